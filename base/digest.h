@@ -1,0 +1,26 @@
+// 128-bit content digests (XXH3). They name cached builds and guard stored blobs against damage; they are
+// not a defence against an adversary.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace moetune {
+
+// 32 lower-case hexadecimal digits.
+std::string digest(std::span<const std::uint8_t> bytes);
+std::string digest(std::string_view text);
+
+// A digest over several fields in which no two different lists of fields collide by concatenation.
+class DigestBuilder {
+ public:
+  DigestBuilder& add(std::string_view field);
+  std::string finish() const;
+
+ private:
+  std::string text_;
+};
+
+}  // namespace moetune

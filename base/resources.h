@@ -1,0 +1,24 @@
+// The files that travel inside the binary: templates/, spaces/ and replay/, embedded at build time so that
+// one executable needs nothing beside it. MOETUNE_DATA_DIR, when set, names a folder with the same layout
+// whose files are read instead (for working on templates without rebuilding).
+//
+// Thread-safe: the set of files is fixed when the process starts.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moetune {
+
+// The text (or bytes) of one file, by its path in the source tree: "templates/common/mma.cuh".
+std::optional<std::string> find_resource(std::string_view path);
+
+// As above; throws BrokenEnvironment where there is none.
+std::string read_resource(std::string_view path);
+
+// The paths that start with `prefix`, sorted.
+std::vector<std::string> list_resources(std::string_view prefix);
+
+}  // namespace moetune

@@ -1,0 +1,118 @@
+// The persistent store of trials, winners and compiled cubins: one SQLite file.
+//
+// Several processes may use one file at once: readers never block the writer, every trial is committed as it
+// lands, and kill -9 at any moment loses no committed trial. One Cache object belongs to one thread at a time; open
+// another for another thread. Errors: BrokenEnvironment names the file, what is wrong with it (not a database, another
+// application's, a newer schema, damaged, full disk, read-only, a network file system) and what to do; the file
+// is left as it was.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/key.h"
+
+namespace moetune {
+
+using Blob = std::vector<std::uint8_t>;
+
+struct TrialRecord {
+  std::string config;      // canonical text
+  std::string outcome;     // outcome_name
+  std::string message;     // why it failed; empty for ok
+  double time_us = 0;      // median; 0 where there is none
+  double interval_low_us = 0, interval_high_us = 0;  // 95% confidence of the median
+  int samples = 0;
+  std::string facts;       // JSON: registers, spills, shared memory, seconds spent
+  std::string provenance;  // JSON: strategy, seed, clocks
+};
+
+struct WinnerRecord {
+  std::string config;
+  double time_us = 0, interval_low_us = 0, interval_high_us = 0;
+  double default_time_us = 0;  // 0 where unknown
+  double roofline = 0;         // fraction of the device's measured ceiling; 0 where unknown
+  std::string plan;            // JSON: all that a launch needs
+  Blob cubin;
+  std::string provenance;      // JSON: strategy, seed, trials, driver, date, moetune version
+  std::string stored_at;       // UTC, ISO 8601; set by the cache
+};
+
+struct Workload {
+  std::int64_t id = 0;
+  WorkloadKey key;
+};
+
+struct BuildRecord {
+  std::string outcome;  // outcome_name
+  std::string facts;    // JSON
+  std::string log;
+  Blob cubin;           // empty where it failed
+};
+
+struct CacheProblem {
+  std::string where;  // "winner 12 (decode_attention ...)"
+  std::string what;
+};
+
+class Cache {
+ public:
+  enum class Mode { create, read_write, read_only };
+
+  // Opens, creating file and folders for Mode::create, and migrates an older schema in one transaction.
+  static Cache open(const std::filesystem::path& path, Mode mode);
+  // $XDG_CACHE_HOME/moetune/moetune.db, else ~/.cache/moetune/moetune.db.
+  static std::filesystem::path default_path();
+
+  Cache(Cache&&) noexcept;
+  Cache& operator=(Cache&&) noexcept;
+  ~Cache();
+
+  const std::filesystem::path& path() const;
+
+  // The id of a workload, inserted where it is new.
+  std::int64_t workload(const WorkloadKey& key);
+  std::optional<std::int64_t> find_workload(const WorkloadKey& key) const;
+  std::vector<Workload> workloads() const;
+
+  // A later trial of the same configuration replaces the earlier one.
+  void put_trial(std::int64_t workload, const TrialRecord& trial);
+  std::vector<TrialRecord> trials(std::int64_t workload) const;  // in the order they were first stored
+  void clear_trials(std::int64_t workload);
+
+  // Replaces the workload's winner. The blob is stored compressed with its digest; the old winner stays until the new
+  // one is committed.
+  void put_winner(std::int64_t workload, const WinnerRecord& winner);
+  // Throws BrokenEnvironment where the stored blob does not match its digest.
+  std::optional<WinnerRecord> winner(std::int64_t workload) const;
+
+  // Compiled cubins by content digest of (source, headers, options, compiler version). Oldest-used builds are dropped
+  // past `max_build_bytes`.
+  void put_build(const std::string& digest, const BuildRecord& build);
+  std::optional<BuildRecord> find_build(const std::string& digest);  // a damaged one counts as absent
+
+  // Named measurements of one device, such as the read ceiling: value and unit by name.
+  void put_calibration(const HardwareKey& hardware, const std::string& name, double value);
+  std::optional<double> calibration(const HardwareKey& hardware, const std::string& name) const;
+
+  // PRAGMA integrity_check, foreign keys, and every blob against its digest.
+  std::vector<CacheProblem> check() const;
+
+  struct Summary {
+    std::int64_t workloads = 0, trials = 0, winners = 0, builds = 0;
+    std::int64_t file_bytes = 0, build_bytes = 0;
+    int schema_version = 0;
+  };
+  Summary summary() const;
+
+ private:
+  struct Impl;
+  explicit Cache(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace moetune

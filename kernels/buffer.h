@@ -1,0 +1,62 @@
+// The tensors of a problem, described as data: the worker allocates and fills them on the device, and the tests
+// compute the same bytes on the host.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moetune {
+
+enum class DType { f32, f16, bf16, e4m3, i32 };
+
+std::int64_t dtype_bytes(DType type);
+std::string_view dtype_name(DType type);       // "f32", ...
+DType dtype_from_name(std::string_view name);  // throws BadInput
+
+// A run of elements.
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+};
+
+// How an input gets its values. `normal` draws element i from a counter-based generator (see generate_element),
+// so that host and device agree bit for bit and any part can be computed alone.
+struct Fill {
+  enum class Kind { zeros, normal, uniform, integers };
+  Kind kind = Kind::zeros;
+  float scale = 1;                     // standard deviation (normal) or half-width (uniform)
+  std::vector<std::int32_t> integers;  // for Kind::integers: every element
+  std::vector<Range> poison;           // overwritten with NaN: what a right kernel never reads
+};
+
+enum class Role { input, output };
+
+struct Buffer {
+  std::string name;
+  DType dtype = DType::f32;
+  std::int64_t elements = 0;
+  Role role = Role::input;
+  bool rotates = false;  // streamed inputs: each replay of a measurement reads another copy, so that L2 is cold
+  Fill fill;             // inputs only; outputs are poisoned before every run
+
+  std::int64_t bytes() const { return elements * dtype_bytes(dtype); }
+};
+
+// The value of element `index` of a normal or uniform fill before rounding to the buffer's type. `stream` tells buffers
+// and copies apart. SplitMix64 of (seed, stream, index); normal is the sum of four 16-bit uniforms (Irwin-Hall),
+// centred and scaled to the standard deviation: exact integer arithmetic up to one rounding.
+// templates/common/harness.cu holds the device's copy.
+float generate_element(Fill::Kind kind, float scale, std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
+
+// The stream number of copy `copy` (rotation) of the buffer at position `position` in Kernel::buffers.
+inline std::uint64_t fill_stream(std::size_t position, std::size_t copy) { return position * 4096 + copy; }
+
+// The whole buffer as the device would hold it (rounded to its type), widened to double; poison is NaN.
+std::vector<double> host_values(const Buffer& buffer, std::uint64_t seed, std::uint64_t stream);
+
+// Rounds to the nearest value of `type` (ties to even), as the device does.
+double round_to(DType type, double value);
+
+}  // namespace moetune

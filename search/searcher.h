@@ -1,0 +1,50 @@
+// The ask/tell interface every strategy implements.
+//
+//   auto searcher = make_searcher("local", space, seed);
+//   while (budget left) for (id : searcher->ask(n)) searcher->tell({id, measure(id)});
+//
+// A strategy is deterministic in (space, seed, the sequence of calls and told values): it keeps its own
+// random state and reads no clock. Not thread-safe; one owner calls it. The LegalSpace must outlive it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "search/legal_space.h"
+#include "search/outcome.h"
+
+namespace moetune {
+
+struct Observation {
+  ConfigId id = 0;
+  Outcome outcome = Outcome::ok;
+  double time_us = 0;  // meaningful where has_time(outcome)
+};
+
+class Searcher {
+ public:
+  virtual ~Searcher() = default;
+
+  // Up to n configurations to try next, none of which was asked before. Fewer than n, possibly none, where
+  // the strategy waits for tells; none with nothing outstanding means that the space is exhausted.
+  virtual std::vector<ConfigId> ask(std::size_t n) = 0;
+
+  // Reports one result. Configurations that were never asked (a warm start) and repeated tells are allowed;
+  // a time that is not finite and positive counts as a failure.
+  virtual void tell(const Observation& observation) = 0;
+};
+
+struct StrategyInfo {
+  std::string name;
+  std::string summary;  // one line, with the source of the method
+};
+
+const std::vector<StrategyInfo>& strategies();
+
+// Throws BadInput for an unknown name, suggesting the nearest.
+std::unique_ptr<Searcher> make_searcher(std::string_view strategy, const LegalSpace& space, std::uint64_t seed);
+
+}  // namespace moetune

@@ -1,0 +1,60 @@
+// A tuning space as it stands in spaces/NAME.json: parameters, derived quantities, constraints, architecture
+// gates and defaults. A Space is problem-independent; Space::enumerate binds it to one problem and one device.
+//
+// Expressions are integer arithmetic and logic over: parameters (bare names), quantities from "let" (bare
+// names), `problem.NAME` and `device.NAME`. Operators, loosest first: `a ? b : c`, `||`, `&&`, `== !=`,
+// `< <= > >=`, `+ -`, `* / %`, unary `- !`; functions min, max, ceil_div, is_pow2, log2. Named values are
+// written in single quotes and compare with == and != only. `/` and `%` by zero make a constraint false.
+//
+// Immutable after loading; safe to share between threads.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "search/assignment.h"
+#include "search/legal_space.h"
+#include "search/parameter.h"
+
+namespace moetune {
+
+class Space {
+ public:
+  // Parses the JSON text of a space file. Throws BadInput naming `file`, the line or key, and the offending
+  // expression with the position in it.
+  static Space parse(std::string_view json, std::string_view file);
+
+  Space(Space&&) noexcept;
+  Space& operator=(Space&&) noexcept;
+  ~Space();
+
+  const std::string& kernel() const;
+  const std::vector<Parameter>& parameters() const;
+
+  // Every legal configuration under `environment` (the `problem.*` and `device.*` names), in lexicographic
+  // order of domain positions. Prunes by partial assignment: a constraint is tested as soon as its last
+  // parameter is bound; the Cartesian product is never materialized. Throws BadInput where an expression
+  // names something `environment` lacks.
+  LegalSpace enumerate(const Assignment& environment) const;
+
+  // The first default whose condition holds and that is legal under `environment`; nullopt where none is.
+  std::optional<Config> default_config(const Assignment& environment) const;
+
+  // A configuration from `a=1,b=tma` text; parameters left out take their value from `base` where given.
+  // Throws BadInput for an unknown parameter (suggesting the nearest), a value outside the domain, or a
+  // parameter left without a value.
+  Config parse_config(std::string_view text, const Config* base = nullptr) const;
+
+  // Why a configuration is illegal under `environment` (the first violated constraint with its reason), or
+  // an empty string where it is legal.
+  std::string why_illegal(const Config& config, const Assignment& environment) const;
+
+ private:
+  struct Impl;
+  explicit Space(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace moetune

@@ -1,0 +1,39 @@
+#include "base/resources.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace fs = std::filesystem;
+
+TEST_CASE("spaces are embedded byte for byte") {
+  const std::vector<std::string> paths = moetune::list_resources("spaces/");
+  REQUIRE_FALSE(paths.empty());
+  for (const std::string& path : paths) {
+    std::ifstream in(fs::path(MOETUNE_SOURCE_DIR) / path, std::ios::binary);
+    const std::string on_disk(std::istreambuf_iterator<char>(in), {});
+    CHECK(moetune::read_resource(path) == on_disk);
+  }
+}
+
+TEST_CASE("a missing file says where it was looked for") {
+  CHECK_FALSE(moetune::find_resource("spaces/none.json"));
+  CHECK_THROWS_WITH_AS(moetune::read_resource("spaces/none.json"), "no file 'spaces/none.json' in this binary",
+                       moetune::BrokenEnvironment);
+}
+
+TEST_CASE("MOETUNE_DATA_DIR replaces the embedded files") {
+  const fs::path dir = fs::temp_directory_path() / "moetune_resources_test";
+  fs::create_directories(dir / "spaces");
+  std::ofstream(dir / "spaces" / "mine.json") << "{}";
+  ::setenv("MOETUNE_DATA_DIR", dir.c_str(), 1);
+  CHECK(moetune::list_resources("spaces/") == std::vector<std::string>{"spaces/mine.json"});
+  CHECK(moetune::read_resource("spaces/mine.json") == "{}");
+  CHECK_THROWS_AS(moetune::read_resource("templates/x"), moetune::BrokenEnvironment);
+  ::unsetenv("MOETUNE_DATA_DIR");
+  fs::remove_all(dir);
+}

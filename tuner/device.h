@@ -1,0 +1,81 @@
+// A device under tuning: a GPU behind a worker process (CudaDevice), or a recording (ReplayDevice). The tune loop knows
+// only this interface.
+//
+// Not thread-safe: measuring is narrow, one candidate at a time.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "cache/key.h"
+#include "kernels/kernel.h"
+#include "search/outcome.h"
+#include "tuner/compile_pool.h"
+
+namespace moetune {
+
+struct DeviceInfo {
+  HardwareKey key;
+  DeviceLimits limits;
+  std::string architecture;  // NVRTC target: "sm_90a"
+  std::string id;            // as the user names it: "cuda:0", "replay:FILE"
+  bool recorded = false;     // times come from a recording
+};
+
+// Device time of one whole plan (all launches), cold inputs unless the kernel says otherwise.
+struct Measurement {
+  double median_us = 0;
+  double low_us = 0, high_us = 0;   // 95% confidence interval of the median, by order statistics
+  std::vector<double> samples_us;   // one a graph replay
+  int sm_clock_mhz = 0;             // at the end; 0 where NVML is absent
+  int memory_clock_mhz = 0;
+  int temperature_c = 0;
+  bool throttled = false;           // a slowdown reason was active in some sample that was kept
+};
+
+struct MeasurePolicy {
+  double drop_above_us = std::numeric_limits<double>::infinity();  // after a quick look: clearly slower is too_slow
+  int quick_samples = 2;
+  int min_samples = 7;
+  int max_samples = 40;
+  double relative_width = 0.01;      // stop when (high-low)/median is under this
+  double time_limit_s = 10;          // for validating and measuring one candidate together
+};
+
+struct Candidate {
+  Config config;
+  Plan plan;
+  BuildPtr build;
+};
+
+struct TrialResult {
+  Outcome outcome = Outcome::ok;
+  std::string message;
+  Measurement measurement;
+  double max_error = 0, dissimilarity = 0;  // of the worst output against the exact reference
+  double validate_s = 0, measure_s = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const DeviceInfo& info() const = 0;
+
+  // Prepares the inputs and the reference outputs of one problem. Throws BrokenEnvironment where the device
+  // cannot hold them, BadInput where a recording has no such problem.
+  virtual void open(const Kernel& kernel, const Problem& problem, std::uint64_t seed) = 0;
+
+  // Validates, then measures. Never throws for what the candidate does: that is the outcome.
+  virtual TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) = 0;
+
+  // Measures the finalists in interleaved rounds, so that drift hits all alike; one result each, in order.
+  virtual std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds) = 0;
+
+  // Validates on inputs from another seed.
+  virtual TrialResult verify(const Candidate& candidate, std::uint64_t seed) = 0;
+};
+
+}  // namespace moetune
