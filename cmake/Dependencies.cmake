@@ -1,8 +1,9 @@
 # Every outside package, as one interface target each, so that rooms name what they use.
 find_package(Threads REQUIRED)
 find_package(nlohmann_json 3 REQUIRED)
-add_library(nlohmann_json INTERFACE)
-target_link_libraries(nlohmann_json INTERFACE nlohmann_json::nlohmann_json)
+if(NOT TARGET nlohmann_json)
+  add_library(nlohmann_json ALIAS nlohmann_json::nlohmann_json)
+endif()
 
 function(library_target target header)
   find_path(${target}_INCLUDE ${header} REQUIRED)
