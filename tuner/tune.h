@@ -1,6 +1,7 @@
 // The tune loop: ask, compile wide, prune, validate and measure narrow, tell, commit, duel, verify, store.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <stop_token>
@@ -31,15 +32,16 @@ struct Trial {
   bool resumed = false;
 };
 
-// Where the wall time went, in seconds. The four parts of the loop's thread add up to `wall` but for bookkeeping.
+// Where the wall time went, in seconds. The four parts of the loop's thread add up to `wall` but for
+// bookkeeping.
 struct TimeSpent {
   double wall = 0;
-  double preparing = 0;   // enumerating, inputs, references
-  double waiting = 0;     // for the compiler, with nothing to measure
+  double preparing = 0;  // enumerating, inputs, references
+  double waiting = 0;    // for the compiler, with nothing to measure
   double validating = 0;
-  double measuring = 0;   // search trials
-  double finishing = 0;   // duel, verification, storing
-  double compiling = 0;   // summed over compiler threads, overlapped with the rest
+  double measuring = 0;  // search trials
+  double finishing = 0;  // duel, verification, storing
+  double compiling = 0;  // summed over compiler threads, overlapped with the rest
 };
 
 // Called on the tuning thread. Must not throw.
@@ -52,42 +54,45 @@ class TuneObserver {
 };
 
 struct TuneRequest {
-  const Kernel* kernel = nullptr;  // null for a recording of a kernel that is not moetune's: nothing is compiled
+  const Kernel* kernel =
+      nullptr;  // null for a recording of a kernel that is not moetune's: nothing is compiled
   Problem problem;
   const LegalSpace* space = nullptr;
   std::optional<Config> default_config;
   std::string strategy = "local";
   std::uint64_t seed = 1;
-  std::size_t budget = 200;          // trials
-  double time_budget_s = 0;          // 0: no limit
-  std::size_t in_flight = 32;        // configurations asked ahead; fixed, so that a trajectory does not depend on cores
+  std::size_t budget = 200;  // trials
+  double time_budget_s = 0;  // 0: no limit
+  std::size_t in_flight =
+      32;  // configurations asked ahead; fixed, so that a trajectory does not depend on cores
   std::size_t finalists = 5;
   int duel_rounds = 21;
   MeasurePolicy policy;
-  bool fresh = false;                // ignore the cache's trials of this workload
+  bool fresh = false;  // ignore the cache's trials of this workload
 };
 
 struct TuneResult {
   bool interrupted = false;
-  bool exhausted = false;            // the strategy had nothing left to ask
+  bool exhausted = false;  // the strategy had nothing left to ask
   TrialCounts counts;
-  std::optional<Trial> best;         // the winner of the duel, verified
-  std::optional<Trial> baseline;     // the default configuration, measured in the same duel
-  Candidate winner;                  // plan and build of `best`, where it was compiled
+  std::optional<Trial> best;      // the winner of the duel, verified
+  std::optional<Trial> baseline;  // the default configuration, measured in the same duel
+  Candidate winner;               // plan and build of `best`, where it was compiled
   TimeSpent time;
-  std::vector<Trial> trials;         // in order
+  std::vector<Trial> trials;  // in order
 };
 
 struct TuneTools {
   Device& device;
-  Cache* cache = nullptr;            // null: nothing is stored
-  std::int64_t workload = 0;         // in `cache`
-  CompilePool* compiler = nullptr;   // null: replay without compiling
+  Cache* cache = nullptr;           // null: nothing is stored
+  std::int64_t workload = 0;        // in `cache`
+  CompilePool* compiler = nullptr;  // null: replay without compiling
   TuneObserver* observer = nullptr;
 };
 
-// Runs one search. Trials are committed as they land; a stop request ends it after the current trial. Trials that the cache
-// already holds for this workload are told, not run. Throws BrokenEnvironment and BadInput; never for a candidate.
+// Runs one search. Trials are committed as they land; a stop request ends it after the current trial. Trials
+// that the cache already holds for this workload are told, not run. Throws BrokenEnvironment and BadInput;
+// never for a candidate.
 TuneResult tune(const TuneRequest& request, TuneTools tools, std::stop_token stop);
 
 }  // namespace moetune

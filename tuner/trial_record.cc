@@ -1,0 +1,104 @@
+#include "tuner/trial_record.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace moetune {
+namespace {
+
+using Json = nlohmann::json;
+
+Json facts_json(const TrialResult& result, const Build* build) {
+  Json facts = {{"validate_s", result.validate_s}, {"measure_s", result.measure_s}};
+  if (has_time(result.outcome)) {
+    facts["max_error"] = result.max_error;
+    facts["dissimilarity"] = result.dissimilarity;
+  }
+  if (build == nullptr) return facts;
+  EntryFacts worst;
+  for (const auto& [name, entry] : build->entries) {
+    worst.registers = std::max(worst.registers, entry.registers);
+    worst.spill_store_bytes = std::max(worst.spill_store_bytes, entry.spill_store_bytes);
+    worst.static_shared = std::max(worst.static_shared, entry.static_shared);
+  }
+  facts["registers"] = worst.registers;
+  facts["spill_bytes"] = worst.spill_store_bytes;
+  facts["static_shared"] = worst.static_shared;
+  facts["compile_s"] = build->seconds;
+  facts["build"] = build->digest;
+  return facts;
+}
+
+Json provenance_json(const Provenance& provenance) {
+  Json json = {{"strategy", provenance.strategy}, {"seed", provenance.seed}, {"device", provenance.device}};
+  if (!provenance.driver.empty()) json["driver"] = provenance.driver;
+  if (provenance.trials > 0) json["trials"] = provenance.trials;
+  return json;
+}
+
+void add_clocks(Json& json, const Measurement& measurement) {
+  if (measurement.sm_clock_mhz > 0) json["sm_clock_mhz"] = measurement.sm_clock_mhz;
+  if (measurement.memory_clock_mhz > 0) json["memory_clock_mhz"] = measurement.memory_clock_mhz;
+  if (measurement.temperature_c > 0) json["temperature_c"] = measurement.temperature_c;
+  if (measurement.throttled) json["throttled"] = true;
+}
+
+}  // namespace
+
+TrialRecord to_record(const Config& config, const TrialResult& result, const Build* build,
+                      const Provenance& provenance) {
+  Json source = provenance_json(provenance);
+  add_clocks(source, result.measurement);
+  TrialRecord record;
+  record.config = config.text();
+  record.outcome = outcome_name(result.outcome);
+  record.message = result.message;
+  if (has_time(result.outcome)) {
+    record.time_us = result.measurement.median_us;
+    record.interval_low_us = result.measurement.low_us;
+    record.interval_high_us = result.measurement.high_us;
+    record.samples = static_cast<int>(result.measurement.samples_us.size());
+  }
+  record.facts = facts_json(result, build).dump();
+  record.provenance = source.dump();
+  return record;
+}
+
+std::optional<TrialResult> from_record(const TrialRecord& record) {
+  const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
+  if (!outcome) return std::nullopt;
+  TrialResult result;
+  result.outcome = *outcome;
+  result.message = record.message;
+  result.measurement.median_us = record.time_us;
+  result.measurement.low_us = record.interval_low_us;
+  result.measurement.high_us = record.interval_high_us;
+  return result;
+}
+
+WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const TrialResult* baseline,
+                       double roofline, const Provenance& provenance) {
+  Json source = provenance_json(provenance);
+  add_clocks(source, result.measurement);
+  WinnerRecord record;
+  record.config = winner.config.text();
+  record.time_us = result.measurement.median_us;
+  record.interval_low_us = result.measurement.low_us;
+  record.interval_high_us = result.measurement.high_us;
+  record.default_time_us =
+      baseline != nullptr && has_time(baseline->outcome) ? baseline->measurement.median_us : 0;
+  record.roofline = roofline;
+  record.plan = Json(winner.plan).dump();
+  if (winner.build != nullptr) record.cubin = winner.build->cubin;
+  record.provenance = source.dump();
+  return record;
+}
+
+Candidate from_winner(const WinnerRecord& winner, const Config& config) {
+  auto build = std::make_shared<Build>();
+  build->outcome = Outcome::ok;
+  build->cubin = winner.cubin;
+  return {config, Json::parse(winner.plan).get<Plan>(), std::move(build)};
+}
+
+}  // namespace moetune

@@ -1,0 +1,35 @@
+// Trials and winners as the cache stores them. Pure conversions, no state.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cache/cache.h"
+#include "tuner/device.h"
+
+namespace moetune {
+
+// What a trial or a winner is due to; written beside each result.
+struct Provenance {
+  std::string strategy;
+  std::uint64_t seed = 0;
+  std::size_t trials = 0;  // behind a winner; 0 for a trial
+  std::string device;      // "cuda:0", "replay:..."
+  std::string driver;
+};
+
+TrialRecord to_record(const Config& config, const TrialResult& result, const Build* build,
+                      const Provenance& provenance);
+
+// nullopt where the record's outcome is unknown to this version: such a trial is run again.
+std::optional<TrialResult> from_record(const TrialRecord& record);
+
+// `baseline` is the default's result in the same duel, where it has one; `roofline` is 0 where unknown.
+WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const TrialResult* baseline,
+                       double roofline, const Provenance& provenance);
+
+// The stored plan and cubin, ready to load again; the build carries no log and no facts.
+Candidate from_winner(const WinnerRecord& winner, const Config& config);
+
+}  // namespace moetune
