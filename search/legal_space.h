@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "search/assignment.h"
@@ -38,6 +39,7 @@ class LegalSpace {
   Config config(ConfigId id) const;
   std::optional<ConfigId> find(std::span<const Position> point) const;
   std::optional<ConfigId> find(const Config& config) const;
+  std::optional<ConfigId> find(std::string_view canonical_text) const;  // Config::text of a row of this space
 
   // Legal neighbours in a fixed order.
   std::vector<ConfigId> neighbours(ConfigId id, Neighbourhood kind) const;

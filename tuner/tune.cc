@@ -48,7 +48,7 @@ class TuneLoop {
   void refill();
   bool budget_left() const;
   void step();
-  TrialResult evaluate(Pending& pending, BuildPtr* build);
+  std::optional<TrialResult> evaluate(const Pending& pending, BuildPtr* build);  // none where stopped
   BuildPtr wait_for(const std::shared_future<BuildPtr>& build);
   void finish(Pending pending, TrialResult result, const Build* build);
   void finals();
@@ -159,10 +159,9 @@ void TuneLoop::step() {
   Pending pending = std::move(queue_.front());
   queue_.pop_front();
   BuildPtr build;
-  TrialResult result = pending.known ? *pending.known : evaluate(pending, &build);
-  if (stop_.stop_requested() && !pending.known && build == nullptr && pending.build.valid())
-    return;  // never ran
-  finish(std::move(pending), std::move(result), build.get());
+  const std::optional<TrialResult> result = pending.known ? pending.known : evaluate(pending, &build);
+  if (!result) return;
+  finish(std::move(pending), *result, build.get());
   if (tools_.compiler != nullptr) tools_.compiler->flush();
   refill();
 }
@@ -176,13 +175,15 @@ BuildPtr TuneLoop::wait_for(const std::shared_future<BuildPtr>& build) {
   return build.get();
 }
 
-TrialResult TuneLoop::evaluate(Pending& pending, BuildPtr* build) {
+std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* build) {
   if (pending.build.valid()) {
     *build = wait_for(pending.build);
-    if (*build == nullptr) return {};
-    if ((*build)->outcome != Outcome::ok) return {.outcome = (*build)->outcome, .message = (*build)->message};
+    if (*build == nullptr) return std::nullopt;
+    if ((*build)->outcome != Outcome::ok) {
+      return TrialResult{.outcome = (*build)->outcome, .message = (*build)->message};
+    }
     const std::string reason = why_unlaunchable(pending.plan, **build, tools_.device.info().limits);
-    if (!reason.empty()) return {.outcome = Outcome::pruned, .message = reason};
+    if (!reason.empty()) return TrialResult{.outcome = Outcome::pruned, .message = reason};
   }
   MeasurePolicy policy = request_.policy;
   if (best_) {
@@ -243,24 +244,15 @@ std::vector<Finalist> TuneLoop::finalists() {
 
   std::vector<Trial> chosen;
   for (const std::size_t i : order) chosen.push_back(result_.trials[i]);
-  const auto add = [&](const Config& config) {
-    const auto id = request_.space->find(config);
-    if (!id) return;
-    if (std::any_of(chosen.begin(), chosen.end(), [&](const Trial& t) { return t.id == *id; })) return;
+  const auto add = [&](std::optional<ConfigId> id) {
+    if (!id || std::any_of(chosen.begin(), chosen.end(), [&](const Trial& t) { return t.id == *id; })) return;
     const auto done = done_.find(*id);
     if (done != done_.end() && !has_time(result_.trials[done->second].result.outcome)) return;
-    chosen.push_back({.id = *id, .config = config});
+    chosen.push_back({.id = *id, .config = request_.space->config(*id)});
   };
-  if (request_.default_config) add(*request_.default_config);
+  if (request_.default_config) add(request_.space->find(*request_.default_config));
   if (tools_.cache != nullptr) {
-    if (const auto stored = tools_.cache->winner(tools_.workload)) {
-      for (ConfigId id = 0; id < request_.space->size(); ++id) {
-        if (Config config = request_.space->config(id); config.text() == stored->config) {
-          add(config);
-          break;
-        }
-      }
-    }
+    if (const auto stored = tools_.cache->winner(tools_.workload)) add(request_.space->find(stored->config));
   }
 
   std::vector<Finalist> ready;
