@@ -45,18 +45,22 @@ struct Buffer {
 };
 
 // The value of element `index` of a normal or uniform fill before rounding to the buffer's type. `stream` tells buffers
-// and copies apart. SplitMix64 of (seed, stream, index); normal is the sum of four 16-bit uniforms (Irwin-Hall),
-// centred and scaled to the standard deviation: exact integer arithmetic up to one rounding.
-// templates/common/harness.cu holds the device's copy.
+// and copies apart. With mix(x) = one step of SplitMix64 from state x, word = mix(mix(mix(seed) + stream) + index);
+// - normal (Irwin-Hall): the sum of the word's four 16-bit lanes less 2 * 65535, times (scale * 0x1.bb67aep-16f);
+// - uniform: 2 * (word >> 40) + 1 - 2^24, times (scale * 2^-24): never an end point, symmetric around 0.
+// The integers are exact in a float and each product rounds once (no fused multiply-add), so that the device's copy
+// in templates/common/harness.cu agrees bit for bit.
 float generate_element(Fill::Kind kind, float scale, std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
 
 // The stream number of copy `copy` (rotation) of the buffer at position `position` in Kernel::buffers.
 inline std::uint64_t fill_stream(std::size_t position, std::size_t copy) { return position * 4096 + copy; }
 
-// The whole buffer as the device would hold it (rounded to its type), widened to double; poison is NaN.
+// The whole buffer as the device would hold it (rounded to its type), widened to double; poison is NaN. Throws
+// std::logic_error where a fill does not fit its buffer.
 std::vector<double> host_values(const Buffer& buffer, std::uint64_t seed, std::uint64_t stream);
 
-// Rounds to the nearest value of `type` (ties to even), as the device does.
+// Rounds to the nearest value of `type` (ties to even), as the device does: e4m3 and i32 saturate, f16 and bf16 overflow
+// to infinity, an i32 of NaN is 0.
 double round_to(DType type, double value);
 
 }  // namespace moetune

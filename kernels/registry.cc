@@ -1,0 +1,24 @@
+#include "kernels/registry.h"
+
+#include <string>
+
+#include "base/error.h"
+#include "base/suggest.h"
+
+namespace moetune {
+
+const std::vector<const Kernel*>& all_kernels() {
+  static const std::vector<const Kernel*> kernels = {};
+  return kernels;
+}
+
+const Kernel& find_kernel(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Kernel* kernel : all_kernels()) {
+    if (kernel->name() == name) return *kernel;
+    names.push_back(kernel->name());
+  }
+  throw BadInput(unknown_name("kernel", name, names));
+}
+
+}  // namespace moetune
