@@ -1,0 +1,59 @@
+// A Device whose answers a test scripts: a time for each configuration, or an outcome.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tuner/device.h"
+
+namespace moetune {
+
+class ScriptedDevice : public Device {
+ public:
+  std::function<TrialResult(const Config&)> answer;       // a trial's result
+  std::function<TrialResult(const Config&)> duel_answer;  // empty: as `answer`
+  std::set<std::string> wrong_on_fresh_inputs;            // canonical texts that verify() refuses
+  std::vector<std::string> ran;                           // canonical texts, in order
+  std::vector<double> drop_limits;                        // policy.drop_above_us of each run
+
+  const DeviceInfo& info() const override { return info_; }
+  void open(const Kernel&, const Problem&, std::uint64_t) override {}
+
+  TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override {
+    ran.push_back(candidate.config.text());
+    drop_limits.push_back(policy.drop_above_us);
+    TrialResult result = answer(candidate.config);
+    if (result.measurement.median_us > policy.drop_above_us) result.outcome = Outcome::too_slow;
+    return result;
+  }
+
+  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int) override {
+    std::vector<TrialResult> results;
+    for (const Candidate& finalist : finalists) {
+      results.push_back((duel_answer ? duel_answer : answer)(finalist.config));
+    }
+    return results;
+  }
+
+  TrialResult verify(const Candidate& candidate, std::uint64_t) override {
+    if (wrong_on_fresh_inputs.contains(candidate.config.text())) {
+      return {.outcome = Outcome::wrong_result, .message = "max error 3"};
+    }
+    return {};
+  }
+
+ private:
+  DeviceInfo info_{.id = "scripted"};
+};
+
+inline TrialResult timed(double us) {
+  TrialResult result;
+  result.measurement.median_us = us;
+  result.measurement.low_us = us * 0.99;
+  result.measurement.high_us = us * 1.01;
+  return result;
+}
+
+}  // namespace moetune

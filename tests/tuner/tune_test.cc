@@ -1,0 +1,218 @@
+#include "tuner/tune.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "tests/tuner/scripted_device.h"
+
+using namespace moetune;
+
+namespace {
+
+// 8 x 8 points, x * y landscape with its optimum at (3, 5).
+LegalSpace grid() {
+  std::vector<Parameter> parameters = {{"x", {}, ""}, {"y", {}, ""}};
+  for (int v = 0; v < 8; ++v) {
+    parameters[0].values.push_back(Value::integer(v));
+    parameters[1].values.push_back(Value::integer(v));
+  }
+  std::vector<Position> rows;
+  for (Position x = 0; x < 8; ++x) {
+    for (Position y = 0; y < 8; ++y) rows.insert(rows.end(), {x, y});
+  }
+  return LegalSpace(parameters, rows);
+}
+
+double landscape(const Config& config) {
+  const double dx = static_cast<double>(config.number("x")) - 3,
+               dy = static_cast<double>(config.number("y")) - 5;
+  return 100 + 10 * (dx * dx + dy * dy);
+}
+
+struct Search {
+  LegalSpace space = grid();
+  ScriptedDevice device;
+  TuneRequest request;
+
+  Search() {
+    device.answer = [](const Config& config) { return timed(landscape(config)); };
+    request.space = &space;
+    request.strategy = "random";
+    request.budget = 40;
+    request.in_flight = 4;
+  }
+  TuneResult run(Cache* cache = nullptr, std::int64_t workload = 0, std::stop_token stop = {}) {
+    return tune(request, {.device = device, .cache = cache, .workload = workload}, stop);
+  }
+};
+
+struct TemporaryCache {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("moetune_tune_test_" + std::to_string(::getpid()) + ".db");
+  TemporaryCache() { remove(); }
+  ~TemporaryCache() { remove(); }
+  void remove() const {
+    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path.string() + suffix);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a budget is a number of distinct trials") {
+  Search search;
+  const TuneResult result = search.run();
+  CHECK(result.counts.total() == 40);
+  CHECK(std::set(search.device.ran.begin(), search.device.ran.end()).size() == 40);
+  CHECK_FALSE(result.exhausted);
+}
+
+TEST_CASE("a budget beyond the space tries every configuration once and finds the optimum") {
+  Search search;
+  search.request.budget = 1000;
+  const TuneResult result = search.run();
+  CHECK(result.exhausted);
+  CHECK(result.counts.total() == 64);
+  REQUIRE(result.best);
+  CHECK(result.best->config.text() == "x=3,y=5");
+}
+
+TEST_CASE("an empty space ends at once with nothing found") {
+  Search search;
+  search.space = LegalSpace(grid().parameters(), {});
+  const TuneResult result = search.run();
+  CHECK(result.exhausted);
+  CHECK_FALSE(result.best);
+}
+
+TEST_CASE("one seed gives one trajectory, another seed another") {
+  Search first, second, third;
+  third.request.seed = 2;
+  first.run();
+  second.run();
+  third.run();
+  CHECK(first.device.ran == second.device.ran);
+  CHECK(first.device.ran != third.device.ran);
+}
+
+TEST_CASE("the default is the first trial and meets the winner in the duel") {
+  Search search;
+  search.request.default_config = Config{{"x", Value::integer(7)}, {"y", Value::integer(0)}};
+  const TuneResult result = search.run();
+  CHECK(search.device.ran.front() == "x=7,y=0");
+  REQUIRE(result.baseline);
+  CHECK(result.baseline->result.measurement.median_us == doctest::Approx(510));
+}
+
+TEST_CASE("candidates far behind the best are dropped, at one and a half times its time") {
+  Search search;
+  search.run();
+  CHECK(std::isinf(search.device.drop_limits.front()));
+  double best = landscape(search.space.config(0)) * 100;
+  for (std::size_t i = 0; i < search.device.ran.size(); ++i) {
+    if (i > 0) CHECK(search.device.drop_limits[i] == doctest::Approx(1.5 * best));
+    best = std::min(best, landscape(search.space.config(*search.space.find(search.device.ran[i]))));
+  }
+}
+
+TEST_CASE("failures are counted by kind and never win") {
+  Search search;
+  search.request.budget = 64;
+  search.device.answer = [](const Config& config) {
+    if (config.number("x") == 3) return TrialResult{.outcome = Outcome::wrong_result, .message = "off"};
+    if (config.number("x") == 4) return TrialResult{.outcome = Outcome::crashed, .message = "signal 11"};
+    return timed(landscape(config));
+  };
+  const TuneResult result = search.run();
+  CHECK(result.counts[Outcome::wrong_result] == 8);
+  CHECK(result.counts[Outcome::crashed] == 8);
+  REQUIRE(result.best);
+  CHECK(result.best->config.text() == "x=2,y=5");
+}
+
+TEST_CASE("when every candidate fails there is no winner and no endless loop") {
+  Search search;
+  search.request.budget = 1000;
+  search.device.answer = [](const Config&) {
+    return TrialResult{.outcome = Outcome::launch_failed, .message = "no"};
+  };
+  const TuneResult result = search.run();
+  CHECK(result.counts[Outcome::launch_failed] == 64);
+  CHECK_FALSE(result.best);
+}
+
+TEST_CASE("the duel decides, not the luckiest sample") {
+  Search search;
+  search.request.budget = 64;
+  search.device.answer = [](const Config& config) {
+    return timed(config.text() == "x=0,y=0" ? 50.0 : landscape(config));  // one lucky trial
+  };
+  search.device.duel_answer = [](const Config& config) { return timed(landscape(config)); };
+  const TuneResult result = search.run();
+  REQUIRE(result.best);
+  CHECK(result.best->config.text() == "x=3,y=5");
+}
+
+TEST_CASE("a winner that is wrong on fresh inputs gives way to the next") {
+  Search search;
+  search.request.budget = 64;
+  search.device.wrong_on_fresh_inputs = {"x=3,y=5"};
+  const TuneResult result = search.run();
+  REQUIRE(result.best);
+  CHECK(result.best->config.text() == "x=2,y=5");  // the lowest ConfigId of the four equals
+}
+
+TEST_CASE("trials in the cache are told, not run again") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+
+  Search half;
+  half.request.budget = 20;
+  half.run(&cache, workload);
+  CHECK(cache.trials(workload).size() == 20);
+
+  Search whole, untouched;
+  const TuneResult resumed = whole.run(&cache, workload);
+  untouched.run();
+  CHECK(resumed.counts.resumed == 20);
+  CHECK(resumed.counts.total() == 40);
+  CHECK(whole.device.ran.size() == 20);
+  CHECK(std::equal(whole.device.ran.begin(), whole.device.ran.end(), untouched.device.ran.begin() + 20));
+}
+
+TEST_CASE("--fresh forgets the trials of the workload and of no other") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  const std::int64_t other = cache.workload({.kernel = "k", .problem = "q"});
+  Search search;
+  search.run(&cache, workload);
+  search.run(&cache, other);
+  search.request.fresh = true;
+  search.request.budget = 10;
+  CHECK(search.run(&cache, workload).counts.resumed == 0);
+  CHECK(cache.trials(workload).size() == 10);
+  CHECK(cache.trials(other).size() == 40);
+}
+
+TEST_CASE("a stop request ends the search after the current trial and keeps what was found") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  std::stop_source stop;
+  Search search;
+  search.device.answer = [&](const Config& config) {
+    if (search.device.ran.size() == 7) stop.request_stop();
+    return timed(landscape(config));
+  };
+  const TuneResult result = search.run(&cache, workload, stop.get_token());
+  CHECK(result.interrupted);
+  CHECK(result.counts.total() == 7);
+  CHECK(cache.trials(workload).size() == 7);
+  CHECK(result.best);
+}
