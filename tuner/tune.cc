@@ -252,7 +252,7 @@ std::vector<Finalist> TuneLoop::finalists() {
   };
   if (request_.default_config) add(request_.space->find(*request_.default_config));
   if (tools_.cache != nullptr) {
-    if (const auto stored = tools_.cache->winner(tools_.workload)) add(request_.space->find(stored->config));
+    if (const auto stored = tools_.cache->winner(tools_.workload)) add(request_.space->find_text(stored->config));
   }
 
   std::vector<Finalist> ready;

@@ -115,7 +115,7 @@ TEST_CASE("candidates far behind the best are dropped, at one and a half times i
   double best = landscape(search.space.config(0)) * 100;
   for (std::size_t i = 0; i < search.device.ran.size(); ++i) {
     if (i > 0) CHECK(search.device.drop_limits[i] == doctest::Approx(1.5 * best));
-    best = std::min(best, landscape(search.space.config(*search.space.find(search.device.ran[i]))));
+    best = std::min(best, landscape(search.space.config(*search.space.find_text(search.device.ran[i]))));
   }
 }
 
