@@ -1,0 +1,168 @@
+#include "kernels/buffer.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "base/error.h"
+
+using moetune::Buffer;
+using moetune::DType;
+using moetune::Fill;
+using moetune::fill_stream;
+using moetune::generate_element;
+using moetune::host_values;
+using moetune::round_to;
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+struct Moments {
+  double mean = 0, deviation = 0, largest = 0;
+};
+
+Moments moments(Fill::Kind kind, float scale, std::uint64_t stream) {
+  constexpr int kCount = 200'000;
+  double sum = 0, squares = 0, largest = 0;
+  for (int i = 0; i < kCount; ++i) {
+    const double value = generate_element(kind, scale, 7, stream, static_cast<std::uint64_t>(i));
+    sum += value;
+    squares += value * value;
+    largest = std::max(largest, std::abs(value));
+  }
+  const double mean = sum / kCount;
+  return {mean, std::sqrt(squares / kCount - mean * mean), largest};
+}
+
+Buffer input(DType type, std::int64_t elements, Fill fill) {
+  return {"x", type, elements, moetune::Role::input, false, std::move(fill)};
+}
+
+}  // namespace
+
+TEST_CASE("element types have sizes and names that read back") {
+  CHECK(moetune::dtype_bytes(DType::f32) == 4);
+  CHECK(moetune::dtype_bytes(DType::bf16) == 2);
+  CHECK(moetune::dtype_bytes(DType::e4m3) == 1);
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::e4m3, DType::i32}) {
+    CHECK(moetune::dtype_from_name(moetune::dtype_name(type)) == type);
+  }
+  CHECK_THROWS_WITH_AS(moetune::dtype_from_name("bf61"), doctest::Contains("did you mean 'bf16'"),
+                       moetune::BadInput);
+}
+
+TEST_CASE("a normal fill has the mean and deviation it was asked for, a uniform one its half-width") {
+  const Moments normal = moments(Fill::Kind::normal, 0.5f, 3);
+  CHECK(normal.mean == doctest::Approx(0).epsilon(0.01));
+  CHECK(normal.deviation == doctest::Approx(0.5).epsilon(0.01));
+  CHECK(normal.largest < 0.5 * std::sqrt(12.0) + 1e-6);
+  const Moments uniform = moments(Fill::Kind::uniform, 2.0f, 3);
+  CHECK(uniform.mean == doctest::Approx(0).epsilon(0.02));
+  CHECK(uniform.deviation == doctest::Approx(2 / std::sqrt(3.0)).epsilon(0.01));
+  CHECK(uniform.largest < 2.0);
+  CHECK(uniform.largest > 1.99);
+}
+
+TEST_CASE("the generator is the documented one") {
+  // The first output of SplitMix64 from state 0 is the published 0xE220A8397B1DCDAF.
+  const auto mix = [](std::uint64_t x) {
+    std::uint64_t z = x + 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  };
+  REQUIRE(mix(0) == 0xE220A8397B1DCDAFu);
+  const std::uint64_t word = mix(mix(mix(11) + 5) + 42);
+  const int lanes =
+      static_cast<int>((word & 0xFFFF) + (word >> 16 & 0xFFFF) + (word >> 32 & 0xFFFF) + (word >> 48));
+  const float normal = generate_element(Fill::Kind::normal, 1.0f, 11, 5, 42);
+  CHECK(normal == static_cast<float>(lanes - 131070) * 0x1.bb67aep-16f);
+  const float uniform = generate_element(Fill::Kind::uniform, 1.0f, 11, 5, 42);
+  CHECK(uniform == static_cast<float>(2 * static_cast<int>(word >> 40) + 1 - (1 << 24)) * 0x1p-24f);
+  CHECK(1 / 0x1.bb67aep-16 == doctest::Approx(std::sqrt((65536.0 * 65536.0 - 1) / 3)).epsilon(1e-7));
+}
+
+TEST_CASE("seeds, buffers, copies and elements are told apart, and equal ones are equal") {
+  const auto at = [](std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
+    return generate_element(Fill::Kind::uniform, 1.0f, seed, stream, index);
+  };
+  CHECK(at(1, 2, 3) == at(1, 2, 3));
+  CHECK(at(1, 2, 3) != at(2, 2, 3));
+  CHECK(at(1, 2, 3) != at(1, 3, 3));
+  CHECK(at(1, 2, 3) != at(1, 2, 4));
+  CHECK(fill_stream(0, 1) != fill_stream(1, 0));
+}
+
+TEST_CASE("rounding goes to the nearest value, ties to even") {
+  CHECK(round_to(DType::bf16, 1 + 0x1p-8) == 1);               // halfway: down to even
+  CHECK(round_to(DType::bf16, 1 + 3 * 0x1p-8) == 1 + 0x1p-6);  // halfway: up to even
+  CHECK(round_to(DType::bf16, 1 + 0x1p-8 + 0x1p-40) == 1 + 0x1p-7);
+  CHECK(round_to(DType::f16, 2049) == 2048);
+  CHECK(round_to(DType::f16, 2051) == 2052);
+  CHECK(round_to(DType::e4m3, 17) == 16);
+  CHECK(round_to(DType::e4m3, 19) == 20);
+  CHECK(round_to(DType::f32, 16777217) == 16777216);
+  CHECK(round_to(DType::i32, 2.5) == 2);
+  CHECK(round_to(DType::i32, -3.5) == -4);
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::e4m3}) {
+    CHECK(round_to(type, -1.5) == -1.5);
+    CHECK(round_to(type, 0.0) == 0.0);
+    CHECK(std::isnan(round_to(type, kNaN)));
+  }
+}
+
+TEST_CASE("rounding knows subnormals and both ends of each type") {
+  CHECK(round_to(DType::f16, 0x1p-24) == 0x1p-24);
+  CHECK(round_to(DType::f16, 0x1p-25) == 0);  // halfway to the smallest subnormal
+  CHECK(round_to(DType::f16, 0x1.8p-25) == 0x1p-24);
+  CHECK(round_to(DType::f16, 65519) == 65504);
+  CHECK(round_to(DType::f16, 65520) == kInfinity);
+  CHECK(round_to(DType::e4m3, 0x1p-9) == 0x1p-9);
+  CHECK(round_to(DType::e4m3, 0x1p-10) == 0);
+  CHECK(round_to(DType::e4m3, 1000) == 448);
+  CHECK(round_to(DType::e4m3, -kInfinity) == -448);
+  CHECK(round_to(DType::bf16, 0x1.FFp127) == kInfinity);
+  CHECK(round_to(DType::f32, 1e300) == kInfinity);
+  CHECK(round_to(DType::i32, 1e300) == 2147483647);
+  CHECK(round_to(DType::i32, kNaN) == 0);
+}
+
+TEST_CASE("a value rounded to f32 is the compiler's float") {
+  for (int i = 0; i < 10'000; ++i) {
+    const double value =
+        std::ldexp(generate_element(Fill::Kind::uniform, 1, 1, 1, i), i % 200 - 130) * (1 + 1e-9);
+    CHECK(round_to(DType::f32, value) == static_cast<float>(value));
+  }
+}
+
+TEST_CASE("host values are the generator's, rounded, with poison on top") {
+  const Buffer buffer = input(DType::bf16, 16, {Fill::Kind::normal, 0.25f, {}, {{2, 3}, {15, 1}}});
+  const std::vector<double> values = host_values(buffer, 9, 4);
+  REQUIRE(values.size() == 16);
+  for (std::size_t i = 0; i < 16; ++i) {
+    CAPTURE(i);
+    const bool poisoned = (i >= 2 && i < 5) || i == 15;
+    CHECK(std::isnan(values[i]) == poisoned);
+    if (!poisoned)
+      CHECK(values[i] == round_to(DType::bf16, generate_element(Fill::Kind::normal, 0.25f, 9, 4, i)));
+  }
+}
+
+TEST_CASE("zeros and integers stand as they are") {
+  CHECK(host_values(input(DType::f32, 3, {}), 1, 1) == std::vector<double>{0, 0, 0});
+  const Fill integers = {Fill::Kind::integers, 1, {-2147483647, 0, 2147483647}, {}};
+  CHECK(host_values(input(DType::i32, 3, integers), 1, 1) == std::vector<double>{-2147483647, 0, 2147483647});
+}
+
+TEST_CASE("a fill that does not fit its buffer is a mistake of the kernel's author") {
+  CHECK_THROWS_AS(host_values(input(DType::i32, 2, {Fill::Kind::integers, 1, {1}, {}}), 1, 1),
+                  std::logic_error);
+  CHECK_THROWS_AS(host_values(input(DType::f32, 2, {Fill::Kind::zeros, 1, {}, {{1, 2}}}), 1, 1),
+                  std::logic_error);
+  CHECK_THROWS_AS(host_values(input(DType::f32, 2, {Fill::Kind::zeros, 1, {}, {{-1, 1}}}), 1, 1),
+                  std::logic_error);
+}

@@ -1,0 +1,111 @@
+#include "kernels/registry.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "base/resources.h"
+#include "search/space.h"
+
+using moetune::all_kernels;
+using moetune::Kernel;
+using moetune::Problem;
+using moetune::Space;
+
+namespace {
+
+std::set<std::string> kernel_names() {
+  std::set<std::string> names;
+  for (const Kernel* kernel : all_kernels()) names.insert(kernel->name());
+  return names;
+}
+
+std::string space_file(const Kernel& kernel) { return "spaces/" + kernel.name() + ".json"; }
+
+std::vector<Problem> preset_problems(const Kernel& kernel) {
+  std::vector<Problem> problems = {parse_problem(kernel.name(), kernel.schema(), nullptr, "")};
+  for (const moetune::Preset& preset : kernel.presets()) {
+    problems.push_back(parse_problem(kernel.name(), kernel.schema(), &preset, ""));
+  }
+  return problems;
+}
+
+}  // namespace
+
+TEST_CASE("every kernel has a name of its own and is found by it") {
+  REQUIRE_FALSE(all_kernels().empty());
+  CHECK(kernel_names().size() == all_kernels().size());
+  for (const Kernel* kernel : all_kernels()) {
+    CHECK(&moetune::find_kernel(kernel->name()) == kernel);
+    CHECK_FALSE(kernel->summary().empty());
+  }
+}
+
+TEST_CASE("an unknown kernel is answered with the nearest") {
+  REQUIRE_FALSE(all_kernels().empty());
+  const std::string known = all_kernels().front()->name();
+  CHECK_THROWS_WITH_AS(moetune::find_kernel(known + "x"), doctest::Contains(("'" + known + "'").c_str()),
+                       moetune::BadInput);
+}
+
+TEST_CASE("the stem rule: a kernel's name has templates and a space that parses") {
+  for (const Kernel* kernel : all_kernels()) {
+    CAPTURE(kernel->name());
+    CHECK_FALSE(moetune::list_resources("templates/" + kernel->name() + "/").empty());
+    REQUIRE(moetune::find_resource(space_file(*kernel)));
+    const Space space = Space::parse(moetune::read_resource(space_file(*kernel)), space_file(*kernel));
+    CHECK(space.kernel() == kernel->name());
+    CHECK_FALSE(space.parameters().empty());
+  }
+}
+
+TEST_CASE("the stem rule, read backwards: every template folder and space belongs to a kernel") {
+  std::set<std::string> stems = kernel_names();
+  for (const std::string& path : moetune::list_resources("spaces/")) {
+    CHECK_MESSAGE(stems.contains(path.substr(7, path.size() - 7 - std::string(".json").size())), path);
+  }
+  stems.insert("common");
+  for (const std::string& path : moetune::list_resources("templates/")) {
+    CHECK_MESSAGE(stems.contains(path.substr(10, path.find('/', 10) - 10)), path);
+  }
+}
+
+TEST_CASE("every preset is a legal problem with inputs, outputs and a cost") {
+  for (const Kernel* kernel : all_kernels()) {
+    for (const Problem& problem : preset_problems(*kernel)) {
+      CAPTURE(kernel->name());
+      CAPTURE(problem.text());
+      CHECK_NOTHROW(kernel->check(problem));
+      CHECK(kernel->cost(problem).bytes > 0);
+      CHECK(kernel->cost(problem).flops > 0);
+      bool outputs_begun = false;
+      for (const moetune::Buffer& buffer : kernel->buffers(problem, 1)) {
+        CHECK(buffer.elements > 0);
+        const bool output = buffer.role == moetune::Role::output;
+        CHECK_MESSAGE((output || !outputs_begun), "inputs come first: ", buffer.name);
+        outputs_begun = outputs_begun || output;
+      }
+      CHECK(outputs_begun);
+    }
+  }
+}
+
+TEST_CASE("every kernel has a default on every architecture it claims, and its plan survives JSON") {
+  for (const Kernel* kernel : all_kernels()) {
+    const Space space = Space::parse(moetune::read_resource(space_file(*kernel)), space_file(*kernel));
+    const Problem problem = preset_problems(*kernel).front();
+    for (const std::string& architecture : moetune::known_architectures()) {
+      CAPTURE(kernel->name());
+      CAPTURE(architecture);
+      const moetune::DeviceLimits limits = moetune::limits_of_architecture(architecture);
+      const auto config = space.default_config(expression_environment(problem, limits));
+      REQUIRE(config);
+      const nlohmann::json plan = kernel->plan(*config, problem, limits);
+      CHECK_FALSE(plan.at("launches").empty());
+      CHECK(nlohmann::json(nlohmann::json::parse(plan.dump()).get<moetune::Plan>()) == plan);
+    }
+  }
+}
