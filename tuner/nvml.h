@@ -1,0 +1,34 @@
+// Clocks, temperature and slowdown reasons of one GPU through NVML, opened at run time. NVML is optional:
+// where it is absent, or does not answer, readings are zeros and nothing fails.
+//
+// Lives in the worker process; not thread-safe.
+#pragma once
+
+#include <memory>
+#include <string>
+
+namespace moetune {
+
+class Nvml {
+ public:
+  // `pci_bus_id` as the CUDA driver gives it.
+  explicit Nvml(const std::string& pci_bus_id);
+  ~Nvml();
+
+  struct Reading {
+    int sm_clock_mhz = 0;
+    int memory_clock_mhz = 0;
+    int temperature_c = 0;
+    bool throttled = false;  // power cap, thermal or hardware slowdown is active now
+  };
+  Reading read() const;
+
+  std::string driver_version() const;  // "580.159.04"; empty where unknown
+
+ private:
+  struct Library;
+  std::unique_ptr<Library> library_;
+  void* device_ = nullptr;
+};
+
+}  // namespace moetune
