@@ -22,8 +22,9 @@ class Assignment {
   // Replaces the value where the name is already there, else appends.
   void set(std::string_view name, Value value);
 
-  const Value* find(std::string_view name) const;  // nullptr where the name is absent; valid until the next set
-  const Value& at(std::string_view name) const;    // throws std::out_of_range naming the missing name
+  const Value* find(
+      std::string_view name) const;              // nullptr where the name is absent; valid until the next set
+  const Value& at(std::string_view name) const;  // throws std::out_of_range naming the missing name
   std::int64_t number(std::string_view name) const { return at(name).number; }
   bool is(std::string_view name, std::string_view value_name) const { return at(name).name == value_name; }
 
@@ -43,6 +44,7 @@ using Config = Assignment;
 
 // Splits `a=1,b=tma` into name/text pairs. Throws BadInput naming the piece that is not `name=value` or the
 // name that stands twice. `what` says what is being read ("--problem", "--config").
-std::vector<std::pair<std::string, std::string>> split_assignment(std::string_view text, std::string_view what);
+std::vector<std::pair<std::string, std::string>> split_assignment(std::string_view text,
+                                                                  std::string_view what);
 
 }  // namespace moetune

@@ -1,6 +1,6 @@
 // The legal configurations of one space under one problem and device, stored as domain positions: one row of
-// bytes a configuration. Strategies work on ConfigIds (row numbers), which are stable for one space,
-// problem and device.
+// 16-bit positions a configuration, sorted, so that finding a row is a binary search. Strategies work on
+// ConfigIds (row numbers), which are stable for one space, problem and device.
 //
 // Immutable once built; safe to share between threads.
 #pragma once
@@ -21,13 +21,15 @@ using ConfigId = std::uint32_t;
 using Position = std::uint16_t;  // index into a parameter's domain
 
 enum class Neighbourhood {
-  adjacent,  // one parameter differs: by one step in an integer domain, to any other value of a named one
+  adjacent,  // one parameter differs: to the next smaller or greater integer of the domain, or to any other
+             // name
   hamming,   // one parameter differs, by any amount
 };
 
 class LegalSpace {
  public:
-  // `rows` holds size()*parameters.size() positions in lexicographic order without duplicates.
+  // `rows` holds one position a parameter and row, in lexicographic order without duplicates. Throws BadInput
+  // where they are not, or where a position lies outside its domain.
   LegalSpace(std::vector<Parameter> parameters, std::vector<Position> rows);
 
   std::size_t size() const { return count_; }
@@ -38,14 +40,16 @@ class LegalSpace {
   std::span<const Position> point(ConfigId id) const;
   Config config(ConfigId id) const;
   std::optional<ConfigId> find(std::span<const Position> point) const;
-  std::optional<ConfigId> find(const Config& config) const;
-  std::optional<ConfigId> find(std::string_view canonical_text) const;  // Config::text of a row of this space
+  std::optional<ConfigId> find(
+      const Config& config) const;  // in any order of names; nullopt for a missing or extra one
+  std::optional<ConfigId> find_text(std::string_view text) const;  // by Config::text
 
-  // Legal neighbours in a fixed order.
+  // Legal neighbours in a fixed order. Symmetric: a is b's neighbour where b is a's.
   std::vector<ConfigId> neighbours(ConfigId id, Neighbourhood kind) const;
 
  private:
   std::vector<Parameter> parameters_;
+  std::vector<std::vector<Position>> ascending_;  // by parameter: the positions of an integer domain by value
   std::vector<Position> rows_;
   std::size_t count_ = 0;
 };

@@ -24,12 +24,15 @@ struct Observation {
   double time_us = 0;  // meaningful where has_time(outcome)
 };
 
+// Whether the observation carries a time to learn from: has_time, and finite and positive.
+bool has_usable_time(const Observation& observation);
+
 class Searcher {
  public:
   virtual ~Searcher() = default;
 
-  // Up to n configurations to try next, none of which was asked before. Fewer than n, possibly none, where
-  // the strategy waits for tells; none with nothing outstanding means that the space is exhausted.
+  // Up to n configurations to try next, none of which was asked or told before. Fewer than n, possibly none,
+  // where the strategy waits for tells; none with nothing outstanding means that the space is exhausted.
   virtual std::vector<ConfigId> ask(std::size_t n) = 0;
 
   // Reports one result. Configurations that were never asked (a warm start) and repeated tells are allowed;
@@ -45,6 +48,7 @@ struct StrategyInfo {
 const std::vector<StrategyInfo>& strategies();
 
 // Throws BadInput for an unknown name, suggesting the nearest.
-std::unique_ptr<Searcher> make_searcher(std::string_view strategy, const LegalSpace& space, std::uint64_t seed);
+std::unique_ptr<Searcher> make_searcher(std::string_view strategy, const LegalSpace& space,
+                                        std::uint64_t seed);
 
 }  // namespace moetune

@@ -1,15 +1,19 @@
 // A tuning space as it stands in spaces/NAME.json: parameters, derived quantities, constraints, architecture
-// gates and defaults. A Space is problem-independent; Space::enumerate binds it to one problem and one device.
+// gates and defaults. A Space is problem-independent; Space::enumerate binds it to one problem and one
+// device.
 //
 // Expressions are integer arithmetic and logic over: parameters (bare names), quantities from "let" (bare
 // names), `problem.NAME` and `device.NAME`. Operators, loosest first: `a ? b : c`, `||`, `&&`, `== !=`,
 // `< <= > >=`, `+ -`, `* / %`, unary `- !`; functions min, max, ceil_div, is_pow2, log2. Named values are
-// written in single quotes and compare with == and != only. `/` and `%` by zero make a constraint false.
+// written in single quotes and compare with == and != only. `/` and `%` by zero make a constraint false, as
+// do overflow of 64 bits and log2 of a number below 1, unless `&&`, `||` or `?:` skips them. docs/spaces.md
+// has the file format and the whole language.
 //
 // Immutable after loading; safe to share between threads.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +23,8 @@
 #include "search/parameter.h"
 
 namespace moetune {
+
+struct EnumerationStats;  // search/enumerate.h
 
 class Space {
  public:
@@ -37,7 +43,7 @@ class Space {
   // order of domain positions. Prunes by partial assignment: a constraint is tested as soon as its last
   // parameter is bound; the Cartesian product is never materialized. Throws BadInput where an expression
   // names something `environment` lacks.
-  LegalSpace enumerate(const Assignment& environment) const;
+  LegalSpace enumerate(const Assignment& environment, EnumerationStats* stats = nullptr) const;
 
   // The first default whose condition holds and that is legal under `environment`; nullopt where none is.
   std::optional<Config> default_config(const Assignment& environment) const;

@@ -1,0 +1,74 @@
+#include "search/assignment.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "base/error.h"
+
+namespace moetune {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+}  // namespace
+
+void Assignment::set(std::string_view name, Value value) {
+  const auto it =
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.first == name; });
+  if (it != entries_.end()) {
+    it->second = std::move(value);
+  } else {
+    entries_.emplace_back(name, std::move(value));
+  }
+}
+
+const Value* Assignment::find(std::string_view name) const {
+  const auto it =
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.first == name; });
+  return it != entries_.end() ? &it->second : nullptr;
+}
+
+const Value& Assignment::at(std::string_view name) const {
+  if (const Value* value = find(name)) return *value;
+  throw std::out_of_range("no '" + std::string(name) + "' in '" + text() + "'");
+}
+
+std::string Assignment::text() const {
+  std::string text;
+  for (const auto& [name, value] : entries_) {
+    if (!text.empty()) text += ',';
+    text += name;
+    text += '=';
+    text += value.text();
+  }
+  return text;
+}
+
+std::vector<std::pair<std::string, std::string>> split_assignment(std::string_view text,
+                                                                  std::string_view what) {
+  std::vector<std::pair<std::string, std::string>> pieces;
+  if (trimmed(text).empty()) return pieces;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string_view piece = trimmed(text.substr(begin, end - begin));
+    const std::size_t equals = piece.find('=');
+    const std::string_view name = trimmed(piece.substr(0, equals));
+    const std::string_view value =
+        equals < piece.size() ? trimmed(piece.substr(equals + 1)) : std::string_view();
+    if (name.empty() || value.empty()) {
+      throw BadInput(std::string(what) + ": '" + std::string(piece) + "' is not name=value");
+    }
+    for (const auto& [earlier, ignored] : pieces) {
+      if (earlier == name) throw BadInput(std::string(what) + ": '" + std::string(name) + "' stands twice");
+    }
+    pieces.emplace_back(name, value);
+    begin = end + 1;
+  }
+  return pieces;
+}
+
+}  // namespace moetune

@@ -1,0 +1,26 @@
+// Every legal point of a bound space, by depth-first search over partial assignments: parameters are bound in
+// the order that is expected to prune most, a constraint is tested as soon as its last parameter is bound,
+// and a quantity from "let" is computed once a partial assignment, just before the first constraint that
+// needs it.
+//
+// Stateless; deterministic. Throws BadInput past kMaxLegal rows.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "search/bound_space.h"
+
+namespace moetune {
+
+struct EnumerationStats {
+  std::uint64_t nodes = 0;         // partial assignments that were tested
+  std::vector<std::size_t> order;  // parameters as they were bound
+};
+
+inline constexpr std::size_t kMaxLegal = 50'000'000;
+
+// Rows of domain positions in lexicographic order of the declared parameters.
+std::vector<Position> enumerate_rows(const BoundSpace& space, EnumerationStats* stats);
+
+}  // namespace moetune

@@ -1,0 +1,155 @@
+#include "search/program.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace moetune {
+namespace {
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  if (b == 0 || (a == -std::numeric_limits<std::int64_t>::max() && b == -1)) return b == 0 ? kUndefined : -a;
+  const std::int64_t quotient = a / b;
+  const bool rounds_up = a % b != 0 && (a < 0) == (b < 0);
+  return quotient + (rounds_up ? 1 : 0);
+}
+
+}  // namespace
+
+std::int64_t apply(Op op, std::int64_t a, std::int64_t b) {
+  std::int64_t result = 0;
+  switch (op) {
+    case Op::negate:
+      return -a;
+    case Op::logical_not:
+      return a == 0;
+    case Op::to_bool:
+      return a != 0;
+    case Op::add:
+      return __builtin_add_overflow(a, b, &result) ? kUndefined : result;
+    case Op::subtract:
+      return __builtin_sub_overflow(a, b, &result) ? kUndefined : result;
+    case Op::multiply:
+      return __builtin_mul_overflow(a, b, &result) ? kUndefined : result;
+    case Op::divide:
+      return b == 0 ? kUndefined : a / b;
+    case Op::remainder:
+      return b == 0 ? kUndefined : a % b;
+    case Op::equal:
+      return a == b;
+    case Op::not_equal:
+      return a != b;
+    case Op::less:
+      return a < b;
+    case Op::less_equal:
+      return a <= b;
+    case Op::greater:
+      return a > b;
+    case Op::greater_equal:
+      return a >= b;
+    case Op::minimum:
+      return std::min(a, b);
+    case Op::maximum:
+      return std::max(a, b);
+    case Op::ceil_div:
+      return ceil_div(a, b);
+    case Op::is_pow2:
+      return a > 0 && std::has_single_bit(static_cast<std::uint64_t>(a));
+    case Op::log2:
+      return a < 1 ? kUndefined : std::bit_width(static_cast<std::uint64_t>(a)) - 1;
+    default:
+      return kUndefined;
+  }
+}
+
+std::int64_t Program::run(const std::int64_t* slots) const {
+  std::int64_t stack[kMaxStack];
+  std::int64_t* top = stack - 1;
+  const Instruction* const begin = code_.data();
+  const Instruction* const end = begin + code_.size();
+  for (const Instruction* at = begin; at != end; ++at) {
+    switch (at->op) {
+      case Op::constant:
+        if (at->value == kUndefined) return kUndefined;
+        *++top = at->value;
+        break;
+      case Op::load:
+        if (slots[at->target] == kUndefined) return kUndefined;
+        *++top = slots[at->target];
+        break;
+      case Op::jump:
+        at = begin + at->target - 1;
+        break;
+      case Op::jump_if_zero:
+        if (*top-- == 0) at = begin + at->target - 1;
+        break;
+      case Op::and_then:
+        if (*top == 0) {
+          at = begin + at->target - 1;
+        } else {
+          --top;
+        }
+        break;
+      case Op::or_else:
+        if (*top != 0) {
+          *top = 1;
+          at = begin + at->target - 1;
+        } else {
+          --top;
+        }
+        break;
+      case Op::negate:
+        *top = -*top;
+        break;
+      case Op::logical_not:
+        *top = *top == 0;
+        break;
+      case Op::to_bool:
+        *top = *top != 0;
+        break;
+      case Op::is_pow2:
+        *top = apply(Op::is_pow2, *top, 0);
+        break;
+      case Op::log2:
+        if ((*top = apply(Op::log2, *top, 0)) == kUndefined) return kUndefined;
+        break;
+      case Op::equal:
+        --top;
+        *top = top[0] == top[1];
+        break;
+      case Op::less_equal:
+        --top;
+        *top = top[0] <= top[1];
+        break;
+      case Op::multiply:
+        --top;
+        if (__builtin_mul_overflow(top[0], top[1], top) || *top == kUndefined) return kUndefined;
+        break;
+      case Op::add:
+        --top;
+        if (__builtin_add_overflow(top[0], top[1], top) || *top == kUndefined) return kUndefined;
+        break;
+      case Op::remainder:
+        --top;
+        if (top[1] == 0) return kUndefined;
+        *top = top[0] % top[1];
+        break;
+      default:
+        --top;
+        if ((*top = apply(at->op, top[0], top[1])) == kUndefined) return kUndefined;
+        break;
+    }
+  }
+  return *top;
+}
+
+std::vector<Slot> Program::loads() const {
+  std::vector<Slot> slots;
+  for (const Instruction& instruction : code_) {
+    if (instruction.op == Op::load) slots.push_back(instruction.target);
+  }
+  std::sort(slots.begin(), slots.end());
+  slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
+  return slots;
+}
+
+}  // namespace moetune

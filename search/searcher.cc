@@ -1,0 +1,55 @@
+#include "search/searcher.h"
+
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/suggest.h"
+#include "search/strategies.h"
+
+namespace moetune {
+namespace {
+
+struct Registered {
+  StrategyInfo info;
+  std::unique_ptr<Searcher> (*make)(const LegalSpace&, std::uint64_t seed);
+};
+
+const std::vector<Registered>& registry() {
+  static const std::vector<Registered> entries = {
+      {{"local",
+        "iterated local search: descent from random starts and from kicks of the best (Lourenco, Martin, "
+        "Stutzle 2003)"},
+       make_local},
+      {{"random", "uniform without replacement (Bergstra, Bengio 2012)"}, make_random},
+      {{"exhaustive", "every configuration, in the order of the space"}, make_exhaustive},
+  };
+  return entries;
+}
+
+}  // namespace
+
+bool has_usable_time(const Observation& observation) {
+  return has_time(observation.outcome) && std::isfinite(observation.time_us) && observation.time_us > 0;
+}
+
+const std::vector<StrategyInfo>& strategies() {
+  static const std::vector<StrategyInfo> infos = [] {
+    std::vector<StrategyInfo> all;
+    for (const Registered& entry : registry()) all.push_back(entry.info);
+    return all;
+  }();
+  return infos;
+}
+
+std::unique_ptr<Searcher> make_searcher(std::string_view strategy, const LegalSpace& space,
+                                        std::uint64_t seed) {
+  std::vector<std::string> names;
+  for (const Registered& entry : registry()) {
+    if (entry.info.name == strategy) return entry.make(space, seed);
+    names.push_back(entry.info.name);
+  }
+  throw BadInput(unknown_name("strategy", strategy, names));
+}
+
+}  // namespace moetune

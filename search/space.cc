@@ -1,0 +1,91 @@
+#include "search/space.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/suggest.h"
+#include "search/bound_space.h"
+#include "search/enumerate.h"
+#include "search/space_file.h"
+
+namespace moetune {
+
+struct Space::Impl {
+  SpaceFile file;
+};
+
+namespace {
+
+std::optional<Position> position_of(const Parameter& parameter, const Value& value) {
+  for (std::size_t i = 0; i < parameter.values.size(); ++i) {
+    if (parameter.values[i].text() == value.text()) return static_cast<Position>(i);
+  }
+  return std::nullopt;
+}
+
+std::string why_illegal_in(const BoundSpace& space, const Config& config) {
+  const std::vector<Parameter>& parameters = space.file().parameters;
+  std::vector<Position> point;
+  for (const Parameter& parameter : parameters) {
+    const Value* value = config.find(parameter.name);
+    if (value == nullptr) return "parameter '" + parameter.name + "' has no value";
+    const std::optional<Position> position = position_of(parameter, *value);
+    if (!position) return parameter.name + "=" + value->text() + " is not in the parameter's domain";
+    point.push_back(*position);
+  }
+  if (config.size() != parameters.size()) return "it has parameters that the space does not know";
+  return space.why_illegal(point);
+}
+
+}  // namespace
+
+Space::Space(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Space::Space(Space&&) noexcept = default;
+Space& Space::operator=(Space&&) noexcept = default;
+Space::~Space() = default;
+
+Space Space::parse(std::string_view json, std::string_view file) {
+  return Space(std::make_unique<Impl>(Impl{read_space_file(json, file)}));
+}
+
+const std::string& Space::kernel() const { return impl_->file.kernel; }
+const std::vector<Parameter>& Space::parameters() const { return impl_->file.parameters; }
+
+LegalSpace Space::enumerate(const Assignment& environment, EnumerationStats* stats) const {
+  return LegalSpace(parameters(), enumerate_rows(BoundSpace(impl_->file, environment), stats));
+}
+
+std::optional<Config> Space::default_config(const Assignment& environment) const {
+  const BoundSpace space(impl_->file, environment);
+  for (const SpaceFile::Default& entry : impl_->file.defaults) {
+    if (entry.when && !space.holds(*entry.when)) continue;
+    if (why_illegal_in(space, entry.config).empty()) return entry.config;
+  }
+  return std::nullopt;
+}
+
+Config Space::parse_config(std::string_view text, const Config* base) const {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parameters()) names.push_back(parameter.name);
+  Config given;
+  for (const auto& [name, value] : split_assignment(text, "--config")) {
+    const auto it = std::find(names.begin(), names.end(), name);
+    if (it == names.end()) throw BadInput(unknown_name("parameter", name, names));
+    given.set(name, value_from_text(parameters()[it - names.begin()], value));
+  }
+  Config config;
+  for (const std::string& name : names) {
+    const Value* value = given.find(name);
+    if (value == nullptr && base != nullptr) value = base->find(name);
+    if (value == nullptr)
+      throw BadInput("parameter '" + name + "' has no value in '" + std::string(text) + "'");
+    config.set(name, *value);
+  }
+  return config;
+}
+
+std::string Space::why_illegal(const Config& config, const Assignment& environment) const {
+  return why_illegal_in(BoundSpace(impl_->file, environment), config);
+}
+
+}  // namespace moetune

@@ -1,0 +1,268 @@
+#include "search/space_file.h"
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "base/suggest.h"
+#include "search/json_document.h"
+
+namespace moetune {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMaxDomain = std::size_t{1} << 16;
+constexpr std::int64_t kMaxValue = std::int64_t{1} << 62;
+
+bool is_identifier(std::string_view text) {
+  const auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  return !text.empty() && !std::isdigit(static_cast<unsigned char>(text[0])) &&
+         std::all_of(text.begin(), text.end(), is_part);
+}
+
+// Names travel in `a=1,b=tma` text, in single quotes and in macro definitions.
+bool is_value_name(std::string_view text) {
+  const auto is_part = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-';
+  };
+  return !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) &&
+         std::all_of(text.begin(), text.end(), is_part);
+}
+
+class Reader {
+ public:
+  explicit Reader(SpaceFile& space) : space_(space) {}
+
+  void read(const json& document) {
+    const JsonObject top(document, space_.file, "");
+    top.allow_only({"kernel", "doc", "parameters", "let", "constraints", "defaults"});
+    space_.kernel = top.string("kernel");
+    if (!is_identifier(space_.kernel)) top.fail("kernel", "'" + space_.kernel + "' is not a name");
+    read_parameters(top);
+    read_lets(top);
+    read_gates(top);
+    read_constraints(top);
+    read_defaults(top);
+    check_lets_are_used();
+  }
+
+ private:
+  void read_parameters(const JsonObject& top) {
+    const std::vector<JsonObject> items = top.objects("parameters");
+    if (items.empty()) top.fail("parameters", "a space needs at least one parameter");
+    for (const JsonObject& item : items) {
+      item.allow_only({"name", "values", "doc", "gates"});
+      Parameter parameter;
+      parameter.name = item.string("name");
+      check_new_name(item, "name", parameter.name);
+      if (item.has("doc")) parameter.doc = item.string("doc");
+      read_values(item, parameter);
+      space_.vocabulary.add_parameter(parameter);
+      space_.parameters.push_back(std::move(parameter));
+    }
+  }
+
+  void check_new_name(const JsonObject& item, const std::string& key, const std::string& name) const {
+    if (!is_identifier(name)) item.fail(key, "'" + name + "' is not a name (letters, digits and _)");
+    if (std::set<std::string>{"problem", "device", "min", "max", "ceil_div", "is_pow2", "log2"}.contains(
+            name)) {
+      item.fail(key, "'" + name + "' already means something in expressions");
+    }
+    if (space_.vocabulary.find(name)) item.fail(key, "'" + name + "' is declared twice");
+  }
+
+  void read_values(const JsonObject& item, Parameter& parameter) const {
+    const json& values = item.array("values");
+    const std::string of = " of '" + parameter.name + "'";
+    if (values.empty()) item.fail("values", "the domain" + of + " is empty");
+    if (values.size() > kMaxDomain) item.fail("values", "the domain" + of + " has more than 65536 values");
+    std::set<std::string> seen;
+    for (const json& value : values) {
+      const auto position = static_cast<std::int64_t>(parameter.values.size());
+      const std::string key = "values[" + std::to_string(position) + "]";
+      if (value.is_number_integer()) {
+        const bool fits =
+            !value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{kMaxValue};
+        if (!fits || value.get<std::int64_t>() > kMaxValue || value.get<std::int64_t>() < -kMaxValue) {
+          item.fail(key, "a value" + of + " is beyond 2^62");
+        }
+        parameter.values.push_back(Value::integer(value.get<std::int64_t>()));
+      } else if (value.is_string() && is_value_name(value.get<std::string>())) {
+        parameter.values.push_back(Value::named(value.get<std::string>(), position));
+      } else {
+        item.fail(key,
+                  value.dump() + " is neither an integer nor a name (a letter, then letters, digits, _ . -)");
+      }
+      if (parameter.values.back().is_named() != parameter.values.front().is_named()) {
+        item.fail(key, "the domain" + of + " mixes integers and names");
+      }
+      if (!seen.insert(parameter.values.back().text()).second) {
+        item.fail(key, "the domain" + of + " holds " + parameter.values.back().text() + " twice");
+      }
+    }
+  }
+
+  Expression expression(const JsonObject& item, const std::string& key) {
+    return Expression::parse(item.string(key), item.where(key), space_.vocabulary);
+  }
+
+  // A condition that is decided before any parameter has a value.
+  Expression environment_condition(const JsonObject& item, const std::string& key) {
+    Expression condition = expression(item, key);
+    for (const Slot slot : condition.slots()) {
+      if (space_.vocabulary[slot].kind != Vocabulary::Kind::environment) {
+        item.fail(key, "'" + space_.vocabulary[slot].name +
+                           "' may not stand here: only problem.* and device.* (in \"" + condition.text() +
+                           "\")");
+      }
+    }
+    return condition;
+  }
+
+  void read_lets(const JsonObject& top) {
+    if (!top.has("let")) return;
+    const JsonObject lets = top.object("let");
+    const std::vector<std::string> names = lets.keys();
+    for (const std::string& name : names) {
+      check_new_name(lets, name, name);
+      space_.vocabulary.add_let(name);
+    }
+    std::vector<SpaceFile::Let> unsorted;
+    for (const std::string& name : names) {
+      unsorted.push_back({*space_.vocabulary.find(name), expression(lets, name)});
+    }
+    sort_lets(lets, std::move(unsorted));
+  }
+
+  void sort_lets(const JsonObject& item, std::vector<SpaceFile::Let> unsorted) {
+    enum class Mark { fresh, open, done };
+    std::vector<Mark> marks(unsorted.size(), Mark::fresh);
+    std::vector<std::string> path;
+    const Slot first = static_cast<Slot>(space_.parameters.size());
+    const std::function<void(std::size_t)> visit = [&](std::size_t index) {
+      const std::string& name = space_.vocabulary[unsorted[index].slot].name;
+      path.push_back(name);
+      if (marks[index] == Mark::open) {
+        std::string cycle;
+        for (auto it = std::find(path.begin(), path.end(), name); it != path.end(); ++it) {
+          cycle += (cycle.empty() ? "" : " -> ") + *it;
+        }
+        item.fail(name, "quantities that need each other: " + cycle);
+      }
+      if (marks[index] == Mark::fresh) {
+        marks[index] = Mark::open;
+        for (const Slot slot : unsorted[index].expression.slots()) {
+          if (space_.vocabulary[slot].kind == Vocabulary::Kind::let) visit(slot - first);
+        }
+        marks[index] = Mark::done;
+        space_.lets.push_back(unsorted[index]);
+      }
+      path.pop_back();
+    };
+    for (std::size_t index = 0; index < unsorted.size(); ++index) visit(index);
+  }
+
+  void read_gates(const JsonObject& top) {
+    const std::vector<JsonObject> items = top.objects("parameters");
+    for (std::size_t p = 0; p < items.size(); ++p) {
+      if (!items[p].has("gates")) continue;
+      const JsonObject gates = items[p].object("gates");
+      const std::vector<Value>& values = space_.parameters[p].values;
+      for (const std::string& text : gates.keys()) {
+        const auto it =
+            std::find_if(values.begin(), values.end(), [&](const Value& v) { return v.text() == text; });
+        if (it == values.end()) {
+          gates.fail(text, unknown_name("value of " + space_.parameters[p].name, text, texts(values)));
+        }
+        space_.gates.push_back(
+            {p, static_cast<Position>(it - values.begin()), environment_condition(gates, text)});
+      }
+    }
+  }
+
+  static std::vector<std::string> texts(const std::vector<Value>& values) {
+    std::vector<std::string> texts;
+    for (const Value& value : values) texts.push_back(value.text());
+    return texts;
+  }
+
+  void read_constraints(const JsonObject& top) {
+    if (!top.has("constraints")) return;
+    for (const JsonObject& item : top.objects("constraints")) {
+      item.allow_only({"expr", "why"});
+      SpaceFile::Constraint constraint{expression(item, "expr"), item.string("why")};
+      if (constraint.why.empty()) item.fail("why", "say why configurations that break this do not work");
+      if (constraint.expression.slots().empty()) item.fail("expr", "the constraint names nothing");
+      space_.constraints.push_back(std::move(constraint));
+    }
+  }
+
+  void read_defaults(const JsonObject& top) {
+    if (!top.has("defaults")) return;
+    for (const JsonObject& item : top.objects("defaults")) {
+      item.allow_only({"when", "config"});
+      SpaceFile::Default entry;
+      if (item.has("when")) entry.when = environment_condition(item, "when");
+      entry.config = read_config(item.object("config"));
+      space_.defaults.push_back(std::move(entry));
+    }
+  }
+
+  Config read_config(const JsonObject& item) const {
+    std::vector<std::string> names;
+    for (const Parameter& parameter : space_.parameters) names.push_back(parameter.name);
+    for (const std::string& key : item.keys()) {
+      if (std::find(names.begin(), names.end(), key) == names.end())
+        item.fail(key, unknown_name("parameter", key, names));
+    }
+    Config config;
+    for (const Parameter& parameter : space_.parameters) {
+      if (!item.has(parameter.name))
+        item.fail(parameter.name, "the default leaves this parameter without a value");
+      try {
+        config.set(parameter.name, value_from_text(parameter, item.scalar_text(parameter.name)));
+      } catch (const BadInput& error) {
+        item.fail(parameter.name, error.what());
+      }
+    }
+    return config;
+  }
+
+  void check_lets_are_used() const {
+    std::set<Slot> used;
+    for (const SpaceFile::Constraint& constraint : space_.constraints) {
+      for (const Slot slot : constraint.expression.slots()) used.insert(slot);
+    }
+    for (auto let = space_.lets.rbegin(); let != space_.lets.rend(); ++let) {
+      if (!used.contains(let->slot)) {
+        throw BadInput(let->expression.where() + ": no constraint uses this quantity");
+      }
+      for (const Slot slot : let->expression.slots()) used.insert(slot);
+    }
+  }
+
+  SpaceFile& space_;
+};
+
+}  // namespace
+
+const Value& value_from_text(const Parameter& parameter, std::string_view text) {
+  std::vector<std::string> texts;
+  for (const Value& value : parameter.values) {
+    if (value.text() == text) return value;
+    texts.push_back(value.text());
+  }
+  throw BadInput(unknown_name("value of " + parameter.name, text, texts));
+}
+
+SpaceFile read_space_file(std::string_view text, std::string_view file) {
+  SpaceFile space;
+  space.file = file;
+  Reader(space).read(parse_json_document(text, file));
+  return space;
+}
+
+}  // namespace moetune

@@ -1,0 +1,53 @@
+// A space file read and checked (docs/spaces.md has the format): what Space wraps.
+// Plain data, immutable after reading. Errors are BadInput naming the file, the key and, for an expression,
+// the column.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "search/assignment.h"
+#include "search/expression.h"
+#include "search/legal_space.h"
+#include "search/parameter.h"
+#include "search/vocabulary.h"
+
+namespace moetune {
+
+struct SpaceFile {
+  struct Let {
+    Slot slot;
+    Expression expression;
+  };
+  struct Gate {  // the value at `position` of `parameter` exists only where `condition` holds
+    std::size_t parameter;
+    Position position;
+    Expression condition;
+  };
+  struct Constraint {
+    Expression expression;
+    std::string why;
+  };
+  struct Default {
+    std::optional<Expression> when;
+    Config config;
+  };
+
+  std::string file;
+  std::string kernel;
+  std::vector<Parameter> parameters;  // parameter i has slot i of the vocabulary
+  Vocabulary vocabulary;
+  std::vector<Let> lets;  // each after the lets it uses
+  std::vector<Gate> gates;
+  std::vector<Constraint> constraints;
+  std::vector<Default> defaults;
+};
+
+SpaceFile read_space_file(std::string_view json, std::string_view file);
+
+// The value of `parameter` written as `text`. Throws BadInput listing the nearest values.
+const Value& value_from_text(const Parameter& parameter, std::string_view text);
+
+}  // namespace moetune
