@@ -18,9 +18,6 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// A clear loser is dropped after the quick look: on recorded spaces this saved 13-19% of the GPU time and
-// lost no winner.
-constexpr double kDropFactor = 1.5;
 // Pruned candidates cost no trial; this bounds how many a search may compile in vain.
 constexpr std::size_t kPrunedPerTrial = 10;
 
@@ -187,7 +184,7 @@ std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* 
   }
   MeasurePolicy policy = request_.policy;
   if (best_) {
-    const double limit = kDropFactor * result_.trials[*best_].result.measurement.median_us;
+    const double limit = request_.drop_factor * result_.trials[*best_].result.measurement.median_us;
     policy.drop_above_us = std::min(policy.drop_above_us, limit);
   }
   TrialResult result = tools_.device.run({pending.config, pending.plan, *build}, policy);
