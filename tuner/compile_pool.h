@@ -1,13 +1,15 @@
 // Compiles wide: a fixed set of threads over one Compiler, with equal digests in flight joined into one
 // compilation, and finished builds kept for the run.
 //
-// submit() may be called from one thread; results are shared and immutable. Destruction drops what has not started and
-// waits for what has.
+// submit(), flush() and the Store belong to one thread, the owner's; the futures and the immutable builds they
+// give may be used from any. Destruction drops what has not started (its futures then throw std::future_error,
+// broken_promise) and waits for what has, which is at most the Compiler's time limit away.
 #pragma once
 
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 
 #include "tuner/compiler.h"
 
@@ -17,23 +19,35 @@ using BuildPtr = std::shared_ptr<const Build>;
 
 class CompilePool {
  public:
-  // `lookup` and `store`, where given, are called on the submitting thread and on collect()'s caller: a persistent
-  // store of builds (see Cache::find_build).
+  // A persistent store of builds (see Cache::find_build). Either may be empty.
   struct Store {
-    std::function<std::optional<Build>(const std::string& digest)> find;
-    std::function<void(const Build& build)> put;
+    std::function<std::optional<Build>(const std::string& digest)> find;  // called in submit()
+    std::function<void(const Build& build)> put;                          // called in flush()
   };
 
+  // What compiles: a Compiler, or a stand-in. Both are called from several threads at once.
+  struct Compile {
+    std::function<std::string(const CompileUnit&)> digest;
+    std::function<Build(const CompileUnit&)> build;
+  };
+
+  // `compiler` must outlive the pool. At least one thread is started.
   CompilePool(const Compiler& compiler, unsigned threads, Store store = {});
+  CompilePool(Compile compile, unsigned threads, Store store = {});
   ~CompilePool();
 
+  // A compilation that throws hands its exception to the future.
   std::shared_future<BuildPtr> submit(const CompileUnit& unit);
 
-  // Hands builds finished since the last call to Store::put; call now and then from the submitting thread.
+  // Hands the repeatable builds finished since the last call to Store::put. Call it now and then; builds that were
+  // never flushed are lost to the store, not to the run.
   void flush();
 
   struct Stats {
-    std::size_t submitted = 0, compiled = 0, joined = 0, from_store = 0;
+    std::size_t submitted = 0;
+    std::size_t compiled = 0;    // finished by a thread
+    std::size_t joined = 0;      // found in flight or finished in this run
+    std::size_t from_store = 0;
     double compile_seconds = 0;  // summed over threads
   };
   Stats stats() const;

@@ -1,0 +1,37 @@
+// A template and the headers it includes, as text: what NVRTC is handed and what digests are taken over.
+//
+// Headers are included by their path from the top of the source tree ("templates/common/mma.cuh"), the same name
+// in every file. The scan is textual: an #include counts even in a branch that the preprocessor skips, so a digest
+// covers every file a build could depend on. Pure functions; as thread-safe as the reader given.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moetune {
+
+// Where template text comes from: path in the source tree -> text. Empty: the resources in the binary.
+using SourceReader = std::function<std::optional<std::string>(const std::string& path)>;
+
+struct SourceFile {
+  std::string path;
+  std::string text;
+  bool operator==(const SourceFile&) const = default;
+};
+
+// The names in `#include "..."` lines, comments aside, in order of appearance.
+std::vector<std::string> quoted_includes(std::string_view text);
+
+// The file at `path` first, then every file it includes, transitively, sorted by path. A header the reader lacks
+// is left out: the compiler's own message about it is the best there is. Throws BrokenEnvironment where `path`
+// itself is missing.
+std::vector<SourceFile> collect_sources(const std::string& path, const SourceReader& reader = {});
+
+// Digest of a source file and, transitively, every file it includes: the template's part of a workload's
+// `source_digest`.
+std::string source_digest(const std::string& path, const SourceReader& reader = {});
+
+}  // namespace moetune
