@@ -7,8 +7,11 @@
 
 namespace moetune {
 
+// One function a kernel, in kernels/NAME.cc.
+const Kernel& decode_attention();
+
 const std::vector<const Kernel*>& all_kernels() {
-  static const std::vector<const Kernel*> kernels = {};
+  static const std::vector<const Kernel*> kernels = {&decode_attention()};
   return kernels;
 }
 

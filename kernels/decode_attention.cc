@@ -1,0 +1,54 @@
+// decode_attention: one query token a sequence against its KV cache. The parts have files of their own
+// (decode_attention_problem, _inputs, _plan, _reference).
+#include "kernels/decode_attention_inputs.h"
+#include "kernels/decode_attention_plan.h"
+#include "kernels/decode_attention_problem.h"
+#include "kernels/decode_attention_reference.h"
+#include "kernels/kernel.h"
+#include "kernels/registry.h"
+
+namespace moetune {
+namespace {
+
+class DecodeAttention final : public Kernel {
+ public:
+  const std::string& name() const override { return name_; }
+  const std::string& summary() const override { return summary_; }
+  const ProblemSchema& schema() const override { return decode_attention_schema(); }
+  const std::vector<Preset>& presets() const override { return decode_attention_presets(); }
+  void check(const Problem& problem) const override { check_decode_attention(problem); }
+
+  std::vector<Buffer> buffers(const Problem& problem, std::uint64_t seed) const override {
+    return decode_attention_buffers(DecodeShape(problem), seed);
+  }
+
+  Plan plan(const Config& config, const Problem& problem, const DeviceLimits&) const override {
+    return decode_attention_plan(config, DecodeShape(problem));
+  }
+
+  Plan reference(Reference which, const Problem& problem, const DeviceLimits&) const override {
+    return decode_attention_reference_plan(which, DecodeShape(problem));
+  }
+
+  HostTensors reference_on_cpu(const Problem& problem, const HostTensors& inputs) const override {
+    return decode_attention_on_cpu(DecodeShape(problem), inputs);
+  }
+
+  Cost cost(const Problem& problem) const override { return decode_attention_cost(DecodeShape(problem)); }
+
+  // Rounding the output to bf16 alone gives a dissimilarity near 1e-6.
+  Tolerance tolerance(const Problem&) const override { return {1e-5, 2.0, 1e-6}; }
+
+ private:
+  const std::string name_ = "decode_attention";
+  const std::string summary_ = "attention of one query token a sequence over its KV cache (GQA, paged, ragged)";
+};
+
+}  // namespace
+
+const Kernel& decode_attention() {
+  static const DecodeAttention kernel;
+  return kernel;
+}
+
+}  // namespace moetune

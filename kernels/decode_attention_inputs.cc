@@ -1,0 +1,114 @@
+#include "kernels/decode_attention_inputs.h"
+
+#include <numeric>
+#include <random>
+#include <utility>
+
+namespace moetune {
+namespace {
+
+// Scores q.k / sqrt(head_dim) then have this standard deviation: softmax is neither flat nor one-hot.
+constexpr float kQueryScale = 1.5f;
+
+// Fisher-Yates; std::shuffle's order differs between standard libraries.
+template <typename T>
+void shuffle(std::vector<T>& items, std::mt19937_64& random) {
+  for (std::size_t left = items.size(); left > 1; --left) std::swap(items[left - 1], items[random() % left]);
+}
+
+// Which tokens of each block (sequence or page) hold KV: the first `used[block]`.
+struct Occupancy {
+  std::vector<std::int32_t> page_table;
+  std::vector<std::int64_t> used;
+};
+
+Occupancy occupy_pages(const DecodeShape& shape, const std::vector<std::int64_t>& lengths,
+                       std::mt19937_64& random) {
+  const auto blocks = static_cast<std::size_t>(shape.blocks());
+  std::vector<std::int32_t> order(blocks);
+  std::iota(order.begin(), order.end(), 0);
+  shuffle(order, random);
+  Occupancy occupancy{{}, std::vector<std::int64_t>(blocks, 0)};
+  occupancy.page_table.reserve(static_cast<std::size_t>(shape.batch * shape.max_pages()));
+  auto next = order.begin();
+  for (std::int64_t length : lengths) {
+    for (std::int64_t entry = 0; entry < shape.max_pages(); ++entry) {
+      const std::int64_t tokens = std::min(shape.page, length - entry * shape.page);
+      if (tokens <= 0) {
+        occupancy.page_table.push_back(kGarbagePage);
+        continue;
+      }
+      occupancy.used[static_cast<std::size_t>(*next)] = tokens;
+      occupancy.page_table.push_back(*next++);
+    }
+  }
+  return occupancy;
+}
+
+void append(std::vector<Range>& ranges, Range range) {
+  if (range.count == 0) return;
+  if (!ranges.empty() && ranges.back().begin + ranges.back().count == range.begin) {
+    ranges.back().count += range.count;
+  } else {
+    ranges.push_back(range);
+  }
+}
+
+// The complement of what is used, in ascending order with neighbours joined.
+std::vector<Range> unused_elements(const DecodeShape& shape, const std::vector<std::int64_t>& used) {
+  const KvStrides strides = shape.strides();
+  const std::int64_t tokens = shape.tokens_per_block();
+  std::vector<Range> ranges;
+  for (std::size_t block = 0; block < used.size(); ++block) {
+    const std::int64_t begin = static_cast<std::int64_t>(block) * strides.block;
+    const std::int64_t unused = tokens - used[block];
+    if (!shape.heads_first) {
+      append(ranges, {begin + used[block] * strides.token, unused * strides.token});
+      continue;
+    }
+    for (std::int64_t head = 0; head < shape.kv_heads; ++head) {
+      append(ranges, {begin + head * strides.head + used[block] * strides.token, unused * strides.token});
+    }
+  }
+  return ranges;
+}
+
+Buffer normal_buffer(std::string name, DType type, std::int64_t elements, float scale) {
+  Buffer buffer{std::move(name), type, elements, Role::input, false, {}};
+  buffer.fill.kind = Fill::Kind::normal;
+  buffer.fill.scale = scale;
+  return buffer;
+}
+
+Buffer integer_buffer(std::string name, std::vector<std::int32_t> values) {
+  Buffer buffer{std::move(name), DType::i32, static_cast<std::int64_t>(values.size()), Role::input, false, {}};
+  buffer.fill.kind = Fill::Kind::integers;
+  buffer.fill.integers = std::move(values);
+  return buffer;
+}
+
+}  // namespace
+
+std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<std::int64_t> lengths = shape.lengths();
+  shuffle(lengths, random);
+  const Occupancy occupancy =
+      shape.paged() ? occupy_pages(shape, lengths, random) : Occupancy{{}, lengths};
+
+  const std::int64_t q_elements = shape.batch * shape.q_heads * shape.head_dim;
+  std::vector<Buffer> buffers;
+  buffers.push_back(normal_buffer("q", shape.dtype, q_elements, kQueryScale));
+  for (const char* name : {"k", "v"}) {
+    Buffer kv = normal_buffer(name, shape.dtype, shape.kv_elements(), 1);
+    kv.rotates = true;
+    kv.fill.poison = unused_elements(shape, occupancy.used);
+    buffers.push_back(std::move(kv));
+  }
+  if (shape.paged()) buffers.push_back(integer_buffer("page_table", occupancy.page_table));
+  buffers.push_back(integer_buffer("lengths", {lengths.begin(), lengths.end()}));
+  buffers.push_back({"o", shape.dtype, q_elements, Role::output, false, {}});
+  return buffers;
+}
+
+}  // namespace moetune

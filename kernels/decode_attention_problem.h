@@ -1,0 +1,53 @@
+// A decode_attention problem as numbers: shape, how KV lies in memory, and how long each sequence is.
+// Plain values; immutable once made; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/buffer.h"
+#include "kernels/kernel.h"
+#include "kernels/problem.h"
+
+namespace moetune {
+
+// Elements between neighbours, as the templates take them. A block is a page, or a sequence of contiguous KV.
+struct KvStrides {
+  std::int64_t block = 0;
+  std::int64_t head = 0;
+  std::int64_t token = 0;
+};
+
+struct DecodeShape {
+  explicit DecodeShape(const Problem& problem);
+
+  std::int64_t group() const { return q_heads / kv_heads; }
+  bool paged() const { return page > 0; }
+  std::int64_t tokens_per_block() const { return paged() ? page : context; }
+  std::int64_t pages_of(std::int64_t length) const { return (length + page - 1) / page; }
+  // Entries of a sequence's row in the page table: more than any sequence needs, so that every row has a tail.
+  std::int64_t max_pages() const { return paged() ? pages_of(context) + 2 : 0; }
+  std::int64_t used_pages() const;
+  // Pages (more than are used) or sequences in the KV tensors.
+  std::int64_t blocks() const;
+  std::int64_t kv_elements() const { return blocks() * kv_heads * tokens_per_block() * head_dim; }
+  KvStrides strides() const;
+  float scale() const;
+
+  // The lengths of the sequences, in an order that is the problem's own. With ragged lengths they are uniform in
+  // [1, context] and hold one `context` and, from two sequences on, one 1. They are the same for every seed, so
+  // that every seed means the same amount of work; inputs shuffle them.
+  std::vector<std::int64_t> lengths() const;
+
+  std::int64_t batch, q_heads, kv_heads, head_dim, context, page;
+  DType dtype;
+  bool ragged;
+  bool heads_first;  // [block, head, token, dim]; else [block, token, head, dim]
+};
+
+const ProblemSchema& decode_attention_schema();
+const std::vector<Preset>& decode_attention_presets();
+void check_decode_attention(const Problem& problem);  // throws BadInput
+Cost decode_attention_cost(const DecodeShape& shape);
+
+}  // namespace moetune

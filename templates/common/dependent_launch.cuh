@@ -1,0 +1,16 @@
+// Programmatic dependent launch: a kernel may start while its predecessor drains (sm_90+; nothing before).
+#pragma once
+
+// Lets the next kernel's blocks be scheduled once every block here has said so or ended.
+__device__ __forceinline__ void allow_dependent_launch() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Returns when all kernels before this one have ended and their writes are visible.
+__device__ __forceinline__ void wait_for_predecessor() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}

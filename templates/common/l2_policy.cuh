@@ -1,0 +1,14 @@
+// L2 eviction policies for data that is read once (sm_80+).
+#pragma once
+
+#include "templates/common/types.cuh"
+
+__device__ __forceinline__ u64 l2_policy(bool evict_first) {
+  u64 policy;
+  if (evict_first) {
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  } else {
+    asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  }
+  return policy;
+}

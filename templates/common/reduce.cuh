@@ -1,0 +1,35 @@
+// Reductions across lanes, and the base-2 exponential and logarithm that softmax runs on.
+#pragma once
+
+#include "templates/common/types.cuh"
+
+__device__ __forceinline__ float exp2_fast(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+__device__ __forceinline__ float log2_fast(float x) {
+  float result;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+// Over the `kLanes` neighbouring lanes (a power of two) that share a row; every lane gets the result.
+template <int kLanes>
+__device__ __forceinline__ float max_across(float value) {
+#pragma unroll
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+    value = fmaxf(value, __shfl_xor_sync(kWholeWarp, value, distance));
+  }
+  return value;
+}
+
+template <int kLanes>
+__device__ __forceinline__ float sum_across(float value) {
+#pragma unroll
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+    value += __shfl_xor_sync(kWholeWarp, value, distance);
+  }
+  return value;
+}

@@ -1,0 +1,37 @@
+// Integer names and small compile-time arithmetic for templates: NVRTC has no <cstdint>.
+#pragma once
+
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+using i32 = int;
+using i64 = long long;
+
+static_assert(sizeof(i64) == 8 && sizeof(u32) == 4, "the host lays out kernel parameters by these sizes");
+
+template <typename T>
+__host__ __device__ constexpr T min_of(T a, T b) {
+  return a < b ? a : b;
+}
+
+template <typename T>
+__host__ __device__ constexpr T max_of(T a, T b) {
+  return a < b ? b : a;
+}
+
+template <typename T>
+__host__ __device__ constexpr T ceil_div(T a, T b) {
+  return (a + b - 1) / b;
+}
+
+constexpr int kWarpSize = 32;
+constexpr u32 kWholeWarp = 0xffffffffu;
+
+// -inf as a value that constant folding understands.
+__device__ __forceinline__ float minus_infinity() { return __int_as_float(0xff800000); }
+
+// The 32-bit address of a shared-memory object, as PTX wants it.
+__device__ __forceinline__ u32 shared_address(const void* pointer) {
+  return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}

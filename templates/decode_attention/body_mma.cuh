@@ -1,0 +1,148 @@
+// Body `mma` (sm_80+): every warp copies its own sub-tiles with cp.async into its own ring and computes on them. Warps
+// never wait for each other before the final merge.
+//
+// K and V are separate commit groups, and a K slot is refilled as soon as S is computed. Each step issues exactly one
+// group (empty past the end), so "all but the newest 2 * kStages - 1" is always the group needed next.
+#pragma once
+
+#include "templates/common/cp_async.cuh"
+#include "templates/common/l2_policy.cuh"
+#include "templates/decode_attention/merge.cuh"
+
+constexpr int kSubTileBytes = kWarpTokens * kRowBytes;
+constexpr int kUnitsPerRow = kHeadDim / 8;                  // 16-byte units
+constexpr int kRowsPerCopy = kWarpSize / kUnitsPerRow;      // rows one instruction of the warp covers: 1, 2 or 4
+constexpr int kCopies = kWarpTokens / kRowsPerCopy;
+constexpr int kWarpPages = kPage == 0 ? 1 : max_of(1, kWarpTokens / kPageTokens);  // pages of a sub-tile
+
+// Copies one warp's sub-tiles. Sub-tile i covers tokens first + i * kTile of the sequence.
+class CpAsyncLoader {
+ public:
+  struct Pages {
+    i32 id[kWarpPages];
+  };
+
+  __device__ __forceinline__ CpAsyncLoader(u32 ring, const Element* k, const Element* v, const KvStrides& strides,
+                                           const i32* pages, const Work& work, int first, bool evict_first)
+      : ring_(ring), pages_(pages), strides_(strides), first_(first), end_(work.end_token),
+        policy_(l2_policy(evict_first)) {
+    const int lane = threadIdx.x % kWarpSize;
+    row_ = lane / kUnitsPerRow;
+    const int unit = lane % kUnitsPerRow;
+    swizzled_ = (unit % 8 ^ row_) << 4;
+    row_slot_ = unit / 8 * kChunkBytes + row_ * 128;
+    const i64 offset = static_cast<i64>(work.kv_head) * strides.head + unit * 8 +
+                       (kPage == 0 ? work.batch * strides.block + (first + row_) * strides.token : 0);
+    k_ = k + offset;
+    v_ = v + offset;
+  }
+
+  static __device__ __forceinline__ u32 k_slot(u32 ring, int slot) { return ring + 2 * slot * kSubTileBytes; }
+  static __device__ __forceinline__ u32 v_slot(u32 ring, int slot) { return k_slot(ring, slot) + kSubTileBytes; }
+
+  // The pages of sub-tile i; entries of the table past the sequence's end are never used.
+  __device__ __forceinline__ Pages find_pages(int i) const {
+    Pages pages;
+#pragma unroll
+    for (int p = 0; p < kWarpPages; ++p) {
+      pages.id[p] = 0;
+      if constexpr (kPage > 0) {
+        const int token = first_ + i * kTile + p * kPage;
+        if (token < end_) pages.id[p] = __ldg(pages_ + token / kPageTokens);
+      }
+    }
+    return pages;
+  }
+
+  __device__ __forceinline__ void load_k(int i, int slot, const Pages& pages) const {
+    load(k_, k_slot(ring_, slot), i, pages);
+  }
+  __device__ __forceinline__ void load_v(int i, int slot, const Pages& pages) const {
+    load(v_, v_slot(ring_, slot), i, pages);
+  }
+
+ private:
+  // Tokens past the end are written as zeros without being read, so that 0 * V is 0 there.
+  __device__ __forceinline__ void load(const Element* base, u32 slot, int i, const Pages& pages) const {
+    const int token = first_ + i * kTile;
+    if (token < end_) {
+#pragma unroll
+      for (int copy = 0; copy < kCopies; ++copy) {
+        const int row = copy * kRowsPerCopy;
+        const Element* source;
+        if constexpr (kPage == 0) {
+          source = base + (static_cast<i64>(i) * kTile + row) * strides_.token;
+        } else {
+          const int in_page = (token + row) % kPageTokens + row_;
+          source = base + pages.id[row / kPageTokens % kWarpPages] * strides_.block + in_page * strides_.token;
+        }
+        cp_async_16(slot + row_slot_ + row * 128 + (swizzled_ ^ (row % 8 << 4)), source, token + row + row_ < end_,
+                    policy_);
+      }
+    }
+    cp_async_commit();
+  }
+
+  u32 ring_;
+  const i32* pages_;
+  KvStrides strides_;
+  int first_;
+  int end_;
+  u64 policy_;
+  int row_;        // the lane's row within one copy
+  u32 row_slot_;   // where it lands, before the swizzle
+  u32 swizzled_;
+  const Element* k_;
+  const Element* v_;
+};
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    decode_attention(const Element* q, const Element* k, const Element* v, const i32* page_table, const i32* lengths,
+                     Element* o, float* partial_o, float* partial_lse, u32* counters, const KvStrides strides,
+                     int max_pages, float scale_log2, int evict_first) {
+  extern __shared__ __align__(1024) u8 shared[];
+  allow_dependent_launch();
+  const Work work = find_work(lengths);
+  if (work.empty()) return;
+  const int warp = threadIdx.x / kWarpSize;
+  const u32 ring = shared_address(shared) + warp * (2 * kStages * kSubTileBytes);
+  const int first = work.first_token + warp * kWarpTokens;
+  const CpAsyncLoader loader(ring, k, v, strides, page_table + static_cast<i64>(work.batch) * max_pages, work, first,
+                             evict_first);
+
+  CpAsyncLoader::Pages pages[kStages];
+#pragma unroll
+  for (int stage = 0; stage < kStages; ++stage) pages[stage] = loader.find_pages(stage);
+#pragma unroll
+  for (int stage = 0; stage < kStages; ++stage) {
+    loader.load_k(stage, stage, pages[stage]);
+    loader.load_v(stage, stage, pages[stage]);
+  }
+  stage_query(shared, q, work);
+  __syncthreads();
+
+  const LaneOffsets lanes;
+  const Query query(shared_address(shared), lanes.row);
+  Attention attention;
+  CpAsyncLoader::Pages next = loader.find_pages(kStages);
+  int slot = 0;
+  for (int i = 0; i < work.tiles; ++i) {
+    const int valid = work.end_token - (first + i * kTile);
+    if (valid <= 0) break;  // the last tile may end before this warp's share of it
+    cp_async_wait<2 * kStages - 1>();
+    __syncwarp();
+    attention.score(CpAsyncLoader::k_slot(ring, slot), query, lanes);
+    __syncwarp();
+    loader.load_k(i + kStages, slot, next);
+    attention.soften(valid, scale_log2);
+    cp_async_wait<2 * kStages - 1>();
+    __syncwarp();
+    attention.accumulate(CpAsyncLoader::v_slot(ring, slot), lanes);
+    __syncwarp();
+    loader.load_v(i + kStages, slot, next);
+    next = loader.find_pages(i + kStages + 1);
+    slot = slot + 1 == kStages ? 0 : slot + 1;
+  }
+  cp_async_wait<0>();
+  finish(shared, attention, work, {o, partial_o, partial_lse, counters});
+}

@@ -1,0 +1,166 @@
+// Body `tma` (sm_90+): producer warps ask the copy engine for whole tiles, mbarriers hand them to the warps that
+// compute. One producer copies K and V in turn; two take one each.
+//
+// K and V have slots and barriers of their own, so a K slot is refilled while its V is still in use. The tensor map
+// sees KV as [block][head][chunk of 64][token][64], so one copy brings a tile (or a page, where pages are smaller).
+#pragma once
+
+#include "templates/common/l2_policy.cuh"
+#include "templates/common/mbarrier.cuh"
+#include "templates/common/tma.cuh"
+#include "templates/decode_attention/merge.cuh"
+
+static_assert(kProducers == 1 || kProducers == 2, "producer warps");
+
+constexpr int kTileBytes = kTile * kRowBytes;
+constexpr int kSlabs = kTile / kSlabTokens;  // copies a tile
+static_assert(kSlabs <= kWarpSize, "one lane asks for each page of a tile");
+
+// One of the two rings. Slots of K and V alternate in shared memory; barriers are full[kStages], empty[kStages].
+struct Ring {
+  u32 slots;
+  u32 barriers;
+
+  __device__ __forceinline__ Ring(u32 shared, int which)
+      : slots(shared + which * kTileBytes), barriers(shared + kBarrierOffset + which * 2 * kStages * 8) {}
+
+  __device__ __forceinline__ u32 slot(int index) const { return slots + 2 * index * kTileBytes; }
+  __device__ __forceinline__ u32 full(int index) const { return barriers + index * 8; }
+  __device__ __forceinline__ u32 empty(int index) const { return barriers + (kStages + index) * 8; }
+
+  __device__ __forceinline__ void initialize() const {
+    for (int index = 0; index < kStages; ++index) {
+      mbarrier_init(full(index), 1);
+      mbarrier_init(empty(index), kWarps);
+    }
+  }
+};
+
+// A place in a ring and the parity its barriers have there.
+struct Turn {
+  int slot = 0;
+  u32 parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++slot == kStages) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// Asks for one tile: lane s for slab s. Pages past the sequence's end are neither looked up nor copied.
+__device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map, const Turn& turn, const Work& work,
+                                          int tile, i32 block, u64 policy) {
+  const int lane = threadIdx.x % kWarpSize;
+  const int first = work.first_token + tile * kTile;
+  const int slabs = min_of(kSlabs, ceil_div(work.end_token - first, kSlabTokens));
+  mbarrier_wait(ring.empty(turn.slot), turn.parity ^ 1);
+  if (lane == 0) mbarrier_arrive_expect(ring.full(turn.slot), slabs * kSlabBytes);
+  __syncwarp();
+  if (lane < slabs) {
+    const int token = first + lane * kSlabTokens;
+    tma_load_5d(ring.slot(turn.slot) + lane * kSlabBytes, map, ring.full(turn.slot), policy, 0,
+                kPage == 0 ? token : token % kPageTokens, 0, work.kv_head, block);
+  }
+  __syncwarp();
+}
+
+// The block index of this lane's slab of a tile: the sequence, or a page from the table.
+__device__ __forceinline__ i32 find_block(const i32* pages, const Work& work, int tile) {
+  if constexpr (kPage == 0) return work.batch;
+  const int token = work.first_token + tile * kTile + static_cast<int>(threadIdx.x % kWarpSize) * kSlabTokens;
+  const bool used = threadIdx.x % kWarpSize < kSlabs && token < work.end_token;
+  return used ? __ldg(pages + token / kPageTokens) : 0;
+}
+
+__device__ __forceinline__ void produce(u32 shared, const TensorMap& k_map, const TensorMap& v_map, const i32* pages,
+                                        const Work& work, u64 policy) {
+  const int producer = threadIdx.x / kWarpSize - kWarps;
+  const bool leader = threadIdx.x % kWarpSize == 0;
+  const Ring k_ring(shared, 0), v_ring(shared, 1);
+  const bool takes_k = producer == 0, takes_v = producer == kProducers - 1;
+  if (leader) {
+    if (takes_k) {
+      tma_prefetch_descriptor(k_map);
+      k_ring.initialize();
+    }
+    if (takes_v) {
+      tma_prefetch_descriptor(v_map);
+      v_ring.initialize();
+    }
+    mbarrier_init_fence();
+  }
+  __syncwarp();
+  named_barrier_arrive(1, kThreads);
+
+  Turn turn;
+  i32 block = find_block(pages, work, 0);
+  for (int tile = 0; tile < work.tiles; ++tile) {
+    const i32 next = find_block(pages, work, tile + 1);
+    if (takes_k) copy_tile(k_ring, k_map, turn, work, tile, block, policy);
+    if (takes_v) copy_tile(v_ring, v_map, turn, work, tile, block, policy);
+    block = next;
+    turn.advance();
+  }
+}
+
+// Zeros V's rows from `valid` on: P is 0 there, and 0 times whatever lies past the end must be 0. Only the
+// last tile of a block has such rows, so nothing is copied over them later.
+__device__ __forceinline__ void clear_tail(u8* v, int valid) {
+  constexpr int kUnits = kHeadDim / 8;
+  for (int i = threadIdx.x % kWarpSize; i < (kWarpTokens - valid) * kUnits; i += kWarpSize) {
+    const int offset = token_offset(valid + i / kUnits) + i % kUnits / 8 * kChunkBytes + i % 8 * 16;
+    *reinterpret_cast<uint4*>(v + offset) = make_uint4(0, 0, 0, 0);
+  }
+  __syncwarp();
+}
+
+__device__ __forceinline__ void consume(u8* shared, const Work& work, const Outputs& outputs, float scale_log2) {
+  const u32 base = shared_address(shared);
+  const Ring k_ring(base, 0), v_ring(base, 1);
+  const int warp = threadIdx.x / kWarpSize;
+  const bool leader = threadIdx.x % kWarpSize == 0;
+  const int own = token_offset(warp * kWarpTokens);
+  const LaneOffsets lanes;
+  const Query query(base, lanes.row);
+  Attention attention;
+  Turn turn;
+  for (int tile = 0; tile < work.tiles; ++tile) {
+    const int valid = work.end_token - (work.first_token + tile * kTile + warp * kWarpTokens);
+    mbarrier_wait(k_ring.full(turn.slot), turn.parity);
+    if (valid > 0) attention.score(k_ring.slot(turn.slot) + own, query, lanes);
+    __syncwarp();
+    if (leader) mbarrier_arrive(k_ring.empty(turn.slot));
+    if (valid > 0) attention.soften(valid, scale_log2);
+    mbarrier_wait(v_ring.full(turn.slot), turn.parity);
+    if (valid > 0) {
+      const u32 v = v_ring.slot(turn.slot) + own;
+      if (valid < kWarpTokens) clear_tail(shared + (v - base), valid);
+      attention.accumulate(v, lanes);
+    }
+    __syncwarp();
+    if (leader) mbarrier_arrive(v_ring.empty(turn.slot));
+    turn.advance();
+  }
+  finish(shared, attention, work, outputs);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    decode_attention(const Element* q, const __grid_constant__ TensorMap k_map,
+                     const __grid_constant__ TensorMap v_map, const i32* page_table, const i32* lengths,
+                     Element* o, float* partial_o, float* partial_lse, u32* counters, int max_pages,
+                     float scale_log2, int evict_first) {
+  extern __shared__ __align__(1024) u8 shared[];
+  allow_dependent_launch();
+  const Work work = find_work(lengths);
+  if (work.empty()) return;
+  if (threadIdx.x / kWarpSize >= kWarps) {
+    produce(shared_address(shared), k_map, v_map, page_table + static_cast<i64>(work.batch) * max_pages, work,
+            l2_policy(evict_first));
+  } else {
+    stage_query(shared, q, work);
+    named_barrier_sync(1, kThreads);
+    consume(shared, work, {o, partial_o, partial_lse, counters}, scale_log2);
+  }
+}

@@ -1,0 +1,49 @@
+// The packed query rows of a block: staged in shared memory, then kept in registers or read again for each tile.
+#pragma once
+
+#include "templates/common/mma.cuh"
+#include "templates/decode_attention/arguments.cuh"
+
+// Rows past the block's heads become zeros. Called by the first kWarps warps; the caller synchronizes.
+__device__ __forceinline__ void stage_query(u8* shared, const Element* q, const Work& work) {
+  const uint4* source = reinterpret_cast<const uint4*>(
+      q + (static_cast<i64>(work.batch) * work.q_heads + work.first_head) * kHeadDim);
+  constexpr int kUnits = kHeadDim / 8;  // 16-byte units a row
+  for (int i = threadIdx.x; i < 16 * kRowTiles * kUnits; i += kWarps * kWarpSize) {
+    const int row = i / kUnits, unit = i % kUnits;
+    const uint4 value = row < work.rows ? source[i] : make_uint4(0, 0, 0, 0);
+    const int offset = unit / 8 * (16 * kRowTiles * 128) + row * 128 + ((unit % 8 ^ row % 8) << 4);
+    *reinterpret_cast<uint4*>(shared + kQueryOffset + offset) = value;
+  }
+}
+
+class Query {
+ public:
+  // `row_lane` is the lane's part of an ldmatrix address for step k of a chunk (see LaneOffsets::row).
+  __device__ __forceinline__ Query(u32 shared, const u32 (&row_lane)[4]) : address_(shared + kQueryOffset) {
+    if constexpr (kQueryInRegisters) {
+#pragma unroll
+      for (int tile = 0; tile < kRowTiles; ++tile) {
+#pragma unroll
+        for (int step = 0; step < kHeadDim / 16; ++step) load(kept_[tile][step], tile, step, row_lane);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void fragment(u32 (&a)[4], int tile, int step, const u32 (&row_lane)[4]) const {
+    if constexpr (kQueryInRegisters) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a[i] = kept_[tile][step][i];
+    } else {
+      load(a, tile, step, row_lane);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void load(u32 (&a)[4], int tile, int step, const u32 (&row_lane)[4]) const {
+    ldmatrix(a, address_ + step / 4 * (16 * kRowTiles * 128) + tile * 2048 + row_lane[step % 4]);
+  }
+
+  u32 address_;
+  u32 kept_[kQueryInRegisters ? kRowTiles : 1][kQueryInRegisters ? kHeadDim / 16 : 1][4];
+};
