@@ -1,12 +1,13 @@
 // The persistent store of trials, winners and compiled cubins: one SQLite file.
 //
 // Several processes may use one file at once: readers never block the writer, every trial is committed as it
-// lands, and kill -9 at any moment loses no committed trial. One Cache object belongs to one thread at a time; open
-// another for another thread. Errors: BrokenEnvironment names the file, what is wrong with it (not a database, another
-// application's, a newer schema, damaged, full disk, read-only, a network file system) and what to do; the file
-// is left as it was.
+// lands, and kill -9 at any moment loses no committed trial. One Cache object belongs to one thread at a
+// time; open another for another thread. Errors: BrokenEnvironment names the file, what is wrong with it (not
+// a database, another application's, a newer schema, damaged, full disk, read-only, a network file system)
+// and what to do; the file is left as it was.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -21,10 +22,10 @@ namespace moetune {
 using Blob = std::vector<std::uint8_t>;
 
 struct TrialRecord {
-  std::string config;      // canonical text
-  std::string outcome;     // outcome_name
-  std::string message;     // why it failed; empty for ok
-  double time_us = 0;      // median; 0 where there is none
+  std::string config;                                // canonical text
+  std::string outcome;                               // outcome_name
+  std::string message;                               // why it failed; empty for ok
+  double time_us = 0;                                // median; 0 where there is none
   double interval_low_us = 0, interval_high_us = 0;  // 95% confidence of the median
   int samples = 0;
   std::string facts;       // JSON: registers, spills, shared memory, seconds spent
@@ -38,8 +39,8 @@ struct WinnerRecord {
   double roofline = 0;         // fraction of the device's measured ceiling; 0 where unknown
   std::string plan;            // JSON: all that a launch needs
   Blob cubin;
-  std::string provenance;      // JSON: strategy, seed, trials, driver, date, moetune version
-  std::string stored_at;       // UTC, ISO 8601; set by the cache
+  std::string provenance;  // JSON: strategy, seed, trials, driver, date, moetune version
+  std::string stored_at;   // UTC, ISO 8601; set by the cache
 };
 
 struct Workload {
@@ -51,7 +52,13 @@ struct BuildRecord {
   std::string outcome;  // outcome_name
   std::string facts;    // JSON
   std::string log;
-  Blob cubin;           // empty where it failed
+  Blob cubin;  // empty where it failed
+};
+
+struct CacheOptions {
+  std::int64_t max_build_bytes = std::int64_t{512}
+                                 << 20;            // compressed builds kept; least-recently-used go first
+  std::chrono::milliseconds busy_timeout{30'000};  // how long to wait for another process's lock
 };
 
 struct CacheProblem {
@@ -64,7 +71,8 @@ class Cache {
   enum class Mode { create, read_write, read_only };
 
   // Opens, creating file and folders for Mode::create, and migrates an older schema in one transaction.
-  static Cache open(const std::filesystem::path& path, Mode mode);
+  // Throws BadInput where there is no file to open (read_write, read_only) or the path cannot be one.
+  static Cache open(const std::filesystem::path& path, Mode mode, const CacheOptions& options = {});
   // $XDG_CACHE_HOME/moetune/moetune.db, else ~/.cache/moetune/moetune.db.
   static std::filesystem::path default_path();
 
@@ -73,6 +81,8 @@ class Cache {
   ~Cache();
 
   const std::filesystem::path& path() const;
+  // One sentence for the user where the file lies on a network file system; else empty.
+  const std::string& warning() const;
 
   // The id of a workload, inserted where it is new.
   std::int64_t workload(const WorkloadKey& key);
@@ -84,14 +94,14 @@ class Cache {
   std::vector<TrialRecord> trials(std::int64_t workload) const;  // in the order they were first stored
   void clear_trials(std::int64_t workload);
 
-  // Replaces the workload's winner. The blob is stored compressed with its digest; the old winner stays until the new
-  // one is committed.
+  // Replaces the workload's winner. The blob is stored compressed with its digest; the old winner stays until
+  // the new one is committed.
   void put_winner(std::int64_t workload, const WinnerRecord& winner);
   // Throws BrokenEnvironment where the stored blob does not match its digest.
   std::optional<WinnerRecord> winner(std::int64_t workload) const;
 
-  // Compiled cubins by content digest of (source, headers, options, compiler version). Oldest-used builds are dropped
-  // past `max_build_bytes`.
+  // Compiled cubins by content digest of (source, headers, options, compiler version). The builds unused for
+  // longest are dropped past CacheOptions::max_build_bytes.
   void put_build(const std::string& digest, const BuildRecord& build);
   std::optional<BuildRecord> find_build(const std::string& digest);  // a damaged one counts as absent
 

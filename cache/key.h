@@ -9,22 +9,22 @@ namespace moetune {
 // The hardware a time was measured on. Two GPUs with equal keys are interchangeable for tuning: an H200 never
 // inherits an H100's result. `driver` is kept and shown, and is not part of the key.
 struct HardwareKey {
-  std::string name;             // as the driver gives it: "NVIDIA H200"
-  int compute_capability = 0;   // 90
+  std::string name;            // as the driver gives it: "NVIDIA H200"
+  int compute_capability = 0;  // 90
   int sm_count = 0;
   std::int64_t l2_bytes = 0;
   std::int64_t memory_bytes = 0;
-  int sm_clock_khz = 0;         // maximum
-  int memory_clock_khz = 0;     // maximum
-  std::string origin = "gpu";   // "gpu", or "replay:DIGEST" for a recording: never mixed with measured results
-  std::string driver;           // "580.159.04"; not part of the key
+  int sm_clock_khz = 0;        // maximum
+  int memory_clock_khz = 0;    // maximum
+  std::string origin = "gpu";  // "gpu", or "replay:DIGEST" for a recording: never mixed with measured results
+  std::string driver;          // "580.159.04"; not part of the key
 
   std::string text() const;  // canonical, without the driver
 };
 
 struct WorkloadKey {
   std::string kernel;
-  std::string problem;        // canonical text, dtype included
+  std::string problem;  // canonical text, dtype included
   HardwareKey hardware;
   std::string source_digest;  // of the template, its headers and its space
   std::string toolchain;      // "nvrtc 13.0.88"

@@ -1,0 +1,18 @@
+// Compressed bytes as they stand in the database. Pure functions; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace moetune {
+
+// One zstd frame.
+std::vector<std::uint8_t> compress(std::span<const std::uint8_t> bytes);
+
+// The bytes of a frame that compress() made from `size` bytes; nullopt where it is not one. Never allocates
+// more than `size` says, and refuses a size past 1 GiB.
+std::optional<std::vector<std::uint8_t>> decompress(std::span<const std::uint8_t> frame, std::int64_t size);
+
+}  // namespace moetune

@@ -1,0 +1,166 @@
+#include "cache/cache.h"
+
+#include <cstdlib>
+
+#include "cache/cache_impl.h"
+#include "cache/file_system.h"
+#include "cache/journal.h"
+#include "cache/schema.h"
+
+namespace moetune {
+namespace {
+
+namespace fs = std::filesystem;
+
+void make_folder(const fs::path& folder) {
+  std::error_code failure;
+  fs::create_directories(folder, failure);
+  if (failure) {
+    throw BrokenEnvironment("cannot make the folder " + folder.string() +
+                            " for the cache: " + failure.message());
+  }
+}
+
+// Absolute, so that SQLite sees neither ":memory:" nor "file:" nor its empty name for a temporary database.
+fs::path require_plausible(const fs::path& given, Cache::Mode mode) {
+  if (given.empty()) throw BadInput("a cache needs the path of a file");
+  const fs::path path = fs::absolute(given);
+  std::error_code failure;
+  const fs::file_status status = fs::status(path, failure);
+  if (fs::is_directory(status)) throw BrokenEnvironment(path.string() + " is a folder, not a cache file");
+  if (fs::exists(status)) {
+    if (fs::is_regular_file(status)) return path;
+    throw BrokenEnvironment(path.string() + " is not a regular file; name another for the cache");
+  }
+  if (status.type() == fs::file_type::none) {
+    throw BrokenEnvironment("cannot look at " + path.string() + ": " + failure.message());
+  }
+  if (mode != Cache::Mode::create) throw BadInput("there is no cache at " + path.string());
+  make_folder(path.parent_path());
+  return path;
+}
+
+Database::Access access_for(Cache::Mode mode) {
+  switch (mode) {
+    case Cache::Mode::create:
+      return Database::Access::create;
+    case Cache::Mode::read_write:
+      return Database::Access::read_write;
+    case Cache::Mode::read_only:
+      return Database::Access::read_only;
+  }
+  throw std::logic_error("an enumerator without a meaning");
+}
+
+}  // namespace
+
+Cache::Cache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Cache::Cache(Cache&&) noexcept = default;
+Cache& Cache::operator=(Cache&&) noexcept = default;
+Cache::~Cache() = default;
+
+Cache Cache::open(const fs::path& given, Mode mode, const CacheOptions& options) {
+  const fs::path path = require_plausible(given, mode);
+  if (std::error_code absent; fs::file_size(path, absent) > 0 && !absent) refuse_foreign(path);
+  auto impl = std::make_unique<Impl>(Impl{Database(path, access_for(mode), options.busy_timeout), options,
+                                          mode == Mode::read_only, std::string()});
+  if (mode == Mode::read_only) {
+    require_current(impl->database);
+  } else {
+    migrate(impl->database);
+    impl->warning = choose_journal(impl->database, network_file_system(path));
+  }
+  return Cache(std::move(impl));
+}
+
+fs::path Cache::default_path() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return fs::path(value == nullptr ? "" : value);
+  };
+  // The XDG base directory specification: a relative path is invalid and ignored.
+  if (const fs::path base = variable("XDG_CACHE_HOME"); base.is_absolute())
+    return base / "moetune" / "moetune.db";
+  if (const fs::path home = variable("HOME"); home.is_absolute())
+    return home / ".cache" / "moetune" / "moetune.db";
+  throw BrokenEnvironment(
+      "neither XDG_CACHE_HOME nor HOME names a folder for the cache; set one, or name a cache file");
+}
+
+const fs::path& Cache::path() const { return impl_->database.path(); }
+
+const std::string& Cache::warning() const { return impl_->warning; }
+
+std::optional<std::int64_t> Cache::Impl::find_hardware(const HardwareKey& key) const {
+  Query found = database.query("SELECT id FROM hardware WHERE key = ?", key.text());
+  return found.step() ? std::optional(found.integer(0)) : std::nullopt;
+}
+
+std::int64_t Cache::Impl::hardware(const HardwareKey& key) const {
+  database.run(
+      "INSERT INTO hardware (key, name, compute_capability, sm_count, l2_bytes, memory_bytes, sm_clock_khz,"
+      " memory_clock_khz, origin, driver) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+      " ON CONFLICT (key) DO UPDATE SET driver = excluded.driver WHERE driver <> excluded.driver",
+      key.text(), key.name, key.compute_capability, key.sm_count, key.l2_bytes, key.memory_bytes,
+      key.sm_clock_khz, key.memory_clock_khz, key.origin, key.driver);
+  return find_hardware(key).value();
+}
+
+std::optional<std::int64_t> Cache::find_workload(const WorkloadKey& key) const {
+  Query found = impl_->database.query(
+      "SELECT w.id FROM workloads w JOIN hardware h ON h.id = w.hardware WHERE w.kernel = ? AND w.problem = ?"
+      " AND h.key = ? AND w.source_digest = ? AND w.toolchain = ?",
+      key.kernel, key.problem, key.hardware.text(), key.source_digest, key.toolchain);
+  return found.step() ? std::optional(found.integer(0)) : std::nullopt;
+}
+
+std::int64_t Cache::workload(const WorkloadKey& key) {
+  WriteTransaction transaction(impl_->database);
+  const std::int64_t hardware = impl_->hardware(key.hardware);
+  impl_->database.run(
+      "INSERT INTO workloads (kernel, problem, hardware, source_digest, toolchain) VALUES (?, ?, ?, ?, ?)"
+      " ON CONFLICT DO NOTHING",
+      key.kernel, key.problem, hardware, key.source_digest, key.toolchain);
+  const std::int64_t id = find_workload(key).value();
+  transaction.commit();
+  return id;
+}
+
+std::vector<Workload> Cache::workloads() const {
+  std::vector<Workload> all;
+  Query row = impl_->database.query(
+      "SELECT w.id, w.kernel, w.problem, w.source_digest, w.toolchain, h.name, h.compute_capability, "
+      "h.sm_count,"
+      " h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver"
+      " FROM workloads w JOIN hardware h ON h.id = w.hardware ORDER BY w.id");
+  while (row.step()) {
+    Workload workload;
+    workload.id = row.integer(0);
+    workload.key = {row.text(1), row.text(2), {}, row.text(3), row.text(4)};
+    workload.key.hardware = {
+        row.text(5),    static_cast<int>(row.integer(6)),  static_cast<int>(row.integer(7)),  row.integer(8),
+        row.integer(9), static_cast<int>(row.integer(10)), static_cast<int>(row.integer(11)), row.text(12),
+        row.text(13)};
+    all.push_back(std::move(workload));
+  }
+  return all;
+}
+
+void Cache::put_calibration(const HardwareKey& hardware, const std::string& name, double value) {
+  WriteTransaction transaction(impl_->database);
+  impl_->database.run(
+      "INSERT INTO calibrations (hardware, name, value) VALUES (?, ?, ?)"
+      " ON CONFLICT (hardware, name) DO UPDATE SET value = excluded.value",
+      impl_->hardware(hardware), name, value);
+  transaction.commit();
+}
+
+std::optional<double> Cache::calibration(const HardwareKey& hardware, const std::string& name) const {
+  Query found = impl_->database.query(
+      "SELECT c.value FROM calibrations c JOIN hardware h ON h.id = c.hardware WHERE h.key = ? AND c.name = "
+      "?",
+      hardware.text(), name);
+  return found.step() ? std::optional(found.real(0)) : std::nullopt;
+}
+
+}  // namespace moetune

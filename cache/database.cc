@@ -1,0 +1,229 @@
+#include "cache/database.h"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <sqlite3.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+
+namespace moetune {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+// As a URI, in which SQLite takes '?', '#' and '%' for its own.
+std::string immutable_uri(const fs::path& path) {
+  std::string uri = "file:";
+  for (const char c : path.string()) {
+    if (c == '?') {
+      uri += "%3f";
+    } else if (c == '#') {
+      uri += "%23";
+    } else if (c == '%') {
+      uri += "%25";
+    } else {
+      uri += c;
+    }
+  }
+  return uri + "?immutable=1";
+}
+
+bool has_pending_log(const fs::path& path) {
+  std::error_code absent;
+  const auto size = fs::file_size(path.string() + "-wal", absent);
+  return !absent && size > 0;
+}
+
+std::string move_away() { return "; move it away, or name another file"; }
+
+}  // namespace
+
+Query::~Query() { statement_.tryReset(); }
+
+bool Query::step() {
+  try {
+    return statement_.executeStep();
+  } catch (const SQLite::Exception& error) {
+    throw database_.explain(error);
+  }
+}
+
+std::int64_t Query::integer(int column) const { return statement_.getColumn(column).getInt64(); }
+
+double Query::real(int column) const { return statement_.getColumn(column).getDouble(); }
+
+std::string Query::text(int column) const { return statement_.getColumn(column).getString(); }
+
+std::vector<std::uint8_t> Query::bytes(int column) const {
+  const SQLite::Column value = statement_.getColumn(column);
+  const auto* begin = static_cast<const std::uint8_t*>(value.getBlob());
+  return begin == nullptr ? std::vector<std::uint8_t>()
+                          : std::vector<std::uint8_t>(begin, begin + value.getBytes());
+}
+
+void Query::bind(int index, std::int64_t value) { statement_.bind(index, value); }
+
+void Query::bind(int index, double value) {
+  if (std::isnan(value)) throw std::invalid_argument("a NaN cannot be stored in a cache");
+  statement_.bind(index, value);
+}
+
+void Query::bind(int index, const std::string& value) { statement_.bind(index, value); }
+
+void Query::bind(int index, const std::vector<std::uint8_t>& value) {
+  // A null pointer would be bound as NULL, which is not an empty blob.
+  statement_.bind(index, value.empty() ? static_cast<const void*>("") : value.data(),
+                  static_cast<int>(value.size()));
+}
+
+Database::Database(const fs::path& path, Access access, std::chrono::milliseconds busy_timeout)
+    : path_(path), busy_timeout_(busy_timeout) {
+  try {
+    access == Access::read_only ? connect_read_only() : connect(access);
+  } catch (const SQLite::Exception& error) {
+    throw explain(error);
+  }
+  if (access == Access::create || access == Access::read_write) require_writable();
+}
+
+Database::Database(Database&&) noexcept = default;
+
+Database::~Database() {
+  statements_.clear();  // before their connection
+}
+
+void Database::connect(Access access) {
+  statements_.clear();
+  const int wait_ms = static_cast<int>(busy_timeout_.count());
+  errno = 0;
+  if (access == Access::immutable) {
+    connection_ = std::make_unique<SQLite::Database>(immutable_uri(path_),
+                                                     SQLite::OPEN_READONLY | SQLite::OPEN_URI, wait_ms);
+  } else {
+    const int flags = access == Access::read_only
+                          ? SQLite::OPEN_READONLY
+                          : SQLite::OPEN_READWRITE | (access == Access::create ? SQLite::OPEN_CREATE : 0);
+    connection_ = std::make_unique<SQLite::Database>(path_.string(), flags, wait_ms);
+  }
+  // A file from elsewhere (a pack) must not run functions of its own through its schema.
+  connection_->exec("PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = ON");
+}
+
+// A reader of a WAL database writes into its -shm file. Where the folder cannot be written and no log waits
+// to be read, the main file is complete and nobody can change it.
+void Database::connect_read_only() {
+  try {
+    connect(Access::read_only);
+    connection_->exec("SELECT 1 FROM sqlite_schema LIMIT 1");
+  } catch (const SQLite::Exception& error) {
+    const bool locks_denied =
+        error.getErrorCode() == SQLITE_CANTOPEN || error.getErrorCode() == SQLITE_READONLY;
+    if (!locks_denied || has_pending_log(path_)) throw;
+    connect(Access::immutable);
+  }
+}
+
+// SQLite opens a write-protected file for reading without a word; the first write is too late to say so.
+void Database::require_writable() const {
+  if (sqlite3_db_readonly(connection_->getHandle(), "main") != 1) return;
+  throw BrokenEnvironment(path_.string() + " is read-only; make it writable, or name another cache file");
+}
+
+SQLite::Statement& Database::prepared(const char* sql) const {
+  std::unique_ptr<SQLite::Statement>& statement = statements_[sql];
+  try {
+    if (!statement) statement = std::make_unique<SQLite::Statement>(*connection_, sql);
+  } catch (const SQLite::Exception& error) {
+    statements_.erase(sql);
+    throw explain(error);
+  }
+  statement->tryReset();
+  return *statement;
+}
+
+void Database::execute(const std::string& sql) const {
+  try {
+    connection_->exec(sql);
+  } catch (const SQLite::Exception& error) {
+    throw explain(error);
+  }
+}
+
+std::int64_t Database::integer_pragma(const std::string& name) const {
+  try {
+    return connection_->execAndGet(("PRAGMA " + name).c_str()).getInt64();
+  } catch (const SQLite::Exception& error) {
+    throw explain(error);
+  }
+}
+
+bool Database::set_journal(const std::string& mode) const {
+  const Clock::time_point deadline = Clock::now() + busy_timeout_;
+  for (;;) {
+    try {
+      if (connection_->execAndGet("PRAGMA journal_mode").getString() == mode) return true;
+      return connection_->execAndGet(("PRAGMA journal_mode = " + mode).c_str()).getString() == mode;
+    } catch (const SQLite::Exception& error) {
+      // Changing the mode takes the whole file, and SQLite does not wait for that by itself.
+      if (error.getErrorCode() != SQLITE_BUSY || Clock::now() >= deadline) throw explain(error);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+BrokenEnvironment Database::explain(const SQLite::Exception& error) const {
+  const std::string file = path_.string();
+  // The last system error of this connection; where there is none yet, errno of the failed open.
+  const int system_error = connection_ ? sqlite3_system_errno(connection_->getHandle()) : errno;
+  const std::string reason = system_error != 0 ? std::strerror(system_error) : error.what();
+  const int code = error.getErrorCode() & 0xFF;
+  if (code == SQLITE_FULL || (code == SQLITE_IOERR && (system_error == ENOSPC || system_error == EDQUOT))) {
+    return BrokenEnvironment("no space left for " + file +
+                             "; what was committed is kept: free some space and go on");
+  }
+  switch (code) {
+    case SQLITE_NOTADB:
+      return BrokenEnvironment(file + " is not a moetune cache (no SQLite database)" + move_away());
+    case SQLITE_CORRUPT:
+      return BrokenEnvironment(file + " is damaged (" + error.what() + ")" + move_away());
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+      return BrokenEnvironment(file + " cannot be written (" + error.what() +
+                               "); make it and its folder writable, or name another file");
+    case SQLITE_CANTOPEN:
+      return BrokenEnvironment("cannot open " + file + ": " + reason);
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return BrokenEnvironment("another process has held " + file + " locked for " +
+                               std::to_string(busy_timeout_.count() / 1000.0).substr(0, 4) +
+                               " s; wait for it to finish, or end it");
+    case SQLITE_IOERR:
+      return BrokenEnvironment("reading or writing " + file + " failed: " + reason);
+    default:
+      return BrokenEnvironment(file + ": " + error.what());
+  }
+}
+
+WriteTransaction::WriteTransaction(const Database& database) : database_(database) {
+  database_.run("BEGIN IMMEDIATE");
+}
+
+WriteTransaction::~WriteTransaction() {
+  if (!open_) return;
+  try {
+    database_.run("ROLLBACK");
+  } catch (const BrokenEnvironment&) {
+    // SQLite has rolled back by itself (a full disk, an I/O error), and the first error is on its way up.
+  }
+}
+
+void WriteTransaction::commit() {
+  database_.run("COMMIT");
+  open_ = false;
+}
+
+}  // namespace moetune

@@ -1,0 +1,129 @@
+// One connection to one SQLite file: prepared statements, transactions, and SQLite's errors as
+// BrokenEnvironment sentences that name the file.
+//
+// Belongs to one thread at a time. A Query borrows its statement from the Database: finish with it (let it go
+// out of scope) before the same statement is asked for again.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace SQLite {
+class Database;
+class Exception;
+class Statement;
+}  // namespace SQLite
+
+namespace moetune {
+
+class Database;
+
+// A statement with its values bound. Reset when it goes out of scope, which ends its read transaction.
+class Query {
+ public:
+  Query(Query&&) = delete;
+  ~Query();
+
+  bool step();  // to the next row; false at the end
+
+  std::int64_t integer(int column) const;
+  double real(int column) const;
+  std::string text(int column) const;
+  std::vector<std::uint8_t> bytes(int column) const;
+
+ private:
+  friend class Database;
+  template <typename... Values>
+  Query(const Database& database, SQLite::Statement& statement, const Values&... values)
+      : database_(database), statement_(statement) {
+    [[maybe_unused]] int index = 0;
+    (bind(++index, values), ...);
+  }
+
+  void bind(int index, std::int64_t value);
+  void bind(int index, int value) { bind(index, static_cast<std::int64_t>(value)); }
+  void bind(int index,
+            double value);  // throws std::invalid_argument for NaN, which SQLite would store as NULL
+  void bind(int index, const std::string& value);
+  void bind(int index, const std::vector<std::uint8_t>& value);
+
+  const Database& database_;
+  SQLite::Statement& statement_;
+};
+
+class Database {
+ public:
+  enum class Access {
+    create,      // read and write; the file may be new
+    read_write,  // read and write; the file exists
+    read_only,   // where even the lock files cannot be written, the file is read as immutable
+    immutable,   // reads the main file alone: no lock, no recovery of a journal, nothing beside it
+  };
+
+  Database(const std::filesystem::path& path, Access access, std::chrono::milliseconds busy_timeout);
+  Database(Database&&) noexcept;
+  Database& operator=(Database&&) = delete;
+  ~Database();
+
+  const std::filesystem::path& path() const { return path_; }
+
+  // A statement by its SQL, which must outlive the Database (a literal); prepared once.
+  template <typename... Values>
+  Query query(const char* sql, const Values&... values) const {
+    return Query(*this, prepared(sql), values...);
+  }
+
+  // Runs one statement to its end.
+  template <typename... Values>
+  void run(const char* sql, const Values&... values) const {
+    Query statement(*this, prepared(sql), values...);
+    while (statement.step()) {
+    }
+  }
+
+  void execute(const std::string& sql) const;  // any number of statements, unprepared
+  std::int64_t integer_pragma(const std::string& name) const;
+
+  // Switches to "wal" or "delete", waiting for other connections. Returns whether the file is in that mode
+  // now.
+  bool set_journal(const std::string& mode) const;
+
+  // The sentence for an error of SQLite's.
+  BrokenEnvironment explain(const SQLite::Exception& error) const;
+
+ private:
+  void connect(Access access);
+  void connect_read_only();
+  void require_writable() const;
+  SQLite::Statement& prepared(const char* sql) const;
+
+  std::filesystem::path path_;
+  std::chrono::milliseconds busy_timeout_;
+  std::unique_ptr<SQLite::Database> connection_;
+  mutable std::map<std::string_view, std::unique_ptr<SQLite::Statement>> statements_;
+};
+
+// Several statements as one: takes the write lock at once, rolls back unless committed.
+class WriteTransaction {
+ public:
+  explicit WriteTransaction(const Database& database);
+  WriteTransaction(const WriteTransaction&) = delete;
+  ~WriteTransaction();
+
+  void commit();
+
+ private:
+  const Database& database_;
+  bool open_ = true;
+};
+
+}  // namespace moetune

@@ -1,0 +1,154 @@
+#include "cache/schema.h"
+
+namespace moetune {
+namespace {
+
+// The hardware's canonical text is its identity; the columns beside it are for people with a SQL prompt and
+// for packs. Blobs are zstd frames; `digest` covers the whole record, so that neither blob nor plan is used
+// when either changed.
+constexpr const char* kFirst = R"sql(
+  CREATE TABLE hardware (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    compute_capability INTEGER NOT NULL,
+    sm_count INTEGER NOT NULL,
+    l2_bytes INTEGER NOT NULL,
+    memory_bytes INTEGER NOT NULL,
+    sm_clock_khz INTEGER NOT NULL,
+    memory_clock_khz INTEGER NOT NULL,
+    origin TEXT NOT NULL,
+    driver TEXT NOT NULL
+  ) STRICT;
+
+  CREATE TABLE workloads (
+    id INTEGER PRIMARY KEY,
+    kernel TEXT NOT NULL,
+    problem TEXT NOT NULL,
+    hardware INTEGER NOT NULL REFERENCES hardware(id),
+    source_digest TEXT NOT NULL,
+    toolchain TEXT NOT NULL,
+    UNIQUE (kernel, problem, hardware, source_digest, toolchain)
+  ) STRICT;
+
+  CREATE TABLE trials (
+    id INTEGER PRIMARY KEY,
+    workload INTEGER NOT NULL REFERENCES workloads(id) ON DELETE CASCADE,
+    config TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    message TEXT NOT NULL,
+    time_us REAL NOT NULL,
+    interval_low_us REAL NOT NULL,
+    interval_high_us REAL NOT NULL,
+    samples INTEGER NOT NULL,
+    facts TEXT NOT NULL,
+    provenance TEXT NOT NULL,
+    UNIQUE (workload, config)
+  ) STRICT;
+
+  CREATE TABLE winners (
+    workload INTEGER PRIMARY KEY REFERENCES workloads(id) ON DELETE CASCADE,
+    config TEXT NOT NULL,
+    time_us REAL NOT NULL,
+    interval_low_us REAL NOT NULL,
+    interval_high_us REAL NOT NULL,
+    default_time_us REAL NOT NULL,
+    roofline REAL NOT NULL,
+    plan TEXT NOT NULL,
+    cubin BLOB NOT NULL,
+    cubin_bytes INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    provenance TEXT NOT NULL,
+    stored_at TEXT NOT NULL
+  ) STRICT;
+
+  CREATE TABLE builds (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    outcome TEXT NOT NULL,
+    facts TEXT NOT NULL,
+    log TEXT NOT NULL,
+    cubin BLOB NOT NULL,
+    cubin_bytes INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    stored_bytes INTEGER NOT NULL,
+    used INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX builds_by_use ON builds (used, stored_bytes);
+
+  CREATE TABLE calibrations (
+    hardware INTEGER NOT NULL REFERENCES hardware(id) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    value REAL NOT NULL,
+    PRIMARY KEY (hardware, name)
+  ) STRICT, WITHOUT ROWID;
+)sql";
+
+constexpr const char* kMigrations[] = {kFirst};
+
+struct Identity {
+  std::int64_t application = 0;
+  std::int64_t version = 0;
+  bool empty = true;  // no table yet
+};
+
+Identity identity(const Database& database) {
+  Query tables = database.query("SELECT count(*) FROM sqlite_schema");
+  tables.step();
+  return {database.integer_pragma("application_id"), database.integer_pragma("user_version"),
+          tables.integer(0) == 0};
+}
+
+void refuse(const std::filesystem::path& path, const Identity& found, std::size_t newest) {
+  if (found.application != kApplicationId && !(found.application == 0 && found.version == 0 && found.empty)) {
+    throw BrokenEnvironment(path.string() + " is another application's SQLite database; name another file");
+  }
+  if (found.version > static_cast<std::int64_t>(newest)) {
+    throw BrokenEnvironment(path.string() + " has schema " + std::to_string(found.version) +
+                            ", of a newer moetune; this one knows up to " + std::to_string(newest) +
+                            ": update moetune, or name another file");
+  }
+}
+
+}  // namespace
+
+std::span<const char* const> migrations() { return kMigrations; }
+
+void refuse_foreign(const std::filesystem::path& path) {
+  // Not by reading the file's header: closing a descriptor of it would drop the locks that this process's
+  // other connections hold on it (POSIX). Through SQLite, as immutable, nothing is locked and no journal of
+  // another's rolled back.
+  const Database probe(path, Database::Access::immutable, std::chrono::milliseconds(0));
+  Identity found;
+  try {
+    found = identity(probe);
+  } catch (const BrokenEnvironment&) {
+    return;  // not a database, or caught in the middle of a write; under locks the sentence will be right
+  }
+  refuse(path, found, migrations().size());
+}
+
+void migrate(const Database& database, std::span<const char* const> steps) {
+  if (const Identity found = identity(database);
+      found.application == kApplicationId && found.version == static_cast<std::int64_t>(steps.size())) {
+    return;
+  }
+  WriteTransaction transaction(database);
+  const Identity found = identity(database);  // another process may have been first
+  refuse(database.path(), found, steps.size());
+  for (std::size_t i = static_cast<std::size_t>(found.version); i < steps.size(); ++i)
+    database.execute(steps[i]);
+  database.execute("PRAGMA application_id = " + std::to_string(kApplicationId));
+  database.execute("PRAGMA user_version = " + std::to_string(steps.size()));
+  transaction.commit();
+}
+
+void require_current(const Database& database) {
+  const Identity found = identity(database);
+  refuse(database.path(), found, migrations().size());
+  if (found.version == static_cast<std::int64_t>(migrations().size())) return;
+  throw BrokenEnvironment(database.path().string() + (found.empty ? " is empty" : " has an older schema") +
+                          "; open it for writing once, with any command that stores results");
+}
+
+}  // namespace moetune

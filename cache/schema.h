@@ -1,0 +1,31 @@
+// The tables of a cache file and how an older file becomes a newer one.
+//
+// `application_id` says that a SQLite file is ours, `user_version` how many migrations it has seen. Every
+// change of the tables is one more migration at the end of the list; a migration that has shipped is never
+// edited. Stateless.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+#include "cache/database.h"
+
+namespace moetune {
+
+inline constexpr std::int64_t kApplicationId = 0x6D6F6574;  // "moet"
+
+// Each is SQL that takes the schema one version up, the first from an empty file.
+std::span<const char* const> migrations();
+
+// Refuses a file that is another application's or a newer moetune's, without a lock or a change to anything.
+void refuse_foreign(const std::filesystem::path& path);
+
+// Brings the file to the last of `steps` in one transaction. Throws BrokenEnvironment where the file is
+// another application's or newer.
+void migrate(const Database& database, std::span<const char* const> steps = migrations());
+
+// For a file opened read-only: throws BrokenEnvironment where it is not of the present schema.
+void require_current(const Database& database);
+
+}  // namespace moetune

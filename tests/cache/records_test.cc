@@ -1,0 +1,264 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <set>
+
+#include "base/error.h"
+#include "cache/cache.h"
+#include "tests/cache/support.h"
+
+using moetune::Cache;
+using moetune::HardwareKey;
+using moetune::TrialRecord;
+using moetune::WinnerRecord;
+using moetune::WorkloadKey;
+using namespace cache_test;
+
+namespace {
+
+void check_equal(const TrialRecord& a, const TrialRecord& b) {
+  CHECK(a.config == b.config);
+  CHECK(a.outcome == b.outcome);
+  CHECK(a.message == b.message);
+  CHECK(a.time_us == b.time_us);
+  CHECK(a.interval_low_us == b.interval_low_us);
+  CHECK(a.interval_high_us == b.interval_high_us);
+  CHECK(a.samples == b.samples);
+  CHECK(a.facts == b.facts);
+  CHECK(a.provenance == b.provenance);
+}
+
+void check_equal(const WinnerRecord& a, const WinnerRecord& b) {
+  CHECK(a.config == b.config);
+  CHECK(a.time_us == b.time_us);
+  CHECK(a.interval_low_us == b.interval_low_us);
+  CHECK(a.interval_high_us == b.interval_high_us);
+  CHECK(a.default_time_us == b.default_time_us);
+  CHECK(a.roofline == b.roofline);
+  CHECK(a.plan == b.plan);
+  CHECK(a.cubin == b.cubin);
+  CHECK(a.provenance == b.provenance);
+}
+
+}  // namespace
+
+TEST_CASE("a workload has one id, through every opening of the file") {
+  const TempDir dir;
+  const fs::path file = dir / "deep/er/cache.db";
+  std::int64_t id = 0;
+  {
+    Cache cache = Cache::open(file, Cache::Mode::create);
+    CHECK_FALSE(cache.find_workload(workload_key()));
+    id = cache.workload(workload_key());
+    CHECK(cache.workload(workload_key()) == id);
+    CHECK(cache.workload(workload_key("batch=1")) != id);
+    CHECK(cache.warning().empty());
+    CHECK(cache.path() == file);
+  }
+  const Cache again = Cache::open(file, Cache::Mode::read_only);
+  CHECK(again.find_workload(workload_key()) == id);
+  const std::vector<moetune::Workload> all = again.workloads();
+  REQUIRE(all.size() == 2);
+  CHECK(all[0].id == id);
+  CHECK(all[0].key.kernel == "decode_attention");
+  CHECK(all[0].key.problem == "batch=64");
+  CHECK(all[0].key.source_digest == "0123456789abcdef");
+  CHECK(all[0].key.toolchain == "nvrtc 13.0.88");
+  CHECK(all[0].key.hardware.text() == h200().text());
+  CHECK(all[0].key.hardware.driver == "580.1");
+}
+
+TEST_CASE("every part of a key tells workloads apart, and the driver does not") {
+  const TempDir dir;
+  Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+  const auto changed = [](auto&& change) {
+    WorkloadKey key = workload_key();
+    change(key);
+    return key;
+  };
+  const std::vector<WorkloadKey> keys = {
+      workload_key(),
+      changed([](WorkloadKey& key) { key.kernel = "router"; }),
+      changed([](WorkloadKey& key) { key.problem = ""; }),
+      changed([](WorkloadKey& key) { key.source_digest = "f"; }),
+      changed([](WorkloadKey& key) { key.toolchain = "nvrtc 12.9"; }),
+      changed([](WorkloadKey& key) { key.hardware.name = "NVIDIA H100"; }),
+      changed([](WorkloadKey& key) { key.hardware.compute_capability = 89; }),
+      changed([](WorkloadKey& key) { key.hardware.sm_count = 114; }),
+      changed([](WorkloadKey& key) { key.hardware.l2_bytes = 1; }),
+      changed([](WorkloadKey& key) { key.hardware.memory_bytes = 1; }),
+      changed([](WorkloadKey& key) { key.hardware.sm_clock_khz = 1; }),
+      changed([](WorkloadKey& key) { key.hardware.memory_clock_khz = 1; }),
+      changed([](WorkloadKey& key) { key.hardware.origin = "replay:abc"; }),
+  };
+  std::set<std::int64_t> ids;
+  for (const WorkloadKey& key : keys) ids.insert(cache.workload(key));
+  CHECK(ids.size() == keys.size());
+  const WorkloadKey updated = changed([](WorkloadKey& key) { key.hardware.driver = "590.2"; });
+  CHECK(cache.workload(updated) == cache.workload(workload_key()));
+  cache.workload(updated);
+  CHECK(cache.workloads().front().key.hardware.driver == "590.2");
+}
+
+TEST_CASE("a hardware name cannot pass for another field") {
+  HardwareKey plain = h200(), sly = h200();
+  sly.name = "NVIDIA H200,cc=90";
+  CHECK(plain.text() ==
+        "NVIDIA "
+        "H200,cc=90,sms=132,l2=62914560,memory=149250113536,sm_khz=1980000,memory_khz=3201000,origin=gpu");
+  CHECK(sly.text().starts_with("NVIDIA H200\\,cc=90,cc=90"));
+}
+
+TEST_CASE("trials come back as they were, in the order they were first stored") {
+  const TempDir dir;
+  Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+  const std::int64_t id = cache.workload(workload_key()), other = cache.workload(workload_key("batch=1"));
+  TrialRecord failed = trial(2);
+  failed.outcome = "compile_failed";
+  failed.message = "error: 'x' is \"undefined\"\nin line 3 \xe2\x80\xa6";
+  failed.time_us = 0;
+  cache.put_trial(id, trial(5));
+  cache.put_trial(id, failed);
+  cache.put_trial(other, trial(5));
+  cache.put_trial(id, trial(1));
+  TrialRecord better = trial(5);
+  better.time_us = 0.1;
+  better.samples = 40;
+  cache.put_trial(id, better);
+  const std::vector<TrialRecord> all = cache.trials(id);
+  REQUIRE(all.size() == 3);
+  check_equal(all[0], better);
+  check_equal(all[1], failed);
+  check_equal(all[2], trial(1));
+  cache.clear_trials(id);
+  CHECK(cache.trials(id).empty());
+  CHECK(cache.trials(other).size() == 1);
+}
+
+TEST_CASE("infinite times are kept, a NaN is refused, and so is a workload that does not exist") {
+  const TempDir dir;
+  Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+  const std::int64_t id = cache.workload(workload_key());
+  TrialRecord odd = trial(1);
+  odd.interval_high_us = std::numeric_limits<double>::infinity();
+  cache.put_trial(id, odd);
+  CHECK(std::isinf(cache.trials(id).at(0).interval_high_us));
+  odd.time_us = std::numeric_limits<double>::quiet_NaN();
+  CHECK_THROWS_AS(cache.put_trial(id, odd), std::invalid_argument);
+  CHECK_THROWS_AS(cache.put_trial(id + 1, trial(1)), moetune::BrokenEnvironment);
+  CHECK(cache.trials(id).size() == 1);
+}
+
+TEST_CASE("a winner comes back with its cubin, its plan and the time it was stored") {
+  const TempDir dir;
+  Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+  const std::int64_t id = cache.workload(workload_key());
+  CHECK_FALSE(cache.winner(id));
+  cache.put_winner(id, winner(1));
+  cache.put_winner(id, winner(2));
+  const std::optional<WinnerRecord> stored = cache.winner(id);
+  REQUIRE(stored);
+  check_equal(*stored, winner(2));
+  CHECK(stored->stored_at.size() == 20);
+  CHECK(stored->stored_at.ends_with("Z"));
+  WinnerRecord bare = winner(3);
+  bare.cubin.clear();
+  cache.put_winner(id, bare);
+  CHECK(cache.winner(id)->cubin.empty());
+}
+
+TEST_CASE("builds are found by their digest") {
+  const TempDir dir;
+  Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+  CHECK_FALSE(cache.find_build("d1"));
+  cache.put_build("d1", {"ok", "{}", "warnings", random_bytes(1000, 1)});
+  cache.put_build("d2", {"compile_failed", "{}", "error", {}});
+  const auto first = cache.find_build("d1"), second = cache.find_build("d2");
+  REQUIRE(first);
+  CHECK(first->outcome == "ok");
+  CHECK(first->log == "warnings");
+  CHECK(first->cubin == random_bytes(1000, 1));
+  REQUIRE(second);
+  CHECK(second->outcome == "compile_failed");
+  CHECK(second->cubin.empty());
+}
+
+TEST_CASE("the builds unused for longest go when there are too many bytes") {
+  const TempDir dir;
+  Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create, {.max_build_bytes = 35'000});
+  for (int i = 0; i < 3; ++i) cache.put_build(std::to_string(i), {"ok", "{}", "", random_bytes(10'000, i)});
+  CHECK(cache.summary().builds == 3);
+  CHECK(cache.find_build("0"));  // now the freshest
+  cache.put_build("3", {"ok", "{}", "", random_bytes(10'000, 3)});
+  CHECK(cache.find_build("0"));
+  CHECK_FALSE(cache.find_build("1"));
+  CHECK(cache.find_build("2"));
+  CHECK(cache.find_build("3"));
+  CHECK(cache.summary().build_bytes <= 35'000);
+  cache.put_build("3", {"ok", "{}", "", random_bytes(20'000, 3)});
+  CHECK_FALSE(cache.find_build("0"));
+  CHECK(cache.find_build("3")->cubin.size() == 20'000);
+}
+
+TEST_CASE("a read-only cache finds builds and writes nothing") {
+  const TempDir dir;
+  Cache::open(dir / "cache.db", Cache::Mode::create).put_build("d1", {"ok", "{}", "", random_bytes(100, 1)});
+  const std::string before = read_file(dir / "cache.db");
+  {
+    Cache cache = Cache::open(dir / "cache.db", Cache::Mode::read_only);
+    CHECK(cache.find_build("d1"));
+    CHECK(broken([&] { cache.workload(workload_key()); }).find("cannot be written") != std::string::npos);
+  }
+  CHECK(read_file(dir / "cache.db") == before);
+}
+
+TEST_CASE("calibrations belong to one device and the last one holds") {
+  const TempDir dir;
+  Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+  HardwareKey other = h200();
+  other.sm_count = 1;
+  cache.put_calibration(h200(), "read_tb_s", 4.5);
+  cache.put_calibration(h200(), "read_tb_s", 4.7);
+  CHECK(cache.calibration(h200(), "read_tb_s") == 4.7);
+  CHECK_FALSE(cache.calibration(h200(), "copy_tb_s"));
+  CHECK_FALSE(cache.calibration(other, "read_tb_s"));
+}
+
+TEST_CASE("the summary counts what is there") {
+  const TempDir dir;
+  Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+  const std::int64_t id = cache.workload(workload_key());
+  for (int i = 0; i < 4; ++i) cache.put_trial(id, trial(i));
+  cache.put_winner(id, winner(1));
+  cache.put_build("d", {"ok", "{}", "", random_bytes(5000, 1)});
+  const Cache::Summary summary = cache.summary();
+  CHECK(summary.workloads == 1);
+  CHECK(summary.trials == 4);
+  CHECK(summary.winners == 1);
+  CHECK(summary.builds == 1);
+  CHECK(summary.build_bytes > 5000);
+  CHECK(summary.file_bytes > 55'000);
+  CHECK(summary.schema_version == 1);
+  CHECK(cache.check().empty());
+}
+
+TEST_CASE("the default place follows XDG") {
+  const auto keep = [](const char* name) {
+    return std::pair(std::string(name), std::string(std::getenv(name) ? std::getenv(name) : ""));
+  };
+  const auto xdg = keep("XDG_CACHE_HOME"), home = keep("HOME");
+  ::setenv("HOME", "/home/ada", 1);
+  ::setenv("XDG_CACHE_HOME", "/var/cache/ada", 1);
+  CHECK(Cache::default_path() == "/var/cache/ada/moetune/moetune.db");
+  ::setenv("XDG_CACHE_HOME", "relative", 1);
+  CHECK(Cache::default_path() == "/home/ada/.cache/moetune/moetune.db");
+  ::unsetenv("XDG_CACHE_HOME");
+  CHECK(Cache::default_path() == "/home/ada/.cache/moetune/moetune.db");
+  ::unsetenv("HOME");
+  CHECK(broken([] { Cache::default_path(); }).find("XDG_CACHE_HOME") != std::string::npos);
+  for (const auto& [name, value] : {xdg, home}) {
+    if (!value.empty()) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+}
