@@ -22,9 +22,10 @@ class Assignment {
   // Replaces the value where the name is already there, else appends.
   void set(std::string_view name, Value value);
 
-  const Value* find(
-      std::string_view name) const;              // nullptr where the name is absent; valid until the next set
-  const Value& at(std::string_view name) const;  // throws std::out_of_range naming the missing name
+  // nullptr where the name is absent; valid until the next set.
+  const Value* find(std::string_view name) const;
+  // Throws std::out_of_range naming the missing name.
+  const Value& at(std::string_view name) const;
   std::int64_t number(std::string_view name) const { return at(name).number; }
   bool is(std::string_view name, std::string_view value_name) const { return at(name).name == value_name; }
 

@@ -21,8 +21,7 @@ using ConfigId = std::uint32_t;
 using Position = std::uint16_t;  // index into a parameter's domain
 
 enum class Neighbourhood {
-  adjacent,  // one parameter differs: to the next smaller or greater integer of the domain, or to any other
-             // name
+  adjacent,  // one parameter differs: to the next integer of its domain by value, or to any other name
   hamming,   // one parameter differs, by any amount
 };
 

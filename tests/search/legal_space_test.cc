@@ -1,0 +1,62 @@
+#include "search/legal_space.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+
+using namespace moetune;
+
+namespace {
+
+// tile in {1, 4, 2} (not sorted), loader in {plain, tma}; all but tile=2,loader=plain.
+LegalSpace small_space() {
+  return LegalSpace({{"tile", {Value::integer(1), Value::integer(4), Value::integer(2)}, ""},
+                     {"loader", {Value::named("plain", 0), Value::named("tma", 1)}, ""}},
+                    {0, 0, 0, 1, 1, 0, 1, 1, 2, 1});
+}
+
+}  // namespace
+
+TEST_CASE("a row becomes its configuration and the configuration its row") {
+  const LegalSpace space = small_space();
+  REQUIRE(space.size() == 5);
+  CHECK(space.cartesian_size() == 6);
+  CHECK(space.config(4).text() == "tile=2,loader=tma");
+  for (ConfigId id = 0; id < space.size(); ++id) {
+    CHECK(space.find(space.config(id)) == id);
+    CHECK(space.find(space.point(id)) == id);
+  }
+}
+
+TEST_CASE("a configuration is found in any order of names, and not when it is illegal, short or foreign") {
+  const LegalSpace space = small_space();
+  CHECK(space.find(Config{{"loader", Value::named("tma", 0)}, {"tile", Value::integer(4)}}) == 3);
+  CHECK_FALSE(space.find(Config{{"tile", Value::integer(2)}, {"loader", Value::named("plain", 0)}}));
+  CHECK_FALSE(space.find(Config{{"tile", Value::integer(3)}, {"loader", Value::named("tma", 1)}}));
+  CHECK_FALSE(space.find(Config{{"tile", Value::integer(4)}, {"loader", Value::integer(1)}}));
+  CHECK_FALSE(space.find(Config{{"tile", Value::integer(4)}}));
+  CHECK_FALSE(space.find(Config{{"tile", Value::integer(4)}, {"stages", Value::integer(1)}}));
+}
+
+TEST_CASE("adjacent neighbours step by value, hamming ones anywhere") {
+  const LegalSpace space = small_space();
+  const ConfigId one = *space.find(Config{{"tile", Value::integer(1)}, {"loader", Value::named("tma", 1)}});
+  const ConfigId two = 4;
+  const ConfigId four = 3;
+  const std::vector<ConfigId> steps = space.neighbours(one, Neighbourhood::adjacent);
+  CHECK(steps == std::vector<ConfigId>{two, 0});
+  CHECK(space.neighbours(one, Neighbourhood::hamming) == std::vector<ConfigId>{two, four, 0});
+  CHECK(space.neighbours(two, Neighbourhood::adjacent) == std::vector<ConfigId>{one, four});
+}
+
+TEST_CASE("rows that are unsorted, repeated, ragged or outside their domain are refused") {
+  const std::vector<Parameter> one = {{"a", {Value::integer(1), Value::integer(2)}, ""}};
+  CHECK_THROWS_AS(LegalSpace(one, {1, 0}), BadInput);
+  CHECK_THROWS_AS(LegalSpace(one, {0, 0}), BadInput);
+  CHECK_THROWS_AS(LegalSpace(one, {2}), BadInput);
+  std::vector<Parameter> two = one;
+  two.push_back(one[0]);
+  CHECK_THROWS_AS(LegalSpace(two, {0, 1, 0}), BadInput);
+  CHECK_THROWS_AS(LegalSpace({}, {}), BadInput);
+  CHECK(LegalSpace(one, {}).empty());
+}
