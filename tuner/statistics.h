@@ -1,0 +1,20 @@
+// The median of a few timings and how far it can be trusted.
+//
+// Stateless; thread-safe.
+#pragma once
+
+#include <vector>
+
+namespace moetune {
+
+struct MedianInterval {
+  double median = 0;
+  double low = 0, high = 0;
+};
+
+// The median and its 95% confidence interval by order statistics: no assumption about the distribution. Below
+// six samples no pair of order statistics reaches 95%; the extremes are given then. `samples` must not be
+// empty.
+MedianInterval median_interval(std::vector<double> samples);
+
+}  // namespace moetune

@@ -1,0 +1,38 @@
+// The values that tuner and worker exchange, as JSON. What goes in comes out, infinities included.
+//
+// Requests are objects with an "op": hello, open, run, duel, fetch; worker_session.cc answers each. Replies
+// hold what was asked for, or {"error": {"kind", "message"}} where the environment or the request is to
+// blame. What a candidate does is never an error: it is its result's outcome. Pure functions; thread-safe.
+// Reading throws nlohmann::json::exception where the shape is wrong.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "kernels/kernel.h"
+#include "tuner/device.h"
+
+namespace moetune {
+
+void to_json(nlohmann::json& json, const DeviceInfo& info);
+void from_json(const nlohmann::json& json, DeviceInfo& info);
+void to_json(nlohmann::json& json, const MeasurePolicy& policy);
+void from_json(const nlohmann::json& json, MeasurePolicy& policy);
+void to_json(nlohmann::json& json, const Tolerance& tolerance);
+void from_json(const nlohmann::json& json, Tolerance& tolerance);
+void to_json(nlohmann::json& json, const Measurement& measurement);
+void from_json(const nlohmann::json& json, Measurement& measurement);
+void to_json(nlohmann::json& json, const TrialResult& result);
+void from_json(const nlohmann::json& json, TrialResult& result);
+
+// A candidate's end, and what it left behind in the worker.
+struct RunReply {
+  TrialResult result;
+  bool damaged = false;       // the problem's tensors must be made again
+  bool context_lost = false;  // only a new worker helps
+};
+
+void to_json(nlohmann::json& json, const RunReply& reply);
+void from_json(const nlohmann::json& json, RunReply& reply);
+
+}  // namespace moetune
