@@ -2,6 +2,7 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
@@ -36,6 +37,17 @@ bool has_pending_log(const fs::path& path) {
   std::error_code absent;
   const auto size = fs::file_size(path.string() + "-wal", absent);
   return !absent && size > 0;
+}
+
+// SQLite tries in several ways and keeps the reason of the last; what the system says of file and folder is
+// plainer.
+std::string why_unopenable(const fs::path& path, const char* otherwise) {
+  const std::pair<fs::path, int> needs[] = {{path.parent_path(), W_OK | X_OK}, {path, R_OK}};
+  for (const auto& [place, access] : needs) {
+    if (::access(place.c_str(), access) == 0 || errno == ENOENT) continue;
+    return std::string(std::strerror(errno)) + " (" + place.string() + ")";
+  }
+  return otherwise;
 }
 
 std::string move_away() { return "; move it away, or name another file"; }
@@ -99,7 +111,6 @@ Database::~Database() {
 void Database::connect(Access access) {
   statements_.clear();
   const int wait_ms = static_cast<int>(busy_timeout_.count());
-  errno = 0;
   if (access == Access::immutable) {
     connection_ = std::make_unique<SQLite::Database>(immutable_uri(path_),
                                                      SQLite::OPEN_READONLY | SQLite::OPEN_URI, wait_ms);
@@ -177,8 +188,7 @@ bool Database::set_journal(const std::string& mode) const {
 
 BrokenEnvironment Database::explain(const SQLite::Exception& error) const {
   const std::string file = path_.string();
-  // The last system error of this connection; where there is none yet, errno of the failed open.
-  const int system_error = connection_ ? sqlite3_system_errno(connection_->getHandle()) : errno;
+  const int system_error = connection_ ? sqlite3_system_errno(connection_->getHandle()) : 0;
   const std::string reason = system_error != 0 ? std::strerror(system_error) : error.what();
   const int code = error.getErrorCode() & 0xFF;
   if (code == SQLITE_FULL || (code == SQLITE_IOERR && (system_error == ENOSPC || system_error == EDQUOT))) {
@@ -195,7 +205,7 @@ BrokenEnvironment Database::explain(const SQLite::Exception& error) const {
       return BrokenEnvironment(file + " cannot be written (" + error.what() +
                                "); make it and its folder writable, or name another file");
     case SQLITE_CANTOPEN:
-      return BrokenEnvironment("cannot open " + file + ": " + reason);
+      return BrokenEnvironment("cannot open " + file + ": " + why_unopenable(path_, error.what()));
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return BrokenEnvironment("another process has held " + file + " locked for " +

@@ -86,6 +86,8 @@ constexpr const char* kFirst = R"sql(
 
 constexpr const char* kMigrations[] = {kFirst};
 
+constexpr std::uintmax_t kSmallestPage = 512;
+
 struct Identity {
   std::int64_t application = 0;
   std::int64_t version = 0;
@@ -115,6 +117,11 @@ void refuse(const std::filesystem::path& path, const Identity& found, std::size_
 std::span<const char* const> migrations() { return kMigrations; }
 
 void refuse_foreign(const std::filesystem::path& path) {
+  // SQLite would take a file shorter than any page for an empty database, and overwrite it.
+  if (const auto size = std::filesystem::file_size(path); size > 0 && size < kSmallestPage) {
+    throw BrokenEnvironment(path.string() +
+                            " is not a moetune cache (no SQLite database); name another file");
+  }
   // Not by reading the file's header: closing a descriptor of it would drop the locks that this process's
   // other connections hold on it (POSIX). Through SQLite, as immutable, nothing is locked and no journal of
   // another's rolled back.

@@ -101,6 +101,7 @@ std::string broken(const std::function<void()>& action) {
 }
 
 pid_t start(const std::function<void()>& body) {
+  std::cout.flush();  // or the child would say it again
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child > 0) return child;

@@ -1,0 +1,220 @@
+// Several processes on one file: killed writers, two writers, readers beside a writer.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "cache/cache.h"
+#include "cache/database.h"
+#include "tests/cache/support.h"
+
+using moetune::Cache;
+using moetune::Database;
+using namespace cache_test;
+using std::chrono::milliseconds;
+
+namespace {
+
+// One end writes numbers, the other reads them; made before the fork.
+class Pipe {
+ public:
+  Pipe() { REQUIRE(::pipe(ends_) == 0); }
+  ~Pipe() {
+    close_writer();
+    ::close(ends_[0]);
+  }
+  Pipe(const Pipe&) = delete;
+
+  void write(int number) {
+    if (::write(ends_[1], &number, sizeof number) != sizeof number) throw std::runtime_error("pipe");
+  }
+  bool read(int& number) { return ::read(ends_[0], &number, sizeof number) == sizeof number; }
+  void close_writer() {
+    if (ends_[1] >= 0) ::close(ends_[1]);
+    ends_[1] = -1;
+  }
+
+ private:
+  int ends_[2];
+};
+
+// Puts trials first, first+1, ... until killed, and tells `acknowledged` each that was committed.
+void write_forever(const fs::path& file, int first, Pipe& acknowledged) {
+  Cache cache = Cache::open(file, Cache::Mode::create);
+  const std::int64_t id = cache.workload(workload_key());
+  for (int i = first;; ++i) {
+    cache.put_trial(id, trial(i));
+    acknowledged.write(i);
+    if (i % 7 == 0) cache.put_winner(id, winner(i));
+    if (i % 5 == 0) cache.put_build(std::to_string(i % 40), {"ok", "{}", "", random_bytes(30'000, 1)});
+  }
+}
+
+std::size_t trial_count(const fs::path& file) {
+  const Cache cache = Cache::open(file, Cache::Mode::read_write);
+  const auto id = cache.find_workload(workload_key());
+  return id ? cache.trials(*id).size() : 0;
+}
+
+}  // namespace
+
+TEST_CASE("a writer killed twenty times in mid-write loses no acknowledged trial") {
+  const TempDir dir;
+  const fs::path file = dir / "cache.db";
+  std::mt19937 random(1);
+  int acknowledged = -1;
+  for (int round = 0; round < 20; ++round) {
+    CAPTURE(round);
+    const int first = fs::exists(file) ? static_cast<int>(trial_count(file)) : 0;
+    Pipe pipe;
+    const pid_t writer = start([&] { write_forever(file, first, pipe); });
+    pipe.close_writer();
+    int number = 0;
+    REQUIRE(pipe.read(number));  // it is under way
+    acknowledged = number;
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
+    REQUIRE(::kill(writer, SIGKILL) == 0);
+    REQUIRE(finish(writer) == -1);
+    while (pipe.read(number)) acknowledged = number;
+
+    const Cache cache = Cache::open(file, Cache::Mode::read_write);
+    const std::int64_t id = cache.find_workload(workload_key()).value();
+    const auto trials = cache.trials(id);
+    // The last commit may have landed with its word still unsaid.
+    REQUIRE(static_cast<int>(trials.size()) >= acknowledged + 1);
+    REQUIRE(static_cast<int>(trials.size()) <= acknowledged + 2);
+    for (std::size_t i = 0; i < trials.size(); ++i)
+      REQUIRE(trials[i].config == trial(static_cast<int>(i)).config);
+    REQUIRE(cache.check().empty());
+    if (const auto best = cache.winner(id)) REQUIRE(best->plan.find(best->config) != std::string::npos);
+  }
+  CHECK(acknowledged > 100);
+}
+
+TEST_CASE("a process killed while it makes the file leaves one that opens") {
+  for (int delay_us = 0; delay_us < 4000; delay_us += 200) {
+    const TempDir dir;
+    const pid_t maker = start([&] { Cache::open(dir / "cache.db", Cache::Mode::create); });
+    std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+    ::kill(maker, SIGKILL);
+    finish(maker);
+    Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+    cache.put_trial(cache.workload(workload_key()), trial(1));
+    CHECK(cache.check().empty());
+  }
+}
+
+TEST_CASE("two processes put 500 trials each into one new file and lose none") {
+  const TempDir dir;
+  const auto put = [&](int first) {
+    return start([&, first] {
+      Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+      const std::int64_t id = cache.workload(workload_key());
+      for (int i = first; i < first + 500; ++i) {
+        cache.put_trial(id, trial(i));
+        if (i % 50 == 0) cache.put_build(std::to_string(i), {"ok", "{}", "", random_bytes(1000, 1)});
+      }
+    });
+  };
+  const pid_t one = put(0), two = put(500);
+  CHECK(finish(one) == 0);
+  CHECK(finish(two) == 0);
+  const Cache cache = Cache::open(dir / "cache.db", Cache::Mode::read_only);
+  REQUIRE(cache.workloads().size() == 1);
+  std::set<std::string> configs;
+  for (const auto& record : cache.trials(cache.workloads()[0].id)) configs.insert(record.config);
+  CHECK(configs.size() == 1000);
+  CHECK(cache.summary().builds == 20);
+  CHECK(cache.check().empty());
+}
+
+TEST_CASE("a reader beside a writer always sees a whole state, never an older one than before") {
+  const TempDir dir;
+  constexpr int kTrials = 1500;
+  const pid_t writer = start([&] {
+    Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+    const std::int64_t id = cache.workload(workload_key());
+    for (int i = 0; i < kTrials; ++i) {
+      cache.put_trial(id, trial(i));
+      if (i % 3 == 0) cache.put_winner(id, winner(i % 2));
+    }
+  });
+  while (!fs::exists(dir / "cache.db")) std::this_thread::sleep_for(milliseconds(1));
+  Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+  const std::int64_t id = cache.workload(workload_key());
+  std::size_t seen = 0, partial_views = 0;
+  while (seen < kTrials) {
+    const auto trials = cache.trials(id);
+    REQUIRE(trials.size() >= seen);
+    for (std::size_t i = seen; i < trials.size(); ++i) {
+      REQUIRE(trials[i].config == trial(static_cast<int>(i)).config);
+    }
+    partial_views += trials.size() > seen && trials.size() < kTrials ? 1 : 0;
+    seen = trials.size();
+    if (const auto best = cache.winner(id))
+      REQUIRE(best->cubin == winner(best->config == "tile=1" ? 1 : 0).cubin);
+    int status = 0;
+    const bool gone = seen < kTrials && ::waitpid(writer, &status, WNOHANG) == writer;
+    REQUIRE_FALSE((gone && cache.trials(id).size() < kTrials));
+    if (gone) break;
+  }
+  CHECK(partial_views > 0);
+  int status = 0;
+  ::waitpid(writer, &status, 0);
+}
+
+TEST_CASE("a reader does not wait for the lock of a writer, and another writer waits no longer than told") {
+  const TempDir dir;
+  Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create, {.busy_timeout = milliseconds(100)});
+  const std::int64_t id = cache.workload(workload_key());
+  cache.put_trial(id, trial(1));
+  const Database holder(dir / "cache.db", Database::Access::read_write, milliseconds(100));
+  const moetune::WriteTransaction lock(holder);
+  CHECK(cache.trials(id).size() == 1);
+  CHECK(Cache::open(dir / "cache.db", Cache::Mode::read_only).trials(id).size() == 1);
+  CHECK(broken([&] {
+          cache.put_trial(id, trial(2));
+        }).find("held " + (dir / "cache.db").string() + " locked") != std::string::npos);
+}
+
+TEST_CASE("opening and closing a second cache on the file drops no lock of the first") {
+  const TempDir dir;
+  Pipe go, result;
+  // Forked before anything is open. To leave WAL needs the whole file, which the parent's connection must
+  // deny.
+  const pid_t child = start([&] {
+    int ignored = 0;
+    go.read(ignored);
+    const Database database(dir / "cache.db", Database::Access::read_write, milliseconds(50));
+    result.write(broken([&] { database.set_journal("delete"); }).empty() ? 0 : 1);
+  });
+  const Cache first = Cache::open(dir / "cache.db", Cache::Mode::create);
+  REQUIRE(first.workloads().empty());  // it is in WAL mode now, and holds the shared lock that says so
+  for (const Cache::Mode mode : {Cache::Mode::create, Cache::Mode::read_only})
+    Cache::open(dir / "cache.db", mode);
+  go.write(1);
+  int denied = 0;
+  REQUIRE(result.read(denied));
+  CHECK(denied == 1);
+  CHECK(finish(child) == 0);
+}
+
+TEST_CASE("threads with a cache each write into one file") {
+  const TempDir dir;
+  Cache::open(dir / "cache.db", Cache::Mode::create);
+  const auto put = [&](int first) {
+    Cache cache = Cache::open(dir / "cache.db", Cache::Mode::read_write);
+    const std::int64_t id = cache.workload(workload_key());
+    for (int i = first; i < first + 200; ++i) cache.put_trial(id, trial(i));
+  };
+  std::thread one(put, 0), two(put, 200);
+  one.join();
+  two.join();
+  CHECK(trial_count(dir / "cache.db") == 400);
+}
