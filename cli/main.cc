@@ -1,1 +1,15 @@
-int main() { return 0; }
+// The executable: the tool, and the worker process that the tool starts for a GPU.
+#include <csignal>
+#include <string_view>
+
+#include "cli/command_line.h"
+#include "tuner/worker_main.h"
+
+int main(int argc, char** argv) {
+  // A terminal's Ctrl-C reaches the worker too; what becomes of it is its parent's decision, and a candidate
+  // must not count as crashed for it.
+  if (argc > 1 && std::string_view(argv[1]) == "worker") std::signal(SIGINT, SIG_IGN);
+  int status = 0;
+  if (moetune::is_worker_call(argc, argv, status)) return status;
+  return moetune::run_command_line({argv + (argc > 0 ? 1 : 0), argv + argc});
+}

@@ -1,0 +1,150 @@
+#include <charconv>
+
+#include "base/error.h"
+#include "base/suggest.h"
+#include "cli/command.h"
+#include "cli/options.h"
+#include "cli/stored_results.h"
+#include "cli/text.h"
+
+namespace moetune {
+namespace {
+
+class CacheCommand : public Command {
+ public:
+  std::string_view name() const override { return "cache"; }
+  std::string_view summary() const override { return "look into the cache: ls, show KEY, check"; }
+  std::string_view details() const override {
+    return "  ls        workloads and winners, with their keys\n"
+           "  show KEY  one workload in full: configuration, launch plan, provenance\n"
+           "  check     the integrity of the file and of every stored blob; exit code 3 where it is "
+           "damaged\n";
+  }
+  void declare(OptionTable& table) override {
+    table.positional("ACTION", action_, true, "ls, show or check");
+    table.positional("KEY", key_, false, "for show: a workload's key, as ls prints it");
+    declare_cache_path(table, cache_);
+  }
+  int run(Output& output, std::stop_token) override;
+
+ private:
+  int list(const Cache& cache, Output& output) const;
+  int show(const Cache& cache, Output& output) const;
+  int check(const Cache& cache, Output& output) const;
+  Workload find_workload(const Cache& cache) const;
+  int nothing_yet(Output& output) const;
+
+  std::string action_, key_;
+  CacheChoice cache_;
+};
+
+int CacheCommand::list(const Cache& cache, Output& output) const {
+  Table table({"key", "kernel", "problem", "hardware", "compiler", "trials", "best", "winner stored"},
+              {0, 5, 6});
+  Document workloads = Document::array();
+  for (const Workload& workload : cache.workloads()) {
+    const StoredResult r = read_result(cache, workload);
+    const WorkloadKey& key = workload.key;
+    table.add({std::to_string(workload.id), key.kernel, key.problem.empty() ? "-" : key.problem,
+               key.hardware.name + (key.hardware.origin == "gpu" ? "" : " (recorded)"),
+               key.toolchain.empty() ? "-" : key.toolchain, std::to_string(r.trials), time_text(r.best_us),
+               r.winner ? r.winner->stored_at : "-"});
+    workloads.push_back(result_document(r));
+  }
+  const Cache::Summary summary = cache.summary();
+  output.result() << table.text()
+                  << format("\n%lld trials, %lld winners, %lld builds (%s) in %s (%s)\n",
+                            static_cast<long long>(summary.trials), static_cast<long long>(summary.winners),
+                            static_cast<long long>(summary.builds),
+                            bytes_text(static_cast<double>(summary.build_bytes)).c_str(),
+                            cache.path().c_str(),
+                            bytes_text(static_cast<double>(summary.file_bytes)).c_str());
+  output.document({{"cache", cache.path().string()},
+                   {"schema_version", summary.schema_version},
+                   {"file_bytes", summary.file_bytes},
+                   {"build_bytes", summary.build_bytes},
+                   {"trials", summary.trials},
+                   {"winners", summary.winners},
+                   {"builds", summary.builds},
+                   {"workloads", workloads}});
+  return kDone;
+}
+
+Workload CacheCommand::find_workload(const Cache& cache) const {
+  if (key_.empty()) throw BadInput("which KEY? `moetune cache ls` prints them");
+  std::int64_t id = 0;
+  const auto [end, error] = std::from_chars(key_.data(), key_.data() + key_.size(), id);
+  const bool number = error == std::errc() && end == key_.data() + key_.size();
+  for (const Workload& workload : cache.workloads()) {
+    if (number && workload.id == id) return workload;
+  }
+  throw BadInput("no workload has the key '" + key_ + "'; `moetune cache ls` prints them");
+}
+
+int CacheCommand::show(const Cache& cache, Output& output) const {
+  const StoredResult r = read_result(cache, find_workload(cache));
+  const WorkloadKey& key = r.workload.key;
+  Table table({});
+  table.add({"kernel", key.kernel});
+  table.add({"problem", key.problem});
+  table.add({"hardware", key.hardware.text()});
+  table.add({"sources", key.source_digest});
+  table.add({"compiler", key.toolchain});
+  table.add({"trials", std::to_string(r.trials)});
+  table.add({r.winner ? "winner" : "best trial", r.best_config.empty() ? "(none)" : r.best_config});
+  table.add({"time", time_text(r.best_us)});
+  if (r.default_us > 0) table.add({"default", time_text(r.default_us)});
+  Document document = result_document(r);
+  if (r.winner) {
+    table.add(
+        {"interval", time_text(r.winner->interval_low_us) + " to " + time_text(r.winner->interval_high_us)});
+    table.add({"cubin", bytes_text(static_cast<double>(r.winner->cubin.size()))});
+    table.add({"stored", r.winner->stored_at});
+    table.add({"provenance", r.winner->provenance});
+    table.add({"plan", r.winner->plan});
+    document["interval_us"] = {number_or_null(r.winner->interval_low_us),
+                               number_or_null(r.winner->interval_high_us)};
+    document["cubin_bytes"] = r.winner->cubin.size();
+    document["provenance"] = parse_stored(r.winner->provenance);
+    document["plan"] = parse_stored(r.winner->plan);
+  }
+  output.result() << table.text();
+  output.document(document);
+  return kDone;
+}
+
+int CacheCommand::check(const Cache& cache, Output& output) const {
+  const std::vector<CacheProblem> problems = cache.check();
+  Document found = Document::array();
+  for (const CacheProblem& problem : problems) {
+    output.result() << problem.where << ": " << problem.what << "\n";
+    found.push_back({{"where", problem.where}, {"what", problem.what}});
+  }
+  if (problems.empty()) output.result() << cache.path().string() << " is sound.\n";
+  output.document({{"cache", cache.path().string()}, {"sound", problems.empty()}, {"problems", found}});
+  return problems.empty() ? kDone : kBrokenEnvironment;
+}
+
+int CacheCommand::nothing_yet(Output& output) const {
+  output.result() << "There is no cache yet at " << cache_.file().string()
+                  << ".\nStart with: moetune search decode_attention --budget 200\n";
+  output.document({{"cache", cache_.file().string()}, {"exists", false}, {"workloads", Document::array()}});
+  return kDone;
+}
+
+int CacheCommand::run(Output& output, std::stop_token) {
+  if (action_ != "ls" && action_ != "show" && action_ != "check") {
+    throw BadInput(unknown_name("action", action_, {"ls", "show", "check"}));
+  }
+  if (action_ != "show" && !key_.empty()) throw BadInput("unexpected word '" + key_ + "' after " + action_);
+  const std::unique_ptr<Cache> cache = open_existing_cache(cache_);
+  if (cache == nullptr) return nothing_yet(output);
+  if (action_ == "show") return show(*cache, output);
+  return action_ == "ls" ? list(*cache, output) : check(*cache, output);
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_cache_command() { return std::make_unique<CacheCommand>(); }
+
+}  // namespace moetune

@@ -1,0 +1,48 @@
+// One subcommand: a name, its options and what it does. One file a subcommand, NAME_command.cc; the list of
+// all is in commands.cc.
+//
+// A command object serves one run: declare() binds its options to its own members, run() uses them. Errors
+// are exceptions (base/error.h), turned into messages and exit codes by the command line.
+#pragma once
+
+#include <memory>
+#include <stop_token>
+#include <string_view>
+#include <vector>
+
+#include "cli/option_table.h"
+#include "cli/output.h"
+
+namespace moetune {
+
+enum ExitCode : int {
+  kDone = 0,
+  kNothingFound = 1,  // no valid configuration; verify: a wrong result; cache check: damage
+  kBadInput = 2,
+  kBrokenEnvironment = 3,
+};
+
+class Command {
+ public:
+  virtual ~Command() = default;
+
+  virtual std::string_view name() const = 0;
+  virtual std::string_view summary() const = 0;
+  virtual std::string_view details() const { return ""; }  // more lines for --help
+  virtual void declare(OptionTable& options) = 0;
+  virtual int run(Output& output, std::stop_token stop) = 0;
+};
+
+std::unique_ptr<Command> make_search_command();
+std::unique_ptr<Command> make_record_command();
+std::unique_ptr<Command> make_kernels_command();
+std::unique_ptr<Command> make_devices_command();
+std::unique_ptr<Command> make_space_command();
+std::unique_ptr<Command> make_verify_command();
+std::unique_ptr<Command> make_bench_command();
+std::unique_ptr<Command> make_report_command();
+std::unique_ptr<Command> make_cache_command();
+
+std::vector<std::unique_ptr<Command>> all_commands();  // in the order of the help
+
+}  // namespace moetune

@@ -1,0 +1,128 @@
+#include "cli/command_line.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/suggest.h"
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/text.h"
+
+namespace moetune {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string tool_help() {
+  std::string text =
+      "moetune finds the fastest configuration of a CUDA kernel for a workload on a GPU, and keeps it.\n\n"
+      "usage: moetune COMMAND [options]\n\n";
+  Table table({});
+  for (const auto& command : all_commands()) {
+    table.add({std::string(command->name()), std::string(command->summary())});
+  }
+  return text + table.text("  ") +
+         "\nmoetune COMMAND --help explains one command; --version prints the version.\n"
+         "Exit codes: 0 done, 1 nothing valid found, 2 bad usage or input, 3 broken environment, 130 "
+         "Ctrl-C.\n"
+         "Start with: moetune search decode_attention --budget 200\n";
+}
+
+void show_help(const Command& command, const OptionTable& options, Output& output) {
+  const std::string text = std::string(command.summary()) + ".\n\nusage: moetune " +
+                           std::string(command.name()) + " " + options.usage() + "\n\n" + options.help() +
+                           (command.details().empty() ? "" : "\n" + std::string(command.details()));
+  output.result() << text;
+  output.document({{"command", command.name()}, {"help", text}});
+}
+
+std::unique_ptr<Command> find_command(const std::string& name) {
+  std::vector<std::string> names;
+  for (auto& command : all_commands()) {
+    if (command->name() == name) return std::move(command);
+    names.emplace_back(command->name());
+  }
+  throw BadInput(unknown_name("command", name, names));
+}
+
+int run_command(const std::string& name, const std::vector<std::string>& arguments, Output& output) {
+  const std::unique_ptr<Command> command = find_command(name);
+  OptionTable options;
+  command->declare(options);
+  bool json = false;
+  bool help = false;
+  options.flag("json", json, "one JSON document on stdout, everything for people on stderr");
+  options.flag("help", help, "this text");
+  // Help wins over whatever else is wrong with the line.
+  if (std::find(arguments.begin(), arguments.end(), "--help") != arguments.end()) {
+    show_help(*command, options, output);
+    return kDone;
+  }
+  options.parse(arguments);
+  Interrupt interrupt;
+  const int code = command->run(output, interrupt.token());
+  return interrupt.token().stop_requested() ? Interrupt::exit_code() : code;
+}
+
+int dispatch(const std::vector<std::string>& arguments, Output& output) {
+  std::vector<std::string> words = arguments;
+  // `moetune help search` is `moetune search --help`.
+  if (words.size() >= 2 && words[0] == "help" && !words[1].starts_with("-")) {
+    words = {words[1], "--help"};
+  }
+  std::erase_if(words, [leading = true](const std::string& word) mutable {
+    leading = leading && word == "--json";
+    return leading;
+  });
+  if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+    (words.empty() ? output.notes() : output.result()) << tool_help();
+    output.document({{"help", tool_help()}});
+    return words.empty() ? kBadInput : kDone;
+  }
+  if (words[0] == "--version" || words[0] == "-V" || words[0] == "version") {
+    output.result() << "moetune " << kVersion << "\n";
+    output.document({{"version", kVersion}});
+    return kDone;
+  }
+  if (words[0].starts_with("-")) {
+    throw BadInput("options stand behind the command: moetune COMMAND " + words[0]);
+  }
+  return run_command(words[0], {words.begin() + 1, words.end()}, output);
+}
+
+int fail(Output& output, const char* kind, const std::string& message, int code) {
+  output.note("moetune: " + message);
+  output.document({{"error", {{"kind", kind}, {"message", message}}}});
+  return code;
+}
+
+}  // namespace
+
+int run_command_line(const std::vector<std::string>& arguments) {
+  const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+  Output output(json);
+  int code = kDone;
+  try {
+    code = dispatch(arguments, output);
+  } catch (const BadInput& error) {
+    code = fail(output, "bad_input", error.what(), kBadInput);
+  } catch (const BrokenEnvironment& error) {
+    code = fail(output, "broken_environment", error.what(), kBrokenEnvironment);
+  } catch (const std::bad_alloc&) {
+    code = fail(output, "broken_environment", "out of memory", kBrokenEnvironment);
+  } catch (const std::exception& error) {
+    code = fail(output, "internal", std::string("a bug in moetune: ") + error.what(), kBrokenEnvironment);
+  }
+  try {
+    output.finish();
+  } catch (const BrokenEnvironment& error) {
+    output.note(std::string("moetune: ") + error.what());
+    return kBrokenEnvironment;
+  }
+  return code;
+}
+
+}  // namespace moetune

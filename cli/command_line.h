@@ -1,0 +1,15 @@
+// The whole tool but for main(): finds the command, parses its options, runs it, and turns what happens into
+// messages and an exit code.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace moetune {
+
+inline constexpr const char* kVersion = "0.1.0";
+
+// `arguments` without the program's name. Returns the process's exit code.
+int run_command_line(const std::vector<std::string>& arguments);
+
+}  // namespace moetune

@@ -1,0 +1,19 @@
+#include "cli/command.h"
+
+namespace moetune {
+
+std::vector<std::unique_ptr<Command>> all_commands() {
+  std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(make_search_command());
+  commands.push_back(make_report_command());
+  commands.push_back(make_kernels_command());
+  commands.push_back(make_space_command());
+  commands.push_back(make_devices_command());
+  commands.push_back(make_verify_command());
+  commands.push_back(make_bench_command());
+  commands.push_back(make_record_command());
+  commands.push_back(make_cache_command());
+  return commands;
+}
+
+}  // namespace moetune

@@ -1,0 +1,198 @@
+#include "cli/device_choice.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/resources.h"
+#include "base/suggest.h"
+#include "kernels/registry.h"
+#include "replay/replay_device.h"
+#include "tuner/cuda_device.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::string_view kFolder = "replay/recordings/";
+constexpr std::string_view kReplay = "replay:";
+constexpr std::string_view kCuda = "cuda:";
+
+using RecordingPtr = std::shared_ptr<const Recording>;
+
+RecordingPtr read_shipped(const std::string& path) {
+  return std::make_shared<const Recording>(parse_recording(read_resource(path), path));
+}
+
+// A file, or a shipped recording by its name.
+RecordingPtr read_named(const std::string& name) {
+  if (name.empty()) throw BadInput("--device replay: names no recording: replay:FILE");
+  if (std::filesystem::exists(name)) return std::make_shared<const Recording>(read_recording(name));
+  std::vector<std::string> names;
+  for (const std::string& path : shipped_recordings("")) {
+    if (recording_name(path) == name) return read_shipped(path);
+    names.push_back(recording_name(path));
+  }
+  throw BadInput(names.empty() ? "there is no file " + name
+                               : "no such file; " + unknown_name("recording", name, names));
+}
+
+const Kernel* registered(const std::string& name) {
+  for (const Kernel* kernel : all_kernels()) {
+    if (kernel->name() == name) return kernel;
+  }
+  return nullptr;
+}
+
+// The recorded problem in today's schema: its text may predate a dimension.
+Problem recorded_problem(const Recording& recording, const Kernel& kernel) {
+  return parse_problem(kernel.name(), kernel.schema(), nullptr, recording.problem);
+}
+
+DeviceChoice replay(RecordingPtr recording, const std::string& id) {
+  DeviceChoice choice{
+      .recording = recording, .kernel = registered(recording->kernel), .kernel_name = recording->kernel};
+  if (choice.kernel != nullptr) {
+    choice.problem = recorded_problem(*recording, *choice.kernel);
+  } else {
+    choice.problem = {recording->kernel, {}};
+  }
+  choice.device = std::make_unique<ReplayDevice>(recording, id);
+  choice.banner = "Replaying measurements of " + recording->kernel +
+                  (recording->problem.empty() ? "" : " " + recording->problem) + ", recorded on " +
+                  recording->hardware.name +
+                  (recording->recorded_at.empty() ? "" : " on " + recording->recorded_at) + ".";
+  return choice;
+}
+
+DeviceChoice choose_recording(const std::string& name, const WorkloadOptions& workload) {
+  DeviceChoice choice = replay(read_named(name), std::string(kReplay) + name);
+  if (!workload.kernel.empty() && workload.kernel != choice.kernel_name) {
+    find_kernel(workload.kernel);  // an unknown name is the likelier mistake
+    throw BadInput(name + " is a recording of " + choice.kernel_name + ", not of " + workload.kernel);
+  }
+  if (!workload.names_problem()) return choice;
+  if (choice.kernel == nullptr) {
+    throw BadInput(choice.kernel_name + " in " + name +
+                   " is not moetune's kernel: --problem and --preset do not apply");
+  }
+  const Problem wanted = problem_of(*choice.kernel, workload);
+  if (!(wanted == choice.problem)) {
+    throw BadInput(name + " records " + choice.problem.text() + ", not " + wanted.text());
+  }
+  return choice;
+}
+
+DeviceChoice choose_cuda(int ordinal, const Kernel& kernel, const WorkloadOptions& workload) {
+  DeviceChoice choice{
+      .kernel = &kernel, .kernel_name = kernel.name(), .problem = problem_of(kernel, workload)};
+  choice.device = std::make_unique<CudaDevice>(CudaDevice::Options{.ordinal = ordinal});
+  const DeviceInfo& info = choice.device->info();
+  choice.banner = kernel.name() + " " + choice.problem.text() + " on " + info.key.name + " (" + info.id +
+                  ", " + info.architecture + ").";
+  return choice;
+}
+
+int parse_ordinal(const std::string& device) {
+  int ordinal = -1;
+  const char* const begin = device.data() + kCuda.size();
+  const char* const end = device.data() + device.size();
+  const auto [stop, error] = std::from_chars(begin, end, ordinal);
+  if (error != std::errc() || stop != end || ordinal < 0) {
+    throw BadInput("--device " + device + ": a GPU is cuda:0, cuda:1, ...");
+  }
+  return ordinal;
+}
+
+[[noreturn]] void unknown_device(const std::string& device) {
+  throw BadInput("--device takes auto, cuda:N or replay:FILE, not '" + device + "'");
+}
+
+// The shipped recording of the problem that was asked for; where none was, of the kernel's default problem,
+// else the first.
+DeviceChoice choose_shipped(const Kernel& kernel, const WorkloadOptions& workload,
+                            const std::string& why_no_gpu) {
+  const Problem wanted = problem_of(kernel, workload);
+  std::string known;
+  std::string first;
+  for (const std::string& path : shipped_recordings(kernel.name())) {
+    const RecordingPtr recording = read_shipped(path);
+    if (recording->kernel != kernel.name()) continue;
+    if (recorded_problem(*recording, kernel) == wanted) {
+      DeviceChoice choice = replay(recording, std::string(kReplay) + recording_name(path));
+      choice.banner = "No GPU here (" + why_no_gpu + "). " + choice.banner;
+      return choice;
+    }
+    if (first.empty()) first = path;
+    known += "\n  --problem " + recorded_problem(*recording, kernel).text();
+  }
+  if (first.empty()) {
+    throw BrokenEnvironment("no GPU here (" + why_no_gpu + "), and no recording of " + kernel.name() +
+                            " is shipped to stand in; --device replay:FILE takes one");
+  }
+  if (workload.names_problem()) {
+    throw BrokenEnvironment("no GPU here (" + why_no_gpu + "), and no shipped recording is of " +
+                            kernel.name() + " " + wanted.text() + "; recorded are:" + known);
+  }
+  DeviceChoice choice = replay(read_shipped(first), std::string(kReplay) + recording_name(first));
+  choice.banner = "No GPU here (" + why_no_gpu + "). " + choice.banner;
+  return choice;
+}
+
+}  // namespace
+
+std::string recording_name(const std::string& path) {
+  const std::string name = std::filesystem::path(path).filename();
+  return name.substr(0, name.find('.'));
+}
+
+std::vector<std::string> shipped_recordings(const std::string& kernel) {
+  std::vector<std::string> paths = list_resources(std::string(kFolder) + kernel);
+  std::erase_if(paths, [](const std::string& path) { return path.find(".json") == std::string::npos; });
+  return paths;
+}
+
+Problem problem_of(const Kernel& kernel, const WorkloadOptions& workload) {
+  const Preset* preset = nullptr;
+  std::vector<std::string> names;
+  for (const Preset& candidate : kernel.presets()) {
+    if (candidate.name == workload.preset) preset = &candidate;
+    names.push_back(candidate.name);
+  }
+  if (preset == nullptr && !workload.preset.empty()) {
+    throw BadInput(unknown_name("preset of " + kernel.name(), workload.preset, names));
+  }
+  Problem problem = parse_problem(kernel.name(), kernel.schema(), preset, workload.problem);
+  kernel.check(problem);
+  return problem;
+}
+
+DeviceChoice choose_device(const std::string& device, const WorkloadOptions& workload) {
+  if (device.starts_with(kReplay)) return choose_recording(device.substr(kReplay.size()), workload);
+  if (workload.kernel.empty()) throw BadInput("which KERNEL? `moetune kernels` lists them");
+  const Kernel& kernel = find_kernel(workload.kernel);
+  if (device.starts_with(kCuda)) return choose_cuda(parse_ordinal(device), kernel, workload);
+  if (device != "auto") unknown_device(device);
+  problem_of(kernel, workload);  // what is wrong with the input is said before what is wrong with the machine
+  const CudaDeviceList gpus = list_cuda_devices();
+  return gpus.devices.empty() ? choose_shipped(kernel, workload, gpus.why_empty)
+                              : choose_cuda(0, kernel, workload);
+}
+
+DeviceChoice choose_gpu(const std::string& device, const WorkloadOptions& workload,
+                        std::string_view command) {
+  const Kernel& kernel = find_kernel(workload.kernel);
+  problem_of(kernel, workload);
+  if (device.starts_with(kReplay)) {
+    throw BrokenEnvironment(std::string(command) + " runs kernels, which a recording cannot: it needs a GPU");
+  }
+  if (device.starts_with(kCuda)) return choose_cuda(parse_ordinal(device), kernel, workload);
+  if (device != "auto") unknown_device(device);
+  const CudaDeviceList gpus = list_cuda_devices();
+  if (gpus.devices.empty()) {
+    throw BrokenEnvironment(std::string(command) + " needs a GPU, and there is none here: " + gpus.why_empty);
+  }
+  return choose_cuda(0, kernel, workload);
+}
+
+}  // namespace moetune

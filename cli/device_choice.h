@@ -1,0 +1,40 @@
+// --device turned into a device: a GPU, a recording in a file, or a shipped recording where there is no GPU.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/options.h"
+#include "replay/recording.h"
+#include "tuner/device.h"
+
+namespace moetune {
+
+struct DeviceChoice {
+  std::unique_ptr<Device> device;
+  std::shared_ptr<const Recording> recording;  // null for a GPU
+  const Kernel* kernel = nullptr;              // null: a recording of a kernel that is not moetune's
+  std::string kernel_name;
+  Problem problem;
+  std::string banner;  // what was chosen and why, for people
+};
+
+// Throws BadInput for what the user named wrongly (kernel, preset, problem, device, file), BrokenEnvironment
+// where `auto` finds neither a GPU nor a fitting recording.
+DeviceChoice choose_device(const std::string& device, const WorkloadOptions& workload);
+
+// The same for commands that measure or validate, where a recording cannot serve: BrokenEnvironment says why.
+DeviceChoice choose_gpu(const std::string& device, const WorkloadOptions& workload, std::string_view command);
+
+// The problem that the options describe. Throws BadInput.
+Problem problem_of(const Kernel& kernel, const WorkloadOptions& workload);
+
+// "replay/recordings/decode_attention-b16.json.zst" -> "decode_attention-b16".
+std::string recording_name(const std::string& path);
+
+// The shipped recordings' paths among the resources, those of `kernel` alone where it is not empty.
+std::vector<std::string> shipped_recordings(const std::string& kernel);
+
+}  // namespace moetune

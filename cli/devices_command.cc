@@ -1,0 +1,124 @@
+#include "base/error.h"
+#include "base/resources.h"
+#include "cli/calibration.h"
+#include "cli/command.h"
+#include "cli/device_choice.h"
+#include "cli/document.h"
+#include "cli/options.h"
+#include "cli/text.h"
+#include "replay/recording.h"
+#include "tuner/cuda_device.h"
+
+namespace moetune {
+namespace {
+
+class DevicesCommand : public Command {
+ public:
+  std::string_view name() const override { return "devices"; }
+  std::string_view summary() const override {
+    return "list GPUs with their limits and ceilings, and recordings";
+  }
+  std::string_view details() const override {
+    return "--calibrate tunes decode_kernel for a pure read and for a copy of about 2 GB on each GPU; the "
+           "cache keeps\n"
+           "the two ceilings, and every roofline fraction is of the read ceiling.\n";
+  }
+  void declare(OptionTable& table) override {
+    table.flag("calibrate", calibrate_, "measure the read and copy ceilings and keep them");
+    declare_cache(table, cache_);
+  }
+  int run(Output& output, std::stop_token stop) override;
+
+ private:
+  bool calibrate_ = false;
+  CacheChoice cache_;
+};
+
+void print_gpu(const DeviceInfo& info, const Ceilings& ceilings, std::ostream& out) {
+  const DeviceLimits& limits = info.limits;
+  const HardwareKey& key = info.key;
+  Table table({});
+  table.add({"architecture", info.architecture});
+  table.add({"SMs", format("%d at up to %d MHz, %d threads and %s of registers each", limits.sm_count,
+                           key.sm_clock_khz / 1000, limits.threads_per_sm,
+                           bytes_text(4.0 * static_cast<double>(limits.registers_per_sm)).c_str())});
+  table.add({"shared memory", bytes_text(static_cast<double>(limits.shared_per_block)) + " a block, " +
+                                  bytes_text(static_cast<double>(limits.shared_per_sm)) + " an SM"});
+  table.add({"L2", bytes_text(static_cast<double>(limits.l2_bytes))});
+  table.add({"memory", bytes_text(static_cast<double>(limits.memory_bytes)) +
+                           format(" at up to %d MHz", key.memory_clock_khz / 1000)});
+  table.add({"driver", key.driver});
+  table.add(
+      {"read ceiling", ceilings.read_tb_s ? rate_text(*ceilings.read_tb_s) : "not measured: --calibrate"});
+  table.add(
+      {"copy ceiling", ceilings.copy_tb_s ? rate_text(*ceilings.copy_tb_s) : "not measured: --calibrate"});
+  table.add({"key", key.text()});
+  out << info.id << "  " << key.name << "\n" << table.text("  ");
+}
+
+Document gpu_document(const DeviceInfo& info, const Ceilings& ceilings) {
+  const DeviceLimits& limits = info.limits;
+  Document document = device_document(info);
+  document["compute_capability"] = limits.compute_capability;
+  document["sm_count"] = limits.sm_count;
+  document["shared_per_block"] = limits.shared_per_block;
+  document["shared_per_sm"] = limits.shared_per_sm;
+  document["registers_per_sm"] = limits.registers_per_sm;
+  document["threads_per_sm"] = limits.threads_per_sm;
+  document["l2_bytes"] = limits.l2_bytes;
+  document["memory_bytes"] = limits.memory_bytes;
+  document["sm_clock_khz"] = info.key.sm_clock_khz;
+  document["memory_clock_khz"] = info.key.memory_clock_khz;
+  document["read_tb_s"] = number_or_null(ceilings.read_tb_s);
+  document["copy_tb_s"] = number_or_null(ceilings.copy_tb_s);
+  return document;
+}
+
+Document list_recordings(std::ostream& out) {
+  Document documents = Document::array();
+  Table table({"recording", "kernel", "problem", "GPU", "configurations"}, {4});
+  for (const std::string& path : shipped_recordings("")) {
+    const Recording recording = parse_recording(read_resource(path), path);
+    const std::string name = recording_name(path);
+    table.add({name, recording.kernel, recording.problem, recording.hardware.name,
+               count_text(static_cast<double>(recording.space.size()))});
+    documents.push_back({{"id", "replay:" + name},
+                         {"kernel", recording.kernel},
+                         {"problem", recording.problem},
+                         {"gpu", recording.hardware.name},
+                         {"recorded_at", recording.recorded_at},
+                         {"configurations", recording.space.size()},
+                         {"optimum_us", number_or_null(recording.optimum_us())}});
+  }
+  if (!documents.empty()) out << "\nRecordings (--device replay:NAME)\n" << table.text("  ");
+  return documents;
+}
+
+int DevicesCommand::run(Output& output, std::stop_token stop) {
+  const CudaDeviceList gpus = list_cuda_devices();
+  if (gpus.devices.empty() && calibrate_) {
+    throw BrokenEnvironment("--calibrate needs a GPU, and there is none here: " + gpus.why_empty);
+  }
+  for (const DeviceInfo& info : gpus.devices) {
+    if (calibrate_ && !stop.stop_requested()) calibrate(info.id, cache_, output, stop);
+  }
+  const std::unique_ptr<Cache> cache = cache_.none ? nullptr : open_existing_cache(cache_);
+  Document documents = Document::array();
+  for (const DeviceInfo& info : gpus.devices) {
+    const Ceilings ceilings = stored_ceilings(cache.get(), info.key);
+    print_gpu(info, ceilings, output.result());
+    documents.push_back(gpu_document(info, ceilings));
+  }
+  if (gpus.devices.empty()) output.result() << "No GPU here: " << gpus.why_empty << "\n";
+  const Document recordings = list_recordings(output.result());
+  output.document({{"gpus", documents},
+                   {"why_none", gpus.devices.empty() ? Document(gpus.why_empty) : Document(nullptr)},
+                   {"recordings", recordings}});
+  return kDone;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_devices_command() { return std::make_unique<DevicesCommand>(); }
+
+}  // namespace moetune

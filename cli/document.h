@@ -1,0 +1,21 @@
+// The pieces of the JSON documents that several commands print. A figure that is not known is null, never 0.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "tuner/tune.h"
+
+namespace moetune {
+
+using Document = nlohmann::ordered_json;
+
+Document number_or_null(double value);  // null unless finite and positive
+Document number_or_null(std::optional<double> value);
+Document assignment_document(const Assignment& assignment);  // {"tile": 64, "loader": "tma"}
+Document device_document(const DeviceInfo& info);
+Document counts_document(const TrialCounts& counts);
+Document time_document(const TimeSpent& time);
+Document trial_document(const Trial& trial);  // config, outcome, time_us, message, resumed
+
+}  // namespace moetune

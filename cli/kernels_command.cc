@@ -1,0 +1,129 @@
+#include "cli/command.h"
+#include "cli/document.h"
+#include "cli/session.h"
+#include "cli/text.h"
+#include "kernels/registry.h"
+
+namespace moetune {
+namespace {
+
+class KernelsCommand : public Command {
+ public:
+  std::string_view name() const override { return "kernels"; }
+  std::string_view summary() const override {
+    return "list what there is to tune: kernels, shapes, parameters";
+  }
+  void declare(OptionTable& table) override {
+    table.positional("KERNEL", kernel_, false, "show this one in full");
+  }
+  int run(Output& output, std::stop_token) override;
+
+ private:
+  std::string kernel_;
+};
+
+std::string range_text(const Dimension& dimension) {
+  if (dimension.names.empty()) {
+    return std::to_string(dimension.minimum) + ".." + std::to_string(dimension.maximum);
+  }
+  std::string text;
+  for (const std::string& name : dimension.names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+std::string preset_text(const Preset& preset) {
+  std::string text;
+  for (const auto& [name, value] : preset.dims) text += (text.empty() ? "" : ",") + name + "=" + value;
+  return text;
+}
+
+std::string domain_text(const Parameter& parameter) {
+  std::string text;
+  for (const Value& value : parameter.values) text += (text.empty() ? "" : ", ") + value.text();
+  return text;
+}
+
+Document dimension_document(const Dimension& dimension) {
+  Document document = {{"name", dimension.name}, {"doc", dimension.doc}};
+  if (dimension.names.empty()) {
+    document["default"] = dimension.fallback.number;
+    document["minimum"] = dimension.minimum;
+    document["maximum"] = dimension.maximum;
+  } else {
+    document["default"] = dimension.fallback.name;
+    document["choices"] = dimension.names;
+  }
+  return document;
+}
+
+Document parameter_document(const Parameter& parameter) {
+  Document values = Document::array();
+  for (const Value& value : parameter.values) {
+    values.push_back(value.is_named() ? Document(value.name) : Document(value.number));
+  }
+  return {{"name", parameter.name}, {"doc", parameter.doc}, {"values", values}};
+}
+
+Document kernel_document(const Kernel& kernel) {
+  Document document = {{"kernel", kernel.name()},
+                       {"summary", kernel.summary()},
+                       {"dimensions", Document::array()},
+                       {"presets", Document::array()},
+                       {"parameters", Document::array()}};
+  for (const Dimension& dimension : kernel.schema())
+    document["dimensions"].push_back(dimension_document(dimension));
+  for (const Preset& preset : kernel.presets()) {
+    Document dims = Document::object();
+    for (const auto& [name, value] : preset.dims) dims[name] = value;
+    document["presets"].push_back({{"name", preset.name}, {"doc", preset.doc}, {"dimensions", dims}});
+  }
+  const Space space = load_space(kernel.name());
+  for (const Parameter& parameter : space.parameters()) {
+    document["parameters"].push_back(parameter_document(parameter));
+  }
+  return document;
+}
+
+void print_kernel(const Kernel& kernel, std::ostream& out) {
+  out << kernel.name() << ": " << kernel.summary() << "\n\nDimensions (--problem)\n";
+  Table dimensions({"name", "default", "range", ""}, {1});
+  for (const Dimension& d : kernel.schema())
+    dimensions.add({d.name, d.fallback.text(), range_text(d), d.doc});
+  out << dimensions.text("  ");
+
+  if (!kernel.presets().empty()) {
+    out << "\nPresets (--preset)\n";
+    Table presets({"name", "sets", ""});
+    for (const Preset& preset : kernel.presets()) presets.add({preset.name, preset_text(preset), preset.doc});
+    out << presets.text("  ");
+  }
+  out << "\nParameters (what a search varies; `moetune space " << kernel.name() << "` counts them)\n";
+  Table parameters({"name", "values", ""});
+  const Space space = load_space(kernel.name());
+  for (const Parameter& p : space.parameters()) parameters.add({p.name, domain_text(p), p.doc});
+  out << parameters.text("  ");
+}
+
+int KernelsCommand::run(Output& output, std::stop_token) {
+  if (!kernel_.empty()) {
+    const Kernel& kernel = find_kernel(kernel_);
+    print_kernel(kernel, output.result());
+    output.document(kernel_document(kernel));
+    return kDone;
+  }
+  Table table({"kernel", "presets", ""}, {1});
+  Document kernels = Document::array();
+  for (const Kernel* kernel : all_kernels()) {
+    table.add({kernel->name(), std::to_string(kernel->presets().size()), kernel->summary()});
+    kernels.push_back(kernel_document(*kernel));
+  }
+  output.result() << table.text() << "\n`moetune kernels KERNEL` shows dimensions, presets and parameters.\n";
+  output.document({{"kernels", kernels}});
+  return kDone;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_kernels_command() { return std::make_unique<KernelsCommand>(); }
+
+}  // namespace moetune

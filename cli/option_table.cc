@@ -1,0 +1,185 @@
+#include "cli/option_table.h"
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/suggest.h"
+
+namespace moetune {
+namespace {
+
+namespace po = boost::program_options;
+
+// Exact names only: a guessed prefix in a script would change its meaning when an option is added.
+constexpr int kStyle = po::command_line_style::allow_long | po::command_line_style::long_allow_adjacent |
+                       po::command_line_style::long_allow_next;
+
+std::string dashed(std::string_view name) { return "--" + std::string(name); }
+
+template <typename Number>
+bool parse_number(const std::string& text, Number& number) {
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end;
+}
+
+std::string with_default(std::string_view doc, const std::string& value) {
+  return std::string(doc) + " (" + value + ")";
+}
+
+}  // namespace
+
+void OptionTable::flag(std::string_view name, bool& target, std::string_view doc) {
+  options_.push_back(
+      {std::string(name), "", std::string(doc), [&target](const std::string&) { target = true; }});
+}
+
+void OptionTable::text(std::string_view name, std::string_view placeholder, std::string& target,
+                       std::string_view doc) {
+  options_.push_back({std::string(name), std::string(placeholder),
+                      target.empty() ? std::string(doc) : with_default(doc, target),
+                      [&target](const std::string& value) { target = value; }});
+}
+
+void OptionTable::text(std::string_view name, std::string_view placeholder,
+                       std::optional<std::string>& target, std::string_view doc) {
+  options_.push_back({std::string(name), std::string(placeholder), std::string(doc),
+                      [&target](const std::string& value) { target = value; }});
+}
+
+void OptionTable::whole(std::string_view name, std::uint64_t& target, std::uint64_t minimum,
+                        std::uint64_t maximum, std::string_view doc) {
+  const auto set = [&target, minimum, maximum, option = dashed(name)](const std::string& value) {
+    std::uint64_t number = 0;
+    if (parse_number(value, number) && number >= minimum && number <= maximum) {
+      target = number;
+      return;
+    }
+    const bool open = maximum == std::numeric_limits<std::uint64_t>::max();
+    throw BadInput(option + " takes a whole number " +
+                   (open ? "of at least " + std::to_string(minimum)
+                         : "from " + std::to_string(minimum) + " to " + std::to_string(maximum)) +
+                   ", not '" + value + "'");
+  };
+  options_.push_back({std::string(name), "N", with_default(doc, std::to_string(target)), set});
+}
+
+void OptionTable::seconds(std::string_view name, double& target, std::string_view doc) {
+  const auto set = [&target, option = dashed(name)](const std::string& value) {
+    double number = 0;
+    if (!parse_number(value, number) || !std::isfinite(number) || number <= 0) {
+      throw BadInput(option + " takes a number of seconds greater than zero, not '" + value + "'");
+    }
+    target = number;
+  };
+  options_.push_back({std::string(name), "S", std::string(doc), set});
+}
+
+void OptionTable::positional(std::string_view placeholder, std::string& target, bool required,
+                             std::string_view doc) {
+  positionals_.push_back({std::string(placeholder), std::string(doc), required, &target});
+}
+
+void OptionTable::unknown(const std::string& written) const {
+  std::vector<std::string> names;
+  for (const Option& option : options_) names.push_back(dashed(option.name));
+  throw BadInput(unknown_name("option", written.substr(0, written.find('=')), names));
+}
+
+void OptionTable::fill_positionals(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (word.size() > 1 && word.front() == '-') unknown(word);
+  }
+  if (words.size() > positionals_.size()) {
+    throw BadInput("unexpected word '" + words[positionals_.size()] + "' after the " +
+                   (positionals_.empty() ? "command" : positionals_.back().placeholder));
+  }
+  for (std::size_t i = 0; i < positionals_.size(); ++i) {
+    if (i < words.size()) {
+      *positionals_[i].target = words[i];
+    } else if (positionals_[i].required) {
+      throw BadInput("which " + positionals_[i].placeholder + "? It is missing: " + positionals_[i].doc);
+    }
+  }
+}
+
+void OptionTable::parse(const std::vector<std::string>& arguments) {
+  po::options_description description;
+  for (const Option& option : options_) {
+    if (option.placeholder.empty()) {
+      description.add_options()(option.name.c_str(), "");
+    } else {
+      description.add_options()(option.name.c_str(), po::value<std::string>(), "");
+    }
+  }
+  std::vector<std::string> words;
+  std::set<std::string> seen;
+  try {
+    const po::parsed_options parsed =
+        po::command_line_parser(arguments).options(description).style(kStyle).run();
+    for (const auto& item : parsed.options) {
+      if (item.position_key >= 0) {
+        words.insert(words.end(), item.value.begin(), item.value.end());
+        continue;
+      }
+      const auto option = std::find_if(options_.begin(), options_.end(),
+                                       [&](const Option& o) { return o.name == item.string_key; });
+      if (!seen.insert(option->name).second) throw BadInput(dashed(option->name) + " stands twice");
+      option->set(item.value.empty() ? "" : item.value.front());
+    }
+  } catch (const po::unknown_option& error) {
+    unknown(dashed(error.get_option_name().substr(error.get_option_name().find_first_not_of('-'))));
+  } catch (const po::error_with_option_name& error) {
+    const std::string name = error.get_option_name();
+    const auto option = std::find_if(options_.begin(), options_.end(), [&](const Option& o) {
+      return name == dashed(o.name) || name == o.name;
+    });
+    if (option != options_.end() && option->placeholder.empty()) {
+      throw BadInput(dashed(option->name) + " takes no value");
+    }
+    if (option != options_.end()) {
+      throw BadInput(dashed(option->name) + " needs a value: " + dashed(option->name) + " " +
+                     option->placeholder);
+    }
+    throw BadInput(error.what());
+  } catch (const po::error& error) {
+    throw BadInput(error.what());
+  }
+  fill_positionals(words);
+}
+
+std::string OptionTable::usage() const {
+  std::string text;
+  for (const Positional& word : positionals_) {
+    text += (text.empty() ? "" : " ") + (word.required ? word.placeholder : "[" + word.placeholder + "]");
+  }
+  return text + (text.empty() ? "" : " ") + "[options]";
+}
+
+std::string OptionTable::help() const {
+  po::options_description description("", 100, 60);
+  for (const Option& option : options_) {
+    if (option.placeholder.empty()) {
+      description.add_options()(option.name.c_str(), option.doc.c_str());
+    } else {
+      description.add_options()(option.name.c_str(), po::value<std::string>()->value_name(option.placeholder),
+                                option.doc.c_str());
+    }
+  }
+  std::ostringstream text;
+  for (const Positional& word : positionals_) {
+    text << "  " << word.placeholder
+         << std::string(word.placeholder.size() < 20 ? 20 - word.placeholder.size() : 1, ' ') << word.doc
+         << "\n";
+  }
+  if (!positionals_.empty()) text << "\n";
+  text << description;
+  return text.str();
+}
+
+}  // namespace moetune

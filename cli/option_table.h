@@ -1,0 +1,56 @@
+// The options of one command: declared with the variable each one fills, then parsed. Unknown options, values
+// of the wrong kind and superfluous words throw BadInput, with the nearest name where one is near.
+//
+// The variables must outlive parse(). The only home of Boost.Program_options. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moetune {
+
+class OptionTable {
+ public:
+  void flag(std::string_view name, bool& target, std::string_view doc);
+  void text(std::string_view name, std::string_view placeholder, std::string& target, std::string_view doc);
+  void text(std::string_view name, std::string_view placeholder, std::optional<std::string>& target,
+            std::string_view doc);
+  void whole(std::string_view name, std::uint64_t& target, std::uint64_t minimum, std::uint64_t maximum,
+             std::string_view doc);
+  // A number of seconds, greater than zero.
+  void seconds(std::string_view name, double& target, std::string_view doc);
+  // A word without a dash, in order of declaration: "KERNEL". A required one that is missing is an error.
+  void positional(std::string_view placeholder, std::string& target, bool required, std::string_view doc);
+
+  void parse(const std::vector<std::string>& arguments);
+
+  std::string usage() const;  // "KERNEL [--budget N] ..." shortened to "KERNEL [options]"
+  std::string help() const;   // the options, one a line
+
+ private:
+  struct Option {
+    std::string name;
+    std::string placeholder;  // empty for a flag
+    std::string doc;
+    std::function<void(const std::string& value)> set;
+  };
+  struct Positional {
+    std::string placeholder;
+    std::string doc;
+    bool required = false;
+    std::string* target = nullptr;
+  };
+
+  [[noreturn]] void unknown(const std::string& written) const;
+  void fill_positionals(const std::vector<std::string>& words);
+
+  std::vector<Option> options_;
+  std::vector<Positional> positionals_;
+};
+
+}  // namespace moetune

@@ -1,0 +1,176 @@
+#include "cli/session.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/resources.h"
+#include "cli/build_store.h"
+#include "cli/stored_results.h"
+#include "cli/text.h"
+#include "tuner/trial_record.h"
+
+namespace moetune {
+namespace {
+
+std::string space_path(const std::string& kernel) { return "spaces/" + kernel + ".json"; }
+
+bool same_parameters(const std::vector<Parameter>& left, const std::vector<Parameter>& right) {
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(),
+                    [](const Parameter& a, const Parameter& b) { return a.name == b.name; });
+}
+
+// The values as they stand, with no space to check them against: the plan beside them is what runs, and the
+// space may have changed since.
+Config stored_config(const std::string& text) {
+  Config config;
+  for (const auto& [name, value] : split_assignment(text, "the stored configuration")) {
+    config.set(name, Value::named(value, 0));
+  }
+  return config;
+}
+
+unsigned thread_count(const CompileOptions& options) {
+  if (options.threads > 0) return static_cast<unsigned>(options.threads);
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
+Space load_space(const std::string& kernel) {
+  return Space::parse(read_resource(space_path(kernel)), space_path(kernel));
+}
+
+std::string kernel_source_digest(const std::string& kernel) {
+  DigestBuilder builder;
+  for (const std::string& path : list_resources("templates/" + kernel)) {
+    const bool own = path == "templates/" + kernel + ".cu" || path.starts_with("templates/" + kernel + "/");
+    if (own && path.ends_with(".cu")) builder.add(path).add(source_digest(path));
+  }
+  return builder.add(read_resource(space_path(kernel))).finish();
+}
+
+Session::Session(DeviceChoice choice, const CacheChoice& cache, const CompileOptions& compile,
+                 const Output& output)
+    : choice_(std::move(choice)) {
+  output.note(choice_.banner);
+  open_space();
+  cache_ = open_or_create_cache(cache);
+  if (cache_ != nullptr && !cache_->warning().empty()) output.note(cache_->warning());
+  open_compiler(compile, output);
+
+  key_.kernel = kernel_name();
+  key_.problem = problem().text();
+  key_.hardware = info().key;
+  if (kernel() != nullptr) key_.source_digest = kernel_source_digest(kernel_name());
+  if (recording() != nullptr && compiler_ == nullptr) key_.toolchain = recording()->toolchain;
+  if (compiler_ != nullptr) key_.toolchain = compiler_->toolchain();
+}
+
+void Session::open_space() {
+  if (kernel() == nullptr) return;
+  space_file_ = load_space(kernel_name());
+  default_config_ = space_file_->default_config(environment());
+  if (recording() == nullptr) legal_ = space_file_->enumerate(environment());
+  if (space().empty()) {
+    throw BadInput("no configuration of " + kernel_name() + " is legal for " + problem().text() + " on " +
+                   info().key.name);
+  }
+  // A recording may predate a default.
+  if (default_config_ && !space().find(*default_config_)) default_config_.reset();
+}
+
+void Session::open_compiler(const CompileOptions& options, const Output& output) {
+  const bool needed = recording() == nullptr;
+  if (needed && options.none) {
+    throw BadInput(
+        "--no-compile is for recordings (--device replay:FILE): a GPU measures compiled kernels only");
+  }
+  if (options.none || kernel() == nullptr) return;
+  if (!needed && !same_parameters(recording()->space.parameters(), space_file_->parameters())) {
+    output.note("The recording was made with other parameters than " + kernel_name() +
+                " has now: nothing is compiled.");
+    return;
+  }
+  try {
+    compiler_ = std::make_unique<Compiler>(Compiler::Options{.architecture = info().architecture});
+  } catch (const BrokenEnvironment& error) {
+    if (needed) throw;
+    output.note(std::string("Nothing is compiled: ") + error.what());
+    return;
+  }
+  CompilePool::Store store;
+  if (cache_ != nullptr) store = build_store(*cache_);
+  pool_ = std::make_unique<CompilePool>(*compiler_, thread_count(options), std::move(store));
+}
+
+Assignment Session::environment() const { return expression_environment(problem(), info().limits); }
+
+TuneRequest Session::request() const {
+  TuneRequest request;
+  request.kernel = kernel();
+  request.problem = problem();
+  request.space = &space();
+  request.default_config = default_config_;
+  return request;
+}
+
+TuneTools Session::tools(TuneObserver* observer) {
+  return {.device = device(),
+          .cache = cache_.get(),
+          .workload = cache_ != nullptr ? cache_->workload(key_) : 0,
+          .compiler = pool_.get(),
+          .observer = observer};
+}
+
+Config Session::parse_config(const std::string& text) const {
+  return space_file_->parse_config(text, default_config_ ? &*default_config_ : nullptr);
+}
+
+Candidate Session::compile(const Config& config) {
+  const std::string reason = space_file_->why_illegal(config, environment());
+  if (!reason.empty()) throw BadInput("configuration " + config.text() + " is illegal here: " + reason);
+  return compile(kernel()->plan(config, problem(), info().limits), config, "configuration " + config.text());
+}
+
+Candidate Session::compile(Plan plan, const Config& config, const std::string& what) {
+  const BuildPtr build = pool_->submit(plan.unit).get();
+  pool_->flush();
+  if (build->outcome != Outcome::ok) {
+    throw BrokenEnvironment(what + " does not compile: " + build->message + "\n" + build->log);
+  }
+  const std::string reason = why_unlaunchable(plan, *build, info().limits);
+  if (!reason.empty()) throw BadInput(what + " cannot be launched on " + info().key.name + ": " + reason);
+  return {config, std::move(plan), build};
+}
+
+std::optional<double> Session::read_ceiling_tb_s() const {
+  return cache_ == nullptr ? std::nullopt : cache_->calibration(info().key, "read_tb_s");
+}
+
+double Session::bytes() const { return kernel() == nullptr ? 0 : kernel()->cost(problem()).bytes; }
+
+std::optional<double> Session::floor_us() const {
+  const std::optional<double> ceiling = read_ceiling_tb_s();
+  if (!ceiling || !(*ceiling > 0) || !(bytes() > 0)) return std::nullopt;
+  return bytes() / *ceiling * 1e-6;  // bytes / (TB/s) = 1e-12 s
+}
+
+Candidate stored_candidate(Session& session, const Output& output) {
+  std::optional<StoredResult> found;
+  if (session.cache() != nullptr) found = find_winner(*session.cache(), session.key());
+  if (!found) {
+    throw BadInput("nothing is tuned yet for " + session.kernel_name() + " " + session.problem().text() +
+                   " on " + session.info().key.name + "; start with: moetune search " +
+                   session.kernel_name() + " --problem " + session.problem().text());
+  }
+  const WorkloadKey& key = found->workload.key;
+  if (key.source_digest != session.key().source_digest || key.toolchain != session.key().toolchain) {
+    output.note("The stored winner was tuned with other sources or another compiler (" + key.toolchain +
+                "); a new search would start afresh.");
+  }
+  return from_winner(*found->winner, stored_config(found->winner->config));
+}
+
+}  // namespace moetune

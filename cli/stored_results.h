@@ -1,0 +1,42 @@
+// What the cache holds of one workload, digested for reports: the winner or, where nothing was compiled, the
+// best trial. Reads only.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/cache.h"
+#include "cli/document.h"
+
+namespace moetune {
+
+struct StoredResult {
+  Workload workload;
+  std::optional<WinnerRecord> winner;
+  std::string best_config;  // the winner's, else the best trial's; "" where none is ok
+  double best_us = 0;
+  double default_us = 0;  // 0 where unknown
+  double roofline = 0;    // 0 where unknown; computed again where the device was calibrated since
+  double bytes = 0;       // the least that must move; 0 where the kernel is not moetune's
+  std::map<std::string, std::size_t> outcomes;
+  std::size_t trials = 0;
+
+  double tb_s() const { return best_us > 0 ? bytes / best_us * 1e-6 : 0; }
+  double speedup() const { return best_us > 0 ? default_us / best_us : 0; }
+};
+
+// Throws BrokenEnvironment where a stored blob is damaged.
+StoredResult read_result(const Cache& cache, const Workload& workload);
+
+// A workload of this kernel, problem and hardware with a winner: the one of these sources and this compiler,
+// else the one stored last.
+std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& key);
+
+Document result_document(const StoredResult& result);
+
+// Parses JSON that this or another version stored; null where it is not JSON.
+Document parse_stored(const std::string& text);
+
+}  // namespace moetune

@@ -1,0 +1,154 @@
+#include "tests/cli/tool.h"
+
+using moetune::testing::document;
+using moetune::testing::Ended;
+using moetune::testing::Tool;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+struct Case {
+  std::vector<std::string> arguments;
+  int code;
+  std::string sentence;  // part of the message
+};
+
+// The exit code, one sentence on stderr, nothing on stdout; and the same as one JSON document.
+void check(Tool& tool, const Case& expected) {
+  std::string line;
+  for (const std::string& argument : expected.arguments) line += " " + argument;
+  CAPTURE(line);
+  const Ended plain = tool.run(expected.arguments);
+  CHECK(plain.code == expected.code);
+  CHECK(plain.out.empty());
+  CHECK(plain.err.starts_with("moetune: "));
+  CHECK_MESSAGE(contains(plain.err, expected.sentence), plain.err);
+
+  std::vector<std::string> arguments = expected.arguments;
+  arguments.push_back("--json");
+  const Ended json = tool.run(arguments);
+  CHECK(json.code == expected.code);
+  const nlohmann::json error = document(json)["error"];
+  CHECK(error["kind"] == (expected.code == 2 ? "bad_input" : "broken_environment"));
+  CHECK(contains(error["message"], expected.sentence));
+}
+
+}  // namespace
+
+TEST_CASE("unknown commands and options name the nearest") {
+  Tool tool;
+  check(tool, {{"serch"}, 2, "unknown command 'serch'; did you mean 'search'?"});
+  check(tool, {{"search", "decode_attention", "--bugdet", "5"},
+               2,
+               "unknown option '--bugdet'; did you mean '--budget'?"});
+  check(tool, {{"search", "decode_attention", "--bugdet=5"}, 2, "did you mean '--budget'?"});
+  check(tool, {{"search", "-b", "5"}, 2, "unknown option '-b'"});
+  check(tool, {{"--budget", "5"}, 2, "options stand behind the command"});
+  check(tool, {{"cache", "lst"}, 2, "unknown action 'lst'; did you mean 'ls'?"});
+}
+
+TEST_CASE("option values of the wrong kind say what is right") {
+  Tool tool;
+  check(tool,
+        {{"search", "decode_attention", "--budget", "many"}, 2, "--budget takes a whole number from 1"});
+  check(tool, {{"search", "decode_attention", "--budget", "0"}, 2, "--budget takes a whole number from 1"});
+  check(tool, {{"search", "decode_attention", "--budget", "-5"}, 2, "--budget"});
+  check(tool, {{"search", "decode_attention", "--seed", "1.5"}, 2, "--seed takes a whole number"});
+  check(tool,
+        {{"search", "decode_attention", "--seed", "99999999999999999999"}, 2, "--seed takes a whole number"});
+  check(tool, {{"search", "decode_attention", "--time", "0"}, 2, "--time takes a number of seconds"});
+  check(tool, {{"search", "decode_attention", "--time", "nan"}, 2, "--time takes a number of seconds"});
+  check(tool, {{"search", "decode_attention", "--fresh=yes"}, 2, "--fresh takes no value"});
+  check(tool, {{"search", "decode_attention", "--seed", "1", "--seed", "2"}, 2, "--seed stands twice"});
+  check(tool, {{"search", "decode_attention", "decode_kernel"}, 2, "unexpected word 'decode_kernel'"});
+}
+
+TEST_CASE("an option without its value says so") {
+  Tool tool;
+  const Ended ended = tool.run({"search", "decode_attention", "--budget"});
+  CHECK(ended.code == 2);
+  CHECK(contains(ended.err, "--budget needs a value: --budget N"));
+}
+
+TEST_CASE("unknown kernels, presets, dimensions, parameters and strategies name the nearest") {
+  Tool tool;
+  check(tool, {{"search", "decode_atention"},
+               2,
+               "unknown kernel 'decode_atention'; did you mean 'decode_attention'?"});
+  check(tool, {{"kernels", "decode_atention"}, 2, "did you mean 'decode_attention'?"});
+  check(tool, {{"space", "decode_atention"}, 2, "did you mean 'decode_attention'?"});
+  check(tool, {{"verify", "decode_atention"}, 2, "did you mean 'decode_attention'?"});
+  check(tool, {{"bench", "decode_atention"}, 2, "did you mean 'decode_attention'?"});
+  check(tool, {{"record", "decode_atention", "--output", tool.path("x").string()},
+               2,
+               "did you mean 'decode_attention'?"});
+  check(tool,
+        {{"search", "decode_attention", "--preset", "qwen3-30b-a3"}, 2, "did you mean 'qwen3-30b-a3b'"});
+  check(tool, {{"search", "decode_attention", "--problem", "bach=4"}, 2, "did you mean 'batch'?"});
+  check(tool, {{"search", "decode_attention", "--problem", "batch"}, 2, "--problem"});
+  check(tool, {{"search", "decode_attention", "--problem", "batch=0"}, 2, "batch=0 is out of range"});
+  check(tool, {{"search", "decode_attention", "--problem", "batch=4,batch=5"}, 2, "batch"});
+  check(tool, {{"search", "decode_attention", "--strategy", "locl"},
+               2,
+               "unknown strategy 'locl'; did you mean 'local'?"});
+  check(tool, {{"space", "decode_attention", "--arch", "sm_91"}, 2, "sm_90a"});
+  check(tool, {{"search"}, 2, "which KERNEL?"});
+}
+
+TEST_CASE("an illegal shape says which rule it breaks") {
+  Tool tool;
+  check(tool, {{"search", "decode_attention", "--problem", "q_heads=30,kv_heads=8"}, 2, "kv_heads"});
+}
+
+TEST_CASE("unknown devices and recordings are bad input") {
+  Tool tool;
+  const std::string recording = tool.write_recording();
+  check(tool,
+        {{"search", "decode_attention", "--device", "gpu"}, 2, "--device takes auto, cuda:N or replay:FILE"});
+  check(tool, {{"search", "decode_attention", "--device", "cuda:x"}, 2, "cuda:0"});
+  check(tool, {{"search", "--device", "replay:"}, 2, "replay:FILE"});
+  check(tool, {{"search", "--device", "replay:" + tool.path("none.json").string()}, 2, "none.json"});
+  check(tool, {{"search", "decode_attention", "--device", "replay:" + recording}, 2, "a recording of saxpy"});
+  check(tool,
+        {{"search", "saxpy", "--problem", "n=5", "--device", "replay:" + recording}, 2, "do not apply"});
+  tool.write("broken.json", "{\"device_name\": ");
+  check(tool, {{"search", "--device", "replay:" + tool.path("broken.json").string()}, 2, "broken.json"});
+}
+
+TEST_CASE("what runs kernels says plainly that it needs a GPU") {
+  Tool tool;
+  check(tool, {{"verify", "decode_attention"}, 3, "verify needs a GPU"});
+  check(tool, {{"bench", "decode_attention"}, 3, "bench needs a GPU"});
+  check(tool, {{"record", "decode_attention", "--output", tool.path("x").string()}, 3, "record needs a GPU"});
+  check(tool, {{"verify", "decode_attention", "--device", "replay:any"}, 3, "a recording cannot"});
+  check(tool, {{"devices", "--calibrate"}, 3, "GPU"});
+}
+
+TEST_CASE("a recording is not written where it could not be kept") {
+  Tool tool;
+  tool.write("taken", "precious");
+  check(tool, {{"record", "decode_attention"}, 2, "--output FILE"});
+  check(tool, {{"record", "decode_attention", "--output", tool.path("taken").string()}, 2, "exists already"});
+  check(tool,
+        {{"record", "decode_attention", "--output", tool.path("no/such/folder").string()}, 2, "no folder"});
+  CHECK(moetune::testing::read_text(tool.path("taken")) == "precious");
+}
+
+TEST_CASE("a cache that is none is refused and left as it was") {
+  Tool tool;
+  const std::string recording = tool.write_recording();
+  const std::string text =
+      "this is a letter, not a database, and long enough to hold a header of one hundred bytes. "
+      "Yours sincerely, the owner of this file.";
+  tool.write("letter.db", text);
+  const std::string letter = tool.path("letter.db").string();
+  check(tool, {{"search", "--device", "replay:" + recording, "--cache", letter}, 3, "letter.db"});
+  check(tool, {{"report", "--cache", letter}, 3, "letter.db"});
+  check(tool, {{"cache", "check", "--cache", letter}, 3, "letter.db"});
+  CHECK(moetune::testing::read_text(letter) == text);
+  check(tool,
+        {{"search", "--device", "replay:" + recording, "--cache", letter, "--no-cache"}, 2, "contradict"});
+}

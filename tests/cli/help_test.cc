@@ -1,0 +1,63 @@
+#include "tests/cli/tool.h"
+
+using moetune::testing::document;
+using moetune::testing::Ended;
+using moetune::testing::read_text;
+using moetune::testing::Tool;
+
+namespace {
+
+const std::vector<std::string> kCommands = {"search", "report", "kernels", "space", "devices",
+                                            "verify", "bench",  "record",  "cache"};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("help lists every command and says how to start") {
+  Tool tool;
+  const Ended ended = tool.run({"--help"});
+  CHECK(ended.code == 0);
+  CHECK(ended.err.empty());
+  for (const std::string& command : kCommands) CHECK(contains(ended.out, "\n  " + command + " "));
+  CHECK(contains(ended.out, "moetune search decode_attention --budget 200"));
+  CHECK_FALSE(contains(ended.out, "worker"));
+}
+
+TEST_CASE("no command at all is bad usage, with the help on stderr") {
+  Tool tool;
+  const Ended ended = tool.run({});
+  CHECK(ended.code == 2);
+  CHECK(ended.out.empty());
+  CHECK(contains(ended.err, "usage: moetune COMMAND"));
+}
+
+TEST_CASE("every command explains itself, under both spellings") {
+  Tool tool;
+  for (const std::string& command : kCommands) {
+    CAPTURE(command);
+    const Ended ended = tool.run({command, "--help"});
+    CHECK(ended.code == 0);
+    CHECK(contains(ended.out, "usage: moetune " + command));
+    CHECK(contains(ended.out, "--json"));
+    CHECK(tool.run({"help", command}).out == ended.out);
+  }
+}
+
+TEST_CASE("help as JSON is one document") {
+  Tool tool;
+  CHECK(contains(document(tool.run({"search", "--help", "--json"}))["help"], "--budget"));
+}
+
+TEST_CASE("the version is the project's") {
+  Tool tool;
+  const Ended ended = tool.run({"--version"});
+  CHECK(ended.code == 0);
+  const std::string version = ended.out.substr(8, ended.out.size() - 9);
+  CHECK(ended.out == "moetune " + version + "\n");
+  CHECK(
+      contains(read_text(MOETUNE_SOURCE_DIR "/CMakeLists.txt"), "project(moetune VERSION " + version + " "));
+  CHECK(document(tool.run({"--version", "--json"}))["version"] == version);
+}

@@ -1,0 +1,72 @@
+#include "cli/option_table.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+
+using moetune::BadInput;
+using moetune::OptionTable;
+
+namespace {
+
+struct Parsed {
+  std::string kernel, action, device = "auto";
+  std::optional<std::string> config;
+  std::uint64_t budget = 200;
+  double time = 0;
+  bool fresh = false;
+};
+
+Parsed parse(const std::vector<std::string>& arguments) {
+  Parsed parsed;
+  OptionTable table;
+  table.positional("ACTION", parsed.action, true, "what to do");
+  table.positional("KERNEL", parsed.kernel, false, "a kernel");
+  table.text("device", "DEVICE", parsed.device, "where");
+  table.text("config", "CONFIG", parsed.config, "what");
+  table.whole("budget", parsed.budget, 1, 1000, "trials");
+  table.seconds("time", parsed.time, "limit");
+  table.flag("fresh", parsed.fresh, "start afresh");
+  table.parse(arguments);
+  return parsed;
+}
+
+}  // namespace
+
+TEST_CASE("options fill their variables and leave the others at their defaults") {
+  const Parsed parsed = parse({"go", "--budget=7", "router", "--time", "1.5", "--fresh"});
+  CHECK(parsed.action == "go");
+  CHECK(parsed.kernel == "router");
+  CHECK(parsed.budget == 7);
+  CHECK(parsed.time == 1.5);
+  CHECK(parsed.fresh);
+  CHECK(parsed.device == "auto");
+  CHECK_FALSE(parsed.config.has_value());
+}
+
+TEST_CASE("a value may hold equals signs and commas") {
+  CHECK(parse({"go", "--config", "tile=64,loader=tma"}).config == "tile=64,loader=tma");
+  CHECK(parse({"go", "--config=tile=64,loader=tma"}).config == "tile=64,loader=tma");
+}
+
+TEST_CASE("words behind a double dash are words") { CHECK(parse({"go", "--", "router"}).kernel == "router"); }
+
+TEST_CASE("a prefix of an option is not the option") {
+  CHECK_THROWS_AS(parse({"go", "--budg", "7"}), BadInput);
+}
+
+TEST_CASE("a missing required word is named") {
+  CHECK_THROWS_WITH_AS(parse({}), "which ACTION? It is missing: what to do", BadInput);
+}
+
+TEST_CASE("numbers out of range are refused at both ends") {
+  CHECK(parse({"go", "--budget", "1"}).budget == 1);
+  CHECK(parse({"go", "--budget", "1000"}).budget == 1000);
+  CHECK_THROWS_WITH_AS(parse({"go", "--budget", "1001"}),
+                       "--budget takes a whole number from 1 to 1000, not '1001'", BadInput);
+  CHECK_THROWS_AS(parse({"go", "--budget", "0"}), BadInput);
+  CHECK_THROWS_AS(parse({"go", "--budget", "7 "}), BadInput);
+  CHECK_THROWS_AS(parse({"go", "--budget", ""}), BadInput);
+  CHECK_THROWS_AS(parse({"go", "--time", "inf"}), BadInput);
+  CHECK_THROWS_AS(parse({"go", "--time", "-1"}), BadInput);
+}

@@ -1,0 +1,143 @@
+#include <set>
+
+#include "tests/cli/tool.h"
+
+using moetune::testing::document;
+using moetune::testing::Ended;
+using moetune::testing::Tool;
+using Json = nlohmann::json;
+
+namespace {
+
+// Large enough that it runs for a while when every trial is committed and printed.
+constexpr int kColumns = 200;
+constexpr int kLegal = kColumns * 100;
+
+std::vector<std::string> long_search(const std::string& recording, const std::vector<std::string>& more) {
+  std::vector<std::string> command = {"search", "--device", "replay:" + recording, "--strategy",
+                                      "random", "--budget", std::to_string(kLegal)};
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
+
+// Trials that stderr's --verbose lines show: those are committed.
+std::size_t trial_lines(const std::string& text) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find("  x=", at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("kill -9 loses no committed trial, and the same command continues") {
+  Tool tool;
+  const std::string recording = tool.write_recording(kColumns);
+  const auto process = tool.start(long_search(recording, {"--verbose"}));
+  REQUIRE(process->wait_for_lines(300, 60));
+  process->send(SIGKILL);
+  const Ended killed = process->wait();
+  REQUIRE(killed.signal == SIGKILL);
+  const std::size_t committed = trial_lines(killed.err);
+  REQUIRE(committed >= 250);
+  REQUIRE(committed < kLegal);
+
+  CHECK(tool.run({"cache", "check"}).code == 0);
+  const Json resumed = document(tool.run(
+      {"search", "--device", "replay:" + recording, "--strategy", "random", "--budget", "5000", "--json"}));
+  // One more may have been committed than was printed.
+  CHECK(resumed["trials"]["resumed"].get<std::size_t>() >= std::min<std::size_t>(committed, 5000));
+  CHECK(resumed["trials"]["total"] == 5000);
+}
+
+TEST_CASE("a resumed search follows the trajectory of one that was never stopped") {
+  Tool tool;
+  const std::string recording = tool.write_recording();
+  const std::vector<std::string> command = {"search", "--device", "replay:" + recording, "--history",
+                                            "--json"};
+  auto run = [&](const std::string& budget, const std::string& cache) {
+    std::vector<std::string> all = command;
+    all.insert(all.end(), {"--budget", budget, "--cache", tool.path(cache).string()});
+    return document(tool.run(all));
+  };
+  run("150", "stopped.db");
+  const Json continued = run("400", "stopped.db");
+  const Json straight = run("400", "straight.db");
+  CHECK(continued["trials"]["resumed"].get<int>() >=
+        118);  // those in flight at the end of a budget may differ
+  CHECK(straight["trials"]["resumed"] == 0);
+  CHECK(continued["best"]["config"] == straight["best"]["config"]);
+  REQUIRE(continued["history"].size() == straight["history"].size());
+  for (std::size_t i = 0; i < straight["history"].size(); ++i) {
+    CHECK(continued["history"][i]["config"] == straight["history"][i]["config"]);
+    CHECK(continued["history"][i]["outcome"] == straight["history"][i]["outcome"]);
+  }
+}
+
+TEST_CASE("Ctrl-C keeps the trials so far, exits with 130, and the next run resumes") {
+  Tool tool;
+  const std::string recording = tool.write_recording(kColumns);
+  const auto process = tool.start(long_search(recording, {"--verbose", "--json"}));
+  REQUIRE(process->wait_for_lines(300, 60));
+  process->send(SIGINT);
+  const Ended stopped = process->wait();
+  CHECK(stopped.code == 130);
+  const Json partial = document(stopped);
+  CHECK(partial["interrupted"] == true);
+  const auto total = partial["trials"]["total"].get<std::size_t>();
+  CHECK(total >= 250);
+  CHECK(total < kLegal);
+  CHECK(stopped.err.find("the same command continues") != std::string::npos);
+
+  const Json resumed = document(tool.run({"search", "--device", "replay:" + recording, "--strategy", "random",
+                                          "--budget", std::to_string(total + 100), "--json"}));
+  CHECK(resumed["trials"]["resumed"] == total);
+  CHECK(resumed["trials"]["total"] == total + 100);
+}
+
+TEST_CASE("SIGTERM stops a search as Ctrl-C does, with its own exit code") {
+  Tool tool;
+  const std::string recording = tool.write_recording(kColumns);
+  const auto process = tool.start(long_search(recording, {"--verbose"}));
+  REQUIRE(process->wait_for_lines(100, 60));
+  process->send(SIGTERM);
+  CHECK(process->wait().code == 128 + SIGTERM);
+}
+
+TEST_CASE("--fresh forgets what was stored") {
+  Tool tool;
+  const std::string recording = tool.write_recording();
+  const std::vector<std::string> command = {"search",   "--device", "replay:" + recording,
+                                            "--budget", "50",       "--json"};
+  document(tool.run(command));
+  CHECK(document(tool.run(command))["trials"]["resumed"] == 50);
+  std::vector<std::string> fresh = command;
+  fresh.push_back("--fresh");
+  CHECK(document(tool.run(fresh))["trials"]["resumed"] == 0);
+}
+
+TEST_CASE("two processes tune into one cache file and lose nothing") {
+  Tool tool;
+  const std::string recording = tool.write_recording();
+  auto command = [&](const std::string& seed) {
+    return std::vector<std::string>{
+        "search",   "--device", "replay:" + recording, "--strategy", "random", "--seed", seed,
+        "--budget", "600",      "--history",           "--json"};
+  };
+  const auto first = tool.start(command("1"));
+  const auto second = tool.start(command("2"));
+  const Ended one = first->wait();
+  const Ended two = second->wait();
+  CHECK(one.code == 0);
+  CHECK(two.code == 0);
+  std::set<std::string> configs;
+  for (const Ended& ended : {one, two}) {
+    const Json found = document(ended);
+    CHECK(found["trials"]["total"] == 600);
+    for (const Json& trial : found["history"]) configs.insert(trial["config"]);
+  }
+  CHECK(configs.size() > 600);
+  CHECK(tool.run({"cache", "check"}).code == 0);
+  const Json listed = document(tool.run({"cache", "ls", "--json"}));
+  REQUIRE(listed["workloads"].size() == 1);
+  CHECK(listed["workloads"][0]["trials"]["total"] == configs.size());
+}

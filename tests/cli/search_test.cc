@@ -1,0 +1,157 @@
+#include <set>
+
+#include "tests/cli/tool.h"
+
+using moetune::testing::document;
+using moetune::testing::Ended;
+using moetune::testing::Tool;
+using Json = nlohmann::json;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::vector<std::string> with(std::vector<std::string> arguments, const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+}  // namespace
+
+TEST_CASE("a search on a Kernel Tuner file finds its optimum and says how good it is") {
+  Tool tool;
+  const std::string recording = tool.write_recording();
+  const Ended ended =
+      tool.run({"search", "saxpy", "--device", "replay:" + recording, "--budget", "400", "--json"});
+  CHECK(ended.code == 0);
+  CHECK(contains(ended.err, "recorded on Test GPU"));
+  const Json found = document(ended);
+  CHECK(found["kernel"] == "saxpy");
+  CHECK(found["strategy"] == "local");
+  CHECK(found["seed"] == 1);
+  CHECK(found["legal"] == 2000);
+  CHECK(found["device"]["id"] == "replay:" + recording);
+  CHECK(found["device"]["name"] == "Test GPU");
+  CHECK(found["device"]["recorded"] == true);
+  CHECK(found["compiled"] == false);
+  CHECK(found["default"].is_null());
+  CHECK(found["best"]["config"] == "x=7,y=42");
+  CHECK(found["best"]["parameters"] == Json{{"x", 7}, {"y", 42}});
+  CHECK(found["best"]["time_us"].get<double>() == doctest::Approx(1000));
+  CHECK(found["best"]["regret"].get<double>() == doctest::Approx(1));
+  CHECK(found["best"]["roofline"].is_null());
+  const Json& trials = found["trials"];
+  CHECK(trials["total"] == 400);
+  CHECK(trials["ok"].get<int>() + trials["compile_failed"].get<int>() + trials["too_slow"].get<int>() == 400);
+  CHECK(trials["compile_failed"].get<int>() > 0);
+  CHECK(trials["resumed"] == 0);
+  CHECK(found["wall_s"].get<double>() > 0);
+}
+
+TEST_CASE("the kernel may be left out where the recording names it") {
+  Tool tool;
+  const std::string recording = tool.write_recording();
+  const Json found =
+      document(tool.run({"search", "--device", "replay:" + recording, "--budget", "5", "--json"}));
+  CHECK(found["kernel"] == "saxpy");
+  CHECK(found["trials"]["total"] == 5);
+}
+
+TEST_CASE("a search of 200 trials on a recording takes less than a second") {
+  Tool tool;
+  const std::string recording = tool.write_recording();
+  const Ended ended = tool.run({"search", "--device", "replay:" + recording, "--budget", "200", "--json"});
+  CHECK(ended.code == 0);
+  CHECK(document(ended)["wall_s"].get<double>() < 1.0);
+}
+
+TEST_CASE("one seed gives identical trials, another seed others") {
+  Tool tool;
+  const std::string recording = tool.write_recording();
+  for (const std::string strategy : {"local", "random", "exhaustive"}) {
+    CAPTURE(strategy);
+    const std::vector<std::string> command = {
+        "search",     "--device", "replay:" + recording, "--budget",  "300",
+        "--strategy", strategy,   "--no-cache",          "--history", "--json"};
+    const Json first = document(tool.run(with(command, {"--seed", "7"})));
+    const Json again = document(tool.run(with(command, {"--seed", "7"})));
+    const Json other = document(tool.run(with(command, {"--seed", "8"})));
+    CHECK(first["history"].size() ==
+          first["trials"]["total"].get<std::size_t>() + first["trials"]["pruned"].get<std::size_t>());
+    CHECK(first["history"] == again["history"]);
+    CHECK(first["best"] == again["best"]);
+    if (strategy != "exhaustive") CHECK(first["history"] != other["history"]);
+  }
+}
+
+TEST_CASE("no configuration is tried twice") {
+  Tool tool;
+  const std::string recording = tool.write_recording();
+  const Json found = document(tool.run({"search", "--device", "replay:" + recording, "--budget", "1500",
+                                        "--no-cache", "--history", "--json"}));
+  std::set<std::string> configs;
+  for (const Json& trial : found["history"]) configs.insert(trial["config"]);
+  CHECK(configs.size() == found["history"].size());
+}
+
+TEST_CASE("a budget beyond the space ends when everything was tried") {
+  Tool tool;
+  const std::string recording = tool.write_recording(3);
+  const Json found = document(tool.run({"search", "--device", "replay:" + recording, "--budget", "100000",
+                                        "--strategy", "exhaustive", "--json"}));
+  CHECK(found["trials"]["total"] == 300);
+  CHECK(found["exhausted"] == true);
+}
+
+TEST_CASE("a recording of failures alone ends with exit code 1 and no best") {
+  Tool tool;
+  tool.write("bad.json", R"({"device_name": "Test GPU", "kernel_name": "bad", "problem_size": 1,
+    "tune_params_keys": ["x"], "tune_params": {"x": [1, 2, 3]}, "objective": "time",
+    "cache": {"1": {"x": 1, "time": "CompilationFailedConfig"}, "2": {"x": 2, "time": "RuntimeFailedConfig"},
+              "3": {"x": 3, "time": "RuntimeFailedConfig"}}})");
+  const Ended ended = tool.run({"search", "--device", "replay:" + tool.path("bad.json").string(), "--json"});
+  CHECK(ended.code == 1);
+  CHECK(contains(ended.err, "No valid configuration"));
+  const Json found = document(ended);
+  CHECK(found["best"].is_null());
+  CHECK(found["trials"]["total"] == 3);
+  CHECK(found["trials"]["ok"] == 0);
+}
+
+TEST_CASE("without --json stdout carries the result and stderr the rest") {
+  Tool tool;
+  const std::string recording = tool.write_recording();
+  const Ended ended = tool.run({"search", "--device", "replay:" + recording, "--budget", "50"});
+  CHECK(ended.code == 0);
+  CHECK(ended.out.starts_with("saxpy\n"));
+  CHECK(contains(ended.out, "Test GPU, recorded"));
+  CHECK(contains(ended.out, "  trials"));
+  CHECK(contains(ended.err, "2,000 legal configurations, budget 50 trials."));
+  CHECK_FALSE(contains(ended.err, "\r"));  // no live line where there is no terminal
+}
+
+TEST_CASE("the shipped recording stands in where there is no GPU, and says so") {
+  Tool tool;
+  const Ended ended = tool.run({"search", "decode_attention", "--budget", "20", "--no-compile", "--json"});
+  if (ended.code == 3 && contains(ended.err, "no recording of decode_attention is shipped")) {
+    MESSAGE("skipped: no recording is embedded in this build");
+    return;
+  }
+  CHECK(ended.code == 0);
+  CHECK(contains(ended.err, "No GPU here"));
+  const Json found = document(ended);
+  CHECK(contains(ended.err, "recorded on " + found["device"]["name"].get<std::string>()));
+  CHECK(found["device"]["origin"].get<std::string>().starts_with("replay:"));
+  CHECK(found["best"]["regret"].get<double>() >= 1);
+}
+
+TEST_CASE("a full disk under stdout is an error, not silence") {
+  if (!std::filesystem::exists("/dev/full")) return;
+  Tool tool;
+  std::filesystem::create_symlink("/dev/full", tool.path("run0.out"));
+  const Ended ended = tool.start({"kernels", "--json"})->wait();
+  CHECK(ended.code == 3);
+  CHECK(contains(ended.err, "standard output could not be written"));
+}

@@ -1,0 +1,52 @@
+#include "cli/text.h"
+
+#include <doctest/doctest.h>
+
+using namespace moetune;
+
+TEST_CASE("times take the unit that reads best, and no time is a dash") {
+  CHECK(time_text(9.214) == "9.21 µs");
+  CHECK(time_text(474.94) == "474.9 µs");
+  CHECK(time_text(1240) == "1.24 ms");
+  CHECK(time_text(2.5e6) == "2.50 s");
+  CHECK(time_text(0) == "-");
+  CHECK(time_text(-1) == "-");
+}
+
+TEST_CASE("counts carry separators until they are astronomical") {
+  CHECK(count_text(0) == "0");
+  CHECK(count_text(999) == "999");
+  CHECK(count_text(1000) == "1,000");
+  CHECK(count_text(12345678) == "12,345,678");
+  CHECK(count_text(2.4e19) == "2.4e+19");
+}
+
+TEST_CASE("rates, sizes and durations") {
+  CHECK(rate_text(4.52) == "4.52 TB/s");
+  CHECK(rate_text(0.0123) == "12.3 GB/s");
+  CHECK(bytes_text(512) == "512 B");
+  CHECK(bytes_text(1536) == "1.5 KiB");
+  CHECK(bytes_text(3.0 * 1024 * 1024 * 1024) == "3.0 GiB");
+  CHECK(duration_text(8) == "0:08");
+  CHECK(duration_text(3731) == "1:02:11");
+  CHECK(percent_text(0.896) == "89.6%");
+}
+
+TEST_CASE("tables align columns by what is seen, not by bytes") {
+  Table table({"name", "time"}, {1});
+  table.add({"a", "9.21 µs"});
+  table.add({"longer", "1.24 ms"});
+  table.add({"ü", "-"});
+  CHECK(table.text() ==
+        "name       time\n"
+        "a       9.21 µs\n"
+        "longer  1.24 ms\n"
+        "ü             -\n");
+}
+
+TEST_CASE("a line is cut to the terminal without splitting a character") {
+  CHECK(fit("short", 10) == "short");
+  CHECK(fit("12345678901", 10) == "123456789…");
+  CHECK(fit("µµµµµ", 3) == "µµ…");
+  CHECK(display_width(fit("µµµµµ", 3)) == 3);
+}

@@ -1,0 +1,84 @@
+// The real moetune binary in a folder of its own, as a user on a machine without a GPU runs it.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/process.h"
+
+namespace moetune::testing {
+
+class Tool {
+ public:
+  Tool() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "moetune-cli-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
+    folder_ = pattern;
+    const char* binary = std::getenv("MOETUNE_BINARY");
+    REQUIRE_MESSAGE(binary != nullptr, "MOETUNE_BINARY must name the moetune executable (ctest sets it)");
+    binary_ = binary;
+  }
+  ~Tool() { std::filesystem::remove_all(folder_); }
+  Tool(const Tool&) = delete;
+  Tool& operator=(const Tool&) = delete;
+
+  std::filesystem::path path(const std::string& name) const { return folder_ / name; }
+
+  std::unique_ptr<Process> start(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), binary_);
+    // No driver, whatever the machine has: these tests are of the tool, not of a GPU.
+    const std::map<std::string, std::string> environment = {{"XDG_CACHE_HOME", path("xdg").string()},
+                                                            {"HOME", folder_.string()},
+                                                            {"MOETUNE_LIBCUDA", path("no-libcuda").string()}};
+    return std::make_unique<Process>(arguments, environment, path("run" + std::to_string(runs_++)));
+  }
+  Ended run(std::vector<std::string> arguments) { return start(std::move(arguments))->wait(); }
+
+  void write(const std::string& name, const std::string& text) const { std::ofstream(path(name)) << text; }
+
+  // A Kernel Tuner cache file of `columns` x 100 configurations (x, y) whose best, 1 ms, is x=7, y=42; every
+  // 11th y fails to compile. Returns its path.
+  std::string write_recording(int columns = 20) const {
+    nlohmann::json cache = nlohmann::json::object();
+    std::vector<int> xs, ys;
+    for (int x = 0; x < columns; ++x) xs.push_back(x);
+    for (int y = 0; y < 100; ++y) ys.push_back(y);
+    for (const int x : xs) {
+      for (const int y : ys) {
+        nlohmann::json entry = {{"x", x}, {"y", y}};
+        if (y % 11 == 3) {
+          entry["time"] = "CompilationFailedConfig";
+        } else {
+          entry["time"] = 1.0 + 0.1 * std::abs(x - 7) + 0.01 * std::abs(y - 42);
+        }
+        cache[std::to_string(x) + "," + std::to_string(y)] = entry;
+      }
+    }
+    const nlohmann::json file = {{"device_name", "Test GPU"},
+                                 {"kernel_name", "saxpy"},
+                                 {"problem_size", 1000},
+                                 {"tune_params_keys", {"x", "y"}},
+                                 {"tune_params", {{"x", xs}, {"y", ys}}},
+                                 {"objective", "time"},
+                                 {"cache", cache}};
+    write("saxpy.json", file.dump());
+    return path("saxpy.json").string();
+  }
+
+ private:
+  std::filesystem::path folder_;
+  std::string binary_;
+  int runs_ = 0;
+};
+
+// Exactly one JSON document, whole stdout.
+inline nlohmann::json document(const Ended& ended) {
+  INFO(ended.out << "\n" << ended.err);
+  REQUIRE(nlohmann::json::accept(ended.out));
+  return nlohmann::json::parse(ended.out);
+}
+
+}  // namespace moetune::testing
