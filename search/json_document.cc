@@ -30,14 +30,13 @@ class DuplicateKeys {
   std::string first_;
 };
 
-// "[json.exception.parse_error.101] parse error at line 3, column 5: ..." without the library's own prefix.
-std::string plain_message(const json::exception& error) {
+}  // namespace
+
+std::string json_error_text(const json::exception& error) {
   const std::string message = error.what();
   const std::size_t end = message.find("] ");
   return end == std::string::npos ? message : message.substr(end + 2);
 }
-
-}  // namespace
 
 json parse_json_document(std::string_view text, std::string_view file) {
   DuplicateKeys duplicates;
@@ -45,7 +44,7 @@ json parse_json_document(std::string_view text, std::string_view file) {
   try {
     document = json::parse(text, std::ref(duplicates));
   } catch (const json::exception& error) {
-    throw BadInput(std::string(file) + ": " + plain_message(error));
+    throw BadInput(std::string(file) + ": " + json_error_text(error));
   }
   if (!duplicates.first().empty()) {
     throw BadInput(std::string(file) + ": the key '" + duplicates.first() + "' stands twice in one object");

@@ -1,0 +1,130 @@
+#include "replay/compressed_file.h"
+
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "base/error.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::size_t kChunk = std::size_t{1} << 18;
+constexpr std::size_t kMaxContent = std::size_t{1} << 31;  // far above any recording; a bomb stops here
+constexpr int kZstdLevel = 12;
+
+// Appends chunks that `fill` produces: it gets a buffer and gives back how much it wrote and whether that was
+// the end.
+struct Produced {
+  std::size_t bytes = 0;
+  bool at_end = false;
+};
+
+template <typename Fill>
+std::string collect(std::string_view file, std::size_t enough, const Fill& fill) {
+  std::string content;
+  for (bool at_end = false; !at_end && content.size() < enough;) {
+    const std::size_t before = content.size();
+    if (before > kMaxContent) throw BadInput(std::string(file) + ": its content is larger than 2 GiB");
+    content.resize(before + kChunk);
+    const Produced produced = fill(content.data() + before, kChunk);
+    content.resize(before + produced.bytes);
+    at_end = produced.at_end;
+  }
+  return content;
+}
+
+std::string gunzip(std::string_view bytes, std::string_view file, std::size_t enough) {
+  constexpr int kGzipOnly = 16 + MAX_WBITS;
+  z_stream stream = {};
+  if (inflateInit2(&stream, kGzipOnly) != Z_OK)
+    throw BrokenEnvironment("zlib does not start: inflateInit2 failed");
+  const std::unique_ptr<z_stream, int (*)(z_stream*)> end_of_scope(&stream, inflateEnd);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  return collect(file, enough, [&](char* buffer, std::size_t size) -> Produced {
+    stream.next_out = reinterpret_cast<Bytef*>(buffer);
+    stream.avail_out = static_cast<uInt>(size);
+    const int status = inflate(&stream, Z_NO_FLUSH);
+    const std::size_t produced = size - stream.avail_out;
+    if (status == Z_STREAM_END) {  // gzip files may be several members, one after another
+      if (stream.avail_in == 0) return {produced, true};
+      inflateReset(&stream);
+    } else if (status == Z_BUF_ERROR || (status == Z_OK && stream.avail_in == 0 && produced < size)) {
+      throw BadInput(std::string(file) + ": the gzip data end too early");
+    } else if (status != Z_OK) {
+      throw BadInput(std::string(file) + ": damaged gzip data" +
+                     (stream.msg != nullptr ? ": " + std::string(stream.msg) : ""));
+    }
+    return {produced, false};
+  });
+}
+
+std::string unzstd(std::string_view bytes, std::string_view file, std::size_t enough) {
+  const std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(), ZSTD_freeDCtx);
+  ZSTD_inBuffer input = {bytes.data(), bytes.size(), 0};
+  return collect(file, enough, [&](char* buffer, std::size_t size) -> Produced {
+    ZSTD_outBuffer output = {buffer, size, 0};
+    const std::size_t status = ZSTD_decompressStream(context.get(), &output, &input);
+    if (ZSTD_isError(status)) {
+      throw BadInput(std::string(file) + ": damaged zstd data: " + ZSTD_getErrorName(status));
+    }
+    const bool consumed = input.pos == input.size;
+    if (consumed && status != 0 && output.pos < output.size) {
+      throw BadInput(std::string(file) + ": the zstd data end too early");
+    }
+    return {output.pos, consumed && status == 0};
+  });
+}
+
+}  // namespace
+
+std::string read_whole_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw BadInput(path.string() + " is a folder, not a file");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw BadInput("cannot read " + path.string() + ": " + std::strerror(errno));
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+std::string decompress(std::string_view bytes, std::string_view file, std::size_t enough) {
+  if (bytes.starts_with("\x1f\x8b")) return gunzip(bytes, file, enough);
+  if (bytes.starts_with("\x28\xb5\x2f\xfd")) return unzstd(bytes, file, enough);
+  return std::string(bytes);
+}
+
+std::string compress_zstd(std::string_view content) {
+  std::string bytes(ZSTD_compressBound(content.size()), '\0');
+  const std::size_t size =
+      ZSTD_compress(bytes.data(), bytes.size(), content.data(), content.size(), kZstdLevel);
+  if (ZSTD_isError(size))
+    throw BrokenEnvironment(std::string("zstd cannot compress: ") + ZSTD_getErrorName(size));
+  bytes.resize(size);
+  return bytes;
+}
+
+void replace_file(const std::filesystem::path& path, std::string_view bytes) {
+  std::filesystem::path temporary = path;
+  temporary += ".tmp" + std::to_string(::getpid());
+  std::ofstream out(temporary, std::ios::binary);
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  out.close();
+  std::error_code failed;
+  if (out) std::filesystem::rename(temporary, path, failed);
+  if (!out || failed) {
+    const std::string why = failed ? failed.message() : std::strerror(errno);
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+    throw BrokenEnvironment("cannot write " + path.string() + ": " + why);
+  }
+}
+
+}  // namespace moetune

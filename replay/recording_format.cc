@@ -1,0 +1,271 @@
+#include "replay/recording_format.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "replay/recorded_rows.h"
+#include "search/json_document.h"
+
+namespace moetune {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr std::string_view kMagic = "{\"moetune_recording\":";
+constexpr int kVersion = 1;
+
+// The double with the shortest decimal that reads back as this float: 6.13, not 6.130000114440918.
+double shortest(float value) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+  double result = 0;
+  std::from_chars(text, end, result);
+  return result;
+}
+
+ordered_json hardware_json(const HardwareKey& hardware) {
+  return {{"name", hardware.name},
+          {"compute_capability", hardware.compute_capability},
+          {"sm_count", hardware.sm_count},
+          {"l2_bytes", hardware.l2_bytes},
+          {"memory_bytes", hardware.memory_bytes},
+          {"sm_clock_khz", hardware.sm_clock_khz},
+          {"memory_clock_khz", hardware.memory_clock_khz},
+          {"driver", hardware.driver}};
+}
+
+HardwareKey hardware_from(const json& item) {
+  HardwareKey hardware;
+  hardware.name = item.at("name").get<std::string>();
+  hardware.compute_capability = item.at("compute_capability").get<int>();
+  hardware.sm_count = item.at("sm_count").get<int>();
+  hardware.l2_bytes = item.at("l2_bytes").get<std::int64_t>();
+  hardware.memory_bytes = item.at("memory_bytes").get<std::int64_t>();
+  hardware.sm_clock_khz = item.at("sm_clock_khz").get<int>();
+  hardware.memory_clock_khz = item.at("memory_clock_khz").get<int>();
+  hardware.driver = item.at("driver").get<std::string>();
+  return hardware;
+}
+
+ordered_json limits_json(const DeviceLimits& limits) {
+  return {{"compute_capability", limits.compute_capability},
+          {"sm_count", limits.sm_count},
+          {"shared_per_block", limits.shared_per_block},
+          {"shared_per_sm", limits.shared_per_sm},
+          {"registers_per_sm", limits.registers_per_sm},
+          {"threads_per_sm", limits.threads_per_sm},
+          {"l2_bytes", limits.l2_bytes},
+          {"memory_bytes", limits.memory_bytes}};
+}
+
+DeviceLimits limits_from(const json& item) {
+  return {.compute_capability = item.at("compute_capability").get<int>(),
+          .sm_count = item.at("sm_count").get<int>(),
+          .shared_per_block = item.at("shared_per_block").get<std::int64_t>(),
+          .shared_per_sm = item.at("shared_per_sm").get<std::int64_t>(),
+          .registers_per_sm = item.at("registers_per_sm").get<std::int64_t>(),
+          .threads_per_sm = item.at("threads_per_sm").get<int>(),
+          .l2_bytes = item.at("l2_bytes").get<std::int64_t>(),
+          .memory_bytes = item.at("memory_bytes").get<std::int64_t>()};
+}
+
+ordered_json parameter_json(const Parameter& parameter) {
+  ordered_json values = ordered_json::array();
+  for (const Value& value : parameter.values) {
+    if (value.is_named()) {
+      values.push_back(value.name);
+    } else {
+      values.push_back(value.number);
+    }
+  }
+  return {{"name", parameter.name}, {"doc", parameter.doc}, {"values", std::move(values)}};
+}
+
+Parameter parameter_from(const json& item, std::string_view file) {
+  Parameter parameter{item.at("name").get<std::string>(), {}, item.at("doc").get<std::string>()};
+  for (const json& value : item.at("values")) {
+    const auto position = static_cast<std::int64_t>(parameter.values.size());
+    parameter.values.push_back(value.is_string() ? Value::named(value.get<std::string>(), position)
+                                                 : Value::integer(value.get<std::int64_t>()));
+    if (parameter.values.back().is_named() != value.is_string() ||
+        parameter.values.back().is_named() != parameter.values.front().is_named()) {
+      throw BadInput(std::string(file) + ": the values of '" + parameter.name +
+                     "' are neither all integers nor all names");
+    }
+  }
+  if (parameter.values.empty())
+    throw BadInput(std::string(file) + ": '" + parameter.name + "' has no values");
+  return parameter;
+}
+
+void check_version(const json& header, std::string_view file) {
+  const int version = header.at("moetune_recording").get<int>();
+  if (version != kVersion) {
+    throw BadInput(std::string(file) + ": recording format " + std::to_string(version) +
+                   "; this moetune reads format " + std::to_string(kVersion));
+  }
+}
+
+json parse_line(std::string_view line, std::string_view file, const char* what) {
+  try {
+    return json::parse(line);
+  } catch (const json::exception& error) {
+    throw BadInput(std::string(file) + ": the " + what + ": " + json_error_text(error));
+  }
+}
+
+const json& column(const json& rows, const char* name, std::size_t count, std::string_view file) {
+  const json& values = rows.at(name);
+  if (!values.is_array() || values.size() != count) {
+    throw BadInput(std::string(file) + ": the column '" + name + "' does not hold " + std::to_string(count) +
+                   " rows");
+  }
+  return values;
+}
+
+Outcome outcome_from(const json& name, std::string_view file) {
+  const std::string text = name.get<std::string>();
+  if (const std::optional<Outcome> outcome = outcome_from_name(text)) return *outcome;
+  throw BadInput(std::string(file) + ": unknown outcome '" + text + "'");
+}
+
+std::vector<RecordedRow> rows_from(const json& rows, std::size_t count, std::size_t width,
+                                   std::string_view file) {
+  std::vector<RecordedRow> result(count);
+  const json& positions = rows.at("positions");
+  if (positions.size() != width) {
+    throw BadInput(std::string(file) + ": " + std::to_string(positions.size()) +
+                   " columns of positions for " + std::to_string(width) + " parameters");
+  }
+  for (const json& values : positions) {
+    if (values.size() != count)
+      throw BadInput(std::string(file) + ": a column of positions is too short or too long");
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto position = values[i].get<std::int64_t>();
+      if (position < 0 || position > 65535)
+        throw BadInput(std::string(file) + ": a position is out of range");
+      result[i].point.push_back(static_cast<Position>(position));
+    }
+  }
+  const json& outcomes = column(rows, "outcomes", count, file);
+  const json& times = column(rows, "time_us", count, file);
+  const json& samples = column(rows, "samples_us", count, file);
+  for (std::size_t i = 0; i < count; ++i) {
+    RecordedTrial& trial = result[i].trial;
+    trial.outcome = outcome_from(outcomes[i], file);
+    if (!times[i].is_null()) trial.time_us = times[i].get<float>();
+    if (has_time(trial.outcome) && !(trial.time_us > 0)) {
+      throw BadInput(std::string(file) + ": row " + std::to_string(i) + " is " +
+                     std::string(outcome_name(trial.outcome)) + " but has no time");
+    }
+    trial.samples_us = samples[i].get<std::vector<float>>();
+  }
+  for (const json& message : rows.at("messages")) {
+    const auto row = message.at(0).get<std::size_t>();
+    if (row >= count) throw BadInput(std::string(file) + ": a message for a row that does not exist");
+    result[row].trial.message = message.at(1).get<std::string>();
+  }
+  return result;
+}
+
+Recording recording_from(const json& header, const json& rows, std::string_view file) {
+  check_version(header, file);
+  std::vector<Parameter> parameters;
+  for (const json& item : header.at("parameters")) parameters.push_back(parameter_from(item, file));
+  const auto count = header.at("rows").get<std::size_t>();
+  const std::size_t width = parameters.size();
+  SortedRows sorted = sort_rows(std::move(parameters), rows_from(rows, count, width, file));
+  if (sorted.trials.size() != count) throw BadInput(std::string(file) + ": a configuration stands twice");
+  return {.hardware = hardware_from(header.at("hardware")),
+          .limits = limits_from(header.at("limits")),
+          .kernel = header.at("kernel").get<std::string>(),
+          .problem = header.at("problem").get<std::string>(),
+          .source_digest = header.at("source_digest").get<std::string>(),
+          .toolchain = header.at("toolchain").get<std::string>(),
+          .recorded_at = header.at("recorded_at").get<std::string>(),
+          .digest = "",
+          .space = std::move(sorted.space),
+          .trials = std::move(sorted.trials)};
+}
+
+ordered_json header_json(const Recording& recording) {
+  ordered_json parameters = ordered_json::array();
+  for (const Parameter& parameter : recording.space.parameters())
+    parameters.push_back(parameter_json(parameter));
+  return {{"moetune_recording", kVersion},
+          {"kernel", recording.kernel},
+          {"problem", recording.problem},
+          {"recorded_at", recording.recorded_at},
+          {"hardware", hardware_json(recording.hardware)},
+          {"limits", limits_json(recording.limits)},
+          {"source_digest", recording.source_digest},
+          {"toolchain", recording.toolchain},
+          {"parameters", std::move(parameters)},
+          {"rows", recording.trials.size()}};
+}
+
+ordered_json rows_json(const Recording& recording) {
+  ordered_json positions = ordered_json::array();
+  for (std::size_t p = 0; p < recording.space.parameters().size(); ++p) {
+    ordered_json& values = positions.emplace_back(ordered_json::array());
+    for (ConfigId id = 0; id < recording.space.size(); ++id) values.push_back(recording.space.point(id)[p]);
+  }
+  ordered_json outcomes = ordered_json::array();
+  ordered_json times = ordered_json::array();
+  ordered_json samples = ordered_json::array();
+  ordered_json messages = ordered_json::array();
+  for (std::size_t i = 0; i < recording.trials.size(); ++i) {
+    const RecordedTrial& trial = recording.trials[i];
+    outcomes.push_back(outcome_name(trial.outcome));
+    times.push_back(has_time(trial.outcome) ? ordered_json(shortest(trial.time_us)) : ordered_json(nullptr));
+    ordered_json& list = samples.emplace_back(ordered_json::array());
+    for (const float sample : trial.samples_us) list.push_back(shortest(sample));
+    if (!trial.message.empty()) messages.push_back({i, trial.message});
+  }
+  return {{"positions", std::move(positions)},
+          {"outcomes", std::move(outcomes)},
+          {"time_us", std::move(times)},
+          {"samples_us", std::move(samples)},
+          {"messages", std::move(messages)}};
+}
+
+}  // namespace
+
+bool is_moetune_recording(std::string_view text) { return text.starts_with(kMagic); }
+
+Recording parse_moetune_recording(std::string_view text, std::string_view file) {
+  const std::size_t newline = text.find('\n');
+  if (newline == std::string_view::npos)
+    throw BadInput(std::string(file) + ": the recording ends after its header");
+  const json header = parse_line(text.substr(0, newline), file, "header");
+  const json rows = parse_line(text.substr(newline + 1), file, "rows");
+  try {
+    Recording recording = recording_from(header, rows, file);
+    recording.digest = digest(text);
+    return recording;
+  } catch (const json::exception& error) {
+    throw BadInput(std::string(file) + ": " + json_error_text(error));
+  }
+}
+
+RecordingHeader parse_moetune_header(std::string_view first_line, std::string_view file) {
+  const json header = parse_line(first_line, file, "header");
+  try {
+    check_version(header, file);
+    return {header.at("hardware").at("name").get<std::string>(), header.at("kernel").get<std::string>(),
+            header.at("problem").get<std::string>(), header.at("recorded_at").get<std::string>()};
+  } catch (const json::exception& error) {
+    throw BadInput(std::string(file) + ": " + json_error_text(error));
+  }
+}
+
+std::string format_recording(const Recording& recording) {
+  constexpr auto kReplaceBadUtf8 = ordered_json::error_handler_t::replace;
+  return header_json(recording).dump(-1, ' ', false, kReplaceBadUtf8) + "\n" +
+         rows_json(recording).dump(-1, ' ', false, kReplaceBadUtf8) + "\n";
+}
+
+}  // namespace moetune

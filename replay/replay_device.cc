@@ -1,0 +1,78 @@
+#include "replay/replay_device.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "tuner/statistics.h"
+
+namespace moetune {
+namespace {
+
+Measurement measurement_of(const RecordedTrial& trial) {
+  Measurement measurement;
+  measurement.median_us = trial.time_us;
+  measurement.low_us = measurement.high_us = trial.time_us;
+  measurement.samples_us.assign(trial.samples_us.begin(), trial.samples_us.end());
+  if (!measurement.samples_us.empty()) {
+    const MedianInterval interval = median_interval(measurement.samples_us);
+    // A recording may hold the mean, or only some of its samples: the interval contains the recorded time all
+    // the same.
+    measurement.low_us = std::min(interval.low, measurement.median_us);
+    measurement.high_us = std::max(interval.high, measurement.median_us);
+  }
+  return measurement;
+}
+
+}  // namespace
+
+ReplayDevice::ReplayDevice(std::shared_ptr<const Recording> recording, std::string id)
+    : recording_(std::move(recording)) {
+  info_.key = recording_->hardware;
+  info_.key.origin = "replay:" + recording_->digest;
+  info_.limits = recording_->limits;
+  const int capability = recording_->hardware.compute_capability;
+  if (capability > 0) info_.architecture = architecture_name(capability);
+  info_.id = std::move(id);
+  info_.recorded = true;
+}
+
+void ReplayDevice::open(const Kernel& kernel, const Problem& problem, std::uint64_t) {
+  if (kernel.name() != recording_->kernel) {
+    throw BadInput(info_.id + " is a recording of " + recording_->kernel + ", not of " + kernel.name());
+  }
+  // Read in today's schema: the recorded text may predate a dimension.
+  const Problem held = parse_problem(kernel.name(), kernel.schema(), nullptr, recording_->problem);
+  if (held != problem) throw BadInput(info_.id + " records " + held.text() + ", not " + problem.text());
+}
+
+TrialResult ReplayDevice::recorded(const Config& config) const {
+  const std::optional<ConfigId> id = recording_->space.find(config);
+  if (!id) {
+    return {.outcome = Outcome::pruned,
+            .message = "the recording has no such configuration: " + config.text()};
+  }
+  const RecordedTrial& trial = recording_->trials[*id];
+  TrialResult result{.outcome = trial.outcome, .message = trial.message};
+  if (has_time(trial.outcome)) result.measurement = measurement_of(trial);
+  return result;
+}
+
+TrialResult ReplayDevice::run(const Candidate& candidate, const MeasurePolicy& policy) {
+  TrialResult result = recorded(candidate.config);
+  if (result.outcome == Outcome::ok && result.measurement.median_us > policy.drop_above_us) {
+    result.outcome = Outcome::too_slow;
+  }
+  return result;
+}
+
+std::vector<TrialResult> ReplayDevice::duel(const std::vector<Candidate>& finalists, int) {
+  std::vector<TrialResult> results;
+  for (const Candidate& finalist : finalists) results.push_back(recorded(finalist.config));
+  return results;
+}
+
+TrialResult ReplayDevice::verify(const Candidate& candidate, std::uint64_t) {
+  return recorded(candidate.config);
+}
+
+}  // namespace moetune

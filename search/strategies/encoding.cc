@@ -1,0 +1,39 @@
+#include "search/strategies/encoding.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace moetune {
+namespace {
+
+// Small counts and sizes act by their ratio; zero and one are a ratio of two apart.
+std::vector<double> coordinates(const Parameter& parameter) {
+  std::vector<double> at;
+  const auto number = [](const Value& value) { return static_cast<double>(value.number); };
+  double least = number(parameter.values.front());
+  for (const Value& value : parameter.values) least = std::min(least, number(value));
+  const double shift = least <= 0 ? 1 - least : 0;
+  for (const Value& value : parameter.values) at.push_back(std::log2(number(value) + shift));
+  const auto [low, high] = std::minmax_element(at.begin(), at.end());
+  const double from = *low;
+  const double span = *high - *low;
+  for (double& x : at) x = span > 0 ? (x - from) / span : 0;
+  return at;
+}
+
+}  // namespace
+
+Encoding::Encoding(const LegalSpace& space) {
+  for (std::size_t p = 0; p < space.parameters().size(); ++p) {
+    const Parameter& parameter = space.parameters()[p];
+    if (parameter.values.size() < 2) continue;
+    axes_.push_back({p, !parameter.is_named() && parameter.values.size() > 2, coordinates(parameter)});
+  }
+}
+
+void Encoding::append(const LegalSpace& space, ConfigId id, std::vector<Position>& rows) const {
+  const std::span<const Position> point = space.point(id);
+  for (const Axis& axis : axes_) rows.push_back(point[axis.parameter]);
+}
+
+}  // namespace moetune

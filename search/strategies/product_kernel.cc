@@ -1,0 +1,93 @@
+#include "search/strategies/product_kernel.h"
+
+#include <cmath>
+
+namespace moetune {
+namespace {
+
+struct Prior {
+  double mean;
+  double deviation;
+};
+constexpr Prior kRelevance{-0.5, 1.5};  // a logit
+constexpr Prior kLength{-0.4, 0.8};     // a logarithm: lengths near two thirds of the domain
+constexpr Prior kShare{-2.0, 0.7};      // a logit
+constexpr Prior kNoise{-5.0, 1.5};      // a logarithm
+
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+struct Correlation {
+  double value;
+  double by_log_length;
+};
+
+Correlation matern(double distance, double length) {
+  const double r = std::sqrt(5.0) * distance / length;
+  const double decay = std::exp(-r);
+  return {(1 + r + r * r / 3) * decay, r * r * (1 + r) / 3 * decay};
+}
+
+}  // namespace
+
+ProductKernel::ProductKernel(const Encoding& encoding) : axes_(encoding.axes()), tables_(axes_.size()) {
+  for (std::size_t i = 0; i < axes_.size(); ++i) {
+    parameters.push_back(kRelevance.mean);
+    parameters.push_back(kLength.mean);
+  }
+  parameters.push_back(kShare.mean);
+  parameters.push_back(kNoise.mean);
+}
+
+double ProductKernel::noise() const { return std::exp(parameters[noise_index()]); }
+
+double ProductKernel::penalty(std::vector<double>& gradient) const {
+  double sum = 0;
+  const auto add = [&](std::size_t index, const Prior& prior) {
+    const double z = (parameters[index] - prior.mean) / prior.deviation;
+    sum += z * z / 2;
+    gradient[index] += z / prior.deviation;
+  };
+  for (std::size_t i = 0; i < axes_.size(); ++i) {
+    add(relevance_index(i), kRelevance);
+    add(length_index(i), kLength);
+  }
+  add(share_index(), kShare);
+  add(noise_index(), kNoise);
+  return sum;
+}
+
+void ProductKernel::tabulate(bool with_slopes) {
+  const double share = logistic(parameters[share_index()]);
+  for (std::size_t i = 0; i < axes_.size(); ++i) {
+    const Axis& axis = axes_[i];
+    Table& table = tables_[i];
+    table.size = axis.size();
+    table.value.resize(table.size * table.size);
+    if (with_slopes) {
+      table.by_relevance.resize(table.value.size());
+      table.by_length.resize(table.value.size());
+      table.by_share.resize(table.value.size());
+    }
+    const double relevance = logistic(parameters[relevance_index(i)]);
+    const double length = std::exp(parameters[length_index(i)]);
+    for (std::size_t a = 0; a < table.size; ++a) {
+      for (std::size_t b = 0; b < table.size; ++b) {
+        const double equal = a == b ? 1 : 0;
+        Correlation smooth{equal, 0};
+        if (axis.ordered) smooth = matern(std::abs(axis.at[a] - axis.at[b]), length);
+        const double correlation = (1 - share) * smooth.value + share * equal;
+        const double value = 1 - relevance + relevance * correlation;
+        const std::size_t at = a * table.size + b;
+        table.value[at] = static_cast<float>(value);
+        if (!with_slopes) continue;
+        table.by_relevance[at] =
+            static_cast<float>(relevance * (1 - relevance) * (correlation - 1) / value);
+        table.by_length[at] = static_cast<float>(relevance * (1 - share) * smooth.by_log_length / value);
+        table.by_share[at] =
+            static_cast<float>(relevance * share * (1 - share) * (equal - smooth.value) / value);
+      }
+    }
+  }
+}
+
+}  // namespace moetune
