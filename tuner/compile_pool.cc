@@ -26,7 +26,7 @@ struct CompilePool::Impl {
 
   mutable std::mutex mutex;
   std::condition_variable_any work;
-  std::deque<Job> queue;           // guarded by mutex, as is all below
+  std::deque<Job> queue;  // guarded by mutex, as is all below
   std::vector<BuildPtr> to_store;
   Stats stats;
 

@@ -1,9 +1,9 @@
 // Compiles wide: a fixed set of threads over one Compiler, with equal digests in flight joined into one
 // compilation, and finished builds kept for the run.
 //
-// submit(), flush() and the Store belong to one thread, the owner's; the futures and the immutable builds they
-// give may be used from any. Destruction drops what has not started (its futures then throw std::future_error,
-// broken_promise) and waits for what has, which is at most the Compiler's time limit away.
+// submit(), flush() and the Store belong to one thread, the owner's; the futures and the immutable builds
+// they give may be used from any. Destruction drops what has not started (its futures then throw
+// std::future_error, broken_promise) and waits for what has, which is at most the Compiler's time limit away.
 #pragma once
 
 #include <functional>
@@ -39,14 +39,14 @@ class CompilePool {
   // A compilation that throws hands its exception to the future.
   std::shared_future<BuildPtr> submit(const CompileUnit& unit);
 
-  // Hands the repeatable builds finished since the last call to Store::put. Call it now and then; builds that were
-  // never flushed are lost to the store, not to the run.
+  // Hands the repeatable builds finished since the last call to Store::put. Call it now and then; builds that
+  // were never flushed are lost to the store, not to the run.
   void flush();
 
   struct Stats {
     std::size_t submitted = 0;
-    std::size_t compiled = 0;    // finished by a thread
-    std::size_t joined = 0;      // found in flight or finished in this run
+    std::size_t compiled = 0;  // finished by a thread
+    std::size_t joined = 0;    // found in flight or finished in this run
     std::size_t from_store = 0;
     double compile_seconds = 0;  // summed over threads
   };

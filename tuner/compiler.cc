@@ -19,7 +19,8 @@ using Clock = std::chrono::steady_clock;
 int architecture_number(const std::string& architecture) {
   const std::size_t digits_end = architecture.find_first_not_of("0123456789", 3);
   const std::string suffix = digits_end == std::string::npos ? "" : architecture.substr(digits_end);
-  const std::size_t digits = std::min(digits_end, architecture.size()) - std::min<std::size_t>(3, architecture.size());
+  const std::size_t digits =
+      std::min(digits_end, architecture.size()) - std::min<std::size_t>(3, architecture.size());
   if (!architecture.starts_with("sm_") || digits < 2 || digits > 3 ||
       (!suffix.empty() && suffix != "a" && suffix != "f")) {
     throw BadInput("'" + architecture + "' is no GPU architecture; it would be like sm_80 or sm_90a");
@@ -33,8 +34,9 @@ void require_known(const Nvrtc& nvrtc, const std::string& architecture) {
   if (std::find(known.begin(), known.end(), number) != known.end()) return;
   std::string names;
   for (const int each : known) names += (names.empty() ? "sm_" : ", sm_") + std::to_string(each);
-  throw BrokenEnvironment("NVRTC " + nvrtc.version() + " (" + nvrtc.path() + ") does not know " + architecture +
-                          ", only " + names + "; install a newer CUDA toolkit or set MOETUNE_NVRTC to one");
+  throw BrokenEnvironment("NVRTC " + nvrtc.version() + " (" + nvrtc.path() + ") does not know " +
+                          architecture + ", only " + names +
+                          "; install a newer CUDA toolkit or set MOETUNE_NVRTC to one");
 }
 
 // The line that says what is wrong, without the source excerpts around it.
@@ -65,15 +67,16 @@ struct Compiler::Impl {
   std::shared_ptr<const std::vector<SourceFile>> sources_of(const std::string& path) {
     const std::lock_guard lock(mutex);
     auto& files = sources[path];
-    if (files == nullptr) files = std::make_shared<const std::vector<SourceFile>>(collect_sources(path, options.reader));
+    if (files == nullptr)
+      files = std::make_shared<const std::vector<SourceFile>>(collect_sources(path, options.reader));
     return files;
   }
 
   std::vector<std::string> nvrtc_options(const CompileUnit& unit) const {
     std::vector<std::string> all = {"--gpu-architecture=" + options.architecture, "--std=c++17",
                                     "--ptxas-options=-v"};
-    // A compile time that came out of a cache in ~/.nv would be no compile time; moetune's own cache is the one
-    // that shows what it holds.
+    // A compile time that came out of a cache in ~/.nv would be no compile time; moetune's own cache is the
+    // one that shows what it holds.
     if (nvrtc->has_disk_cache()) all.emplace_back("--no-cache");
     for (const auto& [name, value] : unit.defines) all.push_back("--define-macro=" + name + "=" + value);
     return all;

@@ -1,9 +1,10 @@
 // Template + configuration -> cubin and static facts, with NVRTC.
 //
-// A Compiler is thread-safe: compile() may run on all cores at once (NVRTC 13 has no global lock). It creates no CUDA
-// context and needs no GPU. A digest of (source with all headers it can include, defines, options, architecture, NVRTC
-// version) names a build; an equal digest is never compiled twice in a run, nor across runs when the caller keeps
-// builds in a cache. A template is read once for the life of the Compiler, so that one run sees one text of it.
+// A Compiler is thread-safe: compile() may run on all cores at once (NVRTC 13 has no global lock). It creates
+// no CUDA context and needs no GPU. A digest of (source with all headers it can include, defines, options,
+// architecture, NVRTC version) names a build; an equal digest is never compiled twice in a run, nor across
+// runs when the caller keeps builds in a cache. A template is read once for the life of the Compiler, so that
+// one run sees one text of it.
 #pragma once
 
 #include <chrono>
@@ -20,9 +21,9 @@ namespace moetune {
 class Compiler {
  public:
   struct Options {
-    std::string architecture;                       // "sm_90a"
+    std::string architecture;                      // "sm_90a"
     std::chrono::milliseconds time_limit{60'000};  // per unit
-    SourceReader reader;                            // empty: embedded resources
+    SourceReader reader;                           // empty: embedded resources
   };
 
   // Throws BrokenEnvironment where NVRTC cannot be loaded, saying where it looked, or does not know the

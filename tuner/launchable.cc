@@ -22,7 +22,9 @@ std::int64_t allocated_registers(std::int64_t threads, int registers) {
 
 std::int64_t volume(const Dim3& dims) { return std::int64_t{dims[0]} * dims[1] * dims[2]; }
 
-std::string count_text(std::int64_t count, const std::string& unit) { return std::to_string(count) + " " + unit; }
+std::string count_text(std::int64_t count, const std::string& unit) {
+  return std::to_string(count) + " " + unit;
+}
 
 std::string why_shape(const Launch& launch, const DeviceLimits& limits) {
   const std::int64_t threads = volume(launch.block), cluster = volume(launch.cluster);

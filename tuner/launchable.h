@@ -1,5 +1,5 @@
-// Whether a built plan can run on a device at all: the static facts that prune a candidate before it launches.
-// Pure functions.
+// Whether a built plan can run on a device at all: the static facts that prune a candidate before it
+// launches. Pure functions.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace moetune {
 // every such candidate a loser.
 inline constexpr int kSpillLimitBytes = 512;
 
-// Why a built plan cannot run on a device (registers, shared memory, threads, grid, cluster, spills past the limit),
-// as one line; empty where it can.
+// Why a built plan cannot run on a device (registers, shared memory, threads, grid, cluster, spills past the
+// limit), as one line; empty where it can.
 std::string why_unlaunchable(const Plan& plan, const Build& build, const DeviceLimits& limits);
 
 }  // namespace moetune

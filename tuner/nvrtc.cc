@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdio>
 #include <iostream>
@@ -75,8 +76,8 @@ std::string loader_error() {
   return text != nullptr ? text : "unknown error";
 }
 
-// libnvrtc opens its builtins by bare soname and carries no run path, so they must be in the process before it
-// asks; the loader then finds them by soname wherever they came from.
+// libnvrtc opens its builtins by bare soname and carries no run path, so they must be in the process before
+// it asks; the loader then finds them by soname wherever they came from.
 Opened open_library(const fs::path& path) {
   if (path.has_parent_path()) {
     for (const fs::path& builtins : versioned_files(path.parent_path(), "libnvrtc-builtins.so.")) {
@@ -91,7 +92,8 @@ Opened open_library(const fs::path& path) {
 }
 
 constexpr const char* kAdvice =
-    "install the CUDA toolkit or run scripts/setup, which fetches NVRTC into build/cuda; or set MOETUNE_NVRTC to "
+    "install the CUDA toolkit or run scripts/setup, which fetches NVRTC into build/cuda; or set "
+    "MOETUNE_NVRTC to "
     "libnvrtc.so or its folder";
 
 Opened open_insisted(const fs::path& insisted) {
@@ -102,7 +104,8 @@ Opened open_insisted(const fs::path& insisted) {
   }
   Opened opened = open_library(candidates.front());
   if (opened.handle == nullptr) {
-    throw BrokenEnvironment("MOETUNE_NVRTC: cannot open " + candidates.front().string() + ": " + loader_error());
+    throw BrokenEnvironment("MOETUNE_NVRTC: cannot open " + candidates.front().string() + ": " +
+                            loader_error());
   }
   return opened;
 }
@@ -116,7 +119,8 @@ Opened open_first(const NvrtcSearch& search) {
     looked += (looked.empty() ? "" : ", ") + folder.string();
   }
   if (search.loader_path) {
-    for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) candidates.emplace_back(name);
+    for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"})
+      candidates.emplace_back(name);
     looked += std::string(looked.empty() ? "" : ", ") + "the loader's path";
   }
   std::string failures;
@@ -136,7 +140,12 @@ struct Run {
   std::mutex mutex;
   std::condition_variable done;
   std::optional<NvrtcResult> result;  // guarded by mutex
+  bool left_behind = false;           // guarded by mutex
 };
+
+// Runs that nobody waits for any more and that still hold NVRTC's front end, which is one for the whole
+// process.
+std::atomic<int> runs_left_behind = 0;
 
 int past_deadline(void* run, void*) { return Clock::now() > static_cast<const Run*>(run)->deadline ? 1 : 0; }
 
@@ -211,8 +220,8 @@ NvrtcResult run_nvrtc(Run& run) {
   return result;
 }
 
-// A compiler thread that is still running while exit() destroys libraries under it would crash the process on its way
-// out, so from the first such thread on the process ends without destructors.
+// A compiler thread that is still running while exit() destroys libraries under it would crash the process on
+// its way out, so from the first such thread on the process ends without destructors.
 void end_without_destructors() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -234,8 +243,8 @@ NvrtcJob probe(std::string architecture, bool no_cache) {
   return job;
 }
 
-// "13.0.88" out of PTX's "// Cuda compilation tools, release 13.0, V13.0.88". nvrtcVersion() gives "13.0" only, and two
-// updates of one release generate different code.
+// "13.0.88" out of PTX's "// Cuda compilation tools, release 13.0, V13.0.88". nvrtcVersion() gives "13.0"
+// only, and two updates of one release generate different code.
 std::string version_in_ptx(const std::string& ptx) {
   const std::string marker = "Cuda compilation tools, release ";
   const std::size_t line = ptx.find(marker);
@@ -276,13 +285,15 @@ std::shared_ptr<const Nvrtc> Nvrtc::load(const NvrtcSearch& search) {
   auto impl = std::make_unique<Impl>();
   impl->path = opened.path;
   if (const std::string missing = resolve_all(opened.handle, impl->functions); !missing.empty()) {
-    throw BrokenEnvironment(impl->path + " has no " + missing + ": it is no NVRTC of CUDA 11.2 or later; " + kAdvice);
+    throw BrokenEnvironment(impl->path + " has no " + missing + ": it is no NVRTC of CUDA 11.2 or later; " +
+                            kAdvice);
   }
   int count = 0;
   impl->functions.get_num_supported_archs(&count);
   impl->architectures.resize(static_cast<std::size_t>(std::max(count, 0)));
   if (count > 0) impl->functions.get_supported_archs(impl->architectures.data());
-  if (impl->architectures.empty()) throw BrokenEnvironment(impl->path + " knows no GPU architecture; " + kAdvice);
+  if (impl->architectures.empty())
+    throw BrokenEnvironment(impl->path + " knows no GPU architecture; " + kAdvice);
 
   const std::shared_ptr<Nvrtc> nvrtc(new Nvrtc(std::move(impl)));
   Impl& facts = *nvrtc->impl_;
@@ -292,7 +303,8 @@ std::shared_ptr<const Nvrtc> Nvrtc::load(const NvrtcSearch& search) {
   if (result.status == NvrtcResult::Status::bad_option) result = nvrtc->compile(probe(target, false));
   facts.version = version_in_ptx(result.ptx);
   if (result.status != NvrtcResult::Status::ok || facts.version.empty()) {
-    throw BrokenEnvironment(facts.path + " cannot compile an empty kernel (" + result.error + "): " + result.log +
+    throw BrokenEnvironment(facts.path + " cannot compile an empty kernel (" + result.error +
+                            "): " + result.log +
                             "; is libnvrtc-builtins of the same version beside it? else " + kAdvice);
   }
   return nvrtc;
@@ -307,6 +319,7 @@ NvrtcResult Nvrtc::compile(const NvrtcJob& job) const {
     NvrtcResult result = run_nvrtc(*run);
     const std::lock_guard lock(run->mutex);
     run->result = std::move(result);
+    if (run->left_behind) --runs_left_behind;
     run->done.notify_one();
   });
 
@@ -317,12 +330,16 @@ NvrtcResult Nvrtc::compile(const NvrtcJob& job) const {
     worker.join();
     return result;
   }
+  const int stuck_before = runs_left_behind++;
+  run->left_behind = true;
   worker.detach();
   end_without_destructors();
   NvrtcResult result;
   result.status = NvrtcResult::Status::timed_out;
   result.error = limit_text(job.time_limit);
-  result.log = "NVRTC " + result.error + " and gave no occasion to stop it; its thread was left behind";
+  if (stuck_before > 0) result.error += ", waiting for an earlier compilation that cannot be stopped";
+  result.log =
+      "NVRTC " + result.error + "; it gave no occasion to stop it and still runs on a thread of its own";
   return result;
 }
 

@@ -1,7 +1,8 @@
 // NVIDIA's run-time compiler, opened with dlopen; the only room for nvrtc.h is this pair's .cc.
 //
-// Loaded once a process and never unloaded. Immutable and thread-safe: compile() may run on all cores at once.
-// Errors: BrokenEnvironment says where it looked and what to do. A program that does not compile is a value.
+// Loaded once a process and never unloaded. Immutable and thread-safe: compile() may run on all cores at
+// once. Errors: BrokenEnvironment says where it looked and what to do. A program that does not compile is a
+// value.
 #pragma once
 
 #include <chrono>
@@ -16,7 +17,7 @@
 namespace moetune {
 
 struct NvrtcJob {
-  std::vector<SourceFile> sources;   // the program first, then its headers by the names they are included by
+  std::vector<SourceFile> sources;  // the program first, then its headers by the names they are included by
   std::vector<std::string> options;
   std::chrono::milliseconds time_limit{60'000};
 };
@@ -40,13 +41,15 @@ class Nvrtc {
   Nvrtc& operator=(const Nvrtc&) = delete;
   ~Nvrtc();
 
-  const std::string& path() const;     // of the library
-  const std::string& version() const;  // "13.0.88"
-  bool has_disk_cache() const;         // knows --no-cache
+  const std::string& path() const;                // of the library
+  const std::string& version() const;             // "13.0.88"
+  bool has_disk_cache() const;                    // knows --no-cache
   const std::vector<int>& architectures() const;  // 80, 90, ...: without the "a"
 
-  // Returns within the time limit and a little slack. NVRTC asks whether to go on between its passes only, and never
-  // in its front end: a pass that outlives the limit by `kStopSlack` is left running on a thread of its own.
+  // Returns within the time limit and a little slack. NVRTC asks whether to go on between its passes only,
+  // and never in its front end: a pass that outlives the limit by kStopSlack is left running on a thread of
+  // its own. The front end is one for the process (NVRTC 13.0), so until such a pass ends, later compilations
+  // wait behind it.
   NvrtcResult compile(const NvrtcJob& job) const;
   static constexpr std::chrono::milliseconds kStopSlack{1000};
 

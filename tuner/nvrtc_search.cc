@@ -54,13 +54,15 @@ NvrtcSearch NvrtcSearch::of_process() {
   if (executable.has_parent_path()) search.folders.push_back(executable.parent_path());
   for (fs::path above = executable.parent_path(); above.has_relative_path(); above = above.parent_path()) {
     std::vector<fs::path> packages;
-    for (fs::directory_iterator it(above / "build/cuda/nvidia", ignored), end; it != end; it.increment(ignored)) {
+    for (fs::directory_iterator it(above / "build/cuda/nvidia", ignored), end; it != end;
+         it.increment(ignored)) {
       if (fs::is_directory(it->path() / "lib", ignored)) packages.push_back(it->path() / "lib");
     }
     std::sort(packages.begin(), packages.end());
     search.folders.insert(search.folders.end(), packages.begin(), packages.end());
   }
-  for (const fs::path& toolkit : {variable("CUDA_HOME"), variable("CUDA_PATH"), fs::path("/usr/local/cuda")}) {
+  for (const fs::path& toolkit :
+       {variable("CUDA_HOME"), variable("CUDA_PATH"), fs::path("/usr/local/cuda")}) {
     if (toolkit.empty()) continue;
     for (const char* folder : {"lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"}) {
       search.folders.push_back(toolkit / folder);

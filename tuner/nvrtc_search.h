@@ -1,6 +1,6 @@
-// Where NVRTC is looked for, in order: MOETUNE_NVRTC (a library or a folder; nothing else is tried where it is
-// set), the executable's folder, build/cuda/nvidia/*/lib below the executable's folder or one above it (what
-// scripts/setup fetches), CUDA_HOME and CUDA_PATH, /usr/local/cuda, and the loader's own path.
+// Where NVRTC is looked for, in order: MOETUNE_NVRTC (a library or a folder; nothing else is tried where it
+// is set), the executable's folder, build/cuda/nvidia/*/lib below the executable's folder or one above it
+// (what scripts/setup fetches), CUDA_HOME and CUDA_PATH, /usr/local/cuda, and the loader's own path.
 //
 // Plain values and functions of the file system and the environment; opens no library.
 #pragma once
@@ -21,7 +21,8 @@ struct NvrtcSearch {
 };
 
 // The sorted files in `folder` whose names are `prefix` followed by digits and dots.
-std::vector<std::filesystem::path> versioned_files(const std::filesystem::path& folder, std::string_view prefix);
+std::vector<std::filesystem::path> versioned_files(const std::filesystem::path& folder,
+                                                   std::string_view prefix);
 
 // Every libnvrtc.so.N in `folder`, newest major version first.
 std::vector<std::filesystem::path> nvrtc_libraries_in(const std::filesystem::path& folder);

@@ -15,13 +15,14 @@ std::optional<std::string> between(std::string_view line, std::string_view befor
   return std::string(line.substr(0, line.find(after)));
 }
 
-// The number in front of `unit`: 40 in "Used 40 registers". "16+4" (a statically and a dynamically known part,
-// as old toolchains write it) is their sum.
+// The number in front of `unit`: 40 in "Used 40 registers". "16+4" (a statically and a dynamically known
+// part, as old toolchains write it) is their sum.
 std::optional<std::int64_t> number_before(std::string_view line, std::string_view unit) {
   const std::size_t end = line.find(unit);
   if (end == std::string_view::npos) return std::nullopt;
   std::size_t begin = end;
-  while (begin > 0 && std::string_view("0123456789+").find(line[begin - 1]) != std::string_view::npos) --begin;
+  while (begin > 0 && std::string_view("0123456789+").find(line[begin - 1]) != std::string_view::npos)
+    --begin;
   std::int64_t sum = 0;
   const char* next = line.data() + begin;
   const char* const last = line.data() + end;

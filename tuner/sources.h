@@ -1,8 +1,8 @@
 // A template and the headers it includes, as text: what NVRTC is handed and what digests are taken over.
 //
-// Headers are included by their path from the top of the source tree ("templates/common/mma.cuh"), the same name
-// in every file. The scan is textual: an #include counts even in a branch that the preprocessor skips, so a digest
-// covers every file a build could depend on. Pure functions; as thread-safe as the reader given.
+// Headers are included by their path from the top of the source tree ("templates/common/mma.cuh"), the same
+// name in every file. The scan is textual: an #include counts even in a branch that the preprocessor skips,
+// so a digest covers every file a build could depend on. Pure functions; as thread-safe as the reader given.
 #pragma once
 
 #include <functional>
@@ -25,9 +25,9 @@ struct SourceFile {
 // The names in `#include "..."` lines, comments aside, in order of appearance.
 std::vector<std::string> quoted_includes(std::string_view text);
 
-// The file at `path` first, then every file it includes, transitively, sorted by path. A header the reader lacks
-// is left out: the compiler's own message about it is the best there is. Throws BrokenEnvironment where `path`
-// itself is missing.
+// The file at `path` first, then every file it includes, transitively, sorted by path. A header the reader
+// lacks is left out: the compiler's own message about it is the best there is. Throws BrokenEnvironment where
+// `path` itself is missing.
 std::vector<SourceFile> collect_sources(const std::string& path, const SourceReader& reader = {});
 
 // Digest of a source file and, transitively, every file it includes: the template's part of a workload's

@@ -33,7 +33,8 @@ TEST_CASE("an sm_80 log has constant memory on the same line") {
       "ptxas info    : Compiling entry function 'caller' for 'sm_80'\n"
       "ptxas info    : Function properties for caller\n"
       "ptxas         .     160 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
-      "ptxas info    : Used 40 registers, used 1 barriers, 160 bytes cumulative stack size, 1200 bytes smem, 364 "
+      "ptxas info    : Used 40 registers, used 1 barriers, 160 bytes cumulative stack size, 1200 bytes smem, "
+      "364 "
       "bytes cmem[0]\n");
   CHECK(entries.at("caller") == EntryFacts{40, 0, 0, 160, 1200});
 }

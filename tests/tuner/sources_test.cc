@@ -63,7 +63,9 @@ TEST_CASE("a missing template is an environment error that names it") {
 }
 
 TEST_CASE("a source digest follows the template and its headers and nothing else") {
-  Files files = {{"k.cu", "#include \"a.cuh\"\n"}, {"a.cuh", "#include \"b.cuh\"\n"}, {"b.cuh", "int b;"},
+  Files files = {{"k.cu", "#include \"a.cuh\"\n"},
+                 {"a.cuh", "#include \"b.cuh\"\n"},
+                 {"b.cuh", "int b;"},
                  {"unrelated.cuh", "int u;"}};
   const std::string before = source_digest("k.cu", reader_of(files));
   files["unrelated.cuh"] = "int changed;";
