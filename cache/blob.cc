@@ -3,6 +3,7 @@
 #include <zstd.h>
 
 #include <stdexcept>
+#include <string>
 
 namespace moetune {
 namespace {

@@ -1,6 +1,7 @@
 #include "cache/cache.h"
 
 #include <cstdlib>
+#include <stdexcept>
 
 #include "cache/cache_impl.h"
 #include "cache/file_system.h"

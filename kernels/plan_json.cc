@@ -1,6 +1,7 @@
 // Plan and Buffer as JSON: what crosses to the worker and what is stored beside a winner. Reading gives back
 // exactly what was written; a document of another shape throws BadInput.
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "base/error.h"
 #include "base/suggest.h"

@@ -7,7 +7,7 @@
 
 namespace moetune {
 
-// One function a kernel, in kernels/NAME.cc.
+// One function a kernel, defined in kernels/NAME.cc; one line here and one in the list make it known.
 const Kernel& decode_attention();
 
 const std::vector<const Kernel*>& all_kernels() {

@@ -1,3 +1,4 @@
+// The helpers of support.h; a *_test.cc so that the test program takes it in, without cases of its own.
 #include "tests/cache/support.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
