@@ -26,14 +26,16 @@ function(room name)
   target_link_libraries(room_${name} PUBLIC ${deps})
 endfunction()
 
-# room_tests(NAME [LABELS ...] DEPENDS ...): the sources in tests/NAME/ as the doctest program test_NAME, one ctest entry.
+# room_tests(NAME [LABELS ...] [SOURCES ...] DEPENDS ...): tests/NAME/*_test.cc as the doctest program test_NAME, one ctest
+# entry. SOURCES are helpers, below tests/. A program that prints "SKIPPED:" counts as skipped.
 function(room_tests name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;SOURCES;DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/*_test.cc)
   if(NOT sources)
     return()
   endif()
-  add_executable(test_${name} ${PROJECT_SOURCE_DIR}/tests/doctest_main.cc ${sources})
+  list(TRANSFORM ARG_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/tests/)
+  add_executable(test_${name} ${PROJECT_SOURCE_DIR}/tests/doctest_main.cc ${sources} ${ARG_SOURCES})
   resolve_rooms(deps ${ARG_DEPENDS})
   target_link_libraries(test_${name} PRIVATE ${deps})
   target_compile_definitions(test_${name} PRIVATE MOETUNE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
@@ -42,5 +44,6 @@ function(room_tests name)
     set(ARG_TIMEOUT 300)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+    SKIP_REGULAR_EXPRESSION "SKIPPED:"
     ENVIRONMENT "MOETUNE_BINARY=$<TARGET_FILE:moetune>")
 endfunction()

@@ -1,0 +1,332 @@
+// See README.md beside this file. One process, one thread: plain globals.
+#include "tests/fake_cuda/fake_cuda.h"
+
+#include <cuda.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace fake_cuda {
+namespace {
+
+struct RecordedLaunch {
+  const Kernel* kernel;
+  std::vector<std::uint64_t> parameters;
+  std::uint32_t blocks;
+};
+
+struct FakeGraph {
+  std::vector<RecordedLaunch> launches;
+};
+
+struct FakeEvent {
+  double at_us = 0;
+};
+
+struct FakeModule {
+  std::map<std::string, Kernel> kernels;
+};
+
+Machine machine;
+FakeGraph* capturing = nullptr;
+std::map<std::uint64_t, std::size_t> allocations;
+
+CUresult sticky() { return static_cast<CUresult>(machine.sticky); }
+
+CUresult init(unsigned) { return static_cast<CUresult>(machine.script.number("init", 0)); }
+
+CUresult driver_get_version(int* version) {
+  *version = 13000;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_error_name(CUresult error, const char** name) {
+  static const std::map<int, const char*> names = {{0, "CUDA_SUCCESS"},
+                                                   {1, "CUDA_ERROR_INVALID_VALUE"},
+                                                   {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+                                                   {100, "CUDA_ERROR_NO_DEVICE"},
+                                                   {200, "CUDA_ERROR_INVALID_IMAGE"},
+                                                   {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
+                                                   {500, "CUDA_ERROR_NOT_FOUND"},
+                                                   {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+                                                   {719, "CUDA_ERROR_LAUNCH_FAILED"},
+                                                   {999, "CUDA_ERROR_UNKNOWN"}};
+  const auto found = names.find(error);
+  *name = found != names.end() ? found->second : "CUDA_ERROR_FAKE";
+  return CUDA_SUCCESS;
+}
+
+CUresult get_error_string(CUresult, const char** text) {
+  *text = "scripted";
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get_count(int* count) {
+  *count = static_cast<int>(machine.script.number("devices", 1));
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get(CUdevice* device, int ordinal) {
+  *device = ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get_name(char* name, int size, CUdevice device) {
+  std::snprintf(name, static_cast<std::size_t>(size), "Fake GPU %d", device);
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get_attribute(int* value, CUdevice_attribute which, CUdevice) {
+  static const std::map<int, int> values = {
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
+      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 4},
+      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
+      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472},
+      {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
+      {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
+      {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 20},
+      {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1'000'000},
+      {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 2'000'000}};
+  *value = values.at(which);
+  return CUDA_SUCCESS;
+}
+
+CUresult device_total_mem(std::size_t* bytes, CUdevice) {
+  *bytes = machine.memory_bytes();
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get_pci_bus_id(char* text, int size, CUdevice device) {
+  std::snprintf(text, static_cast<std::size_t>(size), "0000:%02x:00.0", device);
+  return CUDA_SUCCESS;
+}
+
+CUresult primary_ctx_retain(CUcontext* context, CUdevice) {
+  if (machine.script.has("crash_at_open")) std::abort();
+  *context = reinterpret_cast<CUcontext>(&machine);
+  return CUDA_SUCCESS;
+}
+
+CUresult primary_ctx_release(CUdevice) { return sticky(); }
+CUresult ctx_set_current(CUcontext) { return sticky(); }
+
+CUresult stream_synchronize(CUstream) {
+  while (machine.hanging) pause();
+  return sticky();
+}
+
+CUresult ctx_synchronize() { return stream_synchronize(nullptr); }
+
+CUresult mem_get_info(std::size_t* free, std::size_t* total) {
+  *total = machine.memory_bytes();
+  *free = *total - machine.used_bytes;
+  return sticky();
+}
+
+CUresult mem_alloc(CUdeviceptr* address, std::size_t bytes) {
+  if (machine.sticky != 0) return sticky();
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (machine.used_bytes + bytes > machine.memory_bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
+  *address = reinterpret_cast<CUdeviceptr>(std::aligned_alloc(512, (bytes + 511) / 512 * 512));
+  allocations[*address] = bytes;
+  machine.used_bytes += bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_free(CUdeviceptr address) {
+  const auto found = allocations.find(address);
+  if (found == allocations.end()) return CUDA_ERROR_INVALID_VALUE;
+  machine.used_bytes -= found->second;
+  allocations.erase(found);
+  std::free(reinterpret_cast<void*>(address));
+  return sticky();
+}
+
+CUresult memset_d8_async(CUdeviceptr address, unsigned char value, std::size_t bytes, CUstream) {
+  if (machine.sticky == 0) std::memset(reinterpret_cast<void*>(address), value, bytes);
+  return sticky();
+}
+
+CUresult memcpy_h_to_d(CUdeviceptr to, const void* from, std::size_t bytes) {
+  if (machine.sticky == 0) std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return sticky();
+}
+
+CUresult memcpy_d_to_h(void* to, CUdeviceptr from, std::size_t bytes) {
+  if (machine.sticky == 0) std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+  return sticky();
+}
+
+CUresult stream_create(CUstream* stream, unsigned) {
+  *stream = reinterpret_cast<CUstream>(&machine);
+  return sticky();
+}
+
+CUresult stream_destroy(CUstream) { return sticky(); }
+
+CUresult stream_begin_capture(CUstream, CUstreamCaptureMode) {
+  capturing = new FakeGraph;
+  return sticky();
+}
+
+CUresult stream_end_capture(CUstream, CUgraph* graph) {
+  *graph = reinterpret_cast<CUgraph>(std::exchange(capturing, nullptr));
+  return sticky();
+}
+
+CUresult graph_instantiate(CUgraphExec* executable, CUgraph graph, unsigned long long) {
+  *executable = reinterpret_cast<CUgraphExec>(new FakeGraph(*reinterpret_cast<FakeGraph*>(graph)));
+  return sticky();
+}
+
+CUresult graph_destroy(CUgraph graph) {
+  delete reinterpret_cast<FakeGraph*>(graph);
+  return CUDA_SUCCESS;
+}
+
+CUresult graph_exec_destroy(CUgraphExec executable) {
+  delete reinterpret_cast<FakeGraph*>(executable);
+  return CUDA_SUCCESS;
+}
+
+CUresult graph_upload(CUgraphExec, CUstream) { return sticky(); }
+
+CUresult graph_launch(CUgraphExec executable, CUstream) {
+  for (const RecordedLaunch& launch : reinterpret_cast<FakeGraph*>(executable)->launches) {
+    if (machine.sticky != 0) break;
+    machine.run(*launch.kernel, launch.parameters, launch.blocks);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult event_create(CUevent* event, unsigned) {
+  *event = reinterpret_cast<CUevent>(new FakeEvent);
+  return sticky();
+}
+
+CUresult event_destroy(CUevent event) {
+  delete reinterpret_cast<FakeEvent*>(event);
+  return CUDA_SUCCESS;
+}
+
+CUresult event_record(CUevent event, CUstream) {
+  reinterpret_cast<FakeEvent*>(event)->at_us = machine.clock_us;
+  return sticky();
+}
+
+CUresult event_elapsed_time(float* milliseconds, CUevent begin, CUevent end) {
+  *milliseconds = static_cast<float>(
+      (reinterpret_cast<FakeEvent*>(end)->at_us - reinterpret_cast<FakeEvent*>(begin)->at_us) / 1e3);
+  return sticky();
+}
+
+CUresult module_load_data(CUmodule* module, const void*) {
+  if (machine.script.has("bad_image")) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  *module = reinterpret_cast<CUmodule>(new FakeModule);
+  return sticky();
+}
+
+CUresult module_unload(CUmodule module) {
+  delete reinterpret_cast<FakeModule*>(module);
+  return sticky();
+}
+
+CUresult module_get_function(CUfunction* function, CUmodule module, const char* entry) {
+  const Kernel kernel = Kernel::named(entry);
+  if (kernel.parameters == 0) return CUDA_ERROR_NOT_FOUND;
+  auto& kernels = reinterpret_cast<FakeModule*>(module)->kernels;
+  *function = reinterpret_cast<CUfunction>(&kernels.emplace(entry, kernel).first->second);
+  return sticky();
+}
+
+CUresult func_set_attribute(CUfunction, CUfunction_attribute, int) { return sticky(); }
+
+CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, void** parameters, void**) {
+  if (machine.sticky != 0) return sticky();
+  const auto* kernel = reinterpret_cast<const Kernel*>(function);
+  if (const int refusal = kernel->refusal(); refusal != 0) return static_cast<CUresult>(refusal);
+  std::vector<std::uint64_t> values(kernel->parameters);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    std::memcpy(&values[i], parameters[i], sizeof(std::uint64_t));
+  if (capturing != nullptr) {
+    capturing->launches.push_back({kernel, values, config->gridDimX});
+  } else {
+    machine.run(*kernel, values, config->gridDimX);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult tensor_map_encode(CUtensorMap* map, CUtensorMapDataType, cuuint32_t, void* base, const cuuint64_t*,
+                           const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
+                           CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  std::memset(map, 0, sizeof *map);
+  std::memcpy(map, &base, sizeof base);
+  return CUDA_SUCCESS;
+}
+
+template <typename Function>
+void* address_of(Function* function) {
+  return reinterpret_cast<void*>(function);
+}
+
+void* find_symbol(const std::string& name) {
+  static const std::map<std::string, void*> symbols = {
+      {"cuInit", address_of(init)},
+      {"cuDriverGetVersion", address_of(driver_get_version)},
+      {"cuGetErrorName", address_of(get_error_name)},
+      {"cuGetErrorString", address_of(get_error_string)},
+      {"cuDeviceGetCount", address_of(device_get_count)},
+      {"cuDeviceGet", address_of(device_get)},
+      {"cuDeviceGetName", address_of(device_get_name)},
+      {"cuDeviceGetAttribute", address_of(device_get_attribute)},
+      {"cuDeviceTotalMem", address_of(device_total_mem)},
+      {"cuDeviceGetPCIBusId", address_of(device_get_pci_bus_id)},
+      {"cuDevicePrimaryCtxRetain", address_of(primary_ctx_retain)},
+      {"cuDevicePrimaryCtxRelease", address_of(primary_ctx_release)},
+      {"cuCtxSetCurrent", address_of(ctx_set_current)},
+      {"cuCtxSynchronize", address_of(ctx_synchronize)},
+      {"cuMemGetInfo", address_of(mem_get_info)},
+      {"cuMemAlloc", address_of(mem_alloc)},
+      {"cuMemFree", address_of(mem_free)},
+      {"cuMemsetD8Async", address_of(memset_d8_async)},
+      {"cuMemcpyHtoD", address_of(memcpy_h_to_d)},
+      {"cuMemcpyDtoH", address_of(memcpy_d_to_h)},
+      {"cuStreamCreate", address_of(stream_create)},
+      {"cuStreamDestroy", address_of(stream_destroy)},
+      {"cuStreamSynchronize", address_of(stream_synchronize)},
+      {"cuStreamBeginCapture", address_of(stream_begin_capture)},
+      {"cuStreamEndCapture", address_of(stream_end_capture)},
+      {"cuEventCreate", address_of(event_create)},
+      {"cuEventDestroy", address_of(event_destroy)},
+      {"cuEventRecord", address_of(event_record)},
+      {"cuEventElapsedTime", address_of(event_elapsed_time)},
+      {"cuModuleLoadData", address_of(module_load_data)},
+      {"cuModuleUnload", address_of(module_unload)},
+      {"cuModuleGetFunction", address_of(module_get_function)},
+      {"cuFuncSetAttribute", address_of(func_set_attribute)},
+      {"cuLaunchKernelEx", address_of(launch_kernel_ex)},
+      {"cuGraphInstantiateWithFlags", address_of(graph_instantiate)},
+      {"cuGraphDestroy", address_of(graph_destroy)},
+      {"cuGraphUpload", address_of(graph_upload)},
+      {"cuGraphLaunch", address_of(graph_launch)},
+      {"cuGraphExecDestroy", address_of(graph_exec_destroy)},
+      {"cuTensorMapEncodeTiled", address_of(tensor_map_encode)}};
+  const auto found = symbols.find(name);
+  return found != symbols.end() && machine.script.text("without") != name ? found->second : nullptr;
+}
+
+}  // namespace
+}  // namespace fake_cuda
+
+extern "C" __attribute__((visibility("default"))) CUresult cuGetProcAddress_v2(
+    const char* symbol, void** function, int, cuuint64_t, CUdriverProcAddressQueryResult*) {
+  *function = fake_cuda::find_symbol(symbol);
+  return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}

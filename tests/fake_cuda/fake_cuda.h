@@ -1,0 +1,58 @@
+// The scripted machine behind the stand-in for libcuda: its script, virtual clock, faults and kernels. See
+// README.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace fake_cuda {
+
+// MOETUNE_FAKE_CUDA, split at commas into name or name=value.
+class Script {
+ public:
+  Script();
+  bool has(const std::string& name) const { return values_.contains(name); }
+  std::string text(const std::string& name) const;
+  std::int64_t number(const std::string& name, std::int64_t fallback) const;
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+struct Kernel {
+  std::string base;                   // "double", "moetune_fill"
+  std::vector<std::string> suffixes;  // "us50", "wrong"
+  std::size_t parameters = 0;         // of 8 bytes each; 0: no such kernel
+
+  static Kernel named(const std::string& entry);
+  bool is(const std::string& suffix) const;
+  std::int64_t number_of(const std::string& suffix, std::int64_t fallback) const;  // us50 -> 50
+  int refusal() const;  // what launching it returns
+};
+
+using Parameters = std::vector<std::uint64_t>;
+
+struct Machine {
+  Script script;
+  int sticky = 0;  // what every call returns from now on
+  bool hanging = false;
+  double clock_us = 0;
+  std::size_t used_bytes = 0;
+  std::int64_t candidate_launches = 0;
+  std::map<std::string, std::int64_t> launches;  // by kernel
+
+  std::size_t memory_bytes() const { return static_cast<std::size_t>(script.number("memory", 16 << 20)); }
+  void run(const Kernel& kernel, const Parameters& parameters, std::uint32_t blocks);
+
+ private:
+  void run_candidate(const Kernel& kernel, const Parameters& parameters);
+};
+
+// The kernels of templates/common/harness.cu. True where `name` is one of them and was run.
+bool run_harness(const std::string& name, const Parameters& parameters, std::uint32_t blocks,
+                 double& clock_us);
+
+}  // namespace fake_cuda

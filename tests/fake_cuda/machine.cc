@@ -1,0 +1,113 @@
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <sstream>
+
+#include "kernels/buffer.h"
+#include "tests/fake_cuda/fake_cuda.h"
+
+namespace fake_cuda {
+namespace {
+
+const std::map<std::string, std::size_t> kParameters = {
+    {"moetune_fill", 7},         {"moetune_poison", 4},   {"moetune_compare", 5}, {"moetune_delay", 1},
+    {"moetune_check_guards", 7}, {"moetune_checksum", 3}, {"double", 3}};
+
+constexpr std::int64_t kWearsAfter = 10;
+
+}  // namespace
+
+Script::Script() {
+  const char* text = std::getenv("MOETUNE_FAKE_CUDA");
+  std::istringstream in(text != nullptr ? text : "");
+  for (std::string directive; std::getline(in, directive, ',');) {
+    const std::size_t equals = directive.find('=');
+    values_[directive.substr(0, equals)] = equals == std::string::npos ? "" : directive.substr(equals + 1);
+  }
+}
+
+std::string Script::text(const std::string& name) const {
+  const auto found = values_.find(name);
+  return found != values_.end() ? found->second : "";
+}
+
+std::int64_t Script::number(const std::string& name, std::int64_t fallback) const {
+  return has(name) ? std::stoll(text(name)) : fallback;
+}
+
+Kernel Kernel::named(const std::string& entry) {
+  Kernel kernel;
+  std::size_t at = entry.find("__");
+  kernel.base = entry.substr(0, at);
+  while (at != std::string::npos) {
+    const std::size_t next = entry.find("__", at + 2);
+    kernel.suffixes.push_back(entry.substr(at + 2, next == std::string::npos ? next : next - at - 2));
+    at = next;
+  }
+  const auto known = kParameters.find(kernel.base);
+  if (known != kParameters.end()) kernel.parameters = known->second;
+  return kernel;
+}
+
+bool Kernel::is(const std::string& suffix) const {
+  for (const std::string& mine : suffixes) {
+    if (mine == suffix) return true;
+  }
+  return false;
+}
+
+std::int64_t Kernel::number_of(const std::string& suffix, std::int64_t fallback) const {
+  for (const std::string& mine : suffixes) {
+    if (mine.starts_with(suffix) && mine.size() > suffix.size())
+      return std::stoll(mine.substr(suffix.size()));
+  }
+  return fallback;
+}
+
+int Kernel::refusal() const { return is("oom") ? 2 : static_cast<int>(number_of("refuse", 0)); }
+
+void Machine::run(const Kernel& kernel, const Parameters& parameters, std::uint32_t blocks) {
+  if (!run_harness(kernel.base, parameters, blocks, clock_us)) run_candidate(kernel, parameters);
+}
+
+void Machine::run_candidate(const Kernel& kernel, const Parameters& parameters) {
+  const auto* x = reinterpret_cast<const float*>(parameters[0]);
+  auto* y = reinterpret_cast<float*>(parameters[1]);
+  const auto n = static_cast<std::size_t>(parameters[2]);
+
+  ++candidate_launches;
+  if (candidate_launches >= script.number("fail_at", std::numeric_limits<std::int64_t>::max())) {
+    sticky = static_cast<int>(script.number("code", 719));
+    return;
+  }
+  if (kernel.is("hang")) hanging = true;
+  if (kernel.is("segv")) {
+    std::signal(SIGSEGV, SIG_DFL);
+    std::raise(SIGSEGV);
+  }
+  if (kernel.is("abort")) {
+    std::fputs("the driver gives up\n", stderr);
+    std::signal(SIGABRT, SIG_DFL);
+    std::abort();
+  }
+  sticky = static_cast<int>(kernel.number_of("sticky", 0));
+
+  std::int64_t runs = ++launches[kernel.base + (kernel.is("wears") ? "wears" : "")];
+  const std::int64_t microseconds = kernel.number_of("us", 10);
+  clock_us += static_cast<double>(kernel.is("noisy") && runs % 2 == 0 ? 2 * microseconds : microseconds);
+
+  for (std::size_t i = 0; i < n; ++i) {
+    if (kernel.is("unwritten") && i + 1 == n) break;
+    y[i] = kernel.is("zero") ? 0 : 2 * x[i];
+    if (kernel.is("rounded")) y[i] = static_cast<float>(moetune::round_to(moetune::DType::bf16, y[i]));
+  }
+  if (kernel.is("wrong") || (kernel.is("wears") && runs > kWearsAfter)) y[n / 2] += 1;
+  if (kernel.is("nan")) y[n / 2] = std::numeric_limits<float>::quiet_NaN();
+  if (kernel.is("past")) y[n] = 1;
+  if (kernel.is("before")) y[-1] = 1;
+  if (kernel.is("input")) const_cast<float*>(x)[0] += 1;
+}
+
+}  // namespace fake_cuda

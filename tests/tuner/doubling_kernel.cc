@@ -1,0 +1,83 @@
+#include "tests/tuner/doubling_kernel.h"
+
+#include <cstdlib>
+
+namespace moetune {
+namespace {
+
+Plan doubling_plan(const std::string& entry, std::int64_t elements) {
+  Plan plan;
+  plan.unit.source = "templates/doubling.cu";
+  Launch launch;
+  launch.entry = entry;
+  launch.arguments = {Pointer{"x"}, Pointer{"y"}, Scalar::of<std::int64_t>(elements)};
+  plan.launches.push_back(launch);
+  return plan;
+}
+
+BuildPtr fake_build() {
+  auto build = std::make_shared<Build>();
+  build->outcome = Outcome::ok;
+  build->cubin = {'f', 'a', 'k', 'e', 0};
+  return build;
+}
+
+}  // namespace
+
+DoublingKernel::DoublingKernel(std::string exact, std::string baseline)
+    : exact_(std::move(exact)), baseline_(std::move(baseline)) {}
+
+std::vector<Buffer> DoublingKernel::buffers(const Problem& problem, std::uint64_t) const {
+  Buffer x, y;
+  x.name = "x";
+  x.elements = problem["elements"];
+  x.rotates = true;
+  x.fill.kind = Fill::Kind::normal;
+  y.name = "y";
+  y.elements = problem["elements"];
+  y.role = Role::output;
+  return {x, y};
+}
+
+Plan DoublingKernel::plan(const Config&, const Problem& problem, const DeviceLimits&) const {
+  return doubling_plan("double", problem["elements"]);
+}
+
+Plan DoublingKernel::reference(Reference which, const Problem& problem, const DeviceLimits&) const {
+  return doubling_plan(which == Reference::exact ? exact_ : baseline_, problem["elements"]);
+}
+
+HostTensors DoublingKernel::reference_on_cpu(const Problem&, const HostTensors& inputs) const {
+  HostTensors outputs = {{"y", inputs.at("x")}};
+  for (double& value : outputs["y"]) value *= 2;
+  return outputs;
+}
+
+Cost DoublingKernel::cost(const Problem& problem) const {
+  return {8.0 * static_cast<double>(problem["elements"]), 0};
+}
+
+Tolerance DoublingKernel::tolerance(const Problem&) const { return {}; }
+
+Problem doubling_problem(std::int64_t elements) {
+  return {"doubling", {{"elements", Value::integer(elements)}}};
+}
+
+Candidate doubling_candidate(const std::string& entry, std::int64_t elements) {
+  return {{{"entry", Value::named(entry, 0)}}, doubling_plan(entry, elements), fake_build()};
+}
+
+void use_fake_cuda(const std::string& script) {
+  setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+  setenv("MOETUNE_FAKE_CUDA", script.c_str(), 1);
+}
+
+CudaDevice fake_device() {
+  CudaDevice::Options options;
+  options.build = [](const std::vector<CompileUnit>& units) {
+    return std::vector<BuildPtr>(units.size(), fake_build());
+  };
+  return CudaDevice(std::move(options));
+}
+
+}  // namespace moetune

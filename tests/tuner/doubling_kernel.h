@@ -1,0 +1,45 @@
+// y = 2x in f32: the kernel that the stand-in for libcuda knows, and a device over that stand-in.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "kernels/kernel.h"
+#include "tuner/cuda_device.h"
+
+namespace moetune {
+
+class DoublingKernel final : public Kernel {
+ public:
+  // `exact` and `baseline` are entries of the references.
+  explicit DoublingKernel(std::string exact = "double", std::string baseline = "double__rounded");
+
+  const std::string& name() const override { return name_; }
+  const std::string& summary() const override { return name_; }
+  const ProblemSchema& schema() const override { return schema_; }
+  const std::vector<Preset>& presets() const override { return presets_; }
+  void check(const Problem&) const override {}
+  std::vector<Buffer> buffers(const Problem& problem, std::uint64_t seed) const override;
+  Plan plan(const Config& config, const Problem& problem, const DeviceLimits& limits) const override;
+  Plan reference(Reference which, const Problem& problem, const DeviceLimits& limits) const override;
+  HostTensors reference_on_cpu(const Problem& problem, const HostTensors& inputs) const override;
+  Cost cost(const Problem& problem) const override;
+  Tolerance tolerance(const Problem& problem) const override;
+
+ private:
+  std::string name_ = "doubling", exact_, baseline_;
+  ProblemSchema schema_;
+  std::vector<Preset> presets_;
+};
+
+Problem doubling_problem(std::int64_t elements);
+
+// A candidate whose one launch is `entry`; its cubin is bytes that no compiler made.
+Candidate doubling_candidate(const std::string& entry, std::int64_t elements);
+
+// Sets the environment of workers started from now on: the stand-in library with `script`.
+void use_fake_cuda(const std::string& script = "");
+
+CudaDevice fake_device();
+
+}  // namespace moetune
