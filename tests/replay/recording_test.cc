@@ -1,0 +1,143 @@
+#include "replay/recording.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "replay/compressed_file.h"
+#include "replay/recording_format.h"
+#include "tests/replay/sample_recording.h"
+
+using namespace moetune;
+namespace fs = std::filesystem;
+
+namespace {
+
+class Folder {
+ public:
+  Folder() : path_(fs::temp_directory_path() / ("moetune_recording_test" + std::to_string(::getpid()))) {
+    fs::create_directories(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  fs::path operator/(const std::string& name) const { return path_ / name; }
+  std::size_t files() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
+  }
+
+ private:
+  fs::path path_;
+};
+
+std::string error(const std::string& text) {
+  try {
+    parse_recording(text, "r.json");
+  } catch (const BadInput& failure) {
+    return failure.what();
+  }
+  return "";
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  REQUIRE_MESSAGE(at != std::string::npos, from);
+  return text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("a recording reads back exactly as it was written, failures included") {
+  const Folder folder;
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    const Recording written = sample_recording(seed);
+    write_recording(written, folder / "r.json.zst");
+    const Recording read = read_recording(folder / "r.json.zst");
+    CHECK(read.hardware.text() == written.hardware.text());
+    CHECK(read.hardware.driver == written.hardware.driver);
+    CHECK(read.limits.shared_per_block == written.limits.shared_per_block);
+    CHECK(read.limits.memory_bytes == written.limits.memory_bytes);
+    CHECK(read.limits.threads_per_sm == written.limits.threads_per_sm);
+    CHECK(read.kernel == written.kernel);
+    CHECK(read.problem == written.problem);
+    CHECK(read.source_digest == written.source_digest);
+    CHECK(read.toolchain == written.toolchain);
+    CHECK(read.recorded_at == written.recorded_at);
+    CHECK(read.digest.size() == 32);
+    CHECK(read.optimum_us() == written.optimum_us());
+    REQUIRE(read.space.size() == written.space.size());
+    REQUIRE(read.trials.size() == written.trials.size());
+    for (ConfigId id = 0; id < read.space.size(); ++id) {
+      CHECK(read.space.config(id) == written.space.config(id));
+      CHECK(read.trials[id].outcome == written.trials[id].outcome);
+      CHECK(read.trials[id].time_us == written.trials[id].time_us);
+      CHECK(read.trials[id].samples_us == written.trials[id].samples_us);
+      CHECK(read.trials[id].message == written.trials[id].message);
+    }
+  }
+  CHECK(folder.files() == 1);  // no temporary file stays
+}
+
+TEST_CASE("the digest follows the content, not the compression") {
+  const std::string text = format_recording(sample_recording(1));
+  const std::string digest = parse_recording(text, "r.json").digest;
+  CHECK(parse_recording(compress_zstd(text), "r.json.zst").digest == digest);
+  CHECK(parse_recording(format_recording(sample_recording(2)), "r.json").digest != digest);
+}
+
+TEST_CASE("the header is read without the rows") {
+  const std::string text = format_recording(sample_recording());
+  const std::string header_only = text.substr(0, text.find('\n') + 1) + "rows that are not even JSON";
+  const RecordingHeader header = parse_recording_header(compress_zstd(header_only), "r.json.zst");
+  CHECK(header.hardware == "NVIDIA H200");
+  CHECK(header.kernel == "axpy");
+  CHECK(header.problem == "n=1024,dtype=bf16");
+  CHECK(header.recorded_at == "2025-11-02");
+  CHECK_THROWS_AS(parse_recording_header("{}", "r.json"), BadInput);
+}
+
+TEST_CASE("an optimum needs a row that worked") {
+  Recording recording = sample_recording();
+  for (RecordedTrial& trial : recording.trials) trial.outcome = Outcome::crashed;
+  CHECK(std::isinf(recording.optimum_us()));
+}
+
+TEST_CASE("each damage to a recording is named with the file") {
+  const std::string text = format_recording(sample_recording());
+  CHECK(error("").starts_with("r.json: "));
+  CHECK(error("{}") == "r.json: neither a moetune recording nor a Kernel Tuner cache");
+  CHECK(error("garbage").starts_with("r.json: parse error at line 1, column 1"));
+  CHECK(error(text.substr(0, 100)) == "r.json: the recording ends after its header");
+  CHECK(error(text.substr(0, text.size() - 20)).starts_with("r.json: the rows: parse error"));
+  CHECK(error(replaced(text, "\"moetune_recording\":1", "\"moetune_recording\":2")) ==
+        "r.json: recording format 2; this moetune reads format 1");
+  CHECK(error(replaced(text, "\"rows\":5", "\"rows\":6")) ==
+        "r.json: a column of positions is too short or too long");
+  CHECK(error(replaced(text, "\"kernel\"", "\"kernle\"")).find("key 'kernel' not found") !=
+        std::string::npos);
+  CHECK(error(replaced(text, "[\"ok\"", "[\"fine\"")) == "r.json: unknown outcome 'fine'");
+  CHECK(error(replaced(text, "\"positions\":[[0,0,1", "\"positions\":[[0,0,7")).find("outside the domain") !=
+        std::string::npos);
+  CHECK(error(replaced(text, "\"positions\":[[0,0,1", "\"positions\":[[0,0,-1")) ==
+        "r.json: a position is out of range");
+  CHECK(error(replaced(text, "[0,1,0,0,1]", "[0,0,0,0,1]")) == "r.json: a configuration stands twice");
+  CHECK(error(replaced(text, "\"time_us\":[", "\"time_us\":[1.0,")) ==
+        "r.json: the column 'time_us' does not hold 5 rows");
+  CHECK(error(replaced(text, "[64,16,-4]", "[64,\"x\",-4]")) ==
+        "r.json: the values of 'tile' are neither all integers nor all names");
+  const std::string zst = compress_zstd(text);
+  CHECK(error(zst.substr(0, zst.size() / 2)).starts_with("r.json: "));
+  std::string flipped = zst;
+  flipped[flipped.size() / 2] = static_cast<char>(flipped[flipped.size() / 2] ^ 0x55);
+  CHECK(error(flipped).starts_with("r.json: "));
+}
+
+TEST_CASE("files that cannot be read or written say why") {
+  const Folder folder;
+  CHECK_THROWS_AS(read_recording(folder / "none.json"), BadInput);
+  CHECK_THROWS_AS(read_recording(folder / "."), BadInput);
+  CHECK_THROWS_AS(write_recording(sample_recording(), folder / "no_such_folder/r.json.zst"),
+                  BrokenEnvironment);
+}
