@@ -9,9 +9,10 @@ namespace moetune {
 
 // One function a kernel, defined in kernels/NAME.cc; one line here and one in the list make it known.
 const Kernel& decode_attention();
+const Kernel& decode_kernel();
 
 const std::vector<const Kernel*>& all_kernels() {
-  static const std::vector<const Kernel*> kernels = {&decode_attention()};
+  static const std::vector<const Kernel*> kernels = {&decode_attention(), &decode_kernel()};
   return kernels;
 }
 
