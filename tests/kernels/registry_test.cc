@@ -93,7 +93,7 @@ TEST_CASE("every preset is a legal problem with inputs, outputs and a cost") {
   }
 }
 
-TEST_CASE("every kernel has a default on every architecture it claims, and its plan survives JSON") {
+TEST_CASE("every kernel has a default on every known architecture, and its plan survives JSON") {
   for (const Kernel* kernel : all_kernels()) {
     const Space space = Space::parse(moetune::read_resource(space_file(*kernel)), space_file(*kernel));
     const Problem problem = preset_problems(*kernel).front();
@@ -102,7 +102,8 @@ TEST_CASE("every kernel has a default on every architecture it claims, and its p
       CAPTURE(architecture);
       const moetune::DeviceLimits limits = moetune::limits_of_architecture(architecture);
       const auto config = space.default_config(expression_environment(problem, limits));
-      REQUIRE(config);
+      CHECK_MESSAGE(config, space_file(*kernel), " has no default that is legal here");
+      if (!config) continue;
       const nlohmann::json plan = kernel->plan(*config, problem, limits);
       CHECK_FALSE(plan.at("launches").empty());
       CHECK(nlohmann::json(nlohmann::json::parse(plan.dump()).get<moetune::Plan>()) == plan);
