@@ -1,0 +1,33 @@
+// The GPU under test, shared by all cases of test_gpu. One thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tuner/compile_pool.h"
+#include "tuner/compiler.h"
+#include "tuner/cuda_device.h"
+
+namespace moetune {
+
+// Says why and returns true where there is nothing to test on; every case asks first.
+bool no_gpu();
+
+// The first GPU, opened on first use.
+CudaDevice& gpu();
+
+// NVRTC for it, over the embedded templates and tests/gpu/planted_sources.cc.
+CompilePool& gpu_compiler();
+BuildPtr compile_for_gpu(const CompileUnit& unit);
+
+// A device tensor's bytes, widened.
+std::vector<double> widened(DType type, const Bytes& bytes);
+
+// Short trials: these tests ask whether a result is right, not how fast it is.
+MeasurePolicy one_sample();
+
+// Configurations to try a problem: MOETUNE_GPU_SAMPLE, or `fallback`.
+std::size_t sample_size(std::size_t fallback);
+
+}  // namespace moetune

@@ -1,0 +1,134 @@
+// Every registered kernel on the GPU: its references against float64 on the CPU, and a sample of its space.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "base/resources.h"
+#include "kernels/registry.h"
+#include "search/space.h"
+#include "tests/gpu/gpu.h"
+#include "tests/gpu/problems.h"
+#include "tuner/launchable.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::uint64_t kSeed = 5;
+
+HostTensors host_inputs(const std::vector<Buffer>& buffers) {
+  HostTensors inputs;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].role == Role::input)
+      inputs[buffers[i].name] = host_values(buffers[i], kSeed, fill_stream(i, 0));
+  }
+  return inputs;
+}
+
+std::string named_part(const Config& config) {
+  std::string text;
+  for (const auto& [name, value] : config) {
+    if (value.is_named()) text += name + "=" + value.name + ",";
+  }
+  return text;
+}
+
+// Seeded, and even over the combinations of named parameters (bodies, loaders, combine methods).
+std::vector<Config> sample(const LegalSpace& space, std::size_t count, std::uint64_t seed) {
+  std::map<std::string, std::vector<Config>> groups;
+  for (std::size_t id = 0; id < space.size(); ++id) {
+    const Config config = space.config(static_cast<ConfigId>(id));
+    groups[named_part(config)].push_back(config);
+  }
+  std::mt19937_64 random(seed);
+  std::vector<std::vector<Config>*> order;
+  for (auto& [name, group] : groups) {
+    std::shuffle(group.begin(), group.end(), random);
+    order.push_back(&group);
+  }
+  std::shuffle(order.begin(), order.end(), random);
+  std::vector<Config> chosen;
+  for (std::size_t round = 0; chosen.size() < std::min(count, space.size()); ++round) {
+    for (const std::vector<Config>* group : order) {
+      if (round < group->size() && chosen.size() < count) chosen.push_back((*group)[round]);
+    }
+  }
+  return chosen;
+}
+
+LegalSpace legal_space(const Kernel& kernel, const Problem& problem) {
+  const std::string file = "spaces/" + kernel.name() + ".json";
+  return Space::parse(read_resource(file), file)
+      .enumerate(expression_environment(problem, gpu().info().limits));
+}
+
+}  // namespace
+
+TEST_CASE("every kernel's exact reference agrees with float64 on the CPU") {
+  if (no_gpu()) return;
+  for (const Kernel* kernel : all_kernels()) {
+    for (const Problem& problem : small_problems(*kernel)) {
+      CAPTURE(kernel->name());
+      CAPTURE(problem.text());
+      gpu().open(*kernel, problem, kSeed);
+      const std::vector<Buffer> buffers = kernel->buffers(problem, kSeed);
+      for (const auto& [name, expected] : kernel->reference_on_cpu(problem, host_inputs(buffers))) {
+        CAPTURE(name);
+        const std::vector<double> actual = widened(DType::f32, gpu().fetch(name, CudaDevice::Tensor::exact));
+        REQUIRE(actual.size() == expected.size());
+        double largest = 0, worst = 0;
+        std::size_t masks = 0;
+        for (std::size_t i = 0; i < actual.size(); ++i) {
+          if (std::isfinite(actual[i]) && std::isfinite(expected[i])) {
+            largest = std::max(largest, std::abs(expected[i]));
+            worst = std::max(worst, std::abs(actual[i] - expected[i]));
+          } else {
+            masks += std::isnan(actual[i]) != std::isnan(expected[i]) ? 1 : 0;
+          }
+        }
+        CHECK(masks == 0);
+        CHECK(largest > 0);
+        CHECK(worst <= 2e-5 * largest);
+      }
+    }
+  }
+}
+
+TEST_CASE("a sample of every kernel's space is right on every small problem") {
+  if (no_gpu()) return;
+  const std::size_t count = sample_size(24);
+  std::size_t ran = 0, refused = 0;
+  for (const Kernel* kernel : all_kernels()) {
+    for (const Problem& problem : small_problems(*kernel)) {
+      CAPTURE(problem.text());
+      const LegalSpace space = legal_space(*kernel, problem);
+      REQUIRE(!space.empty());
+      gpu().open(*kernel, problem, kSeed);
+      std::vector<Plan> plans;
+      std::vector<std::shared_future<BuildPtr>> builds;
+      const std::vector<Config> configs = sample(space, count, kSeed);
+      for (const Config& config : configs) {
+        plans.push_back(kernel->plan(config, problem, gpu().info().limits));
+        builds.push_back(gpu_compiler().submit(plans.back().unit));
+      }
+      for (std::size_t i = 0; i < configs.size(); ++i) {
+        CAPTURE(configs[i].text());
+        const BuildPtr build = builds[i].get();
+        REQUIRE_MESSAGE(build->outcome == Outcome::ok, build->message);
+        if (!why_unlaunchable(plans[i], *build, gpu().info().limits).empty()) {
+          ++refused;
+          continue;
+        }
+        ++ran;
+        const TrialResult result = gpu().run({configs[i], plans[i], build}, one_sample());
+        CHECK_MESSAGE(result.outcome == Outcome::ok, outcome_name(result.outcome), ": ", result.message);
+      }
+    }
+  }
+  MESSAGE(ran << " configurations ran, " << refused << " were pruned");
+  CHECK(ran > refused);
+}
+
+}  // namespace moetune

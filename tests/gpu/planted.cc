@@ -1,0 +1,192 @@
+#include "tests/gpu/planted.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::uint32_t kThreads = 256;
+
+std::uint32_t blocks_for(std::int64_t elements) {
+  return static_cast<std::uint32_t>((elements + kThreads - 1) / kThreads);
+}
+
+Buffer input(const std::string& name, DType type, std::int64_t elements, Fill::Kind kind, float scale) {
+  Buffer buffer{.name = name, .dtype = type, .elements = elements};
+  buffer.fill.kind = kind;
+  buffer.fill.scale = scale;
+  return buffer;
+}
+
+class PlantedKernel final : public Kernel {
+ public:
+  const std::string& name() const override { return name_; }
+  const std::string& summary() const override { return name_; }
+  const ProblemSchema& schema() const override { return schema_; }
+  const std::vector<Preset>& presets() const override { return presets_; }
+  void check(const Problem&) const override {}
+
+  std::vector<Buffer> buffers(const Problem& problem, std::uint64_t) const override {
+    const std::int64_t n = problem["elements"];
+    Buffer x = input("x", DType::f32, n, Fill::Kind::normal, 1);
+    x.rotates = true;
+    Buffer y{.name = "y", .dtype = DType::bf16, .elements = n, .role = Role::output};
+    std::vector<Buffer> buffers = {x, y};
+    for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::e4m3}) {
+      const std::string suffix(dtype_name(type));
+      buffers.push_back(input("normal_" + suffix, type, n, Fill::Kind::normal, 0.75f));
+      // Far past f16's and e4m3's largest values, and far below their smallest.
+      buffers.push_back(input("large_" + suffix, type, n, Fill::Kind::uniform, 1e5f));
+      buffers.push_back(input("small_" + suffix, type, n, Fill::Kind::uniform, 3e-3f));
+      buffers.push_back(input("tiny_" + suffix, type, n, Fill::Kind::normal, 1e-38f));
+      buffers.back().fill.poison = {{0, 1}, {n / 3, 7}, {n - 2, 2}};
+      buffers.push_back(input("zeros_" + suffix, type, n, Fill::Kind::zeros, 1));
+    }
+    Buffer ids = input("ids", DType::i32, n, Fill::Kind::integers, 1);
+    for (std::int64_t i = 0; i < n; ++i) ids.fill.integers.push_back(static_cast<std::int32_t>(i * i - 5));
+    buffers.push_back(ids);
+    return buffers;
+  }
+
+  Plan plan(const Config&, const Problem& problem, const DeviceLimits& limits) const override {
+    return planted_plan("", problem["elements"], limits);
+  }
+
+  Plan reference(Reference which, const Problem& problem, const DeviceLimits& limits) const override {
+    return planted_plan(which == Reference::exact ? "EXACT" : "", problem["elements"], limits);
+  }
+
+  HostTensors reference_on_cpu(const Problem&, const HostTensors& inputs) const override {
+    HostTensors outputs = {{"y", inputs.at("x")}};
+    for (double& value : outputs["y"]) value *= 2;
+    return outputs;
+  }
+
+  Cost cost(const Problem& problem) const override {
+    return {6.0 * static_cast<double>(problem["elements"]), 0};
+  }
+  Tolerance tolerance(const Problem&) const override { return {}; }
+
+ private:
+  const std::string name_ = "planted";
+  const ProblemSchema schema_;
+  const std::vector<Preset> presets_;
+};
+
+}  // namespace
+
+const Kernel& planted_kernel() {
+  static const PlantedKernel kernel;
+  return kernel;
+}
+
+Problem planted_problem(std::int64_t elements) {
+  return {"planted", {{"elements", Value::integer(elements)}}};
+}
+
+// Two launches: the first writes half of the result to scratch, the second, overlapping it as PDL allows,
+// doubles that. The first runs in clusters of two.
+Plan planted_plan(const std::string& bug, std::int64_t elements, const DeviceLimits& limits) {
+  Plan plan;
+  plan.unit.source = kPlantedSource;
+  if (!bug.empty()) plan.unit.defines = {{bug, "1"}};
+  plan.scratch = {{"half", 4 * elements, false}, {"runs", 4, true}};
+  const Argument n = Scalar::of<std::int64_t>(elements);
+
+  Launch copy;
+  copy.entry = "planted_copy";
+  copy.grid[0] = (blocks_for(elements) + 1) / 2 * 2;
+  copy.block[0] = kThreads;
+  if (limits.compute_capability >= 90) copy.cluster[0] = 2;
+  copy.arguments = {Pointer{"x"}, Pointer{"tiny_f32"}, Pointer{"half"}, n};
+
+  Launch twice;
+  twice.entry = "planted_twice";
+  twice.grid[0] = blocks_for(elements);
+  twice.block[0] = kThreads;
+  twice.dynamic_shared = 64 << 10;
+  twice.programmatic_dependent = limits.compute_capability >= 90;
+  twice.arguments = {Pointer{"half"}, Pointer{"y"}, Pointer{"runs"}, n};
+  plan.launches = {copy, twice};
+  return plan;
+}
+
+// Each macro plants one bug; EXACT makes the f32 reference.
+const std::string& planted_source() {
+  static const std::string source = R"cuda(
+typedef long long i64;
+
+#if EXACT
+typedef float Output;
+__device__ Output rounded(float value) { return value; }
+#else
+typedef unsigned short Output;
+__device__ Output rounded(float value) {
+  Output bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+#endif
+
+__device__ i64 index_of_thread() { return i64(blockIdx.x) * blockDim.x + threadIdx.x; }
+
+extern "C" __global__ void planted_copy(const float* x, const float* poisoned, float* half, i64 n) {
+  const i64 i = index_of_thread();
+#if READS_POISON
+  if (i < n) half[i] = x[i] + 0.0f * poisoned[i];
+#elif READS_PAST_END
+  if (i < n) half[i] = x[i] + 0.0f * x[i + 1];
+#else
+  if (i < n) half[i] = x[i];
+#endif
+#if CHANGES_INPUT
+  if (i == n / 2) const_cast<float*>(x)[i] += 1.0f;
+#endif
+#if OVERRUNS_SCRATCH
+  if (i == 0) half[n] = 1.0f;
+#endif
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+extern "C" __global__ void planted_twice(const float* half, Output* y, int* runs, i64 n) {
+  extern __shared__ float staged[];
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  const i64 i = index_of_thread();
+  if (i >= n) return;
+  staged[threadIdx.x] = half[i];
+  float value = 2.0f * staged[threadIdx.x];
+#if ONE_WRONG
+  if (i == n / 2) value += 0.5f;
+#endif
+#if ALL_ZERO
+  value = 0.0f;
+#endif
+#if WEARS
+  if (i == 0) atomicAdd(runs, 1);
+  if (*reinterpret_cast<volatile int*>(runs) > 3) value *= 1.5f;
+#endif
+#if HANGS
+  while (*reinterpret_cast<volatile int*>(runs) == 0) {
+  }
+#endif
+#if FAULTS
+  if (i == 0) *reinterpret_cast<volatile int*>(16) = 1;
+#endif
+#if SKIPS_ONE
+  if (i == n - 1) return;
+#endif
+  y[i] = rounded(value);
+#if WRITES_PAST_END
+  if (i == n - 1) y[n + 2] = rounded(1.0f);
+#endif
+#if WRITES_BEFORE
+  if (i == 0) y[-1] = rounded(1.0f);
+#endif
+}
+)cuda";
+  return source;
+}
+
+}  // namespace moetune

@@ -1,0 +1,57 @@
+#include "tests/gpu/problems.h"
+
+#include <map>
+
+namespace moetune {
+namespace {
+
+const std::map<std::string, std::vector<const char*>> kProblems = {
+    {"decode_attention",
+     {
+         "batch=1,q_heads=32,kv_heads=8,head_dim=128,context=1024",
+         "batch=3,q_heads=8,kv_heads=8,head_dim=128,context=777",
+         "batch=2,q_heads=16,kv_heads=1,head_dim=128,context=300,dtype=fp16",
+         "batch=4,q_heads=64,kv_heads=4,head_dim=64,context=512,lengths=ragged",
+         "batch=2,q_heads=8,kv_heads=2,head_dim=256,context=400,layout=nhd",
+         "batch=5,q_heads=16,kv_heads=2,head_dim=128,context=600,page=16,lengths=ragged",
+         "batch=5,q_heads=16,kv_heads=2,head_dim=128,context=600,page=64,lengths=ragged,layout=nhd",
+         "batch=3,q_heads=32,kv_heads=4,head_dim=64,context=1000,page=128,lengths=ragged,dtype=fp16",
+         "batch=2,q_heads=8,kv_heads=1,head_dim=256,context=515,page=64,lengths=ragged",
+         "batch=1,q_heads=1,kv_heads=1,head_dim=64,context=1",
+         "batch=7,q_heads=24,kv_heads=8,head_dim=128,context=129,lengths=ragged",
+         "batch=1,q_heads=48,kv_heads=1,head_dim=128,context=2100",
+     }},
+    {"decode_kernel",
+     {
+         "elements=1,dtype=f32,write=all",
+         "elements=1023,dtype=bf16,write=none",
+         "elements=1000003,dtype=f32,write=all",
+         "elements=1000003,dtype=f32,write=none",
+         "elements=1000003,dtype=bf16,write=all",
+         "elements=2097152,dtype=fp16,write=none",
+         "elements=2097153,dtype=fp16,write=all",
+     }},
+};
+
+Problem least_problem(const Kernel& kernel) {
+  Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, "");
+  for (const Dimension& dimension : kernel.schema()) {
+    if (dimension.names.empty()) problem.dims.set(dimension.name, Value::integer(dimension.minimum));
+  }
+  return problem;
+}
+
+}  // namespace
+
+std::vector<Problem> small_problems(const Kernel& kernel) {
+  const auto listed = kProblems.find(kernel.name());
+  if (listed == kProblems.end()) return {least_problem(kernel)};
+  std::vector<Problem> problems;
+  for (const char* text : listed->second) {
+    problems.push_back(parse_problem(kernel.name(), kernel.schema(), nullptr, text));
+    kernel.check(problems.back());
+  }
+  return problems;
+}
+
+}  // namespace moetune

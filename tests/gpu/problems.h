@@ -1,0 +1,15 @@
+// Small problems that reach the corners of every registered kernel.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/kernel.h"
+
+namespace moetune {
+
+// Small enough for the float64 reference on the CPU. A kernel without a list here gets its schema's fallbacks
+// cut to the minimum of every integer dimension.
+std::vector<Problem> small_problems(const Kernel& kernel);
+
+}  // namespace moetune
