@@ -9,12 +9,12 @@
 #include "base/suggest.h"
 #include "kernels/registry.h"
 #include "replay/replay_device.h"
+#include "replay/shipped.h"
 #include "tuner/cuda_device.h"
 
 namespace moetune {
 namespace {
 
-constexpr std::string_view kFolder = "replay/recordings/";
 constexpr std::string_view kReplay = "replay:";
 constexpr std::string_view kCuda = "cuda:";
 
@@ -29,9 +29,9 @@ RecordingPtr read_named(const std::string& name) {
   if (name.empty()) throw BadInput("--device replay: names no recording: replay:FILE");
   if (std::filesystem::exists(name)) return std::make_shared<const Recording>(read_recording(name));
   std::vector<std::string> names;
-  for (const std::string& path : shipped_recordings("")) {
-    if (recording_name(path) == name) return read_shipped(path);
-    names.push_back(recording_name(path));
+  for (const ShippedRecording& shipped : list_shipped_recordings()) {
+    names.push_back(recording_name(shipped.path));
+    if (names.back() == name) return read_shipped(shipped.path);
   }
   throw BadInput(names.empty() ? "there is no file " + name
                                : "no such file; " + unknown_name("recording", name, names));
@@ -45,15 +45,15 @@ const Kernel* registered(const std::string& name) {
 }
 
 // The recorded problem in today's schema: its text may predate a dimension.
-Problem recorded_problem(const Recording& recording, const Kernel& kernel) {
-  return parse_problem(kernel.name(), kernel.schema(), nullptr, recording.problem);
+Problem recorded_problem(const std::string& text, const Kernel& kernel) {
+  return parse_problem(kernel.name(), kernel.schema(), nullptr, text);
 }
 
 DeviceChoice replay(RecordingPtr recording, const std::string& id) {
   DeviceChoice choice{
       .recording = recording, .kernel = registered(recording->kernel), .kernel_name = recording->kernel};
   if (choice.kernel != nullptr) {
-    choice.problem = recorded_problem(*recording, *choice.kernel);
+    choice.problem = recorded_problem(recording->problem, *choice.kernel);
   } else {
     choice.problem = {recording->kernel, {}};
   }
@@ -86,7 +86,11 @@ DeviceChoice choose_recording(const std::string& name, const WorkloadOptions& wo
 DeviceChoice choose_cuda(int ordinal, const Kernel& kernel, const WorkloadOptions& workload) {
   DeviceChoice choice{
       .kernel = &kernel, .kernel_name = kernel.name(), .problem = problem_of(kernel, workload)};
-  choice.device = std::make_unique<CudaDevice>(CudaDevice::Options{.ordinal = ordinal});
+  choice.builder = std::make_shared<BuildSource>();
+  choice.device = std::make_unique<CudaDevice>(CudaDevice::Options{
+      .ordinal = ordinal, .build = [builder = choice.builder](const std::vector<CompileUnit>& units) {
+        return (*builder)(units);
+      }});
   const DeviceInfo& info = choice.device->info();
   choice.banner = kernel.name() + " " + choice.problem.text() + " on " + info.key.name + " (" + info.id +
                   ", " + info.architecture + ").";
@@ -113,29 +117,25 @@ int parse_ordinal(const std::string& device) {
 DeviceChoice choose_shipped(const Kernel& kernel, const WorkloadOptions& workload,
                             const std::string& why_no_gpu) {
   const Problem wanted = problem_of(kernel, workload);
-  std::string known;
-  std::string first;
-  for (const std::string& path : shipped_recordings(kernel.name())) {
-    const RecordingPtr recording = read_shipped(path);
-    if (recording->kernel != kernel.name()) continue;
-    if (recorded_problem(*recording, kernel) == wanted) {
-      DeviceChoice choice = replay(recording, std::string(kReplay) + recording_name(path));
-      choice.banner = "No GPU here (" + why_no_gpu + "). " + choice.banner;
-      return choice;
-    }
-    if (first.empty()) first = path;
-    known += "\n  --problem " + recorded_problem(*recording, kernel).text();
+  std::string known, first, fitting;
+  for (const ShippedRecording& shipped : list_shipped_recordings()) {
+    if (shipped.header.kernel != kernel.name()) continue;
+    const Problem problem = recorded_problem(shipped.header.problem, kernel);
+    if (first.empty()) first = shipped.path;
+    if (problem == wanted) fitting = shipped.path;
+    known += "\n  --problem " + problem.text();
   }
   if (first.empty()) {
-    throw BrokenEnvironment("no GPU here (" + why_no_gpu + "), and no recording of " + kernel.name() +
+    throw BrokenEnvironment("no GPU here (" + why_no_gpu + "); and no recording of " + kernel.name() +
                             " is shipped to stand in; --device replay:FILE takes one");
   }
-  if (workload.names_problem()) {
-    throw BrokenEnvironment("no GPU here (" + why_no_gpu + "), and no shipped recording is of " +
+  if (fitting.empty() && workload.names_problem()) {
+    throw BrokenEnvironment("no GPU here (" + why_no_gpu + "); and no shipped recording is of " +
                             kernel.name() + " " + wanted.text() + "; recorded are:" + known);
   }
-  DeviceChoice choice = replay(read_shipped(first), std::string(kReplay) + recording_name(first));
-  choice.banner = "No GPU here (" + why_no_gpu + "). " + choice.banner;
+  const std::string& path = fitting.empty() ? first : fitting;
+  DeviceChoice choice = replay(read_shipped(path), std::string(kReplay) + recording_name(path));
+  choice.banner = "No GPU here: " + why_no_gpu + ".\n" + choice.banner;
   return choice;
 }
 
@@ -144,12 +144,6 @@ DeviceChoice choose_shipped(const Kernel& kernel, const WorkloadOptions& workloa
 std::string recording_name(const std::string& path) {
   const std::string name = std::filesystem::path(path).filename();
   return name.substr(0, name.find('.'));
-}
-
-std::vector<std::string> shipped_recordings(const std::string& kernel) {
-  std::vector<std::string> paths = list_resources(std::string(kFolder) + kernel);
-  std::erase_if(paths, [](const std::string& path) { return path.find(".json") == std::string::npos; });
-  return paths;
 }
 
 Problem problem_of(const Kernel& kernel, const WorkloadOptions& workload) {

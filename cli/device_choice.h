@@ -8,7 +8,7 @@
 
 #include "cli/options.h"
 #include "replay/recording.h"
-#include "tuner/device.h"
+#include "tuner/cuda_device.h"
 
 namespace moetune {
 
@@ -18,7 +18,8 @@ struct DeviceChoice {
   const Kernel* kernel = nullptr;              // null: a recording of a kernel that is not moetune's
   std::string kernel_name;
   Problem problem;
-  std::string banner;  // what was chosen and why, for people
+  std::shared_ptr<BuildSource> builder;  // of a GPU: compiles its references; to be set before device->open()
+  std::string banner;                    // what was chosen and why, for people
 };
 
 // Throws BadInput for what the user named wrongly (kernel, preset, problem, device, file), BrokenEnvironment
@@ -33,8 +34,5 @@ Problem problem_of(const Kernel& kernel, const WorkloadOptions& workload);
 
 // "replay/recordings/decode_attention-b16.json.zst" -> "decode_attention-b16".
 std::string recording_name(const std::string& path);
-
-// The shipped recordings' paths among the resources, those of `kernel` alone where it is not empty.
-std::vector<std::string> shipped_recordings(const std::string& kernel);
 
 }  // namespace moetune

@@ -1,12 +1,11 @@
 #include "base/error.h"
-#include "base/resources.h"
 #include "cli/calibration.h"
 #include "cli/command.h"
 #include "cli/device_choice.h"
 #include "cli/document.h"
 #include "cli/options.h"
 #include "cli/text.h"
-#include "replay/recording.h"
+#include "replay/shipped.h"
 #include "tuner/cuda_device.h"
 
 namespace moetune {
@@ -76,19 +75,16 @@ Document gpu_document(const DeviceInfo& info, const Ceilings& ceilings) {
 
 Document list_recordings(std::ostream& out) {
   Document documents = Document::array();
-  Table table({"recording", "kernel", "problem", "GPU", "configurations"}, {4});
-  for (const std::string& path : shipped_recordings("")) {
-    const Recording recording = parse_recording(read_resource(path), path);
-    const std::string name = recording_name(path);
-    table.add({name, recording.kernel, recording.problem, recording.hardware.name,
-               count_text(static_cast<double>(recording.space.size()))});
+  Table table({"recording", "kernel", "problem", "GPU", "recorded"});
+  for (const ShippedRecording& shipped : list_shipped_recordings()) {
+    const RecordingHeader& header = shipped.header;
+    const std::string name = recording_name(shipped.path);
+    table.add({name, header.kernel, header.problem, header.hardware, header.recorded_at});
     documents.push_back({{"id", "replay:" + name},
-                         {"kernel", recording.kernel},
-                         {"problem", recording.problem},
-                         {"gpu", recording.hardware.name},
-                         {"recorded_at", recording.recorded_at},
-                         {"configurations", recording.space.size()},
-                         {"optimum_us", number_or_null(recording.optimum_us())}});
+                         {"kernel", header.kernel},
+                         {"problem", header.problem},
+                         {"gpu", header.hardware},
+                         {"recorded_at", header.recorded_at}});
   }
   if (!documents.empty()) out << "\nRecordings (--device replay:NAME)\n" << table.text("  ");
   return documents;

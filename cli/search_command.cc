@@ -90,7 +90,7 @@ Document best_document(const Session& session, const Trial& best) {
 Document search_document(Session& session, const TuneRequest& request, const TuneResult& result,
                          bool history) {
   Document document = {{"kernel", session.kernel_name()},
-                       {"problem", session.problem().text()},
+                       {"problem", session.problem_text()},
                        {"dimensions", assignment_document(session.problem().dims)},
                        {"device", device_document(session.info())},
                        {"strategy", request.strategy},
@@ -167,7 +167,7 @@ std::string default_line(const Trial& baseline, const std::optional<Trial>& best
 
 void print_result(Session& session, const TuneResult& result, const Output& output) {
   Table table({});
-  table.add({"problem", session.problem().text().empty() ? "(not said)" : session.problem().text()});
+  table.add({"problem", session.problem_text().empty() ? "(not said)" : session.problem_text()});
   table.add({"device", session.info().key.name + (session.recording() ? ", recorded" : "")});
   if (result.best) {
     table.add({"best", best_line(session, *result.best)});

@@ -1,6 +1,7 @@
 #include "cli/session.h"
 
 #include <algorithm>
+#include <future>
 #include <thread>
 
 #include "base/digest.h"
@@ -54,14 +55,14 @@ std::string kernel_source_digest(const std::string& kernel) {
 Session::Session(DeviceChoice choice, const CacheChoice& cache, const CompileOptions& compile,
                  const Output& output)
     : choice_(std::move(choice)) {
-  output.note(choice_.banner);
   open_space();
   cache_ = open_or_create_cache(cache);
+  output.note(choice_.banner);
   if (cache_ != nullptr && !cache_->warning().empty()) output.note(cache_->warning());
   open_compiler(compile, output);
 
   key_.kernel = kernel_name();
-  key_.problem = problem().text();
+  key_.problem = problem_text();
   key_.hardware = info().key;
   if (kernel() != nullptr) key_.source_digest = kernel_source_digest(kernel_name());
   if (recording() != nullptr && compiler_ == nullptr) key_.toolchain = recording()->toolchain;
@@ -100,9 +101,35 @@ void Session::open_compiler(const CompileOptions& options, const Output& output)
     output.note(std::string("Nothing is compiled: ") + error.what());
     return;
   }
-  CompilePool::Store store;
-  if (cache_ != nullptr) store = build_store(*cache_);
-  pool_ = std::make_unique<CompilePool>(*compiler_, thread_count(options), std::move(store));
+  if (cache_ != nullptr) store_ = build_store(*cache_);
+  pool_ = std::make_unique<CompilePool>(*compiler_, thread_count(options), store_);
+  if (choice_.builder != nullptr) {
+    *choice_.builder = [this](const std::vector<CompileUnit>& units) { return build_now(units); };
+  }
+}
+
+std::vector<BuildPtr> Session::build_now(const std::vector<CompileUnit>& units) {
+  std::vector<std::future<Build>> builds;
+  for (const CompileUnit& unit : units) {
+    std::optional<Build> stored;
+    if (store_.find) stored = store_.find(compiler_->digest(unit));
+    if (stored) {
+      builds.push_back(std::async(std::launch::deferred, [build = *std::move(stored)] { return build; }));
+    } else {
+      builds.push_back(std::async(std::launch::async, [this, &unit] { return compiler_->compile(unit); }));
+    }
+  }
+  std::vector<BuildPtr> finished;
+  for (std::future<Build>& build : builds) {
+    finished.push_back(std::make_shared<const Build>(build.get()));
+    const bool fresh = finished.back()->seconds > 0;
+    if (fresh && finished.back()->repeatable && store_.put) store_.put(*finished.back());
+  }
+  return finished;
+}
+
+std::string Session::problem_text() const {
+  return kernel() == nullptr ? recording()->problem : problem().text();
 }
 
 Assignment Session::environment() const { return expression_environment(problem(), info().limits); }

@@ -25,6 +25,7 @@ class Session {
   const Kernel* kernel() const { return choice_.kernel; }  // null: a recording of a foreign kernel
   const std::string& kernel_name() const { return choice_.kernel_name; }
   const Problem& problem() const { return choice_.problem; }
+  std::string problem_text() const;  // as it is keyed: of a foreign kernel, what its recording says
   const Recording* recording() const { return choice_.recording.get(); }
   Device& device() { return *choice_.device; }
   const DeviceInfo& info() const { return choice_.device->info(); }
@@ -56,6 +57,8 @@ class Session {
 
  private:
   void open_space();
+  // A device's own programs, at once: in the pool they would wait behind the candidates.
+  std::vector<BuildPtr> build_now(const std::vector<CompileUnit>& units);
   void open_compiler(const CompileOptions& options, const Output& output);
 
   DeviceChoice choice_;
@@ -65,6 +68,7 @@ class Session {
   std::unique_ptr<Cache> cache_;
   WorkloadKey key_;
   std::unique_ptr<Compiler> compiler_;
+  CompilePool::Store store_;
   std::unique_ptr<CompilePool> pool_;  // last: it uses the compiler and the cache until it is gone
 };
 

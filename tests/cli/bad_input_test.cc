@@ -40,7 +40,7 @@ void check(Tool& tool, const Case& expected) {
 
 TEST_CASE("unknown commands and options name the nearest") {
   Tool tool;
-  check(tool, {{"serch"}, 2, "unknown command 'serch'; did you mean 'search'?"});
+  check(tool, {{"serch"}, 2, "unknown command 'serch'; did you mean 'search'"});
   check(tool, {{"search", "decode_attention", "--bugdet", "5"},
                2,
                "unknown option '--bugdet'; did you mean '--budget'?"});

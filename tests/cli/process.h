@@ -23,6 +23,7 @@ extern char** environ;
 namespace moetune::testing {
 
 inline std::string read_text(const std::filesystem::path& path) {
+  if (!std::filesystem::is_regular_file(path)) return "";  // a device has no end
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
@@ -67,7 +68,9 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  void send(int signal) const { ::kill(pid_, signal); }
+  void send(int signal) const {
+    if (pid_ > 0) ::kill(pid_, signal);
+  }
 
   // Whether stderr holds `lines` lines before the process ends or `seconds` pass.
   bool wait_for_lines(std::size_t lines, double seconds) const {

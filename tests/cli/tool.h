@@ -14,11 +14,11 @@ namespace moetune::testing {
 class Tool {
  public:
   Tool() {
+    const char* binary = std::getenv("MOETUNE_BINARY");
+    REQUIRE_MESSAGE(binary != nullptr, "MOETUNE_BINARY must name the moetune executable (ctest sets it)");
     std::string pattern = (std::filesystem::temp_directory_path() / "moetune-cli-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
     folder_ = pattern;
-    const char* binary = std::getenv("MOETUNE_BINARY");
-    REQUIRE_MESSAGE(binary != nullptr, "MOETUNE_BINARY must name the moetune executable (ctest sets it)");
     binary_ = binary;
   }
   ~Tool() { std::filesystem::remove_all(folder_); }
