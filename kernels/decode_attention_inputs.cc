@@ -81,7 +81,8 @@ Buffer normal_buffer(std::string name, DType type, std::int64_t elements, float 
 }
 
 Buffer integer_buffer(std::string name, std::vector<std::int32_t> values) {
-  Buffer buffer{std::move(name), DType::i32, static_cast<std::int64_t>(values.size()), Role::input, false, {}};
+  Buffer buffer{std::move(name), DType::i32, static_cast<std::int64_t>(values.size()),
+                Role::input,     false,      {}};
   buffer.fill.kind = Fill::Kind::integers;
   buffer.fill.integers = std::move(values);
   return buffer;
@@ -93,8 +94,7 @@ std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, std::uint
   std::mt19937_64 random(seed);
   std::vector<std::int64_t> lengths = shape.lengths();
   shuffle(lengths, random);
-  const Occupancy occupancy =
-      shape.paged() ? occupy_pages(shape, lengths, random) : Occupancy{{}, lengths};
+  const Occupancy occupancy = shape.paged() ? occupy_pages(shape, lengths, random) : Occupancy{{}, lengths};
 
   const std::int64_t q_elements = shape.batch * shape.q_heads * shape.head_dim;
   std::vector<Buffer> buffers;

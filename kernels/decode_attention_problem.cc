@@ -109,7 +109,8 @@ const std::vector<Preset>& decode_attention_presets() {
       preset("qwen3-235b-a22b", "Qwen3-235B-A22B", "64", "4", "128"),
       preset("mixtral-8x7b", "Mixtral 8x7B", "32", "8", "128"),
       preset("llama-3-70b", "Llama 3 70B", "64", "8", "128"),
-      preset("gpt-oss-20b", "gpt-oss-20b, its full-attention layers; sinks are not computed", "64", "8", "64"),
+      preset("gpt-oss-20b", "gpt-oss-20b, its full-attention layers; sinks are not computed", "64", "8",
+             "64"),
       preset("gpt-oss-120b", "gpt-oss-120b, its full-attention layers; sinks are not computed", "64", "8",
              "64"),
   };
@@ -120,8 +121,8 @@ void check_decode_attention(const Problem& problem) {
   require_one_of(problem, "head_dim", {64, 128, 256});
   require_one_of(problem, "page", {0, 16, 64, 128});
   if (problem["q_heads"] % problem["kv_heads"] != 0) {
-    refuse("q_heads=" + std::to_string(problem["q_heads"]) + " is not a multiple of kv_heads=" +
-           std::to_string(problem["kv_heads"]));
+    refuse("q_heads=" + std::to_string(problem["q_heads"]) +
+           " is not a multiple of kv_heads=" + std::to_string(problem["kv_heads"]));
   }
   // 2^16 * 2^22 * 2^10 * 2^8 elements of 2 bytes, twice: 2^58 at most, so this cannot overflow.
   const std::int64_t kv_bytes =
@@ -134,8 +135,7 @@ void check_decode_attention(const Problem& problem) {
 
 Cost decode_attention_cost(const DecodeShape& shape) {
   const std::vector<std::int64_t> lengths = shape.lengths();
-  const auto tokens =
-      static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
+  const auto tokens = static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
   const auto size = static_cast<double>(dtype_bytes(shape.dtype));
   const auto heads = static_cast<double>(shape.q_heads), dim = static_cast<double>(shape.head_dim);
   const auto batch = static_cast<double>(shape.batch);

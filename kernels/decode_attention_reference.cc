@@ -46,7 +46,8 @@ HostTensors decode_attention_on_cpu(const DecodeShape& shape, const HostTensors&
       for (std::int64_t token = 0; token < length; ++token) {
         const double* key = kv.row(k, token);
         double dot = 0;
-        for (std::int64_t i = 0; i < shape.head_dim; ++i) dot += q[static_cast<std::size_t>(row + i)] * key[i];
+        for (std::int64_t i = 0; i < shape.head_dim; ++i)
+          dot += q[static_cast<std::size_t>(row + i)] * key[i];
         scores.push_back(dot * scale);
       }
       const double highest = *std::max_element(scores.begin(), scores.end());
@@ -55,7 +56,8 @@ HostTensors decode_attention_on_cpu(const DecodeShape& shape, const HostTensors&
       for (std::int64_t token = 0; token < length; ++token) {
         const double* value = kv.row(v, token);
         const double weight = scores[static_cast<std::size_t>(token)] / denominator;
-        for (std::int64_t i = 0; i < shape.head_dim; ++i) o[static_cast<std::size_t>(row + i)] += weight * value[i];
+        for (std::int64_t i = 0; i < shape.head_dim; ++i)
+          o[static_cast<std::size_t>(row + i)] += weight * value[i];
       }
     }
   }

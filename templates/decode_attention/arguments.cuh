@@ -14,10 +14,10 @@ struct Outputs {
   Element* o;            // [batch, q_heads, head_dim]
   float* partial_o;      // [batch, q_heads, splits, head_dim], normalized
   float* partial_lse;    // [batch, q_heads, splits], base-2 logarithm of the softmax denominator
-  u32* counters;         // [batch, kv_heads * kHeadBlocks], at zero between launches; null: another kernel combines
+  u32* counters;         // [batch, kv_heads * kHeadBlocks], zero between launches; null: a second kernel combines
 };
 
-// Splits that have a tile of their own: the rest of the grid's splits leave at once. The combine agrees by this.
+// Splits that have a tile of their own; the others of the grid leave at once. The combine counts the same way.
 __device__ __forceinline__ int active_splits(int length, int splits) {
   return max_of(1, min_of(splits, ceil_div(length, kTile)));
 }
@@ -43,7 +43,8 @@ __device__ __forceinline__ Work find_work(const i32* lengths) {
   work.batch = blockIdx.z;
   work.kv_head = blockIdx.x / kHeadBlocks;
   work.first_head = work.kv_head * kGroup + blockIdx.x % kHeadBlocks * kRows;
-  work.rows = kGroup % kRows == 0 ? kRows : min_of(kRows, kGroup - static_cast<int>(blockIdx.x) % kHeadBlocks * kRows);
+  const int past = static_cast<int>(blockIdx.x) % kHeadBlocks * kRows;
+  work.rows = kGroup % kRows == 0 ? kRows : min_of(kRows, kGroup - past);
   work.q_heads = gridDim.x / kHeadBlocks * kGroup;
   work.split = blockIdx.y;
   const int length = lengths[work.batch];

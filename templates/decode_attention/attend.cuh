@@ -73,7 +73,8 @@ class Attention {
     }
   }
 
-  // Turns S into P; tokens at or past `valid` (at least 1) of the sub-tile count for nothing, whatever they hold.
+  // Turns S into P; tokens at or past `valid` (at least 1) of the sub-tile count for nothing, whatever they
+  // hold.
   __device__ __forceinline__ void soften(int valid, float scale_log2) {
     if (valid < kWarpTokens) mask(valid);
 #pragma unroll
@@ -173,7 +174,8 @@ class Attention {
     }
   }
 
-  // Moves the running maximum up to `highest` and rescales what was summed so far; lazily, only once it lags too far.
+  // Moves the running maximum up to `highest` and rescales what was summed so far; lazily, only once it lags too
+  // far.
   __device__ __forceinline__ void raise_maximum(int tile, const float (&highest)[2]) {
     if constexpr (kLazyRescale) {
       bool lags = false;

@@ -1,8 +1,8 @@
-// Body `mma` (sm_80+): every warp copies its own sub-tiles with cp.async into its own ring and computes on them. Warps
-// never wait for each other before the final merge.
+// Body `mma` (sm_80+): every warp copies its own sub-tiles with cp.async into its own ring and computes on them.
+// Warps never wait for each other before the final merge.
 //
-// K and V are separate commit groups, and a K slot is refilled as soon as S is computed. Each step issues exactly one
-// group (empty past the end), so "all but the newest 2 * kStages - 1" is always the group needed next.
+// K and V are separate commit groups, and a K slot is refilled as soon as S is computed. Each step issues exactly
+// one group (empty past the end), so "all but the newest 2 * kStages - 1" is always the group needed next.
 #pragma once
 
 #include "templates/common/cp_async.cuh"
@@ -101,6 +101,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                      Element* o, float* partial_o, float* partial_lse, u32* counters, const KvStrides strides,
                      int max_pages, float scale_log2, int evict_first) {
   extern __shared__ __align__(1024) u8 shared[];
+  wait_for_predecessor();
   allow_dependent_launch();
   const Work work = find_work(lengths);
   if (work.empty()) return;

@@ -60,8 +60,9 @@ __device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map
   __syncwarp();
   if (lane < slabs) {
     const int token = first + lane * kSlabTokens;
-    tma_load_5d(ring.slot(turn.slot) + lane * kSlabBytes, map, ring.full(turn.slot), policy, 0,
-                kPage == 0 ? token : token % kPageTokens, 0, work.kv_head, block);
+    const int row = kPage == 0 ? token : token % kPageTokens;
+    tma_load_5d(ring.slot(turn.slot) + lane * kSlabBytes, map, ring.full(turn.slot), policy, 0, row, 0, work.kv_head,
+                block);
   }
   __syncwarp();
 }
@@ -152,6 +153,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                      Element* o, float* partial_o, float* partial_lse, u32* counters, int max_pages,
                      float scale_log2, int evict_first) {
   extern __shared__ __align__(1024) u8 shared[];
+  wait_for_predecessor();
   allow_dependent_launch();
   const Work work = find_work(lengths);
   if (work.empty()) return;

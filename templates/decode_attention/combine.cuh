@@ -1,4 +1,4 @@
-// Combining the splits of a sequence: weights from their log-sum-exps, then a weighted sum of their outputs.
+// Combining the splits of a sequence: a sum of their outputs weighted by their log-sum-exps, in one pass.
 #pragma once
 
 #include "templates/common/barrier.cuh"
@@ -9,31 +9,48 @@
 constexpr int kCombineWarps = 4;
 constexpr int kLaneDims = kHeadDim / kWarpSize;  // 2, 4 or 8
 
-// What one warp knows of a row: its lanes hold kLaneDims neighbouring dimensions each.
+// What one warp knows of a row: its lanes hold kLaneDims neighbouring dimensions each, summed with weights
+// 2^(lse - maximum).
 struct CombinedRow {
   float values[kLaneDims];
   float weight;
+  float maximum;
+
+  // Adds a sum that is relative to 2^lse. `lse` is finite.
+  __device__ __forceinline__ void add(const float (&other)[kLaneDims], float other_weight, float lse) {
+    const float highest = fmaxf(maximum, lse);
+    const float keep = exp2_fast(maximum - highest), take = exp2_fast(lse - highest);
+    maximum = highest;
+    weight = keep * weight + take * other_weight;
+#pragma unroll
+    for (int i = 0; i < kLaneDims; ++i) values[i] = keep * values[i] + take * other[i];
+  }
 };
 
-// Sums splits first, first + step, ... of one row, weighted relative to the largest log-sum-exp of all splits.
+// Sums splits first, first + step, ... of one row. All loads of a batch are under way before the first is used.
 __device__ __forceinline__ CombinedRow combine_splits(const float* partial_o, const float* partial_lse, int splits,
                                                       int first, int step) {
-  const int lane = threadIdx.x % kWarpSize;
-  float highest = minus_infinity();
-  for (int split = lane; split < splits; split += kWarpSize) highest = fmaxf(highest, __ldcg(partial_lse + split));
-  highest = max_across<kWarpSize>(highest);
-  CombinedRow row = {};
-#pragma unroll 8
-  for (int split = first; split < splits; split += step) {
-    const float weight = exp2_fast(__ldcg(partial_lse + split) - highest);
-    const float2* source =
-        reinterpret_cast<const float2*>(partial_o + static_cast<i64>(split) * kHeadDim + lane * kLaneDims);
-    row.weight += weight;
+  constexpr int kBatch = 8;
+  const float* lane_o = partial_o + threadIdx.x % kWarpSize * kLaneDims;
+  CombinedRow row = {{}, 0, minus_infinity()};
+  for (int begin = first; begin < splits; begin += kBatch * step) {
+    float lse[kBatch], values[kBatch][kLaneDims] = {};
 #pragma unroll
-    for (int i = 0; i < kLaneDims / 2; ++i) {
-      const float2 pair = __ldcg(source + i);
-      row.values[2 * i] += weight * pair.x;
-      row.values[2 * i + 1] += weight * pair.y;
+    for (int i = 0; i < kBatch; ++i) {
+      const int split = begin + i * step;
+      if (split >= splits) continue;
+      lse[i] = __ldcg(partial_lse + split);
+      const float2* source = reinterpret_cast<const float2*>(lane_o + static_cast<i64>(split) * kHeadDim);
+#pragma unroll
+      for (int pair = 0; pair < kLaneDims / 2; ++pair) {
+        const float2 loaded = __ldcg(source + pair);
+        values[i][2 * pair] = loaded.x;
+        values[i][2 * pair + 1] = loaded.y;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      if (begin + i * step < splits) row.add(values[i], 1, lse[i]);
     }
   }
   return row;
@@ -75,25 +92,21 @@ __device__ __forceinline__ void combine_if_last(u8* shared, const Work& work, co
 extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
     decode_attention_combine(const float* partial_o, const float* partial_lse, const i32* lengths, Element* o,
                              int splits) {
-  __shared__ float values[kCombineWarps][kHeadDim];
-  __shared__ float weights[kCombineWarps];
+  __shared__ CombinedRow shared[kCombineWarps][kWarpSize];
   const int warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
   const int active = active_splits(lengths[blockIdx.y], splits);
+  allow_dependent_launch();
   wait_for_predecessor();
-  if (active == 1) return;
+  if (active == 1) return;  // the only block wrote the result itself
   const i64 head = static_cast<i64>(blockIdx.y) * gridDim.x + blockIdx.x;
   CombinedRow row = combine_splits(partial_o + head * splits * kHeadDim, partial_lse + head * splits, active, warp,
                                    kCombineWarps);
-#pragma unroll
-  for (int i = 0; i < kLaneDims; ++i) values[warp][lane * kLaneDims + i] = row.values[i];
-  if (lane == 0) weights[warp] = row.weight;
+  shared[warp][lane] = row;
   __syncthreads();
   if (warp != 0) return;
-#pragma unroll
-  for (int other = 1; other < kCombineWarps; ++other) {
-#pragma unroll
-    for (int i = 0; i < kLaneDims; ++i) row.values[i] += values[other][lane * kLaneDims + i];
-    row.weight += weights[other];
+  for (int other = 1; other < min_of(active, kCombineWarps); ++other) {
+    const CombinedRow part = shared[other][lane];
+    row.add(part.values, part.weight, part.maximum);
   }
   write_row(o + head * kHeadDim, row);
 }

@@ -12,7 +12,7 @@ __device__ __forceinline__ void stage_query(u8* shared, const Element* q, const 
   for (int i = threadIdx.x; i < 16 * kRowTiles * kUnits; i += kWarps * kWarpSize) {
     const int row = i / kUnits, unit = i % kUnits;
     const uint4 value = row < work.rows ? source[i] : make_uint4(0, 0, 0, 0);
-    const int offset = unit / 8 * (16 * kRowTiles * 128) + row * 128 + ((unit % 8 ^ row % 8) << 4);
+    const int offset = unit / 8 * kQueryChunkBytes + row * 128 + ((unit % 8 ^ row % 8) << 4);
     *reinterpret_cast<uint4*>(shared + kQueryOffset + offset) = value;
   }
 }
@@ -41,7 +41,7 @@ class Query {
 
  private:
   __device__ __forceinline__ void load(u32 (&a)[4], int tile, int step, const u32 (&row_lane)[4]) const {
-    ldmatrix(a, address_ + step / 4 * (16 * kRowTiles * 128) + tile * 2048 + row_lane[step % 4]);
+    ldmatrix(a, address_ + step / 4 * kQueryChunkBytes + tile * 16 * 128 + row_lane[step % 4]);
   }
 
   u32 address_;
