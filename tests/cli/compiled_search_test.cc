@@ -1,0 +1,167 @@
+// Searches of moetune's own kernels on a recording, where every candidate is compiled with the real NVRTC.
+#include "cache/cache.h"
+#include "kernels/registry.h"
+#include "replay/recording.h"
+#include "search/space.h"
+#include "tests/cli/tool.h"
+
+using moetune::testing::document;
+using moetune::testing::Ended;
+using moetune::testing::Tool;
+using Json = nlohmann::json;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+const std::string kProblem = "elements=1048576,dtype=f32,write=all";
+
+// decode_kernel's legal space on a Hopper GPU with made-up times: more stages and wider tiles are faster.
+std::string write_decode_recording(const Tool& tool) {
+  using namespace moetune;
+  const Kernel& kernel = find_kernel("decode_kernel");
+  const Space space =
+      Space::parse(testing::read_text(MOETUNE_SOURCE_DIR "/spaces/decode_kernel.json"), "space");
+  const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, kProblem);
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  LegalSpace legal = space.enumerate(expression_environment(problem, limits));
+  std::vector<RecordedTrial> trials;
+  for (std::size_t id = 0; id < legal.size(); ++id) {
+    const Config config = legal.config(static_cast<ConfigId>(id));
+    const auto time = 100.0 / static_cast<double>(config.number("stages")) +
+                      200.0 / static_cast<double>(config.number("tile_kib"));
+    trials.push_back({.time_us = static_cast<float>(time)});
+  }
+  const Recording recording{
+      .hardware = {.name = "Test Hopper", .compute_capability = 90, .sm_count = limits.sm_count},
+      .limits = limits,
+      .kernel = kernel.name(),
+      .problem = problem.text(),
+      .recorded_at = "2025-01-31",
+      .space = std::move(legal),
+      .trials = std::move(trials)};
+  const std::string path = tool.path("decode_kernel.json.zst").string();
+  write_recording(recording, path);
+  return path;
+}
+
+// Whether this machine has NVRTC, as the tool itself says.
+bool compiles(const Json& found, const Ended& ended) {
+  if (found["compiled"] == true) return true;
+  MESSAGE("skipped: " << ended.err);
+  CHECK(contains(ended.err, "Nothing is compiled"));
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("a search of moetune's kernel on a recording compiles for real and stores a launchable winner") {
+  Tool tool;
+  const std::string recording = write_decode_recording(tool);
+  const Ended ended =
+      tool.run({"search", "decode_kernel", "--device", "replay:" + recording, "--budget", "24", "--json"});
+  const Json found = document(ended);
+  if (!compiles(found, ended)) return;
+  CHECK(ended.code == 0);
+  CHECK(found["problem"] == kProblem);
+  CHECK(found["dimensions"]["elements"] == 1048576);
+  CHECK(found["device"]["architecture"] == "sm_90a");
+  CHECK(found["trials"]["total"] == 24);
+  CHECK(found["trials"]["compile_failed"] == 0);
+  CHECK(found["time"]["compiling_s"].get<double>() > 0);
+  CHECK(found["default"]["time_us"].get<double>() > 0);
+  CHECK(found["speedup"].get<double>() >= 1);
+  CHECK(found["best"]["tb_s"].get<double>() ==
+        doctest::Approx(2.0 * 4 * 1048576 / found["best"]["time_us"].get<double>() * 1e-6));
+
+  const Json workloads = document(tool.run({"cache", "ls", "--json"}))["workloads"];
+  REQUIRE(workloads.size() == 1);
+  CHECK(workloads[0]["winner"] == true);
+  CHECK(workloads[0]["toolchain"].get<std::string>().starts_with("nvrtc "));
+  const Json shown =
+      document(tool.run({"cache", "show", std::to_string(workloads[0]["id"].get<int>()), "--json"}));
+  CHECK(shown["config"] == found["best"]["config"]);
+  CHECK(shown["cubin_bytes"].get<int>() > 1000);
+  CHECK_FALSE(shown["plan"]["launches"].empty());
+  CHECK(shown["provenance"]["strategy"] == "local");
+
+  auto cache = moetune::Cache::open(tool.path("xdg/moetune/moetune.db"), moetune::Cache::Mode::read_only);
+  const auto winner = cache.winner(cache.workloads()[0].id);
+  REQUIRE(winner.has_value());
+  CHECK(std::string(winner->cubin.begin() + 1, winner->cubin.begin() + 4) == "ELF");
+  const std::string report = tool.run({"report"}).out;
+  CHECK(contains(report, "Test Hopper (recorded)"));
+  CHECK_FALSE(contains(report, " µs*"));  // the star marks what has no cubin
+}
+
+TEST_CASE("a second search compiles nothing that the cache holds") {
+  Tool tool;
+  const std::string recording = write_decode_recording(tool);
+  const std::vector<std::string> command = {
+      "search", "decode_kernel", "--device",   "replay:" + recording, "--budget",
+      "16",     "--fresh",       "--strategy", "exhaustive",          "--json"};
+  const Ended first = tool.run(command);
+  if (!compiles(document(first), first)) return;
+  const Json again = document(tool.run(command));
+  CHECK(again["trials"]["total"] == 16);
+  CHECK(again["trials"]["resumed"] == 0);
+  CHECK(document(first)["time"]["compiling_s"].get<double>() > 0);
+  CHECK(again["time"]["compiling_s"].get<double>() == 0);
+}
+
+TEST_CASE("kill -9 while compiling loses no committed trial") {
+  Tool tool;
+  const std::string recording = write_decode_recording(tool);
+  const std::vector<std::string> command = {"search",     "decode_kernel", "--device", "replay:" + recording,
+                                            "--strategy", "random",        "--budget", "300",
+                                            "--verbose"};
+  const auto process = tool.start(command);
+  if (!process->wait_for_lines(12, 120)) {
+    const Ended ended = process->wait();
+    MESSAGE("skipped: " << ended.err);
+    return;
+  }
+  process->send(SIGKILL);
+  const Ended killed = process->wait();
+  if (contains(killed.err, "Nothing is compiled")) return;
+  REQUIRE(killed.signal == SIGKILL);
+  std::size_t committed = 0;
+  for (std::size_t at = 0; (at = killed.err.find("  loader=", at)) != std::string::npos; ++at) ++committed;
+  REQUIRE(committed > 0);
+  CHECK(tool.run({"cache", "check"}).code == 0);
+  const Json resumed =
+      document(tool.run({"search", "decode_kernel", "--device", "replay:" + recording, "--strategy", "random",
+                         "--budget", std::to_string(committed), "--json"}));
+  CHECK(resumed["trials"]["resumed"] == committed);
+}
+
+TEST_CASE("--no-compile replays without the compiler and keeps its trials apart") {
+  Tool tool;
+  const std::string recording = write_decode_recording(tool);
+  const Ended ended = tool.run({"search", "decode_kernel", "--device", "replay:" + recording, "--budget",
+                                "200", "--no-compile", "--json"});
+  CHECK(ended.code == 0);
+  const Json found = document(ended);
+  CHECK(found["compiled"] == false);
+  CHECK(found["time"]["compiling_s"] == 0);
+  CHECK(found["wall_s"].get<double>() < 1.0);
+  CHECK(document(tool.run({"cache", "ls", "--json"}))["workloads"][0]["winner"] == false);
+}
+
+TEST_CASE("a recording serves only the problem that it is of") {
+  Tool tool;
+  const std::string recording = write_decode_recording(tool);
+  const Ended other = tool.run({"search", "decode_kernel", "--device", "replay:" + recording, "--problem",
+                                "elements=4096", "--no-compile"});
+  CHECK(other.code == 2);
+  CHECK(contains(other.err, kProblem));
+  const Ended same = tool.run({"search", "decode_kernel", "--device", "replay:" + recording, "--problem",
+                               "elements=1048576", "--no-compile", "--budget", "3"});
+  CHECK(same.code == 0);
+  const Json space = document(
+      tool.run({"space", "decode_kernel", "--device", "replay:" + recording, "--list", "2", "--json"}));
+  CHECK(space["legal"].get<int>() > 100);
+  CHECK(space["configs"].size() == 2);
+}
