@@ -41,7 +41,8 @@ class DecodeAttention final : public Kernel {
 
  private:
   const std::string name_ = "decode_attention";
-  const std::string summary_ = "attention of one query token a sequence over its KV cache (GQA, paged, ragged)";
+  const std::string summary_ =
+      "attention of one query token a sequence over its KV cache (GQA, paged, ragged)";
 };
 
 }  // namespace

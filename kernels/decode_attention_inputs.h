@@ -1,6 +1,6 @@
-// The tensors of a decode_attention problem. Everything that a right kernel never uses is NaN: pages nobody owns, and
-// tokens at or past a sequence's length. Page tables are shuffled, and garbage follows their used entries.
-// Pure functions; thread-safe.
+// The tensors of a decode_attention problem. Everything that a right kernel never uses is NaN: pages nobody
+// owns, and tokens at or past a sequence's length. Page tables are shuffled, and garbage follows their used
+// entries. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,8 @@ struct DecodeShape {
   bool paged() const { return page > 0; }
   std::int64_t tokens_per_block() const { return paged() ? page : context; }
   std::int64_t pages_of(std::int64_t length) const { return (length + page - 1) / page; }
-  // Entries of a sequence's row in the page table: more than any sequence needs, so that every row has a tail.
+  // Entries of a sequence's row in the page table: more than any sequence needs, so that every row has a
+  // tail.
   std::int64_t max_pages() const { return paged() ? pages_of(context) + 2 : 0; }
   std::int64_t used_pages() const;
   // Pages (more than are used) or sequences in the KV tensors.
@@ -34,9 +35,9 @@ struct DecodeShape {
   KvStrides strides() const;
   float scale() const;
 
-  // The lengths of the sequences, in an order that is the problem's own. With ragged lengths they are uniform in
-  // [1, context] and hold one `context` and, from two sequences on, one 1. They are the same for every seed, so
-  // that every seed means the same amount of work; inputs shuffle them.
+  // The lengths of the sequences, in an order that is the problem's own. With ragged lengths they are uniform
+  // in [1, context] and hold one `context` and, from two sequences on, one 1. They are the same for every
+  // seed, so that every seed means the same amount of work; inputs shuffle them.
   std::vector<std::int64_t> lengths() const;
 
   std::int64_t batch, q_heads, kv_heads, head_dim, context, page;

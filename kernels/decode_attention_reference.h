@@ -1,4 +1,5 @@
-// The right answer of decode_attention in float64 on the CPU. For tests: small problems only. Pure; thread-safe.
+// The right answer of decode_attention in float64 on the CPU. For tests: small problems only. Pure;
+// thread-safe.
 #pragma once
 
 #include "kernels/decode_attention_problem.h"

@@ -1,0 +1,202 @@
+// The space of decode_attention and the plans of its configurations.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/resources.h"
+#include "kernels/registry.h"
+#include "search/space.h"
+
+using namespace moetune;
+
+namespace {
+
+const Kernel& kernel() { return find_kernel("decode_attention"); }
+
+Problem problem(const std::string& text) {
+  const Problem parsed = parse_problem("decode_attention", kernel().schema(), nullptr, text);
+  kernel().check(parsed);
+  return parsed;
+}
+
+const Space& space() {
+  static const Space parsed =
+      Space::parse(read_resource("spaces/decode_attention.json"), "spaces/decode_attention.json");
+  return parsed;
+}
+
+// Shapes that reach every branch of planning: groups of 1, 8, 12, 40 and 128, all head dims, pages and
+// layouts, contexts shorter than a tile and not a multiple of one.
+const std::vector<std::string>& grid() {
+  static const std::vector<std::string> problems = {
+      "",
+      "batch=1,q_heads=32,kv_heads=8",
+      "batch=16,q_heads=32,kv_heads=8,context=4096",
+      "batch=1,q_heads=1,kv_heads=1,context=1",
+      "batch=1,q_heads=8,kv_heads=8,head_dim=64,context=17,page=16",
+      "batch=3,q_heads=24,kv_heads=2,context=1000,page=64,lengths=ragged,layout=nhd",
+      "batch=2,q_heads=40,kv_heads=1,head_dim=256,context=515,page=128,lengths=ragged",
+      "batch=1,q_heads=128,kv_heads=1,head_dim=64,context=131072,dtype=fp16",
+      "batch=256,q_heads=64,kv_heads=4,context=2048,layout=nhd",
+      "batch=5,q_heads=16,kv_heads=16,head_dim=256,context=333,lengths=ragged,dtype=fp16",
+  };
+  return problems;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a typical shape has thousands of legal configurations of both bodies, and few enough builds to "
+    "brute-force") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  for (const char* text : {"", "batch=16,q_heads=32,context=4096", "batch=1,q_heads=32"}) {
+    const Problem of = problem(text);
+    const LegalSpace legal = space().enumerate(expression_environment(of, limits));
+    CHECK(legal.size() >= 2000);
+    CHECK(legal.size() <= 8000);
+    std::map<std::string, int> bodies;
+    std::set<std::string> units;
+    for (ConfigId id = 0; id < legal.size(); ++id) {
+      const Config config = legal.config(id);
+      ++bodies[config.at("body").text()];
+      std::string unit;
+      for (const auto& [name, value] : kernel().plan(config, of, limits).unit.defines)
+        unit += name + value + " ";
+      units.insert(unit);
+    }
+    CHECK(bodies["mma"] > 500);
+    CHECK(bodies["tma"] > 500);
+    CHECK(units.size() <= 800);
+  }
+}
+
+TEST_CASE("no two legal configurations are the same program") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  for (const char* text : {"", "batch=1,q_heads=32,kv_heads=1,context=2048"}) {
+    const Problem of = problem(text);
+    const LegalSpace legal = space().enumerate(expression_environment(of, limits));
+    std::set<std::string> programs;
+    for (ConfigId id = 0; id < legal.size(); ++id) {
+      const Plan plan = kernel().plan(legal.config(id), of, limits);
+      std::string program;
+      for (const auto& [name, value] : plan.unit.defines) program += name + "=" + value + " ";
+      for (const Launch& launch : plan.launches) {
+        program += launch.entry + std::to_string(launch.grid[1]);
+        for (const Argument& argument : launch.arguments) {
+          if (const auto* scalar = std::get_if<Scalar>(&argument)) {
+            program += std::string(scalar->bytes.begin(), scalar->bytes.end());
+          }
+        }
+      }
+      CHECK(programs.insert(program).second);
+    }
+  }
+}
+
+TEST_CASE("every architecture has a legal default and legal configurations for every shape of the grid") {
+  for (const std::string& architecture : known_architectures()) {
+    const DeviceLimits limits = limits_of_architecture(architecture);
+    for (const std::string& text : grid()) {
+      const Problem of = problem(text);
+      const Assignment environment = expression_environment(of, limits);
+      const LegalSpace legal = space().enumerate(environment);
+      CHECK_MESSAGE(legal.size() > 0, architecture, " ", of.text());
+      const std::optional<Config> chosen = space().default_config(environment);
+      REQUIRE_MESSAGE(chosen.has_value(), architecture, " ", of.text());
+      CHECK(legal.find(*chosen).has_value());
+      if (limits.compute_capability < 90) {
+        for (ConfigId id = 0; id < legal.size(); ++id) REQUIRE(legal.config(id).is("body", "mma"));
+      }
+    }
+  }
+}
+
+TEST_CASE("plans fit the device, cover the problem, and name only what exists") {
+  for (const char* architecture : {"sm_89", "sm_90a"}) {
+    const DeviceLimits limits = limits_of_architecture(architecture);
+    for (const std::string& text : grid()) {
+      const Problem of = problem(text);
+      std::map<std::string, Buffer> buffers;  // names and sizes only: the largest grid shapes are gigabytes
+      for (Buffer& buffer : kernel().buffers(of, 1)) buffers[buffer.name] = buffer;
+      const LegalSpace legal = space().enumerate(expression_environment(of, limits));
+      for (ConfigId id = 0; id < legal.size(); id += 1 + static_cast<ConfigId>(legal.size() / 200)) {
+        const Config config = legal.config(id);
+        CAPTURE(config.text());
+        const Plan plan = kernel().plan(config, of, limits);
+        const bool second_kernel = config.is("combine", "kernel");
+        REQUIRE(plan.launches.size() == (second_kernel ? 2 : 1));
+        const Launch& attention = plan.launches.front();
+        CHECK(attention.dynamic_shared <= limits.shared_per_block);
+        CHECK(attention.block[0] == 32 * (config.number("warps") + config.number("producers")));
+        CHECK(attention.grid[1] == config.number("splits"));
+        CHECK(attention.grid[2] == of["batch"]);
+        const std::int64_t head_blocks = attention.grid[0] / of["kv_heads"];
+        CHECK(head_blocks * 16 * config.number("row_tiles") >= of["q_heads"] / of["kv_heads"]);
+        for (const Launch& launch : plan.launches) {
+          for (const Argument& argument : launch.arguments) {
+            std::string name;
+            if (const auto* pointer = std::get_if<Pointer>(&argument)) name = pointer->buffer;
+            if (const auto* map = std::get_if<TensorMap>(&argument)) {
+              name = map->buffer;
+              std::uint64_t elements = 1;
+              for (std::uint64_t dim : map->dims) elements *= dim;
+              CHECK(elements == static_cast<std::uint64_t>(buffers.at(name).elements));
+              CHECK(map->box[0] * 2 == 128);
+              CHECK(config.number("tile") % map->box[1] == 0);
+              CHECK(map->box[1] <= 256);
+              for (std::uint64_t stride : map->strides) CHECK(stride % 16 == 0);
+            }
+            const bool scratch = std::any_of(plan.scratch.begin(), plan.scratch.end(),
+                                             [&](const Scratch& part) { return part.name == name; });
+            CHECK((name.empty() || scratch || buffers.count(name) == 1));
+          }
+        }
+        if (second_kernel) {
+          CHECK(plan.launches[1].programmatic_dependent);
+          CHECK(plan.launches[1].grid ==
+                Dim3{static_cast<std::uint32_t>(of["q_heads"]), static_cast<std::uint32_t>(of["batch"]), 1});
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("scratch holds a part of every head for every split, and counters only where blocks count") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  const Problem of = problem("batch=2,q_heads=32,kv_heads=4,context=8192");
+  const Config base = *space().default_config(expression_environment(of, limits));
+  const auto sizes = [&](const std::string& text) {
+    std::map<std::string, std::int64_t> named;
+    for (const Scratch& part : kernel().plan(space().parse_config(text, &base), of, limits).scratch) {
+      CHECK(part.zeroed == (part.name == "counters"));
+      named[part.name] = part.bytes;
+    }
+    return named;
+  };
+  using Sizes = std::map<std::string, std::int64_t>;
+  CHECK(sizes("splits=1,combine=none") == Sizes{});
+  CHECK(sizes("splits=12,combine=kernel") ==
+        Sizes{{"partial_o", 2 * 32 * 12 * 128 * 4}, {"partial_lse", 2 * 32 * 12 * 4}});
+  CHECK(sizes("splits=12,combine=last_cta") == Sizes{{"partial_o", 2 * 32 * 12 * 128 * 4},
+                                                     {"partial_lse", 2 * 32 * 12 * 4},
+                                                     {"counters", 2 * 4 * 4}});
+}
+
+TEST_CASE("both references cover every head of every sequence") {
+  const DeviceLimits limits = limits_of_architecture("sm_80");
+  const Problem of = problem("batch=3,q_heads=24,kv_heads=2,context=1000,page=64");
+  const Plan exact = kernel().reference(Reference::exact, of, limits),
+             baseline = kernel().reference(Reference::baseline, of, limits);
+  CHECK(exact.unit != baseline.unit);
+  for (const Plan& plan : {exact, baseline}) {
+    REQUIRE(plan.launches.size() == 1);
+    CHECK(plan.launches[0].grid == Dim3{24, 3, 1});
+    REQUIRE(plan.scratch.size() == 1);
+    CHECK(plan.scratch[0].bytes == 3 * 24 * 1000 * 4);
+  }
+}

@@ -1,0 +1,237 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "kernels/decode_attention_inputs.h"
+#include "kernels/decode_attention_problem.h"
+#include "kernels/registry.h"
+
+using namespace moetune;
+
+namespace {
+
+const Kernel& kernel() { return find_kernel("decode_attention"); }
+
+Problem problem(const std::string& text) {
+  const Problem parsed = parse_problem("decode_attention", kernel().schema(), nullptr, text);
+  kernel().check(parsed);
+  return parsed;
+}
+
+std::map<std::string, Buffer> buffers_by_name(const Problem& of, std::uint64_t seed = 1) {
+  std::map<std::string, Buffer> named;
+  for (Buffer& buffer : kernel().buffers(of, seed)) {
+    const std::string name = buffer.name;
+    named.emplace(name, std::move(buffer));
+  }
+  return named;
+}
+
+// Which elements of k or v a right kernel uses, found by walking every token of every sequence.
+std::vector<bool> used_elements(const Problem& of, const std::map<std::string, Buffer>& buffers) {
+  const std::int64_t heads = of["kv_heads"], dim = of["head_dim"], page = of["page"], context = of["context"];
+  const std::int64_t tokens = page > 0 ? page : context;
+  const std::vector<std::int32_t>& lengths = buffers.at("lengths").fill.integers;
+  std::vector<bool> used(static_cast<std::size_t>(buffers.at("k").elements), false);
+  for (std::size_t sequence = 0; sequence < lengths.size(); ++sequence) {
+    for (std::int64_t token = 0; token < lengths[sequence]; ++token) {
+      std::int64_t block = static_cast<std::int64_t>(sequence);
+      if (page > 0) {
+        const std::vector<std::int32_t>& table = buffers.at("page_table").fill.integers;
+        block = table[sequence * (table.size() / lengths.size()) + static_cast<std::size_t>(token / page)];
+      }
+      const std::int64_t within = token % tokens;
+      for (std::int64_t head = 0; head < heads; ++head) {
+        const std::int64_t row = of.is("layout", "hnd") ? (block * heads + head) * tokens + within
+                                                        : (block * tokens + within) * heads + head;
+        for (std::int64_t i = 0; i < dim; ++i) used.at(static_cast<std::size_t>(row * dim + i)) = true;
+      }
+    }
+  }
+  return used;
+}
+
+HostTensors host_inputs(const Problem& of, std::uint64_t seed) {
+  HostTensors tensors;
+  const std::vector<Buffer> buffers = kernel().buffers(of, seed);
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].role == Role::input) {
+      tensors[buffers[i].name] = host_values(buffers[i], seed, fill_stream(i, 0));
+    }
+  }
+  return tensors;
+}
+
+}  // namespace
+
+TEST_CASE("a decode_attention problem that breaks a rule is refused with the rule") {
+  CHECK_THROWS_WITH_AS(problem("q_heads=30,kv_heads=8"),
+                       doctest::Contains("q_heads=30 is not a multiple of kv_heads=8"), BadInput);
+  CHECK_THROWS_WITH_AS(problem("head_dim=96"), doctest::Contains("one of 64, 128, 256"), BadInput);
+  CHECK_THROWS_WITH_AS(problem("page=32"), doctest::Contains("one of 0, 16, 64, 128"), BadInput);
+  CHECK_THROWS_WITH_AS(problem("batch=65535,context=4194304,kv_heads=1024,q_heads=1024,head_dim=256"),
+                       doctest::Contains("GiB"), BadInput);
+  CHECK_THROWS_AS(problem("context=0"), BadInput);
+  CHECK(problem("").text() ==
+        "batch=64,q_heads=64,kv_heads=8,head_dim=128,context=8192,dtype=bf16,page=0,lengths=full,layout=hnd");
+}
+
+TEST_CASE("every preset is a legal problem with its model's heads") {
+  std::set<std::string> names;
+  for (const Preset& preset : kernel().presets()) {
+    CHECK(names.insert(preset.name).second);
+    const Problem parsed = parse_problem("decode_attention", kernel().schema(), &preset, "context=1024");
+    CHECK_NOTHROW(kernel().check(parsed));
+    CHECK(parsed["context"] == 1024);
+  }
+  for (const char* model :
+       {"qwen3-30b-a3b", "qwen3-235b-a22b", "mixtral-8x7b", "llama-3-70b", "gpt-oss-20b", "gpt-oss-120b"}) {
+    CHECK(names.count(model) == 1);
+  }
+}
+
+TEST_CASE("ragged lengths lie in [1, context], include both ends, and only their order follows the seed") {
+  const Problem ragged = problem("batch=40,context=777,lengths=ragged");
+  const auto lengths = [&](std::uint64_t seed) {
+    return buffers_by_name(ragged, seed).at("lengths").fill.integers;
+  };
+  std::vector<std::int32_t> first = lengths(1), second = lengths(2);
+  CHECK(first != second);
+  CHECK(first == lengths(1));
+  std::sort(first.begin(), first.end());
+  std::sort(second.begin(), second.end());
+  CHECK(first == second);
+  CHECK(first.front() == 1);
+  CHECK(first.back() == 777);
+  CHECK(std::set<std::int32_t>(first.begin(), first.end()).size() > 20);
+  CHECK(buffers_by_name(problem("batch=1,context=777,lengths=ragged")).at("lengths").fill.integers ==
+        std::vector<std::int32_t>{777});
+}
+
+TEST_CASE("poison covers exactly what a right kernel never uses") {
+  for (const char* layout : {"hnd", "nhd"}) {
+    for (const char* page : {"0", "16", "64", "128"}) {
+      const Problem of =
+          problem(std::string("batch=4,q_heads=6,kv_heads=3,head_dim=64,context=150,lengths=ragged") +
+                  ",page=" + page + ",layout=" + layout);
+      const std::map<std::string, Buffer> buffers = buffers_by_name(of, 9);
+      const std::vector<bool> used = used_elements(of, buffers);
+      for (const char* name : {"k", "v"}) {
+        std::vector<bool> poisoned(used.size(), false);
+        std::int64_t end = -1;
+        for (const Range& range : buffers.at(name).fill.poison) {
+          REQUIRE(range.begin > end);  // ascending, and neighbours are joined
+          REQUIRE(range.count > 0);
+          end = range.begin + range.count;
+          REQUIRE(end <= buffers.at(name).elements);
+          std::fill(poisoned.begin() + range.begin, poisoned.begin() + end, true);
+        }
+        std::vector<bool> unused = used;
+        unused.flip();
+        CHECK_MESSAGE(poisoned == unused, layout, " page ", page, " ", name);
+      }
+    }
+  }
+}
+
+TEST_CASE("page tables give every sequence pages of its own, shuffled, with garbage behind them") {
+  const Problem of = problem("batch=9,context=700,page=16,lengths=ragged,q_heads=2,kv_heads=1,head_dim=64");
+  const std::map<std::string, Buffer> buffers = buffers_by_name(of, 5);
+  const std::vector<std::int32_t>&table = buffers.at("page_table").fill.integers,
+        &lengths = buffers.at("lengths").fill.integers;
+  const std::size_t width = table.size() / lengths.size();
+  const std::int64_t pages = buffers.at("k").elements / (16 * 64);
+  std::set<std::int32_t> seen;
+  bool in_order = true;
+  for (std::size_t sequence = 0; sequence < lengths.size(); ++sequence) {
+    const auto own = static_cast<std::size_t>((lengths[sequence] + 15) / 16);
+    REQUIRE(own < width);
+    for (std::size_t entry = 0; entry < width; ++entry) {
+      const std::int32_t page = table[sequence * width + entry];
+      if (entry >= own) {
+        CHECK(page == kGarbagePage);
+        continue;
+      }
+      CHECK(page >= 0);
+      CHECK(page < pages);
+      in_order &= seen.empty() || page > *seen.rbegin();
+      CHECK(seen.insert(page).second);
+    }
+  }
+  CHECK_FALSE(in_order);
+  CHECK(static_cast<std::int64_t>(seen.size()) < pages);
+}
+
+TEST_CASE("keys and values rotate, queries and outputs have one element a head dimension") {
+  const std::vector<Buffer> buffers = kernel().buffers(problem("batch=2,context=100"), 1);
+  REQUIRE(buffers.size() == 5);
+  CHECK(buffers.back().name == "o");
+  CHECK(buffers.back().role == Role::output);
+  for (const Buffer& buffer : buffers) {
+    CHECK(buffer.rotates == (buffer.name == "k" || buffer.name == "v"));
+    if (buffer.name == "q" || buffer.name == "o") CHECK(buffer.elements == 2 * 64 * 128);
+    if (buffer.name == "k") CHECK(buffer.elements == 2 * 8 * 100 * 128);
+  }
+}
+
+TEST_CASE("the least bytes are the tokens there are, read once") {
+  const Cost full = kernel().cost(problem(""));
+  CHECK(full.bytes == 2.0 * 64 * 8 * 8192 * 128 * 2 + 2.0 * 64 * 64 * 128 * 2 + 64 * 4);
+  CHECK(full.flops == 4.0 * 64 * 64 * 8192 * 128);
+  const Problem ragged = problem("batch=8,lengths=ragged,page=16");
+  double tokens = 0, pages = 0;
+  const std::map<std::string, Buffer> buffers = buffers_by_name(ragged, 3);
+  for (std::int32_t length : buffers.at("lengths").fill.integers) {
+    tokens += length;
+    pages += (length + 15) / 16;
+  }
+  CHECK(kernel().cost(ragged).bytes == tokens * 8 * 128 * 2 * 2 + 2.0 * 8 * 64 * 128 * 2 + 8 * 4 + pages * 4);
+}
+
+TEST_CASE("the CPU reference is softmax attention over the tokens of each sequence") {
+  for (const char* page : {"0", "16"}) {
+    for (const char* layout : {"hnd", "nhd"}) {
+      const Problem of =
+          problem(std::string("batch=3,q_heads=4,kv_heads=2,head_dim=64,context=37,lengths=ragged") +
+                  ",page=" + page + ",layout=" + layout);
+      const HostTensors inputs = host_inputs(of, 4);
+      const std::vector<double> o = kernel().reference_on_cpu(of, inputs).at("o");
+      const std::vector<bool> used = used_elements(of, buffers_by_name(of, 4));
+      const std::vector<double>&q = inputs.at("q"), &k = inputs.at("k"), &v = inputs.at("v");
+      const std::int64_t tokens = of["page"] > 0 ? of["page"] : 37;
+      // The naive formula: weights exp(q.k / 8), no maximum subtracted, addresses spelled out.
+      for (std::int64_t sequence = 0; sequence < 3; ++sequence) {
+        for (std::int64_t head = 0; head < 4; ++head) {
+          double denominator = 0;
+          std::vector<double> sum(64, 0.0);
+          for (std::int64_t token = 0; token < static_cast<std::int64_t>(inputs.at("lengths")[sequence]);
+               ++token) {
+            std::int64_t block = sequence;
+            if (of["page"] > 0) {
+              const std::vector<double>& table = inputs.at("page_table");
+              block = static_cast<std::int64_t>(table[sequence * (table.size() / 3) + token / 16]);
+            }
+            const std::int64_t kv = head / 2, within = token % tokens;
+            const std::int64_t row = of.is("layout", "hnd") ? ((block * 2 + kv) * tokens + within) * 64
+                                                            : ((block * tokens + within) * 2 + kv) * 64;
+            REQUIRE(used[row]);
+            double dot = 0;
+            for (int i = 0; i < 64; ++i) dot += q[(sequence * 4 + head) * 64 + i] * k[row + i];
+            const double weight = std::exp(dot / 8);
+            denominator += weight;
+            for (int i = 0; i < 64; ++i) sum[i] += weight * v[row + i];
+          }
+          for (int i = 0; i < 64; ++i) {
+            CHECK(o[(sequence * 4 + head) * 64 + i] == doctest::Approx(sum[i] / denominator).epsilon(1e-12));
+          }
+        }
+      }
+    }
+  }
+}
