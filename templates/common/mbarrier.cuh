@@ -1,7 +1,7 @@
 // mbarriers in shared memory that count arrivals and bytes (sm_90+).
 //
-// A fresh barrier is in phase 0; waiting for parity p returns once the phase of that parity has completed, so a
-// producer that waits for parity 1 on a fresh barrier passes at once.
+// A fresh barrier is in phase 0; waiting for parity p returns once the phase of that parity has completed, so
+// a producer that waits for parity 1 on a fresh barrier passes at once.
 #pragma once
 
 #include "templates/common/types.cuh"
@@ -21,7 +21,8 @@ __device__ __forceinline__ void mbarrier_arrive(u32 barrier) {
 }
 
 __device__ __forceinline__ void mbarrier_arrive_expect(u32 barrier, u32 bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
 }
 
 __device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {

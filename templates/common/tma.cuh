@@ -3,7 +3,8 @@
 
 #include "templates/common/types.cuh"
 
-// A CUtensorMap: 128 opaque bytes that the host encodes. Kernels take it as `const __grid_constant__ TensorMap`.
+// A CUtensorMap: 128 opaque bytes that the host encodes. Kernels take it as `const __grid_constant__
+// TensorMap`.
 struct alignas(64) TensorMap {
   u64 words[16];
 };
@@ -14,8 +15,8 @@ __device__ __forceinline__ void tma_prefetch_descriptor(const TensorMap& map) {
 
 // Copies the box at coordinates c (innermost first). What lies outside the tensor arrives as zeros and counts
 // towards the barrier's bytes like the rest.
-__device__ __forceinline__ void tma_load_5d(u32 destination, const TensorMap& map, u32 barrier, u64 policy, i32 c0,
-                                            i32 c1, i32 c2, i32 c3, i32 c4) {
+__device__ __forceinline__ void tma_load_5d(u32 destination, const TensorMap& map, u32 barrier, u64 policy,
+                                            i32 c0, i32 c1, i32 c2, i32 c3, i32 c4) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
       "[%0], [%1, {%2, %3, %4, %5, %6}], [%7], %8;" ::"r"(destination),

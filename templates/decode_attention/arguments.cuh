@@ -11,13 +11,14 @@ struct KvStrides {
 };
 
 struct Outputs {
-  Element* o;            // [batch, q_heads, head_dim]
-  float* partial_o;      // [batch, q_heads, splits, head_dim], normalized
-  float* partial_lse;    // [batch, q_heads, splits], base-2 logarithm of the softmax denominator
-  u32* counters;         // [batch, kv_heads * kHeadBlocks], zero between launches; null: a second kernel combines
+  Element* o;          // [batch, q_heads, head_dim]
+  float* partial_o;    // [batch, q_heads, splits, head_dim], normalized
+  float* partial_lse;  // [batch, q_heads, splits], base-2 logarithm of the softmax denominator
+  u32* counters;  // [batch, kv_heads * kHeadBlocks], zero between launches; null: a second kernel combines
 };
 
-// Splits that have a tile of their own; the others of the grid leave at once. The combine counts the same way.
+// Splits that have a tile of their own; the others of the grid leave at once. The combine counts the same
+// way.
 __device__ __forceinline__ int active_splits(int length, int splits) {
   return max_of(1, min_of(splits, ceil_div(length, kTile)));
 }
@@ -25,13 +26,13 @@ __device__ __forceinline__ int active_splits(int length, int splits) {
 struct Work {
   int batch;
   int kv_head;
-  int first_head;   // the block's first query head
-  int rows;         // how many of them: kRows, or fewer in the last block of a group
+  int first_head;  // the block's first query head
+  int rows;        // how many of them: kRows, or fewer in the last block of a group
   int q_heads;
   int split;
-  int splits;       // active ones of this sequence
+  int splits;  // active ones of this sequence
   int first_token;
-  int end_token;    // one past the last
+  int end_token;  // one past the last
   int tiles;
 
   __device__ __forceinline__ bool empty() const { return split >= splits; }

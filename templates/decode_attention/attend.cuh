@@ -150,7 +150,8 @@ class Attention {
           float2* to = reinterpret_cast<float2*>(rows + row * kMergeStride) + lane % 4;
 #pragma unroll
           for (int column = 0; column < kHeadDim / 8; ++column) {
-            to[column * 4] = make_float2(output_[tile][column][2 * half], output_[tile][column][2 * half + 1]);
+            to[column * 4] =
+                make_float2(output_[tile][column][2 * half], output_[tile][column][2 * half + 1]);
           }
         }
       }
@@ -174,8 +175,8 @@ class Attention {
     }
   }
 
-  // Moves the running maximum up to `highest` and rescales what was summed so far; lazily, only once it lags too
-  // far.
+  // Moves the running maximum up to `highest` and rescales what was summed so far; lazily, only once it lags
+  // too far.
   __device__ __forceinline__ void raise_maximum(int tile, const float (&highest)[2]) {
     if constexpr (kLazyRescale) {
       bool lags = false;

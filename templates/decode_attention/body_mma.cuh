@@ -1,8 +1,9 @@
-// Body `mma` (sm_80+): every warp copies its own sub-tiles with cp.async into its own ring and computes on them.
-// Warps never wait for each other before the final merge.
+// Body `mma` (sm_80+): every warp copies its own sub-tiles with cp.async into its own ring and computes on
+// them. Warps never wait for each other before the final merge.
 //
-// K and V are separate commit groups, and a K slot is refilled as soon as S is computed. Each step issues exactly
-// one group (empty past the end), so "all but the newest 2 * kStages - 1" is always the group needed next.
+// K and V are separate commit groups, and a K slot is refilled as soon as S is computed. Each step issues
+// exactly one group (empty past the end), so "all but the newest 2 * kStages - 1" is always the group needed
+// next.
 #pragma once
 
 #include "templates/common/cp_async.cuh"
@@ -10,8 +11,8 @@
 #include "templates/decode_attention/merge.cuh"
 
 constexpr int kSubTileBytes = kWarpTokens * kRowBytes;
-constexpr int kUnitsPerRow = kHeadDim / 8;                  // 16-byte units
-constexpr int kRowsPerCopy = kWarpSize / kUnitsPerRow;      // rows one instruction of the warp covers: 1, 2 or 4
+constexpr int kUnitsPerRow = kHeadDim / 8;              // 16-byte units
+constexpr int kRowsPerCopy = kWarpSize / kUnitsPerRow;  // rows one instruction of the warp covers: 1, 2 or 4
 constexpr int kCopies = kWarpTokens / kRowsPerCopy;
 constexpr int kWarpPages = kPage == 0 ? 1 : max_of(1, kWarpTokens / kPageTokens);  // pages of a sub-tile
 
@@ -22,9 +23,14 @@ class CpAsyncLoader {
     i32 id[kWarpPages];
   };
 
-  __device__ __forceinline__ CpAsyncLoader(u32 ring, const Element* k, const Element* v, const KvStrides& strides,
-                                           const i32* pages, const Work& work, int first, bool evict_first)
-      : ring_(ring), pages_(pages), strides_(strides), first_(first), end_(work.end_token),
+  __device__ __forceinline__ CpAsyncLoader(u32 ring, const Element* k, const Element* v,
+                                           const KvStrides& strides, const i32* pages, const Work& work,
+                                           int first, bool evict_first)
+      : ring_(ring),
+        pages_(pages),
+        strides_(strides),
+        first_(first),
+        end_(work.end_token),
         policy_(l2_policy(evict_first)) {
     const int lane = threadIdx.x % kWarpSize;
     row_ = lane / kUnitsPerRow;
@@ -38,7 +44,9 @@ class CpAsyncLoader {
   }
 
   static __device__ __forceinline__ u32 k_slot(u32 ring, int slot) { return ring + 2 * slot * kSubTileBytes; }
-  static __device__ __forceinline__ u32 v_slot(u32 ring, int slot) { return k_slot(ring, slot) + kSubTileBytes; }
+  static __device__ __forceinline__ u32 v_slot(u32 ring, int slot) {
+    return k_slot(ring, slot) + kSubTileBytes;
+  }
 
   // The pages of sub-tile i; entries of the table past the sequence's end are never used.
   __device__ __forceinline__ Pages find_pages(int i) const {
@@ -74,10 +82,11 @@ class CpAsyncLoader {
           source = base + (static_cast<i64>(i) * kTile + row) * strides_.token;
         } else {
           const int in_page = (token + row) % kPageTokens + row_;
-          source = base + pages.id[row / kPageTokens % kWarpPages] * strides_.block + in_page * strides_.token;
+          source =
+              base + pages.id[row / kPageTokens % kWarpPages] * strides_.block + in_page * strides_.token;
         }
-        cp_async_16(slot + row_slot_ + row * 128 + (swizzled_ ^ (row % 8 << 4)), source, token + row + row_ < end_,
-                    policy_);
+        cp_async_16(slot + row_slot_ + row * 128 + (swizzled_ ^ (row % 8 << 4)), source,
+                    token + row + row_ < end_, policy_);
       }
     }
     cp_async_commit();
@@ -89,17 +98,17 @@ class CpAsyncLoader {
   int first_;
   int end_;
   u64 policy_;
-  int row_;        // the lane's row within one copy
-  u32 row_slot_;   // where it lands, before the swizzle
+  int row_;       // the lane's row within one copy
+  u32 row_slot_;  // where it lands, before the swizzle
   u32 swizzled_;
   const Element* k_;
   const Element* v_;
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    decode_attention(const Element* q, const Element* k, const Element* v, const i32* page_table, const i32* lengths,
-                     Element* o, float* partial_o, float* partial_lse, u32* counters, const KvStrides strides,
-                     int max_pages, float scale_log2, int evict_first) {
+    decode_attention(const Element* q, const Element* k, const Element* v, const i32* page_table,
+                     const i32* lengths, Element* o, float* partial_o, float* partial_lse, u32* counters,
+                     const KvStrides strides, int max_pages, float scale_log2, int evict_first) {
   extern __shared__ __align__(1024) u8 shared[];
   wait_for_predecessor();
   allow_dependent_launch();
@@ -108,8 +117,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const int warp = threadIdx.x / kWarpSize;
   const u32 ring = shared_address(shared) + warp * (2 * kStages * kSubTileBytes);
   const int first = work.first_token + warp * kWarpTokens;
-  const CpAsyncLoader loader(ring, k, v, strides, page_table + static_cast<i64>(work.batch) * max_pages, work, first,
-                             evict_first);
+  const CpAsyncLoader loader(ring, k, v, strides, page_table + static_cast<i64>(work.batch) * max_pages, work,
+                             first, evict_first);
 
   CpAsyncLoader::Pages pages[kStages];
 #pragma unroll

@@ -1,8 +1,9 @@
-// Body `tma` (sm_90+): producer warps ask the copy engine for whole tiles, mbarriers hand them to the warps that
-// compute. One producer copies K and V in turn; two take one each.
+// Body `tma` (sm_90+): producer warps ask the copy engine for whole tiles, mbarriers hand them to the warps
+// that compute. One producer copies K and V in turn; two take one each.
 //
-// K and V have slots and barriers of their own, so a K slot is refilled while its V is still in use. The tensor map
-// sees KV as [block][head][chunk of 64][token][64], so one copy brings a tile (or a page, where pages are smaller).
+// K and V have slots and barriers of their own, so a K slot is refilled while its V is still in use. The
+// tensor map sees KV as [block][head][chunk of 64][token][64], so one copy brings a tile (or a page, where
+// pages are smaller).
 #pragma once
 
 #include "templates/common/l2_policy.cuh"
@@ -16,7 +17,8 @@ constexpr int kTileBytes = kTile * kRowBytes;
 constexpr int kSlabs = kTile / kSlabTokens;  // copies a tile
 static_assert(kSlabs <= kWarpSize, "one lane asks for each page of a tile");
 
-// One of the two rings. Slots of K and V alternate in shared memory; barriers are full[kStages], empty[kStages].
+// One of the two rings. Slots of K and V alternate in shared memory; barriers are full[kStages],
+// empty[kStages].
 struct Ring {
   u32 slots;
   u32 barriers;
@@ -50,8 +52,8 @@ struct Turn {
 };
 
 // Asks for one tile: lane s for slab s. Pages past the sequence's end are neither looked up nor copied.
-__device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map, const Turn& turn, const Work& work,
-                                          int tile, i32 block, u64 policy) {
+__device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map, const Turn& turn,
+                                          const Work& work, int tile, i32 block, u64 policy) {
   const int lane = threadIdx.x % kWarpSize;
   const int first = work.first_token + tile * kTile;
   const int slabs = min_of(kSlabs, ceil_div(work.end_token - first, kSlabTokens));
@@ -61,8 +63,8 @@ __device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map
   if (lane < slabs) {
     const int token = first + lane * kSlabTokens;
     const int row = kPage == 0 ? token : token % kPageTokens;
-    tma_load_5d(ring.slot(turn.slot) + lane * kSlabBytes, map, ring.full(turn.slot), policy, 0, row, 0, work.kv_head,
-                block);
+    tma_load_5d(ring.slot(turn.slot) + lane * kSlabBytes, map, ring.full(turn.slot), policy, 0, row, 0,
+                work.kv_head, block);
   }
   __syncwarp();
 }
@@ -75,8 +77,8 @@ __device__ __forceinline__ i32 find_block(const i32* pages, const Work& work, in
   return used ? __ldg(pages + token / kPageTokens) : 0;
 }
 
-__device__ __forceinline__ void produce(u32 shared, const TensorMap& k_map, const TensorMap& v_map, const i32* pages,
-                                        const Work& work, u64 policy) {
+__device__ __forceinline__ void produce(u32 shared, const TensorMap& k_map, const TensorMap& v_map,
+                                        const i32* pages, const Work& work, u64 policy) {
   const int producer = threadIdx.x / kWarpSize - kWarps;
   const bool leader = threadIdx.x % kWarpSize == 0;
   const Ring k_ring(shared, 0), v_ring(shared, 1);
@@ -117,7 +119,8 @@ __device__ __forceinline__ void clear_tail(u8* v, int valid) {
   __syncwarp();
 }
 
-__device__ __forceinline__ void consume(u8* shared, const Work& work, const Outputs& outputs, float scale_log2) {
+__device__ __forceinline__ void consume(u8* shared, const Work& work, const Outputs& outputs,
+                                        float scale_log2) {
   const u32 base = shared_address(shared);
   const Ring k_ring(base, 0), v_ring(base, 1);
   const int warp = threadIdx.x / kWarpSize;

@@ -27,9 +27,10 @@ struct CombinedRow {
   }
 };
 
-// Sums splits first, first + step, ... of one row. All loads of a batch are under way before the first is used.
-__device__ __forceinline__ CombinedRow combine_splits(const float* partial_o, const float* partial_lse, int splits,
-                                                      int first, int step) {
+// Sums splits first, first + step, ... of one row. All loads of a batch are under way before the first is
+// used.
+__device__ __forceinline__ CombinedRow combine_splits(const float* partial_o, const float* partial_lse,
+                                                      int splits, int first, int step) {
   constexpr int kBatch = 8;
   const float* lane_o = partial_o + threadIdx.x % kWarpSize * kLaneDims;
   CombinedRow row = {{}, 0, minus_infinity()};
@@ -66,8 +67,8 @@ __device__ __forceinline__ void write_row(Element* o, const CombinedRow& row) {
   }
 }
 
-// The last block of a (sequence, head block) to finish combines for all. Called by the first kWarps warps after their
-// partial results are written; the counter is left at zero for the next launch.
+// The last block of a (sequence, head block) to finish combines for all. Called by the first kWarps warps
+// after their partial results are written; the counter is left at zero for the next launch.
 __device__ __forceinline__ void combine_if_last(u8* shared, const Work& work, const Outputs& outputs) {
   bool* last = reinterpret_cast<bool*>(shared + kFlagOffset);
   __threadfence();
@@ -94,13 +95,15 @@ extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
                              int splits) {
   __shared__ CombinedRow shared[kCombineWarps][kWarpSize];
   const int warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
+  // An input, safe to read early: the attention kernel lets this one start only once its own inputs are
+  // there.
   const int active = active_splits(lengths[blockIdx.y], splits);
   allow_dependent_launch();
   wait_for_predecessor();
   if (active == 1) return;  // the only block wrote the result itself
   const i64 head = static_cast<i64>(blockIdx.y) * gridDim.x + blockIdx.x;
-  CombinedRow row = combine_splits(partial_o + head * splits * kHeadDim, partial_lse + head * splits, active, warp,
-                                   kCombineWarps);
+  CombinedRow row = combine_splits(partial_o + head * splits * kHeadDim, partial_lse + head * splits, active,
+                                   warp, kCombineWarps);
   shared[warp][lane] = row;
   __syncthreads();
   if (warp != 0) return;

@@ -1,5 +1,5 @@
-// The end of a block: the warps' shares of the softmax merged through shared memory, then written as the result or
-// as one split's part of it.
+// The end of a block: the warps' shares of the softmax merged through shared memory, then written as the
+// result or as one split's part of it.
 #pragma once
 
 #include "templates/common/barrier.cuh"
@@ -28,7 +28,8 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
 #pragma unroll
     for (int other = 0; other < kWarps; ++other) {
       const float own = maxima[other * kRows + row];
-      const float weight = own == minus_infinity() ? 0.0f : exp2_fast(own - highest);  // a warp without tokens
+      const float weight =
+          own == minus_infinity() ? 0.0f : exp2_fast(own - highest);  // a warp without tokens
       const float4 part = reinterpret_cast<const float4*>(rows + (other * kRows + row) * kMergeStride)[quad];
       sum += weight * sums[other * kRows + row];
       total.x += weight * part.x;

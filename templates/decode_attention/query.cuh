@@ -1,4 +1,5 @@
-// The packed query rows of a block: staged in shared memory, then kept in registers or read again for each tile.
+// The packed query rows of a block: staged in shared memory, then kept in registers or read again for each
+// tile.
 #pragma once
 
 #include "templates/common/mma.cuh"

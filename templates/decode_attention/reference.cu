@@ -1,6 +1,6 @@
-// The reference of decode_attention: one block a (query head, sequence), softmax in two passes over scores kept in
-// fp32. As `exact` it writes fp32; as `baseline` it rounds scores and probabilities to the element type, like an
-// implementation that stores them between steps, and writes the element type.
+// The reference of decode_attention: one block a (query head, sequence), softmax in two passes over scores
+// kept in fp32. As `exact` it writes fp32; as `baseline` it rounds scores and probabilities to the element
+// type, like an implementation that stores them between steps, and writes the element type.
 #include "templates/common/convert.cuh"
 #include "templates/common/reduce.cuh"
 #include "templates/common/types.cuh"

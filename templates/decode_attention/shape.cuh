@@ -1,8 +1,9 @@
 // What one compiled unit of decode_attention is specialized on, checked, and what follows from it.
 //
-// A warp works on sub-tiles of kWarpTokens tokens. In shared memory a slab of kSlabTokens tokens of K or V lies as
-// kChunks blocks of [token][64 elements]: rows of 128 bytes whose 16-byte units are XORed with the row number,
-// which is what the 128-byte swizzle of the copy engine writes and what lets ldmatrix read without bank conflicts.
+// A warp works on sub-tiles of kWarpTokens tokens. In shared memory a slab of kSlabTokens tokens of K or V
+// lies as kChunks blocks of [token][64 elements]: rows of 128 bytes whose 16-byte units are XORed with the
+// row number, which is what the 128-byte swizzle of the copy engine writes and what lets ldmatrix read
+// without bank conflicts.
 #pragma once
 
 #include "templates/common/convert.cuh"
@@ -16,23 +17,23 @@
 
 using Element = DTYPE;
 
-constexpr int kHeadDim = HEAD_DIM;        // 64, 128 or 256
-constexpr int kGroup = GROUP;             // query heads that share a KV head
-constexpr int kPage = PAGE;               // tokens a page; 0 for contiguous KV
+constexpr int kHeadDim = HEAD_DIM;                   // 64, 128 or 256
+constexpr int kGroup = GROUP;                        // query heads that share a KV head
+constexpr int kPage = PAGE;                          // tokens a page; 0 for contiguous KV
 constexpr int kPageTokens = kPage == 0 ? 1 : kPage;  // to divide by
-constexpr int kTile = TILE;               // tokens a stage, over all consumer warps
-constexpr int kStages = STAGES;           // stages in flight
-constexpr int kWarps = WARPS;             // warps that compute
-constexpr int kProducers = PRODUCERS;     // warps that only issue copies (tma)
-constexpr int kRowTiles = ROW_TILES;      // blocks of 16 query heads a CTA packs into mma rows
+constexpr int kTile = TILE;                          // tokens a stage, over all consumer warps
+constexpr int kStages = STAGES;                      // stages in flight
+constexpr int kWarps = WARPS;                        // warps that compute
+constexpr int kProducers = PRODUCERS;                // warps that only issue copies (tma)
+constexpr int kRowTiles = ROW_TILES;                 // blocks of 16 query heads a CTA packs into mma rows
 constexpr bool kQueryInRegisters = QUERY_IN_REGISTERS;
 constexpr bool kLazyRescale = LAZY_RESCALE;
 
 constexpr int kThreads = (kWarps + kProducers) * kWarpSize;
 constexpr int kWarpTokens = kTile / kWarps;
-constexpr int kRows = min_of(kGroup, 16 * kRowTiles);      // query heads of a CTA
-constexpr int kHeadBlocks = ceil_div(kGroup, kRows);       // CTAs over the query heads of a group
-constexpr bool kUpperRows = kRows > 8;                     // rows 8..15 of an mma tile hold heads
+constexpr int kRows = min_of(kGroup, 16 * kRowTiles);  // query heads of a CTA
+constexpr int kHeadBlocks = ceil_div(kGroup, kRows);   // CTAs over the query heads of a group
+constexpr bool kUpperRows = kRows > 8;                 // rows 8..15 of an mma tile hold heads
 constexpr int kChunks = kHeadDim / 64;
 constexpr int kRowBytes = kHeadDim * 2;
 constexpr int kSlabTokens = BODY_TMA ? (kPage == 0 ? kTile : min_of(kTile, kPage)) : kWarpTokens;
@@ -44,9 +45,11 @@ static_assert(kTile % kWarps == 0 && kWarpTokens % 16 == 0, "a warp's sub-tile i
 static_assert(kPage % 16 == 0, "a page is a multiple of 16 tokens");
 static_assert(kPage == 0 || kTile % kPage == 0 || kPage % kTile == 0, "tiles and pages nest");
 
-// Shared memory of a block: the KV ring, which the merge of the warps reuses, then the queries, then barriers.
+// Shared memory of a block: the KV ring, which the merge of the warps reuses, then the queries, then
+// barriers.
 constexpr int kRingBytes = 2 * kStages * kTile * kRowBytes;
-constexpr int kMergeStride = kHeadDim + 8;  // floats; the padding keeps a quad's stores off each other's banks
+constexpr int kMergeStride =
+    kHeadDim + 8;  // floats; the padding keeps a quad's stores off each other's banks
 constexpr int kMergeBytes = kWarps * kRows * (kMergeStride + 2) * 4;
 constexpr int kQueryOffset = ceil_div(max_of(kRingBytes, kMergeBytes), 1024) * 1024;
 constexpr int kQueryChunkBytes = 16 * kRowTiles * 128;
