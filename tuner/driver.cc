@@ -17,15 +17,16 @@ constexpr int kInterface = 12000;
 struct Functions {
 #define MOETUNE_CUDA_FUNCTIONS(X)                                                                            \
   X(cuInit)                                                                                                  \
-  X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet)             \
-      X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem) X(cuDeviceGetPCIBusId)                  \
-          X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent) X(cuCtxSynchronize)    \
-              X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) X(cuMemsetD8Async) X(cuMemcpyHtoD) X(cuMemcpyDtoH)  \
-                  X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamBeginCapture)        \
-                      X(cuStreamEndCapture) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord)              \
-                          X(cuEventElapsedTime) X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) \
-                              X(cuFuncSetAttribute) X(cuLaunchKernelEx) X(cuGraphInstantiateWithFlags)       \
-                                  X(cuGraphDestroy) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphExecDestroy)  \
+  X(cuDriverGetVersion)                                                                                      \
+  X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName)                \
+      X(cuDeviceGetAttribute) X(cuDeviceTotalMem) X(cuDeviceGetPCIBusId) X(cuDevicePrimaryCtxRetain)         \
+          X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuMemGetInfo) X(cuMemAlloc)  \
+              X(cuMemFree) X(cuMemsetD8Async) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuStreamCreate)              \
+                  X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamBeginCapture) X(cuStreamEndCapture)    \
+                      X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventElapsedTime)              \
+                          X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute) \
+                              X(cuLaunchKernelEx) X(cuGraphInstantiateWithFlags) X(cuGraphDestroy)           \
+                                  X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphExecDestroy)                    \
                                       X(cuTensorMapEncodeTiled)
 #define X(name) decltype(&::name) name = nullptr;
   MOETUNE_CUDA_FUNCTIONS(X)
@@ -355,8 +356,8 @@ EncodedTensorMap encode_tensor_map(const TensorMap& map, Address base) {
             &encoded, tensor_type(map.dtype), static_cast<cuuint32_t>(rank), reinterpret_cast<void*>(base),
             reinterpret_cast<const cuuint64_t*>(map.dims.data()),
             reinterpret_cast<const cuuint64_t*>(map.strides.data()), map.box.data(), element_strides.data(),
-            // 128 B: what a swizzled row fetches. With 256 B, streams lose 8% of an H200's bandwidth to lines that are
-            // evicted before their copy asks for them.
+            // 128 B: what a swizzled row fetches. With 256 B, streams lose 8% of an H200's bandwidth to lines
+            // that are evicted before their copy asks for them.
             CU_TENSOR_MAP_INTERLEAVE_NONE, tensor_swizzle(map.swizzle), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
         "cuTensorMapEncodeTiled of " + map.buffer);
