@@ -13,13 +13,19 @@ namespace moetune::testing {
 
 class Tool {
  public:
-  Tool() {
+  // `environment` adds to and replaces what a user without a GPU has.
+  explicit Tool(std::map<std::string, std::string> environment = {}) {
     const char* binary = std::getenv("MOETUNE_BINARY");
     REQUIRE_MESSAGE(binary != nullptr, "MOETUNE_BINARY must name the moetune executable (ctest sets it)");
     std::string pattern = (std::filesystem::temp_directory_path() / "moetune-cli-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
     folder_ = pattern;
     binary_ = binary;
+    // No driver, whatever the machine has: these tests are of the tool, not of a GPU.
+    environment_ = {{"XDG_CACHE_HOME", path("xdg").string()},
+                    {"HOME", folder_.string()},
+                    {"MOETUNE_LIBCUDA", path("no-libcuda").string()}};
+    for (auto& [name, value] : environment) environment_[name] = std::move(value);
   }
   ~Tool() { std::filesystem::remove_all(folder_); }
   Tool(const Tool&) = delete;
@@ -29,11 +35,7 @@ class Tool {
 
   std::unique_ptr<Process> start(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), binary_);
-    // No driver, whatever the machine has: these tests are of the tool, not of a GPU.
-    const std::map<std::string, std::string> environment = {{"XDG_CACHE_HOME", path("xdg").string()},
-                                                            {"HOME", folder_.string()},
-                                                            {"MOETUNE_LIBCUDA", path("no-libcuda").string()}};
-    return std::make_unique<Process>(arguments, environment, path("run" + std::to_string(runs_++)));
+    return std::make_unique<Process>(arguments, environment_, path("run" + std::to_string(runs_++)));
   }
   Ended run(std::vector<std::string> arguments) { return start(std::move(arguments))->wait(); }
 
@@ -70,6 +72,7 @@ class Tool {
 
  private:
   std::filesystem::path folder_;
+  std::map<std::string, std::string> environment_;
   std::string binary_;
   int runs_ = 0;
 };

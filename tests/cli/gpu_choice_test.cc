@@ -1,0 +1,93 @@
+// Where the driver is the scripted stand-in of tests/fake_cuda: what the tool makes of a GPU without running
+// a kernel.
+#include "tests/cli/tool.h"
+
+using moetune::testing::document;
+using moetune::testing::Ended;
+using moetune::testing::Tool;
+using Json = nlohmann::json;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::map<std::string, std::string> driver(const std::string& directives = "") {
+  return {{"MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA}, {"MOETUNE_FAKE_CUDA", directives}};
+}
+
+}  // namespace
+
+TEST_CASE("devices lists every GPU with its limits, without a ceiling before it is calibrated") {
+  Tool tool(driver("devices=2"));
+  const Json found = document(tool.run({"devices", "--json"}));
+  REQUIRE(found["gpus"].size() == 2);
+  CHECK(found["why_none"].is_null());
+  CHECK(found["gpus"][1]["id"] == "cuda:1");
+  CHECK(found["gpus"][1]["architecture"] == "sm_90a");
+  CHECK(found["gpus"][1]["sm_count"].get<int>() > 0);
+  CHECK(found["gpus"][1]["read_tb_s"].is_null());
+  CHECK(contains(tool.run({"devices"}).out, "not measured: --calibrate"));
+}
+
+TEST_CASE("a driver without a GPU says why, and devices is still done") {
+  Tool tool(driver("init=100"));
+  const Ended ended = tool.run({"devices", "--json"});
+  CHECK(ended.code == 0);
+  const Json found = document(ended);
+  CHECK(found["gpus"].empty());
+  CHECK(contains(found["why_none"], "CUDA_ERROR_NO_DEVICE"));
+}
+
+TEST_CASE("auto takes the first GPU, and its limits bound the space") {
+  Tool tool(driver());
+  const Json found = document(tool.run({"space", "decode_kernel", "--json"}));
+  CHECK(found["limits_of"] == "Fake GPU 0");
+  CHECK(found["legal"].get<double>() > 0);
+  CHECK(found["legal"].get<double>() < found["cartesian"].get<double>());
+  CHECK(found["default"].is_string());
+  std::size_t stages = 0;
+  for (const Json& value : found["parameters"][3]["values"]) stages += value["legal"].get<std::size_t>();
+  CHECK(stages == found["legal"].get<std::size_t>());  // every configuration has one value of each
+}
+
+TEST_CASE("a GPU that is not there is named, and so is how many there are") {
+  Tool tool(driver());
+  const Ended ended = tool.run({"search", "decode_kernel", "--device", "cuda:5", "--json"});
+  CHECK(ended.code == 3);
+  CHECK(contains(document(ended)["error"]["message"], "no cuda:5"));
+}
+
+TEST_CASE("a GPU measures compiled kernels only") {
+  Tool tool(driver());
+  const Ended ended = tool.run({"search", "decode_kernel", "--problem", "elements=1024", "--no-compile"});
+  CHECK(ended.code == 2);
+  CHECK(contains(ended.err, "--no-compile is for recordings"));
+}
+
+TEST_CASE("verify and bench without a stored winner say how to get one") {
+  Tool tool(driver());
+  for (const std::string command : {"verify", "bench"}) {
+    CAPTURE(command);
+    const Ended ended = tool.run({command, "decode_kernel", "--problem", "elements=1024"});
+    if (ended.code == 3 && contains(ended.err, "nvrtc")) return;  // no compiler here, which is said first
+    CHECK(ended.code == 2);
+    CHECK(contains(ended.err, "start with: moetune search decode_kernel --problem elements=1024"));
+  }
+}
+
+TEST_CASE("verify names the parameter, the value or the rule that a configuration breaks") {
+  Tool tool(driver());
+  auto verify = [&](const std::string& config) {
+    return tool.run({"verify", "decode_kernel", "--problem", "elements=1024", "--config", config});
+  };
+  const Ended unknown = verify("stagse=2");
+  if (unknown.code == 3 && contains(unknown.err, "nvrtc")) return;
+  CHECK(unknown.code == 2);
+  CHECK(contains(unknown.err, "did you mean 'stages'?"));
+  CHECK(verify("stages=7").code == 2);
+  const Ended illegal = verify("loader=vector");
+  CHECK(illegal.code == 2);
+  CHECK(contains(illegal.err, "the vector loader has no ring"));
+}
