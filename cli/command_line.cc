@@ -1,6 +1,7 @@
 #include "cli/command_line.h"
 
 #include <algorithm>
+#include <cctype>
 #include <exception>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -32,9 +33,10 @@ std::string tool_help() {
 }
 
 void show_help(const Command& command, const OptionTable& options, Output& output) {
-  const std::string text = std::string(command.summary()) + ".\n\nusage: moetune " +
-                           std::string(command.name()) + " " + options.usage() + "\n\n" + options.help() +
-                           (command.details().empty() ? "" : "\n" + std::string(command.details()));
+  std::string text = std::string(command.summary()) + ".\n\nusage: moetune " + std::string(command.name()) +
+                     " " + options.usage() + "\n\n" + options.help() +
+                     (command.details().empty() ? "" : "\n" + std::string(command.details()));
+  text.front() = static_cast<char>(std::toupper(text.front()));
   output.result() << text;
   output.document({{"command", command.name()}, {"help", text}});
 }

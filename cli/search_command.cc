@@ -42,11 +42,17 @@ std::string_view SearchCommand::details() const {
          "digest.\n";
 }
 
+std::string strategy_names() {
+  std::string names;
+  for (const StrategyInfo& info : strategies()) names += (names.empty() ? "" : ", ") + info.name;
+  return names;
+}
+
 void SearchCommand::declare(OptionTable& table) {
   declare_workload(table, workload_, false);
   table.whole("budget", budget_, 1, 1'000'000'000, "trials; those pruned before launch cost none");
   table.seconds("time", time_s_, "start no trial after this many seconds");
-  table.text("strategy", "NAME", strategy_, "how to search: local, random, exhaustive, …");
+  table.text("strategy", "NAME", strategy_, "how to search: " + strategy_names());
   table.whole("seed", seed_, 0, std::numeric_limits<std::uint64_t>::max(), "one seed, one trajectory");
   declare_device(table, device_);
   declare_cache(table, cache_);
