@@ -1,4 +1,4 @@
-# room(NAME DEPENDS ...): the sources directly in NAME/ as the static library room_NAME. A dependency that is a room
+# room(NAME DEPENDS ...): the sources in NAME/ and one folder below as the static library room_NAME. A dependency that is a room
 # is named without its prefix.
 function(resolve_rooms out)
   set(resolved "")
@@ -14,7 +14,7 @@ endfunction()
 
 function(room name)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cc)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cc ${PROJECT_SOURCE_DIR}/${name}/*/*.cc)
   list(FILTER sources EXCLUDE REGEX "/main\\.cc$")
   if(NOT sources)
     file(WRITE ${PROJECT_BINARY_DIR}/empty_${name}.cc "")

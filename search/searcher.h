@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,12 @@ struct Observation {
   ConfigId id = 0;
   Outcome outcome = Outcome::ok;
   double time_us = 0;  // meaningful where has_time(outcome)
+};
+
+// Trials of another problem, or of another GPU, on the configurations that it shares with this space. Their
+// times compare with each other only.
+struct History {
+  std::vector<Observation> trials;
 };
 
 // Whether the observation carries a time to learn from: has_time, and finite and positive.
@@ -38,6 +45,11 @@ class Searcher {
   // Reports one result. Configurations that were never asked (a warm start) and repeated tells are allowed;
   // a time that is not finite and positive counts as a failure.
   virtual void tell(const Observation& observation) = 0;
+
+  // Experience from elsewhere: a hint where to begin and what to expect, never a result of this search, so
+  // that what it names may still be asked. Once, before the first ask. A strategy without use for it ignores
+  // it.
+  virtual void warm(std::span<const History> histories) { static_cast<void>(histories); }
 };
 
 struct StrategyInfo {

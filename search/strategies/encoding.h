@@ -11,8 +11,9 @@ namespace moetune {
 
 struct Axis {
   std::size_t parameter = 0;
-  bool ordered = true;            // false for names: equal or not is all there is to know
-  std::vector<double> at;         // by position, in [0, 1]: logarithms where the values are positive
+  bool ordered = true;        // false for names: equal or not is all there is to know
+  std::vector<double> at;     // by position, in [0, 1]: logarithms where the values are positive
+  std::vector<double> rough;  // by pair of positions, in [0, 1]: how alike two values are as divisors
   std::size_t size() const { return at.size(); }
 };
 

@@ -64,9 +64,7 @@ class Evidence {
       for (std::size_t b = 0; b <= a; ++b) {
         const double* left = &inverse_factor[a * n_];
         const double* right = &inverse_factor[b * n_];
-        double product = 0;
-        for (std::size_t i = a; i < n_; ++i) product += left[i] * right[i];
-        weights_[a * n_ + b] = product - alpha[a] * alpha[b] / signal_;
+        weights_[a * n_ + b] = dot(left + a, right + a, n_ - a) - alpha[a] * alpha[b] / signal_;
       }
     }
   }

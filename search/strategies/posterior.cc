@@ -2,11 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+
+#include "search/strategies/cholesky.h"
 
 namespace moetune {
 namespace {
 
-// y += a * x, in blocks that a compiler turns into vector code at any optimization level.
+constexpr double kJitter = 1e-6;
+constexpr float kLeastVariance = 1e-6f;
+constexpr std::size_t kTile = 512;  // pool members solved together: their columns stay in the cache
+
+// y += a * x, in blocks that a compiler turns into vector code.
 void add_scaled(float* y, const float* x, float a, std::size_t n) {
   std::size_t i = 0;
   for (; i + 16 <= n; i += 16) {
@@ -28,57 +35,65 @@ Posterior::Posterior(const ProductKernel& kernel, const std::vector<Position>& p
   variance_.assign(count_, 1);
 }
 
-std::size_t Posterior::add_open(const Position* row) {
-  const std::size_t n = values_.size();
-  const std::size_t axes = kernel_.axis_count();
-  std::vector<double>& line = factor_.emplace_back(n + 1);
-  double rest = 1 + kernel_.noise() + 1e-6;
-  for (std::size_t j = 0; j < n; ++j) {
-    double sum = kernel_(row, &rows_[j * axes]);
-    for (std::size_t k = 0; k < j; ++k) sum -= line[k] * factor_[j][k];
-    line[j] = sum / factor_[j][j];
-    rest -= line[j] * line[j];
+std::size_t Posterior::add_open(const std::vector<Position>& rows) {
+  const std::size_t first = values_.size();
+  const std::size_t total = first + rows.size() / std::max<std::size_t>(kernel_.axis_count(), 1);
+  rows_.insert(rows_.end(), rows.begin(), rows.end());
+  values_.resize(total, std::numeric_limits<double>::quiet_NaN());
+  whitened_.resize(total, 0);
+  for (std::size_t i = first; i < total; ++i) {
+    extend_factor(i);
+    solved_.emplace_back(count_, 1.0f);
   }
-  line[n] = std::sqrt(std::max(rest, 1e-6));
+  for (std::size_t begin = 0; begin < count_; begin += kTile) {
+    solve_over_pool(first, begin, std::min(begin + kTile, count_));
+  }
+  return first;
+}
 
-  std::vector<float>& solved = solved_.emplace_back(count_, 1.0f);
-  for (std::size_t axis = 0; axis < axes; ++axis) {
-    const float* table = kernel_.tables()[axis].row(row[axis]);
-    const Position* column = columns_[axis].data();
-    for (std::size_t i = 0; i < count_; ++i) solved[i] *= table[column[i]];
+void Posterior::extend_factor(std::size_t observation) {
+  std::vector<double>& line = factor_.emplace_back(observation + 1);
+  for (std::size_t j = 0; j < observation; ++j) {
+    line[j] = (kernel_(row(observation), row(j)) - dot(line.data(), factor_[j].data(), j)) / factor_[j][j];
   }
-  for (std::size_t j = 0; j < n; ++j) {
-    add_scaled(solved.data(), solved_[j].data(), static_cast<float>(-line[j]), count_);
+  const double rest = 1 + kernel_.noise() + kJitter - dot(line.data(), line.data(), observation);
+  line[observation] = std::sqrt(std::max(rest, kJitter));
+}
+
+void Posterior::solve_over_pool(std::size_t first, std::size_t begin, std::size_t end) {
+  const std::size_t size = end - begin;
+  for (std::size_t i = first; i < values_.size(); ++i) {
+    float* solved = solved_[i].data() + begin;
+    for (std::size_t axis = 0; axis < kernel_.axis_count(); ++axis) {
+      const float* table = kernel_.tables()[axis].row(row(i)[axis]);
+      const Position* column = columns_[axis].data() + begin;
+      for (std::size_t k = 0; k < size; ++k) solved[k] *= table[column[k]];
+    }
+    for (std::size_t j = 0; j < i; ++j) {
+      add_scaled(solved, solved_[j].data() + begin, static_cast<float>(-factor_[i][j]), size);
+    }
+    const auto scale = static_cast<float>(1 / factor_[i][i]);
+    float* variance = variance_.data() + begin;
+    for (std::size_t k = 0; k < size; ++k) {
+      solved[k] *= scale;
+      variance[k] -= solved[k] * solved[k];
+    }
   }
-  const auto scale = static_cast<float>(1 / line[n]);
-  for (std::size_t i = 0; i < count_; ++i) {
-    solved[i] *= scale;
-    variance_[i] -= solved[i] * solved[i];
-  }
-  rows_.insert(rows_.end(), row, row + axes);
-  values_.push_back(std::numeric_limits<double>::quiet_NaN());
-  whitened_.push_back(0);
-  return n;
 }
 
 void Posterior::set_value(std::size_t observation, double value) {
   values_[observation] = value;
-  solve_from(observation);
-}
-
-void Posterior::solve_from(std::size_t first) {
-  for (std::size_t i = first; i < values_.size(); ++i) {
+  for (std::size_t i = observation; i < values_.size(); ++i) {
     if (std::isnan(values_[i])) continue;
-    double sum = values_[i];
-    for (std::size_t k = 0; k < i; ++k) sum -= factor_[i][k] * whitened_[k];
-    sum /= factor_[i][i];
-    const double change = sum - whitened_[i];
-    whitened_[i] = sum;
+    const double whitened = (values_[i] - dot(factor_[i].data(), whitened_.data(), i)) / factor_[i][i];
+    const double change = whitened - whitened_[i];
+    whitened_[i] = whitened;
     if (change != 0) add_scaled(mean_.data(), solved_[i].data(), static_cast<float>(change), count_);
   }
+  update_signal();
 }
 
-double Posterior::signal() const {
+void Posterior::update_signal() {
   double sum = 0;
   double known = 0;
   for (std::size_t i = 0; i < values_.size(); ++i) {
@@ -86,7 +101,23 @@ double Posterior::signal() const {
     sum += whitened_[i] * whitened_[i];
     ++known;
   }
-  return known > 0 ? std::max(sum / known, 1e-12) : 1;
+  signal_ = std::max(sum / std::max(known, 1.0), 1e-12);
+}
+
+double Posterior::deviation(std::size_t i) const {
+  return std::sqrt(signal_ * static_cast<double>(std::max(variance_[i], kLeastVariance)));
+}
+
+double Posterior::covariance(std::size_t i, std::size_t j) const {
+  if (i == j) return deviation(i) * deviation(i);
+  double product = 1;
+  for (std::size_t axis = 0; axis < kernel_.axis_count(); ++axis) {
+    product *= kernel_.tables()[axis].row(columns_[axis][i])[columns_[axis][j]];
+  }
+  for (const std::vector<float>& solved : solved_) {
+    product -= static_cast<double>(solved[i]) * static_cast<double>(solved[j]);
+  }
+  return signal_ * product;
 }
 
 }  // namespace moetune

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstddef>
-#include <limits>
 #include <vector>
 
 #include "search/strategies/product_kernel.h"
@@ -21,34 +20,34 @@ class Posterior {
   // `pool` holds axis_count() positions a configuration. Copies the kernel, which must be tabulated.
   Posterior(const ProductKernel& kernel, const std::vector<Position>& pool);
 
-  std::size_t pool_size() const { return count_; }
-  std::size_t observations() const { return values_.size(); }
-
-  // The index that set_value and forget take.
-  std::size_t add_open(const Position* row);
+  // Adds observations, all open, from axis_count() positions each. Many at once cost less than one by one.
+  // Returns the index of the first.
+  std::size_t add_open(const std::vector<Position>& rows);
   void set_value(std::size_t observation, double value);
 
-  // In units of the values, of the signal's variance 1.
+  std::size_t pool_size() const { return count_; }
   double mean(std::size_t i) const { return mean_[i]; }
-  double variance(std::size_t i) const { return variance_[i] > 1e-6f ? variance_[i] : 1e-6; }
-  // Sum of squares of the whitened values over their number: the signal's variance.
-  double signal() const;
-  // Of a pool member: the covariance with each observation's place, weighted.
-  const ProductKernel& kernel() const { return kernel_; }
+  double deviation(std::size_t i) const;  // of the value without noise
+  // Between two of the pool; deviation(i) squared where they are one.
+  double covariance(std::size_t i, std::size_t j) const;
 
  private:
-  void solve_from(std::size_t first);
+  const Position* row(std::size_t observation) const { return &rows_[observation * kernel_.axis_count()]; }
+  void extend_factor(std::size_t observation);
+  void solve_over_pool(std::size_t first, std::size_t begin, std::size_t end);
+  void update_signal();
 
   ProductKernel kernel_;
   std::size_t count_ = 0;
-  std::vector<std::vector<Position>> columns_;  // by axis
-  std::vector<Position> rows_;                  // observations
+  std::vector<std::vector<Position>> columns_;  // the pool, by axis
+  std::vector<Position> rows_;                  // of the observations
   std::vector<std::vector<double>> factor_;     // lower triangular
   std::vector<std::vector<float>> solved_;      // by observation, over the pool
   std::vector<double> values_;                  // NaN where open
   std::vector<double> whitened_;                // 0 where open
   std::vector<float> mean_;
-  std::vector<float> variance_;
+  std::vector<float> variance_;  // relative to the signal's
+  double signal_ = 1;            // variance of the values that the kernel explains
 };
 
 }  // namespace moetune

@@ -29,7 +29,7 @@ Correlation matern(double distance, double length) {
 
 }  // namespace
 
-ProductKernel::ProductKernel(const Encoding& encoding) : axes_(encoding.axes()), tables_(axes_.size()) {
+ProductKernel::ProductKernel(std::vector<Axis> axes) : axes_(std::move(axes)), tables_(axes_.size()) {
   for (std::size_t i = 0; i < axes_.size(); ++i) {
     parameters.push_back(kRelevance.mean);
     parameters.push_back(kLength.mean);
@@ -72,19 +72,18 @@ void ProductKernel::tabulate(bool with_slopes) {
     const double length = std::exp(parameters[length_index(i)]);
     for (std::size_t a = 0; a < table.size; ++a) {
       for (std::size_t b = 0; b < table.size; ++b) {
-        const double equal = a == b ? 1 : 0;
-        Correlation smooth{equal, 0};
+        const double rough = axis.rough[a * table.size + b];
+        Correlation smooth{rough, 0};
         if (axis.ordered) smooth = matern(std::abs(axis.at[a] - axis.at[b]), length);
-        const double correlation = (1 - share) * smooth.value + share * equal;
+        const double correlation = (1 - share) * smooth.value + share * rough;
         const double value = 1 - relevance + relevance * correlation;
         const std::size_t at = a * table.size + b;
         table.value[at] = static_cast<float>(value);
         if (!with_slopes) continue;
-        table.by_relevance[at] =
-            static_cast<float>(relevance * (1 - relevance) * (correlation - 1) / value);
+        table.by_relevance[at] = static_cast<float>(relevance * (1 - relevance) * (correlation - 1) / value);
         table.by_length[at] = static_cast<float>(relevance * (1 - share) * smooth.by_log_length / value);
         table.by_share[at] =
-            static_cast<float>(relevance * share * (1 - share) * (equal - smooth.value) / value);
+            static_cast<float>(relevance * share * (1 - share) * (rough - smooth.value) / value);
       }
     }
   }

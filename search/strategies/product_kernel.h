@@ -1,7 +1,7 @@
 // The covariance of the Gaussian process: a product over the axes of (1 - r) + r * k(a, b), where r in [0, 1]
-// is how much the axis matters and k is a Matern 5/2 correlation of the coordinates mixed with "equal or not".
-// Multiplied out it holds every main effect and every interaction, weighted (an ANOVA kernel: Duvenaud,
-// Nickisch, Rasmussen 2011). Domains are small, so each axis is a table.
+// is how much the axis matters and k is a Matern 5/2 correlation of the coordinates mixed with a rough one:
+// being equal, or alike as a divisor. Multiplied out it holds every main effect and every interaction,
+// weighted (an ANOVA kernel: Duvenaud, Nickisch, Rasmussen 2011). Domains are small, so each axis is a table.
 //
 // A plain value; one owner; not thread-safe while tabulate() runs.
 #pragma once
@@ -15,10 +15,11 @@ namespace moetune {
 
 class ProductKernel {
  public:
-  explicit ProductKernel(const Encoding& encoding);
+  explicit ProductKernel(std::vector<Axis> axes);
 
-  // Unconstrained hyper-parameters: relevance and length of each axis, then the share of "equal or not", then
-  // the noise, as logits and logarithms. An unordered axis has no length, but keeps the place.
+  // Unconstrained hyper-parameters: relevance and length of each axis, then the share of the
+  // rough correlation, then the noise, as logits and logarithms. An unordered axis has no length, but keeps
+  // the place.
   std::vector<double> parameters;
   std::size_t axis_count() const { return axes_.size(); }
   std::size_t relevance_index(std::size_t axis) const { return 2 * axis; }
@@ -35,7 +36,7 @@ class ProductKernel {
 
   struct Table {
     std::size_t size = 0;
-    std::vector<float> value;       // size x size
+    std::vector<float> value;         // size x size
     std::vector<float> by_relevance;  // d log value / d parameter
     std::vector<float> by_length;
     std::vector<float> by_share;

@@ -2,7 +2,7 @@
 #include <optional>
 #include <unordered_set>
 
-#include "search/strategies.h"
+#include "search/strategies/strategies.h"
 #include "search/untried.h"
 
 namespace moetune {

@@ -1,4 +1,4 @@
-#include "search/strategies.h"
+#include "search/strategies/strategies.h"
 #include "search/untried.h"
 
 namespace moetune {

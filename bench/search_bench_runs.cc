@@ -1,0 +1,122 @@
+#include "bench/search_bench_runs.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "base/error.h"
+#include "base/resources.h"
+#include "replay/recording.h"
+#include "replay/shipped.h"
+#include "search/simulation.h"
+
+namespace moetune::bench {
+namespace {
+
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+RecordedSpace from_recording(Recording recording, std::string name) {
+  std::vector<Observation> outcomes;
+  for (std::size_t i = 0; i < recording.trials.size(); ++i) {
+    const RecordedTrial& trial = recording.trials[i];
+    outcomes.push_back({static_cast<ConfigId>(i), trial.outcome, static_cast<double>(trial.time_us)});
+  }
+  const double optimum = recording.optimum_us();
+  return {std::move(name), std::move(recording.space), std::move(outcomes), optimum};
+}
+
+std::string stem(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  return name.substr(0, name.find('.'));
+}
+
+std::vector<std::filesystem::path> files_of(const std::filesystem::path& path) {
+  if (!std::filesystem::is_directory(path)) return {path};
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    if (entry.path().filename().string().find(".json") != std::string::npos) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  if (files.empty()) throw BadInput("'" + path.string() + "' holds no recording");
+  return files;
+}
+
+std::vector<double> run_once(const Plan& plan, const std::string& strategy, const RecordedSpace& space,
+                             std::uint64_t seed, double* seconds) {
+  const double begin = thread_seconds();
+  const auto searcher = make_searcher(strategy, space.space, seed);
+  SimulatedRun run = simulate(*searcher, space.outcomes, plan.budget, plan.in_flight);
+  *seconds = thread_seconds() - begin;
+  if (run.repeated) throw std::logic_error(strategy + " asked a configuration of " + space.name + " twice");
+  if (run.best_us.size() < std::min(plan.budget, space.space.size()))
+    throw std::logic_error(strategy + " gave up on " + space.name);
+  return std::move(run.best_us);
+}
+
+}  // namespace
+
+std::vector<RecordedSpace> read_spaces(const std::vector<std::filesystem::path>& paths, bool shipped) {
+  std::vector<RecordedSpace> spaces;
+  for (const std::filesystem::path& path : paths) {
+    for (const std::filesystem::path& file : files_of(path))
+      spaces.push_back(from_recording(read_recording(file), stem(file)));
+  }
+  if (!shipped) return spaces;
+  for (const ShippedRecording& recording : list_shipped_recordings()) {
+    spaces.push_back(
+        from_recording(parse_recording(read_resource(recording.path), recording.path), stem(recording.path)));
+  }
+  return spaces;
+}
+
+std::vector<Runs> run_all(const Plan& plan, const std::vector<RecordedSpace>& spaces) {
+  std::vector<Runs> all;
+  for (const std::string& strategy : plan.strategies) {
+    for (std::size_t s = 0; s < spaces.size(); ++s)
+      all.push_back({strategy, s, std::vector<std::vector<double>>(plan.seeds), 0});
+  }
+  std::vector<double> seconds(all.size() * plan.seeds);
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    for (std::size_t job = next++; job < seconds.size(); job = next++) {
+      Runs& runs = all[job / plan.seeds];
+      const std::size_t k = job % plan.seeds;
+      try {
+        runs.best_us[k] =
+            run_once(plan, runs.strategy, spaces[runs.space], plan.first_seed + k, &seconds[job]);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        failure = std::current_exception();
+        next = seconds.size();
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < std::max<std::size_t>(plan.threads, 1); ++i) threads.emplace_back(work);
+  }
+  if (failure) std::rethrow_exception(failure);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    double sum = 0;
+    std::size_t trials = 0;
+    for (std::size_t k = 0; k < plan.seeds; ++k) {
+      sum += seconds[i * plan.seeds + k];
+      trials += all[i].best_us[k].size();
+    }
+    all[i].engine_ms_per_trial = sum * 1e3 / static_cast<double>(std::max<std::size_t>(trials, 1));
+  }
+  return all;
+}
+
+}  // namespace moetune::bench

@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+
+#include "search/strategies/strategies.h"
+#include "search/strategies/surrogate.h"
+#include "search/untried.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::size_t kStarts = 5;        // random configurations before the model is asked
+constexpr std::size_t kMostSeeds = 8;     // winners from histories that are tried first
+constexpr std::size_t kRandomOneIn = 3;   // of the first asks with seeds, the share drawn anywhere
+constexpr std::size_t kDescentFrom = 60;  // asks; before, the model has better use for them
+constexpr std::size_t kDescentOneIn = 6;  // of the asks after that, the share that descends from the best
+
+// The model chooses globally; past the first asks, every few go to a local search that is told everything, so
+// that no neighbour of a good configuration is left out because the model is sure of it. Where the model has
+// nothing to go by, or the search has outgrown it, the local search goes on alone.
+class AutoSearch : public Searcher {
+ public:
+  AutoSearch(const LegalSpace& space, std::uint64_t seed)
+      : space_(space),
+        untried_(space.size()),
+        random_(seed),
+        surrogate_(space),
+        descent_(make_local(space, ~seed)) {}
+
+  std::vector<ConfigId> ask(std::size_t n) override {
+    std::vector<ConfigId> ids;
+    while (ids.size() < n && !untried_.empty()) {
+      const ConfigId id = next();
+      surrogate_.open(id);
+      ++asked_;
+      ids.push_back(id);
+    }
+    return ids;
+  }
+
+  void tell(const Observation& observation) override {
+    untried_.take(observation.id);
+    surrogate_.tell(observation);
+    descent_->tell(observation);
+  }
+
+  void warm(std::span<const History> histories) override {
+    surrogate_.set_history(histories);
+    choose_seeds(histories);
+  }
+
+ private:
+  // The winner of each history, then the second of each, and so on; last first.
+  void choose_seeds(std::span<const History> histories) {
+    std::vector<std::vector<Observation>> ranked;
+    for (const History& history : histories) {
+      TrialLog log;
+      for (const Observation& trial : history.trials) {
+        if (trial.id < space_.size()) log.add(trial);
+      }
+      ranked.push_back(log.fastest(kMostSeeds));
+    }
+    seeds_.clear();
+    std::unordered_set<ConfigId> chosen;
+    for (std::size_t rank = 0; rank < kMostSeeds; ++rank) {
+      for (const std::vector<Observation>& trials : ranked) {
+        if (rank < trials.size() && seeds_.size() < kMostSeeds && chosen.insert(trials[rank].id).second)
+          seeds_.push_back(trials[rank].id);
+      }
+    }
+    std::reverse(seeds_.begin(), seeds_.end());
+  }
+
+  ConfigId next() {
+    if (const std::optional<ConfigId> id = next_seed()) return *id;
+    if (asked_ < kStarts || surrogate_.log().successes() == 0) return *untried_.draw(random_);
+    const bool descends = asked_ >= kDescentFrom && asked_ % kDescentOneIn == 0;
+    if (surrogate_.usable() && !descends) {
+      if (const auto pick = surrogate_.pick(untried_, random_)) {
+        untried_.take(pick->id);
+        return pick->id;
+      }
+    }
+    if (const std::optional<ConfigId> id = next_of_descent()) return *id;
+    return *untried_.draw(random_);
+  }
+
+  // None where there is no seed left, or where it is the turn of a random start.
+  std::optional<ConfigId> next_seed() {
+    if (asked_ % kRandomOneIn == kRandomOneIn - 1) return std::nullopt;
+    while (!seeds_.empty()) {
+      const ConfigId id = seeds_.back();
+      seeds_.pop_back();
+      if (untried_.take(id)) return id;
+    }
+    return std::nullopt;
+  }
+
+  std::optional<ConfigId> next_of_descent() {
+    for (;;) {
+      const std::vector<ConfigId> ids = descent_->ask(1);
+      if (ids.empty()) return std::nullopt;
+      if (untried_.take(ids[0])) return ids[0];
+    }
+  }
+
+  const LegalSpace& space_;
+  Untried untried_;
+  Random random_;
+  Surrogate surrogate_;
+  std::unique_ptr<Searcher> descent_;
+  std::vector<ConfigId> seeds_;  // the next one last
+  std::size_t asked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Searcher> make_auto(const LegalSpace& space, std::uint64_t seed) {
+  return std::make_unique<AutoSearch>(space, seed);
+}
+
+}  // namespace moetune

@@ -1,0 +1,283 @@
+#include "search/strategies/surrogate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "search/strategies/candidate_pool.h"
+#include "search/strategies/evidence.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::size_t kFewestSuccesses = 3;
+constexpr std::size_t kMostTrials = 500;    // a search this long has passed what a model is for
+constexpr std::size_t kMostObserved = 320;  // trials that a fit conditions on
+constexpr std::size_t kMostFitted = 128;    // trials that hyper-parameters are fitted to
+constexpr std::size_t kMostPast = 128;      // trials of all histories together
+constexpr double kFitGrowth = 1.15;         // trials told from one fit to the next
+constexpr int kFirstSteps = 30;
+constexpr int kLaterSteps = 15;
+constexpr double kLeastChance = 0.01;
+constexpr std::size_t kPoolStarts = 8;
+
+// The half of `count` that leads, then the rest in even strides, in the order they came.
+std::vector<std::size_t> leaders_and_strides(const std::vector<std::size_t>& ranked, std::size_t count) {
+  std::vector<std::size_t> chosen = ranked;
+  if (ranked.size() > count) {
+    const std::size_t leaders = count / 2;
+    const std::size_t others = count - leaders;
+    const std::size_t left = ranked.size() - leaders;
+    chosen.resize(leaders);
+    for (std::size_t i = 0; i < others; ++i) chosen.push_back(ranked[leaders + i * left / others]);
+  }
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+// Fastest first, failures last.
+std::vector<Observation> thin(const std::vector<Observation>& trials, std::size_t count) {
+  std::vector<std::size_t> ranked(trials.size());
+  std::iota(ranked.begin(), ranked.end(), std::size_t{0});
+  const auto time = [&](std::size_t i) {
+    return has_usable_time(trials[i]) ? trials[i].time_us : std::numeric_limits<double>::infinity();
+  };
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [&](std::size_t a, std::size_t b) { return time(a) < time(b); });
+  std::vector<Observation> kept;
+  for (const std::size_t i : leaders_and_strides(ranked, count)) kept.push_back(trials[i]);
+  return kept;
+}
+
+std::vector<Axis> axes_with_task(std::vector<Axis> axes, std::size_t tasks) {
+  if (tasks < 2) return axes;
+  Axis task{
+      .ordered = false, .at = std::vector<double>(tasks, 0), .rough = std::vector<double>(tasks * tasks, 0)};
+  for (std::size_t i = 0; i < tasks; ++i) task.rough[i * tasks + i] = 1;
+  axes.push_back(std::move(task));
+  return axes;
+}
+
+double normal_density(double x) { return 0.3989422804014327 * std::exp(-x * x / 2); }
+double normal_below(double x) { return 0.5 * std::erfc(-x * 0.7071067811865476); }
+
+// E[max(0, N(0, 1) + u)]; by its asymptote where the difference of the two terms would be lost.
+double expected_excess(double u) {
+  if (u < -5) return normal_density(u) / (u * u);
+  return u * normal_below(u) + normal_density(u);
+}
+
+}  // namespace
+
+Surrogate::Surrogate(const LegalSpace& space)
+    : space_(space), encoding_(space), time_kernel_(encoding_.axes()), failure_kernel_(encoding_.axes()) {}
+
+void Surrogate::set_history(std::span<const History> histories) {
+  past_.clear();
+  tasks_ = 1;
+  for (const History& history : histories) {
+    std::vector<Observation> known;
+    for (const Observation& trial : history.trials) {
+      if (trial.id < space_.size()) known.push_back(trial);
+    }
+    if (known.empty()) continue;
+    for (const Observation& trial : thin(known, std::max<std::size_t>(kMostPast / histories.size(), 8))) {
+      const bool failed = !has_usable_time(trial);
+      past_.push_back({tasks_, trial.id, failed, failed ? 0 : std::log(trial.time_us)});
+    }
+    ++tasks_;
+  }
+  time_kernel_ = ProductKernel(axes_with_task(encoding_.axes(), tasks_));
+  failure_kernel_ = time_kernel_;
+  pool_.clear();
+}
+
+void Surrogate::append_row(ConfigId id, std::size_t task, std::vector<Position>& rows) const {
+  encoding_.append(space_, id, rows);
+  if (tasks_ > 1) rows.push_back(static_cast<Position>(task));
+}
+
+void Surrogate::open(ConfigId id) {
+  if (log_.size() >= kMostTrials) return;
+  Asked asked{.id = id};
+  if (times_) {
+    std::vector<Position> row;
+    append_row(id, 0, row);
+    asked.in_times = times_->add_open(row);
+    if (failures_) asked.in_failures = failures_->add_open(row);
+  }
+  asked_.push_back(asked);
+}
+
+void Surrogate::tell(const Observation& observation) {
+  if (observation.id >= space_.size() || log_.find(observation.id) != nullptr) return;
+  if (log_.size() >= kMostTrials) {
+    log_.add(observation);
+    return;
+  }
+  const auto is_it = [&](const Asked& asked) { return asked.id == observation.id; };
+  if (std::none_of(asked_.begin(), asked_.end(), is_it)) open(observation.id);
+  log_.add(observation);
+  observe(*std::find_if(asked_.begin(), asked_.end(), is_it), observation);
+}
+
+double Surrogate::value_of(double time) const { return (std::log(time) - centre_) / scale_; }
+
+void Surrogate::observe(Asked& asked, const Observation& observation) {
+  asked.told = true;
+  if (!times_) return;
+  const bool worked = has_usable_time(observation);
+  if (worked) times_->set_value(asked.in_times, value_of(observation.time_us));
+  if (failures_) failures_->set_value(asked.in_failures, (worked ? 0 : 1) - failure_rate_);
+}
+
+bool Surrogate::usable() const {
+  return !encoding_.axes().empty() && log_.successes() >= kFewestSuccesses && log_.size() < kMostTrials;
+}
+
+// What to subtract from the logarithms of each task, so that tasks compare: the mean difference to this
+// problem over the configurations that both tried; where there is none, the difference of the means.
+std::vector<double> Surrogate::task_offsets() const {
+  struct Sum {
+    double value = 0;
+    double count = 0;
+    double mean() const { return count > 0 ? value / count : 0; }
+    void add(double x) { value += x, ++count; }
+  };
+  Sum here;
+  for (const Observation& trial : log_.trials()) {
+    if (has_usable_time(trial)) here.add(std::log(trial.time_us));
+  }
+  std::vector<Sum> shared(tasks_);
+  std::vector<Sum> all(tasks_);
+  for (const Past& past : past_) {
+    if (past.failed) continue;
+    all[past.task].add(past.log_time);
+    const Observation* trial = log_.find(past.id);
+    if (trial != nullptr && has_usable_time(*trial))
+      shared[past.task].add(past.log_time - std::log(trial->time_us));
+  }
+  std::vector<double> offsets(tasks_, 0);
+  for (std::size_t task = 1; task < tasks_; ++task) {
+    offsets[task] = shared[task].count > 0 ? shared[task].mean() : all[task].mean() - here.mean();
+  }
+  return offsets;
+}
+
+void Surrogate::refit(Random& random) {
+  if (pool_.empty() || space_.size() > kWholeSpace) {
+    pool_ = make_candidate_pool(space_, log_.fastest(kPoolStarts), random);
+    pool_rows_.clear();
+    for (const ConfigId id : pool_) append_row(id, 0, pool_rows_);
+  }
+  const std::vector<Observation> trials = thin(log_.trials(), kMostObserved);
+  std::vector<ConfigId> open;
+  for (const Asked& asked : asked_) {
+    if (!asked.told) open.push_back(asked.id);
+  }
+  asked_.clear();
+  for (const Observation& trial : trials) asked_.push_back({.id = trial.id});
+  for (const ConfigId id : open) asked_.push_back({.id = id});
+  fit_times(trials);
+  failures_.reset();
+  if (log_.failures() > 0) fit_failures(trials);
+  for (std::size_t i = 0; i < trials.size(); ++i) observe(asked_[i], trials[i]);
+  ++fits_;
+  next_fit_ = static_cast<std::size_t>(static_cast<double>(log_.size()) * kFitGrowth) + 1;
+}
+
+void Surrogate::fit_times(const std::vector<Observation>& trials) {
+  const std::vector<double> offsets = task_offsets();
+  std::vector<Position> past_rows;
+  std::vector<double> past_values;
+  for (const Past& past : past_) {
+    if (past.failed) continue;
+    append_row(past.id, past.task, past_rows);
+    past_values.push_back(past.log_time - offsets[past.task]);
+  }
+  std::vector<Position> rows = past_rows;
+  std::vector<double> values = past_values;
+  for (const Observation& trial : thin(trials, kMostFitted)) {
+    if (!has_usable_time(trial)) continue;
+    append_row(trial.id, 0, rows);
+    values.push_back(std::log(trial.time_us));
+  }
+  const auto count = static_cast<double>(values.size());
+  centre_ = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  double squares = 0;
+  for (const double value : values) squares += (value - centre_) * (value - centre_);
+  scale_ = std::sqrt(squares / count) + 1e-9;
+  for (double& value : values) value = (value - centre_) / scale_;
+  fit_kernel(time_kernel_, rows, values, fits_ == 0 ? kFirstSteps : kLaterSteps);
+
+  times_.emplace(time_kernel_, pool_rows_);
+  std::vector<Position> all_rows = past_rows;
+  for (const Asked& asked : asked_) append_row(asked.id, 0, all_rows);
+  times_->add_open(all_rows);
+  for (std::size_t i = 0; i < past_values.size(); ++i)
+    times_->set_value(i, (past_values[i] - centre_) / scale_);
+  for (std::size_t i = 0; i < asked_.size(); ++i) asked_[i].in_times = past_values.size() + i;
+}
+
+void Surrogate::fit_failures(const std::vector<Observation>& trials) {
+  std::vector<Position> past_rows;
+  std::vector<double> past_labels;
+  for (const Past& past : past_) {
+    append_row(past.id, past.task, past_rows);
+    past_labels.push_back(past.failed ? 1 : 0);
+  }
+  std::vector<Position> rows = past_rows;
+  std::vector<double> labels = past_labels;
+  for (const Observation& trial : thin(trials, kMostFitted)) {
+    append_row(trial.id, 0, rows);
+    labels.push_back(has_usable_time(trial) ? 0 : 1);
+  }
+  failure_rate_ = std::accumulate(labels.begin(), labels.end(), 0.0) / static_cast<double>(labels.size());
+  for (double& label : labels) label -= failure_rate_;
+  fit_kernel(failure_kernel_, rows, labels, kLaterSteps);
+
+  failures_.emplace(failure_kernel_, pool_rows_);
+  std::vector<Position> all_rows = past_rows;
+  for (const Asked& asked : asked_) append_row(asked.id, 0, all_rows);
+  failures_->add_open(all_rows);
+  for (std::size_t i = 0; i < past_labels.size(); ++i)
+    failures_->set_value(i, past_labels[i] - failure_rate_);
+  for (std::size_t i = 0; i < asked_.size(); ++i) asked_[i].in_failures = past_labels.size() + i;
+}
+
+double Surrogate::best_value() const { return value_of(log_.best_time()); }
+
+double Surrogate::chance_to_work(std::size_t i) const {
+  if (!failures_) return 1;
+  return std::clamp(1 - failure_rate_ - failures_->mean(i), kLeastChance, 1.0);
+}
+
+std::optional<Surrogate::Pick> Surrogate::pick(const Untried& untried, Random& random) {
+  if (!times_ || log_.size() >= next_fit_) refit(random);
+  const double best = best_value();
+  std::optional<Pick> top;
+  double top_u = 0;
+  double top_deviation = 0;
+  for (std::size_t i = 0; i < pool_.size(); ++i) {
+    if (!untried.contains(pool_[i])) continue;
+    const double deviation = times_->deviation(i);
+    const double u = (best - times_->mean(i)) / deviation;
+    // The gain grows with both: what is below in both cannot be better.
+    if (top && u <= top_u && deviation <= top_deviation) continue;
+    const double gain = scale_ * deviation * expected_excess(u) * chance_to_work(i);
+    if (top && gain <= top->gain) continue;
+    top = Pick{pool_[i], gain};
+    // A doubtful candidate says nothing of the bare improvement that others must reach.
+    if (chance_to_work(i) == 1) {
+      top_u = u;
+      top_deviation = deviation;
+    } else {
+      top_u = -std::numeric_limits<double>::infinity();
+      top_deviation = 0;
+    }
+  }
+  return top;
+}
+
+}  // namespace moetune

@@ -1,0 +1,92 @@
+// The model of a space that `model` and `auto` search with: a Gaussian process of the logarithm of the time,
+// another of failing, and the expected improvement over the candidates of a pool weighed by the chance to
+// work. Trials of other problems or GPUs join as further tasks, told apart by one more axis whose relevance
+// the evidence decides.
+//
+// Deterministic in what it was told and the random state it is given. One owner; not thread-safe.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "search/random.h"
+#include "search/searcher.h"
+#include "search/strategies/posterior.h"
+#include "search/strategies/trial_log.h"
+#include "search/untried.h"
+
+namespace moetune {
+
+class Surrogate {
+ public:
+  explicit Surrogate(const LegalSpace& space);
+
+  // Before the first ask. Replaces what was given before.
+  void set_history(std::span<const History> histories);
+
+  // A configuration was asked: it is open until it is told.
+  void open(ConfigId id);
+  void tell(const Observation& observation);
+
+  const TrialLog& log() const { return log_; }
+  // Whether there is enough to fit, and not so much that fitting would cost more than it gains.
+  bool usable() const;
+
+  struct Pick {
+    ConfigId id = 0;
+    double gain = 0;  // expected reduction of the logarithm of the best time
+  };
+  // The candidate with the largest weighed expected improvement; refits first where that is due. nullopt
+  // where no untried candidate is in the pool. usable() must hold.
+  std::optional<Pick> pick(const Untried& untried, Random& random);
+
+  // As after pick(): over the pool.
+  void refit(Random& random);
+  const std::vector<ConfigId>& pool() const { return pool_; }
+  const Posterior& times() const { return *times_; }
+  double best_value() const;
+  double chance_to_work(std::size_t i) const;
+
+ private:
+  struct Past {
+    std::size_t task = 0;
+    ConfigId id = 0;
+    bool failed = false;
+    double log_time = 0;
+  };
+  struct Asked {
+    ConfigId id = 0;
+    std::size_t in_times = 0;
+    std::size_t in_failures = 0;
+    bool told = false;
+  };
+
+  void append_row(ConfigId id, std::size_t task, std::vector<Position>& rows) const;
+  std::vector<Observation> chosen_trials() const;
+  std::vector<double> task_offsets() const;
+  void fit_times(const std::vector<Observation>& trials);
+  void fit_failures(const std::vector<Observation>& trials);
+  void observe(Asked& asked, const Observation& observation);
+  double value_of(double time) const;
+
+  const LegalSpace& space_;
+  Encoding encoding_;
+  std::vector<Past> past_;
+  std::size_t tasks_ = 1;  // this one, and one a history
+  TrialLog log_;
+  std::vector<Asked> asked_;  // in the posteriors, or since the last fit
+  ProductKernel time_kernel_;
+  ProductKernel failure_kernel_;
+  std::vector<ConfigId> pool_;
+  std::vector<Position> pool_rows_;
+  std::optional<Posterior> times_;
+  std::optional<Posterior> failures_;
+  double centre_ = 0;  // values are (log time - centre) / scale
+  double scale_ = 1;
+  double failure_rate_ = 0;
+  std::size_t fits_ = 0;
+  std::size_t next_fit_ = 0;
+};
+
+}  // namespace moetune
