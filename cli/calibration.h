@@ -9,6 +9,7 @@
 #include "cache/cache.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "tuner/device.h"
 
 namespace moetune {
 
@@ -19,9 +20,9 @@ struct Ceilings {
 
 Ceilings stored_ceilings(const Cache* cache, const HardwareKey& hardware);
 
-// Tunes both streams on `device` ("cuda:0") and stores what was reached. Notes the figures as it goes. Throws
+// Tunes both streams on `device` and stores what was reached. Notes the figures as it goes. Throws
 // BrokenEnvironment where the device cannot be used or no configuration works.
-void calibrate(const std::string& device, const CacheChoice& cache, const Output& output,
+void calibrate(const DeviceInfo& device, const CacheChoice& cache, const Output& output,
                std::stop_token stop);
 
 }  // namespace moetune

@@ -18,9 +18,9 @@ class DevicesCommand : public Command {
     return "list GPUs with their limits and ceilings, and recordings";
   }
   std::string_view details() const override {
-    return "--calibrate tunes decode_kernel for a pure read and for a copy of about 2 GB on each GPU; the "
-           "cache keeps\n"
-           "the two ceilings, and every roofline fraction is of the read ceiling.\n";
+    return "--calibrate tunes decode_kernel for a pure read and for a copy of 8 GiB (less on small GPUs) on "
+           "each\n"
+           "GPU; the cache keeps the two ceilings, and every roofline fraction is of the read ceiling.\n";
   }
   void declare(OptionTable& table) override {
     table.flag("calibrate", calibrate_, "measure the read and copy ceilings and keep them");
@@ -96,7 +96,7 @@ int DevicesCommand::run(Output& output, std::stop_token stop) {
     throw BrokenEnvironment("--calibrate needs a GPU, and there is none here: " + gpus.why_empty);
   }
   for (const DeviceInfo& info : gpus.devices) {
-    if (calibrate_ && !stop.stop_requested()) calibrate(info.id, cache_, output, stop);
+    if (calibrate_ && !stop.stop_requested()) calibrate(info, cache_, output, stop);
   }
   const std::unique_ptr<Cache> cache = cache_.none ? nullptr : open_existing_cache(cache_);
   Document documents = Document::array();

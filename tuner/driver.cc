@@ -18,16 +18,16 @@ struct Functions {
 #define MOETUNE_CUDA_FUNCTIONS(X)                                                                            \
   X(cuInit)                                                                                                  \
   X(cuDriverGetVersion)                                                                                      \
-  X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName)                \
-      X(cuDeviceGetAttribute) X(cuDeviceTotalMem) X(cuDeviceGetPCIBusId) X(cuDevicePrimaryCtxRetain)         \
-          X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuMemGetInfo) X(cuMemAlloc)  \
-              X(cuMemFree) X(cuMemsetD8Async) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuStreamCreate)              \
-                  X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamBeginCapture) X(cuStreamEndCapture)    \
-                      X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventElapsedTime)              \
-                          X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute) \
-                              X(cuLaunchKernelEx) X(cuGraphInstantiateWithFlags) X(cuGraphDestroy)           \
-                                  X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphExecDestroy)                    \
-                                      X(cuTensorMapEncodeTiled)
+  X(cuGetErrorName)                                                                                          \
+  X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute)          \
+      X(cuDeviceTotalMem) X(cuDeviceGetPCIBusId) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)    \
+          X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree)                  \
+              X(cuMemsetD8Async) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoH) X(cuStreamCreate) X(cuStreamDestroy)   \
+                  X(cuStreamSynchronize) X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuEventCreate)      \
+                      X(cuEventDestroy) X(cuEventRecord) X(cuEventElapsedTime) X(cuModuleLoadData)           \
+                          X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute) X(cuLaunchKernelEx) \
+                              X(cuGraphInstantiateWithFlags) X(cuGraphDestroy) X(cuGraphUpload)              \
+                                  X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuTensorMapEncodeTiled)
 #define X(name) decltype(&::name) name = nullptr;
   MOETUNE_CUDA_FUNCTIONS(X)
 #undef X
@@ -227,8 +227,11 @@ void set_bytes(Address address, std::uint8_t value, std::int64_t bytes, const St
 }
 
 void copy_to_device(Address to, std::span<const std::uint8_t> bytes, const Stream& stream) {
+  // cuMemcpyHtoD may return while the last of a pageable source is still on its way to the device, and
+  // kernels on a non-blocking stream would not wait for it: the copy belongs to the stream.
+  if (!bytes.empty())
+    check(cu.cuMemcpyHtoDAsync(to, bytes.data(), bytes.size(), raw(stream)), "cuMemcpyHtoDAsync");
   synchronize(stream);
-  if (!bytes.empty()) check(cu.cuMemcpyHtoD(to, bytes.data(), bytes.size()), "cuMemcpyHtoD");
 }
 
 void copy_to_host(std::span<std::uint8_t> to, Address from, const Stream& stream) {

@@ -156,12 +156,12 @@ __device__ __forceinline__ const unsigned char* tile_address(const Arguments& ar
 #if LOADER_CP_ASYNC
 // Starts copying this warp's chunks of a tile. Past the last tile the group is empty, so that groups count
 // tiles.
-__device__ __forceinline__ void fetch(const Arguments& arguments, i64 tile, int stage, Lane at, u64 policy) {
+__device__ __forceinline__ void fetch(const Arguments& arguments, i64 tile, u32 stage_address, Lane at, u64 policy) {
   if (tile < arguments.full_tiles()) {
     for (int c = at.warp; c < kTileChunks; c += kWarps) {
 #pragma unroll
       for (int offset = at.lane * 16; offset < kChunkBytes; offset += kWarpSize * 16) {
-        cp_async_16(shared_address(ring + stage * TILE_BYTES + c * kChunkBytes + offset),
+        cp_async_16(stage_address + c * kChunkBytes + offset,
                     tile_address(arguments, tile) + c * kChunkBytes + offset, true, policy);
       }
     }
@@ -171,8 +171,9 @@ __device__ __forceinline__ void fetch(const Arguments& arguments, i64 tile, int 
 
 __device__ void map_tiles(const Arguments& arguments, Lane at) {
   const u64 policy = l2_policy(EVICT_FIRST);
+  const u32 base = in_vector_register(shared_address(ring));
   for (int stage = 0; stage < kStages; ++stage) {
-    fetch(arguments, blockIdx.x + i64(stage) * gridDim.x, stage, at, policy);
+    fetch(arguments, blockIdx.x + i64(stage) * gridDim.x, base + stage * TILE_BYTES, at, policy);
   }
   int stage = 0;
   for (i64 tile = blockIdx.x; tile < arguments.full_tiles(); tile += gridDim.x) {
@@ -180,7 +181,7 @@ __device__ void map_tiles(const Arguments& arguments, Lane at) {
     __syncwarp();                  // ... and the other lanes'
     map_staged_tile(arguments, tile, stage, at);
     __syncwarp();  // all lanes have read the stage
-    fetch(arguments, tile + i64(kStages) * gridDim.x, stage, at, policy);
+    fetch(arguments, tile + i64(kStages) * gridDim.x, base + stage * TILE_BYTES, at, policy);
     stage = stage + 1 == kStages ? 0 : stage + 1;
   }
 }

@@ -154,7 +154,7 @@ CUresult memset_d8_async(CUdeviceptr address, unsigned char value, std::size_t b
   return sticky();
 }
 
-CUresult memcpy_h_to_d(CUdeviceptr to, const void* from, std::size_t bytes) {
+CUresult memcpy_h_to_d_async(CUdeviceptr to, const void* from, std::size_t bytes, CUstream) {
   if (machine.sticky == 0) std::memcpy(reinterpret_cast<void*>(to), from, bytes);
   return sticky();
 }
@@ -296,7 +296,7 @@ void* find_symbol(const std::string& name) {
       {"cuMemAlloc", address_of(mem_alloc)},
       {"cuMemFree", address_of(mem_free)},
       {"cuMemsetD8Async", address_of(memset_d8_async)},
-      {"cuMemcpyHtoD", address_of(memcpy_h_to_d)},
+      {"cuMemcpyHtoDAsync", address_of(memcpy_h_to_d_async)},
       {"cuMemcpyDtoH", address_of(memcpy_d_to_h)},
       {"cuStreamCreate", address_of(stream_create)},
       {"cuStreamDestroy", address_of(stream_destroy)},

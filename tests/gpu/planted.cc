@@ -1,5 +1,7 @@
 #include "tests/gpu/planted.h"
 
+#include <algorithm>
+
 namespace moetune {
 namespace {
 
@@ -40,8 +42,10 @@ class PlantedKernel final : public Kernel {
       buffers.back().fill.poison = {{0, 1}, {n / 3, 7}, {n - 2, 2}};
       buffers.push_back(input("zeros_" + suffix, type, n, Fill::Kind::zeros, 1));
     }
-    Buffer ids = input("ids", DType::i32, n, Fill::Kind::integers, 1);
-    for (std::int64_t i = 0; i < n; ++i) ids.fill.integers.push_back(static_cast<std::int32_t>(i * i - 5));
+    const std::int64_t listed = std::min<std::int64_t>(n, 1 << 20);  // these travel to the worker one by one
+    Buffer ids = input("ids", DType::i32, listed, Fill::Kind::integers, 1);
+    for (std::int64_t i = 0; i < listed; ++i)
+      ids.fill.integers.push_back(static_cast<std::int32_t>(i * i - 5));
     buffers.push_back(ids);
     return buffers;
   }
