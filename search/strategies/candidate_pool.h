@@ -11,7 +11,7 @@
 
 namespace moetune {
 
-inline constexpr std::size_t kWholeSpace = 20'000;  // up to this many, the pool is the space
+inline constexpr std::size_t kWholeSpace = 10'000;  // up to this many, the pool is the space
 
 // Ascending, each once; tried ones may be among them.
 std::vector<ConfigId> make_candidate_pool(const LegalSpace& space, const std::vector<Observation>& fastest,
