@@ -149,7 +149,7 @@ TEST_CASE("the duel decides, not the luckiest sample") {
   Search search;
   search.request.budget = 64;
   search.device.answer = [](const Config& config) {
-    return timed(config.text() == "x=0,y=0" ? 50.0 : landscape(config));  // one lucky trial
+    return timed(config.text() == "x=0,y=0" ? 95.0 : landscape(config));  // one lucky trial
   };
   search.device.duel_answer = [](const Config& config) { return timed(landscape(config)); };
   const TuneResult result = search.run();
