@@ -3,6 +3,7 @@
 //   search_bench [--strategies auto,random] [--seeds 50] [--first-seed 1] [--budget 200] [--in-flight 1]
 //                [--threads N] [--json FILE] [--no-shipped] [RECORDING or folder]...
 //   search_bench --cost [--strategies ...]      the engine's own cost, in spaces of 20,000 and 5 million
+//   search_bench --confidence [--samples] [--seeds N] [RECORDING or folder]...     what `assess` is worth
 //
 // A trial is one distinct configuration; failures count. Recordings are moetune's or Kernel Tuner's; the ones
 // inside moetune are added unless --no-shipped. Exits with 2 for a wrong command line, 1 for a defect.
@@ -14,6 +15,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "bench/search_bench_confidence.h"
 #include "bench/search_bench_cost.h"
 #include "bench/search_bench_print.h"
 #include "bench/search_bench_runs.h"
@@ -25,6 +27,8 @@ using namespace moetune;
 struct Options {
   bench::Plan plan;
   bool cost = false;
+  bool confidence = false;
+  bool samples = false;
   bool shipped = true;
   std::string json;
   std::vector<std::filesystem::path> paths;
@@ -80,6 +84,10 @@ Options parse(int argc, char** argv) {
       options.shipped = false;
     } else if (word == "--cost") {
       options.cost = true;
+    } else if (word == "--confidence") {
+      options.confidence = true;
+    } else if (word == "--samples") {
+      options.samples = true;
     } else if (word.starts_with("-")) {
       throw BadInput("unknown option '" + word + "'");
     } else {
@@ -103,6 +111,10 @@ int run(const Options& options) {
   }
   const std::vector<bench::RecordedSpace> spaces = bench::read_spaces(options.paths, options.shipped);
   if (spaces.empty()) throw BadInput("no recording was named, and none is shipped");
+  if (options.confidence) {
+    bench::print_confidence(options.plan, spaces, options.samples);
+    return 0;
+  }
   const std::vector<bench::Runs> all = bench::run_all(options.plan, spaces);
   bench::print_tables(options.plan, spaces, all);
   if (!options.json.empty()) {

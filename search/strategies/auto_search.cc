@@ -15,6 +15,11 @@ constexpr std::size_t kRandomOneIn = 3;   // of the first asks with seeds, the s
 constexpr std::size_t kDescentFrom = 60;  // asks; before, the model has better use for them
 constexpr std::size_t kDescentOneIn = 6;  // of the asks after that, the share that descends from the best
 
+// Open at most: what is asked before its predecessors are told is asked half blind. Six at first, so that
+// compiling and measuring overlap, and one more for every sixteen told.
+constexpr std::size_t kOpenAtFirst = 6;
+constexpr std::size_t kToldAnOpen = 16;
+
 // The model chooses globally; past the first asks, every few go to a local search that is told everything, so
 // that no neighbour of a good configuration is left out because the model is sure of it. Where the model has
 // nothing to go by, or the search has outgrown it, the local search goes on alone.
@@ -29,9 +34,10 @@ class AutoSearch : public Searcher {
 
   std::vector<ConfigId> ask(std::size_t n) override {
     std::vector<ConfigId> ids;
-    while (ids.size() < n && !untried_.empty()) {
+    while (ids.size() < n && open_.size() < most_open() && !untried_.empty()) {
       const ConfigId id = next();
       surrogate_.open(id);
+      open_.insert(id);
       ++asked_;
       ids.push_back(id);
     }
@@ -40,6 +46,7 @@ class AutoSearch : public Searcher {
 
   void tell(const Observation& observation) override {
     untried_.take(observation.id);
+    open_.erase(observation.id);
     surrogate_.tell(observation);
     descent_->tell(observation);
   }
@@ -50,6 +57,8 @@ class AutoSearch : public Searcher {
   }
 
  private:
+  std::size_t most_open() const { return kOpenAtFirst + surrogate_.log().size() / kToldAnOpen; }
+
   // The winner of each history, then the second of each, and so on; last first.
   void choose_seeds(std::span<const History> histories) {
     std::vector<std::vector<Observation>> ranked;
@@ -109,7 +118,8 @@ class AutoSearch : public Searcher {
   Random random_;
   Surrogate surrogate_;
   std::unique_ptr<Searcher> descent_;
-  std::vector<ConfigId> seeds_;  // the next one last
+  std::unordered_set<ConfigId> open_;  // asked, not told
+  std::vector<ConfigId> seeds_;        // the next one last
   std::size_t asked_ = 0;
 };
 

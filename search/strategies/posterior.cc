@@ -14,7 +14,6 @@ constexpr double kJitter = 1e-6;
 constexpr float kLeastVariance = 1e-6f;
 constexpr std::size_t kTile = 512;  // pool members solved together: their columns stay in the cache
 
-
 // Four at a time, element by element: the same sums on every machine, at any optimization level.
 using Lane = float __attribute__((vector_size(16)));
 

@@ -8,6 +8,7 @@
 // One owner; not thread-safe.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -27,7 +28,8 @@ class Posterior {
 
   std::size_t pool_size() const { return count_; }
   double mean(std::size_t i) const { return mean_[i]; }
-  double deviation(std::size_t i) const;  // of the value without noise
+  double deviation(std::size_t i) const;                                    // of the value without noise
+  double residual() const { return std::sqrt(signal_ * kernel_.noise()); }  // deviation of the noise
   // Between two of the pool; deviation(i) squared where they are one.
   double covariance(std::size_t i, std::size_t j) const;
 

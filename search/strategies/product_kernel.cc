@@ -9,8 +9,8 @@ struct Prior {
   double mean;
   double deviation;
 };
-constexpr Prior kRelevance{-0.5, 1.5};  // a logit
-constexpr Prior kLength{-0.4, 0.8};     // a logarithm: lengths near two thirds of the domain
+constexpr Prior kRelevance{-1.0, 1.5};  // a logit
+constexpr Prior kLength{0.1, 0.8};      // a logarithm: about as long as the domain
 constexpr Prior kShare{-2.0, 0.7};      // a logit
 constexpr Prior kNoise{-5.0, 1.5};      // a logarithm
 

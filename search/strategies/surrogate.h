@@ -41,11 +41,12 @@ class Surrogate {
   // where no untried candidate is in the pool. usable() must hold.
   std::optional<Pick> pick(const Untried& untried, Random& random);
 
-  // As after pick(): over the pool.
+  // Fits to what was told so far; what follows is over the pool of that fit. usable() must hold.
   void refit(Random& random);
   const std::vector<ConfigId>& pool() const { return pool_; }
   const Posterior& times() const { return *times_; }
-  double best_value() const;
+  double best_value() const;               // in the units of times()
+  double scale() const { return scale_; }  // of those units, as logarithms of the time
   double chance_to_work(std::size_t i) const;
 
  private:

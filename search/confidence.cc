@@ -1,0 +1,116 @@
+#include "search/confidence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "search/strategies/cholesky.h"
+#include "search/strategies/surrogate.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::size_t kCandidates = 200;
+constexpr int kSamples = 500;
+constexpr std::uint64_t kSeed = 0x636f6e66;
+const double kFivePercent = std::log(1.05);
+
+struct Calibration {
+  double offset;
+  double slope;
+};
+constexpr Calibration kProbability{-0.15, 0.33};  // of the logit
+constexpr double kGain = 1.5;                     // of the sampled gain: more trials learn as they go
+
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+// Box and Muller's transform.
+double normal(Random& random) {
+  const double radius = std::sqrt(-2 * std::log(1 - random.unit()));
+  return radius * std::cos(6.283185307179586 * random.unit());
+}
+
+// Pool members that were not tried, the most likely to be better than the best first.
+std::vector<std::size_t> promising(const Surrogate& surrogate) {
+  std::vector<std::size_t> members;
+  std::vector<double> hope(surrogate.pool().size());
+  for (std::size_t i = 0; i < hope.size(); ++i) {
+    if (surrogate.log().find(surrogate.pool()[i]) != nullptr) continue;
+    members.push_back(i);
+    hope[i] = (surrogate.best_value() - surrogate.times().mean(i)) /
+              std::hypot(surrogate.times().deviation(i), surrogate.times().residual());
+  }
+  const std::size_t count = std::min(kCandidates, members.size());
+  std::partial_sort(
+      members.begin(), members.begin() + static_cast<std::ptrdiff_t>(count), members.end(),
+      [&](std::size_t a, std::size_t b) { return hope[a] != hope[b] ? hope[a] > hope[b] : a < b; });
+  members.resize(count);
+  return members;
+}
+
+std::vector<double> joint_factor(const Posterior& times, const std::vector<std::size_t>& members) {
+  const std::size_t n = members.size();
+  std::vector<double> matrix(n * n, 0.0);
+  const double residual = times.residual() * times.residual();
+  for (std::size_t a = 0; a < n; ++a) {
+    for (std::size_t b = 0; b < a; ++b) matrix[a * n + b] = times.covariance(members[a], members[b]);
+    const double own = times.deviation(members[a]) * times.deviation(members[a]);
+    matrix[a * n + a] = own * (1 + 1e-4) + residual + 1e-9;
+  }
+  if (!factor_cholesky(matrix, n)) {
+    // Rounding has made it indefinite: the members by themselves.
+    std::fill(matrix.begin(), matrix.end(), 0.0);
+    for (std::size_t a = 0; a < n; ++a)
+      matrix[a * n + a] = std::hypot(times.deviation(members[a]), times.residual());
+  }
+  return matrix;
+}
+
+struct Sampled {
+  double within = 0;
+  double gain = 0;
+};
+
+Sampled sample(const Surrogate& surrogate, const std::vector<std::size_t>& members, Random& random) {
+  const std::size_t n = members.size();
+  const std::vector<double> factor = joint_factor(surrogate.times(), members);
+  std::vector<double> noise(n);
+  Sampled sum;
+  for (int s = 0; s < kSamples; ++s) {
+    for (double& x : noise) x = normal(random);
+    double largest = 0;  // improvement, as a logarithm
+    double reachable = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      const double value = surrogate.times().mean(members[i]) + dot(&factor[i * n], noise.data(), i + 1);
+      if (random.unit() > surrogate.chance_to_work(members[i])) continue;
+      const double improvement = (surrogate.best_value() - value) * surrogate.scale();
+      largest = std::max(largest, improvement);
+      if (i < kMoreTrials) reachable = std::max(reachable, improvement);
+    }
+    sum.within += largest <= kFivePercent ? 1.0 / kSamples : 0;
+    sum.gain += (1 - std::exp(-reachable)) / kSamples;
+  }
+  return sum;
+}
+
+double calibrated(double probability) {
+  const double raw = std::clamp(probability, 0.5 / kSamples, 1 - 0.5 / kSamples);
+  return logistic(kProbability.offset + kProbability.slope * std::log(raw / (1 - raw)));
+}
+
+}  // namespace
+
+Confidence assess(const LegalSpace& space, std::span<const Observation> trials) {
+  Surrogate surrogate(space);
+  Random random(kSeed);
+  for (const Observation& trial : trials) surrogate.tell(trial);
+  if (surrogate.log().successes() > 0 && surrogate.log().size() >= space.size()) return {true, 1, 0};
+  if (!surrogate.usable()) return {};
+  surrogate.refit(random);
+  const std::vector<std::size_t> members = promising(surrogate);
+  if (members.empty()) return {};
+  const Sampled sampled = sample(surrogate, members, random);
+  return {true, calibrated(sampled.within), kGain * sampled.gain};
+}
+
+}  // namespace moetune
