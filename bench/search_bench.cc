@@ -4,6 +4,8 @@
 //                [--threads N] [--json FILE] [--no-shipped] [RECORDING or folder]...
 //   search_bench --cost [--strategies ...]      the engine's own cost, in spaces of 20,000 and 5 million
 //   search_bench --confidence [--samples] [--seeds N] [RECORDING or folder]...     what `assess` is worth
+//   search_bench --warm [--seeds N] [RECORDING or folder]...     cold searches beside ones that know the
+//   others
 //
 // A trial is one distinct configuration; failures count. Recordings are moetune's or Kernel Tuner's; the ones
 // inside moetune are added unless --no-shipped. Exits with 2 for a wrong command line, 1 for a defect.
@@ -19,6 +21,7 @@
 #include "bench/search_bench_cost.h"
 #include "bench/search_bench_print.h"
 #include "bench/search_bench_runs.h"
+#include "bench/search_bench_warm.h"
 
 namespace {
 
@@ -29,6 +32,7 @@ struct Options {
   bool cost = false;
   bool confidence = false;
   bool samples = false;
+  bool warm = false;
   bool shipped = true;
   std::string json;
   std::vector<std::filesystem::path> paths;
@@ -86,6 +90,8 @@ Options parse(int argc, char** argv) {
       options.cost = true;
     } else if (word == "--confidence") {
       options.confidence = true;
+    } else if (word == "--warm") {
+      options.warm = true;
     } else if (word == "--samples") {
       options.samples = true;
     } else if (word.starts_with("-")) {
@@ -113,6 +119,10 @@ int run(const Options& options) {
   if (spaces.empty()) throw BadInput("no recording was named, and none is shipped");
   if (options.confidence) {
     bench::print_confidence(options.plan, spaces, options.samples);
+    return 0;
+  }
+  if (options.warm) {
+    bench::print_warm(options.plan, spaces);
     return 0;
   }
   const std::vector<bench::Runs> all = bench::run_all(options.plan, spaces);

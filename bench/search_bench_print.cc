@@ -50,7 +50,7 @@ std::vector<Score> scores_of(const std::vector<const Runs*>& runs, const std::ve
 }
 
 void print_header(const char* first) {
-  std::printf("%-24s", first);
+  std::printf("%-36s", first);
   for (const std::size_t budget : kBudgets) std::printf(" %7zu", budget);
   std::printf("  %7s", "p90");
   for (const std::size_t budget : kBudgets) std::printf(" %5zu", budget);
@@ -59,7 +59,7 @@ void print_header(const char* first) {
 
 template <typename Row>
 void print_row(const std::string& name, const Row& row, double p90, double engine_ms) {
-  std::printf("%-24s", name.c_str());
+  std::printf("%-36s", name.c_str());
   for (const double median : row.median) std::printf(" %7.4f", median);
   std::printf("  %7.4f", p90);
   for (const double share : row.within_5) std::printf(" %4.0f%%", 100 * share);

@@ -10,7 +10,7 @@ namespace moetune {
 namespace {
 
 constexpr std::size_t kStarts = 5;        // random configurations before the model is asked
-constexpr std::size_t kMostSeeds = 8;     // winners from histories that are tried first
+constexpr std::size_t kMostSeeds = 4;     // winners from histories that are tried first
 constexpr std::size_t kRandomOneIn = 3;   // of the first asks with seeds, the share drawn anywhere
 constexpr std::size_t kDescentFrom = 60;  // asks; before, the model has better use for them
 constexpr std::size_t kDescentOneIn = 6;  // of the asks after that, the share that descends from the best

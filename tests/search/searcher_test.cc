@@ -147,7 +147,10 @@ TEST_CASE("spaces of none and of one, and asks larger than the space, end cleanl
     CHECK(one->ask(1).empty());
 
     const LegalSpace ten = line(10);
-    CHECK(make_searcher(strategy.name, ten, 1)->ask(100).size() == 10);
+    const auto asked = drive(*make_searcher(strategy.name, ten, 1), 100, 100, [](ConfigId id) {
+      return Observation{id, Outcome::ok, 1.0 + id};
+    });
+    CHECK(asked.size() == 10);
   }
 }
 

@@ -1,0 +1,107 @@
+#include "search/confidence.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "search/random.h"
+#include "search/simulation.h"
+
+using namespace moetune;
+
+namespace {
+
+LegalSpace square(std::size_t side) {
+  Parameter x{"x", {}, ""};
+  Parameter y{"y", {}, ""};
+  std::vector<Position> rows;
+  for (std::size_t i = 0; i < side; ++i) {
+    x.values.push_back(Value::integer(static_cast<std::int64_t>(i + 1)));
+    y.values.push_back(Value::integer(static_cast<std::int64_t>(i + 1)));
+    for (std::size_t k = 0; k < side; ++k) {
+      rows.push_back(static_cast<Position>(i));
+      rows.push_back(static_cast<Position>(k));
+    }
+  }
+  return LegalSpace({x, y}, rows);
+}
+
+std::vector<Observation> bowl(const LegalSpace& space) {
+  std::vector<Observation> all;
+  for (ConfigId id = 0; id < space.size(); ++id) {
+    const double x = std::log2(1.0 + space.point(id)[0]) - 3;
+    const double y = std::log2(1.0 + space.point(id)[1]) - 2;
+    all.push_back({id, Outcome::ok, 10 + 5 * (x * x + y * y)});
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("confidence grows, and the expected gain shrinks, as a search goes on") {
+  const LegalSpace space = square(20);
+  const std::vector<Observation> outcomes = bowl(space);
+  const SimulatedRun run = simulate(*make_searcher("auto", space, 1), outcomes, 60, 1);
+  std::vector<Observation> told;
+  for (const ConfigId id : run.asked) told.push_back(outcomes[id]);
+  const std::span<const Observation> trials(told);
+  const Confidence early = assess(space, trials.first(6));
+  const Confidence late = assess(space, trials);
+  REQUIRE(early.known);
+  REQUIRE(late.known);
+  CHECK(late.within_5_percent > 0.8);
+  CHECK(late.within_5_percent <= 1);
+  CHECK(late.expected_gain < 0.01);
+  CHECK(late.expected_gain <= early.expected_gain);
+  CHECK(late.expected_gain >= 0);
+}
+
+TEST_CASE("the worst corner of a space gives little confidence and a large expected gain") {
+  const LegalSpace space = square(20);
+  const std::vector<Observation> outcomes = bowl(space);
+  std::vector<Observation> slow;
+  for (ConfigId id = 0; id < space.size(); ++id) {
+    if (outcomes[id].time_us > 45) slow.push_back(outcomes[id]);
+  }
+  REQUIRE(slow.size() > 5);
+  const Confidence confidence = assess(space, slow);
+  REQUIRE(confidence.known);
+  CHECK(confidence.within_5_percent < 0.5);
+  CHECK(confidence.expected_gain > 0.05);
+}
+
+TEST_CASE("a space that was tried through is certain, and one in which nothing worked is unknown") {
+  const LegalSpace space = square(4);
+  const std::vector<Observation> all = bowl(space);
+  const Confidence done = assess(space, all);
+  CHECK(done.known);
+  CHECK(done.within_5_percent == 1);
+  CHECK(done.expected_gain == 0);
+
+  std::vector<Observation> failed;
+  for (ConfigId id = 0; id < space.size(); ++id) failed.push_back({id, Outcome::crashed, 0});
+  CHECK_FALSE(assess(space, failed).known);
+  CHECK_FALSE(assess(space, {}).known);
+}
+
+TEST_CASE("odd times, repeats and foreign ids change nothing about what a confidence may be") {
+  const LegalSpace space = square(6);
+  Random random(8);
+  const double odd[] = {
+      0,     -3, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), 1e-300,
+      1e300, 5};
+  for (int round = 0; round < 50; ++round) {
+    std::vector<Observation> trials;
+    for (int i = 0; i < 30; ++i) {
+      trials.push_back({static_cast<ConfigId>(random.below(45)), kOutcomes[random.below(kOutcomes.size())],
+                        odd[random.below(7)]});
+    }
+    const Confidence confidence = assess(space, trials);
+    if (!confidence.known) continue;
+    CHECK(confidence.within_5_percent >= 0);
+    CHECK(confidence.within_5_percent <= 1);
+    CHECK(std::isfinite(confidence.expected_gain));
+    CHECK(confidence.expected_gain >= 0);
+  }
+}
