@@ -11,9 +11,10 @@ namespace moetune {
 
 struct Axis {
   std::size_t parameter = 0;
-  bool ordered = true;        // false for names: equal or not is all there is to know
-  std::vector<double> at;     // by position, in [0, 1]: logarithms where the values are positive
-  std::vector<double> rough;  // by pair of positions, in [0, 1]: how alike two values are as divisors
+  bool ordered = true;         // false for names: equal or not is all there is to know
+  std::vector<double> at;      // by position, in [0, 1]: logarithms where the values are positive
+  std::vector<double> rough;   // by pair of positions, in [0, 1]: how alike two values are as divisors
+  double prior_relevance = 0;  // added to the logit that the kernel expects of an axis
   std::size_t size() const { return at.size(); }
 };
 

@@ -31,7 +31,7 @@ Correlation matern(double distance, double length) {
 
 ProductKernel::ProductKernel(std::vector<Axis> axes) : axes_(std::move(axes)), tables_(axes_.size()) {
   for (std::size_t i = 0; i < axes_.size(); ++i) {
-    parameters.push_back(kRelevance.mean);
+    parameters.push_back(kRelevance.mean + axes_[i].prior_relevance);
     parameters.push_back(kLength.mean);
   }
   parameters.push_back(kShare.mean);
@@ -48,7 +48,7 @@ double ProductKernel::penalty(std::vector<double>& gradient) const {
     gradient[index] += z / prior.deviation;
   };
   for (std::size_t i = 0; i < axes_.size(); ++i) {
-    add(relevance_index(i), kRelevance);
+    add(relevance_index(i), {kRelevance.mean + axes_[i].prior_relevance, kRelevance.deviation});
     add(length_index(i), kLength);
   }
   add(share_index(), kShare);

@@ -16,6 +16,7 @@ constexpr std::size_t kMostTrials = 500;    // a search this long has passed wha
 constexpr std::size_t kMostObserved = 320;  // trials that a fit conditions on
 constexpr std::size_t kMostFitted = 128;    // trials that hyper-parameters are fitted to
 constexpr std::size_t kMostPast = 128;      // trials of all histories together
+constexpr double kTaskDoubt = 2.0;          // tasks are expected to have less than half in common
 constexpr double kFitGrowth = 1.15;         // trials told from one fit to the next
 constexpr int kFirstSteps = 30;
 constexpr int kLaterSteps = 15;
@@ -55,6 +56,7 @@ std::vector<Axis> axes_with_task(std::vector<Axis> axes, std::size_t tasks) {
   Axis task{
       .ordered = false, .at = std::vector<double>(tasks, 0), .rough = std::vector<double>(tasks * tasks, 0)};
   for (std::size_t i = 0; i < tasks; ++i) task.rough[i * tasks + i] = 1;
+  task.prior_relevance = kTaskDoubt;
   axes.push_back(std::move(task));
   return axes;
 }
