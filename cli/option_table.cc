@@ -69,15 +69,16 @@ void OptionTable::whole(std::string_view name, std::uint64_t& target, std::uint6
   options_.push_back({std::string(name), "N", with_default(doc, std::to_string(target)), set});
 }
 
-void OptionTable::seconds(std::string_view name, double& target, std::string_view doc) {
-  const auto set = [&target, option = dashed(name)](const std::string& value) {
+void OptionTable::positive(std::string_view name, std::string_view placeholder, std::string_view unit,
+                           double& target, std::string_view doc) {
+  const auto set = [&target, option = dashed(name), kind = std::string(unit)](const std::string& value) {
     double number = 0;
     if (!parse_number(value, number) || !std::isfinite(number) || number <= 0) {
-      throw BadInput(option + " takes a number of seconds greater than zero, not '" + value + "'");
+      throw BadInput(option + " takes a " + kind + " greater than zero, not '" + value + "'");
     }
     target = number;
   };
-  options_.push_back({std::string(name), "S", std::string(doc), set});
+  options_.push_back({std::string(name), std::string(placeholder), std::string(doc), set});
 }
 
 void OptionTable::positional(std::string_view placeholder, std::string& target, bool required,

@@ -22,8 +22,12 @@ class OptionTable {
             std::string_view doc);
   void whole(std::string_view name, std::uint64_t& target, std::uint64_t minimum, std::uint64_t maximum,
              std::string_view doc);
-  // A number of seconds, greater than zero.
-  void seconds(std::string_view name, double& target, std::string_view doc);
+  // A number greater than zero; `unit` says of what: "number of seconds".
+  void positive(std::string_view name, std::string_view placeholder, std::string_view unit, double& target,
+                std::string_view doc);
+  void seconds(std::string_view name, double& target, std::string_view doc) {
+    positive(name, "S", "number of seconds", target, doc);
+  }
   // A word without a dash, in order of declaration: "KERNEL". A required one that is missing is an error.
   void positional(std::string_view placeholder, std::string& target, bool required, std::string_view doc);
 

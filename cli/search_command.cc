@@ -7,6 +7,7 @@
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/text.h"
+#include "tuner/history.h"
 
 namespace moetune {
 namespace {
@@ -28,8 +29,8 @@ class SearchCommand : public Command {
   CompileOptions compile_;
   std::string strategy_ = "local";
   std::uint64_t budget_ = 200, seed_ = 1, finalists_ = 5, in_flight_ = 32;
-  double time_s_ = 0, trial_time_s_ = 0;
-  bool fresh_ = false, history_ = false, verbose_ = false;
+  double time_s_ = 0, trial_time_s_ = 0, until_gain_percent_ = 0;
+  bool fresh_ = false, cold_ = false, history_ = false, verbose_ = false;
 };
 
 std::string_view SearchCommand::details() const {
@@ -52,11 +53,14 @@ void SearchCommand::declare(OptionTable& table) {
   declare_workload(table, workload_, false);
   table.whole("budget", budget_, 1, 1'000'000'000, "trials; those pruned before launch cost none");
   table.seconds("time", time_s_, "start no trial after this many seconds");
+  table.positive("until-converged", "PERCENT", "percentage", until_gain_percent_,
+                 "end where 60 more trials should gain less than this");
   table.text("strategy", "NAME", strategy_, "how to search: " + strategy_names());
   table.whole("seed", seed_, 0, std::numeric_limits<std::uint64_t>::max(), "one seed, one trajectory");
   declare_device(table, device_);
   declare_cache(table, cache_);
   table.flag("fresh", fresh_, "forget this workload's stored trials");
+  table.flag("cold", cold_, "take no hints from the cache's other workloads");
   table.flag("no-compile", compile_.none, "recordings only: do not compile what is replayed");
   table.whole("threads", compile_.threads, 0, 1024, "compiler threads; 0 takes all cores");
   table.whole("finalists", finalists_, 1, 100, "configurations that meet again at the end");
@@ -93,6 +97,13 @@ Document best_document(const Session& session, const Trial& best) {
   return document;
 }
 
+Document confidence_document(const Confidence& confidence) {
+  if (!confidence.known) return nullptr;
+  return {{"within_5_percent", confidence.within_5_percent},
+          {"more_trials", kMoreTrials},
+          {"expected_gain", confidence.expected_gain}};
+}
+
 Document search_document(Session& session, const TuneRequest& request, const TuneResult& result,
                          bool history) {
   Document document = {{"kernel", session.kernel_name()},
@@ -113,7 +124,10 @@ Document search_document(Session& session, const TuneRequest& request, const Tun
     document["speedup"] = number_or_null(result.baseline->result.measurement.median_us /
                                          result.best->result.measurement.median_us);
   }
+  document["confidence"] = confidence_document(result.confidence);
+  document["histories"] = request.histories.size();
   document["interrupted"] = result.interrupted;
+  document["converged"] = result.converged;
   document["exhausted"] = result.exhausted;
   document["compiled"] = session.compiler() != nullptr;
   document["cache"] =
@@ -171,6 +185,11 @@ std::string default_line(const Trial& baseline, const std::optional<Trial>& best
   return text;
 }
 
+std::string confidence_line(const Confidence& confidence) {
+  return percent_text(confidence.within_5_percent) + " that nothing is more than 5% faster; " +
+         format("%zu more trials should gain ", kMoreTrials) + percent_text(confidence.expected_gain);
+}
+
 void print_result(Session& session, const TuneResult& result, const Output& output) {
   Table table({});
   table.add({"problem", session.problem_text().empty() ? "(not said)" : session.problem_text()});
@@ -180,6 +199,7 @@ void print_result(Session& session, const TuneResult& result, const Output& outp
     table.add({"config", result.best->config.text()});
   }
   if (result.baseline) table.add({"default", default_line(*result.baseline, result.best)});
+  if (result.confidence.known) table.add({"chance", confidence_line(result.confidence)});
   table.add({"trials", trials_line(result.counts)});
   table.add({"time", time_line(result.time)});
   if (session.cache() != nullptr) table.add({"cache", session.cache()->path().string()});
@@ -210,6 +230,10 @@ int SearchCommand::run(Output& output, std::stop_token stop) {
   request.in_flight = in_flight_;
   request.finalists = finalists_;
   request.fresh = fresh_;
+  request.until_gain = until_gain_percent_ / 100;
+  if (!cold_ && session.cache() != nullptr) {
+    request.histories = histories_for(*session.cache(), session.key(), session.space());
+  }
   if (trial_time_s_ > 0) request.policy.time_limit_s = trial_time_s_;
 
   Progress progress(

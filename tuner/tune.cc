@@ -20,6 +20,8 @@ double seconds_since(Clock::time_point begin) {
 
 // Pruned candidates cost no trial; this bounds how many a search may compile in vain.
 constexpr std::size_t kPrunedPerTrial = 10;
+// Convergence is judged at these counts of trials: judging costs tens of milliseconds.
+constexpr std::size_t kFirstJudgement = 40, kJudgeEvery = 20;
 
 struct Pending {
   ConfigId id = 0;
@@ -35,7 +37,9 @@ class TuneLoop {
       : request_(request),
         tools_(tools),
         stop_(std::move(stop)),
-        searcher_(make_searcher(request.strategy, *request.space, request.seed)) {}
+        searcher_(make_searcher(request.strategy, *request.space, request.seed)) {
+    searcher_->warm(request.histories);
+  }
 
   TuneResult run();
 
@@ -48,6 +52,8 @@ class TuneLoop {
   std::optional<TrialResult> evaluate(const Pending& pending, BuildPtr* build);  // none where stopped
   BuildPtr wait_for(const std::shared_future<BuildPtr>& build);
   void finish(Pending pending, TrialResult result, const Build* build);
+  Confidence confidence() const;
+  void judge_convergence();
   void finals();
   std::vector<Finalist> finalists();
   std::optional<Finalist> prepare(const Trial& trial);
@@ -82,12 +88,13 @@ TuneResult TuneLoop::run() {
   if (tools_.observer != nullptr) tools_.observer->started(request_.space->size(), request_.budget);
 
   announce("searching");
-  while (!queue_.empty() && !stop_.stop_requested()) step();
+  while (!queue_.empty() && !stop_.stop_requested() && !result_.converged) step();
   result_.interrupted = stop_.stop_requested();
   queue_.clear();
 
   const auto finishing = Clock::now();
   if (best_) {
+    result_.confidence = confidence();
     if (result_.interrupted) {
       result_.best = result_.trials[*best_];
     } else {
@@ -160,7 +167,8 @@ void TuneLoop::step() {
   if (!result) return;
   finish(std::move(pending), *result, build.get());
   if (tools_.compiler != nullptr) tools_.compiler->flush();
-  refill();
+  judge_convergence();
+  if (!result_.converged) refill();
 }
 
 BuildPtr TuneLoop::wait_for(const std::shared_future<BuildPtr>& build) {
@@ -214,6 +222,21 @@ void TuneLoop::finish(Pending pending, TrialResult result, const Build* build) {
   }
 }
 
+Confidence TuneLoop::confidence() const {
+  std::vector<Observation> observations;
+  for (const Trial& trial : result_.trials) {
+    observations.push_back({trial.id, trial.result.outcome, trial.result.measurement.median_us});
+  }
+  return assess(*request_.space, observations);
+}
+
+void TuneLoop::judge_convergence() {
+  const std::size_t trials = result_.trials.size();
+  if (request_.until_gain <= 0 || trials < kFirstJudgement || trials % kJudgeEvery != 0) return;
+  const Confidence now = confidence();
+  result_.converged = now.known && now.expected_gain < request_.until_gain;
+}
+
 std::optional<Finalist> TuneLoop::prepare(const Trial& trial) {
   Finalist finalist{trial, {.config = trial.config}};
   if (request_.kernel == nullptr) return finalist;
@@ -249,7 +272,8 @@ std::vector<Finalist> TuneLoop::finalists() {
   };
   if (request_.default_config) add(request_.space->find(*request_.default_config));
   if (tools_.cache != nullptr) {
-    if (const auto stored = tools_.cache->winner(tools_.workload)) add(request_.space->find_text(stored->config));
+    if (const auto stored = tools_.cache->winner(tools_.workload))
+      add(request_.space->find_text(stored->config));
   }
 
   std::vector<Finalist> ready;

@@ -10,6 +10,7 @@
 
 #include "cache/cache.h"
 #include "kernels/kernel.h"
+#include "search/confidence.h"
 #include "search/legal_space.h"
 #include "search/searcher.h"
 #include "tuner/device.h"
@@ -68,15 +69,20 @@ struct TuneRequest {
   std::size_t finalists = 5;
   int duel_rounds = 21;
   MeasurePolicy policy;
-  // A trial slower than this times the best is dropped after the quick look. On recorded spaces 1.5 saved 13-19%
-  // of the GPU time and lost no winner. Infinity: none is dropped.
+  // A trial slower than this times the best is dropped after the quick look. On recorded spaces 1.5 saved
+  // 13-19% of the GPU time and lost no winner. Infinity: none is dropped.
   double drop_factor = 1.5;
-  bool fresh = false;  // ignore the cache's trials of this workload
+  bool fresh = false;              // ignore the cache's trials of this workload
+  std::vector<History> histories;  // trials from elsewhere that the strategy may start from
+  // Above 0: the search also ends where kMoreTrials more would be expected to gain less than this fraction.
+  double until_gain = 0;
 };
 
 struct TuneResult {
   bool interrupted = false;
   bool exhausted = false;  // the strategy had nothing left to ask
+  bool converged = false;  // ended by TuneRequest::until_gain
+  Confidence confidence;   // in the best found, from the trials
   TrialCounts counts;
   std::optional<Trial> best;      // the winner of the duel, verified
   std::optional<Trial> baseline;  // the default configuration, measured in the same duel

@@ -216,3 +216,19 @@ TEST_CASE("a stop request ends the search after the current trial and keeps what
   CHECK(cache.trials(workload).size() == 7);
   CHECK(result.best);
 }
+
+TEST_CASE(
+    "a search that may end where little is to be gained ends before its budget, and says how sure it is") {
+  Search search;
+  search.request.strategy = "local";
+  search.request.budget = 64;
+  search.request.in_flight = 1;
+  search.request.until_gain = 0.5;
+  const TuneResult result = search.run();
+  CHECK(result.converged);
+  CHECK(result.counts.total() >= 40);
+  CHECK(result.counts.total() < 64);
+  REQUIRE(result.confidence.known);
+  CHECK(result.confidence.expected_gain < 0.5);
+  CHECK(result.best);
+}

@@ -1,0 +1,80 @@
+#include "tuner/history.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+using namespace moetune;
+
+namespace {
+
+WorkloadKey key(const std::string& problem, const std::string& hardware = "NVIDIA H200") {
+  WorkloadKey key{.kernel = "decode_attention", .problem = problem, .source_digest = "s", .toolchain = "t"};
+  key.hardware.name = hardware;
+  return key;
+}
+
+LegalSpace line() {
+  Parameter tile{"tile", {Value::integer(16), Value::integer(32), Value::integer(64)}, ""};
+  return LegalSpace({tile}, {0, 1, 2});
+}
+
+struct TemporaryCache {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("moetune_history_test_" + std::to_string(::getpid()) + ".db");
+  Cache cache = Cache::open(path, Cache::Mode::create);
+  ~TemporaryCache() {
+    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path.string() + suffix);
+  }
+  void add(const WorkloadKey& workload, const std::string& config, double time_us) {
+    cache.put_trial(cache.workload(workload), {.config = config, .outcome = "ok", .time_us = time_us});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a doubled dimension is nearer than other hardware, and that than another dtype") {
+  const WorkloadKey here = key("batch=16,context=4096,dtype=bf16");
+  CHECK(workload_distance(here, here) == 0);
+  const double doubled = workload_distance(here, key("batch=32,context=4096,dtype=bf16"));
+  const double elsewhere = workload_distance(here, key("batch=16,context=4096,dtype=bf16", "NVIDIA H100"));
+  const double half = workload_distance(here, key("batch=16,context=4096,dtype=fp16"));
+  CHECK(doubled == doctest::Approx(1));
+  CHECK(doubled < elsewhere);
+  CHECK(elsewhere < half);
+}
+
+TEST_CASE("histories come nearest first, without the workload itself and without foreign kernels") {
+  TemporaryCache file;
+  const WorkloadKey here = key("batch=16,context=4096");
+  WorkloadKey foreign = key("batch=16,context=4096");
+  foreign.kernel = "router";
+  file.add(here, "tile=16", 1);
+  file.add(foreign, "tile=16", 2);
+  file.add(key("batch=64,context=4096"), "tile=16", 3);
+  file.add(key("batch=32,context=4096"), "tile=32", 4);
+
+  const std::vector<History> histories = histories_for(file.cache, here, line());
+  REQUIRE(histories.size() == 2);
+  REQUIRE(histories[0].trials.size() == 1);
+  CHECK(histories[0].trials[0].id == 1);
+  CHECK(histories[0].trials[0].time_us == 4);
+  CHECK(histories[1].trials[0].time_us == 3);
+}
+
+TEST_CASE("configurations that this space lacks are left out, and so is a history with nothing left") {
+  TemporaryCache file;
+  file.add(key("batch=1"), "tile=16", 1);
+  file.add(key("batch=1"), "tile=128", 2);
+  file.add(key("batch=2"), "loader=tma", 3);
+  const std::vector<History> histories = histories_for(file.cache, key("batch=4"), line());
+  REQUIRE(histories.size() == 1);
+  CHECK(histories[0].trials.size() == 1);
+}
+
+TEST_CASE("the number of histories is bounded") {
+  TemporaryCache file;
+  for (int batch = 1; batch <= 20; ++batch) file.add(key("batch=" + std::to_string(batch)), "tile=16", batch);
+  CHECK(histories_for(file.cache, key("batch=100"), line()).size() == kMostHistories);
+}
