@@ -52,7 +52,7 @@ std::string slow_front_end() {
   std::string text =
       "__device__ constexpr long f(long r) { for (long i = 0; i < 50000; i++) r = (r * 31 + i) % 1000003; "
       "return r; }\n";
-  for (int i = 0; i < 400; ++i) {
+  for (int i = 0; i < 150; ++i) {
     text += "constexpr long v" + std::to_string(i) + " = f(" + std::to_string(i) + ");\n";
   }
   return text + "extern \"C\" __global__ void k(long* p) { p[0] = v0; }\n";
@@ -139,7 +139,7 @@ TEST_CASE("a compilation ends at its time limit whether or not NVRTC can be stop
     const double took = seconds_to_compile(Compiler(options), build);
     CHECK(took < 0.5 + 4);  // the slack, and a busy machine
     CHECK(build.outcome == Outcome::compile_failed);
-    CHECK(build.message == "the compiler took longer than 0.5 s");
+    CHECK(build.message.starts_with("the compiler took longer than 0.5 s"));
     CHECK_FALSE(build.repeatable);
   }
 }
