@@ -19,8 +19,8 @@ struct Calibration {
   double offset;
   double slope;
 };
-constexpr Calibration kProbability{-0.15, 0.33};  // of the logit
-constexpr double kGain = 1.5;                     // of the sampled gain: more trials learn as they go
+constexpr Calibration kProbability{0.78, 0.265};  // of the logit
+constexpr double kGain = 1.1;                     // of the sampled gain: more trials learn as they go
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
