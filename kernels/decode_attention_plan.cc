@@ -35,6 +35,8 @@ struct Choice {
         query_in_registers(config.is("query", "registers")),
         lazy_rescale(config.is("rescale", "lazy")),
         last_cta(config.is("combine", "last_cta")),
+        cluster(config.is("combine", "cluster")),
+        overlap(config.is("overlap", "prologue")),
         evict_first(config.is("l2", "evict_first")),
         rows(std::min(shape.group(), 16 * row_tiles)),
         head_blocks(ceil_div(shape.group(), rows)),
@@ -50,9 +52,14 @@ struct Choice {
     return ceil_div(std::max(ring, merge), 1024) * 1024 + query + barriers + 16;
   }
 
+  // Behind that, where the blocks of a cluster send each other their parts (templates/decode_attention/inbox.cuh).
+  std::int64_t inbox_bytes(const DecodeShape& shape) const {
+    return cluster ? 5 * rows * shape.head_dim + 336 : 0;
+  }
+
   bool tma;
   std::int64_t tile, stages, warps, producers, row_tiles, splits;
-  bool query_in_registers, lazy_rescale, last_cta, evict_first;
+  bool query_in_registers, lazy_rescale, last_cta, cluster, overlap, evict_first;
   std::int64_t rows;         // query heads of a block
   std::int64_t head_blocks;  // blocks over the query heads of a group
   std::int64_t slab_tokens;  // tokens one tensor copy brings
@@ -99,14 +106,21 @@ float scale_log2(const DecodeShape& shape) {
   return static_cast<float>(std::numbers::log2e / std::sqrt(static_cast<double>(shape.head_dim)));
 }
 
+// Tokens of a sequence that KV, or its row of the page table, has room for.
+std::int64_t capacity(const DecodeShape& shape) {
+  return shape.paged() ? shape.max_pages() * shape.page : shape.context;
+}
+
 Launch attention_launch(const Choice& choice, const DecodeShape& shape) {
   Launch launch;
   launch.entry = "decode_attention";
   launch.grid = {u32(shape.kv_heads * choice.head_blocks), u32(choice.splits), u32(shape.batch)};
   launch.block = {u32(32 * (choice.warps + choice.producers)), 1, 1};
-  launch.dynamic_shared = u32(choice.shared_bytes(shape));
+  if (choice.cluster) launch.cluster = {1, u32(choice.splits), 1};
+  launch.dynamic_shared = u32(choice.shared_bytes(shape) + choice.inbox_bytes(shape));
+  launch.programmatic_dependent = choice.overlap;
   std::vector<Argument>& arguments = launch.arguments;
-  const bool split = choice.splits > 1;
+  const bool split = choice.splits > 1 && !choice.cluster;
   arguments = {Pointer{"q"}};
   if (choice.tma) {
     arguments.insert(arguments.end(), {kv_map("k", choice, shape), kv_map("v", choice, shape)});
@@ -118,7 +132,7 @@ Launch attention_launch(const Choice& choice, const DecodeShape& shape) {
                                      split ? Pointer{"partial_lse"} : null_pointer(),
                                      choice.last_cta ? Pointer{"counters"} : null_pointer()});
   if (!choice.tma) arguments.push_back(Scalar::of(shape.strides()));
-  arguments.insert(arguments.end(), {Scalar::of(i32(shape.max_pages())), Scalar::of(scale_log2(shape)),
+  arguments.insert(arguments.end(), {Scalar::of(i32(capacity(shape))), Scalar::of(scale_log2(shape)),
                                      Scalar::of(std::int32_t{choice.evict_first})});
   return launch;
 }
@@ -141,7 +155,7 @@ Plan decode_attention_plan(const Config& config, const DecodeShape& shape) {
   Plan plan;
   plan.unit = compile_unit(choice, shape);
   plan.launches.push_back(attention_launch(choice, shape));
-  if (choice.splits == 1) return plan;
+  if (choice.splits == 1 || choice.cluster) return plan;
   const std::int64_t parts = shape.batch * shape.q_heads * choice.splits;
   plan.scratch = {{"partial_o", parts * shape.head_dim * 4}, {"partial_lse", parts * 4}};
   if (choice.last_cta) {

@@ -55,7 +55,7 @@ void Harness::run(cuda::Function function, const char* entry, std::uint32_t bloc
   shape.block = {threads, 1, 1};
   std::vector<void*> pointers;
   for (std::uint64_t& parameter : parameters) pointers.push_back(&parameter);
-  cuda::launch(function, shape, false, pointers.data(), stream_);
+  cuda::launch(function, shape, pointers.data(), stream_);
 }
 
 std::uint64_t Harness::read_result() {

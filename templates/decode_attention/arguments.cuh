@@ -23,6 +23,8 @@ __device__ __forceinline__ int active_splits(int length, int splits) {
   return max_of(1, min_of(splits, ceil_div(length, kTile)));
 }
 
+// What falls to one block. Split s of a sequence takes tiles s, s + gridDim.y, s + 2 * gridDim.y, ... of it, so
+// that where a block's first tiles lie does not depend on the length, and they can be asked for before it is known.
 struct Work {
   int batch;
   int kv_head;
@@ -30,31 +32,46 @@ struct Work {
   int rows;        // how many of them: kRows, or fewer in the last block of a group
   int q_heads;
   int split;
-  int splits;  // active ones of this sequence
   int first_token;
-  int end_token;  // one past the last
+  int step;       // tokens from one tile of the block to its next
+  int splits;     // active ones of this sequence; known once the length is, like all below
+  int end_token;  // one past the sequence's last
   int tiles;
+
+  // The grid is (kv_heads * kHeadBlocks, splits, batch).
+  __device__ __forceinline__ Work() {
+    batch = blockIdx.z;
+    kv_head = blockIdx.x / kHeadBlocks;
+    first_head = kv_head * kGroup + blockIdx.x % kHeadBlocks * kRows;
+    const int past = static_cast<int>(blockIdx.x) % kHeadBlocks * kRows;
+    rows = kGroup % kRows == 0 ? kRows : min_of(kRows, kGroup - past);
+    q_heads = gridDim.x / kHeadBlocks * kGroup;
+    split = blockIdx.y;
+    first_token = split * kTile;
+    step = gridDim.y * kTile;
+  }
+
+  // The block's tiles among the first `tokens` tokens.
+  __device__ __forceinline__ int tiles_within(int tokens) const {
+    return ceil_div(max_of(0, ceil_div(tokens, kTile) - split), static_cast<int>(gridDim.y));
+  }
+
+  __device__ __forceinline__ void measure(int length) {
+    splits = active_splits(length, gridDim.y);
+    end_token = length;
+    tiles = tiles_within(length);
+  }
 
   __device__ __forceinline__ bool empty() const { return split >= splits; }
 };
 
-// The grid is (kv_heads * kHeadBlocks, splits, batch). Split boundaries follow the sequence's own length.
-__device__ __forceinline__ Work find_work(const i32* lengths) {
-  Work work;
-  work.batch = blockIdx.z;
-  work.kv_head = blockIdx.x / kHeadBlocks;
-  work.first_head = work.kv_head * kGroup + blockIdx.x % kHeadBlocks * kRows;
-  const int past = static_cast<int>(blockIdx.x) % kHeadBlocks * kRows;
-  work.rows = kGroup % kRows == 0 ? kRows : min_of(kRows, kGroup - past);
-  work.q_heads = gridDim.x / kHeadBlocks * kGroup;
-  work.split = blockIdx.y;
-  const int length = lengths[work.batch];
-  const int tiles = ceil_div(length, kTile);
-  work.splits = active_splits(length, gridDim.y);
-  const int first = static_cast<int>(static_cast<i64>(tiles) * work.split / work.splits);
-  const int end = static_cast<int>(static_cast<i64>(tiles) * (work.split + 1) / work.splits);
-  work.first_token = first * kTile;
-  work.end_token = min_of(end * kTile, length);
-  work.tiles = end - first;
-  return work;
+// Tiles a block asks for before it knows the length: contiguous KV has `capacity` tokens of every sequence.
+__device__ __forceinline__ int tiles_ahead(const Work& work, int capacity) {
+  return kPage == 0 ? min_of(kStages, work.tiles_within(capacity)) : 0;
+}
+
+// Keeps what is computed from a loaded value from being waited for earlier than here.
+__device__ __forceinline__ int needed_now(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
 }

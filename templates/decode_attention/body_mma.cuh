@@ -9,6 +9,7 @@
 #include "templates/common/cp_async.cuh"
 #include "templates/common/l2_policy.cuh"
 #include "templates/decode_attention/merge.cuh"
+#include "templates/decode_attention/tail.cuh"
 
 constexpr int kSubTileBytes = kWarpTokens * kRowBytes;
 constexpr int kUnitsPerRow = kHeadDim / 8;              // 16-byte units
@@ -16,7 +17,7 @@ constexpr int kRowsPerCopy = kWarpSize / kUnitsPerRow;  // rows one instruction 
 constexpr int kCopies = kWarpTokens / kRowsPerCopy;
 constexpr int kWarpPages = kPage == 0 ? 1 : max_of(1, kWarpTokens / kPageTokens);  // pages of a sub-tile
 
-// Copies one warp's sub-tiles. Sub-tile i covers tokens first + i * kTile of the sequence.
+// Copies one warp's sub-tiles. Sub-tile i begins at token first + i * work.step of the sequence.
 class CpAsyncLoader {
  public:
   struct Pages {
@@ -25,12 +26,13 @@ class CpAsyncLoader {
 
   __device__ __forceinline__ CpAsyncLoader(u32 ring, const Element* k, const Element* v,
                                            const KvStrides& strides, const i32* pages, const Work& work,
-                                           int first, bool evict_first)
+                                           int first, int capacity, bool evict_first)
       : ring_(ring),
         pages_(pages),
         strides_(strides),
         first_(first),
-        end_(work.end_token),
+        step_(work.step),
+        end_(capacity),
         policy_(l2_policy(evict_first)) {
     const int lane = threadIdx.x % kWarpSize;
     row_ = lane / kUnitsPerRow;
@@ -48,6 +50,10 @@ class CpAsyncLoader {
     return k_slot(ring, slot) + kSubTileBytes;
   }
 
+  // From here on nothing past the sequence's end is read. Before, what lies within the capacity is: contiguous KV and
+  // the page table have that much for every sequence.
+  __device__ __forceinline__ void stop_at(int end) { end_ = end; }
+
   // The pages of sub-tile i; entries of the table past the sequence's end are never used.
   __device__ __forceinline__ Pages find_pages(int i) const {
     Pages pages;
@@ -55,7 +61,7 @@ class CpAsyncLoader {
     for (int p = 0; p < kWarpPages; ++p) {
       pages.id[p] = 0;
       if constexpr (kPage > 0) {
-        const int token = first_ + i * kTile + p * kPage;
+        const int token = first_ + i * step_ + p * kPage;
         if (token < end_) pages.id[p] = __ldg(pages_ + token / kPageTokens);
       }
     }
@@ -72,14 +78,14 @@ class CpAsyncLoader {
  private:
   // Tokens past the end are written as zeros without being read, so that 0 * V is 0 there.
   __device__ __forceinline__ void load(const Element* base, u32 slot, int i, const Pages& pages) const {
-    const int token = first_ + i * kTile;
+    const int token = first_ + i * step_;
     if (token < end_) {
 #pragma unroll
       for (int copy = 0; copy < kCopies; ++copy) {
         const int row = copy * kRowsPerCopy;
         const Element* source;
         if constexpr (kPage == 0) {
-          source = base + (static_cast<i64>(i) * kTile + row) * strides_.token;
+          source = base + (static_cast<i64>(i) * step_ + row) * strides_.token;
         } else {
           const int in_page = (token + row) % kPageTokens + row_;
           source =
@@ -96,6 +102,7 @@ class CpAsyncLoader {
   const i32* pages_;
   KvStrides strides_;
   int first_;
+  int step_;
   int end_;
   u64 policy_;
   int row_;       // the lane's row within one copy
@@ -108,27 +115,36 @@ class CpAsyncLoader {
 extern "C" __global__ void __launch_bounds__(kThreads)
     decode_attention(const Element* q, const Element* k, const Element* v, const i32* page_table,
                      const i32* lengths, Element* o, float* partial_o, float* partial_lse, u32* counters,
-                     const KvStrides strides, int max_pages, float scale_log2, int evict_first) {
+                     const KvStrides strides, int capacity, float scale_log2, int evict_first) {
   extern __shared__ __align__(1024) u8 shared[];
-  wait_for_predecessor();
-  allow_dependent_launch();
-  const Work work = find_work(lengths);
-  if (work.empty()) return;
+  Work work;
+  const Inbox inbox(shared);
+  if (inbox.exists()) inbox.open(work);
   const int warp = threadIdx.x / kWarpSize;
   const u32 ring = shared_address(shared) + warp * (2 * kStages * kSubTileBytes);
   const int first = work.first_token + warp * kWarpTokens;
-  const CpAsyncLoader loader(ring, k, v, strides, page_table + static_cast<i64>(work.batch) * max_pages, work,
-                             first, evict_first);
+  CpAsyncLoader loader(ring, k, v, strides, page_table + static_cast<i64>(work.batch) * (capacity / kPageTokens),
+                       work, first, capacity, evict_first);
+  wait_for_predecessor();
+  allow_dependent_launch();
 
+  int length = lengths[work.batch];
   CpAsyncLoader::Pages pages[kStages];
 #pragma unroll
   for (int stage = 0; stage < kStages; ++stage) pages[stage] = loader.find_pages(stage);
+  if constexpr (kPage > 0) {
+    length = needed_now(length);
+    loader.stop_at(length);
+  }
 #pragma unroll
   for (int stage = 0; stage < kStages; ++stage) {
     loader.load_k(stage, stage, pages[stage]);
     loader.load_v(stage, stage, pages[stage]);
   }
   stage_query(shared, q, work);
+  length = needed_now(length);
+  work.measure(length);
+  loader.stop_at(length);
   __syncthreads();
 
   const LaneOffsets lanes;
@@ -137,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   CpAsyncLoader::Pages next = loader.find_pages(kStages);
   int slot = 0;
   for (int i = 0; i < work.tiles; ++i) {
-    const int valid = work.end_token - (first + i * kTile);
+    const int valid = work.end_token - (first + i * work.step);
     if (valid <= 0) break;  // the last tile may end before this warp's share of it
     cp_async_wait<2 * kStages - 1>();
     __syncwarp();
@@ -147,7 +163,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     attention.soften(valid, scale_log2);
     cp_async_wait<2 * kStages - 1>();
     __syncwarp();
-    attention.accumulate(CpAsyncLoader::v_slot(ring, slot), lanes);
+    const u32 v = CpAsyncLoader::v_slot(ring, slot);
+    if (kPage == 0 && valid < kWarpTokens) clear_tail(shared + (v - shared_address(shared)), valid);
+    attention.accumulate(v, lanes);
     __syncwarp();
     loader.load_v(i + kStages, slot, next);
     next = loader.find_pages(i + kStages + 1);

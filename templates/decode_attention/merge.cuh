@@ -1,14 +1,17 @@
 // The end of a block: the warps' shares of the softmax merged through shared memory, then written as the
-// result or as one split's part of it.
+// result, or handed on as one split's part of it.
 #pragma once
 
 #include "templates/common/barrier.cuh"
 #include "templates/decode_attention/attend.cuh"
 #include "templates/decode_attention/combine.cuh"
+#include "templates/decode_attention/inbox.cuh"
 
 // Called by the first kWarps warps, once nothing reads the ring or is still being copied into it.
 __device__ __forceinline__ void finish(u8* shared, const Attention& attention, const Work& work,
                                        const Outputs& outputs) {
+  const Inbox inbox(shared);
+  if (work.empty() && !inbox.exists()) return;
   float* rows = reinterpret_cast<float*>(shared);
   float* maxima = rows + kWarps * kRows * kMergeStride;
   float* sums = maxima + kWarps * kRows;
@@ -16,8 +19,8 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
   named_barrier_sync(2, kWarps * kWarpSize);
   attention.deposit(rows + warp * kRows * kMergeStride, maxima + warp * kRows, sums + warp * kRows);
   named_barrier_sync(2, kWarps * kWarpSize);
+  if (inbox.exists()) inbox.wait_for_others();
 
-  constexpr int kQuads = kHeadDim / 4;
   for (int i = threadIdx.x; i < work.rows * kQuads; i += kWarps * kWarpSize) {
     const int row = i / kQuads, quad = i % kQuads;
     float highest = minus_infinity();
@@ -39,10 +42,11 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
     }
     const float inverse = sum > 0 ? 1.0f / sum : 0.0f;  // a sequence without tokens attends to nothing
     const i64 head = static_cast<i64>(work.batch) * work.q_heads + work.first_head + row;
-    if (work.splits == 1) {
-      reinterpret_cast<uint2*>(outputs.o + head * kHeadDim)[quad] =
-          make_uint2(Element::pack(total.x * inverse, total.y * inverse),
-                     Element::pack(total.z * inverse, total.w * inverse));
+    if (inbox.exists()) {
+      inbox.send(i, make_float4(total.x * inverse, total.y * inverse, total.z * inverse, total.w * inverse),
+                 highest + log2_fast(sum));
+    } else if (work.splits == 1) {
+      write_quad(outputs.o + head * kHeadDim, quad, total, inverse);
     } else {
       const i64 part = head * gridDim.y + work.split;
       reinterpret_cast<float4*>(outputs.partial_o + part * kHeadDim)[quad] =
@@ -50,5 +54,9 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
       if (quad == 0) outputs.partial_lse[part] = highest + log2_fast(sum);
     }
   }
-  if (work.splits > 1 && outputs.counters != nullptr) combine_if_last(shared, work, outputs);
+  if (inbox.exists()) {
+    inbox.receive(work, outputs.o);
+  } else if (work.splits > 1 && outputs.counters != nullptr) {
+    combine_if_last(shared, work, outputs);
+  }
 }
