@@ -11,31 +11,60 @@ struct KvStrides {
 };
 
 struct Outputs {
-  Element* o;          // [batch, q_heads, head_dim]
-  float* partial_o;    // [batch, q_heads, splits, head_dim], normalized
-  float* partial_lse;  // [batch, q_heads, splits], base-2 logarithm of the softmax denominator
+  Element* o;          // [batch, queries, q_heads, head_dim]
+  float* lse;          // [batch, queries, q_heads], natural logarithms; where kWantsLse
+  const float* sinks;  // [q_heads], natural; where kSinks
+  float* partial_o;    // [batch, queries, q_heads, splits, head_dim], normalized
+  float* partial_lse;  // [batch, queries, q_heads, splits], base-2 logarithm of the softmax denominator
   u32* counters;  // [batch, kv_heads * kHeadBlocks], zero between launches; null: a second kernel combines
 };
+
+// The first token that any query of a sequence sees.
+__device__ __forceinline__ int first_visible(int length) {
+  return kWindow == 0 ? 0 : max_of(0, length - (kQueries - 1) - kWindow);
+}
+
+// Where the first tile begins: no later than that, and such that tiles and pages still nest.
+__device__ __forceinline__ int first_tile_token(int length) {
+  constexpr int kAlignment = kPage == 0 ? 1 : min_of(kTile, kPage);
+  return first_visible(length) / kAlignment * kAlignment;
+}
+
+// Tokens that no query sees share the first tile with those that some do.
+constexpr bool kHiddenHead = kWindow > 0 && kPage > 1;
 
 // Splits that have a tile of their own; the others of the grid leave at once. The combine counts the same
 // way.
 __device__ __forceinline__ int active_splits(int length, int splits) {
-  return max_of(1, min_of(splits, ceil_div(length, kTile)));
+  return max_of(1, min_of(splits, ceil_div(length - first_tile_token(length), kTile)));
 }
 
 struct Work {
   int batch;
   int kv_head;
-  int first_head;  // the block's first query head
-  int rows;        // how many of them: kRows, or fewer in the last block of a group
+  int first_row;  // the block's first packed row
+  int rows;       // how many of them: kRows, or fewer in the last block of a group
   int q_heads;
   int split;
   int splits;  // active ones of this sequence
+  int length;  // of the sequence, its new tokens included
   int first_token;
   int end_token;  // one past the last
   int tiles;
 
   __device__ __forceinline__ bool empty() const { return split >= splits; }
+
+  // Which row of q and o the block's packed row `row` is.
+  __device__ __forceinline__ i64 output_row(int row) const {
+    const int packed = first_row + row;
+    if constexpr (kQueries == 1) return static_cast<i64>(batch) * q_heads + kv_head * kGroup + packed;
+    return static_cast<i64>(batch * kQueries + packed / kGroup) * q_heads + kv_head * kGroup +
+           packed % kGroup;
+  }
+
+  __device__ __forceinline__ int query_head(int row) const {
+    return kv_head * kGroup + (first_row + row) % kGroup;
+  }
 };
 
 // The grid is (kv_heads * kHeadBlocks, splits, batch). Split boundaries follow the sequence's own length.
@@ -43,18 +72,35 @@ __device__ __forceinline__ Work find_work(const i32* lengths) {
   Work work;
   work.batch = blockIdx.z;
   work.kv_head = blockIdx.x / kHeadBlocks;
-  work.first_head = work.kv_head * kGroup + blockIdx.x % kHeadBlocks * kRows;
-  const int past = static_cast<int>(blockIdx.x) % kHeadBlocks * kRows;
-  work.rows = kGroup % kRows == 0 ? kRows : min_of(kRows, kGroup - past);
+  work.first_row = blockIdx.x % kHeadBlocks * kRows;
+  work.rows = kPackedRows % kRows == 0 ? kRows : min_of(kRows, kPackedRows - work.first_row);
   work.q_heads = gridDim.x / kHeadBlocks * kGroup;
   work.split = blockIdx.y;
-  const int length = lengths[work.batch];
-  const int tiles = ceil_div(length, kTile);
-  work.splits = active_splits(length, gridDim.y);
+  work.length = lengths[work.batch];
+  const int start = first_tile_token(work.length);
+  const int tiles = ceil_div(work.length - start, kTile);
+  work.splits = active_splits(work.length, gridDim.y);
   const int first = static_cast<int>(static_cast<i64>(tiles) * work.split / work.splits);
   const int end = static_cast<int>(static_cast<i64>(tiles) * (work.split + 1) / work.splits);
-  work.first_token = first * kTile;
-  work.end_token = min_of(end * kTile, length);
+  work.first_token = start + first * kTile;
+  work.end_token = min_of(start + end * kTile, work.length);
   work.tiles = end - first;
   return work;
+}
+
+// The tokens of a sub-tile that count, relative to its first: query i sees [first + i, end + i).
+struct Sight {
+  int first;
+  int end;
+
+  // Any query misses some token of the sub-tile.
+  __device__ __forceinline__ bool partial() const {
+    return end < kWarpTokens || (kWindow > 0 && first + kQueries - 1 > 0);
+  }
+};
+
+__device__ __forceinline__ Sight find_sight(const Work& work, int token) {
+  // Tiles begin and end where splits do, so all but the sequence's end lies a whole sub-tile away.
+  const int end = kQueries == 1 && kWindow == 0 ? work.end_token : work.length - (kQueries - 1);
+  return {end - kWindow - token, end - token};
 }

@@ -14,7 +14,10 @@ constexpr int kSubTileBytes = kWarpTokens * kRowBytes;
 constexpr int kUnitsPerRow = kHeadDim / 8;              // 16-byte units
 constexpr int kRowsPerCopy = kWarpSize / kUnitsPerRow;  // rows one instruction of the warp covers: 1, 2 or 4
 constexpr int kCopies = kWarpTokens / kRowsPerCopy;
-constexpr int kWarpPages = kPage == 0 ? 1 : max_of(1, kWarpTokens / kPageTokens);  // pages of a sub-tile
+// Page ids of a sub-tile that a lane keeps. Pages of one token are shared out over the lanes.
+constexpr int kWarpPages = kPage == 0   ? 1
+                           : kPage == 1 ? ceil_div(kWarpTokens, kWarpSize)
+                                        : max_of(1, kWarpTokens / kPageTokens);
 
 // Copies one warp's sub-tiles. Sub-tile i covers tokens first + i * kTile of the sequence.
 class CpAsyncLoader {
@@ -30,6 +33,7 @@ class CpAsyncLoader {
         pages_(pages),
         strides_(strides),
         first_(first),
+        visible_(first_visible(work.length)),
         end_(work.end_token),
         policy_(l2_policy(evict_first)) {
     const int lane = threadIdx.x % kWarpSize;
@@ -55,7 +59,8 @@ class CpAsyncLoader {
     for (int p = 0; p < kWarpPages; ++p) {
       pages.id[p] = 0;
       if constexpr (kPage > 0) {
-        const int token = first_ + i * kTile + p * kPage;
+        const int step = kPage == 1 ? p * kWarpSize + static_cast<int>(threadIdx.x) % kWarpSize : p * kPage;
+        const int token = first_ + i * kTile + step;
         if (token < end_) pages.id[p] = __ldg(pages_ + token / kPageTokens);
       }
     }
@@ -70,7 +75,8 @@ class CpAsyncLoader {
   }
 
  private:
-  // Tokens past the end are written as zeros without being read, so that 0 * V is 0 there.
+  // Tokens past the end or before the window are written as zeros without being read, so that 0 * V is 0
+  // there.
   __device__ __forceinline__ void load(const Element* base, u32 slot, int i, const Pages& pages) const {
     const int token = first_ + i * kTile;
     if (token < end_) {
@@ -80,13 +86,17 @@ class CpAsyncLoader {
         const Element* source;
         if constexpr (kPage == 0) {
           source = base + (static_cast<i64>(i) * kTile + row) * strides_.token;
+        } else if constexpr (kPage == 1) {
+          source = base + __shfl_sync(kWholeWarp, pages.id[row / kWarpSize], row % kWarpSize + row_) *
+                              strides_.block;
         } else {
           const int in_page = (token + row) % kPageTokens + row_;
           source =
               base + pages.id[row / kPageTokens % kWarpPages] * strides_.block + in_page * strides_.token;
         }
+        const int own = token + row + row_;
         cp_async_16(slot + row_slot_ + row * 128 + (swizzled_ ^ (row % 8 << 4)), source,
-                    token + row + row_ < end_, policy_);
+                    own < end_ && (!kHiddenHead || own >= visible_), policy_);
       }
     }
     cp_async_commit();
@@ -96,6 +106,7 @@ class CpAsyncLoader {
   const i32* pages_;
   KvStrides strides_;
   int first_;
+  int visible_;
   int end_;
   u64 policy_;
   int row_;       // the lane's row within one copy
@@ -107,8 +118,9 @@ class CpAsyncLoader {
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     decode_attention(const Element* q, const Element* k, const Element* v, const i32* page_table,
-                     const i32* lengths, Element* o, float* partial_o, float* partial_lse, u32* counters,
-                     const KvStrides strides, int max_pages, float scale_log2, int evict_first) {
+                     const i32* lengths, const float* sinks, Element* o, float* lse, float* partial_o,
+                     float* partial_lse, u32* counters, const KvStrides strides, int max_pages,
+                     float scale_log2, int evict_first) {
   extern __shared__ __align__(1024) u8 shared[];
   wait_for_predecessor();
   allow_dependent_launch();
@@ -144,7 +156,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     attention.score(CpAsyncLoader::k_slot(ring, slot), query, lanes);
     __syncwarp();
     loader.load_k(i + kStages, slot, next);
-    attention.soften(valid, scale_log2);
+    attention.soften(find_sight(work, first + i * kTile), work.first_row, scale_log2);
     cp_async_wait<2 * kStages - 1>();
     __syncwarp();
     attention.accumulate(CpAsyncLoader::v_slot(ring, slot), lanes);
@@ -154,5 +166,5 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     slot = slot + 1 == kStages ? 0 : slot + 1;
   }
   cp_async_wait<0>();
-  finish(shared, attention, work, {o, partial_o, partial_lse, counters});
+  finish(shared, attention, work, {o, lse, sinks, partial_o, partial_lse, counters});
 }

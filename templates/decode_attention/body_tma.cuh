@@ -108,12 +108,12 @@ __device__ __forceinline__ void produce(u32 shared, const TensorMap& k_map, cons
   }
 }
 
-// Zeros V's rows from `valid` on: P is 0 there, and 0 times whatever lies past the end must be 0. Only the
-// last tile of a block has such rows, so nothing is copied over them later.
-__device__ __forceinline__ void clear_tail(u8* v, int valid) {
+// Zeros V's rows [first, end): P is 0 there, and 0 times whatever lies past the sequence's end or before its
+// window must be 0.
+__device__ __forceinline__ void clear_rows(u8* v, int first, int end) {
   constexpr int kUnits = kHeadDim / 8;
-  for (int i = threadIdx.x % kWarpSize; i < (kWarpTokens - valid) * kUnits; i += kWarpSize) {
-    const int offset = token_offset(valid + i / kUnits) + i % kUnits / 8 * kChunkBytes + i % 8 * 16;
+  for (int i = threadIdx.x % kWarpSize; i < (end - first) * kUnits; i += kWarpSize) {
+    const int offset = token_offset(first + i / kUnits) + i % kUnits / 8 * kChunkBytes + i % 8 * 16;
     *reinterpret_cast<uint4*>(v + offset) = make_uint4(0, 0, 0, 0);
   }
   __syncwarp();
@@ -130,17 +130,23 @@ __device__ __forceinline__ void consume(u8* shared, const Work& work, const Outp
   const Query query(base, lanes.row);
   Attention attention;
   Turn turn;
+  const int visible = first_visible(work.length);
   for (int tile = 0; tile < work.tiles; ++tile) {
-    const int valid = work.end_token - (work.first_token + tile * kTile + warp * kWarpTokens);
+    const int token = work.first_token + tile * kTile + warp * kWarpTokens;
+    const int valid = work.end_token - token;
     mbarrier_wait(k_ring.full(turn.slot), turn.parity);
     if (valid > 0) attention.score(k_ring.slot(turn.slot) + own, query, lanes);
     __syncwarp();
     if (leader) mbarrier_arrive(k_ring.empty(turn.slot));
-    if (valid > 0) attention.soften(valid, scale_log2);
+    if (valid > 0) attention.soften(find_sight(work, token), work.first_row, scale_log2);
     mbarrier_wait(v_ring.full(turn.slot), turn.parity);
     if (valid > 0) {
       const u32 v = v_ring.slot(turn.slot) + own;
-      if (valid < kWarpTokens) clear_tail(shared + (v - base), valid);
+      if (valid < kWarpTokens) clear_rows(shared + (v - base), valid, kWarpTokens);
+      if (kHiddenHead && token < visible) {
+        clear_rows(shared + (v - base), 0, min_of(kWarpTokens, visible - token));
+        fence_async_proxy();  // this slot will be copied into again
+      }
       attention.accumulate(v, lanes);
     }
     __syncwarp();
@@ -153,8 +159,8 @@ __device__ __forceinline__ void consume(u8* shared, const Work& work, const Outp
 extern "C" __global__ void __launch_bounds__(kThreads)
     decode_attention(const Element* q, const __grid_constant__ TensorMap k_map,
                      const __grid_constant__ TensorMap v_map, const i32* page_table, const i32* lengths,
-                     Element* o, float* partial_o, float* partial_lse, u32* counters, int max_pages,
-                     float scale_log2, int evict_first) {
+                     const float* sinks, Element* o, float* lse, float* partial_o, float* partial_lse,
+                     u32* counters, int max_pages, float scale_log2, int evict_first) {
   extern __shared__ __align__(1024) u8 shared[];
   wait_for_predecessor();
   allow_dependent_launch();
@@ -166,6 +172,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   } else {
     stage_query(shared, q, work);
     named_barrier_sync(1, kThreads);
-    consume(shared, work, {o, partial_o, partial_lse, counters}, scale_log2);
+    consume(shared, work, {o, lse, sinks, partial_o, partial_lse, counters}, scale_log2);
   }
 }
