@@ -16,8 +16,11 @@ std::int32_t i32(std::int64_t value) { return static_cast<std::int32_t>(value); 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 Argument null_pointer() { return Scalar::of(std::uint64_t{0}); }
+Argument optional_pointer(const char* buffer, bool present) {
+  return present ? Argument(Pointer{buffer}) : null_pointer();
+}
 Argument page_table_argument(const DecodeShape& shape) {
-  return shape.paged() ? Argument(Pointer{"page_table"}) : null_pointer();
+  return optional_pointer("page_table", shape.paged());
 }
 
 std::string element_type(DType type) { return type == DType::f16 ? "Fp16" : "Bf16"; }
@@ -38,8 +41,8 @@ struct Choice {
         cluster(config.is("combine", "cluster")),
         overlap(config.is("overlap", "prologue")),
         evict_first(config.is("l2", "evict_first")),
-        rows(std::min(shape.group(), 16 * row_tiles)),
-        head_blocks(ceil_div(shape.group(), rows)),
+        rows(std::min(shape.packed_rows(), 16 * row_tiles)),
+        head_blocks(ceil_div(shape.packed_rows(), rows)),
         slab_tokens(shape.paged() ? std::min(tile, shape.page) : tile) {}
 
   // Mirrors the layout in templates/decode_attention/shape.cuh, which asserts that it agrees.
@@ -60,8 +63,8 @@ struct Choice {
   bool tma;
   std::int64_t tile, stages, warps, producers, row_tiles, splits;
   bool query_in_registers, lazy_rescale, last_cta, cluster, overlap, evict_first;
-  std::int64_t rows;         // query heads of a block
-  std::int64_t head_blocks;  // blocks over the query heads of a group
+  std::int64_t rows;         // packed rows of a block
+  std::int64_t head_blocks;  // blocks over the rows that share a KV head
   std::int64_t slab_tokens;  // tokens one tensor copy brings
 };
 
@@ -71,6 +74,10 @@ CompileUnit compile_unit(const Choice& choice, const DecodeShape& shape) {
            {"HEAD_DIM", std::to_string(shape.head_dim)},
            {"GROUP", std::to_string(shape.group())},
            {"PAGE", std::to_string(shape.page)},
+           {"WINDOW", std::to_string(shape.window)},
+           {"SINKS", shape.sinks ? "1" : "0"},
+           {"QUERIES", std::to_string(shape.q_len)},
+           {"LSE", shape.lse ? "1" : "0"},
            {"BODY_TMA", choice.tma ? "1" : "0"},
            {"TILE", std::to_string(choice.tile)},
            {"STAGES", std::to_string(choice.stages)},
@@ -127,10 +134,10 @@ Launch attention_launch(const Choice& choice, const DecodeShape& shape) {
   } else {
     arguments.insert(arguments.end(), {Pointer{"k"}, Pointer{"v"}});
   }
-  arguments.insert(arguments.end(), {page_table_argument(shape), Pointer{"lengths"}, Pointer{"o"},
-                                     split ? Pointer{"partial_o"} : null_pointer(),
-                                     split ? Pointer{"partial_lse"} : null_pointer(),
-                                     choice.last_cta ? Pointer{"counters"} : null_pointer()});
+  arguments.insert(arguments.end(),
+                   {page_table_argument(shape), Pointer{"lengths"}, optional_pointer("sinks", shape.sinks),
+                    Pointer{"o"}, optional_pointer("lse", shape.lse), optional_pointer("partial_o", split),
+                    optional_pointer("partial_lse", split), optional_pointer("counters", choice.last_cta)});
   if (!choice.tma) arguments.push_back(Scalar::of(shape.strides()));
   arguments.insert(arguments.end(), {Scalar::of(i32(capacity(shape))), Scalar::of(scale_log2(shape)),
                                      Scalar::of(std::int32_t{choice.evict_first})});
@@ -140,9 +147,14 @@ Launch attention_launch(const Choice& choice, const DecodeShape& shape) {
 Launch combine_launch(const Choice& choice, const DecodeShape& shape) {
   Launch launch;
   launch.entry = "decode_attention_combine";
-  launch.grid = {u32(shape.q_heads), u32(shape.batch), 1};
+  launch.grid = {u32(shape.q_len * shape.q_heads), u32(shape.batch), 1};
   launch.block = {kCombineThreads, 1, 1};
-  launch.arguments = {Pointer{"partial_o"}, Pointer{"partial_lse"}, Pointer{"lengths"}, Pointer{"o"},
+  launch.arguments = {Pointer{"partial_o"},
+                      Pointer{"partial_lse"},
+                      Pointer{"lengths"},
+                      optional_pointer("sinks", shape.sinks),
+                      Pointer{"o"},
+                      optional_pointer("lse", shape.lse),
                       Scalar::of(i32(choice.splits))};
   launch.programmatic_dependent = true;
   return launch;
@@ -156,7 +168,7 @@ Plan decode_attention_plan(const Config& config, const DecodeShape& shape) {
   plan.unit = compile_unit(choice, shape);
   plan.launches.push_back(attention_launch(choice, shape));
   if (choice.splits == 1 || choice.cluster) return plan;
-  const std::int64_t parts = shape.batch * shape.q_heads * choice.splits;
+  const std::int64_t parts = shape.query_rows() * choice.splits;
   plan.scratch = {{"partial_o", parts * shape.head_dim * 4}, {"partial_lse", parts * 4}};
   if (choice.last_cta) {
     plan.scratch.push_back({"counters", shape.batch * shape.kv_heads * choice.head_blocks * 4, true});
@@ -172,18 +184,24 @@ Plan decode_attention_reference_plan(Reference which, const DecodeShape& shape) 
                {{"DTYPE", element_type(shape.dtype)},
                 {"HEAD_DIM", std::to_string(shape.head_dim)},
                 {"PAGE", std::to_string(shape.page)},
+                {"WINDOW", std::to_string(shape.window)},
+                {"SINKS", shape.sinks ? "1" : "0"},
+                {"QUERIES", std::to_string(shape.q_len)},
+                {"LSE", shape.lse ? "1" : "0"},
                 {"BASELINE", which == Reference::baseline ? "1" : "0"}}};
-  plan.scratch = {{"scores", shape.batch * shape.q_heads * shape.context * 4}};
+  plan.scratch = {{"scores", shape.query_rows() * shape.context * 4}};
   Launch launch;
   launch.entry = "decode_attention_reference";
-  launch.grid = {u32(shape.q_heads), u32(shape.batch), 1};
+  launch.grid = {u32(shape.q_heads), u32(shape.q_len), u32(shape.batch)};
   launch.block = {kReferenceThreads, 1, 1};
   launch.arguments = {Pointer{"q"},
                       Pointer{"k"},
                       Pointer{"v"},
                       page_table_argument(shape),
                       Pointer{"lengths"},
+                      optional_pointer("sinks", shape.sinks),
                       Pointer{"o"},
+                      optional_pointer("lse", shape.lse),
                       Pointer{"scores"},
                       Scalar::of(shape.strides()),
                       Scalar::of(i32(shape.max_pages())),

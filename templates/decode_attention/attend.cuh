@@ -34,7 +34,7 @@ class Attention {
     for (int tile = 0; tile < kRowTiles; ++tile) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        maximum_[tile][half] = minus_infinity();
+        maximum_[tile][half] = lowest();
         sum_[tile][half] = 0;
       }
 #pragma unroll
@@ -73,10 +73,9 @@ class Attention {
     }
   }
 
-  // Turns S into P; tokens at or past `valid` (at least 1) of the sub-tile count for nothing, whatever they
-  // hold.
-  __device__ __forceinline__ void soften(int valid, float scale_log2) {
-    if (valid < kWarpTokens) mask(valid);
+  // Turns S into P; tokens out of sight count for nothing, whatever they hold.
+  __device__ __forceinline__ void soften(const Sight& sight, int first_row, float scale_log2) {
+    if (sight.partial()) mask(sight, first_row);
 #pragma unroll
     for (int tile = 0; tile < kRowTiles; ++tile) {
       float highest[2];
@@ -161,15 +160,21 @@ class Attention {
  private:
   static constexpr int kHalves = kUpperRows ? 2 : 1;
 
-  __device__ __forceinline__ void mask(int valid) {
-    const int first = threadIdx.x % 4 * 2;
+  __device__ __forceinline__ void mask(const Sight& sight, int first_row) {
+    const int lane = threadIdx.x % kWarpSize;
 #pragma unroll
     for (int tile = 0; tile < kRowTiles; ++tile) {
 #pragma unroll
-      for (int column = 0; column < 2 * kGroups; ++column) {
+      for (int half = 0; half < kHalves; ++half) {
+        const int query = kQueries == 1 ? 0 : (first_row + tile * 16 + half * 8 + lane / 4) / kGroup;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          if (column * 8 + first + i % 2 >= valid) scores_[tile][column][i] = minus_infinity();
+        for (int column = 0; column < 2 * kGroups; ++column) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const int token = column * 8 + lane % 4 * 2 + i - query;
+            const bool seen = token < sight.end && (kWindow == 0 || token >= sight.first);
+            if (!seen) scores_[tile][column][2 * half + i] = minus_infinity();
+          }
         }
       }
     }

@@ -15,7 +15,10 @@ constexpr int kSubTileBytes = kWarpTokens * kRowBytes;
 constexpr int kUnitsPerRow = kHeadDim / 8;              // 16-byte units
 constexpr int kRowsPerCopy = kWarpSize / kUnitsPerRow;  // rows one instruction of the warp covers: 1, 2 or 4
 constexpr int kCopies = kWarpTokens / kRowsPerCopy;
-constexpr int kWarpPages = kPage == 0 ? 1 : max_of(1, kWarpTokens / kPageTokens);  // pages of a sub-tile
+// Page ids of a sub-tile that a lane keeps. Pages of one token are shared out over the lanes.
+constexpr int kWarpPages = kPage == 0   ? 1
+                           : kPage == 1 ? ceil_div(kWarpTokens, kWarpSize)
+                                        : max_of(1, kWarpTokens / kPageTokens);
 
 // Copies one warp's sub-tiles. Sub-tile i begins at token first + i * work.step of the sequence.
 class CpAsyncLoader {
@@ -26,13 +29,14 @@ class CpAsyncLoader {
 
   __device__ __forceinline__ CpAsyncLoader(u32 ring, const Element* k, const Element* v,
                                            const KvStrides& strides, const i32* pages, const Work& work,
-                                           int first, int capacity, bool evict_first)
+                                           int first, int end, bool evict_first)
       : ring_(ring),
         pages_(pages),
         strides_(strides),
         first_(first),
         step_(work.step),
-        end_(capacity),
+        visible_(kHiddenHead ? first_visible(work.length) : 0),
+        end_(end),
         policy_(l2_policy(evict_first)) {
     const int lane = threadIdx.x % kWarpSize;
     row_ = lane / kUnitsPerRow;
@@ -50,8 +54,7 @@ class CpAsyncLoader {
     return k_slot(ring, slot) + kSubTileBytes;
   }
 
-  // From here on nothing past the sequence's end is read. Before, what lies within the capacity is: contiguous KV and
-  // the page table have that much for every sequence.
+  // From here on nothing past token `end` is looked up or read.
   __device__ __forceinline__ void stop_at(int end) { end_ = end; }
 
   // The pages of sub-tile i; entries of the table past the sequence's end are never used.
@@ -61,7 +64,8 @@ class CpAsyncLoader {
     for (int p = 0; p < kWarpPages; ++p) {
       pages.id[p] = 0;
       if constexpr (kPage > 0) {
-        const int token = first_ + i * step_ + p * kPage;
+        const int within = kPage == 1 ? p * kWarpSize + static_cast<int>(threadIdx.x) % kWarpSize : p * kPage;
+        const int token = first_ + i * step_ + within;
         if (token < end_) pages.id[p] = __ldg(pages_ + token / kPageTokens);
       }
     }
@@ -76,7 +80,8 @@ class CpAsyncLoader {
   }
 
  private:
-  // Tokens past the end are written as zeros without being read, so that 0 * V is 0 there.
+  // Tokens past the end or before the window are written as zeros without being read, so that 0 * V is 0
+  // there.
   __device__ __forceinline__ void load(const Element* base, u32 slot, int i, const Pages& pages) const {
     const int token = first_ + i * step_;
     if (token < end_) {
@@ -86,13 +91,17 @@ class CpAsyncLoader {
         const Element* source;
         if constexpr (kPage == 0) {
           source = base + (static_cast<i64>(i) * step_ + row) * strides_.token;
+        } else if constexpr (kPage == 1) {
+          source = base + __shfl_sync(kWholeWarp, pages.id[row / kWarpSize], row % kWarpSize + row_) *
+                              strides_.block;
         } else {
           const int in_page = (token + row) % kPageTokens + row_;
           source =
               base + pages.id[row / kPageTokens % kWarpPages] * strides_.block + in_page * strides_.token;
         }
+        const int own = token + row + row_;
         cp_async_16(slot + row_slot_ + row * 128 + (swizzled_ ^ (row % 8 << 4)), source,
-                    token + row + row_ < end_, policy_);
+                    own < end_ && (!kHiddenHead || own >= visible_), policy_);
       }
     }
     cp_async_commit();
@@ -103,6 +112,7 @@ class CpAsyncLoader {
   KvStrides strides_;
   int first_;
   int step_;
+  int visible_;
   int end_;
   u64 policy_;
   int row_;       // the lane's row within one copy
@@ -114,21 +124,31 @@ class CpAsyncLoader {
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     decode_attention(const Element* q, const Element* k, const Element* v, const i32* page_table,
-                     const i32* lengths, Element* o, float* partial_o, float* partial_lse, u32* counters,
-                     const KvStrides strides, int capacity, float scale_log2, int evict_first) {
+                     const i32* lengths, const float* sinks, Element* o, float* lse, float* partial_o,
+                     float* partial_lse, u32* counters, const KvStrides strides, int capacity,
+                     float scale_log2, int evict_first) {
   extern __shared__ __align__(1024) u8 shared[];
   Work work;
   const Inbox inbox(shared);
   if (inbox.exists()) inbox.open(work);
+  const auto find_length = [&] {
+    wait_for_predecessor();
+    allow_dependent_launch();
+    return lengths[work.batch];
+  };
+  int length = 0;
+  if constexpr (kWindow > 0) {
+    length = find_length();
+    work.measure(length);
+  }
   const int warp = threadIdx.x / kWarpSize;
   const u32 ring = shared_address(shared) + warp * (2 * kStages * kSubTileBytes);
   const int first = work.first_token + warp * kWarpTokens;
+  // Until the length is known, contiguous KV is read and the page table is looked up as far as they reach.
   CpAsyncLoader loader(ring, k, v, strides, page_table + static_cast<i64>(work.batch) * (capacity / kPageTokens),
-                       work, first, capacity, evict_first);
-  wait_for_predecessor();
-  allow_dependent_launch();
+                       work, first, kWindow > 0 ? length : capacity, evict_first);
+  if constexpr (kWindow == 0) length = find_length();
 
-  int length = lengths[work.batch];
   CpAsyncLoader::Pages pages[kStages];
 #pragma unroll
   for (int stage = 0; stage < kStages; ++stage) pages[stage] = loader.find_pages(stage);
@@ -153,24 +173,26 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   CpAsyncLoader::Pages next = loader.find_pages(kStages);
   int slot = 0;
   for (int i = 0; i < work.tiles; ++i) {
-    const int valid = work.end_token - (first + i * work.step);
+    const int token = first + i * work.step, valid = length - token;
     if (valid <= 0) break;  // the last tile may end before this warp's share of it
     cp_async_wait<2 * kStages - 1>();
     __syncwarp();
     attention.score(CpAsyncLoader::k_slot(ring, slot), query, lanes);
     __syncwarp();
     loader.load_k(i + kStages, slot, next);
-    attention.soften(valid, scale_log2);
+    attention.soften(find_sight(work, token), work.first_row, scale_log2);
     cp_async_wait<2 * kStages - 1>();
     __syncwarp();
-    const u32 v = CpAsyncLoader::v_slot(ring, slot);
-    if (kPage == 0 && valid < kWarpTokens) clear_tail(shared + (v - shared_address(shared)), valid);
-    attention.accumulate(v, lanes);
+    const u32 v_slot = CpAsyncLoader::v_slot(ring, slot);
+    // What was read before the length was known is no zeros past it.
+    if (kPage == 0 && valid < kWarpTokens)
+      clear_rows(shared + (v_slot - shared_address(shared)), valid, kWarpTokens);
+    attention.accumulate(v_slot, lanes);
     __syncwarp();
     loader.load_v(i + kStages, slot, next);
     next = loader.find_pages(i + kStages + 1);
     slot = slot + 1 == kStages ? 0 : slot + 1;
   }
   cp_async_wait<0>();
-  finish(shared, attention, work, {o, partial_o, partial_lse, counters});
+  finish(shared, attention, work, {o, lse, sinks, partial_o, partial_lse, counters});
 }

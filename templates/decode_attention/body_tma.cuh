@@ -74,7 +74,8 @@ __device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map
 // `end` alone.
 __device__ __forceinline__ i32 find_block(const i32* pages, const Work& work, int tile, int end) {
   if constexpr (kPage == 0) return work.batch;
-  const int token = work.first_token + tile * work.step + static_cast<int>(threadIdx.x % kWarpSize) * kSlabTokens;
+  const int token =
+      work.first_token + tile * work.step + static_cast<int>(threadIdx.x % kWarpSize) * kSlabTokens;
   const bool used = threadIdx.x % kWarpSize < kSlabs && token < end;
   return used ? __ldg(pages + token / kPageTokens) : 0;
 }
@@ -104,7 +105,8 @@ __device__ __forceinline__ void produce(u32 shared, const TensorMap& k_map, cons
 
   const int length = lengths[work.batch];
   const i32* pages = page_table + static_cast<i64>(work.batch) * (capacity / kPageTokens);
-  i32 block = find_block(pages, work, 0, capacity);
+  if constexpr (kWindow > 0) work.measure(length);
+  i32 block = find_block(pages, work, 0, kWindow > 0 ? length : capacity);
   Turn turn;
   const int ahead = tiles_ahead(work, capacity);
   for (int tile = 0; tile < ahead; ++tile) {
@@ -114,9 +116,9 @@ __device__ __forceinline__ void produce(u32 shared, const TensorMap& k_map, cons
   }
   work.measure(needed_now(length));
   for (int tile = ahead; tile < work.tiles; ++tile) {
-    const i32 next = find_block(pages, work, tile + 1, work.end_token);
-    if (takes_k) copy_tile(k_ring, k_map, turn, work, tile, block, work.end_token, policy);
-    if (takes_v) copy_tile(v_ring, v_map, turn, work, tile, block, work.end_token, policy);
+    const i32 next = find_block(pages, work, tile + 1, work.length);
+    if (takes_k) copy_tile(k_ring, k_map, turn, work, tile, block, work.length, policy);
+    if (takes_v) copy_tile(v_ring, v_map, turn, work, tile, block, work.length, policy);
     block = next;
     turn.advance();
   }
@@ -133,17 +135,23 @@ __device__ __forceinline__ void consume(u8* shared, const Work& work, const Outp
   const Query query(base, lanes.row);
   Attention attention;
   Turn turn;
+  const int visible = first_visible(work.length);
   for (int tile = 0; tile < work.tiles; ++tile) {
-    const int valid = work.end_token - (work.first_token + tile * work.step + warp * kWarpTokens);
+    const int token = work.first_token + tile * work.step + warp * kWarpTokens;
+    const int valid = work.length - token;
     mbarrier_wait(k_ring.full(turn.slot), turn.parity);
     if (valid > 0) attention.score(k_ring.slot(turn.slot) + own, query, lanes);
     __syncwarp();
     if (leader) mbarrier_arrive(k_ring.empty(turn.slot));
-    if (valid > 0) attention.soften(valid, scale_log2);
+    if (valid > 0) attention.soften(find_sight(work, token), work.first_row, scale_log2);
     mbarrier_wait(v_ring.full(turn.slot), turn.parity);
     if (valid > 0) {
       const u32 v = v_ring.slot(turn.slot) + own;
-      if (valid < kWarpTokens) clear_tail(shared + (v - base), valid);
+      if (valid < kWarpTokens) clear_rows(shared + (v - base), valid, kWarpTokens);
+      if (kHiddenHead && token < visible) {
+        clear_rows(shared + (v - base), 0, min_of(kWarpTokens, visible - token));
+        fence_async_proxy();  // this slot will be copied into again
+      }
       attention.accumulate(v, lanes);
     }
     __syncwarp();
@@ -162,8 +170,8 @@ __device__ __forceinline__ void consume(u8* shared, const Work& work, const Outp
 extern "C" __global__ void __launch_bounds__(kThreads)
     decode_attention(const Element* q, const __grid_constant__ TensorMap k_map,
                      const __grid_constant__ TensorMap v_map, const i32* page_table, const i32* lengths,
-                     Element* o, float* partial_o, float* partial_lse, u32* counters, int capacity,
-                     float scale_log2, int evict_first) {
+                     const float* sinks, Element* o, float* lse, float* partial_o, float* partial_lse,
+                     u32* counters, int capacity, float scale_log2, int evict_first) {
   extern __shared__ __align__(1024) u8 shared[];
   Work work;
   const Inbox inbox(shared);
@@ -178,6 +186,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     stage_query(shared, q, work);
     work.measure(needed_now(length));
     named_barrier_sync(1, kThreads);
-    consume(shared, work, {o, partial_o, partial_lse, counters}, capacity, scale_log2);
+    consume(shared, work, {o, lse, sinks, partial_o, partial_lse, counters}, capacity, scale_log2);
   }
 }

@@ -9,7 +9,7 @@
 #include "templates/common/cluster.cuh"
 #include "templates/common/mbarrier.cuh"
 #include "templates/common/reduce.cuh"
-#include "templates/decode_attention/arguments.cuh"
+#include "templates/decode_attention/combine.cuh"
 
 constexpr int kQuads = kHeadDim / 4;
 
@@ -54,31 +54,31 @@ class Inbox {
   }
 
   // Waits for all parts of this block's items and writes their sums. Called by the first kWarps warps.
-  __device__ __forceinline__ void receive(const Work& work, Element* o) const {
+  __device__ __forceinline__ void receive(const Work& work, const Outputs& outputs) const {
 #if __CUDA_ARCH__ >= 900
     mbarrier_wait_cluster(shared_address(shared_ + SHARED_BYTES), 0);
 #endif
-    Element* first_row = o + (static_cast<i64>(work.batch) * work.q_heads + work.first_head) * kHeadDim;
     for (int slot = threadIdx.x; slot < owned(work); slot += kWarps * kWarpSize) {
-      float highest = minus_infinity();
+      float highest = lowest();
 #pragma unroll 8
       for (int split = 0; split < splits_; ++split) highest = fmaxf(highest, lses()[split * slots_ + slot]);
       float weight = 0;
       float4 total = make_float4(0, 0, 0, 0);
-      if (highest > minus_infinity()) {
 #pragma unroll 8
-        for (int split = 0; split < splits_; ++split) {
-          const float factor = exp2_fast(lses()[split * slots_ + slot] - highest);
-          const float4 part = parts()[split * slots_ + slot];
-          weight += factor;
-          total.x += factor * part.x;
-          total.y += factor * part.y;
-          total.z += factor * part.z;
-          total.w += factor * part.w;
-        }
+      for (int split = 0; split < splits_; ++split) {
+        const float factor = exp2_fast(lses()[split * slots_ + slot] - highest);
+        const float4 part = parts()[split * slots_ + slot];
+        weight += factor;
+        total.x += factor * part.x;
+        total.y += factor * part.y;
+        total.z += factor * part.z;
+        total.w += factor * part.w;
       }
-      const int item = slot * splits_ + rank_;
-      write_quad(first_row + item / kQuads * kHeadDim, item % kQuads, total, weight > 0 ? 1.0f / weight : 0.0f);
+      const int item = slot * splits_ + rank_, row = item / kQuads, quad = item % kQuads;
+      const i64 output_row = work.output_row(row);
+      const Softmax softmax(highest, weight, outputs.sinks, work.query_head(row));
+      write_quad(outputs.o + output_row * kHeadDim, quad, total, softmax.inverse);
+      if (kWantsLse && quad == 0) outputs.lse[output_row] = softmax.lse();
     }
   }
 

@@ -23,16 +23,14 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
 
   for (int i = threadIdx.x; i < work.rows * kQuads; i += kWarps * kWarpSize) {
     const int row = i / kQuads, quad = i % kQuads;
-    float highest = minus_infinity();
+    float highest = lowest();
 #pragma unroll
     for (int other = 0; other < kWarps; ++other) highest = fmaxf(highest, maxima[other * kRows + row]);
     float sum = 0;
     float4 total = make_float4(0, 0, 0, 0);
 #pragma unroll
     for (int other = 0; other < kWarps; ++other) {
-      const float own = maxima[other * kRows + row];
-      const float weight =
-          own == minus_infinity() ? 0.0f : exp2_fast(own - highest);  // a warp without tokens
+      const float weight = exp2_fast(maxima[other * kRows + row] - highest);
       const float4 part = reinterpret_cast<const float4*>(rows + (other * kRows + row) * kMergeStride)[quad];
       sum += weight * sums[other * kRows + row];
       total.x += weight * part.x;
@@ -40,22 +38,25 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
       total.z += weight * part.z;
       total.w += weight * part.w;
     }
-    const float inverse = sum > 0 ? 1.0f / sum : 0.0f;  // a sequence without tokens attends to nothing
-    const i64 head = static_cast<i64>(work.batch) * work.q_heads + work.first_head + row;
+    const i64 output_row = work.output_row(row);
+    if (work.splits == 1 && !inbox.exists()) {
+      const Softmax softmax(highest, sum, outputs.sinks, work.query_head(row));
+      write_quad(outputs.o + output_row * kHeadDim, quad, total, softmax.inverse);
+      if (kWantsLse && quad == 0) outputs.lse[output_row] = softmax.lse();
+      continue;
+    }
+    const float inverse = sum > 0 ? 1.0f / sum : 0.0f, lse = highest + log2_fast(sum);
+    total = make_float4(total.x * inverse, total.y * inverse, total.z * inverse, total.w * inverse);
     if (inbox.exists()) {
-      inbox.send(i, make_float4(total.x * inverse, total.y * inverse, total.z * inverse, total.w * inverse),
-                 highest + log2_fast(sum));
-    } else if (work.splits == 1) {
-      write_quad(outputs.o + head * kHeadDim, quad, total, inverse);
+      inbox.send(i, total, lse);
     } else {
-      const i64 part = head * gridDim.y + work.split;
-      reinterpret_cast<float4*>(outputs.partial_o + part * kHeadDim)[quad] =
-          make_float4(total.x * inverse, total.y * inverse, total.z * inverse, total.w * inverse);
-      if (quad == 0) outputs.partial_lse[part] = highest + log2_fast(sum);
+      const i64 part = output_row * gridDim.y + work.split;
+      reinterpret_cast<float4*>(outputs.partial_o + part * kHeadDim)[quad] = total;
+      if (quad == 0) outputs.partial_lse[part] = lse;
     }
   }
   if (inbox.exists()) {
-    inbox.receive(work, outputs.o);
+    inbox.receive(work, outputs);
   } else if (work.splits > 1 && outputs.counters != nullptr) {
     combine_if_last(shared, work, outputs);
   }

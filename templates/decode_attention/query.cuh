@@ -5,14 +5,13 @@
 #include "templates/common/mma.cuh"
 #include "templates/decode_attention/arguments.cuh"
 
-// Rows past the block's heads become zeros. Called by the first kWarps warps; the caller synchronizes.
+// Rows past the block's own become zeros. Called by the first kWarps warps; the caller synchronizes.
 __device__ __forceinline__ void stage_query(u8* shared, const Element* q, const Work& work) {
-  const uint4* source = reinterpret_cast<const uint4*>(
-      q + (static_cast<i64>(work.batch) * work.q_heads + work.first_head) * kHeadDim);
   constexpr int kUnits = kHeadDim / 8;  // 16-byte units a row
   for (int i = threadIdx.x; i < 16 * kRowTiles * kUnits; i += kWarps * kWarpSize) {
     const int row = i / kUnits, unit = i % kUnits;
-    const uint4 value = row < work.rows ? source[i] : make_uint4(0, 0, 0, 0);
+    uint4 value = make_uint4(0, 0, 0, 0);
+    if (row < work.rows) value = reinterpret_cast<const uint4*>(q + work.output_row(row) * kHeadDim)[unit];
     const int offset = unit / 8 * kQueryChunkBytes + row * 128 + ((unit % 8 ^ row % 8) << 4);
     *reinterpret_cast<uint4*>(shared + kQueryOffset + offset) = value;
   }

@@ -1,11 +1,12 @@
-// The reference of decode_attention: one block a (query head, sequence), softmax in two passes over scores
-// kept in fp32. As `exact` it writes fp32; as `baseline` it rounds scores and probabilities to the element
-// type, like an implementation that stores them between steps, and writes the element type.
+// The reference of decode_attention: one block a (query head, new token, sequence), softmax in two passes
+// over scores kept in fp32. As `exact` it writes fp32; as `baseline` it rounds scores and probabilities to
+// the element type, like an implementation that stores them between steps, and writes the element type.
 #include "templates/common/convert.cuh"
 #include "templates/common/reduce.cuh"
 #include "templates/common/types.cuh"
 
-#if !defined(DTYPE) || !defined(HEAD_DIM) || !defined(PAGE) || !defined(BASELINE)
+#if !defined(DTYPE) || !defined(HEAD_DIM) || !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || \
+    !defined(QUERIES) || !defined(LSE) || !defined(BASELINE)
 #error the reference is compiled through a plan, which defines every macro tested here
 #endif
 
@@ -14,6 +15,10 @@ using Element = DTYPE;
 constexpr int kHeadDim = HEAD_DIM;
 constexpr int kPage = PAGE;
 constexpr int kPageTokens = kPage == 0 ? 1 : kPage;
+constexpr int kWindow = WINDOW;
+constexpr bool kSinks = SINKS;
+constexpr int kQueries = QUERIES;
+constexpr bool kWantsLse = LSE;
 constexpr int kWarps = 16;
 constexpr int kLaneDims = kHeadDim / kWarpSize;
 constexpr int kUnroll = 4;  // tokens a warp has under way
@@ -66,14 +71,16 @@ __device__ float reduce_block(float* shared, float value, Reduce reduce) {
 
 extern "C" __global__ void __launch_bounds__(kWarps* kWarpSize)
     decode_attention_reference(const Element* q, const Element* k, const Element* v, const i32* page_table,
-                               const i32* lengths, Output* o, float* scores, KvStrides strides, int max_pages,
-                               int context, int group, float scale) {
+                               const i32* lengths, const float* sinks, Output* o, float* lse, float* scores,
+                               KvStrides strides, int max_pages, int context, int group, float scale) {
   __shared__ float reduced[kWarps];
   __shared__ float sums[kWarps][kHeadDim];
   const int warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
-  const int batch = blockIdx.y, kv_head = static_cast<int>(blockIdx.x) / group;
-  const i64 row = static_cast<i64>(batch) * gridDim.x + blockIdx.x;
-  const int length = lengths[batch];
+  const int batch = blockIdx.z, kv_head = static_cast<int>(blockIdx.x) / group;
+  const i64 row = (static_cast<i64>(batch) * kQueries + blockIdx.y) * gridDim.x + blockIdx.x;
+  // The new tokens end the sequence, and each sees what lies before the next.
+  const int end = max_of(0, lengths[batch] - (kQueries - 1) + static_cast<int>(blockIdx.y));
+  const int begin = kWindow == 0 ? 0 : max_of(0, end - kWindow);
   const LaneRow query(q + row * kHeadDim);
   scores += row * context;
 
@@ -87,9 +94,10 @@ extern "C" __global__ void __launch_bounds__(kWarps* kWarpSize)
     return LaneRow(base + block * strides.block + kv_head * strides.head + within * strides.token);
   };
 
-  float highest = minus_infinity();
+  const float sink = kSinks ? sinks[blockIdx.x] : minus_infinity();
+  float highest = sink;
 #pragma unroll kUnroll
-  for (int token = warp; token < length; token += kWarps) {
+  for (int token = begin + warp; token < end; token += kWarps) {
     const LaneRow key = kv_row(k, token);
     float dot = 0;
 #pragma unroll
@@ -101,14 +109,16 @@ extern "C" __global__ void __launch_bounds__(kWarps* kWarpSize)
   highest = reduce_block(reduced, highest, [](float a, float b) { return fmaxf(a, b); });
 
   float denominator = 0;
-  for (int token = threadIdx.x; token < length; token += kWarps * kWarpSize) {
+  for (int token = begin + static_cast<int>(threadIdx.x); token < end; token += kWarps * kWarpSize) {
     denominator += expf(scores[token] - highest);
   }
   denominator = reduce_block(reduced, denominator, [](float a, float b) { return a + b; });
+  if (kSinks) denominator += expf(sink - highest);
+  if (kWantsLse && threadIdx.x == 0) lse[row] = highest + logf(denominator);
 
   float total[kLaneDims] = {};
 #pragma unroll kUnroll
-  for (int token = warp; token < length; token += kWarps) {
+  for (int token = begin + warp; token < end; token += kWarps) {
     const LaneRow value = kv_row(v, token);
     const float p = rounded(expf(scores[token] - highest) / denominator);
 #pragma unroll

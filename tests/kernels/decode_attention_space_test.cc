@@ -44,6 +44,10 @@ const std::vector<std::string>& grid() {
       "batch=1,q_heads=128,kv_heads=1,head_dim=64,context=131072,dtype=fp16",
       "batch=256,q_heads=64,kv_heads=4,context=2048,layout=nhd",
       "batch=5,q_heads=16,kv_heads=16,head_dim=256,context=333,lengths=ragged,dtype=fp16",
+      "batch=64,q_heads=64,kv_heads=8,head_dim=64,context=8192,window=128,sinks=learned",
+      "batch=3,q_heads=64,kv_heads=8,head_dim=64,context=2000,window=100,page=64,q_len=3,lse=natural",
+      "batch=9,q_heads=32,kv_heads=4,context=1200,page=1,q_len=4,lengths=ragged,layout=nhd",
+      "batch=1,q_heads=40,kv_heads=2,head_dim=256,context=4096,page=1,window=1",
   };
   return problems;
 }
@@ -109,7 +113,7 @@ TEST_CASE("every architecture has a legal default and legal configurations for e
       const std::optional<Config> chosen = space().default_config(environment);
       REQUIRE_MESSAGE(chosen.has_value(), architecture, " ", of.text());
       CHECK(legal.find(*chosen).has_value());
-      if (limits.compute_capability < 90) {
+      if (limits.compute_capability < 90 || of["page"] == 1) {
         for (ConfigId id = 0; id < legal.size(); ++id) REQUIRE(legal.config(id).is("body", "mma"));
       }
     }
@@ -136,7 +140,7 @@ TEST_CASE("plans fit the device, cover the problem, and name only what exists") 
         CHECK(attention.grid[1] == config.number("splits"));
         CHECK(attention.grid[2] == of["batch"]);
         const std::int64_t head_blocks = attention.grid[0] / of["kv_heads"];
-        CHECK(head_blocks * 16 * config.number("row_tiles") >= of["q_heads"] / of["kv_heads"]);
+        CHECK(head_blocks * 16 * config.number("row_tiles") >= of["q_len"] * of["q_heads"] / of["kv_heads"]);
         for (const Launch& launch : plan.launches) {
           for (const Argument& argument : launch.arguments) {
             std::string name;
@@ -158,8 +162,8 @@ TEST_CASE("plans fit the device, cover the problem, and name only what exists") 
         }
         if (second_kernel) {
           CHECK(plan.launches[1].programmatic_dependent);
-          CHECK(plan.launches[1].grid ==
-                Dim3{static_cast<std::uint32_t>(of["q_heads"]), static_cast<std::uint32_t>(of["batch"]), 1});
+          CHECK(plan.launches[1].grid == Dim3{static_cast<std::uint32_t>(of["q_len"] * of["q_heads"]),
+                                              static_cast<std::uint32_t>(of["batch"]), 1});
         }
       }
     }
@@ -187,16 +191,27 @@ TEST_CASE("scratch holds a part of every head for every split, and counters only
                                                      {"counters", 2 * 4 * 4}});
 }
 
+TEST_CASE("a window leaves no more splits than it has tiles") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  const Problem of = problem("batch=1,context=131072,window=256");
+  const LegalSpace legal = space().enumerate(expression_environment(of, limits));
+  REQUIRE(legal.size() > 0);
+  for (ConfigId id = 0; id < legal.size(); ++id) {
+    const Config config = legal.config(id);
+    CHECK(config.number("splits") <= std::max<std::int64_t>(1, 256 / config.number("tile")));
+  }
+}
+
 TEST_CASE("both references cover every head of every sequence") {
   const DeviceLimits limits = limits_of_architecture("sm_80");
-  const Problem of = problem("batch=3,q_heads=24,kv_heads=2,context=1000,page=64");
+  const Problem of = problem("batch=3,q_heads=24,kv_heads=2,context=1000,page=64,q_len=2");
   const Plan exact = kernel().reference(Reference::exact, of, limits),
              baseline = kernel().reference(Reference::baseline, of, limits);
   CHECK(exact.unit != baseline.unit);
   for (const Plan& plan : {exact, baseline}) {
     REQUIRE(plan.launches.size() == 1);
-    CHECK(plan.launches[0].grid == Dim3{24, 3, 1});
+    CHECK(plan.launches[0].grid == Dim3{24, 2, 3});
     REQUIRE(plan.scratch.size() == 1);
-    CHECK(plan.scratch[0].bytes == 3 * 24 * 1000 * 4);
+    CHECK(plan.scratch[0].bytes == 3 * 2 * 24 * 1000 * 4);
   }
 }
