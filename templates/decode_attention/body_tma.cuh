@@ -2,7 +2,7 @@
 // that compute. One producer copies K and V in turn; two take one each.
 //
 // K and V have slots and barriers of their own, so a K slot is refilled while its V is still in use. The
-// tensor map sees KV as [block][head][chunk of 64][token][64], so one copy brings a tile (or a page, where
+// tensor map sees KV as [block][head][chunk][token][128 bytes], so one copy brings a tile (or a page, where
 // pages are smaller).
 #pragma once
 
@@ -111,9 +111,9 @@ __device__ __forceinline__ void produce(u32 shared, const TensorMap& k_map, cons
 // Zeros V's rows [first, end): P is 0 there, and 0 times whatever lies past the sequence's end or before its
 // window must be 0.
 __device__ __forceinline__ void clear_rows(u8* v, int first, int end) {
-  constexpr int kUnits = kHeadDim / 8;
-  for (int i = threadIdx.x % kWarpSize; i < (end - first) * kUnits; i += kWarpSize) {
-    const int offset = token_offset(first + i / kUnits) + i % kUnits / 8 * kChunkBytes + i % 8 * 16;
+  for (int i = threadIdx.x % kWarpSize; i < (end - first) * kUnitsPerRow; i += kWarpSize) {
+    const int offset =
+        token_offset(first + i / kUnitsPerRow) + i % kUnitsPerRow / 8 * kChunkBytes + i % 8 * 16;
     *reinterpret_cast<uint4*>(v + offset) = make_uint4(0, 0, 0, 0);
   }
   __syncwarp();
@@ -158,9 +158,10 @@ __device__ __forceinline__ void consume(u8* shared, const Work& work, const Outp
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     decode_attention(const Element* q, const __grid_constant__ TensorMap k_map,
-                     const __grid_constant__ TensorMap v_map, const i32* page_table, const i32* lengths,
-                     const float* sinks, Element* o, float* lse, float* partial_o, float* partial_lse,
-                     u32* counters, int max_pages, float scale_log2, int evict_first) {
+                     const __grid_constant__ TensorMap v_map, const float* k_scale, const float* v_scale,
+                     const i32* page_table, const i32* lengths, const float* sinks, Element* o, float* lse,
+                     float* partial_o, float* partial_lse, u32* counters, int max_pages, float scale_log2,
+                     int evict_first) {
   extern __shared__ __align__(1024) u8 shared[];
   wait_for_predecessor();
   allow_dependent_launch();
@@ -172,6 +173,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   } else {
     stage_query(shared, q, work);
     named_barrier_sync(1, kThreads);
-    consume(shared, work, {o, lse, sinks, partial_o, partial_lse, counters}, scale_log2);
+    consume(shared, work, {o, lse, sinks, kv_scale(v_scale, work.kv_head), partial_o, partial_lse, counters},
+            scale_log2 * kv_scale(k_scale, work.kv_head));
   }
 }

@@ -6,6 +6,10 @@
 #include "templates/decode_attention/attend.cuh"
 #include "templates/decode_attention/combine.cuh"
 
+__device__ __forceinline__ float scaled(float inverse, const Outputs& outputs) {
+  return kNarrow ? inverse * outputs.v_scale : inverse;
+}
+
 // Called by the first kWarps warps, once nothing reads the ring or is still being copied into it.
 __device__ __forceinline__ void finish(u8* shared, const Attention& attention, const Work& work,
                                        const Outputs& outputs) {
@@ -38,13 +42,13 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
     const i64 output_row = work.output_row(row);
     if (work.splits == 1) {
       const Softmax softmax(highest, sum, outputs.sinks, work.query_head(row));
-      const float inverse = softmax.inverse;
+      const float inverse = scaled(softmax.inverse, outputs);
       reinterpret_cast<uint2*>(outputs.o + output_row * kHeadDim)[quad] =
           make_uint2(Element::pack(total.x * inverse, total.y * inverse),
                      Element::pack(total.z * inverse, total.w * inverse));
       if (kWantsLse && quad == 0) outputs.lse[output_row] = softmax.lse();
     } else {
-      const float inverse = sum > 0 ? 1.0f / sum : 0.0f;
+      const float inverse = scaled(sum > 0 ? 1.0f / sum : 0.0f, outputs);
       const i64 part = output_row * gridDim.y + work.split;
       reinterpret_cast<float4*>(outputs.partial_o + part * kHeadDim)[quad] =
           make_float4(total.x * inverse, total.y * inverse, total.z * inverse, total.w * inverse);
