@@ -20,6 +20,10 @@ void shuffle(std::vector<T>& items, std::mt19937_64& random) {
 // Learned sinks are about as large as the logarithm of a short sequence's denominator, so that they matter.
 constexpr float kSinkScale = 3;
 
+// Quantized values lie inside e4m3's normal range, and scales bring them near 1; they differ from head to
+// head, and between keys and values.
+constexpr float kNarrowScale = 0.5f;
+
 // Which tokens of each block (sequence or page) hold KV that some query sees.
 struct Occupancy {
   std::vector<std::int32_t> page_table;
@@ -100,6 +104,15 @@ Buffer integer_buffer(std::string name, std::vector<std::int32_t> values) {
   return buffer;
 }
 
+// Scales are whole numbers, from 1 to 3: a fill's integers are exact in every type.
+Buffer scale_buffer(std::string name, std::int64_t count, std::int32_t first) {
+  std::vector<std::int32_t> values;
+  for (std::int64_t i = 0; i < count; ++i) values.push_back(1 + static_cast<std::int32_t>((first + i) % 3));
+  Buffer buffer = integer_buffer(std::move(name), std::move(values));
+  buffer.dtype = DType::f32;
+  return buffer;
+}
+
 }  // namespace
 
 std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, std::uint64_t seed) {
@@ -113,10 +126,14 @@ std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, std::uint
   std::vector<Buffer> buffers;
   buffers.push_back(normal_buffer("q", shape.dtype, q_elements, kQueryScale));
   for (const char* name : {"k", "v"}) {
-    Buffer kv = normal_buffer(name, shape.dtype, shape.kv_elements(), 1);
+    Buffer kv = normal_buffer(name, shape.kv_dtype(), shape.kv_elements(), shape.narrow ? kNarrowScale : 1);
     kv.rotates = true;
     kv.fill.poison = unused_elements(shape, occupancy.used);
     buffers.push_back(std::move(kv));
+  }
+  if (shape.narrow) {
+    buffers.push_back(scale_buffer("k_scale", shape.kv_scales(), 1));
+    buffers.push_back(scale_buffer("v_scale", shape.kv_scales(), 2));
   }
   if (shape.paged()) buffers.push_back(integer_buffer("page_table", occupancy.page_table));
   buffers.push_back(integer_buffer("lengths", {lengths.begin(), lengths.end()}));

@@ -15,7 +15,8 @@ namespace moetune {
 // has.
 inline constexpr std::int32_t kGarbagePage = 0x7fffffff;
 
-// q, k, v, page_table (where paged), lengths, sinks (where learned); then o and lse (where wanted).
+// q, k, v, k_scale and v_scale (where narrow), page_table (where paged), lengths, sinks (where learned); then
+// o and lse (where wanted).
 std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, std::uint64_t seed);
 
 }  // namespace moetune

@@ -23,7 +23,10 @@ Argument page_table_argument(const DecodeShape& shape) {
   return optional_pointer("page_table", shape.paged());
 }
 
-std::string element_type(DType type) { return type == DType::f16 ? "Fp16" : "Bf16"; }
+std::string element_type(DType type) {
+  if (type == DType::e4m3) return "E4m3";
+  return type == DType::f16 ? "Fp16" : "Bf16";
+}
 
 // A configuration by name, with what follows from it for one shape.
 struct Choice {
@@ -47,15 +50,16 @@ struct Choice {
 
   // Mirrors the layout in templates/decode_attention/shape.cuh, which asserts that it agrees.
   std::int64_t shared_bytes(const DecodeShape& shape) const {
-    const std::int64_t row_bytes = shape.head_dim * 2;
+    const std::int64_t row_bytes = ceil_div(shape.head_dim * dtype_bytes(shape.kv_dtype()), 128) * 128;
     const std::int64_t ring = 2 * stages * tile * row_bytes;
     const std::int64_t merge = warps * rows * (shape.head_dim + 10) * 4;
-    const std::int64_t query = 16 * row_tiles * row_bytes;
+    const std::int64_t query = 16 * row_tiles * shape.head_dim * 2;
     const std::int64_t barriers = tma ? 4 * stages * 8 : 0;
     return ceil_div(std::max(ring, merge), 1024) * 1024 + query + barriers + 16;
   }
 
-  // Behind that, where the blocks of a cluster send each other their parts (templates/decode_attention/inbox.cuh).
+  // Behind that, where the blocks of a cluster send each other their parts
+  // (templates/decode_attention/inbox.cuh).
   std::int64_t inbox_bytes(const DecodeShape& shape) const {
     return cluster ? 5 * rows * shape.head_dim + 336 : 0;
   }
@@ -71,6 +75,8 @@ struct Choice {
 CompileUnit compile_unit(const Choice& choice, const DecodeShape& shape) {
   return {"templates/decode_attention/decode_attention.cu",
           {{"DTYPE", element_type(shape.dtype)},
+           {"KV_DTYPE", element_type(shape.kv_dtype())},
+           {"KV_HEAD_SCALES", shape.head_scales ? "1" : "0"},
            {"HEAD_DIM", std::to_string(shape.head_dim)},
            {"GROUP", std::to_string(shape.group())},
            {"PAGE", std::to_string(shape.page)},
@@ -89,21 +95,22 @@ CompileUnit compile_unit(const Choice& choice, const DecodeShape& shape) {
            {"SHARED_BYTES", std::to_string(choice.shared_bytes(shape))}}};
 }
 
-// KV as [block][head][chunk of 64][token][64], so that one box is a tile of one head in the order that the
+// KV as [block][head][chunk][token][128 bytes], so that one box is a tile of one head in the order that the
 // 128-byte swizzle wants it in shared memory.
 TensorMap kv_map(const std::string& buffer, const Choice& choice, const DecodeShape& shape) {
   const KvStrides strides = shape.strides();
   const auto bytes = [&](std::int64_t elements) {
-    return static_cast<std::uint64_t>(elements * dtype_bytes(shape.dtype));
+    return static_cast<std::uint64_t>(elements * dtype_bytes(shape.kv_dtype()));
   };
   const auto count = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+  const std::int64_t chunk = 128 / dtype_bytes(shape.kv_dtype());
   TensorMap map;
   map.buffer = buffer;
-  map.dtype = shape.dtype;
-  map.dims = {64, count(shape.tokens_per_block()), count(shape.head_dim / 64), count(shape.kv_heads),
-              count(shape.blocks())};
-  map.strides = {bytes(strides.token), bytes(64), bytes(strides.head), bytes(strides.block)};
-  map.box = {64, u32(choice.slab_tokens), u32(shape.head_dim / 64), 1, 1};
+  map.dtype = shape.kv_dtype();
+  map.dims = {count(chunk), count(shape.tokens_per_block()), count(shape.head_dim / chunk),
+              count(shape.kv_heads), count(shape.blocks())};
+  map.strides = {bytes(strides.token), bytes(chunk), bytes(strides.head), bytes(strides.block)};
+  map.box = {u32(chunk), u32(choice.slab_tokens), u32(shape.head_dim / chunk), 1, 1};
   map.swizzle = TensorMap::Swizzle::b128;
   return map;
 }
@@ -135,7 +142,8 @@ Launch attention_launch(const Choice& choice, const DecodeShape& shape) {
     arguments.insert(arguments.end(), {Pointer{"k"}, Pointer{"v"}});
   }
   arguments.insert(arguments.end(),
-                   {page_table_argument(shape), Pointer{"lengths"}, optional_pointer("sinks", shape.sinks),
+                   {optional_pointer("k_scale", shape.narrow), optional_pointer("v_scale", shape.narrow),
+                    page_table_argument(shape), Pointer{"lengths"}, optional_pointer("sinks", shape.sinks),
                     Pointer{"o"}, optional_pointer("lse", shape.lse), optional_pointer("partial_o", split),
                     optional_pointer("partial_lse", split), optional_pointer("counters", choice.last_cta)});
   if (!choice.tma) arguments.push_back(Scalar::of(shape.strides()));
@@ -182,6 +190,8 @@ Plan decode_attention_reference_plan(Reference which, const DecodeShape& shape) 
   Plan plan;
   plan.unit = {"templates/decode_attention/reference.cu",
                {{"DTYPE", element_type(shape.dtype)},
+                {"KV_DTYPE", element_type(shape.kv_dtype())},
+                {"KV_HEAD_SCALES", shape.head_scales ? "1" : "0"},
                 {"HEAD_DIM", std::to_string(shape.head_dim)},
                 {"PAGE", std::to_string(shape.page)},
                 {"WINDOW", std::to_string(shape.window)},
@@ -197,6 +207,8 @@ Plan decode_attention_reference_plan(Reference which, const DecodeShape& shape) 
   launch.arguments = {Pointer{"q"},
                       Pointer{"k"},
                       Pointer{"v"},
+                      optional_pointer("k_scale", shape.narrow),
+                      optional_pointer("v_scale", shape.narrow),
                       page_table_argument(shape),
                       Pointer{"lengths"},
                       optional_pointer("sinks", shape.sinks),

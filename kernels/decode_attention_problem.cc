@@ -62,6 +62,8 @@ DecodeShape::DecodeShape(const Problem& problem)
       ragged(problem.is("lengths", "ragged")),
       heads_first(problem.is("layout", "hnd")),
       sinks(problem.is("sinks", "learned")),
+      narrow(problem.is("kv_dtype", "e4m3")),
+      head_scales(problem.is("kv_scale", "head")),
       lse(problem.is("lse", "natural")) {}
 
 std::vector<std::int64_t> DecodeShape::lengths() const {
@@ -108,7 +110,8 @@ const ProblemSchema& decode_attention_schema() {
       integer("kv_heads", "key and value heads; q_heads is a multiple of it", 8, 1, 1024),
       integer("head_dim", "elements of a head: 64, 128 or 256", 128, 64, 256),
       integer("context", "tokens in the KV cache of the longest sequence", 8192, 1, std::int64_t{1} << 22),
-      choice("dtype", "type of queries, keys, values and output", {"bf16", "fp16"}),
+      choice("dtype", "type of queries and output, and of keys and values where kv_dtype is the same",
+             {"bf16", "fp16"}),
       integer("page", "tokens a KV page: 1, 16, 64 or 128; 0 for contiguous KV", 0, 0, 128),
       choice("lengths", "every sequence as long as context, or uniform in [1, context], with an empty one",
              {"full", "ragged"}),
@@ -120,6 +123,9 @@ const ProblemSchema& decode_attention_schema() {
       integer("q_len", "new tokens of a sequence, causal among themselves", 1, 1, 4),
       choice("lse", "whether the natural logarithm of the softmax denominator is an output",
              {"none", "natural"}),
+      choice("kv_dtype", "type of keys and values: that of queries, or e4m3 with scales", {"same", "e4m3"}),
+      choice("kv_scale", "e4m3: one scale for all keys and one for all values, or for every KV head",
+             {"tensor", "head"}),
   };
   return schema;
 }
@@ -145,6 +151,9 @@ void check_decode_attention(const Problem& problem) {
     refuse("q_heads=" + std::to_string(problem["q_heads"]) +
            " is not a multiple of kv_heads=" + std::to_string(problem["kv_heads"]));
   }
+  if (problem.is("kv_scale", "head") && !problem.is("kv_dtype", "e4m3")) {
+    refuse("kv_scale=head needs kv_dtype=e4m3: other keys and values have no scales");
+  }
   // 2^16 * 2^22 * 2^10 * 2^8 elements of 2 bytes, twice: 2^58 at most, so this cannot overflow.
   const std::int64_t kv_bytes =
       problem["batch"] * problem["context"] * problem["kv_heads"] * problem["head_dim"] * 4;
@@ -164,13 +173,15 @@ Cost decode_attention_cost(const DecodeShape& shape) {
     }
   }
   const auto size = static_cast<double>(dtype_bytes(shape.dtype));
+  const auto kv_size = static_cast<double>(dtype_bytes(shape.kv_dtype()));
   const auto dim = static_cast<double>(shape.head_dim), rows = static_cast<double>(shape.query_rows());
   Cost cost;
-  cost.bytes = 2 * tokens * static_cast<double>(shape.kv_heads) * dim * size;  // keys and values
-  cost.bytes += 2 * rows * dim * size;                                         // query and output
-  cost.bytes += static_cast<double>(shape.batch) * 4;                          // lengths
+  cost.bytes = 2 * tokens * static_cast<double>(shape.kv_heads) * dim * kv_size;  // keys and values
+  cost.bytes += 2 * rows * dim * size;                                            // query and output
+  cost.bytes += static_cast<double>(shape.batch) * 4;                             // lengths
   if (shape.paged()) cost.bytes += static_cast<double>(shape.used_pages()) * 4;
   if (shape.sinks) cost.bytes += static_cast<double>(shape.q_heads) * 4;
+  if (shape.narrow) cost.bytes += 2 * static_cast<double>(shape.kv_scales()) * 4;
   if (shape.lse) cost.bytes += rows * 4;
   cost.flops = 4 * pairs * static_cast<double>(shape.q_heads) * dim;
   return cost;

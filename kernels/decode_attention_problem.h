@@ -37,6 +37,8 @@ struct DecodeShape {
   std::int64_t used_pages() const;
   // Pages (more than are used) or sequences in the KV tensors.
   std::int64_t blocks() const;
+  DType kv_dtype() const { return narrow ? DType::e4m3 : dtype; }
+  std::int64_t kv_scales() const { return head_scales ? kv_heads : 1; }  // of keys, and as many of values
   std::int64_t kv_elements() const { return blocks() * kv_heads * tokens_per_block() * head_dim; }
   KvStrides strides() const;
   float scale() const;
@@ -52,6 +54,8 @@ struct DecodeShape {
   bool ragged;
   bool heads_first;  // [block, head, token, dim]; else [block, token, head, dim]
   bool sinks;        // a logit of every query head joins the softmax denominator
+  bool narrow;       // keys and values are e4m3 with scales
+  bool head_scales;  // narrow: a scale for every KV head, not for the whole tensor
   bool lse;          // the logarithm of that denominator is an output
 };
 

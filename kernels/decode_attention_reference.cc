@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@ class KvHead {
     if (shape.paged()) page_table_ = inputs.at("page_table").data() + sequence * shape.max_pages();
   }
 
+  // Where the rows of one token begin in k and v.
   const double* row(const std::vector<double>& tensor, std::int64_t token) const {
     std::int64_t block = sequence_, within = token;
     if (shape_.paged()) {
@@ -24,6 +26,12 @@ class KvHead {
       within = token % shape_.page;
     }
     return tensor.data() + block * strides_.block + head_ * strides_.head + within * strides_.token;
+  }
+
+  // What quantized keys or values are multiplied by.
+  double scale(const HostTensors& inputs, const std::string& name) const {
+    if (!shape_.narrow) return 1;
+    return inputs.at(name)[shape_.head_scales ? static_cast<std::size_t>(head_) : 0];
   }
 
  private:
@@ -43,9 +51,10 @@ struct Sight {
 };
 
 // One row of o (added to zeros), and the logarithm of its denominator.
-double attend(const KvHead& kv, const Sight& sight, const std::vector<double>& k,
-              const std::vector<double>& v, const double* q, double sink, std::int64_t head_dim, double* o) {
-  const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
+double attend(const KvHead& kv, const Sight& sight, const HostTensors& inputs, const double* q, double sink,
+              std::int64_t head_dim, double* o) {
+  const std::vector<double>&k = inputs.at("k"), &v = inputs.at("v");
+  const double scale = kv.scale(inputs, "k_scale") / std::sqrt(static_cast<double>(head_dim));
   std::vector<double> scores;
   for (std::int64_t token = sight.begin; token < sight.end; ++token) {
     const double* key = kv.row(k, token);
@@ -56,11 +65,12 @@ double attend(const KvHead& kv, const Sight& sight, const std::vector<double>& k
   double highest = sink;
   for (double score : scores) highest = std::max(highest, score);
   if (std::isinf(highest)) return highest;  // neither a token nor a sink
+  const double value_scale = kv.scale(inputs, "v_scale");
   double denominator = std::exp(sink - highest);
   for (double& score : scores) denominator += score = std::exp(score - highest);
   for (std::int64_t token = sight.begin; token < sight.end; ++token) {
     const double* value = kv.row(v, token);
-    const double weight = scores[static_cast<std::size_t>(token - sight.begin)] / denominator;
+    const double weight = value_scale * scores[static_cast<std::size_t>(token - sight.begin)] / denominator;
     for (std::int64_t i = 0; i < head_dim; ++i) o[i] += weight * value[i];
   }
   return highest + std::log(denominator);
@@ -69,7 +79,7 @@ double attend(const KvHead& kv, const Sight& sight, const std::vector<double>& k
 }  // namespace
 
 HostTensors decode_attention_on_cpu(const DecodeShape& shape, const HostTensors& inputs) {
-  const std::vector<double>&q = inputs.at("q"), &k = inputs.at("k"), &v = inputs.at("v");
+  const std::vector<double>& q = inputs.at("q");
   std::vector<double> o(q.size(), 0.0), lse;
   for (std::int64_t row = 0; row < shape.query_rows(); ++row) {
     const std::int64_t head = row % shape.q_heads, query = row / shape.q_heads % shape.q_len;
@@ -78,7 +88,7 @@ HostTensors decode_attention_on_cpu(const DecodeShape& shape, const HostTensors&
     const double sink = shape.sinks ? inputs.at("sinks")[static_cast<std::size_t>(head)]
                                     : -std::numeric_limits<double>::infinity();
     const KvHead kv(shape, inputs, sequence, head / shape.group());
-    lse.push_back(attend(kv, Sight(shape, length, query), k, v, q.data() + row * shape.head_dim, sink,
+    lse.push_back(attend(kv, Sight(shape, length, query), inputs, q.data() + row * shape.head_dim, sink,
                          shape.head_dim, o.data() + row * shape.head_dim));
   }
   HostTensors outputs = {{"o", std::move(o)}};

@@ -11,7 +11,8 @@ constexpr std::int64_t kMaxBlockZ = 64;
 constexpr std::int64_t kMaxGridX = 2147483647;
 constexpr std::int64_t kMaxGridYZ = 65535;
 constexpr std::int64_t kPortableCluster = 8;
-constexpr std::int64_t kDatacenterCluster = 16;  // with an attribute (cuda::permit): Hopper and sm_100, not sm_120
+constexpr std::int64_t kDatacenterCluster =
+    16;  // with an attribute (cuda::permit): Hopper and sm_100, not sm_120
 
 std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 

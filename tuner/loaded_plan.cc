@@ -85,7 +85,8 @@ const LoadedPlan::BoundCopy& LoadedPlan::bound(std::int64_t copy) {
 void LoadedPlan::enqueue(std::int64_t copy) {
   const BoundCopy& launches = bound(copy);
   for (std::size_t i = 0; i < launches.size(); ++i) {
-    cuda::launch(functions_[i], plan_.launches[i], const_cast<void**>(launches[i].parameters.data()), stream_);
+    cuda::launch(functions_[i], plan_.launches[i], const_cast<void**>(launches[i].parameters.data()),
+                 stream_);
   }
 }
 

@@ -14,6 +14,7 @@ struct Outputs {
   Element* o;          // [batch, queries, q_heads, head_dim]
   float* lse;          // [batch, queries, q_heads], natural logarithms; where kWantsLse
   const float* sinks;  // [q_heads], natural; where kSinks
+  float v_scale;       // what the values are multiplied by; where kNarrow
   float* partial_o;    // [batch, queries, q_heads, splits, head_dim], normalized
   float* partial_lse;  // [batch, queries, q_heads, splits], base-2 logarithm of the softmax denominator
   u32* counters;  // [batch, kv_heads * kHeadBlocks], zero between launches; null: a second kernel combines
@@ -39,9 +40,14 @@ __device__ __forceinline__ int active_splits(int length, int splits) {
   return max_of(1, min_of(splits, ceil_div(length - first_tile_token(length), kTile)));
 }
 
-// What falls to one block. Split s of a sequence takes tiles s, s + gridDim.y, s + 2 * gridDim.y, ... of it, so
-// that without a window where a block's tiles lie does not depend on the length, and the first can be asked for
-// before it is known.
+// The scale of one KV head; 1 where KV is not quantized.
+__device__ __forceinline__ float kv_scale(const float* scales, int kv_head) {
+  return kNarrow ? __ldg(scales + (kHeadScales ? kv_head : 0)) : 1.0f;
+}
+
+// What falls to one block. Split s of a sequence takes tiles s, s + gridDim.y, s + 2 * gridDim.y, ... of it,
+// so that without a window where a block's tiles lie does not depend on the length, and the first can be
+// asked for before it is known.
 struct Work {
   int batch;
   int kv_head;

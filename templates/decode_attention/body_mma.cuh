@@ -12,8 +12,7 @@
 #include "templates/decode_attention/tail.cuh"
 
 constexpr int kSubTileBytes = kWarpTokens * kRowBytes;
-constexpr int kUnitsPerRow = kHeadDim / 8;              // 16-byte units
-constexpr int kRowsPerCopy = kWarpSize / kUnitsPerRow;  // rows one instruction of the warp covers: 1, 2 or 4
+constexpr int kRowsPerCopy = kWarpSize / kUnitsPerRow;  // rows one instruction of the warp covers: 1 to 8
 constexpr int kCopies = kWarpTokens / kRowsPerCopy;
 // Page ids of a sub-tile that a lane keeps. Pages of one token are shared out over the lanes.
 constexpr int kWarpPages = kPage == 0   ? 1
@@ -27,7 +26,7 @@ class CpAsyncLoader {
     i32 id[kWarpPages];
   };
 
-  __device__ __forceinline__ CpAsyncLoader(u32 ring, const Element* k, const Element* v,
+  __device__ __forceinline__ CpAsyncLoader(u32 ring, const KvElement* k, const KvElement* v,
                                            const KvStrides& strides, const i32* pages, const Work& work,
                                            int first, int end, bool evict_first)
       : ring_(ring),
@@ -43,7 +42,7 @@ class CpAsyncLoader {
     const int unit = lane % kUnitsPerRow;
     swizzled_ = (unit % 8 ^ row_) << 4;
     row_slot_ = unit / 8 * kChunkBytes + row_ * 128;
-    const i64 offset = static_cast<i64>(work.kv_head) * strides.head + unit * 8 +
+    const i64 offset = static_cast<i64>(work.kv_head) * strides.head + unit * kUnitElements +
                        (kPage == 0 ? work.batch * strides.block + (first + row_) * strides.token : 0);
     k_ = k + offset;
     v_ = v + offset;
@@ -82,13 +81,13 @@ class CpAsyncLoader {
  private:
   // Tokens past the end or before the window are written as zeros without being read, so that 0 * V is 0
   // there.
-  __device__ __forceinline__ void load(const Element* base, u32 slot, int i, const Pages& pages) const {
+  __device__ __forceinline__ void load(const KvElement* base, u32 slot, int i, const Pages& pages) const {
     const int token = first_ + i * step_;
     if (token < end_) {
 #pragma unroll
       for (int copy = 0; copy < kCopies; ++copy) {
         const int row = copy * kRowsPerCopy;
-        const Element* source;
+        const KvElement* source;
         if constexpr (kPage == 0) {
           source = base + (static_cast<i64>(i) * step_ + row) * strides_.token;
         } else if constexpr (kPage == 1) {
@@ -118,15 +117,15 @@ class CpAsyncLoader {
   int row_;       // the lane's row within one copy
   u32 row_slot_;  // where it lands, before the swizzle
   u32 swizzled_;
-  const Element* k_;
-  const Element* v_;
+  const KvElement* k_;
+  const KvElement* v_;
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    decode_attention(const Element* q, const Element* k, const Element* v, const i32* page_table,
-                     const i32* lengths, const float* sinks, Element* o, float* lse, float* partial_o,
-                     float* partial_lse, u32* counters, const KvStrides strides, int capacity,
-                     float scale_log2, int evict_first) {
+    decode_attention(const Element* q, const KvElement* k, const KvElement* v, const float* k_scale,
+                     const float* v_scale, const i32* page_table, const i32* lengths, const float* sinks,
+                     Element* o, float* lse, float* partial_o, float* partial_lse, u32* counters,
+                     const KvStrides strides, int capacity, float scale_log2, int evict_first) {
   extern __shared__ __align__(1024) u8 shared[];
   Work work;
   const Inbox inbox(shared);
@@ -145,8 +144,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const u32 ring = shared_address(shared) + warp * (2 * kStages * kSubTileBytes);
   const int first = work.first_token + warp * kWarpTokens;
   // Until the length is known, contiguous KV is read and the page table is looked up as far as they reach.
-  CpAsyncLoader loader(ring, k, v, strides, page_table + static_cast<i64>(work.batch) * (capacity / kPageTokens),
-                       work, first, kWindow > 0 ? length : capacity, evict_first);
+  CpAsyncLoader loader(ring, k, v, strides,
+                       page_table + static_cast<i64>(work.batch) * (capacity / kPageTokens), work, first,
+                       kWindow > 0 ? length : capacity, evict_first);
   if constexpr (kWindow == 0) length = find_length();
 
   CpAsyncLoader::Pages pages[kStages];
@@ -170,6 +170,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const LaneOffsets lanes;
   const Query query(shared_address(shared), lanes.row);
   Attention attention;
+  scale_log2 *= kv_scale(k_scale, work.kv_head);
   CpAsyncLoader::Pages next = loader.find_pages(kStages);
   int slot = 0;
   for (int i = 0; i < work.tiles; ++i) {
@@ -194,5 +195,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     slot = slot + 1 == kStages ? 0 : slot + 1;
   }
   cp_async_wait<0>();
-  finish(shared, attention, work, {o, lse, sinks, partial_o, partial_lse, counters});
+  finish(shared, attention, work,
+         {o, lse, sinks, kv_scale(v_scale, work.kv_head), partial_o, partial_lse, counters});
 }

@@ -2,7 +2,7 @@
 // that compute. One producer copies K and V in turn; two take one each.
 //
 // K and V have slots and barriers of their own, so a K slot is refilled while its V is still in use. The
-// tensor map sees KV as [block][head][chunk of 64][token][64], so one copy brings a tile (or a page, where
+// tensor map sees KV as [block][head][chunk][token][128 bytes], so one copy brings a tile (or a page, where
 // pages are smaller).
 #pragma once
 
@@ -70,8 +70,8 @@ __device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map
   __syncwarp();
 }
 
-// The block index of this lane's slab of a tile: the sequence, or the table's page, which is looked up before token
-// `end` alone.
+// The block index of this lane's slab of a tile: the sequence, or the table's page, which is looked up before
+// token `end` alone.
 __device__ __forceinline__ i32 find_block(const i32* pages, const Work& work, int tile, int end) {
   if constexpr (kPage == 0) return work.batch;
   const int token =
@@ -124,8 +124,8 @@ __device__ __forceinline__ void produce(u32 shared, const TensorMap& k_map, cons
   }
 }
 
-__device__ __forceinline__ void consume(u8* shared, const Work& work, const Outputs& outputs,
-                                        int capacity, float scale_log2) {
+__device__ __forceinline__ void consume(u8* shared, const Work& work, const Outputs& outputs, int capacity,
+                                        float scale_log2) {
   const u32 base = shared_address(shared);
   const Ring k_ring(base, 0), v_ring(base, 1);
   const int warp = threadIdx.x / kWarpSize;
@@ -169,15 +169,17 @@ __device__ __forceinline__ void consume(u8* shared, const Work& work, const Outp
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     decode_attention(const Element* q, const __grid_constant__ TensorMap k_map,
-                     const __grid_constant__ TensorMap v_map, const i32* page_table, const i32* lengths,
-                     const float* sinks, Element* o, float* lse, float* partial_o, float* partial_lse,
-                     u32* counters, int capacity, float scale_log2, int evict_first) {
+                     const __grid_constant__ TensorMap v_map, const float* k_scale, const float* v_scale,
+                     const i32* page_table, const i32* lengths, const float* sinks, Element* o, float* lse,
+                     float* partial_o, float* partial_lse, u32* counters, int capacity, float scale_log2,
+                     int evict_first) {
   extern __shared__ __align__(1024) u8 shared[];
   Work work;
   const Inbox inbox(shared);
   if (inbox.exists()) inbox.open(work);
   if (threadIdx.x / kWarpSize >= kWarps) {
-    produce(shared_address(shared), k_map, v_map, page_table, lengths, work, capacity, l2_policy(evict_first));
+    produce(shared_address(shared), k_map, v_map, page_table, lengths, work, capacity,
+            l2_policy(evict_first));
     if (inbox.exists()) inbox.wait_for_others();
   } else {
     wait_for_predecessor();
@@ -186,6 +188,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     stage_query(shared, q, work);
     work.measure(needed_now(length));
     named_barrier_sync(1, kThreads);
-    consume(shared, work, {o, lse, sinks, partial_o, partial_lse, counters}, capacity, scale_log2);
+    consume(shared, work, {o, lse, sinks, kv_scale(v_scale, work.kv_head), partial_o, partial_lse, counters},
+            capacity, scale_log2 * kv_scale(k_scale, work.kv_head));
   }
 }

@@ -1,9 +1,9 @@
-// Combining the splits of a sequence inside a thread-block cluster (sm_90+): every block sends each other block its
-// part of the rows that the other one writes, straight into that block's shared memory. No scratch memory, no second
-// kernel, and one crossing of the cluster between the last product and the result.
+// Combining the splits of a sequence inside a thread-block cluster (sm_90+): every block sends each other
+// block its part of the rows that the other one writes, straight into that block's shared memory. No scratch
+// memory, no second kernel, and one crossing of the cluster between the last product and the result.
 //
-// Item i, four neighbouring dimensions of a row, belongs to block i % splits. The inbox lies behind what SHARED_BYTES
-// counts and exists only where a cluster was launched: a barrier, the parts, their log-sum-exps.
+// Item i, four neighbouring dimensions of a row, belongs to block i % splits. The inbox lies behind what
+// SHARED_BYTES counts and exists only where a cluster was launched: a barrier, the parts, their log-sum-exps.
 #pragma once
 
 #include "templates/common/cluster.cuh"
@@ -21,7 +21,10 @@ __device__ __forceinline__ void write_quad(Element* row, int quad, const float4&
 class Inbox {
  public:
   __device__ __forceinline__ explicit Inbox(u8* shared)
-      : shared_(shared), splits_(cluster_size()), rank_(cluster_rank()), slots_(ceil_div(kRows * kQuads, splits_)) {}
+      : shared_(shared),
+        splits_(cluster_size()),
+        rank_(cluster_rank()),
+        slots_(ceil_div(kRows * kQuads, splits_)) {}
 
   __device__ __forceinline__ bool exists() const { return splits_ > 1; }
 
@@ -88,8 +91,12 @@ class Inbox {
   __device__ __forceinline__ int owned(const Work& work) const {
     return ceil_div(work.rows * kQuads - rank_, splits_);
   }
-  __device__ __forceinline__ float4* parts() const { return reinterpret_cast<float4*>(shared_ + SHARED_BYTES + 16); }
-  __device__ __forceinline__ float* lses() const { return reinterpret_cast<float*>(parts() + splits_ * slots_); }
+  __device__ __forceinline__ float4* parts() const {
+    return reinterpret_cast<float4*>(shared_ + SHARED_BYTES + 16);
+  }
+  __device__ __forceinline__ float* lses() const {
+    return reinterpret_cast<float*>(parts() + splits_ * slots_);
+  }
 
   u8* shared_;
   int splits_;

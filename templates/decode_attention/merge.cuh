@@ -7,6 +7,10 @@
 #include "templates/decode_attention/combine.cuh"
 #include "templates/decode_attention/inbox.cuh"
 
+__device__ __forceinline__ float scaled(float inverse, const Outputs& outputs) {
+  return kNarrow ? inverse * outputs.v_scale : inverse;
+}
+
 // Called by the first kWarps warps, once nothing reads the ring or is still being copied into it.
 __device__ __forceinline__ void finish(u8* shared, const Attention& attention, const Work& work,
                                        const Outputs& outputs) {
@@ -41,11 +45,11 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
     const i64 output_row = work.output_row(row);
     if (work.splits == 1 && !inbox.exists()) {
       const Softmax softmax(highest, sum, outputs.sinks, work.query_head(row));
-      write_quad(outputs.o + output_row * kHeadDim, quad, total, softmax.inverse);
+      write_quad(outputs.o + output_row * kHeadDim, quad, total, scaled(softmax.inverse, outputs));
       if (kWantsLse && quad == 0) outputs.lse[output_row] = softmax.lse();
       continue;
     }
-    const float inverse = sum > 0 ? 1.0f / sum : 0.0f, lse = highest + log2_fast(sum);
+    const float inverse = scaled(sum > 0 ? 1.0f / sum : 0.0f, outputs), lse = highest + log2_fast(sum);
     total = make_float4(total.x * inverse, total.y * inverse, total.z * inverse, total.w * inverse);
     if (inbox.exists()) {
       inbox.send(i, total, lse);

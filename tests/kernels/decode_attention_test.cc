@@ -89,9 +89,10 @@ TEST_CASE("a decode_attention problem that breaks a rule is refused with the rul
                        doctest::Contains("GiB"), BadInput);
   CHECK_THROWS_AS(problem("context=0"), BadInput);
   CHECK_THROWS_AS(problem("q_len=5"), BadInput);
+  CHECK_THROWS_WITH_AS(problem("kv_scale=head"), doctest::Contains("needs kv_dtype=e4m3"), BadInput);
   CHECK(problem("").text() ==
         "batch=64,q_heads=64,kv_heads=8,head_dim=128,context=8192,dtype=bf16,page=0,lengths=full,layout=hnd,"
-        "window=0,sinks=none,q_len=1,lse=none");
+        "window=0,sinks=none,q_len=1,lse=none,kv_dtype=same,kv_scale=tensor");
 }
 
 TEST_CASE("every preset is a legal problem with its model's heads") {
@@ -206,6 +207,27 @@ TEST_CASE("pages that lie before the window are no sequence's, and their entries
   }
 }
 
+TEST_CASE("e4m3 keys and values come with positive scales that tell heads, and keys from values") {
+  for (const char* scale : {"tensor", "head"}) {
+    const std::map<std::string, Buffer> buffers =
+        buffers_by_name(problem(std::string("batch=2,context=100,kv_dtype=e4m3,kv_scale=") + scale));
+    CHECK(buffers.at("k").dtype == DType::e4m3);
+    CHECK(buffers.at("v").dtype == DType::e4m3);
+    CHECK(buffers.at("q").dtype == DType::bf16);
+    CHECK(buffers.at("o").dtype == DType::bf16);
+    std::map<std::string, std::vector<double>> scales;
+    for (const char* name : {"k_scale", "v_scale"}) {
+      CHECK(buffers.at(name).dtype == DType::f32);
+      scales[name] = host_values(buffers.at(name), 1, 0);
+      for (double value : scales[name]) CHECK(value > 0);
+    }
+    const std::set<double> distinct(scales["k_scale"].begin(), scales["k_scale"].end());
+    CHECK(scales["k_scale"].size() == (scale == std::string("head") ? 8 : 1));
+    CHECK(distinct.size() == (scale == std::string("head") ? 3 : 1));
+    CHECK(scales["k_scale"] != scales["v_scale"]);
+  }
+}
+
 TEST_CASE("keys and values rotate, queries and outputs have one element a head dimension") {
   const std::vector<Buffer> buffers = kernel().buffers(problem("batch=2,context=100"), 1);
   REQUIRE(buffers.size() == 5);
@@ -225,6 +247,8 @@ TEST_CASE("the least bytes are the tokens there are, read once") {
   const Cost window = kernel().cost(problem("window=128,q_len=2,sinks=learned,lse=natural"));
   CHECK(window.bytes ==
         2.0 * 64 * 8 * 129 * 128 * 2 + 2.0 * 2 * 64 * 64 * 128 * 2 + 64 * 4 + 64 * 4 + 2.0 * 64 * 64 * 4);
+  const Cost narrow = kernel().cost(problem("kv_dtype=e4m3,kv_scale=head"));
+  CHECK(narrow.bytes == 2.0 * 64 * 8 * 8192 * 128 + 2.0 * 64 * 64 * 128 * 2 + 64 * 4 + 2 * 8 * 4);
   CHECK(window.flops == 4.0 * 64 * 64 * 2 * 128 * 128);
   CHECK(kernel().cost(problem("q_len=2")).flops == 4.0 * 64 * 64 * (8191 + 8192) * 128);
   const Problem ragged = problem("batch=8,lengths=ragged,page=16");
@@ -238,14 +262,16 @@ TEST_CASE("the least bytes are the tokens there are, read once") {
 }
 
 TEST_CASE("the CPU reference is softmax attention over the tokens that each query sees") {
-  for (const char* variant : {"page=0", "page=16,layout=nhd", "page=1,q_len=3", "layout=nhd,window=9",
-                              "page=16,window=9,q_len=2,sinks=learned,lse=natural", "sinks=learned",
-                              "lse=natural,q_len=4", "page=16"}) {
+  for (const char* variant :
+       {"page=0", "page=16,layout=nhd", "page=1,q_len=3", "layout=nhd,window=9",
+        "page=16,window=9,q_len=2,sinks=learned,lse=natural", "sinks=learned", "lse=natural,q_len=4",
+        "page=16", "kv_dtype=e4m3", "kv_dtype=e4m3,kv_scale=head,page=16,lse=natural"}) {
     CAPTURE(variant);
     const Problem of =
         problem(std::string("batch=4,q_heads=4,kv_heads=2,head_dim=64,context=37,lengths=ragged,") + variant);
     const HostTensors inputs = host_inputs(of, 4);
     const HostTensors outputs = kernel().reference_on_cpu(of, inputs);
+    const bool narrow = of.is("kv_dtype", "e4m3");
     const bool sinks = of.is("sinks", "learned"), lse = of.is("lse", "natural");
     CHECK(outputs.size() == (lse ? 2 : 1));
     const std::vector<double>& o = outputs.at("o");
@@ -272,9 +298,12 @@ TEST_CASE("the CPU reference is softmax attention over the tokens that each quer
         REQUIRE(used[from]);
         double dot = 0;
         for (int i = 0; i < 64; ++i) dot += q[row * 64 + i] * k[from + i];
+        const std::int64_t scale = of.is("kv_scale", "head") ? kv : 0;
+        if (narrow) dot *= inputs.at("k_scale")[scale];
         const double weight = std::exp(dot / 8);
         denominator += weight;
-        for (int i = 0; i < 64; ++i) sum[i] += weight * v[from + i];
+        for (int i = 0; i < 64; ++i)
+          sum[i] += weight * v[from + i] * (narrow ? inputs.at("v_scale")[scale] : 1);
       }
       for (int i = 0; i < 64; ++i) {
         const double expected = denominator > 0 ? sum[i] / denominator : 0;
