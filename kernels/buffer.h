@@ -27,7 +27,7 @@ struct Fill {
   enum class Kind { zeros, normal, uniform, integers };
   Kind kind = Kind::zeros;
   float scale = 1;                     // standard deviation (normal) or half-width (uniform)
-  std::vector<std::int32_t> integers;  // for Kind::integers: every element
+  std::vector<std::int32_t> integers;  // for Kind::integers, of an i32 or f32 buffer: every element
   std::vector<Range> poison;           // overwritten with NaN: what a right kernel never reads
 };
 

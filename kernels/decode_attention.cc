@@ -1,4 +1,4 @@
-// decode_attention: one query token a sequence against its KV cache. The parts have files of their own
+// decode_attention: the newest tokens of a sequence against its KV cache. The parts have files of their own
 // (decode_attention_problem, _inputs, _plan, _reference).
 #include "kernels/decode_attention_inputs.h"
 #include "kernels/decode_attention_plan.h"
@@ -42,7 +42,7 @@ class DecodeAttention final : public Kernel {
  private:
   const std::string name_ = "decode_attention";
   const std::string summary_ =
-      "attention of one query token a sequence over its KV cache (GQA, paged, ragged)";
+      "attention of a sequence's newest 1 to 4 tokens over its KV cache (GQA, paged, ragged, windows, sinks)";
 };
 
 }  // namespace

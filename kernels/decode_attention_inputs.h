@@ -1,6 +1,6 @@
 // The tensors of a decode_attention problem. Everything that a right kernel never uses is NaN: pages nobody
-// owns, and tokens at or past a sequence's length. Page tables are shuffled, and garbage follows their used
-// entries. Pure functions; thread-safe.
+// owns, and tokens before a sequence's window or at or past its length. Page tables are shuffled, and garbage
+// surrounds their used entries. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,12 @@
 
 namespace moetune {
 
-// What page-table entries past a sequence's last page hold: an id that no allocation has.
+// What page-table entries before a sequence's window and past its last page hold: an id that no allocation
+// has.
 inline constexpr std::int32_t kGarbagePage = 0x7fffffff;
 
-// q, k, v, page_table (where paged), lengths; then o.
+// q, k, v, k_scale and v_scale (where narrow), page_table (where paged), lengths, sinks (where learned); then
+// o and lse (where wanted).
 std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, std::uint64_t seed);
 
 }  // namespace moetune

@@ -16,11 +16,17 @@ std::int32_t i32(std::int64_t value) { return static_cast<std::int32_t>(value); 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 Argument null_pointer() { return Scalar::of(std::uint64_t{0}); }
+Argument optional_pointer(const char* buffer, bool present) {
+  return present ? Argument(Pointer{buffer}) : null_pointer();
+}
 Argument page_table_argument(const DecodeShape& shape) {
-  return shape.paged() ? Argument(Pointer{"page_table"}) : null_pointer();
+  return optional_pointer("page_table", shape.paged());
 }
 
-std::string element_type(DType type) { return type == DType::f16 ? "Fp16" : "Bf16"; }
+std::string element_type(DType type) {
+  if (type == DType::e4m3) return "E4m3";
+  return type == DType::f16 ? "Fp16" : "Bf16";
+}
 
 // A configuration by name, with what follows from it for one shape.
 struct Choice {
@@ -35,35 +41,49 @@ struct Choice {
         query_in_registers(config.is("query", "registers")),
         lazy_rescale(config.is("rescale", "lazy")),
         last_cta(config.is("combine", "last_cta")),
+        cluster(config.is("combine", "cluster")),
+        overlap(config.is("overlap", "prologue")),
         evict_first(config.is("l2", "evict_first")),
-        rows(std::min(shape.group(), 16 * row_tiles)),
-        head_blocks(ceil_div(shape.group(), rows)),
+        rows(std::min(shape.packed_rows(), 16 * row_tiles)),
+        head_blocks(ceil_div(shape.packed_rows(), rows)),
         slab_tokens(shape.paged() ? std::min(tile, shape.page) : tile) {}
 
   // Mirrors the layout in templates/decode_attention/shape.cuh, which asserts that it agrees.
   std::int64_t shared_bytes(const DecodeShape& shape) const {
-    const std::int64_t row_bytes = shape.head_dim * 2;
+    const std::int64_t row_bytes = ceil_div(shape.head_dim * dtype_bytes(shape.kv_dtype()), 128) * 128;
     const std::int64_t ring = 2 * stages * tile * row_bytes;
     const std::int64_t merge = warps * rows * (shape.head_dim + 10) * 4;
-    const std::int64_t query = 16 * row_tiles * row_bytes;
+    const std::int64_t query = 16 * row_tiles * shape.head_dim * 2;
     const std::int64_t barriers = tma ? 4 * stages * 8 : 0;
     return ceil_div(std::max(ring, merge), 1024) * 1024 + query + barriers + 16;
   }
 
+  // Behind that, where the blocks of a cluster send each other their parts
+  // (templates/decode_attention/inbox.cuh).
+  std::int64_t inbox_bytes(const DecodeShape& shape) const {
+    return cluster ? 5 * rows * shape.head_dim + 336 : 0;
+  }
+
   bool tma;
   std::int64_t tile, stages, warps, producers, row_tiles, splits;
-  bool query_in_registers, lazy_rescale, last_cta, evict_first;
-  std::int64_t rows;         // query heads of a block
-  std::int64_t head_blocks;  // blocks over the query heads of a group
+  bool query_in_registers, lazy_rescale, last_cta, cluster, overlap, evict_first;
+  std::int64_t rows;         // packed rows of a block
+  std::int64_t head_blocks;  // blocks over the rows that share a KV head
   std::int64_t slab_tokens;  // tokens one tensor copy brings
 };
 
 CompileUnit compile_unit(const Choice& choice, const DecodeShape& shape) {
   return {"templates/decode_attention/decode_attention.cu",
           {{"DTYPE", element_type(shape.dtype)},
+           {"KV_DTYPE", element_type(shape.kv_dtype())},
+           {"KV_HEAD_SCALES", shape.head_scales ? "1" : "0"},
            {"HEAD_DIM", std::to_string(shape.head_dim)},
            {"GROUP", std::to_string(shape.group())},
            {"PAGE", std::to_string(shape.page)},
+           {"WINDOW", std::to_string(shape.window)},
+           {"SINKS", shape.sinks ? "1" : "0"},
+           {"QUERIES", std::to_string(shape.q_len)},
+           {"LSE", shape.lse ? "1" : "0"},
            {"BODY_TMA", choice.tma ? "1" : "0"},
            {"TILE", std::to_string(choice.tile)},
            {"STAGES", std::to_string(choice.stages)},
@@ -75,21 +95,22 @@ CompileUnit compile_unit(const Choice& choice, const DecodeShape& shape) {
            {"SHARED_BYTES", std::to_string(choice.shared_bytes(shape))}}};
 }
 
-// KV as [block][head][chunk of 64][token][64], so that one box is a tile of one head in the order that the
+// KV as [block][head][chunk][token][128 bytes], so that one box is a tile of one head in the order that the
 // 128-byte swizzle wants it in shared memory.
 TensorMap kv_map(const std::string& buffer, const Choice& choice, const DecodeShape& shape) {
   const KvStrides strides = shape.strides();
   const auto bytes = [&](std::int64_t elements) {
-    return static_cast<std::uint64_t>(elements * dtype_bytes(shape.dtype));
+    return static_cast<std::uint64_t>(elements * dtype_bytes(shape.kv_dtype()));
   };
   const auto count = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+  const std::int64_t chunk = 128 / dtype_bytes(shape.kv_dtype());
   TensorMap map;
   map.buffer = buffer;
-  map.dtype = shape.dtype;
-  map.dims = {64, count(shape.tokens_per_block()), count(shape.head_dim / 64), count(shape.kv_heads),
-              count(shape.blocks())};
-  map.strides = {bytes(strides.token), bytes(64), bytes(strides.head), bytes(strides.block)};
-  map.box = {64, u32(choice.slab_tokens), u32(shape.head_dim / 64), 1, 1};
+  map.dtype = shape.kv_dtype();
+  map.dims = {count(chunk), count(shape.tokens_per_block()), count(shape.head_dim / chunk),
+              count(shape.kv_heads), count(shape.blocks())};
+  map.strides = {bytes(strides.token), bytes(chunk), bytes(strides.head), bytes(strides.block)};
+  map.box = {u32(chunk), u32(choice.slab_tokens), u32(shape.head_dim / chunk), 1, 1};
   map.swizzle = TensorMap::Swizzle::b128;
   return map;
 }
@@ -99,26 +120,34 @@ float scale_log2(const DecodeShape& shape) {
   return static_cast<float>(std::numbers::log2e / std::sqrt(static_cast<double>(shape.head_dim)));
 }
 
+// Tokens of a sequence that KV, or its row of the page table, has room for.
+std::int64_t capacity(const DecodeShape& shape) {
+  return shape.paged() ? shape.max_pages() * shape.page : shape.context;
+}
+
 Launch attention_launch(const Choice& choice, const DecodeShape& shape) {
   Launch launch;
   launch.entry = "decode_attention";
   launch.grid = {u32(shape.kv_heads * choice.head_blocks), u32(choice.splits), u32(shape.batch)};
   launch.block = {u32(32 * (choice.warps + choice.producers)), 1, 1};
-  launch.dynamic_shared = u32(choice.shared_bytes(shape));
+  if (choice.cluster) launch.cluster = {1, u32(choice.splits), 1};
+  launch.dynamic_shared = u32(choice.shared_bytes(shape) + choice.inbox_bytes(shape));
+  launch.programmatic_dependent = choice.overlap;
   std::vector<Argument>& arguments = launch.arguments;
-  const bool split = choice.splits > 1;
+  const bool split = choice.splits > 1 && !choice.cluster;
   arguments = {Pointer{"q"}};
   if (choice.tma) {
     arguments.insert(arguments.end(), {kv_map("k", choice, shape), kv_map("v", choice, shape)});
   } else {
     arguments.insert(arguments.end(), {Pointer{"k"}, Pointer{"v"}});
   }
-  arguments.insert(arguments.end(), {page_table_argument(shape), Pointer{"lengths"}, Pointer{"o"},
-                                     split ? Pointer{"partial_o"} : null_pointer(),
-                                     split ? Pointer{"partial_lse"} : null_pointer(),
-                                     choice.last_cta ? Pointer{"counters"} : null_pointer()});
+  arguments.insert(arguments.end(),
+                   {optional_pointer("k_scale", shape.narrow), optional_pointer("v_scale", shape.narrow),
+                    page_table_argument(shape), Pointer{"lengths"}, optional_pointer("sinks", shape.sinks),
+                    Pointer{"o"}, optional_pointer("lse", shape.lse), optional_pointer("partial_o", split),
+                    optional_pointer("partial_lse", split), optional_pointer("counters", choice.last_cta)});
   if (!choice.tma) arguments.push_back(Scalar::of(shape.strides()));
-  arguments.insert(arguments.end(), {Scalar::of(i32(shape.max_pages())), Scalar::of(scale_log2(shape)),
+  arguments.insert(arguments.end(), {Scalar::of(i32(capacity(shape))), Scalar::of(scale_log2(shape)),
                                      Scalar::of(std::int32_t{choice.evict_first})});
   return launch;
 }
@@ -126,9 +155,14 @@ Launch attention_launch(const Choice& choice, const DecodeShape& shape) {
 Launch combine_launch(const Choice& choice, const DecodeShape& shape) {
   Launch launch;
   launch.entry = "decode_attention_combine";
-  launch.grid = {u32(shape.q_heads), u32(shape.batch), 1};
+  launch.grid = {u32(shape.q_len * shape.q_heads), u32(shape.batch), 1};
   launch.block = {kCombineThreads, 1, 1};
-  launch.arguments = {Pointer{"partial_o"}, Pointer{"partial_lse"}, Pointer{"lengths"}, Pointer{"o"},
+  launch.arguments = {Pointer{"partial_o"},
+                      Pointer{"partial_lse"},
+                      Pointer{"lengths"},
+                      optional_pointer("sinks", shape.sinks),
+                      Pointer{"o"},
+                      optional_pointer("lse", shape.lse),
                       Scalar::of(i32(choice.splits))};
   launch.programmatic_dependent = true;
   return launch;
@@ -141,8 +175,8 @@ Plan decode_attention_plan(const Config& config, const DecodeShape& shape) {
   Plan plan;
   plan.unit = compile_unit(choice, shape);
   plan.launches.push_back(attention_launch(choice, shape));
-  if (choice.splits == 1) return plan;
-  const std::int64_t parts = shape.batch * shape.q_heads * choice.splits;
+  if (choice.splits == 1 || choice.cluster) return plan;
+  const std::int64_t parts = shape.query_rows() * choice.splits;
   plan.scratch = {{"partial_o", parts * shape.head_dim * 4}, {"partial_lse", parts * 4}};
   if (choice.last_cta) {
     plan.scratch.push_back({"counters", shape.batch * shape.kv_heads * choice.head_blocks * 4, true});
@@ -156,20 +190,30 @@ Plan decode_attention_reference_plan(Reference which, const DecodeShape& shape) 
   Plan plan;
   plan.unit = {"templates/decode_attention/reference.cu",
                {{"DTYPE", element_type(shape.dtype)},
+                {"KV_DTYPE", element_type(shape.kv_dtype())},
+                {"KV_HEAD_SCALES", shape.head_scales ? "1" : "0"},
                 {"HEAD_DIM", std::to_string(shape.head_dim)},
                 {"PAGE", std::to_string(shape.page)},
+                {"WINDOW", std::to_string(shape.window)},
+                {"SINKS", shape.sinks ? "1" : "0"},
+                {"QUERIES", std::to_string(shape.q_len)},
+                {"LSE", shape.lse ? "1" : "0"},
                 {"BASELINE", which == Reference::baseline ? "1" : "0"}}};
-  plan.scratch = {{"scores", shape.batch * shape.q_heads * shape.context * 4}};
+  plan.scratch = {{"scores", shape.query_rows() * shape.context * 4}};
   Launch launch;
   launch.entry = "decode_attention_reference";
-  launch.grid = {u32(shape.q_heads), u32(shape.batch), 1};
+  launch.grid = {u32(shape.q_heads), u32(shape.q_len), u32(shape.batch)};
   launch.block = {kReferenceThreads, 1, 1};
   launch.arguments = {Pointer{"q"},
                       Pointer{"k"},
                       Pointer{"v"},
+                      optional_pointer("k_scale", shape.narrow),
+                      optional_pointer("v_scale", shape.narrow),
                       page_table_argument(shape),
                       Pointer{"lengths"},
+                      optional_pointer("sinks", shape.sinks),
                       Pointer{"o"},
+                      optional_pointer("lse", shape.lse),
                       Pointer{"scores"},
                       Scalar::of(shape.strides()),
                       Scalar::of(i32(shape.max_pages())),

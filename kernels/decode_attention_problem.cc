@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <random>
 #include <string>
 
@@ -34,6 +33,12 @@ Preset preset(std::string name, std::string doc, std::string q_heads, std::strin
            {"head_dim", std::move(head_dim)}}};
 }
 
+Preset gpt_oss(std::string name, std::string doc, std::string window) {
+  Preset made = preset(std::move(name), std::move(doc), "64", "8", "64");
+  made.dims.insert(made.dims.end(), {{"window", std::move(window)}, {"sinks", "learned"}});
+  return made;
+}
+
 void require_one_of(const Problem& problem, const std::string& name,
                     const std::vector<std::int64_t>& allowed) {
   if (std::find(allowed.begin(), allowed.end(), problem[name]) != allowed.end()) return;
@@ -51,9 +56,15 @@ DecodeShape::DecodeShape(const Problem& problem)
       head_dim(problem["head_dim"]),
       context(problem["context"]),
       page(problem["page"]),
+      window(problem["window"]),
+      q_len(problem["q_len"]),
       dtype(problem.is("dtype", "fp16") ? DType::f16 : DType::bf16),
       ragged(problem.is("lengths", "ragged")),
-      heads_first(problem.is("layout", "hnd")) {}
+      heads_first(problem.is("layout", "hnd")),
+      sinks(problem.is("sinks", "learned")),
+      narrow(problem.is("kv_dtype", "e4m3")),
+      head_scales(problem.is("kv_scale", "head")),
+      lse(problem.is("lse", "natural")) {}
 
 std::vector<std::int64_t> DecodeShape::lengths() const {
   std::vector<std::int64_t> all(static_cast<std::size_t>(batch), context);
@@ -64,12 +75,17 @@ std::vector<std::int64_t> DecodeShape::lengths() const {
   }
   all.front() = context;
   if (batch > 1) all.back() = 1;
+  if (batch > 2) all[all.size() / 2] = 0;
   return all;
+}
+
+std::int64_t DecodeShape::first_visible(std::int64_t length) const {
+  return window == 0 ? 0 : std::max<std::int64_t>(0, length - (q_len - 1) - window);
 }
 
 std::int64_t DecodeShape::used_pages() const {
   std::int64_t used = 0;
-  for (std::int64_t length : lengths()) used += pages_of(length);
+  for (std::int64_t length : lengths()) used += pages_of(length) - first_page(length);
   return used;
 }
 
@@ -89,16 +105,27 @@ float DecodeShape::scale() const { return static_cast<float>(1 / std::sqrt(stati
 
 const ProblemSchema& decode_attention_schema() {
   static const ProblemSchema schema = {
-      integer("batch", "sequences, one query token each", 64, 1, 65535),
+      integer("batch", "sequences", 64, 1, 65535),
       integer("q_heads", "query heads", 64, 1, 1024),
       integer("kv_heads", "key and value heads; q_heads is a multiple of it", 8, 1, 1024),
       integer("head_dim", "elements of a head: 64, 128 or 256", 128, 64, 256),
       integer("context", "tokens in the KV cache of the longest sequence", 8192, 1, std::int64_t{1} << 22),
-      choice("dtype", "type of queries, keys, values and output", {"bf16", "fp16"}),
-      integer("page", "tokens a KV page: 16, 64 or 128; 0 for contiguous KV", 0, 0, 128),
-      choice("lengths", "every sequence as long as context, or uniform in [1, context]", {"full", "ragged"}),
+      choice("dtype", "type of queries and output, and of keys and values where kv_dtype is the same",
+             {"bf16", "fp16"}),
+      integer("page", "tokens a KV page: 1, 16, 64 or 128; 0 for contiguous KV", 0, 0, 128),
+      choice("lengths", "every sequence as long as context, or uniform in [1, context], with an empty one",
+             {"full", "ragged"}),
       choice("layout", "KV as [batch or page, head, token, dim] or [batch or page, token, head, dim]",
              {"hnd", "nhd"}),
+      integer("window", "tokens a query sees, itself included; 0 for all", 0, 0, std::int64_t{1} << 22),
+      choice("sinks", "no sinks, or a learned logit of every query head in the softmax denominator",
+             {"none", "learned"}),
+      integer("q_len", "new tokens of a sequence, causal among themselves", 1, 1, 4),
+      choice("lse", "whether the natural logarithm of the softmax denominator is an output",
+             {"none", "natural"}),
+      choice("kv_dtype", "type of keys and values: that of queries, or e4m3 with scales", {"same", "e4m3"}),
+      choice("kv_scale", "e4m3: one scale for all keys and one for all values, or for every KV head",
+             {"tensor", "head"}),
   };
   return schema;
 }
@@ -109,20 +136,23 @@ const std::vector<Preset>& decode_attention_presets() {
       preset("qwen3-235b-a22b", "Qwen3-235B-A22B", "64", "4", "128"),
       preset("mixtral-8x7b", "Mixtral 8x7B", "32", "8", "128"),
       preset("llama-3-70b", "Llama 3 70B", "64", "8", "128"),
-      preset("gpt-oss-20b", "gpt-oss-20b, its full-attention layers; sinks are not computed", "64", "8",
-             "64"),
-      preset("gpt-oss-120b", "gpt-oss-120b, its full-attention layers; sinks are not computed", "64", "8",
-             "64"),
+      gpt_oss("gpt-oss-20b", "gpt-oss-20b, its full-attention layers", "0"),
+      gpt_oss("gpt-oss-20b-window", "gpt-oss-20b, its sliding-window layers", "128"),
+      gpt_oss("gpt-oss-120b", "gpt-oss-120b, its full-attention layers", "0"),
+      gpt_oss("gpt-oss-120b-window", "gpt-oss-120b, its sliding-window layers", "128"),
   };
   return presets;
 }
 
 void check_decode_attention(const Problem& problem) {
   require_one_of(problem, "head_dim", {64, 128, 256});
-  require_one_of(problem, "page", {0, 16, 64, 128});
+  require_one_of(problem, "page", {0, 1, 16, 64, 128});
   if (problem["q_heads"] % problem["kv_heads"] != 0) {
     refuse("q_heads=" + std::to_string(problem["q_heads"]) +
            " is not a multiple of kv_heads=" + std::to_string(problem["kv_heads"]));
+  }
+  if (problem.is("kv_scale", "head") && !problem.is("kv_dtype", "e4m3")) {
+    refuse("kv_scale=head needs kv_dtype=e4m3: other keys and values have no scales");
   }
   // 2^16 * 2^22 * 2^10 * 2^8 elements of 2 bytes, twice: 2^58 at most, so this cannot overflow.
   const std::int64_t kv_bytes =
@@ -134,17 +164,26 @@ void check_decode_attention(const Problem& problem) {
 }
 
 Cost decode_attention_cost(const DecodeShape& shape) {
-  const std::vector<std::int64_t> lengths = shape.lengths();
-  const auto tokens = static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
+  double tokens = 0, pairs = 0;  // tokens that any query sees; queries times the tokens each sees
+  for (const std::int64_t length : shape.lengths()) {
+    tokens += static_cast<double>(length - shape.first_visible(length));
+    for (std::int64_t query = 0; query < shape.q_len; ++query) {
+      const std::int64_t end = std::max<std::int64_t>(0, length - (shape.q_len - 1) + query);
+      pairs += static_cast<double>(shape.window == 0 ? end : std::min(end, shape.window));
+    }
+  }
   const auto size = static_cast<double>(dtype_bytes(shape.dtype));
-  const auto heads = static_cast<double>(shape.q_heads), dim = static_cast<double>(shape.head_dim);
-  const auto batch = static_cast<double>(shape.batch);
+  const auto kv_size = static_cast<double>(dtype_bytes(shape.kv_dtype()));
+  const auto dim = static_cast<double>(shape.head_dim), rows = static_cast<double>(shape.query_rows());
   Cost cost;
-  cost.bytes = 2 * tokens * static_cast<double>(shape.kv_heads) * dim * size;  // keys and values
-  cost.bytes += 2 * batch * heads * dim * size;                                // query and output
-  cost.bytes += batch * 4;                                                     // lengths
+  cost.bytes = 2 * tokens * static_cast<double>(shape.kv_heads) * dim * kv_size;  // keys and values
+  cost.bytes += 2 * rows * dim * size;                                            // query and output
+  cost.bytes += static_cast<double>(shape.batch) * 4;                             // lengths
   if (shape.paged()) cost.bytes += static_cast<double>(shape.used_pages()) * 4;
-  cost.flops = 4 * tokens * heads * dim;
+  if (shape.sinks) cost.bytes += static_cast<double>(shape.q_heads) * 4;
+  if (shape.narrow) cost.bytes += 2 * static_cast<double>(shape.kv_scales()) * 4;
+  if (shape.lse) cost.bytes += rows * 4;
+  cost.flops = 4 * pairs * static_cast<double>(shape.q_heads) * dim;
   return cost;
 }
 

@@ -23,27 +23,40 @@ struct DecodeShape {
 
   std::int64_t group() const { return q_heads / kv_heads; }
   bool paged() const { return page > 0; }
+  // Rows of queries and outputs that share a KV head.
+  std::int64_t packed_rows() const { return q_len * group(); }
+  std::int64_t query_rows() const { return batch * q_len * q_heads; }
   std::int64_t tokens_per_block() const { return paged() ? page : context; }
   std::int64_t pages_of(std::int64_t length) const { return (length + page - 1) / page; }
   // Entries of a sequence's row in the page table: more than any sequence needs, so that every row has a
   // tail.
   std::int64_t max_pages() const { return paged() ? pages_of(context) + 2 : 0; }
+  // The first token of a sequence that any of its queries sees, and the first page that holds such tokens.
+  std::int64_t first_visible(std::int64_t length) const;
+  std::int64_t first_page(std::int64_t length) const { return first_visible(length) / page; }
   std::int64_t used_pages() const;
   // Pages (more than are used) or sequences in the KV tensors.
   std::int64_t blocks() const;
+  DType kv_dtype() const { return narrow ? DType::e4m3 : dtype; }
+  std::int64_t kv_scales() const { return head_scales ? kv_heads : 1; }  // of keys, and as many of values
   std::int64_t kv_elements() const { return blocks() * kv_heads * tokens_per_block() * head_dim; }
   KvStrides strides() const;
   float scale() const;
 
-  // The lengths of the sequences, in an order that is the problem's own. With ragged lengths they are uniform
-  // in [1, context] and hold one `context` and, from two sequences on, one 1. They are the same for every
-  // seed, so that every seed means the same amount of work; inputs shuffle them.
+  // The lengths of the sequences, new tokens included, in an order that is the problem's own. With ragged
+  // lengths they are uniform in [1, context] and hold one `context`, from two sequences on one 1, and from
+  // three on one 0. They are the same for every seed, so that every seed means the same amount of work;
+  // inputs shuffle them.
   std::vector<std::int64_t> lengths() const;
 
-  std::int64_t batch, q_heads, kv_heads, head_dim, context, page;
+  std::int64_t batch, q_heads, kv_heads, head_dim, context, page, window, q_len;
   DType dtype;
   bool ragged;
   bool heads_first;  // [block, head, token, dim]; else [block, token, head, dim]
+  bool sinks;        // a logit of every query head joins the softmax denominator
+  bool narrow;       // keys and values are e4m3 with scales
+  bool head_scales;  // narrow: a scale for every KV head, not for the whole tensor
+  bool lse;          // the logarithm of that denominator is an output
 };
 
 const ProblemSchema& decode_attention_schema();

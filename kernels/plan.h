@@ -66,7 +66,11 @@ struct Launch {
   Dim3 cluster{1, 1, 1};
   std::uint32_t dynamic_shared = 0;    // bytes
   std::vector<Argument> arguments;
-  bool programmatic_dependent = false;  // may start before its predecessor ends (PDL)
+  // May start before its predecessor ends (PDL). The first launch's predecessor is whatever the caller ran
+  // before: it may have written the inputs, or be the plan's own last run over the same scratch. So such a
+  // kernel touches no global memory before griddepcontrol.wait, and every launch of its plan waits before it
+  // ends.
+  bool programmatic_dependent = false;
 };
 
 struct Plan {

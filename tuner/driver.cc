@@ -292,7 +292,7 @@ void permit(Function function, const Launch& launch) {
   }
 }
 
-void launch(Function function, const Launch& shape, bool overlap, void** parameters, const Stream& stream) {
+void launch(Function function, const Launch& shape, void** parameters, const Stream& stream) {
   std::array<CUlaunchAttribute, 2> attributes{};
   unsigned count = 0;
   if (shape.cluster != Dim3{1, 1, 1}) {
@@ -300,7 +300,7 @@ void launch(Function function, const Launch& shape, bool overlap, void** paramet
     cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
     cluster.value.clusterDim = {shape.cluster[0], shape.cluster[1], shape.cluster[2]};
   }
-  if (overlap) {
+  if (shape.programmatic_dependent) {
     CUlaunchAttribute& programmatic = attributes[count++];
     programmatic.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     programmatic.value.programmaticStreamSerializationAllowed = 1;

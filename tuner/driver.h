@@ -130,8 +130,8 @@ Function find_function(const Module& module, const std::string& entry);
 // Permits what the launch will ask of the function: dynamic shared memory past 48 KiB, clusters past 8.
 void permit(Function function, const Launch& launch);
 
-// `parameters` holds a pointer to each argument's bytes. `overlap` lets it start before its predecessor ends.
-void launch(Function function, const Launch& shape, bool overlap, void** parameters, const Stream& stream);
+// `parameters` holds a pointer to each argument's bytes.
+void launch(Function function, const Launch& shape, void** parameters, const Stream& stream);
 
 // Records what `enqueue` puts on the stream instead of running it.
 Graph capture(const Stream& stream, const std::function<void()>& enqueue);

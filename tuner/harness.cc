@@ -55,7 +55,7 @@ void Harness::run(cuda::Function function, const char* entry, std::uint32_t bloc
   shape.block = {threads, 1, 1};
   std::vector<void*> pointers;
   for (std::uint64_t& parameter : parameters) pointers.push_back(&parameter);
-  cuda::launch(function, shape, false, pointers.data(), stream_);
+  cuda::launch(function, shape, pointers.data(), stream_);
 }
 
 std::uint64_t Harness::read_result() {
@@ -68,7 +68,12 @@ void Harness::fill(cuda::Address address, const Buffer& buffer, std::uint64_t se
                    std::uint64_t fill_stream) {
   const Fill& fill = buffer.fill;
   if (fill.kind == Fill::Kind::integers) {
-    cuda::copy_to_device(address, bytes_of(fill.integers), stream_);
+    if (buffer.dtype == DType::f32) {
+      const std::vector<float> values(fill.integers.begin(), fill.integers.end());
+      cuda::copy_to_device(address, bytes_of(values), stream_);
+    } else {
+      cuda::copy_to_device(address, bytes_of(fill.integers), stream_);
+    }
   } else {
     run(fill_, "moetune_fill", blocks_, kThreads,
         {address, code(buffer.dtype), static_cast<std::uint64_t>(fill.kind),

@@ -10,7 +10,9 @@ constexpr std::int64_t kMaxBlockThreads = 1024;
 constexpr std::int64_t kMaxBlockZ = 64;
 constexpr std::int64_t kMaxGridX = 2147483647;
 constexpr std::int64_t kMaxGridYZ = 65535;
-constexpr std::int64_t kPortableCluster = 8;  // more needs an attribute and is not the same on every product
+constexpr std::int64_t kPortableCluster = 8;
+constexpr std::int64_t kDatacenterCluster =
+    16;  // with an attribute (cuda::permit): Hopper and sm_100, not sm_120
 
 std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -37,7 +39,8 @@ std::string why_shape(const Launch& launch, const DeviceLimits& limits) {
   }
   if (cluster == 1) return "";
   if (limits.compute_capability < 90) return "a cluster, which needs sm_90";
-  if (cluster > kPortableCluster) return count_text(cluster, "blocks a cluster; at most 8");
+  const std::int64_t most = limits.compute_capability < 120 ? kDatacenterCluster : kPortableCluster;
+  if (cluster > most) return count_text(cluster, "blocks a cluster; at most " + std::to_string(most));
   for (int i = 0; i < 3; ++i) {
     if (launch.grid[i] % launch.cluster[i] != 0) return "a grid that is no multiple of its cluster";
   }

@@ -85,10 +85,7 @@ const LoadedPlan::BoundCopy& LoadedPlan::bound(std::int64_t copy) {
 void LoadedPlan::enqueue(std::int64_t copy) {
   const BoundCopy& launches = bound(copy);
   for (std::size_t i = 0; i < launches.size(); ++i) {
-    // The first launch never overlaps its predecessor: that is another run of the plan, over the same
-    // scratch.
-    const bool overlap = i > 0 && plan_.launches[i].programmatic_dependent;
-    cuda::launch(functions_[i], plan_.launches[i], overlap, const_cast<void**>(launches[i].parameters.data()),
+    cuda::launch(functions_[i], plan_.launches[i], const_cast<void**>(launches[i].parameters.data()),
                  stream_);
   }
 }

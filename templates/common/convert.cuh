@@ -1,4 +1,4 @@
-// 16-bit element types: conversion, packing, and their names in mma instructions. Values travel as raw bits.
+// Element types: conversion, packing, and their names in mma instructions. Values travel as raw bits.
 #pragma once
 
 #include "templates/common/types.cuh"
@@ -41,6 +41,24 @@ struct Fp16 {
     return result;
   }
 };
+
+// Eight bits: sign, 4 of exponent (bias 7), 3 of mantissa. Only ever widened.
+struct E4m3 {
+  u8 bits;
+};
+
+// The two e4m3 in the lower half of `pair` as two f16, exactly. Before sm_89 NaN comes out as 480.
+__device__ __forceinline__ u32 widen_e4m3x2(u32 pair) {
+  u32 result;
+#if __CUDA_ARCH__ >= 890
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(result) : "h"(static_cast<u16>(pair)));
+#else
+  const u32 high = __byte_perm(pair, 0, 0x1404);  // each in the upper byte of its 16 bits
+  const u32 biased = (high & 0x80008000u) | ((high & 0x7f007f00u) >> 1);
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(biased), "r"(0x5c005c00u));  // times 2^8, twice
+#endif
+  return result;
+}
 
 // What rounding to the element type does to a value.
 template <typename Element>

@@ -38,3 +38,18 @@ __device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {
       "r"(parity)
       : "memory");
 }
+
+// The same, and what other blocks of the cluster stored is seen after it.
+__device__ __forceinline__ void mbarrier_wait_cluster(u32 barrier, u32 parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra finished;\n"
+      "bra again;\n"
+      "finished:\n"
+      "}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}

@@ -23,3 +23,8 @@ __device__ __forceinline__ void tma_load_5d(u32 destination, const TensorMap& ma
       "l"(&map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4), "r"(barrier), "l"(policy)
       : "memory");
 }
+
+// Orders this thread's stores to shared memory before what the copy engine writes there later.
+__device__ __forceinline__ void fence_async_proxy() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}

@@ -11,50 +11,119 @@ struct KvStrides {
 };
 
 struct Outputs {
-  Element* o;          // [batch, q_heads, head_dim]
-  float* partial_o;    // [batch, q_heads, splits, head_dim], normalized
-  float* partial_lse;  // [batch, q_heads, splits], base-2 logarithm of the softmax denominator
+  Element* o;          // [batch, queries, q_heads, head_dim]
+  float* lse;          // [batch, queries, q_heads], natural logarithms; where kWantsLse
+  const float* sinks;  // [q_heads], natural; where kSinks
+  float v_scale;       // what the values are multiplied by; where kNarrow
+  float* partial_o;    // [batch, queries, q_heads, splits, head_dim], normalized
+  float* partial_lse;  // [batch, queries, q_heads, splits], base-2 logarithm of the softmax denominator
   u32* counters;  // [batch, kv_heads * kHeadBlocks], zero between launches; null: a second kernel combines
 };
+
+// The first token that any query of a sequence sees.
+__device__ __forceinline__ int first_visible(int length) {
+  return kWindow == 0 ? 0 : max_of(0, length - (kQueries - 1) - kWindow);
+}
+
+// Where the first tile begins: no later than that, and such that tiles and pages still nest.
+__device__ __forceinline__ int first_tile_token(int length) {
+  constexpr int kAlignment = kPage == 0 ? 1 : min_of(kTile, kPage);
+  return first_visible(length) / kAlignment * kAlignment;
+}
+
+// Tokens that no query sees share the first tile with those that some do.
+constexpr bool kHiddenHead = kWindow > 0 && kPage > 1;
 
 // Splits that have a tile of their own; the others of the grid leave at once. The combine counts the same
 // way.
 __device__ __forceinline__ int active_splits(int length, int splits) {
-  return max_of(1, min_of(splits, ceil_div(length, kTile)));
+  return max_of(1, min_of(splits, ceil_div(length - first_tile_token(length), kTile)));
 }
 
+// The scale of one KV head; 1 where KV is not quantized.
+__device__ __forceinline__ float kv_scale(const float* scales, int kv_head) {
+  return kNarrow ? __ldg(scales + (kHeadScales ? kv_head : 0)) : 1.0f;
+}
+
+// What falls to one block. Split s of a sequence takes tiles s, s + gridDim.y, s + 2 * gridDim.y, ... of it,
+// so that without a window where a block's tiles lie does not depend on the length, and the first can be
+// asked for before it is known.
 struct Work {
   int batch;
   int kv_head;
-  int first_head;  // the block's first query head
-  int rows;        // how many of them: kRows, or fewer in the last block of a group
+  int first_row;  // the block's first packed row
+  int rows;       // how many of them: kRows, or fewer in the last block of a group
   int q_heads;
   int split;
-  int splits;  // active ones of this sequence
-  int first_token;
-  int end_token;  // one past the last
+  int step;         // tokens from one tile of the block to its next
+  int first_token;  // of the block's first tile; known once the length is where there is a window
+  int length;       // of the sequence, its new tokens included; known once measured, like all below
+  int splits;       // active ones of this sequence
   int tiles;
 
+  // The grid is (kv_heads * kHeadBlocks, splits, batch).
+  __device__ __forceinline__ Work() {
+    batch = blockIdx.z;
+    kv_head = blockIdx.x / kHeadBlocks;
+    first_row = blockIdx.x % kHeadBlocks * kRows;
+    rows = kPackedRows % kRows == 0 ? kRows : min_of(kRows, kPackedRows - first_row);
+    q_heads = gridDim.x / kHeadBlocks * kGroup;
+    split = blockIdx.y;
+    step = gridDim.y * kTile;
+    first_token = split * kTile;
+  }
+
+  // The block's tiles among the first `tokens` tokens.
+  __device__ __forceinline__ int tiles_within(int tokens) const {
+    return ceil_div(max_of(0, ceil_div(tokens, kTile) - split), static_cast<int>(gridDim.y));
+  }
+
+  __device__ __forceinline__ void measure(int sequence_length) {
+    length = sequence_length;
+    const int start = first_tile_token(length);
+    first_token = start + split * kTile;
+    splits = active_splits(length, gridDim.y);
+    tiles = tiles_within(length - start);
+  }
+
   __device__ __forceinline__ bool empty() const { return split >= splits; }
+
+  // Which row of q and o the block's packed row `row` is.
+  __device__ __forceinline__ i64 output_row(int row) const {
+    const int packed = first_row + row;
+    if constexpr (kQueries == 1) return static_cast<i64>(batch) * q_heads + kv_head * kGroup + packed;
+    return static_cast<i64>(batch * kQueries + packed / kGroup) * q_heads + kv_head * kGroup +
+           packed % kGroup;
+  }
+
+  __device__ __forceinline__ int query_head(int row) const {
+    return kv_head * kGroup + (first_row + row) % kGroup;
+  }
 };
 
-// The grid is (kv_heads * kHeadBlocks, splits, batch). Split boundaries follow the sequence's own length.
-__device__ __forceinline__ Work find_work(const i32* lengths) {
-  Work work;
-  work.batch = blockIdx.z;
-  work.kv_head = blockIdx.x / kHeadBlocks;
-  work.first_head = work.kv_head * kGroup + blockIdx.x % kHeadBlocks * kRows;
-  const int past = static_cast<int>(blockIdx.x) % kHeadBlocks * kRows;
-  work.rows = kGroup % kRows == 0 ? kRows : min_of(kRows, kGroup - past);
-  work.q_heads = gridDim.x / kHeadBlocks * kGroup;
-  work.split = blockIdx.y;
-  const int length = lengths[work.batch];
-  const int tiles = ceil_div(length, kTile);
-  work.splits = active_splits(length, gridDim.y);
-  const int first = static_cast<int>(static_cast<i64>(tiles) * work.split / work.splits);
-  const int end = static_cast<int>(static_cast<i64>(tiles) * (work.split + 1) / work.splits);
-  work.first_token = first * kTile;
-  work.end_token = min_of(end * kTile, length);
-  work.tiles = end - first;
-  return work;
+// Tiles a block asks for before it knows the length: contiguous KV has `capacity` tokens of every sequence.
+__device__ __forceinline__ int tiles_ahead(const Work& work, int capacity) {
+  return kPage == 0 && kWindow == 0 ? min_of(kStages, work.tiles_within(capacity)) : 0;
+}
+
+// Keeps what is computed from a loaded value from being waited for earlier than here.
+__device__ __forceinline__ int needed_now(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
+// The tokens of a sub-tile that count, relative to its first: query i sees [first + i, end + i).
+struct Sight {
+  int first;
+  int end;
+
+  // Any query misses some token of the sub-tile.
+  __device__ __forceinline__ bool partial() const {
+    return end < kWarpTokens || (kWindow > 0 && first + kQueries - 1 > 0);
+  }
+};
+
+__device__ __forceinline__ Sight find_sight(const Work& work, int token) {
+  const int end = work.length - (kQueries - 1);
+  return {end - kWindow - token, end - token};
 }

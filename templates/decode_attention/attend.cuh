@@ -34,7 +34,7 @@ class Attention {
     for (int tile = 0; tile < kRowTiles; ++tile) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        maximum_[tile][half] = minus_infinity();
+        maximum_[tile][half] = lowest();
         sum_[tile][half] = 0;
       }
 #pragma unroll
@@ -55,28 +55,16 @@ class Attention {
         for (int i = 0; i < 4; ++i) scores_[tile][column][i] = 0;
       }
     }
-#pragma unroll
-    for (int step = 0; step < kHeadDim / 16; ++step) {
-      u32 a[kRowTiles][4];
-#pragma unroll
-      for (int tile = 0; tile < kRowTiles; ++tile) query.fragment(a[tile], tile, step, lanes.row);
-#pragma unroll
-      for (int group = 0; group < kGroups; ++group) {
-        u32 b[4];
-        ldmatrix(b, k + token_offset(16 * group) + step / 4 * kChunkBytes + lanes.column[step % 4]);
-#pragma unroll
-        for (int tile = 0; tile < kRowTiles; ++tile) {
-          mma_16816<Element>(scores_[tile][2 * group], a[tile], b[0], b[1]);
-          mma_16816<Element>(scores_[tile][2 * group + 1], a[tile], b[2], b[3]);
-        }
-      }
+    if constexpr (kNarrow) {
+      score_narrow(k, query, lanes);
+    } else {
+      score_wide(k, query, lanes);
     }
   }
 
-  // Turns S into P; tokens at or past `valid` (at least 1) of the sub-tile count for nothing, whatever they
-  // hold.
-  __device__ __forceinline__ void soften(int valid, float scale_log2) {
-    if (valid < kWarpTokens) mask(valid);
+  // Turns S into P; tokens out of sight count for nothing, whatever they hold.
+  __device__ __forceinline__ void soften(const Sight& sight, int first_row, float scale_log2) {
+    if (sight.partial()) mask(sight, first_row);
 #pragma unroll
     for (int tile = 0; tile < kRowTiles; ++tile) {
       float highest[2];
@@ -116,19 +104,14 @@ class Attention {
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
           const float(&p)[4] = scores_[tile][2 * group + side];
-          a[tile][2 * side] = Element::pack(p[0], p[1]);
-          a[tile][2 * side + 1] = kUpperRows ? Element::pack(p[2], p[3]) : 0;
+          a[tile][2 * side] = Math::pack(p[0], p[1]);
+          a[tile][2 * side + 1] = kUpperRows ? Math::pack(p[2], p[3]) : 0;
         }
       }
-#pragma unroll
-      for (int pair = 0; pair < kHeadDim / 16; ++pair) {
-        u32 b[4];
-        ldmatrix_transposed(b, v + token_offset(16 * group) + pair / 4 * kChunkBytes + lanes.row[pair % 4]);
-#pragma unroll
-        for (int tile = 0; tile < kRowTiles; ++tile) {
-          mma_16816<Element>(output_[tile][2 * pair], a[tile], b[0], b[1]);
-          mma_16816<Element>(output_[tile][2 * pair + 1], a[tile], b[2], b[3]);
-        }
+      if constexpr (kNarrow) {
+        add_narrow(a, v + token_offset(16 * group), lanes);
+      } else {
+        add_wide(a, v + token_offset(16 * group), lanes);
       }
     }
   }
@@ -147,12 +130,7 @@ class Attention {
             maxima[row] = maximum_[tile][half];
             sums[row] = sum;
           }
-          float2* to = reinterpret_cast<float2*>(rows + row * kMergeStride) + lane % 4;
-#pragma unroll
-          for (int column = 0; column < kHeadDim / 8; ++column) {
-            to[column * 4] =
-                make_float2(output_[tile][column][2 * half], output_[tile][column][2 * half + 1]);
-          }
+          store_row(rows + row * kMergeStride, output_[tile], half);
         }
       }
     }
@@ -161,15 +139,120 @@ class Attention {
  private:
   static constexpr int kHalves = kUpperRows ? 2 : 1;
 
-  __device__ __forceinline__ void mask(int valid) {
-    const int first = threadIdx.x % 4 * 2;
+  __device__ __forceinline__ void score_wide(u32 k, const Query& query, const LaneOffsets& lanes) {
+#pragma unroll
+    for (int step = 0; step < kHeadDim / 16; ++step) {
+      u32 a[kRowTiles][4];
+#pragma unroll
+      for (int tile = 0; tile < kRowTiles; ++tile) query.fragment(a[tile], tile, step, lanes.row);
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) {
+        u32 b[4];
+        ldmatrix(b, k + token_offset(16 * group) + step / 4 * kChunkBytes + lanes.column[step % 4]);
+#pragma unroll
+        for (int tile = 0; tile < kRowTiles; ++tile) {
+          mma_16816<Math>(scores_[tile][2 * group], a[tile], b[0], b[1]);
+          mma_16816<Math>(scores_[tile][2 * group + 1], a[tile], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  // One ldmatrix brings 32 elements of 16 tokens, which are two steps of the query.
+  __device__ __forceinline__ void score_narrow(u32 k, const Query& query, const LaneOffsets& lanes) {
+#pragma unroll
+    for (int step = 0; step < kHeadDim / 32; ++step) {
+      u32 a[2][kRowTiles][4];
+#pragma unroll
+      for (int tile = 0; tile < kRowTiles; ++tile) {
+        query.fragment(a[0][tile], tile, 2 * step, lanes.row);
+        query.fragment(a[1][tile], tile, 2 * step + 1, lanes.row);
+      }
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) {
+        u32 b[4];
+        ldmatrix(b, k + token_offset(16 * group) + step / 4 * kChunkBytes + lanes.column[step % 4]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {  // 8 tokens, 16 elements
+          const u32 low = widen_e4m3x2(b[i]), high = widen_e4m3x2(b[i] >> 16);
+#pragma unroll
+          for (int tile = 0; tile < kRowTiles; ++tile) {
+            mma_16816<Math>(scores_[tile][2 * group + i / 2], a[i % 2][tile], low, high);
+          }
+        }
+      }
+    }
+  }
+
+  // O += P V for 16 tokens of V at shared address `v`.
+  __device__ __forceinline__ void add_wide(const u32 (&a)[kRowTiles][4], u32 v, const LaneOffsets& lanes) {
+#pragma unroll
+    for (int pair = 0; pair < kHeadDim / 16; ++pair) {
+      u32 b[4];
+      ldmatrix_transposed(b, v + pair / 4 * kChunkBytes + lanes.row[pair % 4]);
+#pragma unroll
+      for (int tile = 0; tile < kRowTiles; ++tile) {
+        mma_16816<Math>(output_[tile][2 * pair], a[tile], b[0], b[1]);
+        mma_16816<Math>(output_[tile][2 * pair + 1], a[tile], b[2], b[3]);
+      }
+    }
+  }
+
+  // The transposing ldmatrix moves 16 bits, two neighbouring dimensions of a token. Parting them makes two
+  // fragments: of the even dimensions among 16, and of the odd ones.
+  __device__ __forceinline__ void add_narrow(const u32 (&a)[kRowTiles][4], u32 v, const LaneOffsets& lanes) {
+#pragma unroll
+    for (int step = 0; step < kHeadDim / 32; ++step) {
+      u32 b[4];
+      ldmatrix_transposed(b, v + step / 4 * kChunkBytes + lanes.row[step % 4]);
+#pragma unroll
+      for (int side = 0; side < 2; ++side) {  // 16 dimensions each
+        const u32 upper = __byte_perm(b[2 * side], 0, 0x3120),
+                  lower = __byte_perm(b[2 * side + 1], 0, 0x3120);
+        const u32 even[2] = {widen_e4m3x2(upper), widen_e4m3x2(lower)};
+        const u32 odd[2] = {widen_e4m3x2(upper >> 16), widen_e4m3x2(lower >> 16)};
+#pragma unroll
+        for (int tile = 0; tile < kRowTiles; ++tile) {
+          mma_16816<Math>(output_[tile][4 * step + 2 * side], a[tile], even[0], even[1]);
+          mma_16816<Math>(output_[tile][4 * step + 2 * side + 1], a[tile], odd[0], odd[1]);
+        }
+      }
+    }
+  }
+
+  // This lane's part of a row. Where V is narrow, columns of an even and an odd tile alternate.
+  __device__ __forceinline__ void store_row(float* row, const float (&output)[kHeadDim / 8][4],
+                                            int half) const {
+    const int lane = threadIdx.x % 4;
+#pragma unroll
+    for (int column = 0; column < kHeadDim / 8; column += 2) {
+      const float(&left)[4] = output[column], (&right)[4] = output[column + 1];
+      if constexpr (kNarrow) {
+        reinterpret_cast<float4*>(row + column * 8)[lane] =
+            make_float4(left[2 * half], right[2 * half], left[2 * half + 1], right[2 * half + 1]);
+      } else {
+        float2* to = reinterpret_cast<float2*>(row + column * 8) + lane;
+        to[0] = make_float2(left[2 * half], left[2 * half + 1]);
+        to[4] = make_float2(right[2 * half], right[2 * half + 1]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void mask(const Sight& sight, int first_row) {
+    const int lane = threadIdx.x % kWarpSize;
 #pragma unroll
     for (int tile = 0; tile < kRowTiles; ++tile) {
 #pragma unroll
-      for (int column = 0; column < 2 * kGroups; ++column) {
+      for (int half = 0; half < kHalves; ++half) {
+        const int query = kQueries == 1 ? 0 : (first_row + tile * 16 + half * 8 + lane / 4) / kGroup;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          if (column * 8 + first + i % 2 >= valid) scores_[tile][column][i] = minus_infinity();
+        for (int column = 0; column < 2 * kGroups; ++column) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const int token = column * 8 + lane % 4 * 2 + i - query;
+            const bool seen = token < sight.end && (kWindow == 0 || token >= sight.first);
+            if (!seen) scores_[tile][column][2 * half + i] = minus_infinity();
+          }
         }
       }
     }

@@ -9,35 +9,40 @@
 #include "templates/common/cp_async.cuh"
 #include "templates/common/l2_policy.cuh"
 #include "templates/decode_attention/merge.cuh"
+#include "templates/decode_attention/tail.cuh"
 
 constexpr int kSubTileBytes = kWarpTokens * kRowBytes;
-constexpr int kUnitsPerRow = kHeadDim / 8;              // 16-byte units
-constexpr int kRowsPerCopy = kWarpSize / kUnitsPerRow;  // rows one instruction of the warp covers: 1, 2 or 4
+constexpr int kRowsPerCopy = kWarpSize / kUnitsPerRow;  // rows one instruction of the warp covers: 1 to 8
 constexpr int kCopies = kWarpTokens / kRowsPerCopy;
-constexpr int kWarpPages = kPage == 0 ? 1 : max_of(1, kWarpTokens / kPageTokens);  // pages of a sub-tile
+// Page ids of a sub-tile that a lane keeps. Pages of one token are shared out over the lanes.
+constexpr int kWarpPages = kPage == 0   ? 1
+                           : kPage == 1 ? ceil_div(kWarpTokens, kWarpSize)
+                                        : max_of(1, kWarpTokens / kPageTokens);
 
-// Copies one warp's sub-tiles. Sub-tile i covers tokens first + i * kTile of the sequence.
+// Copies one warp's sub-tiles. Sub-tile i begins at token first + i * work.step of the sequence.
 class CpAsyncLoader {
  public:
   struct Pages {
     i32 id[kWarpPages];
   };
 
-  __device__ __forceinline__ CpAsyncLoader(u32 ring, const Element* k, const Element* v,
+  __device__ __forceinline__ CpAsyncLoader(u32 ring, const KvElement* k, const KvElement* v,
                                            const KvStrides& strides, const i32* pages, const Work& work,
-                                           int first, bool evict_first)
+                                           int first, int end, bool evict_first)
       : ring_(ring),
         pages_(pages),
         strides_(strides),
         first_(first),
-        end_(work.end_token),
+        step_(work.step),
+        visible_(kHiddenHead ? first_visible(work.length) : 0),
+        end_(end),
         policy_(l2_policy(evict_first)) {
     const int lane = threadIdx.x % kWarpSize;
     row_ = lane / kUnitsPerRow;
     const int unit = lane % kUnitsPerRow;
     swizzled_ = (unit % 8 ^ row_) << 4;
     row_slot_ = unit / 8 * kChunkBytes + row_ * 128;
-    const i64 offset = static_cast<i64>(work.kv_head) * strides.head + unit * 8 +
+    const i64 offset = static_cast<i64>(work.kv_head) * strides.head + unit * kUnitElements +
                        (kPage == 0 ? work.batch * strides.block + (first + row_) * strides.token : 0);
     k_ = k + offset;
     v_ = v + offset;
@@ -48,6 +53,9 @@ class CpAsyncLoader {
     return k_slot(ring, slot) + kSubTileBytes;
   }
 
+  // From here on nothing past token `end` is looked up or read.
+  __device__ __forceinline__ void stop_at(int end) { end_ = end; }
+
   // The pages of sub-tile i; entries of the table past the sequence's end are never used.
   __device__ __forceinline__ Pages find_pages(int i) const {
     Pages pages;
@@ -55,7 +63,8 @@ class CpAsyncLoader {
     for (int p = 0; p < kWarpPages; ++p) {
       pages.id[p] = 0;
       if constexpr (kPage > 0) {
-        const int token = first_ + i * kTile + p * kPage;
+        const int within = kPage == 1 ? p * kWarpSize + static_cast<int>(threadIdx.x) % kWarpSize : p * kPage;
+        const int token = first_ + i * step_ + within;
         if (token < end_) pages.id[p] = __ldg(pages_ + token / kPageTokens);
       }
     }
@@ -70,23 +79,28 @@ class CpAsyncLoader {
   }
 
  private:
-  // Tokens past the end are written as zeros without being read, so that 0 * V is 0 there.
-  __device__ __forceinline__ void load(const Element* base, u32 slot, int i, const Pages& pages) const {
-    const int token = first_ + i * kTile;
+  // Tokens past the end or before the window are written as zeros without being read, so that 0 * V is 0
+  // there.
+  __device__ __forceinline__ void load(const KvElement* base, u32 slot, int i, const Pages& pages) const {
+    const int token = first_ + i * step_;
     if (token < end_) {
 #pragma unroll
       for (int copy = 0; copy < kCopies; ++copy) {
         const int row = copy * kRowsPerCopy;
-        const Element* source;
+        const KvElement* source;
         if constexpr (kPage == 0) {
-          source = base + (static_cast<i64>(i) * kTile + row) * strides_.token;
+          source = base + (static_cast<i64>(i) * step_ + row) * strides_.token;
+        } else if constexpr (kPage == 1) {
+          source = base + __shfl_sync(kWholeWarp, pages.id[row / kWarpSize], row % kWarpSize + row_) *
+                              strides_.block;
         } else {
           const int in_page = (token + row) % kPageTokens + row_;
           source =
               base + pages.id[row / kPageTokens % kWarpPages] * strides_.block + in_page * strides_.token;
         }
+        const int own = token + row + row_;
         cp_async_16(slot + row_slot_ + row * 128 + (swizzled_ ^ (row % 8 << 4)), source,
-                    token + row + row_ < end_, policy_);
+                    own < end_ && (!kHiddenHead || own >= visible_), policy_);
       }
     }
     cp_async_commit();
@@ -96,63 +110,91 @@ class CpAsyncLoader {
   const i32* pages_;
   KvStrides strides_;
   int first_;
+  int step_;
+  int visible_;
   int end_;
   u64 policy_;
   int row_;       // the lane's row within one copy
   u32 row_slot_;  // where it lands, before the swizzle
   u32 swizzled_;
-  const Element* k_;
-  const Element* v_;
+  const KvElement* k_;
+  const KvElement* v_;
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    decode_attention(const Element* q, const Element* k, const Element* v, const i32* page_table,
-                     const i32* lengths, Element* o, float* partial_o, float* partial_lse, u32* counters,
-                     const KvStrides strides, int max_pages, float scale_log2, int evict_first) {
+    decode_attention(const Element* q, const KvElement* k, const KvElement* v, const float* k_scale,
+                     const float* v_scale, const i32* page_table, const i32* lengths, const float* sinks,
+                     Element* o, float* lse, float* partial_o, float* partial_lse, u32* counters,
+                     const KvStrides strides, int capacity, float scale_log2, int evict_first) {
   extern __shared__ __align__(1024) u8 shared[];
-  wait_for_predecessor();
-  allow_dependent_launch();
-  const Work work = find_work(lengths);
-  if (work.empty()) return;
+  Work work;
+  const Inbox inbox(shared);
+  if (inbox.exists()) inbox.open(work);
+  const auto find_length = [&] {
+    wait_for_predecessor();
+    allow_dependent_launch();
+    return lengths[work.batch];
+  };
+  int length = 0;
+  if constexpr (kWindow > 0) {
+    length = find_length();
+    work.measure(length);
+  }
   const int warp = threadIdx.x / kWarpSize;
   const u32 ring = shared_address(shared) + warp * (2 * kStages * kSubTileBytes);
   const int first = work.first_token + warp * kWarpTokens;
-  const CpAsyncLoader loader(ring, k, v, strides, page_table + static_cast<i64>(work.batch) * max_pages, work,
-                             first, evict_first);
+  // Until the length is known, contiguous KV is read and the page table is looked up as far as they reach.
+  CpAsyncLoader loader(ring, k, v, strides,
+                       page_table + static_cast<i64>(work.batch) * (capacity / kPageTokens), work, first,
+                       kWindow > 0 ? length : capacity, evict_first);
+  if constexpr (kWindow == 0) length = find_length();
 
   CpAsyncLoader::Pages pages[kStages];
 #pragma unroll
   for (int stage = 0; stage < kStages; ++stage) pages[stage] = loader.find_pages(stage);
+  if constexpr (kPage > 0) {
+    length = needed_now(length);
+    loader.stop_at(length);
+  }
 #pragma unroll
   for (int stage = 0; stage < kStages; ++stage) {
     loader.load_k(stage, stage, pages[stage]);
     loader.load_v(stage, stage, pages[stage]);
   }
   stage_query(shared, q, work);
+  length = needed_now(length);
+  work.measure(length);
+  loader.stop_at(length);
   __syncthreads();
 
   const LaneOffsets lanes;
   const Query query(shared_address(shared), lanes.row);
   Attention attention;
+  scale_log2 *= kv_scale(k_scale, work.kv_head);
   CpAsyncLoader::Pages next = loader.find_pages(kStages);
   int slot = 0;
   for (int i = 0; i < work.tiles; ++i) {
-    const int valid = work.end_token - (first + i * kTile);
+    const int token = first + i * work.step, valid = length - token;
     if (valid <= 0) break;  // the last tile may end before this warp's share of it
     cp_async_wait<2 * kStages - 1>();
     __syncwarp();
     attention.score(CpAsyncLoader::k_slot(ring, slot), query, lanes);
     __syncwarp();
     loader.load_k(i + kStages, slot, next);
-    attention.soften(valid, scale_log2);
+    attention.soften(find_sight(work, token), work.first_row, scale_log2);
     cp_async_wait<2 * kStages - 1>();
     __syncwarp();
-    attention.accumulate(CpAsyncLoader::v_slot(ring, slot), lanes);
+    const u32 v_slot = CpAsyncLoader::v_slot(ring, slot);
+    // What was read before the length was known is no zeros past it.
+    if (kPage == 0 && valid < kWarpTokens)
+      clear_rows(shared + (v_slot - shared_address(shared)), valid, kWarpTokens);
+    attention.accumulate(v_slot, lanes);
     __syncwarp();
     loader.load_v(i + kStages, slot, next);
     next = loader.find_pages(i + kStages + 1);
     slot = slot + 1 == kStages ? 0 : slot + 1;
   }
   cp_async_wait<0>();
-  finish(shared, attention, work, {o, partial_o, partial_lse, counters});
+  finish(shared, attention, work,
+         {o, lse, sinks, kv_scale(v_scale, work.kv_head), partial_o, partial_lse, counters});
 }

@@ -16,7 +16,7 @@ struct CombinedRow {
   float weight;
   float maximum;
 
-  // Adds a sum that is relative to 2^lse. `lse` is finite.
+  // Adds a sum that is relative to 2^lse; where lse is -inf, it has no weight.
   __device__ __forceinline__ void add(const float (&other)[kLaneDims], float other_weight, float lse) {
     const float highest = fmaxf(maximum, lse);
     const float keep = exp2_fast(maximum - highest), take = exp2_fast(lse - highest);
@@ -33,7 +33,7 @@ __device__ __forceinline__ CombinedRow combine_splits(const float* partial_o, co
                                                       int splits, int first, int step) {
   constexpr int kBatch = 8;
   const float* lane_o = partial_o + threadIdx.x % kWarpSize * kLaneDims;
-  CombinedRow row = {{}, 0, minus_infinity()};
+  CombinedRow row = {{}, 0, lowest()};
   for (int begin = first; begin < splits; begin += kBatch * step) {
     float lse[kBatch], values[kBatch][kLaneDims] = {};
 #pragma unroll
@@ -57,10 +57,40 @@ __device__ __forceinline__ CombinedRow combine_splits(const float* partial_o, co
   return row;
 }
 
-__device__ __forceinline__ void write_row(Element* o, const CombinedRow& row) {
+// The end of a row's softmax, once all its tokens are summed relative to 2^maximum: the sink joins the
+// denominator. A row that sees no token attends to nothing: the factor is 0, and without a sink the
+// logarithm is -inf.
+struct Softmax {
+  float inverse;  // what the summed output is multiplied by
+  float maximum;
+  float sum;
+
+  __device__ __forceinline__ Softmax(float running_maximum, float running_sum, const float* sinks, int q_head)
+      : maximum(running_maximum), sum(running_sum) {
+    float keep = 1;
+    if constexpr (kSinks) {
+      constexpr float kLog2E = 1.4426950408889634f;
+      const float sink = __ldg(sinks + q_head) * kLog2E;
+      maximum = fmaxf(running_maximum, sink);
+      keep = exp2_fast(running_maximum - maximum);
+      sum = keep * running_sum + exp2_fast(sink - maximum);
+    }
+    inverse = sum > 0 ? keep / sum : 0.0f;
+  }
+
+  __device__ __forceinline__ float lse() const {
+    constexpr float kLn2 = 0.6931471805599453f;
+    return (maximum + log2_fast(sum)) * kLn2;
+  }
+};
+
+__device__ __forceinline__ void write_row(const Outputs& outputs, i64 output_row, int q_head,
+                                          const CombinedRow& row) {
   const int lane = threadIdx.x % kWarpSize;
-  u32* target = reinterpret_cast<u32*>(o + lane * kLaneDims);
-  const float inverse = 1.0f / row.weight;
+  u32* target = reinterpret_cast<u32*>(outputs.o + output_row * kHeadDim + lane * kLaneDims);
+  const Softmax softmax(row.maximum, row.weight, outputs.sinks, q_head);
+  const float inverse = softmax.inverse;
+  if (kWantsLse && lane == 0) outputs.lse[output_row] = softmax.lse();
 #pragma unroll
   for (int i = 0; i < kLaneDims / 2; ++i) {
     target[i] = Element::pack(row.values[2 * i] * inverse, row.values[2 * i + 1] * inverse);
@@ -82,17 +112,17 @@ __device__ __forceinline__ void combine_if_last(u8* shared, const Work& work, co
   if (!*last) return;
   __threadfence();
   for (int row = threadIdx.x / kWarpSize; row < work.rows; row += kWarps) {
-    const i64 head = static_cast<i64>(work.batch) * work.q_heads + work.first_head + row;
-    write_row(outputs.o + head * kHeadDim,
-              combine_splits(outputs.partial_o + head * gridDim.y * kHeadDim,
-                             outputs.partial_lse + head * gridDim.y, work.splits, 0, 1));
+    const i64 output_row = work.output_row(row);
+    write_row(outputs, output_row, work.query_head(row),
+              combine_splits(outputs.partial_o + output_row * gridDim.y * kHeadDim,
+                             outputs.partial_lse + output_row * gridDim.y, work.splits, 0, 1));
   }
 }
 
-// The combine as a kernel of its own: one block a (query head, sequence), its warps share the splits.
+// The combine as a kernel of its own: one block a row of o, its warps share the splits.
 extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
-    decode_attention_combine(const float* partial_o, const float* partial_lse, const i32* lengths, Element* o,
-                             int splits) {
+    decode_attention_combine(const float* partial_o, const float* partial_lse, const i32* lengths,
+                             const float* sinks, Element* o, float* lse, int splits) {
   __shared__ CombinedRow shared[kCombineWarps][kWarpSize];
   const int warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
   // An input, safe to read early: the attention kernel lets this one start only once its own inputs are
@@ -101,9 +131,9 @@ extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
   allow_dependent_launch();
   wait_for_predecessor();
   if (active == 1) return;  // the only block wrote the result itself
-  const i64 head = static_cast<i64>(blockIdx.y) * gridDim.x + blockIdx.x;
-  CombinedRow row = combine_splits(partial_o + head * splits * kHeadDim, partial_lse + head * splits, active,
-                                   warp, kCombineWarps);
+  const i64 output_row = static_cast<i64>(blockIdx.y) * gridDim.x + blockIdx.x;
+  CombinedRow row = combine_splits(partial_o + output_row * splits * kHeadDim,
+                                   partial_lse + output_row * splits, active, warp, kCombineWarps);
   shared[warp][lane] = row;
   __syncthreads();
   if (warp != 0) return;
@@ -111,5 +141,5 @@ extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
     const CombinedRow part = shared[other][lane];
     row.add(part.values, part.weight, part.maximum);
   }
-  write_row(o + head * kHeadDim, row);
+  write_row({o, lse, sinks}, output_row, blockIdx.x % (gridDim.x / kQueries), row);
 }

@@ -1,14 +1,21 @@
 // The end of a block: the warps' shares of the softmax merged through shared memory, then written as the
-// result or as one split's part of it.
+// result, or handed on as one split's part of it.
 #pragma once
 
 #include "templates/common/barrier.cuh"
 #include "templates/decode_attention/attend.cuh"
 #include "templates/decode_attention/combine.cuh"
+#include "templates/decode_attention/inbox.cuh"
+
+__device__ __forceinline__ float scaled(float inverse, const Outputs& outputs) {
+  return kNarrow ? inverse * outputs.v_scale : inverse;
+}
 
 // Called by the first kWarps warps, once nothing reads the ring or is still being copied into it.
 __device__ __forceinline__ void finish(u8* shared, const Attention& attention, const Work& work,
                                        const Outputs& outputs) {
+  const Inbox inbox(shared);
+  if (work.empty() && !inbox.exists()) return;
   float* rows = reinterpret_cast<float*>(shared);
   float* maxima = rows + kWarps * kRows * kMergeStride;
   float* sums = maxima + kWarps * kRows;
@@ -16,20 +23,18 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
   named_barrier_sync(2, kWarps * kWarpSize);
   attention.deposit(rows + warp * kRows * kMergeStride, maxima + warp * kRows, sums + warp * kRows);
   named_barrier_sync(2, kWarps * kWarpSize);
+  if (inbox.exists()) inbox.wait_for_others();
 
-  constexpr int kQuads = kHeadDim / 4;
   for (int i = threadIdx.x; i < work.rows * kQuads; i += kWarps * kWarpSize) {
     const int row = i / kQuads, quad = i % kQuads;
-    float highest = minus_infinity();
+    float highest = lowest();
 #pragma unroll
     for (int other = 0; other < kWarps; ++other) highest = fmaxf(highest, maxima[other * kRows + row]);
     float sum = 0;
     float4 total = make_float4(0, 0, 0, 0);
 #pragma unroll
     for (int other = 0; other < kWarps; ++other) {
-      const float own = maxima[other * kRows + row];
-      const float weight =
-          own == minus_infinity() ? 0.0f : exp2_fast(own - highest);  // a warp without tokens
+      const float weight = exp2_fast(maxima[other * kRows + row] - highest);
       const float4 part = reinterpret_cast<const float4*>(rows + (other * kRows + row) * kMergeStride)[quad];
       sum += weight * sums[other * kRows + row];
       total.x += weight * part.x;
@@ -37,18 +42,26 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
       total.z += weight * part.z;
       total.w += weight * part.w;
     }
-    const float inverse = sum > 0 ? 1.0f / sum : 0.0f;  // a sequence without tokens attends to nothing
-    const i64 head = static_cast<i64>(work.batch) * work.q_heads + work.first_head + row;
-    if (work.splits == 1) {
-      reinterpret_cast<uint2*>(outputs.o + head * kHeadDim)[quad] =
-          make_uint2(Element::pack(total.x * inverse, total.y * inverse),
-                     Element::pack(total.z * inverse, total.w * inverse));
+    const i64 output_row = work.output_row(row);
+    if (work.splits == 1 && !inbox.exists()) {
+      const Softmax softmax(highest, sum, outputs.sinks, work.query_head(row));
+      write_quad(outputs.o + output_row * kHeadDim, quad, total, scaled(softmax.inverse, outputs));
+      if (kWantsLse && quad == 0) outputs.lse[output_row] = softmax.lse();
+      continue;
+    }
+    const float inverse = scaled(sum > 0 ? 1.0f / sum : 0.0f, outputs), lse = highest + log2_fast(sum);
+    total = make_float4(total.x * inverse, total.y * inverse, total.z * inverse, total.w * inverse);
+    if (inbox.exists()) {
+      inbox.send(i, total, lse);
     } else {
-      const i64 part = head * gridDim.y + work.split;
-      reinterpret_cast<float4*>(outputs.partial_o + part * kHeadDim)[quad] =
-          make_float4(total.x * inverse, total.y * inverse, total.z * inverse, total.w * inverse);
-      if (quad == 0) outputs.partial_lse[part] = highest + log2_fast(sum);
+      const i64 part = output_row * gridDim.y + work.split;
+      reinterpret_cast<float4*>(outputs.partial_o + part * kHeadDim)[quad] = total;
+      if (quad == 0) outputs.partial_lse[part] = lse;
     }
   }
-  if (work.splits > 1 && outputs.counters != nullptr) combine_if_last(shared, work, outputs);
+  if (inbox.exists()) {
+    inbox.receive(work, outputs);
+  } else if (work.splits > 1 && outputs.counters != nullptr) {
+    combine_if_last(shared, work, outputs);
+  }
 }

@@ -5,14 +5,31 @@
 #include "templates/common/mma.cuh"
 #include "templates/decode_attention/arguments.cuh"
 
-// Rows past the block's heads become zeros. Called by the first kWarps warps; the caller synchronizes.
+// Two neighbouring elements as the matrix instructions take them.
+__device__ __forceinline__ u32 to_math(u32 pair) {
+  if constexpr (sizeof(KvElement) == sizeof(Element)) return pair;
+  return Math::pack(Element::to_float({static_cast<u16>(pair)}),
+                    Element::to_float({static_cast<u16>(pair >> 16)}));
+}
+
+// Unit `unit` of a row as it is staged. Where K is narrow, a lane's 32 bits of a 16x8 fragment hold 4
+// neighbours of 16 instead of 2 and the 2 that lie 8 further; the query's elements are permuted to match.
+__device__ __forceinline__ uint4 staged_unit(const uint4* row, int unit) {
+  if constexpr (!kNarrow) return row[unit];
+  const uint4 low = row[unit / 2 * 2], high = row[unit / 2 * 2 + 1];
+  return unit % 2 == 0 ? make_uint4(to_math(low.x), to_math(low.z), to_math(high.x), to_math(high.z))
+                       : make_uint4(to_math(low.y), to_math(low.w), to_math(high.y), to_math(high.w));
+}
+
+// Rows past the block's own become zeros. Called by the first kWarps warps; the caller synchronizes.
 __device__ __forceinline__ void stage_query(u8* shared, const Element* q, const Work& work) {
-  const uint4* source = reinterpret_cast<const uint4*>(
-      q + (static_cast<i64>(work.batch) * work.q_heads + work.first_head) * kHeadDim);
   constexpr int kUnits = kHeadDim / 8;  // 16-byte units a row
   for (int i = threadIdx.x; i < 16 * kRowTiles * kUnits; i += kWarps * kWarpSize) {
     const int row = i / kUnits, unit = i % kUnits;
-    const uint4 value = row < work.rows ? source[i] : make_uint4(0, 0, 0, 0);
+    uint4 value = make_uint4(0, 0, 0, 0);
+    if (row < work.rows) {
+      value = staged_unit(reinterpret_cast<const uint4*>(q + work.output_row(row) * kHeadDim), unit);
+    }
     const int offset = unit / 8 * kQueryChunkBytes + row * 128 + ((unit % 8 ^ row % 8) << 4);
     *reinterpret_cast<uint4*>(shared + kQueryOffset + offset) = value;
   }

@@ -1,48 +1,75 @@
 // What one compiled unit of decode_attention is specialized on, checked, and what follows from it.
 //
 // A warp works on sub-tiles of kWarpTokens tokens. In shared memory a slab of kSlabTokens tokens of K or V
-// lies as kChunks blocks of [token][64 elements]: rows of 128 bytes whose 16-byte units are XORed with the
-// row number, which is what the 128-byte swizzle of the copy engine writes and what lets ldmatrix read
-// without bank conflicts.
+// lies as blocks of [token][64 elements, or 128 narrow ones]: rows of 128 bytes whose 16-byte units are XORed
+// with the row number, which is what the 128-byte swizzle of the copy engine writes and what lets ldmatrix
+// read without bank conflicts.
 #pragma once
 
 #include "templates/common/convert.cuh"
 #include "templates/common/types.cuh"
 
-#if !defined(DTYPE) || !defined(HEAD_DIM) || !defined(GROUP) || !defined(PAGE) || !defined(BODY_TMA) ||    \
-    !defined(TILE) || !defined(STAGES) || !defined(WARPS) || !defined(PRODUCERS) || !defined(ROW_TILES) || \
-    !defined(QUERY_IN_REGISTERS) || !defined(LAZY_RESCALE) || !defined(SHARED_BYTES)
+#if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||              \
+    !defined(GROUP) || !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) ||        \
+    !defined(LSE) || !defined(BODY_TMA) || !defined(TILE) || !defined(STAGES) || !defined(WARPS) ||         \
+    !defined(PRODUCERS) || !defined(ROW_TILES) || !defined(QUERY_IN_REGISTERS) || !defined(LAZY_RESCALE) || \
+    !defined(SHARED_BYTES)
 #error decode_attention is compiled through a plan, which defines every macro tested here
 #endif
 
-using Element = DTYPE;
+using Element = DTYPE;       // of queries and outputs
+using KvElement = KV_DTYPE;  // of keys and values: Element, or E4m3
+
+// What the matrix instructions work on: e4m3 is widened to fp16 on its way from shared memory.
+template <typename Kv>
+struct MathOf {
+  using Type = Kv;
+};
+template <>
+struct MathOf<E4m3> {
+  using Type = Fp16;
+};
+using Math = MathOf<KvElement>::Type;
+
+constexpr bool kNarrow = sizeof(KvElement) == 1;
+constexpr bool kHeadScales = KV_HEAD_SCALES;  // narrow: a scale for every KV head, not for the whole tensor
 
 constexpr int kHeadDim = HEAD_DIM;                   // 64, 128 or 256
 constexpr int kGroup = GROUP;                        // query heads that share a KV head
 constexpr int kPage = PAGE;                          // tokens a page; 0 for contiguous KV
 constexpr int kPageTokens = kPage == 0 ? 1 : kPage;  // to divide by
+constexpr int kWindow = WINDOW;                      // tokens a query sees; 0 for all of them
+constexpr bool kSinks = SINKS;                       // a logit of every head joins the denominator
+constexpr int kQueries = QUERIES;                    // new tokens of a sequence, causal among themselves
+constexpr bool kWantsLse = LSE;                      // the logarithm of the denominator is an output
 constexpr int kTile = TILE;                          // tokens a stage, over all consumer warps
 constexpr int kStages = STAGES;                      // stages in flight
 constexpr int kWarps = WARPS;                        // warps that compute
 constexpr int kProducers = PRODUCERS;                // warps that only issue copies (tma)
-constexpr int kRowTiles = ROW_TILES;                 // blocks of 16 query heads a CTA packs into mma rows
+constexpr int kRowTiles = ROW_TILES;                 // blocks of 16 rows a CTA packs into mma tiles
 constexpr bool kQueryInRegisters = QUERY_IN_REGISTERS;
 constexpr bool kLazyRescale = LAZY_RESCALE;
 
 constexpr int kThreads = (kWarps + kProducers) * kWarpSize;
 constexpr int kWarpTokens = kTile / kWarps;
-constexpr int kRows = min_of(kGroup, 16 * kRowTiles);  // query heads of a CTA
-constexpr int kHeadBlocks = ceil_div(kGroup, kRows);   // CTAs over the query heads of a group
-constexpr bool kUpperRows = kRows > 8;                 // rows 8..15 of an mma tile hold heads
-constexpr int kChunks = kHeadDim / 64;
-constexpr int kRowBytes = kHeadDim * 2;
+constexpr int kPackedRows = kQueries * kGroup;  // rows that share KV: query by query, its heads together
+constexpr int kRows = min_of(kPackedRows, 16 * kRowTiles);  // of them in a CTA
+constexpr int kHeadBlocks = ceil_div(kPackedRows, kRows);   // CTAs over the packed rows
+constexpr bool kUpperRows = kRows > 8;                      // rows 8..15 of an mma tile are in use
+constexpr int kChunkElements = 128 / sizeof(KvElement);
+constexpr int kUnitElements = 16 / sizeof(KvElement);
+constexpr int kUnitsPerRow = kHeadDim / kUnitElements;  // 16-byte units of a row of K or V
+constexpr int kRowBytes = ceil_div(kHeadDim, kChunkElements) * 128;
 constexpr int kSlabTokens = BODY_TMA ? (kPage == 0 ? kTile : min_of(kTile, kPage)) : kWarpTokens;
 constexpr int kChunkBytes = kSlabTokens * 128;
 constexpr int kSlabBytes = kSlabTokens * kRowBytes;
 
 static_assert(kHeadDim == 64 || kHeadDim == 128 || kHeadDim == 256, "head_dim");
 static_assert(kTile % kWarps == 0 && kWarpTokens % 16 == 0, "a warp's sub-tile is a multiple of 16 tokens");
-static_assert(kPage % 16 == 0, "a page is a multiple of 16 tokens");
+static_assert(kPage % 16 == 0 || (kPage == 1 && !BODY_TMA), "a page is one token or a multiple of 16");
+static_assert(!kNarrow || !BODY_TMA || kHeadDim >= 128,
+              "64 narrow elements leave half of a 128-byte row empty");
+static_assert(kWindow >= 0 && kQueries >= 1 && kQueries <= 4, "window, queries");
 static_assert(kPage == 0 || kTile % kPage == 0 || kPage % kTile == 0, "tiles and pages nest");
 
 // Shared memory of a block: the KV ring, which the merge of the warps reuses, then the queries, then
@@ -53,7 +80,7 @@ constexpr int kMergeStride =
 constexpr int kMergeBytes = kWarps * kRows * (kMergeStride + 2) * 4;
 constexpr int kQueryOffset = ceil_div(max_of(kRingBytes, kMergeBytes), 1024) * 1024;
 constexpr int kQueryChunkBytes = 16 * kRowTiles * 128;
-constexpr int kQueryBytes = kQueryChunkBytes * kChunks;
+constexpr int kQueryBytes = kQueryChunkBytes * (kHeadDim / 64);
 constexpr int kBarrierOffset = kQueryOffset + kQueryBytes;
 constexpr int kBarrierBytes = BODY_TMA ? 4 * kStages * 8 : 0;
 constexpr int kFlagOffset = kBarrierOffset + kBarrierBytes;

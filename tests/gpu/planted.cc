@@ -47,6 +47,10 @@ class PlantedKernel final : public Kernel {
     for (std::int64_t i = 0; i < listed; ++i)
       ids.fill.integers.push_back(static_cast<std::int32_t>(i * i - 5));
     buffers.push_back(ids);
+    Buffer counts = ids;  // the same integers as f32
+    counts.name = "counts";
+    counts.dtype = DType::f32;
+    buffers.push_back(counts);
     return buffers;
   }
 

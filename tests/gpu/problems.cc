@@ -20,6 +20,24 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "batch=1,q_heads=1,kv_heads=1,head_dim=64,context=1",
          "batch=7,q_heads=24,kv_heads=8,head_dim=128,context=129,lengths=ragged",
          "batch=1,q_heads=48,kv_heads=1,head_dim=128,context=2100",
+         "batch=6,q_heads=16,kv_heads=2,head_dim=64,context=700,window=128,sinks=learned,lengths=ragged",
+         "batch=4,q_heads=32,kv_heads=4,head_dim=128,context=900,window=300,page=64,lengths=ragged",
+         "batch=5,q_heads=8,kv_heads=2,head_dim=128,context=500,window=50,page=16,q_len=2,lengths=ragged",
+         "batch=4,q_heads=32,kv_heads=8,head_dim=128,context=700,q_len=4,lse=natural,lengths=ragged",
+         "batch=3,q_heads=16,kv_heads=1,head_dim=64,context=800,q_len=3,lse=natural,sinks=learned,page=128",
+         "batch=2,q_heads=24,kv_heads=2,head_dim=256,context=300,q_len=2,window=77,dtype=fp16,layout=nhd",
+         "batch=5,q_heads=16,kv_heads=2,head_dim=128,context=600,page=1,lengths=ragged,lse=natural",
+         "batch=4,q_heads=16,kv_heads=2,head_dim=64,context=600,page=1,lengths=ragged,window=90,q_len=4",
+         "batch=2,q_heads=32,kv_heads=4,head_dim=128,context=900,kv_dtype=e4m3",
+         "batch=5,q_heads=16,kv_heads=2,head_dim=64,context=600,kv_dtype=e4m3,kv_scale=head,lengths=ragged",
+         "batch=3,q_heads=8,kv_heads=4,head_dim=256,context=500,kv_dtype=e4m3,kv_scale=head,dtype=fp16,page="
+         "64",
+         "batch=4,q_heads=64,kv_heads=2,head_dim=128,context=700,kv_dtype=e4m3,layout=nhd,lengths=ragged",
+         "batch=4,q_heads=16,kv_heads=2,head_dim=128,context=800,kv_dtype=e4m3,kv_scale=head,page=16,window="
+         "200,"
+         "q_len=3,sinks=learned,lse=natural,lengths=ragged",
+         "batch=3,q_heads=32,kv_heads=4,head_dim=64,context=300,kv_dtype=e4m3,page=1,lengths=ragged",
+         "batch=3,q_heads=8,kv_heads=8,head_dim=256,context=200,page=1,lengths=ragged,layout=nhd",
      }},
     {"decode_kernel",
      {

@@ -156,6 +156,8 @@ TEST_CASE("zeros and integers stand as they are") {
   CHECK(host_values(input(DType::f32, 3, {}), 1, 1) == std::vector<double>{0, 0, 0});
   const Fill integers = {Fill::Kind::integers, 1, {-2147483647, 0, 2147483647}, {}};
   CHECK(host_values(input(DType::i32, 3, integers), 1, 1) == std::vector<double>{-2147483647, 0, 2147483647});
+  const Fill small = {Fill::Kind::integers, 1, {-3, 0, 16777216}, {}};
+  CHECK(host_values(input(DType::f32, 3, small), 1, 1) == std::vector<double>{-3, 0, 16777216});
 }
 
 TEST_CASE("a fill that does not fit its buffer is a mistake of the kernel's author") {

@@ -61,6 +61,11 @@ TEST_CASE("threads, grids and clusters have their bounds") {
   c.launch().grid = {128, 1, 1};
   CHECK(c.why().empty());
   c.launch().cluster = {16, 1, 1};
+  CHECK(c.why().empty());
+  c.launch().cluster = {32, 1, 1};
+  CHECK(c.why() == "k: 32 blocks a cluster; at most 16");
+  c.launch().cluster = {16, 1, 1};
+  c.limits = limits_of_architecture("sm_120a");
   CHECK(c.why() == "k: 16 blocks a cluster; at most 8");
   c.launch().cluster = {2, 1, 1};
   c.limits = limits_of_architecture("sm_89");

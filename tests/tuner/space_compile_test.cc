@@ -33,7 +33,7 @@ Space space_of(const Kernel& kernel) {
   return Space::parse(read_resource(file), file);
 }
 
-// A preset or none, with every named dimension drawn anew.
+// A preset or none, with every named dimension and every integer of a small range drawn anew.
 Problem draw_problem(const Kernel& kernel, std::mt19937& random) {
   const std::vector<Preset>& presets = kernel.presets();
   while (true) {
@@ -41,7 +41,14 @@ Problem draw_problem(const Kernel& kernel, std::mt19937& random) {
     Problem problem =
         parse_problem(kernel.name(), kernel.schema(), choice == 0 ? nullptr : &presets[choice - 1], "");
     for (const Dimension& dimension : kernel.schema()) {
-      if (dimension.names.empty()) continue;
+      if (dimension.names.empty()) {
+        const std::int64_t values = dimension.maximum - dimension.minimum + 1;
+        if (values <= 8) {
+          const auto drawn = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(values));
+          problem.dims.set(dimension.name, Value::integer(dimension.minimum + drawn));
+        }
+        continue;
+      }
       const std::size_t position = random() % dimension.names.size();
       problem.dims.set(dimension.name,
                        Value::named(dimension.names[position], static_cast<std::int64_t>(position)));
