@@ -13,6 +13,9 @@ Json facts_json(const TrialResult& result, const Build* build) {
   if (has_time(result.outcome)) {
     facts["max_error"] = result.max_error;
     facts["dissimilarity"] = result.dissimilarity;
+    const std::vector<double>& samples = result.measurement.samples_us;
+    facts["samples_us"] =
+        std::vector<double>(samples.begin(), samples.begin() + std::min(samples.size(), kStoredSamples));
   }
   if (build == nullptr) return facts;
   EntryFacts worst;
@@ -26,6 +29,7 @@ Json facts_json(const TrialResult& result, const Build* build) {
   facts["static_shared"] = worst.static_shared;
   facts["compile_s"] = build->seconds;
   facts["build"] = build->digest;
+  if (!build->repeatable) facts["repeatable"] = false;
   return facts;
 }
 
@@ -34,6 +38,17 @@ Json provenance_json(const Provenance& provenance) {
   if (!provenance.driver.empty()) json["driver"] = provenance.driver;
   if (provenance.trials > 0) json["trials"] = provenance.trials;
   return json;
+}
+
+// Trials of earlier versions have none.
+std::vector<double> stored_samples(const std::string& facts) {
+  const Json json = Json::parse(facts, nullptr, false);
+  if (!json.is_object()) return {};
+  std::vector<double> samples;
+  for (const Json& sample : json.value("samples_us", Json::array())) {
+    if (sample.is_number()) samples.push_back(sample.get<double>());
+  }
+  return samples;
 }
 
 void add_clocks(Json& json, const Measurement& measurement) {
@@ -64,6 +79,16 @@ TrialRecord to_record(const Config& config, const TrialResult& result, const Bui
   return record;
 }
 
+bool may_end_otherwise(const TrialRecord& record) {
+  const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
+  if (!outcome || *outcome == Outcome::timed_out || *outcome == Outcome::crashed) return true;
+  if (*outcome == Outcome::launch_failed)
+    return record.message.find("out of device memory") != std::string::npos;
+  if (*outcome != Outcome::compile_failed) return false;
+  const Json facts = Json::parse(record.facts, nullptr, false);
+  return !facts.is_object() || !facts.value("repeatable", true);
+}
+
 std::optional<TrialResult> from_record(const TrialRecord& record) {
   const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
   if (!outcome) return std::nullopt;
@@ -73,6 +98,7 @@ std::optional<TrialResult> from_record(const TrialRecord& record) {
   result.measurement.median_us = record.time_us;
   result.measurement.low_us = record.interval_low_us;
   result.measurement.high_us = record.interval_high_us;
+  result.measurement.samples_us = stored_samples(record.facts);
   return result;
 }
 

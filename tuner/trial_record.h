@@ -19,10 +19,18 @@ struct Provenance {
   std::string driver;
 };
 
+// So many of a trial's samples are stored beside its median: a resumed recording has them again.
+inline constexpr std::size_t kStoredSamples = 5;
+
 TrialRecord to_record(const Config& config, const TrialResult& result, const Build* build,
                       const Provenance& provenance);
 
-// nullopt where the record's outcome is unknown to this version: such a trial is run again.
+// Whether the outcome may be due to the moment rather than the configuration: a time limit, a crash, another
+// process's memory, a compiler that broke down. Such a trial is kept for the reports and run again.
+bool may_end_otherwise(const TrialRecord& record);
+
+// nullopt where the record's outcome is unknown to this version: such a trial is run again. The samples do not
+// come back, only the median and its interval.
 std::optional<TrialResult> from_record(const TrialRecord& record);
 
 // `baseline` is the default's result in the same duel, where it has one; `roofline` is 0 where unknown.

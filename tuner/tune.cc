@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/error.h"
 #include "tuner/finals.h"
 #include "tuner/trial_record.h"
 
@@ -46,6 +47,8 @@ class TuneLoop {
  private:
   void load_known_trials();
   void enqueue(ConfigId id);
+  void start_build(Pending& pending);
+  double drop_limit() const;
   void refill();
   bool budget_left() const;
   void step();
@@ -57,6 +60,7 @@ class TuneLoop {
   void finals();
   std::vector<Finalist> finalists();
   std::optional<Finalist> prepare(const Trial& trial);
+  std::optional<std::string> stored_winner() const;
   void store(const Trial& trial, const Build* build);
   void store_winner(const Trial* baseline);
   Provenance provenance() const;
@@ -115,6 +119,7 @@ void TuneLoop::load_known_trials() {
   if (tools_.cache == nullptr) return;
   if (request_.fresh) tools_.cache->clear_trials(tools_.workload);
   for (const TrialRecord& record : tools_.cache->trials(tools_.workload)) {
+    if (may_end_otherwise(record)) continue;
     if (std::optional<TrialResult> result = from_record(record))
       known_.emplace(record.config, *std::move(result));
   }
@@ -124,11 +129,22 @@ void TuneLoop::enqueue(ConfigId id) {
   Pending pending{.id = id, .config = request_.space->config(id)};
   if (const auto known = known_.find(pending.config.text()); known != known_.end()) {
     pending.known = known->second;
-  } else if (request_.kernel != nullptr) {
-    pending.plan = request_.kernel->plan(pending.config, request_.problem, tools_.device.info().limits);
-    if (tools_.compiler != nullptr) pending.build = tools_.compiler->submit(pending.plan.unit);
+  } else {
+    start_build(pending);
   }
   queue_.push_back(std::move(pending));
+}
+
+void TuneLoop::start_build(Pending& pending) {
+  if (request_.kernel == nullptr) return;
+  pending.plan = request_.kernel->plan(pending.config, request_.problem, tools_.device.info().limits);
+  if (tools_.compiler != nullptr) pending.build = tools_.compiler->submit(pending.plan.unit);
+}
+
+double TuneLoop::drop_limit() const {
+  if (!best_) return request_.policy.drop_above_us;
+  return std::min(request_.policy.drop_above_us,
+                  request_.drop_factor * result_.trials[*best_].result.measurement.median_us);
 }
 
 bool TuneLoop::budget_left() const {
@@ -163,6 +179,11 @@ void TuneLoop::step() {
   Pending pending = std::move(queue_.front());
   queue_.pop_front();
   BuildPtr build;
+  if (pending.known && pending.known->outcome == Outcome::too_slow &&
+      pending.known->measurement.median_us <= drop_limit()) {
+    pending.known.reset();  // too slow for an earlier search's rule, not for this one's
+    start_build(pending);
+  }
   const std::optional<TrialResult> result = pending.known ? pending.known : evaluate(pending, &build);
   if (!result) return;
   finish(std::move(pending), *result, build.get());
@@ -191,10 +212,7 @@ std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* 
     if (!reason.empty()) return TrialResult{.outcome = Outcome::pruned, .message = reason};
   }
   MeasurePolicy policy = request_.policy;
-  if (best_) {
-    const double limit = request_.drop_factor * result_.trials[*best_].result.measurement.median_us;
-    policy.drop_above_us = std::min(policy.drop_above_us, limit);
-  }
+  policy.drop_above_us = drop_limit();
   TrialResult result = tools_.device.run({pending.config, pending.plan, *build}, policy);
   result_.time.validating += result.validate_s;
   result_.time.measuring += result.measure_s;
@@ -249,6 +267,15 @@ std::optional<Finalist> TuneLoop::prepare(const Trial& trial) {
   return finalist;
 }
 
+// One that the cache cannot hand out undamaged counts as absent: this search's winner replaces it.
+std::optional<std::string> TuneLoop::stored_winner() const {
+  try {
+    if (const auto stored = tools_.cache->winner(tools_.workload)) return stored->config;
+  } catch (const BrokenEnvironment&) {
+  }
+  return std::nullopt;
+}
+
 // The best trials, then the default and the winner that the cache holds, where they are not among them.
 std::vector<Finalist> TuneLoop::finalists() {
   std::vector<std::size_t> order;
@@ -272,8 +299,7 @@ std::vector<Finalist> TuneLoop::finalists() {
   };
   if (request_.default_config) add(request_.space->find(*request_.default_config));
   if (tools_.cache != nullptr) {
-    if (const auto stored = tools_.cache->winner(tools_.workload))
-      add(request_.space->find_text(stored->config));
+    if (const auto config = stored_winner()) add(request_.space->find_text(*config));
   }
 
   std::vector<Finalist> ready;

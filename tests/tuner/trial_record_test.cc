@@ -66,3 +66,21 @@ TEST_CASE("a winner's plan and cubin come back as they were stored") {
   CHECK(std::get<Pointer>(loaded.plan.launches[0].arguments[0]).offset == 16);
   CHECK(loaded.build->cubin == std::vector<std::uint8_t>{1, 2, 3});
 }
+
+TEST_CASE("what may be due to the moment is told from what the configuration does") {
+  const auto record = [](Outcome outcome, const std::string& message, const Build* build = nullptr) {
+    return to_record({}, {.outcome = outcome, .message = message}, build, {});
+  };
+  Build broken_down, refused;
+  broken_down.repeatable = false;
+  CHECK(may_end_otherwise(record(Outcome::timed_out, "late")));
+  CHECK(may_end_otherwise(record(Outcome::crashed, "signal 11")));
+  CHECK(may_end_otherwise(record(Outcome::launch_failed, "out of device memory: cuMemAlloc")));
+  CHECK(may_end_otherwise(record(Outcome::compile_failed, "time limit", &broken_down)));
+  CHECK(may_end_otherwise({.outcome = "melted"}));
+  CHECK_FALSE(may_end_otherwise(record(Outcome::compile_failed, "line 3: no", &refused)));
+  CHECK_FALSE(may_end_otherwise(record(Outcome::launch_failed, "CUDA_ERROR_LAUNCH_FAILED")));
+  CHECK_FALSE(may_end_otherwise(record(Outcome::wrong_result, "off by 1")));
+  CHECK_FALSE(may_end_otherwise(record(Outcome::too_slow, "dropped")));
+  CHECK_FALSE(may_end_otherwise(record(Outcome::ok, "")));
+}

@@ -1,6 +1,7 @@
 #include "tuner/tune.h"
 
 #include <doctest/doctest.h>
+#include <sqlite3.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include <filesystem>
 #include <set>
 
+#include "base/error.h"
+#include "tests/tuner/doubling_kernel.h"
 #include "tests/tuner/scripted_device.h"
 
 using namespace moetune;
@@ -231,4 +234,70 @@ TEST_CASE(
   REQUIRE(result.confidence.known);
   CHECK(result.confidence.expected_gain < 0.5);
   CHECK(result.best);
+}
+
+TEST_CASE("a resumed search runs again what hung or crashed, and not what is wrong") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  Search first, second;
+  first.request.budget = second.request.budget = 64;
+  first.device.answer = [](const Config& config) {
+    if (config.number("x") == 3) return TrialResult{.outcome = Outcome::timed_out, .message = "late"};
+    if (config.number("x") == 4) return TrialResult{.outcome = Outcome::wrong_result, .message = "off"};
+    return timed(landscape(config));
+  };
+  CHECK(first.run(&cache, workload).best->config.text() == "x=2,y=5");
+  const TuneResult result = second.run(&cache, workload);
+  CHECK(result.counts[Outcome::timed_out] == 0);
+  CHECK(result.counts[Outcome::wrong_result] == 8);
+  CHECK(result.best->config.text() == "x=3,y=5");
+}
+
+TEST_CASE("what a strict search dropped as too slow is measured by one that would not drop it") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  Search strict, same, lenient;
+  for (Search* search : {&strict, &same, &lenient}) search->request.budget = 64;
+  lenient.request.drop_factor = 100;
+  const TuneResult first = strict.run(&cache, workload);
+  REQUIRE(first.counts[Outcome::too_slow] > 0);
+  CHECK(same.run(&cache, workload).counts.resumed == 64);
+  const TuneResult third = lenient.run(&cache, workload);
+  CHECK(third.counts[Outcome::too_slow] == 0);
+  CHECK(lenient.device.ran.size() == first.counts[Outcome::too_slow]);
+}
+
+TEST_CASE("a damaged stored winner counts as absent, and the search replaces it") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  cache.put_winner(workload, {.config = "x=0,y=0", .time_us = 1, .plan = "{}", .cubin = {1, 2, 3}});
+  {
+    sqlite3* raw = nullptr;
+    REQUIRE(sqlite3_open(file.path.c_str(), &raw) == SQLITE_OK);
+    CHECK(sqlite3_exec(raw, "UPDATE winners SET plan = plan || ' '", nullptr, nullptr, nullptr) == SQLITE_OK);
+    sqlite3_close(raw);
+  }
+  REQUIRE_THROWS_AS(cache.winner(workload), BrokenEnvironment);
+  DoublingKernel kernel;
+  Search search;
+  search.request.kernel = &kernel;
+  search.request.problem = doubling_problem(10);
+  CompilePool compiler({[](const CompileUnit& unit) { return unit.source; },
+                        [](const CompileUnit&) {
+                          Build build;
+                          build.outcome = Outcome::ok;
+                          build.cubin = {1};
+                          build.entries["double"] = {};
+                          return build;
+                        }},
+                       1);
+  const TuneResult result = tune(
+      search.request,
+      {.device = search.device, .cache = &cache, .workload = workload, .compiler = &compiler}, {});
+  REQUIRE(result.best);
+  REQUIRE(cache.winner(workload));
+  CHECK(cache.winner(workload)->config == result.best->config.text());
 }
