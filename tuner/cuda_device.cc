@@ -38,8 +38,9 @@ Json content_of(const Message& reply) {
 
 // For requests that run no candidate: a worker that does not answer is a broken environment.
 Json ask(WorkerProcess& worker, const Message& request, milliseconds limit, const std::string& what,
-         Bytes* blob = nullptr) {
-  WorkerProcess::Reply reply = worker.request(request, limit);
+         Bytes* blob = nullptr, std::stop_token stop = {}) {
+  WorkerProcess::Reply reply = worker.request(request, limit, std::move(stop));
+  if (reply.status == WorkerProcess::Reply::Status::stopped) throw Stopped();
   if (reply.status == WorkerProcess::Reply::Status::late) {
     throw BrokenEnvironment(what + " took longer than " + std::to_string(limit.count() / 1000) +
                             " s, and the GPU worker was killed; see whether nvidia-smi answers");
@@ -117,6 +118,13 @@ void CudaDevice::forget_worker() {
   opened_.reset();
 }
 
+WorkerProcess::Reply CudaDevice::request(const Message& message, milliseconds limit) {
+  WorkerProcess::Reply reply = worker_->request(message, limit, stop_);
+  if (reply.status != WorkerProcess::Reply::Status::stopped) return reply;
+  forget_worker();
+  throw Stopped();
+}
+
 void CudaDevice::open(const Kernel& kernel, const Problem& problem, std::uint64_t seed) {
   if (!options_.build) options_.build = with_nvrtc(info_.architecture);
   auto programs = std::make_shared<Programs>();
@@ -153,7 +161,8 @@ void CudaDevice::ensure_open(const Opened& wanted) {
                   {}};
   for (const BuildPtr& build : programs_->builds) request.blobs.push_back(build->cubin);
   try {
-    ask(process, request, options_.open_limit, "preparing the inputs of " + programs_->kernel->name());
+    ask(process, request, options_.open_limit, "preparing the inputs of " + programs_->kernel->name(),
+        nullptr, stop_);
   } catch (...) {
     forget_worker();
     throw;
@@ -172,7 +181,7 @@ TrialResult CudaDevice::trial(const Candidate& candidate, const MeasurePolicy& p
       Json{{"op", "run"}, {"plan", candidate.plan}, {"policy", policy}, {"measure", measure}}.dump(),
       {candidate.build->cubin}};
   const auto limit = milliseconds(std::llround(1e3 * policy.time_limit_s)) + kGrace;
-  const WorkerProcess::Reply reply = worker_->request(request, limit);
+  const WorkerProcess::Reply reply = this->request(request, limit);
   if (reply.status == WorkerProcess::Reply::Status::late) {
     forget_worker();
     return {.outcome = Outcome::timed_out,
@@ -215,7 +224,7 @@ CudaDevice::DuelAttempt CudaDevice::attempt_duel(const std::vector<Candidate>& f
   request.header =
       Json{{"op", "duel"}, {"plans", plans}, {"rounds", rounds}, {"time_limit_s", kDuelSeconds}}.dump();
   const auto limit = milliseconds(std::llround(2e3 * kDuelSeconds)) + kGrace;
-  const WorkerProcess::Reply reply = worker_->request(request, limit);
+  const WorkerProcess::Reply reply = this->request(request, limit);
   DuelAttempt attempt;
   if (reply.status != WorkerProcess::Reply::Status::answered) {
     forget_worker();

@@ -45,6 +45,7 @@ class CudaDevice final : public Device {
   explicit CudaDevice(Options options);
 
   const DeviceInfo& info() const override { return info_; }
+  void set_stop(std::stop_token stop) override { stop_ = std::move(stop); }
   void open(const Kernel& kernel, const Problem& problem, std::uint64_t seed) override;
   TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override;
   std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds) override;
@@ -72,6 +73,7 @@ class CudaDevice final : public Device {
   void ensure_open(const Opened& wanted);
   TrialResult trial(const Candidate& candidate, const MeasurePolicy& policy, const Opened& on, bool measure);
   void forget_worker();
+  WorkerProcess::Reply request(const Message& message, std::chrono::milliseconds limit);
 
   struct DuelAttempt;
   DuelAttempt attempt_duel(const std::vector<Candidate>& finalists, const std::vector<std::size_t>& standing,
@@ -79,6 +81,7 @@ class CudaDevice final : public Device {
 
   Options options_;
   DeviceInfo info_;
+  std::stop_token stop_;
   std::unique_ptr<WorkerProcess> worker_;
   int starts_ = 0;
   std::shared_ptr<const Programs> programs_;  // of the problem that is open; null before open()

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <limits>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -58,11 +60,21 @@ struct TrialResult {
   double validate_s = 0, measure_s = 0;
 };
 
+// A stop request ended what a device was doing; the candidate that was running has no result.
+class Stopped : public std::exception {
+ public:
+  const char* what() const noexcept override { return "stopped"; }
+};
+
 class Device {
  public:
   virtual ~Device() = default;
 
   virtual const DeviceInfo& info() const = 0;
+
+  // From now on a stop request ends open(), run(), duel() and verify() at once, with Stopped, on a device
+  // where these may take long.
+  virtual void set_stop(std::stop_token) {}
 
   // Prepares the inputs and the reference outputs of one problem. Throws BrokenEnvironment where the device
   // cannot hold them, BadInput where a recording has no such problem.

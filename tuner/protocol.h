@@ -48,7 +48,7 @@ class Channel {
   using Clock = std::chrono::steady_clock;
   using Deadline = std::optional<Clock::time_point>;  // nullopt: wait for ever
 
-  enum class Status { done, closed, late };
+  enum class Status { done, closed, late, woken };
 
   // Another stream to keep reading while waiting (a child's stderr).
   struct Side {
@@ -64,7 +64,10 @@ class Channel {
   void set_side(Side side) { side_ = std::move(side); }
   void drop_side() { side_.fd = -1; }
 
-  static constexpr std::uint64_t kMaxHeader = 64ull << 20;
+  // A descriptor that ends a wait with `woken` once it is readable; -1: none.
+  void set_wake(int fd) { wake_ = fd; }
+
+  static constexpr std::uint64_t kMaxHeader = 1ull << 30;
   static constexpr std::uint64_t kMaxBlobs = 4096;
   static constexpr std::uint64_t kMaxTotal = 1ull << 30;
 
@@ -75,6 +78,7 @@ class Channel {
 
   FileDescriptor socket_;
   Side side_;
+  int wake_ = -1;
 };
 
 }  // namespace moetune

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -23,6 +24,9 @@ double seconds_since(Clock::time_point begin) {
 constexpr std::size_t kPrunedPerTrial = 10;
 // Convergence is judged at these counts of trials: judging costs tens of milliseconds.
 constexpr std::size_t kFirstJudgement = 40, kJudgeEvery = 20;
+
+// Each of these costs a time limit or a new worker: so many in a row are the machine's fault, not theirs.
+constexpr int kMostBreakdowns = 8;
 
 struct Pending {
   ConfigId id = 0;
@@ -55,10 +59,12 @@ class TuneLoop {
   std::optional<TrialResult> evaluate(const Pending& pending, BuildPtr* build);  // none where stopped
   BuildPtr wait_for(const std::shared_future<BuildPtr>& build);
   void finish(Pending pending, TrialResult result, const Build* build);
+  void watch_breakdowns(const Trial& trial);
   Confidence confidence() const;
   void judge_convergence();
   void finals();
-  std::vector<Finalist> finalists();
+  std::optional<std::vector<Finalist>> finalists();
+  bool stands_one_of(const std::vector<Finalist>& contenders);
   std::optional<Finalist> prepare(const Trial& trial);
   std::optional<std::string> stored_winner() const;
   void store(const Trial& trial, const Build* build);
@@ -75,7 +81,9 @@ class TuneLoop {
   std::unordered_map<std::string, TrialResult> known_;  // the cache's trials, by canonical text
   std::unordered_map<ConfigId, std::size_t> done_;      // position in result_.trials
   std::deque<Pending> queue_;                           // in the order asked: told in that order too
+  std::set<ConfigId> met_;                              // finalists of the duels so far
   std::optional<std::size_t> best_;                     // position in result_.trials
+  int breakdowns_ = 0;                                  // trials in a row that hung or crashed
   Clock::time_point begin_ = Clock::now();
   TuneResult result_;
 };
@@ -87,7 +95,13 @@ TuneResult TuneLoop::run() {
     if (const auto id = request_.space->find(*request_.default_config)) enqueue(*id);
   }
   refill();  // the compiler is busy while the device makes its inputs and references
-  if (request_.kernel != nullptr) tools_.device.open(*request_.kernel, request_.problem, request_.seed);
+  tools_.device.set_stop(stop_);
+  try {
+    if (request_.kernel != nullptr) tools_.device.open(*request_.kernel, request_.problem, request_.seed);
+  } catch (const Stopped&) {
+    result_.interrupted = true;
+    return std::move(result_);
+  }
   result_.time.preparing = seconds_since(begin_);
   if (tools_.observer != nullptr) tools_.observer->started(request_.space->size(), request_.budget);
 
@@ -103,7 +117,12 @@ TuneResult TuneLoop::run() {
       result_.best = result_.trials[*best_];
     } else {
       announce("duel of the finalists");
-      finals();
+      try {
+        finals();
+      } catch (const Stopped&) {
+        result_.interrupted = true;
+        result_.best = result_.trials[*best_];
+      }
     }
   }
   if (tools_.compiler != nullptr) {
@@ -213,10 +232,14 @@ std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* 
   }
   MeasurePolicy policy = request_.policy;
   policy.drop_above_us = drop_limit();
-  TrialResult result = tools_.device.run({pending.config, pending.plan, *build}, policy);
-  result_.time.validating += result.validate_s;
-  result_.time.measuring += result.measure_s;
-  return result;
+  try {
+    TrialResult result = tools_.device.run({pending.config, pending.plan, *build}, policy);
+    result_.time.validating += result.validate_s;
+    result_.time.measuring += result.measure_s;
+    return result;
+  } catch (const Stopped&) {
+    return std::nullopt;
+  }
 }
 
 void TuneLoop::finish(Pending pending, TrialResult result, const Build* build) {
@@ -238,6 +261,18 @@ void TuneLoop::finish(Pending pending, TrialResult result, const Build* build) {
     tools_.observer->trial_done(result_.trials.back(), result_.counts,
                                 best_ ? &result_.trials[*best_] : nullptr);
   }
+  watch_breakdowns(result_.trials.back());
+}
+
+// A replay costs nothing, whatever it recorded.
+void TuneLoop::watch_breakdowns(const Trial& trial) {
+  if (tools_.device.info().recorded || trial.resumed) return;
+  const Outcome outcome = trial.result.outcome;
+  breakdowns_ = outcome == Outcome::timed_out || outcome == Outcome::crashed ? breakdowns_ + 1 : 0;
+  if (breakdowns_ < kMostBreakdowns) return;
+  throw BrokenEnvironment(std::to_string(breakdowns_) +
+                          " candidates in a row hung or crashed (the last: " + trial.result.message +
+                          "); see whether nvidia-smi answers, then run the search again to go on");
 }
 
 Confidence TuneLoop::confidence() const {
@@ -277,7 +312,8 @@ std::optional<std::string> TuneLoop::stored_winner() const {
 }
 
 // The best trials, then the default and the winner that the cache holds, where they are not among them.
-std::vector<Finalist> TuneLoop::finalists() {
+// Each call gives the next best that have not met; none where there are no more.
+std::optional<std::vector<Finalist>> TuneLoop::finalists() {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < result_.trials.size(); ++i) {
     if (result_.trials[i].result.outcome == Outcome::ok) order.push_back(i);
@@ -287,6 +323,7 @@ std::vector<Finalist> TuneLoop::finalists() {
     const double right = result_.trials[b].result.measurement.median_us;
     return left != right ? left < right : result_.trials[a].id < result_.trials[b].id;
   });
+  std::erase_if(order, [&](std::size_t i) { return met_.contains(result_.trials[i].id); });
   if (order.size() > request_.finalists) order.resize(request_.finalists);
 
   std::vector<Trial> chosen;
@@ -297,25 +334,29 @@ std::vector<Finalist> TuneLoop::finalists() {
     if (done != done_.end() && !has_time(result_.trials[done->second].result.outcome)) return;
     chosen.push_back({.id = *id, .config = request_.space->config(*id)});
   };
-  if (request_.default_config) add(request_.space->find(*request_.default_config));
-  if (tools_.cache != nullptr) {
+  const bool first = met_.empty();
+  if (first && request_.default_config) add(request_.space->find(*request_.default_config));
+  if (first && tools_.cache != nullptr) {
     if (const auto config = stored_winner()) add(request_.space->find_text(*config));
   }
 
+  if (chosen.empty()) return std::nullopt;
   std::vector<Finalist> ready;
   for (const Trial& trial : chosen) {
+    met_.insert(trial.id);
     if (std::optional<Finalist> finalist = prepare(trial)) ready.push_back(*std::move(finalist));
   }
   return ready;
 }
 
 void TuneLoop::finals() {
-  const std::vector<Finalist> contenders = finalists();
-  if (stop_.stop_requested()) {
-    result_.interrupted = true;
-    result_.best = result_.trials[*best_];
-    return;
+  while (const std::optional<std::vector<Finalist>> contenders = finalists()) {
+    if (stop_.stop_requested()) throw Stopped();
+    if (stands_one_of(*contenders)) return;
   }
+}
+
+bool TuneLoop::stands_one_of(const std::vector<Finalist>& contenders) {
   const Verdict verdict = run_finals(tools_.device, contenders, request_.duel_rounds, ~request_.seed);
   const Trial* baseline = nullptr;
   for (std::size_t i = 0; i < contenders.size(); ++i) {
@@ -325,10 +366,11 @@ void TuneLoop::finals() {
     if (request_.default_config && trial.config == *request_.default_config) baseline = &trial;
   }
   if (baseline != nullptr) result_.baseline = *baseline;
-  if (!verdict.winner) return;
+  if (!verdict.winner) return false;
   result_.best = verdict.trials[*verdict.winner];
   result_.winner = contenders[*verdict.winner].candidate;
-  store_winner(baseline);
+  store_winner(result_.baseline ? &*result_.baseline : nullptr);
+  return true;
 }
 
 void TuneLoop::store(const Trial& trial, const Build* build) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ namespace {
 
 constexpr int kWorkerSocket = 3;
 constexpr std::size_t kStderrTail = 2000;
-constexpr std::chrono::seconds kReapLimit{60};
+constexpr std::chrono::milliseconds kStopPatience{300};
 
 [[noreturn]] void cannot_start(const std::string& call, int error) {
   throw BrokenEnvironment("cannot start the GPU worker process: " + call + ": " + std::strerror(error));
@@ -126,10 +127,10 @@ bool WorkerProcess::alive() {
   return false;
 }
 
-void WorkerProcess::kill_and_reap() {
+void WorkerProcess::kill_and_reap(std::chrono::milliseconds patience) {
   if (pid_ < 0) return;
   kill(pid_, SIGKILL);
-  const auto limit = std::chrono::steady_clock::now() + kReapLimit;
+  const auto limit = std::chrono::steady_clock::now() + patience;
   for (auto pause = std::chrono::milliseconds(1); alive();
        pause = std::min(2 * pause, std::chrono::milliseconds(50))) {
     // Held in the kernel by the GPU driver. Its zombie is reaped by init when we end.
@@ -151,12 +152,23 @@ std::string WorkerProcess::describe_end() const {
   return words.empty() ? text : text + "; it said: " + words;
 }
 
-WorkerProcess::Reply WorkerProcess::request(const Message& message, std::chrono::milliseconds limit) {
+WorkerProcess::Reply WorkerProcess::request(const Message& message, std::chrono::milliseconds limit,
+                                            std::stop_token stop) {
+  FileDescriptor wake(stop.stop_possible() ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1);
+  if (stop.stop_possible() && wake.get() < 0) cannot_start("eventfd", errno);
+  const std::stop_callback ring(stop, [&] { eventfd_write(wake.get(), 1); });
+  channel_->set_wake(wake.get());
   const Channel::Deadline deadline = Channel::Clock::now() + limit;
   Reply reply;
   Channel::Status status = channel_->send(message, deadline);
   if (status == Channel::Status::done) status = channel_->receive(reply.message, deadline);
+  channel_->set_wake(-1);
   if (status == Channel::Status::done) return reply;
+  if (status == Channel::Status::woken) {
+    reply.status = Reply::Status::stopped;
+    kill_and_reap(kStopPatience);
+    return reply;
+  }
 
   reply.status = status == Channel::Status::late ? Reply::Status::late : Reply::Status::died;
   if (status == Channel::Status::closed) {

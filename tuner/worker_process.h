@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -27,14 +28,14 @@ class WorkerProcess {
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
   struct Reply {
-    enum class Status { answered, late, died };
+    enum class Status { answered, late, died, stopped };
     Status status = Status::answered;
     Message message;
     std::string cause;  // of a death: "signal 11 (Segmentation fault); its last words: ..."
   };
 
-  // After `late` and `died` the process is gone: start another.
-  Reply request(const Message& message, std::chrono::milliseconds limit);
+  // After `late`, `died` and `stopped` the process is gone: start another.
+  Reply request(const Message& message, std::chrono::milliseconds limit, std::stop_token stop = {});
 
   // Whether it runs still; a worker may have been killed between two requests.
   bool alive();
@@ -42,7 +43,7 @@ class WorkerProcess {
 
  private:
   void drain_stderr();
-  void kill_and_reap();
+  void kill_and_reap(std::chrono::milliseconds patience = std::chrono::seconds(60));
   std::string describe_end() const;
 
   pid_t pid_ = -1;

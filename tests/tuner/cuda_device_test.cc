@@ -227,6 +227,23 @@ TEST_CASE("a hang is timed out at the candidate's limit and the next candidate i
   CHECK(fake.device.restarts() == 1);
 }
 
+TEST_CASE("a stop request ends a hanging candidate at once") {
+  OpenFake fake;
+  std::stop_source stop;
+  fake.device.set_stop(stop.get_token());
+  const pid_t hung = fake.device.worker_pid();
+  std::chrono::steady_clock::time_point asked;
+  std::jthread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    asked = std::chrono::steady_clock::now();
+    stop.request_stop();
+  });
+  CHECK_THROWS_AS(fake.run("double__hang"), Stopped);
+  later.join();
+  CHECK(std::chrono::steady_clock::now() - asked < std::chrono::milliseconds(500));
+  CHECK_FALSE(runs(hung));
+}
+
 TEST_CASE("a crash carries the signal and the worker's last words") {
   OpenFake fake;
   const TrialResult fault = fake.run("double__segv");

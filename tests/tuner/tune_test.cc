@@ -301,3 +301,32 @@ TEST_CASE("a damaged stored winner counts as absent, and the search replaces it"
   REQUIRE(cache.winner(workload));
   CHECK(cache.winner(workload)->config == result.best->config.text());
 }
+
+TEST_CASE("when no finalist stands, the next best meet, until one does or none is left") {
+  Search search, hopeless;
+  search.request.budget = hopeless.request.budget = 64;
+  search.request.drop_factor = hopeless.request.drop_factor = 100;
+  search.device.duel_answer = [](const Config& config) {
+    if (landscape(config) < 130) return TrialResult{.outcome = Outcome::crashed, .message = "signal 11"};
+    return timed(landscape(config));
+  };
+  const TuneResult result = search.run();
+  REQUIRE(result.best);
+  CHECK(landscape(result.best->config) == 140);
+  hopeless.device.duel_answer = [](const Config&) { return TrialResult{.outcome = Outcome::wrong_result}; };
+  CHECK_FALSE(hopeless.run().best);
+}
+
+TEST_CASE("a machine on which everything hangs ends the search after eight trials, all of them kept") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  Search search;
+  search.device.answer = [](const Config&) {
+    return TrialResult{.outcome = Outcome::timed_out, .message = "ran past its limit"};
+  };
+  CHECK_THROWS_WITH_AS(search.run(&cache, workload), doctest::Contains("ran past its limit"),
+                       BrokenEnvironment);
+  CHECK(search.device.ran.size() == 8);
+  CHECK(cache.trials(workload).size() == 8);
+}
