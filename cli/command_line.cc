@@ -66,7 +66,7 @@ int run_command(const std::string& name, const std::vector<std::string>& argumen
   options.parse(arguments);
   Interrupt interrupt;
   const int code = command->run(output, interrupt.token());
-  return interrupt.token().stop_requested() ? Interrupt::exit_code() : code;
+  return interrupt.token().stop_requested() ? interrupt.exit_code() : code;
 }
 
 int dispatch(const std::vector<std::string>& arguments, Output& output) {

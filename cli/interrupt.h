@@ -1,7 +1,13 @@
 // Ctrl-C as a stop request. While one lives, the first SIGINT or SIGTERM asks the stop token to stop, and the
-// second ends the process at once. One at a time; the handlers do nothing but write to a pipe or _exit.
+// second ends the process at once. A signal that was ignored already (nohup, a shell's background job) stays
+// ignored.
+//
+// Both signals are blocked in the constructing thread, and so in all that it starts, and taken by a thread of
+// its own: a library that installs handlers for a moment (NVRTC does when it first compiles) never gets them.
+// One at a time; made before any other thread, destroyed where it was made.
 #pragma once
 
+#include <atomic>
 #include <csignal>
 #include <stop_token>
 #include <thread>
@@ -17,12 +23,15 @@ class Interrupt {
 
   std::stop_token token() const { return source_.get_token(); }
   // 128 + the signal, as shells report it: 130 after Ctrl-C.
-  static int exit_code();
+  int exit_code() const { return 128 + received_.load(); }
 
  private:
+  void listen();
+
   std::stop_source source_;
-  int pipe_[2] = {-1, -1};
-  struct sigaction old_int_ = {}, old_term_ = {};
+  sigset_t watched_ = {}, ignored_ = {}, old_mask_ = {};
+  std::atomic<int> received_{0};
+  std::atomic<bool> closing_{false};
   std::thread listener_;
 };
 

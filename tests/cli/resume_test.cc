@@ -1,3 +1,4 @@
+#include <csignal>
 #include <set>
 
 #include "tests/cli/tool.h"
@@ -101,6 +102,18 @@ TEST_CASE("SIGTERM stops a search as Ctrl-C does, with its own exit code") {
   REQUIRE(process->wait_for_lines(100, 60));
   process->send(SIGTERM);
   CHECK(process->wait().code == 128 + SIGTERM);
+}
+
+TEST_CASE("a SIGINT that was ignored already stays ignored") {
+  Tool tool;
+  const std::string recording = tool.write_recording(kColumns);
+  const auto before = std::signal(SIGINT, SIG_IGN);
+  const auto process = tool.start({"search", "--device", "replay:" + recording, "--strategy", "random",
+                                   "--budget", "1000", "--verbose", "--no-cache"});
+  std::signal(SIGINT, before);
+  REQUIRE(process->wait_for_lines(5, 60));
+  process->send(SIGINT);
+  CHECK(process->wait().code == 0);
 }
 
 TEST_CASE("--fresh forgets what was stored") {
