@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "cache/key.h"
 
 namespace moetune {
@@ -64,6 +65,12 @@ struct CacheOptions {
 struct CacheProblem {
   std::string where;  // "winner 12 (decode_attention ...)"
   std::string what;
+};
+
+// A stored winner that does not match its digest: it is unusable, the rest of the file may well be sound.
+class DamagedWinner : public BrokenEnvironment {
+ public:
+  using BrokenEnvironment::BrokenEnvironment;
 };
 
 class Cache {

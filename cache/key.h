@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace moetune {
 
@@ -26,8 +27,15 @@ struct WorkloadKey {
   std::string kernel;
   std::string problem;  // canonical text, dtype included
   HardwareKey hardware;
-  std::string source_digest;  // of the template, its headers and its space
+  std::string source_digest;  // of the templates that candidates compile from, with their headers
   std::string toolchain;      // "nvrtc 13.0.88"
 };
+
+// Stands before the source digest of a recording in progress (`moetune record`). Its trials were measured by
+// other rules than a search's, so they are a workload of their own: neither resumes the other's, and none of
+// them counts as tuned.
+inline constexpr std::string_view kRecordingMark = "recording:";
+
+inline bool is_recording(const WorkloadKey& key) { return key.source_digest.starts_with(kRecordingMark); }
 
 }  // namespace moetune

@@ -38,6 +38,12 @@ class CacheCommand : public Command {
   CacheChoice cache_;
 };
 
+std::string state_text(const StoredResult& result) {
+  if (!result.damage.empty()) return "damaged";
+  if (is_recording(result.workload.key)) return "(a recording's trials)";
+  return result.winner ? result.winner->stored_at : "-";
+}
+
 int CacheCommand::list(const Cache& cache, Output& output) const {
   Table table({"key", "kernel", "problem", "hardware", "compiler", "trials", "best", "winner stored"},
               {0, 5, 6});
@@ -45,10 +51,11 @@ int CacheCommand::list(const Cache& cache, Output& output) const {
   for (const Workload& workload : cache.workloads()) {
     const StoredResult r = read_result(cache, workload);
     const WorkloadKey& key = workload.key;
+    if (!r.damage.empty()) output.note(r.damage);
     table.add({std::to_string(workload.id), key.kernel, key.problem.empty() ? "-" : key.problem,
                key.hardware.name + (key.hardware.origin == "gpu" ? "" : " (recorded)"),
                key.toolchain.empty() ? "-" : key.toolchain, std::to_string(r.trials), time_text(r.best_us),
-               r.winner ? r.winner->stored_at : "-"});
+               state_text(r)});
     workloads.push_back(result_document(r));
   }
   const Cache::Summary summary = cache.summary();
@@ -83,6 +90,7 @@ Workload CacheCommand::find_workload(const Cache& cache) const {
 
 int CacheCommand::show(const Cache& cache, Output& output) const {
   const StoredResult r = read_result(cache, find_workload(cache));
+  if (!r.damage.empty()) throw DamagedWinner(r.damage);
   const WorkloadKey& key = r.workload.key;
   Table table({});
   table.add({"kernel", key.kernel});

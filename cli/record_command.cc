@@ -9,6 +9,7 @@
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/text.h"
+#include "tuner/trial_record.h"
 
 namespace moetune {
 namespace {
@@ -17,7 +18,6 @@ namespace {
 // most of the time.
 constexpr double kDropFactor = 5;
 constexpr int kMaxSamples = 15;
-constexpr std::size_t kKeptSamples = 5;
 
 class RecordCommand : public Command {
  public:
@@ -28,7 +28,9 @@ class RecordCommand : public Command {
   std::string_view details() const override {
     return "The file serves as --device replay:FILE where there is no GPU. Failures are recorded too. Trials "
            "are kept\n"
-           "in the cache as they land, so an interrupted recording continues where it stopped.\n";
+           "in the cache as they land, so an interrupted recording continues where it stopped; trials of "
+           "searches are\n"
+           "never taken over, for a search drops slow ones sooner.\n";
   }
   void declare(OptionTable& table) override;
   int run(Output& output, std::stop_token stop) override;
@@ -52,7 +54,7 @@ void RecordCommand::declare(OptionTable& table) {
   table.whole("threads", compile_.threads, 0, 1024, "compiler threads; 0 takes all cores");
   table.whole("in-flight", in_flight_, 1, 4096, "configurations compiled ahead of measuring");
   table.whole("seed", seed_, 0, std::numeric_limits<std::uint64_t>::max(), "of the inputs");
-  table.flag("fresh", fresh_, "forget this workload's stored trials");
+  table.flag("fresh", fresh_, "forget what an interrupted recording stored");
   table.flag("verbose", verbose_, "a line a trial instead of the progress line");
 }
 
@@ -77,7 +79,7 @@ RecordedTrial recorded(const TrialResult& result) {
   if (!has_time(result.outcome)) return trial;
   trial.time_us = static_cast<float>(result.measurement.median_us);
   const std::vector<double>& samples = result.measurement.samples_us;
-  for (std::size_t i = 0; i < std::min(samples.size(), kKeptSamples); ++i) {
+  for (std::size_t i = 0; i < std::min(samples.size(), kStoredSamples); ++i) {
     trial.samples_us.push_back(static_cast<float>(samples[i]));
   }
   return trial;
@@ -100,7 +102,7 @@ Recording make_recording(const Session& session, const std::vector<Trial>& trial
           .limits = session.info().limits,
           .kernel = session.kernel_name(),
           .problem = session.problem().text(),
-          .source_digest = session.key().source_digest,
+          .source_digest = session.key().source_digest.substr(kRecordingMark.size()),
           .toolchain = session.key().toolchain,
           .recorded_at = today(),
           .digest = "",
@@ -110,7 +112,8 @@ Recording make_recording(const Session& session, const std::vector<Trial>& trial
 
 int RecordCommand::run(Output& output, std::stop_token stop) {
   check_output();
-  Session session(choose_gpu(device_, workload_, name()), cache_, compile_, output);
+  Session session(choose_gpu(device_, workload_, name()), cache_, compile_, output,
+                  Session::Purpose::recording);
   TuneRequest request = session.request();
   request.strategy = "exhaustive";
   request.seed = seed_;

@@ -40,6 +40,7 @@ std::string hardware_text(const HardwareKey& hardware) {
 }
 
 std::string date_text(const StoredResult& result) {
+  if (!result.damage.empty()) return "damaged";
   return result.winner ? result.winner->stored_at.substr(0, 10) : "-";
 }
 
@@ -47,10 +48,12 @@ std::vector<StoredResult> read_results(const Cache& cache, const std::string& ke
   std::vector<StoredResult> results;
   std::vector<std::string> names;
   for (const Workload& workload : cache.workloads()) {
+    if (is_recording(workload.key)) continue;
     names.push_back(workload.key.kernel);
     if (!kernel.empty() && workload.key.kernel != kernel) continue;
     StoredResult result = read_result(cache, workload);
-    if (result.best_us > 0 || result.trials > 0) results.push_back(std::move(result));
+    if (result.best_us > 0 || result.trials > 0 || !result.damage.empty())
+      results.push_back(std::move(result));
   }
   if (results.empty() && !kernel.empty() && !names.empty()) {
     throw BadInput(unknown_name("tuned kernel", kernel, names));
@@ -87,6 +90,9 @@ int ReportCommand::run(Output& output, std::stop_token) {
                     << ".\nStart with: moetune search decode_attention --budget 200\n";
   } else {
     print(results, output.result());
+  }
+  for (const StoredResult& result : results) {
+    if (!result.damage.empty()) output.note(result.damage);
   }
   Document document = {{"cache", cache_.file().string()}, {"workloads", Document::array()}};
   for (const StoredResult& result : results) document["workloads"].push_back(result_document(result));

@@ -1,6 +1,7 @@
 #include "cli/session.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <future>
 #include <thread>
 
@@ -40,20 +41,26 @@ unsigned thread_count(const CompileOptions& options) {
 }  // namespace
 
 Space load_space(const std::string& kernel) {
-  return Space::parse(read_resource(space_path(kernel)), space_path(kernel));
+  Space space = Space::parse(read_resource(space_path(kernel)), space_path(kernel));
+  if (space.kernel() != kernel) {
+    throw BadInput(space_path(kernel) + ": \"kernel\" is '" + space.kernel() + "' and must be '" + kernel +
+                   "', as the file is named");
+  }
+  return space;
 }
 
 std::string kernel_source_digest(const std::string& kernel) {
   DigestBuilder builder;
   for (const std::string& path : list_resources("templates/" + kernel)) {
     const bool own = path == "templates/" + kernel + ".cu" || path.starts_with("templates/" + kernel + "/");
-    if (own && path.ends_with(".cu")) builder.add(path).add(source_digest(path));
+    const bool reference = path.ends_with("/reference.cu");
+    if (own && !reference && path.ends_with(".cu")) builder.add(path).add(source_digest(path));
   }
-  return builder.add(read_resource(space_path(kernel))).finish();
+  return builder.finish();
 }
 
 Session::Session(DeviceChoice choice, const CacheChoice& cache, const CompileOptions& compile,
-                 const Output& output)
+                 const Output& output, Purpose purpose)
     : choice_(std::move(choice)) {
   open_space();
   cache_ = open_or_create_cache(cache);
@@ -65,6 +72,7 @@ Session::Session(DeviceChoice choice, const CacheChoice& cache, const CompileOpt
   key_.problem = problem_text();
   key_.hardware = info().key;
   if (kernel() != nullptr) key_.source_digest = kernel_source_digest(kernel_name());
+  if (purpose == Purpose::recording) key_.source_digest.insert(0, kRecordingMark);
   if (recording() != nullptr && compiler_ == nullptr) key_.toolchain = recording()->toolchain;
   if (compiler_ != nullptr) key_.toolchain = compiler_->toolchain();
 }
@@ -97,7 +105,8 @@ void Session::open_compiler(const CompileOptions& options, const Output& output)
   try {
     compiler_ = std::make_unique<Compiler>(Compiler::Options{.architecture = info().architecture});
   } catch (const BrokenEnvironment& error) {
-    if (needed) throw;
+    const char* const named = std::getenv("MOETUNE_NVRTC");
+    if (needed || (named != nullptr && *named != '\0')) throw;  // a compiler that was named is to be used
     output.note(std::string("Nothing is compiled: ") + error.what());
     return;
   }
@@ -136,7 +145,8 @@ Assignment Session::environment() const { return expression_environment(problem(
 
 TuneRequest Session::request() const {
   TuneRequest request;
-  request.kernel = kernel();
+  // Where nothing is compiled nothing is planned: a recording may lack a parameter that today's plans read.
+  if (compiler_ != nullptr) request.kernel = kernel();
   request.problem = problem();
   request.space = &space();
   request.default_config = default_config_;

@@ -19,8 +19,11 @@ namespace moetune {
 
 class Session {
  public:
+  enum class Purpose { tuning, recording };  // a recording's trials are kept apart (cache/key.h)
+
   // Prints what was chosen as notes. Throws BadInput and BrokenEnvironment.
-  Session(DeviceChoice choice, const CacheChoice& cache, const CompileOptions& compile, const Output& output);
+  Session(DeviceChoice choice, const CacheChoice& cache, const CompileOptions& compile, const Output& output,
+          Purpose purpose = Purpose::tuning);
 
   const Kernel* kernel() const { return choice_.kernel; }  // null: a recording of a foreign kernel
   const std::string& kernel_name() const { return choice_.kernel_name; }
@@ -79,7 +82,9 @@ Candidate stored_candidate(Session& session, const Output& output);
 // spaces/NAME.json.
 Space load_space(const std::string& kernel);
 
-// A digest of a kernel's templates with all they include, and of its space.
+// A digest of the templates that a kernel's candidates compile from, with all they include. The reference is
+// left out, and so is the space: a trial is keyed by its whole configuration, which an edited constraint or
+// doc string does not change.
 std::string kernel_source_digest(const std::string& kernel);
 
 }  // namespace moetune

@@ -23,7 +23,12 @@ double bytes_of(const WorkloadKey& key) {
 }  // namespace
 
 StoredResult read_result(const Cache& cache, const Workload& workload) {
-  StoredResult result{.workload = workload, .winner = cache.winner(workload.id)};
+  StoredResult result{.workload = workload};
+  try {
+    result.winner = cache.winner(workload.id);
+  } catch (const DamagedWinner& error) {
+    result.damage = error.what();
+  }
   for (const TrialRecord& trial : cache.trials(workload.id)) {
     ++result.outcomes[trial.outcome];
     if (trial.outcome != outcome_name(Outcome::pruned)) ++result.trials;
@@ -47,18 +52,24 @@ StoredResult read_result(const Cache& cache, const Workload& workload) {
 
 std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& key) {
   std::optional<StoredResult> found;
+  std::string damage;
   for (const Workload& workload : cache.workloads()) {
     const WorkloadKey& other = workload.key;
-    if (other.kernel != key.kernel || other.problem != key.problem ||
+    if (is_recording(other) || other.kernel != key.kernel || other.problem != key.problem ||
         other.hardware.text() != key.hardware.text()) {
       continue;
     }
     const bool current = other.source_digest == key.source_digest && other.toolchain == key.toolchain;
     StoredResult result = read_result(cache, workload);
+    if (!result.damage.empty()) {
+      if (current) throw DamagedWinner(result.damage);
+      damage = result.damage;
+    }
     if (!result.winner) continue;
     if (current) return result;
     if (!found || result.winner->stored_at > found->winner->stored_at) found = std::move(result);
   }
+  if (!found && !damage.empty()) throw DamagedWinner(damage);
   return found;
 }
 
@@ -81,7 +92,9 @@ Document result_document(const StoredResult& result) {
         {"driver", key.hardware.driver}}},
       {"source_digest", key.source_digest},
       {"toolchain", key.toolchain},
+      {"recording", is_recording(key)},
       {"winner", result.winner.has_value()},
+      {"damaged", !result.damage.empty()},
       {"config", result.best_config.empty() ? Document(nullptr) : Document(result.best_config)},
       {"time_us", number_or_null(result.best_us)},
       {"default_time_us", number_or_null(result.default_us)},

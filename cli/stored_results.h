@@ -15,6 +15,7 @@ namespace moetune {
 struct StoredResult {
   Workload workload;
   std::optional<WinnerRecord> winner;
+  std::string damage;       // what is wrong with the stored winner; "" where nothing is
   std::string best_config;  // the winner's, else the best trial's; "" where none is ok
   double best_us = 0;
   double default_us = 0;  // 0 where unknown
@@ -27,11 +28,12 @@ struct StoredResult {
   double speedup() const { return best_us > 0 ? default_us / best_us : 0; }
 };
 
-// Throws BrokenEnvironment where a stored blob is damaged.
+// A damaged winner is told in `damage`. Throws BrokenEnvironment where the file is.
 StoredResult read_result(const Cache& cache, const Workload& workload);
 
 // A workload of this kernel, problem and hardware with a winner: the one of these sources and this compiler,
-// else the one stored last.
+// else the one stored last; never a recording in progress. Throws DamagedWinner where the one of these
+// sources and this compiler is damaged, or nothing but damaged ones is there.
 std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& key);
 
 Document result_document(const StoredResult& result);

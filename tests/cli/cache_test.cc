@@ -1,4 +1,7 @@
+#include "cache/cache.h"
+
 #include "tests/cli/tool.h"
+#include "tuner/trial_record.h"
 
 using moetune::testing::document;
 using moetune::testing::Ended;
@@ -112,4 +115,87 @@ TEST_CASE("a damaged cache is reported with exit code 3, never used") {
   const Ended searched = tool.run(command);
   CHECK(searched.code == 3);
   CHECK(contains(document(searched)["error"]["message"], "c.db"));
+}
+
+namespace {
+
+moetune::WorkloadKey workload_key(const std::string& problem, const std::string& sources) {
+  return {.kernel = "saxpy",
+          .problem = problem,
+          .hardware = {.name = "Test GPU", .compute_capability = 90},
+          .source_digest = sources,
+          .toolchain = "nvrtc 13.0.88"};
+}
+
+void store_winner(moetune::Cache& cache, const moetune::WorkloadKey& key, const std::string& config) {
+  cache.put_winner(cache.workload(key), {.config = config, .time_us = 12, .plan = "{}", .cubin = {1, 2, 3}});
+}
+
+}  // namespace
+
+TEST_CASE("one damaged winner is listed as such and hides no other") {
+  Tool tool;
+  const std::string path = tool.path("c.db").string();
+  {
+    auto cache = moetune::Cache::open(path, moetune::Cache::Mode::create);
+    store_winner(cache, workload_key("n=1", "abc"), "x=111111111");
+    store_winner(cache, workload_key("n=2", "abc"), "x=222222222");
+  }
+  std::string bytes = moetune::testing::read_text(path);
+  const std::size_t at = bytes.find("x=111111111");
+  REQUIRE(at != std::string::npos);
+  bytes[at + 2] = '9';
+  std::ofstream(path, std::ios::binary) << bytes;
+
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"report", "--cache", path}, {"cache", "ls", "--cache", path}}) {
+    const Ended ended = tool.run(command);
+    CAPTURE(ended.err);
+    CHECK(ended.code == 0);
+    CHECK(contains(ended.out, "damaged"));
+    CHECK(contains(ended.err, "is damaged"));
+    CHECK(contains(ended.out, "n=2"));
+  }
+  const Json report = document(tool.run({"report", "--cache", path, "--json"}));
+  REQUIRE(report["workloads"].size() == 2);
+  std::size_t damaged = 0;
+  for (const Json& workload : report["workloads"]) {
+    damaged += workload["damaged"] == true;
+    CHECK((workload["damaged"] == true) == (workload["problem"] == "n=1"));
+  }
+  CHECK(damaged == 1);
+  const Json listed = document(tool.run({"cache", "ls", "--cache", path, "--json"}));
+  for (const Json& workload : listed["workloads"]) {
+    const int code = tool.run({"cache", "show", workload["id"].dump(), "--cache", path}).code;
+    CHECK(code == (workload["damaged"] == true ? 3 : 0));
+  }
+}
+
+TEST_CASE("the trials of a recording in progress are marked, and count as nothing tuned") {
+  Tool tool;
+  const std::string path = tool.path("c.db").string();
+  {
+    auto cache = moetune::Cache::open(path, moetune::Cache::Mode::create);
+    store_winner(cache, workload_key("n=1", std::string(moetune::kRecordingMark) + "abc"), "x=1");
+  }
+  CHECK(document(tool.run({"report", "--cache", path, "--json"}))["workloads"].empty());
+  const Ended listed = tool.run({"cache", "ls", "--cache", path, "--json"});
+  REQUIRE(document(listed)["workloads"].size() == 1);
+  CHECK(document(listed)["workloads"][0]["recording"] == true);
+  CHECK(contains(tool.run({"cache", "ls", "--cache", path}).out, "a recording's trials"));
+}
+
+TEST_CASE("a stored trial keeps the samples that a resumed recording writes") {
+  using namespace moetune;
+  TrialResult result{.outcome = Outcome::ok};
+  result.measurement.median_us = 3;
+  result.measurement.samples_us = {1, 2, 3, 4, 5, 6, 7};
+  const TrialRecord record = to_record(Config{}, result, nullptr, {});
+  const auto read = from_record(record);
+  REQUIRE(read.has_value());
+  CHECK(read->measurement.samples_us == std::vector<double>{1, 2, 3, 4, 5});
+  TrialRecord older = record;
+  older.facts = R"({"validate_s": 1})";
+  REQUIRE(from_record(older).has_value());
+  CHECK(from_record(older)->measurement.samples_us.empty());
 }
