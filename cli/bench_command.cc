@@ -75,10 +75,19 @@ Document row_document(const Session& session, const Contestant& contestant, cons
           {"roofline", timed && floor ? number_or_null(*floor / time) : nullptr}};
 }
 
-int BenchCommand::run(Output& output, std::stop_token) {
+int BenchCommand::run(Output& output, std::stop_token stop) {
   Session session(choose_gpu(device_, workload_, name()), cache_, compile_, output);
   const std::vector<Contestant> all = contestants(session, config_, output);
-  session.device().open(*session.kernel(), session.problem(), seed_);
+  if (!stop.stop_requested()) session.device().open(*session.kernel(), session.problem(), seed_);
+  if (stop.stop_requested()) {
+    output.note("Interrupted before anything was measured.");
+    output.document({{"kernel", session.kernel_name()},
+                     {"problem", session.problem().text()},
+                     {"device", device_document(session.info())},
+                     {"rows", Document::array()},
+                     {"interrupted", true}});
+    return kNothingFound;
+  }
   std::vector<Candidate> candidates;
   for (const Contestant& contestant : all) candidates.push_back(contestant.candidate);
   const std::vector<TrialResult> results = session.device().duel(candidates, static_cast<int>(rounds_));
@@ -105,7 +114,8 @@ int BenchCommand::run(Output& output, std::stop_token) {
   output.document({{"kernel", session.kernel_name()},
                    {"problem", session.problem().text()},
                    {"device", device_document(session.info())},
-                   {"rows", rows}});
+                   {"rows", rows},
+                   {"interrupted", false}});
   return has_time(results.front().outcome) ? kDone : kNothingFound;
 }
 

@@ -66,13 +66,18 @@ int VerifyCommand::run(Output& output, std::stop_token stop) {
                format("%.3g", result.max_error), format("%.3g", result.dissimilarity), result.message});
     checks.push_back(check_document(seed, result));
   }
+  const bool interrupted = checks.size() < seeds_;
+  right = right && !checks.empty();
   output.result()
       << session.kernel_name() << " " << session.problem().text() << "\n"
       << candidate.config.text() << "\n"
       << table.text("  ")
       << format("allowed: dissimilarity %.3g; max error %.3g of the low-precision baseline's, plus %.3g\n",
                 tolerance.dissimilarity, tolerance.baseline_factor, tolerance.absolute_floor)
-      << (right ? "right\n" : "WRONG\n");
+      << (checks.empty() ? "nothing was checked\n"
+          : right        ? "right\n"
+                         : "WRONG\n");
+  if (interrupted) output.note(format("Interrupted after %zu of %zu checks.", checks.size(), seeds_));
   output.document({{"kernel", session.kernel_name()},
                    {"problem", session.problem().text()},
                    {"device", device_document(session.info())},
@@ -83,6 +88,7 @@ int VerifyCommand::run(Output& output, std::stop_token stop) {
                      {"baseline_factor", tolerance.baseline_factor},
                      {"absolute_floor", tolerance.absolute_floor}}},
                    {"checks", checks},
+                   {"interrupted", interrupted},
                    {"right", right}});
   return right ? kDone : kNothingFound;
 }
