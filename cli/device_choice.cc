@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/error.h"
@@ -20,6 +21,12 @@ constexpr std::string_view kCuda = "cuda:";
 
 using RecordingPtr = std::shared_ptr<const Recording>;
 
+// Where the recordings come from, for messages about one that is missing.
+std::string recordings_home() {
+  const char* const folder = std::getenv("MOETUNE_DATA_DIR");
+  return folder != nullptr && *folder != '\0' ? " in MOETUNE_DATA_DIR (" + std::string(folder) + ")" : "";
+}
+
 RecordingPtr read_shipped(const std::string& path) {
   return std::make_shared<const Recording>(parse_recording(read_resource(path), path));
 }
@@ -33,8 +40,9 @@ RecordingPtr read_named(const std::string& name) {
     names.push_back(recording_name(shipped.path));
     if (names.back() == name) return read_shipped(shipped.path);
   }
-  throw BadInput(names.empty() ? "there is no file " + name
-                               : "no such file; " + unknown_name("recording", name, names));
+  throw BadInput(names.empty()
+                     ? "there is no file " + name + ", and no recording" + recordings_home()
+                     : "no such file; " + unknown_name("recording", name, names) + recordings_home());
 }
 
 const Kernel* registered(const std::string& name) {
@@ -108,6 +116,14 @@ int parse_ordinal(const std::string& device) {
   return ordinal;
 }
 
+// Where no GPU can be expected, unlike a driver that is there and does not work: nothing may stand in for
+// that.
+bool plainly_no_gpu(const std::string& why) {
+  const auto says = [&](std::string_view part) { return why.find(part) != std::string::npos; };
+  return says("the CUDA driver finds no GPU") ||
+         (says("no CUDA driver: ") && says("cannot open shared object file"));
+}
+
 [[noreturn]] void unknown_device(const std::string& device) {
   throw BadInput("--device takes auto, cuda:N or replay:FILE, not '" + device + "'");
 }
@@ -127,16 +143,26 @@ DeviceChoice choose_shipped(const Kernel& kernel, const WorkloadOptions& workloa
   }
   if (first.empty()) {
     throw BrokenEnvironment("no GPU here (" + why_no_gpu + "); and no recording of " + kernel.name() +
-                            " is shipped to stand in; --device replay:FILE takes one");
+                            " is shipped" + recordings_home() +
+                            " to stand in; --device replay:FILE takes one");
   }
   if (fitting.empty() && workload.names_problem()) {
     throw BrokenEnvironment("no GPU here (" + why_no_gpu + "); and no shipped recording is of " +
-                            kernel.name() + " " + wanted.text() + "; recorded are:" + known);
+                            kernel.name() + " " + wanted.text() + "; recorded" + recordings_home() +
+                            " are:" + known);
   }
   const std::string& path = fitting.empty() ? first : fitting;
   DeviceChoice choice = replay(read_shipped(path), std::string(kReplay) + recording_name(path));
   choice.banner = "No GPU here: " + why_no_gpu + ".\n" + choice.banner;
   return choice;
+}
+
+// Models that people look for, and whose attention is another kernel.
+std::string why_no_preset(const Kernel& kernel, const std::string& preset) {
+  const bool latent =
+      preset.starts_with("deepseek-v3") || preset.starts_with("deepseek-r1") || preset.starts_with("kimi-k2");
+  if (kernel.name() != "decode_attention" || !latent) return "";
+  return ". That model attends over a compressed latent (MLA), which this kernel does not cover";
 }
 
 }  // namespace
@@ -154,7 +180,8 @@ Problem problem_of(const Kernel& kernel, const WorkloadOptions& workload) {
     names.push_back(candidate.name);
   }
   if (preset == nullptr && !workload.preset.empty()) {
-    throw BadInput(unknown_name("preset of " + kernel.name(), workload.preset, names));
+    throw BadInput(unknown_name("preset of " + kernel.name(), workload.preset, names) +
+                   why_no_preset(kernel, workload.preset));
   }
   Problem problem = parse_problem(kernel.name(), kernel.schema(), preset, workload.problem);
   kernel.check(problem);
@@ -169,8 +196,11 @@ DeviceChoice choose_device(const std::string& device, const WorkloadOptions& wor
   if (device != "auto") unknown_device(device);
   problem_of(kernel, workload);  // what is wrong with the input is said before what is wrong with the machine
   const CudaDeviceList gpus = list_cuda_devices();
-  return gpus.devices.empty() ? choose_shipped(kernel, workload, gpus.why_empty)
-                              : choose_cuda(0, kernel, workload);
+  if (!gpus.devices.empty()) return choose_cuda(0, kernel, workload);
+  if (!plainly_no_gpu(gpus.why_empty)) {
+    throw BrokenEnvironment(gpus.why_empty + "; --device replay:FILE goes without a GPU");
+  }
+  return choose_shipped(kernel, workload, gpus.why_empty);
 }
 
 DeviceChoice choose_gpu(const std::string& device, const WorkloadOptions& workload,

@@ -43,7 +43,10 @@ void OptionTable::text(std::string_view name, std::string_view placeholder, std:
                        std::string_view doc) {
   options_.push_back({std::string(name), std::string(placeholder),
                       target.empty() ? std::string(doc) : with_default(doc, target),
-                      [&target](const std::string& value) { target = value; }});
+                      [&target, option = dashed(name)](const std::string& value) {
+                        if (value.empty()) throw BadInput(option + " takes no empty value");
+                        target = value;
+                      }});
 }
 
 void OptionTable::text(std::string_view name, std::string_view placeholder,

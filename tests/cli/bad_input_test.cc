@@ -66,6 +66,24 @@ TEST_CASE("option values of the wrong kind say what is right") {
   check(tool, {{"search", "decode_attention", "decode_kernel"}, 2, "unexpected word 'decode_kernel'"});
 }
 
+TEST_CASE("an option with an empty value names no file and no architecture") {
+  Tool tool;
+  check(tool, {{"report", "--cache", ""}, 2, "--cache takes no empty value"});
+  check(tool, {{"space", "decode_attention", "--arch", ""}, 2, "--arch takes no empty value"});
+}
+
+TEST_CASE("models with latent attention are said to be another kernel's") {
+  Tool tool;
+  for (const std::string preset : {"deepseek-v3", "deepseek-r1", "kimi-k2"}) {
+    check(tool, {{"search", "decode_attention", "--preset", preset}, 2, "(MLA)"});
+  }
+}
+
+TEST_CASE("a folder of data without recordings is named where one is missing") {
+  Tool tool(std::map<std::string, std::string>{{"MOETUNE_DATA_DIR", MOETUNE_SOURCE_DIR "/tests/cli"}});
+  check(tool, {{"search", "decode_attention"}, 3, "MOETUNE_DATA_DIR"});
+}
+
 TEST_CASE("an option without its value says so") {
   Tool tool;
   const Ended ended = tool.run({"search", "decode_attention", "--budget"});
@@ -114,6 +132,7 @@ TEST_CASE("unknown devices and recordings are bad input") {
   check(tool, {{"search", "decode_attention", "--device", "replay:" + recording}, 2, "a recording of saxpy"});
   check(tool,
         {{"search", "saxpy", "--problem", "n=5", "--device", "replay:" + recording}, 2, "do not apply"});
+  check(tool, {{"search", "--device", "replay:" + tool.path("").string()}, 2, "is not a file"});
   tool.write("broken.json", "{\"device_name\": ");
   check(tool, {{"search", "--device", "replay:" + tool.path("broken.json").string()}, 2, "broken.json"});
 }

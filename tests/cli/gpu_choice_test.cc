@@ -40,6 +40,16 @@ TEST_CASE("a driver without a GPU says why, and devices is still done") {
   CHECK(contains(found["why_none"], "CUDA_ERROR_NO_DEVICE"));
 }
 
+TEST_CASE("no recording stands in for a driver that is there and broken") {
+  Tool broken(driver("init=999"));
+  const Ended ended =
+      broken.run({"search", "decode_attention", "--budget", "3", "--no-compile", "--no-cache"});
+  CHECK(ended.code == 3);
+  CHECK(contains(ended.err, "cuInit"));
+  Tool none(driver("init=100"));
+  CHECK(none.run({"search", "decode_attention", "--budget", "3", "--no-compile", "--no-cache"}).code == 0);
+}
+
 TEST_CASE("auto takes the first GPU, and its limits bound the space") {
   Tool tool(driver());
   const Json found = document(tool.run({"space", "decode_kernel", "--json"}));
