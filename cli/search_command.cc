@@ -27,7 +27,7 @@ class SearchCommand : public Command {
   std::string device_ = "auto";
   CacheChoice cache_;
   CompileOptions compile_;
-  std::string strategy_ = "local";
+  std::string strategy_ = "auto";
   std::uint64_t budget_ = 200, seed_ = 1, finalists_ = 5, in_flight_ = 32;
   double time_s_ = 0, trial_time_s_ = 0, until_gain_percent_ = 0;
   bool fresh_ = false, cold_ = false, history_ = false, verbose_ = false;

@@ -85,7 +85,7 @@ TEST_CASE("a search of moetune's kernel on a recording compiles for real and sto
   CHECK(shown["config"] == found["best"]["config"]);
   CHECK(shown["cubin_bytes"].get<int>() > 1000);
   CHECK_FALSE(shown["plan"]["launches"].empty());
-  CHECK(shown["provenance"]["strategy"] == "local");
+  CHECK(shown["provenance"]["strategy"] == "auto");
 
   auto cache = moetune::Cache::open(tool.path("xdg/moetune/moetune.db"), moetune::Cache::Mode::read_only);
   const auto winner = cache.winner(cache.workloads()[0].id);
@@ -164,4 +164,61 @@ TEST_CASE("a recording serves only the problem that it is of") {
       tool.run({"space", "decode_kernel", "--device", "replay:" + recording, "--list", "2", "--json"}));
   CHECK(space["legal"].get<int>() > 100);
   CHECK(space["configs"].size() == 2);
+}
+
+TEST_CASE("a signal while the compiler starts is Ctrl-C all the same") {
+  Tool tool;
+  const std::string recording = write_decode_recording(tool);
+  for (int delay = 10; delay <= 150; delay += 20) {
+    CAPTURE(delay);
+    const auto process = tool.start({"search", "decode_kernel", "--device", "replay:" + recording, "--budget",
+                                     "300", "--no-cache", "--strategy", "random"});
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay));
+    process->send(SIGINT);
+    const Ended ended = process->wait();
+    CAPTURE(ended.err);
+    CHECK((ended.code == 130 || ended.signal == SIGINT));  // the latter before main() has begun
+  }
+}
+
+TEST_CASE("a compiler that was named and does not work is not passed over") {
+  Tool tool(std::map<std::string, std::string>{{"MOETUNE_NVRTC", "/nowhere/libnvrtc.so"}});
+  const std::string recording = write_decode_recording(tool);
+  const Ended ended =
+      tool.run({"search", "decode_kernel", "--device", "replay:" + recording, "--budget", "3"});
+  CHECK(ended.code == 3);
+  CHECK(contains(ended.err, "MOETUNE_NVRTC"));
+}
+
+TEST_CASE("an edited space or reference keeps the stored trials, an edited template does not") {
+  namespace fs = std::filesystem;
+  Tool copy;
+  const fs::path data = copy.path("data");
+  fs::create_directories(data);
+  for (const std::string folder : {"templates", "spaces"}) {
+    fs::copy(fs::path(MOETUNE_SOURCE_DIR) / folder, data / folder, fs::copy_options::recursive);
+  }
+  Tool tool(std::map<std::string, std::string>{{"MOETUNE_DATA_DIR", data.string()}});
+  const std::string recording = write_decode_recording(tool);
+  const auto resumed = [&] {
+    const Json found =
+        document(tool.run({"search", "decode_kernel", "--device", "replay:" + recording, "--strategy",
+                           "random", "--no-compile", "--budget", "20", "--json"}));
+    return found["trials"]["resumed"].get<int>();
+  };
+  const auto append = [&](const std::string& file, const std::string& text) {
+    std::ofstream(data / file, std::ios::app) << text;
+  };
+  CHECK(resumed() == 0);
+  append("spaces/decode_kernel.json", "\n");
+  append("templates/decode_kernel/reference.cu", "// edited\n");
+  CHECK(resumed() == 20);
+  append("templates/decode_kernel/elements.cuh", "// edited\n");
+  CHECK(resumed() == 0);
+
+  std::string space = moetune::testing::read_text(data / "spaces/decode_attention.json");
+  std::ofstream(data / "spaces/decode_kernel.json") << space;
+  const Ended other = tool.run({"space", "decode_kernel"});
+  CHECK(other.code == 2);
+  CHECK(contains(other.err, "must be 'decode_kernel'"));
 }

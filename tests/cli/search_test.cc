@@ -29,7 +29,7 @@ TEST_CASE("a search on a Kernel Tuner file finds its optimum and says how good i
   CHECK(contains(ended.err, "recorded on Test GPU"));
   const Json found = document(ended);
   CHECK(found["kernel"] == "saxpy");
-  CHECK(found["strategy"] == "local");
+  CHECK(found["strategy"] == "auto");
   CHECK(found["seed"] == 1);
   CHECK(found["legal"] == 2000);
   CHECK(found["device"]["id"] == "replay:" + recording);
