@@ -39,7 +39,13 @@ std::vector<Buffer> DoublingKernel::buffers(const Problem& problem, std::uint64_
   return {x, y};
 }
 
-Plan DoublingKernel::plan(const Config&, const Problem& problem, const DeviceLimits&) const {
+Plan DoublingKernel::plan(const Config& config, const Problem& problem, const DeviceLimits&) const {
+  if (!entries.empty()) {
+    const std::string& entry = entries.at(static_cast<std::size_t>(config.number("entry")));
+    Plan plan = doubling_plan(entry, problem["elements"]);
+    plan.unit.defines = {{"ENTRY", entry}};
+    return plan;
+  }
   return doubling_plan("double", problem["elements"]);
 }
 

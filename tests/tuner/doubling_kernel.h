@@ -26,6 +26,9 @@ class DoublingKernel final : public Kernel {
   Cost cost(const Problem& problem) const override;
   Tolerance tolerance(const Problem& problem) const override;
 
+  // What the parameter `entry` chooses from; empty: every configuration is "double".
+  std::vector<std::string> entries;
+
  private:
   std::string name_ = "doubling", exact_, baseline_;
   ProblemSchema schema_;
