@@ -37,6 +37,7 @@ double dimension_distance(const std::string& a, const std::string& b) {
 History history_of(const std::vector<TrialRecord>& records, const LegalSpace& space) {
   History history;
   for (const TrialRecord& record : records) {
+    if (may_end_otherwise(record)) continue;
     const std::optional<ConfigId> id = space.find_text(record.config);
     const std::optional<TrialResult> result = from_record(record);
     if (id && result) history.trials.push_back({*id, result->outcome, result->measurement.median_us});

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/error.h"
+#include "tuner/breakdowns.h"
 #include "tuner/finals.h"
 #include "tuner/trial_record.h"
 
@@ -24,9 +24,6 @@ double seconds_since(Clock::time_point begin) {
 constexpr std::size_t kPrunedPerTrial = 10;
 // Convergence is judged at these counts of trials: judging costs tens of milliseconds.
 constexpr std::size_t kFirstJudgement = 40, kJudgeEvery = 20;
-
-// Each of these costs a time limit or a new worker: so many in a row are the machine's fault, not theirs.
-constexpr int kMostBreakdowns = 8;
 
 struct Pending {
   ConfigId id = 0;
@@ -59,7 +56,6 @@ class TuneLoop {
   std::optional<TrialResult> evaluate(const Pending& pending, BuildPtr* build);  // none where stopped
   BuildPtr wait_for(const std::shared_future<BuildPtr>& build);
   void finish(Pending pending, TrialResult result, const Build* build);
-  void watch_breakdowns(const Trial& trial);
   Confidence confidence() const;
   void judge_convergence();
   void finals();
@@ -83,7 +79,7 @@ class TuneLoop {
   std::deque<Pending> queue_;                           // in the order asked: told in that order too
   std::set<ConfigId> met_;                              // finalists of the duels so far
   std::optional<std::size_t> best_;                     // position in result_.trials
-  int breakdowns_ = 0;                                  // trials in a row that hung or crashed
+  Breakdowns breakdowns_;
   Clock::time_point begin_ = Clock::now();
   TuneResult result_;
 };
@@ -261,18 +257,8 @@ void TuneLoop::finish(Pending pending, TrialResult result, const Build* build) {
     tools_.observer->trial_done(result_.trials.back(), result_.counts,
                                 best_ ? &result_.trials[*best_] : nullptr);
   }
-  watch_breakdowns(result_.trials.back());
-}
-
-// A replay costs nothing, whatever it recorded.
-void TuneLoop::watch_breakdowns(const Trial& trial) {
-  if (tools_.device.info().recorded || trial.resumed) return;
-  const Outcome outcome = trial.result.outcome;
-  breakdowns_ = outcome == Outcome::timed_out || outcome == Outcome::crashed ? breakdowns_ + 1 : 0;
-  if (breakdowns_ < kMostBreakdowns) return;
-  throw BrokenEnvironment(std::to_string(breakdowns_) +
-                          " candidates in a row hung or crashed (the last: " + trial.result.message +
-                          "); see whether nvidia-smi answers, then run the search again to go on");
+  // A replay costs nothing, whatever it recorded.
+  if (!tools_.device.info().recorded && !result_.trials.back().resumed) breakdowns_.saw(latest);
 }
 
 Confidence TuneLoop::confidence() const {
@@ -306,7 +292,7 @@ std::optional<Finalist> TuneLoop::prepare(const Trial& trial) {
 std::optional<std::string> TuneLoop::stored_winner() const {
   try {
     if (const auto stored = tools_.cache->winner(tools_.workload)) return stored->config;
-  } catch (const BrokenEnvironment&) {
+  } catch (const DamagedWinner&) {
   }
   return std::nullopt;
 }

@@ -1,0 +1,17 @@
+#include "tuner/breakdowns.h"
+
+#include "base/error.h"
+
+namespace moetune {
+
+void Breakdowns::saw(const TrialResult& result) {
+  constexpr int kMost = 8;
+  const bool broke_down = result.outcome == Outcome::timed_out || result.outcome == Outcome::crashed;
+  in_a_row_ = broke_down ? in_a_row_ + 1 : 0;
+  if (in_a_row_ < kMost) return;
+  throw BrokenEnvironment(
+      std::to_string(in_a_row_) + " candidates in a row hung or crashed (the last: " + result.message +
+      "); see whether nvidia-smi answers, then run the search again to go on, or with another --seed");
+}
+
+}  // namespace moetune
