@@ -36,7 +36,7 @@ std::optional<WinnerRecord> Cache::winner(std::int64_t workload) const {
   std::optional<Blob> cubin = decompress(row.bytes(9), row.integer(10));
   if (!cubin || winner_digest(row.text(0), row.text(6), *cubin) != row.text(11)) {
     throw DamagedWinner("the winner of workload " + std::to_string(workload) + " in " + path().string() +
-                            " is damaged (it does not match its digest); search again to replace it");
+                        " is damaged (it does not match its digest); search again to replace it");
   }
   return WinnerRecord{row.text(0), row.real(1), row.real(2),       row.real(3), row.real(4),
                       row.real(5), row.text(6), *std::move(cubin), row.text(7), row.text(8)};

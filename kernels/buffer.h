@@ -1,5 +1,5 @@
-// The tensors of a problem, described as data: the worker allocates and fills them on the device, and the tests
-// compute the same bytes on the host.
+// The tensors of a problem, described as data: the worker allocates and fills them on the device, and the
+// tests compute the same bytes on the host.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct Range {
   std::int64_t count = 0;
 };
 
-// How an input gets its values. `normal` draws element i from a counter-based generator (see generate_element),
-// so that host and device agree bit for bit and any part can be computed alone.
+// How an input gets its values. `normal` draws element i from a counter-based generator (see
+// generate_element), so that host and device agree bit for bit and any part can be computed alone.
 struct Fill {
   enum class Kind { zeros, normal, uniform, integers };
   Kind kind = Kind::zeros;
@@ -38,29 +38,33 @@ struct Buffer {
   DType dtype = DType::f32;
   std::int64_t elements = 0;
   Role role = Role::input;
-  bool rotates = false;  // streamed inputs: each replay of a measurement reads another copy, so that L2 is cold
-  Fill fill;             // inputs only; outputs are poisoned before every run
+  // Streamed inputs: each replay of a measurement reads another copy, so that L2 is cold.
+  bool rotates = false;
+  Fill fill;  // inputs only; outputs are poisoned before every run
 
   std::int64_t bytes() const { return elements * dtype_bytes(dtype); }
 };
 
-// The value of element `index` of a normal or uniform fill before rounding to the buffer's type. `stream` tells buffers
-// and copies apart. With mix(x) = one step of SplitMix64 from state x, word = mix(mix(mix(seed) + stream) + index);
-// - normal (Irwin-Hall): the sum of the word's four 16-bit lanes less 2 * 65535, times (scale * 0x1.bb67aep-16f);
+// The value of element `index` of a normal or uniform fill before rounding to the buffer's type. `stream`
+// tells buffers and copies apart. With mix(x) = one step of SplitMix64 from state x,
+// word = mix(mix(mix(seed) + stream) + index);
+// - normal (Irwin-Hall): the sum of the word's four 16-bit lanes less 2 * 65535, times
+//   (scale * 0x1.bb67aep-16f);
 // - uniform: 2 * (word >> 40) + 1 - 2^24, times (scale * 2^-24): never an end point, symmetric around 0.
-// The integers are exact in a float and each product rounds once (no fused multiply-add), so that the device's copy
-// in templates/common/harness.cu agrees bit for bit.
-float generate_element(Fill::Kind kind, float scale, std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
+// The integers are exact in a float and each product rounds once (no fused multiply-add), so that the
+// device's copy in templates/common/harness.cu agrees bit for bit.
+float generate_element(Fill::Kind kind, float scale, std::uint64_t seed, std::uint64_t stream,
+                       std::uint64_t index);
 
 // The stream number of copy `copy` (rotation) of the buffer at position `position` in Kernel::buffers.
 inline std::uint64_t fill_stream(std::size_t position, std::size_t copy) { return position * 4096 + copy; }
 
-// The whole buffer as the device would hold it (rounded to its type), widened to double; poison is NaN. Throws
-// std::logic_error where a fill does not fit its buffer.
+// The whole buffer as the device would hold it (rounded to its type), widened to double; poison is NaN.
+// Throws std::logic_error where a fill does not fit its buffer.
 std::vector<double> host_values(const Buffer& buffer, std::uint64_t seed, std::uint64_t stream);
 
-// Rounds to the nearest value of `type` (ties to even), as the device does: e4m3 and i32 saturate, f16 and bf16 overflow
-// to infinity, an i32 of NaN is 0.
+// Rounds to the nearest value of `type` (ties to even), as the device does: e4m3 and i32 saturate, f16 and
+// bf16 overflow to infinity, an i32 of NaN is 0.
 double round_to(DType type, double value);
 
 }  // namespace moetune

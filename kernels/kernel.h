@@ -28,13 +28,14 @@ struct Cost {
 
 // When an output counts as right: both rules, over the whole tensor against the exact reference.
 struct Tolerance {
-  double dissimilarity = 1e-4;     // 1 - 2*sum(xy)/sum(x^2+y^2) at most this
-  double baseline_factor = 2.0;    // max|x-y| at most this times the low-precision baseline's own error
-  double absolute_floor = 1e-6;    // ... plus this, for outputs the baseline gets exactly right
+  double dissimilarity = 1e-4;   // 1 - 2*sum(xy)/sum(x^2+y^2) at most this
+  double baseline_factor = 2.0;  // max|x-y| at most this times the low-precision baseline's own error
+  double absolute_floor = 1e-6;  // ... plus this, for outputs the baseline gets exactly right
 };
 
 // Which reference a plan computes. `exact` accumulates in fp32 or better and writes every output as f32;
-// `baseline` rounds intermediates as a plain low-precision implementation would and writes the outputs in their types.
+// `baseline` rounds intermediates as a plain low-precision implementation would and writes the outputs in
+// their types.
 enum class Reference { exact, baseline };
 
 // Input or output tensors on the host, by buffer name.
@@ -69,8 +70,8 @@ class Kernel {
   virtual Tolerance tolerance(const Problem& problem) const = 0;
 };
 
-// The `problem.*` and `device.*` names that space expressions may use: every dimension, and compute_capability,
-// sm_count, shared_per_block, shared_per_sm, registers_per_sm, threads_per_sm, l2_bytes.
+// The `problem.*` and `device.*` names that space expressions may use: every dimension, and
+// compute_capability, sm_count, shared_per_block, shared_per_sm, registers_per_sm, threads_per_sm, l2_bytes.
 Assignment expression_environment(const Problem& problem, const DeviceLimits& limits);
 
 }  // namespace moetune

@@ -1,16 +1,15 @@
 // What it takes to run one kernel once, as plain data: the unit to compile, scratch memory and the ordered
-// launches with their arguments. It crosses the process boundary to the worker and is stored beside a winner's cubin,
-// so that launching it again needs neither the template nor NVRTC.
+// launches with their arguments. It crosses the process boundary to the worker and is stored beside a
+// winner's cubin, so that launching it again needs neither the template nor NVRTC.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "kernels/buffer.h"
 
@@ -18,7 +17,7 @@ namespace moetune {
 
 // A template specialized by macro definitions.
 struct CompileUnit {
-  std::string source;                                         // "templates/decode_attention/decode_attention.cu"
+  std::string source;  // "templates/decode_attention/decode_attention.cu"
   std::vector<std::pair<std::string, std::string>> defines;  // in a fixed order: it is part of the digest
   bool operator==(const CompileUnit&) const = default;
 };
@@ -29,7 +28,8 @@ struct Scratch {
   bool zeroed = false;  // zeroed once when loaded (counters that the kernel leaves at zero); else poisoned
 };
 
-// A tensor map for TMA (cuTensorMapEncodeTiled), encoded against the buffer's address when the plan is loaded.
+// A tensor map for TMA (cuTensorMapEncodeTiled), encoded against the buffer's address when the plan is
+// loaded.
 struct TensorMap {
   enum class Swizzle { none, b32, b64, b128 };
   std::string buffer;
@@ -64,7 +64,7 @@ struct Launch {
   Dim3 grid{1, 1, 1};
   Dim3 block{1, 1, 1};
   Dim3 cluster{1, 1, 1};
-  std::uint32_t dynamic_shared = 0;    // bytes
+  std::uint32_t dynamic_shared = 0;  // bytes
   std::vector<Argument> arguments;
   // May start before its predecessor ends (PDL). The first launch's predecessor is whatever the caller ran
   // before: it may have written the inputs, or be the plan's own last run over the same scratch. So such a

@@ -1,5 +1,5 @@
-// A device under tuning: a GPU behind a worker process (CudaDevice), or a recording (ReplayDevice). The tune loop knows
-// only this interface.
+// A device under tuning: a GPU behind a worker process (CudaDevice), or a recording (ReplayDevice). The tune
+// loop knows only this interface.
 //
 // Not thread-safe: measuring is narrow, one candidate at a time.
 #pragma once
@@ -29,21 +29,22 @@ struct DeviceInfo {
 // Device time of one whole plan (all launches), cold inputs unless the kernel says otherwise.
 struct Measurement {
   double median_us = 0;
-  double low_us = 0, high_us = 0;   // 95% confidence interval of the median, by order statistics
-  std::vector<double> samples_us;   // one a graph replay
-  int sm_clock_mhz = 0;             // at the end; 0 where NVML is absent
+  double low_us = 0, high_us = 0;  // 95% confidence interval of the median, by order statistics
+  std::vector<double> samples_us;  // one a graph replay
+  int sm_clock_mhz = 0;            // at the end; 0 where NVML is absent
   int memory_clock_mhz = 0;
   int temperature_c = 0;
-  bool throttled = false;           // a slowdown reason was active in some sample that was kept
+  bool throttled = false;  // a slowdown reason was active in some sample that was kept
 };
 
 struct MeasurePolicy {
-  double drop_above_us = std::numeric_limits<double>::infinity();  // after a quick look: clearly slower is too_slow
+  double drop_above_us =
+      std::numeric_limits<double>::infinity();  // after a quick look: clearly slower is too_slow
   int quick_samples = 2;
   int min_samples = 7;
   int max_samples = 40;
-  double relative_width = 0.01;      // stop when (high-low)/median is under this
-  double time_limit_s = 10;          // for validating and measuring one candidate together
+  double relative_width = 0.01;  // stop when (high-low)/median is under this
+  double time_limit_s = 10;      // for validating and measuring one candidate together
 };
 
 struct Candidate {

@@ -29,8 +29,8 @@ TrialRecord to_record(const Config& config, const TrialResult& result, const Bui
 // process's memory, a compiler that broke down. Such a trial is kept for the reports and run again.
 bool may_end_otherwise(const TrialRecord& record);
 
-// nullopt where the record's outcome is unknown to this version: such a trial is run again. The samples do not
-// come back, only the median and its interval.
+// nullopt where the record's outcome is unknown to this version: such a trial is run again. The samples do
+// not come back, only the median and its interval.
 std::optional<TrialResult> from_record(const TrialRecord& record);
 
 // `baseline` is the default's result in the same duel, where it has one; `roofline` is 0 where unknown.

@@ -100,8 +100,8 @@ struct TuneTools {
 };
 
 // Runs one search. Trials are committed as they land; a stop request ends it after the current trial. Trials
-// that the cache already holds for this workload are told, not run, unless another try may end otherwise. Throws BrokenEnvironment and BadInput;
-// never for a candidate.
+// that the cache already holds for this workload are told, not run, unless another try may end otherwise.
+// Throws BrokenEnvironment and BadInput; never for a candidate.
 TuneResult tune(const TuneRequest& request, TuneTools tools, std::stop_token stop);
 
 }  // namespace moetune

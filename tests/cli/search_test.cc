@@ -70,8 +70,8 @@ TEST_CASE("a search of 200 trials on a recording takes less than a second") {
 #endif
   double fastest_s = kLimit;
   for (int i = 0; i < 5 && fastest_s >= kLimit; ++i) {  // a busy machine may disturb some
-    const Ended ended = tool.run(
-        {"search", "--device", "replay:" + recording, "--budget", "200", "--no-cache", "--json"});
+    const Ended ended =
+        tool.run({"search", "--device", "replay:" + recording, "--budget", "200", "--no-cache", "--json"});
     CHECK(ended.code == 0);
     fastest_s = std::min(fastest_s, document(ended)["wall_s"].get<double>());
   }

@@ -10,9 +10,9 @@ TEST_CASE("a search in which candidates hang, crash, fail, are wrong and lack me
   use_fake_cuda();
   CudaDevice device = fake_device();
   DoublingKernel kernel;
-  kernel.entries = {"double__us40",  "double__hang",  "double__segv",      "double__us20", "double__wrong",
-                    "double__oom",   "double__abort", "double__sticky719", "double__us25", "double__refuse1",
-                    "double__us500", "broken"};
+  kernel.entries = {"double__us40",  "double__hang",    "double__segv",  "double__us20",
+                    "double__wrong", "double__oom",     "double__abort", "double__sticky719",
+                    "double__us25",  "double__refuse1", "double__us500", "broken"};
   Parameter entry{"entry", {}, ""};
   std::vector<Position> rows;
   for (std::size_t i = 0; i < kernel.entries.size(); ++i) {

@@ -294,9 +294,9 @@ TEST_CASE("a damaged stored winner counts as absent, and the search replaces it"
                           return build;
                         }},
                        1);
-  const TuneResult result = tune(
-      search.request,
-      {.device = search.device, .cache = &cache, .workload = workload, .compiler = &compiler}, {});
+  const TuneResult result =
+      tune(search.request,
+           {.device = search.device, .cache = &cache, .workload = workload, .compiler = &compiler}, {});
   REQUIRE(result.best);
   REQUIRE(cache.winner(workload));
   CHECK(cache.winner(workload)->config == result.best->config.text());
