@@ -15,20 +15,20 @@ namespace {
 constexpr int kInterface = 12000;
 
 struct Functions {
-#define MOETUNE_CUDA_FUNCTIONS(X)                                                                            \
-  X(cuInit)                                                                                                  \
-  X(cuDriverGetVersion)                                                                                      \
-  X(cuGetErrorName)                                                                                          \
-  X(cuGetErrorString)                                                                                        \
-  X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem)          \
-      X(cuDeviceGetPCIBusId) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent)     \
-          X(cuCtxSynchronize) X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) X(cuMemsetD8Async)                  \
-              X(cuMemcpyHtoDAsync) X(cuMemcpyDtoH) X(cuStreamCreate) X(cuStreamDestroy)                      \
-                  X(cuStreamSynchronize) X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuEventCreate)      \
-                      X(cuEventDestroy) X(cuEventRecord) X(cuEventElapsedTime) X(cuModuleLoadData)           \
-                          X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute) X(cuLaunchKernelEx) \
-                              X(cuGraphInstantiateWithFlags) X(cuGraphDestroy) X(cuGraphUpload)              \
-                                  X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuTensorMapEncodeTiled)
+  // clang-format would indent this list further at every run.
+// clang-format off
+#define MOETUNE_CUDA_FUNCTIONS(X)                                                                 \
+  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount)       \
+  X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem)                   \
+  X(cuDeviceGetPCIBusId) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                 \
+  X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree)               \
+  X(cuMemsetD8Async) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoH) X(cuStreamCreate) X(cuStreamDestroy)    \
+  X(cuStreamSynchronize) X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuEventCreate)           \
+  X(cuEventDestroy) X(cuEventRecord) X(cuEventElapsedTime) X(cuModuleLoadData) X(cuModuleUnload)  \
+  X(cuModuleGetFunction) X(cuFuncSetAttribute) X(cuLaunchKernelEx) X(cuGraphInstantiateWithFlags) \
+  X(cuGraphDestroy) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphExecDestroy)                       \
+  X(cuTensorMapEncodeTiled)
+// clang-format on
 #define X(name) decltype(&::name) name = nullptr;
   MOETUNE_CUDA_FUNCTIONS(X)
 #undef X
