@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/version.h"
+
 namespace moetune {
 namespace {
 
@@ -105,6 +107,7 @@ std::optional<TrialResult> from_record(const TrialRecord& record) {
 WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const TrialResult* baseline,
                        double roofline, const Provenance& provenance) {
   Json source = provenance_json(provenance);
+  source["moetune"] = version();
   add_clocks(source, result.measurement);
   WinnerRecord record;
   record.config = winner.config.text();
