@@ -5,6 +5,8 @@
 #include <numbers>
 #include <string>
 
+#include "base/integers.h"
+
 namespace moetune {
 namespace {
 
@@ -13,7 +15,6 @@ constexpr std::uint32_t kReferenceThreads = 512;
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
 std::int32_t i32(std::int64_t value) { return static_cast<std::int32_t>(value); }
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 Argument null_pointer() { return Scalar::of(std::uint64_t{0}); }
 Argument optional_pointer(const char* buffer, bool present) {

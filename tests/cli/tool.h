@@ -35,8 +35,13 @@ class Tool {
 
   std::unique_ptr<Process> start(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), binary_);
-    return std::make_unique<Process>(arguments, environment_, path("run" + std::to_string(runs_++)));
+    return start_program(arguments);
   }
+  // Another program with the same environment.
+  std::unique_ptr<Process> start_program(const std::vector<std::string>& command) {
+    return std::make_unique<Process>(command, environment_, path("run" + std::to_string(runs_++)));
+  }
+  const std::string& binary() const { return binary_; }
   Ended run(std::vector<std::string> arguments) { return start(std::move(arguments))->wait(); }
 
   void write(const std::string& name, const std::string& text) const { std::ofstream(path(name)) << text; }
@@ -76,6 +81,10 @@ class Tool {
   std::string binary_;
   int runs_ = 0;
 };
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // Exactly one JSON document, whole stdout.
 inline nlohmann::json document(const Ended& ended) {
