@@ -16,11 +16,12 @@ struct Stream {
   const char* what;            // for people
   const char* write;           // decode_kernel's dimension
   std::int64_t element_bytes;  // moved for each f32 element
+  std::optional<double> Ceilings::*figure;
 };
 
 constexpr Stream kStreams[] = {
-    {"read_tb_s", "read ceiling", "none", 4},
-    {"copy_tb_s", "copy ceiling", "all", 8},
+    {kReadCeiling, "read ceiling", "none", 4, &Ceilings::read_tb_s},
+    {kCopyCeiling, "copy ceiling", "all", 8, &Ceilings::copy_tb_s},
 };
 constexpr std::size_t kTrials = 96;
 
@@ -50,20 +51,23 @@ std::optional<double> measure(Session& session, const Output& output, std::stop_
 
 Ceilings stored_ceilings(const Cache* cache, const HardwareKey& hardware) {
   if (cache == nullptr) return {};
-  return {cache->calibration(hardware, "read_tb_s"), cache->calibration(hardware, "copy_tb_s")};
+  return {cache->calibration(hardware, kReadCeiling), cache->calibration(hardware, kCopyCeiling)};
 }
 
-void calibrate(const DeviceInfo& device, const CacheChoice& cache, const Output& output,
-               std::stop_token stop) {
+Ceilings calibrate(const DeviceInfo& device, const CacheChoice& cache, const Output& output,
+                   std::stop_token stop) {
+  Ceilings reached;
   for (const Stream& stream : kStreams) {
     const WorkloadOptions workload{.kernel = "decode_kernel",
                                    .problem = stream_problem(stream, device.key.memory_bytes)};
     Session session(choose_device(device.id, workload), cache, {}, output);
     const std::optional<double> rate = measure(session, output, stop);
-    if (!rate) return;
+    if (!rate) return reached;
+    reached.*stream.figure = rate;
     if (session.cache() != nullptr) session.cache()->put_calibration(session.info().key, stream.name, *rate);
     output.note(std::string(stream.what) + " of " + session.info().key.name + ": " + rate_text(*rate));
   }
+  return reached;
 }
 
 }  // namespace moetune

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "cli/calibration.h"
 #include "cli/command.h"
 #include "cli/document.h"
 #include "cli/progress.h"
@@ -61,10 +62,15 @@ void RecordCommand::declare(OptionTable& table) {
 // Found out now, not after an hour of measuring.
 void RecordCommand::check_output() const {
   if (file_.empty()) throw BadInput("where to? --output FILE names the recording to write");
-  if (std::filesystem::exists(file_))
+  std::error_code unreachable;
+  const std::filesystem::file_status status = std::filesystem::symlink_status(file_, unreachable);
+  if (std::filesystem::exists(status))
     throw BadInput(file_ + " exists already; remove it or name another file");
+  if (status.type() == std::filesystem::file_type::none)
+    throw BadInput("cannot write " + file_ + ": " + unreachable.message());
   const std::filesystem::path folder = std::filesystem::absolute(file_).parent_path();
-  if (!std::filesystem::is_directory(folder)) throw BadInput("there is no folder " + folder.string());
+  if (!std::filesystem::is_directory(folder, unreachable))
+    throw BadInput("there is no folder " + folder.string());
 }
 
 std::string today() {
@@ -85,7 +91,21 @@ RecordedTrial recorded(const TrialResult& result) {
   return trial;
 }
 
-Recording make_recording(const Session& session, const std::vector<Trial>& trials) {
+// A GPU that was never calibrated is calibrated now: a replay of the recording has nothing else to learn its
+// ceiling from.
+std::optional<double> read_ceiling(const Session& session, const CacheChoice& cache, const Output& output,
+                                   std::stop_token stop) {
+  if (const auto stored = session.read_ceiling_tb_s()) return stored;
+  output.note("Measuring the read ceiling of " + session.info().key.name + " first, for the recording.");
+  try {
+    return calibrate(session.info(), cache, output, stop).read_tb_s;
+  } catch (const BrokenEnvironment& error) {
+    output.note(std::string("The recording goes without a read ceiling: ") + error.what());
+    return std::nullopt;
+  }
+}
+
+Recording make_recording(const Session& session, const std::vector<Trial>& trials, double read_tb_s) {
   // Ids follow lexicographic order, and so must a LegalSpace's rows.
   std::vector<const Trial*> ordered;
   for (const Trial& trial : trials) ordered.push_back(&trial);
@@ -105,6 +125,7 @@ Recording make_recording(const Session& session, const std::vector<Trial>& trial
           .source_digest = session.key().source_digest.substr(kRecordingMark.size()),
           .toolchain = session.key().toolchain,
           .recorded_at = today(),
+          .read_tb_s = read_tb_s,
           .digest = "",
           .space = LegalSpace(session.space().parameters(), std::move(rows)),
           .trials = std::move(results)};
@@ -114,6 +135,7 @@ int RecordCommand::run(Output& output, std::stop_token stop) {
   check_output();
   Session session(choose_gpu(device_, workload_, name()), cache_, compile_, output,
                   Session::Purpose::recording);
+  const std::optional<double> ceiling = read_ceiling(session, cache_, output, stop);
   TuneRequest request = session.request();
   request.strategy = "exhaustive";
   request.seed = seed_;
@@ -126,18 +148,15 @@ int RecordCommand::run(Output& output, std::stop_token stop) {
   Progress progress(output, {.budget = request.budget, .bytes = session.bytes(), .verbose = verbose_});
   const TuneResult result = tune(request, session.tools(&progress), stop);
   progress.finished();
-  Document document = {{"kernel", session.kernel_name()},
-                       {"problem", session.problem().text()},
-                       {"device", device_document(session.info())},
-                       {"legal", session.space().size()},
-                       {"trials", counts_document(result.counts)},
-                       {"file", nullptr},
-                       {"wall_s", result.time.wall}};
+  Document document = {{"kernel", session.kernel_name()},           {"problem", session.problem().text()},
+                       {"device", device_document(session.info())}, {"legal", session.space().size()},
+                       {"trials", counts_document(result.counts)},  {"file", nullptr},
+                       {"read_tb_s", number_or_null(ceiling)},      {"wall_s", result.time.wall}};
   if (result.interrupted) {
     output.note(format("Interrupted after %zu of %zu configurations; the same command continues from there.",
                        result.trials.size(), session.space().size()));
   } else {
-    write_recording(make_recording(session, result.trials), file_);
+    write_recording(make_recording(session, result.trials, ceiling.value_or(0)), file_);
     document["file"] = file_;
     output.result() << count_text(static_cast<double>(result.trials.size())) << " configurations, "
                     << result.counts[Outcome::ok] << " ok, in " << file_ << "\n";

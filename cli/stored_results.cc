@@ -1,6 +1,7 @@
 #include "cli/stored_results.h"
 
 #include "base/error.h"
+#include "cli/calibration.h"
 #include "kernels/registry.h"
 
 namespace moetune {
@@ -45,7 +46,7 @@ StoredResult read_result(const Cache& cache, const Workload& workload) {
     result.default_us = result.winner->default_time_us;
     result.roofline = result.winner->roofline;
   }
-  const std::optional<double> ceiling = cache.calibration(workload.key.hardware, "read_tb_s");
+  const std::optional<double> ceiling = stored_ceilings(&cache, workload.key.hardware).read_tb_s;
   if (ceiling && *ceiling > 0) result.roofline = result.tb_s() / *ceiling;
   return result;
 }

@@ -32,6 +32,7 @@ struct Recording {
   std::string source_digest;  // of the template at that time; "" for Kernel Tuner
   std::string toolchain;
   std::string recorded_at;  // UTC date
+  double read_tb_s = 0;     // the GPU's measured read ceiling, terabytes a second; 0 where unknown
   std::string digest;       // of the file's uncompressed content: the provenance of results; set by reading
   LegalSpace space;
   std::vector<RecordedTrial> trials;  // by ConfigId of `space`
