@@ -1,0 +1,146 @@
+// A search on the scripted GPU of tests/fake_cuda, with the real NVRTC, and what is done with its winner.
+#include "cache/database.h"
+#include "tests/cli/tool.h"
+
+using moetune::testing::contains;
+using moetune::testing::document;
+using moetune::testing::Ended;
+using moetune::testing::Tool;
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::vector<std::string> kWorkload = {"decode_kernel", "--problem", "elements=16384"};
+
+std::vector<std::string> command(const std::string& name, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words = {name};
+  words.insert(words.end(), kWorkload.begin(), kWorkload.end());
+  words.insert(words.end(), more.begin(), more.end());
+  words.push_back("--json");
+  return words;
+}
+
+// A GPU that is none, a copy of the templates and spaces to edit, and a tuned workload in the cache.
+class Tuned {
+ public:
+  Tuned() {
+    for (const std::string folder : {"templates", "spaces"}) {
+      fs::create_directories(home_.path("data"));
+      fs::copy(fs::path(MOETUNE_SOURCE_DIR) / folder, home_.path("data") / folder,
+               fs::copy_options::recursive);
+    }
+    const Ended searched = tool.run(command("search", {"--budget", "6", "--strategy", "random"}));
+    without_compiler = searched.code == 3 && contains(searched.err, "nvrtc");
+    if (without_compiler) {
+      MESSAGE("skipped: " << searched.err);
+      return;
+    }
+    found = document(searched);
+    CAPTURE(searched.err);
+    REQUIRE(searched.code == 0);
+    REQUIRE(found["best"].is_object());
+  }
+
+  // From now on no candidate compiles; references and harness still do.
+  void break_template() const {
+    std::ofstream(home_.path("data/templates/decode_kernel/decode_kernel.cu"))
+        << "#error this template must not be compiled\n";
+  }
+
+ private:
+  Tool home_;
+
+ public:
+  Tool tool{{{"MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA},
+             {"MOETUNE_FAKE_CUDA", "memory=67108864"},
+             {"MOETUNE_DATA_DIR", home_.path("data").string()}}};
+  bool without_compiler = false;
+  Json found;
+};
+
+Json row(const Json& bench, const std::string& what) {
+  for (const Json& each : bench["rows"]) {
+    if (each["what"] == what) return each;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("verify and bench of a stored winner find everything in the cache") {
+  Tuned tuned;
+  if (tuned.without_compiler) return;
+  const Ended verified = tuned.tool.run(command("verify"));
+  CHECK(verified.code == 0);
+  const Json checks = document(verified);
+  CHECK(checks["right"] == true);
+  CHECK(checks["config"] == tuned.found["best"]["config"]);
+  CHECK(checks["cubin"] == "stored");
+  CHECK(checks["programs_compiled"] == 0);
+
+  const Ended benched = tuned.tool.run(command("bench", {"--rounds", "5"}));
+  CHECK(benched.code == 0);
+  const Json bench = document(benched);
+  CHECK(bench["programs_compiled"] == 0);
+  CHECK(row(bench, "winner")["cubin"] == "stored");
+  CHECK(row(bench, "winner")["config"] == tuned.found["best"]["config"]);
+  CHECK(row(bench, "default")["cubin"] == "cached");
+  CHECK(row(bench, "reference")["cubin"] == "cached");
+  for (const Json& each : bench["rows"]) CHECK(each["outcome"] == "ok");
+}
+
+TEST_CASE("a stored winner is verified and benched where its template no longer compiles") {
+  Tuned tuned;
+  if (tuned.without_compiler) return;
+  tuned.break_template();
+  const Ended verified = tuned.tool.run(command("verify"));
+  CAPTURE(verified.err);
+  CHECK(verified.code == 0);
+  CHECK(document(verified)["cubin"] == "stored");
+  CHECK(document(verified)["right"] == true);
+  CHECK(contains(verified.err, "other sources"));
+
+  const Ended benched = tuned.tool.run(command("bench", {"--rounds", "5"}));
+  CHECK(benched.code == 0);
+  const Json bench = document(benched);
+  CHECK(row(bench, "winner")["outcome"] == "ok");
+  CHECK(row(bench, "winner")["time_us"].get<double>() > 0);
+  CHECK(row(bench, "winner")["cubin"] == "stored");
+  CHECK(row(bench, "default")["outcome"] == "compile_failed");
+  CHECK(row(bench, "default")["cubin"].is_null());
+  CHECK(contains(row(bench, "default")["message"], "does not compile"));
+  CHECK(row(bench, "reference")["outcome"] == "ok");
+
+  // The same configuration by name is compiled, and so cannot be.
+  const Ended named =
+      tuned.tool.run(command("verify", {"--config", tuned.found["best"]["config"].get<std::string>()}));
+  CHECK(named.code == 3);
+  CHECK(contains(document(named)["error"]["message"], "does not compile"));
+}
+
+TEST_CASE("what had to be compiled beside the winner is said") {
+  Tuned tuned;
+  if (tuned.without_compiler) return;
+  moetune::Database(tuned.tool.path("xdg/moetune/moetune.db"), moetune::Database::Access::read_write,
+                    std::chrono::seconds(5))
+      .execute("DELETE FROM builds");
+  const Json first = document(tuned.tool.run(command("bench", {"--rounds", "5"})));
+  CHECK(first["programs_compiled"].get<int>() > 0);
+  CHECK(row(first, "winner")["cubin"] == "stored");
+  CHECK(row(first, "default")["cubin"] == "compiled");
+  CHECK(row(first, "reference")["cubin"] == "compiled");
+  const Json again = document(tuned.tool.run(command("bench", {"--rounds", "5"})));
+  CHECK(again["programs_compiled"] == 0);
+  CHECK(row(again, "default")["cubin"] == "cached");
+}
+
+TEST_CASE("a stored winner says which moetune found it") {
+  Tuned tuned;
+  if (tuned.without_compiler) return;
+  const Json listed = document(tuned.tool.run({"cache", "ls", "--json"}));
+  const Json shown = document(
+      tuned.tool.run({"cache", "show", std::to_string(listed["workloads"][0]["id"].get<int>()), "--json"}));
+  CHECK(shown["provenance"]["moetune"] == document(tuned.tool.run({"--version", "--json"}))["version"]);
+  CHECK(tuned.tool.run({"cache", "check"}).code == 0);
+}
