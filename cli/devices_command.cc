@@ -78,7 +78,7 @@ Document list_recordings(std::ostream& out) {
   Table table({"recording", "kernel", "problem", "GPU", "recorded"});
   for (const ShippedRecording& shipped : list_shipped_recordings()) {
     const RecordingHeader& header = shipped.header;
-    const std::string name = recording_name(shipped.path);
+    const std::string name = shipped.name();
     table.add({name, header.kernel, header.problem, header.hardware, header.recorded_at});
     documents.push_back({{"id", "replay:" + name},
                          {"kernel", header.kernel},
@@ -90,6 +90,19 @@ Document list_recordings(std::ostream& out) {
   return documents;
 }
 
+// The list is also for finding out what is wrong with a machine: no usual place for a cache, or a damaged one
+// there, costs it the ceilings alone.
+std::unique_ptr<Cache> open_for_ceilings(const CacheChoice& choice, const Output& output) {
+  if (choice.none || (choice.path.empty() && !Cache::find_default_path())) return nullptr;
+  try {
+    return open_existing_cache(choice);
+  } catch (const BrokenEnvironment& error) {
+    if (!choice.path.empty()) throw;
+    output.note(std::string("The measured ceilings are not known: ") + error.what());
+    return nullptr;
+  }
+}
+
 int DevicesCommand::run(Output& output, std::stop_token stop) {
   const CudaDeviceList gpus = list_cuda_devices();
   if (gpus.devices.empty() && calibrate_) {
@@ -98,7 +111,7 @@ int DevicesCommand::run(Output& output, std::stop_token stop) {
   for (const DeviceInfo& info : gpus.devices) {
     if (calibrate_ && !stop.stop_requested()) calibrate(info, cache_, output, stop);
   }
-  const std::unique_ptr<Cache> cache = cache_.none ? nullptr : open_existing_cache(cache_);
+  const std::unique_ptr<Cache> cache = open_for_ceilings(cache_, output);
   Document documents = Document::array();
   for (const DeviceInfo& info : gpus.devices) {
     const Ceilings ceilings = stored_ceilings(cache.get(), info.key);
