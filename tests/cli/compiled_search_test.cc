@@ -209,13 +209,8 @@ TEST_CASE("a compiler that was named and does not work is not passed over") {
 }
 
 TEST_CASE("an edited space or reference keeps the stored trials, an edited template does not") {
-  namespace fs = std::filesystem;
   Tool copy;
-  const fs::path data = copy.path("data");
-  fs::create_directories(data);
-  for (const std::string folder : {"templates", "spaces"}) {
-    fs::copy(fs::path(MOETUNE_SOURCE_DIR) / folder, data / folder, fs::copy_options::recursive);
-  }
+  const std::filesystem::path data = copy.copy_data();
   Tool tool(std::map<std::string, std::string>{{"MOETUNE_DATA_DIR", data.string()}});
   const std::string recording = write_decode_recording(tool);
   const auto resumed = [&] {

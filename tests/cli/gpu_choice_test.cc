@@ -100,13 +100,8 @@ TEST_CASE("verify names the parameter, the value or the rule that a configuratio
 }
 
 TEST_CASE("search, record and verify name the constraints that leave nothing, and what they read") {
-  namespace fs = std::filesystem;
   Tool home;
-  const fs::path data = home.path("data");
-  fs::create_directories(data);
-  for (const std::string folder : {"templates", "spaces"}) {
-    fs::copy(fs::path(MOETUNE_SOURCE_DIR) / folder, data / folder, fs::copy_options::recursive);
-  }
+  const std::filesystem::path data = home.copy_data();
   Json space = Json::parse(moetune::testing::read_text(data / "spaces/decode_kernel.json"));
   space["constraints"].push_back(
       {{"expr", "stages / (problem.elements - 1024) > warps"}, {"why", "broken on purpose"}});

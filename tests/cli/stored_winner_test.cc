@@ -1,4 +1,5 @@
 // A search on the scripted GPU of tests/fake_cuda, with the real NVRTC, and what is done with its winner.
+#include "cache/cache.h"
 #include "cache/database.h"
 #include "tests/cli/tool.h"
 
@@ -25,11 +26,6 @@ std::vector<std::string> command(const std::string& name, const std::vector<std:
 class Tuned {
  public:
   Tuned() {
-    for (const std::string folder : {"templates", "spaces"}) {
-      fs::create_directories(home_.path("data"));
-      fs::copy(fs::path(MOETUNE_SOURCE_DIR) / folder, home_.path("data") / folder,
-               fs::copy_options::recursive);
-    }
     const Ended searched = tool.run(command("search", {"--budget", "6", "--strategy", "random"}));
     without_compiler = searched.code == 3 && contains(searched.err, "nvrtc");
     if (without_compiler) {
@@ -42,19 +38,28 @@ class Tuned {
     REQUIRE(found["best"].is_object());
   }
 
+  // From now on only what meets this constraint is legal.
+  void constrain(const std::string& expression) const {
+    const fs::path file = data_ / "spaces/decode_kernel.json";
+    Json space = Json::parse(moetune::testing::read_text(file));
+    space["constraints"].push_back({{"expr", expression}, {"why", "few, for a test"}});
+    std::ofstream(file) << space.dump();
+  }
+
   // From now on no candidate compiles; references and harness still do.
   void break_template() const {
-    std::ofstream(home_.path("data/templates/decode_kernel/decode_kernel.cu"))
+    std::ofstream(data_ / "templates/decode_kernel/decode_kernel.cu")
         << "#error this template must not be compiled\n";
   }
 
  private:
   Tool home_;
+  fs::path data_ = home_.copy_data();
 
  public:
   Tool tool{{{"MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA},
              {"MOETUNE_FAKE_CUDA", "memory=67108864"},
-             {"MOETUNE_DATA_DIR", home_.path("data").string()}}};
+             {"MOETUNE_DATA_DIR", data_.string()}}};
   bool without_compiler = false;
   Json found;
 };
@@ -143,4 +148,27 @@ TEST_CASE("a stored winner says which moetune found it") {
       tuned.tool.run({"cache", "show", std::to_string(listed["workloads"][0]["id"].get<int>()), "--json"}));
   CHECK(shown["provenance"]["moetune"] == document(tuned.tool.run({"--version", "--json"}))["version"]);
   CHECK(tuned.tool.run({"cache", "check"}).code == 0);
+}
+
+TEST_CASE("a recording made on a calibrated GPU holds its ceiling, and its replay has a roofline fraction") {
+  Tuned tuned;
+  if (tuned.without_compiler) return;
+  {
+    auto cache =
+        moetune::Cache::open(tuned.tool.path("xdg/moetune/moetune.db"), moetune::Cache::Mode::read_write);
+    cache.put_calibration(cache.workloads()[0].key.hardware, "read_tb_s", 0.5);
+  }
+  tuned.constrain(
+      "loader == 'cp_async' && stages == 2 && warps == 4 && tile_kib == 16 && vector_bytes == 16");
+  const std::string file = tuned.tool.path("r.zst").string();
+  const Ended recorded = tuned.tool.run(command("record", {"--output", file}));
+  CAPTURE(recorded.err);
+  REQUIRE(recorded.code == 0);
+  CHECK(document(recorded)["read_tb_s"] == 0.5);
+  CHECK(document(recorded)["legal"].get<int>() < 20);
+  CHECK_FALSE(contains(recorded.err, "Measuring the read ceiling"));
+  const Json replayed = document(
+      tuned.tool.run({"search", "--device", "replay:" + file, "--no-compile", "--budget", "3", "--json"}));
+  CHECK(replayed["best"]["roofline"].get<double>() ==
+        doctest::Approx(replayed["best"]["tb_s"].get<double>() / 0.5));
 }

@@ -46,6 +46,16 @@ class Tool {
 
   void write(const std::string& name, const std::string& text) const { std::ofstream(path(name)) << text; }
 
+  // The templates and spaces to edit, as MOETUNE_DATA_DIR takes them. Returns their folder.
+  std::filesystem::path copy_data() const {
+    namespace fs = std::filesystem;
+    fs::create_directories(path("data"));
+    for (const std::string name : {"templates", "spaces"}) {
+      fs::copy(fs::path(MOETUNE_SOURCE_DIR) / name, path("data") / name, fs::copy_options::recursive);
+    }
+    return path("data");
+  }
+
   // A Kernel Tuner cache file of `columns` x 100 configurations (x, y) whose best, 1 ms, is x=7, y=42; every
   // 11th y fails to compile. Returns its path.
   std::string write_recording(int columns = 20) const {
