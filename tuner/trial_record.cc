@@ -39,6 +39,7 @@ Json provenance_json(const Provenance& provenance) {
   Json json = {{"strategy", provenance.strategy}, {"seed", provenance.seed}, {"device", provenance.device}};
   if (!provenance.driver.empty()) json["driver"] = provenance.driver;
   if (provenance.trials > 0) json["trials"] = provenance.trials;
+  if (provenance.final_breakdown) json["final_breakdown"] = true;
   return json;
 }
 
@@ -51,6 +52,13 @@ std::vector<double> stored_samples(const std::string& facts) {
     if (sample.is_number()) samples.push_back(sample.get<double>());
   }
   return samples;
+}
+
+bool flag(const std::string& object, const char* name, bool fallback) {
+  const Json json = Json::parse(object, nullptr, false);
+  if (!json.is_object()) return fallback;
+  const auto at = json.find(name);
+  return at != json.end() && at->is_boolean() ? at->get<bool>() : fallback;
 }
 
 void add_clocks(Json& json, const Measurement& measurement) {
@@ -83,12 +91,11 @@ TrialRecord to_record(const Config& config, const TrialResult& result, const Bui
 
 bool may_end_otherwise(const TrialRecord& record) {
   const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
-  if (!outcome || *outcome == Outcome::timed_out || *outcome == Outcome::crashed) return true;
+  if (!outcome) return true;
+  if (is_breakdown(*outcome)) return !flag(record.provenance, "final_breakdown", false);
   if (*outcome == Outcome::launch_failed)
     return record.message.find("out of device memory") != std::string::npos;
-  if (*outcome != Outcome::compile_failed) return false;
-  const Json facts = Json::parse(record.facts, nullptr, false);
-  return !facts.is_object() || !facts.value("repeatable", true);
+  return *outcome == Outcome::compile_failed && !flag(record.facts, "repeatable", true);
 }
 
 std::optional<TrialResult> from_record(const TrialRecord& record) {

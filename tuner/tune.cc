@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/error.h"
 #include "tuner/breakdowns.h"
 #include "tuner/finals.h"
 #include "tuner/trial_record.h"
@@ -56,6 +57,8 @@ class TuneLoop {
   std::optional<TrialResult> evaluate(const Pending& pending, BuildPtr* build);  // none where stopped
   BuildPtr wait_for(const std::shared_future<BuildPtr>& build);
   void finish(Pending pending, TrialResult result, const Build* build);
+  void watch(const Trial& trial);
+  void forgive_breakdowns();
   Confidence confidence() const;
   void judge_convergence();
   void finals();
@@ -134,7 +137,11 @@ void TuneLoop::load_known_trials() {
   if (tools_.cache == nullptr) return;
   if (request_.fresh) tools_.cache->clear_trials(tools_.workload);
   for (const TrialRecord& record : tools_.cache->trials(tools_.workload)) {
-    if (may_end_otherwise(record)) continue;
+    if (may_end_otherwise(record)) {
+      const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
+      if (outcome && is_breakdown(*outcome)) breakdowns_.remember(record.config);
+      continue;
+    }
     if (std::optional<TrialResult> result = from_record(record))
       known_.emplace(record.config, *std::move(result));
   }
@@ -258,7 +265,24 @@ void TuneLoop::finish(Pending pending, TrialResult result, const Build* build) {
                                 best_ ? &result_.trials[*best_] : nullptr);
   }
   // A replay costs nothing, whatever it recorded.
-  if (!tools_.device.info().recorded && !result_.trials.back().resumed) breakdowns_.saw(latest);
+  if (!tools_.device.info().recorded && !result_.trials.back().resumed) watch(result_.trials.back());
+}
+
+void TuneLoop::watch(const Trial& trial) {
+  try {
+    breakdowns_.saw(trial.config.text(), trial.result);
+  } catch (const BrokenEnvironment&) {
+    if (tools_.cache != nullptr) forgive_breakdowns();
+    throw;
+  }
+}
+
+// Where the machine is at fault, every configuration that broke down here deserves another try.
+void TuneLoop::forgive_breakdowns() {
+  for (const Trial& trial : result_.trials) {
+    if (trial.resumed || !is_breakdown(trial.result.outcome)) continue;
+    tools_.cache->put_trial(tools_.workload, to_record(trial.config, trial.result, nullptr, provenance()));
+  }
 }
 
 Confidence TuneLoop::confidence() const {
@@ -361,7 +385,10 @@ bool TuneLoop::stands_one_of(const std::vector<Finalist>& contenders) {
 
 void TuneLoop::store(const Trial& trial, const Build* build) {
   if (tools_.cache == nullptr) return;
-  tools_.cache->put_trial(tools_.workload, to_record(trial.config, trial.result, build, provenance()));
+  Provenance source = provenance();
+  source.final_breakdown =
+      is_breakdown(trial.result.outcome) && breakdowns_.is_its_own_fault(trial.config.text());
+  tools_.cache->put_trial(tools_.workload, to_record(trial.config, trial.result, build, source));
 }
 
 void TuneLoop::store_winner(const Trial* baseline) {

@@ -84,16 +84,25 @@ TEST_CASE("a machine without a driver lists no device and says why") {
   const CudaDeviceList list = list_cuda_devices();
   CHECK(list.devices.empty());
   CHECK(contains(list.why_empty, "/nowhere/libcuda.so.1"));
+  CHECK_FALSE(list.broken);
   CHECK_THROWS_WITH_AS(fake_device(), doctest::Contains("install the NVIDIA driver"), BrokenEnvironment);
 }
 
 TEST_CASE("a driver without a GPU, one that does not start and one that is too old are told apart") {
+  const auto says = [](bool broken, const char* words) {
+    const CudaDeviceList list = list_cuda_devices();
+    CAPTURE(list.why_empty);
+    CHECK(contains(list.why_empty, words));
+    CHECK(list.broken == broken);
+  };
   use_fake_cuda("init=100");
-  CHECK(contains(list_cuda_devices().why_empty, "finds no GPU"));
+  says(false, "finds no GPU");
   use_fake_cuda("init=999");
-  CHECK(contains(list_cuda_devices().why_empty, "CUDA_ERROR_UNKNOWN"));
+  says(true, "CUDA_ERROR_UNKNOWN");
   use_fake_cuda("without=cuLaunchKernelEx");
-  CHECK(contains(list_cuda_devices().why_empty, "has no cuLaunchKernelEx; update it"));
+  says(true, "has no cuLaunchKernelEx; update it");
+  setenv("MOETUNE_LIBCUDA", "/proc/self/cmdline", 1);  // there, and no library
+  says(true, "no CUDA driver");
 }
 
 TEST_CASE("a right candidate is validated and measured, and the parent never maps the driver") {
