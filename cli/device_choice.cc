@@ -120,14 +120,6 @@ int parse_ordinal(const std::string& device) {
   return ordinal;
 }
 
-// Where no GPU can be expected, unlike a driver that is there and does not work: nothing may stand in for
-// that.
-bool plainly_no_gpu(const std::string& why) {
-  const auto says = [&](std::string_view part) { return why.find(part) != std::string::npos; };
-  return says("the CUDA driver finds no GPU") ||
-         (says("no CUDA driver: ") && says("cannot open shared object file"));
-}
-
 [[noreturn]] void unknown_device(const std::string& device) {
   throw BadInput("--device takes auto, cuda:N or replay:FILE, not '" + device + "'");
 }
@@ -197,7 +189,7 @@ DeviceChoice choose_device(const std::string& device, const WorkloadOptions& wor
   problem_of(kernel, workload);  // what is wrong with the input is said before what is wrong with the machine
   const CudaDeviceList gpus = list_cuda_devices();
   if (!gpus.devices.empty()) return choose_cuda(0, kernel, workload);
-  if (!plainly_no_gpu(gpus.why_empty)) {
+  if (gpus.broken) {  // nothing may stand in for a driver that is there and does not work
     throw BrokenEnvironment(gpus.why_empty + "; --device replay:FILE goes without a GPU");
   }
   return choose_shipped(kernel, workload, gpus.why_empty);

@@ -118,7 +118,9 @@ int DevicesCommand::run(Output& output, std::stop_token stop) {
     print_gpu(info, ceilings, output.result());
     documents.push_back(gpu_document(info, ceilings));
   }
-  if (gpus.devices.empty()) output.result() << "No GPU here: " << gpus.why_empty << "\n";
+  if (gpus.devices.empty()) {
+    output.result() << (gpus.broken ? "No GPU can be used: " : "No GPU here: ") << gpus.why_empty << "\n";
+  }
   const Document recordings = list_recordings(output.result());
   output.document({{"gpus", documents},
                    {"why_none", gpus.devices.empty() ? Document(gpus.why_empty) : Document(nullptr)},
