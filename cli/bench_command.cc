@@ -65,8 +65,9 @@ std::vector<Contestant> contestants(Session& session, const std::optional<std::s
   return all;
 }
 
-// Those that compiled meet in one duel.
-void measure(Session& session, std::vector<Contestant>& all, int rounds) {
+// Those that compiled meet in one duel. False where a stop request came first.
+bool measure(Session& session, std::vector<Contestant>& all, std::uint64_t seed, int rounds) try {
+  session.device().open(*session.kernel(), session.problem(), seed);
   std::vector<Candidate> candidates;
   for (const Contestant& contestant : all) {
     if (contestant.result.outcome == Outcome::ok) candidates.push_back(contestant.candidate);
@@ -76,6 +77,9 @@ void measure(Session& session, std::vector<Contestant>& all, int rounds) {
   for (Contestant& contestant : all) {
     if (contestant.result.outcome == Outcome::ok) contestant.result = std::move(*next++);
   }
+  return true;
+} catch (const Stopped&) {
+  return false;
 }
 
 Document row_document(const Session& session, const Contestant& contestant) {
@@ -116,19 +120,18 @@ std::vector<std::string> row_cells(const Session& session, const Contestant& con
 }
 
 int BenchCommand::run(Output& output, std::stop_token stop) {
-  Session session = open(output);
+  Session session = open(output, stop);
   std::vector<Contestant> all = contestants(session, config(), output);
-  if (!stop.stop_requested()) session.device().open(*session.kernel(), session.problem(), seed());
+  const bool measured = !stop.stop_requested() && measure(session, all, seed(), static_cast<int>(rounds_));
   Document document = workload_document(session);
   document["programs_compiled"] = session.programs_compiled();
   document["rows"] = Document::array();
-  document["interrupted"] = stop.stop_requested();
-  if (stop.stop_requested()) {
+  document["interrupted"] = !measured;
+  if (!measured) {
     output.note("Interrupted before anything was measured.");
     output.document(document);
     return kNothingFound;
   }
-  measure(session, all, static_cast<int>(rounds_));
 
   Table table({"", "time", "95% interval", "TB/s", "roofline", "vs winner", "cubin", "config"},
               {1, 2, 3, 4, 5});

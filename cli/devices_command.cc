@@ -20,10 +20,12 @@ class DevicesCommand : public Command {
   std::string_view details() const override {
     return "--calibrate tunes decode_kernel for a pure read and for a copy of 8 GiB (less on small GPUs) on "
            "each\n"
-           "GPU; the cache keeps the two ceilings, and every roofline fraction is of the read ceiling.\n";
+           "GPU, and its least launch. The cache keeps them; a roofline is the least launch and the bytes "
+           "at\n"
+           "the read ceiling.\n";
   }
   void declare(OptionTable& table) override {
-    table.flag("calibrate", calibrate_, "measure the read and copy ceilings and keep them");
+    table.flag("calibrate", calibrate_, "measure the ceilings and keep them");
     declare_cache(table, cache_);
   }
   int run(Output& output, std::stop_token stop) override;
@@ -51,6 +53,8 @@ void print_gpu(const DeviceInfo& info, const Ceilings& ceilings, std::ostream& o
       {"read ceiling", ceilings.read_tb_s ? rate_text(*ceilings.read_tb_s) : "not measured: --calibrate"});
   table.add(
       {"copy ceiling", ceilings.copy_tb_s ? rate_text(*ceilings.copy_tb_s) : "not measured: --calibrate"});
+  table.add(
+      {"least launch", ceilings.launch_us ? time_text(*ceilings.launch_us) : "not measured: --calibrate"});
   table.add({"key", key.text()});
   out << info.id << "  " << key.name << "\n" << table.text("  ");
 }
@@ -70,6 +74,7 @@ Document gpu_document(const DeviceInfo& info, const Ceilings& ceilings) {
   document["memory_clock_khz"] = info.key.memory_clock_khz;
   document["read_tb_s"] = number_or_null(ceilings.read_tb_s);
   document["copy_tb_s"] = number_or_null(ceilings.copy_tb_s);
+  document["launch_us"] = number_or_null(ceilings.launch_us);
   return document;
 }
 

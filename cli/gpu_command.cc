@@ -12,8 +12,10 @@ void GpuCommand::declare_common(OptionTable& table, std::string_view config_doc,
   declare_cache(table, cache_);
 }
 
-Session GpuCommand::open(const Output& output) const {
-  return Session(choose_gpu(device_, workload_, name()), cache_, {}, output);
+Session GpuCommand::open(const Output& output, std::stop_token stop) const {
+  DeviceChoice choice = choose_gpu(device_, workload_, name());
+  choice.device->set_stop(std::move(stop));
+  return Session(std::move(choice), cache_, {}, output);
 }
 
 Document workload_document(const Session& session) {

@@ -17,8 +17,9 @@ class GpuCommand : public Command {
  protected:
   // --config with its own words, the seed with its own, and the options that name workload, device and cache.
   void declare_common(OptionTable& table, std::string_view config_doc, std::string_view seed_doc);
-  // Throws BadInput and BrokenEnvironment, as choose_gpu and Session do.
-  Session open(const Output& output) const;
+  // From then on a stop request ends what the device does with Stopped. Throws BadInput and
+  // BrokenEnvironment, as choose_gpu and Session do.
+  Session open(const Output& output, std::stop_token stop) const;
 
   const std::optional<std::string>& config() const { return config_; }
   std::uint64_t seed() const { return seed_; }

@@ -93,19 +93,19 @@ RecordedTrial recorded(const TrialResult& result) {
 
 // A GPU that was never calibrated is calibrated now: a replay of the recording has nothing else to learn its
 // ceiling from.
-std::optional<double> read_ceiling(const Session& session, const CacheChoice& cache, const Output& output,
-                                   std::stop_token stop) {
-  if (const auto stored = session.read_ceiling_tb_s()) return stored;
-  output.note("Measuring the read ceiling of " + session.info().key.name + " first, for the recording.");
+Ceilings known_ceilings(const Session& session, const CacheChoice& cache, const Output& output,
+                        std::stop_token stop) {
+  if (session.floor_us()) return session.ceilings();
+  output.note("Measuring the ceilings of " + session.info().key.name + " first, for the recording.");
   try {
-    return calibrate(session.info(), cache, output, stop).read_tb_s;
+    return calibrate(session.info(), cache, output, stop);
   } catch (const BrokenEnvironment& error) {
-    output.note(std::string("The recording goes without a read ceiling: ") + error.what());
-    return std::nullopt;
+    output.note(std::string("The recording goes without ceilings: ") + error.what());
+    return {};
   }
 }
 
-Recording make_recording(const Session& session, const std::vector<Trial>& trials, double read_tb_s) {
+Recording make_recording(const Session& session, const std::vector<Trial>& trials, const Ceilings& ceilings) {
   // Ids follow lexicographic order, and so must a LegalSpace's rows.
   std::vector<const Trial*> ordered;
   for (const Trial& trial : trials) ordered.push_back(&trial);
@@ -125,7 +125,8 @@ Recording make_recording(const Session& session, const std::vector<Trial>& trial
           .source_digest = session.key().source_digest.substr(kRecordingMark.size()),
           .toolchain = session.key().toolchain,
           .recorded_at = today(),
-          .read_tb_s = read_tb_s,
+          .read_tb_s = ceilings.read_tb_s.value_or(0),
+          .launch_us = ceilings.launch_us.value_or(0),
           .digest = "",
           .space = LegalSpace(session.space().parameters(), std::move(rows)),
           .trials = std::move(results)};
@@ -135,7 +136,7 @@ int RecordCommand::run(Output& output, std::stop_token stop) {
   check_output();
   Session session(choose_gpu(device_, workload_, name()), cache_, compile_, output,
                   Session::Purpose::recording);
-  const std::optional<double> ceiling = read_ceiling(session, cache_, output, stop);
+  const Ceilings ceilings = known_ceilings(session, cache_, output, stop);
   TuneRequest request = session.request();
   request.strategy = "exhaustive";
   request.seed = seed_;
@@ -148,15 +149,20 @@ int RecordCommand::run(Output& output, std::stop_token stop) {
   Progress progress(output, {.budget = request.budget, .bytes = session.bytes(), .verbose = verbose_});
   const TuneResult result = tune(request, session.tools(&progress), stop);
   progress.finished();
-  Document document = {{"kernel", session.kernel_name()},           {"problem", session.problem().text()},
-                       {"device", device_document(session.info())}, {"legal", session.space().size()},
-                       {"trials", counts_document(result.counts)},  {"file", nullptr},
-                       {"read_tb_s", number_or_null(ceiling)},      {"wall_s", result.time.wall}};
+  Document document = {{"kernel", session.kernel_name()},
+                       {"problem", session.problem().text()},
+                       {"device", device_document(session.info())},
+                       {"legal", session.space().size()},
+                       {"trials", counts_document(result.counts)},
+                       {"file", nullptr},
+                       {"read_tb_s", number_or_null(ceilings.read_tb_s)},
+                       {"launch_us", number_or_null(ceilings.launch_us)},
+                       {"wall_s", result.time.wall}};
   if (result.interrupted) {
     output.note(format("Interrupted after %zu of %zu configurations; the same command continues from there.",
                        result.trials.size(), session.space().size()));
   } else {
-    write_recording(make_recording(session, result.trials, ceiling.value_or(0)), file_);
+    write_recording(make_recording(session, result.trials, ceilings), file_);
     document["file"] = file_;
     output.result() << count_text(static_cast<double>(result.trials.size())) << " configurations, "
                     << result.counts[Outcome::ok] << " ok, in " << file_ << "\n";

@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "base/resources.h"
 #include "cli/build_store.h"
-#include "cli/calibration.h"
 #include "cli/stored_results.h"
 #include "cli/text.h"
+#include "tuner/ceilings.h"
 #include "tuner/trial_record.h"
 
 namespace moetune {
@@ -76,14 +76,15 @@ Session::Session(DeviceChoice choice, const CacheChoice& cache, const CompileOpt
   if (purpose == Purpose::recording) key_.source_digest.insert(0, kRecordingMark);
   if (recording() != nullptr && compiler_ == nullptr) key_.toolchain = recording()->toolchain;
   if (compiler_ != nullptr) key_.toolchain = compiler_->toolchain();
-  if (recording() != nullptr) keep_recorded_ceiling();
+  if (recording() != nullptr) keep_recorded_ceilings();
 }
 
 // So that what reads the cache alone (a stored winner, a report) has the roofline of a replay too.
-void Session::keep_recorded_ceiling() {
-  const std::optional<double> ceiling = read_ceiling_tb_s();
-  if (!ceiling || cache_ == nullptr || stored_ceilings(cache_.get(), info().key).read_tb_s == ceiling) return;
-  cache_->put_calibration(info().key, kReadCeiling, *ceiling);
+void Session::keep_recorded_ceilings() {
+  if (cache_ == nullptr) return;
+  const Ceilings stored = stored_ceilings(cache_.get(), info().key), recorded = ceilings();
+  if (stored.read_tb_s == recorded.read_tb_s && stored.launch_us == recorded.launch_us) return;
+  store_ceilings(*cache_, info().key, recorded);
 }
 
 void Session::open_space() {
@@ -195,19 +196,17 @@ Candidate Session::compile(Plan plan, const Config& config, const std::string& w
   return {config, std::move(plan), build};
 }
 
-std::optional<double> Session::read_ceiling_tb_s() const {
-  if (recording() != nullptr)
-    return recording()->read_tb_s > 0 ? std::optional(recording()->read_tb_s) : std::nullopt;
-  return stored_ceilings(cache_.get(), info().key).read_tb_s;
+Ceilings Session::ceilings() const {
+  if (recording() == nullptr) return stored_ceilings(cache_.get(), info().key);
+  Ceilings recorded;
+  if (recording()->read_tb_s > 0) recorded.read_tb_s = recording()->read_tb_s;
+  if (recording()->launch_us > 0) recorded.launch_us = recording()->launch_us;
+  return recorded;
 }
 
 double Session::bytes() const { return kernel() == nullptr ? 0 : kernel()->cost(problem()).bytes; }
 
-std::optional<double> Session::floor_us() const {
-  const std::optional<double> ceiling = read_ceiling_tb_s();
-  if (!ceiling || !(*ceiling > 0) || !(bytes() > 0)) return std::nullopt;
-  return bytes() / *ceiling * 1e-6;  // bytes / (TB/s) = 1e-12 s
-}
+std::optional<double> Session::floor_us() const { return ceilings().floor_us(bytes()); }
 
 Candidate stored_candidate(Session& session, const Output& output) {
   std::optional<StoredResult> found;

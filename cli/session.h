@@ -13,6 +13,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "search/space.h"
+#include "tuner/ceilings.h"
 #include "tuner/tune.h"
 
 namespace moetune {
@@ -56,16 +57,17 @@ class Session {
   // Of the device's own programs, its references and harness, how many were compiled and not in the cache.
   std::size_t programs_compiled() const { return programs_compiled_; }
 
-  // The least time that the calibrated ceiling allows; nullopt where the device was never calibrated.
+  // The device's, or the recording's.
+  Ceilings ceilings() const;
+  // The least time that they allow; nullopt where the device was never calibrated.
   std::optional<double> floor_us() const;
-  std::optional<double> read_ceiling_tb_s() const;
   double bytes() const;  // the least that must move; 0 where foreign
 
  private:
   void open_space();
   // A device's own programs, at once: in the pool they would wait behind the candidates.
   std::vector<BuildPtr> build_now(const std::vector<CompileUnit>& units);
-  void keep_recorded_ceiling();
+  void keep_recorded_ceilings();
   void open_compiler(const CompileOptions& options, const Output& output);
 
   DeviceChoice choice_;

@@ -36,20 +36,35 @@ Document check_document(std::uint64_t seed, const TrialResult& result) {
           {"message", result.message}};
 }
 
+struct Check {
+  std::uint64_t seed;
+  TrialResult result;
+};
+
+// Fewer than `count` where a stop request came first.
+std::vector<Check> check_on_seeds(Session& session, const Candidate& candidate, std::uint64_t first,
+                                  std::uint64_t count) {
+  std::vector<Check> checks;
+  try {
+    session.device().open(*session.kernel(), session.problem(), first);
+    for (std::uint64_t seed = first; seed < first + count; ++seed)
+      checks.push_back({seed, session.device().verify(candidate, seed)});
+  } catch (const Stopped&) {
+  }
+  return checks;
+}
+
 int VerifyCommand::run(Output& output, std::stop_token stop) {
-  Session session = open(output);
+  Session session = open(output, stop);
   const bool stored = !config().has_value();
   const Candidate candidate =
       stored ? stored_candidate(session, output) : session.compile(session.parse_config(*config()));
   const Tolerance tolerance = session.kernel()->tolerance(session.problem());
-  session.device().open(*session.kernel(), session.problem(), seed());
 
   Table table({"seed", "outcome", "max error", "dissimilarity", ""}, {0, 2, 3});
   Document checks = Document::array();
   bool right = true;
-  for (std::uint64_t i = 0; i < seeds_ && !stop.stop_requested(); ++i) {
-    const std::uint64_t input_seed = seed() + i;
-    const TrialResult result = session.device().verify(candidate, input_seed);
+  for (const auto& [input_seed, result] : check_on_seeds(session, candidate, seed(), seeds_)) {
     right = right && result.outcome == Outcome::ok;
     table.add({std::to_string(input_seed), std::string(outcome_name(result.outcome)),
                format("%.3g", result.max_error), format("%.3g", result.dissimilarity), result.message});

@@ -150,11 +150,11 @@ std::vector<RecordedRow> rows_from(const json& rows, std::size_t count, std::siz
   return result;
 }
 
-double ceiling_from(const json& header, std::string_view file) {
-  const auto found = header.find("read_tb_s");
+double ceiling_from(const json& header, const char* name, std::string_view file) {
+  const auto found = header.find(name);
   if (found == header.end()) return 0;
   if (found->is_number() && found->get<double>() > 0) return found->get<double>();
-  throw BadInput(std::string(file) + ": 'read_tb_s' is " + found->dump() + ", no positive number");
+  throw BadInput(std::string(file) + ": '" + name + "' is " + found->dump() + ", no positive number");
 }
 
 Recording recording_from(const json& header, const json& rows, std::string_view file) {
@@ -172,7 +172,8 @@ Recording recording_from(const json& header, const json& rows, std::string_view 
           .source_digest = header.at("source_digest").get<std::string>(),
           .toolchain = header.at("toolchain").get<std::string>(),
           .recorded_at = header.at("recorded_at").get<std::string>(),
-          .read_tb_s = ceiling_from(header, file),
+          .read_tb_s = ceiling_from(header, "read_tb_s", file),
+          .launch_us = ceiling_from(header, "launch_us", file),
           .digest = "",
           .space = std::move(sorted.space),
           .trials = std::move(sorted.trials)};
@@ -189,6 +190,7 @@ ordered_json header_json(const Recording& recording) {
                          {"hardware", hardware_json(recording.hardware)},
                          {"limits", ordered_json(recording.limits)}};
   if (recording.read_tb_s > 0) header["read_tb_s"] = recording.read_tb_s;
+  if (recording.launch_us > 0) header["launch_us"] = recording.launch_us;
   header["source_digest"] = recording.source_digest;
   header["toolchain"] = recording.toolchain;
   header["parameters"] = std::move(parameters);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "tuner/breakdowns.h"
+#include "tuner/ceilings.h"
 #include "tuner/finals.h"
 #include "tuner/trial_record.h"
 
@@ -395,10 +396,9 @@ void TuneLoop::store_winner(const Trial* baseline) {
   if (tools_.cache == nullptr || result_.winner.build == nullptr) return;
   Provenance source = provenance();
   source.trials = result_.counts.total();
-  const auto ceiling = tools_.cache->calibration(tools_.device.info().key, "read_tb_s");
-  const double seconds = result_.best->result.measurement.median_us * 1e-6;
-  const double roofline =
-      ceiling ? request_.kernel->cost(request_.problem).bytes / (*ceiling * 1e12) / seconds : 0.0;
+  const auto floor = stored_ceilings(tools_.cache, tools_.device.info().key)
+                         .floor_us(request_.kernel->cost(request_.problem).bytes);
+  const double roofline = floor ? *floor / result_.best->result.measurement.median_us : 0.0;
   tools_.cache->put_winner(tools_.workload,
                            to_winner(result_.winner, result_.best->result,
                                      baseline != nullptr ? &baseline->result : nullptr, roofline, source));

@@ -1,4 +1,7 @@
 // A search on the scripted GPU of tests/fake_cuda, with the real NVRTC, and what is done with its winner.
+#include <csignal>
+#include <thread>
+
 #include "cache/cache.h"
 #include "cache/database.h"
 #include "tests/cli/tool.h"
@@ -122,6 +125,27 @@ TEST_CASE("a stored winner is verified and benched where its template no longer 
       tuned.tool.run(command("verify", {"--config", tuned.found["best"]["config"].get<std::string>()}));
   CHECK(named.code == 3);
   CHECK(contains(document(named)["error"]["message"], "does not compile"));
+}
+
+TEST_CASE("Ctrl-C ends verify and bench at once, also while the GPU hangs") {
+  Tuned tuned;
+  if (tuned.without_compiler) return;
+  for (const char* hang : {"hang_at=1", "hang_at=3"}) {  // in a reference, and in what is checked or timed
+    tuned.tool.set_environment("MOETUNE_FAKE_CUDA", std::string("memory=67108864,") + hang);
+    for (const char* name : {"verify", "bench"}) {
+      CAPTURE(hang);
+      CAPTURE(name);
+      const auto process = tuned.tool.start(command(name));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      process->send(SIGINT);
+      const auto sent = std::chrono::steady_clock::now();
+      const Ended ended = process->wait();
+      CHECK(ended.code == 130);
+      CHECK(std::chrono::steady_clock::now() - sent <
+            std::chrono::seconds(5));  // the limits are 12 s and more
+      CHECK(document(ended)["interrupted"] == true);
+    }
+  }
 }
 
 TEST_CASE("what had to be compiled beside the winner is said") {

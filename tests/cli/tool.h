@@ -41,6 +41,7 @@ class Tool {
   std::unique_ptr<Process> start_program(const std::vector<std::string>& command) {
     return std::make_unique<Process>(command, environment_, path("run" + std::to_string(runs_++)));
   }
+  void set_environment(const std::string& name, std::string value) { environment_[name] = std::move(value); }
   const std::string& binary() const { return binary_; }
   Ended run(std::vector<std::string> arguments) { return start(std::move(arguments))->wait(); }
 

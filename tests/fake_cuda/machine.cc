@@ -71,8 +71,13 @@ int Kernel::refusal() const { return is("oom") ? 2 : static_cast<int>(number_of(
 
 void Machine::run(const Kernel& kernel, const Parameters& parameters, std::uint32_t blocks) {
   if (run_harness(kernel.base, parameters, blocks, clock_us)) return;
-  if (kernel.base.starts_with("decode_kernel")) return run_affine(parameters);
-  run_candidate(kernel, parameters);
+  if (kernel.base.starts_with("decode_kernel")) {
+    run_affine(parameters);
+  } else {
+    run_candidate(kernel, parameters);
+  }
+  if (candidate_launches >= script.number("hang_at", std::numeric_limits<std::int64_t>::max()))
+    hanging = true;
 }
 
 // kernels/decode_kernel.cc of f32 with write=all: x, y, a, b, elements.

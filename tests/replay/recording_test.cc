@@ -86,8 +86,10 @@ TEST_CASE("a recording may hold the read ceiling of its GPU, and need not") {
   CHECK(without.find("read_tb_s") == std::string::npos);
   CHECK(parse_recording(without, "r.json").read_tb_s == 0);
   recording.read_tb_s = 4.7;
+  recording.launch_us = 1.5;
   const std::string with = format_recording(recording);
   CHECK(parse_recording(with, "r.json").read_tb_s == 4.7);
+  CHECK(parse_recording(with, "r.json").launch_us == 1.5);
   CHECK(error(replaced(with, "\"read_tb_s\":4.7", "\"read_tb_s\":0")) ==
         "r.json: 'read_tb_s' is 0, no positive number");
   CHECK(error(replaced(with, "\"read_tb_s\":4.7", "\"read_tb_s\":\"fast\"")) ==
