@@ -38,3 +38,12 @@ __device__ __forceinline__ constexpr float lowest() { return -3.0e38f; }
 __device__ __forceinline__ u32 shared_address(const void* pointer) {
   return static_cast<u32>(__cvta_generic_to_shared(pointer));
 }
+
+__device__ __forceinline__ uint4 load_shared(u32 address) {
+  uint4 value;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "r"(address)
+               : "memory");
+  return value;
+}
