@@ -1,9 +1,9 @@
-// Warpgroup matrix instructions: wgmma m64nNk16 with fp32 accumulators (sm_90a), by four warps that begin at a
-// multiple of four.
+// Warpgroup matrix instructions: wgmma m64nNk16 with fp32 accumulators (sm_90a), by four warps that begin at
+// a multiple of four.
 //
-// Accumulators of warp w lie as those of mma.sync 16x8 for rows 16w..16w+15: sum[j] is columns 8j..8j+7. They, and
-// an A in registers, belong to the instructions from wgmma_begin until wgmma_finish. Shared memory that ordinary
-// stores filled needs fence_async_proxy by the writer and a barrier before it is read here.
+// Accumulators of warp w lie as those of mma.sync 16x8 for rows 16w..16w+15: sum[j] is columns 8j..8j+7.
+// They, and an A in registers, belong to the instructions from wgmma_begin until wgmma_finish. Shared memory
+// that ordinary stores filled needs fence_async_proxy by the writer and a barrier before it is read here.
 #pragma once
 
 #include "templates/common/convert.cuh"
@@ -14,14 +14,14 @@ struct WgmmaMatrix {
   // K-major: rows of 128 swizzled bytes, 8 rows in 1024 bytes. The next 16 of K lie 32 bytes further.
   static __device__ __forceinline__ u64 rows(u32 address) { return make(address, 0, 1024, kSwizzle128); }
 
-  // Transposed: 64 neighbours of M or N in 128 swizzled bytes, 8 of K in 1024 bytes. The next 64 of M or N lie
-  // `stride` bytes further.
+  // Transposed: 64 neighbours of M or N in 128 swizzled bytes, 8 of K in 1024 bytes. The next 64 of M or N
+  // lie `stride` bytes further.
   static __device__ __forceinline__ u64 columns(u32 address, u32 stride) {
     return make(address, stride, 1024, kSwizzle128);
   }
 
-  // Transposed, not swizzled: 8 neighbours of M or N in 16 bytes, 8 of K in 128 bytes. The next 8 of M or N lie
-  // `stride` bytes further.
+  // Transposed, not swizzled: 8 neighbours of M or N in 16 bytes, 8 of K in 128 bytes. The next 8 of M or N
+  // lie `stride` bytes further.
   static __device__ __forceinline__ u64 narrow_columns(u32 address, u32 stride) {
     return make(address, 128, stride, kNoSwizzle);
   }
@@ -66,24 +66,24 @@ __device__ __forceinline__ void wgmma_hold(float (*sum)[4]) {
   WGMMA_NAMES_32 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 
 // The operands after the sums count from %N/2 on.
-#define WGMMA_TEXT(N, TYPE, A, B, ADD, TRANSPOSED)                                                      \
+#define WGMMA_TEXT(N, TYPE, A, B, ADD, TRANSPOSED)                                                         \
   "{\n.reg .pred add;\nsetp.ne.b32 add, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE \
   "." TYPE " {" WGMMA_NAMES_##N "}, " A ", " B ", add, 1, 1, " TRANSPOSED ";\n}\n"
 
-#define WGMMA_SHARED(N, TYPE, A, B, ADD, TA, TB)                                    \
-  asm volatile(WGMMA_TEXT(N, TYPE, A, B, ADD, TA ", " TB)                           \
-               : WGMMA_SUMS_##N                                                     \
+#define WGMMA_SHARED(N, TYPE, A, B, ADD, TA, TB)          \
+  asm volatile(WGMMA_TEXT(N, TYPE, A, B, ADD, TA ", " TB) \
+               : WGMMA_SUMS_##N                           \
                : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposedA), "n"(kTransposedB))
 
-#define WGMMA_SHARED_OF(TYPE)                                                                            \
-  if constexpr (kColumns == 8) WGMMA_SHARED(8, TYPE, "%4", "%5", "%6", "%7", "%8");                      \
-  if constexpr (kColumns == 16) WGMMA_SHARED(16, TYPE, "%8", "%9", "%10", "%11", "%12");                 \
-  if constexpr (kColumns == 32) WGMMA_SHARED(32, TYPE, "%16", "%17", "%18", "%19", "%20");               \
+#define WGMMA_SHARED_OF(TYPE)                                                              \
+  if constexpr (kColumns == 8) WGMMA_SHARED(8, TYPE, "%4", "%5", "%6", "%7", "%8");        \
+  if constexpr (kColumns == 16) WGMMA_SHARED(16, TYPE, "%8", "%9", "%10", "%11", "%12");   \
+  if constexpr (kColumns == 32) WGMMA_SHARED(32, TYPE, "%16", "%17", "%18", "%19", "%20"); \
   if constexpr (kColumns == 64) WGMMA_SHARED(64, TYPE, "%32", "%33", "%34", "%35", "%36")
 
-#define WGMMA_REGISTERS(N, TYPE, A, B, ADD, TB)                                         \
-  asm volatile(WGMMA_TEXT(N, TYPE, A, B, ADD, TB)                                       \
-               : WGMMA_SUMS_##N                                                         \
+#define WGMMA_REGISTERS(N, TYPE, A, B, ADD, TB)                                                  \
+  asm volatile(WGMMA_TEXT(N, TYPE, A, B, ADD, TB)                                                \
+               : WGMMA_SUMS_##N                                                                  \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), \
                  "n"(kTransposedB))
 

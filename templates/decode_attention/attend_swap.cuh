@@ -1,5 +1,5 @@
-// Maths `swap` (sm_80+): a warp multiplies its own sub-tiles, on M of mma.sync, with the packed rows, on N. Eight rows
-// fill a tile, where `mma16` leaves half of one empty.
+// Maths `swap` (sm_80+): a warp multiplies its own sub-tiles, on M of mma.sync, with the packed rows, on N.
+// Eight rows fill a tile, where `mma16` leaves half of one empty.
 #pragma once
 
 #include "templates/common/mma.cuh"
@@ -154,8 +154,9 @@ class Attention : public ColumnSoftmax<16, 16, kColumnTiles> {
     }
   }
 
-  // Two A fragments of V's transpose: the same dimensions by 16 tokens. Where V is narrow, the transposing ldmatrix
-  // moves pairs of dimensions; parted, the even ones are the upper 8 rows of a fragment and the odd ones the lower.
+  // Two A fragments of V's transpose: the same dimensions by 16 tokens. Where V is narrow, the transposing
+  // ldmatrix moves pairs of dimensions; parted, the even ones are the upper 8 rows of a fragment and the odd
+  // ones the lower.
   static __device__ __forceinline__ void load_v(u32 (&a)[2][4], u32 v, int pair, const LaneOffsets& lanes) {
     if constexpr (kNarrow) {
       u32 raw[4];

@@ -1,6 +1,6 @@
-// Maths `vector` (sm_80+): fp32 multiply-adds instead of matrix instructions, for one or two packed rows, which would
-// leave most of a matrix tile empty. A lane has whole tokens of K (or half of one), and whole 16-byte units of V's
-// rows.
+// Maths `vector` (sm_80+): fp32 multiply-adds instead of matrix instructions, for one or two packed rows,
+// which would leave most of a matrix tile empty. A lane has whole tokens of K (or half of one), and whole
+// 16-byte units of V's rows.
 #pragma once
 
 #include "templates/common/convert.cuh"
@@ -23,10 +23,10 @@ struct LaneOffsets {
   static constexpr int kLanesPerToken = kWorkerTokens < kWarpSize ? 2 : 1;
   static constexpr int kTokensPerRead = kWarpSize / kUnitsPerRow;  // rows of V that a read of the warp covers
 
-  int token;      // of K, the first of the lane's
-  int half;       // the half of its units that the lane has
-  int unit;       // of V
-  int unit_token; // of V, in every kTokensPerRead
+  int token;       // of K, the first of the lane's
+  int half;        // the half of its units that the lane has
+  int unit;        // of V
+  int unit_token;  // of V, in every kTokensPerRead
 
   __device__ __forceinline__ LaneOffsets() {
     const int lane = threadIdx.x % kWarpSize;
@@ -97,7 +97,8 @@ class Attention {
 #pragma unroll
       for (int row = 0; row < kRows; ++row) {
         float sum = sums[token][row][0] + sums[token][row][1];
-        if constexpr (LaneOffsets::kLanesPerToken == 2) sum += __shfl_xor_sync(kWholeWarp, sum, kWorkerTokens);
+        if constexpr (LaneOffsets::kLanesPerToken == 2)
+          sum += __shfl_xor_sync(kWholeWarp, sum, kWorkerTokens);
         scores_[token][row] = sum;
       }
     }
@@ -112,7 +113,8 @@ class Attention {
 #pragma unroll
       for (int token = 0; token < kLaneTokens; ++token) highest = fmaxf(highest, scores_[token][row]);
       highest *= scale_log2;
-      if (!kLazyRescale || __any_sync(kWholeWarp, highest > maximum_[row] + kLag)) raise_maximum(row, highest);
+      if (!kLazyRescale || __any_sync(kWholeWarp, highest > maximum_[row] + kLag))
+        raise_maximum(row, highest);
 #pragma unroll
       for (int token = 0; token < kLaneTokens; ++token) {
         const float p = exp2_fast(fmaf(scores_[token][row], scale_log2, -maximum_[row]));
@@ -174,8 +176,7 @@ class Attention {
 
   static __device__ __forceinline__ void widen_unit(float (&elements)[kUnitElements], u32 tile, int token,
                                                     int unit) {
-    const u32 address =
-        tile + token_offset(token) + unit / 8 * kChunkBytes + ((unit % 8 ^ token % 8) << 4);
+    const u32 address = tile + token_offset(token) + unit / 8 * kChunkBytes + ((unit % 8 ^ token % 8) << 4);
     const uint4 bits = load_shared(address);
     const u32 words[4] = {bits.x, bits.y, bits.z, bits.w};
 #pragma unroll

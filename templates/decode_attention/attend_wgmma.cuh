@@ -1,5 +1,5 @@
-// Maths `wgmma64` (sm_90a): a warpgroup multiplies up to 64 packed rows, on M of wgmma, with its own sub-tiles. Q and
-// K come from shared memory; P is A in registers, V the transposed B in shared memory.
+// Maths `wgmma64` (sm_90a): a warpgroup multiplies up to 64 packed rows, on M of wgmma, with its own
+// sub-tiles. Q and K come from shared memory; P is A in registers, V the transposed B in shared memory.
 #pragma once
 
 #include "templates/common/wgmma.cuh"

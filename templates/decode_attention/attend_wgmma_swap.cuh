@@ -1,5 +1,6 @@
-// Maths `wgmma_swap` (sm_90a): a warpgroup multiplies 64 tokens at a time, on M of wgmma, with 8, 16 or 32 packed rows,
-// on N. V's transpose is A in shared memory; P goes through shared memory, where all four warps need it.
+// Maths `wgmma_swap` (sm_90a): a warpgroup multiplies 64 tokens at a time, on M of wgmma, with 8, 16 or 32
+// packed rows, on N. V's transpose is A in shared memory; P goes through shared memory, where all four warps
+// need it.
 #pragma once
 
 #include "templates/common/wgmma.cuh"
@@ -23,8 +24,8 @@ class Query {
   u32 address_;
 };
 
-// What the warps of a worker share: P twice, as [8 packed rows][token][row], so that a tile's can be written while
-// the last one's is still being read; and a float for every warp and row.
+// What the warps of a worker share: P twice, as [8 packed rows][token][row], so that a tile's can be written
+// while the last one's is still being read; and a float for every warp and row.
 class Exchange {
  public:
   __device__ __forceinline__ Exchange() {
@@ -105,8 +106,8 @@ class Attention : public ColumnSoftmax<64, 64, kColumns / 8> {
 #pragma unroll
       for (int block = 0; block < kBlocks; ++block) {
         const u32 part = v + token_offset(token) + block * kChunkBytes;
-        wgmma<Math, kColumns, true, true>(output_[block], WgmmaMatrix::columns(part, 0), exchange_.matrix(token),
-                                          true);
+        wgmma<Math, kColumns, true, true>(output_[block], WgmmaMatrix::columns(part, 0),
+                                          exchange_.matrix(token), true);
       }
     }
     wgmma_finish();

@@ -1,8 +1,9 @@
-// Online softmax with tokens on M: the accumulators hold S transposed, then P, and O transposed. Shared by the
-// maths that multiply K by Q and V's transpose by P's.
+// Online softmax with tokens on M: the accumulators hold S transposed, then P, and O transposed. Shared by
+// the maths that multiply K by Q and V's transpose by P's.
 //
-// Lane l holds, of every 16x8 tile of S, tokens l/4 and l/4 + 8 of packed rows 2(l%4) and the next; of O, dimensions
-// instead of tokens. A warp's tiles of S begin kTokenStride tokens apart, its tiles of O kDimStride dimensions.
+// Lane l holds, of every 16x8 tile of S, tokens l/4 and l/4 + 8 of packed rows 2(l%4) and the next; of O,
+// dimensions instead of tokens. A warp's tiles of S begin kTokenStride tokens apart, its tiles of O
+// kDimStride dimensions.
 #pragma once
 
 #include "templates/common/reduce.cuh"
@@ -35,8 +36,8 @@ class ColumnSoftmax {
     return tile * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + side;
   }
 
-  // Tokens out of sight count for nothing, whatever they hold. The warp's first tile begins at token `begin` of the
-  // sub-tile.
+  // Tokens out of sight count for nothing, whatever they hold. The warp's first tile begins at token `begin`
+  // of the sub-tile.
   __device__ __forceinline__ void mask(const Sight& sight, int first_row, int begin) {
     const int own = begin + static_cast<int>(threadIdx.x) % kWarpSize / 4;
 #pragma unroll

@@ -2,7 +2,8 @@
 //   stage_query()  the block's packed rows into shared memory, by all warps that compute
 //   LaneOffsets    what a lane adds to addresses, computed once
 //   Query          the staged rows as the maths reads them
-//   Attention      score(): S = Q K^T; soften(): S to P, and the running maximum; accumulate(): O += P V; deposit():
+//   Attention      score(): S = Q K^T; soften(): S to P, and the running maximum; accumulate(): O += P V;
+//   deposit():
 //                  the worker's O, maxima and denominators to the merge area
 // score() is done with K's sub-tile, and accumulate() with V's, when it returns.
 #pragma once

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "templates/common/barrier.cuh"
-#include "templates/decode_attention/math.cuh"
 #include "templates/decode_attention/combine.cuh"
 #include "templates/decode_attention/inbox.cuh"
+#include "templates/decode_attention/math.cuh"
 
 __device__ __forceinline__ float scaled(float inverse, const Outputs& outputs) {
   return kNarrow ? inverse * outputs.v_scale : inverse;

@@ -1,8 +1,8 @@
-// Online softmax with rows on M: S is turned into P in place, O follows the running maximum. Shared by the maths
-// whose accumulators lie as those of mma.sync 16x8.
+// Online softmax with rows on M: S is turned into P in place, O follows the running maximum. Shared by the
+// maths whose accumulators lie as those of mma.sync 16x8.
 //
-// Lane l holds, of every 16x8 tile, row l/4 (and row l/4 + 8) at columns 2(l%4) and the next. A warp holds kTiles
-// tiles of 16 rows over all of its worker's tokens; the warps of a warpgroup hold 16 rows each.
+// Lane l holds, of every 16x8 tile, row l/4 (and row l/4 + 8) at columns 2(l%4) and the next. A warp holds
+// kTiles tiles of 16 rows over all of its worker's tokens; the warps of a warpgroup hold 16 rows each.
 #pragma once
 
 #include "templates/common/reduce.cuh"
@@ -119,7 +119,8 @@ class RowSoftmax {
     for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
       for (int half = 0; half < kHalves; ++half) {
-        const int query = kQueries == 1 ? 0 : (first_row + own_row() + tile * 16 + half * 8 + lane / 4) / kGroup;
+        const int query =
+            kQueries == 1 ? 0 : (first_row + own_row() + tile * 16 + half * 8 + lane / 4) / kGroup;
 #pragma unroll
         for (int column = 0; column < 2 * kGroups; ++column) {
 #pragma unroll
@@ -133,8 +134,8 @@ class RowSoftmax {
     }
   }
 
-  // Moves the running maximum up to the lanes' `highest` and rescales what was summed so far; lazily, only once it
-  // lags too far.
+  // Moves the running maximum up to the lanes' `highest` and rescales what was summed so far; lazily, only
+  // once it lags too far.
   __device__ __forceinline__ void raise_maximum(int tile, const float (&highest)[2]) {
     if constexpr (kLazyRescale) {
       bool lags = false;

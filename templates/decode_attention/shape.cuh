@@ -1,9 +1,9 @@
 // What one compiled unit of decode_attention is specialized on, checked, and what follows from it.
 //
-// A worker, which is one warp or a warpgroup of four, computes on sub-tiles of kWorkerTokens tokens. In shared memory a slab of kSlabTokens tokens of K or V
-// lies as blocks of [token][64 elements, or 128 narrow ones]: rows of 128 bytes whose 16-byte units are XORed
-// with the row number, which is what the 128-byte swizzle of the copy engine writes and what lets ldmatrix
-// read without bank conflicts.
+// A worker, which is one warp or a warpgroup of four, computes on sub-tiles of kWorkerTokens tokens. In
+// shared memory a slab of kSlabTokens tokens of K or V lies as blocks of [token][64 elements, or 128 narrow
+// ones]: rows of 128 bytes whose 16-byte units are XORed with the row number, which is what the 128-byte
+// swizzle of the copy engine writes and what lets ldmatrix read without bank conflicts.
 #pragma once
 
 #include "templates/common/convert.cuh"
@@ -16,11 +16,11 @@
 #define MATH_WGMMA_SWAP 3  // wgmma, tokens on M and rows on N
 #define MATH_VECTOR 4      // scalar multiply-adds
 
-#if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||              \
-    !defined(GROUP) || !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) ||        \
-    !defined(LSE) || !defined(BODY_TMA) || !defined(MATH) || !defined(TILE) || !defined(STAGES) || !defined(WARPS) ||         \
-    !defined(PRODUCERS) || !defined(ROW_TILES) || !defined(QUERY_IN_REGISTERS) || !defined(LAZY_RESCALE) || \
-    !defined(SHARED_BYTES)
+#if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||       \
+    !defined(GROUP) || !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) || \
+    !defined(LSE) || !defined(BODY_TMA) || !defined(MATH) || !defined(TILE) || !defined(STAGES) ||   \
+    !defined(WARPS) || !defined(PRODUCERS) || !defined(ROW_TILES) || !defined(QUERY_IN_REGISTERS) || \
+    !defined(LAZY_RESCALE) || !defined(SHARED_BYTES)
 #error decode_attention is compiled through a plan, which defines every macro tested here
 #endif
 
