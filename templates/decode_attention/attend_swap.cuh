@@ -46,7 +46,14 @@ class Query {
 class Attention : public ColumnSoftmax<16, 16, kColumnTiles> {
  public:
   __device__ __forceinline__ void score(u32 k, const Query& query, const LaneOffsets& lanes) {
-    float sums[kChains][kGroups][kColumnTiles][4] = {};
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+#pragma unroll
+      for (int tile = 0; tile < kColumnTiles; ++tile) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) scores_[group][tile][i] = 0;
+      }
+    }
 #pragma unroll
     for (int pair = 0; pair < kHeadDim / 32; ++pair) {
       u32 b[kColumnTiles][4];
@@ -58,19 +65,8 @@ class Attention : public ColumnSoftmax<16, 16, kColumnTiles> {
         load_k(a, k + token_offset(16 * group), pair, lanes);
 #pragma unroll
         for (int tile = 0; tile < kColumnTiles; ++tile) {
-          mma_16816<Math>(sums[0][group][tile], a[0], b[tile][0], b[tile][1]);
-          mma_16816<Math>(sums[kChains - 1][group][tile], a[1], b[tile][2], b[tile][3]);
-        }
-      }
-    }
-#pragma unroll
-    for (int group = 0; group < kGroups; ++group) {
-#pragma unroll
-      for (int tile = 0; tile < kColumnTiles; ++tile) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          scores_[group][tile][i] = sums[0][group][tile][i];
-          if constexpr (kChains == 2) scores_[group][tile][i] += sums[1][group][tile][i];
+          mma_16816<Math>(scores_[group][tile], a[0], b[tile][0], b[tile][1]);
+          mma_16816<Math>(scores_[group][tile], a[1], b[tile][2], b[tile][3]);
         }
       }
     }
@@ -142,10 +138,6 @@ class Attention : public ColumnSoftmax<16, 16, kColumnTiles> {
   }
 
  private:
-  // A tile's dot products are one chain of dependent instructions, or two where there are few tiles to
-  // alternate.
-  static constexpr int kChains = kGroups * kColumnTiles <= 2 ? 2 : 1;
-
   // Two A fragments of 16 tokens of K: dimensions 32 * pair to 32 * pair + 15, and the next 16.
   static __device__ __forceinline__ void load_k(u32 (&a)[2][4], u32 k, int pair, const LaneOffsets& lanes) {
     if constexpr (kNarrow) {
