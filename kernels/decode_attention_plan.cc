@@ -29,14 +29,26 @@ std::string element_type(DType type) {
   return type == DType::f16 ? "Fp16" : "Bf16";
 }
 
+// MATH of a configuration, as templates/decode_attention/shape.cuh names it.
+std::string math_macro(const Config& config) {
+  if (config.is("math", "swap")) return "MATH_SWAP";
+  if (config.is("math", "wgmma64")) return "MATH_WGMMA64";
+  if (config.is("math", "wgmma_swap")) return "MATH_WGMMA_SWAP";
+  if (config.is("math", "vector")) return "MATH_VECTOR";
+  return "MATH_MMA16";
+}
+
 // A configuration by name, with what follows from it for one shape.
 struct Choice {
   Choice(const Config& config, const DecodeShape& shape)
       : tma(config.is("body", "tma")),
+        math(math_macro(config)),
+        exchanges(config.is("math", "wgmma_swap")),
         tile(config.number("tile")),
         stages(config.number("stages")),
         warps(config.number("warps")),
         producers(config.number("producers")),
+        workers(exchanges || config.is("math", "wgmma64") ? warps / 4 : warps),
         row_tiles(config.number("row_tiles")),
         splits(config.number("splits")),
         query_in_registers(config.is("query", "registers")),
@@ -53,10 +65,12 @@ struct Choice {
   std::int64_t shared_bytes(const DecodeShape& shape) const {
     const std::int64_t row_bytes = ceil_div(shape.head_dim * dtype_bytes(shape.kv_dtype()), 128) * 128;
     const std::int64_t ring = 2 * stages * tile * row_bytes;
-    const std::int64_t merge = warps * rows * (shape.head_dim + 10) * 4;
+    const std::int64_t merge = workers * rows * (shape.head_dim + 10) * 4;
     const std::int64_t query = 16 * row_tiles * shape.head_dim * 2;
+    const std::int64_t columns = rows <= 8 ? 8 : 16 * row_tiles;
+    const std::int64_t exchange = exchanges ? (4 * tile + 16 * workers) * columns : 0;
     const std::int64_t barriers = tma ? 4 * stages * 8 : 0;
-    return ceil_div(std::max(ring, merge), 1024) * 1024 + query + barriers + 16;
+    return ceil_div(std::max(ring, merge), 1024) * 1024 + query + exchange + barriers + 16;
   }
 
   // Behind that, where the blocks of a cluster send each other their parts
@@ -66,7 +80,11 @@ struct Choice {
   }
 
   bool tma;
-  std::int64_t tile, stages, warps, producers, row_tiles, splits;
+  std::string math;
+  bool exchanges;  // the warps of a worker share P through shared memory
+  std::int64_t tile, stages, warps, producers;
+  std::int64_t workers;  // warps, or warpgroups, that compute on their own
+  std::int64_t row_tiles, splits;
   bool query_in_registers, lazy_rescale, last_cta, cluster, overlap, evict_first;
   std::int64_t rows;         // packed rows of a block
   std::int64_t head_blocks;  // blocks over the rows that share a KV head
@@ -86,6 +104,7 @@ CompileUnit compile_unit(const Choice& choice, const DecodeShape& shape) {
            {"QUERIES", std::to_string(shape.q_len)},
            {"LSE", shape.lse ? "1" : "0"},
            {"BODY_TMA", choice.tma ? "1" : "0"},
+           {"MATH", choice.math},
            {"TILE", std::to_string(choice.tile)},
            {"STAGES", std::to_string(choice.stages)},
            {"WARPS", std::to_string(choice.warps)},

@@ -119,7 +119,7 @@ struct Sight {
 
   // Any query misses some token of the sub-tile.
   __device__ __forceinline__ bool partial() const {
-    return end < kWarpTokens || (kWindow > 0 && first + kQueries - 1 > 0);
+    return end < kWorkerTokens || (kWindow > 0 && first + kQueries - 1 > 0);
   }
 };
 

@@ -11,6 +11,8 @@
 #include "templates/decode_attention/merge.cuh"
 #include "templates/decode_attention/tail.cuh"
 
+static_assert(kWorkerWarps == 1, "a warp brings its own sub-tiles");
+constexpr int kWarpTokens = kWorkerTokens;
 constexpr int kSubTileBytes = kWarpTokens * kRowBytes;
 constexpr int kRowsPerCopy = kWarpSize / kUnitsPerRow;  // rows one instruction of the warp covers: 1 to 8
 constexpr int kCopies = kWarpTokens / kRowsPerCopy;
@@ -168,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   __syncthreads();
 
   const LaneOffsets lanes;
-  const Query query(shared_address(shared), lanes.row);
+  const Query query(shared_address(shared), lanes);
   Attention attention;
   scale_log2 *= kv_scale(k_scale, work.kv_head);
   CpAsyncLoader::Pages next = loader.find_pages(kStages);

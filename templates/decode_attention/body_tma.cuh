@@ -128,16 +128,16 @@ __device__ __forceinline__ void consume(u8* shared, const Work& work, const Outp
                                         float scale_log2) {
   const u32 base = shared_address(shared);
   const Ring k_ring(base, 0), v_ring(base, 1);
-  const int warp = threadIdx.x / kWarpSize;
+  const int worker_token = threadIdx.x / kWorkerThreads * kWorkerTokens;
   const bool leader = threadIdx.x % kWarpSize == 0;
-  const int own = token_offset(warp * kWarpTokens);
+  const int own = token_offset(worker_token);
   const LaneOffsets lanes;
-  const Query query(base, lanes.row);
+  const Query query(base, lanes);
   Attention attention;
   Turn turn;
   const int visible = first_visible(work.length);
   for (int tile = 0; tile < work.tiles; ++tile) {
-    const int token = work.first_token + tile * work.step + warp * kWarpTokens;
+    const int token = work.first_token + tile * work.step + worker_token;
     const int valid = work.length - token;
     mbarrier_wait(k_ring.full(turn.slot), turn.parity);
     if (valid > 0) attention.score(k_ring.slot(turn.slot) + own, query, lanes);
@@ -147,9 +147,9 @@ __device__ __forceinline__ void consume(u8* shared, const Work& work, const Outp
     mbarrier_wait(v_ring.full(turn.slot), turn.parity);
     if (valid > 0) {
       const u32 v = v_ring.slot(turn.slot) + own;
-      if (valid < kWarpTokens) clear_rows(shared + (v - base), valid, kWarpTokens);
+      if (valid < kWorkerTokens) clear_rows(shared + (v - base), valid, kWorkerTokens);
       if (kHiddenHead && token < visible) {
-        clear_rows(shared + (v - base), 0, min_of(kWarpTokens, visible - token));
+        clear_rows(shared + (v - base), 0, min_of(kWorkerTokens, visible - token));
         fence_async_proxy();  // this slot will be copied into again
       }
       attention.accumulate(v, lanes);

@@ -1,8 +1,8 @@
-// The packed query rows of a block: staged in shared memory, then kept in registers or read again for each
-// tile.
+// The packed query rows of a block, staged in shared memory as the matrix instructions read them.
 #pragma once
 
-#include "templates/common/mma.cuh"
+#include "templates/common/convert.cuh"
+#include "templates/common/tma.cuh"
 #include "templates/decode_attention/arguments.cuh"
 
 // Two neighbouring elements as the matrix instructions take them.
@@ -33,35 +33,5 @@ __device__ __forceinline__ void stage_query(u8* shared, const Element* q, const 
     const int offset = unit / 8 * kQueryChunkBytes + row * 128 + ((unit % 8 ^ row % 8) << 4);
     *reinterpret_cast<uint4*>(shared + kQueryOffset + offset) = value;
   }
+  if constexpr (kWgmma) fence_async_proxy();
 }
-
-class Query {
- public:
-  // `row_lane` is the lane's part of an ldmatrix address for step k of a chunk (see LaneOffsets::row).
-  __device__ __forceinline__ Query(u32 shared, const u32 (&row_lane)[4]) : address_(shared + kQueryOffset) {
-    if constexpr (kQueryInRegisters) {
-#pragma unroll
-      for (int tile = 0; tile < kRowTiles; ++tile) {
-#pragma unroll
-        for (int step = 0; step < kHeadDim / 16; ++step) load(kept_[tile][step], tile, step, row_lane);
-      }
-    }
-  }
-
-  __device__ __forceinline__ void fragment(u32 (&a)[4], int tile, int step, const u32 (&row_lane)[4]) const {
-    if constexpr (kQueryInRegisters) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) a[i] = kept_[tile][step][i];
-    } else {
-      load(a, tile, step, row_lane);
-    }
-  }
-
- private:
-  __device__ __forceinline__ void load(u32 (&a)[4], int tile, int step, const u32 (&row_lane)[4]) const {
-    ldmatrix(a, address_ + step / 4 * kQueryChunkBytes + tile * 16 * 128 + row_lane[step % 4]);
-  }
-
-  u32 address_;
-  u32 kept_[kQueryInRegisters ? kRowTiles : 1][kQueryInRegisters ? kHeadDim / 16 : 1][4];
-};

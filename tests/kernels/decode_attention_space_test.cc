@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -58,19 +59,20 @@ const std::vector<std::string>& grid() {
 }  // namespace
 
 TEST_CASE(
-    "a typical shape has thousands of legal configurations of both bodies, and few enough builds to "
-    "brute-force") {
+    "a typical shape has thousands of legal configurations of both bodies and of each maths, and few enough "
+    "builds to brute-force") {
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   for (const char* text : {"", "batch=16,q_heads=32,context=4096", "batch=1,q_heads=32"}) {
     const Problem of = problem(text);
     const LegalSpace legal = space().enumerate(expression_environment(of, limits));
     CHECK(legal.size() >= 2000);
-    CHECK(legal.size() <= 30000);
-    std::map<std::string, int> bodies;
+    CHECK(legal.size() <= 60000);
+    std::map<std::string, int> bodies, maths;
     std::set<std::string> units;
     for (ConfigId id = 0; id < legal.size(); ++id) {
       const Config config = legal.config(id);
       ++bodies[config.at("body").text()];
+      ++maths[config.at("math").text()];
       std::string unit;
       for (const auto& [name, value] : kernel().plan(config, of, limits).unit.defines)
         unit += name + value + " ";
@@ -78,13 +80,83 @@ TEST_CASE(
     }
     CHECK(bodies["mma"] > 500);
     CHECK(bodies["tma"] > 500);
-    CHECK(units.size() <= 800);
+    CHECK(maths["mma16"] > 5000);
+    CHECK(maths["swap"] > 5000);
+    CHECK(maths["wgmma64"] > 500);
+    CHECK(maths["wgmma_swap"] > 500);
+    CHECK(maths.count("vector") == 0);
+    CHECK(units.size() <= 1000);
   }
+}
+
+TEST_CASE("a maths exists where it can be right, and its absence has a reason") {
+  const auto maths_of = [](const std::string& architecture, const std::string& text) {
+    std::set<std::string> maths;
+    const LegalSpace legal =
+        space().enumerate(expression_environment(problem(text), limits_of_architecture(architecture)));
+    for (ConfigId id = 0; id < legal.size(); ++id) maths.insert(legal.config(id).at("math").text());
+    return maths;
+  };
+  using Names = std::set<std::string>;
+  CHECK(maths_of("sm_90a", "") == Names{"mma16", "swap", "wgmma64", "wgmma_swap"});
+  CHECK(maths_of("sm_90a", "kv_heads=64") == Names{"mma16", "swap", "wgmma64", "wgmma_swap", "vector"});
+  CHECK(maths_of("sm_90a", "kv_heads=32,q_len=2") == Names{"mma16", "swap", "wgmma64", "wgmma_swap"});
+  CHECK(maths_of("sm_90a", "kv_heads=64,q_len=2,kv_dtype=e4m3") == Names{"mma16", "swap", "vector"});
+  CHECK(maths_of("sm_90a", "page=16") == Names{"mma16", "swap", "wgmma64"});
+  CHECK(maths_of("sm_90a", "page=1") == Names{"mma16", "swap"});
+  for (const char* other : {"sm_80", "sm_100a", "sm_120a"}) {
+    CHECK(maths_of(other, "") == Names{"mma16", "swap"});
+    CHECK(maths_of(other, "kv_heads=32") == Names{"mma16", "swap", "vector"});
+  }
+  const auto why = [](const std::string& text, const std::string& config) {
+    const Assignment environment = expression_environment(problem(text), limits_of_architecture("sm_90a"));
+    const Config base = *space().default_config(environment);
+    return space().why_illegal(space().parse_config(config, &base), environment);
+  };
+  const std::string tile = "tile=64,query=shared,", tma = tile + "body=tma,producers=1,";
+  CHECK(why("", tma + "math=wgmma64,row_tiles=4,warps=4").empty());
+  CHECK(why("", tma + "math=wgmma_swap,row_tiles=1,warps=4").empty());
+  const std::vector<std::array<std::string, 3>> illegal = {
+      {"kv_dtype=e4m3", tma + "math=wgmma64,row_tiles=4,warps=4", "16-bit"},
+      {"page=16", tma + "math=wgmma_swap,row_tiles=1,warps=4", "lie together"},
+      {"", tma + "math=wgmma64,row_tiles=4,warps=2", "warpgroup of four"},
+      {"", tma + "math=wgmma64,row_tiles=1,warps=4", "64 rows"},
+      {"", tile + "body=mma,producers=0,math=wgmma64,row_tiles=4,warps=4", "copy engine brought"},
+      {"", tma + "math=vector,row_tiles=1,warps=4", "one or two rows"},
+      {"kv_heads=64", "body=tma,producers=1,math=vector,row_tiles=1,query=registers", "shared memory"},
+  };
+  for (const auto& [dims, config, reason] : illegal) {
+    CAPTURE(config);
+    CHECK_MESSAGE(why(dims, config).find(reason) != std::string::npos, why(dims, config));
+  }
+}
+
+TEST_CASE("a warpgroup counts as one worker in a plan's shared memory, and wgmma_swap has room for P twice") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  const Problem of = problem("batch=2,q_heads=32,kv_heads=4,context=8192,q_len=4");  // 32 packed rows
+  const Config base = *space().default_config(expression_environment(of, limits));
+  const auto shared = [&](const std::string& text) {
+    const Config config = space().parse_config(
+        text +
+            ",body=tma,stages=2,producers=1,query=shared,rescale=lazy,l2=normal,splits=1,combine=none,"
+            "overlap=none",
+        &base);
+    return kernel().plan(config, of, limits).launches.front().dynamic_shared;
+  };
+  constexpr std::uint32_t kRing = 2 * 2 * 64 * 256, kRow = 256, kBarriers = 4 * 2 * 8, kFlag = 16;
+  CHECK(shared("math=swap,tile=64,warps=4,row_tiles=2") ==
+        4 * 32 * (128 + 10) * 4 + 32 * kRow + kBarriers + kFlag);
+  CHECK(shared("math=wgmma64,tile=64,warps=4,row_tiles=4") == kRing + 64 * kRow + kBarriers + kFlag);
+  CHECK(shared("math=wgmma_swap,tile=64,warps=4,row_tiles=2") ==
+        kRing + 32 * kRow + 2 * 64 * 32 * 2 + 4 * 32 * 4 + kBarriers + kFlag);
+  CHECK(shared("math=wgmma_swap,tile=128,warps=8,row_tiles=1") ==
+        2 * kRing + 16 * kRow + 2 * 128 * 16 * 2 + 8 * 16 * 4 + kBarriers + kFlag);
 }
 
 TEST_CASE("no two legal configurations are the same program") {
   const DeviceLimits limits = limits_of_architecture("sm_90a");
-  for (const char* text : {"", "batch=1,q_heads=32,kv_heads=1,context=2048"}) {
+  for (const char* text :
+       {"", "batch=1,q_heads=32,kv_heads=1,context=2048", "batch=8,q_heads=16,kv_heads=16"}) {
     const Problem of = problem(text);
     const LegalSpace legal = space().enumerate(expression_environment(of, limits));
     std::set<std::string> programs;
