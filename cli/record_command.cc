@@ -18,7 +18,8 @@ namespace {
 // Loose, because a recording should know the slow configurations too; without it a few pathological ones take
 // most of the time.
 constexpr double kDropFactor = 5;
-constexpr int kMaxSamples = 15;
+// As many as are stored, and a few more where they disagree. A space has tens of thousands of configurations.
+constexpr int kMinSamples = static_cast<int>(kStoredSamples), kMaxSamples = kMinSamples + 4;
 
 class RecordCommand : public Command {
  public:
@@ -143,6 +144,7 @@ int RecordCommand::run(Output& output, std::stop_token stop) {
   request.budget = session.space().size();
   request.in_flight = in_flight_;
   request.drop_factor = kDropFactor;
+  request.policy.min_samples = kMinSamples;
   request.policy.max_samples = kMaxSamples;
   request.fresh = fresh_;
 

@@ -21,7 +21,7 @@ using namespace moetune;
 namespace {
 
 constexpr const char* kArchitectures[] = {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
-constexpr int kDrawn = 2;           // problems of a kernel, for each architecture
+constexpr int kDrawn = 1;           // problems of a kernel, for each architecture
 constexpr int kConfigurations = 2;  // of a problem
 
 struct Submitted {
