@@ -3,8 +3,11 @@
 // shared memory; sequences may be split over blocks and combined by the last block or by a second kernel.
 #include "templates/decode_attention/shape.cuh"
 
-#if BODY_TMA
+#if BODY_TMA && PERSISTENT
+#include "templates/decode_attention/body_persistent.cuh"
+#elif BODY_TMA
 #include "templates/decode_attention/body_tma.cuh"
 #else
 #include "templates/decode_attention/body_mma.cuh"
 #endif
+#include "templates/decode_attention/combine_kernel.cuh"

@@ -11,12 +11,13 @@ __device__ __forceinline__ float scaled(float inverse, const Outputs& outputs) {
   return kNarrow ? inverse * outputs.v_scale : inverse;
 }
 
-// Called by the first kWarps warps, once nothing reads the ring or is still being copied into it.
+// Called by the first kWarps warps; where the merge reuses the ring, once nothing reads it or is still being
+// copied into it.
 __device__ __forceinline__ void finish(u8* shared, const Attention& attention, const Work& work,
                                        const Outputs& outputs) {
   const Inbox inbox(shared);
   if (work.empty() && !inbox.exists()) return;
-  float* rows = reinterpret_cast<float*>(shared);
+  float* rows = reinterpret_cast<float*>(shared + kMergeOffset);
   float* maxima = rows + kWarps * kRows * kMergeStride;
   float* sums = maxima + kWarps * kRows;
   const int warp = threadIdx.x / kWarpSize;
@@ -54,7 +55,7 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
     if (inbox.exists()) {
       inbox.send(i, total, lse);
     } else {
-      const i64 part = output_row * gridDim.y + work.split;
+      const i64 part = work.part_rows(row).at(work.split);
       reinterpret_cast<float4*>(outputs.partial_o + part * kHeadDim)[quad] = total;
       if (quad == 0) outputs.partial_lse[part] = lse;
     }

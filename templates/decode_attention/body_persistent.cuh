@@ -1,0 +1,86 @@
+// Body `tma` (sm_90+), a persistent grid: as many blocks as the device holds at a time, each with an equal span
+// of all sequences' tiles (see spans.cuh), found from the lengths on the device. Producers run straight on
+// from one item to the next, so that the ring stays full while the others finish one.
+#pragma once
+
+#include "templates/common/l2_policy.cuh"
+#include "templates/decode_attention/merge.cuh"
+#include "templates/decode_attention/ring.cuh"
+#include "templates/decode_attention/span_walk.cuh"
+
+// The entries of the page table that a sequence has.
+__device__ __forceinline__ const i32* pages_of(const i32* page_table, const Work& work, int capacity) {
+  return page_table + static_cast<i64>(work.batch) * (capacity / kPageTokens);
+}
+
+__device__ __forceinline__ void produce_span(const Producer& producer, const TensorMap& k_map,
+                                             const TensorMap& v_map, const i32* page_table, SpanWalk walk,
+                                             int capacity, u64 policy) {
+  if (walk.done()) return;
+  Turn turn;
+  const auto copy = [&](const Work& work, int tile, i32 block) {
+    if (producer.takes_k) copy_tile(producer.k_ring, k_map, turn, work, tile, block, work.length, policy);
+    if (producer.takes_v) copy_tile(producer.v_ring, v_map, turn, work, tile, block, work.length, policy);
+    turn.advance();
+  };
+  Work work = walk.work();
+  i32 block = find_block(pages_of(page_table, work, capacity), work, 0, work.length);
+  while (true) {
+    const i32* pages = pages_of(page_table, work, capacity);
+    const int last = work.tiles - 1;
+    for (int tile = 0; tile < last; ++tile) {
+      const i32 next = find_block(pages, work, tile + 1, work.length);
+      copy(work, tile, block);
+      block = next;
+    }
+    walk.advance();
+    if (walk.done()) break;
+    const Work upcoming = walk.work();
+    const i32 next = find_block(pages_of(page_table, upcoming, capacity), upcoming, 0, upcoming.length);
+    copy(work, last, block);
+    work = upcoming;
+    block = next;
+  }
+  copy(work, work.tiles - 1, block);
+}
+
+__device__ __forceinline__ void consume_span(u8* shared, const Element* q, SpanWalk walk, Outputs outputs,
+                                             const float* k_scale, const float* v_scale, float scale_log2) {
+  const LaneOffsets lanes;
+  Turn turn;
+  for (; !walk.done(); walk.advance()) {
+    const Work work = walk.work();
+    // The last query is not read any more: since then all have met to merge.
+    stage_query(shared, q, work);
+    outputs.v_scale = kv_scale(v_scale, work.kv_head);
+    const float scale = scale_log2 * kv_scale(k_scale, work.kv_head);
+    named_barrier_sync(2, kWarps * kWarpSize);
+    const Query query(shared_address(shared), lanes.row);
+    Attention attention;
+    attend_tiles(shared, work, query, lanes, attention, turn, scale);
+    finish(shared, attention, work, outputs);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    decode_attention(const Element* q, const __grid_constant__ TensorMap k_map,
+                     const __grid_constant__ TensorMap v_map, const float* k_scale, const float* v_scale,
+                     const i32* page_table, const i32* lengths, const float* sinks, Element* o, float* lse,
+                     float* partial_o, float* partial_lse, u32* counters, int capacity, float scale_log2,
+                     int evict_first, int batch, int kv_heads) {
+  extern __shared__ __align__(1024) u8 shared[];
+  if (threadIdx.x / kWarpSize >= kWarps) {
+    const Producer producer(shared_address(shared), k_map, v_map);
+    wait_for_predecessor();
+    allow_dependent_launch();
+    produce_span(producer, k_map, v_map, page_table, SpanWalk::of_block(lengths, batch, kv_heads), capacity,
+                 l2_policy(evict_first));
+  } else {
+    wait_for_predecessor();
+    allow_dependent_launch();
+    const SpanWalk walk = SpanWalk::of_block(lengths, batch, kv_heads);
+    named_barrier_sync(1, kThreads);
+    consume_span(shared, q, walk, {o, lse, sinks, 1, partial_o, partial_lse, counters}, k_scale, v_scale,
+                 scale_log2);
+  }
+}
