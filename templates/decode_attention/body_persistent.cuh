@@ -8,27 +8,42 @@
 #include "templates/decode_attention/ring.cuh"
 #include "templates/decode_attention/span_walk.cuh"
 
+// Contiguous KV has `capacity` tokens of every sequence. While the lengths are on their way, a block asks for
+// so many tiles as if all were that long; where they are not, it throws them away.
+constexpr int kTilesAhead =
+    kPage == 0 && kWindow == 0 ? min_of(kStages, max_of(1, 32768 / (2 * kTileBytes))) : 0;
+
+// Of one piece, whose last tile is never among them.
+__device__ __forceinline__ int tiles_ahead(const SpanWalk& guess) {
+  return guess.done() ? 0 : min_of(kTilesAhead, guess.work().tiles - 1);
+}
+
 // The entries of the page table that a sequence has.
 __device__ __forceinline__ const i32* pages_of(const i32* page_table, const Work& work, int capacity) {
   return page_table + static_cast<i64>(work.batch) * (capacity / kPageTokens);
 }
 
 __device__ __forceinline__ void produce_span(const Producer& producer, const TensorMap& k_map,
-                                             const TensorMap& v_map, const i32* page_table, SpanWalk walk,
-                                             int capacity, u64 policy) {
-  if (walk.done()) return;
+                                             const TensorMap& v_map, const i32* page_table, const i32* lengths, int batch,
+                                             int kv_heads, int capacity, u64 policy) {
   Turn turn;
   const auto copy = [&](const Work& work, int tile, i32 block) {
     if (producer.takes_k) copy_tile(producer.k_ring, k_map, turn, work, tile, block, work.length, policy);
     if (producer.takes_v) copy_tile(producer.v_ring, v_map, turn, work, tile, block, work.length, policy);
     turn.advance();
   };
+  const SpanWalk guess = SpanWalk::of_equal_lengths(capacity, batch, kv_heads);
+  const int ahead = tiles_ahead(guess);
+  for (int tile = 0; tile < ahead; ++tile) copy(guess.work(), tile, guess.work().batch);
+  SpanWalk walk = SpanWalk::of_block(lengths, batch, kv_heads);
+  if (walk.done()) return;
+  int tile = walk.matches(guess) ? ahead : 0;
   Work work = walk.work();
   i32 block = find_block(pages_of(page_table, work, capacity), work, 0, work.length);
   while (true) {
     const i32* pages = pages_of(page_table, work, capacity);
     const int last = work.tiles - 1;
-    for (int tile = 0; tile < last; ++tile) {
+    for (; tile < last; ++tile) {
       const i32 next = find_block(pages, work, tile + 1, work.length);
       copy(work, tile, block);
       block = next;
@@ -40,14 +55,29 @@ __device__ __forceinline__ void produce_span(const Producer& producer, const Ten
     copy(work, last, block);
     work = upcoming;
     block = next;
+    tile = 0;
   }
   copy(work, work.tiles - 1, block);
 }
 
-__device__ __forceinline__ void consume_span(u8* shared, const Element* q, SpanWalk walk, Outputs outputs,
-                                             const float* k_scale, const float* v_scale, float scale_log2) {
+// Passes over tiles that were asked for in vain.
+__device__ __forceinline__ void discard_tiles(u32 shared, int tiles, Turn& turn) {
+  const Ring k_ring(shared, 0), v_ring(shared, 1);
+  for (int tile = 0; tile < tiles; ++tile) {
+    mbarrier_wait(k_ring.full(turn.slot), turn.parity);
+    mbarrier_wait(v_ring.full(turn.slot), turn.parity);
+    if (threadIdx.x % kWarpSize == 0) {
+      mbarrier_arrive(k_ring.empty(turn.slot));
+      mbarrier_arrive(v_ring.empty(turn.slot));
+    }
+    turn.advance();
+  }
+}
+
+__device__ __forceinline__ void consume_span(u8* shared, const Element* q, SpanWalk walk, Turn turn,
+                                             Outputs outputs, const float* k_scale, const float* v_scale,
+                                             float scale_log2) {
   const LaneOffsets lanes;
-  Turn turn;
   for (; !walk.done(); walk.advance()) {
     const Work work = walk.work();
     // The last query is not read any more: since then all have met to merge.
@@ -73,14 +103,17 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const Producer producer(shared_address(shared), k_map, v_map);
     wait_for_predecessor();
     allow_dependent_launch();
-    produce_span(producer, k_map, v_map, page_table, SpanWalk::of_block(lengths, batch, kv_heads), capacity,
+    produce_span(producer, k_map, v_map, page_table, lengths, batch, kv_heads, capacity,
                  l2_policy(evict_first));
   } else {
     wait_for_predecessor();
     allow_dependent_launch();
     const SpanWalk walk = SpanWalk::of_block(lengths, batch, kv_heads);
+    const SpanWalk guess = SpanWalk::of_equal_lengths(capacity, batch, kv_heads);
     named_barrier_sync(1, kThreads);
-    consume_span(shared, q, walk, {o, lse, sinks, 1, partial_o, partial_lse, counters}, k_scale, v_scale,
+    Turn turn;
+    if (!walk.matches(guess)) discard_tiles(shared_address(shared), tiles_ahead(guess), turn);
+    consume_span(shared, q, walk, turn, {o, lse, sinks, 1, partial_o, partial_lse, counters}, k_scale, v_scale,
                  scale_log2);
   }
 }

@@ -21,6 +21,21 @@ class SpanWalk {
     return made;
   }
 
+  // Over the pieces of this block's span if all sequences had `length` tokens.
+  static __device__ __forceinline__ SpanWalk of_equal_lengths(int length, int batch, int heads) {
+    const int tiles = head_tiles(length), sequence_tiles = tiles * heads;
+    SpanWalk made(batch, heads, Spans(batch * sequence_tiles, gridDim.x));
+    const int first = made.spans_.begin(blockIdx.x), sequence = first / sequence_tiles;
+    made.walk_.start(first, made.spans_.end(blockIdx.x), sequence, sequence * sequence_tiles, tiles);
+    made.length_ = length;
+    return made;
+  }
+
+  // As many tiles in all: where no sequence of either has more than the longest, the walks are the same.
+  __device__ __forceinline__ bool matches(const SpanWalk& other) const {
+    return spans_.least == other.spans_.least && spans_.longer == other.spans_.longer;
+  }
+
   __device__ __forceinline__ bool done() const { return walk_.done(); }
   __device__ __forceinline__ Work work() const { return {walk_, spans_, length_, heads_}; }
 
@@ -40,6 +55,9 @@ class SpanWalk {
  private:
   __device__ __forceinline__ SpanWalk(const i32* lengths, int batch, int heads)
       : lengths_(lengths), batch_(batch), heads_(heads), spans_(count_tiles(), gridDim.x) {}
+
+  __device__ __forceinline__ SpanWalk(int batch, int heads, const Spans& spans)
+      : lengths_(nullptr), batch_(batch), heads_(heads), spans_(spans) {}
 
   __device__ __forceinline__ int count_tiles() const {
     int tiles = 0;
