@@ -55,10 +55,10 @@ struct Choice {
     const std::int64_t row_bytes = ceil_div(shape.head_dim * dtype_bytes(shape.kv_dtype()), 128) * 128;
     const std::int64_t ring = 2 * stages * tile * row_bytes;
     const std::int64_t merge = warps * rows * (shape.head_dim + 10) * 4;
-    const std::int64_t query = 16 * row_tiles * shape.head_dim * 2;
+    const std::int64_t query = (persistent ? 2 : 1) * 16 * row_tiles * shape.head_dim * 2;
     const std::int64_t barriers = tma ? 4 * stages * 8 : 0;
     const std::int64_t both = persistent ? ring + merge : std::max(ring, merge);
-    return ceil_div(both, 1024) * 1024 + query + barriers + 16;
+    return ceil_div(both, 1024) * 1024 + query + barriers + 16 + (persistent ? 512 : 0);
   }
 
   // Behind that, where the blocks of a cluster send each other their parts

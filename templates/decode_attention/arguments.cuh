@@ -103,7 +103,7 @@ struct Work {
     length = sequence_length;
     first_token = first_tile_token(length) + walk.tile * kTile;
     tiles = walk.piece();
-    split = 0;
+    split = first_block = first_slot = 0;
     splits = 1;
     if (walk.whole()) return;
     const Parts parts = walk.parts(spans);

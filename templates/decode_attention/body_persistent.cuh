@@ -74,22 +74,71 @@ __device__ __forceinline__ void discard_tiles(u32 shared, int tiles, Turn& turn)
   }
 }
 
-__device__ __forceinline__ void consume_span(u8* shared, const Element* q, SpanWalk walk, Turn turn,
+// The pieces of a block's span as the warps that compute see them. One thread walks two pieces ahead; it keeps
+// the walk here, since registers are for the products.
+struct Itinerary {
+  SpanWalk walk;
+  bool guessed;  // what was asked for before the lengths were known is what is needed
+  Work first;
+  Work pieces[3];  // piece n in place n % 3; without tiles past the last
+
+  __device__ __forceinline__ void begin(const SpanWalk& from, const SpanWalk& guess) {
+    walk = from;
+    guessed = from.matches(guess);
+    put(0);
+    first = pieces[0];
+    put(1);
+  }
+
+  __device__ __forceinline__ void put(int place) {
+    if (walk.done()) {
+      pieces[place].tiles = 0;
+      return;
+    }
+    pieces[place] = walk.work();
+    walk.advance();
+  }
+};
+static_assert(sizeof(Itinerary) <= kItineraryBytes, "the plan leaves room for it");
+
+// Counts and combines what this block has parts of. That takes two trips to memory, and here no other work
+// waits for it.
+__device__ __forceinline__ void combine_parts(u8* shared, const Work& first, const Work& last,
+                                              const Outputs& outputs) {
+  if (last.batch == first.batch && last.kv_head == first.kv_head) {
+    if (last.splits > 1) combine_if_last(shared, {last}, outputs);
+  } else if (last.splits > 1 || first.splits > 1) {
+    combine_if_last(shared, {first, last}, outputs);
+  }
+}
+
+__device__ __forceinline__ void consume_span(u8* shared, const Element* q, Itinerary& itinerary, Turn turn,
                                              Outputs outputs, const float* k_scale, const float* v_scale,
                                              float scale_log2) {
+  if (itinerary.pieces[0].tiles == 0) return;
   const LaneOffsets lanes;
-  for (; !walk.done(); walk.advance()) {
-    const Work work = walk.work();
-    // The last query is not read any more: since then all have met to merge.
-    stage_query(shared, q, work);
-    outputs.v_scale = kv_scale(v_scale, work.kv_head);
-    const float scale = scale_log2 * kv_scale(k_scale, work.kv_head);
+  stage_query(shared, q, itinerary.pieces[0]);
+  int here = 0, buffer = 0;
+  while (true) {
+    const int next = here == 2 ? 0 : here + 1;
+    land_query();
     named_barrier_sync(2, kWarps * kWarpSize);
-    const Query query(shared_address(shared), lanes.row);
+    // Since all have met, nobody needs the piece before this one any more, nor its query.
+    if (threadIdx.x == 0) itinerary.put(next == 2 ? 0 : next + 1);
+    const Work work = itinerary.pieces[here];
+    const Query query(shared_address(shared) + buffer * kQueryBytes, lanes.row);
+    buffer ^= 1;
+    if (itinerary.pieces[next].tiles > 0) {
+      stage_query(shared + buffer * kQueryBytes, q, itinerary.pieces[next]);
+    }
+    outputs.v_scale = kv_scale(v_scale, work.kv_head);
     Attention attention;
-    attend_tiles(shared, work, query, lanes, attention, turn, scale);
+    attend_tiles(shared, work, query, lanes, attention, turn, scale_log2 * kv_scale(k_scale, work.kv_head));
     finish(shared, attention, work, outputs);
+    if (itinerary.pieces[next].tiles == 0) break;
+    here = next;
   }
+  if (outputs.counters != nullptr) combine_parts(shared, itinerary.first, itinerary.pieces[here], outputs);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
@@ -99,7 +148,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                      float* partial_o, float* partial_lse, u32* counters, int capacity, float scale_log2,
                      int evict_first, int batch, int kv_heads) {
   extern __shared__ __align__(1024) u8 shared[];
-  if (threadIdx.x / kWarpSize >= kWarps) {
+  const int warp = threadIdx.x / kWarpSize;
+  if (warp >= kWarps) {
     const Producer producer(shared_address(shared), k_map, v_map);
     wait_for_predecessor();
     allow_dependent_launch();
@@ -108,12 +158,16 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   } else {
     wait_for_predecessor();
     allow_dependent_launch();
-    const SpanWalk walk = SpanWalk::of_block(lengths, batch, kv_heads);
+    Itinerary& itinerary = *reinterpret_cast<Itinerary*>(shared + kItineraryOffset);
     const SpanWalk guess = SpanWalk::of_equal_lengths(capacity, batch, kv_heads);
+    if (warp == 0) {
+      const SpanWalk walk = SpanWalk::of_block(lengths, batch, kv_heads);
+      if (threadIdx.x == 0) itinerary.begin(walk, guess);
+    }
     named_barrier_sync(1, kThreads);
     Turn turn;
-    if (!walk.matches(guess)) discard_tiles(shared_address(shared), tiles_ahead(guess), turn);
-    consume_span(shared, q, walk, turn, {o, lse, sinks, 1, partial_o, partial_lse, counters}, k_scale, v_scale,
-                 scale_log2);
+    if (!itinerary.guessed) discard_tiles(shared_address(shared), tiles_ahead(guess), turn);
+    consume_span(shared, q, itinerary, turn, {o, lse, sinks, 1, partial_o, partial_lse, counters}, k_scale,
+                 v_scale, scale_log2);
   }
 }

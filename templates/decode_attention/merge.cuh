@@ -1,4 +1,4 @@
-// The end of a block: the warps' shares of the softmax merged through shared memory, then written as the
+// The end of a block's work on an item: the warps' shares of the softmax merged through shared memory, then written as the
 // result, or handed on as one split's part of it.
 #pragma once
 
@@ -62,7 +62,7 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
   }
   if (inbox.exists()) {
     inbox.receive(work, outputs);
-  } else if (work.splits > 1 && outputs.counters != nullptr) {
-    combine_if_last(shared, work, outputs);
+  } else if (!kPersistent && work.splits > 1 && outputs.counters != nullptr) {
+    combine_if_last(shared, {work}, outputs);
   }
 }

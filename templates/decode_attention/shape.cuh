@@ -86,10 +86,13 @@ constexpr int kMergeOffset = kPersistent ? kRingBytes : 0;
 constexpr int kQueryOffset = ceil_div(max_of(kRingBytes, kMergeOffset + kMergeBytes), 1024) * 1024;
 constexpr int kQueryChunkBytes = 16 * kRowTiles * 128;
 constexpr int kQueryBytes = kQueryChunkBytes * (kHeadDim / 64);
-constexpr int kBarrierOffset = kQueryOffset + kQueryBytes;
+constexpr int kQueryBuffers = kPersistent ? 2 : 1;  // of this item, and of the next
+constexpr int kBarrierOffset = kQueryOffset + kQueryBuffers * kQueryBytes;
 constexpr int kBarrierBytes = BODY_TMA ? 4 * kStages * 8 : 0;
 constexpr int kFlagOffset = kBarrierOffset + kBarrierBytes;
-static_assert(kFlagOffset + 16 == SHARED_BYTES, "the plan lays out shared memory as above");
+constexpr int kItineraryOffset = kFlagOffset + 16;  // persistent: the pieces that come next
+constexpr int kItineraryBytes = kPersistent ? 512 : 0;
+static_assert(kItineraryOffset + kItineraryBytes == SHARED_BYTES, "the plan lays out shared memory as above");
 
 // Where token `token` of a tile begins, before the swizzle.
 __device__ __forceinline__ constexpr int token_offset(int token) {
