@@ -9,9 +9,9 @@
 #include "templates/decode_attention/span_walk.cuh"
 
 // Contiguous KV has `capacity` tokens of every sequence. While the lengths are on their way, a block asks for
-// so many tiles as if all were that long; where they are not, it throws them away.
-constexpr int kTilesAhead =
-    kPage == 0 && kWindow == 0 ? min_of(kStages, max_of(1, 32768 / (2 * kTileBytes))) : 0;
+// so many tiles, and for its first query, as if all were that long; where they are not, it throws them away.
+constexpr bool kGuess = kPage == 0 && kWindow == 0;
+constexpr int kTilesAhead = kGuess ? min_of(kStages, max_of(1, 65536 / (2 * kTileBytes))) : 0;
 
 // Of one piece, whose last tile is never among them.
 __device__ __forceinline__ int tiles_ahead(const SpanWalk& guess) {
@@ -87,7 +87,6 @@ struct Itinerary {
     guessed = from.matches(guess);
     put(0);
     first = pieces[0];
-    put(1);
   }
 
   __device__ __forceinline__ void put(int place) {
@@ -117,7 +116,11 @@ __device__ __forceinline__ void consume_span(u8* shared, const Element* q, Itine
                                              float scale_log2) {
   if (itinerary.pieces[0].tiles == 0) return;
   const LaneOffsets lanes;
-  stage_query(shared, q, itinerary.pieces[0]);
+  if (!kGuess || !itinerary.guessed) {
+    land_query();  // the guessed one, which must not arrive later
+    stage_query(shared, q, itinerary.pieces[0]);
+  }
+  if (threadIdx.x == 0) itinerary.put(1);
   int here = 0, buffer = 0;
   while (true) {
     const int next = here == 2 ? 0 : here + 1;
@@ -160,6 +163,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     allow_dependent_launch();
     Itinerary& itinerary = *reinterpret_cast<Itinerary*>(shared + kItineraryOffset);
     const SpanWalk guess = SpanWalk::of_equal_lengths(capacity, batch, kv_heads);
+    if (kGuess && !guess.done()) stage_query(shared, q, guess.work());
     if (warp == 0) {
       const SpanWalk walk = SpanWalk::of_block(lengths, batch, kv_heads);
       if (threadIdx.x == 0) itinerary.begin(walk, guess);
