@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <memory>
+#include <optional>
 
 #include "base/resources.h"
 #include "kernels/registry.h"
@@ -86,7 +87,9 @@ TEST_CASE("a bug planted in any of the maths is rejected, and the same configura
     CAPTURE(bug.config);
     CAPTURE(bug.right);
     const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, bug.problem);
-    const Config config = space.parse_config(std::string(bug.config) + kCommon);
+    const std::optional<Config> base = space.default_config(expression_environment(problem, limits));
+    REQUIRE(base);
+    const Config config = space.parse_config(std::string(bug.config) + kCommon, &*base);
     const bool on_hopper_alone = config.is("math", "wgmma64") || config.is("math", "wgmma_swap");
     if (limits.compute_capability < 90 && config.is("body", "tma")) continue;
     if (limits.compute_capability != 90 && on_hopper_alone) continue;

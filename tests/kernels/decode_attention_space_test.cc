@@ -134,11 +134,13 @@ TEST_CASE("a maths exists where it can be right, and its absence has a reason") 
 TEST_CASE("a warpgroup counts as one worker in a plan's shared memory, and wgmma_swap has room for P twice") {
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   const Problem of = problem("batch=2,q_heads=32,kv_heads=4,context=8192,q_len=4");  // 32 packed rows
+  const Config base = *space().default_config(expression_environment(of, limits));
   const auto shared = [&](const std::string& text) {
     const Config config = space().parse_config(
         text +
-        ",body=tma,stages=2,producers=1,query=shared,rescale=lazy,l2=normal,splits=1,combine=none,"
-        "overlap=none");
+            ",body=tma,stages=2,producers=1,query=shared,rescale=lazy,l2=normal,splits=1,combine=none,"
+            "overlap=none",
+        &base);
     return kernel().plan(config, of, limits).launches.front().dynamic_shared;
   };
   constexpr std::uint32_t kRing = 2 * 2 * 64 * 256, kRow = 256, kBarriers = 4 * 2 * 8, kFlag = 16;
