@@ -198,12 +198,9 @@ Launch combine_launch(const Choice& choice, const DecodeShape& shape) {
   launch.grid = {u32(shape.q_len * shape.q_heads), u32(shape.batch), 1};
   if (choice.persistent) launch.grid = {u32(choice.blocks), u32(choice.rows), 1};
   launch.block = {kCombineThreads, 1, 1};
-  launch.arguments = {Pointer{"partial_o"},
-                      Pointer{"partial_lse"},
-                      Pointer{"lengths"},
-                      optional_pointer("sinks", shape.sinks),
-                      Pointer{"o"},
-                      optional_pointer("lse", shape.lse)};
+  launch.arguments = {Pointer{"partial_o"}, Pointer{"partial_lse"},
+                      Pointer{"lengths"},   optional_pointer("sinks", shape.sinks),
+                      Pointer{"o"},         optional_pointer("lse", shape.lse)};
   if (choice.persistent) {
     launch.arguments.insert(launch.arguments.end(),
                             {Scalar::of(i32(shape.batch)), Scalar::of(i32(shape.kv_heads))});

@@ -1,6 +1,6 @@
-// Body `tma` (sm_90+), a persistent grid: as many blocks as the device holds at a time, each with an equal span
-// of all sequences' tiles (see spans.cuh), found from the lengths on the device. Producers run straight on
-// from one item to the next, so that the ring stays full while the others finish one.
+// Body `tma` (sm_90+), a persistent grid: as many blocks as the device holds at a time, each with an equal
+// span of all sequences' tiles (see spans.cuh), found from the lengths on the device. Producers run straight
+// on from one item to the next, so that the ring stays full while the others finish one.
 #pragma once
 
 #include "templates/common/l2_policy.cuh"
@@ -24,8 +24,9 @@ __device__ __forceinline__ const i32* pages_of(const i32* page_table, const Work
 }
 
 __device__ __forceinline__ void produce_span(const Producer& producer, const TensorMap& k_map,
-                                             const TensorMap& v_map, const i32* page_table, const i32* lengths, int batch,
-                                             int kv_heads, int capacity, u64 policy) {
+                                             const TensorMap& v_map, const i32* page_table,
+                                             const i32* lengths, int batch, int kv_heads, int capacity,
+                                             u64 policy) {
   Turn turn;
   const auto copy = [&](const Work& work, int tile, i32 block) {
     if (producer.takes_k) copy_tile(producer.k_ring, k_map, turn, work, tile, block, work.length, policy);
@@ -74,8 +75,8 @@ __device__ __forceinline__ void discard_tiles(u32 shared, int tiles, Turn& turn)
   }
 }
 
-// The pieces of a block's span as the warps that compute see them. One thread walks two pieces ahead; it keeps
-// the walk here, since registers are for the products.
+// The pieces of a block's span as the warps that compute see them. One thread walks two pieces ahead; it
+// keeps the walk here, since registers are for the products.
 struct Itinerary {
   SpanWalk walk;
   bool guessed;  // what was asked for before the lengths were known is what is needed

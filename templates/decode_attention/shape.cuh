@@ -16,11 +16,11 @@
 #define MATH_WGMMA_SWAP 3  // wgmma, tokens on M and rows on N
 #define MATH_VECTOR 4      // scalar multiply-adds
 
-#if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||       \
-    !defined(GROUP) || !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) || \
-    !defined(LSE) || !defined(BODY_TMA) || !defined(PERSISTENT) || !defined(MATH) || !defined(TILE) || !defined(STAGES) ||   \
-    !defined(WARPS) || !defined(PRODUCERS) || !defined(ROW_TILES) || !defined(QUERY_IN_REGISTERS) || \
-    !defined(LAZY_RESCALE) || !defined(SHARED_BYTES)
+#if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||         \
+    !defined(GROUP) || !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) ||   \
+    !defined(LSE) || !defined(BODY_TMA) || !defined(PERSISTENT) || !defined(MATH) || !defined(TILE) || \
+    !defined(STAGES) || !defined(WARPS) || !defined(PRODUCERS) || !defined(ROW_TILES) ||               \
+    !defined(QUERY_IN_REGISTERS) || !defined(LAZY_RESCALE) || !defined(SHARED_BYTES)
 #error decode_attention is compiled through a plan, which defines every macro tested here
 #endif
 
@@ -92,9 +92,9 @@ static_assert(kPage == 0 || kTile % kPage == 0 || kPage % kTile == 0, "tiles and
 static_assert(!kPersistent || (BODY_TMA && kHeadBlocks == 1),
               "producers run on into the next item, and one block has all rows that share KV");
 
-// Shared memory of a block: the KV ring, then the merge of the workers, then the queries, then what the warps of
-// a worker tell each other, then barriers. The merge reuses the ring where nothing follows it; a persistent
-// block's ring never empties.
+// Shared memory of a block: the KV ring, then the merge of the workers, then the queries, then what the warps
+// of a worker tell each other, then barriers. The merge reuses the ring where nothing follows it; a
+// persistent block's ring never empties.
 constexpr int kRingBytes = 2 * kStages * kTile * kRowBytes;
 constexpr int kMergeStride =
     kHeadDim + 8;  // floats; the padding keeps a quad's stores off each other's banks
