@@ -18,6 +18,8 @@ __device__ __forceinline__ void stage_query(u8* shared, const Element* q, const 
   }
 }
 
+__device__ __forceinline__ void land_query() {}
+
 // Where a lane reads K and V.
 struct LaneOffsets {
   static constexpr int kLanesPerToken = kWorkerTokens < kWarpSize ? 2 : 1;

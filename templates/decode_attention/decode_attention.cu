@@ -4,8 +4,11 @@
 // last block, by a second kernel or inside a cluster.
 #include "templates/decode_attention/shape.cuh"
 
-#if BODY_TMA
+#if BODY_TMA && PERSISTENT
+#include "templates/decode_attention/body_persistent.cuh"
+#elif BODY_TMA
 #include "templates/decode_attention/body_tma.cuh"
 #else
 #include "templates/decode_attention/body_mma.cuh"
 #endif
+#include "templates/decode_attention/combine_kernel.cuh"

@@ -1,4 +1,5 @@
-// The end of a block: the workers' shares of the softmax merged through shared memory, then written as the
+// The end of a block's work on an item: the workers' shares of the softmax merged through shared memory, then
+// written as the
 // result, or handed on as one split's part of it.
 #pragma once
 
@@ -11,12 +12,13 @@ __device__ __forceinline__ float scaled(float inverse, const Outputs& outputs) {
   return kNarrow ? inverse * outputs.v_scale : inverse;
 }
 
-// Called by the first kWarps warps, once nothing reads the ring or is still being copied into it.
+// Called by the first kWarps warps; where the merge reuses the ring, once nothing reads it or is still being
+// copied into it.
 __device__ __forceinline__ void finish(u8* shared, const Attention& attention, const Work& work,
                                        const Outputs& outputs) {
   const Inbox inbox(shared);
   if (work.empty() && !inbox.exists()) return;
-  float* rows = reinterpret_cast<float*>(shared);
+  float* rows = reinterpret_cast<float*>(shared + kMergeOffset);
   float* maxima = rows + kWorkers * kRows * kMergeStride;
   float* sums = maxima + kWorkers * kRows;
   const int worker = threadIdx.x / kWorkerThreads;
@@ -54,14 +56,14 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
     if (inbox.exists()) {
       inbox.send(i, total, lse);
     } else {
-      const i64 part = output_row * gridDim.y + work.split;
+      const i64 part = work.part_rows(row).at(work.split);
       reinterpret_cast<float4*>(outputs.partial_o + part * kHeadDim)[quad] = total;
       if (quad == 0) outputs.partial_lse[part] = lse;
     }
   }
   if (inbox.exists()) {
     inbox.receive(work, outputs);
-  } else if (work.splits > 1 && outputs.counters != nullptr) {
-    combine_if_last(shared, work, outputs);
+  } else if (!kPersistent && work.splits > 1 && outputs.counters != nullptr) {
+    combine_if_last(shared, {work}, outputs);
   }
 }

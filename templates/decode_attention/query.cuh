@@ -2,6 +2,8 @@
 #pragma once
 
 #include "templates/common/convert.cuh"
+#include "templates/common/cp_async.cuh"
+#include "templates/common/l2_policy.cuh"
 #include "templates/common/tma.cuh"
 #include "templates/decode_attention/arguments.cuh"
 
@@ -21,17 +23,37 @@ __device__ __forceinline__ uint4 staged_unit(const uint4* row, int unit) {
                        : make_uint4(to_math(low.y), to_math(low.w), to_math(high.y), to_math(high.w));
 }
 
-// Rows past the block's own become zeros. Called by the first kWarps warps; the caller synchronizes.
+// A persistent block's next query comes while it works on this one, where it needs no converting.
+constexpr bool kQueryAhead = kPersistent && !kNarrow && sizeof(KvElement) == sizeof(Element);
+
+// Rows past the block's own become zeros. Called by the first kWarps warps; the caller calls land_query, and
+// synchronizes.
 __device__ __forceinline__ void stage_query(u8* shared, const Element* q, const Work& work) {
   constexpr int kUnits = kHeadDim / 8;  // 16-byte units a row
+  const u32 base = kQueryAhead ? in_vector_register(shared_address(shared + kQueryOffset)) : 0;
   for (int i = threadIdx.x; i < 16 * kRowTiles * kUnits; i += kWarps * kWarpSize) {
     const int row = i / kUnits, unit = i % kUnits;
-    uint4 value = make_uint4(0, 0, 0, 0);
-    if (row < work.rows) {
-      value = staged_unit(reinterpret_cast<const uint4*>(q + work.output_row(row) * kHeadDim), unit);
-    }
+    const bool own = row < work.rows;
     const int offset = unit / 8 * kQueryChunkBytes + row * 128 + ((unit % 8 ^ row % 8) << 4);
+    if constexpr (kQueryAhead) {
+      const Element* source = q + work.output_row(own ? row : 0) * kHeadDim + unit * 8;
+      cp_async_16(base + offset, source, own, l2_policy(false));
+      continue;
+    }
+    uint4 value = make_uint4(0, 0, 0, 0);
+    if (own) value = staged_unit(reinterpret_cast<const uint4*>(q + work.output_row(row) * kHeadDim), unit);
     *reinterpret_cast<uint4*>(shared + kQueryOffset + offset) = value;
   }
+  if constexpr (kQueryAhead) {
+    cp_async_commit();
+  } else if constexpr (kWgmma) {
+    fence_async_proxy();
+  }
+}
+
+// What this thread staged is in shared memory from here on.
+__device__ __forceinline__ void land_query() {
+  if constexpr (!kQueryAhead) return;
+  cp_async_wait<0>();
   if constexpr (kWgmma) fence_async_proxy();
 }

@@ -16,11 +16,11 @@
 #define MATH_WGMMA_SWAP 3  // wgmma, tokens on M and rows on N
 #define MATH_VECTOR 4      // scalar multiply-adds
 
-#if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||       \
-    !defined(GROUP) || !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) || \
-    !defined(LSE) || !defined(BODY_TMA) || !defined(MATH) || !defined(TILE) || !defined(STAGES) ||   \
-    !defined(WARPS) || !defined(PRODUCERS) || !defined(ROW_TILES) || !defined(QUERY_IN_REGISTERS) || \
-    !defined(LAZY_RESCALE) || !defined(SHARED_BYTES)
+#if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||         \
+    !defined(GROUP) || !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) ||   \
+    !defined(LSE) || !defined(BODY_TMA) || !defined(PERSISTENT) || !defined(MATH) || !defined(TILE) || \
+    !defined(STAGES) || !defined(WARPS) || !defined(PRODUCERS) || !defined(ROW_TILES) ||               \
+    !defined(QUERY_IN_REGISTERS) || !defined(LAZY_RESCALE) || !defined(SHARED_BYTES)
 #error decode_attention is compiled through a plan, which defines every macro tested here
 #endif
 
@@ -49,6 +49,7 @@ constexpr int kWindow = WINDOW;                      // tokens a query sees; 0 f
 constexpr bool kSinks = SINKS;                       // a logit of every head joins the denominator
 constexpr int kQueries = QUERIES;                    // new tokens of a sequence, causal among themselves
 constexpr bool kWantsLse = LSE;                      // the logarithm of the denominator is an output
+constexpr bool kPersistent = PERSISTENT;             // blocks take equal spans of all tiles, not one split
 constexpr int kTile = TILE;                          // tokens a stage, over all consumer warps
 constexpr int kStages = STAGES;                      // stages in flight
 constexpr int kWarps = WARPS;                        // warps that compute
@@ -88,22 +89,30 @@ static_assert(!kNarrow || !BODY_TMA || kHeadDim >= 128,
 static_assert(kWindow >= 0 && kQueries >= 1 && kQueries <= 4, "window, queries");
 static_assert(kPage == 0 || kTile % kPage == 0 || kPage % kTile == 0, "tiles and pages nest");
 
-// Shared memory of a block: the KV ring, which the merge of the workers reuses, then the queries, then what
-// the warps of a worker tell each other, then barriers.
+static_assert(!kPersistent || (BODY_TMA && kHeadBlocks == 1),
+              "producers run on into the next item, and one block has all rows that share KV");
+
+// Shared memory of a block: the KV ring, then the merge of the workers, then the queries, then what the warps
+// of a worker tell each other, then barriers. The merge reuses the ring where nothing follows it; a
+// persistent block's ring never empties.
 constexpr int kRingBytes = 2 * kStages * kTile * kRowBytes;
 constexpr int kMergeStride =
     kHeadDim + 8;  // floats; the padding keeps a quad's stores off each other's banks
 constexpr int kMergeBytes = kWorkers * kRows * (kMergeStride + 2) * 4;
-constexpr int kQueryOffset = ceil_div(max_of(kRingBytes, kMergeBytes), 1024) * 1024;
+constexpr int kMergeOffset = kPersistent ? kRingBytes : 0;
+constexpr int kQueryOffset = ceil_div(max_of(kRingBytes, kMergeOffset + kMergeBytes), 1024) * 1024;
 constexpr int kQueryChunkBytes = 16 * kRowTiles * 128;
 constexpr int kQueryBytes = kQueryChunkBytes * (kHeadDim / 64);
 constexpr int kColumns = kRows <= 8 ? 8 : 16 * kRowTiles;  // wgmma_swap: rows on N
-constexpr int kScratchOffset = kQueryOffset + kQueryBytes;
+constexpr int kQueryBuffers = kPersistent ? 2 : 1;         // of this item, and of the next
+constexpr int kScratchOffset = kQueryOffset + kQueryBuffers * kQueryBytes;
 constexpr int kScratchBytes = MATH == MATH_WGMMA_SWAP ? kWorkers * (4 * kWorkerTokens + 16) * kColumns : 0;
 constexpr int kBarrierOffset = kScratchOffset + kScratchBytes;
 constexpr int kBarrierBytes = BODY_TMA ? 4 * kStages * 8 : 0;
 constexpr int kFlagOffset = kBarrierOffset + kBarrierBytes;
-static_assert(kFlagOffset + 16 == SHARED_BYTES, "the plan lays out shared memory as above");
+constexpr int kItineraryOffset = kFlagOffset + 16;  // persistent: the pieces that come next
+constexpr int kItineraryBytes = kPersistent ? 512 : 0;
+static_assert(kItineraryOffset + kItineraryBytes == SHARED_BYTES, "the plan lays out shared memory as above");
 
 // Where token `token` of a tile begins, before the swizzle.
 __device__ __forceinline__ constexpr int token_offset(int token) {

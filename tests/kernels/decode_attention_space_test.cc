@@ -85,7 +85,7 @@ TEST_CASE(
     CHECK(maths["wgmma64"] > 500);
     CHECK(maths["wgmma_swap"] > 500);
     CHECK(maths.count("vector") == 0);
-    CHECK(units.size() <= 1000);
+    CHECK(units.size() <= 1600);
   }
 }
 
@@ -165,8 +165,8 @@ TEST_CASE("no two legal configurations are the same program") {
       std::string program;
       for (const auto& [name, value] : plan.unit.defines) program += name + "=" + value + " ";
       for (const Launch& launch : plan.launches) {
-        program += launch.entry + std::to_string(launch.grid[1]) + "/" + std::to_string(launch.cluster[1]) +
-                   (launch.programmatic_dependent ? "+" : "-");
+        program += launch.entry + std::to_string(launch.grid[0]) + "x" + std::to_string(launch.grid[1]) +
+                   "/" + std::to_string(launch.cluster[1]) + (launch.programmatic_dependent ? "+" : "-");
         for (const Argument& argument : launch.arguments) {
           if (const auto* scalar = std::get_if<Scalar>(&argument)) {
             program += std::string(scalar->bytes.begin(), scalar->bytes.end());
@@ -214,14 +214,16 @@ TEST_CASE("plans fit the device, cover the problem, and name only what exists") 
         const Launch& attention = plan.launches.front();
         CHECK(attention.dynamic_shared <= limits.shared_per_block);
         CHECK(attention.block[0] == 32 * (config.number("warps") + config.number("producers")));
+        const bool persistent = config.is("schedule", "persistent");
         CHECK(attention.grid[1] == config.number("splits"));
-        CHECK(attention.grid[2] == of["batch"]);
+        CHECK(attention.grid[2] == (persistent ? 1 : of["batch"]));
         const bool cluster = config.is("combine", "cluster");
         CHECK(attention.cluster == Dim3{1, cluster ? attention.grid[1] : 1, 1});
         CHECK(attention.cluster[1] <= 16);
         CHECK((!cluster || plan.scratch.empty()));
         CHECK(attention.programmatic_dependent == config.is("overlap", "prologue"));
-        const std::int64_t head_blocks = attention.grid[0] / of["kv_heads"];
+        const std::int64_t head_blocks = persistent ? 1 : attention.grid[0] / of["kv_heads"];
+        if (persistent) CHECK(attention.grid[0] == limits.sm_count * config.number("residents"));
         CHECK(head_blocks * 16 * config.number("row_tiles") >= of["q_len"] * of["q_heads"] / of["kv_heads"]);
         for (const Launch& launch : plan.launches) {
           for (const Argument& argument : launch.arguments) {
@@ -244,8 +246,11 @@ TEST_CASE("plans fit the device, cover the problem, and name only what exists") 
         }
         if (second_kernel) {
           CHECK(plan.launches[1].programmatic_dependent);
-          CHECK(plan.launches[1].grid == Dim3{static_cast<std::uint32_t>(of["q_len"] * of["q_heads"]),
-                                              static_cast<std::uint32_t>(of["batch"]), 1});
+          const auto rows = static_cast<std::uint32_t>(of["q_len"] * of["q_heads"]);
+          const auto shared_rows = rows / static_cast<std::uint32_t>(of["kv_heads"]);
+          CHECK(plan.launches[1].grid == (persistent
+                                              ? Dim3{attention.grid[0], shared_rows, 1}
+                                              : Dim3{rows, static_cast<std::uint32_t>(of["batch"]), 1}));
         }
       }
     }
@@ -272,6 +277,51 @@ TEST_CASE("scratch holds a part of every head for every split, and counters only
   CHECK(sizes("splits=12,combine=last_cta") == Sizes{{"partial_o", 2 * 32 * 12 * 128 * 4},
                                                      {"partial_lse", 2 * 32 * 12 * 4},
                                                      {"counters", 2 * 4 * 4}});
+}
+
+TEST_CASE("a persistent grid's scratch is two slots a block and a counter each, whatever the batch") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  for (const char* batch : {"1", "3", "256"}) {
+    const Problem of = problem(std::string("q_heads=32,kv_heads=4,q_len=2,context=4096,batch=") + batch);
+    const Config base = *space().default_config(expression_environment(of, limits));
+    const Config config = space().parse_config(
+        "body=tma,schedule=persistent,residents=2,tile=64,warps=4,stages=2,producers=1,row_tiles=1,splits=1,"
+        "combine=last_cta",
+        &base);
+    REQUIRE(space().enumerate(expression_environment(of, limits)).find(config).has_value());
+    const std::int64_t blocks = 2 * limits.sm_count, rows = 2 * blocks * 16;
+    std::map<std::string, std::int64_t> sizes;
+    for (const Scratch& part : kernel().plan(config, of, limits).scratch) {
+      CHECK(part.zeroed == (part.name == "counters"));
+      sizes[part.name] = part.bytes;
+    }
+    CHECK(sizes == std::map<std::string, std::int64_t>{
+                       {"partial_o", rows * 128 * 4}, {"partial_lse", rows * 4}, {"counters", blocks * 4}});
+  }
+}
+
+TEST_CASE("a persistent schedule exists where producer warps do and one block has all rows that share KV") {
+  const DeviceLimits hopper = limits_of_architecture("sm_90a");
+  const auto persistent = [&](const std::string& text, const DeviceLimits& limits) {
+    const LegalSpace legal = space().enumerate(expression_environment(problem(text), limits));
+    std::size_t count = 0;
+    for (ConfigId id = 0; id < legal.size(); ++id) {
+      const Config config = legal.config(id);
+      if (!config.is("schedule", "persistent")) continue;
+      ++count;
+      REQUIRE(config.is("body", "tma"));
+      REQUIRE(config.number("splits") == 1);
+      REQUIRE(config.number("residents") >= 1);
+      REQUIRE((config.is("combine", "last_cta") || config.is("combine", "kernel")));
+    }
+    return count;
+  };
+  CHECK(persistent("", hopper) > 500);
+  CHECK(persistent("lengths=ragged,page=64", hopper) > 200);
+  CHECK(persistent("q_heads=256", hopper) > 0);  // 32 rows a KV head
+  CHECK(persistent("q_heads=1024", hopper) == 0);
+  CHECK(persistent("page=1", hopper) == 0);
+  CHECK(persistent("", limits_of_architecture("sm_89")) == 0);
 }
 
 TEST_CASE("a window leaves no more splits than it has tiles") {

@@ -1,0 +1,115 @@
+// A block's way through its span of a persistent grid's tiles, from the lengths alone. Every warp that needs
+// it finds it for itself, all lanes together; the grid is one-dimensional in blocks.
+#pragma once
+
+#include "templates/decode_attention/arguments.cuh"
+
+class SpanWalk {
+ public:
+  // Over the pieces of this block's span.
+  static __device__ __forceinline__ SpanWalk of_block(const i32* lengths, int batch, int heads) {
+    SpanWalk made(lengths, batch, heads);
+    made.find(made.spans_.begin(blockIdx.x), made.spans_.end(blockIdx.x));
+    return made;
+  }
+
+  // At the last tile of this block's span.
+  static __device__ __forceinline__ SpanWalk of_last_item(const i32* lengths, int batch, int heads) {
+    SpanWalk made(lengths, batch, heads);
+    const int end = made.spans_.end(blockIdx.x);
+    made.find(max_of(made.spans_.begin(blockIdx.x), end - 1), end);
+    return made;
+  }
+
+  // Over the pieces of this block's span if all sequences had `length` tokens.
+  static __device__ __forceinline__ SpanWalk of_equal_lengths(int length, int batch, int heads) {
+    const int tiles = head_tiles(length), sequence_tiles = tiles * heads;
+    SpanWalk made(batch, heads, Spans(batch * sequence_tiles, gridDim.x));
+    const int first = made.spans_.begin(blockIdx.x), sequence = first / sequence_tiles;
+    made.walk_.start(first, made.spans_.end(blockIdx.x), sequence, sequence * sequence_tiles, tiles);
+    made.length_ = length;
+    return made;
+  }
+
+  // As many tiles in all: where no sequence of either has more than the longest, the walks are the same.
+  __device__ __forceinline__ bool matches(const SpanWalk& other) const {
+    return spans_.least == other.spans_.least && spans_.longer == other.spans_.longer;
+  }
+
+  __device__ __forceinline__ bool done() const { return walk_.done(); }
+  __device__ __forceinline__ Work work() const { return {walk_, spans_, length_, heads_}; }
+
+  // The item of the last tile begins in this block's span and goes on in another's.
+  __device__ __forceinline__ bool leads_parts() const {
+    const int begin = walk_.at - walk_.tile;
+    return !done() && begin >= spans_.begin(blockIdx.x) && begin + walk_.tiles > walk_.end;
+  }
+
+  __device__ __forceinline__ void advance() {
+    if (!walk_.advance(heads_)) return;
+    length_ = upcoming_;
+    walk_.tiles = head_tiles(length_);
+    look_ahead();
+  }
+
+ private:
+  __device__ __forceinline__ SpanWalk(const i32* lengths, int batch, int heads)
+      : lengths_(lengths), batch_(batch), heads_(heads), spans_(count_tiles(), gridDim.x) {}
+
+  __device__ __forceinline__ SpanWalk(int batch, int heads, const Spans& spans)
+      : lengths_(nullptr), batch_(batch), heads_(heads), spans_(spans) {}
+
+  __device__ __forceinline__ int count_tiles() const {
+    int tiles = 0;
+    for (int sequence = threadIdx.x % kWarpSize; sequence < batch_; sequence += kWarpSize) {
+      tiles += head_tiles(lengths_[sequence]);
+    }
+    return __reduce_add_sync(kWholeWarp, tiles) * heads_;
+  }
+
+  // Starts the walk at tile `first`; where there is none before `end`, it is done at once.
+  __device__ __forceinline__ void find(int first, int end) {
+    walk_.at = walk_.end = 0;
+    if (first >= end) return;
+    const int lane = threadIdx.x % kWarpSize;
+    int passed = 0;
+    for (int base = 0; base < batch_; base += kWarpSize) {
+      const int length = base + lane < batch_ ? lengths_[base + lane] : 0;
+      const int tiles = base + lane < batch_ ? head_tiles(length) : 0;
+      const int sequence_end = passed + prefix_sum(tiles * heads_);
+      const u32 beyond = __ballot_sync(kWholeWarp, first < sequence_end);
+      if (beyond != 0) {
+        const int found = __ffs(beyond) - 1;
+        length_ = __shfl_sync(kWholeWarp, length, found);
+        walk_.start(first, end, base + found, __shfl_sync(kWholeWarp, sequence_end - tiles * heads_, found),
+                    __shfl_sync(kWholeWarp, tiles, found));
+        look_ahead();
+        return;
+      }
+      passed = __shfl_sync(kWholeWarp, sequence_end, kWarpSize - 1);
+    }
+  }
+
+  // The next sequence's length is on its way while this one's tiles are worked on.
+  __device__ __forceinline__ void look_ahead() {
+    upcoming_ = lengths_[min_of(walk_.sequence + 1, batch_ - 1)];
+  }
+
+  // Of this lane's value and those of the lanes before it.
+  static __device__ __forceinline__ int prefix_sum(int value) {
+#pragma unroll
+    for (int distance = 1; distance < kWarpSize; distance *= 2) {
+      const int other = __shfl_up_sync(kWholeWarp, value, distance);
+      if (threadIdx.x % kWarpSize >= distance) value += other;
+    }
+    return value;
+  }
+
+  const i32* lengths_;
+  int batch_;
+  int heads_;
+  Spans spans_;
+  Walk walk_;
+  int length_;
+  int upcoming_;
+};
