@@ -48,6 +48,7 @@ struct Choice {
         rows(std::min(shape.packed_rows(), 16 * row_tiles)),
         head_blocks(ceil_div(shape.packed_rows(), rows)),
         slab_tokens(shape.paged() ? std::min(tile, shape.page) : tile),
+        shared_spans(config.number("shared_spans")),
         blocks(limits.sm_count * config.number("residents")) {}
 
   // Mirrors the layout in templates/decode_attention/shape.cuh, which asserts that it agrees.
@@ -55,10 +56,10 @@ struct Choice {
     const std::int64_t row_bytes = ceil_div(shape.head_dim * dtype_bytes(shape.kv_dtype()), 128) * 128;
     const std::int64_t ring = 2 * stages * tile * row_bytes;
     const std::int64_t merge = warps * rows * (shape.head_dim + 10) * 4;
-    const std::int64_t query = (persistent ? 2 : 1) * 16 * row_tiles * shape.head_dim * 2;
+    const std::int64_t query = (persistent ? 3 : 1) * 16 * row_tiles * shape.head_dim * 2;
     const std::int64_t barriers = tma ? 4 * stages * 8 : 0;
     const std::int64_t both = persistent ? ring + merge : std::max(ring, merge);
-    return ceil_div(both, 1024) * 1024 + query + barriers + 16 + (persistent ? 512 : 0);
+    return ceil_div(both, 1024) * 1024 + query + barriers + 16 + (persistent ? 256 : 0);
   }
 
   // Behind that, where the blocks of a cluster send each other their parts
@@ -69,13 +70,15 @@ struct Choice {
 
   // Partial results of a row's head_dim values, over the whole launch.
   std::int64_t partial_rows(const DecodeShape& shape) const {
-    if (persistent) return 2 * blocks * rows;
+    if (persistent) return 2 * spans() * rows;
     return splits == 1 || cluster ? 0 : shape.query_rows() * splits;
   }
 
+  std::int64_t spans() const { return blocks * (1 + shared_spans); }
+
   // What a last block to finish counts to see that it is the last (templates/decode_attention/spans.cuh).
   std::int64_t counters(const DecodeShape& shape) const {
-    return persistent ? blocks : shape.batch * shape.kv_heads * head_blocks;
+    return persistent ? spans() : shape.batch * shape.kv_heads * head_blocks;
   }
 
   bool tma, persistent;
@@ -84,7 +87,8 @@ struct Choice {
   std::int64_t rows;         // packed rows of a block
   std::int64_t head_blocks;  // blocks over the rows that share a KV head
   std::int64_t slab_tokens;  // tokens one tensor copy brings
-  std::int64_t blocks;       // of a persistent grid; else 0
+  std::int64_t shared_spans;  // of a persistent grid, a block
+  std::int64_t blocks;        // of a persistent grid; else 0
 };
 
 CompileUnit compile_unit(const Choice& choice, const DecodeShape& shape) {
@@ -101,6 +105,7 @@ CompileUnit compile_unit(const Choice& choice, const DecodeShape& shape) {
            {"LSE", shape.lse ? "1" : "0"},
            {"BODY_TMA", choice.tma ? "1" : "0"},
            {"PERSISTENT", choice.persistent ? "1" : "0"},
+           {"SHARED_SPANS", std::to_string(choice.shared_spans)},
            {"TILE", std::to_string(choice.tile)},
            {"STAGES", std::to_string(choice.stages)},
            {"WARPS", std::to_string(choice.warps)},
@@ -167,7 +172,8 @@ Launch attention_launch(const Choice& choice, const DecodeShape& shape) {
   arguments.insert(arguments.end(), {Scalar::of(i32(capacity(shape))), Scalar::of(scale_log2(shape)),
                                      Scalar::of(std::int32_t{choice.evict_first})});
   if (choice.persistent) {
-    arguments.insert(arguments.end(), {Scalar::of(i32(shape.batch)), Scalar::of(i32(shape.kv_heads))});
+    arguments.insert(arguments.end(), {Scalar::of(i32(shape.batch)), Scalar::of(i32(shape.kv_heads)),
+                                       optional_pointer("tickets", choice.shared_spans > 0)});
   }
   return launch;
 }
@@ -176,7 +182,7 @@ Launch combine_launch(const Choice& choice, const DecodeShape& shape) {
   Launch launch;
   launch.entry = "decode_attention_combine";
   launch.grid = {u32(shape.q_len * shape.q_heads), u32(shape.batch), 1};
-  if (choice.persistent) launch.grid = {u32(choice.blocks), u32(choice.rows), 1};
+  if (choice.persistent) launch.grid = {u32(choice.spans()), u32(choice.rows), 1};
   launch.block = {kCombineThreads, 1, 1};
   launch.arguments = {Pointer{"partial_o"},
                       Pointer{"partial_lse"},
@@ -204,6 +210,7 @@ Plan decode_attention_plan(const Config& config, const DecodeShape& shape, const
   const std::int64_t rows = choice.partial_rows(shape);
   if (rows == 0) return plan;
   plan.scratch = {{"partial_o", rows * shape.head_dim * 4}, {"partial_lse", rows * 4}};
+  if (choice.shared_spans > 0) plan.scratch.push_back({"tickets", 8, true});
   if (choice.last_cta) {
     plan.scratch.push_back({"counters", choice.counters(shape) * 4, true});
   } else {

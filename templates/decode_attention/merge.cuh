@@ -62,7 +62,7 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
   }
   if (inbox.exists()) {
     inbox.receive(work, outputs);
-  } else if (!kPersistent && work.splits > 1 && outputs.counters != nullptr) {
-    combine_if_last(shared, {work}, outputs);
+  } else if (work.splits > 1 && outputs.counters != nullptr) {
+    combine_if_last(shared, work, outputs);
   }
 }

@@ -11,7 +11,7 @@
 
 #if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||              \
     !defined(GROUP) || !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) ||        \
-    !defined(LSE) || !defined(BODY_TMA) || !defined(PERSISTENT) || !defined(TILE) || !defined(STAGES) || !defined(WARPS) ||         \
+    !defined(LSE) || !defined(BODY_TMA) || !defined(PERSISTENT) || !defined(SHARED_SPANS) || !defined(TILE) || !defined(STAGES) || !defined(WARPS) ||         \
     !defined(PRODUCERS) || !defined(ROW_TILES) || !defined(QUERY_IN_REGISTERS) || !defined(LAZY_RESCALE) || \
     !defined(SHARED_BYTES)
 #error decode_attention is compiled through a plan, which defines every macro tested here
@@ -43,6 +43,7 @@ constexpr bool kSinks = SINKS;                       // a logit of every head jo
 constexpr int kQueries = QUERIES;                    // new tokens of a sequence, causal among themselves
 constexpr bool kWantsLse = LSE;                      // the logarithm of the denominator is an output
 constexpr bool kPersistent = PERSISTENT;             // blocks take equal spans of all tiles, not one split
+constexpr int kSharedSpans = SHARED_SPANS;            // beside its own, as many a block as blocks share
 constexpr int kTile = TILE;                          // tokens a stage, over all consumer warps
 constexpr int kStages = STAGES;                      // stages in flight
 constexpr int kWarps = WARPS;                        // warps that compute
@@ -86,13 +87,13 @@ constexpr int kMergeOffset = kPersistent ? kRingBytes : 0;
 constexpr int kQueryOffset = ceil_div(max_of(kRingBytes, kMergeOffset + kMergeBytes), 1024) * 1024;
 constexpr int kQueryChunkBytes = 16 * kRowTiles * 128;
 constexpr int kQueryBytes = kQueryChunkBytes * (kHeadDim / 64);
-constexpr int kQueryBuffers = kPersistent ? 2 : 1;  // of this item, and of the next
-constexpr int kBarrierOffset = kQueryOffset + kQueryBuffers * kQueryBytes;
+constexpr int kPieces = kPersistent ? 3 : 1;  // whose queries are in shared memory or on their way
+constexpr int kBarrierOffset = kQueryOffset + kPieces * kQueryBytes;
 constexpr int kBarrierBytes = BODY_TMA ? 4 * kStages * 8 : 0;
 constexpr int kFlagOffset = kBarrierOffset + kBarrierBytes;
-constexpr int kItineraryOffset = kFlagOffset + 16;  // persistent: the pieces that come next
-constexpr int kItineraryBytes = kPersistent ? 512 : 0;
-static_assert(kItineraryOffset + kItineraryBytes == SHARED_BYTES, "the plan lays out shared memory as above");
+constexpr int kPiecesOffset = kFlagOffset + 16;  // persistent: what the producer tells of pieces
+constexpr int kPiecesBytes = kPersistent ? 256 : 0;
+static_assert(kPiecesOffset + kPiecesBytes == SHARED_BYTES, "the plan lays out shared memory as above");
 
 // Where token `token` of a tile begins, before the swizzle.
 __device__ __forceinline__ constexpr int token_offset(int token) {
