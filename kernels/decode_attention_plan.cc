@@ -48,7 +48,6 @@ struct Choice {
         rows(std::min(shape.packed_rows(), 16 * row_tiles)),
         head_blocks(ceil_div(shape.packed_rows(), rows)),
         slab_tokens(shape.paged() ? std::min(tile, shape.page) : tile),
-        shared_spans(config.number("shared_spans")),
         blocks(limits.sm_count * config.number("residents")) {}
 
   // Mirrors the layout in templates/decode_attention/shape.cuh, which asserts that it agrees.
@@ -70,15 +69,13 @@ struct Choice {
 
   // Partial results of a row's head_dim values, over the whole launch.
   std::int64_t partial_rows(const DecodeShape& shape) const {
-    if (persistent) return 2 * spans() * rows;
+    if (persistent) return 2 * blocks * rows;
     return splits == 1 || cluster ? 0 : shape.query_rows() * splits;
   }
 
-  std::int64_t spans() const { return blocks * (1 + shared_spans); }
-
   // What a last block to finish counts to see that it is the last (templates/decode_attention/spans.cuh).
   std::int64_t counters(const DecodeShape& shape) const {
-    return persistent ? spans() : shape.batch * shape.kv_heads * head_blocks;
+    return persistent ? blocks : shape.batch * shape.kv_heads * head_blocks;
   }
 
   bool tma, persistent;
@@ -87,8 +84,7 @@ struct Choice {
   std::int64_t rows;         // packed rows of a block
   std::int64_t head_blocks;  // blocks over the rows that share a KV head
   std::int64_t slab_tokens;  // tokens one tensor copy brings
-  std::int64_t shared_spans;  // of a persistent grid, a block
-  std::int64_t blocks;        // of a persistent grid; else 0
+  std::int64_t blocks;       // of a persistent grid; else 0
 };
 
 CompileUnit compile_unit(const Choice& choice, const DecodeShape& shape) {
@@ -105,7 +101,6 @@ CompileUnit compile_unit(const Choice& choice, const DecodeShape& shape) {
            {"LSE", shape.lse ? "1" : "0"},
            {"BODY_TMA", choice.tma ? "1" : "0"},
            {"PERSISTENT", choice.persistent ? "1" : "0"},
-           {"SHARED_SPANS", std::to_string(choice.shared_spans)},
            {"TILE", std::to_string(choice.tile)},
            {"STAGES", std::to_string(choice.stages)},
            {"WARPS", std::to_string(choice.warps)},
@@ -172,8 +167,7 @@ Launch attention_launch(const Choice& choice, const DecodeShape& shape) {
   arguments.insert(arguments.end(), {Scalar::of(i32(capacity(shape))), Scalar::of(scale_log2(shape)),
                                      Scalar::of(std::int32_t{choice.evict_first})});
   if (choice.persistent) {
-    arguments.insert(arguments.end(), {Scalar::of(i32(shape.batch)), Scalar::of(i32(shape.kv_heads)),
-                                       optional_pointer("tickets", choice.shared_spans > 0)});
+    arguments.insert(arguments.end(), {Scalar::of(i32(shape.batch)), Scalar::of(i32(shape.kv_heads))});
   }
   return launch;
 }
@@ -182,14 +176,11 @@ Launch combine_launch(const Choice& choice, const DecodeShape& shape) {
   Launch launch;
   launch.entry = "decode_attention_combine";
   launch.grid = {u32(shape.q_len * shape.q_heads), u32(shape.batch), 1};
-  if (choice.persistent) launch.grid = {u32(choice.spans()), u32(choice.rows), 1};
+  if (choice.persistent) launch.grid = {u32(choice.blocks), u32(choice.rows), 1};
   launch.block = {kCombineThreads, 1, 1};
-  launch.arguments = {Pointer{"partial_o"},
-                      Pointer{"partial_lse"},
-                      Pointer{"lengths"},
-                      optional_pointer("sinks", shape.sinks),
-                      Pointer{"o"},
-                      optional_pointer("lse", shape.lse)};
+  launch.arguments = {Pointer{"partial_o"}, Pointer{"partial_lse"},
+                      Pointer{"lengths"},   optional_pointer("sinks", shape.sinks),
+                      Pointer{"o"},         optional_pointer("lse", shape.lse)};
   if (choice.persistent) {
     launch.arguments.insert(launch.arguments.end(),
                             {Scalar::of(i32(shape.batch)), Scalar::of(i32(shape.kv_heads))});
@@ -210,7 +201,6 @@ Plan decode_attention_plan(const Config& config, const DecodeShape& shape, const
   const std::int64_t rows = choice.partial_rows(shape);
   if (rows == 0) return plan;
   plan.scratch = {{"partial_o", rows * shape.head_dim * 4}, {"partial_lse", rows * 4}};
-  if (choice.shared_spans > 0) plan.scratch.push_back({"tickets", 8, true});
   if (choice.last_cta) {
     plan.scratch.push_back({"counters", choice.counters(shape) * 4, true});
   } else {

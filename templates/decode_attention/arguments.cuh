@@ -18,7 +18,7 @@ struct Outputs {
   float v_scale;       // what the values are multiplied by; where kNarrow
   float* partial_o;  // [batch, queries, q_heads, splits, head_dim], normalized; persistent: [slots, rows, head_dim]
   float* partial_lse;  // the same without head_dim: base-2 logarithms of the softmax denominators
-  // [batch, kv_heads * kHeadBlocks]; persistent: [spans]. Zero between launches; null: a second kernel
+  // [batch, kv_heads * kHeadBlocks]; persistent: [blocks]. Zero between launches; null: a second kernel
   // combines.
   u32* counters;
 };
@@ -78,7 +78,7 @@ struct Work {
   int splits;       // active ones of this sequence
   int tiles;
   int skip;        // persistent: tiles to pass over before these
-  int first_span;  // persistent: the span that has the item's first piece, and the slot of that
+  int first_block;  // persistent: the block that has the item's first piece, and the slot of that
   int first_slot;
 
   // The grid is (kv_heads * kHeadBlocks, splits, batch).
@@ -94,8 +94,7 @@ struct Work {
   }
 
   // A piece of a persistent block's span. `heads` are KV heads.
-  __device__ __forceinline__ Work(const Walk& walk, const Spans& spans, int span, int sequence_length,
-                                  int heads) {
+  __device__ __forceinline__ Work(const Walk& walk, const Spans& spans, int sequence_length, int heads) {
     batch = walk.sequence;
     kv_head = walk.head;
     first_row = 0;
@@ -105,13 +104,13 @@ struct Work {
     length = sequence_length;
     first_token = first_tile_token(length) + walk.tile * kTile;
     tiles = walk.piece();
-    split = skip = first_span = first_slot = 0;
+    split = skip = first_block = first_slot = 0;
     splits = 1;
     if (walk.whole()) return;
     const Parts parts = walk.parts(spans);
-    split = span - parts.first_span;
+    split = blockIdx.x - parts.first_block;
     splits = parts.count;
-    first_span = parts.first_span;
+    first_block = parts.first_block;
     first_slot = parts.first_slot;
   }
 
@@ -141,7 +140,7 @@ struct Work {
   // The parts of packed row `row`, and which of the counters is this item's.
   __device__ __forceinline__ PartRows part_rows(int row) const {
     if constexpr (kPersistent) {
-      return {static_cast<i64>(first_slot) * kRows + row, static_cast<i64>(2 * first_span) * kRows + row,
+      return {static_cast<i64>(first_slot) * kRows + row, static_cast<i64>(2 * first_block) * kRows + row,
               2 * kRows};
     }
     const i64 first = output_row(row) * gridDim.y;
@@ -149,7 +148,7 @@ struct Work {
   }
 
   __device__ __forceinline__ int counter() const {
-    return kPersistent ? first_span : batch * gridDim.x + blockIdx.x;
+    return kPersistent ? first_block : batch * gridDim.x + blockIdx.x;
   }
 
   __device__ __forceinline__ int query_head(int row) const {

@@ -1,5 +1,5 @@
 // Body `tma` (sm_90+), a persistent grid: as many blocks as the device holds at a time, each with an equal span
-// of all sequences' tiles, and then with spans that it draws (see spans.cuh). The first producer finds its way
+// of all sequences' tiles (see spans.cuh). The first producer finds its way
 // from the lengths and tells the others; producers run straight on from one item to the next, so that the ring
 // stays full while the warps that compute finish one.
 #pragma once
@@ -19,35 +19,6 @@ constexpr int kTilesAhead =
 __device__ __forceinline__ int tiles_ahead(const SpanWalk& guess) {
   return guess.done() ? 0 : min_of(kTilesAhead, guess.work().tiles - 1);
 }
-
-// Where the spans that blocks share come from: tickets[0] are drawn, tickets[1] blocks have drawn their last.
-class Draw {
- public:
-  __device__ __forceinline__ explicit Draw(u32* tickets) : tickets_(tickets) {}
-
-  // Asks for a span; the answer is waited for by span().
-  __device__ __forceinline__ void ask() {
-    if (kSharedSpans > 0 && threadIdx.x % kWarpSize == 0) ticket_ = atomicAdd(tickets_, 1u);
-  }
-
-  __device__ __forceinline__ int span() const {
-    return kSharedSpans > 0 ? static_cast<int>(gridDim.x + __shfl_sync(kWholeWarp, ticket_, 0)) : 0;
-  }
-
-  static __device__ __forceinline__ bool exists(int span) {
-    return kSharedSpans > 0 && span < static_cast<int>(gridDim.x) * (1 + kSharedSpans);
-  }
-
-  // The last block to end leaves both words at zero for the next launch.
-  __device__ __forceinline__ void end() const {
-    if (kSharedSpans == 0 || threadIdx.x % kWarpSize != 0) return;
-    if (atomicInc(tickets_ + 1, gridDim.x - 1) == gridDim.x - 1) tickets_[0] = 0;
-  }
-
- private:
-  u32* tickets_;
-  u32 ticket_ = 0;
-};
 
 // What both producers need to copy.
 struct Copies {
@@ -69,14 +40,12 @@ struct Copies {
     for (int i = 0; i < tiles; ++i) tile(guess.work(), i, guess.work().batch);
   }
 
-  // From tile `first` on; before the last it calls `at_last`.
-  template <typename AtLast>
-  __device__ __forceinline__ void piece(const Work& work, int first, AtLast at_last) {
+  // From tile `first` on.
+  __device__ __forceinline__ void piece(const Work& work, int first) {
     const i32* pages = page_table + static_cast<i64>(work.batch) * (capacity / kPageTokens);
     i32 block = find_block(pages, work, first, work.length);
     for (int i = first; i < work.tiles; ++i) {
       const i32 next = find_block(pages, work, i + 1, work.length);
-      if (i == work.tiles - 1) at_last();
       tile(work, i, block);
       block = next;
     }
@@ -85,38 +54,27 @@ struct Copies {
 
 // The first producer.
 __device__ __forceinline__ void lead(Copies copies, const PieceRing& pieces, const Element* q,
-                                     const i32* lengths, Draw draw, int batch, int kv_heads) {
+                                     const i32* lengths, int batch, int kv_heads) {
   const SpanWalk guess = SpanWalk::of_equal_lengths(copies.capacity, batch, kv_heads);
   int asked = tiles_ahead(guess);
   copies.ahead(guess, asked);
-  SpanWalk walk(lengths, batch, kv_heads, gridDim.x);
+  SpanWalk walk(lengths, batch, kv_heads);
   int skip = walk.matches(guess) ? 0 : asked;
   asked -= skip;
-  bool more = walk.enter(blockIdx.x);
-  if (!more) draw.ask();
   PieceTurn turn;
-  while (true) {
-    if (!more) {
-      const int span = draw.span();
-      more = Draw::exists(span) && walk.enter(span);
-    }
-    if (!more) break;
+  for (bool more = walk.enter(); more; more = !walk.done()) {
     Work work = walk.work();
     work.skip = skip;
     pieces.publish(turn, work, q);
-    walk.advance();
-    more = !walk.done();
-    copies.piece(work, asked, [&] {
-      if (!more) draw.ask();
-    });
+    copies.piece(work, asked);
     asked = skip = 0;
+    walk.advance();
     turn.advance();
   }
   Work none;
   none.tiles = 0;
   none.skip = skip;
   pieces.publish(turn, none, q);
-  draw.end();
 }
 
 // The second producer, where there is one.
@@ -128,7 +86,7 @@ __device__ __forceinline__ void follow(Copies copies, const PieceRing& pieces, i
     const Work work = pieces.read(turn);
     pieces.release(turn);
     if (work.tiles == 0) break;
-    copies.piece(work, work.skip > 0 ? 0 : asked, [] {});
+    copies.piece(work, work.skip > 0 ? 0 : asked);
     asked = 0;
   }
 }
@@ -170,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                      const __grid_constant__ TensorMap v_map, const float* k_scale, const float* v_scale,
                      const i32* page_table, const i32* lengths, const float* sinks, Element* o, float* lse,
                      float* partial_o, float* partial_lse, u32* counters, int capacity, float scale_log2,
-                     int evict_first, int batch, int kv_heads, u32* tickets) {
+                     int evict_first, int batch, int kv_heads) {
   extern __shared__ __align__(1024) u8 shared[];
   const PieceRing pieces(shared);
   if (threadIdx.x / kWarpSize >= kWarps) {
@@ -181,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     allow_dependent_launch();
     const Copies copies{producer, k_map, v_map, page_table, capacity, l2_policy(evict_first), {}};
     if (producer.takes_k) {
-      lead(copies, pieces, q, lengths, Draw(tickets), batch, kv_heads);
+      lead(copies, pieces, q, lengths, batch, kv_heads);
     } else {
       follow(copies, pieces, batch, kv_heads);
     }

@@ -29,8 +29,8 @@ __device__ __forceinline__ void combine_row(const float* partial_o, const float*
 extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
     decode_attention_combine(const float* partial_o, const float* partial_lse, const i32* lengths,
                              const float* sinks, Element* o, float* lse, int batch, int kv_heads) {
-  SpanWalk walk(lengths, batch, kv_heads, gridDim.x / (1 + kSharedSpans));
-  const bool in_parts = walk.enter_led_item(blockIdx.x);
+  SpanWalk walk(lengths, batch, kv_heads);
+  const bool in_parts = walk.enter_led_item();
   allow_dependent_launch();
   wait_for_predecessor();
   if (!in_parts) return;

@@ -11,7 +11,7 @@
 
 #if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||              \
     !defined(GROUP) || !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) ||        \
-    !defined(LSE) || !defined(BODY_TMA) || !defined(PERSISTENT) || !defined(SHARED_SPANS) || !defined(TILE) || !defined(STAGES) || !defined(WARPS) ||         \
+    !defined(LSE) || !defined(BODY_TMA) || !defined(PERSISTENT) || !defined(TILE) || !defined(STAGES) || !defined(WARPS) ||         \
     !defined(PRODUCERS) || !defined(ROW_TILES) || !defined(QUERY_IN_REGISTERS) || !defined(LAZY_RESCALE) || \
     !defined(SHARED_BYTES)
 #error decode_attention is compiled through a plan, which defines every macro tested here
@@ -43,7 +43,6 @@ constexpr bool kSinks = SINKS;                       // a logit of every head jo
 constexpr int kQueries = QUERIES;                    // new tokens of a sequence, causal among themselves
 constexpr bool kWantsLse = LSE;                      // the logarithm of the denominator is an output
 constexpr bool kPersistent = PERSISTENT;             // blocks take equal spans of all tiles, not one split
-constexpr int kSharedSpans = SHARED_SPANS;            // beside its own, as many a block as blocks share
 constexpr int kTile = TILE;                          // tokens a stage, over all consumer warps
 constexpr int kStages = STAGES;                      // stages in flight
 constexpr int kWarps = WARPS;                        // warps that compute

@@ -1,37 +1,29 @@
-// A way through spans of a persistent grid's tiles, found from the lengths alone by a warp, all lanes together.
+// A block's way through its span of a persistent grid's tiles, found from the lengths alone by a warp, all lanes
+// together.
 #pragma once
 
 #include "templates/decode_attention/arguments.cuh"
 
 class SpanWalk {
  public:
-  __device__ __forceinline__ SpanWalk(const i32* lengths, int batch, int heads, int blocks)
-      : lengths_(lengths),
-        batch_(batch),
-        heads_(heads),
-        spans_(count_tiles(), blocks, blocks * kSharedSpans),
-        span_(0) {}
+  __device__ __forceinline__ SpanWalk(const i32* lengths, int batch, int heads)
+      : lengths_(lengths), batch_(batch), heads_(heads), spans_(count_tiles(), gridDim.x) {}
 
-  // To the first piece of a span; false where it has none.
-  __device__ __forceinline__ bool enter(int span) {
-    span_ = span;
-    return find(spans_.begin(span), spans_.end(span));
-  }
+  // To the first piece; false where there is none.
+  __device__ __forceinline__ bool enter() { return find(spans_.begin(blockIdx.x), spans_.end(blockIdx.x)); }
 
-  // To the last tile of a span; true where that is of an item that begins in the span and goes on in another.
-  __device__ __forceinline__ bool enter_led_item(int span) {
-    span_ = span;
-    const int begin = spans_.begin(span), end = spans_.end(span);
+  // To the last tile; true where that is of an item that begins in the span and goes on in another's.
+  __device__ __forceinline__ bool enter_led_item() {
+    const int begin = spans_.begin(blockIdx.x), end = spans_.end(blockIdx.x);
     if (begin >= end || !find(end - 1, end)) return false;
     const int item_begin = walk_.at - walk_.tile;
     return item_begin >= begin && item_begin + walk_.tiles > end;
   }
 
-  // Over the pieces of this block's own span if all sequences had `length` tokens.
+  // Over the pieces of the span if all sequences had `length` tokens.
   static __device__ __forceinline__ SpanWalk of_equal_lengths(int length, int batch, int heads) {
-    const int tiles = head_tiles(length), sequence_tiles = tiles * heads, blocks = gridDim.x;
-    SpanWalk made(batch, heads, Spans(batch * sequence_tiles, blocks, blocks * kSharedSpans));
-    made.span_ = blockIdx.x;
+    const int tiles = head_tiles(length), sequence_tiles = tiles * heads;
+    SpanWalk made(batch, heads, Spans(batch * sequence_tiles, gridDim.x));
     const int first = made.spans_.begin(blockIdx.x), sequence = first / sequence_tiles;
     made.walk_.start(first, made.spans_.end(blockIdx.x), sequence, sequence * sequence_tiles, tiles);
     made.length_ = length;
@@ -44,7 +36,7 @@ class SpanWalk {
   }
 
   __device__ __forceinline__ bool done() const { return walk_.done(); }
-  __device__ __forceinline__ Work work() const { return {walk_, spans_, span_, length_, heads_}; }
+  __device__ __forceinline__ Work work() const { return {walk_, spans_, length_, heads_}; }
 
   __device__ __forceinline__ void advance() {
     if (!walk_.advance(heads_)) return;
@@ -55,7 +47,7 @@ class SpanWalk {
 
  private:
   __device__ __forceinline__ SpanWalk(int batch, int heads, const Spans& spans)
-      : lengths_(nullptr), batch_(batch), heads_(heads), spans_(spans), span_(0) {}
+      : lengths_(nullptr), batch_(batch), heads_(heads), spans_(spans) {}
 
   __device__ __forceinline__ int count_tiles() const {
     int tiles = 0;
@@ -108,7 +100,6 @@ class SpanWalk {
   int batch_;
   int heads_;
   Spans spans_;
-  int span_;
   Walk walk_;
   int length_;
   int upcoming_;

@@ -1,12 +1,10 @@
-// How a persistent grid cuts the tiles of all sequences into contiguous spans: an equal one for each block to
-// begin with, and from the last eighth small equal ones for whichever block is free. (Blocks that do the same
-// work take unequal times: some SMs are served faster than others.) Plain arithmetic that the host's tests
-// compile too.
+// How a persistent grid shares the tiles of all sequences out: block b of `blocks` takes the b-th of as many
+// contiguous spans, which differ by one tile at most. Plain arithmetic that the host's tests compile too.
 //
 // Tiles are counted through: sequence by sequence, its KV heads one after another, the tiles of a head in
 // order. An item is one head of one sequence, and a piece is what a span holds of an item. Only the first and
-// the last piece of a span can be less than their item, so two slots a span hold all partial results; and
-// at most one item that others must help with begins in a span, so one counter a span is enough.
+// the last piece of a span can be less than their item, so two slots a block hold all partial results; and
+// at most one item that others must help with begins in a span, so one counter a block is enough.
 #pragma once
 
 #ifdef __CUDACC__
@@ -15,63 +13,39 @@
 #define SPANS_FUNCTION constexpr
 #endif
 
-// `tiles` in `parts` that differ by one tile at most; where tiles are fewer, the last parts have none.
-struct EvenCut {
-  int least;
-  int longer;  // how many of the first parts have one more
+// Where tiles are fewer than blocks, the last blocks have none.
+struct Spans {
+  int tiles;
+  int least;   // of a span
+  int longer;  // how many of the first spans have one more
 
-  SPANS_FUNCTION EvenCut(int tiles, int parts)
-      : least(parts > 0 ? tiles / parts : 0), longer(parts > 0 ? tiles % parts : 0) {}
+  SPANS_FUNCTION Spans(int all_tiles, int blocks)
+      : tiles(all_tiles), least(all_tiles / blocks), longer(all_tiles % blocks) {}
 
-  SPANS_FUNCTION int begin(int part) const { return part * least + (part < longer ? part : longer); }
+  SPANS_FUNCTION int begin(int block) const { return block * least + (block < longer ? block : longer); }
+  SPANS_FUNCTION int end(int block) const { return begin(block + 1); }
 
-  SPANS_FUNCTION int part_of(int tile) const {
+  // The block whose span holds a tile.
+  SPANS_FUNCTION int block_of(int tile) const {
     const int border = longer * (least + 1);
     return tile < border ? tile / (least + 1) : longer + (tile - border) / least;
   }
 };
 
-struct Spans {
-  int tiles;
-  int blocks;  // spans 0 to blocks - 1 are the blocks' own
-  int shared_tiles;
-  EvenCut own;
-  EvenCut shared;
-
-  // No span lies between tiles without having one: few tiles are all the blocks' own.
-  SPANS_FUNCTION Spans(int all_tiles, int all_blocks, int shared_spans)
-      : tiles(all_tiles),
-        blocks(all_blocks),
-        shared_tiles(shared_spans == 0 || all_tiles < 2 * all_blocks ? 0 : all_tiles / 8),
-        own(all_tiles - shared_tiles, all_blocks),
-        shared(shared_tiles, shared_spans) {}
-
-  SPANS_FUNCTION int begin(int span) const {
-    return span < blocks ? own.begin(span) : tiles - shared_tiles + shared.begin(span - blocks);
-  }
-  SPANS_FUNCTION int end(int span) const { return begin(span + 1); }
-
-  // The span that holds a tile.
-  SPANS_FUNCTION int span_of(int tile) const {
-    const int own_tiles = tiles - shared_tiles;
-    return tile < own_tiles ? own.part_of(tile) : blocks + shared.part_of(tile - own_tiles);
-  }
-};
-
-// The pieces of one item: those of spans first_span, first_span + 1, ...
+// The pieces of one item: those of blocks first_block, first_block + 1, ...
 struct Parts {
-  int first_span;
+  int first_block;
   int count;
   int first_slot;
 
   // Of the item whose tiles are [begin, end).
   SPANS_FUNCTION Parts(const Spans& spans, int begin, int end)
-      : first_span(spans.span_of(begin)),
-        count(spans.span_of(end - 1) - first_span + 1),
-        first_slot(2 * first_span + (spans.begin(first_span) < begin ? 1 : 0)) {}
+      : first_block(spans.block_of(begin)),
+        count(spans.block_of(end - 1) - first_block + 1),
+        first_slot(2 * first_block + (spans.begin(first_block) < begin ? 1 : 0)) {}
 
-  // Where part `part` lies among the slots, two a span.
-  SPANS_FUNCTION int slot(int part) const { return part == 0 ? first_slot : 2 * (first_span + part); }
+  // Where part `part` lies among the 2 * blocks slots.
+  SPANS_FUNCTION int slot(int part) const { return part == 0 ? first_slot : 2 * (first_block + part); }
 };
 
 // A walk over the pieces of one span. It begins inside a sequence, and is told how many tiles a head has in

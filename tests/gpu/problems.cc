@@ -40,9 +40,11 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "batch=3,q_heads=8,kv_heads=8,head_dim=256,context=200,page=1,lengths=ragged,layout=nhd",
          "batch=256,q_heads=8,kv_heads=2,head_dim=64,context=300,lengths=ragged,lse=natural",
          "batch=40,q_heads=32,kv_heads=8,head_dim=128,context=3000,page=16,lengths=ragged",
-         "batch=70,q_heads=8,kv_heads=4,head_dim=128,context=900,window=200,q_len=2,sinks=learned,lse=natural,"
+         "batch=70,q_heads=8,kv_heads=4,head_dim=128,context=900,window=200,q_len=2,sinks=learned,lse="
+         "natural,"
          "page=64,lengths=ragged",
-         "batch=33,q_heads=16,kv_heads=2,head_dim=256,context=1100,lengths=ragged,kv_dtype=e4m3,kv_scale=head",
+         "batch=33,q_heads=16,kv_heads=2,head_dim=256,context=1100,lengths=ragged,kv_dtype=e4m3,kv_scale="
+         "head",
      }},
     {"decode_kernel",
      {

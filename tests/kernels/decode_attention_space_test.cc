@@ -93,8 +93,8 @@ TEST_CASE("no two legal configurations are the same program") {
       std::string program;
       for (const auto& [name, value] : plan.unit.defines) program += name + "=" + value + " ";
       for (const Launch& launch : plan.launches) {
-        program += launch.entry + std::to_string(launch.grid[1]) + "/" + std::to_string(launch.cluster[1]) +
-                   (launch.programmatic_dependent ? "+" : "-");
+        program += launch.entry + std::to_string(launch.grid[0]) + "x" + std::to_string(launch.grid[1]) +
+                   "/" + std::to_string(launch.cluster[1]) + (launch.programmatic_dependent ? "+" : "-");
         for (const Argument& argument : launch.arguments) {
           if (const auto* scalar = std::get_if<Scalar>(&argument)) {
             program += std::string(scalar->bytes.begin(), scalar->bytes.end());
@@ -176,8 +176,9 @@ TEST_CASE("plans fit the device, cover the problem, and name only what exists") 
           CHECK(plan.launches[1].programmatic_dependent);
           const auto rows = static_cast<std::uint32_t>(of["q_len"] * of["q_heads"]);
           const auto shared_rows = rows / static_cast<std::uint32_t>(of["kv_heads"]);
-          CHECK(plan.launches[1].grid == (persistent ? Dim3{attention.grid[0], shared_rows, 1}
-                                                     : Dim3{rows, static_cast<std::uint32_t>(of["batch"]), 1}));
+          CHECK(plan.launches[1].grid == (persistent
+                                              ? Dim3{attention.grid[0], shared_rows, 1}
+                                              : Dim3{rows, static_cast<std::uint32_t>(of["batch"]), 1}));
         }
       }
     }
