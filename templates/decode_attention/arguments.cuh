@@ -16,7 +16,8 @@ struct Outputs {
   float* lse;          // [batch, queries, q_heads], natural logarithms; where kWantsLse
   const float* sinks;  // [q_heads], natural; where kSinks
   float v_scale;       // what the values are multiplied by; where kNarrow
-  float* partial_o;  // [batch, queries, q_heads, splits, head_dim], normalized; persistent: [slots, rows, head_dim]
+  float* partial_o;    // [batch, queries, q_heads, splits, head_dim], normalized; persistent: [slots, rows,
+                       // head_dim]
   float* partial_lse;  // the same without head_dim: base-2 logarithms of the softmax denominators
   // [batch, kv_heads * kHeadBlocks]; persistent: [blocks]. Zero between launches; null: a second kernel
   // combines.
@@ -62,9 +63,9 @@ struct PartRows {
   __device__ __forceinline__ i64 at(int part) const { return part == 0 ? first : others + part * stride; }
 };
 
-// What falls to one block, or the piece that a persistent block is at. Split s of a sequence takes tiles s, s + gridDim.y, s + 2 * gridDim.y, ... of it,
-// so that without a window where a block's tiles lie does not depend on the length, and the first can be
-// asked for before it is known.
+// What falls to one block, or the piece that a persistent block is at. Split s of a sequence takes tiles s, s
+// + gridDim.y, s + 2 * gridDim.y, ... of it, so that without a window where a block's tiles lie does not
+// depend on the length, and the first can be asked for before it is known.
 struct Work {
   int batch;
   int kv_head;
@@ -77,7 +78,7 @@ struct Work {
   int length;       // of the sequence, its new tokens included; known once measured, like all below
   int splits;       // active ones of this sequence
   int tiles;
-  int skip;        // persistent: tiles to pass over before these
+  int skip;         // persistent: tiles to pass over before these
   int first_block;  // persistent: the block that has the item's first piece, and the slot of that
   int first_slot;
 

@@ -1,7 +1,7 @@
-// Body `tma` (sm_90+), a persistent grid: as many blocks as the device holds at a time, each with an equal span
-// of all sequences' tiles (see spans.cuh). The first producer finds its way
-// from the lengths and tells the others; producers run straight on from one item to the next, so that the ring
-// stays full while the warps that compute finish one.
+// Body `tma` (sm_90+), a persistent grid: as many blocks as the device holds at a time, each with an equal
+// span of all sequences' tiles (see spans.cuh). The first producer finds its way from the lengths and tells
+// the others; producers run straight on from one item to the next, so that the ring stays full while the
+// warps that compute finish one.
 #pragma once
 
 #include "templates/common/l2_policy.cuh"
@@ -106,8 +106,7 @@ __device__ __forceinline__ void discard_tiles(u32 shared, int tiles, Turn& turn)
 }
 
 __device__ __forceinline__ void consume_pieces(u8* shared, const PieceRing& pieces, Outputs outputs,
-                                               const float* k_scale, const float* v_scale,
-                                               float scale_log2) {
+                                               const float* k_scale, const float* v_scale, float scale_log2) {
   const LaneOffsets lanes;
   Turn turn;
   for (PieceTurn piece;; piece.advance()) {

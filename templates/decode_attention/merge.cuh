@@ -1,5 +1,5 @@
-// The end of a block's work on an item: the warps' shares of the softmax merged through shared memory, then written as the
-// result, or handed on as one split's part of it.
+// The end of a block's work on an item: the warps' shares of the softmax merged through shared memory, then
+// written as the result, or handed on as one split's part of it.
 #pragma once
 
 #include "templates/common/barrier.cuh"

@@ -1,5 +1,5 @@
-// What a persistent block's first producer tells of the pieces it copies: their work, and the query to go with
-// it. Each place of the ring has a barrier that says it is filled, and one that says all have read it.
+// What a persistent block's first producer tells of the pieces it copies: their work, and the query to go
+// with it. Each place of the ring has a barrier that says it is filled, and one that says all have read it.
 #pragma once
 
 #include "templates/common/mbarrier.cuh"

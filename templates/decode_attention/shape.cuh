@@ -9,11 +9,11 @@
 #include "templates/common/convert.cuh"
 #include "templates/common/types.cuh"
 
-#if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||              \
-    !defined(GROUP) || !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) ||        \
-    !defined(LSE) || !defined(BODY_TMA) || !defined(PERSISTENT) || !defined(TILE) || !defined(STAGES) || !defined(WARPS) ||         \
-    !defined(PRODUCERS) || !defined(ROW_TILES) || !defined(QUERY_IN_REGISTERS) || !defined(LAZY_RESCALE) || \
-    !defined(SHARED_BYTES)
+#if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||           \
+    !defined(GROUP) || !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) ||     \
+    !defined(LSE) || !defined(BODY_TMA) || !defined(PERSISTENT) || !defined(TILE) || !defined(STAGES) || \
+    !defined(WARPS) || !defined(PRODUCERS) || !defined(ROW_TILES) || !defined(QUERY_IN_REGISTERS) ||     \
+    !defined(LAZY_RESCALE) || !defined(SHARED_BYTES)
 #error decode_attention is compiled through a plan, which defines every macro tested here
 #endif
 

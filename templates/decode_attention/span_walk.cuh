@@ -1,5 +1,5 @@
-// A block's way through its span of a persistent grid's tiles, found from the lengths alone by a warp, all lanes
-// together.
+// A block's way through its span of a persistent grid's tiles, found from the lengths alone by a warp, all
+// lanes together.
 #pragma once
 
 #include "templates/decode_attention/arguments.cuh"
