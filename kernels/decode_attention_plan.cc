@@ -68,12 +68,12 @@ struct Choice {
     const std::int64_t row_bytes = ceil_div(shape.head_dim * dtype_bytes(shape.kv_dtype()), 128) * 128;
     const std::int64_t ring = 2 * stages * tile * row_bytes;
     const std::int64_t merge = workers * rows * (shape.head_dim + 10) * 4;
-    const std::int64_t query = (persistent ? 2 : 1) * 16 * row_tiles * shape.head_dim * 2;
+    const std::int64_t query = (persistent ? 3 : 1) * 16 * row_tiles * shape.head_dim * 2;
     const std::int64_t columns = rows <= 8 ? 8 : 16 * row_tiles;
     const std::int64_t exchange = exchanges ? (4 * tile + 16 * workers) * columns : 0;
     const std::int64_t barriers = tma ? 4 * stages * 8 : 0;
     const std::int64_t both = persistent ? ring + merge : std::max(ring, merge);
-    return ceil_div(both, 1024) * 1024 + query + exchange + barriers + 16 + (persistent ? 512 : 0);
+    return ceil_div(both, 1024) * 1024 + query + exchange + barriers + 16 + (persistent ? 256 : 0);
   }
 
   // Behind that, where the blocks of a cluster send each other their parts

@@ -78,6 +78,7 @@ struct Work {
   int length;       // of the sequence, its new tokens included; known once measured, like all below
   int splits;       // active ones of this sequence
   int tiles;
+  int skip;         // persistent: tiles to pass over before these
   int first_block;  // persistent: the block that has the item's first piece, and the slot of that
   int first_slot;
 
@@ -104,7 +105,7 @@ struct Work {
     length = sequence_length;
     first_token = first_tile_token(length) + walk.tile * kTile;
     tiles = walk.piece();
-    split = first_block = first_slot = 0;
+    split = skip = first_block = first_slot = 0;
     splits = 1;
     if (walk.whole()) return;
     const Parts parts = walk.parts(spans);

@@ -9,16 +9,17 @@
 
 static_assert(kRows <= 2 && kQueryBytes >= kRows * kHeadDim * 4, "the staged rows are fp32");
 
-// By the first kWarps warps; the caller synchronizes.
-__device__ __forceinline__ void stage_query(u8* shared, const Element* q, const Work& work) {
+constexpr bool kQueryAsync = false;
+
+// By `threads` threads; the caller synchronizes.
+__device__ __forceinline__ void stage_query(u8* shared, const Element* q, const Work& work, int thread,
+                                            int threads) {
   float* staged = reinterpret_cast<float*>(shared + kQueryOffset);
-  for (int i = threadIdx.x; i < kRows * kHeadDim; i += kWarps * kWarpSize) {
+  for (int i = thread; i < kRows * kHeadDim; i += threads) {
     const int row = i / kHeadDim;
     staged[i] = row < work.rows ? Element::to_float(q[work.output_row(row) * kHeadDim + i % kHeadDim]) : 0;
   }
 }
-
-__device__ __forceinline__ void land_query() {}
 
 // Where a lane reads K and V.
 struct LaneOffsets {

@@ -163,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     loader.load_k(stage, stage, pages[stage]);
     loader.load_v(stage, stage, pages[stage]);
   }
-  stage_query(shared, q, work);
+  stage_query(shared, q, work, threadIdx.x, kWarps * kWarpSize);
   length = needed_now(length);
   work.measure(length);
   loader.stop_at(length);

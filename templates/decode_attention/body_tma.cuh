@@ -70,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     wait_for_predecessor();
     allow_dependent_launch();
     const int length = lengths[work.batch];
-    stage_query(shared, q, work);
+    stage_query(shared, q, work, threadIdx.x, kWarps * kWarpSize);
     work.measure(needed_now(length));
     named_barrier_sync(1, kThreads);
     consume(shared, work, {o, lse, sinks, kv_scale(v_scale, work.kv_head), partial_o, partial_lse, counters},

@@ -99,34 +99,23 @@ __device__ __forceinline__ void write_row(const Outputs& outputs, i64 output_row
   }
 }
 
-// The last block of an item to finish combines for all; for each of the items that this block has a part of.
-// Called by the first kWarps warps after their partial results are written; counters are left at zero for the
-// next launch.
-template <int kItems>
-__device__ __forceinline__ void combine_if_last(u8* shared, const Work (&works)[kItems],
-                                                const Outputs& outputs) {
+// The last block of an item to finish combines for all. Called by the first kWarps warps after their partial
+// results are written; the counter is left at zero for the next launch.
+__device__ __forceinline__ void combine_if_last(u8* shared, const Work& work, const Outputs& outputs) {
   volatile bool* last = reinterpret_cast<bool*>(shared + kFlagOffset);
   __threadfence();
   named_barrier_sync(2, kWarps * kWarpSize);
-  if (threadIdx.x < kItems) {
-    int counter = works[0].counter(), splits = works[0].splits;
-#pragma unroll
-    for (int i = 1; i < kItems; ++i) {
-      if (threadIdx.x == i) counter = works[i].counter(), splits = works[i].splits;
-    }
-    const bool all = splits > 1 && atomicAdd(outputs.counters + counter, 1u) == static_cast<u32>(splits - 1);
-    if (all) outputs.counters[counter] = 0;
-    last[threadIdx.x] = all;
+  if (threadIdx.x == 0) {
+    u32* counter = outputs.counters + work.counter();
+    const bool all = atomicAdd(counter, 1u) == static_cast<u32>(work.splits - 1);
+    if (all) *counter = 0;
+    *last = all;
   }
   named_barrier_sync(2, kWarps * kWarpSize);
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    if (!last[i]) continue;
-    __threadfence();
-    for (int row = threadIdx.x / kWarpSize; row < works[i].rows; row += kWarps) {
-      write_row(outputs, works[i].output_row(row), works[i].query_head(row),
-                combine_splits(outputs.partial_o, outputs.partial_lse, works[i].part_rows(row),
-                               works[i].splits, 0, 1));
-    }
+  if (!*last) return;
+  __threadfence();
+  for (int row = threadIdx.x / kWarpSize; row < work.rows; row += kWarps) {
+    write_row(outputs, work.output_row(row), work.query_head(row),
+              combine_splits(outputs.partial_o, outputs.partial_lse, work.part_rows(row), work.splits, 0, 1));
   }
 }

@@ -29,10 +29,11 @@ __device__ __forceinline__ void combine_row(const float* partial_o, const float*
 extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
     decode_attention_combine(const float* partial_o, const float* partial_lse, const i32* lengths,
                              const float* sinks, Element* o, float* lse, int batch, int kv_heads) {
-  const SpanWalk walk = SpanWalk::of_last_item(lengths, batch, kv_heads);
+  SpanWalk walk(lengths, batch, kv_heads);
+  const bool in_parts = walk.enter_led_item();
   allow_dependent_launch();
   wait_for_predecessor();
-  if (!walk.leads_parts()) return;
+  if (!in_parts) return;
   const Work work = walk.work();
   const int row = blockIdx.y;
   combine_row(partial_o, partial_lse, work.part_rows(row), work.splits, {o, lse, sinks}, work.output_row(row),

@@ -1,6 +1,5 @@
 // The end of a block's work on an item: the workers' shares of the softmax merged through shared memory, then
-// written as the
-// result, or handed on as one split's part of it.
+// written as the result, or handed on as one split's part of it.
 #pragma once
 
 #include "templates/common/barrier.cuh"
@@ -63,7 +62,7 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
   }
   if (inbox.exists()) {
     inbox.receive(work, outputs);
-  } else if (!kPersistent && work.splits > 1 && outputs.counters != nullptr) {
-    combine_if_last(shared, {work}, outputs);
+  } else if (work.splits > 1 && outputs.counters != nullptr) {
+    combine_if_last(shared, work, outputs);
   }
 }

@@ -23,19 +23,20 @@ __device__ __forceinline__ uint4 staged_unit(const uint4* row, int unit) {
                        : make_uint4(to_math(low.y), to_math(low.w), to_math(high.y), to_math(high.w));
 }
 
-// A persistent block's next query comes while it works on this one, where it needs no converting.
-constexpr bool kQueryAhead = kPersistent && !kNarrow && sizeof(KvElement) == sizeof(Element);
+// A persistent block's queries come by themselves where they need no converting, and no fence by who asked.
+constexpr bool kQueryAsync = kPersistent && !kNarrow && !kWgmma;
 
-// Rows past the block's own become zeros. Called by the first kWarps warps; the caller calls land_query, and
-// synchronizes.
-__device__ __forceinline__ void stage_query(u8* shared, const Element* q, const Work& work) {
+// Rows past the block's own become zeros. Called by `threads` threads; the caller synchronizes, and where
+// kQueryAsync also waits for what each of them has under way.
+__device__ __forceinline__ void stage_query(u8* shared, const Element* q, const Work& work, int thread,
+                                            int threads) {
   constexpr int kUnits = kHeadDim / 8;  // 16-byte units a row
-  const u32 base = kQueryAhead ? in_vector_register(shared_address(shared + kQueryOffset)) : 0;
-  for (int i = threadIdx.x; i < 16 * kRowTiles * kUnits; i += kWarps * kWarpSize) {
+  const u32 base = kQueryAsync ? in_vector_register(shared_address(shared + kQueryOffset)) : 0;
+  for (int i = thread; i < 16 * kRowTiles * kUnits; i += threads) {
     const int row = i / kUnits, unit = i % kUnits;
     const bool own = row < work.rows;
     const int offset = unit / 8 * kQueryChunkBytes + row * 128 + ((unit % 8 ^ row % 8) << 4);
-    if constexpr (kQueryAhead) {
+    if constexpr (kQueryAsync) {
       const Element* source = q + work.output_row(own ? row : 0) * kHeadDim + unit * 8;
       cp_async_16(base + offset, source, own, l2_policy(false));
       continue;
@@ -44,16 +45,5 @@ __device__ __forceinline__ void stage_query(u8* shared, const Element* q, const 
     if (own) value = staged_unit(reinterpret_cast<const uint4*>(q + work.output_row(row) * kHeadDim), unit);
     *reinterpret_cast<uint4*>(shared + kQueryOffset + offset) = value;
   }
-  if constexpr (kQueryAhead) {
-    cp_async_commit();
-  } else if constexpr (kWgmma) {
-    fence_async_proxy();
-  }
-}
-
-// What this thread staged is in shared memory from here on.
-__device__ __forceinline__ void land_query() {
-  if constexpr (!kQueryAhead) return;
-  cp_async_wait<0>();
   if constexpr (kWgmma) fence_async_proxy();
 }

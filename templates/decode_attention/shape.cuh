@@ -104,15 +104,15 @@ constexpr int kQueryOffset = ceil_div(max_of(kRingBytes, kMergeOffset + kMergeBy
 constexpr int kQueryChunkBytes = 16 * kRowTiles * 128;
 constexpr int kQueryBytes = kQueryChunkBytes * (kHeadDim / 64);
 constexpr int kColumns = kRows <= 8 ? 8 : 16 * kRowTiles;  // wgmma_swap: rows on N
-constexpr int kQueryBuffers = kPersistent ? 2 : 1;         // of this item, and of the next
-constexpr int kScratchOffset = kQueryOffset + kQueryBuffers * kQueryBytes;
+constexpr int kPieces = kPersistent ? 3 : 1;  // whose queries are in shared memory or on their way
+constexpr int kScratchOffset = kQueryOffset + kPieces * kQueryBytes;
 constexpr int kScratchBytes = MATH == MATH_WGMMA_SWAP ? kWorkers * (4 * kWorkerTokens + 16) * kColumns : 0;
 constexpr int kBarrierOffset = kScratchOffset + kScratchBytes;
 constexpr int kBarrierBytes = BODY_TMA ? 4 * kStages * 8 : 0;
 constexpr int kFlagOffset = kBarrierOffset + kBarrierBytes;
-constexpr int kItineraryOffset = kFlagOffset + 16;  // persistent: the pieces that come next
-constexpr int kItineraryBytes = kPersistent ? 512 : 0;
-static_assert(kItineraryOffset + kItineraryBytes == SHARED_BYTES, "the plan lays out shared memory as above");
+constexpr int kPiecesOffset = kFlagOffset + 16;  // persistent: what the producer tells of pieces
+constexpr int kPiecesBytes = kPersistent ? 256 : 0;
+static_assert(kPiecesOffset + kPiecesBytes == SHARED_BYTES, "the plan lays out shared memory as above");
 
 // Where token `token` of a tile begins, before the swizzle.
 __device__ __forceinline__ constexpr int token_offset(int token) {

@@ -1,27 +1,26 @@
-// A block's way through its span of a persistent grid's tiles, from the lengths alone. Every warp that needs
-// it finds it for itself, all lanes together; the grid is one-dimensional in blocks.
+// A block's way through its span of a persistent grid's tiles, found from the lengths alone by a warp, all
+// lanes together.
 #pragma once
 
 #include "templates/decode_attention/arguments.cuh"
 
 class SpanWalk {
  public:
-  // Over the pieces of this block's span.
-  static __device__ __forceinline__ SpanWalk of_block(const i32* lengths, int batch, int heads) {
-    SpanWalk made(lengths, batch, heads);
-    made.find(made.spans_.begin(blockIdx.x), made.spans_.end(blockIdx.x));
-    return made;
+  __device__ __forceinline__ SpanWalk(const i32* lengths, int batch, int heads)
+      : lengths_(lengths), batch_(batch), heads_(heads), spans_(count_tiles(), gridDim.x) {}
+
+  // To the first piece; false where there is none.
+  __device__ __forceinline__ bool enter() { return find(spans_.begin(blockIdx.x), spans_.end(blockIdx.x)); }
+
+  // To the last tile; true where that is of an item that begins in the span and goes on in another's.
+  __device__ __forceinline__ bool enter_led_item() {
+    const int begin = spans_.begin(blockIdx.x), end = spans_.end(blockIdx.x);
+    if (begin >= end || !find(end - 1, end)) return false;
+    const int item_begin = walk_.at - walk_.tile;
+    return item_begin >= begin && item_begin + walk_.tiles > end;
   }
 
-  // At the last tile of this block's span.
-  static __device__ __forceinline__ SpanWalk of_last_item(const i32* lengths, int batch, int heads) {
-    SpanWalk made(lengths, batch, heads);
-    const int end = made.spans_.end(blockIdx.x);
-    made.find(max_of(made.spans_.begin(blockIdx.x), end - 1), end);
-    return made;
-  }
-
-  // Over the pieces of this block's span if all sequences had `length` tokens.
+  // Over the pieces of the span if all sequences had `length` tokens.
   static __device__ __forceinline__ SpanWalk of_equal_lengths(int length, int batch, int heads) {
     const int tiles = head_tiles(length), sequence_tiles = tiles * heads;
     SpanWalk made(batch, heads, Spans(batch * sequence_tiles, gridDim.x));
@@ -33,17 +32,11 @@ class SpanWalk {
 
   // As many tiles in all: where no sequence of either has more than the longest, the walks are the same.
   __device__ __forceinline__ bool matches(const SpanWalk& other) const {
-    return spans_.least == other.spans_.least && spans_.longer == other.spans_.longer;
+    return spans_.tiles == other.spans_.tiles;
   }
 
   __device__ __forceinline__ bool done() const { return walk_.done(); }
   __device__ __forceinline__ Work work() const { return {walk_, spans_, length_, heads_}; }
-
-  // The item of the last tile begins in this block's span and goes on in another's.
-  __device__ __forceinline__ bool leads_parts() const {
-    const int begin = walk_.at - walk_.tile;
-    return !done() && begin >= spans_.begin(blockIdx.x) && begin + walk_.tiles > walk_.end;
-  }
 
   __device__ __forceinline__ void advance() {
     if (!walk_.advance(heads_)) return;
@@ -53,9 +46,6 @@ class SpanWalk {
   }
 
  private:
-  __device__ __forceinline__ SpanWalk(const i32* lengths, int batch, int heads)
-      : lengths_(lengths), batch_(batch), heads_(heads), spans_(count_tiles(), gridDim.x) {}
-
   __device__ __forceinline__ SpanWalk(int batch, int heads, const Spans& spans)
       : lengths_(nullptr), batch_(batch), heads_(heads), spans_(spans) {}
 
@@ -67,10 +57,10 @@ class SpanWalk {
     return __reduce_add_sync(kWholeWarp, tiles) * heads_;
   }
 
-  // Starts the walk at tile `first`; where there is none before `end`, it is done at once.
-  __device__ __forceinline__ void find(int first, int end) {
+  // Starts the walk at tile `first`; false where there is none before `end`.
+  __device__ __forceinline__ bool find(int first, int end) {
     walk_.at = walk_.end = 0;
-    if (first >= end) return;
+    if (first >= end) return false;
     const int lane = threadIdx.x % kWarpSize;
     int passed = 0;
     for (int base = 0; base < batch_; base += kWarpSize) {
@@ -84,10 +74,11 @@ class SpanWalk {
         walk_.start(first, end, base + found, __shfl_sync(kWholeWarp, sequence_end - tiles * heads_, found),
                     __shfl_sync(kWholeWarp, tiles, found));
         look_ahead();
-        return;
+        return true;
       }
       passed = __shfl_sync(kWholeWarp, sequence_end, kWarpSize - 1);
     }
+    return false;
   }
 
   // The next sequence's length is on its way while this one's tiles are worked on.

@@ -13,11 +13,14 @@
 #define SPANS_FUNCTION constexpr
 #endif
 
+// Where tiles are fewer than blocks, the last blocks have none.
 struct Spans {
-  int least;   // tiles of a span
+  int tiles;
+  int least;   // of a span
   int longer;  // how many of the first spans have one more
 
-  SPANS_FUNCTION Spans(int tiles, int blocks) : least(tiles / blocks), longer(tiles % blocks) {}
+  SPANS_FUNCTION Spans(int all_tiles, int blocks)
+      : tiles(all_tiles), least(all_tiles / blocks), longer(all_tiles % blocks) {}
 
   SPANS_FUNCTION int begin(int block) const { return block * least + (block < longer ? block : longer); }
   SPANS_FUNCTION int end(int block) const { return begin(block + 1); }

@@ -1,7 +1,5 @@
 // The arithmetic by which a persistent grid shares tiles out, compiled for the host from the template's own
 // header and walked for every block.
-#include "templates/decode_attention/spans.cuh"
-
 #include <doctest/doctest.h>
 
 #include <map>
@@ -10,6 +8,8 @@
 #include <set>
 #include <utility>
 #include <vector>
+
+#include "templates/decode_attention/spans.cuh"
 
 namespace {
 
