@@ -1,7 +1,7 @@
 // Compares search strategies on recorded spaces: strategies x spaces x seeds, in parallel.
 //
 //   search_bench [--strategies auto,random] [--seeds 50] [--first-seed 1] [--budget 200] [--in-flight 1]
-//                [--threads N] [--json FILE] [--no-shipped] [RECORDING or folder]...
+//                [--threads N] [--json FILE] [--no-facts] [--no-shipped] [RECORDING or folder]...
 //   search_bench --cost [--strategies ...]      the engine's own cost, in spaces of 20,000 and 5 million
 //   search_bench --confidence [--samples] [--seeds N] [RECORDING or folder]...     what `assess` is worth
 //   search_bench --warm [--seeds N] [RECORDING or folder]...     cold searches beside ones that know the
@@ -84,6 +84,8 @@ Options parse(int argc, char** argv) {
       options.plan.threads = count_from(word, value());
     } else if (word == "--json") {
       options.json = value();
+    } else if (word == "--no-facts") {
+      options.plan.facts = false;
     } else if (word == "--no-shipped") {
       options.shipped = false;
     } else if (word == "--cost") {

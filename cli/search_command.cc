@@ -164,7 +164,9 @@ std::string trials_line(const TrialCounts& counts) {
     text += (text.back() == ':' ? " " : ", ") + std::to_string(counts[outcome]) + " ";
     for (const char c : outcome_name(outcome)) text += c == '_' ? ' ' : c;
   }
-  return text + (counts.resumed > 0 ? format("; %zu of them resumed", counts.resumed) : "");
+  if (counts.resumed > 0) text += format("; %zu of them resumed", counts.resumed);
+  if (counts.unmeasured > 0) text += format("; %zu more compiled and passed over", counts.unmeasured);
+  return text;
 }
 
 std::string time_line(const TimeSpent& time) {

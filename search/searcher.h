@@ -25,6 +25,10 @@ struct Observation {
   double time_us = 0;  // meaningful where has_time(outcome)
 };
 
+// What a compiler states of a configuration before it runs: numbers whose meaning and order are the same for
+// all of a search. Empty where nothing is known.
+using Facts = std::vector<double>;
+
 // Trials of another problem, or of another GPU, on the configurations that it shares with this space. Their
 // times compare with each other only.
 struct History {
@@ -45,6 +49,21 @@ class Searcher {
   // Reports one result. Configurations that were never asked (a warm start) and repeated tells are allowed;
   // a time that is not finite and positive counts as a failure.
   virtual void tell(const Observation& observation) = 0;
+
+  // Up to n configurations whose facts the strategy would like to know before it chooses what to ask:
+  // compiled, not measured, and no trial unless they are asked later. None was asked, told or scouted before.
+  // A strategy without use for facts scouts nothing; one that nobody calls scout() on asks all the same.
+  virtual std::vector<ConfigId> scout(std::size_t n) {
+    static_cast<void>(n);
+    return {};
+  }
+
+  // The facts of a configuration: of a scouted one once it is compiled, of any other before it is told. Facts
+  // of another length than the first ones, or with a number that is not finite, are ignored.
+  virtual void learn(ConfigId id, const Facts& facts) {
+    static_cast<void>(id);
+    static_cast<void>(facts);
+  }
 
   // Experience from elsewhere: a hint where to begin and what to expect, never a result of this search, so
   // that what it names may still be asked. Once, before the first ask. A strategy without use for it ignores

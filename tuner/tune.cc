@@ -9,7 +9,9 @@
 
 #include "tuner/breakdowns.h"
 #include "tuner/finals.h"
-#include "tuner/trial_record.h"
+#include "tuner/scouts.h"
+#include "tuner/static_facts.h"
+#include "tuner/trial_store.h"
 
 namespace moetune {
 namespace {
@@ -39,18 +41,20 @@ class TuneLoop {
       : request_(request),
         tools_(tools),
         stop_(std::move(stop)),
-        searcher_(make_searcher(request.strategy, *request.space, request.seed)) {
+        store_(request_, tools_),
+        searcher_(make_searcher(request.strategy, *request.space, request.seed)),
+        scouts_(request_, tools_, *searcher_, [this](const auto& build) { return wait_for(build); }) {
     searcher_->warm(request.histories);
   }
 
   TuneResult run();
 
  private:
-  void load_known_trials();
   void enqueue(ConfigId id);
   void start_build(Pending& pending);
   double drop_limit() const;
   void refill();
+  void take(ConfigId id);
   bool budget_left() const;
   void step();
   std::optional<TrialResult> evaluate(const Pending& pending, BuildPtr* build);  // none where stopped
@@ -62,10 +66,6 @@ class TuneLoop {
   std::optional<std::vector<Finalist>> finalists();
   bool stands_one_of(const std::vector<Finalist>& contenders);
   std::optional<Finalist> prepare(const Trial& trial);
-  std::optional<std::string> stored_winner() const;
-  void store(const Trial& trial, const Build* build);
-  void store_winner(const Trial* baseline);
-  Provenance provenance() const;
   void announce(const std::string& phase) {
     if (tools_.observer != nullptr) tools_.observer->phase(phase);
   }
@@ -73,7 +73,9 @@ class TuneLoop {
   const TuneRequest& request_;
   TuneTools tools_;
   std::stop_token stop_;
+  TrialStore store_;
   std::unique_ptr<Searcher> searcher_;
+  Scouts scouts_;
   std::unordered_map<std::string, TrialResult> known_;  // the cache's trials, by canonical text
   std::unordered_map<ConfigId, std::size_t> done_;      // position in result_.trials
   std::deque<Pending> queue_;                           // in the order asked: told in that order too
@@ -86,7 +88,7 @@ class TuneLoop {
 
 TuneResult TuneLoop::run() {
   announce("preparing");
-  load_known_trials();
+  known_ = store_.known_trials();
   if (request_.default_config) {
     if (const auto id = request_.space->find(*request_.default_config)) enqueue(*id);
   }
@@ -104,6 +106,7 @@ TuneResult TuneLoop::run() {
   announce("searching");
   while (!queue_.empty() && !stop_.stop_requested() && !result_.converged) step();
   result_.interrupted = stop_.stop_requested();
+  result_.counts.unmeasured = scouts_.unmeasured();
   queue_.clear();
 
   const auto finishing = Clock::now();
@@ -130,17 +133,8 @@ TuneResult TuneLoop::run() {
   return std::move(result_);
 }
 
-void TuneLoop::load_known_trials() {
-  if (tools_.cache == nullptr) return;
-  if (request_.fresh) tools_.cache->clear_trials(tools_.workload);
-  for (const TrialRecord& record : tools_.cache->trials(tools_.workload)) {
-    if (may_end_otherwise(record)) continue;
-    if (std::optional<TrialResult> result = from_record(record))
-      known_.emplace(record.config, *std::move(result));
-  }
-}
-
 void TuneLoop::enqueue(ConfigId id) {
+  scouts_.asked(id);
   Pending pending{.id = id, .config = request_.space->config(id)};
   if (const auto known = known_.find(pending.config.text()); known != known_.end()) {
     pending.known = known->second;
@@ -169,24 +163,28 @@ bool TuneLoop::budget_left() const {
 }
 
 void TuneLoop::refill() {
+  scouts_.learn_due(result_.trials.size());
   while (queue_.size() < request_.in_flight && budget_left()) {
     const std::size_t room =
         std::min(request_.in_flight, request_.budget - result_.counts.total()) - queue_.size();
     const std::vector<ConfigId> ids = searcher_->ask(room);
     if (ids.empty()) {
       result_.exhausted = queue_.empty();
-      return;
+      break;
     }
-    for (const ConfigId id : ids) {
-      const bool queued =
-          std::any_of(queue_.begin(), queue_.end(), [&](const Pending& p) { return p.id == id; });
-      if (const auto done = done_.find(id); done != done_.end()) {
-        const TrialResult& result = result_.trials[done->second].result;
-        searcher_->tell({id, result.outcome, result.measurement.median_us});
-      } else if (!queued) {
-        enqueue(id);
-      }
-    }
+    for (const ConfigId id : ids) take(id);
+  }
+  if (budget_left()) scouts_.send(request_.in_flight - queue_.size(), result_.trials.size());
+}
+
+// What was asked: told again where it is done, the default among them.
+void TuneLoop::take(ConfigId id) {
+  const bool queued = std::any_of(queue_.begin(), queue_.end(), [&](const Pending& p) { return p.id == id; });
+  if (const auto done = done_.find(id); done != done_.end()) {
+    const TrialResult& result = result_.trials[done->second].result;
+    searcher_->tell({id, result.outcome, result.measurement.median_us});
+  } else if (!queued) {
+    enqueue(id);
   }
 }
 
@@ -217,14 +215,16 @@ BuildPtr TuneLoop::wait_for(const std::shared_future<BuildPtr>& build) {
 }
 
 std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* build) {
+  Facts facts;
   if (pending.build.valid()) {
     *build = wait_for(pending.build);
     if (*build == nullptr) return std::nullopt;
     if ((*build)->outcome != Outcome::ok) {
       return TrialResult{.outcome = (*build)->outcome, .message = (*build)->message};
     }
+    facts = static_facts(pending.plan, **build, tools_.device.info().limits);
     const std::string reason = why_unlaunchable(pending.plan, **build, tools_.device.info().limits);
-    if (!reason.empty()) return TrialResult{.outcome = Outcome::pruned, .message = reason};
+    if (!reason.empty()) return TrialResult{.outcome = Outcome::pruned, .message = reason, .facts = facts};
   }
   MeasurePolicy policy = request_.policy;
   policy.drop_above_us = drop_limit();
@@ -232,6 +232,7 @@ std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* 
     TrialResult result = tools_.device.run({pending.config, pending.plan, *build}, policy);
     result_.time.validating += result.validate_s;
     result_.time.measuring += result.measure_s;
+    result.facts = tools_.device.info().recorded ? tools_.device.facts(pending.config) : std::move(facts);
     return result;
   } catch (const Stopped&) {
     return std::nullopt;
@@ -240,7 +241,8 @@ std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* 
 
 void TuneLoop::finish(Pending pending, TrialResult result, const Build* build) {
   Trial trial{pending.id, std::move(pending.config), std::move(result), pending.known.has_value()};
-  if (!trial.resumed) store(trial, build);
+  if (!trial.resumed) store_.put(trial, build);
+  searcher_->learn(trial.id, trial.result.facts);
   searcher_->tell({trial.id, trial.result.outcome, trial.result.measurement.median_us});
   ++result_.counts[trial.result.outcome];
   result_.counts.resumed += trial.resumed;
@@ -288,15 +290,6 @@ std::optional<Finalist> TuneLoop::prepare(const Trial& trial) {
   return finalist;
 }
 
-// One that the cache cannot hand out undamaged counts as absent: this search's winner replaces it.
-std::optional<std::string> TuneLoop::stored_winner() const {
-  try {
-    if (const auto stored = tools_.cache->winner(tools_.workload)) return stored->config;
-  } catch (const DamagedWinner&) {
-  }
-  return std::nullopt;
-}
-
 // The best trials, then the default and the winner that the cache holds, where they are not among them.
 // Each call gives the next best that have not met; none where there are no more.
 std::optional<std::vector<Finalist>> TuneLoop::finalists() {
@@ -322,9 +315,7 @@ std::optional<std::vector<Finalist>> TuneLoop::finalists() {
   };
   const bool first = met_.empty();
   if (first && request_.default_config) add(request_.space->find(*request_.default_config));
-  if (first && tools_.cache != nullptr) {
-    if (const auto config = stored_winner()) add(request_.space->find_text(*config));
-  }
+  if (const auto config = first ? store_.winner() : std::nullopt) add(request_.space->find_text(*config));
 
   if (chosen.empty()) return std::nullopt;
   std::vector<Finalist> ready;
@@ -348,40 +339,15 @@ bool TuneLoop::stands_one_of(const std::vector<Finalist>& contenders) {
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     const Trial& trial = verdict.trials[i];
     // A finalist that failed here is a failure for later searches too.
-    if (!has_time(trial.result.outcome)) store(trial, contenders[i].candidate.build.get());
+    if (!has_time(trial.result.outcome)) store_.put(trial, contenders[i].candidate.build.get());
     if (request_.default_config && trial.config == *request_.default_config) baseline = &trial;
   }
   if (baseline != nullptr) result_.baseline = *baseline;
   if (!verdict.winner) return false;
   result_.best = verdict.trials[*verdict.winner];
   result_.winner = contenders[*verdict.winner].candidate;
-  store_winner(result_.baseline ? &*result_.baseline : nullptr);
+  store_.put_winner(result_);
   return true;
-}
-
-void TuneLoop::store(const Trial& trial, const Build* build) {
-  if (tools_.cache == nullptr) return;
-  tools_.cache->put_trial(tools_.workload, to_record(trial.config, trial.result, build, provenance()));
-}
-
-void TuneLoop::store_winner(const Trial* baseline) {
-  if (tools_.cache == nullptr || result_.winner.build == nullptr) return;
-  Provenance source = provenance();
-  source.trials = result_.counts.total();
-  const auto ceiling = tools_.cache->calibration(tools_.device.info().key, "read_tb_s");
-  const double seconds = result_.best->result.measurement.median_us * 1e-6;
-  const double roofline =
-      ceiling ? request_.kernel->cost(request_.problem).bytes / (*ceiling * 1e12) / seconds : 0.0;
-  tools_.cache->put_winner(tools_.workload,
-                           to_winner(result_.winner, result_.best->result,
-                                     baseline != nullptr ? &baseline->result : nullptr, roofline, source));
-}
-
-Provenance TuneLoop::provenance() const {
-  return {.strategy = request_.strategy,
-          .seed = request_.seed,
-          .device = tools_.device.info().id,
-          .driver = tools_.device.info().key.driver};
 }
 
 }  // namespace

@@ -72,8 +72,18 @@ double expected_excess(double u) {
 
 }  // namespace
 
-Surrogate::Surrogate(const LegalSpace& space)
-    : space_(space), encoding_(space), time_kernel_(encoding_.axes()), failure_kernel_(encoding_.axes()) {}
+Surrogate::Surrogate(const LegalSpace& space, FactTable* facts)
+    : space_(space),
+      encoding_(space),
+      facts_(facts),
+      time_kernel_(encoding_.axes()),
+      failure_kernel_(encoding_.axes()) {}
+
+std::vector<Axis> Surrogate::axes() const {
+  std::vector<Axis> all = axes_with_task(encoding_.axes(), tasks_);
+  if (facts_ != nullptr) all.insert(all.end(), facts_->axes().begin(), facts_->axes().end());
+  return all;
+}
 
 void Surrogate::set_history(std::span<const History> histories) {
   past_.clear();
@@ -90,7 +100,7 @@ void Surrogate::set_history(std::span<const History> histories) {
     }
     ++tasks_;
   }
-  time_kernel_ = ProductKernel(axes_with_task(encoding_.axes(), tasks_));
+  time_kernel_ = ProductKernel(axes());
   failure_kernel_ = time_kernel_;
   pool_.clear();
 }
@@ -98,6 +108,7 @@ void Surrogate::set_history(std::span<const History> histories) {
 void Surrogate::append_row(ConfigId id, std::size_t task, std::vector<Position>& rows) const {
   encoding_.append(space_, id, rows);
   if (tasks_ > 1) rows.push_back(static_cast<Position>(task));
+  if (facts_ != nullptr) facts_->append(id, rows);
 }
 
 void Surrogate::open(ConfigId id) {
@@ -135,6 +146,7 @@ void Surrogate::observe(Asked& asked, const Observation& observation) {
 }
 
 bool Surrogate::usable() const {
+  if (facts_ != nullptr && facts_->ids().empty()) return false;
   return !encoding_.axes().empty() && log_.successes() >= kFewestSuccesses && log_.size() < kMostTrials;
 }
 
@@ -167,12 +179,32 @@ std::vector<double> Surrogate::task_offsets() const {
   return offsets;
 }
 
-void Surrogate::refit(Random& random) {
-  if (pool_.empty() || space_.size() > kWholeSpace) {
+void Surrogate::join(ConfigId id) {
+  if (!times_) return;
+  std::vector<Position> row;
+  append_row(id, 0, row);
+  pool_.push_back(id);
+  times_->add_members(row);
+  if (failures_) failures_->add_members(row);
+}
+
+void Surrogate::renew_pool(Random& random) {
+  if (facts_ != nullptr) {
+    facts_->settle();
+    time_kernel_.replace_axes(axes());
+    failure_kernel_.replace_axes(axes());
+    pool_ = facts_->ids();
+  } else if (pool_.empty() || space_.size() > kWholeSpace) {
     pool_ = make_candidate_pool(space_, log_.fastest(kPoolStarts), random);
-    pool_rows_.clear();
-    for (const ConfigId id : pool_) append_row(id, 0, pool_rows_);
+  } else {
+    return;
   }
+  pool_rows_.clear();
+  for (const ConfigId id : pool_) append_row(id, 0, pool_rows_);
+}
+
+void Surrogate::refit(Random& random) {
+  renew_pool(random);
   const std::vector<Observation> trials = thin(log_.trials(), kMostObserved);
   std::vector<ConfigId> open;
   for (const Asked& asked : asked_) {
