@@ -3,20 +3,20 @@
 //
 //   static_facts RECORDING OUTPUT [--threads N]
 //
-// The facts are of today's templates; it says so where the recording was made with others. Exits with 2 for a
-// wrong command line or file, 1 where the compiler is missing.
+// The facts are of today's templates and compiler, which need not be those that were measured. Exits with 2
+// for a wrong command line or file, 1 where the compiler is missing.
 #include "tuner/static_facts.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <future>
-#include <iostream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "bench/bench_main.h"
 #include "kernels/registry.h"
 #include "replay/recording.h"
 #include "tuner/compile_pool.h"
@@ -63,7 +63,7 @@ void add_facts(Recording& recording, CompilePool& pool) {
     recording.trials[i].facts = static_facts(plans[i], *builds[i].get(), recording.limits);
 }
 
-int run(const Options& options) {
+void run(const Options& options) {
   Recording recording = read_recording(options.from);
   const Compiler compiler({.architecture = architecture_name(recording.hardware.compute_capability)});
   CompilePool pool(compiler, options.threads);
@@ -72,19 +72,10 @@ int run(const Options& options) {
   const CompilePool::Stats stats = pool.stats();
   std::printf("%zu configurations, %zu compiled in %.0f s of CPU time\n", recording.trials.size(),
               stats.compiled, stats.compile_seconds);
-  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(parse(argc, argv));
-  } catch (const moetune::BadInput& error) {
-    std::cerr << "static_facts: " << error.what() << '\n';
-    return 2;
-  } catch (const std::exception& error) {
-    std::cerr << "static_facts: " << error.what() << '\n';
-    return 1;
-  }
+  return moetune::bench::run_main("static_facts", [&] { run(parse(argc, argv)); });
 }

@@ -29,10 +29,17 @@ struct Observation {
 // all of a search. Empty where nothing is known.
 using Facts = std::vector<double>;
 
-// Trials of another problem, or of another GPU, on the configurations that it shares with this space. Their
-// times compare with each other only.
+// A trial of another problem, or of another GPU: a position in the domain of each parameter of this space,
+// where that point need not be legal.
+struct PastTrial {
+  std::vector<Position> point;
+  Outcome outcome = Outcome::ok;
+  double time_us = 0;  // meaningful where has_time(outcome)
+};
+
+// Trials of one other problem on one GPU. Their times compare with each other only.
 struct History {
-  std::vector<Observation> trials;
+  std::vector<PastTrial> trials;
 };
 
 // Whether the observation carries a time to learn from: has_time, and finite and positive.

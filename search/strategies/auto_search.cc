@@ -15,9 +15,9 @@ constexpr std::size_t kRandomOneIn = 3;   // of the first asks with seeds, the s
 constexpr std::size_t kDescentFrom = 60;  // asks; before, the model has better use for them
 constexpr std::size_t kDescentOneIn = 6;  // of the asks after that, the share that descends from the best
 
-// Open at most: what is asked before its predecessors are told is asked half blind. Six at first, so that
+// Open at most: what is asked before its predecessors are told is asked half blind. Four at first, so that
 // compiling and measuring overlap, and one more for every sixteen told.
-constexpr std::size_t kOpenAtFirst = 6;
+constexpr std::size_t kOpenAtFirst = 4;
 constexpr std::size_t kToldAnOpen = 16;
 
 // Scouted at most: as many as were asked, and so many more.
@@ -93,25 +93,32 @@ class AutoSearch : public Searcher {
  private:
   std::size_t most_open() const { return kOpenAtFirst + surrogate_.log().size() / kToldAnOpen; }
 
-  // The winner of each history, then the second of each, and so on; last first.
+  // The winner of each history, then the second of each, and so on, each as near as this space comes to it;
+  // last first.
   void choose_seeds(std::span<const History> histories) {
-    std::vector<std::vector<Observation>> ranked;
-    for (const History& history : histories) {
-      TrialLog log;
-      for (const Observation& trial : history.trials) {
-        if (trial.id < space_.size()) log.add(trial);
-      }
-      ranked.push_back(log.fastest(kMostSeeds));
-    }
+    std::vector<std::vector<ConfigId>> ranked;
+    for (const History& history : histories) ranked.push_back(nearest_to_winners(history));
     seeds_.clear();
     std::unordered_set<ConfigId> chosen;
     for (std::size_t rank = 0; rank < kMostSeeds; ++rank) {
-      for (const std::vector<Observation>& trials : ranked) {
-        if (rank < trials.size() && seeds_.size() < kMostSeeds && chosen.insert(trials[rank].id).second)
-          seeds_.push_back(trials[rank].id);
+      for (const std::vector<ConfigId>& ids : ranked) {
+        if (rank < ids.size() && seeds_.size() < kMostSeeds && chosen.insert(ids[rank]).second)
+          seeds_.push_back(ids[rank]);
       }
     }
     std::reverse(seeds_.begin(), seeds_.end());
+  }
+
+  std::vector<ConfigId> nearest_to_winners(const History& history) {
+    TrialLog log;  // by position in the history
+    for (std::size_t i = 0; i < history.trials.size() && !space_.empty(); ++i) {
+      const PastTrial& trial = history.trials[i];
+      if (is_point_of(space_, trial.point)) log.add({static_cast<ConfigId>(i), trial.outcome, trial.time_us});
+    }
+    std::vector<ConfigId> ids;
+    for (const Observation& winner : log.fastest(kMostSeeds))
+      ids.push_back(space_.nearest(history.trials[winner.id].point, random_));
+    return ids;
   }
 
   ConfigId next() {

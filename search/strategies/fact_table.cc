@@ -6,7 +6,7 @@
 namespace moetune {
 namespace {
 
-constexpr std::size_t kMostLevels = 12;
+constexpr std::size_t kMostLevels = 24;
 // Facts follow from the parameters, which the model sees too: less is expected of each.
 constexpr double kFactDoubt = -1.5;
 
@@ -65,8 +65,8 @@ void FactTable::settle() {
   }
 }
 
-void FactTable::append(ConfigId id, std::vector<Position>& rows) const {
-  const auto known = rows_.find(id);
+void FactTable::append(std::optional<ConfigId> id, std::vector<Position>& rows) const {
+  const auto known = id ? rows_.find(*id) : rows_.end();
   for (std::size_t f = 0; f < scales_.size(); ++f)
     rows.push_back(known == rows_.end() ? middle_[f] : scales_[f].nearest(known->second[f]));
 }

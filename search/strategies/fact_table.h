@@ -2,6 +2,7 @@
 // which the known values decide anew whenever settle() is called. One owner; not thread-safe.
 #pragma once
 
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -21,7 +22,7 @@ class FactTable {
   void settle();
   const std::vector<Axis>& axes() const { return axes_; }
   // The levels of `id`, appended to `rows`; the middle of each axis where nothing is known of it.
-  void append(ConfigId id, std::vector<Position>& rows) const;
+  void append(std::optional<ConfigId> id, std::vector<Position>& rows) const;
 
  private:
   struct Scale {

@@ -22,6 +22,9 @@
 
 namespace moetune {
 
+// Whether a past trial's point lies in the domains of `space`, legal or not.
+bool is_point_of(const LegalSpace& space, std::span<const Position> point);
+
 class Surrogate {
  public:
   // `facts`, where given, must outlive the model; it is settled at each fit.
@@ -59,7 +62,8 @@ class Surrogate {
  private:
   struct Past {
     std::size_t task = 0;
-    ConfigId id = 0;
+    std::vector<Position> point;
+    std::optional<ConfigId> id;  // where the point is legal here
     bool failed = false;
     double log_time = 0;
   };
@@ -72,7 +76,8 @@ class Surrogate {
 
   std::vector<Axis> axes() const;
   void renew_pool(Random& random);
-  void append_row(ConfigId id, std::size_t task, std::vector<Position>& rows) const;
+  void append_row(ConfigId id, std::vector<Position>& rows) const;
+  void append_row(const Past& past, std::vector<Position>& rows) const;
   std::vector<double> task_offsets() const;
   void fit_times(const std::vector<Observation>& trials);
   void fit_failures(const std::vector<Observation>& trials);
