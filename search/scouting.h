@@ -13,7 +13,7 @@ namespace moetune {
 
 // Tells between scouting a configuration and learning its facts: about as long as it takes to compile one
 // while others are measured.
-inline constexpr std::size_t kScoutedFor = 12;
+inline constexpr std::size_t kScoutedFor = 20;
 
 class Scouting {
  public:

@@ -239,7 +239,15 @@ std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* 
   }
 }
 
+// A time that no search can use is no success, whoever reports it.
+void refuse_odd_time(TrialResult& result) {
+  if (!has_time(result.outcome) || has_usable_time({0, result.outcome, result.measurement.median_us})) return;
+  result.message = "measured " + std::to_string(result.measurement.median_us) + " us, which is no time";
+  result.outcome = Outcome::launch_failed;
+}
+
 void TuneLoop::finish(Pending pending, TrialResult result, const Build* build) {
+  refuse_odd_time(result);
   Trial trial{pending.id, std::move(pending.config), std::move(result), pending.known.has_value()};
   if (!trial.resumed) store_.put(trial, build);
   searcher_->learn(trial.id, trial.result.facts);

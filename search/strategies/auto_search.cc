@@ -15,9 +15,9 @@ constexpr std::size_t kRandomOneIn = 3;   // of the first asks with seeds, the s
 constexpr std::size_t kDescentFrom = 60;  // asks; before, the model has better use for them
 constexpr std::size_t kDescentOneIn = 6;  // of the asks after that, the share that descends from the best
 
-// Open at most: what is asked before its predecessors are told is asked half blind. Four at first, so that
+// Open at most: what is asked before its predecessors are told is asked half blind. Five at first, so that
 // compiling and measuring overlap, and one more for every sixteen told.
-constexpr std::size_t kOpenAtFirst = 4;
+constexpr std::size_t kOpenAtFirst = 5;
 constexpr std::size_t kToldAnOpen = 16;
 
 // Scouted at most: as many as were asked, and so many more.
