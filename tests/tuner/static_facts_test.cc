@@ -4,22 +4,17 @@
 
 #include <algorithm>
 
+#include "tests/tuner/one_launch.h"
+
 using namespace moetune;
 
 namespace {
 
-struct Case {
-  Plan plan;
-  Build build;
-  DeviceLimits limits = limits_of_architecture("sm_90a");
-
-  Case() {
-    plan.launches.push_back(
-        {.entry = "k", .grid = {200, 2, 1}, .block = {256, 1, 1}, .dynamic_shared = 50'000});
-    build.outcome = Outcome::ok;
+struct Case : OneLaunch {
+  Case()
+      : OneLaunch({.entry = "k", .grid = {200, 2, 1}, .block = {256, 1, 1}, .dynamic_shared = 50'000},
+                  {.registers = 64, .spill_store_bytes = 8, .spill_load_bytes = 16, .static_shared = 1000}) {
     build.cubin.resize(4321);
-    build.entries["k"] = {
-        .registers = 64, .spill_store_bytes = 8, .spill_load_bytes = 16, .static_shared = 1000};
     limits.sm_count = 132;
   }
   double fact(std::string_view name) const {
