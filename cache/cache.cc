@@ -48,6 +48,7 @@ Database::Access access_for(Cache::Mode mode) {
     case Cache::Mode::read_write:
       return Database::Access::read_write;
     case Cache::Mode::read_only:
+    case Cache::Mode::inspect:
       return Database::Access::read_only;
   }
   throw std::logic_error("an enumerator without a meaning");
@@ -64,8 +65,11 @@ Cache Cache::open(const fs::path& given, Mode mode, const CacheOptions& options)
   const fs::path path = require_plausible(given, mode);
   if (std::error_code absent; fs::file_size(path, absent) > 0 && !absent) refuse_foreign(path);
   auto impl = std::make_unique<Impl>(Impl{Database(path, access_for(mode), options.busy_timeout), options,
-                                          mode == Mode::read_only, std::string()});
-  if (mode == Mode::read_only) {
+                                          mode == Mode::read_only || mode == Mode::inspect, std::string(),
+                                          SearchLocks(path)});
+  if (mode == Mode::inspect) {
+    require_version(impl->database);
+  } else if (mode == Mode::read_only) {
     require_current(impl->database);
   } else {
     migrate(impl->database);
@@ -74,7 +78,7 @@ Cache Cache::open(const fs::path& given, Mode mode, const CacheOptions& options)
   return Cache(std::move(impl));
 }
 
-fs::path Cache::default_path() {
+std::optional<fs::path> Cache::find_default_path() {
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);
     return fs::path(value == nullptr ? "" : value);
@@ -84,6 +88,11 @@ fs::path Cache::default_path() {
     return base / "moetune" / "moetune.db";
   if (const fs::path home = variable("HOME"); home.is_absolute())
     return home / ".cache" / "moetune" / "moetune.db";
+  return std::nullopt;
+}
+
+fs::path Cache::default_path() {
+  if (std::optional<fs::path> path = find_default_path()) return *std::move(path);
   throw BrokenEnvironment(
       "neither XDG_CACHE_HOME nor HOME names a folder for the cache; set one, or name a cache file");
 }

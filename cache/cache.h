@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -67,6 +68,13 @@ struct CacheProblem {
   std::string what;
 };
 
+// What a record must be beyond its digest, which only those who write records know: each returns what is
+// wrong with one, "" for nothing. Either may be empty.
+struct RecordRules {
+  std::function<std::string(const WorkloadKey&, const TrialRecord&)> trial;
+  std::function<std::string(const WorkloadKey&, const WinnerRecord&)> winner;
+};
+
 // A stored winner that does not match its digest: it is unusable, the rest of the file may well be sound.
 class DamagedWinner : public BrokenEnvironment {
  public:
@@ -75,12 +83,19 @@ class DamagedWinner : public BrokenEnvironment {
 
 class Cache {
  public:
-  enum class Mode { create, read_write, read_only };
+  enum class Mode {
+    create,
+    read_write,
+    read_only,
+    inspect,  // read-only, whatever was done to the tables: for check() alone
+  };
 
   // Opens, creating file and folders for Mode::create, and migrates an older schema in one transaction.
-  // Throws BadInput where there is no file to open (read_write, read_only) or the path cannot be one.
+  // Throws BadInput where there is no file to open (but for Mode::create) or the path cannot be one.
   static Cache open(const std::filesystem::path& path, Mode mode, const CacheOptions& options = {});
-  // $XDG_CACHE_HOME/moetune/moetune.db, else ~/.cache/moetune/moetune.db.
+  // $XDG_CACHE_HOME/moetune/moetune.db, else ~/.cache/moetune/moetune.db. Where neither variable names a
+  // folder the one gives nothing and the other throws BrokenEnvironment.
+  static std::optional<std::filesystem::path> find_default_path();
   static std::filesystem::path default_path();
 
   Cache(Cache&&) noexcept;
@@ -99,7 +114,10 @@ class Cache {
   // A later trial of the same configuration replaces the earlier one.
   void put_trial(std::int64_t workload, const TrialRecord& trial);
   std::vector<TrialRecord> trials(std::int64_t workload) const;  // in the order they were first stored
+  // Throws BrokenEnvironment, and forgets nothing, while another search works on the workload.
   void clear_trials(std::int64_t workload);
+  // Says that a search works on the workload until this Cache is closed or its process ends.
+  void begin_search(std::int64_t workload);
 
   // Replaces the workload's winner. The blob is stored compressed with its digest; the old winner stays until
   // the new one is committed.
@@ -116,8 +134,9 @@ class Cache {
   void put_calibration(const HardwareKey& hardware, const std::string& name, double value);
   std::optional<double> calibration(const HardwareKey& hardware, const std::string& name) const;
 
-  // PRAGMA integrity_check, foreign keys, and every blob against its digest.
-  std::vector<CacheProblem> check() const;
+  // PRAGMA integrity_check; tables, columns and indexes against those that moetune makes; references between
+  // rows; every blob against its digest; every trial and winner against `rules`.
+  std::vector<CacheProblem> check(const RecordRules& rules = {}) const;
 
   struct Summary {
     std::int64_t workloads = 0, trials = 0, winners = 0, builds = 0;

@@ -6,6 +6,7 @@
 
 #include "cache/cache.h"
 #include "cache/database.h"
+#include "cache/search_locks.h"
 
 namespace moetune {
 
@@ -14,6 +15,7 @@ struct Cache::Impl {
   CacheOptions options;
   bool read_only = false;
   std::string warning;
+  SearchLocks searches;
 
   // The id of a hardware row, inserted where it is new and brought up to the present driver. Within a
   // transaction.

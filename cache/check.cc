@@ -1,6 +1,10 @@
 // The part of Cache that looks at the whole file: what it holds, and whether it is sound.
+#include <cmath>
+
 #include "cache/blob.h"
 #include "cache/cache_impl.h"
+#include "cache/schema.h"
+#include "cache/schema_check.h"
 
 namespace moetune {
 namespace {
@@ -14,24 +18,99 @@ void check_pages(const Database& database, Problems& problems) {
   }
 }
 
-void check_references(const Database& database, Problems& problems) {
-  Query row = database.query("PRAGMA foreign_key_check");
-  while (row.step()) {
-    problems.push_back(
-        {row.text(0) + " " + std::to_string(row.integer(1)), "belongs to a missing row of " + row.text(2)});
+void check_schema(const Database& database, Problems& problems) {
+  const auto version = static_cast<std::size_t>(database.integer_pragma("user_version"));
+  for (std::string& difference : schema_differences(database, migrations().first(version))) {
+    problems.push_back({"schema", std::move(difference)});
   }
 }
 
-void check_winners(const Database& database, Problems& problems) {
-  Query row = database.query(
-      "SELECT n.workload, w.kernel, w.problem, n.config, n.plan, n.cubin, n.cubin_bytes, n.digest"
-      " FROM winners n JOIN workloads w ON w.id = n.workload ORDER BY n.workload");
+void check_references(const Database& database, Problems& problems) {
+  Query row = database.query("PRAGMA foreign_key_check");
   while (row.step()) {
-    const std::optional<Blob> cubin = decompress(row.bytes(5), row.integer(6));
-    if (cubin && winner_digest(row.text(3), row.text(4), *cubin) == row.text(7)) continue;
+    const std::string number = row.text(1);  // none in a table without row numbers
     problems.push_back(
-        {"winner " + std::to_string(row.integer(0)) + " (" + row.text(1) + " " + row.text(2) + ")",
-         "does not match its digest"});
+        {row.text(0) + (number.empty() ? "" : " " + number), "belongs to a missing row of " + row.text(2)});
+  }
+}
+
+void check_hardware(const Database& database, Problems& problems) {
+  Query row = database.query(
+      "SELECT id, key, name, compute_capability, sm_count, l2_bytes, memory_bytes, sm_clock_khz,"
+      " memory_clock_khz, origin FROM hardware ORDER BY id");
+  while (row.step()) {
+    const HardwareKey key{row.text(2),
+                          static_cast<int>(row.integer(3)),
+                          static_cast<int>(row.integer(4)),
+                          row.integer(5),
+                          row.integer(6),
+                          static_cast<int>(row.integer(7)),
+                          static_cast<int>(row.integer(8)),
+                          row.text(9),
+                          ""};
+    if (key.text() == row.text(1)) continue;
+    problems.push_back({"hardware " + row.text(0), "its key does not say what its columns say"});
+  }
+}
+
+void check_calibrations(const Database& database, Problems& problems) {
+  Query row = database.query("SELECT hardware, name, value FROM calibrations ORDER BY hardware, name");
+  while (row.step()) {
+    const double value = row.real(2);
+    if (std::isfinite(value) && value > 0) continue;
+    problems.push_back({"calibration " + row.text(1) + " of hardware " + row.text(0),
+                        "is no positive number: " + row.text(2)});
+  }
+}
+
+// "trial 7 of workload 2 (decode_attention batch=64)"
+std::string place(const std::string& what, const std::string& workload, const WorkloadKey& key) {
+  return what + " " + workload +
+         (key.kernel.empty() ? "" : " (" + key.kernel + (key.problem.empty() ? "" : " " + key.problem) + ")");
+}
+
+void check_trials(const Database& database, const RecordRules& rules, Problems& problems) {
+  if (!rules.trial) return;
+  Query row = database.query(
+      "SELECT t.id, t.workload, coalesce(w.kernel, ''), coalesce(w.problem, ''), t.config, t.outcome,"
+      " t.message, t.time_us, t.interval_low_us, t.interval_high_us, t.samples, t.facts, t.provenance"
+      " FROM trials t LEFT JOIN workloads w ON w.id = t.workload ORDER BY t.id");
+  while (row.step()) {
+    const WorkloadKey key{.kernel = row.text(2), .problem = row.text(3)};
+    const TrialRecord trial{row.text(4),
+                            row.text(5),
+                            row.text(6),
+                            row.real(7),
+                            row.real(8),
+                            row.real(9),
+                            static_cast<int>(row.integer(10)),
+                            row.text(11),
+                            row.text(12)};
+    const std::string wrong = rules.trial(key, trial);
+    if (!wrong.empty())
+      problems.push_back({place("trial " + row.text(0) + " of workload", row.text(1), key), wrong});
+  }
+}
+
+void check_winners(const Database& database, const RecordRules& rules, Problems& problems) {
+  Query row = database.query(
+      "SELECT n.workload, coalesce(w.kernel, ''), coalesce(w.problem, ''), n.config, n.time_us,"
+      " n.interval_low_us, n.interval_high_us, n.default_time_us, n.roofline, n.plan, n.cubin,"
+      " n.provenance, n.stored_at, n.cubin_bytes, n.digest"
+      " FROM winners n LEFT JOIN workloads w ON w.id = n.workload ORDER BY n.workload");
+  while (row.step()) {
+    const WorkloadKey key{.kernel = row.text(1), .problem = row.text(2)};
+    const std::string where = place("winner", row.text(0), key);
+    std::optional<Blob> cubin = decompress(row.bytes(10), row.integer(13));
+    if (!cubin || winner_digest(row.text(3), row.text(9), *cubin) != row.text(14)) {
+      problems.push_back({where, "does not match its digest"});
+      continue;
+    }
+    if (!rules.winner) continue;
+    const WinnerRecord winner{row.text(3), row.real(4), row.real(5),       row.real(6),  row.real(7),
+                              row.real(8), row.text(9), *std::move(cubin), row.text(11), row.text(12)};
+    const std::string wrong = rules.winner(key, winner);
+    if (!wrong.empty()) problems.push_back({where, wrong});
   }
 }
 
@@ -47,15 +126,26 @@ void check_builds(const Database& database, Problems& problems) {
 
 }  // namespace
 
-std::vector<CacheProblem> Cache::check() const {
+std::vector<CacheProblem> Cache::check(const RecordRules& rules) const {
+  const Database& database = impl_->database;
   Problems problems;
-  for (const auto& part : {check_pages, check_references, check_winners, check_builds}) {
+  const auto attempt = [&](const auto& part) {
     try {
-      part(impl_->database, problems);
+      part();
     } catch (const BrokenEnvironment& damage) {
       problems.push_back({"database", damage.what()});
     }
-  }
+  };
+  attempt([&] { check_pages(database, problems); });
+  const std::size_t before = problems.size();
+  attempt([&] { check_schema(database, problems); });
+  if (problems.size() > before) return problems;  // what reads the rows would stumble over the same again
+  attempt([&] { check_references(database, problems); });
+  attempt([&] { check_hardware(database, problems); });
+  attempt([&] { check_calibrations(database, problems); });
+  attempt([&] { check_trials(database, rules, problems); });
+  attempt([&] { check_winners(database, rules, problems); });
+  attempt([&] { check_builds(database, problems); });
   return problems;
 }
 

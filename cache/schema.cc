@@ -1,5 +1,7 @@
 #include "cache/schema.h"
 
+#include "cache/schema_check.h"
+
 namespace moetune {
 namespace {
 
@@ -110,6 +112,21 @@ void refuse(const std::filesystem::path& path, const Identity& found, std::size_
                             ", of a newer moetune; this one knows up to " + std::to_string(newest) +
                             ": update moetune, or name another file");
   }
+  if (found.version < 0) {
+    throw BrokenEnvironment(path.string() + " has schema " + std::to_string(found.version) +
+                            ", which no moetune makes: it was altered; move it away, or name another file");
+  }
+}
+
+// For a file whose version is known and not refused.
+void require_unaltered(const Database& database, std::int64_t version, std::span<const char* const> steps) {
+  const std::vector<std::string> differences =
+      schema_differences(database, steps.first(static_cast<std::size_t>(version)));
+  if (differences.empty()) return;
+  std::string text;
+  for (const std::string& difference : differences) text += (text.empty() ? "" : "; ") + difference;
+  throw BrokenEnvironment(database.path().string() + " is not as moetune made it: " + text +
+                          ". Move it away, or name another file");
 }
 
 }  // namespace
@@ -138,11 +155,12 @@ void refuse_foreign(const std::filesystem::path& path) {
 void migrate(const Database& database, std::span<const char* const> steps) {
   if (const Identity found = identity(database);
       found.application == kApplicationId && found.version == static_cast<std::int64_t>(steps.size())) {
-    return;
+    return require_unaltered(database, found.version, steps);
   }
   WriteTransaction transaction(database);
   const Identity found = identity(database);  // another process may have been first
   refuse(database.path(), found, steps.size());
+  require_unaltered(database, found.version, steps);
   for (std::size_t i = static_cast<std::size_t>(found.version); i < steps.size(); ++i)
     database.execute(steps[i]);
   database.execute("PRAGMA application_id = " + std::to_string(kApplicationId));
@@ -150,12 +168,17 @@ void migrate(const Database& database, std::span<const char* const> steps) {
   transaction.commit();
 }
 
-void require_current(const Database& database) {
+void require_version(const Database& database) {
   const Identity found = identity(database);
   refuse(database.path(), found, migrations().size());
   if (found.version == static_cast<std::int64_t>(migrations().size())) return;
   throw BrokenEnvironment(database.path().string() + (found.empty ? " is empty" : " has an older schema") +
                           "; open it for writing once, with any command that stores results");
+}
+
+void require_current(const Database& database) {
+  require_version(database);
+  require_unaltered(database, static_cast<std::int64_t>(migrations().size()), migrations());
 }
 
 }  // namespace moetune

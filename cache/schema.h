@@ -18,14 +18,17 @@ inline constexpr std::int64_t kApplicationId = 0x6D6F6574;  // "moet"
 // Each is SQL that takes the schema one version up, the first from an empty file.
 std::span<const char* const> migrations();
 
-// Refuses a file that is another application's or a newer moetune's, without a lock or a change to anything.
+// Refuses a file that is another application's, a newer moetune's or of a version that there never was,
+// without a lock or a change to anything.
 void refuse_foreign(const std::filesystem::path& path);
 
 // Brings the file to the last of `steps` in one transaction. Throws BrokenEnvironment where the file is
-// another application's or newer.
+// another application's or newer, or its tables are not those that the steps up to its version make.
 void migrate(const Database& database, std::span<const char* const> steps = migrations());
 
-// For a file opened read-only: throws BrokenEnvironment where it is not of the present schema.
+// For a file opened read-only: throws BrokenEnvironment where it is not of the present version.
+void require_version(const Database& database);
+// The same, and where its tables are not those of that version.
 void require_current(const Database& database);
 
 }  // namespace moetune

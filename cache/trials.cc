@@ -31,8 +31,20 @@ std::vector<TrialRecord> Cache::trials(std::int64_t workload) const {
   return all;
 }
 
+void Cache::begin_search(std::int64_t workload) { impl_->searches.enter(workload); }
+
 void Cache::clear_trials(std::int64_t workload) {
-  impl_->database.run("DELETE FROM trials WHERE workload = ?", workload);
+  if (!impl_->searches.try_alone(workload)) {
+    throw BrokenEnvironment("another search of this workload is running on " + path().string() +
+                            ", and its trials stay: wait for it to end, or search without --fresh");
+  }
+  try {
+    impl_->database.run("DELETE FROM trials WHERE workload = ?", workload);
+  } catch (...) {
+    impl_->searches.leave_alone(workload);
+    throw;
+  }
+  impl_->searches.leave_alone(workload);
 }
 
 }  // namespace moetune

@@ -4,6 +4,7 @@
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/record_rules.h"
 #include "cli/stored_results.h"
 #include "cli/text.h"
 
@@ -17,8 +18,8 @@ class CacheCommand : public Command {
   std::string_view details() const override {
     return "  ls        workloads and winners, with their keys\n"
            "  show KEY  one workload in full: configuration, launch plan, provenance\n"
-           "  check     the integrity of the file and of every stored blob; exit code 3 where it is "
-           "damaged\n";
+           "  check     pages, tables, references, digests, and every trial and winner; exit code 3 where "
+           "any is damaged\n";
   }
   void declare(OptionTable& table) override {
     table.positional("ACTION", action_, true, "ls, show or check");
@@ -122,7 +123,7 @@ int CacheCommand::show(const Cache& cache, Output& output) const {
 }
 
 int CacheCommand::check(const Cache& cache, Output& output) const {
-  const std::vector<CacheProblem> problems = cache.check();
+  const std::vector<CacheProblem> problems = cache.check(record_rules());
   Document found = Document::array();
   for (const CacheProblem& problem : problems) {
     output.result() << problem.where << ": " << problem.what << "\n";
@@ -145,7 +146,8 @@ int CacheCommand::run(Output& output, std::stop_token) {
     throw BadInput(unknown_name("action", action_, {"ls", "show", "check"}));
   }
   if (action_ != "show" && !key_.empty()) throw BadInput("unexpected word '" + key_ + "' after " + action_);
-  const std::unique_ptr<Cache> cache = open_existing_cache(cache_);
+  const std::unique_ptr<Cache> cache =
+      open_existing_cache(cache_, action_ == "check" ? Cache::Mode::inspect : Cache::Mode::read_only);
   if (cache == nullptr) return nothing_yet(output);
   if (action_ == "show") return show(*cache, output);
   return action_ == "ls" ? list(*cache, output) : check(*cache, output);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "cli/progress.h"
@@ -11,29 +13,30 @@
 namespace moetune {
 namespace {
 
-struct Stream {
-  const char* name;            // in the cache
-  const char* what;            // for people
-  const char* write;           // decode_kernel's dimension
-  std::int64_t element_bytes;  // moved for each f32 element
+struct Target {
+  const char* what;  // for people
+  std::string problem;
+  std::optional<double> Ceilings::*figure;
 };
 
-constexpr Stream kStreams[] = {
-    {"read_tb_s", "read ceiling", "none", 4},
-    {"copy_tb_s", "copy ceiling", "all", 8},
-};
 constexpr std::size_t kTrials = 96;
 
 // A launch costs 1 or 2 µs whatever it moves: 8 GiB make that vanish, a sixteenth of a smaller memory nearly
 // so.
-std::string stream_problem(const Stream& stream, std::int64_t memory_bytes) {
+std::string stream_problem(const char* write, std::int64_t bytes_an_element, std::int64_t memory_bytes) {
   const std::int64_t bytes = std::min<std::int64_t>(std::int64_t{8} << 30, memory_bytes / 16);
-  const auto elements = std::bit_floor(static_cast<std::uint64_t>(bytes / stream.element_bytes));
-  return "elements=" + std::to_string(elements) + ",write=" + stream.write;
+  const auto elements = std::bit_floor(static_cast<std::uint64_t>(bytes / bytes_an_element));
+  return "elements=" + std::to_string(elements) + ",write=" + write;
 }
 
-// Terabytes a second of the best configuration; nullopt where interrupted.
-std::optional<double> measure(Session& session, const Output& output, std::stop_token stop) {
+std::vector<Target> targets(std::int64_t memory_bytes) {
+  return {{"read ceiling", stream_problem("none", 4, memory_bytes), &Ceilings::read_tb_s},
+          {"copy ceiling", stream_problem("all", 8, memory_bytes), &Ceilings::copy_tb_s},
+          {"least launch", "elements=1,write=none", &Ceilings::launch_us}};
+}
+
+// Microseconds of the best configuration; nullopt where interrupted.
+std::optional<double> best_time(Session& session, const Output& output, std::stop_token stop) {
   TuneRequest request = session.request();
   request.budget = kTrials;
   request.fresh = true;
@@ -43,27 +46,26 @@ std::optional<double> measure(Session& session, const Output& output, std::stop_
   if (result.interrupted) return std::nullopt;
   if (!result.best)
     throw BrokenEnvironment("no configuration of decode_kernel works on " + session.info().key.name);
-  return session.bytes() / result.best->result.measurement.median_us * 1e-6;
+  return result.best->result.measurement.median_us;
 }
 
 }  // namespace
 
-Ceilings stored_ceilings(const Cache* cache, const HardwareKey& hardware) {
-  if (cache == nullptr) return {};
-  return {cache->calibration(hardware, "read_tb_s"), cache->calibration(hardware, "copy_tb_s")};
-}
-
-void calibrate(const DeviceInfo& device, const CacheChoice& cache, const Output& output,
-               std::stop_token stop) {
-  for (const Stream& stream : kStreams) {
-    const WorkloadOptions workload{.kernel = "decode_kernel",
-                                   .problem = stream_problem(stream, device.key.memory_bytes)};
+Ceilings calibrate(const DeviceInfo& device, const CacheChoice& cache, const Output& output,
+                   std::stop_token stop) {
+  Ceilings reached;
+  for (const Target& target : targets(device.key.memory_bytes)) {
+    const WorkloadOptions workload{.kernel = "decode_kernel", .problem = target.problem};
     Session session(choose_device(device.id, workload), cache, {}, output);
-    const std::optional<double> rate = measure(session, output, stop);
-    if (!rate) return;
-    if (session.cache() != nullptr) session.cache()->put_calibration(session.info().key, stream.name, *rate);
-    output.note(std::string(stream.what) + " of " + session.info().key.name + ": " + rate_text(*rate));
+    const std::optional<double> time = best_time(session, output, stop);
+    if (!time) return reached;
+    const bool is_rate = target.figure != &Ceilings::launch_us;
+    reached.*target.figure = is_rate ? session.bytes() / *time * 1e-6 : *time;
+    if (session.cache() != nullptr) store_ceilings(*session.cache(), session.info().key, reached);
+    output.note(std::string(target.what) + " of " + session.info().key.name + ": " +
+                (is_rate ? rate_text(*(reached.*target.figure)) : time_text(*time)));
   }
+  return reached;
 }
 
 }  // namespace moetune

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cctype>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/suggest.h"
+#include "base/version.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/text.h"
@@ -85,8 +87,8 @@ int dispatch(const std::vector<std::string>& arguments, Output& output) {
     return words.empty() ? kBadInput : kDone;
   }
   if (words[0] == "--version" || words[0] == "-V" || words[0] == "version") {
-    output.result() << "moetune " << kVersion << "\n";
-    output.document({{"version", kVersion}});
+    output.result() << "moetune " << version() << "\n";
+    output.document({{"version", version()}});
     return kDone;
   }
   if (words[0].starts_with("-")) {
@@ -113,6 +115,10 @@ int run_command_line(const std::vector<std::string>& arguments) {
     code = fail(output, "bad_input", error.what(), kBadInput);
   } catch (const BrokenEnvironment& error) {
     code = fail(output, "broken_environment", error.what(), kBrokenEnvironment);
+  } catch (const std::filesystem::filesystem_error& error) {
+    const std::string place = error.path1().string();
+    code = fail(output, "broken_environment", (place.empty() ? "" : place + ": ") + error.code().message(),
+                kBrokenEnvironment);
   } catch (const std::bad_alloc&) {
     code = fail(output, "broken_environment", "out of memory", kBrokenEnvironment);
   } catch (const std::exception& error) {

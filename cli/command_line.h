@@ -7,8 +7,6 @@
 
 namespace moetune {
 
-inline constexpr const char* kVersion = "0.1.0";
-
 // `arguments` without the program's name. Returns the process's exit code.
 int run_command_line(const std::vector<std::string>& arguments);
 

@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/resources.h"
 #include "base/suggest.h"
 #include "kernels/registry.h"
 #include "replay/replay_device.h"
@@ -27,18 +26,23 @@ std::string recordings_home() {
   return folder != nullptr && *folder != '\0' ? " in MOETUNE_DATA_DIR (" + std::string(folder) + ")" : "";
 }
 
-RecordingPtr read_shipped(const std::string& path) {
-  return std::make_shared<const Recording>(parse_recording(read_resource(path), path));
+RecordingPtr read_shipped(const ShippedRecording& shipped) {
+  return std::make_shared<const Recording>(shipped.read());
 }
 
 // A file, or a shipped recording by its name.
 RecordingPtr read_named(const std::string& name) {
   if (name.empty()) throw BadInput("--device replay: names no recording: replay:FILE");
-  if (std::filesystem::exists(name)) return std::make_shared<const Recording>(read_recording(name));
+  std::error_code unreachable;
+  const std::filesystem::file_status status = std::filesystem::status(name, unreachable);
+  if (std::filesystem::exists(status)) return std::make_shared<const Recording>(read_recording(name));
+  if (status.type() == std::filesystem::file_type::none) {
+    throw BadInput("cannot look at the recording " + name + ": " + unreachable.message());
+  }
   std::vector<std::string> names;
   for (const ShippedRecording& shipped : list_shipped_recordings()) {
-    names.push_back(recording_name(shipped.path));
-    if (names.back() == name) return read_shipped(shipped.path);
+    names.push_back(shipped.name());
+    if (names.back() == name) return read_shipped(shipped);
   }
   throw BadInput(names.empty()
                      ? "there is no file " + name + ", and no recording" + recordings_home()
@@ -116,14 +120,6 @@ int parse_ordinal(const std::string& device) {
   return ordinal;
 }
 
-// Where no GPU can be expected, unlike a driver that is there and does not work: nothing may stand in for
-// that.
-bool plainly_no_gpu(const std::string& why) {
-  const auto says = [&](std::string_view part) { return why.find(part) != std::string::npos; };
-  return says("the CUDA driver finds no GPU") ||
-         (says("no CUDA driver: ") && says("cannot open shared object file"));
-}
-
 [[noreturn]] void unknown_device(const std::string& device) {
   throw BadInput("--device takes auto, cuda:N or replay:FILE, not '" + device + "'");
 }
@@ -133,26 +129,27 @@ bool plainly_no_gpu(const std::string& why) {
 DeviceChoice choose_shipped(const Kernel& kernel, const WorkloadOptions& workload,
                             const std::string& why_no_gpu) {
   const Problem wanted = problem_of(kernel, workload);
-  std::string known, first, fitting;
+  std::optional<ShippedRecording> first, fitting;
+  std::string known;
   for (const ShippedRecording& shipped : list_shipped_recordings()) {
     if (shipped.header.kernel != kernel.name()) continue;
     const Problem problem = recorded_problem(shipped.header.problem, kernel);
-    if (first.empty()) first = shipped.path;
-    if (problem == wanted) fitting = shipped.path;
+    if (!first) first = shipped;
+    if (problem == wanted) fitting = shipped;
     known += "\n  --problem " + problem.text();
   }
-  if (first.empty()) {
+  if (!first) {
     throw BrokenEnvironment("no GPU here (" + why_no_gpu + "); and no recording of " + kernel.name() +
                             " is shipped" + recordings_home() +
                             " to stand in; --device replay:FILE takes one");
   }
-  if (fitting.empty() && workload.names_problem()) {
+  if (!fitting && workload.names_problem()) {
     throw BrokenEnvironment("no GPU here (" + why_no_gpu + "); and no shipped recording is of " +
                             kernel.name() + " " + wanted.text() + "; recorded" + recordings_home() +
                             " are:" + known);
   }
-  const std::string& path = fitting.empty() ? first : fitting;
-  DeviceChoice choice = replay(read_shipped(path), std::string(kReplay) + recording_name(path));
+  const ShippedRecording& chosen = fitting ? *fitting : *first;
+  DeviceChoice choice = replay(read_shipped(chosen), std::string(kReplay) + chosen.name());
   choice.banner = "No GPU here: " + why_no_gpu + ".\n" + choice.banner;
   return choice;
 }
@@ -166,11 +163,6 @@ std::string why_no_preset(const Kernel& kernel, const std::string& preset) {
 }
 
 }  // namespace
-
-std::string recording_name(const std::string& path) {
-  const std::string name = std::filesystem::path(path).filename();
-  return name.substr(0, name.find('.'));
-}
 
 Problem problem_of(const Kernel& kernel, const WorkloadOptions& workload) {
   const Preset* preset = nullptr;
@@ -197,7 +189,7 @@ DeviceChoice choose_device(const std::string& device, const WorkloadOptions& wor
   problem_of(kernel, workload);  // what is wrong with the input is said before what is wrong with the machine
   const CudaDeviceList gpus = list_cuda_devices();
   if (!gpus.devices.empty()) return choose_cuda(0, kernel, workload);
-  if (!plainly_no_gpu(gpus.why_empty)) {
+  if (gpus.broken) {  // nothing may stand in for a driver that is there and does not work
     throw BrokenEnvironment(gpus.why_empty + "; --device replay:FILE goes without a GPU");
   }
   return choose_shipped(kernel, workload, gpus.why_empty);

@@ -32,7 +32,4 @@ DeviceChoice choose_gpu(const std::string& device, const WorkloadOptions& worklo
 // The problem that the options describe. Throws BadInput.
 Problem problem_of(const Kernel& kernel, const WorkloadOptions& workload);
 
-// "replay/recordings/decode_attention-b16.json.zst" -> "decode_attention-b16".
-std::string recording_name(const std::string& path);
-
 }  // namespace moetune

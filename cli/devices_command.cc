@@ -20,10 +20,12 @@ class DevicesCommand : public Command {
   std::string_view details() const override {
     return "--calibrate tunes decode_kernel for a pure read and for a copy of 8 GiB (less on small GPUs) on "
            "each\n"
-           "GPU; the cache keeps the two ceilings, and every roofline fraction is of the read ceiling.\n";
+           "GPU, and its least launch. The cache keeps them; a roofline is the least launch and the bytes "
+           "at\n"
+           "the read ceiling.\n";
   }
   void declare(OptionTable& table) override {
-    table.flag("calibrate", calibrate_, "measure the read and copy ceilings and keep them");
+    table.flag("calibrate", calibrate_, "measure the ceilings and keep them");
     declare_cache(table, cache_);
   }
   int run(Output& output, std::stop_token stop) override;
@@ -51,6 +53,8 @@ void print_gpu(const DeviceInfo& info, const Ceilings& ceilings, std::ostream& o
       {"read ceiling", ceilings.read_tb_s ? rate_text(*ceilings.read_tb_s) : "not measured: --calibrate"});
   table.add(
       {"copy ceiling", ceilings.copy_tb_s ? rate_text(*ceilings.copy_tb_s) : "not measured: --calibrate"});
+  table.add(
+      {"least launch", ceilings.launch_us ? time_text(*ceilings.launch_us) : "not measured: --calibrate"});
   table.add({"key", key.text()});
   out << info.id << "  " << key.name << "\n" << table.text("  ");
 }
@@ -70,6 +74,7 @@ Document gpu_document(const DeviceInfo& info, const Ceilings& ceilings) {
   document["memory_clock_khz"] = info.key.memory_clock_khz;
   document["read_tb_s"] = number_or_null(ceilings.read_tb_s);
   document["copy_tb_s"] = number_or_null(ceilings.copy_tb_s);
+  document["launch_us"] = number_or_null(ceilings.launch_us);
   return document;
 }
 
@@ -78,7 +83,7 @@ Document list_recordings(std::ostream& out) {
   Table table({"recording", "kernel", "problem", "GPU", "recorded"});
   for (const ShippedRecording& shipped : list_shipped_recordings()) {
     const RecordingHeader& header = shipped.header;
-    const std::string name = recording_name(shipped.path);
+    const std::string name = shipped.name();
     table.add({name, header.kernel, header.problem, header.hardware, header.recorded_at});
     documents.push_back({{"id", "replay:" + name},
                          {"kernel", header.kernel},
@@ -90,6 +95,19 @@ Document list_recordings(std::ostream& out) {
   return documents;
 }
 
+// The list is also for finding out what is wrong with a machine: no usual place for a cache, or a damaged one
+// there, costs it the ceilings alone.
+std::unique_ptr<Cache> open_for_ceilings(const CacheChoice& choice, const Output& output) {
+  if (choice.none || (choice.path.empty() && !Cache::find_default_path())) return nullptr;
+  try {
+    return open_existing_cache(choice);
+  } catch (const BrokenEnvironment& error) {
+    if (!choice.path.empty()) throw;
+    output.note(std::string("The measured ceilings are not known: ") + error.what());
+    return nullptr;
+  }
+}
+
 int DevicesCommand::run(Output& output, std::stop_token stop) {
   const CudaDeviceList gpus = list_cuda_devices();
   if (gpus.devices.empty() && calibrate_) {
@@ -98,14 +116,16 @@ int DevicesCommand::run(Output& output, std::stop_token stop) {
   for (const DeviceInfo& info : gpus.devices) {
     if (calibrate_ && !stop.stop_requested()) calibrate(info, cache_, output, stop);
   }
-  const std::unique_ptr<Cache> cache = cache_.none ? nullptr : open_existing_cache(cache_);
+  const std::unique_ptr<Cache> cache = open_for_ceilings(cache_, output);
   Document documents = Document::array();
   for (const DeviceInfo& info : gpus.devices) {
     const Ceilings ceilings = stored_ceilings(cache.get(), info.key);
     print_gpu(info, ceilings, output.result());
     documents.push_back(gpu_document(info, ceilings));
   }
-  if (gpus.devices.empty()) output.result() << "No GPU here: " << gpus.why_empty << "\n";
+  if (gpus.devices.empty()) {
+    output.result() << (gpus.broken ? "No GPU can be used: " : "No GPU here: ") << gpus.why_empty << "\n";
+  }
   const Document recordings = list_recordings(output.result());
   output.document({{"gpus", documents},
                    {"why_none", gpus.devices.empty() ? Document(gpus.why_empty) : Document(nullptr)},

@@ -1,11 +1,29 @@
 // The executable: the tool, and the worker process that the tool starts for a GPU.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <csignal>
 #include <string_view>
 
 #include "cli/command_line.h"
 #include "tuner/worker_main.h"
 
+namespace {
+
+// Where a standard stream was closed, the next file opened would take its number, and what is printed would
+// end up in a database or in the worker's socket. Read-only, so that printing still fails.
+void fill_standard_streams() {
+  int file = 0;
+  do {
+    file = open("/dev/null", O_RDONLY);
+  } while (file >= 0 && file <= STDERR_FILENO);
+  if (file > STDERR_FILENO) close(file);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  fill_standard_streams();
   // A terminal's Ctrl-C reaches the worker too; what becomes of it is its parent's decision, and a candidate
   // must not count as crashed for it.
   if (argc > 1 && std::string_view(argv[1]) == "worker") std::signal(SIGINT, SIG_IGN);

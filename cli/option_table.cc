@@ -97,7 +97,12 @@ void OptionTable::unknown(const std::string& written) const {
 
 void OptionTable::fill_positionals(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
-    if (word.size() > 1 && word.front() == '-') unknown(word);
+    if (word.size() < 2 || word.front() != '-') continue;
+    const bool declared = std::any_of(options_.begin(), options_.end(),
+                                      [&](const Option& option) { return dashed(option.name) == word; });
+    if (declared)
+      throw BadInput("the option " + word + " stands behind --, where it is a word like any other");
+    unknown(word);
   }
   if (words.size() > positionals_.size()) {
     throw BadInput("unexpected word '" + words[positionals_.size()] + "' after the " +

@@ -27,11 +27,11 @@ void declare_cache(OptionTable& table, CacheChoice& options) {
   table.flag("no-cache", options.none, "neither read nor store results");
 }
 
-std::unique_ptr<Cache> open_existing_cache(const CacheChoice& options) {
+std::unique_ptr<Cache> open_existing_cache(const CacheChoice& options, Cache::Mode mode) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(options.file(), error);
   if (status.type() == std::filesystem::file_type::not_found) return nullptr;
-  return std::make_unique<Cache>(Cache::open(options.file(), Cache::Mode::read_only));
+  return std::make_unique<Cache>(Cache::open(options.file(), mode));
 }
 
 std::unique_ptr<Cache> open_or_create_cache(const CacheChoice& options) {

@@ -38,7 +38,8 @@ void declare_cache(OptionTable& table, CacheChoice& options);       // --cache a
 void declare_cache_path(OptionTable& table, CacheChoice& options);  // --cache alone
 
 // For commands that only read: null where nothing was ever tuned (the file does not exist).
-std::unique_ptr<Cache> open_existing_cache(const CacheChoice& options);
+std::unique_ptr<Cache> open_existing_cache(const CacheChoice& options,
+                                           Cache::Mode mode = Cache::Mode::read_only);
 // For commands that store: created where it is missing; null with --no-cache.
 std::unique_ptr<Cache> open_or_create_cache(const CacheChoice& options);
 

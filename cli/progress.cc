@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 
 #include "cli/text.h"
 
@@ -11,16 +13,14 @@ namespace moetune {
 namespace {
 
 constexpr std::chrono::milliseconds kRedraw{100};
-constexpr std::chrono::seconds kLogEvery{10};
+constexpr std::chrono::seconds kHeartbeat{1};  // of a live line on which nothing else happens
+
+constexpr std::string_view kSearching = "searching";  // the phase in which trials land
 
 std::size_t terminal_columns() {
   winsize size = {};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 100;
   return size.ws_col;
-}
-
-double seconds(std::chrono::steady_clock::duration time) {
-  return std::chrono::duration<double>(time).count();
 }
 
 std::string outcomes_text(const TrialCounts& counts) {
@@ -47,62 +47,97 @@ std::string trial_text(const Trial& trial, std::size_t number) {
 
 }  // namespace
 
-Progress::Progress(const Output& output, Settings settings)
-    : output_(output), settings_(settings), terminal_(isatty(STDERR_FILENO) == 1) {}
+bool stderr_redraws() {
+  const char* const terminal = std::getenv("TERM");
+  const std::string_view kind = terminal != nullptr ? terminal : "";
+  return isatty(STDERR_FILENO) == 1 && !kind.empty() && kind != "dumb";
+}
 
-Progress::~Progress() { erase(); }
+Progress::Progress(const Output& output, Settings settings)
+    : output_(output), settings_(settings), mover_([this](std::stop_token stop) { keep_moving(stop); }) {}
+
+Progress::~Progress() { finished(); }
+
+void Progress::finished() {
+  mover_.request_stop();
+  if (mover_.joinable()) mover_.join();
+  erase();
+}
+
+void Progress::keep_moving(std::stop_token stop) {
+  const auto pause =
+      live() ? std::chrono::duration_cast<std::chrono::milliseconds>(kHeartbeat) : settings_.log_every;
+  std::unique_lock lock(mutex_);
+  while (!ended_.wait_until(lock, stop, last_ + pause, [&] { return stop.stop_requested(); })) {
+    const auto now = Clock::now();
+    if (stop.stop_requested()) return;
+    if (now - last_ >= pause) show(now);
+  }
+}
 
 void Progress::started(std::size_t legal, std::size_t budget) {
+  const std::lock_guard lock(mutex_);
   erase();
   output_.note(count_text(static_cast<double>(legal)) + " legal configurations, budget " +
                count_text(static_cast<double>(budget)) + " trials.");
   begin_ = last_ = Clock::now();
+  searching_ = true;
 }
 
 void Progress::trial_done(const Trial& trial, const TrialCounts& counts, const Trial* best) {
+  const std::lock_guard lock(mutex_);
+  counts_ = counts;
+  best_us_ = best != nullptr ? best->result.measurement.median_us : 0;
+  const auto now = Clock::now();
   if (settings_.verbose) {
     output_.note(trial_text(trial, counts.total()));
-    return;
+    last_ = now;
+  } else if (now - last_ >= (live() ? Clock::duration(kRedraw) : Clock::duration(settings_.log_every))) {
+    show(now);
   }
-  const auto now = Clock::now();
-  if (now - last_ < (terminal_ ? Clock::duration(kRedraw) : Clock::duration(kLogEvery))) return;
+}
+
+void Progress::phase(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  phase_ = name;
+  if (live()) {
+    show(Clock::now());
+  } else if (settings_.verbose) {
+    output_.note(name);
+    last_ = Clock::now();
+  }
+}
+
+void Progress::show(Clock::time_point now) {
   last_ = now;
-  const std::string text = line(counts, best, seconds(now - begin_));
-  if (terminal_) {
+  const std::string text = line(std::chrono::duration<double>(now - begin_).count());
+  if (live()) {
     draw(text);
   } else {
     output_.note(text);
   }
 }
 
-void Progress::phase(const std::string& name) {
-  erase();
-  if (terminal_) {
-    draw(name + " …");
-  } else if (settings_.verbose) {
-    output_.note(name);
-  }
-}
-
-double Progress::seconds_left(const TrialCounts& counts, double elapsed) const {
-  const std::size_t fresh = counts.total() - std::min(counts.total(), counts.resumed);
+double Progress::seconds_left(double elapsed) const {
+  const std::size_t fresh = counts_.total() - std::min(counts_.total(), counts_.resumed);
   double left = 0;
-  if (fresh > 0 && settings_.budget > counts.total()) {
-    left = elapsed / static_cast<double>(fresh) * static_cast<double>(settings_.budget - counts.total());
+  if (fresh > 0 && settings_.budget > counts_.total()) {
+    left = elapsed / static_cast<double>(fresh) * static_cast<double>(settings_.budget - counts_.total());
   }
   return settings_.time_budget_s > 0 ? std::min(left, std::max(0.0, settings_.time_budget_s - elapsed))
                                      : left;
 }
 
-std::string Progress::line(const TrialCounts& counts, const Trial* best, double elapsed) const {
-  std::string text = format("%zu/%zu", counts.total(), settings_.budget);
-  if (best != nullptr) {
-    const double time = best->result.measurement.median_us;
-    text += "  best " + time_text(time);
-    if (settings_.bytes > 0) text += " (" + rate_text(settings_.bytes / time * 1e-6) + ")";
+std::string Progress::line(double elapsed) const {
+  if (!searching_ || phase_ != kSearching) return phase_ + " …  " + duration_text(elapsed) + " so far";
+  std::string text = format("%zu/%zu", counts_.total(), settings_.budget);
+  if (best_us_ > 0) {
+    text += "  best " + time_text(best_us_);
+    if (settings_.bytes > 0) text += " (" + rate_text(settings_.bytes / best_us_ * 1e-6) + ")";
   }
-  if (elapsed > 0) text += format("  %.1f trials/s", static_cast<double>(counts.total()) / elapsed);
-  return text + "  " + outcomes_text(counts) + "  " + duration_text(seconds_left(counts, elapsed)) + " left";
+  if (elapsed > 0) text += format("  %.1f trials/s", static_cast<double>(counts_.total()) / elapsed);
+  return text + "  " + outcomes_text(counts_) + "  " + duration_text(elapsed) + " so far, " +
+         duration_text(seconds_left(elapsed)) + " left";
 }
 
 void Progress::draw(const std::string& text) {

@@ -1,16 +1,24 @@
 // A search's progress for people. On a terminal one line that is redrawn at most ten times a second;
-// elsewhere a line every ten seconds, so that a log stays short.
+// elsewhere a line every ten seconds, so that a log stays short. Both go on, with the time so far, while
+// nothing comes to an end: a long compilation, a candidate that hangs.
 //
-// Used on the tuning thread; writes to stderr only. Never throws.
+// The observer's calls come from the tuning thread; a thread of its own keeps the line moving. Writes to
+// stderr only: while one lives, whoever else writes there calls finished() first. Never throws.
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include "cli/output.h"
 #include "tuner/tune.h"
 
 namespace moetune {
+
+// Whether stderr is a terminal that can redraw a line: none does with TERM unset, empty or "dumb".
+bool stderr_redraws();
 
 class Progress : public TuneObserver {
  public:
@@ -19,6 +27,8 @@ class Progress : public TuneObserver {
     double time_budget_s = 0;  // 0: no limit
     double bytes = 0;          // for TB/s; 0 where unknown
     bool verbose = false;      // a line a trial instead
+    bool redraws = stderr_redraws();
+    std::chrono::milliseconds log_every{10'000};
   };
 
   Progress(const Output& output, Settings settings);
@@ -27,22 +37,33 @@ class Progress : public TuneObserver {
   void started(std::size_t legal, std::size_t budget) override;
   void trial_done(const Trial& trial, const TrialCounts& counts, const Trial* best) override;
   void phase(const std::string& name) override;
-  void finished() { erase(); }  // before anything else is printed
+  void finished();  // ends it, before anything else is printed
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  std::string line(const TrialCounts& counts, const Trial* best, double elapsed) const;
-  double seconds_left(const TrialCounts& counts, double elapsed) const;
+  void keep_moving(std::stop_token stop);
+  bool live() const { return settings_.redraws && !settings_.verbose; }
+  // Those below want mutex_ held.
+  void show(Clock::time_point now);
+  std::string line(double elapsed) const;
+  double seconds_left(double elapsed) const;
   void draw(const std::string& text);
   void erase();
 
   const Output& output_;
-  Settings settings_;
-  bool terminal_;
+  const Settings settings_;
+
+  std::mutex mutex_;
   bool drawn_ = false;  // a live line stands on the terminal
-  Clock::time_point begin_ = Clock::now();
-  Clock::time_point last_ = begin_;
+  bool searching_ = false;
+  std::string phase_;
+  TrialCounts counts_;
+  double best_us_ = 0;  // 0 where there is none
+  Clock::time_point begin_ = Clock::now(), last_ = begin_;
+
+  std::condition_variable_any ended_;
+  std::jthread mover_;  // last: it uses all of the above
 };
 
 }  // namespace moetune

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "cli/calibration.h"
 #include "cli/command.h"
 #include "cli/document.h"
 #include "cli/progress.h"
@@ -18,7 +19,8 @@ namespace {
 // Loose, because a recording should know the slow configurations too; without it a few pathological ones take
 // most of the time.
 constexpr double kDropFactor = 5;
-constexpr int kMaxSamples = 15;
+// As many as are stored, and a few more where they disagree. A space has tens of thousands of configurations.
+constexpr int kMinSamples = static_cast<int>(kStoredSamples), kMaxSamples = kMinSamples + 4;
 
 class RecordCommand : public Command {
  public:
@@ -62,10 +64,15 @@ void RecordCommand::declare(OptionTable& table) {
 // Found out now, not after an hour of measuring.
 void RecordCommand::check_output() const {
   if (file_.empty()) throw BadInput("where to? --output FILE names the recording to write");
-  if (std::filesystem::exists(file_))
+  std::error_code unreachable;
+  const std::filesystem::file_status status = std::filesystem::symlink_status(file_, unreachable);
+  if (std::filesystem::exists(status))
     throw BadInput(file_ + " exists already; remove it or name another file");
+  if (status.type() == std::filesystem::file_type::none)
+    throw BadInput("cannot write " + file_ + ": " + unreachable.message());
   const std::filesystem::path folder = std::filesystem::absolute(file_).parent_path();
-  if (!std::filesystem::is_directory(folder)) throw BadInput("there is no folder " + folder.string());
+  if (!std::filesystem::is_directory(folder, unreachable))
+    throw BadInput("there is no folder " + folder.string());
 }
 
 std::string today() {
@@ -86,7 +93,21 @@ RecordedTrial recorded(const TrialResult& result) {
   return trial;
 }
 
-Recording make_recording(const Session& session, const std::vector<Trial>& trials) {
+// A GPU that was never calibrated is calibrated now: a replay of the recording has nothing else to learn its
+// ceiling from.
+Ceilings known_ceilings(const Session& session, const CacheChoice& cache, const Output& output,
+                        std::stop_token stop) {
+  if (session.floor_us()) return session.ceilings();
+  output.note("Measuring the ceilings of " + session.info().key.name + " first, for the recording.");
+  try {
+    return calibrate(session.info(), cache, output, stop);
+  } catch (const BrokenEnvironment& error) {
+    output.note(std::string("The recording goes without ceilings: ") + error.what());
+    return {};
+  }
+}
+
+Recording make_recording(const Session& session, const std::vector<Trial>& trials, const Ceilings& ceilings) {
   // Ids follow lexicographic order, and so must a LegalSpace's rows.
   std::vector<const Trial*> ordered;
   for (const Trial& trial : trials) ordered.push_back(&trial);
@@ -107,6 +128,8 @@ Recording make_recording(const Session& session, const std::vector<Trial>& trial
           .toolchain = session.key().toolchain,
           .recorded_at = today(),
           .fact_names = {kFactNames.begin(), kFactNames.end()},
+          .read_tb_s = ceilings.read_tb_s.value_or(0),
+          .launch_us = ceilings.launch_us.value_or(0),
           .digest = "",
           .space = LegalSpace(session.space().parameters(), std::move(rows)),
           .trials = std::move(results)};
@@ -116,12 +139,14 @@ int RecordCommand::run(Output& output, std::stop_token stop) {
   check_output();
   Session session(choose_gpu(device_, workload_, name()), cache_, compile_, output,
                   Session::Purpose::recording);
+  const Ceilings ceilings = known_ceilings(session, cache_, output, stop);
   TuneRequest request = session.request();
   request.strategy = "exhaustive";
   request.seed = seed_;
   request.budget = session.space().size();
   request.in_flight = in_flight_;
   request.drop_factor = kDropFactor;
+  request.policy.min_samples = kMinSamples;
   request.policy.max_samples = kMaxSamples;
   request.fresh = fresh_;
 
@@ -134,12 +159,14 @@ int RecordCommand::run(Output& output, std::stop_token stop) {
                        {"legal", session.space().size()},
                        {"trials", counts_document(result.counts)},
                        {"file", nullptr},
+                       {"read_tb_s", number_or_null(ceilings.read_tb_s)},
+                       {"launch_us", number_or_null(ceilings.launch_us)},
                        {"wall_s", result.time.wall}};
   if (result.interrupted) {
     output.note(format("Interrupted after %zu of %zu configurations; the same command continues from there.",
                        result.trials.size(), session.space().size()));
   } else {
-    write_recording(make_recording(session, result.trials), file_);
+    write_recording(make_recording(session, result.trials, ceilings), file_);
     document["file"] = file_;
     output.result() << count_text(static_cast<double>(result.trials.size())) << " configurations, "
                     << result.counts[Outcome::ok] << " ok, in " << file_ << "\n";

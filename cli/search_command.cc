@@ -149,7 +149,7 @@ std::string best_line(const Session& session, const Trial& best) {
   }
   if (session.bytes() > 0) text += "  " + rate_text(session.bytes() / measured.median_us * 1e-6);
   if (const auto floor = session.floor_us()) {
-    text += "  " + percent_text(*floor / measured.median_us) + " of the read ceiling";
+    text += "  " + percent_text(*floor / measured.median_us) + " of the roofline";
   }
   if (session.recording() != nullptr) {
     text += format("  %.3f× the recorded optimum", measured.median_us / session.recording()->optimum_us());

@@ -11,6 +11,7 @@
 #include "cli/build_store.h"
 #include "cli/stored_results.h"
 #include "cli/text.h"
+#include "tuner/ceilings.h"
 #include "tuner/trial_record.h"
 
 namespace moetune {
@@ -75,6 +76,15 @@ Session::Session(DeviceChoice choice, const CacheChoice& cache, const CompileOpt
   if (purpose == Purpose::recording) key_.source_digest.insert(0, kRecordingMark);
   if (recording() != nullptr && compiler_ == nullptr) key_.toolchain = recording()->toolchain;
   if (compiler_ != nullptr) key_.toolchain = compiler_->toolchain();
+  if (recording() != nullptr) keep_recorded_ceilings();
+}
+
+// So that what reads the cache alone (a stored winner, a report) has the roofline of a replay too.
+void Session::keep_recorded_ceilings() {
+  if (cache_ == nullptr) return;
+  const Ceilings stored = stored_ceilings(cache_.get(), info().key), recorded = ceilings();
+  if (stored.read_tb_s == recorded.read_tb_s && stored.launch_us == recorded.launch_us) return;
+  store_ceilings(*cache_, info().key, recorded);
 }
 
 void Session::open_space() {
@@ -84,7 +94,9 @@ void Session::open_space() {
   if (recording() == nullptr) legal_ = space_file_->enumerate(environment());
   if (space().empty()) {
     throw BadInput("no configuration of " + kernel_name() + " is legal for " + problem().text() + " on " +
-                   info().key.name);
+                   info().key.name +
+                   (recording() == nullptr ? ": " + space_file_->why_empty(environment())
+                                           : ": the recording holds none"));
   }
   // A recording may predate a default.
   if (default_config_ && !space().find(*default_config_)) default_config_.reset();
@@ -132,6 +144,7 @@ std::vector<BuildPtr> Session::build_now(const std::vector<CompileUnit>& units) 
   for (std::future<Build>& build : builds) {
     finished.push_back(std::make_shared<const Build>(build.get()));
     const bool fresh = finished.back()->seconds > 0;
+    programs_compiled_ += fresh;
     if (fresh && finished.back()->repeatable && store_.put) store_.put(*finished.back());
   }
   return finished;
@@ -154,11 +167,12 @@ TuneRequest Session::request() const {
 }
 
 TuneTools Session::tools(TuneObserver* observer) {
-  return {.device = device(),
-          .cache = cache_.get(),
-          .workload = cache_ != nullptr ? cache_->workload(key_) : 0,
-          .compiler = pool_.get(),
-          .observer = observer};
+  TuneTools tools{.device = device(), .cache = cache_.get(), .compiler = pool_.get(), .observer = observer};
+  if (cache_ != nullptr) {
+    tools.workload = cache_->workload(key_);
+    cache_->begin_search(tools.workload);
+  }
+  return tools;
 }
 
 Config Session::parse_config(const std::string& text) const {
@@ -182,17 +196,17 @@ Candidate Session::compile(Plan plan, const Config& config, const std::string& w
   return {config, std::move(plan), build};
 }
 
-std::optional<double> Session::read_ceiling_tb_s() const {
-  return cache_ == nullptr ? std::nullopt : cache_->calibration(info().key, "read_tb_s");
+Ceilings Session::ceilings() const {
+  if (recording() == nullptr) return stored_ceilings(cache_.get(), info().key);
+  Ceilings recorded;
+  if (recording()->read_tb_s > 0) recorded.read_tb_s = recording()->read_tb_s;
+  if (recording()->launch_us > 0) recorded.launch_us = recording()->launch_us;
+  return recorded;
 }
 
 double Session::bytes() const { return kernel() == nullptr ? 0 : kernel()->cost(problem()).bytes; }
 
-std::optional<double> Session::floor_us() const {
-  const std::optional<double> ceiling = read_ceiling_tb_s();
-  if (!ceiling || !(*ceiling > 0) || !(bytes() > 0)) return std::nullopt;
-  return bytes() / *ceiling * 1e-6;  // bytes / (TB/s) = 1e-12 s
-}
+std::optional<double> Session::floor_us() const { return ceilings().floor_us(bytes()); }
 
 Candidate stored_candidate(Session& session, const Output& output) {
   std::optional<StoredResult> found;

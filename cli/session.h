@@ -13,6 +13,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "search/space.h"
+#include "tuner/ceilings.h"
 #include "tuner/tune.h"
 
 namespace moetune {
@@ -41,7 +42,7 @@ class Session {
   Assignment environment() const;  // for expressions in the space; needs a kernel
 
   // A request with this session's kernel, problem, space and default, and its tools for tune(): asking for
-  // the tools enters the workload into the cache.
+  // the tools enters the workload into the cache, as one that this session searches until it ends.
   TuneRequest request() const;
   TuneTools tools(TuneObserver* observer);
 
@@ -53,15 +54,20 @@ class Session {
   Candidate compile(const Config& config);
   Candidate compile(Plan plan, const Config& config, const std::string& what);
 
-  // The least time that the calibrated ceiling allows; nullopt where the device was never calibrated.
+  // Of the device's own programs, its references and harness, how many were compiled and not in the cache.
+  std::size_t programs_compiled() const { return programs_compiled_; }
+
+  // The device's, or the recording's.
+  Ceilings ceilings() const;
+  // The least time that they allow; nullopt where the device was never calibrated.
   std::optional<double> floor_us() const;
-  std::optional<double> read_ceiling_tb_s() const;
   double bytes() const;  // the least that must move; 0 where foreign
 
  private:
   void open_space();
   // A device's own programs, at once: in the pool they would wait behind the candidates.
   std::vector<BuildPtr> build_now(const std::vector<CompileUnit>& units);
+  void keep_recorded_ceilings();
   void open_compiler(const CompileOptions& options, const Output& output);
 
   DeviceChoice choice_;
@@ -72,6 +78,7 @@ class Session {
   WorkloadKey key_;
   std::unique_ptr<Compiler> compiler_;
   CompilePool::Store store_;
+  std::size_t programs_compiled_ = 0;
   std::unique_ptr<CompilePool> pool_;  // last: it uses the compiler and the cache until it is gone
 };
 

@@ -43,22 +43,25 @@ struct Counted {
   std::string kernel, problem, where;
   LegalSpace space;
   std::optional<Config> fallback;
+  std::string why_empty;  // where no configuration is legal
 };
 
 Counted count(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits,
               const std::string& where) {
   const Space space = load_space(kernel.name());
   const Assignment environment = expression_environment(problem, limits);
-  return {kernel.name(), problem.text(), where, space.enumerate(environment),
-          space.default_config(environment)};
+  LegalSpace legal = space.enumerate(environment);
+  const std::string why_empty = legal.empty() ? space.why_empty(environment) : "";
+  return {kernel.name(), problem.text(), where, std::move(legal), space.default_config(environment),
+          why_empty};
 }
 
 Counted count_on_device(const std::string& device, const WorkloadOptions& workload) {
   const DeviceChoice choice = choose_device(device, workload);
   const DeviceInfo& info = choice.device->info();
   if (choice.recording != nullptr) {
-    return {choice.kernel_name, choice.problem.text(), info.key.name + ", recorded", choice.recording->space,
-            std::nullopt};
+    return {choice.kernel_name,      choice.problem.text(), info.key.name + ", recorded",
+            choice.recording->space, std::nullopt,          ""};
   }
   return count(*choice.kernel, choice.problem, info.limits, info.key.name);
 }
@@ -108,6 +111,7 @@ Document space_document(const Counted& counted, std::size_t list) {
                        {"legal", space.size()},
                        {"default", counted.fallback ? Document(counted.fallback->text()) : Document(nullptr)},
                        {"parameters", Document::array()}};
+  if (space.empty()) document["why_empty"] = counted.why_empty;
   const auto counts = uses(space);
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const Parameter& parameter = space.parameters()[i];
@@ -134,6 +138,7 @@ void print(const Counted& counted, std::size_t list, std::ostream& out) {
   head.add({"cartesian", count_text(space.cartesian_size())});
   head.add({"legal", count_text(static_cast<double>(space.size()))});
   head.add({"default", counted.fallback ? counted.fallback->text() : "(none that is legal here)"});
+  if (!counted.why_empty.empty()) head.add({"why none", counted.why_empty});
   out << counted.kernel << "\n" << head.text("  ") << "\n";
 
   Table table({"parameter", "values (legal configurations with each)", ""});

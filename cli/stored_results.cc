@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "kernels/registry.h"
+#include "tuner/ceilings.h"
 
 namespace moetune {
 namespace {
@@ -45,8 +46,8 @@ StoredResult read_result(const Cache& cache, const Workload& workload) {
     result.default_us = result.winner->default_time_us;
     result.roofline = result.winner->roofline;
   }
-  const std::optional<double> ceiling = cache.calibration(workload.key.hardware, "read_tb_s");
-  if (ceiling && *ceiling > 0) result.roofline = result.tb_s() / *ceiling;
+  const auto floor = stored_ceilings(&cache, workload.key.hardware).floor_us(result.bytes);
+  if (floor && result.best_us > 0) result.roofline = *floor / result.best_us;
   return result;
 }
 

@@ -1,15 +1,10 @@
-#include "base/error.h"
-#include "cli/command.h"
-#include "cli/document.h"
-#include "cli/session.h"
-#include "cli/stored_results.h"
+#include "cli/gpu_command.h"
 #include "cli/text.h"
-#include "tuner/trial_record.h"
 
 namespace moetune {
 namespace {
 
-class VerifyCommand : public Command {
+class VerifyCommand : public GpuCommand {
  public:
   std::string_view name() const override { return "verify"; }
   std::string_view summary() const override {
@@ -24,21 +19,13 @@ class VerifyCommand : public Command {
   int run(Output& output, std::stop_token stop) override;
 
  private:
-  WorkloadOptions workload_;
-  std::string device_ = "auto";
-  std::optional<std::string> config_;
-  CacheChoice cache_;
-  CompileOptions compile_;
-  std::uint64_t seed_ = 1, seeds_ = 3;
+  std::uint64_t seeds_ = 3;
 };
 
 void VerifyCommand::declare(OptionTable& table) {
-  declare_workload(table, workload_, true);
-  table.text("config", "CONFIG", config_, "tile=64,stages=3,...: this instead; the rest by default");
+  declare_common(table, "tile=64,stages=3,...: this instead; the rest by default",
+                 "of the first of the inputs");
   table.whole("seeds", seeds_, 1, 1000, "fresh inputs to check on");
-  table.whole("seed", seed_, 0, 1'000'000'000, "the first of them");
-  declare_device(table, device_);
-  declare_cache(table, cache_);
 }
 
 Document check_document(std::uint64_t seed, const TrialResult& result) {
@@ -49,28 +36,46 @@ Document check_document(std::uint64_t seed, const TrialResult& result) {
           {"message", result.message}};
 }
 
+struct Check {
+  std::uint64_t seed;
+  TrialResult result;
+};
+
+// Fewer than `count` where a stop request came first.
+std::vector<Check> check_on_seeds(Session& session, const Candidate& candidate, std::uint64_t first,
+                                  std::uint64_t count) {
+  std::vector<Check> checks;
+  try {
+    session.device().open(*session.kernel(), session.problem(), first);
+    for (std::uint64_t seed = first; seed < first + count; ++seed)
+      checks.push_back({seed, session.device().verify(candidate, seed)});
+  } catch (const Stopped&) {
+  }
+  return checks;
+}
+
 int VerifyCommand::run(Output& output, std::stop_token stop) {
-  Session session(choose_gpu(device_, workload_, name()), cache_, compile_, output);
+  Session session = open(output, stop);
+  const bool stored = !config().has_value();
   const Candidate candidate =
-      config_ ? session.compile(session.parse_config(*config_)) : stored_candidate(session, output);
+      stored ? stored_candidate(session, output) : session.compile(session.parse_config(*config()));
   const Tolerance tolerance = session.kernel()->tolerance(session.problem());
-  session.device().open(*session.kernel(), session.problem(), seed_);
 
   Table table({"seed", "outcome", "max error", "dissimilarity", ""}, {0, 2, 3});
   Document checks = Document::array();
   bool right = true;
-  for (std::uint64_t seed = seed_; seed < seed_ + seeds_ && !stop.stop_requested(); ++seed) {
-    const TrialResult result = session.device().verify(candidate, seed);
+  for (const auto& [input_seed, result] : check_on_seeds(session, candidate, seed(), seeds_)) {
     right = right && result.outcome == Outcome::ok;
-    table.add({std::to_string(seed), std::string(outcome_name(result.outcome)),
+    table.add({std::to_string(input_seed), std::string(outcome_name(result.outcome)),
                format("%.3g", result.max_error), format("%.3g", result.dissimilarity), result.message});
-    checks.push_back(check_document(seed, result));
+    checks.push_back(check_document(input_seed, result));
   }
   const bool interrupted = checks.size() < seeds_;
   right = right && !checks.empty();
   output.result()
       << session.kernel_name() << " " << session.problem().text() << "\n"
       << candidate.config.text() << "\n"
+      << "  its cubin is " << cubin_source(candidate, stored) << "; " << programs_text(session)
       << table.text("  ")
       << format("allowed: dissimilarity %.3g; max error %.3g of the low-precision baseline's, plus %.3g\n",
                 tolerance.dissimilarity, tolerance.baseline_factor, tolerance.absolute_floor)
@@ -78,18 +83,18 @@ int VerifyCommand::run(Output& output, std::stop_token stop) {
           : right        ? "right\n"
                          : "WRONG\n");
   if (interrupted) output.note(format("Interrupted after %zu of %zu checks.", checks.size(), seeds_));
-  output.document({{"kernel", session.kernel_name()},
-                   {"problem", session.problem().text()},
-                   {"device", device_document(session.info())},
-                   {"config", candidate.config.text()},
-                   {"stored", !config_.has_value()},
-                   {"tolerance",
-                    {{"dissimilarity", tolerance.dissimilarity},
-                     {"baseline_factor", tolerance.baseline_factor},
-                     {"absolute_floor", tolerance.absolute_floor}}},
-                   {"checks", checks},
-                   {"interrupted", interrupted},
-                   {"right", right}});
+  Document document = workload_document(session);
+  document["config"] = candidate.config.text();
+  document["stored"] = stored;
+  document["cubin"] = cubin_source(candidate, stored);
+  document["programs_compiled"] = session.programs_compiled();
+  document["tolerance"] = {{"dissimilarity", tolerance.dissimilarity},
+                           {"baseline_factor", tolerance.baseline_factor},
+                           {"absolute_floor", tolerance.absolute_floor}};
+  document["checks"] = checks;
+  document["interrupted"] = interrupted;
+  document["right"] = right;
+  output.document(document);
   return right ? kDone : kNothingFound;
 }
 

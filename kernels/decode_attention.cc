@@ -22,8 +22,8 @@ class DecodeAttention final : public Kernel {
     return decode_attention_buffers(DecodeShape(problem), seed);
   }
 
-  Plan plan(const Config& config, const Problem& problem, const DeviceLimits&) const override {
-    return decode_attention_plan(config, DecodeShape(problem));
+  Plan plan(const Config& config, const Problem& problem, const DeviceLimits& limits) const override {
+    return decode_attention_plan(config, DecodeShape(problem), limits);
   }
 
   Plan reference(Reference which, const Problem& problem, const DeviceLimits&) const override {

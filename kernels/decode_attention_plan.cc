@@ -5,6 +5,8 @@
 #include <numbers>
 #include <string>
 
+#include "base/integers.h"
+
 namespace moetune {
 namespace {
 
@@ -13,7 +15,6 @@ constexpr std::uint32_t kReferenceThreads = 512;
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
 std::int32_t i32(std::int64_t value) { return static_cast<std::int32_t>(value); }
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 Argument null_pointer() { return Scalar::of(std::uint64_t{0}); }
 Argument optional_pointer(const char* buffer, bool present) {
@@ -28,14 +29,27 @@ std::string element_type(DType type) {
   return type == DType::f16 ? "Fp16" : "Bf16";
 }
 
+// MATH of a configuration, as templates/decode_attention/shape.cuh names it.
+std::string math_macro(const Config& config) {
+  if (config.is("math", "swap")) return "MATH_SWAP";
+  if (config.is("math", "wgmma64")) return "MATH_WGMMA64";
+  if (config.is("math", "wgmma_swap")) return "MATH_WGMMA_SWAP";
+  if (config.is("math", "vector")) return "MATH_VECTOR";
+  return "MATH_MMA16";
+}
+
 // A configuration by name, with what follows from it for one shape.
 struct Choice {
-  Choice(const Config& config, const DecodeShape& shape)
+  Choice(const Config& config, const DecodeShape& shape, const DeviceLimits& limits)
       : tma(config.is("body", "tma")),
+        math(math_macro(config)),
+        exchanges(config.is("math", "wgmma_swap")),
+        persistent(config.is("schedule", "persistent")),
         tile(config.number("tile")),
         stages(config.number("stages")),
         warps(config.number("warps")),
         producers(config.number("producers")),
+        workers(exchanges || config.is("math", "wgmma64") ? warps / 4 : warps),
         row_tiles(config.number("row_tiles")),
         splits(config.number("splits")),
         query_in_registers(config.is("query", "registers")),
@@ -46,16 +60,20 @@ struct Choice {
         evict_first(config.is("l2", "evict_first")),
         rows(std::min(shape.packed_rows(), 16 * row_tiles)),
         head_blocks(ceil_div(shape.packed_rows(), rows)),
-        slab_tokens(shape.paged() ? std::min(tile, shape.page) : tile) {}
+        slab_tokens(shape.paged() ? std::min(tile, shape.page) : tile),
+        blocks(limits.sm_count * config.number("residents")) {}
 
   // Mirrors the layout in templates/decode_attention/shape.cuh, which asserts that it agrees.
   std::int64_t shared_bytes(const DecodeShape& shape) const {
     const std::int64_t row_bytes = ceil_div(shape.head_dim * dtype_bytes(shape.kv_dtype()), 128) * 128;
     const std::int64_t ring = 2 * stages * tile * row_bytes;
-    const std::int64_t merge = warps * rows * (shape.head_dim + 10) * 4;
-    const std::int64_t query = 16 * row_tiles * shape.head_dim * 2;
+    const std::int64_t merge = workers * rows * (shape.head_dim + 10) * 4;
+    const std::int64_t query = (persistent ? 3 : 1) * 16 * row_tiles * shape.head_dim * 2;
+    const std::int64_t columns = rows <= 8 ? 8 : 16 * row_tiles;
+    const std::int64_t exchange = exchanges ? (4 * tile + 16 * workers) * columns : 0;
     const std::int64_t barriers = tma ? 4 * stages * 8 : 0;
-    return ceil_div(std::max(ring, merge), 1024) * 1024 + query + barriers + 16;
+    const std::int64_t both = persistent ? ring + merge : std::max(ring, merge);
+    return ceil_div(both, 1024) * 1024 + query + exchange + barriers + 16 + (persistent ? 256 : 0);
   }
 
   // Behind that, where the blocks of a cluster send each other their parts
@@ -64,12 +82,29 @@ struct Choice {
     return cluster ? 5 * rows * shape.head_dim + 336 : 0;
   }
 
+  // Partial results of a row's head_dim values, over the whole launch.
+  std::int64_t partial_rows(const DecodeShape& shape) const {
+    if (persistent) return 2 * blocks * rows;
+    return splits == 1 || cluster ? 0 : shape.query_rows() * splits;
+  }
+
+  // What a last block to finish counts to see that it is the last (templates/decode_attention/spans.cuh).
+  std::int64_t counters(const DecodeShape& shape) const {
+    return persistent ? blocks : shape.batch * shape.kv_heads * head_blocks;
+  }
+
   bool tma;
-  std::int64_t tile, stages, warps, producers, row_tiles, splits;
+  std::string math;
+  bool exchanges;  // the warps of a worker share P through shared memory
+  bool persistent;
+  std::int64_t tile, stages, warps, producers;
+  std::int64_t workers;  // warps, or warpgroups, that compute on their own
+  std::int64_t row_tiles, splits;
   bool query_in_registers, lazy_rescale, last_cta, cluster, overlap, evict_first;
   std::int64_t rows;         // packed rows of a block
   std::int64_t head_blocks;  // blocks over the rows that share a KV head
   std::int64_t slab_tokens;  // tokens one tensor copy brings
+  std::int64_t blocks;       // of a persistent grid; else 0
 };
 
 CompileUnit compile_unit(const Choice& choice, const DecodeShape& shape) {
@@ -85,6 +120,8 @@ CompileUnit compile_unit(const Choice& choice, const DecodeShape& shape) {
            {"QUERIES", std::to_string(shape.q_len)},
            {"LSE", shape.lse ? "1" : "0"},
            {"BODY_TMA", choice.tma ? "1" : "0"},
+           {"MATH", choice.math},
+           {"PERSISTENT", choice.persistent ? "1" : "0"},
            {"TILE", std::to_string(choice.tile)},
            {"STAGES", std::to_string(choice.stages)},
            {"WARPS", std::to_string(choice.warps)},
@@ -129,12 +166,13 @@ Launch attention_launch(const Choice& choice, const DecodeShape& shape) {
   Launch launch;
   launch.entry = "decode_attention";
   launch.grid = {u32(shape.kv_heads * choice.head_blocks), u32(choice.splits), u32(shape.batch)};
+  if (choice.persistent) launch.grid = {u32(choice.blocks), 1, 1};
   launch.block = {u32(32 * (choice.warps + choice.producers)), 1, 1};
   if (choice.cluster) launch.cluster = {1, u32(choice.splits), 1};
   launch.dynamic_shared = u32(choice.shared_bytes(shape) + choice.inbox_bytes(shape));
   launch.programmatic_dependent = choice.overlap;
   std::vector<Argument>& arguments = launch.arguments;
-  const bool split = choice.splits > 1 && !choice.cluster;
+  const bool split = choice.partial_rows(shape) > 0;
   arguments = {Pointer{"q"}};
   if (choice.tma) {
     arguments.insert(arguments.end(), {kv_map("k", choice, shape), kv_map("v", choice, shape)});
@@ -149,6 +187,9 @@ Launch attention_launch(const Choice& choice, const DecodeShape& shape) {
   if (!choice.tma) arguments.push_back(Scalar::of(shape.strides()));
   arguments.insert(arguments.end(), {Scalar::of(i32(capacity(shape))), Scalar::of(scale_log2(shape)),
                                      Scalar::of(std::int32_t{choice.evict_first})});
+  if (choice.persistent) {
+    arguments.insert(arguments.end(), {Scalar::of(i32(shape.batch)), Scalar::of(i32(shape.kv_heads))});
+  }
   return launch;
 }
 
@@ -156,30 +197,33 @@ Launch combine_launch(const Choice& choice, const DecodeShape& shape) {
   Launch launch;
   launch.entry = "decode_attention_combine";
   launch.grid = {u32(shape.q_len * shape.q_heads), u32(shape.batch), 1};
+  if (choice.persistent) launch.grid = {u32(choice.blocks), u32(choice.rows), 1};
   launch.block = {kCombineThreads, 1, 1};
-  launch.arguments = {Pointer{"partial_o"},
-                      Pointer{"partial_lse"},
-                      Pointer{"lengths"},
-                      optional_pointer("sinks", shape.sinks),
-                      Pointer{"o"},
-                      optional_pointer("lse", shape.lse),
-                      Scalar::of(i32(choice.splits))};
+  launch.arguments = {Pointer{"partial_o"}, Pointer{"partial_lse"},
+                      Pointer{"lengths"},   optional_pointer("sinks", shape.sinks),
+                      Pointer{"o"},         optional_pointer("lse", shape.lse)};
+  if (choice.persistent) {
+    launch.arguments.insert(launch.arguments.end(),
+                            {Scalar::of(i32(shape.batch)), Scalar::of(i32(shape.kv_heads))});
+  } else {
+    launch.arguments.push_back(Scalar::of(i32(choice.splits)));
+  }
   launch.programmatic_dependent = true;
   return launch;
 }
 
 }  // namespace
 
-Plan decode_attention_plan(const Config& config, const DecodeShape& shape) {
-  const Choice choice(config, shape);
+Plan decode_attention_plan(const Config& config, const DecodeShape& shape, const DeviceLimits& limits) {
+  const Choice choice(config, shape, limits);
   Plan plan;
   plan.unit = compile_unit(choice, shape);
   plan.launches.push_back(attention_launch(choice, shape));
-  if (choice.splits == 1 || choice.cluster) return plan;
-  const std::int64_t parts = shape.query_rows() * choice.splits;
-  plan.scratch = {{"partial_o", parts * shape.head_dim * 4}, {"partial_lse", parts * 4}};
+  const std::int64_t rows = choice.partial_rows(shape);
+  if (rows == 0) return plan;
+  plan.scratch = {{"partial_o", rows * shape.head_dim * 4}, {"partial_lse", rows * 4}};
   if (choice.last_cta) {
-    plan.scratch.push_back({"counters", shape.batch * shape.kv_heads * choice.head_blocks * 4, true});
+    plan.scratch.push_back({"counters", choice.counters(shape) * 4, true});
   } else {
     plan.launches.push_back(combine_launch(choice, shape));
   }

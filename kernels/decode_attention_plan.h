@@ -8,7 +8,7 @@
 
 namespace moetune {
 
-Plan decode_attention_plan(const Config& config, const DecodeShape& shape);
+Plan decode_attention_plan(const Config& config, const DecodeShape& shape, const DeviceLimits& limits);
 Plan decode_attention_reference_plan(Reference which, const DecodeShape& shape);
 
 }  // namespace moetune

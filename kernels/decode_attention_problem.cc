@@ -11,6 +11,7 @@ namespace moetune {
 namespace {
 
 constexpr std::int64_t kMaximumKvBytes = std::int64_t{256} << 30;
+constexpr std::int64_t kMaximumPageEntries = std::int64_t{64} << 20;  // inputs travel to the worker
 
 [[noreturn]] void refuse(const std::string& rule) { throw BadInput("decode_attention: " + rule); }
 
@@ -160,6 +161,11 @@ void check_decode_attention(const Problem& problem) {
   if (kv_bytes > kMaximumKvBytes) {
     refuse("keys and values would take " + std::to_string(kv_bytes >> 30) + " GiB; at most " +
            std::to_string(kMaximumKvBytes >> 30) + " GiB are supported");
+  }
+  const DecodeShape shape(problem);
+  if (const std::int64_t entries = shape.batch * shape.max_pages(); entries > kMaximumPageEntries) {
+    refuse("the page table would have " + std::to_string(entries) + " entries; at most " +
+           std::to_string(kMaximumPageEntries) + " are supported: take larger pages");
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/integers.h"
 #include "kernels/kernel.h"
 #include "kernels/registry.h"
 
@@ -14,8 +15,6 @@ constexpr float kA = 0.7071f;
 constexpr float kB = 0.25f;
 constexpr std::int64_t kChunk = 1024;  // elements of a sum; templates/decode_kernel/elements.cuh has it too
 constexpr std::uint32_t kReferenceThreads = 256;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // The problem by name.
 struct Shape {

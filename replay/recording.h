@@ -35,7 +35,9 @@ struct Recording {
   std::string toolchain;
   std::string recorded_at;              // UTC date
   std::vector<std::string> fact_names;  // what the compiler states of each configuration; may be empty
-  std::string digest;  // of the file's uncompressed content: the provenance of results; set by reading
+  double read_tb_s = 0;  // the GPU's measured read ceiling, terabytes a second; 0 where unknown
+  double launch_us = 0;  // and its least launch, microseconds
+  std::string digest;    // of the file's uncompressed content: the provenance of results; set by reading
   LegalSpace space;
   std::vector<RecordedTrial> trials;  // by ConfigId of `space`
 

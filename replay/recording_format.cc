@@ -5,6 +5,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "kernels/limits_json.h"
 #include "replay/recorded_rows.h"
 #include "search/json_document.h"
 
@@ -48,28 +49,6 @@ HardwareKey hardware_from(const json& item) {
   hardware.memory_clock_khz = item.at("memory_clock_khz").get<int>();
   hardware.driver = item.at("driver").get<std::string>();
   return hardware;
-}
-
-ordered_json limits_json(const DeviceLimits& limits) {
-  return {{"compute_capability", limits.compute_capability},
-          {"sm_count", limits.sm_count},
-          {"shared_per_block", limits.shared_per_block},
-          {"shared_per_sm", limits.shared_per_sm},
-          {"registers_per_sm", limits.registers_per_sm},
-          {"threads_per_sm", limits.threads_per_sm},
-          {"l2_bytes", limits.l2_bytes},
-          {"memory_bytes", limits.memory_bytes}};
-}
-
-DeviceLimits limits_from(const json& item) {
-  return {.compute_capability = item.at("compute_capability").get<int>(),
-          .sm_count = item.at("sm_count").get<int>(),
-          .shared_per_block = item.at("shared_per_block").get<std::int64_t>(),
-          .shared_per_sm = item.at("shared_per_sm").get<std::int64_t>(),
-          .registers_per_sm = item.at("registers_per_sm").get<std::int64_t>(),
-          .threads_per_sm = item.at("threads_per_sm").get<int>(),
-          .l2_bytes = item.at("l2_bytes").get<std::int64_t>(),
-          .memory_bytes = item.at("memory_bytes").get<std::int64_t>()};
 }
 
 ordered_json parameter_json(const Parameter& parameter) {
@@ -191,6 +170,13 @@ std::vector<std::string> read_facts(const json& rows, std::vector<RecordedRow>& 
   return names;
 }
 
+double ceiling_from(const json& header, const char* name, std::string_view file) {
+  const auto found = header.find(name);
+  if (found == header.end()) return 0;
+  if (found->is_number() && found->get<double>() > 0) return found->get<double>();
+  throw BadInput(std::string(file) + ": '" + name + "' is " + found->dump() + ", no positive number");
+}
+
 Recording recording_from(const json& header, const json& rows, std::string_view file) {
   check_version(header, file);
   std::vector<Parameter> parameters;
@@ -202,13 +188,15 @@ Recording recording_from(const json& header, const json& rows, std::string_view 
   SortedRows sorted = sort_rows(std::move(parameters), std::move(recorded));
   if (sorted.trials.size() != count) throw BadInput(std::string(file) + ": a configuration stands twice");
   return {.hardware = hardware_from(header.at("hardware")),
-          .limits = limits_from(header.at("limits")),
+          .limits = header.at("limits").get<DeviceLimits>(),
           .kernel = header.at("kernel").get<std::string>(),
           .problem = header.at("problem").get<std::string>(),
           .source_digest = header.at("source_digest").get<std::string>(),
           .toolchain = header.at("toolchain").get<std::string>(),
           .recorded_at = header.at("recorded_at").get<std::string>(),
           .fact_names = std::move(fact_names),
+          .read_tb_s = ceiling_from(header, "read_tb_s", file),
+          .launch_us = ceiling_from(header, "launch_us", file),
           .digest = "",
           .space = std::move(sorted.space),
           .trials = std::move(sorted.trials)};
@@ -218,16 +206,19 @@ ordered_json header_json(const Recording& recording) {
   ordered_json parameters = ordered_json::array();
   for (const Parameter& parameter : recording.space.parameters())
     parameters.push_back(parameter_json(parameter));
-  return {{"moetune_recording", kVersion},
-          {"kernel", recording.kernel},
-          {"problem", recording.problem},
-          {"recorded_at", recording.recorded_at},
-          {"hardware", hardware_json(recording.hardware)},
-          {"limits", limits_json(recording.limits)},
-          {"source_digest", recording.source_digest},
-          {"toolchain", recording.toolchain},
-          {"parameters", std::move(parameters)},
-          {"rows", recording.trials.size()}};
+  ordered_json header = {{"moetune_recording", kVersion},
+                         {"kernel", recording.kernel},
+                         {"problem", recording.problem},
+                         {"recorded_at", recording.recorded_at},
+                         {"hardware", hardware_json(recording.hardware)},
+                         {"limits", ordered_json(recording.limits)}};
+  if (recording.read_tb_s > 0) header["read_tb_s"] = recording.read_tb_s;
+  if (recording.launch_us > 0) header["launch_us"] = recording.launch_us;
+  header["source_digest"] = recording.source_digest;
+  header["toolchain"] = recording.toolchain;
+  header["parameters"] = std::move(parameters);
+  header["rows"] = recording.trials.size();
+  return header;
 }
 
 ordered_json facts_json(const Recording& recording) {

@@ -1,5 +1,4 @@
-// The recordings inside the binary (replay/recordings/). Thread-safe: they are fixed. Throws BadInput where
-// none fits.
+// The recordings inside the binary (replay/recordings/). Thread-safe: they are fixed.
 #pragma once
 
 #include <string>
@@ -13,12 +12,14 @@ namespace moetune {
 struct ShippedRecording {
   std::string path;  // among the resources
   RecordingHeader header;
+
+  // What --device replay:NAME calls it: "decode_attention-b16" for
+  // "replay/recordings/decode_attention-b16.json.zst".
+  std::string name() const;
+  Recording read() const;  // whole; throws BadInput where it is damaged
 };
 
 // By path; the rows are not read.
 std::vector<ShippedRecording> list_shipped_recordings();
-
-// The recording of `kernel` for `problem` (canonical text). Throws BadInput listing the problems there are.
-Recording read_shipped_recording(std::string_view kernel, std::string_view problem);
 
 }  // namespace moetune

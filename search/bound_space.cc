@@ -106,9 +106,11 @@ std::string BoundSpace::why_illegal(std::span<const Position> point) const {
   for (std::size_t let = 0; let < lets_.size(); ++let)
     slots[let_slot(let)] = lets_[let].program.run(slots.data());
   for (std::size_t c = 0; c < constraints_.size(); ++c) {
-    if (constraints_[c].program.holds(slots.data())) continue;
+    const std::int64_t value = constraints_[c].program.run(slots.data());
+    if (value != 0 && value != kUndefined) continue;
     const SpaceFile::Constraint& constraint = file_.constraints[c];
-    return constraint.why + " (" + constraint.expression.text() + ")";
+    return constraint.why + " (" + constraint.expression.text() +
+           (value == kUndefined ? ", which has no value here: " + std::string(kWhyUndefined) : "") + ")";
   }
   return {};
 }

@@ -26,6 +26,7 @@ class BoundSpace {
   BoundSpace(const SpaceFile& file, const Assignment& environment);
 
   const SpaceFile& file() const { return file_; }
+  const Assignment& environment() const { return environment_; }
   std::size_t slot_count() const { return file_.vocabulary.size(); }
   Slot let_slot(std::size_t let) const { return file_.lets[let].slot; }
   const std::vector<Rule>& lets() const { return lets_; }

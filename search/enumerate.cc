@@ -14,7 +14,7 @@ namespace {
 struct Step {
   const Program* program;
   bool is_constraint;
-  Slot slot;
+  std::uint32_t target;  // the constraint's number, or the let's slot
 };
 
 struct Level {
@@ -26,7 +26,9 @@ struct Level {
 class Enumeration {
  public:
   Enumeration(const BoundSpace& space, EnumerationStats& stats)
-      : space_(space), stats_(stats), slots_(space.slot_count()), width_(space.file().parameters.size()) {}
+      : space_(space), stats_(stats), slots_(space.slot_count()), width_(space.file().parameters.size()) {
+    stats_.rejections.assign(space.constraints().size(), {});
+  }
 
   std::vector<Position> run() {
     if (!narrow_domains()) return {};
@@ -47,19 +49,37 @@ class Enumeration {
         if (space_.allowed(p, static_cast<Position>(i))) domain.push_back(static_cast<Position>(i));
       }
     }
+    bool possible = true;
     for (const BoundSpace::Rule& rule : space_.constraints()) {
-      if (rule.parameters.empty() && !rule.program.holds(slots_.data())) return false;
+      if (rule.parameters.empty()) possible = holds(rule) && possible;
       if (rule.parameters.size() == 1) narrow(rule.parameters[0], rule);
     }
-    return std::none_of(domains_.begin(), domains_.end(), [](const auto& domain) { return domain.empty(); });
+    return possible &&
+           std::none_of(domains_.begin(), domains_.end(), [](const auto& domain) { return domain.empty(); });
   }
 
   void narrow(std::size_t p, const BoundSpace::Rule& rule) {
     std::erase_if(domains_[p], [&](Position position) {
       slots_[p] = space_.value_of(p, position);
       for (const std::size_t let : rule.lets) compute_let(let);
-      return !rule.program.holds(slots_.data());
+      return !holds(rule);
     });
+  }
+
+  bool holds(const BoundSpace::Rule& rule) {
+    return passes_with(rule.program.run(slots_.data()), number_of(rule));
+  }
+
+  bool passes_with(std::int64_t value, std::uint32_t constraint) {
+    if (value != 0 && value != kUndefined) return true;
+    Rejections& rejections = stats_.rejections[constraint];
+    ++rejections.total;
+    rejections.undefined += value == kUndefined;
+    return false;
+  }
+
+  std::uint32_t number_of(const BoundSpace::Rule& constraint) const {
+    return static_cast<std::uint32_t>(&constraint - space_.constraints().data());
   }
 
   void compute_let(std::size_t let) {
@@ -106,14 +126,15 @@ class Enumeration {
       const BoundSpace::Rule& quantity = space_.lets()[let];
       levels_[last_level(quantity)].steps.push_back({&quantity.program, false, space_.let_slot(let)});
     }
-    levels_[last_level(rule)].steps.push_back({&rule.program, true, 0});
+    levels_[last_level(rule)].steps.push_back({&rule.program, true, number_of(rule)});
   }
 
   bool passes(const Level& level) {
     for (const Step& step : level.steps) {
+      const std::int64_t value = step.program->run(slots_.data());
       if (!step.is_constraint) {
-        slots_[step.slot] = step.program->run(slots_.data());
-      } else if (!step.program->holds(slots_.data())) {
+        slots_[step.target] = value;
+      } else if (!passes_with(value, step.target)) {
         return false;
       }
     }

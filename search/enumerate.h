@@ -13,9 +13,17 @@
 
 namespace moetune {
 
+// Partial assignments that one constraint rejected: of a constraint on one parameter its values, of one on
+// none the empty assignment.
+struct Rejections {
+  std::uint64_t total = 0;
+  std::uint64_t undefined = 0;  // of those, where the constraint had no value at all
+};
+
 struct EnumerationStats {
-  std::uint64_t nodes = 0;         // partial assignments that were tested
-  std::vector<std::size_t> order;  // parameters as they were bound
+  std::uint64_t nodes = 0;             // partial assignments that were tested
+  std::vector<std::size_t> order;      // parameters as they were bound; empty where none came to that
+  std::vector<Rejections> rejections;  // by constraint
 };
 
 inline constexpr std::size_t kMaxLegal = 50'000'000;

@@ -28,4 +28,9 @@ std::optional<Outcome> outcome_from_name(std::string_view name);
 // Whether the trial carries a time that can be compared with others (ok and too_slow do).
 inline bool has_time(Outcome outcome) { return outcome == Outcome::ok || outcome == Outcome::too_slow; }
 
+// Whether the trial took its worker with it: the configuration's fault, or the machine's.
+inline bool is_breakdown(Outcome outcome) {
+  return outcome == Outcome::timed_out || outcome == Outcome::crashed;
+}
+
 }  // namespace moetune

@@ -14,6 +14,8 @@
 namespace moetune {
 
 inline constexpr std::int64_t kUndefined = std::numeric_limits<std::int64_t>::min();
+// How that comes about, for messages.
+inline constexpr const char* kWhyUndefined = "a division by zero, log2 of less than 1, or an overflow";
 inline constexpr std::size_t kMaxStack = 512;
 
 enum class Op : std::uint8_t {

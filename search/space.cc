@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "search/bound_space.h"
+#include "search/empty_space.h"
 #include "search/enumerate.h"
 #include "search/space_file.h"
 
@@ -53,6 +54,13 @@ const std::vector<Parameter>& Space::parameters() const { return impl_->file.par
 
 LegalSpace Space::enumerate(const Assignment& environment, EnumerationStats* stats) const {
   return LegalSpace(parameters(), enumerate_rows(BoundSpace(impl_->file, environment), stats));
+}
+
+std::string Space::why_empty(const Assignment& environment) const {
+  const BoundSpace space(impl_->file, environment);
+  EnumerationStats stats;
+  if (!enumerate_rows(space, &stats).empty()) return "";
+  return explain_empty(space, stats);
 }
 
 std::optional<Config> Space::default_config(const Assignment& environment) const {

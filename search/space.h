@@ -45,6 +45,12 @@ class Space {
   // names something `environment` lacks.
   LegalSpace enumerate(const Assignment& environment, EnumerationStats* stats = nullptr) const;
 
+  // Why `environment` leaves no legal configuration: the constraints that rejected everything, most first,
+  // with how many partial assignments each rejected, whether it had a value at all, and the `problem.*` and
+  // `device.*` values that it reads; domains that gates emptied. One phrase; empty where there is a legal
+  // configuration. Enumerates.
+  std::string why_empty(const Assignment& environment) const;
+
   // The first default whose condition holds and that is legal under `environment`; nullopt where none is.
   std::optional<Config> default_config(const Assignment& environment) const;
 

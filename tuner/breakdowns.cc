@@ -4,9 +4,10 @@
 
 namespace moetune {
 
-void Breakdowns::saw(const TrialResult& result) {
+void Breakdowns::saw(const std::string& config, const TrialResult& result) {
   constexpr int kMost = 8;
-  const bool broke_down = result.outcome == Outcome::timed_out || result.outcome == Outcome::crashed;
+  const bool broke_down = is_breakdown(result.outcome);
+  if (broke_down && is_its_own_fault(config)) return;
   in_a_row_ = broke_down ? in_a_row_ + 1 : 0;
   if (in_a_row_ < kMost) return;
   throw BrokenEnvironment(

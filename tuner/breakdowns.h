@@ -2,16 +2,27 @@
 // and each costs a time limit or a new worker. Belongs to one search.
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "tuner/device.h"
 
 namespace moetune {
 
 class Breakdowns {
  public:
-  // Throws BrokenEnvironment at the eighth in a row that hung or crashed, with the last one's message.
-  void saw(const TrialResult& result);
+  // A configuration that an earlier search saw break down, and that is tried once more. Should it break down
+  // again, then that is its own fault: it counts no further here, and need not be tried a third time.
+  void remember(const std::string& config) { before_.insert(config); }
+
+  // Throws BrokenEnvironment at the eighth in a row that hung or crashed for the first time, with its
+  // message.
+  void saw(const std::string& config, const TrialResult& result);
+
+  bool is_its_own_fault(const std::string& config) const { return before_.contains(config); }
 
  private:
+  std::set<std::string> before_;
   int in_a_row_ = 0;
 };
 

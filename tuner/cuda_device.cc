@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tuner/compiler.h"
+#include "tuner/driver.h"
 #include "tuner/harness.h"
 
 namespace moetune {
@@ -32,7 +33,9 @@ Json content_of(const Message& reply) {
   Json json = Json::parse(reply.header);
   if (!json.contains("error")) return json;
   const auto message = json.at("error").at("message").get<std::string>();
-  if (json.at("error").at("kind") == "environment") throw BrokenEnvironment(message);
+  const auto kind = json.at("error").at("kind").get<std::string>();
+  if (kind == "no_gpu") throw cuda::NoGpu(message);
+  if (kind == "environment") throw BrokenEnvironment(message);
   throw std::logic_error("the GPU worker refused a request: " + message);
 }
 
@@ -89,8 +92,11 @@ CudaDeviceList list_cuda_devices() {
   try {
     list.devices = hello(worker, CudaDevice::Options{}.start_limit);
     if (list.devices.empty()) list.why_empty = "the CUDA driver finds no GPU";
+  } catch (const cuda::NoGpu& error) {
+    list.why_empty = error.what();
   } catch (const BrokenEnvironment& error) {
     list.why_empty = error.what();
+    list.broken = true;
   }
   return list;
 }

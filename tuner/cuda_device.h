@@ -24,6 +24,7 @@ namespace moetune {
 struct CudaDeviceList {
   std::vector<DeviceInfo> devices;
   std::string why_empty;  // one sentence; empty where there are some
+  bool broken = false;    // a driver is there, or half of one, and does not work: no mere lack of a GPU
 };
 
 // Asks a worker that lives for this call. Throws BrokenEnvironment only where no process can be started.

@@ -15,20 +15,20 @@ namespace {
 constexpr int kInterface = 12000;
 
 struct Functions {
-#define MOETUNE_CUDA_FUNCTIONS(X)                                                                            \
-  X(cuInit)                                                                                                  \
-  X(cuDriverGetVersion)                                                                                      \
-  X(cuGetErrorName)                                                                                          \
-  X(cuGetErrorString)                                                                                        \
-  X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem)          \
-      X(cuDeviceGetPCIBusId) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent)     \
-          X(cuCtxSynchronize) X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) X(cuMemsetD8Async)                  \
-              X(cuMemcpyHtoDAsync) X(cuMemcpyDtoH) X(cuStreamCreate) X(cuStreamDestroy)                      \
-                  X(cuStreamSynchronize) X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuEventCreate)      \
-                      X(cuEventDestroy) X(cuEventRecord) X(cuEventElapsedTime) X(cuModuleLoadData)           \
-                          X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncSetAttribute) X(cuLaunchKernelEx) \
-                              X(cuGraphInstantiateWithFlags) X(cuGraphDestroy) X(cuGraphUpload)              \
-                                  X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuTensorMapEncodeTiled)
+  // clang-format would indent this list further at every run.
+// clang-format off
+#define MOETUNE_CUDA_FUNCTIONS(X)                                                                 \
+  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount)       \
+  X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem)                   \
+  X(cuDeviceGetPCIBusId) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                 \
+  X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree)               \
+  X(cuMemsetD8Async) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoH) X(cuStreamCreate) X(cuStreamDestroy)    \
+  X(cuStreamSynchronize) X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuEventCreate)           \
+  X(cuEventDestroy) X(cuEventRecord) X(cuEventElapsedTime) X(cuModuleLoadData) X(cuModuleUnload)  \
+  X(cuModuleGetFunction) X(cuFuncSetAttribute) X(cuLaunchKernelEx) X(cuGraphInstantiateWithFlags) \
+  X(cuGraphDestroy) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphExecDestroy)                       \
+  X(cuTensorMapEncodeTiled)
+// clang-format on
 #define X(name) decltype(&::name) name = nullptr;
   MOETUNE_CUDA_FUNCTIONS(X)
 #undef X
@@ -71,9 +71,13 @@ void* open_library() {
   const char* path = named != nullptr && *named != '\0' ? named : "libcuda.so.1";
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library != nullptr) return library;
-  const char* reason = dlerror();
-  throw BrokenEnvironment(std::string("no CUDA driver: ") + (reason != nullptr ? reason : path) +
-                          "; install the NVIDIA driver, or use a recording (--device replay:FILE)");
+  const char* const error = dlerror();
+  const std::string reason = error != nullptr ? error : path;
+  const std::string message =
+      "no CUDA driver: " + reason + "; install the NVIDIA driver, or use a recording (--device replay:FILE)";
+  // The loader tells a file that is not there from one that is no library by its words alone.
+  if (reason.find("cannot open shared object file") != std::string::npos) throw NoGpu(message);
+  throw BrokenEnvironment(message);
 }
 
 void resolve_all(void* library) {
@@ -144,7 +148,7 @@ void initialize() {
   resolve_all(open_library());
   const CUresult result = cu.cuInit(0);
   if (result == CUDA_ERROR_NO_DEVICE)
-    throw BrokenEnvironment("the CUDA driver finds no GPU (cuInit: CUDA_ERROR_NO_DEVICE)");
+    throw NoGpu("the CUDA driver finds no GPU (cuInit: CUDA_ERROR_NO_DEVICE)");
   if (result != CUDA_SUCCESS) {
     throw BrokenEnvironment(std::string("the CUDA driver does not start: cuInit: ") + error_name(result) +
                             "; check nvidia-smi and that the kernel module matches the library");

@@ -3,8 +3,8 @@
 //
 // Only the worker process calls this; initialize() comes first and once. One thread, one current context:
 // nothing here is thread-safe. Handles own what they hold and must die before their Context. Errors:
-// initialize() throws BrokenEnvironment; everything after it throws CudaError, which is an Outcome where a
-// candidate caused it and a broken environment where none did.
+// initialize() throws BrokenEnvironment (NoGpu where there is none); everything after it throws CudaError,
+// which is an Outcome where a candidate caused it and a broken environment where none did.
 #pragma once
 
 #include <array>
@@ -15,10 +15,17 @@
 #include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "kernels/plan.h"
 #include "tuner/device.h"
 
 namespace moetune::cuda {
+
+// There is no driver at all, or no GPU behind it, unlike one that does not work.
+class NoGpu : public BrokenEnvironment {
+ public:
+  using BrokenEnvironment::BrokenEnvironment;
+};
 
 class CudaError : public std::runtime_error {
  public:

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/version.h"
+
 namespace moetune {
 namespace {
 
@@ -38,6 +40,7 @@ Json provenance_json(const Provenance& provenance) {
   Json json = {{"strategy", provenance.strategy}, {"seed", provenance.seed}, {"device", provenance.device}};
   if (!provenance.driver.empty()) json["driver"] = provenance.driver;
   if (provenance.trials > 0) json["trials"] = provenance.trials;
+  if (provenance.final_breakdown) json["final_breakdown"] = true;
   return json;
 }
 
@@ -50,6 +53,13 @@ std::vector<double> stored_numbers(const std::string& facts, const char* name) {
     if (number.is_number()) numbers.push_back(number.get<double>());
   }
   return numbers;
+}
+
+bool flag(const std::string& object, const char* name, bool fallback) {
+  const Json json = Json::parse(object, nullptr, false);
+  if (!json.is_object()) return fallback;
+  const auto at = json.find(name);
+  return at != json.end() && at->is_boolean() ? at->get<bool>() : fallback;
 }
 
 void add_clocks(Json& json, const Measurement& measurement) {
@@ -82,12 +92,11 @@ TrialRecord to_record(const Config& config, const TrialResult& result, const Bui
 
 bool may_end_otherwise(const TrialRecord& record) {
   const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
-  if (!outcome || *outcome == Outcome::timed_out || *outcome == Outcome::crashed) return true;
+  if (!outcome) return true;
+  if (is_breakdown(*outcome)) return !flag(record.provenance, "final_breakdown", false);
   if (*outcome == Outcome::launch_failed)
     return record.message.find("out of device memory") != std::string::npos;
-  if (*outcome != Outcome::compile_failed) return false;
-  const Json facts = Json::parse(record.facts, nullptr, false);
-  return !facts.is_object() || !facts.value("repeatable", true);
+  return *outcome == Outcome::compile_failed && !flag(record.facts, "repeatable", true);
 }
 
 std::optional<TrialResult> from_record(const TrialRecord& record) {
@@ -107,6 +116,7 @@ std::optional<TrialResult> from_record(const TrialRecord& record) {
 WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const TrialResult* baseline,
                        double roofline, const Provenance& provenance) {
   Json source = provenance_json(provenance);
+  source["moetune"] = version();
   add_clocks(source, result.measurement);
   WinnerRecord record;
   record.config = winner.config.text();

@@ -17,6 +17,7 @@ struct Provenance {
   std::size_t trials = 0;  // behind a winner; 0 for a trial
   std::string device;      // "cuda:0", "replay:..."
   std::string driver;
+  bool final_breakdown = false;  // of a trial that hung or crashed before and did so again
 };
 
 // So many of a trial's samples are stored beside its median: a resumed recording has them again.
@@ -25,8 +26,9 @@ inline constexpr std::size_t kStoredSamples = 5;
 TrialRecord to_record(const Config& config, const TrialResult& result, const Build* build,
                       const Provenance& provenance);
 
-// Whether the outcome may be due to the moment rather than the configuration: a time limit, a crash, another
-// process's memory, a compiler that broke down. Such a trial is kept for the reports and run again.
+// Whether the outcome may be due to the moment rather than the configuration: a time limit or a crash that
+// was not tried twice, another process's memory, a compiler that broke down. Such a trial is kept for the
+// reports and run again.
 bool may_end_otherwise(const TrialRecord& record);
 
 // nullopt where the record's outcome is unknown to this version: such a trial is run again. The samples do

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/error.h"
 #include "tuner/breakdowns.h"
 #include "tuner/finals.h"
 #include "tuner/scouts.h"
@@ -41,7 +42,7 @@ class TuneLoop {
       : request_(request),
         tools_(tools),
         stop_(std::move(stop)),
-        store_(request_, tools_),
+        store_(request_, tools_, breakdowns_),
         searcher_(make_searcher(request.strategy, *request.space, request.seed)),
         scouts_(request_, tools_, *searcher_, [this](const auto& build) { return wait_for(build); }) {
     searcher_->warm(request.histories);
@@ -60,6 +61,8 @@ class TuneLoop {
   std::optional<TrialResult> evaluate(const Pending& pending, BuildPtr* build);  // none where stopped
   BuildPtr wait_for(const std::shared_future<BuildPtr>& build);
   void finish(Pending pending, TrialResult result, const Build* build);
+  void watch(const Trial& trial);
+  void forgive_breakdowns();
   Confidence confidence() const;
   void judge_convergence();
   void finals();
@@ -73,6 +76,7 @@ class TuneLoop {
   const TuneRequest& request_;
   TuneTools tools_;
   std::stop_token stop_;
+  Breakdowns breakdowns_;
   TrialStore store_;
   std::unique_ptr<Searcher> searcher_;
   Scouts scouts_;
@@ -81,7 +85,6 @@ class TuneLoop {
   std::deque<Pending> queue_;                           // in the order asked: told in that order too
   std::set<ConfigId> met_;                              // finalists of the duels so far
   std::optional<std::size_t> best_;                     // position in result_.trials
-  Breakdowns breakdowns_;
   Clock::time_point begin_ = Clock::now();
   TuneResult result_;
 };
@@ -268,7 +271,24 @@ void TuneLoop::finish(Pending pending, TrialResult result, const Build* build) {
                                 best_ ? &result_.trials[*best_] : nullptr);
   }
   // A replay costs nothing, whatever it recorded.
-  if (!tools_.device.info().recorded && !result_.trials.back().resumed) breakdowns_.saw(latest);
+  if (!tools_.device.info().recorded && !result_.trials.back().resumed) watch(result_.trials.back());
+}
+
+void TuneLoop::watch(const Trial& trial) {
+  try {
+    breakdowns_.saw(trial.config.text(), trial.result);
+  } catch (const BrokenEnvironment&) {
+    forgive_breakdowns();
+    throw;
+  }
+}
+
+// Where the machine is at fault, every configuration that broke down here deserves another try.
+void TuneLoop::forgive_breakdowns() {
+  for (const Trial& trial : result_.trials) {
+    if (trial.resumed || !is_breakdown(trial.result.outcome)) continue;
+    store_.forgive(trial);
+  }
 }
 
 Confidence TuneLoop::confidence() const {

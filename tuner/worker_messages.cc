@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "kernels/limits_json.h"
+
 namespace moetune {
 namespace {
 
@@ -19,46 +21,31 @@ double to_number(const Json& json) {
 
 }  // namespace
 
+// The key shares its figures with the limits.
 void to_json(Json& json, const DeviceInfo& info) {
   const HardwareKey& key = info.key;
-  const DeviceLimits& limits = info.limits;
   json = {{"name", key.name},
           {"sm_clock_khz", key.sm_clock_khz},
           {"memory_clock_khz", key.memory_clock_khz},
           {"origin", key.origin},
           {"driver", key.driver},
-          {"compute_capability", limits.compute_capability},
-          {"sm_count", limits.sm_count},
-          {"shared_per_block", limits.shared_per_block},
-          {"shared_per_sm", limits.shared_per_sm},
-          {"registers_per_sm", limits.registers_per_sm},
-          {"threads_per_sm", limits.threads_per_sm},
-          {"l2_bytes", limits.l2_bytes},
-          {"memory_bytes", limits.memory_bytes},
+          {"limits", info.limits},
           {"architecture", info.architecture},
           {"id", info.id}};
 }
 
 void from_json(const Json& json, DeviceInfo& info) {
-  DeviceLimits& limits = info.limits;
-  json.at("compute_capability").get_to(limits.compute_capability);
-  json.at("sm_count").get_to(limits.sm_count);
-  json.at("shared_per_block").get_to(limits.shared_per_block);
-  json.at("shared_per_sm").get_to(limits.shared_per_sm);
-  json.at("registers_per_sm").get_to(limits.registers_per_sm);
-  json.at("threads_per_sm").get_to(limits.threads_per_sm);
-  json.at("l2_bytes").get_to(limits.l2_bytes);
-  json.at("memory_bytes").get_to(limits.memory_bytes);
+  json.at("limits").get_to(info.limits);
   HardwareKey& key = info.key;
   json.at("name").get_to(key.name);
   json.at("sm_clock_khz").get_to(key.sm_clock_khz);
   json.at("memory_clock_khz").get_to(key.memory_clock_khz);
   json.at("origin").get_to(key.origin);
   json.at("driver").get_to(key.driver);
-  key.compute_capability = limits.compute_capability;
-  key.sm_count = limits.sm_count;
-  key.l2_bytes = limits.l2_bytes;
-  key.memory_bytes = limits.memory_bytes;
+  key.compute_capability = info.limits.compute_capability;
+  key.sm_count = info.limits.sm_count;
+  key.l2_bytes = info.limits.l2_bytes;
+  key.memory_bytes = info.limits.memory_bytes;
   json.at("architecture").get_to(info.architecture);
   json.at("id").get_to(info.id);
 }

@@ -1,9 +1,10 @@
 // The values that tuner and worker exchange, as JSON. What goes in comes out, infinities included.
 //
 // Requests are objects with an "op": hello, open, run, duel, fetch; worker_session.cc answers each. Replies
-// hold what was asked for, or {"error": {"kind", "message"}} where the environment or the request is to
-// blame. What a candidate does is never an error: it is its result's outcome. Pure functions; thread-safe.
-// Reading throws nlohmann::json::exception where the shape is wrong.
+// hold what was asked for, or {"error": {"kind", "message"}} where the environment ("environment", or
+// "no_gpu") or the request ("request") is to blame. What a candidate does is never an error: it is its
+// result's outcome. Pure functions; thread-safe. Reading throws nlohmann::json::exception where the shape is
+// wrong.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

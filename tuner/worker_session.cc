@@ -78,6 +78,8 @@ WorkerSession::~WorkerSession() = default;
 Message WorkerSession::handle(const Message& request) {
   try {
     return dispatch(request);
+  } catch (const cuda::NoGpu& error) {
+    return error_reply("no_gpu", error.what());
   } catch (const BrokenEnvironment& error) {
     return error_reply("environment", error.what());
   } catch (const cuda::CudaError& error) {

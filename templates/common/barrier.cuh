@@ -12,3 +12,19 @@ __device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
 __device__ __forceinline__ void named_barrier_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
+
+// Waits like named_barrier_sync; true for all where `value` is for any.
+__device__ __forceinline__ bool named_barrier_any(int barrier, int threads, bool value) {
+  int any;
+  asm volatile(
+      "{\n"
+      ".reg .pred mine, all;\n"
+      "setp.ne.b32 mine, %3, 0;\n"
+      "bar.red.or.pred all, %1, %2, mine;\n"
+      "selp.b32 %0, 1, 0, all;\n"
+      "}\n"
+      : "=r"(any)
+      : "r"(barrier), "r"(threads), "r"(static_cast<int>(value))
+      : "memory");
+  return any != 0;
+}

@@ -20,6 +20,10 @@ struct Bf16 {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
     return result;
   }
+  static __device__ __forceinline__ void unpack(u32 pair, float& low, float& high) {
+    low = __uint_as_float(pair << 16);
+    high = __uint_as_float(pair & 0xffff0000u);
+  }
 };
 
 struct Fp16 {
@@ -39,6 +43,10 @@ struct Fp16 {
     u32 result;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
     return result;
+  }
+  static __device__ __forceinline__ void unpack(u32 pair, float& low, float& high) {
+    low = to_float({static_cast<u16>(pair)});
+    high = to_float({static_cast<u16>(pair >> 16)});
   }
 };
 

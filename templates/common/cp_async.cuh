@@ -22,3 +22,9 @@ template <int kPending>
 __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
+
+// An arrival on `barrier` (an mbarrier, sm_90+) once all copies that this thread has asked for so far have
+// landed. It counts among the arrivals that the barrier was initialized with.
+__device__ __forceinline__ void cp_async_arrive(u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}

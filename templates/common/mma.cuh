@@ -38,3 +38,10 @@ __device__ __forceinline__ void mma_16816<Fp16>(float (&sum)[4], const u32 (&a)[
       : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+// An 8x8 matrix of 16-bit elements, two in each lane, transposed.
+__device__ __forceinline__ u32 transposed_8x8(u32 fragment) {
+  u32 result;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(fragment));
+  return result;
+}

@@ -33,3 +33,20 @@ __device__ __forceinline__ float sum_across(float value) {
   }
   return value;
 }
+
+// Over the lanes that are equal modulo 4: those that share a column of an mma.sync accumulator.
+__device__ __forceinline__ float max_across_rows(float value) {
+#pragma unroll
+  for (int distance = 4; distance < kWarpSize; distance *= 2) {
+    value = fmaxf(value, __shfl_xor_sync(kWholeWarp, value, distance));
+  }
+  return value;
+}
+
+__device__ __forceinline__ float sum_across_rows(float value) {
+#pragma unroll
+  for (int distance = 4; distance < kWarpSize; distance *= 2) {
+    value += __shfl_xor_sync(kWholeWarp, value, distance);
+  }
+  return value;
+}

@@ -31,10 +31,20 @@ constexpr u32 kWholeWarp = 0xffffffffu;
 // -inf as a value that constant folding understands.
 __device__ __forceinline__ float minus_infinity() { return __int_as_float(0xff800000); }
 
-// Where a running maximum starts. Finite, so that 2^(x - maximum) is 0 or 1 but never NaN before the first value.
+// Where a running maximum starts. Finite, so that 2^(x - maximum) is 0 or 1 but never NaN before the first
+// value.
 __device__ __forceinline__ constexpr float lowest() { return -3.0e38f; }
 
 // The 32-bit address of a shared-memory object, as PTX wants it.
 __device__ __forceinline__ u32 shared_address(const void* pointer) {
   return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ __forceinline__ uint4 load_shared(u32 address) {
+  uint4 value;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "r"(address)
+               : "memory");
+  return value;
 }

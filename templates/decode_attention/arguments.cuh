@@ -2,6 +2,7 @@
 #pragma once
 
 #include "templates/decode_attention/shape.cuh"
+#include "templates/decode_attention/spans.cuh"
 
 // Elements between neighbours. A block is a page, or a sequence where KV is contiguous.
 struct KvStrides {
@@ -15,9 +16,12 @@ struct Outputs {
   float* lse;          // [batch, queries, q_heads], natural logarithms; where kWantsLse
   const float* sinks;  // [q_heads], natural; where kSinks
   float v_scale;       // what the values are multiplied by; where kNarrow
-  float* partial_o;    // [batch, queries, q_heads, splits, head_dim], normalized
-  float* partial_lse;  // [batch, queries, q_heads, splits], base-2 logarithm of the softmax denominator
-  u32* counters;  // [batch, kv_heads * kHeadBlocks], zero between launches; null: a second kernel combines
+  float* partial_o;    // [batch, queries, q_heads, splits, head_dim], normalized; persistent: [slots, rows,
+                       // head_dim]
+  float* partial_lse;  // the same without head_dim: base-2 logarithms of the softmax denominators
+  // [batch, kv_heads * kHeadBlocks]; persistent: [blocks]. Zero between launches; null: a second kernel
+  // combines.
+  u32* counters;
 };
 
 // The first token that any query of a sequence sees.
@@ -40,14 +44,28 @@ __device__ __forceinline__ int active_splits(int length, int splits) {
   return max_of(1, min_of(splits, ceil_div(length - first_tile_token(length), kTile)));
 }
 
+// Tiles of a KV head in a persistent grid's count: one where there is nothing to see, for its output's sake.
+__device__ __forceinline__ int head_tiles(int length) {
+  return max_of(1, ceil_div(length - first_tile_token(length), kTile));
+}
+
 // The scale of one KV head; 1 where KV is not quantized.
 __device__ __forceinline__ float kv_scale(const float* scales, int kv_head) {
   return kNarrow ? __ldg(scales + (kHeadScales ? kv_head : 0)) : 1.0f;
 }
 
-// What falls to one block. Split s of a sequence takes tiles s, s + gridDim.y, s + 2 * gridDim.y, ... of it,
-// so that without a window where a block's tiles lie does not depend on the length, and the first can be
-// asked for before it is known.
+// Where the parts of one row lie among the partial results.
+struct PartRows {
+  i64 first;
+  i64 others;
+  int stride;
+
+  __device__ __forceinline__ i64 at(int part) const { return part == 0 ? first : others + part * stride; }
+};
+
+// What falls to one block, or the piece that a persistent block is at. Split s of a sequence takes tiles s, s
+// + gridDim.y, s + 2 * gridDim.y, ... of it, so that without a window where a block's tiles lie does not
+// depend on the length, and the first can be asked for before it is known.
 struct Work {
   int batch;
   int kv_head;
@@ -60,6 +78,9 @@ struct Work {
   int length;       // of the sequence, its new tokens included; known once measured, like all below
   int splits;       // active ones of this sequence
   int tiles;
+  int skip;         // persistent: tiles to pass over before these
+  int first_block;  // persistent: the block that has the item's first piece, and the slot of that
+  int first_slot;
 
   // The grid is (kv_heads * kHeadBlocks, splits, batch).
   __device__ __forceinline__ Work() {
@@ -71,6 +92,27 @@ struct Work {
     split = blockIdx.y;
     step = gridDim.y * kTile;
     first_token = split * kTile;
+  }
+
+  // A piece of a persistent block's span. `heads` are KV heads.
+  __device__ __forceinline__ Work(const Walk& walk, const Spans& spans, int sequence_length, int heads) {
+    batch = walk.sequence;
+    kv_head = walk.head;
+    first_row = 0;
+    rows = kRows;
+    q_heads = heads * kGroup;
+    step = kTile;
+    length = sequence_length;
+    first_token = first_tile_token(length) + walk.tile * kTile;
+    tiles = walk.piece();
+    split = skip = first_block = first_slot = 0;
+    splits = 1;
+    if (walk.whole()) return;
+    const Parts parts = walk.parts(spans);
+    split = blockIdx.x - parts.first_block;
+    splits = parts.count;
+    first_block = parts.first_block;
+    first_slot = parts.first_slot;
   }
 
   // The block's tiles among the first `tokens` tokens.
@@ -96,6 +138,20 @@ struct Work {
            packed % kGroup;
   }
 
+  // The parts of packed row `row`, and which of the counters is this item's.
+  __device__ __forceinline__ PartRows part_rows(int row) const {
+    if constexpr (kPersistent) {
+      return {static_cast<i64>(first_slot) * kRows + row, static_cast<i64>(2 * first_block) * kRows + row,
+              2 * kRows};
+    }
+    const i64 first = output_row(row) * gridDim.y;
+    return {first, first, 1};
+  }
+
+  __device__ __forceinline__ int counter() const {
+    return kPersistent ? first_block : batch * gridDim.x + blockIdx.x;
+  }
+
   __device__ __forceinline__ int query_head(int row) const {
     return kv_head * kGroup + (first_row + row) % kGroup;
   }
@@ -119,7 +175,7 @@ struct Sight {
 
   // Any query misses some token of the sub-tile.
   __device__ __forceinline__ bool partial() const {
-    return end < kWarpTokens || (kWindow > 0 && first + kQueries - 1 > 0);
+    return end < kWorkerTokens || (kWindow > 0 && first + kQueries - 1 > 0);
   }
 };
 

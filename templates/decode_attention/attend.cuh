@@ -1,50 +1,44 @@
-// Online softmax attention of one warp over its own sub-tiles: S = Q K^T, P = 2^(S - m), O += P V.
-//
-// Lane l holds, of every 16x8 tile, row l/4 (and row l/4 + 8) at columns 2(l%4) and the next.
+// Maths `mma16` (sm_80+): a warp multiplies all packed rows, on M of mma.sync, with its own sub-tiles.
 #pragma once
 
 #include "templates/common/mma.cuh"
-#include "templates/common/reduce.cuh"
+#include "templates/decode_attention/lane_offsets.cuh"
 #include "templates/decode_attention/query.cuh"
+#include "templates/decode_attention/row_softmax.cuh"
 
-// The lane's part of the addresses that ldmatrix takes, for the four 32-byte steps of a 128-byte row.
-struct LaneOffsets {
-  u32 row[4];     // Q, and V transposed: matrices go down 8 rows, then right 16 bytes
-  u32 column[4];  // K: matrices go right 16 bytes, then down 8 rows
-
-  __device__ __forceinline__ LaneOffsets() {
-    const u32 lane = threadIdx.x % kWarpSize, low = lane & 7, middle = lane >> 3 & 1, high = lane >> 4;
+// The staged rows as fragments, kept in registers or read again for each tile.
+class Query {
+ public:
+  __device__ __forceinline__ Query(u32 shared, const LaneOffsets& lanes) : address_(shared + kQueryOffset) {
+    if constexpr (kQueryInRegisters) {
 #pragma unroll
-    for (u32 step = 0; step < 4; ++step) {
-      row[step] = (middle * 8 + low) * 128 + ((high ^ low ^ 2 * step) << 4);
-      column[step] = (high * 8 + low) * 128 + ((middle ^ low ^ 2 * step) << 4);
+      for (int tile = 0; tile < kRowTiles; ++tile) {
+#pragma unroll
+        for (int step = 0; step < kHeadDim / 16; ++step) load(kept_[tile][step], tile, step, lanes);
+      }
     }
   }
+
+  __device__ __forceinline__ void fragment(u32 (&a)[4], int tile, int step, const LaneOffsets& lanes) const {
+    if constexpr (kQueryInRegisters) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a[i] = kept_[tile][step][i];
+    } else {
+      load(a, tile, step, lanes);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void load(u32 (&a)[4], int tile, int step, const LaneOffsets& lanes) const {
+    ldmatrix(a, address_ + step / 4 * kQueryChunkBytes + tile * 16 * 128 + lanes.row[step % 4]);
+  }
+
+  u32 address_;
+  u32 kept_[kQueryInRegisters ? kRowTiles : 1][kQueryInRegisters ? kHeadDim / 16 : 1][4];
 };
 
-class Attention {
+class Attention : public RowSoftmax<kRowTiles> {
  public:
-  static constexpr int kGroups = kWarpTokens / 16;
-  // With lazy rescaling the running maximum may lag by this many powers of two: P stays below 256, which
-  // both element types hold without losing relative precision.
-  static constexpr float kLag = kLazyRescale ? 8.0f : 0.0f;
-
-  __device__ __forceinline__ Attention() {
-#pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        maximum_[tile][half] = lowest();
-        sum_[tile][half] = 0;
-      }
-#pragma unroll
-      for (int column = 0; column < kHeadDim / 8; ++column) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) output_[tile][column][i] = 0;
-      }
-    }
-  }
-
   // S for the sub-tile at shared address `k`.
   __device__ __forceinline__ void score(u32 k, const Query& query, const LaneOffsets& lanes) {
 #pragma unroll
@@ -59,38 +53,6 @@ class Attention {
       score_narrow(k, query, lanes);
     } else {
       score_wide(k, query, lanes);
-    }
-  }
-
-  // Turns S into P; tokens out of sight count for nothing, whatever they hold.
-  __device__ __forceinline__ void soften(const Sight& sight, int first_row, float scale_log2) {
-    if (sight.partial()) mask(sight, first_row);
-#pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile) {
-      float highest[2];
-#pragma unroll
-      for (int half = 0; half < kHalves; ++half) {
-        float value = minus_infinity();
-#pragma unroll
-        for (int column = 0; column < 2 * kGroups; ++column) {
-          value = fmaxf(value, fmaxf(scores_[tile][column][2 * half], scores_[tile][column][2 * half + 1]));
-        }
-        highest[half] = max_across<4>(value) * scale_log2;
-      }
-      raise_maximum(tile, highest);
-#pragma unroll
-      for (int half = 0; half < kHalves; ++half) {
-        const float maximum = maximum_[tile][half];
-#pragma unroll
-        for (int column = 0; column < 2 * kGroups; ++column) {
-#pragma unroll
-          for (int i = 2 * half; i < 2 * half + 2; ++i) {
-            const float p = exp2_fast(fmaf(scores_[tile][column][i], scale_log2, -maximum));
-            scores_[tile][column][i] = p;
-            sum_[tile][half] += p;
-          }
-        }
-      }
     }
   }
 
@@ -116,35 +78,13 @@ class Attention {
     }
   }
 
-  // Writes this warp's rows to the merge area: O unnormalized, then the maximum and the denominator.
-  __device__ __forceinline__ void deposit(float* rows, float* maxima, float* sums) const {
-    const int lane = threadIdx.x % kWarpSize;
-#pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile) {
-#pragma unroll
-      for (int half = 0; half < kHalves; ++half) {
-        const float sum = sum_across<4>(sum_[tile][half]);
-        const int row = tile * 16 + half * 8 + lane / 4;
-        if (row < kRows) {
-          if (lane % 4 == 0) {
-            maxima[row] = maximum_[tile][half];
-            sums[row] = sum;
-          }
-          store_row(rows + row * kMergeStride, output_[tile], half);
-        }
-      }
-    }
-  }
-
  private:
-  static constexpr int kHalves = kUpperRows ? 2 : 1;
-
   __device__ __forceinline__ void score_wide(u32 k, const Query& query, const LaneOffsets& lanes) {
 #pragma unroll
     for (int step = 0; step < kHeadDim / 16; ++step) {
       u32 a[kRowTiles][4];
 #pragma unroll
-      for (int tile = 0; tile < kRowTiles; ++tile) query.fragment(a[tile], tile, step, lanes.row);
+      for (int tile = 0; tile < kRowTiles; ++tile) query.fragment(a[tile], tile, step, lanes);
 #pragma unroll
       for (int group = 0; group < kGroups; ++group) {
         u32 b[4];
@@ -165,8 +105,8 @@ class Attention {
       u32 a[2][kRowTiles][4];
 #pragma unroll
       for (int tile = 0; tile < kRowTiles; ++tile) {
-        query.fragment(a[0][tile], tile, 2 * step, lanes.row);
-        query.fragment(a[1][tile], tile, 2 * step + 1, lanes.row);
+        query.fragment(a[0][tile], tile, 2 * step, lanes);
+        query.fragment(a[1][tile], tile, 2 * step + 1, lanes);
       }
 #pragma unroll
       for (int group = 0; group < kGroups; ++group) {
@@ -219,70 +159,4 @@ class Attention {
       }
     }
   }
-
-  // This lane's part of a row. Where V is narrow, columns of an even and an odd tile alternate.
-  __device__ __forceinline__ void store_row(float* row, const float (&output)[kHeadDim / 8][4],
-                                            int half) const {
-    const int lane = threadIdx.x % 4;
-#pragma unroll
-    for (int column = 0; column < kHeadDim / 8; column += 2) {
-      const float(&left)[4] = output[column], (&right)[4] = output[column + 1];
-      if constexpr (kNarrow) {
-        reinterpret_cast<float4*>(row + column * 8)[lane] =
-            make_float4(left[2 * half], right[2 * half], left[2 * half + 1], right[2 * half + 1]);
-      } else {
-        float2* to = reinterpret_cast<float2*>(row + column * 8) + lane;
-        to[0] = make_float2(left[2 * half], left[2 * half + 1]);
-        to[4] = make_float2(right[2 * half], right[2 * half + 1]);
-      }
-    }
-  }
-
-  __device__ __forceinline__ void mask(const Sight& sight, int first_row) {
-    const int lane = threadIdx.x % kWarpSize;
-#pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile) {
-#pragma unroll
-      for (int half = 0; half < kHalves; ++half) {
-        const int query = kQueries == 1 ? 0 : (first_row + tile * 16 + half * 8 + lane / 4) / kGroup;
-#pragma unroll
-        for (int column = 0; column < 2 * kGroups; ++column) {
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            const int token = column * 8 + lane % 4 * 2 + i - query;
-            const bool seen = token < sight.end && (kWindow == 0 || token >= sight.first);
-            if (!seen) scores_[tile][column][2 * half + i] = minus_infinity();
-          }
-        }
-      }
-    }
-  }
-
-  // Moves the running maximum up to `highest` and rescales what was summed so far; lazily, only once it lags
-  // too far.
-  __device__ __forceinline__ void raise_maximum(int tile, const float (&highest)[2]) {
-    if constexpr (kLazyRescale) {
-      bool lags = false;
-#pragma unroll
-      for (int half = 0; half < kHalves; ++half) lags |= highest[half] > maximum_[tile][half] + kLag;
-      if (!__any_sync(kWholeWarp, lags)) return;
-    }
-#pragma unroll
-    for (int half = 0; half < kHalves; ++half) {
-      const float raised = fmaxf(maximum_[tile][half], highest[half]);
-      const float factor = exp2_fast(maximum_[tile][half] - raised);
-      maximum_[tile][half] = raised;
-      sum_[tile][half] *= factor;
-#pragma unroll
-      for (int column = 0; column < kHeadDim / 8; ++column) {
-        output_[tile][column][2 * half] *= factor;
-        output_[tile][column][2 * half + 1] *= factor;
-      }
-    }
-  }
-
-  float scores_[kRowTiles][2 * kGroups][4];
-  float output_[kRowTiles][kHeadDim / 8][4];
-  float maximum_[kRowTiles][2];  // in units of log2, scale included
-  float sum_[kRowTiles][2];      // this lane's share
 };

@@ -11,6 +11,8 @@
 #include "templates/decode_attention/merge.cuh"
 #include "templates/decode_attention/tail.cuh"
 
+static_assert(kWorkerWarps == 1, "a warp brings its own sub-tiles");
+constexpr int kWarpTokens = kWorkerTokens;
 constexpr int kSubTileBytes = kWarpTokens * kRowBytes;
 constexpr int kRowsPerCopy = kWarpSize / kUnitsPerRow;  // rows one instruction of the warp covers: 1 to 8
 constexpr int kCopies = kWarpTokens / kRowsPerCopy;
@@ -161,14 +163,14 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     loader.load_k(stage, stage, pages[stage]);
     loader.load_v(stage, stage, pages[stage]);
   }
-  stage_query(shared, q, work);
+  stage_query(shared, q, work, threadIdx.x, kWarps * kWarpSize);
   length = needed_now(length);
   work.measure(length);
   loader.stop_at(length);
   __syncthreads();
 
   const LaneOffsets lanes;
-  const Query query(shared_address(shared), lanes.row);
+  const Query query(shared_address(shared), lanes);
   Attention attention;
   scale_log2 *= kv_scale(k_scale, work.kv_head);
   CpAsyncLoader::Pages next = loader.find_pages(kStages);

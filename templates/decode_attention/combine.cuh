@@ -30,7 +30,8 @@ struct CombinedRow {
 // Sums splits first, first + step, ... of one row. All loads of a batch are under way before the first is
 // used.
 __device__ __forceinline__ CombinedRow combine_splits(const float* partial_o, const float* partial_lse,
-                                                      int splits, int first, int step) {
+                                                      const PartRows& parts, int splits, int first,
+                                                      int step) {
   constexpr int kBatch = 8;
   const float* lane_o = partial_o + threadIdx.x % kWarpSize * kLaneDims;
   CombinedRow row = {{}, 0, lowest()};
@@ -40,8 +41,9 @@ __device__ __forceinline__ CombinedRow combine_splits(const float* partial_o, co
     for (int i = 0; i < kBatch; ++i) {
       const int split = begin + i * step;
       if (split >= splits) continue;
-      lse[i] = __ldcg(partial_lse + split);
-      const float2* source = reinterpret_cast<const float2*>(lane_o + static_cast<i64>(split) * kHeadDim);
+      const i64 part = parts.at(split);
+      lse[i] = __ldcg(partial_lse + part);
+      const float2* source = reinterpret_cast<const float2*>(lane_o + part * kHeadDim);
 #pragma unroll
       for (int pair = 0; pair < kLaneDims / 2; ++pair) {
         const float2 loaded = __ldcg(source + pair);
@@ -97,49 +99,23 @@ __device__ __forceinline__ void write_row(const Outputs& outputs, i64 output_row
   }
 }
 
-// The last block of a (sequence, head block) to finish combines for all. Called by the first kWarps warps
-// after their partial results are written; the counter is left at zero for the next launch.
+// The last block of an item to finish combines for all. Called by the first kWarps warps after their partial
+// results are written; the counter is left at zero for the next launch.
 __device__ __forceinline__ void combine_if_last(u8* shared, const Work& work, const Outputs& outputs) {
-  bool* last = reinterpret_cast<bool*>(shared + kFlagOffset);
+  volatile bool* last = reinterpret_cast<bool*>(shared + kFlagOffset);
   __threadfence();
   named_barrier_sync(2, kWarps * kWarpSize);
   if (threadIdx.x == 0) {
-    u32* counter = outputs.counters + work.batch * gridDim.x + blockIdx.x;
-    *last = atomicAdd(counter, 1u) == static_cast<u32>(work.splits - 1);
-    if (*last) *counter = 0;
+    u32* counter = outputs.counters + work.counter();
+    const bool all = atomicAdd(counter, 1u) == static_cast<u32>(work.splits - 1);
+    if (all) *counter = 0;
+    *last = all;
   }
   named_barrier_sync(2, kWarps * kWarpSize);
   if (!*last) return;
   __threadfence();
   for (int row = threadIdx.x / kWarpSize; row < work.rows; row += kWarps) {
-    const i64 output_row = work.output_row(row);
-    write_row(outputs, output_row, work.query_head(row),
-              combine_splits(outputs.partial_o + output_row * gridDim.y * kHeadDim,
-                             outputs.partial_lse + output_row * gridDim.y, work.splits, 0, 1));
+    write_row(outputs, work.output_row(row), work.query_head(row),
+              combine_splits(outputs.partial_o, outputs.partial_lse, work.part_rows(row), work.splits, 0, 1));
   }
-}
-
-// The combine as a kernel of its own: one block a row of o, its warps share the splits.
-extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
-    decode_attention_combine(const float* partial_o, const float* partial_lse, const i32* lengths,
-                             const float* sinks, Element* o, float* lse, int splits) {
-  __shared__ CombinedRow shared[kCombineWarps][kWarpSize];
-  const int warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
-  // An input, safe to read early: the attention kernel lets this one start only once its own inputs are
-  // there.
-  const int active = active_splits(lengths[blockIdx.y], splits);
-  allow_dependent_launch();
-  wait_for_predecessor();
-  if (active == 1) return;  // the only block wrote the result itself
-  const i64 output_row = static_cast<i64>(blockIdx.y) * gridDim.x + blockIdx.x;
-  CombinedRow row = combine_splits(partial_o + output_row * splits * kHeadDim,
-                                   partial_lse + output_row * splits, active, warp, kCombineWarps);
-  shared[warp][lane] = row;
-  __syncthreads();
-  if (warp != 0) return;
-  for (int other = 1; other < min_of(active, kCombineWarps); ++other) {
-    const CombinedRow part = shared[other][lane];
-    row.add(part.values, part.weight, part.maximum);
-  }
-  write_row({o, lse, sinks}, output_row, blockIdx.x % (gridDim.x / kQueries), row);
 }

@@ -1,27 +1,28 @@
-// The end of a block: the warps' shares of the softmax merged through shared memory, then written as the
-// result, or handed on as one split's part of it.
+// The end of a block's work on an item: the workers' shares of the softmax merged through shared memory, then
+// written as the result, or handed on as one split's part of it.
 #pragma once
 
 #include "templates/common/barrier.cuh"
-#include "templates/decode_attention/attend.cuh"
 #include "templates/decode_attention/combine.cuh"
 #include "templates/decode_attention/inbox.cuh"
+#include "templates/decode_attention/math.cuh"
 
 __device__ __forceinline__ float scaled(float inverse, const Outputs& outputs) {
   return kNarrow ? inverse * outputs.v_scale : inverse;
 }
 
-// Called by the first kWarps warps, once nothing reads the ring or is still being copied into it.
+// Called by the first kWarps warps; where the merge reuses the ring, once nothing reads it or is still being
+// copied into it.
 __device__ __forceinline__ void finish(u8* shared, const Attention& attention, const Work& work,
                                        const Outputs& outputs) {
   const Inbox inbox(shared);
   if (work.empty() && !inbox.exists()) return;
-  float* rows = reinterpret_cast<float*>(shared);
-  float* maxima = rows + kWarps * kRows * kMergeStride;
-  float* sums = maxima + kWarps * kRows;
-  const int warp = threadIdx.x / kWarpSize;
+  float* rows = reinterpret_cast<float*>(shared + kMergeOffset);
+  float* maxima = rows + kWorkers * kRows * kMergeStride;
+  float* sums = maxima + kWorkers * kRows;
+  const int worker = threadIdx.x / kWorkerThreads;
   named_barrier_sync(2, kWarps * kWarpSize);
-  attention.deposit(rows + warp * kRows * kMergeStride, maxima + warp * kRows, sums + warp * kRows);
+  attention.deposit(rows + worker * kRows * kMergeStride, maxima + worker * kRows, sums + worker * kRows);
   named_barrier_sync(2, kWarps * kWarpSize);
   if (inbox.exists()) inbox.wait_for_others();
 
@@ -29,11 +30,11 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
     const int row = i / kQuads, quad = i % kQuads;
     float highest = lowest();
 #pragma unroll
-    for (int other = 0; other < kWarps; ++other) highest = fmaxf(highest, maxima[other * kRows + row]);
+    for (int other = 0; other < kWorkers; ++other) highest = fmaxf(highest, maxima[other * kRows + row]);
     float sum = 0;
     float4 total = make_float4(0, 0, 0, 0);
 #pragma unroll
-    for (int other = 0; other < kWarps; ++other) {
+    for (int other = 0; other < kWorkers; ++other) {
       const float weight = exp2_fast(maxima[other * kRows + row] - highest);
       const float4 part = reinterpret_cast<const float4*>(rows + (other * kRows + row) * kMergeStride)[quad];
       sum += weight * sums[other * kRows + row];
@@ -54,7 +55,7 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
     if (inbox.exists()) {
       inbox.send(i, total, lse);
     } else {
-      const i64 part = output_row * gridDim.y + work.split;
+      const i64 part = work.part_rows(row).at(work.split);
       reinterpret_cast<float4*>(outputs.partial_o + part * kHeadDim)[quad] = total;
       if (quad == 0) outputs.partial_lse[part] = lse;
     }

@@ -1,8 +1,10 @@
-// The packed query rows of a block: staged in shared memory, then kept in registers or read again for each
-// tile.
+// The packed query rows of a block, staged in shared memory as the matrix instructions read them.
 #pragma once
 
-#include "templates/common/mma.cuh"
+#include "templates/common/convert.cuh"
+#include "templates/common/cp_async.cuh"
+#include "templates/common/l2_policy.cuh"
+#include "templates/common/tma.cuh"
 #include "templates/decode_attention/arguments.cuh"
 
 // Two neighbouring elements as the matrix instructions take them.
@@ -21,47 +23,27 @@ __device__ __forceinline__ uint4 staged_unit(const uint4* row, int unit) {
                        : make_uint4(to_math(low.y), to_math(low.w), to_math(high.y), to_math(high.w));
 }
 
-// Rows past the block's own become zeros. Called by the first kWarps warps; the caller synchronizes.
-__device__ __forceinline__ void stage_query(u8* shared, const Element* q, const Work& work) {
+// A persistent block's queries come by themselves where they need no converting, and no fence by who asked.
+constexpr bool kQueryAsync = kPersistent && !kNarrow && !kWgmma;
+
+// Rows past the block's own become zeros. Called by `threads` threads; the caller synchronizes, and where
+// kQueryAsync also waits for what each of them has under way.
+__device__ __forceinline__ void stage_query(u8* shared, const Element* q, const Work& work, int thread,
+                                            int threads) {
   constexpr int kUnits = kHeadDim / 8;  // 16-byte units a row
-  for (int i = threadIdx.x; i < 16 * kRowTiles * kUnits; i += kWarps * kWarpSize) {
+  const u32 base = kQueryAsync ? in_vector_register(shared_address(shared + kQueryOffset)) : 0;
+  for (int i = thread; i < 16 * kRowTiles * kUnits; i += threads) {
     const int row = i / kUnits, unit = i % kUnits;
-    uint4 value = make_uint4(0, 0, 0, 0);
-    if (row < work.rows) {
-      value = staged_unit(reinterpret_cast<const uint4*>(q + work.output_row(row) * kHeadDim), unit);
-    }
+    const bool own = row < work.rows;
     const int offset = unit / 8 * kQueryChunkBytes + row * 128 + ((unit % 8 ^ row % 8) << 4);
+    if constexpr (kQueryAsync) {
+      const Element* source = q + work.output_row(own ? row : 0) * kHeadDim + unit * 8;
+      cp_async_16(base + offset, source, own, l2_policy(false));
+      continue;
+    }
+    uint4 value = make_uint4(0, 0, 0, 0);
+    if (own) value = staged_unit(reinterpret_cast<const uint4*>(q + work.output_row(row) * kHeadDim), unit);
     *reinterpret_cast<uint4*>(shared + kQueryOffset + offset) = value;
   }
+  if constexpr (kWgmma) fence_async_proxy();
 }
-
-class Query {
- public:
-  // `row_lane` is the lane's part of an ldmatrix address for step k of a chunk (see LaneOffsets::row).
-  __device__ __forceinline__ Query(u32 shared, const u32 (&row_lane)[4]) : address_(shared + kQueryOffset) {
-    if constexpr (kQueryInRegisters) {
-#pragma unroll
-      for (int tile = 0; tile < kRowTiles; ++tile) {
-#pragma unroll
-        for (int step = 0; step < kHeadDim / 16; ++step) load(kept_[tile][step], tile, step, row_lane);
-      }
-    }
-  }
-
-  __device__ __forceinline__ void fragment(u32 (&a)[4], int tile, int step, const u32 (&row_lane)[4]) const {
-    if constexpr (kQueryInRegisters) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) a[i] = kept_[tile][step][i];
-    } else {
-      load(a, tile, step, row_lane);
-    }
-  }
-
- private:
-  __device__ __forceinline__ void load(u32 (&a)[4], int tile, int step, const u32 (&row_lane)[4]) const {
-    ldmatrix(a, address_ + step / 4 * kQueryChunkBytes + tile * 16 * 128 + row_lane[step % 4]);
-  }
-
-  u32 address_;
-  u32 kept_[kQueryInRegisters ? kRowTiles : 1][kQueryInRegisters ? kHeadDim / 16 : 1][4];
-};

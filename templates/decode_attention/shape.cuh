@@ -1,19 +1,26 @@
 // What one compiled unit of decode_attention is specialized on, checked, and what follows from it.
 //
-// A warp works on sub-tiles of kWarpTokens tokens. In shared memory a slab of kSlabTokens tokens of K or V
-// lies as blocks of [token][64 elements, or 128 narrow ones]: rows of 128 bytes whose 16-byte units are XORed
-// with the row number, which is what the 128-byte swizzle of the copy engine writes and what lets ldmatrix
-// read without bank conflicts.
+// A worker, which is one warp or a warpgroup of four, computes on sub-tiles of kWorkerTokens tokens. In
+// shared memory a slab of kSlabTokens tokens of K or V lies as blocks of [token][64 elements, or 128 narrow
+// ones]: rows of 128 bytes whose 16-byte units are XORed with the row number, which is what the 128-byte
+// swizzle of the copy engine writes and what lets ldmatrix read without bank conflicts.
 #pragma once
 
 #include "templates/common/convert.cuh"
 #include "templates/common/types.cuh"
 
-#if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||              \
-    !defined(GROUP) || !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) ||        \
-    !defined(LSE) || !defined(BODY_TMA) || !defined(TILE) || !defined(STAGES) || !defined(WARPS) ||         \
-    !defined(PRODUCERS) || !defined(ROW_TILES) || !defined(QUERY_IN_REGISTERS) || !defined(LAZY_RESCALE) || \
-    !defined(SHARED_BYTES)
+// How S = Q K^T and O += P V are computed: what MATH may be.
+#define MATH_MMA16 0       // mma.sync, rows on M
+#define MATH_SWAP 1        // mma.sync, tokens on M and rows on N
+#define MATH_WGMMA64 2     // wgmma, rows on M
+#define MATH_WGMMA_SWAP 3  // wgmma, tokens on M and rows on N
+#define MATH_VECTOR 4      // scalar multiply-adds
+
+#if !defined(DTYPE) || !defined(KV_DTYPE) || !defined(KV_HEAD_SCALES) || !defined(HEAD_DIM) ||         \
+    !defined(GROUP) || !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) ||   \
+    !defined(LSE) || !defined(BODY_TMA) || !defined(PERSISTENT) || !defined(MATH) || !defined(TILE) || \
+    !defined(STAGES) || !defined(WARPS) || !defined(PRODUCERS) || !defined(ROW_TILES) ||               \
+    !defined(QUERY_IN_REGISTERS) || !defined(LAZY_RESCALE) || !defined(SHARED_BYTES)
 #error decode_attention is compiled through a plan, which defines every macro tested here
 #endif
 
@@ -42,16 +49,24 @@ constexpr int kWindow = WINDOW;                      // tokens a query sees; 0 f
 constexpr bool kSinks = SINKS;                       // a logit of every head joins the denominator
 constexpr int kQueries = QUERIES;                    // new tokens of a sequence, causal among themselves
 constexpr bool kWantsLse = LSE;                      // the logarithm of the denominator is an output
+constexpr bool kPersistent = PERSISTENT;             // blocks take equal spans of all tiles, not one split
 constexpr int kTile = TILE;                          // tokens a stage, over all consumer warps
 constexpr int kStages = STAGES;                      // stages in flight
 constexpr int kWarps = WARPS;                        // warps that compute
 constexpr int kProducers = PRODUCERS;                // warps that only issue copies (tma)
-constexpr int kRowTiles = ROW_TILES;                 // blocks of 16 rows a CTA packs into mma tiles
+constexpr int kRowTiles = ROW_TILES;                 // blocks of 16 rows a CTA has room for
 constexpr bool kQueryInRegisters = QUERY_IN_REGISTERS;
 constexpr bool kLazyRescale = LAZY_RESCALE;
+// With lazy rescaling the running maximum may lag by this many powers of two: P stays below 256, which both
+// element types hold without losing relative precision.
+constexpr float kLag = kLazyRescale ? 8.0f : 0.0f;
 
 constexpr int kThreads = (kWarps + kProducers) * kWarpSize;
-constexpr int kWarpTokens = kTile / kWarps;
+constexpr bool kWgmma = MATH == MATH_WGMMA64 || MATH == MATH_WGMMA_SWAP;
+constexpr int kWorkerWarps = kWgmma ? 4 : 1;
+constexpr int kWorkerThreads = kWorkerWarps * kWarpSize;
+constexpr int kWorkers = kWarps / kWorkerWarps;
+constexpr int kWorkerTokens = kTile / kWorkers;
 constexpr int kPackedRows = kQueries * kGroup;  // rows that share KV: query by query, its heads together
 constexpr int kRows = min_of(kPackedRows, 16 * kRowTiles);  // of them in a CTA
 constexpr int kHeadBlocks = ceil_div(kPackedRows, kRows);   // CTAs over the packed rows
@@ -60,31 +75,44 @@ constexpr int kChunkElements = 128 / sizeof(KvElement);
 constexpr int kUnitElements = 16 / sizeof(KvElement);
 constexpr int kUnitsPerRow = kHeadDim / kUnitElements;  // 16-byte units of a row of K or V
 constexpr int kRowBytes = ceil_div(kHeadDim, kChunkElements) * 128;
-constexpr int kSlabTokens = BODY_TMA ? (kPage == 0 ? kTile : min_of(kTile, kPage)) : kWarpTokens;
+constexpr int kSlabTokens = BODY_TMA ? (kPage == 0 ? kTile : min_of(kTile, kPage)) : kWorkerTokens;
 constexpr int kChunkBytes = kSlabTokens * 128;
 constexpr int kSlabBytes = kSlabTokens * kRowBytes;
 
 static_assert(kHeadDim == 64 || kHeadDim == 128 || kHeadDim == 256, "head_dim");
-static_assert(kTile % kWarps == 0 && kWarpTokens % 16 == 0, "a warp's sub-tile is a multiple of 16 tokens");
+static_assert(kWarps % kWorkerWarps == 0 && kTile % kWorkers == 0 && kWorkerTokens % 16 == 0,
+              "a worker's sub-tile is a multiple of 16 tokens");
+static_assert(!kWgmma || (BODY_TMA && !kNarrow), "wgmma reads 16-bit tiles that the copy engine brought");
 static_assert(kPage % 16 == 0 || (kPage == 1 && !BODY_TMA), "a page is one token or a multiple of 16");
 static_assert(!kNarrow || !BODY_TMA || kHeadDim >= 128,
               "64 narrow elements leave half of a 128-byte row empty");
 static_assert(kWindow >= 0 && kQueries >= 1 && kQueries <= 4, "window, queries");
 static_assert(kPage == 0 || kTile % kPage == 0 || kPage % kTile == 0, "tiles and pages nest");
 
-// Shared memory of a block: the KV ring, which the merge of the warps reuses, then the queries, then
-// barriers.
+static_assert(!kPersistent || (BODY_TMA && kHeadBlocks == 1),
+              "producers run on into the next item, and one block has all rows that share KV");
+
+// Shared memory of a block: the KV ring, then the merge of the workers, then the queries, then what the warps
+// of a worker tell each other, then barriers. The merge reuses the ring where nothing follows it; a
+// persistent block's ring never empties.
 constexpr int kRingBytes = 2 * kStages * kTile * kRowBytes;
 constexpr int kMergeStride =
     kHeadDim + 8;  // floats; the padding keeps a quad's stores off each other's banks
-constexpr int kMergeBytes = kWarps * kRows * (kMergeStride + 2) * 4;
-constexpr int kQueryOffset = ceil_div(max_of(kRingBytes, kMergeBytes), 1024) * 1024;
+constexpr int kMergeBytes = kWorkers * kRows * (kMergeStride + 2) * 4;
+constexpr int kMergeOffset = kPersistent ? kRingBytes : 0;
+constexpr int kQueryOffset = ceil_div(max_of(kRingBytes, kMergeOffset + kMergeBytes), 1024) * 1024;
 constexpr int kQueryChunkBytes = 16 * kRowTiles * 128;
 constexpr int kQueryBytes = kQueryChunkBytes * (kHeadDim / 64);
-constexpr int kBarrierOffset = kQueryOffset + kQueryBytes;
+constexpr int kColumns = kRows <= 8 ? 8 : 16 * kRowTiles;  // wgmma_swap: rows on N
+constexpr int kPieces = kPersistent ? 3 : 1;  // whose queries are in shared memory or on their way
+constexpr int kScratchOffset = kQueryOffset + kPieces * kQueryBytes;
+constexpr int kScratchBytes = MATH == MATH_WGMMA_SWAP ? kWorkers * (4 * kWorkerTokens + 16) * kColumns : 0;
+constexpr int kBarrierOffset = kScratchOffset + kScratchBytes;
 constexpr int kBarrierBytes = BODY_TMA ? 4 * kStages * 8 : 0;
 constexpr int kFlagOffset = kBarrierOffset + kBarrierBytes;
-static_assert(kFlagOffset + 16 == SHARED_BYTES, "the plan lays out shared memory as above");
+constexpr int kPiecesOffset = kFlagOffset + 16;  // persistent: what the producer tells of pieces
+constexpr int kPiecesBytes = kPersistent ? 256 : 0;
+static_assert(kPiecesOffset + kPiecesBytes == SHARED_BYTES, "the plan lays out shared memory as above");
 
 // Where token `token` of a tile begins, before the swizzle.
 __device__ __forceinline__ constexpr int token_offset(int token) {

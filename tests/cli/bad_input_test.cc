@@ -1,14 +1,11 @@
 #include "tests/cli/tool.h"
 
+using moetune::testing::contains;
 using moetune::testing::document;
 using moetune::testing::Ended;
 using moetune::testing::Tool;
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 struct Case {
   std::vector<std::string> arguments;
@@ -154,6 +151,55 @@ TEST_CASE("a recording is not written where it could not be kept") {
   check(tool,
         {{"record", "decode_attention", "--output", tool.path("no/such/folder").string()}, 2, "no folder"});
   CHECK(moetune::testing::read_text(tool.path("taken")) == "precious");
+}
+
+TEST_CASE("paths that cannot be looked at are bad input or a broken environment, never a bug") {
+  Tool tool;
+  std::filesystem::create_symlink("loop2", tool.path("loop1"));
+  std::filesystem::create_symlink("loop1", tool.path("loop2"));
+  const std::string loop = tool.path("loop1").string(), endless(300, 'x');
+  check(tool, {{"search", "--device", "replay:" + loop}, 2, "cannot look at the recording"});
+  check(tool, {{"search", "--device", "replay:" + endless}, 2, "File name too long"});
+  check(tool, {{"record", "decode_kernel", "--output", loop}, 2, "exists already"});
+  check(tool, {{"record", "decode_kernel", "--output", loop + "/r.zst"}, 2, "cannot write"});
+  check(tool, {{"record", "decode_kernel", "--output", endless}, 2, "File name too long"});
+  check(tool, {{"report", "--cache", loop}, 3, "Too many levels of symbolic links"});
+  check(tool, {{"cache", "check", "--cache", endless}, 3, "File name too long"});
+}
+
+TEST_CASE("an option behind -- is said to stand there") {
+  Tool tool;
+  const Ended ended = tool.run({"search", "--", "--budget"});
+  CHECK(ended.code == 2);
+  CHECK(contains(ended.err, "the option --budget stands behind --"));
+}
+
+TEST_CASE("what is printed to a closed stream ends in no file") {
+  Tool tool;
+  const std::string recording = tool.write_recording();
+  const std::vector<std::string> search = {"search", "--device", "replay:" + recording, "--budget", "20"};
+  std::vector<std::string> command = {"/bin/sh", "-c", "exec \"$0\" \"$@\" <&- >&- 2>&-", tool.binary()};
+  command.insert(command.end(), search.begin(), search.end());
+  CHECK(tool.start_program(command)->wait().code == 3);  // its result could not be printed
+  CHECK(std::filesystem::file_size(tool.path("xdg/moetune/moetune.db-searches")) == 0);
+  CHECK(tool.run({"cache", "check"}).code == 0);
+  std::vector<std::string> again = search;
+  again.push_back("--json");
+  CHECK(document(tool.run(again))["trials"]["resumed"] == 20);
+}
+
+TEST_CASE("devices needs no home, and no cache that is sound") {
+  Tool homeless(std::map<std::string, std::string>{{"HOME", ""}, {"XDG_CACHE_HOME", ""}});
+  CHECK(homeless.run({"devices"}).code == 0);
+  check(homeless, {{"report"}, 3, "neither XDG_CACHE_HOME nor HOME"});
+  Tool tool;
+  std::filesystem::create_directories(tool.path("xdg/moetune"));
+  tool.write("xdg/moetune/moetune.db", "no database");
+  const Ended listed = tool.run({"devices"});
+  CHECK(listed.code == 0);
+  CHECK(contains(listed.err, "is not a moetune cache"));
+  const std::string named = tool.path("xdg/moetune/moetune.db").string();
+  check(tool, {{"devices", "--cache", named}, 3, "is not a moetune cache"});
 }
 
 TEST_CASE("a cache that is none is refused and left as it was") {

@@ -3,18 +3,11 @@
 #include "tests/cli/tool.h"
 #include "tuner/trial_record.h"
 
+using moetune::testing::contains;
 using moetune::testing::document;
 using moetune::testing::Ended;
 using moetune::testing::Tool;
 using Json = nlohmann::json;
-
-namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-}  // namespace
 
 TEST_CASE("before anything is tuned, report and cache say how to start") {
   Tool tool;

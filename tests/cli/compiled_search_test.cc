@@ -5,6 +5,7 @@
 #include "search/space.h"
 #include "tests/cli/tool.h"
 
+using moetune::testing::contains;
 using moetune::testing::document;
 using moetune::testing::Ended;
 using moetune::testing::Tool;
@@ -12,14 +13,10 @@ using Json = nlohmann::json;
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 const std::string kProblem = "elements=1048576,dtype=f32,write=all";
 
 // decode_kernel's legal space on a Hopper GPU with made-up times: more stages and wider tiles are faster.
-std::string write_decode_recording(const Tool& tool) {
+std::string write_decode_recording(const Tool& tool, double read_tb_s = 0) {
   using namespace moetune;
   const Kernel& kernel = find_kernel("decode_kernel");
   const Space space =
@@ -40,6 +37,7 @@ std::string write_decode_recording(const Tool& tool) {
       .kernel = kernel.name(),
       .problem = problem.text(),
       .recorded_at = "2025-01-31",
+      .read_tb_s = read_tb_s,
       .space = std::move(legal),
       .trials = std::move(trials)};
   const std::string path = tool.path("decode_kernel.json.zst").string();
@@ -150,6 +148,26 @@ TEST_CASE("--no-compile replays without the compiler and keeps its trials apart"
   CHECK(document(tool.run({"cache", "ls", "--json"}))["workloads"][0]["winner"] == false);
 }
 
+TEST_CASE("a replay has a roofline fraction where its recording holds the read ceiling, else none") {
+  for (const double ceiling : {0.0, 4.5}) {
+    CAPTURE(ceiling);
+    Tool tool;
+    const std::string recording = write_decode_recording(tool, ceiling);
+    const Json found = document(tool.run({"search", "decode_kernel", "--device", "replay:" + recording,
+                                          "--budget", "20", "--no-compile", "--json"}));
+    const Json report = document(tool.run({"report", "--json"}))["workloads"][0];
+    if (ceiling == 0) {
+      CHECK(found["best"]["roofline"].is_null());
+      CHECK(report["roofline"].is_null());
+    } else {
+      const double share = found["best"]["tb_s"].get<double>() / ceiling;
+      CHECK(found["best"]["roofline"].get<double>() == doctest::Approx(share));
+      CHECK(report["roofline"].get<double>() == doctest::Approx(share));
+    }
+    CHECK(tool.run({"cache", "check"}).code == 0);
+  }
+}
+
 TEST_CASE("a recording serves only the problem that it is of") {
   Tool tool;
   const std::string recording = write_decode_recording(tool);
@@ -191,13 +209,8 @@ TEST_CASE("a compiler that was named and does not work is not passed over") {
 }
 
 TEST_CASE("an edited space or reference keeps the stored trials, an edited template does not") {
-  namespace fs = std::filesystem;
   Tool copy;
-  const fs::path data = copy.path("data");
-  fs::create_directories(data);
-  for (const std::string folder : {"templates", "spaces"}) {
-    fs::copy(fs::path(MOETUNE_SOURCE_DIR) / folder, data / folder, fs::copy_options::recursive);
-  }
+  const std::filesystem::path data = copy.copy_data();
   Tool tool(std::map<std::string, std::string>{{"MOETUNE_DATA_DIR", data.string()}});
   const std::string recording = write_decode_recording(tool);
   const auto resumed = [&] {
@@ -215,6 +228,18 @@ TEST_CASE("an edited space or reference keeps the stored trials, an edited templ
   CHECK(resumed() == 20);
   append("templates/decode_kernel/elements.cuh", "// edited\n");
   CHECK(resumed() == 0);
+
+  const std::string sound = moetune::testing::read_text(data / "spaces/decode_kernel.json");
+  Json undefined = Json::parse(sound);
+  undefined["constraints"].push_back({{"expr", "stages % (device.sm_count - device.sm_count) == warps"},
+                                      {"why", "a division by zero everywhere"}});
+  std::ofstream(data / "spaces/decode_kernel.json") << undefined.dump();
+  const Json counted = document(tool.run({"space", "decode_kernel", "--json"}));
+  CHECK(counted["legal"] == 0);
+  CHECK(contains(counted["why_empty"], "a division by zero everywhere"));
+  CHECK(contains(counted["why_empty"], "without a value"));
+  CHECK(contains(counted["why_empty"], "device.sm_count=132"));
+  CHECK(contains(tool.run({"space", "decode_kernel"}).out, "without a value"));
 
   std::string space = moetune::testing::read_text(data / "spaces/decode_attention.json");
   std::ofstream(data / "spaces/decode_kernel.json") << space;

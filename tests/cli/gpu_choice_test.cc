@@ -2,16 +2,13 @@
 // a kernel.
 #include "tests/cli/tool.h"
 
+using moetune::testing::contains;
 using moetune::testing::document;
 using moetune::testing::Ended;
 using moetune::testing::Tool;
 using Json = nlohmann::json;
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::map<std::string, std::string> driver(const std::string& directives = "") {
   return {{"MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA}, {"MOETUNE_FAKE_CUDA", directives}};
@@ -100,4 +97,28 @@ TEST_CASE("verify names the parameter, the value or the rule that a configuratio
   const Ended illegal = verify("loader=vector");
   CHECK(illegal.code == 2);
   CHECK(contains(illegal.err, "the vector loader has no ring"));
+}
+
+TEST_CASE("search, record and verify name the constraints that leave nothing, and what they read") {
+  Tool home;
+  const std::filesystem::path data = home.copy_data();
+  Json space = Json::parse(moetune::testing::read_text(data / "spaces/decode_kernel.json"));
+  space["constraints"].push_back(
+      {{"expr", "stages / (problem.elements - 1024) > warps"}, {"why", "broken on purpose"}});
+  std::ofstream(data / "spaces/decode_kernel.json") << space.dump();
+  std::map<std::string, std::string> environment = driver();
+  environment["MOETUNE_DATA_DIR"] = data.string();
+  Tool tool(environment);
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"search"}, {"verify"}, {"record", "--output", home.path("r").string()}}) {
+    std::vector<std::string> command = words;
+    command.insert(command.begin() + 1, {"decode_kernel", "--problem", "elements=1024", "--no-cache"});
+    const Ended ended = tool.run(command);
+    CAPTURE(ended.err);
+    CHECK(ended.code == 2);
+    CHECK(contains(ended.err, "no configuration of decode_kernel is legal"));
+    CHECK(contains(ended.err, "broken on purpose"));
+    CHECK(contains(ended.err, "without a value"));
+    CHECK(contains(ended.err, "problem.elements=1024"));
+  }
 }

@@ -1,5 +1,6 @@
 #include "tests/cli/tool.h"
 
+using moetune::testing::contains;
 using moetune::testing::document;
 using moetune::testing::Ended;
 using moetune::testing::read_text;
@@ -9,10 +10,6 @@ namespace {
 
 const std::vector<std::string> kCommands = {"search", "report", "kernels", "space", "devices",
                                             "verify", "bench",  "record",  "cache"};
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 
 #include "tests/cli/tool.h"
 
+using moetune::testing::contains;
 using moetune::testing::document;
 using moetune::testing::Ended;
 using moetune::testing::Tool;
@@ -125,6 +126,24 @@ TEST_CASE("--fresh forgets what was stored") {
   CHECK(document(tool.run(command))["trials"]["resumed"] == 50);
   std::vector<std::string> fresh = command;
   fresh.push_back("--fresh");
+  CHECK(document(tool.run(fresh))["trials"]["resumed"] == 0);
+}
+
+TEST_CASE("--fresh is refused, and forgets nothing, while another search of the workload goes on") {
+  Tool tool;
+  const std::string recording = tool.write_recording(kColumns);
+  const auto process = tool.start(long_search(recording, {"--verbose"}));
+  REQUIRE(process->wait_for_lines(60, 60));
+  const std::vector<std::string> fresh = {
+      "search", "--device", "replay:" + recording, "--budget", "50", "--no-compile", "--fresh", "--json"};
+  const Ended refused = tool.run(fresh);
+  CHECK(refused.code == 3);
+  CHECK(contains(document(refused)["error"]["message"], "another search of this workload is running"));
+  const Json listed = document(tool.run({"cache", "ls", "--json"}));
+  REQUIRE(listed["workloads"].size() == 1);
+  CHECK(listed["workloads"][0]["trials"]["total"].get<std::size_t>() >= 50);
+  process->send(SIGKILL);
+  process->wait();
   CHECK(document(tool.run(fresh))["trials"]["resumed"] == 0);
 }
 

@@ -3,16 +3,13 @@
 
 #include "tests/cli/tool.h"
 
+using moetune::testing::contains;
 using moetune::testing::document;
 using moetune::testing::Ended;
 using moetune::testing::Tool;
 using Json = nlohmann::json;
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::vector<std::string> with(std::vector<std::string> arguments, const std::vector<std::string>& more) {
   arguments.insert(arguments.end(), more.begin(), more.end());

@@ -35,11 +35,27 @@ class Tool {
 
   std::unique_ptr<Process> start(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), binary_);
-    return std::make_unique<Process>(arguments, environment_, path("run" + std::to_string(runs_++)));
+    return start_program(arguments);
   }
+  // Another program with the same environment.
+  std::unique_ptr<Process> start_program(const std::vector<std::string>& command) {
+    return std::make_unique<Process>(command, environment_, path("run" + std::to_string(runs_++)));
+  }
+  void set_environment(const std::string& name, std::string value) { environment_[name] = std::move(value); }
+  const std::string& binary() const { return binary_; }
   Ended run(std::vector<std::string> arguments) { return start(std::move(arguments))->wait(); }
 
   void write(const std::string& name, const std::string& text) const { std::ofstream(path(name)) << text; }
+
+  // The templates and spaces to edit, as MOETUNE_DATA_DIR takes them. Returns their folder.
+  std::filesystem::path copy_data() const {
+    namespace fs = std::filesystem;
+    fs::create_directories(path("data"));
+    for (const std::string name : {"templates", "spaces"}) {
+      fs::copy(fs::path(MOETUNE_SOURCE_DIR) / name, path("data") / name, fs::copy_options::recursive);
+    }
+    return path("data");
+  }
 
   // A Kernel Tuner cache file of `columns` x 100 configurations (x, y) whose best, 1 ms, is x=7, y=42; every
   // 11th y fails to compile. Returns its path.
@@ -76,6 +92,10 @@ class Tool {
   std::string binary_;
   int runs_ = 0;
 };
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // Exactly one JSON document, whole stdout.
 inline nlohmann::json document(const Ended& ended) {

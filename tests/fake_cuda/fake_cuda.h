@@ -48,6 +48,7 @@ struct Machine {
   void run(const Kernel& kernel, const Parameters& parameters, std::uint32_t blocks);
 
  private:
+  void run_affine(const Parameters& parameters);
   void run_candidate(const Kernel& kernel, const Parameters& parameters);
 };
 

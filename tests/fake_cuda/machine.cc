@@ -12,8 +12,9 @@ namespace fake_cuda {
 namespace {
 
 const std::map<std::string, std::size_t> kParameters = {
-    {"moetune_fill", 7},         {"moetune_poison", 4},   {"moetune_compare", 5}, {"moetune_delay", 1},
-    {"moetune_check_guards", 7}, {"moetune_checksum", 3}, {"double", 3}};
+    {"moetune_fill", 7},  {"moetune_poison", 4},       {"moetune_compare", 5},
+    {"moetune_delay", 1}, {"moetune_check_guards", 7}, {"moetune_checksum", 3},
+    {"double", 3},        {"decode_kernel", 5},        {"decode_kernel_reference", 5}};
 
 constexpr std::int64_t kWearsAfter = 10;
 
@@ -69,7 +70,26 @@ std::int64_t Kernel::number_of(const std::string& suffix, std::int64_t fallback)
 int Kernel::refusal() const { return is("oom") ? 2 : static_cast<int>(number_of("refuse", 0)); }
 
 void Machine::run(const Kernel& kernel, const Parameters& parameters, std::uint32_t blocks) {
-  if (!run_harness(kernel.base, parameters, blocks, clock_us)) run_candidate(kernel, parameters);
+  if (run_harness(kernel.base, parameters, blocks, clock_us)) return;
+  if (kernel.base.starts_with("decode_kernel")) {
+    run_affine(parameters);
+  } else {
+    run_candidate(kernel, parameters);
+  }
+  if (candidate_launches >= script.number("hang_at", std::numeric_limits<std::int64_t>::max()))
+    hanging = true;
+}
+
+// kernels/decode_kernel.cc of f32 with write=all: x, y, a, b, elements.
+void Machine::run_affine(const Parameters& parameters) {
+  const auto* x = reinterpret_cast<const float*>(parameters[0]);
+  auto* y = reinterpret_cast<float*>(parameters[1]);
+  float a = 0, b = 0;
+  std::memcpy(&a, &parameters[2], sizeof a);
+  std::memcpy(&b, &parameters[3], sizeof b);
+  for (std::uint64_t i = 0; i < parameters[4]; ++i) y[i] = a * x[i] + b;
+  ++candidate_launches;
+  clock_us += 10;
 }
 
 void Machine::run_candidate(const Kernel& kernel, const Parameters& parameters) {

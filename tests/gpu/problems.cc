@@ -38,6 +38,23 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "q_len=3,sinks=learned,lse=natural,lengths=ragged",
          "batch=3,q_heads=32,kv_heads=4,head_dim=64,context=300,kv_dtype=e4m3,page=1,lengths=ragged",
          "batch=3,q_heads=8,kv_heads=8,head_dim=256,context=200,page=1,lengths=ragged,layout=nhd",
+         "batch=3,q_heads=4,kv_heads=2,head_dim=128,context=500,lengths=ragged",
+         "batch=4,q_heads=4,kv_heads=4,head_dim=64,context=700,q_len=2,window=60,lengths=ragged,lse=natural,"
+         "sinks=learned",
+         "batch=3,q_heads=6,kv_heads=6,head_dim=256,context=333,kv_dtype=e4m3,kv_scale=head,lengths=ragged,"
+         "page=16",
+         "batch=3,q_heads=4,kv_heads=2,head_dim=64,context=300,kv_dtype=e4m3,lengths=ragged,page=1",
+         "batch=3,q_heads=32,kv_heads=2,head_dim=128,context=900,q_len=4,window=300,page=64,lengths=ragged,"
+         "lse=natural",
+         "batch=2,q_heads=16,kv_heads=1,head_dim=256,context=500,q_len=4,dtype=fp16,sinks=learned",
+         "batch=3,q_heads=16,kv_heads=2,head_dim=64,context=700,q_len=4,page=16,lengths=ragged",
+         "batch=256,q_heads=8,kv_heads=2,head_dim=64,context=300,lengths=ragged,lse=natural",
+         "batch=40,q_heads=32,kv_heads=8,head_dim=128,context=3000,page=16,lengths=ragged",
+         "batch=70,q_heads=8,kv_heads=4,head_dim=128,context=900,window=200,q_len=2,sinks=learned,lse="
+         "natural,"
+         "page=64,lengths=ragged",
+         "batch=33,q_heads=16,kv_heads=2,head_dim=256,context=1100,lengths=ragged,kv_dtype=e4m3,kv_scale="
+         "head",
      }},
     {"decode_kernel",
      {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -58,19 +59,20 @@ const std::vector<std::string>& grid() {
 }  // namespace
 
 TEST_CASE(
-    "a typical shape has thousands of legal configurations of both bodies, and few enough builds to "
-    "brute-force") {
+    "a typical shape has thousands of legal configurations of both bodies and of each maths, and few enough "
+    "builds to brute-force") {
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   for (const char* text : {"", "batch=16,q_heads=32,context=4096", "batch=1,q_heads=32"}) {
     const Problem of = problem(text);
     const LegalSpace legal = space().enumerate(expression_environment(of, limits));
     CHECK(legal.size() >= 2000);
-    CHECK(legal.size() <= 30000);
-    std::map<std::string, int> bodies;
+    CHECK(legal.size() <= 60000);
+    std::map<std::string, int> bodies, maths;
     std::set<std::string> units;
     for (ConfigId id = 0; id < legal.size(); ++id) {
       const Config config = legal.config(id);
       ++bodies[config.at("body").text()];
+      ++maths[config.at("math").text()];
       std::string unit;
       for (const auto& [name, value] : kernel().plan(config, of, limits).unit.defines)
         unit += name + value + " ";
@@ -78,13 +80,83 @@ TEST_CASE(
     }
     CHECK(bodies["mma"] > 500);
     CHECK(bodies["tma"] > 500);
-    CHECK(units.size() <= 800);
+    CHECK(maths["mma16"] > 5000);
+    CHECK(maths["swap"] > 5000);
+    CHECK(maths["wgmma64"] > 500);
+    CHECK(maths["wgmma_swap"] > 500);
+    CHECK(maths.count("vector") == 0);
+    CHECK(units.size() <= 1600);
   }
+}
+
+TEST_CASE("a maths exists where it can be right, and its absence has a reason") {
+  const auto maths_of = [](const std::string& architecture, const std::string& text) {
+    std::set<std::string> maths;
+    const LegalSpace legal =
+        space().enumerate(expression_environment(problem(text), limits_of_architecture(architecture)));
+    for (ConfigId id = 0; id < legal.size(); ++id) maths.insert(legal.config(id).at("math").text());
+    return maths;
+  };
+  using Names = std::set<std::string>;
+  CHECK(maths_of("sm_90a", "") == Names{"mma16", "swap", "wgmma64", "wgmma_swap"});
+  CHECK(maths_of("sm_90a", "kv_heads=64") == Names{"mma16", "swap", "wgmma64", "wgmma_swap", "vector"});
+  CHECK(maths_of("sm_90a", "kv_heads=32,q_len=2") == Names{"mma16", "swap", "wgmma64", "wgmma_swap"});
+  CHECK(maths_of("sm_90a", "kv_heads=64,q_len=2,kv_dtype=e4m3") == Names{"mma16", "swap", "vector"});
+  CHECK(maths_of("sm_90a", "page=16") == Names{"mma16", "swap", "wgmma64"});
+  CHECK(maths_of("sm_90a", "page=1") == Names{"mma16", "swap"});
+  for (const char* other : {"sm_80", "sm_100a", "sm_120a"}) {
+    CHECK(maths_of(other, "") == Names{"mma16", "swap"});
+    CHECK(maths_of(other, "kv_heads=32") == Names{"mma16", "swap", "vector"});
+  }
+  const auto why = [](const std::string& text, const std::string& config) {
+    const Assignment environment = expression_environment(problem(text), limits_of_architecture("sm_90a"));
+    const Config base = *space().default_config(environment);
+    return space().why_illegal(space().parse_config(config, &base), environment);
+  };
+  const std::string tile = "tile=64,query=shared,", tma = tile + "body=tma,producers=1,";
+  CHECK(why("", tma + "math=wgmma64,row_tiles=4,warps=4").empty());
+  CHECK(why("", tma + "math=wgmma_swap,row_tiles=1,warps=4").empty());
+  const std::vector<std::array<std::string, 3>> illegal = {
+      {"kv_dtype=e4m3", tma + "math=wgmma64,row_tiles=4,warps=4", "16-bit"},
+      {"page=16", tma + "math=wgmma_swap,row_tiles=1,warps=4", "lie together"},
+      {"", tma + "math=wgmma64,row_tiles=4,warps=2", "warpgroup of four"},
+      {"", tma + "math=wgmma64,row_tiles=1,warps=4", "64 rows"},
+      {"", tile + "body=mma,producers=0,math=wgmma64,row_tiles=4,warps=4", "copy engine brought"},
+      {"", tma + "math=vector,row_tiles=1,warps=4", "one or two rows"},
+      {"kv_heads=64", "body=tma,producers=1,math=vector,row_tiles=1,query=registers", "shared memory"},
+  };
+  for (const auto& [dims, config, reason] : illegal) {
+    CAPTURE(config);
+    CHECK_MESSAGE(why(dims, config).find(reason) != std::string::npos, why(dims, config));
+  }
+}
+
+TEST_CASE("a warpgroup counts as one worker in a plan's shared memory, and wgmma_swap has room for P twice") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  const Problem of = problem("batch=2,q_heads=32,kv_heads=4,context=8192,q_len=4");  // 32 packed rows
+  const Config base = *space().default_config(expression_environment(of, limits));
+  const auto shared = [&](const std::string& text) {
+    const Config config = space().parse_config(
+        text +
+            ",body=tma,stages=2,producers=1,query=shared,rescale=lazy,l2=normal,splits=1,combine=none,"
+            "overlap=none",
+        &base);
+    return kernel().plan(config, of, limits).launches.front().dynamic_shared;
+  };
+  constexpr std::uint32_t kRing = 2 * 2 * 64 * 256, kRow = 256, kBarriers = 4 * 2 * 8, kFlag = 16;
+  CHECK(shared("math=swap,tile=64,warps=4,row_tiles=2") ==
+        4 * 32 * (128 + 10) * 4 + 32 * kRow + kBarriers + kFlag);
+  CHECK(shared("math=wgmma64,tile=64,warps=4,row_tiles=4") == kRing + 64 * kRow + kBarriers + kFlag);
+  CHECK(shared("math=wgmma_swap,tile=64,warps=4,row_tiles=2") ==
+        kRing + 32 * kRow + 2 * 64 * 32 * 2 + 4 * 32 * 4 + kBarriers + kFlag);
+  CHECK(shared("math=wgmma_swap,tile=128,warps=8,row_tiles=1") ==
+        2 * kRing + 16 * kRow + 2 * 128 * 16 * 2 + 8 * 16 * 4 + kBarriers + kFlag);
 }
 
 TEST_CASE("no two legal configurations are the same program") {
   const DeviceLimits limits = limits_of_architecture("sm_90a");
-  for (const char* text : {"", "batch=1,q_heads=32,kv_heads=1,context=2048"}) {
+  for (const char* text :
+       {"", "batch=1,q_heads=32,kv_heads=1,context=2048", "batch=8,q_heads=16,kv_heads=16"}) {
     const Problem of = problem(text);
     const LegalSpace legal = space().enumerate(expression_environment(of, limits));
     std::set<std::string> programs;
@@ -93,8 +165,8 @@ TEST_CASE("no two legal configurations are the same program") {
       std::string program;
       for (const auto& [name, value] : plan.unit.defines) program += name + "=" + value + " ";
       for (const Launch& launch : plan.launches) {
-        program += launch.entry + std::to_string(launch.grid[1]) + "/" + std::to_string(launch.cluster[1]) +
-                   (launch.programmatic_dependent ? "+" : "-");
+        program += launch.entry + std::to_string(launch.grid[0]) + "x" + std::to_string(launch.grid[1]) +
+                   "/" + std::to_string(launch.cluster[1]) + (launch.programmatic_dependent ? "+" : "-");
         for (const Argument& argument : launch.arguments) {
           if (const auto* scalar = std::get_if<Scalar>(&argument)) {
             program += std::string(scalar->bytes.begin(), scalar->bytes.end());
@@ -142,14 +214,16 @@ TEST_CASE("plans fit the device, cover the problem, and name only what exists") 
         const Launch& attention = plan.launches.front();
         CHECK(attention.dynamic_shared <= limits.shared_per_block);
         CHECK(attention.block[0] == 32 * (config.number("warps") + config.number("producers")));
+        const bool persistent = config.is("schedule", "persistent");
         CHECK(attention.grid[1] == config.number("splits"));
-        CHECK(attention.grid[2] == of["batch"]);
+        CHECK(attention.grid[2] == (persistent ? 1 : of["batch"]));
         const bool cluster = config.is("combine", "cluster");
         CHECK(attention.cluster == Dim3{1, cluster ? attention.grid[1] : 1, 1});
         CHECK(attention.cluster[1] <= 16);
         CHECK((!cluster || plan.scratch.empty()));
         CHECK(attention.programmatic_dependent == config.is("overlap", "prologue"));
-        const std::int64_t head_blocks = attention.grid[0] / of["kv_heads"];
+        const std::int64_t head_blocks = persistent ? 1 : attention.grid[0] / of["kv_heads"];
+        if (persistent) CHECK(attention.grid[0] == limits.sm_count * config.number("residents"));
         CHECK(head_blocks * 16 * config.number("row_tiles") >= of["q_len"] * of["q_heads"] / of["kv_heads"]);
         for (const Launch& launch : plan.launches) {
           for (const Argument& argument : launch.arguments) {
@@ -172,8 +246,11 @@ TEST_CASE("plans fit the device, cover the problem, and name only what exists") 
         }
         if (second_kernel) {
           CHECK(plan.launches[1].programmatic_dependent);
-          CHECK(plan.launches[1].grid == Dim3{static_cast<std::uint32_t>(of["q_len"] * of["q_heads"]),
-                                              static_cast<std::uint32_t>(of["batch"]), 1});
+          const auto rows = static_cast<std::uint32_t>(of["q_len"] * of["q_heads"]);
+          const auto shared_rows = rows / static_cast<std::uint32_t>(of["kv_heads"]);
+          CHECK(plan.launches[1].grid == (persistent
+                                              ? Dim3{attention.grid[0], shared_rows, 1}
+                                              : Dim3{rows, static_cast<std::uint32_t>(of["batch"]), 1}));
         }
       }
     }
@@ -200,6 +277,51 @@ TEST_CASE("scratch holds a part of every head for every split, and counters only
   CHECK(sizes("splits=12,combine=last_cta") == Sizes{{"partial_o", 2 * 32 * 12 * 128 * 4},
                                                      {"partial_lse", 2 * 32 * 12 * 4},
                                                      {"counters", 2 * 4 * 4}});
+}
+
+TEST_CASE("a persistent grid's scratch is two slots a block and a counter each, whatever the batch") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  for (const char* batch : {"1", "3", "256"}) {
+    const Problem of = problem(std::string("q_heads=32,kv_heads=4,q_len=2,context=4096,batch=") + batch);
+    const Config base = *space().default_config(expression_environment(of, limits));
+    const Config config = space().parse_config(
+        "body=tma,schedule=persistent,residents=2,tile=64,warps=4,stages=2,producers=1,row_tiles=1,splits=1,"
+        "combine=last_cta",
+        &base);
+    REQUIRE(space().enumerate(expression_environment(of, limits)).find(config).has_value());
+    const std::int64_t blocks = 2 * limits.sm_count, rows = 2 * blocks * 16;
+    std::map<std::string, std::int64_t> sizes;
+    for (const Scratch& part : kernel().plan(config, of, limits).scratch) {
+      CHECK(part.zeroed == (part.name == "counters"));
+      sizes[part.name] = part.bytes;
+    }
+    CHECK(sizes == std::map<std::string, std::int64_t>{
+                       {"partial_o", rows * 128 * 4}, {"partial_lse", rows * 4}, {"counters", blocks * 4}});
+  }
+}
+
+TEST_CASE("a persistent schedule exists where producer warps do and one block has all rows that share KV") {
+  const DeviceLimits hopper = limits_of_architecture("sm_90a");
+  const auto persistent = [&](const std::string& text, const DeviceLimits& limits) {
+    const LegalSpace legal = space().enumerate(expression_environment(problem(text), limits));
+    std::size_t count = 0;
+    for (ConfigId id = 0; id < legal.size(); ++id) {
+      const Config config = legal.config(id);
+      if (!config.is("schedule", "persistent")) continue;
+      ++count;
+      REQUIRE(config.is("body", "tma"));
+      REQUIRE(config.number("splits") == 1);
+      REQUIRE(config.number("residents") >= 1);
+      REQUIRE((config.is("combine", "last_cta") || config.is("combine", "kernel")));
+    }
+    return count;
+  };
+  CHECK(persistent("", hopper) > 500);
+  CHECK(persistent("lengths=ragged,page=64", hopper) > 200);
+  CHECK(persistent("q_heads=256", hopper) > 0);  // 32 rows a KV head
+  CHECK(persistent("q_heads=1024", hopper) == 0);
+  CHECK(persistent("page=1", hopper) == 0);
+  CHECK(persistent("", limits_of_architecture("sm_89")) == 0);
 }
 
 TEST_CASE("a window leaves no more splits than it has tiles") {

@@ -87,6 +87,9 @@ TEST_CASE("a decode_attention problem that breaks a rule is refused with the rul
   CHECK_THROWS_WITH_AS(problem("page=32"), doctest::Contains("one of 0, 1, 16, 64, 128"), BadInput);
   CHECK_THROWS_WITH_AS(problem("batch=65535,context=4194304,kv_heads=1024,q_heads=1024,head_dim=256"),
                        doctest::Contains("GiB"), BadInput);
+  CHECK_THROWS_WITH_AS(problem("batch=65,context=1048576,kv_heads=1,q_heads=1,head_dim=64,page=1"),
+                       doctest::Contains("the page table would have 68157570 entries; at most 67108864"),
+                       BadInput);
   CHECK_THROWS_AS(problem("context=0"), BadInput);
   CHECK_THROWS_AS(problem("q_len=5"), BadInput);
   CHECK_THROWS_WITH_AS(problem("kv_scale=head"), doctest::Contains("needs kv_dtype=e4m3"), BadInput);

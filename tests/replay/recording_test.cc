@@ -82,6 +82,23 @@ TEST_CASE("a recording reads back exactly as it was written, failures included")
   CHECK(folder.files() == 1);  // no temporary file stays
 }
 
+TEST_CASE("a recording may hold the read ceiling of its GPU, and need not") {
+  Recording recording = sample_recording();
+  const std::string without = format_recording(recording);
+  CHECK(without.find("read_tb_s") == std::string::npos);
+  CHECK(parse_recording(without, "r.json").read_tb_s == 0);
+  recording.read_tb_s = 4.7;
+  recording.launch_us = 1.5;
+  const std::string with = format_recording(recording);
+  CHECK(parse_recording(with, "r.json").read_tb_s == 4.7);
+  CHECK(parse_recording(with, "r.json").launch_us == 1.5);
+  CHECK(error(replaced(with, "\"read_tb_s\":4.7", "\"read_tb_s\":0")) ==
+        "r.json: 'read_tb_s' is 0, no positive number");
+  CHECK(error(replaced(with, "\"read_tb_s\":4.7", "\"read_tb_s\":\"fast\"")) ==
+        "r.json: 'read_tb_s' is \"fast\", no positive number");
+  CHECK(error(replaced(with, "\"read_tb_s\":4.7", "\"read_tb_s\":1e999")).starts_with("r.json: "));
+}
+
 TEST_CASE("the digest follows the content, not the compression") {
   const std::string text = format_recording(sample_recording(1));
   const std::string digest = parse_recording(text, "r.json").digest;

@@ -59,7 +59,7 @@ TEST_CASE("auto stays as good as it was on a recorded attention kernel") {
   for (const ShippedRecording& shipped : list_shipped_recordings()) {
     if (shipped.header.kernel != "decode_attention") continue;
     CAPTURE(shipped.header.problem);
-    const Recording recording = read_shipped_recording(shipped.header.kernel, shipped.header.problem);
+    const Recording recording = shipped.read();
     CHECK(median_regret(recording, "auto", 50) <= 1.02);
     CHECK(median_regret(recording, "auto", 50) <= median_regret(recording, "random", 50));
     return;

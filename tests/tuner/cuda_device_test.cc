@@ -62,40 +62,6 @@ bool ends_within(pid_t pid, std::chrono::seconds patience) {
 
 }  // namespace
 
-TEST_CASE("the devices are listed by a worker, with what their driver says") {
-  use_fake_cuda("devices=2");
-  const CudaDeviceList list = list_cuda_devices();
-  REQUIRE(list.devices.size() == 2);
-  CHECK(list.why_empty.empty());
-  const DeviceInfo& second = list.devices[1];
-  CHECK(second.id == "cuda:1");
-  CHECK(second.architecture == "sm_90a");
-  CHECK(second.key.name == "Fake GPU 1");
-  CHECK(second.key.compute_capability == 90);
-  CHECK(second.key.sm_count == 4);
-  CHECK(second.key.sm_clock_khz == 1'000'000);
-  CHECK(second.limits.shared_per_block == 232448);
-  CHECK(second.key.memory_bytes == 16 << 20);
-  CHECK(second.key.l2_bytes == second.limits.l2_bytes);
-}
-
-TEST_CASE("a machine without a driver lists no device and says why") {
-  setenv("MOETUNE_LIBCUDA", "/nowhere/libcuda.so.1", 1);
-  const CudaDeviceList list = list_cuda_devices();
-  CHECK(list.devices.empty());
-  CHECK(contains(list.why_empty, "/nowhere/libcuda.so.1"));
-  CHECK_THROWS_WITH_AS(fake_device(), doctest::Contains("install the NVIDIA driver"), BrokenEnvironment);
-}
-
-TEST_CASE("a driver without a GPU, one that does not start and one that is too old are told apart") {
-  use_fake_cuda("init=100");
-  CHECK(contains(list_cuda_devices().why_empty, "finds no GPU"));
-  use_fake_cuda("init=999");
-  CHECK(contains(list_cuda_devices().why_empty, "CUDA_ERROR_UNKNOWN"));
-  use_fake_cuda("without=cuLaunchKernelEx");
-  CHECK(contains(list_cuda_devices().why_empty, "has no cuLaunchKernelEx; update it"));
-}
-
 TEST_CASE("a right candidate is validated and measured, and the parent never maps the driver") {
   OpenFake fake;
   const TrialResult result = fake.run("double__us50");

@@ -1,5 +1,6 @@
 // A seeded sample of every kernel's space, compiled with NVRTC for every generation: what a space calls legal
-// must compile, and must fit the device its constraints were asked about.
+// must compile, and must fit the device its constraints were asked about. The problems are drawn ones and,
+// shared out over the generations, those that the GPU tests run.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "base/resources.h"
 #include "kernels/registry.h"
 #include "search/space.h"
+#include "tests/gpu/problems.h"
 #include "tests/tuner/need_nvrtc.h"
 #include "tuner/compile_pool.h"
 
@@ -19,8 +21,8 @@ using namespace moetune;
 namespace {
 
 constexpr const char* kArchitectures[] = {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
-constexpr int kProblems = 3;        // of a kernel, for each architecture
-constexpr int kConfigurations = 4;  // of a problem
+constexpr int kDrawn = 1;           // problems of a kernel, for each architecture
+constexpr int kConfigurations = 2;  // of a problem
 
 struct Submitted {
   std::string what;
@@ -62,6 +64,16 @@ Problem draw_problem(const Kernel& kernel, std::mt19937& random) {
   }
 }
 
+// Every problem falls to one architecture.
+std::vector<Problem> problems_for(const Kernel& kernel, std::size_t architecture, std::mt19937& random) {
+  std::vector<Problem> problems;
+  for (int i = 0; i < kDrawn; ++i) problems.push_back(draw_problem(kernel, random));
+  const std::vector<Problem> tested = small_problems(kernel);
+  for (std::size_t i = architecture; i < tested.size(); i += std::size(kArchitectures))
+    problems.push_back(tested[i]);
+  return problems;
+}
+
 void submit_problem(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits,
                     std::mt19937& random, CompilePool& pool, std::vector<Submitted>& submitted) {
   const auto submit = [&](const std::string& what, Plan plan) {
@@ -93,7 +105,8 @@ bool foreseeable(const std::string& reason) {
 
 TEST_CASE("a sample of every space compiles for every generation and fits the device") {
   if (nvrtc_is_missing()) return;
-  for (const std::string architecture : kArchitectures) {
+  for (std::size_t generation = 0; generation < std::size(kArchitectures); ++generation) {
+    const std::string architecture = kArchitectures[generation];
     const DeviceLimits limits = limits_of_architecture(architecture);
     Compiler::Options options;
     options.architecture = architecture;
@@ -102,9 +115,8 @@ TEST_CASE("a sample of every space compiles for every generation and fits the de
     std::vector<Submitted> submitted;
     std::mt19937 random(2026);
     for (const Kernel* kernel : all_kernels()) {
-      for (int i = 0; i < kProblems; ++i) {
-        submit_problem(*kernel, draw_problem(*kernel, random), limits, random, pool, submitted);
-      }
+      for (const Problem& problem : problems_for(*kernel, generation, random))
+        submit_problem(*kernel, problem, limits, random, pool, submitted);
     }
     for (const Submitted& each : submitted) {
       CAPTURE(architecture);

@@ -272,6 +272,47 @@ TEST_CASE("a resumed search runs again what hung or crashed, and not what is wro
   CHECK(result.best->config.text() == "x=3,y=5");
 }
 
+TEST_CASE("what hung twice is its own fault: it trips no alarm, and is not tried a third time") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  const auto search = [&] {
+    Search next;
+    next.request.budget = 64;
+    next.request.strategy = "exhaustive";
+    next.device.answer = [](const Config& config) {  // never eight in a row, unless nothing else is left
+      if (config.number("y") % 2 == 0) return TrialResult{.outcome = Outcome::timed_out, .message = "late"};
+      return timed(landscape(config));
+    };
+    next.run(&cache, workload);
+    return next.device.ran.size();
+  };
+  CHECK(search() == 64);
+  CHECK(search() == 32);
+  CHECK(search() == 0);
+}
+
+TEST_CASE("what hung twice gets another try where the machine turned out to be broken") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  for (int time = 0; time < 2; ++time) {
+    Search search;
+    search.request.budget = 64;
+    search.request.strategy = "exhaustive";
+    search.device.answer = [](const Config&) {
+      return TrialResult{.outcome = Outcome::crashed, .message = "signal 7"};
+    };
+    CHECK_THROWS_AS(search.run(&cache, workload), BrokenEnvironment);
+    CHECK(cache.trials(workload).size() == static_cast<std::size_t>(8 * (time + 1)));
+  }
+  Search repaired;
+  repaired.request.budget = 64;
+  const TuneResult result = repaired.run(&cache, workload);
+  CHECK(result.counts[Outcome::ok] + result.counts[Outcome::too_slow] == 64);
+  CHECK(result.counts.resumed == 0);
+}
+
 TEST_CASE("what a strict search dropped as too slow is measured by one that would not drop it") {
   TemporaryCache file;
   Cache cache = Cache::open(file.path, Cache::Mode::create);

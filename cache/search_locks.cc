@@ -1,0 +1,54 @@
+#include "cache/search_locks.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace moetune {
+
+SearchLocks::~SearchLocks() {
+  if (file_ >= 0) ::close(file_);
+}
+
+SearchLocks::SearchLocks(SearchLocks&& other) noexcept
+    : database_(std::move(other.database_)),
+      file_(std::exchange(other.file_, -1)),
+      entered_(std::move(other.entered_)) {}
+
+bool SearchLocks::open_file() {
+  if (file_ < 0) {
+    const std::string path = database_.string() + "-searches";
+    file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  }
+  return file_ >= 0;
+}
+
+// Of the open file, not of the process: closing another descriptor of it does not end them, and two caches of
+// one process exclude each other as those of two processes do.
+bool SearchLocks::lock(short kind, std::int64_t workload, bool wait) const {
+  struct flock range = {};
+  range.l_type = kind;
+  range.l_whence = SEEK_SET;
+  range.l_start = workload;
+  range.l_len = 1;
+  for (;;) {
+    if (::fcntl(file_, wait ? F_OFD_SETLKW : F_OFD_SETLK, &range) == 0) return true;
+    if (errno != EINTR) return errno != EAGAIN && errno != EACCES;
+  }
+}
+
+void SearchLocks::enter(std::int64_t workload) {
+  if (!open_file()) return;
+  lock(F_RDLCK, workload, true);
+  entered_.insert(workload);
+}
+
+bool SearchLocks::try_alone(std::int64_t workload) { return !open_file() || lock(F_WRLCK, workload, false); }
+
+void SearchLocks::leave_alone(std::int64_t workload) {
+  if (file_ >= 0) lock(entered_.contains(workload) ? F_RDLCK : F_UNLCK, workload, false);
+}
+
+}  // namespace moetune

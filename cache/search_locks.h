@@ -1,0 +1,37 @@
+// Which searches are at work on a cache file, so that nobody forgets trials under a search that goes on.
+//
+// Advisory locks on an empty file beside the database ("moetune.db-searches"), one byte a workload. They end
+// with their process, however it ends. Where the file cannot be made or the file system knows no locks, every
+// answer is as if nobody else were there. One object belongs to one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <set>
+
+namespace moetune {
+
+class SearchLocks {
+ public:
+  explicit SearchLocks(std::filesystem::path database) : database_(std::move(database)) {}
+  ~SearchLocks();
+  SearchLocks(SearchLocks&& other) noexcept;
+  SearchLocks& operator=(SearchLocks&&) = delete;
+
+  // From now on, until this object is gone, a search works on `workload`. Waits for whoever is alone on it.
+  void enter(std::int64_t workload);
+
+  // Whether no other search works on `workload`; where true none can enter before leave_alone().
+  bool try_alone(std::int64_t workload);
+  void leave_alone(std::int64_t workload);
+
+ private:
+  bool open_file();
+  bool lock(short kind, std::int64_t workload, bool wait) const;
+
+  std::filesystem::path database_;
+  int file_ = -1;
+  std::set<std::int64_t> entered_;
+};
+
+}  // namespace moetune

@@ -1,0 +1,25 @@
+// The maths of a unit: what a worker does with a tile of K and V. Each defines, under the same names,
+//   stage_query()  the block's packed rows into shared memory, by the threads named
+//   kQueryAsync    whether these have only asked for them (persistent blocks)
+//   LaneOffsets    what a lane adds to addresses, computed once
+//   Query          the staged rows as the maths reads them
+//   Attention      score(): S = Q K^T; soften(): S to P, and the running maximum; accumulate(): O += P V;
+//                  deposit(): the worker's O, maxima and denominators to the merge area
+// score() is done with K's sub-tile, and accumulate() with V's, when it returns.
+#pragma once
+
+#include "templates/decode_attention/shape.cuh"
+
+#if MATH == MATH_MMA16
+#include "templates/decode_attention/attend.cuh"
+#elif MATH == MATH_SWAP
+#include "templates/decode_attention/attend_swap.cuh"
+#elif MATH == MATH_WGMMA64
+#include "templates/decode_attention/attend_wgmma.cuh"
+#elif MATH == MATH_WGMMA_SWAP
+#include "templates/decode_attention/attend_wgmma_swap.cuh"
+#elif MATH == MATH_VECTOR
+#include "templates/decode_attention/attend_vector.cuh"
+#else
+#error MATH is one of the values in shape.cuh
+#endif

@@ -1,0 +1,74 @@
+// What a persistent block's first producer tells of the pieces it copies: their work, and the query to go
+// with it. Each place of the ring has a barrier that says it is filled, and one that says all have read it.
+#pragma once
+
+#include "templates/common/cp_async.cuh"
+#include "templates/common/mbarrier.cuh"
+#include "templates/decode_attention/math.cuh"
+
+// A place in the ring, and the parity its barriers have there.
+struct PieceTurn {
+  int place = 0;
+  u32 parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++place == kPieces) {
+      place = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+class PieceRing {
+ public:
+  __device__ __forceinline__ explicit PieceRing(u8* shared) : shared_(shared) {}
+
+  // By one thread, before any other uses the ring.
+  __device__ __forceinline__ void initialize() const {
+    for (int place = 0; place < kPieces; ++place) {
+      mbarrier_init(full(place), kWarpSize + 1);
+      mbarrier_init(empty(place), kWarps + kProducers - 1);
+    }
+  }
+
+  // By one warp. Work without tiles ends the ring, and has no query.
+  __device__ __forceinline__ void publish(const PieceTurn& turn, const Work& work, const Element* q) const {
+    const int lane = threadIdx.x % kWarpSize;
+    mbarrier_wait(empty(turn.place), turn.parity ^ 1);
+    const bool asks = work.tiles > 0;
+    if (asks) stage_query(shared_ + turn.place * kQueryBytes, q, work, lane, kWarpSize);
+    if (lane == 0) {
+      works()[turn.place] = work;
+      mbarrier_arrive(full(turn.place));
+    }
+    if (kQueryAsync && asks) {
+      cp_async_arrive(full(turn.place));
+    } else {
+      mbarrier_arrive(full(turn.place));
+    }
+  }
+
+  // Waits for the piece. The place is the reader's until it releases it.
+  __device__ __forceinline__ Work read(const PieceTurn& turn) const {
+    mbarrier_wait(full(turn.place), turn.parity);
+    return works()[turn.place];
+  }
+
+  // By every warp that reads, all lanes together.
+  __device__ __forceinline__ void release(const PieceTurn& turn) const {
+    __syncwarp();
+    if (threadIdx.x % kWarpSize == 0) mbarrier_arrive(empty(turn.place));
+  }
+
+ private:
+  static constexpr int kWorksOffset = kPiecesOffset + 2 * kPieces * 8;
+  static_assert(2 * kPieces * 8 + kPieces * sizeof(Work) <= kPiecesBytes, "the plan leaves room for it");
+
+  __device__ __forceinline__ u32 full(int place) const {
+    return shared_address(shared_ + kPiecesOffset) + 8 * place;
+  }
+  __device__ __forceinline__ u32 empty(int place) const { return full(kPieces + place); }
+  __device__ __forceinline__ Work* works() const { return reinterpret_cast<Work*>(shared_ + kWorksOffset); }
+
+  u8* shared_;
+};

@@ -1,0 +1,142 @@
+// The ring of tiles that the tma bodies share: producer warps ask the copy engine for whole tiles, mbarriers
+// hand them to the warps that compute. One producer copies K and V in turn; two take one each.
+//
+// K and V have slots and barriers of their own, so a K slot is refilled while its V is still in use. The
+// tensor map sees KV as [block][head][chunk][token][128 bytes], so one copy brings a tile (or a page, where
+// pages are smaller).
+#pragma once
+
+#include "templates/common/barrier.cuh"
+#include "templates/common/mbarrier.cuh"
+#include "templates/common/tma.cuh"
+#include "templates/decode_attention/math.cuh"
+#include "templates/decode_attention/tail.cuh"
+
+static_assert(kProducers == 1 || kProducers == 2, "producer warps");
+
+constexpr int kTileBytes = kTile * kRowBytes;
+constexpr int kSlabs = kTile / kSlabTokens;  // copies a tile
+static_assert(kSlabs <= kWarpSize, "one lane asks for each page of a tile");
+
+// One of the two rings. Slots of K and V alternate in shared memory; barriers are full[kStages],
+// empty[kStages].
+struct Ring {
+  u32 slots;
+  u32 barriers;
+
+  __device__ __forceinline__ Ring(u32 shared, int which)
+      : slots(shared + which * kTileBytes), barriers(shared + kBarrierOffset + which * 2 * kStages * 8) {}
+
+  __device__ __forceinline__ u32 slot(int index) const { return slots + 2 * index * kTileBytes; }
+  __device__ __forceinline__ u32 full(int index) const { return barriers + index * 8; }
+  __device__ __forceinline__ u32 empty(int index) const { return barriers + (kStages + index) * 8; }
+
+  __device__ __forceinline__ void initialize() const {
+    for (int index = 0; index < kStages; ++index) {
+      mbarrier_init(full(index), 1);
+      mbarrier_init(empty(index), kWarps);
+    }
+  }
+};
+
+// A place in a ring and the parity its barriers have there.
+struct Turn {
+  int slot = 0;
+  u32 parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++slot == kStages) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// Asks for one tile: lane s for slab s. Pages from token `end` on are not copied.
+__device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map, const Turn& turn,
+                                          const Work& work, int tile, i32 block, int end, u64 policy) {
+  const int lane = threadIdx.x % kWarpSize;
+  const int first = work.first_token + tile * work.step;
+  const int slabs = min_of(kSlabs, ceil_div(end - first, kSlabTokens));
+  mbarrier_wait(ring.empty(turn.slot), turn.parity ^ 1);
+  if (lane == 0) mbarrier_arrive_expect(ring.full(turn.slot), slabs * kSlabBytes);
+  __syncwarp();
+  if (lane < slabs) {
+    const int token = first + lane * kSlabTokens;
+    const int row = kPage == 0 ? token : token % kPageTokens;
+    tma_load_5d(ring.slot(turn.slot) + lane * kSlabBytes, map, ring.full(turn.slot), policy, 0, row, 0,
+                work.kv_head, block);
+  }
+  __syncwarp();
+}
+
+// The block index of this lane's slab of a tile: the sequence, or the table's page, which is looked up before
+// token `end` alone.
+__device__ __forceinline__ i32 find_block(const i32* pages, const Work& work, int tile, int end) {
+  if constexpr (kPage == 0) return work.batch;
+  const int token =
+      work.first_token + tile * work.step + static_cast<int>(threadIdx.x % kWarpSize) * kSlabTokens;
+  const bool used = threadIdx.x % kWarpSize < kSlabs && token < end;
+  return used ? __ldg(pages + token / kPageTokens) : 0;
+}
+
+// What a producer warp copies. It initializes the barriers of that and tells the warps that compute.
+struct Producer {
+  Ring k_ring;
+  Ring v_ring;
+  bool takes_k;
+  bool takes_v;
+
+  __device__ __forceinline__ Producer(u32 shared, const TensorMap& k_map, const TensorMap& v_map)
+      : k_ring(shared, 0), v_ring(shared, 1) {
+    const int producer = threadIdx.x / kWarpSize - kWarps;
+    takes_k = producer == 0;
+    takes_v = producer == kProducers - 1;
+    if (threadIdx.x % kWarpSize == 0) {
+      if (takes_k) {
+        tma_prefetch_descriptor(k_map);
+        k_ring.initialize();
+      }
+      if (takes_v) {
+        tma_prefetch_descriptor(v_map);
+        v_ring.initialize();
+      }
+      mbarrier_init_fence();
+    }
+    __syncwarp();
+    named_barrier_arrive(1, kThreads);
+  }
+};
+
+// One worker's share of `work.tiles` tiles, from `turn` on.
+__device__ __forceinline__ void attend_tiles(u8* shared, const Work& work, const Query& query,
+                                             const LaneOffsets& lanes, Attention& attention, Turn& turn,
+                                             float scale_log2) {
+  const u32 base = shared_address(shared);
+  const Ring k_ring(base, 0), v_ring(base, 1);
+  const int worker_token = threadIdx.x / kWorkerThreads * kWorkerTokens;
+  const bool leader = threadIdx.x % kWarpSize == 0;
+  const int own = token_offset(worker_token);
+  const int visible = first_visible(work.length);
+  for (int tile = 0; tile < work.tiles; ++tile) {
+    const int token = work.first_token + tile * work.step + worker_token;
+    const int valid = work.length - token;
+    mbarrier_wait(k_ring.full(turn.slot), turn.parity);
+    if (valid > 0) attention.score(k_ring.slot(turn.slot) + own, query, lanes);
+    __syncwarp();
+    if (leader) mbarrier_arrive(k_ring.empty(turn.slot));
+    if (valid > 0) attention.soften(find_sight(work, token), work.first_row, scale_log2);
+    mbarrier_wait(v_ring.full(turn.slot), turn.parity);
+    if (valid > 0) {
+      const u32 v = v_ring.slot(turn.slot) + own;
+      const bool tail = valid < kWorkerTokens, head = kHiddenHead && token < visible;
+      if (tail) clear_rows(shared + (v - base), valid, kWorkerTokens);
+      if (head) clear_rows(shared + (v - base), 0, min_of(kWorkerTokens, visible - token));
+      if (head || (kPersistent && tail)) fence_async_proxy();  // this slot will be copied into again
+      attention.accumulate(v, lanes);
+    }
+    __syncwarp();
+    if (leader) mbarrier_arrive(v_ring.empty(turn.slot));
+    turn.advance();
+  }
+}

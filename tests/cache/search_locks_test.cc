@@ -1,0 +1,71 @@
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cache/cache.h"
+#include "tests/cache/support.h"
+
+using moetune::Cache;
+using namespace cache_test;
+
+namespace {
+
+bool says(const std::string& sentence, const std::string& part) {
+  return sentence.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("trials of a search that goes on in another process are never forgotten") {
+  const TempDir dir;
+  const fs::path file = dir / "cache.db";
+  int ready[2];
+  REQUIRE(::pipe(ready) == 0);
+  const pid_t other = start([&] {
+    Cache cache = Cache::open(file, Cache::Mode::create);
+    const std::int64_t id = cache.workload(workload_key());
+    cache.begin_search(id);
+    for (int i = 0; i < 10; ++i) cache.put_trial(id, trial(i));
+    if (::write(ready[1], "x", 1) != 1) return;
+    for (;;) ::pause();
+  });
+  char signal_read = 0;
+  REQUIRE(::read(ready[0], &signal_read, 1) == 1);
+  ::close(ready[0]);
+  ::close(ready[1]);
+
+  Cache cache = Cache::open(file, Cache::Mode::create);
+  const std::int64_t id = cache.workload(workload_key());
+  cache.begin_search(id);  // two searches of one workload at a time are welcome
+  const std::string sentence = broken([&] { cache.clear_trials(id); });
+  CHECK(says(sentence, "another search of this workload is running on " + file.string()));
+  CHECK(says(sentence, "without --fresh"));
+  CHECK(cache.trials(id).size() == 10);
+  const std::int64_t neighbour = cache.workload(workload_key("batch=128"));
+  CHECK(broken([&] { cache.clear_trials(neighbour); }) == "");
+
+  REQUIRE(::kill(other, SIGKILL) == 0);
+  finish(other);
+  CHECK(broken([&] { cache.clear_trials(id); }) == "");
+  CHECK(cache.trials(id).empty());
+}
+
+TEST_CASE("two caches of one process keep each other's trials, until one is closed") {
+  const TempDir dir;
+  Cache one = Cache::open(dir / "cache.db", Cache::Mode::create);
+  const std::int64_t id = one.workload(workload_key());
+  one.begin_search(id);
+  one.put_trial(id, trial(1));
+  {
+    Cache two = Cache::open(dir / "cache.db", Cache::Mode::create);
+    two.begin_search(id);
+    CHECK(says(broken([&] { one.clear_trials(id); }), "is running"));
+    CHECK(says(broken([&] { two.clear_trials(id); }), "is running"));
+    // One that was never at the file before closes it again: the locks of the first stay.
+    { Cache::open(dir / "cache.db", Cache::Mode::create).find_workload(workload_key()); }
+    CHECK(says(broken([&] { two.clear_trials(id); }), "is running"));
+  }
+  CHECK(broken([&] { one.clear_trials(id); }) == "");
+  Cache three = Cache::open(dir / "cache.db", Cache::Mode::create);
+  CHECK(says(broken([&] { three.clear_trials(id); }), "is running"));  // `one` goes on after its own clearing
+}

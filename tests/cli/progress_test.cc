@@ -1,0 +1,126 @@
+#include "cli/progress.h"
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include <iostream>
+#include <sstream>
+
+#include "tests/cli/tool.h"
+
+using moetune::testing::contains;
+using moetune::testing::Tool;
+using namespace std::chrono_literals;
+
+namespace {
+
+// What goes to stderr while one lives.
+class Captured {
+ public:
+  Captured() : before_(std::cerr.rdbuf(text_.rdbuf())) {}
+  ~Captured() { std::cerr.rdbuf(before_); }
+  std::string text() const { return text_.str(); }
+
+ private:
+  std::ostringstream text_;
+  std::streambuf* before_;
+};
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++found;
+  return found;
+}
+
+// The terminal's end of a pseudo-terminal, and all that was written to it.
+class Terminal {
+ public:
+  Terminal() : master_(posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK)) {
+    REQUIRE(master_ >= 0);
+    REQUIRE(grantpt(master_) == 0);
+    REQUIRE(unlockpt(master_) == 0);
+    keep_open_ = open(name().c_str(), O_RDWR | O_NOCTTY);
+    REQUIRE(keep_open_ >= 0);
+  }
+  ~Terminal() {
+    close(keep_open_);
+    close(master_);
+  }
+  std::string name() const { return ptsname(master_); }
+  std::string text() const {
+    std::string all;
+    char part[4096];
+    for (ssize_t got; (got = read(master_, part, sizeof part)) > 0;)
+      all.append(part, static_cast<std::size_t>(got));
+    return all;
+  }
+
+ private:
+  int master_, keep_open_ = -1;
+};
+
+// What a short search writes to a terminal of this kind.
+std::string on_terminal(const std::string& kind) {
+  Tool tool(std::map<std::string, std::string>{{"TERM", kind}});
+  const std::string recording = tool.write_recording();
+  const Terminal terminal;
+  const auto process =
+      tool.start_program({"/bin/sh", "-c", "exec \"$0\" \"$@\" 2>" + terminal.name(), tool.binary(), "search",
+                          "--device", "replay:" + recording, "--budget", "5"});
+  CHECK(process->wait().code == 0);
+  return terminal.text();
+}
+
+}  // namespace
+
+TEST_CASE("the line keeps moving while nothing comes to an end, on a terminal and in a log") {
+  for (const bool redraws : {false, true}) {
+    CAPTURE(redraws);
+    const Captured captured;
+    const moetune::Output output(false);
+    {
+      moetune::Progress progress(output, {.budget = 7, .redraws = redraws, .log_every = 50ms});
+      progress.phase("preparing");
+      progress.started(100, 7);
+      progress.phase("searching");
+      std::this_thread::sleep_for(redraws ? 2500ms : 400ms);
+    }
+    const std::string text = captured.text();
+    CHECK(count(text, "0/7") >= 3);
+    CHECK(count(text, " so far") >= 3);
+    CHECK(contains(text, "\033[K") == redraws);
+    if (redraws) CHECK(contains(text, "0:02 so far"));
+  }
+}
+
+TEST_CASE("before the search begins the phase and its time are the line") {
+  const Captured captured;
+  const moetune::Output output(false);
+  {
+    moetune::Progress progress(output, {.budget = 7, .redraws = false, .log_every = 20ms});
+    progress.phase("preparing");
+    std::this_thread::sleep_for(200ms);
+  }
+  CHECK(count(captured.text(), "preparing …  0:00 so far\n") >= 2);
+}
+
+TEST_CASE("nothing is written once the progress has finished") {
+  const Captured captured;
+  const moetune::Output output(false);
+  moetune::Progress progress(output, {.budget = 7, .redraws = true, .log_every = 10ms});
+  progress.started(100, 7);
+  progress.finished();
+  const std::string before = captured.text();
+  std::this_thread::sleep_for(1200ms);
+  CHECK(captured.text() == before);
+}
+
+TEST_CASE("a terminal gets a live line, and one that cannot redraw gets no escapes") {
+  CHECK(contains(on_terminal("xterm"), "\033[K"));
+  for (const std::string kind : {"dumb", ""}) {
+    CAPTURE(kind);
+    const std::string text = on_terminal(kind);
+    CHECK(contains(text, "legal configurations"));
+    CHECK_FALSE(contains(text, "\033"));
+  }
+}

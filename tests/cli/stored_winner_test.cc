@@ -1,0 +1,198 @@
+// A search on the scripted GPU of tests/fake_cuda, with the real NVRTC, and what is done with its winner.
+#include <csignal>
+#include <thread>
+
+#include "cache/cache.h"
+#include "cache/database.h"
+#include "tests/cli/tool.h"
+
+using moetune::testing::contains;
+using moetune::testing::document;
+using moetune::testing::Ended;
+using moetune::testing::Tool;
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::vector<std::string> kWorkload = {"decode_kernel", "--problem", "elements=16384"};
+
+std::vector<std::string> command(const std::string& name, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words = {name};
+  words.insert(words.end(), kWorkload.begin(), kWorkload.end());
+  words.insert(words.end(), more.begin(), more.end());
+  words.push_back("--json");
+  return words;
+}
+
+// A GPU that is none, a copy of the templates and spaces to edit, and a tuned workload in the cache.
+class Tuned {
+ public:
+  Tuned() {
+    const Ended searched = tool.run(command("search", {"--budget", "6", "--strategy", "random"}));
+    without_compiler = searched.code == 3 && contains(searched.err, "nvrtc");
+    if (without_compiler) {
+      MESSAGE("skipped: " << searched.err);
+      return;
+    }
+    found = document(searched);
+    CAPTURE(searched.err);
+    REQUIRE(searched.code == 0);
+    REQUIRE(found["best"].is_object());
+  }
+
+  // From now on only what meets this constraint is legal.
+  void constrain(const std::string& expression) const {
+    const fs::path file = data_ / "spaces/decode_kernel.json";
+    Json space = Json::parse(moetune::testing::read_text(file));
+    space["constraints"].push_back({{"expr", expression}, {"why", "few, for a test"}});
+    std::ofstream(file) << space.dump();
+  }
+
+  // From now on no candidate compiles; references and harness still do.
+  void break_template() const {
+    std::ofstream(data_ / "templates/decode_kernel/decode_kernel.cu")
+        << "#error this template must not be compiled\n";
+  }
+
+ private:
+  Tool home_;
+  fs::path data_ = home_.copy_data();
+
+ public:
+  Tool tool{{{"MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA},
+             {"MOETUNE_FAKE_CUDA", "memory=67108864"},
+             {"MOETUNE_DATA_DIR", data_.string()}}};
+  bool without_compiler = false;
+  Json found;
+};
+
+Json row(const Json& bench, const std::string& what) {
+  for (const Json& each : bench["rows"]) {
+    if (each["what"] == what) return each;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("verify and bench of a stored winner find everything in the cache") {
+  Tuned tuned;
+  if (tuned.without_compiler) return;
+  const Ended verified = tuned.tool.run(command("verify"));
+  CHECK(verified.code == 0);
+  const Json checks = document(verified);
+  CHECK(checks["right"] == true);
+  CHECK(checks["config"] == tuned.found["best"]["config"]);
+  CHECK(checks["cubin"] == "stored");
+  CHECK(checks["programs_compiled"] == 0);
+
+  const Ended benched = tuned.tool.run(command("bench", {"--rounds", "5"}));
+  CHECK(benched.code == 0);
+  const Json bench = document(benched);
+  CHECK(bench["programs_compiled"] == 0);
+  CHECK(row(bench, "winner")["cubin"] == "stored");
+  CHECK(row(bench, "winner")["config"] == tuned.found["best"]["config"]);
+  CHECK(row(bench, "default")["cubin"] == "cached");
+  CHECK(row(bench, "reference")["cubin"] == "cached");
+  for (const Json& each : bench["rows"]) CHECK(each["outcome"] == "ok");
+}
+
+TEST_CASE("a stored winner is verified and benched where its template no longer compiles") {
+  Tuned tuned;
+  if (tuned.without_compiler) return;
+  tuned.break_template();
+  const Ended verified = tuned.tool.run(command("verify"));
+  CAPTURE(verified.err);
+  CHECK(verified.code == 0);
+  CHECK(document(verified)["cubin"] == "stored");
+  CHECK(document(verified)["right"] == true);
+  CHECK(contains(verified.err, "other sources"));
+
+  const Ended benched = tuned.tool.run(command("bench", {"--rounds", "5"}));
+  CHECK(benched.code == 0);
+  const Json bench = document(benched);
+  CHECK(row(bench, "winner")["outcome"] == "ok");
+  CHECK(row(bench, "winner")["time_us"].get<double>() > 0);
+  CHECK(row(bench, "winner")["cubin"] == "stored");
+  CHECK(row(bench, "default")["outcome"] == "compile_failed");
+  CHECK(row(bench, "default")["cubin"].is_null());
+  CHECK(contains(row(bench, "default")["message"], "does not compile"));
+  CHECK(row(bench, "reference")["outcome"] == "ok");
+
+  // The same configuration by name is compiled, and so cannot be.
+  const Ended named =
+      tuned.tool.run(command("verify", {"--config", tuned.found["best"]["config"].get<std::string>()}));
+  CHECK(named.code == 3);
+  CHECK(contains(document(named)["error"]["message"], "does not compile"));
+}
+
+TEST_CASE("Ctrl-C ends verify and bench at once, also while the GPU hangs") {
+  Tuned tuned;
+  if (tuned.without_compiler) return;
+  for (const char* hang : {"hang_at=1", "hang_at=3"}) {  // in a reference, and in what is checked or timed
+    tuned.tool.set_environment("MOETUNE_FAKE_CUDA", std::string("memory=67108864,") + hang);
+    for (const char* name : {"verify", "bench"}) {
+      CAPTURE(hang);
+      CAPTURE(name);
+      const auto process = tuned.tool.start(command(name));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      process->send(SIGINT);
+      const auto sent = std::chrono::steady_clock::now();
+      const Ended ended = process->wait();
+      CHECK(ended.code == 130);
+      CHECK(std::chrono::steady_clock::now() - sent <
+            std::chrono::seconds(5));  // the limits are 12 s and more
+      CHECK(document(ended)["interrupted"] == true);
+    }
+  }
+}
+
+TEST_CASE("what had to be compiled beside the winner is said") {
+  Tuned tuned;
+  if (tuned.without_compiler) return;
+  moetune::Database(tuned.tool.path("xdg/moetune/moetune.db"), moetune::Database::Access::read_write,
+                    std::chrono::seconds(5))
+      .execute("DELETE FROM builds");
+  const Json first = document(tuned.tool.run(command("bench", {"--rounds", "5"})));
+  CHECK(first["programs_compiled"].get<int>() > 0);
+  CHECK(row(first, "winner")["cubin"] == "stored");
+  CHECK(row(first, "default")["cubin"] == "compiled");
+  CHECK(row(first, "reference")["cubin"] == "compiled");
+  const Json again = document(tuned.tool.run(command("bench", {"--rounds", "5"})));
+  CHECK(again["programs_compiled"] == 0);
+  CHECK(row(again, "default")["cubin"] == "cached");
+}
+
+TEST_CASE("a stored winner says which moetune found it") {
+  Tuned tuned;
+  if (tuned.without_compiler) return;
+  const Json listed = document(tuned.tool.run({"cache", "ls", "--json"}));
+  const Json shown = document(
+      tuned.tool.run({"cache", "show", std::to_string(listed["workloads"][0]["id"].get<int>()), "--json"}));
+  CHECK(shown["provenance"]["moetune"] == document(tuned.tool.run({"--version", "--json"}))["version"]);
+  CHECK(tuned.tool.run({"cache", "check"}).code == 0);
+}
+
+TEST_CASE("a recording made on a calibrated GPU holds its ceiling, and its replay has a roofline fraction") {
+  Tuned tuned;
+  if (tuned.without_compiler) return;
+  {
+    auto cache =
+        moetune::Cache::open(tuned.tool.path("xdg/moetune/moetune.db"), moetune::Cache::Mode::read_write);
+    cache.put_calibration(cache.workloads()[0].key.hardware, "read_tb_s", 0.5);
+  }
+  tuned.constrain(
+      "loader == 'cp_async' && stages == 2 && warps == 4 && tile_kib == 16 && vector_bytes == 16");
+  const std::string file = tuned.tool.path("r.zst").string();
+  const Ended recorded = tuned.tool.run(command("record", {"--output", file}));
+  CAPTURE(recorded.err);
+  REQUIRE(recorded.code == 0);
+  CHECK(document(recorded)["read_tb_s"] == 0.5);
+  CHECK(document(recorded)["legal"].get<int>() < 20);
+  CHECK_FALSE(contains(recorded.err, "Measuring the read ceiling"));
+  const Json replayed = document(
+      tuned.tool.run({"search", "--device", "replay:" + file, "--no-compile", "--budget", "3", "--json"}));
+  CHECK(replayed["best"]["roofline"].get<double>() ==
+        doctest::Approx(replayed["best"]["tb_s"].get<double>() / 0.5));
+}

@@ -1,0 +1,114 @@
+// The maths of decode_attention: each is right, and with a bug planted in its template it is rejected.
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <optional>
+
+#include "base/resources.h"
+#include "kernels/registry.h"
+#include "search/space.h"
+#include "tests/gpu/gpu.h"
+
+namespace moetune {
+namespace {
+
+// A bug: `right` in a template becomes `wrong`.
+struct Planted {
+  const char* problem;
+  const char* config;
+  const char* file;
+  const char* right;
+  const char* wrong;
+};
+
+constexpr const char* kCommon = ",stages=2,rescale=always,l2=normal,splits=2,combine=kernel,overlap=none";
+
+const std::vector<Planted>& planted_bugs() {
+  static const std::vector<Planted> bugs = {
+      // Tokens 8..15 of every 16 count with the probabilities of 0..7.
+      {"batch=2,q_heads=16,kv_heads=2,context=300",
+       "body=mma,math=swap,tile=64,warps=4,producers=0,row_tiles=1,query=registers", "attend_swap.cuh",
+       "transposed_8x8(Math::pack(p[2], p[3]))", "transposed_8x8(Math::pack(p[0], p[1]))"},
+      // O is not rescaled when the maximum rises.
+      {"batch=2,q_heads=16,kv_heads=2,context=300",
+       "body=tma,math=swap,tile=64,warps=4,producers=1,row_tiles=1,query=shared", "column_softmax.cuh",
+       "output_[block][tile][2 + side] *= factor;", ""},
+      // Every step of 16 tokens multiplies the first 16 of V.
+      {"batch=2,q_heads=32,kv_heads=2,context=300,q_len=4",
+       "body=tma,math=wgmma64,tile=64,warps=4,producers=1,row_tiles=4,query=shared", "attend_wgmma.cuh",
+       "v + token_offset(16 * group)", "v"},
+      // All warps take the rows of the first, so 16 to 63 are never deposited.
+      {"batch=2,q_heads=32,kv_heads=2,context=300,q_len=4",
+       "body=tma,math=wgmma64,tile=64,warps=4,producers=1,row_tiles=4,query=shared", "row_softmax.cuh",
+       "kWorkerWarps == 1 ? 0", "true ? 0"},
+      // Every step of 16 tokens multiplies the first 16 of P.
+      {"batch=2,q_heads=16,kv_heads=2,context=300",
+       "body=tma,math=wgmma_swap,tile=64,warps=4,producers=1,row_tiles=1,query=shared",
+       "attend_wgmma_swap.cuh", "+ token * 16, kWorkerTokens", ", kWorkerTokens"},
+      // The denominator counts the first warp's tokens alone.
+      {"batch=2,q_heads=16,kv_heads=2,context=300",
+       "body=tma,math=wgmma_swap,tile=64,warps=4,producers=1,row_tiles=1,query=shared",
+       "attend_wgmma_swap.cuh", "sum += exchange_.value(other, row)", "sum += exchange_.value(0, row)"},
+      // The first token past the end is seen.
+      {"batch=2,q_heads=4,kv_heads=4,context=300,lengths=ragged",
+       "body=mma,math=vector,tile=64,warps=4,producers=0,row_tiles=1,query=shared", "attend_vector.cuh",
+       "token < sight.end", "token <= sight.end"},
+      // The second row of a group attends with the first one's scores.
+      {"batch=2,q_heads=4,kv_heads=2,context=300",
+       "body=tma,math=vector,tile=128,warps=4,producers=1,row_tiles=1,query=shared", "attend_vector.cuh",
+       "scores_[token][row] = sum;", "scores_[token][row] = row == 0 ? sum : scores_[token][0];"},
+  };
+  return bugs;
+}
+
+// Reads the templates with the bug in place; `found` tells whether its place exists.
+SourceReader reader_with(const Planted& bug, std::shared_ptr<bool> found) {
+  return [bug, found](const std::string& path) {
+    std::optional<std::string> text = find_resource(path);
+    if (path != std::string("templates/decode_attention/") + bug.file) return text;
+    const std::string right = bug.right;
+    const std::size_t where = text ? text->find(right) : std::string::npos;
+    *found = where != std::string::npos;
+    if (*found) text->replace(where, right.size(), bug.wrong);
+    return text;
+  };
+}
+
+}  // namespace
+
+TEST_CASE("a bug planted in any of the maths is rejected, and the same configuration without it passes") {
+  if (no_gpu()) return;
+  const DeviceLimits limits = gpu().info().limits;
+  const Kernel& kernel = find_kernel("decode_attention");
+  const std::string file = "spaces/decode_attention.json";
+  const Space space = Space::parse(read_resource(file), file);
+  int rejected = 0;
+  for (const Planted& bug : planted_bugs()) {
+    CAPTURE(bug.config);
+    CAPTURE(bug.right);
+    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, bug.problem);
+    const std::optional<Config> base = space.default_config(expression_environment(problem, limits));
+    REQUIRE(base);
+    const Config config = space.parse_config(std::string(bug.config) + kCommon, &*base);
+    const bool on_hopper_alone = config.is("math", "wgmma64") || config.is("math", "wgmma_swap");
+    if (limits.compute_capability < 90 && config.is("body", "tma")) continue;
+    if (limits.compute_capability != 90 && on_hopper_alone) continue;
+    const Plan plan = kernel.plan(config, problem, limits);
+    gpu().open(kernel, problem, 7);
+    const TrialResult right = gpu().run({config, plan, compile_for_gpu(plan.unit)}, one_sample());
+    CHECK_MESSAGE(right.outcome == Outcome::ok, right.message);
+
+    const auto found = std::make_shared<bool>(false);
+    Compiler::Options options;
+    options.architecture = gpu().info().architecture;
+    options.reader = reader_with(bug, found);
+    const auto build = std::make_shared<const Build>(Compiler(options).compile(plan.unit));
+    REQUIRE(*found);
+    REQUIRE_MESSAGE(build->outcome == Outcome::ok, build->message);
+    CHECK(gpu().run({config, plan, build}, one_sample()).outcome == Outcome::wrong_result);
+    ++rejected;
+  }
+  CHECK(rejected >= 2);
+}
+
+}  // namespace moetune
