@@ -1,7 +1,7 @@
 // Compares search strategies on recorded spaces: strategies x spaces x seeds, in parallel.
 //
 //   search_bench [--strategies auto,random] [--seeds 50] [--first-seed 1] [--budget 200] [--in-flight 1]
-//                [--threads N] [--json FILE] [--no-shipped] [RECORDING or folder]...
+//                [--threads N] [--json FILE] [--no-facts] [--no-shipped] [RECORDING or folder]...
 //   search_bench --cost [--strategies ...]      the engine's own cost, in spaces of 20,000 and 5 million
 //   search_bench --confidence [--samples] [--seeds N] [RECORDING or folder]...     what `assess` is worth
 //   search_bench --warm [--seeds N] [RECORDING or folder]...     cold searches beside ones that know the
@@ -11,12 +11,12 @@
 // inside moetune are added unless --no-shipped. Exits with 2 for a wrong command line, 1 for a defect.
 #include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
 #include "base/error.h"
+#include "bench/bench_main.h"
 #include "bench/search_bench_confidence.h"
 #include "bench/search_bench_cost.h"
 #include "bench/search_bench_print.h"
@@ -84,6 +84,8 @@ Options parse(int argc, char** argv) {
       options.plan.threads = count_from(word, value());
     } else if (word == "--json") {
       options.json = value();
+    } else if (word == "--no-facts") {
+      options.plan.facts = false;
     } else if (word == "--no-shipped") {
       options.shipped = false;
     } else if (word == "--cost") {
@@ -109,21 +111,21 @@ void check_strategies(const std::vector<std::string>& names) {
   if (names.empty()) throw BadInput("--strategies names none");
 }
 
-int run(const Options& options) {
+void run(const Options& options) {
   check_strategies(options.plan.strategies);
   if (options.cost) {
     bench::print_costs(options.plan.strategies);
-    return 0;
+    return;
   }
   const std::vector<bench::RecordedSpace> spaces = bench::read_spaces(options.paths, options.shipped);
   if (spaces.empty()) throw BadInput("no recording was named, and none is shipped");
   if (options.confidence) {
     bench::print_confidence(options.plan, spaces, options.samples);
-    return 0;
+    return;
   }
   if (options.warm) {
     bench::print_warm(options.plan, spaces);
-    return 0;
+    return;
   }
   const std::vector<bench::Runs> all = bench::run_all(options.plan, spaces);
   bench::print_tables(options.plan, spaces, all);
@@ -132,19 +134,10 @@ int run(const Options& options) {
     out << bench::to_json(options.plan, spaces, all).dump(2) << '\n';
     if (!out.flush()) throw BadInput("cannot write '" + options.json + "'");
   }
-  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(parse(argc, argv));
-  } catch (const moetune::BadInput& error) {
-    std::cerr << "search_bench: " << error.what() << '\n';
-    return 2;
-  } catch (const std::exception& error) {
-    std::cerr << "search_bench: " << error.what() << '\n';
-    return 1;
-  }
+  return moetune::bench::run_main("search_bench", [&] { run(parse(argc, argv)); });
 }

@@ -90,6 +90,11 @@ void print_tables(const Plan& plan, const std::vector<RecordedSpace>& spaces, co
     print_row(strategy, summary, summary.worst_p90, summary.engine_ms);
   }
   std::printf("(all spaces: geometric mean of the medians, worst 90th percentile, means of the rest)\n");
+  for (const Runs& runs : all) {
+    if (runs.pruned > 0)
+      std::printf("%s on %s: %.0f a run compiled for their facts and never measured\n", runs.strategy.c_str(),
+                  spaces[runs.space].name.c_str(), runs.pruned);
+  }
 }
 
 nlohmann::json to_json(const Plan& plan, const std::vector<RecordedSpace>& spaces,
@@ -120,6 +125,7 @@ nlohmann::json to_json(const Plan& plan, const std::vector<RecordedSpace>& space
                            {"within_5_percent", result.within_5},
                            {"score", result.over_random},
                            {"engine_ms_per_trial", runs.engine_ms_per_trial},
+                           {"pruned", runs.pruned},
                            {"final", std::move(finals)}});
   }
   for (const std::string& strategy : plan.strategies) {

@@ -31,7 +31,11 @@ RecordedSpace from_recording(Recording recording, std::string name) {
     outcomes.push_back({static_cast<ConfigId>(i), trial.outcome, static_cast<double>(trial.time_us)});
   }
   const double optimum = recording.optimum_us();
-  return {std::move(name), std::move(recording.space), std::move(outcomes), optimum};
+  std::vector<Facts> facts;
+  if (!recording.fact_names.empty()) {
+    for (RecordedTrial& trial : recording.trials) facts.push_back(std::move(trial.facts));
+  }
+  return {std::move(name), std::move(recording.space), std::move(outcomes), std::move(facts), optimum};
 }
 
 std::string stem(const std::filesystem::path& path) {
@@ -50,16 +54,18 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& path) {
   return files;
 }
 
-std::vector<double> run_once(const Plan& plan, const std::string& strategy, const RecordedSpace& space,
-                             std::uint64_t seed, double* seconds) {
+SimulatedRun run_once(const Plan& plan, const std::string& strategy, const RecordedSpace& space,
+                      std::uint64_t seed, double* seconds) {
   const double begin = thread_seconds();
   const auto searcher = make_searcher(strategy, space.space, seed);
-  SimulatedRun run = simulate(*searcher, space.outcomes, plan.budget, plan.in_flight);
+  const std::span<const Facts> facts =
+      plan.facts ? std::span<const Facts>(space.facts) : std::span<const Facts>();
+  SimulatedRun run = simulate(*searcher, space.outcomes, plan.budget, plan.in_flight, facts);
   *seconds = thread_seconds() - begin;
   if (run.repeated) throw std::logic_error(strategy + " asked a configuration of " + space.name + " twice");
   if (run.best_us.size() < std::min(plan.budget, space.space.size()))
     throw std::logic_error(strategy + " gave up on " + space.name);
-  return std::move(run.best_us);
+  return run;
 }
 
 }  // namespace
@@ -85,6 +91,7 @@ std::vector<Runs> run_all(const Plan& plan, const std::vector<RecordedSpace>& sp
       all.push_back({strategy, s, std::vector<std::vector<double>>(plan.seeds), 0});
   }
   std::vector<double> seconds(all.size() * plan.seeds);
+  std::vector<double> pruned(seconds.size());
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   std::exception_ptr failure;
@@ -93,8 +100,10 @@ std::vector<Runs> run_all(const Plan& plan, const std::vector<RecordedSpace>& sp
       Runs& runs = all[job / plan.seeds];
       const std::size_t k = job % plan.seeds;
       try {
-        runs.best_us[k] =
+        SimulatedRun run =
             run_once(plan, runs.strategy, spaces[runs.space], plan.first_seed + k, &seconds[job]);
+        runs.best_us[k] = std::move(run.best_us);
+        pruned[job] = static_cast<double>(run.pruned);
       } catch (...) {
         const std::lock_guard lock(mutex);
         failure = std::current_exception();
@@ -112,6 +121,7 @@ std::vector<Runs> run_all(const Plan& plan, const std::vector<RecordedSpace>& sp
     std::size_t trials = 0;
     for (std::size_t k = 0; k < plan.seeds; ++k) {
       sum += seconds[i * plan.seeds + k];
+      all[i].pruned += pruned[i * plan.seeds + k] / static_cast<double>(plan.seeds);
       trials += all[i].best_us[k].size();
     }
     all[i].engine_ms_per_trial = sum * 1e3 / static_cast<double>(std::max<std::size_t>(trials, 1));

@@ -16,6 +16,7 @@ struct RecordedSpace {
   std::string name;
   LegalSpace space;
   std::vector<Observation> outcomes;  // by ConfigId
+  std::vector<Facts> facts;           // by ConfigId; none where the recording has none
   double optimum_us = 0;
 };
 
@@ -27,6 +28,7 @@ struct Runs {
   std::size_t space = 0;
   std::vector<std::vector<double>> best_us;  // by seed, after each trial; of equal lengths
   double engine_ms_per_trial = 0;            // CPU time of the strategy
+  double pruned = 0;                         // a run: compiled and never measured
 };
 
 struct Plan {
@@ -36,6 +38,7 @@ struct Plan {
   std::size_t budget = 200;
   std::size_t in_flight = 1;
   std::size_t threads = 1;
+  bool facts = true;  // whether what the recordings hold of static facts is used
 };
 
 // By strategy, then by space. Throws std::logic_error where a strategy asks twice or outside the space.

@@ -23,16 +23,14 @@ SimulatedRun search(const Plan& plan, const RecordedSpace& space, std::uint64_t 
   return simulate(*searcher, space.outcomes, plan.budget, plan.in_flight);
 }
 
-// A cold search elsewhere, in the ids of `here`.
+// A cold search elsewhere, in the domains of `here`.
 History history_of(const Plan& plan, const RecordedSpace& elsewhere, const RecordedSpace& here,
                    std::uint64_t seed) {
   History history;
   for (const ConfigId id : search(plan, elsewhere, seed, {}).asked) {
-    Observation trial = elsewhere.outcomes[id];
-    const auto shared = here.space.find(elsewhere.space.config(id));
-    if (!shared) continue;
-    trial.id = *shared;
-    history.trials.push_back(trial);
+    const Observation& trial = elsewhere.outcomes[id];
+    auto point = here.space.point_of(elsewhere.space.config(id).text());
+    if (point) history.trials.push_back({*std::move(point), trial.outcome, trial.time_us});
   }
   return history;
 }

@@ -32,6 +32,7 @@ Document counts_document(const TrialCounts& counts) {
   Document document = {{"total", counts.total()}};
   for (const Outcome outcome : kOutcomes) document[std::string(outcome_name(outcome))] = counts[outcome];
   document["resumed"] = counts.resumed;
+  document["unmeasured"] = counts.unmeasured;
   return document;
 }
 

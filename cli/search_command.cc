@@ -51,7 +51,7 @@ std::string strategy_names() {
 
 void SearchCommand::declare(OptionTable& table) {
   declare_workload(table, workload_, false);
-  table.whole("budget", budget_, 1, 1'000'000'000, "trials; those pruned before launch cost none");
+  table.whole("budget", budget_, 1, 1'000'000'000, "trials; what is compiled and not measured costs none");
   table.seconds("time", time_s_, "start no trial after this many seconds");
   table.positive("until-converged", "PERCENT", "percentage", until_gain_percent_,
                  "end where 60 more trials should gain less than this");
@@ -164,7 +164,9 @@ std::string trials_line(const TrialCounts& counts) {
     text += (text.back() == ':' ? " " : ", ") + std::to_string(counts[outcome]) + " ";
     for (const char c : outcome_name(outcome)) text += c == '_' ? ' ' : c;
   }
-  return text + (counts.resumed > 0 ? format("; %zu of them resumed", counts.resumed) : "");
+  if (counts.resumed > 0) text += format("; %zu of them resumed", counts.resumed);
+  if (counts.unmeasured > 0) text += format("; %zu more compiled and passed over", counts.unmeasured);
+  return text;
 }
 
 std::string time_line(const TimeSpent& time) {

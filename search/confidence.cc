@@ -15,12 +15,15 @@ constexpr int kSamples = 500;
 constexpr std::uint64_t kSeed = 0x636f6e66;
 const double kFivePercent = std::log(1.05);
 
+// Of the logit: beside what the model says, how long was searched says something of what it cannot know.
 struct Calibration {
   double offset;
   double slope;
+  double by_trials;  // the logarithm of the trials over 60
 };
-constexpr Calibration kProbability{0.78, 0.265};  // of the logit
-constexpr double kGain = 1.1;                     // of the sampled gain: more trials learn as they go
+constexpr Calibration kProbability{1.0, 0.265, 0.8};
+constexpr double kFewestCalibrated = 20, kMostCalibrated = 140;  // trials that it was fitted to
+constexpr double kGain = 1.1;  // of the sampled gain: more trials learn as they go
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
@@ -93,9 +96,11 @@ Sampled sample(const Surrogate& surrogate, const std::vector<std::size_t>& membe
   return sum;
 }
 
-double calibrated(double probability) {
+double calibrated(double probability, std::size_t trials) {
   const double raw = std::clamp(probability, 0.5 / kSamples, 1 - 0.5 / kSamples);
-  return logistic(kProbability.offset + kProbability.slope * std::log(raw / (1 - raw)));
+  const double searched = std::clamp(static_cast<double>(trials), kFewestCalibrated, kMostCalibrated);
+  return logistic(kProbability.offset + kProbability.slope * std::log(raw / (1 - raw)) +
+                  kProbability.by_trials * std::log(searched / 60));
 }
 
 }  // namespace
@@ -110,7 +115,7 @@ Confidence assess(const LegalSpace& space, std::span<const Observation> trials) 
   const std::vector<std::size_t> members = promising(surrogate);
   if (members.empty()) return {};
   const Sampled sampled = sample(surrogate, members, random);
-  return {true, calibrated(sampled.within), kGain * sampled.gain};
+  return {true, calibrated(sampled.within, surrogate.log().size()), kGain * sampled.gain};
 }
 
 }  // namespace moetune

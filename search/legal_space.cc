@@ -95,17 +95,38 @@ std::optional<ConfigId> LegalSpace::find(const Config& config) const {
 }
 
 std::optional<ConfigId> LegalSpace::find_text(std::string_view text) const {
-  Config config;
-  std::size_t p = 0;
+  const std::optional<std::vector<Position>> point = point_of(text);
+  return point ? find(*point) : std::nullopt;
+}
+
+std::optional<std::vector<Position>> LegalSpace::point_of(std::string_view text) const {
+  std::vector<Position> point;
   for (const auto& [name, value_text] : split_assignment(text, "a stored configuration")) {
+    const std::size_t p = point.size();
     if (p == parameters_.size() || parameters_[p].name != name) return std::nullopt;
-    const auto& values = parameters_[p++].values;
+    const auto& values = parameters_[p].values;
     const auto value =
         std::find_if(values.begin(), values.end(), [&](const Value& v) { return v.text() == value_text; });
     if (value == values.end()) return std::nullopt;
-    config.set(name, *value);
+    point.push_back(static_cast<Position>(value - values.begin()));
   }
-  return find(config);
+  return point.size() == parameters_.size() ? std::optional(point) : std::nullopt;
+}
+
+ConfigId LegalSpace::nearest(std::span<const Position> wanted, Random& random) const {
+  ConfigId found = 0;
+  std::size_t least = wanted.size() + 1;
+  std::uint64_t equals = 0;
+  for (ConfigId id = 0; id < count_; ++id) {
+    const std::span<const Position> row = point(id);
+    std::size_t apart = 0;
+    for (std::size_t p = 0; p < row.size() && apart <= least; ++p) apart += row[p] != wanted[p];
+    if (apart > least) continue;
+    equals = apart < least ? 1 : equals + 1;
+    least = apart;
+    if (random.below(equals) == 0) found = id;
+  }
+  return found;
 }
 
 std::vector<ConfigId> LegalSpace::neighbours(ConfigId id, Neighbourhood kind) const {

@@ -14,6 +14,7 @@
 
 #include "search/assignment.h"
 #include "search/parameter.h"
+#include "search/random.h"
 
 namespace moetune {
 
@@ -42,6 +43,12 @@ class LegalSpace {
   std::optional<ConfigId> find(
       const Config& config) const;  // in any order of names; nullopt for a missing or extra one
   std::optional<ConfigId> find_text(std::string_view text) const;  // by Config::text
+  // The positions of a Config::text in the domains, whether it is legal or not; nullopt where a name or a
+  // value is none of theirs.
+  std::optional<std::vector<Position>> point_of(std::string_view text) const;
+  // A legal configuration that differs from `point` in the fewest parameters, drawn where several do. Looks
+  // at every row. The space must not be empty.
+  ConfigId nearest(std::span<const Position> point, Random& random) const;
 
   // Legal neighbours in a fixed order. Symmetric: a is b's neighbour where b is a's.
   std::vector<ConfigId> neighbours(ConfigId id, Neighbourhood kind) const;

@@ -14,6 +14,7 @@ namespace moetune {
 
 struct CompilePool::Impl {
   struct Job {
+    std::string digest;
     CompileUnit unit;
     std::promise<BuildPtr> promise;
   };
@@ -27,22 +28,25 @@ struct CompilePool::Impl {
   mutable std::mutex mutex;
   std::condition_variable_any work;
   std::deque<Job> queue;  // guarded by mutex, as is all below
+  std::deque<Job> ahead;  // begun where the queue is empty
   std::vector<BuildPtr> to_store;
   Stats stats;
 
   std::vector<std::jthread> threads;  // last: they use all of the above until they are joined
 
   void run(std::stop_token stop);
+  void move_up(const std::string& digest);
   void finish(std::promise<BuildPtr> promise, Build build);
 };
 
 void CompilePool::Impl::run(std::stop_token stop) {
   while (true) {
     std::unique_lock lock(mutex);
-    if (!work.wait(lock, stop, [&] { return !queue.empty(); })) return;
+    if (!work.wait(lock, stop, [&] { return !queue.empty() || !ahead.empty(); })) return;
     if (stop.stop_requested()) return;
-    Job job = std::move(queue.front());
-    queue.pop_front();
+    std::deque<Job>& from = queue.empty() ? ahead : queue;
+    Job job = std::move(from.front());
+    from.pop_front();
     lock.unlock();
     try {
       Build build = compile.build(job.unit);
@@ -51,6 +55,14 @@ void CompilePool::Impl::run(std::stop_token stop) {
       job.promise.set_exception(std::current_exception());
     }
   }
+}
+
+void CompilePool::Impl::move_up(const std::string& digest) {
+  const auto job =
+      std::find_if(ahead.begin(), ahead.end(), [&](const Job& waiting) { return waiting.digest == digest; });
+  if (job == ahead.end()) return;
+  queue.push_back(std::move(*job));
+  ahead.erase(job);
 }
 
 void CompilePool::Impl::finish(std::promise<BuildPtr> promise, Build build) {
@@ -81,7 +93,7 @@ CompilePool::~CompilePool() {
   for (std::jthread& thread : impl_->threads) thread.request_stop();
 }
 
-std::shared_future<BuildPtr> CompilePool::submit(const CompileUnit& unit) {
+std::shared_future<BuildPtr> CompilePool::submit(const CompileUnit& unit, Urgency urgency) {
   Impl& impl = *impl_;
   const std::string digest = impl.compile.digest(unit);
   const auto known = impl.known.find(digest);
@@ -89,6 +101,7 @@ std::shared_future<BuildPtr> CompilePool::submit(const CompileUnit& unit) {
     const std::lock_guard lock(impl.mutex);
     ++impl.stats.submitted;
     ++impl.stats.joined;
+    if (urgency == Urgency::now) impl.move_up(digest);
     return known->second;
   }
 
@@ -103,7 +116,7 @@ std::shared_future<BuildPtr> CompilePool::submit(const CompileUnit& unit) {
     stored->seconds = 0;
     promise.set_value(std::make_shared<const Build>(*std::move(stored)));
   } else {
-    impl.queue.push_back({unit, std::move(promise)});
+    (urgency == Urgency::now ? impl.queue : impl.ahead).push_back({digest, unit, std::move(promise)});
     impl.work.notify_one();
   }
   return future;

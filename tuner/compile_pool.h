@@ -36,8 +36,12 @@ class CompilePool {
   CompilePool(Compile compile, unsigned threads, Store store = {});
   ~CompilePool();
 
+  // What is wanted now is compiled before what is compiled ahead, and a unit that was submitted ahead is
+  // moved up once it is wanted.
+  enum class Urgency { now, ahead };
+
   // A compilation that throws hands its exception to the future.
-  std::shared_future<BuildPtr> submit(const CompileUnit& unit);
+  std::shared_future<BuildPtr> submit(const CompileUnit& unit, Urgency urgency = Urgency::now);
 
   // Hands the repeatable builds finished since the last call to Store::put. Call it now and then; builds that
   // were never flushed are lost to the store, not to the run.

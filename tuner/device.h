@@ -14,6 +14,7 @@
 #include "cache/key.h"
 #include "kernels/kernel.h"
 #include "search/outcome.h"
+#include "search/searcher.h"
 #include "tuner/compile_pool.h"
 
 namespace moetune {
@@ -59,6 +60,7 @@ struct TrialResult {
   Measurement measurement;
   double max_error = 0, dissimilarity = 0;  // of the worst output against the exact reference
   double validate_s = 0, measure_s = 0;
+  Facts facts;  // static ones (tuner/static_facts.h); empty where nothing was compiled
 };
 
 // A stop request ended what a device was doing; the candidate that was running has no result.
@@ -86,6 +88,10 @@ class Device {
 
   // Measures the finalists in interleaved rounds, so that drift hits all alike; one result each, in order.
   virtual std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds) = 0;
+
+  // What a recording holds of static facts. A device that measures holds none.
+  virtual bool has_facts() const { return false; }
+  virtual Facts facts(const Config&) const { return {}; }
 
   // Validates on inputs from another seed.
   virtual TrialResult verify(const Candidate& candidate, std::uint64_t seed) = 0;

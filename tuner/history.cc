@@ -38,9 +38,10 @@ History history_of(const std::vector<TrialRecord>& records, const LegalSpace& sp
   History history;
   for (const TrialRecord& record : records) {
     if (may_end_otherwise(record)) continue;
-    const std::optional<ConfigId> id = space.find_text(record.config);
+    std::optional<std::vector<Position>> point = space.point_of(record.config);
     const std::optional<TrialResult> result = from_record(record);
-    if (id && result) history.trials.push_back({*id, result->outcome, result->measurement.median_us});
+    if (point && result)
+      history.trials.push_back({*std::move(point), result->outcome, result->measurement.median_us});
   }
   return history;
 }

@@ -11,8 +11,9 @@ namespace moetune {
 
 inline constexpr std::size_t kMostHistories = 6;
 
-// The nearest workloads' trials on the configurations that `space` shares with them, nearest first, at most
-// kMostHistories. The workload of `key` itself is left out. Deterministic in the cache's content.
+// The nearest workloads' trials whose values are of the domains of `space`, legal in it or not, nearest
+// first, at most kMostHistories. The workload of `key` itself is left out. Deterministic in the cache's
+// content.
 std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, const LegalSpace& space);
 
 // How far the experience of `other` is from `key`: 0 for the same problem and hardware with other sources;

@@ -1,7 +1,5 @@
 #include "tuner/launchable.h"
 
-#include <cstdint>
-
 namespace moetune {
 namespace {
 
@@ -15,12 +13,6 @@ constexpr std::int64_t kDatacenterCluster =
     16;  // with an attribute (cuda::permit): Hopper and sm_100, not sm_120
 
 std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
-
-// Registers are handed out by the warp, 256 at a time, to groups of four warps.
-std::int64_t allocated_registers(std::int64_t threads, int registers) {
-  const std::int64_t warps = round_up((threads + 31) / 32, 4);
-  return warps * round_up(32 * std::int64_t{registers}, 256);
-}
 
 std::int64_t volume(const Dim3& dims) { return std::int64_t{dims[0]} * dims[1] * dims[2]; }
 
@@ -67,6 +59,11 @@ std::string why_resources(const Launch& launch, const EntryFacts& facts, const D
 }
 
 }  // namespace
+
+std::int64_t allocated_registers(std::int64_t threads, int registers) {
+  const std::int64_t warps = round_up((threads + 31) / 32, 4);
+  return warps * round_up(32 * std::int64_t{registers}, 256);
+}
 
 std::string why_unlaunchable(const Plan& plan, const Build& build, const DeviceLimits& limits) {
   for (const Launch& launch : plan.launches) {

@@ -2,6 +2,7 @@
 // launches. Pure functions.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "kernels/limits.h"
@@ -17,5 +18,9 @@ inline constexpr int kSpillLimitBytes = 512;
 // Why a built plan cannot run on a device (registers, shared memory, threads, grid, cluster, spills past the
 // limit), as one line; empty where it can.
 std::string why_unlaunchable(const Plan& plan, const Build& build, const DeviceLimits& limits);
+
+// What a block of so many threads takes of an SM's registers: they are handed out by the warp, 256 at a time,
+// to groups of four warps.
+std::int64_t allocated_registers(std::int64_t threads, int registers);
 
 }  // namespace moetune

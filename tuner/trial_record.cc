@@ -19,6 +19,7 @@ Json facts_json(const TrialResult& result, const Build* build) {
     facts["samples_us"] =
         std::vector<double>(samples.begin(), samples.begin() + std::min(samples.size(), kStoredSamples));
   }
+  if (!result.facts.empty()) facts["static"] = result.facts;
   if (build == nullptr) return facts;
   EntryFacts worst;
   for (const auto& [name, entry] : build->entries) {
@@ -44,14 +45,14 @@ Json provenance_json(const Provenance& provenance) {
 }
 
 // Trials of earlier versions have none.
-std::vector<double> stored_samples(const std::string& facts) {
+std::vector<double> stored_numbers(const std::string& facts, const char* name) {
   const Json json = Json::parse(facts, nullptr, false);
   if (!json.is_object()) return {};
-  std::vector<double> samples;
-  for (const Json& sample : json.value("samples_us", Json::array())) {
-    if (sample.is_number()) samples.push_back(sample.get<double>());
+  std::vector<double> numbers;
+  for (const Json& number : json.value(name, Json::array())) {
+    if (number.is_number()) numbers.push_back(number.get<double>());
   }
-  return samples;
+  return numbers;
 }
 
 bool flag(const std::string& object, const char* name, bool fallback) {
@@ -107,7 +108,8 @@ std::optional<TrialResult> from_record(const TrialRecord& record) {
   result.measurement.median_us = record.time_us;
   result.measurement.low_us = record.interval_low_us;
   result.measurement.high_us = record.interval_high_us;
-  result.measurement.samples_us = stored_samples(record.facts);
+  result.measurement.samples_us = stored_numbers(record.facts, "samples_us");
+  result.facts = stored_numbers(record.facts, "static");
   return result;
 }
 

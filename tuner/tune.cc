@@ -9,9 +9,10 @@
 
 #include "base/error.h"
 #include "tuner/breakdowns.h"
-#include "tuner/ceilings.h"
 #include "tuner/finals.h"
-#include "tuner/trial_record.h"
+#include "tuner/scouts.h"
+#include "tuner/static_facts.h"
+#include "tuner/trial_store.h"
 
 namespace moetune {
 namespace {
@@ -41,18 +42,20 @@ class TuneLoop {
       : request_(request),
         tools_(tools),
         stop_(std::move(stop)),
-        searcher_(make_searcher(request.strategy, *request.space, request.seed)) {
+        store_(request_, tools_, breakdowns_),
+        searcher_(make_searcher(request.strategy, *request.space, request.seed)),
+        scouts_(request_, tools_, *searcher_, [this](const auto& build) { return wait_for(build); }) {
     searcher_->warm(request.histories);
   }
 
   TuneResult run();
 
  private:
-  void load_known_trials();
   void enqueue(ConfigId id);
   void start_build(Pending& pending);
   double drop_limit() const;
   void refill();
+  void take(ConfigId id);
   bool budget_left() const;
   void step();
   std::optional<TrialResult> evaluate(const Pending& pending, BuildPtr* build);  // none where stopped
@@ -66,10 +69,6 @@ class TuneLoop {
   std::optional<std::vector<Finalist>> finalists();
   bool stands_one_of(const std::vector<Finalist>& contenders);
   std::optional<Finalist> prepare(const Trial& trial);
-  std::optional<std::string> stored_winner() const;
-  void store(const Trial& trial, const Build* build);
-  void store_winner(const Trial* baseline);
-  Provenance provenance() const;
   void announce(const std::string& phase) {
     if (tools_.observer != nullptr) tools_.observer->phase(phase);
   }
@@ -77,20 +76,22 @@ class TuneLoop {
   const TuneRequest& request_;
   TuneTools tools_;
   std::stop_token stop_;
+  Breakdowns breakdowns_;
+  TrialStore store_;
   std::unique_ptr<Searcher> searcher_;
+  Scouts scouts_;
   std::unordered_map<std::string, TrialResult> known_;  // the cache's trials, by canonical text
   std::unordered_map<ConfigId, std::size_t> done_;      // position in result_.trials
   std::deque<Pending> queue_;                           // in the order asked: told in that order too
   std::set<ConfigId> met_;                              // finalists of the duels so far
   std::optional<std::size_t> best_;                     // position in result_.trials
-  Breakdowns breakdowns_;
   Clock::time_point begin_ = Clock::now();
   TuneResult result_;
 };
 
 TuneResult TuneLoop::run() {
   announce("preparing");
-  load_known_trials();
+  known_ = store_.known_trials();
   if (request_.default_config) {
     if (const auto id = request_.space->find(*request_.default_config)) enqueue(*id);
   }
@@ -108,6 +109,7 @@ TuneResult TuneLoop::run() {
   announce("searching");
   while (!queue_.empty() && !stop_.stop_requested() && !result_.converged) step();
   result_.interrupted = stop_.stop_requested();
+  result_.counts.unmeasured = scouts_.unmeasured();
   queue_.clear();
 
   const auto finishing = Clock::now();
@@ -134,21 +136,8 @@ TuneResult TuneLoop::run() {
   return std::move(result_);
 }
 
-void TuneLoop::load_known_trials() {
-  if (tools_.cache == nullptr) return;
-  if (request_.fresh) tools_.cache->clear_trials(tools_.workload);
-  for (const TrialRecord& record : tools_.cache->trials(tools_.workload)) {
-    if (may_end_otherwise(record)) {
-      const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
-      if (outcome && is_breakdown(*outcome)) breakdowns_.remember(record.config);
-      continue;
-    }
-    if (std::optional<TrialResult> result = from_record(record))
-      known_.emplace(record.config, *std::move(result));
-  }
-}
-
 void TuneLoop::enqueue(ConfigId id) {
+  scouts_.asked(id);
   Pending pending{.id = id, .config = request_.space->config(id)};
   if (const auto known = known_.find(pending.config.text()); known != known_.end()) {
     pending.known = known->second;
@@ -177,24 +166,28 @@ bool TuneLoop::budget_left() const {
 }
 
 void TuneLoop::refill() {
+  scouts_.learn_due(result_.trials.size());
   while (queue_.size() < request_.in_flight && budget_left()) {
     const std::size_t room =
         std::min(request_.in_flight, request_.budget - result_.counts.total()) - queue_.size();
     const std::vector<ConfigId> ids = searcher_->ask(room);
     if (ids.empty()) {
       result_.exhausted = queue_.empty();
-      return;
+      break;
     }
-    for (const ConfigId id : ids) {
-      const bool queued =
-          std::any_of(queue_.begin(), queue_.end(), [&](const Pending& p) { return p.id == id; });
-      if (const auto done = done_.find(id); done != done_.end()) {
-        const TrialResult& result = result_.trials[done->second].result;
-        searcher_->tell({id, result.outcome, result.measurement.median_us});
-      } else if (!queued) {
-        enqueue(id);
-      }
-    }
+    for (const ConfigId id : ids) take(id);
+  }
+  if (budget_left()) scouts_.send(request_.in_flight - queue_.size(), result_.trials.size());
+}
+
+// What was asked: told again where it is done, the default among them.
+void TuneLoop::take(ConfigId id) {
+  const bool queued = std::any_of(queue_.begin(), queue_.end(), [&](const Pending& p) { return p.id == id; });
+  if (const auto done = done_.find(id); done != done_.end()) {
+    const TrialResult& result = result_.trials[done->second].result;
+    searcher_->tell({id, result.outcome, result.measurement.median_us});
+  } else if (!queued) {
+    enqueue(id);
   }
 }
 
@@ -225,14 +218,16 @@ BuildPtr TuneLoop::wait_for(const std::shared_future<BuildPtr>& build) {
 }
 
 std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* build) {
+  Facts facts;
   if (pending.build.valid()) {
     *build = wait_for(pending.build);
     if (*build == nullptr) return std::nullopt;
     if ((*build)->outcome != Outcome::ok) {
       return TrialResult{.outcome = (*build)->outcome, .message = (*build)->message};
     }
+    facts = static_facts(pending.plan, **build, tools_.device.info().limits);
     const std::string reason = why_unlaunchable(pending.plan, **build, tools_.device.info().limits);
-    if (!reason.empty()) return TrialResult{.outcome = Outcome::pruned, .message = reason};
+    if (!reason.empty()) return TrialResult{.outcome = Outcome::pruned, .message = reason, .facts = facts};
   }
   MeasurePolicy policy = request_.policy;
   policy.drop_above_us = drop_limit();
@@ -240,15 +235,25 @@ std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* 
     TrialResult result = tools_.device.run({pending.config, pending.plan, *build}, policy);
     result_.time.validating += result.validate_s;
     result_.time.measuring += result.measure_s;
+    result.facts = tools_.device.info().recorded ? tools_.device.facts(pending.config) : std::move(facts);
     return result;
   } catch (const Stopped&) {
     return std::nullopt;
   }
 }
 
+// A time that no search can use is no success, whoever reports it.
+void refuse_odd_time(TrialResult& result) {
+  if (!has_time(result.outcome) || has_usable_time({0, result.outcome, result.measurement.median_us})) return;
+  result.message = "measured " + std::to_string(result.measurement.median_us) + " us, which is no time";
+  result.outcome = Outcome::launch_failed;
+}
+
 void TuneLoop::finish(Pending pending, TrialResult result, const Build* build) {
+  refuse_odd_time(result);
   Trial trial{pending.id, std::move(pending.config), std::move(result), pending.known.has_value()};
-  if (!trial.resumed) store(trial, build);
+  if (!trial.resumed) store_.put(trial, build);
+  searcher_->learn(trial.id, trial.result.facts);
   searcher_->tell({trial.id, trial.result.outcome, trial.result.measurement.median_us});
   ++result_.counts[trial.result.outcome];
   result_.counts.resumed += trial.resumed;
@@ -273,7 +278,7 @@ void TuneLoop::watch(const Trial& trial) {
   try {
     breakdowns_.saw(trial.config.text(), trial.result);
   } catch (const BrokenEnvironment&) {
-    if (tools_.cache != nullptr) forgive_breakdowns();
+    forgive_breakdowns();
     throw;
   }
 }
@@ -282,7 +287,7 @@ void TuneLoop::watch(const Trial& trial) {
 void TuneLoop::forgive_breakdowns() {
   for (const Trial& trial : result_.trials) {
     if (trial.resumed || !is_breakdown(trial.result.outcome)) continue;
-    tools_.cache->put_trial(tools_.workload, to_record(trial.config, trial.result, nullptr, provenance()));
+    store_.forgive(trial);
   }
 }
 
@@ -313,15 +318,6 @@ std::optional<Finalist> TuneLoop::prepare(const Trial& trial) {
   return finalist;
 }
 
-// One that the cache cannot hand out undamaged counts as absent: this search's winner replaces it.
-std::optional<std::string> TuneLoop::stored_winner() const {
-  try {
-    if (const auto stored = tools_.cache->winner(tools_.workload)) return stored->config;
-  } catch (const DamagedWinner&) {
-  }
-  return std::nullopt;
-}
-
 // The best trials, then the default and the winner that the cache holds, where they are not among them.
 // Each call gives the next best that have not met; none where there are no more.
 std::optional<std::vector<Finalist>> TuneLoop::finalists() {
@@ -347,9 +343,7 @@ std::optional<std::vector<Finalist>> TuneLoop::finalists() {
   };
   const bool first = met_.empty();
   if (first && request_.default_config) add(request_.space->find(*request_.default_config));
-  if (first && tools_.cache != nullptr) {
-    if (const auto config = stored_winner()) add(request_.space->find_text(*config));
-  }
+  if (const auto config = first ? store_.winner() : std::nullopt) add(request_.space->find_text(*config));
 
   if (chosen.empty()) return std::nullopt;
   std::vector<Finalist> ready;
@@ -373,42 +367,15 @@ bool TuneLoop::stands_one_of(const std::vector<Finalist>& contenders) {
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     const Trial& trial = verdict.trials[i];
     // A finalist that failed here is a failure for later searches too.
-    if (!has_time(trial.result.outcome)) store(trial, contenders[i].candidate.build.get());
+    if (!has_time(trial.result.outcome)) store_.put(trial, contenders[i].candidate.build.get());
     if (request_.default_config && trial.config == *request_.default_config) baseline = &trial;
   }
   if (baseline != nullptr) result_.baseline = *baseline;
   if (!verdict.winner) return false;
   result_.best = verdict.trials[*verdict.winner];
   result_.winner = contenders[*verdict.winner].candidate;
-  store_winner(result_.baseline ? &*result_.baseline : nullptr);
+  store_.put_winner(result_);
   return true;
-}
-
-void TuneLoop::store(const Trial& trial, const Build* build) {
-  if (tools_.cache == nullptr) return;
-  Provenance source = provenance();
-  source.final_breakdown =
-      is_breakdown(trial.result.outcome) && breakdowns_.is_its_own_fault(trial.config.text());
-  tools_.cache->put_trial(tools_.workload, to_record(trial.config, trial.result, build, source));
-}
-
-void TuneLoop::store_winner(const Trial* baseline) {
-  if (tools_.cache == nullptr || result_.winner.build == nullptr) return;
-  Provenance source = provenance();
-  source.trials = result_.counts.total();
-  const auto floor = stored_ceilings(tools_.cache, tools_.device.info().key)
-                         .floor_us(request_.kernel->cost(request_.problem).bytes);
-  const double roofline = floor ? *floor / result_.best->result.measurement.median_us : 0.0;
-  tools_.cache->put_winner(tools_.workload,
-                           to_winner(result_.winner, result_.best->result,
-                                     baseline != nullptr ? &baseline->result : nullptr, roofline, source));
-}
-
-Provenance TuneLoop::provenance() const {
-  return {.strategy = request_.strategy,
-          .seed = request_.seed,
-          .device = tools_.device.info().id,
-          .driver = tools_.device.info().key.driver};
 }
 
 }  // namespace

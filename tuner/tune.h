@@ -19,7 +19,8 @@ namespace moetune {
 
 struct TrialCounts {
   std::array<std::size_t, kOutcomes.size()> by_outcome{};
-  std::size_t resumed = 0;  // of those, taken from the cache instead of run
+  std::size_t resumed = 0;     // of those, taken from the cache instead of run
+  std::size_t unmeasured = 0;  // beside them: compiled for their static facts, then passed over
 
   std::size_t& operator[](Outcome outcome) { return by_outcome[static_cast<std::size_t>(outcome)]; }
   std::size_t operator[](Outcome outcome) const { return by_outcome[static_cast<std::size_t>(outcome)]; }
@@ -64,8 +65,8 @@ struct TuneRequest {
   std::uint64_t seed = 1;
   std::size_t budget = 200;  // trials
   double time_budget_s = 0;  // 0: no limit
-  std::size_t in_flight =
-      32;  // configurations asked ahead; fixed, so that a trajectory does not depend on cores
+  // Configurations asked or scouted ahead; fixed, so that a trajectory does not depend on cores.
+  std::size_t in_flight = 32;
   std::size_t finalists = 5;
   int duel_rounds = 21;
   MeasurePolicy policy;

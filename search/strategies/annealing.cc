@@ -2,8 +2,8 @@
 #include <limits>
 #include <optional>
 
+#include "search/strategies/one_by_one.h"
 #include "search/strategies/strategies.h"
-#include "search/untried.h"
 
 namespace moetune {
 namespace {
@@ -17,21 +17,12 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // Simulated annealing over Hamming neighbours. Once cold it starts again, hot, from a random configuration.
 // With several open, all are neighbours of the point as it was when they were asked, and each is accepted or
 // not against the point as it is when it is told.
-class Annealing : public Searcher {
+class Annealing : public OneByOne {
  public:
-  Annealing(const LegalSpace& space, std::uint64_t seed)
-      : space_(space), untried_(space.size()), random_(seed) {}
+  Annealing(const LegalSpace& space, std::uint64_t seed) : OneByOne(space, seed) {}
 
-  std::vector<ConfigId> ask(std::size_t n) override {
-    std::vector<ConfigId> ids;
-    while (ids.size() < n && !untried_.empty()) ids.push_back(next());
-    return ids;
-  }
-
-  void tell(const Observation& observation) override {
-    if (observation.id >= space_.size()) return;
-    untried_.take(observation.id);
-    if (!has_usable_time(observation)) return;
+ private:
+  void worked(const Observation& observation) override {
     const double value = std::log(observation.time_us);
     if (value <= value_ || random_.unit() < std::exp((value_ - value) / temperature_)) {
       at_ = observation.id;
@@ -44,8 +35,7 @@ class Annealing : public Searcher {
     }
   }
 
- private:
-  ConfigId next() {
+  ConfigId next() override {
     if (value_ < kNever) {
       std::vector<ConfigId> around = space_.neighbours(at_, Neighbourhood::hamming);
       std::erase_if(around, [&](ConfigId id) { return !untried_.contains(id); });
@@ -58,9 +48,6 @@ class Annealing : public Searcher {
     return *untried_.draw(random_);
   }
 
-  const LegalSpace& space_;
-  Untried untried_;
-  Random random_;
   ConfigId at_ = 0;
   double value_ = kNever;  // of at_; infinite where the next success is the start
   double temperature_ = kHot;

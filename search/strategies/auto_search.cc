@@ -15,21 +15,30 @@ constexpr std::size_t kRandomOneIn = 3;   // of the first asks with seeds, the s
 constexpr std::size_t kDescentFrom = 60;  // asks; before, the model has better use for them
 constexpr std::size_t kDescentOneIn = 6;  // of the asks after that, the share that descends from the best
 
-// Open at most: what is asked before its predecessors are told is asked half blind. Six at first, so that
+// Open at most: what is asked before its predecessors are told is asked half blind. Five at first, so that
 // compiling and measuring overlap, and one more for every sixteen told.
-constexpr std::size_t kOpenAtFirst = 6;
+constexpr std::size_t kOpenAtFirst = 5;
 constexpr std::size_t kToldAnOpen = 16;
+
+// Scouted at most: as many as were asked, and so many more.
+constexpr std::size_t kScoutsAhead = 8;
 
 // The model chooses globally; past the first asks, every few go to a local search that is told everything, so
 // that no neighbour of a good configuration is left out because the model is sure of it. Where the model has
 // nothing to go by, or the search has outgrown it, the local search goes on alone.
+//
+// Scouts are what the model would choose next. Once their facts are learnt, a second model, which sees the
+// facts beside the parameters, judges them instead of the first, and the better of the two choices is asked.
 class AutoSearch : public Searcher {
  public:
   AutoSearch(const LegalSpace& space, std::uint64_t seed)
       : space_(space),
         untried_(space.size()),
+        unscouted_(space.size()),
+        unknown_(space.size()),
         random_(seed),
         surrogate_(space),
+        informed_(space, &facts_),
         descent_(make_local(space, ~seed)) {}
 
   std::vector<ConfigId> ask(std::size_t n) override {
@@ -37,6 +46,9 @@ class AutoSearch : public Searcher {
     while (ids.size() < n && open_.size() < most_open() && !untried_.empty()) {
       const ConfigId id = next();
       surrogate_.open(id);
+      if (facts_.knows(id)) informed_.open(id);
+      unscouted_.take(id);
+      unknown_.take(id);
       open_.insert(id);
       ++asked_;
       ids.push_back(id);
@@ -46,38 +58,67 @@ class AutoSearch : public Searcher {
 
   void tell(const Observation& observation) override {
     untried_.take(observation.id);
+    unscouted_.take(observation.id);
+    unknown_.take(observation.id);
     open_.erase(observation.id);
     surrogate_.tell(observation);
+    informed_.tell(observation);
     descent_->tell(observation);
+  }
+
+  std::vector<ConfigId> scout(std::size_t n) override {
+    std::vector<ConfigId> ids;
+    while (ids.size() < n && scouted_ < asked_ + kScoutsAhead && surrogate_.usable()) {
+      const auto pick = surrogate_.pick(unscouted_, random_);
+      if (!pick) break;
+      unscouted_.take(pick->id);
+      ++scouted_;
+      ids.push_back(pick->id);
+    }
+    return ids;
+  }
+
+  void learn(ConfigId id, const Facts& facts) override {
+    if (id >= space_.size() || !facts_.add(id, facts)) return;
+    informed_.join(id);
+    unknown_.take(id);
   }
 
   void warm(std::span<const History> histories) override {
     surrogate_.set_history(histories);
+    informed_.set_history(histories);
     choose_seeds(histories);
   }
 
  private:
   std::size_t most_open() const { return kOpenAtFirst + surrogate_.log().size() / kToldAnOpen; }
 
-  // The winner of each history, then the second of each, and so on; last first.
+  // The winner of each history, then the second of each, and so on, each as near as this space comes to it;
+  // last first.
   void choose_seeds(std::span<const History> histories) {
-    std::vector<std::vector<Observation>> ranked;
-    for (const History& history : histories) {
-      TrialLog log;
-      for (const Observation& trial : history.trials) {
-        if (trial.id < space_.size()) log.add(trial);
-      }
-      ranked.push_back(log.fastest(kMostSeeds));
-    }
+    std::vector<std::vector<ConfigId>> ranked;
+    for (const History& history : histories) ranked.push_back(nearest_to_winners(history));
     seeds_.clear();
     std::unordered_set<ConfigId> chosen;
     for (std::size_t rank = 0; rank < kMostSeeds; ++rank) {
-      for (const std::vector<Observation>& trials : ranked) {
-        if (rank < trials.size() && seeds_.size() < kMostSeeds && chosen.insert(trials[rank].id).second)
-          seeds_.push_back(trials[rank].id);
+      for (const std::vector<ConfigId>& ids : ranked) {
+        if (rank < ids.size() && seeds_.size() < kMostSeeds && chosen.insert(ids[rank]).second)
+          seeds_.push_back(ids[rank]);
       }
     }
     std::reverse(seeds_.begin(), seeds_.end());
+  }
+
+  std::vector<ConfigId> nearest_to_winners(const History& history) {
+    TrialLog log;  // by position in the history
+    for (std::size_t i = 0; i < history.trials.size() && !space_.empty(); ++i) {
+      const PastTrial& trial = history.trials[i];
+      if (is_point_of(space_, trial.point)) log.add({static_cast<ConfigId>(i), trial.outcome, trial.time_us});
+    }
+    std::vector<ConfigId> ids;
+    for (const Observation& winner : log.fastest(kMostSeeds))
+      ids.push_back(space_.nearest(history.trials[winner.id].point, random_));
+    return ids;
   }
 
   ConfigId next() {
@@ -85,13 +126,20 @@ class AutoSearch : public Searcher {
     if (asked_ < kStarts || surrogate_.log().successes() == 0) return *untried_.draw(random_);
     const bool descends = asked_ >= kDescentFrom && asked_ % kDescentOneIn == 0;
     if (surrogate_.usable() && !descends) {
-      if (const auto pick = surrogate_.pick(untried_, random_)) {
+      if (const auto pick = best_pick()) {
         untried_.take(pick->id);
         return pick->id;
       }
     }
     if (const std::optional<ConfigId> id = next_of_descent()) return *id;
     return *untried_.draw(random_);
+  }
+
+  std::optional<Surrogate::Pick> best_pick() {
+    const auto unknown = surrogate_.pick(unknown_, random_);
+    if (!informed_.usable()) return unknown;
+    const auto known = informed_.pick(untried_, random_);
+    return known && (!unknown || known->gain > unknown->gain) ? known : unknown;
   }
 
   // None where there is no seed left, or where it is the turn of a random start.
@@ -115,12 +163,17 @@ class AutoSearch : public Searcher {
 
   const LegalSpace& space_;
   Untried untried_;
+  Untried unscouted_;  // of those, the ones not scouted
+  Untried unknown_;    // of those, the ones whose facts were not learnt
   Random random_;
+  FactTable facts_;
   Surrogate surrogate_;
+  Surrogate informed_;  // of what has facts, with them
   std::unique_ptr<Searcher> descent_;
   std::unordered_set<ConfigId> open_;  // asked, not told
   std::vector<ConfigId> seeds_;        // the next one last
   std::size_t asked_ = 0;
+  std::size_t scouted_ = 0;
 };
 
 }  // namespace

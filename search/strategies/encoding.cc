@@ -50,8 +50,7 @@ Encoding::Encoding(const LegalSpace& space) {
   }
 }
 
-void Encoding::append(const LegalSpace& space, ConfigId id, std::vector<Position>& rows) const {
-  const std::span<const Position> point = space.point(id);
+void Encoding::append(std::span<const Position> point, std::vector<Position>& rows) const {
   for (const Axis& axis : axes_) rows.push_back(point[axis.parameter]);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "search/legal_space.h"
@@ -23,8 +24,11 @@ class Encoding {
   explicit Encoding(const LegalSpace& space);
 
   const std::vector<Axis>& axes() const { return axes_; }
-  // The positions of `id` on the axes, appended to `rows`.
-  void append(const LegalSpace& space, ConfigId id, std::vector<Position>& rows) const;
+  // The positions of `id`, or of any point of the domains, on the axes, appended to `rows`.
+  void append(const LegalSpace& space, ConfigId id, std::vector<Position>& rows) const {
+    append(space.point(id), rows);
+  }
+  void append(std::span<const Position> point, std::vector<Position>& rows) const;
 
  private:
   std::vector<Axis> axes_;

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "search/strategies/one_by_one.h"
 #include "search/strategies/strategies.h"
-#include "search/untried.h"
 
 namespace moetune {
 namespace {
@@ -19,21 +19,12 @@ struct Individual {
 // A steady-state genetic algorithm: each child of two tournament winners, by uniform crossover and mutation,
 // replaces the slowest of the population where it is faster. Children that are illegal or tried are bred
 // again, with more mutation each time.
-class Genetic : public Searcher {
+class Genetic : public OneByOne {
  public:
-  Genetic(const LegalSpace& space, std::uint64_t seed)
-      : space_(space), untried_(space.size()), random_(seed) {}
+  Genetic(const LegalSpace& space, std::uint64_t seed) : OneByOne(space, seed) {}
 
-  std::vector<ConfigId> ask(std::size_t n) override {
-    std::vector<ConfigId> ids;
-    while (ids.size() < n && !untried_.empty()) ids.push_back(next());
-    return ids;
-  }
-
-  void tell(const Observation& observation) override {
-    if (observation.id >= space_.size()) return;
-    untried_.take(observation.id);
-    if (!has_usable_time(observation)) return;
+ private:
+  void worked(const Observation& observation) override {
     const auto place =
         std::upper_bound(population_.begin(), population_.end(), observation.time_us,
                          [](double time, const Individual& other) { return time < other.time; });
@@ -41,8 +32,7 @@ class Genetic : public Searcher {
     if (population_.size() > kPopulation) population_.pop_back();
   }
 
- private:
-  ConfigId next() {
+  ConfigId next() override {
     if (starts_ < kPopulation || population_.size() < 2) {
       ++starts_;
       return *untried_.draw(random_);
@@ -73,9 +63,6 @@ class Genetic : public Searcher {
     return child;
   }
 
-  const LegalSpace& space_;
-  Untried untried_;
-  Random random_;
   std::size_t starts_ = 0;
   std::vector<Individual> population_;  // fastest first
 };

@@ -63,14 +63,32 @@ void subtract_products(float* y, const std::vector<std::vector<float>>& x, const
 }  // namespace
 
 Posterior::Posterior(const ProductKernel& kernel, const std::vector<Position>& pool)
-    : kernel_(kernel), count_(kernel.axis_count() > 0 ? pool.size() / kernel.axis_count() : 0) {
+    : kernel_(kernel), columns_(kernel.axis_count()) {
+  append_columns(pool);
+}
+
+void Posterior::append_columns(const std::vector<Position>& rows) {
   const std::size_t axes = kernel_.axis_count();
+  if (axes == 0) return;
   for (std::size_t axis = 0; axis < axes; ++axis) {
-    std::vector<Position>& column = columns_.emplace_back(count_);
-    for (std::size_t i = 0; i < count_; ++i) column[i] = pool[i * axes + axis];
+    for (std::size_t at = axis; at < rows.size(); at += axes) columns_[axis].push_back(rows[at]);
   }
-  mean_.assign(count_, 0);
-  variance_.assign(count_, 1);
+  count_ += rows.size() / axes;
+  mean_.resize(count_, 0);
+  variance_.resize(count_, 1);
+}
+
+std::size_t Posterior::add_members(const std::vector<Position>& rows) {
+  const std::size_t first = count_;
+  append_columns(rows);
+  for (std::vector<float>& solved : solved_) solved.resize(count_, 1.0f);
+  for (std::size_t begin = first; begin < count_; begin += kTile)
+    solve_over_pool(0, begin, std::min(begin + kTile, count_));
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const auto weight = static_cast<float>(whitened_[i]);
+    add_scaled(mean_.data() + first, solved_[i].data() + first, weight, count_ - first);
+  }
+  return first;
 }
 
 std::size_t Posterior::add_open(const std::vector<Position>& rows) {

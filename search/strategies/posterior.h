@@ -1,5 +1,5 @@
-// The posterior of a Gaussian process over a fixed pool of configurations, kept up to date one observation at
-// a time: an observation costs one pass over the pool for each that came before (an incremental Cholesky
+// The posterior of a Gaussian process over a pool of configurations, kept up to date one observation at a
+// time: an observation costs one pass over the pool for each that came before (an incremental Cholesky
 // factor whose solved columns are kept).
 //
 // An observation may be open: its place is known and its value is not. It narrows the variance around it and
@@ -25,6 +25,8 @@ class Posterior {
   // Returns the index of the first.
   std::size_t add_open(const std::vector<Position>& rows);
   void set_value(std::size_t observation, double value);
+  // Adds to the pool, from axis_count() positions each. Returns the index of the first.
+  std::size_t add_members(const std::vector<Position>& rows);
 
   std::size_t pool_size() const { return count_; }
   double mean(std::size_t i) const { return mean_[i]; }
@@ -35,6 +37,7 @@ class Posterior {
 
  private:
   const Position* row(std::size_t observation) const { return &rows_[observation * kernel_.axis_count()]; }
+  void append_columns(const std::vector<Position>& rows);
   void extend_factor(std::size_t observation);
   void solve_over_pool(std::size_t first, std::size_t begin, std::size_t end);
   void update_signal();

@@ -72,32 +72,60 @@ double expected_excess(double u) {
 
 }  // namespace
 
-Surrogate::Surrogate(const LegalSpace& space)
-    : space_(space), encoding_(space), time_kernel_(encoding_.axes()), failure_kernel_(encoding_.axes()) {}
+bool is_point_of(const LegalSpace& space, std::span<const Position> point) {
+  if (point.size() != space.parameters().size()) return false;
+  for (std::size_t p = 0; p < point.size(); ++p) {
+    if (point[p] >= space.parameters()[p].values.size()) return false;
+  }
+  return true;
+}
+
+Surrogate::Surrogate(const LegalSpace& space, FactTable* facts)
+    : space_(space),
+      encoding_(space),
+      facts_(facts),
+      time_kernel_(encoding_.axes()),
+      failure_kernel_(encoding_.axes()) {}
+
+std::vector<Axis> Surrogate::axes() const {
+  std::vector<Axis> all = axes_with_task(encoding_.axes(), tasks_);
+  if (facts_ != nullptr) all.insert(all.end(), facts_->axes().begin(), facts_->axes().end());
+  return all;
+}
 
 void Surrogate::set_history(std::span<const History> histories) {
   past_.clear();
   tasks_ = 1;
   for (const History& history : histories) {
-    std::vector<Observation> known;
-    for (const Observation& trial : history.trials) {
-      if (trial.id < space_.size()) known.push_back(trial);
+    std::vector<Observation> known;  // by position in the history
+    for (std::size_t i = 0; i < history.trials.size(); ++i) {
+      const PastTrial& trial = history.trials[i];
+      if (is_point_of(space_, trial.point))
+        known.push_back({static_cast<ConfigId>(i), trial.outcome, trial.time_us});
     }
     if (known.empty()) continue;
-    for (const Observation& trial : thin(known, std::max<std::size_t>(kMostPast / histories.size(), 8))) {
-      const bool failed = !has_usable_time(trial);
-      past_.push_back({tasks_, trial.id, failed, failed ? 0 : std::log(trial.time_us)});
+    for (const Observation& kept : thin(known, std::max<std::size_t>(kMostPast / histories.size(), 8))) {
+      const std::vector<Position>& point = history.trials[kept.id].point;
+      const bool failed = !has_usable_time(kept);
+      past_.push_back({tasks_, point, space_.find(point), failed, failed ? 0 : std::log(kept.time_us)});
     }
     ++tasks_;
   }
-  time_kernel_ = ProductKernel(axes_with_task(encoding_.axes(), tasks_));
+  time_kernel_ = ProductKernel(axes());
   failure_kernel_ = time_kernel_;
   pool_.clear();
 }
 
-void Surrogate::append_row(ConfigId id, std::size_t task, std::vector<Position>& rows) const {
+void Surrogate::append_row(ConfigId id, std::vector<Position>& rows) const {
   encoding_.append(space_, id, rows);
-  if (tasks_ > 1) rows.push_back(static_cast<Position>(task));
+  if (tasks_ > 1) rows.push_back(0);
+  if (facts_ != nullptr) facts_->append(id, rows);
+}
+
+void Surrogate::append_row(const Past& past, std::vector<Position>& rows) const {
+  encoding_.append(past.point, rows);
+  rows.push_back(static_cast<Position>(past.task));
+  if (facts_ != nullptr) facts_->append(past.id, rows);
 }
 
 void Surrogate::open(ConfigId id) {
@@ -105,7 +133,7 @@ void Surrogate::open(ConfigId id) {
   Asked asked{.id = id};
   if (times_) {
     std::vector<Position> row;
-    append_row(id, 0, row);
+    append_row(id, row);
     asked.in_times = times_->add_open(row);
     if (failures_) asked.in_failures = failures_->add_open(row);
   }
@@ -135,6 +163,7 @@ void Surrogate::observe(Asked& asked, const Observation& observation) {
 }
 
 bool Surrogate::usable() const {
+  if (facts_ != nullptr && facts_->ids().empty()) return false;
   return !encoding_.axes().empty() && log_.successes() >= kFewestSuccesses && log_.size() < kMostTrials;
 }
 
@@ -156,7 +185,7 @@ std::vector<double> Surrogate::task_offsets() const {
   for (const Past& past : past_) {
     if (past.failed) continue;
     all[past.task].add(past.log_time);
-    const Observation* trial = log_.find(past.id);
+    const Observation* trial = past.id ? log_.find(*past.id) : nullptr;
     if (trial != nullptr && has_usable_time(*trial))
       shared[past.task].add(past.log_time - std::log(trial->time_us));
   }
@@ -167,12 +196,32 @@ std::vector<double> Surrogate::task_offsets() const {
   return offsets;
 }
 
-void Surrogate::refit(Random& random) {
-  if (pool_.empty() || space_.size() > kWholeSpace) {
+void Surrogate::join(ConfigId id) {
+  if (!times_) return;
+  std::vector<Position> row;
+  append_row(id, row);
+  pool_.push_back(id);
+  times_->add_members(row);
+  if (failures_) failures_->add_members(row);
+}
+
+void Surrogate::renew_pool(Random& random) {
+  if (facts_ != nullptr) {
+    facts_->settle();
+    time_kernel_.replace_axes(axes());
+    failure_kernel_.replace_axes(axes());
+    pool_ = facts_->ids();
+  } else if (pool_.empty() || space_.size() > kWholeSpace) {
     pool_ = make_candidate_pool(space_, log_.fastest(kPoolStarts), random);
-    pool_rows_.clear();
-    for (const ConfigId id : pool_) append_row(id, 0, pool_rows_);
+  } else {
+    return;
   }
+  pool_rows_.clear();
+  for (const ConfigId id : pool_) append_row(id, pool_rows_);
+}
+
+void Surrogate::refit(Random& random) {
+  renew_pool(random);
   const std::vector<Observation> trials = thin(log_.trials(), kMostObserved);
   std::vector<ConfigId> open;
   for (const Asked& asked : asked_) {
@@ -195,14 +244,14 @@ void Surrogate::fit_times(const std::vector<Observation>& trials) {
   std::vector<double> past_values;
   for (const Past& past : past_) {
     if (past.failed) continue;
-    append_row(past.id, past.task, past_rows);
+    append_row(past, past_rows);
     past_values.push_back(past.log_time - offsets[past.task]);
   }
   std::vector<Position> rows = past_rows;
   std::vector<double> values = past_values;
   for (const Observation& trial : thin(trials, kMostFitted)) {
     if (!has_usable_time(trial)) continue;
-    append_row(trial.id, 0, rows);
+    append_row(trial.id, rows);
     values.push_back(std::log(trial.time_us));
   }
   const auto count = static_cast<double>(values.size());
@@ -215,7 +264,7 @@ void Surrogate::fit_times(const std::vector<Observation>& trials) {
 
   times_.emplace(time_kernel_, pool_rows_);
   std::vector<Position> all_rows = past_rows;
-  for (const Asked& asked : asked_) append_row(asked.id, 0, all_rows);
+  for (const Asked& asked : asked_) append_row(asked.id, all_rows);
   times_->add_open(all_rows);
   for (std::size_t i = 0; i < past_values.size(); ++i)
     times_->set_value(i, (past_values[i] - centre_) / scale_);
@@ -226,13 +275,13 @@ void Surrogate::fit_failures(const std::vector<Observation>& trials) {
   std::vector<Position> past_rows;
   std::vector<double> past_labels;
   for (const Past& past : past_) {
-    append_row(past.id, past.task, past_rows);
+    append_row(past, past_rows);
     past_labels.push_back(past.failed ? 1 : 0);
   }
   std::vector<Position> rows = past_rows;
   std::vector<double> labels = past_labels;
   for (const Observation& trial : thin(trials, kMostFitted)) {
-    append_row(trial.id, 0, rows);
+    append_row(trial.id, rows);
     labels.push_back(has_usable_time(trial) ? 0 : 1);
   }
   failure_rate_ = std::accumulate(labels.begin(), labels.end(), 0.0) / static_cast<double>(labels.size());
@@ -241,7 +290,7 @@ void Surrogate::fit_failures(const std::vector<Observation>& trials) {
 
   failures_.emplace(failure_kernel_, pool_rows_);
   std::vector<Position> all_rows = past_rows;
-  for (const Asked& asked : asked_) append_row(asked.id, 0, all_rows);
+  for (const Asked& asked : asked_) append_row(asked.id, all_rows);
   failures_->add_open(all_rows);
   for (std::size_t i = 0; i < past_labels.size(); ++i)
     failures_->set_value(i, past_labels[i] - failure_rate_);

@@ -3,6 +3,9 @@
 // work. Trials of other problems or GPUs join as further tasks, told apart by one more axis whose relevance
 // the evidence decides.
 //
+// With a FactTable it is another model: of the configurations whose facts are known alone, which it sees
+// beside the parameters.
+//
 // Deterministic in what it was told and the random state it is given. One owner; not thread-safe.
 #pragma once
 
@@ -12,15 +15,20 @@
 
 #include "search/random.h"
 #include "search/searcher.h"
+#include "search/strategies/fact_table.h"
 #include "search/strategies/posterior.h"
 #include "search/strategies/trial_log.h"
 #include "search/untried.h"
 
 namespace moetune {
 
+// Whether a past trial's point lies in the domains of `space`, legal or not.
+bool is_point_of(const LegalSpace& space, std::span<const Position> point);
+
 class Surrogate {
  public:
-  explicit Surrogate(const LegalSpace& space);
+  // `facts`, where given, must outlive the model; it is settled at each fit.
+  explicit Surrogate(const LegalSpace& space, FactTable* facts = nullptr);
 
   // Before the first ask. Replaces what was given before.
   void set_history(std::span<const History> histories);
@@ -28,6 +36,8 @@ class Surrogate {
   // A configuration was asked: it is open until it is told.
   void open(ConfigId id);
   void tell(const Observation& observation);
+  // The facts of a configuration were added to the table: it joins the pool.
+  void join(ConfigId id);
 
   const TrialLog& log() const { return log_; }
   // Whether there is enough to fit, and not so much that fitting would cost more than it gains.
@@ -52,7 +62,8 @@ class Surrogate {
  private:
   struct Past {
     std::size_t task = 0;
-    ConfigId id = 0;
+    std::vector<Position> point;
+    std::optional<ConfigId> id;  // where the point is legal here
     bool failed = false;
     double log_time = 0;
   };
@@ -63,8 +74,10 @@ class Surrogate {
     bool told = false;
   };
 
-  void append_row(ConfigId id, std::size_t task, std::vector<Position>& rows) const;
-  std::vector<Observation> chosen_trials() const;
+  std::vector<Axis> axes() const;
+  void renew_pool(Random& random);
+  void append_row(ConfigId id, std::vector<Position>& rows) const;
+  void append_row(const Past& past, std::vector<Position>& rows) const;
   std::vector<double> task_offsets() const;
   void fit_times(const std::vector<Observation>& trials);
   void fit_failures(const std::vector<Observation>& trials);
@@ -73,6 +86,7 @@ class Surrogate {
 
   const LegalSpace& space_;
   Encoding encoding_;
+  FactTable* facts_;
   std::vector<Past> past_;
   std::size_t tasks_ = 1;  // this one, and one a history
   TrialLog log_;

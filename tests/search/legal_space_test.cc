@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
+#include <string>
+
 #include "base/error.h"
 
 using namespace moetune;
@@ -59,4 +62,18 @@ TEST_CASE("rows that are unsorted, repeated, ragged or outside their domain are 
   CHECK_THROWS_AS(LegalSpace(two, {0, 1, 0}), BadInput);
   CHECK_THROWS_AS(LegalSpace({}, {}), BadInput);
   CHECK(LegalSpace(one, {}).empty());
+}
+
+TEST_CASE("a text becomes a point of the domains, legal or not, and the nearest configuration is found") {
+  const LegalSpace space = small_space();
+  CHECK(space.point_of("tile=2,loader=plain") == std::vector<Position>{2, 0});
+  CHECK_FALSE(space.point_of("tile=3,loader=plain"));
+  CHECK_FALSE(space.point_of("tile=2"));
+  CHECK_FALSE(space.point_of("loader=plain,tile=2"));
+  Random random(1);
+  CHECK(space.nearest(space.point(3), random) == 3);
+  const std::vector<Position> illegal = {2, 0};
+  std::set<std::string> drawn;
+  for (int i = 0; i < 50; ++i) drawn.insert(space.config(space.nearest(illegal, random)).text());
+  CHECK(drawn == std::set<std::string>{"tile=1,loader=plain", "tile=2,loader=tma", "tile=4,loader=plain"});
 }

@@ -62,6 +62,11 @@ std::vector<Observation> measure_all(const LegalSpace& space) {
   return all;
 }
 
+PastTrial past(const LegalSpace& space, const Observation& trial) {
+  const std::span<const Position> point = space.point(trial.id);
+  return {{point.begin(), point.end()}, trial.outcome, trial.time_us};
+}
+
 std::vector<Position> rows_of(const LegalSpace& space, const std::vector<ConfigId>& ids) {
   const Encoding encoding(space);
   std::vector<Position> rows;
@@ -136,6 +141,29 @@ TEST_CASE(
   check_against_dense(space, kernel, posterior, ids, values);
 }
 
+TEST_CASE(
+    "a member that joins the pool later gets the mean and the deviation of one that was there from the "
+    "start") {
+  const LegalSpace space = mixed_space();
+  ProductKernel kernel(Encoding(space).axes());
+  kernel.tabulate(false);
+  const std::vector<ConfigId> members = some_ids(space, 30, 6);
+  const std::vector<ConfigId> trials = some_ids(space, 20, 7);
+  Posterior whole(kernel, rows_of(space, members));
+  Posterior grown(kernel, rows_of(space, {members.begin(), members.begin() + 5}));
+  for (Posterior* posterior : {&whole, &grown}) {
+    posterior->add_open(rows_of(space, trials));
+    for (std::size_t i = 0; i < 15; ++i) posterior->set_value(i, std::cos(0.3 * trials[i]));
+  }
+  CHECK(grown.add_members(rows_of(space, {members.begin() + 5, members.end()})) == 5);
+  for (Posterior* posterior : {&whole, &grown}) posterior->set_value(17, 2.0);
+  REQUIRE(grown.pool_size() == whole.pool_size());
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    CHECK(grown.mean(i) == doctest::Approx(whole.mean(i)).epsilon(1e-4).scale(1));
+    CHECK(grown.deviation(i) == doctest::Approx(whole.deviation(i)).epsilon(1e-4).scale(1));
+  }
+}
+
 TEST_CASE("an open observation narrows the variance around it and moves no mean") {
   const LegalSpace space = mixed_space();
   ProductKernel kernel(Encoding(space).axes());
@@ -200,20 +228,20 @@ TEST_CASE("auto holds back while much is open, and goes on when it is told") {
 TEST_CASE("a warm start tries the winners of the histories first, with random starts beside them") {
   const LegalSpace space = mixed_space();
   std::vector<History> histories(2);
-  for (const ConfigId id : some_ids(space, 60, 9)) histories[0].trials.push_back(measure(space, id));
+  for (const ConfigId id : some_ids(space, 60, 9))
+    histories[0].trials.push_back(past(space, measure(space, id)));
   for (const ConfigId id : some_ids(space, 60, 10)) {
     Observation trial = measure(space, id);
     trial.time_us *= 7;  // another GPU: slower all over
-    histories[1].trials.push_back(trial);
+    histories[1].trials.push_back(past(space, trial));
   }
-  const auto winner = [](const History& history) {
-    return std::min_element(history.trials.begin(), history.trials.end(),
-                            [](const auto& a, const auto& b) {
-                              const double never = std::numeric_limits<double>::infinity();
-                              return (has_usable_time(a) ? a.time_us : never) <
-                                     (has_usable_time(b) ? b.time_us : never);
-                            })
-        ->id;
+  const auto winner = [&](const History& history) {
+    const auto time = [](const PastTrial& trial) {
+      return trial.outcome == Outcome::ok ? trial.time_us : std::numeric_limits<double>::infinity();
+    };
+    const auto best = std::min_element(history.trials.begin(), history.trials.end(),
+                                       [&](const auto& a, const auto& b) { return time(a) < time(b); });
+    return *space.find(best->point);
   };
   std::set<ConfigId> random_starts;
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
@@ -236,12 +264,13 @@ TEST_CASE(
   History nonsense;
   Random random(4);
   for (const ConfigId id : some_ids(space, 120, 2)) {
-    like.trials.push_back(outcomes[id]);
+    like.trials.push_back(past(space, outcomes[id]));
     like.trials.back().time_us *= 3;
-    nonsense.trials.push_back({id, Outcome::ok, 1 + random.unit()});
+    nonsense.trials.push_back(past(space, {id, Outcome::ok, 1 + random.unit()}));
   }
-  nonsense.trials.push_back({4'000'000, Outcome::ok, 1});
-  nonsense.trials.push_back({5, Outcome::ok, std::numeric_limits<double>::quiet_NaN()});
+  nonsense.trials.push_back({{9, 9, 9, 9, 9}, Outcome::ok, 1});
+  nonsense.trials.push_back({{0, 0}, Outcome::ok, 1});
+  nonsense.trials.push_back(past(space, {5, Outcome::ok, std::numeric_limits<double>::quiet_NaN()}));
   double cold = 0, warm = 0, misled = 0;
   for (std::uint64_t seed = 1; seed <= 15; ++seed) {
     const auto best = [&](std::vector<History> histories, std::size_t budget) {
@@ -257,6 +286,28 @@ TEST_CASE(
   }
   CHECK(warm < cold);
   CHECK(misled / 15 < 1.05 * 20);
+}
+
+TEST_CASE(
+    "a winner that is not legal here is a start all the same: a configuration that is, as near as there is "
+    "one") {
+  const LegalSpace whole = full({integers("tile", {16, 32, 64, 128}), integers("splits", {1, 2, 4, 8})});
+  std::vector<Position> rows;
+  for (ConfigId id = 0; id < whole.size(); ++id) {
+    if (whole.point(id)[1] < 2) continue;
+    rows.insert(rows.end(), whole.point(id).begin(), whole.point(id).end());
+  }
+  const LegalSpace space(whole.parameters(), rows);
+  History history;
+  for (ConfigId id = 0; id < whole.size(); ++id)
+    history.trials.push_back(past(whole, {id, Outcome::ok, id == 8 ? 1.0 : 10.0 + id}));  // tile=64,splits=1
+  std::set<std::string> first;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const auto searcher = make_searcher("auto", space, seed);
+    searcher->warm(std::vector<History>{history});
+    first.insert(space.config(searcher->ask(1).at(0)).text());
+  }
+  CHECK(first == std::set<std::string>{"tile=64,splits=4", "tile=64,splits=8"});
 }
 
 TEST_CASE("the pool of a large space holds the neighbours of the fastest and a sample of the rest") {

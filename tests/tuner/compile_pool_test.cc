@@ -129,6 +129,40 @@ TEST_CASE("the store is asked first, is handed what is new and repeatable, and o
   CHECK(kept.empty());
 }
 
+TEST_CASE("what is wanted now is compiled before what is compiled ahead, and moves up once it is wanted") {
+  std::mutex mutex;
+  std::vector<std::string> order;
+  std::promise<void> gate;
+  const std::shared_future<void> opened = gate.get_future().share();
+  CompilePool pool({.digest = [](const CompileUnit& unit) { return unit.source; },
+                    .build =
+                        [&](const CompileUnit& unit) {
+                          {
+                            const std::lock_guard lock(mutex);
+                            order.push_back(unit.source);
+                          }
+                          opened.wait();
+                          Build build;
+                          build.outcome = Outcome::ok;
+                          return build;
+                        }},
+                   1);
+  std::vector<std::shared_future<BuildPtr>> builds = {pool.submit({"first", {}})};
+  const auto started = [&] {
+    const std::lock_guard lock(mutex);
+    return !order.empty();
+  };
+  while (!started()) std::this_thread::sleep_for(1ms);
+  for (const char* name : {"ahead1", "ahead2", "ahead3"})
+    builds.push_back(pool.submit({name, {}}, CompilePool::Urgency::ahead));
+  builds.push_back(pool.submit({"now", {}}));
+  builds.push_back(pool.submit({"ahead3", {}}));
+  gate.set_value();
+  for (const auto& build : builds) CHECK(build.get()->outcome == Outcome::ok);
+  CHECK(order == std::vector<std::string>{"first", "now", "ahead3", "ahead1", "ahead2"});
+  CHECK(pool.stats().compiled == 5);
+}
+
 TEST_CASE("an exception reaches the one who waits") {
   Scripted compiler;
   compiler.open();

@@ -9,7 +9,7 @@
 
 namespace moetune {
 
-class DoublingKernel final : public Kernel {
+class DoublingKernel : public Kernel {
  public:
   // `exact` and `baseline` are entries of the references.
   explicit DoublingKernel(std::string exact = "double", std::string baseline = "double__rounded");

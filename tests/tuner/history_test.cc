@@ -58,12 +58,13 @@ TEST_CASE("histories come nearest first, without the workload itself and without
   const std::vector<History> histories = histories_for(file.cache, here, line());
   REQUIRE(histories.size() == 2);
   REQUIRE(histories[0].trials.size() == 1);
-  CHECK(histories[0].trials[0].id == 1);
+  CHECK(histories[0].trials[0].point == std::vector<Position>{1});
   CHECK(histories[0].trials[0].time_us == 4);
   CHECK(histories[1].trials[0].time_us == 3);
 }
 
-TEST_CASE("configurations that this space lacks are left out, and so is a history with nothing left") {
+TEST_CASE(
+    "configurations of values that this space lacks are left out, and so is a history with nothing left") {
   TemporaryCache file;
   file.add(key("batch=1"), "tile=16", 1);
   file.add(key("batch=1"), "tile=128", 2);
@@ -71,6 +72,15 @@ TEST_CASE("configurations that this space lacks are left out, and so is a histor
   const std::vector<History> histories = histories_for(file.cache, key("batch=4"), line());
   REQUIRE(histories.size() == 1);
   CHECK(histories[0].trials.size() == 1);
+}
+
+TEST_CASE("a configuration that is not legal here, of values that are known here, is experience too") {
+  TemporaryCache file;
+  file.add(key("batch=1"), "tile=64", 1);
+  const LegalSpace narrow(line().parameters(), {0, 1});
+  const std::vector<History> histories = histories_for(file.cache, key("batch=4"), narrow);
+  REQUIRE(histories.size() == 1);
+  CHECK(histories[0].trials[0].point == std::vector<Position>{2});
 }
 
 TEST_CASE("the number of histories is bounded") {

@@ -2,22 +2,16 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/tuner/one_launch.h"
+
 using namespace moetune;
 
 namespace {
 
-struct Case {
-  Plan plan;
-  Build build;
-  DeviceLimits limits = limits_of_architecture("sm_90a");
-
-  Case() {
-    plan.launches.push_back({.entry = "k", .grid = {132, 1, 1}, .block = {256, 1, 1}});
-    build.outcome = Outcome::ok;
-    build.entries["k"] = {.registers = 64, .static_shared = 1024};
-  }
-  Launch& launch() { return plan.launches.front(); }
-  EntryFacts& facts() { return build.entries.at("k"); }
+struct Case : OneLaunch {
+  Case()
+      : OneLaunch({.entry = "k", .grid = {132, 1, 1}, .block = {256, 1, 1}},
+                  {.registers = 64, .static_shared = 1024}) {}
   std::string why() const { return why_unlaunchable(plan, build, limits); }
 };
 

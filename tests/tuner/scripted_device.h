@@ -19,6 +19,7 @@ class ScriptedDevice : public Device {
   std::vector<double> drop_limits;                        // policy.drop_above_us of each run
 
   const DeviceInfo& info() const override { return info_; }
+  DeviceLimits& limits() { return info_.limits; }
   void open(const Kernel&, const Problem&, std::uint64_t) override {}
 
   TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override {

@@ -148,6 +148,24 @@ TEST_CASE("when every candidate fails there is no winner and no endless loop") {
   CHECK_FALSE(result.best);
 }
 
+TEST_CASE("a time that is no number, nothing or less is a failure and never wins") {
+  for (const double odd : {0.0, -5.0, std::nan(""), HUGE_VAL}) {
+    CAPTURE(odd);
+    Search search;
+    search.request.strategy = "auto";
+    search.request.budget = 64;
+    search.device.answer = [&](const Config& config) {
+      return timed(config.number("x") % 2 == 1 ? odd : landscape(config));
+    };
+    const TuneResult result = search.run();
+    CHECK(result.counts[Outcome::launch_failed] == 32);
+    CHECK(result.counts.total() == 64);
+    REQUIRE(result.best);
+    CHECK(result.best->config.number("x") % 2 == 0);
+    CHECK(result.best->result.measurement.median_us == doctest::Approx(110));
+  }
+}
+
 TEST_CASE("the duel decides, not the luckiest sample") {
   Search search;
   search.request.budget = 64;

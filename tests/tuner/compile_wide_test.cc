@@ -1,0 +1,154 @@
+// The tune loop with a compiler: what is compiled for its facts, what is measured, and what is counted.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/tuner/doubling_kernel.h"
+#include "tests/tuner/scripted_device.h"
+#include "tuner/tune.h"
+
+using namespace moetune;
+
+namespace {
+
+// A kernel with one unit a configuration; registers follow from the product of its parameters.
+class OneUnitEach final : public DoublingKernel {
+ public:
+  Plan plan(const Config& config, const Problem& problem, const DeviceLimits& limits) const override {
+    Plan plan = DoublingKernel::plan(config, problem, limits);
+    plan.launches[0].block = {128, 1, 1};
+    plan.unit.defines = {{"CONFIG", config.text()}};
+    return plan;
+  }
+};
+
+int registers_of(const std::string& text) {
+  int x = 0, y = 0;
+  std::sscanf(text.c_str(), "x=%d,y=%d", &x, &y);
+  return 32 + std::min(200, std::abs(x * y - 150));
+}
+
+struct Wide {
+  LegalSpace space;
+  ScriptedDevice device;
+  OneUnitEach kernel;
+  TuneRequest request;
+  std::atomic<int> compiled{0};
+
+  static LegalSpace grid() {
+    std::vector<Parameter> parameters;
+    std::vector<Position> rows;
+    for (const char* name : {"x", "y"}) {
+      Parameter& parameter = parameters.emplace_back(Parameter{name, {}, ""});
+      for (int v = 1; v <= 24; ++v) parameter.values.push_back(Value::integer(v));
+    }
+    for (Position x = 0; x < 24; ++x) {
+      for (Position y = 0; y < 24; ++y) rows.insert(rows.end(), {x, y});
+    }
+    return LegalSpace(parameters, rows);
+  }
+
+  Wide() : space(grid()) {
+    device.limits() = limits_of_architecture("sm_90a");
+    device.answer = [](const Config& config) { return timed(10 + 0.1 * registers_of(config.text())); };
+    request.kernel = &kernel;
+    request.problem = doubling_problem(1024);
+    request.space = &space;
+    request.strategy = "auto";
+    request.budget = 60;
+    request.drop_factor = 100;
+  }
+
+  TuneResult run(unsigned threads, std::stop_token stop = {}, Cache* cache = nullptr,
+                 std::int64_t workload = 0) {
+    CompilePool pool({.digest = [](const CompileUnit& unit) { return unit.defines[0].second; },
+                      .build =
+                          [this](const CompileUnit& unit) {
+                            ++compiled;
+                            Build build;
+                            build.outcome = Outcome::ok;
+                            build.digest = unit.defines[0].second;
+                            build.entries["double"] = {.registers = registers_of(build.digest)};
+                            return build;
+                          }},
+                     threads);
+    return tune(request, {.device = device, .cache = cache, .workload = workload, .compiler = &pool}, stop);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("auto compiles more than it measures; what it passes over costs no trial and is counted") {
+  Wide wide;
+  const TuneResult result = wide.run(2);
+  CHECK(result.counts.total() == 60);
+  CHECK(wide.device.ran.size() == 60);
+  CHECK(result.counts.unmeasured > 5);
+  CHECK(result.counts.unmeasured <= 60 + 8);
+  CHECK(static_cast<std::size_t>(wide.compiled) >= 60 + result.counts.unmeasured);
+  for (const Trial& trial : result.trials) CHECK_FALSE(trial.result.facts.empty());
+}
+
+TEST_CASE("where nothing is compiled nothing is scouted") {
+  Wide blind;
+  blind.request.kernel = nullptr;
+  const TuneResult result = blind.run(2);
+  CHECK(result.counts.unmeasured == 0);
+  CHECK(blind.compiled == 0);
+  CHECK(result.counts.total() == 60);
+}
+
+TEST_CASE("a trajectory depends on the seed, and not on how many threads compile") {
+  Wide one, many, other;
+  other.request.seed = 2;
+  one.run(1);
+  many.run(8);
+  other.run(8);
+  CHECK(one.device.ran == many.device.ran);
+  CHECK(one.device.ran != other.device.ran);
+}
+
+TEST_CASE("strategies without use for facts compile what they measure and no more") {
+  Wide wide;
+  wide.request.strategy = "random";
+  const TuneResult result = wide.run(2);
+  CHECK(result.counts.unmeasured == 0);
+  CHECK(wide.compiled == 60);
+}
+
+TEST_CASE("a search of one in flight has no room for scouts") {
+  Wide wide;
+  wide.request.in_flight = 1;
+  CHECK(wide.run(2).counts.unmeasured == 0);
+}
+
+TEST_CASE("a search that resumes goes the way it would have gone, with the facts of its stored trials") {
+  Wide whole, first, second;
+  whole.run(2);
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("moetune_wide_test_" + std::to_string(::getpid()) + ".db");
+  const auto remove = [&] {
+    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path.string() + suffix);
+  };
+  remove();
+  {
+    Cache cache = Cache::open(path, Cache::Mode::create);
+    const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+    std::stop_source stop;
+    first.device.answer = [&](const Config& config) {
+      if (first.device.ran.size() == 40) stop.request_stop();
+      return timed(10 + 0.1 * registers_of(config.text()));
+    };
+    first.run(2, stop.get_token(), &cache, workload);
+    const TuneResult resumed = second.run(2, {}, &cache, workload);
+    CHECK(resumed.counts.resumed == 40);
+  }
+  remove();
+  first.device.ran.insert(first.device.ran.end(), second.device.ran.begin(), second.device.ran.end());
+  CHECK(first.device.ran == whole.device.ran);
+}

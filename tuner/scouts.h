@@ -1,0 +1,51 @@
+// The candidates that a search compiles without measuring them, for the facts that the compiler states of
+// them (search/scouting.h). Where results come from a recording, so do the facts, and nothing is compiled.
+//
+// Belongs to the tuning thread. What it is made from must outlive it.
+#pragma once
+
+#include <functional>
+#include <future>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "search/scouting.h"
+#include "tuner/tune.h"
+
+namespace moetune {
+
+class Scouts {
+ public:
+  // Waits for a build; null where the search is to stop.
+  using Wait = std::function<BuildPtr(const std::shared_future<BuildPtr>&)>;
+
+  Scouts(const TuneRequest& request, const TuneTools& tools, Searcher& searcher, Wait wait);
+
+  // Tells the strategy the facts that are due after so many tells, waiting for those that are not there yet.
+  void learn_due(std::size_t told);
+  // Lets the strategy send out new ones, with at most `most_out` out at a time.
+  void send(std::size_t most_out, std::size_t told);
+  // It is to be measured after all.
+  void asked(ConfigId id);
+
+  // Compiled, and not asked so far.
+  std::size_t unmeasured() const { return unmeasured_.size(); }
+
+ private:
+  struct Sent {
+    Plan plan;
+    std::shared_future<BuildPtr> build;
+  };
+  Facts facts_of(ConfigId id);
+
+  const TuneRequest& request_;
+  const TuneTools& tools_;
+  Searcher& searcher_;
+  Wait wait_;
+  Scouting scouting_;
+  std::unordered_map<ConfigId, Sent> sent_;
+  std::unordered_set<ConfigId> asked_;
+  std::unordered_set<ConfigId> unmeasured_;
+};
+
+}  // namespace moetune

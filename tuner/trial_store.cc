@@ -1,0 +1,64 @@
+#include "tuner/trial_store.h"
+
+#include "tuner/ceilings.h"
+
+namespace moetune {
+
+std::unordered_map<std::string, TrialResult> TrialStore::known_trials() {
+  std::unordered_map<std::string, TrialResult> known;
+  if (tools_.cache == nullptr) return known;
+  if (request_.fresh) tools_.cache->clear_trials(tools_.workload);
+  for (const TrialRecord& record : tools_.cache->trials(tools_.workload)) {
+    if (may_end_otherwise(record)) {
+      const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
+      if (outcome && is_breakdown(*outcome)) breakdowns_.remember(record.config);
+      continue;
+    }
+    if (std::optional<TrialResult> result = from_record(record))
+      known.emplace(record.config, *std::move(result));
+  }
+  return known;
+}
+
+void TrialStore::put(const Trial& trial, const Build* build) {
+  if (tools_.cache == nullptr) return;
+  Provenance source = provenance();
+  source.final_breakdown =
+      is_breakdown(trial.result.outcome) && breakdowns_.is_its_own_fault(trial.config.text());
+  tools_.cache->put_trial(tools_.workload, to_record(trial.config, trial.result, build, source));
+}
+
+void TrialStore::forgive(const Trial& trial) {
+  if (tools_.cache == nullptr) return;
+  tools_.cache->put_trial(tools_.workload, to_record(trial.config, trial.result, nullptr, provenance()));
+}
+
+void TrialStore::put_winner(const TuneResult& result) {
+  if (tools_.cache == nullptr || result.winner.build == nullptr) return;
+  Provenance source = provenance();
+  source.trials = result.counts.total();
+  const auto floor = stored_ceilings(tools_.cache, tools_.device.info().key)
+                         .floor_us(request_.kernel->cost(request_.problem).bytes);
+  const double roofline = floor ? *floor / result.best->result.measurement.median_us : 0.0;
+  const TrialResult* baseline = result.baseline ? &result.baseline->result : nullptr;
+  tools_.cache->put_winner(tools_.workload,
+                           to_winner(result.winner, result.best->result, baseline, roofline, source));
+}
+
+std::optional<std::string> TrialStore::winner() const {
+  if (tools_.cache == nullptr) return std::nullopt;
+  try {
+    if (const auto stored = tools_.cache->winner(tools_.workload)) return stored->config;
+  } catch (const DamagedWinner&) {
+  }
+  return std::nullopt;
+}
+
+Provenance TrialStore::provenance() const {
+  return {.strategy = request_.strategy,
+          .seed = request_.seed,
+          .device = tools_.device.info().id,
+          .driver = tools_.device.info().key.driver};
+}
+
+}  // namespace moetune

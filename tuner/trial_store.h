@@ -1,0 +1,40 @@
+// Where one search keeps its trials and its winner: a workload of the cache, or nowhere. Belongs to the
+// tuning thread; what it is made from must outlive it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "tuner/breakdowns.h"
+#include "tuner/trial_record.h"
+#include "tuner/tune.h"
+
+namespace moetune {
+
+class TrialStore {
+ public:
+  TrialStore(const TuneRequest& request, const TuneTools& tools, Breakdowns& breakdowns)
+      : request_(request), tools_(tools), breakdowns_(breakdowns) {}
+
+  // Earlier trials of the workload by canonical text, without those that may end otherwise; forgets all of
+  // them first where the request asks for a fresh start.
+  std::unordered_map<std::string, TrialResult> known_trials();
+  void put(const Trial& trial, const Build* build);
+  // A breakdown that was the machine's fault: another search tries the configuration again.
+  void forgive(const Trial& trial);
+  // `result` holds the winner and its counts; a winner that was not compiled is not kept.
+  void put_winner(const TuneResult& result);
+  // The configuration of the winner that the cache holds. One that it cannot hand out undamaged counts as
+  // absent: this search's winner replaces it.
+  std::optional<std::string> winner() const;
+
+ private:
+  Provenance provenance() const;
+
+  const TuneRequest& request_;
+  const TuneTools& tools_;
+  Breakdowns& breakdowns_;
+};
+
+}  // namespace moetune
