@@ -35,7 +35,13 @@ RecordedSpace from_recording(Recording recording, std::string name) {
   if (!recording.fact_names.empty()) {
     for (RecordedTrial& trial : recording.trials) facts.push_back(std::move(trial.facts));
   }
-  return {std::move(name), std::move(recording.space), std::move(outcomes), std::move(facts), optimum};
+  WorkloadKey key{.kernel = std::move(recording.kernel),
+                  .problem = std::move(recording.problem),
+                  .hardware = std::move(recording.hardware),
+                  .source_digest = std::move(recording.source_digest),
+                  .toolchain = std::move(recording.toolchain)};
+  return {std::move(name), std::move(recording.space), std::move(outcomes), std::move(facts),
+          optimum,         std::move(key),             recording.limits};
 }
 
 std::string stem(const std::filesystem::path& path) {

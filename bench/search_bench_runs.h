@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "cache/key.h"
+#include "kernels/limits.h"
 #include "search/legal_space.h"
 #include "search/searcher.h"
 
@@ -18,6 +20,8 @@ struct RecordedSpace {
   std::vector<Observation> outcomes;  // by ConfigId
   std::vector<Facts> facts;           // by ConfigId; none where the recording has none
   double optimum_us = 0;
+  WorkloadKey key;      // of what it is a recording
+  DeviceLimits limits;  // zeros where it does not say
 };
 
 // Files, or folders of which every recording is read. Throws BadInput.

@@ -234,7 +234,9 @@ int SearchCommand::run(Output& output, std::stop_token stop) {
   request.fresh = fresh_;
   request.until_gain = until_gain_percent_ / 100;
   if (!cold_ && session.cache() != nullptr) {
-    request.histories = histories_for(*session.cache(), session.key(), session.space());
+    const Carrier carrier{session.kernel(), session.space_file(), session.info().limits};
+    request.histories = histories_for(*session.cache(), session.key(), session.space(),
+                                      session.kernel() == nullptr ? nullptr : &carrier);
   }
   if (trial_time_s_ > 0) request.policy.time_limit_s = trial_time_s_;
 

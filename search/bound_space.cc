@@ -27,6 +27,14 @@ BoundSpace::BoundSpace(const SpaceFile& file, const Assignment& environment)
   }
   for (const SpaceFile::Constraint& constraint : file.constraints)
     constraints_.push_back(bind(constraint.expression));
+  for (const SpaceFile::Kept& kept : file.kept) kept_.push_back(bind(kept.quantity));
+}
+
+std::int64_t BoundSpace::kept_quantity(std::size_t i, std::span<const Position> point) const {
+  std::vector<std::int64_t> slots(slot_count());
+  for (std::size_t p = 0; p < point.size(); ++p) slots[p] = value_of(p, point[p]);
+  for (const std::size_t let : kept_[i].lets) slots[let_slot(let)] = lets_[let].program.run(slots.data());
+  return kept_[i].program.run(slots.data());
 }
 
 void BoundSpace::bind_environment(const Assignment& environment) {

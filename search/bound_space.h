@@ -31,6 +31,8 @@ class BoundSpace {
   Slot let_slot(std::size_t let) const { return file_.lets[let].slot; }
   const std::vector<Rule>& lets() const { return lets_; }
   const std::vector<Rule>& constraints() const { return constraints_; }
+  // The quantity that file().kept[i] names, at a point; kUndefined where it has no value there.
+  std::int64_t kept_quantity(std::size_t i, std::span<const Position> point) const;
   bool allowed(std::size_t parameter, Position position) const {
     return closed_gate(parameter, position) == nullptr;
   }
@@ -59,6 +61,7 @@ class BoundSpace {
   std::vector<const SpaceFile::Gate*> closed_gates_;
   std::vector<Rule> lets_;
   std::vector<Rule> constraints_;
+  std::vector<Rule> kept_;
 };
 
 }  // namespace moetune

@@ -40,6 +40,7 @@ struct PastTrial {
 // Trials of one other problem on one GPU. Their times compare with each other only.
 struct History {
   std::vector<PastTrial> trials;
+  double distance = 1;  // from this problem, 0 or more: a doubled dimension is 1
 };
 
 // Whether the observation carries a time to learn from: has_time, and finite and positive.
@@ -73,7 +74,7 @@ class Searcher {
   }
 
   // Experience from elsewhere: a hint where to begin and what to expect, never a result of this search, so
-  // that what it names may still be asked. Once, before the first ask. A strategy without use for it ignores
+  // that what it names may still be asked. Once, before the first ask, the nearest first. A strategy without use for it ignores
   // it.
   virtual void warm(std::span<const History> histories) { static_cast<void>(histories); }
 };

@@ -92,6 +92,10 @@ Config Space::parse_config(std::string_view text, const Config* base) const {
   return config;
 }
 
+Transfer Space::transfer(const Assignment& there, const Assignment& here) const {
+  return Transfer(BoundSpace(impl_->file, there), BoundSpace(impl_->file, here));
+}
+
 std::string Space::why_illegal(const Config& config, const Assignment& environment) const {
   return why_illegal_in(BoundSpace(impl_->file, environment), config);
 }

@@ -21,6 +21,7 @@
 #include "search/assignment.h"
 #include "search/legal_space.h"
 #include "search/parameter.h"
+#include "search/transfer.h"
 
 namespace moetune {
 
@@ -58,6 +59,10 @@ class Space {
   // Throws BadInput for an unknown parameter (suggesting the nearest), a value outside the domain, or a
   // parameter left without a value.
   Config parse_config(std::string_view text, const Config* base = nullptr) const;
+
+  // How a configuration of the problem `there` is carried over to the problem `here`: see search/transfer.h.
+  // The Transfer refers to this Space. Throws BadInput where an expression names something that either lacks.
+  Transfer transfer(const Assignment& there, const Assignment& here) const;
 
   // Why a configuration is illegal under `environment` (the first violated constraint with its reason), or
   // an empty string where it is legal.

@@ -44,6 +44,7 @@ class Reader {
     read_parameters(top);
     read_lets(top);
     read_gates(top);
+    read_kept(top);
     read_constraints(top);
     read_defaults(top);
     check_lets_are_used();
@@ -54,7 +55,7 @@ class Reader {
     const std::vector<JsonObject> items = top.objects("parameters");
     if (items.empty()) top.fail("parameters", "a space needs at least one parameter");
     for (const JsonObject& item : items) {
-      item.allow_only({"name", "values", "doc", "gates"});
+      item.allow_only({"name", "values", "doc", "gates", "keeps"});
       Parameter parameter;
       parameter.name = item.string("name");
       check_new_name(item, "name", parameter.name);
@@ -183,6 +184,16 @@ class Reader {
     }
   }
 
+  void read_kept(const JsonObject& top) {
+    const std::vector<JsonObject> items = top.objects("parameters");
+    for (std::size_t p = 0; p < items.size(); ++p) {
+      if (!items[p].has("keeps")) continue;
+      if (space_.parameters[p].is_named())
+        items[p].fail("keeps", "a name cannot grow with a problem: only integers keep a quantity");
+      space_.kept.push_back({p, expression(items[p], "keeps")});
+    }
+  }
+
   static std::vector<std::string> texts(const std::vector<Value>& values) {
     std::vector<std::string> texts;
     for (const Value& value : values) texts.push_back(value.text());
@@ -236,9 +247,12 @@ class Reader {
     for (const SpaceFile::Constraint& constraint : space_.constraints) {
       for (const Slot slot : constraint.expression.slots()) used.insert(slot);
     }
+    for (const SpaceFile::Kept& kept : space_.kept) {
+      for (const Slot slot : kept.quantity.slots()) used.insert(slot);
+    }
     for (auto let = space_.lets.rbegin(); let != space_.lets.rend(); ++let) {
       if (!used.contains(let->slot)) {
-        throw BadInput(let->expression.where() + ": no constraint uses this quantity");
+        throw BadInput(let->expression.where() + ": no constraint and no \"keeps\" uses this quantity");
       }
       for (const Slot slot : let->expression.slots()) used.insert(slot);
     }

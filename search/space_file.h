@@ -26,6 +26,10 @@ struct SpaceFile {
     Position position;
     Expression condition;
   };
+  struct Kept {  // what stays the same where a configuration is carried to another problem
+    std::size_t parameter;
+    Expression quantity;
+  };
   struct Constraint {
     Expression expression;
     std::string why;
@@ -41,6 +45,7 @@ struct SpaceFile {
   Vocabulary vocabulary;
   std::vector<Let> lets;  // each after the lets it uses
   std::vector<Gate> gates;
+  std::vector<Kept> kept;
   std::vector<Constraint> constraints;
   std::vector<Default> defaults;
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/error.h"
 #include "tuner/trial_record.h"
 
 namespace moetune {
@@ -34,12 +35,37 @@ double dimension_distance(const std::string& a, const std::string& b) {
   return std::abs(std::log2(*x / *y));
 }
 
-History history_of(const std::vector<TrialRecord>& records, const LegalSpace& space) {
+bool same_domains(const std::vector<Parameter>& left, const std::vector<Parameter>& right) {
+  const auto same_value = [](const Value& a, const Value& b) { return a.text() == b.text(); };
+  const auto same = [&](const Parameter& a, const Parameter& b) {
+    return a.name == b.name &&
+           std::equal(a.values.begin(), a.values.end(), b.values.begin(), b.values.end(), same_value);
+  };
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(), same);
+}
+
+// The limits of the GPU at hand, with what a key tells of another one.
+DeviceLimits limits_of(const HardwareKey& hardware, DeviceLimits limits) {
+  if (hardware.sm_count > 0) limits.sm_count = hardware.sm_count;
+  if (hardware.l2_bytes > 0) limits.l2_bytes = hardware.l2_bytes;
+  if (hardware.compute_capability > 0) limits.compute_capability = hardware.compute_capability;
+  return limits;
+}
+
+Assignment environment_of(const Carrier& carrier, const WorkloadKey& key) {
+  const Problem problem =
+      parse_problem(carrier.kernel->name(), carrier.kernel->schema(), nullptr, key.problem);
+  return expression_environment(problem, limits_of(key.hardware, carrier.limits));
+}
+
+History history_of(const std::vector<TrialRecord>& records, const LegalSpace& space,
+                   std::optional<Transfer> transfer) {
   History history;
   for (const TrialRecord& record : records) {
     if (may_end_otherwise(record)) continue;
     std::optional<std::vector<Position>> point = space.point_of(record.config);
     const std::optional<TrialResult> result = from_record(record);
+    if (point && transfer) point = (*transfer)(*point, space);
     if (point && result)
       history.trials.push_back({*std::move(point), result->outcome, result->measurement.median_us});
   }
@@ -60,19 +86,39 @@ double workload_distance(const WorkloadKey& key, const WorkloadKey& other) {
   return distance;
 }
 
-std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, const LegalSpace& space) {
-  std::vector<std::pair<double, std::int64_t>> nearest;
+std::optional<Transfer> transfer_between(const Carrier& carrier, const WorkloadKey& there,
+                                         const WorkloadKey& here, const LegalSpace& space) {
+  if (!same_domains(carrier.space->parameters(), space.parameters())) return std::nullopt;
+  try {
+    return carrier.space->transfer(environment_of(carrier, there), environment_of(carrier, here));
+  } catch (const BadInput&) {
+    return std::nullopt;
+  }
+}
+
+std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, const LegalSpace& space,
+                                   const Carrier* carrier) {
+  struct Neighbour {
+    double distance;
+    Workload workload;
+  };
+  std::vector<Neighbour> neighbours;
   const std::optional<std::int64_t> own = cache.find_workload(key);
   for (const Workload& workload : cache.workloads()) {
     if (workload.key.kernel != key.kernel || (own && workload.id == *own)) continue;
-    nearest.emplace_back(workload_distance(key, workload.key), workload.id);
+    neighbours.push_back({workload_distance(key, workload.key), workload});
   }
-  std::sort(nearest.begin(), nearest.end());
+  std::sort(neighbours.begin(), neighbours.end(), [](const Neighbour& a, const Neighbour& b) {
+    return a.distance != b.distance ? a.distance < b.distance : a.workload.id < b.workload.id;
+  });
 
   std::vector<History> histories;
-  for (const auto& [distance, id] : nearest) {
+  for (const auto& [distance, workload] : neighbours) {
     if (histories.size() == kMostHistories) break;
-    History history = history_of(cache.trials(id), space);
+    std::optional<Transfer> transfer =
+        carrier != nullptr ? transfer_between(*carrier, workload.key, key, space) : std::nullopt;
+    History history = history_of(cache.trials(workload.id), space, std::move(transfer));
+    history.distance = distance;
     if (!history.trials.empty()) histories.push_back(std::move(history));
   }
   return histories;

@@ -16,7 +16,11 @@ constexpr std::size_t kMostTrials = 500;    // a search this long has passed wha
 constexpr std::size_t kMostObserved = 320;  // trials that a fit conditions on
 constexpr std::size_t kMostFitted = 128;    // trials that hyper-parameters are fitted to
 constexpr std::size_t kMostPast = 128;      // trials of all histories together
+constexpr std::size_t kFewestPast = 8;      // and at least so many of each
 constexpr double kTaskDoubt = 2.0;          // tasks are expected to have less than half in common
+constexpr double kLikeness = 0.8;           // of a task at no distance, another GPU's for one
+constexpr double kLikeFor = 4.0;            // distance over which that falls to a part of e
+constexpr double kSharpness = 4.0;          // of the kernel, where pairs of configurations are compared
 constexpr double kFitGrowth = 1.15;         // trials told from one fit to the next
 constexpr int kFirstSteps = 30;
 constexpr int kLaterSteps = 15;
@@ -51,11 +55,18 @@ std::vector<Observation> thin(const std::vector<Observation>& trials, std::size_
   return kept;
 }
 
-std::vector<Axis> axes_with_task(std::vector<Axis> axes, std::size_t tasks) {
+// What a task has in common with this one, by its distance.
+double likeness_at(double distance) { return kLikeness * std::exp(-std::max(distance, 0.0) / kLikeFor); }
+
+// `likeness` of each task with the first, which is this one. Two others are alike by way of this one.
+std::vector<Axis> axes_with_task(std::vector<Axis> axes, const std::vector<double>& likeness) {
+  const std::size_t tasks = likeness.size();
   if (tasks < 2) return axes;
   Axis task{
       .ordered = false, .at = std::vector<double>(tasks, 0), .rough = std::vector<double>(tasks * tasks, 0)};
-  for (std::size_t i = 0; i < tasks; ++i) task.rough[i * tasks + i] = 1;
+  for (std::size_t i = 0; i < tasks; ++i) {
+    for (std::size_t j = 0; j < tasks; ++j) task.rough[i * tasks + j] = i == j ? 1 : likeness[i] * likeness[j];
+  }
   task.prior_relevance = kTaskDoubt;
   axes.push_back(std::move(task));
   return axes;
@@ -88,14 +99,16 @@ Surrogate::Surrogate(const LegalSpace& space, FactTable* facts)
       failure_kernel_(encoding_.axes()) {}
 
 std::vector<Axis> Surrogate::axes() const {
-  std::vector<Axis> all = axes_with_task(encoding_.axes(), tasks_);
+  std::vector<Axis> all = axes_with_task(encoding_.axes(), likeness_);
   if (facts_ != nullptr) all.insert(all.end(), facts_->axes().begin(), facts_->axes().end());
   return all;
 }
 
 void Surrogate::set_history(std::span<const History> histories) {
   past_.clear();
-  tasks_ = 1;
+  likeness_ = {1};
+  double sum = 0;
+  for (const History& history : histories) sum += likeness_at(history.distance);
   for (const History& history : histories) {
     std::vector<Observation> known;  // by position in the history
     for (std::size_t i = 0; i < history.trials.size(); ++i) {
@@ -104,21 +117,25 @@ void Surrogate::set_history(std::span<const History> histories) {
         known.push_back({static_cast<ConfigId>(i), trial.outcome, trial.time_us});
     }
     if (known.empty()) continue;
-    for (const Observation& kept : thin(known, std::max<std::size_t>(kMostPast / histories.size(), 8))) {
+    const double likeness = likeness_at(history.distance);
+    const auto share = static_cast<std::size_t>(kMostPast * likeness / sum);
+    for (const Observation& kept : thin(known, std::max(share, kFewestPast))) {
       const std::vector<Position>& point = history.trials[kept.id].point;
       const bool failed = !has_usable_time(kept);
-      past_.push_back({tasks_, point, space_.find(point), failed, failed ? 0 : std::log(kept.time_us)});
+      past_.push_back(
+          {likeness_.size(), point, space_.find(point), failed, failed ? 0 : std::log(kept.time_us)});
     }
-    ++tasks_;
+    likeness_.push_back(likeness);
   }
   time_kernel_ = ProductKernel(axes());
+  time_kernel_.tabulate(false);
   failure_kernel_ = time_kernel_;
   pool_.clear();
 }
 
 void Surrogate::append_row(ConfigId id, std::vector<Position>& rows) const {
   encoding_.append(space_, id, rows);
-  if (tasks_ > 1) rows.push_back(0);
+  if (likeness_.size() > 1) rows.push_back(0);
   if (facts_ != nullptr) facts_->append(id, rows);
 }
 
@@ -164,34 +181,46 @@ void Surrogate::observe(Asked& asked, const Observation& observation) {
 
 bool Surrogate::usable() const {
   if (facts_ != nullptr && facts_->ids().empty()) return false;
-  return !encoding_.axes().empty() && log_.successes() >= kFewestSuccesses && log_.size() < kMostTrials;
+  if (encoding_.axes().empty() || log_.size() >= kMostTrials) return false;
+  return log_.successes() >= kFewestSuccesses || (log_.successes() > 0 && past_.size() >= kFewestPast);
+}
+
+// How alike two rows are but for their tasks, sharpened: the closest pairs of two tasks compare them.
+double Surrogate::closeness(const Position* a, const Position* b) const {
+  double product = 1;
+  for (std::size_t axis = 0; axis < encoding_.axes().size(); ++axis)
+    product *= time_kernel_.tables()[axis].row(a[axis])[b[axis]];
+  return std::pow(product, kSharpness);
 }
 
 // What to subtract from the logarithms of each task, so that tasks compare: the mean difference to this
-// problem over the configurations that both tried; where there is none, the difference of the means.
+// problem over pairs of configurations, weighed by how close they are. Where nothing was measured here yet,
+// the best of each task.
 std::vector<double> Surrogate::task_offsets() const {
-  struct Sum {
-    double value = 0;
-    double count = 0;
-    double mean() const { return count > 0 ? value / count : 0; }
-    void add(double x) { value += x, ++count; }
-  };
-  Sum here;
-  for (const Observation& trial : log_.trials()) {
-    if (has_usable_time(trial)) here.add(std::log(trial.time_us));
+  std::vector<double> here_times;
+  std::vector<Position> here_rows;
+  for (const Observation& trial : thin(log_.trials(), kMostFitted)) {
+    if (!has_usable_time(trial)) continue;
+    encoding_.append(space_, trial.id, here_rows);
+    here_times.push_back(std::log(trial.time_us));
   }
-  std::vector<Sum> shared(tasks_);
-  std::vector<Sum> all(tasks_);
+  std::vector<double> difference(likeness_.size(), 0), weight(likeness_.size(), 0);
+  std::vector<double> best(likeness_.size(), std::numeric_limits<double>::infinity());
   for (const Past& past : past_) {
     if (past.failed) continue;
-    all[past.task].add(past.log_time);
-    const Observation* trial = past.id ? log_.find(*past.id) : nullptr;
-    if (trial != nullptr && has_usable_time(*trial))
-      shared[past.task].add(past.log_time - std::log(trial->time_us));
+    best[past.task] = std::min(best[past.task], past.log_time);
+    std::vector<Position> row;
+    encoding_.append(past.point, row);
+    for (std::size_t i = 0; i < here_times.size(); ++i) {
+      const double close = closeness(row.data(), &here_rows[i * row.size()]) + 1e-12;
+      weight[past.task] += close;
+      difference[past.task] += close * (past.log_time - here_times[i]);
+    }
   }
-  std::vector<double> offsets(tasks_, 0);
-  for (std::size_t task = 1; task < tasks_; ++task) {
-    offsets[task] = shared[task].count > 0 ? shared[task].mean() : all[task].mean() - here.mean();
+  std::vector<double> offsets(likeness_.size(), 0);
+  for (std::size_t task = 1; task < likeness_.size(); ++task) {
+    if (std::isinf(best[task])) continue;
+    offsets[task] = weight[task] > 0 ? difference[task] / weight[task] : best[task];
   }
   return offsets;
 }
@@ -209,6 +238,7 @@ void Surrogate::renew_pool(Random& random) {
   if (facts_ != nullptr) {
     facts_->settle();
     time_kernel_.replace_axes(axes());
+    time_kernel_.tabulate(false);
     failure_kernel_.replace_axes(axes());
     pool_ = facts_->ids();
   } else if (pool_.empty() || space_.size() > kWholeSpace) {

@@ -78,6 +78,7 @@ class Surrogate {
   void renew_pool(Random& random);
   void append_row(ConfigId id, std::vector<Position>& rows) const;
   void append_row(const Past& past, std::vector<Position>& rows) const;
+  double closeness(const Position* a, const Position* b) const;
   std::vector<double> task_offsets() const;
   void fit_times(const std::vector<Observation>& trials);
   void fit_failures(const std::vector<Observation>& trials);
@@ -88,7 +89,7 @@ class Surrogate {
   Encoding encoding_;
   FactTable* facts_;
   std::vector<Past> past_;
-  std::size_t tasks_ = 1;  // this one, and one a history
+  std::vector<double> likeness_ = {1};  // by task: this one, and one a history
   TrialLog log_;
   std::vector<Asked> asked_;  // in the posteriors, or since the last fit
   ProductKernel time_kernel_;

@@ -174,7 +174,7 @@ TEST_CASE("each wrong key or value of a space file is named") {
   CHECK(error_after("tile * problem.width", "tile * bytes") ==
         "toy.json: let.bytes: quantities that need each other: bytes -> row_bytes -> bytes");
   CHECK(error_after("\"let\": {", "\"let\": {\"idle\": \"tile\", ") ==
-        "toy.json: let.idle: no constraint uses this quantity");
+        "toy.json: let.idle: no constraint and no \"keeps\" uses this quantity");
   CHECK(error_after("\"let\": {", "\"let\": {\"tile\": \"1\", ") ==
         "toy.json: let.tile: 'tile' is declared twice");
   CHECK(error_after("\"blocks are whole\"", "\"\"") ==
