@@ -32,7 +32,7 @@ std::vector<Sample> assess_run(const RecordedSpace& space, std::size_t index, st
   for (const std::size_t trials : kCheckpoints) {
     if (trials + kMoreTrials > told.size()) break;
     const double best = run.best_us[trials - 1];
-    samples.push_back({index, trials, assess(space.space, std::span(told).first(trials)),
+    samples.push_back({index, trials, assess(space.space, std::span(told).first(trials), space.floor_us),
                        best <= 1.05 * space.optimum_us, 1 - run.best_us[trials + kMoreTrials - 1] / best});
   }
   return samples;
@@ -58,18 +58,12 @@ std::vector<Sample> assess_all(const Plan& plan, const std::vector<RecordedSpace
   return all;
 }
 
-}  // namespace
+void print_header(const std::string& what) {
+  std::printf("%s\n%-10s %8s %8s %8s %12s %12s\n", what.c_str(), "stated", "runs", "mean", "within",
+              "stated gain", "real gain");
+}
 
-void print_confidence(const Plan& plan, const std::vector<RecordedSpace>& spaces, bool print_samples) {
-  const std::vector<Sample> samples = assess_all(plan, spaces);
-  if (print_samples) {
-    for (const Sample& sample : samples)
-      std::printf("%s %zu %.4f %d %.4f %.4f\n", spaces[sample.space].name.c_str(), sample.trials,
-                  sample.stated.within_5_percent, sample.within ? 1 : 0, sample.stated.expected_gain,
-                  sample.gain);
-  }
-  std::printf("%-10s %8s %8s %8s %12s %12s\n", "stated", "runs", "mean", "within", "stated gain",
-              "real gain");
+void print_bands(const std::vector<Sample>& samples) {
   for (std::size_t band = 0; band < kBands; ++band) {
     const double low = static_cast<double>(band) / kBands;
     double count = 0, mean = 0, within = 0, stated_gain = 0, gain = 0;
@@ -82,10 +76,30 @@ void print_confidence(const Plan& plan, const std::vector<RecordedSpace>& spaces
       stated_gain += sample.stated.expected_gain;
       gain += sample.gain;
     }
-    const double n = std::max(count, 1.0);
+    if (count == 0) continue;
     std::printf("%3.0f-%3.0f%%   %8.0f %7.1f%% %7.1f%% %11.2f%% %11.2f%%\n", 100 * low,
-                100 * (low + 1.0 / kBands), count, 100 * mean / n, 100 * within / n, 100 * stated_gain / n,
-                100 * gain / n);
+                100 * (low + 1.0 / kBands), count, 100 * mean / count, 100 * within / count,
+                100 * stated_gain / count, 100 * gain / count);
+  }
+}
+
+}  // namespace
+
+void print_confidence(const Plan& plan, const std::vector<RecordedSpace>& spaces, bool print_samples) {
+  const std::vector<Sample> samples = assess_all(plan, spaces);
+  if (print_samples) {
+    for (const Sample& sample : samples)
+      std::printf("%s %zu %.4f %d %.4f %.4f\n", spaces[sample.space].name.c_str(), sample.trials,
+                  sample.stated.within_5_percent, sample.within ? 1 : 0, sample.stated.expected_gain,
+                  sample.gain);
+  }
+  print_header("all spaces");
+  print_bands(samples);
+  for (std::size_t s = 0; s < spaces.size(); ++s) {
+    std::vector<Sample> own = samples;
+    std::erase_if(own, [&](const Sample& sample) { return sample.space != s; });
+    print_header(spaces[s].name);
+    print_bands(own);
   }
 }
 

@@ -11,9 +11,11 @@
 
 #include "base/error.h"
 #include "base/resources.h"
+#include "kernels/registry.h"
 #include "replay/recording.h"
 #include "replay/shipped.h"
 #include "search/simulation.h"
+#include "tuner/ceilings.h"
 
 namespace moetune::bench {
 namespace {
@@ -24,13 +26,23 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
+// 0 for a foreign kernel's recording, and where the GPU's ceilings are not in it.
+double floor_of(const Recording& recording) {
+  if (!(recording.read_tb_s > 0)) return 0;
+  const Kernel& kernel = find_kernel(recording.kernel);
+  const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, recording.problem);
+  Ceilings ceilings{.read_tb_s = recording.read_tb_s};
+  if (recording.launch_us > 0) ceilings.launch_us = recording.launch_us;
+  return ceilings.floor_us(kernel.cost(problem).bytes).value_or(0);
+}
+
 RecordedSpace from_recording(Recording recording, std::string name) {
   std::vector<Observation> outcomes;
   for (std::size_t i = 0; i < recording.trials.size(); ++i) {
     const RecordedTrial& trial = recording.trials[i];
     outcomes.push_back({static_cast<ConfigId>(i), trial.outcome, static_cast<double>(trial.time_us)});
   }
-  const double optimum = recording.optimum_us();
+  const double optimum = recording.optimum_us(), floor = floor_of(recording);
   std::vector<Facts> facts;
   if (!recording.fact_names.empty()) {
     for (RecordedTrial& trial : recording.trials) facts.push_back(std::move(trial.facts));
@@ -40,8 +52,14 @@ RecordedSpace from_recording(Recording recording, std::string name) {
                   .hardware = std::move(recording.hardware),
                   .source_digest = std::move(recording.source_digest),
                   .toolchain = std::move(recording.toolchain)};
-  return {std::move(name), std::move(recording.space), std::move(outcomes), std::move(facts),
-          optimum,         std::move(key),             recording.limits};
+  return {std::move(name),
+          std::move(recording.space),
+          std::move(outcomes),
+          std::move(facts),
+          optimum,
+          std::move(key),
+          recording.limits,
+          floor};
 }
 
 std::string stem(const std::filesystem::path& path) {

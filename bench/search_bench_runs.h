@@ -22,6 +22,7 @@ struct RecordedSpace {
   double optimum_us = 0;
   WorkloadKey key;      // of what it is a recording
   DeviceLimits limits;  // zeros where it does not say
+  double floor_us = 0;  // the least time that the device allows; 0 where unknown
 };
 
 // Files, or folders of which every recording is read. Throws BadInput.

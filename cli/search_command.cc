@@ -101,7 +101,8 @@ Document confidence_document(const Confidence& confidence) {
   if (!confidence.known) return nullptr;
   return {{"within_5_percent", confidence.within_5_percent},
           {"more_trials", kMoreTrials},
-          {"expected_gain", confidence.expected_gain}};
+          {"expected_gain", confidence.expected_gain},
+          {"at_floor", confidence.at_floor}};
 }
 
 Document search_document(Session& session, const TuneRequest& request, const TuneResult& result,
@@ -188,7 +189,8 @@ std::string default_line(const Trial& baseline, const std::optional<Trial>& best
 }
 
 std::string confidence_line(const Confidence& confidence) {
-  return percent_text(confidence.within_5_percent) + " that nothing is more than 5% faster; " +
+  return percent_text(confidence.within_5_percent) + " that nothing is more than 5% faster" +
+         (confidence.at_floor ? ", as the roofline is no further; " : "; ") +
          format("%zu more trials should gain ", kMoreTrials) + percent_text(confidence.expected_gain);
 }
 

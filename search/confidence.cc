@@ -25,6 +25,10 @@ constexpr Calibration kProbability{1.0, 0.265, 0.8};
 constexpr double kFewestCalibrated = 20, kMostCalibrated = 140;  // trials that it was fitted to
 constexpr double kGain = 1.1;  // of the sampled gain: more trials learn as they go
 
+// A floor is measured too: a best that lies so far under it refutes it, and being near it is no proof.
+constexpr double kFloorError = 0.02;
+constexpr double kSureAtFloor = 0.99;
+
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 // Box and Muller's transform.
@@ -103,19 +107,38 @@ double calibrated(double probability, std::size_t trials) {
                   kProbability.by_trials * std::log(searched / 60));
 }
 
-}  // namespace
-
-Confidence assess(const LegalSpace& space, std::span<const Observation> trials) {
-  Surrogate surrogate(space);
+Confidence ask_the_model(Surrogate& surrogate) {
   Random random(kSeed);
-  for (const Observation& trial : trials) surrogate.tell(trial);
-  if (surrogate.log().successes() > 0 && surrogate.log().size() >= space.size()) return {true, 1, 0};
   if (!surrogate.usable()) return {};
   surrogate.refit(random);
   const std::vector<std::size_t> members = promising(surrogate);
   if (members.empty()) return {};
   const Sampled sampled = sample(surrogate, members, random);
   return {true, calibrated(sampled.within, surrogate.log().size()), kGain * sampled.gain};
+}
+
+// What is left between the best and the floor bounds every gain.
+void bound_by_floor(Confidence& confidence, double best_us, double floor_us) {
+  if (!(floor_us > 0) || !(best_us >= (1 - kFloorError) * floor_us)) return;
+  const double left = std::max(0.0, 1 - floor_us / best_us);
+  confidence.at_floor = best_us <= 1.05 * floor_us;
+  if (confidence.at_floor) {
+    confidence.within_5_percent = std::max(confidence.within_5_percent, kSureAtFloor);
+    if (!confidence.known) confidence.expected_gain = left;
+    confidence.known = true;
+  }
+  confidence.expected_gain = std::min(confidence.expected_gain, left);
+}
+
+}  // namespace
+
+Confidence assess(const LegalSpace& space, std::span<const Observation> trials, double floor_us) {
+  Surrogate surrogate(space);
+  for (const Observation& trial : trials) surrogate.tell(trial);
+  if (surrogate.log().successes() > 0 && surrogate.log().size() >= space.size()) return {true, 1, 0};
+  Confidence confidence = ask_the_model(surrogate);
+  if (surrogate.log().successes() > 0) bound_by_floor(confidence, surrogate.log().best_time(), floor_us);
+  return confidence;
 }
 
 }  // namespace moetune

@@ -18,9 +18,13 @@ struct Confidence {
   bool known = false;           // false where too few trials worked to say anything
   double within_5_percent = 0;  // probability that no configuration is more than 5% faster
   double expected_gain = 0;     // relative reduction of the best time that kMoreTrials more should buy
+  bool at_floor = false;        // the best is within 5% of the least time that the device allows
 };
 
-// `trials` in the order they were told; repeats and ids outside the space are ignored.
-Confidence assess(const LegalSpace& space, std::span<const Observation> trials);
+// `trials` in the order they were told; repeats and ids outside the space are ignored. `floor_us` is the
+// least time that the device allows (tuner/ceilings.h), 0 where it is unknown: nothing is expected to be
+// faster, so that no gain exceeds what is left above it, and a best within 5% of it is within 5% of the true
+// best. A floor that the best has undercut by more than the error of measuring is none, and ignored.
+Confidence assess(const LegalSpace& space, std::span<const Observation> trials, double floor_us = 0);
 
 }  // namespace moetune

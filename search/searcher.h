@@ -74,8 +74,8 @@ class Searcher {
   }
 
   // Experience from elsewhere: a hint where to begin and what to expect, never a result of this search, so
-  // that what it names may still be asked. Once, before the first ask, the nearest first. A strategy without use for it ignores
-  // it.
+  // that what it names may still be asked. Once, before the first ask, the nearest first. A strategy without
+  // use for it ignores it.
   virtual void warm(std::span<const History> histories) { static_cast<void>(histories); }
 };
 

@@ -27,9 +27,9 @@ struct Carrier {
 std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, const LegalSpace& space,
                                    const Carrier* carrier = nullptr);
 
-// How configurations of the workload `there` are carried over to `here`, whose legal ones are `space`; nullopt
-// where they stand as they are: for a problem that the kernel no longer takes, or for other domains than the
-// kernel's space has now.
+// How configurations of the workload `there` are carried over to `here`, whose legal ones are `space`;
+// nullopt where they stand as they are: for a problem that the kernel no longer takes, or for other domains
+// than the kernel's space has now.
 std::optional<Transfer> transfer_between(const Carrier& carrier, const WorkloadKey& there,
                                          const WorkloadKey& here, const LegalSpace& space);
 

@@ -296,7 +296,7 @@ Confidence TuneLoop::confidence() const {
   for (const Trial& trial : result_.trials) {
     observations.push_back({trial.id, trial.result.outcome, trial.result.measurement.median_us});
   }
-  return assess(*request_.space, observations);
+  return assess(*request_.space, observations, request_.floor_us);
 }
 
 void TuneLoop::judge_convergence() {

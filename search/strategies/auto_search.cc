@@ -144,13 +144,23 @@ class AutoSearch : public Searcher {
 
   // None where there is no seed left, or where it is the turn of a random start.
   std::optional<ConfigId> next_seed() {
+    if (seeds_disappoint()) seeds_.clear();
     if (asked_ % kRandomOneIn == kRandomOneIn - 1) return std::nullopt;
     while (!seeds_.empty()) {
       const ConfigId id = seeds_.back();
       seeds_.pop_back();
-      if (untried_.take(id)) return id;
+      if (!untried_.take(id)) continue;
+      tried_seeds_.insert(id);
+      return id;
     }
     return std::nullopt;
+  }
+
+  // Whether a random start beats every winner from elsewhere, once there are a few of both.
+  bool seeds_disappoint() const {
+    if (seeds_.empty() || surrogate_.log().size() <= kRandomOneIn) return false;
+    const std::vector<Observation> best = surrogate_.log().fastest(1);
+    return best.empty() || !tried_seeds_.contains(best[0].id);
   }
 
   std::optional<ConfigId> next_of_descent() {
@@ -172,6 +182,7 @@ class AutoSearch : public Searcher {
   std::unique_ptr<Searcher> descent_;
   std::unordered_set<ConfigId> open_;  // asked, not told
   std::vector<ConfigId> seeds_;        // the next one last
+  std::unordered_set<ConfigId> tried_seeds_;
   std::size_t asked_ = 0;
   std::size_t scouted_ = 0;
 };

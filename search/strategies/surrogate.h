@@ -78,6 +78,12 @@ class Surrogate {
   void renew_pool(Random& random);
   void append_row(ConfigId id, std::vector<Position>& rows) const;
   void append_row(const Past& past, std::vector<Position>& rows) const;
+  struct Timed {  // what was measured here
+    std::vector<Position> rows;
+    std::vector<double> log_times;
+  };
+  Timed timed_here() const;
+  void judge_tasks();
   double closeness(const Position* a, const Position* b) const;
   std::vector<double> task_offsets() const;
   void fit_times(const std::vector<Observation>& trials);
@@ -90,6 +96,7 @@ class Surrogate {
   FactTable* facts_;
   std::vector<Past> past_;
   std::vector<double> likeness_ = {1};  // by task: this one, and one a history
+  std::vector<bool> trusted_ = {true};  // by task, at the last fit
   TrialLog log_;
   std::vector<Asked> asked_;  // in the posteriors, or since the last fit
   ProductKernel time_kernel_;
