@@ -10,6 +10,7 @@ namespace {
 
 struct Summary {
   std::array<double, kBudgets.size()> median{};
+  std::array<double, kBudgets.size()> mean{};
   std::array<double, kBudgets.size()> within_5{};
   double worst_p90 = 0;
   double over_random = 0;
@@ -20,12 +21,14 @@ Summary summarize(const std::vector<Score>& scores, const std::vector<const Runs
   Summary summary;
   const auto count = static_cast<double>(scores.size());
   for (std::size_t b = 0; b < kBudgets.size(); ++b) {
-    std::vector<double> medians;
+    std::vector<double> medians, means;
     for (const Score& score : scores) {
       medians.push_back(score.median[b]);
+      means.push_back(score.mean[b]);
       summary.within_5[b] += score.within_5[b] / count;
     }
     summary.median[b] = geometric_mean(medians);
+    summary.mean[b] = geometric_mean(means);
   }
   for (std::size_t i = 0; i < scores.size(); ++i) {
     summary.worst_p90 = std::max(summary.worst_p90, scores[i].p90);
@@ -90,6 +93,12 @@ void print_tables(const Plan& plan, const std::vector<RecordedSpace>& spaces, co
     print_row(strategy, summary, summary.worst_p90, summary.engine_ms);
   }
   std::printf("(all spaces: geometric mean of the medians, worst 90th percentile, means of the rest)\n");
+  for (const std::string& strategy : plan.strategies) {
+    const std::vector<const Runs*> runs = of_strategy(all, strategy);
+    std::printf("%s, geometric mean of the means:", strategy.c_str());
+    for (const double mean : summarize(scores_of(runs, spaces), runs).mean) std::printf(" %.4f", mean);
+    std::printf("\n");
+  }
   for (const Runs& runs : all) {
     if (runs.pruned > 0)
       std::printf("%s on %s: %.0f a run compiled for their facts and never measured\n", runs.strategy.c_str(),
@@ -121,6 +130,7 @@ nlohmann::json to_json(const Plan& plan, const std::vector<RecordedSpace>& space
     out["runs"].push_back({{"strategy", runs.strategy},
                            {"space", spaces[runs.space].name},
                            {"median", result.median},
+                           {"mean", result.mean},
                            {"p90", result.p90},
                            {"within_5_percent", result.within_5},
                            {"score", result.over_random},
@@ -133,6 +143,7 @@ nlohmann::json to_json(const Plan& plan, const std::vector<RecordedSpace>& space
     const Summary summary = summarize(scores_of(runs, spaces), runs);
     out["strategies"].push_back({{"strategy", strategy},
                                  {"geometric_mean_of_medians", summary.median},
+                                 {"geometric_mean_of_means", summary.mean},
                                  {"within_5_percent", summary.within_5},
                                  {"worst_p90", summary.worst_p90},
                                  {"score", summary.over_random},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace moetune::bench {
 namespace {
@@ -98,6 +99,8 @@ Score score(const Runs& runs, const RecordedSpace& space) {
     for (const std::vector<double>& curve : runs.best_us)
       regrets.push_back(best_at(curve, kBudgets[b]) / space.optimum_us);
     result.median[b] = quantile(regrets, 0.5);
+    result.mean[b] =
+        std::accumulate(regrets.begin(), regrets.end(), 0.0) / static_cast<double>(regrets.size());
     const auto near = std::count_if(regrets.begin(), regrets.end(), [](double r) { return r <= 1.05; });
     result.within_5[b] = static_cast<double>(near) / static_cast<double>(regrets.size());
     result.p90 = quantile(regrets, 0.9);

@@ -12,6 +12,7 @@ inline constexpr std::array<std::size_t, 4> kBudgets = {25, 50, 100, 200};
 
 struct Score {
   std::array<double, kBudgets.size()> median{};    // of best time over optimum
+  std::array<double, kBudgets.size()> mean{};      // of the same
   std::array<double, kBudgets.size()> within_5{};  // share of the runs
   double p90 = 0;                                  // of best time over optimum at the last budget
   double over_random = 0;                          // performance over time, see below

@@ -123,7 +123,10 @@ class AutoSearch : public Searcher {
 
   ConfigId next() {
     if (const std::optional<ConfigId> id = next_seed()) return *id;
-    if (asked_ < kStarts || surrogate_.log().successes() == 0) return *untried_.draw(random_);
+    if (starts() || surrogate_.log().successes() == 0) {
+      ++random_starts_;
+      return *untried_.draw(random_);
+    }
     const bool descends = asked_ >= kDescentFrom && asked_ % kDescentOneIn == 0;
     if (surrogate_.usable() && !descends) {
       if (const auto pick = best_pick()) {
@@ -133,6 +136,11 @@ class AutoSearch : public Searcher {
     }
     if (const std::optional<ConfigId> id = next_of_descent()) return *id;
     return *untried_.draw(random_);
+  }
+
+  // Winners from elsewhere stand for random starts as long as they are worth something.
+  bool starts() const {
+    return asked_ < kStarts || (!surrogate_.trusts_experience() && random_starts_ < kStarts);
   }
 
   std::optional<Surrogate::Pick> best_pick() {
@@ -184,6 +192,7 @@ class AutoSearch : public Searcher {
   std::vector<ConfigId> seeds_;        // the next one last
   std::unordered_set<ConfigId> tried_seeds_;
   std::size_t asked_ = 0;
+  std::size_t random_starts_ = 0;
   std::size_t scouted_ = 0;
 };
 

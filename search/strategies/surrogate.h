@@ -33,6 +33,9 @@ class Surrogate {
   // Before the first ask. Replaces what was given before.
   void set_history(std::span<const History> histories);
 
+  // Whether the last fit made use of a history; true where there is none to doubt.
+  bool trusts_experience() const;
+
   // A configuration was asked: it is open until it is told.
   void open(ConfigId id);
   void tell(const Observation& observation);

@@ -16,6 +16,7 @@ constexpr double kLikeness = 0.8;          // of a task at no distance, another 
 constexpr double kLikeFor = 4.0;           // distance over which that falls to a part of e
 constexpr double kSharpness = 4.0;         // of the kernel, where pairs of configurations are compared
 constexpr std::size_t kMostPast = 128;     // trials of all histories together
+constexpr double kLeastRight = 0.1;        // of all differences, for a task to be of use
 constexpr std::size_t kFewestToJudge = 4;  // measured here, before a task is judged by them
 
 // What a task has in common with this one, by its distance.
@@ -131,9 +132,13 @@ std::vector<double> Surrogate::task_offsets() const {
   return offsets;
 }
 
-// A task is left out of a fit where it has the order of what was measured here more wrong than right: over
-// all pairs, the sum of the differences that it foretells the sign of, less those that it has the wrong way
-// round.
+bool Surrogate::trusts_experience() const {
+  return past_.empty() ||
+         std::any_of(trusted_.begin() + 1, trusted_.end(), [](bool trusted) { return trusted; });
+}
+
+// A task is left out of a fit where it hardly knows the order of what was measured here: over all pairs, the
+// sum of the differences that it foretells the sign of, less those that it has the wrong way round.
 void Surrogate::judge_tasks() {
   trusted_.assign(likeness_.size(), true);
   const Timed here = timed_here();
@@ -151,14 +156,16 @@ void Surrogate::judge_tasks() {
         foretold[i] += close * past.log_time;
       }
     }
-    double right = 0;
+    double right = 0, all = 0;
     for (std::size_t i = 0; i < foretold.size(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {
         const double told = foretold[i] / weight[i] - foretold[j] / weight[j];
-        right += std::copysign(1.0, told) * (here.log_times[i] - here.log_times[j]);
+        const double difference = here.log_times[i] - here.log_times[j];
+        right += std::copysign(1.0, told) * difference;
+        all += std::abs(difference);
       }
     }
-    trusted_[task] = right >= 0;
+    trusted_[task] = right >= kLeastRight * all;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -104,4 +105,45 @@ TEST_CASE("odd times, repeats and foreign ids change nothing about what a confid
     CHECK(std::isfinite(confidence.expected_gain));
     CHECK(confidence.expected_gain >= 0);
   }
+}
+
+TEST_CASE("a floor bounds the gain: near it the best is within 5% for sure, far from it nothing changes") {
+  const LegalSpace space = square(20);
+  const std::vector<Observation> outcomes = bowl(space);
+  std::vector<Observation> slow;
+  for (ConfigId id = 0; id < space.size(); ++id) {
+    if (outcomes[id].time_us > 45) slow.push_back(outcomes[id]);
+  }
+  const double best = std::min_element(slow.begin(), slow.end(), [](const auto& a, const auto& b) {
+                        return a.time_us < b.time_us;
+                      })->time_us;
+  const Confidence free = assess(space, slow);
+  const Confidence far = assess(space, slow, best / 100);
+  CHECK(far.within_5_percent == free.within_5_percent);
+  CHECK(far.expected_gain == free.expected_gain);
+  CHECK_FALSE(far.at_floor);
+
+  const Confidence above = assess(space, slow, best / 1.06);
+  CHECK_FALSE(above.at_floor);
+  CHECK(above.within_5_percent == free.within_5_percent);
+  CHECK(above.expected_gain == doctest::Approx(1 - 1 / 1.06));
+
+  const Confidence near = assess(space, slow, best / 1.03);
+  CHECK(near.at_floor);
+  CHECK(near.within_5_percent >= 0.99);
+  CHECK(near.expected_gain == doctest::Approx(1 - 1 / 1.03));
+}
+
+TEST_CASE("a floor that the best has undercut is none, and one trial at the floor is enough to be sure") {
+  const LegalSpace space = square(20);
+  const std::vector<Observation> outcomes = bowl(space);
+  const std::vector<Observation> one = {outcomes[7]};
+  CHECK_FALSE(assess(space, one).known);
+  CHECK_FALSE(assess(space, one, outcomes[7].time_us * 1.1).known);
+  const Confidence at_floor = assess(space, one, outcomes[7].time_us * 1.01);  // the error of a ceiling
+  CHECK(at_floor.known);
+  CHECK(at_floor.at_floor);
+  CHECK(at_floor.expected_gain == 0);
+  CHECK_FALSE(assess(space, one, std::numeric_limits<double>::quiet_NaN()).known);
+  CHECK_FALSE(assess(space, {}, 10).known);
 }

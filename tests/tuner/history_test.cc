@@ -5,6 +5,9 @@
 
 #include <filesystem>
 
+#include "base/resources.h"
+#include "kernels/registry.h"
+
 using namespace moetune;
 
 namespace {
@@ -87,4 +90,34 @@ TEST_CASE("the number of histories is bounded") {
   TemporaryCache file;
   for (int batch = 1; batch <= 20; ++batch) file.add(key("batch=" + std::to_string(batch)), "tile=16", batch);
   CHECK(histories_for(file.cache, key("batch=100"), line()).size() == kMostHistories);
+}
+
+TEST_CASE("a history of a like problem is carried over: as many blocks as there, and so other splits") {
+  const Kernel& kernel = find_kernel("decode_attention");
+  const Space space =
+      Space::parse(read_resource("spaces/decode_attention.json"), "spaces/decode_attention.json");
+  const Carrier carrier{&kernel, &space, limits_of_architecture("sm_90a")};
+  const auto problem = [&](const char* text) {
+    return parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+  };
+  const Problem there = problem("batch=8,context=4096"), here = problem("batch=4,context=4096");
+  const LegalSpace legal = space.enumerate(expression_environment(here, carrier.limits));
+  const auto config = [](const char* splits) {
+    return "body=tma,math=mma16,schedule=grid,residents=0,tile=64,warps=4,stages=2,producers=1,row_tiles=1,"
+           "query=registers,rescale=lazy,l2=evict_first,splits=" +
+           std::string(splits) + ",combine=kernel,overlap=prologue";
+  };
+  TemporaryCache file;
+  file.add(key(there.text()), config("2"), 30);
+  file.add(key("batch=8,horns=2"), config("2"), 30);  // of a kernel that once had horns
+  const std::vector<History> histories = histories_for(file.cache, key(here.text()), legal, &carrier);
+  REQUIRE(histories.size() == 2);
+  CHECK(histories[0].distance == doctest::Approx(1));
+  CHECK(histories[0].trials.at(0).point == *legal.point_of(config("4")));
+  CHECK(histories[1].trials.at(0).point == *legal.point_of(config("2")));
+
+  const std::vector<History> as_they_are = histories_for(file.cache, key(here.text()), legal);
+  CHECK(as_they_are.at(0).trials.at(0).point == *legal.point_of(config("2")));
+  // Another space than the kernel's own, as an old recording's: nothing to go by.
+  CHECK_FALSE(transfer_between(carrier, key(there.text()), key(here.text()), line()).has_value());
 }
