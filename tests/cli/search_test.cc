@@ -163,3 +163,24 @@ TEST_CASE("a full disk under stdout is an error, not silence") {
   CHECK(ended.code == 3);
   CHECK(contains(ended.err, "standard output could not be written"));
 }
+
+TEST_CASE(
+    "a search that has come near the recorded roofline knows that no one can be much faster, and ends") {
+  Tool tool;
+  const auto search = [&](const char* recording) {
+    return document(tool.run({"search", "decode_attention", "--device", recording, "--budget", "60",
+                              "--no-cache", "--no-compile", "--until-converged", "5", "--json"}));
+  };
+  const Json near = search("replay:decode_attention_h200_b64_c8192");
+  REQUIRE(near["best"]["roofline"].get<double>() > 1 / 1.05);
+  CHECK(near["confidence"]["at_floor"] == true);
+  CHECK(near["confidence"]["within_5_percent"].get<double>() >= 0.99);
+  CHECK(near["confidence"]["expected_gain"].get<double>() <=
+        1 - near["best"]["roofline"].get<double>() + 0.01);
+  CHECK(near["converged"] == true);
+  CHECK(near["trials"]["total"].get<int>() < 60);
+
+  const Json far = search("replay:decode_attention_h200_b1_c8192");
+  REQUIRE(far["best"]["roofline"].get<double>() < 0.9);
+  CHECK(far["confidence"]["at_floor"] == false);
+}
