@@ -288,6 +288,29 @@ TEST_CASE(
   CHECK(misled / 15 < 1.05 * 20);
 }
 
+TEST_CASE("histories that have the order upside down, however well they agree, cost a search a few trials") {
+  const LegalSpace space = mixed_space();
+  const std::vector<Observation> outcomes = measure_all(space);
+  double cold = 0, misled = 0;
+  for (std::uint64_t seed = 1; seed <= 15; ++seed) {
+    std::vector<History> wrong(3);
+    for (std::size_t i = 0; i < wrong.size(); ++i) {
+      for (const ConfigId id : some_ids(space, 120, 10 * seed + i)) {
+        wrong[i].trials.push_back(past(space, outcomes[id]));
+        wrong[i].trials.back().time_us = 1000 / outcomes[id].time_us;
+      }
+    }
+    const auto best = [&](const std::vector<History>& histories, std::size_t budget) {
+      const auto searcher = make_searcher("auto", space, seed);
+      searcher->warm(histories);
+      return simulate(*searcher, outcomes, budget, 1).best_us.back();
+    };
+    cold += best({}, 25);
+    misled += best(wrong, 32);
+  }
+  CHECK(misled <= 1.02 * cold);
+}
+
 TEST_CASE(
     "a winner that is not legal here is a start all the same: a configuration that is, as near as there is "
     "one") {
