@@ -93,22 +93,18 @@ class AutoSearch : public Searcher {
  private:
   std::size_t most_open() const { return kOpenAtFirst + surrogate_.log().size() / kToldAnOpen; }
 
-  // The winners of the histories, each as near as this space comes to it, the most promising first: a winner
-  // counts for what its history has in common with this problem, the second half of that, the third a third.
-  // Last first.
+  // The winner of each history, then the second of each, and so on, each as near as this space comes to it;
+  // last first.
   void choose_seeds(std::span<const History> histories) {
-    std::vector<std::pair<double, ConfigId>> promising;
-    for (const History& history : histories) {
-      double rank = 0;
-      for (const ConfigId id : nearest_to_winners(history))
-        promising.emplace_back(likeness_at(history.distance) / ++rank, id);
-    }
-    std::stable_sort(promising.begin(), promising.end(),
-                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::vector<std::vector<ConfigId>> ranked;
+    for (const History& history : histories) ranked.push_back(nearest_to_winners(history));
     seeds_.clear();
     std::unordered_set<ConfigId> chosen;
-    for (const auto& [promise, id] : promising) {
-      if (seeds_.size() < kMostSeeds && chosen.insert(id).second) seeds_.push_back(id);
+    for (std::size_t rank = 0; rank < kMostSeeds; ++rank) {
+      for (const std::vector<ConfigId>& ids : ranked) {
+        if (rank < ids.size() && seeds_.size() < kMostSeeds && chosen.insert(ids[rank]).second)
+          seeds_.push_back(ids[rank]);
+      }
     }
     std::reverse(seeds_.begin(), seeds_.end());
   }

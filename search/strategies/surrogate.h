@@ -25,9 +25,6 @@ namespace moetune {
 // Whether a past trial's point lies in the domains of `space`, legal or not.
 bool is_point_of(const LegalSpace& space, std::span<const Position> point);
 
-// What a task at some distance (History::distance) has in common with this one, in [0, 1].
-double likeness_at(double distance);
-
 class Surrogate {
  public:
   // `facts`, where given, must outlive the model; it is settled at each fit.

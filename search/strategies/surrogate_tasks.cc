@@ -19,6 +19,9 @@ constexpr std::size_t kMostPast = 128;     // trials of all histories together
 constexpr double kLeastRight = 0.1;        // of all differences, for a task to be of use
 constexpr std::size_t kFewestToJudge = 4;  // measured here, before a task is judged by them
 
+// What a task has in common with this one, by its distance.
+double likeness_at(double distance) { return kLikeness * std::exp(-std::max(distance, 0.0) / kLikeFor); }
+
 Axis names_axis(std::size_t size) {
   Axis axis{
       .ordered = false, .at = std::vector<double>(size, 0), .rough = std::vector<double>(size * size, 0)};
@@ -48,8 +51,6 @@ std::vector<Axis> axes_with_task(std::vector<Axis> axes, const std::vector<doubl
 }
 
 }  // namespace
-
-double likeness_at(double distance) { return kLikeness * std::exp(-std::max(distance, 0.0) / kLikeFor); }
 
 std::vector<Axis> Surrogate::axes() const {
   std::vector<Axis> all = axes_with_task(encoding_.axes(), likeness_);
