@@ -169,11 +169,13 @@ std::string trials_line(const TrialCounts& counts) {
   return text;
 }
 
+// What no part names is said where it is much: on a recording it is the strategy's own time.
 std::string time_line(const TimeSpent& time) {
+  const std::string other = time.other() > time.wall / 10 ? format(", %.2f other", time.other()) : "";
   return format(
       "%.2f s: %.2f preparing, %.2f waiting for the compiler, %.2f validating, %.2f measuring, "
-      "%.2f finishing; %.2f of compiling beside it",
-      time.wall, time.preparing, time.waiting, time.validating, time.measuring, time.finishing,
+      "%.2f finishing%s; %.2f of compiling beside it",
+      time.wall, time.preparing, time.waiting, time.validating, time.measuring, time.finishing, other.c_str(),
       time.compiling);
 }
 
