@@ -1,4 +1,5 @@
 // The tune loop: ask, compile wide, prune, validate and measure narrow, tell, commit, duel, verify, store.
+// Stateless; a search runs on its caller's thread, and only compiling is on others.
 #pragma once
 
 #include <array>
