@@ -1,4 +1,5 @@
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/suggest.h"
@@ -158,10 +159,11 @@ std::string best_line(const Session& session, const Trial& best) {
 }
 
 std::string trials_line(const TrialCounts& counts) {
-  std::string text = format("%zu:", counts.total());
+  std::string text = std::to_string(counts.total());
+  const char* before = ": ";
   for (const Outcome outcome : kOutcomes) {
     if (counts[outcome] == 0) continue;
-    text += (text.back() == ':' ? " " : ", ") + std::to_string(counts[outcome]) + " ";
+    text += std::exchange(before, ", ") + std::to_string(counts[outcome]) + " ";
     for (const char c : outcome_name(outcome)) text += c == '_' ? ' ' : c;
   }
   if (counts.resumed > 0) text += format("; %zu of them resumed", counts.resumed);
