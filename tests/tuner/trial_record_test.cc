@@ -42,6 +42,13 @@ TEST_CASE("a failed trial keeps its reason and carries no time") {
   CHECK(from_record(record)->message == "CUDA_ERROR_LAUNCH_FAILED");
 }
 
+TEST_CASE("a recording's name may hold any bytes") {
+  const TrialRecord record = to_record({}, timed(1), nullptr, {.device = "replay:\xff.json"});
+  CHECK(nlohmann::json::parse(record.provenance)["device"] == "replay:\xef\xbf\xbd.json");
+  const WinnerRecord winner = to_winner({}, timed(1), nullptr, 0, {.device = "replay:\xff.json"});
+  CHECK(nlohmann::json::accept(winner.provenance));
+}
+
 TEST_CASE("an outcome of another version is not guessed") { CHECK_FALSE(from_record({.outcome = "melted"})); }
 
 TEST_CASE("a winner's plan and cubin come back as they were stored") {
