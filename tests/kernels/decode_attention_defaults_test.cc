@@ -9,18 +9,12 @@
 #include "base/resources.h"
 #include "kernels/registry.h"
 #include "search/space.h"
+#include "tests/kernels/decode_attention_fixture.h"
 
 using namespace moetune;
+using decode_attention_tests::kernel, decode_attention_tests::space;
 
 namespace {
-
-const Kernel& kernel() { return find_kernel("decode_attention"); }
-
-const Space& space() {
-  static const Space parsed =
-      Space::parse(read_resource("spaces/decode_attention.json"), "spaces/decode_attention.json");
-  return parsed;
-}
 
 Problem problem(const std::string& text) {
   return parse_problem("decode_attention", kernel().schema(), nullptr, text);
