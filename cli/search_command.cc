@@ -66,7 +66,9 @@ void SearchCommand::declare(OptionTable& table) {
   table.whole("threads", compile_.threads, 0, 1024, "compiler threads; 0 takes all cores");
   table.whole("finalists", finalists_, 1, 100, "configurations that meet again at the end");
   table.whole("in-flight", in_flight_, 1, 4096, "configurations compiled ahead of measuring");
-  table.seconds("trial-time", trial_time_s_, "time limit of one trial on the GPU (10)");
+  table.seconds(
+      "trial-time", trial_time_s_,
+      "time limit of one trial on the GPU (10); a worker that has not answered 2 s later is killed");
   table.flag("history", history_, "with --json: every trial, in order");
   table.flag("verbose", verbose_, "a line a trial instead of the progress line");
 }

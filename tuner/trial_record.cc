@@ -104,7 +104,7 @@ bool may_end_otherwise(const TrialRecord& record) {
 
 std::optional<TrialResult> from_record(const TrialRecord& record) {
   const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
-  if (!outcome) return std::nullopt;
+  if (!outcome || (has_time(*outcome) && !(record.time_us > 0))) return std::nullopt;
   TrialResult result;
   result.outcome = *outcome;
   result.message = record.message;

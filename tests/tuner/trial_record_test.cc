@@ -49,7 +49,12 @@ TEST_CASE("a recording's name may hold any bytes") {
   CHECK(nlohmann::json::accept(winner.provenance));
 }
 
-TEST_CASE("an outcome of another version is not guessed") { CHECK_FALSE(from_record({.outcome = "melted"})); }
+TEST_CASE("an outcome of another version is not guessed, and a time that is none not taken") {
+  CHECK_FALSE(from_record({.outcome = "melted"}));
+  CHECK_FALSE(from_record({.outcome = "ok", .time_us = -3}));
+  CHECK_FALSE(from_record({.outcome = "too_slow"}));
+  CHECK(from_record({.outcome = "crashed"}));
+}
 
 TEST_CASE("a winner's plan and cubin come back as they were stored") {
   Candidate winner;
