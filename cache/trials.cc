@@ -36,7 +36,7 @@ void Cache::begin_search(std::int64_t workload) { impl_->searches.enter(workload
 void Cache::clear_trials(std::int64_t workload) {
   if (!impl_->searches.try_alone(workload)) {
     throw BrokenEnvironment("another search of this workload is running on " + path().string() +
-                            ", and its trials stay: wait for it to end, or search without --fresh");
+                            ", and its trials stay: wait for it to end");
   }
   try {
     impl_->database.run("DELETE FROM trials WHERE workload = ?", workload);

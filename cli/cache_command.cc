@@ -79,7 +79,6 @@ int CacheCommand::list(const Cache& cache, Output& output) const {
 }
 
 Workload CacheCommand::find_workload(const Cache& cache) const {
-  if (key_.empty()) throw BadInput("which KEY? `moetune cache ls` prints them");
   std::int64_t id = 0;
   const auto [end, error] = std::from_chars(key_.data(), key_.data() + key_.size(), id);
   const bool number = error == std::errc() && end == key_.data() + key_.size();
@@ -146,8 +145,9 @@ int CacheCommand::run(Output& output, std::stop_token) {
     throw BadInput(unknown_name("action", action_, {"ls", "show", "check"}));
   }
   if (action_ != "show" && !key_.empty()) throw BadInput("unexpected word '" + key_ + "' after " + action_);
+  if (action_ == "show" && key_.empty()) throw BadInput("which KEY? `moetune cache ls` prints them");
   const std::unique_ptr<Cache> cache =
-      open_existing_cache(cache_, action_ == "check" ? Cache::Mode::inspect : Cache::Mode::read_only);
+      open_named_cache(cache_, action_ == "check" ? Cache::Mode::inspect : Cache::Mode::read_only);
   if (cache == nullptr) return nothing_yet(output);
   if (action_ == "show") return show(*cache, output);
   return action_ == "ls" ? list(*cache, output) : check(*cache, output);

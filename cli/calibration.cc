@@ -38,6 +38,7 @@ std::vector<Target> targets(std::int64_t memory_bytes) {
 // Microseconds of the best configuration; nullopt where interrupted.
 std::optional<double> best_time(Session& session, const Output& output, std::stop_token stop) {
   TuneRequest request = session.request();
+  request.strategy = "local";  // streams differ little: descent with many open beats a model that waits
   request.budget = kTrials;
   request.fresh = true;
   Progress progress(output, {.budget = kTrials, .bytes = session.bytes()});

@@ -30,7 +30,7 @@ std::string tool_help() {
   return text + table.text("  ") +
          "\nmoetune COMMAND --help explains one command; --version prints the version.\n"
          "Exit codes: 0 done, 1 nothing valid found, 2 bad usage or input, 3 broken environment, 130 "
-         "Ctrl-C.\n"
+         "Ctrl-C,\n143 SIGTERM.\n"
          "Start with: moetune search decode_attention --budget 200\n";
 }
 

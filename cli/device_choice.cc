@@ -64,10 +64,11 @@ Problem recorded_problem(const std::string& text, const Kernel& kernel) {
 DeviceChoice replay(RecordingPtr recording, const std::string& id) {
   DeviceChoice choice{
       .recording = recording, .kernel = registered(recording->kernel), .kernel_name = recording->kernel};
-  if (choice.kernel != nullptr) {
-    choice.problem = recorded_problem(recording->problem, *choice.kernel);
-  } else {
-    choice.problem = {recording->kernel, {}};
+  choice.problem = {recording->kernel, {}};
+  try {
+    if (choice.kernel != nullptr) choice.problem = recorded_problem(recording->problem, *choice.kernel);
+  } catch (const BadInput& error) {
+    throw BadInput(id + " is of a problem that moetune does not know: " + error.what());
   }
   choice.device = std::make_unique<ReplayDevice>(recording, id);
   choice.banner = "Replaying measurements of " + recording->kernel +

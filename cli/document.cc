@@ -38,7 +38,8 @@ Document counts_document(const TrialCounts& counts) {
 
 Document time_document(const TimeSpent& time) {
   return {{"preparing_s", time.preparing}, {"waiting_s", time.waiting},     {"validating_s", time.validating},
-          {"measuring_s", time.measuring}, {"finishing_s", time.finishing}, {"compiling_s", time.compiling}};
+          {"measuring_s", time.measuring}, {"finishing_s", time.finishing}, {"other_s", time.other()},
+          {"compiling_s", time.compiling}};
 }
 
 Document trial_document(const Trial& trial) {

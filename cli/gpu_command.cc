@@ -8,7 +8,7 @@ void GpuCommand::declare_common(OptionTable& table, std::string_view config_doc,
   declare_workload(table, workload_, true);
   table.text("config", "CONFIG", config_, config_doc);
   table.whole("seed", seed_, 0, 1'000'000'000, seed_doc);
-  declare_device(table, device_);
+  declare_gpu(table, device_);
   declare_cache(table, cache_);
 }
 

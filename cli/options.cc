@@ -18,6 +18,10 @@ void declare_device(OptionTable& table, std::string& device) {
   table.text("device", "DEVICE", device, "auto, cuda:N, or replay:FILE for recorded measurements");
 }
 
+void declare_gpu(OptionTable& table, std::string& device) {
+  table.text("device", "DEVICE", device, "auto (the first GPU), or cuda:N");
+}
+
 void declare_cache_path(OptionTable& table, CacheChoice& options) {
   table.text("cache", "FILE", options.path, "the cache file; by default below $XDG_CACHE_HOME");
 }
@@ -32,6 +36,12 @@ std::unique_ptr<Cache> open_existing_cache(const CacheChoice& options, Cache::Mo
   const std::filesystem::file_status status = std::filesystem::status(options.file(), error);
   if (status.type() == std::filesystem::file_type::not_found) return nullptr;
   return std::make_unique<Cache>(Cache::open(options.file(), mode));
+}
+
+std::unique_ptr<Cache> open_named_cache(const CacheChoice& options, Cache::Mode mode) {
+  std::unique_ptr<Cache> cache = open_existing_cache(options, mode);
+  if (cache == nullptr && !options.path.empty()) throw BadInput("there is no cache at " + options.path);
+  return cache;
 }
 
 std::unique_ptr<Cache> open_or_create_cache(const CacheChoice& options) {

@@ -33,13 +33,17 @@ struct CompileOptions {
 };
 
 void declare_workload(OptionTable& table, WorkloadOptions& options, bool kernel_required);
-void declare_device(OptionTable& table, std::string& device);
+void declare_device(OptionTable& table, std::string& device);       // a GPU or a recording
+void declare_gpu(OptionTable& table, std::string& device);          // for what runs kernels
 void declare_cache(OptionTable& table, CacheChoice& options);       // --cache and --no-cache
 void declare_cache_path(OptionTable& table, CacheChoice& options);  // --cache alone
 
 // For commands that only read: null where nothing was ever tuned (the file does not exist).
 std::unique_ptr<Cache> open_existing_cache(const CacheChoice& options,
                                            Cache::Mode mode = Cache::Mode::read_only);
+// The same for commands that look at nothing else: BadInput where a file was named that does not exist.
+std::unique_ptr<Cache> open_named_cache(const CacheChoice& options,
+                                        Cache::Mode mode = Cache::Mode::read_only);
 // For commands that store: created where it is missing; null with --no-cache.
 std::unique_ptr<Cache> open_or_create_cache(const CacheChoice& options);
 

@@ -118,14 +118,14 @@ void Progress::show(Clock::time_point now) {
   }
 }
 
-double Progress::seconds_left(double elapsed) const {
+std::optional<double> Progress::seconds_left(double elapsed) const {
   const std::size_t fresh = counts_.total() - std::min(counts_.total(), counts_.resumed);
-  double left = 0;
-  if (fresh > 0 && settings_.budget > counts_.total()) {
-    left = elapsed / static_cast<double>(fresh) * static_cast<double>(settings_.budget - counts_.total());
-  }
-  return settings_.time_budget_s > 0 ? std::min(left, std::max(0.0, settings_.time_budget_s - elapsed))
-                                     : left;
+  std::optional<double> left;
+  if (settings_.time_budget_s > 0) left = std::max(0.0, settings_.time_budget_s - elapsed);
+  if (fresh == 0) return left;
+  const double more = static_cast<double>(settings_.budget - std::min(settings_.budget, counts_.total()));
+  const double by_rate = elapsed / static_cast<double>(fresh) * more;
+  return left ? std::min(*left, by_rate) : by_rate;
 }
 
 std::string Progress::line(double elapsed) const {
@@ -136,8 +136,9 @@ std::string Progress::line(double elapsed) const {
     if (settings_.bytes > 0) text += " (" + rate_text(settings_.bytes / best_us_ * 1e-6) + ")";
   }
   if (elapsed > 0) text += format("  %.1f trials/s", static_cast<double>(counts_.total()) / elapsed);
-  return text + "  " + outcomes_text(counts_) + "  " + duration_text(elapsed) + " so far, " +
-         duration_text(seconds_left(elapsed)) + " left";
+  text += "  " + outcomes_text(counts_) + "  " + duration_text(elapsed) + " so far";
+  const std::optional<double> left = seconds_left(elapsed);
+  return left ? text + ", " + duration_text(*left) + " left" : text;
 }
 
 void Progress::draw(const std::string& text) {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -47,7 +48,8 @@ class Progress : public TuneObserver {
   // Those below want mutex_ held.
   void show(Clock::time_point now);
   std::string line(double elapsed) const;
-  double seconds_left(double elapsed) const;
+  // nullopt before there is anything to tell it from.
+  std::optional<double> seconds_left(double elapsed) const;
   void draw(const std::string& text);
   void erase();
 

@@ -52,7 +52,7 @@ class RecordCommand : public Command {
 void RecordCommand::declare(OptionTable& table) {
   declare_workload(table, workload_, true);
   table.text("output", "FILE", file_, "the recording to write");
-  declare_device(table, device_);
+  declare_gpu(table, device_);
   declare_cache(table, cache_);
   table.whole("threads", compile_.threads, 0, 1024, "compiler threads; 0 takes all cores");
   table.whole("in-flight", in_flight_, 1, 4096, "configurations compiled ahead of measuring");
@@ -161,6 +161,7 @@ int RecordCommand::run(Output& output, std::stop_token stop) {
                        {"file", nullptr},
                        {"read_tb_s", number_or_null(ceilings.read_tb_s)},
                        {"launch_us", number_or_null(ceilings.launch_us)},
+                       {"interrupted", result.interrupted},
                        {"wall_s", result.time.wall}};
   if (result.interrupted) {
     output.note(format("Interrupted after %zu of %zu configurations; the same command continues from there.",

@@ -1,9 +1,12 @@
+#include <set>
+
 #include "base/error.h"
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/stored_results.h"
 #include "cli/text.h"
+#include "kernels/registry.h"
 
 namespace moetune {
 namespace {
@@ -44,19 +47,23 @@ std::string date_text(const StoredResult& result) {
   return result.winner ? result.winner->stored_at.substr(0, 10) : "-";
 }
 
-std::vector<StoredResult> read_results(const Cache& cache, const std::string& kernel) {
+// A kernel is one that moetune has, or one whose recording was searched.
+void require_known(const std::string& kernel, const std::vector<Workload>& workloads) {
+  std::set<std::string> names;
+  for (const Kernel* known : all_kernels()) names.insert(known->name());
+  for (const Workload& workload : workloads) names.insert(workload.key.kernel);
+  if (!names.contains(kernel)) throw BadInput(unknown_name("kernel", kernel, {names.begin(), names.end()}));
+}
+
+std::vector<StoredResult> read_results(const Cache* cache, const std::string& kernel) {
+  const std::vector<Workload> workloads = cache != nullptr ? cache->workloads() : std::vector<Workload>();
+  if (!kernel.empty()) require_known(kernel, workloads);
   std::vector<StoredResult> results;
-  std::vector<std::string> names;
-  for (const Workload& workload : cache.workloads()) {
-    if (is_recording(workload.key)) continue;
-    names.push_back(workload.key.kernel);
-    if (!kernel.empty() && workload.key.kernel != kernel) continue;
-    StoredResult result = read_result(cache, workload);
+  for (const Workload& workload : workloads) {
+    if (is_recording(workload.key) || (!kernel.empty() && workload.key.kernel != kernel)) continue;
+    StoredResult result = read_result(*cache, workload);
     if (result.best_us > 0 || result.trials > 0 || !result.damage.empty())
       results.push_back(std::move(result));
-  }
-  if (results.empty() && !kernel.empty() && !names.empty()) {
-    throw BadInput(unknown_name("tuned kernel", kernel, names));
   }
   return results;
 }
@@ -82,19 +89,20 @@ void print(const std::vector<StoredResult>& results, std::ostream& out) {
 }
 
 int ReportCommand::run(Output& output, std::stop_token) {
-  const std::unique_ptr<Cache> cache = open_existing_cache(cache_);
-  std::vector<StoredResult> results;
-  if (cache != nullptr) results = read_results(*cache, kernel_);
+  const std::unique_ptr<Cache> cache = open_named_cache(cache_);
+  const std::string path = cache != nullptr ? cache->path().string() : cache_.file().string();
+  const std::vector<StoredResult> results = read_results(cache.get(), kernel_);
   if (results.empty()) {
-    output.result() << "Nothing is tuned yet in " << cache_.file().string()
-                    << ".\nStart with: moetune search decode_attention --budget 200\n";
+    output.result() << (kernel_.empty() ? "Nothing" : "Nothing of " + kernel_) << " is tuned yet in " << path
+                    << ".\nStart with: moetune search " << (kernel_.empty() ? "decode_attention" : kernel_)
+                    << " --budget 200\n";
   } else {
     print(results, output.result());
   }
   for (const StoredResult& result : results) {
     if (!result.damage.empty()) output.note(result.damage);
   }
-  Document document = {{"cache", cache_.file().string()}, {"workloads", Document::array()}};
+  Document document = {{"cache", path}, {"workloads", Document::array()}};
   for (const StoredResult& result : results) document["workloads"].push_back(result_document(result));
   output.document(document);
   return kDone;

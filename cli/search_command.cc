@@ -1,4 +1,5 @@
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/suggest.h"
@@ -65,7 +66,9 @@ void SearchCommand::declare(OptionTable& table) {
   table.whole("threads", compile_.threads, 0, 1024, "compiler threads; 0 takes all cores");
   table.whole("finalists", finalists_, 1, 100, "configurations that meet again at the end");
   table.whole("in-flight", in_flight_, 1, 4096, "configurations compiled ahead of measuring");
-  table.seconds("trial-time", trial_time_s_, "time limit of one trial on the GPU (10)");
+  table.seconds(
+      "trial-time", trial_time_s_,
+      "time limit of one trial on the GPU (10); a worker that has not answered 2 s later is killed");
   table.flag("history", history_, "with --json: every trial, in order");
   table.flag("verbose", verbose_, "a line a trial instead of the progress line");
 }
@@ -159,10 +162,11 @@ std::string best_line(const Session& session, const Trial& best) {
 }
 
 std::string trials_line(const TrialCounts& counts) {
-  std::string text = format("%zu:", counts.total());
+  std::string text = std::to_string(counts.total());
+  const char* before = ": ";
   for (const Outcome outcome : kOutcomes) {
     if (counts[outcome] == 0) continue;
-    text += (text.back() == ':' ? " " : ", ") + std::to_string(counts[outcome]) + " ";
+    text += std::exchange(before, ", ") + std::to_string(counts[outcome]) + " ";
     for (const char c : outcome_name(outcome)) text += c == '_' ? ' ' : c;
   }
   if (counts.resumed > 0) text += format("; %zu of them resumed", counts.resumed);
@@ -170,11 +174,13 @@ std::string trials_line(const TrialCounts& counts) {
   return text;
 }
 
+// What no part names is said where it is much: on a recording it is the strategy's own time.
 std::string time_line(const TimeSpent& time) {
+  const std::string other = time.other() > time.wall / 10 ? format(", %.2f other", time.other()) : "";
   return format(
       "%.2f s: %.2f preparing, %.2f waiting for the compiler, %.2f validating, %.2f measuring, "
-      "%.2f finishing; %.2f of compiling beside it",
-      time.wall, time.preparing, time.waiting, time.validating, time.measuring, time.finishing,
+      "%.2f finishing%s; %.2f of compiling beside it",
+      time.wall, time.preparing, time.waiting, time.validating, time.measuring, time.finishing, other.c_str(),
       time.compiling);
 }
 

@@ -25,6 +25,8 @@ class Session {
   // Prints what was chosen as notes. Throws BadInput and BrokenEnvironment.
   Session(DeviceChoice choice, const CacheChoice& cache, const CompileOptions& compile, const Output& output,
           Purpose purpose = Purpose::tuning);
+  Session(const Session&) = delete;  // the device builds its programs through it
+  Session& operator=(const Session&) = delete;
 
   const Kernel* kernel() const { return choice_.kernel; }  // null: a recording of a foreign kernel
   const std::string& kernel_name() const { return choice_.kernel_name; }

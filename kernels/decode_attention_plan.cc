@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <stdexcept>
 #include <string>
 
 #include "base/integers.h"
@@ -35,7 +36,8 @@ std::string math_macro(const Config& config) {
   if (config.is("math", "wgmma64")) return "MATH_WGMMA64";
   if (config.is("math", "wgmma_swap")) return "MATH_WGMMA_SWAP";
   if (config.is("math", "vector")) return "MATH_VECTOR";
-  return "MATH_MMA16";
+  if (config.is("math", "mma16")) return "MATH_MMA16";
+  throw std::logic_error("decode_attention has no maths of '" + config.at("math").text() + "'");
 }
 
 // A configuration by name, with what follows from it for one shape.

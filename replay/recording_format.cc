@@ -111,10 +111,7 @@ Outcome outcome_from(const json& name, std::string_view file) {
   throw BadInput(std::string(file) + ": unknown outcome '" + text + "'");
 }
 
-std::vector<RecordedRow> rows_from(const json& rows, std::size_t count, std::size_t width,
-                                   std::string_view file) {
-  std::vector<RecordedRow> result(count);
-  const json& positions = rows.at("positions");
+void check_positions(const json& positions, std::size_t count, std::size_t width, std::string_view file) {
   if (positions.size() != width) {
     throw BadInput(std::string(file) + ": " + std::to_string(positions.size()) +
                    " columns of positions for " + std::to_string(width) + " parameters");
@@ -122,14 +119,26 @@ std::vector<RecordedRow> rows_from(const json& rows, std::size_t count, std::siz
   for (const json& values : positions) {
     if (values.size() != count)
       throw BadInput(std::string(file) + ": a column of positions is too short or too long");
+  }
+}
+
+std::vector<RecordedRow> rows_from(const json& rows, std::size_t count,
+                                   const std::vector<Parameter>& parameters, std::string_view file) {
+  const json& positions = rows.at("positions");
+  check_positions(positions, count, parameters.size(), file);
+  const json& outcomes = column(rows, "outcomes", count, file);
+  std::vector<RecordedRow> result(count);  // as many as there are, whatever the header says
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const auto values = static_cast<std::int64_t>(parameters[p].values.size());
     for (std::size_t i = 0; i < count; ++i) {
-      const auto position = values[i].get<std::int64_t>();
-      if (position < 0 || position > 65535)
-        throw BadInput(std::string(file) + ": a position is out of range");
+      const auto position = positions[p][i].get<std::int64_t>();
+      if (position < 0 || position >= values) {
+        throw BadInput(std::string(file) + ": row " + std::to_string(i) + " lies outside the domain of '" +
+                       parameters[p].name + "'");
+      }
       result[i].point.push_back(static_cast<Position>(position));
     }
   }
-  const json& outcomes = column(rows, "outcomes", count, file);
   const json& times = column(rows, "time_us", count, file);
   const json& samples = column(rows, "samples_us", count, file);
   for (std::size_t i = 0; i < count; ++i) {
@@ -182,8 +191,7 @@ Recording recording_from(const json& header, const json& rows, std::string_view 
   std::vector<Parameter> parameters;
   for (const json& item : header.at("parameters")) parameters.push_back(parameter_from(item, file));
   const auto count = header.at("rows").get<std::size_t>();
-  const std::size_t width = parameters.size();
-  std::vector<RecordedRow> recorded = rows_from(rows, count, width, file);
+  std::vector<RecordedRow> recorded = rows_from(rows, count, parameters, file);
   std::vector<std::string> fact_names = read_facts(rows, recorded, file);
   SortedRows sorted = sort_rows(std::move(parameters), std::move(recorded));
   if (sorted.trials.size() != count) throw BadInput(std::string(file) + ": a configuration stands twice");

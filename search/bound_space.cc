@@ -17,13 +17,13 @@ BoundSpace::BoundSpace(const SpaceFile& file, const Assignment& environment)
       values.push_back(value.is_named() ? *file.vocabulary.interned(value.name) : value.number);
     }
   }
-  for (const SpaceFile::Gate& gate : file.gates) {
-    if (!holds(gate.condition)) closed_gates_.push_back(&gate);
-  }
   for (const SpaceFile::Let& let : file.lets) {
     lets_.push_back(bind(let.expression));
     const Program& program = lets_.back().program;
     if (program.is_constant()) bindings_[let.slot] = {true, false, program.constant_value()};
+  }
+  for (const SpaceFile::Gate& gate : file.gates) {  // after the lets, which a gate may use
+    if (!holds(gate.condition)) closed_gates_.push_back(&gate);
   }
   for (const SpaceFile::Constraint& constraint : file.constraints)
     constraints_.push_back(bind(constraint.expression));
@@ -68,9 +68,14 @@ void BoundSpace::require_known(const Expression& expression) const {
   }
 }
 
+std::int64_t BoundSpace::evaluate(const Expression& expression) const {
+  require_known(expression);
+  return expression.compile(file_.vocabulary, bindings_).run(nullptr);
+}
+
 bool BoundSpace::holds(const Expression& condition) const {
-  require_known(condition);
-  return condition.compile(file_.vocabulary, bindings_).holds(nullptr);
+  const std::int64_t value = evaluate(condition);
+  return value != 0 && value != kUndefined;
 }
 
 BoundSpace::Rule BoundSpace::bind(const Expression& expression) const {

@@ -45,6 +45,9 @@ class BoundSpace {
   // Why a point is illegal, or an empty string.
   std::string why_illegal(std::span<const Position> point) const;
 
+  // What an expression of the environment alone comes to; kUndefined where it has no value.
+  std::int64_t evaluate(const Expression& expression) const;
+
   // Whether a condition on the environment alone holds.
   bool holds(const Expression& condition) const;
 

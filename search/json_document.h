@@ -23,6 +23,7 @@ class JsonObject {
 
   void allow_only(std::initializer_list<std::string_view> keys) const;
   bool has(const std::string& key) const { return value_.contains(key); }
+  bool is_object(const std::string& key) const { return has(key) && value_[key].is_object(); }
   std::vector<std::string> keys() const;
 
   std::string string(const std::string& key) const;

@@ -38,6 +38,22 @@ std::string why_illegal_in(const BoundSpace& space, const Config& config) {
   return space.why_illegal(point);
 }
 
+// What a default comes to, nullopt where that is illegal.
+std::optional<Config> legal_config(const BoundSpace& space, const SpaceFile::Default& rule) {
+  Config config = rule.config;
+  if (!rule.choice) {
+    if (why_illegal_in(space, config).empty()) return config;
+    return std::nullopt;
+  }
+  const std::int64_t limit = space.evaluate(rule.choice->at_most);  // kUndefined is below every value
+  for (const Value& value : rule.choice->values) {
+    if (value.number > limit) continue;
+    config.set(space.file().parameters[rule.choice->parameter].name, value);
+    if (why_illegal_in(space, config).empty()) return config;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Space::Space(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -67,7 +83,7 @@ std::optional<Config> Space::default_config(const Assignment& environment) const
   const BoundSpace space(impl_->file, environment);
   for (const SpaceFile::Default& entry : impl_->file.defaults) {
     if (entry.when && !space.holds(*entry.when)) continue;
-    if (why_illegal_in(space, entry.config).empty()) return entry.config;
+    if (std::optional<Config> config = legal_config(space, entry)) return config;
   }
   return std::nullopt;
 }

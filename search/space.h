@@ -52,7 +52,8 @@ class Space {
   // configuration. Enumerates.
   std::string why_empty(const Assignment& environment) const;
 
-  // The first default whose condition holds and that is legal under `environment`; nullopt where none is.
+  // The first default whose condition holds and that is legal under `environment`; nullopt where none is. A
+  // default that chooses a value takes the largest within its limit that is legal.
   std::optional<Config> default_config(const Assignment& environment) const;
 
   // A configuration from `a=1,b=tma` text; parameters left out take their value from `base` where given.

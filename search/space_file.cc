@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "search/json_document.h"
+#include "search/space_defaults.h"
 
 namespace moetune {
 namespace {
@@ -38,7 +39,7 @@ class Reader {
 
   void read(const json& document) {
     const JsonObject top(document, space_.file, "");
-    top.allow_only({"kernel", "doc", "parameters", "let", "constraints", "defaults"});
+    top.allow_only({"kernel", "doc", "parameters", "let", "constraints", "bases", "defaults"});
     space_.kernel = top.string("kernel");
     if (!is_identifier(space_.kernel)) top.fail("kernel", "'" + space_.kernel + "' is not a name");
     read_parameters(top);
@@ -46,7 +47,7 @@ class Reader {
     read_gates(top);
     read_kept(top);
     read_constraints(top);
-    read_defaults(top);
+    read_defaults(top, space_);
     check_lets_are_used();
   }
 
@@ -110,19 +111,6 @@ class Reader {
     return Expression::parse(item.string(key), item.where(key), space_.vocabulary);
   }
 
-  // A condition that is decided before any parameter has a value.
-  Expression environment_condition(const JsonObject& item, const std::string& key) {
-    Expression condition = expression(item, key);
-    for (const Slot slot : condition.slots()) {
-      if (space_.vocabulary[slot].kind != Vocabulary::Kind::environment) {
-        item.fail(key, "'" + space_.vocabulary[slot].name +
-                           "' may not stand here: only problem.* and device.* (in \"" + condition.text() +
-                           "\")");
-      }
-    }
-    return condition;
-  }
-
   void read_lets(const JsonObject& top) {
     if (!top.has("let")) return;
     const JsonObject lets = top.object("let");
@@ -159,6 +147,9 @@ class Reader {
           if (space_.vocabulary[slot].kind == Vocabulary::Kind::let) visit(slot - first);
         }
         marks[index] = Mark::done;
+        for (const Slot slot : unsorted[index].expression.slots()) {
+          if (space_.depends_on_parameters(slot)) unsorted[index].of_parameters = true;
+        }
         space_.lets.push_back(unsorted[index]);
       }
       path.pop_back();
@@ -178,8 +169,8 @@ class Reader {
         if (it == values.end()) {
           gates.fail(text, unknown_name("value of " + space_.parameters[p].name, text, texts(values)));
         }
-        space_.gates.push_back(
-            {p, static_cast<Position>(it - values.begin()), environment_condition(gates, text)});
+        space_.gates.push_back({p, static_cast<Position>(it - values.begin()),
+                                read_environment_expression(gates, text, space_)});
       }
     }
   }
@@ -211,50 +202,23 @@ class Reader {
     }
   }
 
-  void read_defaults(const JsonObject& top) {
-    if (!top.has("defaults")) return;
-    for (const JsonObject& item : top.objects("defaults")) {
-      item.allow_only({"when", "config"});
-      SpaceFile::Default entry;
-      if (item.has("when")) entry.when = environment_condition(item, "when");
-      entry.config = read_config(item.object("config"));
-      space_.defaults.push_back(std::move(entry));
-    }
-  }
-
-  Config read_config(const JsonObject& item) const {
-    std::vector<std::string> names;
-    for (const Parameter& parameter : space_.parameters) names.push_back(parameter.name);
-    for (const std::string& key : item.keys()) {
-      if (std::find(names.begin(), names.end(), key) == names.end())
-        item.fail(key, unknown_name("parameter", key, names));
-    }
-    Config config;
-    for (const Parameter& parameter : space_.parameters) {
-      if (!item.has(parameter.name))
-        item.fail(parameter.name, "the default leaves this parameter without a value");
-      try {
-        config.set(parameter.name, value_from_text(parameter, item.scalar_text(parameter.name)));
-      } catch (const BadInput& error) {
-        item.fail(parameter.name, error.what());
-      }
-    }
-    return config;
-  }
-
   void check_lets_are_used() const {
     std::set<Slot> used;
-    for (const SpaceFile::Constraint& constraint : space_.constraints) {
-      for (const Slot slot : constraint.expression.slots()) used.insert(slot);
+    const auto use = [&](const Expression& expression) {
+      for (const Slot slot : expression.slots()) used.insert(slot);
+    };
+    for (const SpaceFile::Gate& gate : space_.gates) use(gate.condition);
+    for (const SpaceFile::Constraint& constraint : space_.constraints) use(constraint.expression);
+    for (const SpaceFile::Default& rule : space_.defaults) {
+      if (rule.when) use(*rule.when);
+      if (rule.choice) use(rule.choice->at_most);
     }
-    for (const SpaceFile::Kept& kept : space_.kept) {
-      for (const Slot slot : kept.quantity.slots()) used.insert(slot);
-    }
+    for (const SpaceFile::Kept& kept : space_.kept) use(kept.quantity);
     for (auto let = space_.lets.rbegin(); let != space_.lets.rend(); ++let) {
       if (!used.contains(let->slot)) {
-        throw BadInput(let->expression.where() + ": no constraint and no \"keeps\" uses this quantity");
+        throw BadInput(let->expression.where() + ": nothing uses this quantity");
       }
-      for (const Slot slot : let->expression.slots()) used.insert(slot);
+      use(let->expression);
     }
   }
 
@@ -270,6 +234,12 @@ const Value& value_from_text(const Parameter& parameter, std::string_view text) 
     texts.push_back(value.text());
   }
   throw BadInput(unknown_name("value of " + parameter.name, text, texts));
+}
+
+bool SpaceFile::depends_on_parameters(Slot slot) const {
+  if (vocabulary[slot].kind == Vocabulary::Kind::parameter) return true;
+  return std::any_of(lets.begin(), lets.end(),
+                     [&](const Let& let) { return let.slot == slot && let.of_parameters; });
 }
 
 SpaceFile read_space_file(std::string_view text, std::string_view file) {

@@ -20,6 +20,7 @@ struct SpaceFile {
   struct Let {
     Slot slot;
     Expression expression;
+    bool of_parameters = false;  // depends on one, through other lets too
   };
   struct Gate {  // the value at `position` of `parameter` exists only where `condition` holds
     std::size_t parameter;
@@ -34,9 +35,16 @@ struct SpaceFile {
     Expression expression;
     std::string why;
   };
+  // The largest of `values` that is at most `at_most` and makes a legal configuration.
+  struct Choice {
+    std::size_t parameter;
+    std::vector<Value> values;  // descending
+    Expression at_most;         // of problem and device alone
+  };
   struct Default {
     std::optional<Expression> when;
-    Config config;
+    Config config;  // of every parameter; the value of the one that is chosen stands in for the choice
+    std::optional<Choice> choice;
   };
 
   std::string file;
@@ -48,6 +56,8 @@ struct SpaceFile {
   std::vector<Kept> kept;
   std::vector<Constraint> constraints;
   std::vector<Default> defaults;
+
+  bool depends_on_parameters(Slot slot) const;
 };
 
 SpaceFile read_space_file(std::string_view json, std::string_view file);

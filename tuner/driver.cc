@@ -73,8 +73,7 @@ void* open_library() {
   if (library != nullptr) return library;
   const char* const error = dlerror();
   const std::string reason = error != nullptr ? error : path;
-  const std::string message =
-      "no CUDA driver: " + reason + "; install the NVIDIA driver, or use a recording (--device replay:FILE)";
+  const std::string message = "no CUDA driver: " + reason + "; install the NVIDIA driver";
   // The loader tells a file that is not there from one that is no library by its words alone.
   if (reason.find("cannot open shared object file") != std::string::npos) throw NoGpu(message);
   throw BrokenEnvironment(message);

@@ -1,5 +1,5 @@
 // The end of a search: the best few meet again in interleaved rounds, and the winner is checked on fresh
-// inputs.
+// inputs. No state; like the device, for one thread.
 #pragma once
 
 #include <optional>

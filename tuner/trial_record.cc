@@ -10,6 +10,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+// A recording's file name is part of the provenance, and may hold any bytes.
+std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 Json facts_json(const TrialResult& result, const Build* build) {
   Json facts = {{"validate_s", result.validate_s}, {"measure_s", result.measure_s}};
   if (has_time(result.outcome)) {
@@ -85,8 +88,8 @@ TrialRecord to_record(const Config& config, const TrialResult& result, const Bui
     record.interval_high_us = result.measurement.high_us;
     record.samples = static_cast<int>(result.measurement.samples_us.size());
   }
-  record.facts = facts_json(result, build).dump();
-  record.provenance = source.dump();
+  record.facts = text_of(facts_json(result, build));
+  record.provenance = text_of(source);
   return record;
 }
 
@@ -101,7 +104,7 @@ bool may_end_otherwise(const TrialRecord& record) {
 
 std::optional<TrialResult> from_record(const TrialRecord& record) {
   const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
-  if (!outcome) return std::nullopt;
+  if (!outcome || (has_time(*outcome) && !(record.time_us > 0))) return std::nullopt;
   TrialResult result;
   result.outcome = *outcome;
   result.message = record.message;
@@ -128,7 +131,7 @@ WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const
   record.roofline = roofline;
   record.plan = Json(winner.plan).dump();
   if (winner.build != nullptr) record.cubin = winner.build->cubin;
-  record.provenance = source.dump();
+  record.provenance = text_of(source);
   return record;
 }
 

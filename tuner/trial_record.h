@@ -31,7 +31,8 @@ TrialRecord to_record(const Config& config, const TrialResult& result, const Bui
 // reports and run again.
 bool may_end_otherwise(const TrialRecord& record);
 
-// nullopt where the record's outcome is unknown to this version: such a trial is run again. The samples do
+// nullopt where the record's outcome is unknown to this version, or its time is none: such a trial is run
+// again. The samples do
 // not come back, only the median and its interval.
 std::optional<TrialResult> from_record(const TrialRecord& record);
 

@@ -101,9 +101,9 @@ TuneResult TuneLoop::run() {
     if (request_.kernel != nullptr) tools_.device.open(*request_.kernel, request_.problem, request_.seed);
   } catch (const Stopped&) {
     result_.interrupted = true;
-    return std::move(result_);
   }
-  result_.time.preparing = seconds_since(begin_);
+  result_.time.preparing = result_.time.wall = seconds_since(begin_);
+  if (result_.interrupted) return std::move(result_);
   if (tools_.observer != nullptr) tools_.observer->started(request_.space->size(), request_.budget);
 
   announce("searching");
@@ -113,6 +113,7 @@ TuneResult TuneLoop::run() {
   queue_.clear();
 
   const auto finishing = Clock::now();
+  const double waited = result_.time.waiting;
   if (best_) {
     result_.confidence = confidence();
     if (result_.interrupted) {
@@ -131,7 +132,7 @@ TuneResult TuneLoop::run() {
     tools_.compiler->flush();
     result_.time.compiling = tools_.compiler->stats().compile_seconds;
   }
-  result_.time.finishing = seconds_since(finishing);
+  result_.time.finishing = seconds_since(finishing) - (result_.time.waiting - waited);
   result_.time.wall = seconds_since(begin_);
   return std::move(result_);
 }
@@ -231,10 +232,11 @@ std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* 
   }
   MeasurePolicy policy = request_.policy;
   policy.drop_above_us = drop_limit();
+  const auto begin = Clock::now();
   try {
     TrialResult result = tools_.device.run({pending.config, pending.plan, *build}, policy);
     result_.time.validating += result.validate_s;
-    result_.time.measuring += result.measure_s;
+    result_.time.measuring += is_breakdown(result.outcome) ? seconds_since(begin) : result.measure_s;
     result.facts = tools_.device.info().recorded ? tools_.device.facts(pending.config) : std::move(facts);
     return result;
   } catch (const Stopped&) {
@@ -384,6 +386,10 @@ std::size_t TrialCounts::total() const {
   std::size_t sum = 0;
   for (const Outcome outcome : kOutcomes) sum += outcome == Outcome::pruned ? 0 : (*this)[outcome];
   return sum;
+}
+
+double TimeSpent::other() const {
+  return std::max(0.0, wall - preparing - waiting - validating - measuring - finishing);
 }
 
 TuneResult tune(const TuneRequest& request, TuneTools tools, std::stop_token stop) {

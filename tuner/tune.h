@@ -1,4 +1,5 @@
 // The tune loop: ask, compile wide, prune, validate and measure narrow, tell, commit, duel, verify, store.
+// Stateless; a search runs on its caller's thread, and only compiling is on others.
 #pragma once
 
 #include <array>
@@ -34,16 +35,19 @@ struct Trial {
   bool resumed = false;
 };
 
-// Where the wall time went, in seconds. The four parts of the loop's thread add up to `wall` but for
-// bookkeeping.
+// Where the wall time went, in seconds. Every part but `compiling` is of the loop's thread, and with other()
+// they add up to `wall`.
 struct TimeSpent {
   double wall = 0;
-  double preparing = 0;  // enumerating, inputs, references
+  double preparing = 0;  // inputs, references
   double waiting = 0;    // for the compiler, with nothing to measure
   double validating = 0;
-  double measuring = 0;  // search trials
-  double finishing = 0;  // duel, verification, storing
+  double measuring = 0;  // search trials; of one that hung or crashed, until its end
+  double finishing = 0;  // duel, verification, storing; what is waited for meanwhile counts as `waiting`
   double compiling = 0;  // summed over compiler threads, overlapped with the rest
+
+  // The strategy's choices, storing trials, and the worker's own part: messages, loading, starting again.
+  double other() const;
 };
 
 // Called on the tuning thread. Must not throw.

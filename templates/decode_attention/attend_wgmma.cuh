@@ -3,24 +3,10 @@
 #pragma once
 
 #include "templates/common/wgmma.cuh"
-#include "templates/decode_attention/lane_offsets.cuh"
-#include "templates/decode_attention/query.cuh"
+#include "templates/decode_attention/query_wgmma.cuh"
 #include "templates/decode_attention/row_softmax.cuh"
 
 static_assert(kRowTiles == kWorkerWarps, "every warp of a worker has 16 rows");
-
-class Query {
- public:
-  __device__ __forceinline__ Query(u32 shared, const LaneOffsets&) : address_(shared + kQueryOffset) {}
-
-  // The rows' 16 dimensions of a step.
-  __device__ __forceinline__ u64 matrix(int step) const {
-    return WgmmaMatrix::rows(address_ + step / 4 * kQueryChunkBytes + step % 4 * 32);
-  }
-
- private:
-  u32 address_;
-};
 
 class Attention : public RowSoftmax<1> {
  public:

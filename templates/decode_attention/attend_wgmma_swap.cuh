@@ -5,24 +5,10 @@
 
 #include "templates/common/wgmma.cuh"
 #include "templates/decode_attention/column_softmax.cuh"
-#include "templates/decode_attention/lane_offsets.cuh"
-#include "templates/decode_attention/query.cuh"
+#include "templates/decode_attention/query_wgmma.cuh"
 #include "templates/decode_attention/worker.cuh"
 
 static_assert(kSlabTokens % 64 == 0 && kWorkerTokens % 64 == 0, "64 tokens lie together");
-
-class Query {
- public:
-  __device__ __forceinline__ Query(u32 shared, const LaneOffsets&) : address_(shared + kQueryOffset) {}
-
-  // The rows' 16 dimensions of a step.
-  __device__ __forceinline__ u64 matrix(int step) const {
-    return WgmmaMatrix::rows(address_ + step / 4 * kQueryChunkBytes + step % 4 * 32);
-  }
-
- private:
-  u32 address_;
-};
 
 // What the warps of a worker share: P twice, as [8 packed rows][token][row], so that a tile's can be written
 // while the last one's is still being read; and a float for every warp and row.

@@ -39,7 +39,7 @@ TEST_CASE("trials of a search that goes on in another process are never forgotte
   cache.begin_search(id);  // two searches of one workload at a time are welcome
   const std::string sentence = broken([&] { cache.clear_trials(id); });
   CHECK(says(sentence, "another search of this workload is running on " + file.string()));
-  CHECK(says(sentence, "without --fresh"));
+  CHECK(says(sentence, "wait for it to end"));
   CHECK(cache.trials(id).size() == 10);
   const std::int64_t neighbour = cache.workload(workload_key("batch=128"));
   CHECK(broken([&] { cache.clear_trials(neighbour); }) == "");

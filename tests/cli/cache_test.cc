@@ -57,6 +57,34 @@ TEST_CASE("report shows what a search found, and that it is a recording's") {
   const Ended unknown = tool.run({"report", "saxpi"});
   CHECK(unknown.code == 2);
   CHECK(contains(unknown.err, "did you mean 'saxpy'?"));
+  CHECK(report["cache"] == document(tool.run({"cache", "ls", "--json"}))["cache"]);
+}
+
+TEST_CASE("report of a kernel with nothing tuned says so, and an unknown kernel is bad input all the same") {
+  Tool tool;
+  const Ended none = tool.run({"report", "decode_kernel"});
+  CHECK(none.code == 0);
+  CHECK(contains(none.out, "Nothing of decode_kernel is tuned yet"));
+  CHECK(contains(none.out, "moetune search decode_kernel"));
+  const Ended unknown = tool.run({"report", "decode_kernl"});
+  CHECK(unknown.code == 2);
+  CHECK(contains(unknown.err, "did you mean 'decode_kernel'?"));
+}
+
+TEST_CASE("a cache file that was named and does not exist is bad input, and is not made") {
+  Tool tool;
+  const std::string path = tool.path("typo.db").string();
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"report"}, {"cache", "ls"}, {"cache", "show", "1"}, {"cache", "check"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), {"--cache", path});
+    CAPTURE(command[0]);
+    const Ended ended = tool.run(arguments);
+    CHECK(ended.code == 2);
+    CHECK(contains(ended.err, "there is no cache at " + path));
+  }
+  CHECK_FALSE(std::filesystem::exists(path));
+  CHECK(tool.run({"cache", "show"}).code == 2);
 }
 
 TEST_CASE("cache show prints one workload in full and refuses keys that are none") {

@@ -184,6 +184,18 @@ TEST_CASE("a recording serves only the problem that it is of") {
   CHECK(space["configs"].size() == 2);
 }
 
+TEST_CASE("a recording of a problem that its kernel does not have is named") {
+  Tool tool;
+  moetune::Recording recording = moetune::read_recording(write_decode_recording(tool));
+  recording.problem = "elements=0";
+  const std::string path = tool.path("odd.json.zst").string();
+  moetune::write_recording(recording, path);
+  const Ended ended = tool.run({"search", "--device", "replay:" + path, "--no-compile"});
+  CHECK(ended.code == 2);
+  CHECK(contains(ended.err, path));
+  CHECK(contains(ended.err, "elements=0 is out of range"));
+}
+
 TEST_CASE("a signal while the compiler starts is Ctrl-C all the same") {
   Tool tool;
   const std::string recording = write_decode_recording(tool);

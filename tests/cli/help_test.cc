@@ -43,6 +43,20 @@ TEST_CASE("every command explains itself, under both spellings") {
   }
 }
 
+TEST_CASE("only what a recording can serve offers recordings as devices") {
+  Tool tool;
+  for (const std::string command : {"search", "space"}) {
+    CHECK(contains(tool.run({command, "--help"}).out, "cuda:N, or replay:FILE"));
+  }
+  for (const std::string command : {"verify", "bench", "record"}) {
+    CAPTURE(command);
+    const std::string help = tool.run({command, "--help"}).out;
+    const std::string option = help.substr(help.find("--device"), 100);
+    CHECK(contains(option, "cuda:N"));
+    CHECK_FALSE(contains(option.substr(0, option.find('\n')), "replay"));
+  }
+}
+
 TEST_CASE("help as JSON is one document") {
   Tool tool;
   CHECK(contains(document(tool.run({"search", "--help", "--json"}))["help"], "--budget"));

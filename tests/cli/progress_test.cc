@@ -104,6 +104,30 @@ TEST_CASE("before the search begins the phase and its time are the line") {
   CHECK(count(captured.text(), "preparing …  0:00 so far\n") >= 2);
 }
 
+TEST_CASE("the time left is said once there is a trial to tell it from, or a limit") {
+  using namespace moetune;
+  const Trial trial{.result = {.measurement = {.median_us = 5}}};
+  TrialCounts none, one;
+  one[Outcome::ok] = 1;
+  // What is logged of a search of ten trials after these.
+  const auto logged = [&](const TrialCounts& counts, double limit_s) {
+    const Captured captured;
+    const Output output(false);
+    {
+      Progress progress(output,
+                        {.budget = 10, .time_budget_s = limit_s, .redraws = false, .log_every = 20ms});
+      progress.started(100, 10);
+      progress.phase("searching");
+      progress.trial_done(trial, counts, nullptr);
+      std::this_thread::sleep_for(200ms);
+    }
+    return captured.text();
+  };
+  CHECK(contains(logged(none, 0), "0 ok  0:00 so far\n"));
+  CHECK(contains(logged(none, 7200), "0 ok  0:00 so far, 2:00:00 left\n"));
+  CHECK(contains(logged(one, 0), "1 ok  0:00 so far, 0:0"));
+}
+
 TEST_CASE("nothing is written once the progress has finished") {
   const Captured captured;
   const moetune::Output output(false);

@@ -42,12 +42,7 @@ class Tuned {
   }
 
   // From now on only what meets this constraint is legal.
-  void constrain(const std::string& expression) const {
-    const fs::path file = data_ / "spaces/decode_kernel.json";
-    Json space = Json::parse(moetune::testing::read_text(file));
-    space["constraints"].push_back({{"expr", expression}, {"why", "few, for a test"}});
-    std::ofstream(file) << space.dump();
-  }
+  void constrain(const std::string& expression) const { Tool::constrain(data_, "decode_kernel", expression); }
 
   // From now on no candidate compiles; references and harness still do.
   void break_template() const {

@@ -57,6 +57,15 @@ class Tool {
     return path("data");
   }
 
+  // From now on only what meets `expression` too is legal for `kernel`, as a folder from copy_data() has it.
+  static void constrain(const std::filesystem::path& data, const std::string& kernel,
+                        const std::string& expression) {
+    const std::filesystem::path file = data / "spaces" / (kernel + ".json");
+    nlohmann::json space = nlohmann::json::parse(read_text(file));
+    space["constraints"].push_back({{"expr", expression}, {"why", "few, for a test"}});
+    std::ofstream(file) << space.dump();
+  }
+
   // A Kernel Tuner cache file of `columns` x 100 configurations (x, y) whose best, 1 ms, is x=7, y=42; every
   // 11th y fails to compile. Returns its path.
   std::string write_recording(int columns = 20) const {

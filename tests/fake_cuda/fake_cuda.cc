@@ -35,7 +35,6 @@ struct FakeModule {
 
 Machine machine;
 FakeGraph* capturing = nullptr;
-std::map<std::uint64_t, std::size_t> allocations;
 
 CUresult sticky() { return static_cast<CUresult>(machine.sticky); }
 
@@ -135,16 +134,16 @@ CUresult mem_alloc(CUdeviceptr* address, std::size_t bytes) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (machine.used_bytes + bytes > machine.memory_bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
   *address = reinterpret_cast<CUdeviceptr>(std::aligned_alloc(512, (bytes + 511) / 512 * 512));
-  allocations[*address] = bytes;
+  machine.allocations[*address] = bytes;
   machine.used_bytes += bytes;
   return CUDA_SUCCESS;
 }
 
 CUresult mem_free(CUdeviceptr address) {
-  const auto found = allocations.find(address);
-  if (found == allocations.end()) return CUDA_ERROR_INVALID_VALUE;
+  const auto found = machine.allocations.find(address);
+  if (found == machine.allocations.end()) return CUDA_ERROR_INVALID_VALUE;
   machine.used_bytes -= found->second;
-  allocations.erase(found);
+  machine.allocations.erase(found);
   std::free(reinterpret_cast<void*>(address));
   return sticky();
 }

@@ -42,12 +42,15 @@ struct Machine {
   double clock_us = 0;
   std::size_t used_bytes = 0;
   std::int64_t candidate_launches = 0;
-  std::map<std::string, std::int64_t> launches;  // by kernel
+  std::map<std::string, std::int64_t> launches;      // by kernel
+  std::map<std::uint64_t, std::size_t> allocations;  // bytes by address
 
   std::size_t memory_bytes() const { return static_cast<std::size_t>(script.number("memory", 16 << 20)); }
   void run(const Kernel& kernel, const Parameters& parameters, std::uint32_t blocks);
 
  private:
+  // Bytes from there to the end of the allocation that holds it.
+  std::size_t room_at(std::uint64_t address) const;
   void run_affine(const Parameters& parameters);
   void run_candidate(const Kernel& kernel, const Parameters& parameters);
 };

@@ -12,24 +12,12 @@
 #include "base/resources.h"
 #include "kernels/registry.h"
 #include "search/space.h"
+#include "tests/kernels/decode_attention_fixture.h"
 
 using namespace moetune;
+using namespace decode_attention_tests;
 
 namespace {
-
-const Kernel& kernel() { return find_kernel("decode_attention"); }
-
-Problem problem(const std::string& text) {
-  const Problem parsed = parse_problem("decode_attention", kernel().schema(), nullptr, text);
-  kernel().check(parsed);
-  return parsed;
-}
-
-const Space& space() {
-  static const Space parsed =
-      Space::parse(read_resource("spaces/decode_attention.json"), "spaces/decode_attention.json");
-  return parsed;
-}
 
 // Shapes that reach every branch of planning: groups of 1, 8, 12, 40 and 128, all head dims, pages and
 // layouts, contexts shorter than a tile and not a multiple of one.

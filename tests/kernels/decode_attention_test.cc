@@ -12,18 +12,12 @@
 #include "kernels/decode_attention_inputs.h"
 #include "kernels/decode_attention_problem.h"
 #include "kernels/registry.h"
+#include "tests/kernels/decode_attention_fixture.h"
 
 using namespace moetune;
+using namespace decode_attention_tests;
 
 namespace {
-
-const Kernel& kernel() { return find_kernel("decode_attention"); }
-
-Problem problem(const std::string& text) {
-  const Problem parsed = parse_problem("decode_attention", kernel().schema(), nullptr, text);
-  kernel().check(parsed);
-  return parsed;
-}
 
 std::map<std::string, Buffer> buffers_by_name(const Problem& of, std::uint64_t seed = 1) {
   std::map<std::string, Buffer> named;

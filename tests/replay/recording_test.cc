@@ -158,10 +158,12 @@ TEST_CASE("each damage to a recording is named with the file") {
   CHECK(error(replaced(text, "\"kernel\"", "\"kernle\"")).find("key 'kernel' not found") !=
         std::string::npos);
   CHECK(error(replaced(text, "[\"ok\"", "[\"fine\"")) == "r.json: unknown outcome 'fine'");
-  CHECK(error(replaced(text, "\"positions\":[[0,0,1", "\"positions\":[[0,0,7")).find("outside the domain") !=
-        std::string::npos);
-  CHECK(error(replaced(text, "\"positions\":[[0,0,1", "\"positions\":[[0,0,-1")) ==
-        "r.json: a position is out of range");
+  for (const std::string position : {"7", "-1", "70000"}) {
+    CHECK(error(replaced(text, "\"positions\":[[0,0,1", "\"positions\":[[0,0," + position)) ==
+          "r.json: row 2 lies outside the domain of 'tile'");
+  }
+  CHECK(error(replaced(text, "\"rows\":5", "\"rows\":9000000000000000000")) ==
+        "r.json: a column of positions is too short or too long");
   CHECK(error(replaced(text, "[0,1,0,0,1]", "[0,0,0,0,1]")) == "r.json: a configuration stands twice");
   CHECK(error(replaced(text, "\"time_us\":[", "\"time_us\":[1.0,")) ==
         "r.json: the column 'time_us' does not hold 5 rows");

@@ -168,13 +168,14 @@ TEST_CASE("each wrong key or value of a space file is named") {
   CHECK(error_after("[1, 2, 3]", "3") == "toy.json: parameters[1].values: must be an array, not number");
   CHECK(error_after("{\"tma\": \"device", "{\"tna\": \"device") ==
         "toy.json: parameters[2].gates.tna: unknown value of loader 'tna'; did you mean 'tma'?");
-  CHECK(error_after("\"device.compute_capability >= 90\"}", "\"tile >= 90\"}") ==
-        "toy.json: parameters[2].gates.tma: 'tile' may not stand here: only problem.* and device.* (in "
-        "\"tile >= 90\")");
+  CHECK(
+      error_after("\"device.compute_capability >= 90\"}", "\"tile >= 90\"}") ==
+      "toy.json: parameters[2].gates.tma: 'tile' may not stand here: only problem.*, device.* and quantities "
+      "of these (column 1 of \"tile >= 90\")");
   CHECK(error_after("tile * problem.width", "tile * bytes") ==
         "toy.json: let.bytes: quantities that need each other: bytes -> row_bytes -> bytes");
   CHECK(error_after("\"let\": {", "\"let\": {\"idle\": \"tile\", ") ==
-        "toy.json: let.idle: no constraint and no \"keeps\" uses this quantity");
+        "toy.json: let.idle: nothing uses this quantity");
   CHECK(error_after("\"let\": {", "\"let\": {\"tile\": \"1\", ") ==
         "toy.json: let.tile: 'tile' is declared twice");
   CHECK(error_after("\"blocks are whole\"", "\"\"") ==

@@ -42,7 +42,19 @@ TEST_CASE("a failed trial keeps its reason and carries no time") {
   CHECK(from_record(record)->message == "CUDA_ERROR_LAUNCH_FAILED");
 }
 
-TEST_CASE("an outcome of another version is not guessed") { CHECK_FALSE(from_record({.outcome = "melted"})); }
+TEST_CASE("a recording's name may hold any bytes") {
+  const TrialRecord record = to_record({}, timed(1), nullptr, {.device = "replay:\xff.json"});
+  CHECK(nlohmann::json::parse(record.provenance)["device"] == "replay:\xef\xbf\xbd.json");
+  const WinnerRecord winner = to_winner({}, timed(1), nullptr, 0, {.device = "replay:\xff.json"});
+  CHECK(nlohmann::json::accept(winner.provenance));
+}
+
+TEST_CASE("an outcome of another version is not guessed, and a time that is none not taken") {
+  CHECK_FALSE(from_record({.outcome = "melted"}));
+  CHECK_FALSE(from_record({.outcome = "ok", .time_us = -3}));
+  CHECK_FALSE(from_record({.outcome = "too_slow"}));
+  CHECK(from_record({.outcome = "crashed"}));
+}
 
 TEST_CASE("a winner's plan and cubin come back as they were stored") {
   Candidate winner;

@@ -53,6 +53,13 @@ TEST_CASE("a search in which candidates hang, crash, fail, are wrong and lack me
   CHECK(result.best->result.measurement.median_us == doctest::Approx(20));
   REQUIRE(result.baseline);
   CHECK(result.baseline->result.measurement.median_us == doctest::Approx(40));
+
+  // The one that hung was waited for until its limit, and that is where its time went.
+  const TimeSpent& time = result.time;
+  CHECK(time.measuring > request.policy.time_limit_s);
+  CHECK(time.other() < time.wall / 2);
+  CHECK(time.preparing + time.waiting + time.validating + time.measuring + time.finishing + time.other() ==
+        doctest::Approx(time.wall));
 }
 
 }  // namespace moetune

@@ -1,0 +1,75 @@
+// Whole commands on the scripted GPU of tests/fake_cuda, with the real NVRTC: one that is sound, and one that
+// fails.
+#include "tests/cli/tool.h"
+
+using moetune::testing::contains;
+using moetune::testing::document;
+using moetune::testing::Ended;
+using moetune::testing::Tool;
+using Json = nlohmann::json;
+
+namespace {
+
+// A GPU of 64 MiB, and a few configurations of decode_kernel.
+class ScriptedGpu {
+ public:
+  explicit ScriptedGpu(const std::string& script = "")
+      : tool{{{"MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA},
+              {"MOETUNE_FAKE_CUDA", "memory=67108864" + script},
+              {"MOETUNE_DATA_DIR", data_.string()}}} {
+    Tool::constrain(
+        data_, "decode_kernel",
+        "loader == 'cp_async' && stages == 2 && warps == 4 && tile_kib == 16 && vector_bytes == 16");
+  }
+
+  // False, with the reason said, where there is no NVRTC.
+  static bool compiled(const Ended& ended) {
+    if (ended.code != 3 || !contains(ended.err, "nvrtc")) return true;
+    MESSAGE("skipped: " << ended.err);
+    return false;
+  }
+
+ private:
+  Tool home_;
+  std::filesystem::path data_ = home_.copy_data();
+
+ public:
+  Tool tool;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "devices --calibrate measures the read ceiling, the copy ceiling and the least launch, and keeps them") {
+  ScriptedGpu gpu;
+  const Json before = document(gpu.tool.run({"devices", "--json"}))["gpus"][0];
+  CHECK(before["read_tb_s"].is_null());
+
+  const Ended calibrated = gpu.tool.run({"devices", "--calibrate", "--json"});
+  if (!ScriptedGpu::compiled(calibrated)) return;
+  CAPTURE(calibrated.err);
+  REQUIRE(calibrated.code == 0);
+  const Json found = document(calibrated)["gpus"][0];
+  // Every launch takes 10 us, whatever it moves: a sixteenth of the memory read with one sum for every 1024
+  // elements, or half of that read and as much written.
+  const double bytes = 67108864.0 / 16;
+  CHECK(found["read_tb_s"].get<double>() == doctest::Approx((bytes + bytes / 1024) / 10 * 1e-6));
+  CHECK(found["copy_tb_s"].get<double>() == doctest::Approx(bytes / 10 * 1e-6));
+  CHECK(found["launch_us"].get<double>() == doctest::Approx(10));
+
+  const Json kept = document(gpu.tool.run({"devices", "--json"}))["gpus"][0];
+  CHECK(kept == found);
+}
+
+TEST_CASE("a GPU on which every launch fails after a while costs the candidates and not the command") {
+  ScriptedGpu gpu(",fail_at=60,code=719");
+  const Ended ended = gpu.tool.run({"search", "decode_kernel", "--problem", "elements=16384", "--json"});
+  if (!ScriptedGpu::compiled(ended)) return;
+  CAPTURE(ended.err);
+  CHECK(ended.code == 1);
+  const Json found = document(ended);
+  CHECK(found["best"].is_null());
+  CHECK(found["trials"]["total"].get<int>() > 0);
+  CHECK(found["trials"]["launch_failed"] == found["trials"]["total"]);
+  CHECK(contains(ended.err, "No valid configuration was found"));
+}
