@@ -144,7 +144,6 @@ TEST_CASE("--no-compile replays without the compiler and keeps its trials apart"
   const Json found = document(ended);
   CHECK(found["compiled"] == false);
   CHECK(found["time"]["compiling_s"] == 0);
-  CHECK(found["wall_s"].get<double>() < 1.0);
   CHECK(document(tool.run({"cache", "ls", "--json"}))["workloads"][0]["winner"] == false);
 }
 

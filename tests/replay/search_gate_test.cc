@@ -55,16 +55,18 @@ TEST_CASE("auto stays as good as it was on a published space in which one config
   CHECK(median_regret(recording, "auto", 100) <= median_regret(recording, "random", 100) - 0.02);
 }
 
+// Batch 1 is the hardest of the shipped shapes: few configurations are near the best.
 TEST_CASE("auto stays as good as it was on a recorded attention kernel") {
   for (const ShippedRecording& shipped : list_shipped_recordings()) {
-    if (shipped.header.kernel != "decode_attention") continue;
+    if (!shipped.header.problem.starts_with("batch=1,")) continue;
     CAPTURE(shipped.header.problem);
     const Recording recording = shipped.read();
-    CHECK(median_regret(recording, "auto", 50) <= 1.02);
-    CHECK(median_regret(recording, "auto", 50) <= median_regret(recording, "random", 50));
+    const double reached = median_regret(recording, "auto", 50);
+    CHECK(reached <= 1.02);
+    CHECK(reached <= median_regret(recording, "random", 50) - 0.02);
     return;
   }
-  FAIL("no recording of decode_attention is shipped");
+  FAIL("no recording of decode_attention at batch 1 is shipped");
 }
 
 TEST_CASE("failing configurations stay in the replayed space, cost a trial and are learnt to be avoided") {
