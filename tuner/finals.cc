@@ -2,18 +2,23 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace moetune {
 
-std::vector<std::size_t> rank_duel(const std::vector<Trial>& trials) {
+std::vector<std::size_t> rank_duel(const std::vector<Trial>& trials, std::optional<ConfigId> default_id) {
   std::vector<std::size_t> order(trials.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto median = [&](std::size_t i) { return trials[i].result.measurement.median_us; };
   const auto stands = [&](std::size_t i) { return trials[i].result.outcome == Outcome::ok; };
+  const auto by_rank = [&](std::size_t a, std::size_t b) {
+    return std::pair(trials[a].id != default_id, trials[a].id) <
+           std::pair(trials[b].id != default_id, trials[b].id);
+  };
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     if (stands(a) != stands(b)) return stands(a);
     if (median(a) != median(b)) return median(a) < median(b);
-    return trials[a].id < trials[b].id;
+    return by_rank(a, b);
   });
   // Ties are taken against the fastest of the group, not from one to the next: a chain of near equals must
   // not lift a slow one to the front.
@@ -21,34 +26,108 @@ std::vector<std::size_t> rank_duel(const std::vector<Trial>& trials) {
     const double limit = median(*group) * (1 + kTie);
     const auto end =
         std::find_if(group, order.end(), [&](std::size_t i) { return !stands(i) || median(i) > limit; });
-    std::sort(group, end, [&](std::size_t a, std::size_t b) { return trials[a].id < trials[b].id; });
+    std::sort(group, end, by_rank);
     group = end;
   }
   return order;
 }
 
-Verdict run_finals(Device& device, const std::vector<Finalist>& finalists, int rounds,
-                   std::uint64_t verify_seed) {
-  Verdict verdict;
-  std::vector<Candidate> candidates;
-  for (const Finalist& finalist : finalists) candidates.push_back(finalist.candidate);
-  const std::vector<TrialResult> results = device.duel(candidates, rounds);
-  for (std::size_t i = 0; i < finalists.size(); ++i) {
-    verdict.trials.push_back(finalists[i].trial);
-    verdict.trials.back().result = results[i];
+Finals::Finals(const TuneRequest& request, const TuneTools& tools, TrialStore& store, Wait wait)
+    : request_(request), tools_(tools), store_(store), wait_(std::move(wait)) {
+  if (request_.default_config) default_id_ = request_.space->find(*request_.default_config);
+}
+
+void Finals::hold(TuneResult& result, const std::stop_token& stop) {
+  while (const std::optional<std::vector<Finalist>> contenders = next_contenders(result)) {
+    if (stop.stop_requested()) throw Stopped();
+    if (settle(*contenders, result)) return;
   }
-  for (const std::size_t i : rank_duel(verdict.trials)) {
-    TrialResult& result = verdict.trials[i].result;
+}
+
+std::vector<Trial> Finals::best_unmet(const TuneResult& result) const {
+  std::vector<Trial> best;
+  for (const Trial& trial : result.trials) {
+    if (trial.result.outcome == Outcome::ok && !met_.contains(trial.id)) best.push_back(trial);
+  }
+  std::sort(best.begin(), best.end(), [](const Trial& a, const Trial& b) {
+    return std::pair(a.result.measurement.median_us, a.id) < std::pair(b.result.measurement.median_us, b.id);
+  });
+  if (best.size() > request_.finalists) best.resize(request_.finalists);
+  return best;
+}
+
+// The best trials, and at first the default and the winner that the cache holds, where they are not among
+// them and did not fail. None where there are no more.
+std::optional<std::vector<Finals::Finalist>> Finals::next_contenders(const TuneResult& result) {
+  std::vector<Trial> chosen = best_unmet(result);
+  const auto add = [&](std::optional<ConfigId> id) {
+    const auto is_it = [&](const Trial& trial) { return trial.id == *id; };
+    if (!id || std::any_of(chosen.begin(), chosen.end(), is_it)) return;
+    const auto done = std::find_if(result.trials.begin(), result.trials.end(), is_it);
+    if (done != result.trials.end() && !has_time(done->result.outcome)) return;
+    chosen.push_back({.id = *id, .config = request_.space->config(*id)});
+  };
+  if (met_.empty()) {
+    add(default_id_);
+    if (const auto config = store_.winner()) add(request_.space->find_text(*config));
+  }
+  if (chosen.empty()) return std::nullopt;
+
+  std::vector<Finalist> ready;
+  for (const Trial& trial : chosen) {
+    met_.insert(trial.id);
+    if (std::optional<Finalist> finalist = prepare(trial)) ready.push_back(*std::move(finalist));
+  }
+  return ready;
+}
+
+std::optional<Finals::Finalist> Finals::prepare(const Trial& trial) {
+  Finalist finalist{trial, {.config = trial.config}};
+  if (request_.kernel == nullptr) return finalist;
+  Candidate& candidate = finalist.candidate;
+  candidate.plan = request_.kernel->plan(trial.config, request_.problem, tools_.device.info().limits);
+  if (tools_.compiler == nullptr) return finalist;
+  candidate.build = wait_(tools_.compiler->submit(candidate.plan.unit));
+  if (candidate.build == nullptr || candidate.build->outcome != Outcome::ok) return std::nullopt;
+  return finalist;
+}
+
+Finals::Duel Finals::duel(const std::vector<Finalist>& contenders) {
+  Duel duel;
+  std::vector<Candidate> candidates;
+  for (const Finalist& finalist : contenders) candidates.push_back(finalist.candidate);
+  const std::vector<TrialResult> results = tools_.device.duel(candidates, request_.duel_rounds);
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    duel.trials.push_back(contenders[i].trial);
+    duel.trials.back().result = results[i];
+  }
+  for (const std::size_t i : rank_duel(duel.trials, default_id_)) {
+    TrialResult& result = duel.trials[i].result;
     if (result.outcome != Outcome::ok) break;
-    const TrialResult check = device.verify(candidates[i], verify_seed);
+    const TrialResult check = tools_.device.verify(candidates[i], ~request_.seed);
     if (check.outcome == Outcome::ok) {
-      verdict.winner = i;
+      duel.winner = i;
       break;
     }
     result.outcome = check.outcome;
     result.message = "on inputs from another seed: " + check.message;
   }
-  return verdict;
+  return duel;
+}
+
+bool Finals::settle(const std::vector<Finalist>& contenders, TuneResult& result) {
+  const Duel outcome = duel(contenders);
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    const Trial& trial = outcome.trials[i];
+    // A finalist that failed here is a failure for later searches too.
+    if (!has_time(trial.result.outcome)) store_.put(trial, contenders[i].candidate.build.get());
+    if (trial.id == default_id_) result.baseline = trial;
+  }
+  if (!outcome.winner) return false;
+  result.best = outcome.trials[*outcome.winner];
+  result.winner = contenders[*outcome.winner].candidate;
+  store_.put_winner(result);
+  return true;
 }
 
 }  // namespace moetune

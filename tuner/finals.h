@@ -1,34 +1,63 @@
 // The end of a search: the best few meet again in interleaved rounds, and the winner is checked on fresh
-// inputs. No state; like the device, for one thread.
+// inputs.
+//
+// Belongs to the tuning thread. What it is made from must outlive it.
 #pragma once
 
+#include <functional>
+#include <future>
 #include <optional>
+#include <set>
+#include <stop_token>
 #include <vector>
 
+#include "tuner/trial_store.h"
 #include "tuner/tune.h"
 
 namespace moetune {
 
-struct Finalist {
-  Trial trial;
-  Candidate candidate;
-};
-
-struct Verdict {
-  std::optional<std::size_t>
-      winner;  // position among the finalists; none where none stood the duel and the verification
-  std::vector<Trial> trials;  // the finalists with their duel results, in the order given
-};
-
-// Two medians closer than this count as a tie, and the lower ConfigId wins: noise must not choose between
-// equals.
+// Two medians closer than this count as a tie: noise must not choose between equals.
 inline constexpr double kTie = 0.003;
 
-// Positions of `trials` ordered as the duel ranks them: ok before the rest, then by median, ties by ConfigId.
-std::vector<std::size_t> rank_duel(const std::vector<Trial>& trials);
+// Positions of `trials` ordered as the duel ranks them: ok before the rest, then by median. Of a tie the
+// default comes first, then the lower ConfigId.
+std::vector<std::size_t> rank_duel(const std::vector<Trial>& trials,
+                                   std::optional<ConfigId> default_id = std::nullopt);
 
-// `verify_seed` must differ from the seed that the search's inputs came from.
-Verdict run_finals(Device& device, const std::vector<Finalist>& finalists, int rounds,
-                   std::uint64_t verify_seed);
+class Finals {
+ public:
+  // Waits for a build; null where the search is to stop.
+  using Wait = std::function<BuildPtr(const std::shared_future<BuildPtr>&)>;
+
+  Finals(const TuneRequest& request, const TuneTools& tools, TrialStore& store, Wait wait);
+
+  // Lets the best trials of `result` meet until one stands the duel and the verification, and stores it.
+  // Sets best and winner of `result`, unless none stands, and baseline, where the default met the others.
+  // Throws Stopped.
+  void hold(TuneResult& result, const std::stop_token& stop);
+
+ private:
+  struct Finalist {
+    Trial trial;
+    Candidate candidate;
+  };
+  struct Duel {
+    std::vector<Trial> trials;          // the finalists with their duel results, in the order given
+    std::optional<std::size_t> winner;  // among them; none where none stood the duel and the verification
+  };
+
+  std::optional<std::vector<Finalist>> next_contenders(const TuneResult& result);
+  std::vector<Trial> best_unmet(const TuneResult& result) const;
+  std::optional<Finalist> prepare(const Trial& trial);
+  Duel duel(const std::vector<Finalist>& contenders);
+  bool settle(const std::vector<Finalist>& contenders, TuneResult& result);
+
+  const TuneRequest& request_;
+  const TuneTools& tools_;
+  TrialStore& store_;
+  Wait wait_;
+  std::optional<ConfigId> default_id_;
+  std::set<ConfigId> met_;  // finalists of the duels so far
+};
 
 }  // namespace moetune

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -65,10 +64,6 @@ class TuneLoop {
   void forgive_breakdowns();
   Confidence confidence() const;
   void judge_convergence();
-  void finals();
-  std::optional<std::vector<Finalist>> finalists();
-  bool stands_one_of(const std::vector<Finalist>& contenders);
-  std::optional<Finalist> prepare(const Trial& trial);
   void announce(const std::string& phase) {
     if (tools_.observer != nullptr) tools_.observer->phase(phase);
   }
@@ -83,7 +78,6 @@ class TuneLoop {
   std::unordered_map<std::string, TrialResult> known_;  // the cache's trials, by canonical text
   std::unordered_map<ConfigId, std::size_t> done_;      // position in result_.trials
   std::deque<Pending> queue_;                           // in the order asked: told in that order too
-  std::set<ConfigId> met_;                              // finalists of the duels so far
   std::optional<std::size_t> best_;                     // position in result_.trials
   Clock::time_point begin_ = Clock::now();
   TuneResult result_;
@@ -121,7 +115,9 @@ TuneResult TuneLoop::run() {
     } else {
       announce("duel of the finalists");
       try {
-        finals();
+        Finals(request_, tools_, store_, [this](const auto& build) {
+          return wait_for(build);
+        }).hold(result_, stop_);
       } catch (const Stopped&) {
         result_.interrupted = true;
         result_.best = result_.trials[*best_];
@@ -306,78 +302,6 @@ void TuneLoop::judge_convergence() {
   if (request_.until_gain <= 0 || trials < kFirstJudgement || trials % kJudgeEvery != 0) return;
   const Confidence now = confidence();
   result_.converged = now.known && now.expected_gain < request_.until_gain;
-}
-
-std::optional<Finalist> TuneLoop::prepare(const Trial& trial) {
-  Finalist finalist{trial, {.config = trial.config}};
-  if (request_.kernel == nullptr) return finalist;
-  finalist.candidate.plan =
-      request_.kernel->plan(trial.config, request_.problem, tools_.device.info().limits);
-  if (tools_.compiler == nullptr) return finalist;
-  finalist.candidate.build = wait_for(tools_.compiler->submit(finalist.candidate.plan.unit));
-  if (finalist.candidate.build == nullptr || finalist.candidate.build->outcome != Outcome::ok)
-    return std::nullopt;
-  return finalist;
-}
-
-// The best trials, then the default and the winner that the cache holds, where they are not among them.
-// Each call gives the next best that have not met; none where there are no more.
-std::optional<std::vector<Finalist>> TuneLoop::finalists() {
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < result_.trials.size(); ++i) {
-    if (result_.trials[i].result.outcome == Outcome::ok) order.push_back(i);
-  }
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    const double left = result_.trials[a].result.measurement.median_us;
-    const double right = result_.trials[b].result.measurement.median_us;
-    return left != right ? left < right : result_.trials[a].id < result_.trials[b].id;
-  });
-  std::erase_if(order, [&](std::size_t i) { return met_.contains(result_.trials[i].id); });
-  if (order.size() > request_.finalists) order.resize(request_.finalists);
-
-  std::vector<Trial> chosen;
-  for (const std::size_t i : order) chosen.push_back(result_.trials[i]);
-  const auto add = [&](std::optional<ConfigId> id) {
-    if (!id || std::any_of(chosen.begin(), chosen.end(), [&](const Trial& t) { return t.id == *id; })) return;
-    const auto done = done_.find(*id);
-    if (done != done_.end() && !has_time(result_.trials[done->second].result.outcome)) return;
-    chosen.push_back({.id = *id, .config = request_.space->config(*id)});
-  };
-  const bool first = met_.empty();
-  if (first && request_.default_config) add(request_.space->find(*request_.default_config));
-  if (const auto config = first ? store_.winner() : std::nullopt) add(request_.space->find_text(*config));
-
-  if (chosen.empty()) return std::nullopt;
-  std::vector<Finalist> ready;
-  for (const Trial& trial : chosen) {
-    met_.insert(trial.id);
-    if (std::optional<Finalist> finalist = prepare(trial)) ready.push_back(*std::move(finalist));
-  }
-  return ready;
-}
-
-void TuneLoop::finals() {
-  while (const std::optional<std::vector<Finalist>> contenders = finalists()) {
-    if (stop_.stop_requested()) throw Stopped();
-    if (stands_one_of(*contenders)) return;
-  }
-}
-
-bool TuneLoop::stands_one_of(const std::vector<Finalist>& contenders) {
-  const Verdict verdict = run_finals(tools_.device, contenders, request_.duel_rounds, ~request_.seed);
-  const Trial* baseline = nullptr;
-  for (std::size_t i = 0; i < contenders.size(); ++i) {
-    const Trial& trial = verdict.trials[i];
-    // A finalist that failed here is a failure for later searches too.
-    if (!has_time(trial.result.outcome)) store_.put(trial, contenders[i].candidate.build.get());
-    if (request_.default_config && trial.config == *request_.default_config) baseline = &trial;
-  }
-  if (baseline != nullptr) result_.baseline = *baseline;
-  if (!verdict.winner) return false;
-  result_.best = verdict.trials[*verdict.winner];
-  result_.winner = contenders[*verdict.winner].candidate;
-  store_.put_winner(result_);
-  return true;
 }
 
 }  // namespace

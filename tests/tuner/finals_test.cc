@@ -27,6 +27,14 @@ TEST_CASE("medians within the tie go to the lower id, whichever noise put first"
   CHECK(rank_duel({trial(9, 100.0), trial(4, 100.5)}).front() == 0);
 }
 
+TEST_CASE("a tie with the default goes to the default") {
+  const std::vector<Trial> close = {trial(4, 100.0), trial(9, 100.2)};
+  CHECK(rank_duel(close, 9).front() == 1);
+  CHECK(rank_duel(close, 7).front() == 0);
+  CHECK(rank_duel({trial(4, 100.0), trial(9, 100.5)}, 9).front() == 0);
+  CHECK(rank_duel({trial(4, 100.0), trial(9, 100.1, Outcome::crashed)}, 9).front() == 0);
+}
+
 TEST_CASE("a chain of near equals does not lift a slow one to the front") {
   CHECK(rank_duel({trial(9, 100.0), trial(5, 100.25), trial(1, 100.5)}).front() == 1);
 }
