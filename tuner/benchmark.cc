@@ -8,8 +8,11 @@
 namespace moetune {
 namespace {
 
-constexpr double kSampleUs = 400;       // a graph's least duration
-constexpr double kWholeTurnsUs = 2000;  // up to here a graph holds whole turns of the rotation
+constexpr double kSampleUs = 400;  // a graph's least duration
+// The same in a duel. Starting a graph and an event before it take some 6 us on an H200, which a sample
+// counts.
+constexpr double kDuelSampleUs = 3000;
+constexpr double kWholeTurns = 5;  // up to so many times that a graph holds whole turns of the rotation
 constexpr int kMaxLaunches = 1024;
 constexpr double kHopeless = 4;                 // a first run this many times over the limit needs no graph
 constexpr double kFirstRunSlackUs = 200;        // what a first run may lose to loading and to the host
@@ -24,12 +27,12 @@ double seconds_left(Deadline deadline) {
 
 }  // namespace
 
-int launches_per_sample(double time_us, std::int64_t copies) {
-  const double needed = std::ceil(kSampleUs / std::max(time_us, 0.1));
+int launches_per_sample(double time_us, std::int64_t copies, double sample_us) {
+  const double needed = std::ceil(sample_us / std::max(time_us, 0.1));
   const int wanted = static_cast<int>(std::clamp<double>(needed, 1, kMaxLaunches));
   const auto turn = static_cast<int>(copies);
   const int whole = (wanted + turn - 1) / turn * turn;
-  return whole * time_us <= kWholeTurnsUs ? whole : wanted;
+  return whole * time_us <= kWholeTurns * sample_us ? whole : wanted;
 }
 
 Rotation::Rotation(LoadedPlan& plan, std::int64_t copies, const cuda::Stream& stream)
@@ -56,11 +59,11 @@ void Rotation::enqueue_next() {
   start_ = (start_ + launches_) % copies_;
 }
 
-double Rotation::settle(double rough_us) {
+double Rotation::settle(double rough_us, double sample_us) {
   constexpr int kRefinements = 3;
   const cuda::Event begin = cuda::make_event(), end = cuda::make_event();
   for (int i = 0; i < kRefinements; ++i) {
-    const int wanted = launches_per_sample(rough_us, copies_);
+    const int wanted = launches_per_sample(rough_us, copies_, sample_us);
     // A single first run overestimates short kernels several times; a graph of them does not.
     if (i > 0 && wanted <= launches_ + launches_ / 4) break;
     launches_ = wanted;
@@ -122,13 +125,13 @@ Benchmark::Timing Benchmark::measure(LoadedPlan& plan, std::int64_t copies, doub
   const auto fits = [&](int samples, double launch_us, int launches) {
     return seconds_left(deadline) > 1.5e-6 * samples * launches * launch_us;
   };
-  if (!fits(policy.quick_samples + 1, rough_us, launches_per_sample(rough_us, copies))) {
+  if (!fits(policy.quick_samples + 1, rough_us, launches_per_sample(rough_us, copies, kSampleUs))) {
     return {Outcome::timed_out,
             "one run takes " + microseconds(rough_us) + ": too long to measure within its time limit",
             {}};
   }
   Rotation rotation(plan, copies, stream_);
-  const double launch_us = rotation.settle(rough_us);
+  const double launch_us = rotation.settle(rough_us, kSampleUs);
 
   std::vector<double> samples;
   sample(rotation, std::max(1, policy.quick_samples), samples);
@@ -153,7 +156,7 @@ std::vector<Measurement> Benchmark::duel(const std::vector<LoadedPlan*>& plans, 
   std::vector<std::vector<double>> samples(plans.size());
   for (std::size_t i = 0; i < plans.size(); ++i) {
     failed = i;
-    rotations.emplace_back(*plans[i], copies, stream_).settle(kSampleUs);
+    rotations.emplace_back(*plans[i], copies, stream_).settle(kDuelSampleUs, kDuelSampleUs);
   }
   for (int round = 0; round < rounds && (round == 0 || seconds_left(deadline) > 0); ++round) {
     for (std::size_t turn = 0; turn < plans.size(); ++turn) {

@@ -19,9 +19,9 @@ namespace moetune {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// How many launches one timed graph holds: long enough that an event's resolution does not matter, and whole
-// turns of the rotation where that stays short.
-int launches_per_sample(double time_us, std::int64_t copies);
+// How many launches one timed graph holds: enough for `sample_us`, and whole turns of the rotation where that
+// stays short.
+int launches_per_sample(double time_us, std::int64_t copies, double sample_us);
 
 // The graphs of one plan. Successive graphs go on through the rotation where the last one stopped, so that
 // inputs are cold even where a graph is shorter than a turn.
@@ -29,9 +29,9 @@ class Rotation {
  public:
   Rotation(LoadedPlan& plan, std::int64_t copies, const cuda::Stream& stream);
 
-  // Runs graphs until one is long enough; `rough_us` is a first guess of one launch. Returns the guess
-  // refined.
-  double settle(double rough_us);
+  // Runs graphs until one is as long as `sample_us`; `rough_us` is a first guess of one launch. Returns the
+  // guess refined.
+  double settle(double rough_us, double sample_us);
   int launches() const { return launches_; }
 
   // Makes sure that the next `count` graphs exist, so that enqueueing them is quick.
@@ -63,8 +63,8 @@ class Benchmark {
   Timing measure(LoadedPlan& plan, std::int64_t copies, double rough_us, const MeasurePolicy& policy,
                  Deadline deadline);
 
-  // One sample of each plan a round, the first of a round taking turns; fewer rounds where the deadline
-  // nears. Where a plan fails, `failed` is its position.
+  // One sample of each plan a round, longer than those of measure(), the first of a round taking turns; fewer
+  // rounds where the deadline nears. Where a plan fails, `failed` is its position.
   std::vector<Measurement> duel(const std::vector<LoadedPlan*>& plans, std::int64_t copies, int rounds,
                                 Deadline deadline, std::optional<std::size_t>& failed);
 

@@ -72,7 +72,7 @@ struct TuneRequest {
   // Configurations asked or scouted ahead; fixed, so that a trajectory does not depend on cores.
   std::size_t in_flight = 32;
   std::size_t finalists = 5;
-  int duel_rounds = 21;
+  int duel_rounds = 11;
   MeasurePolicy policy;
   // A trial slower than this times the best is dropped after the quick look. On recorded spaces 1.5 saved
   // 13-19% of the GPU time and lost no winner. Infinity: none is dropped.

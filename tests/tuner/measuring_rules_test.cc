@@ -38,13 +38,14 @@ TEST_CASE("the interval leaves out as many order statistics as 95 percent allows
 }
 
 TEST_CASE("a sample lasts long enough for its events and holds whole turns where these are short") {
-  CHECK(launches_per_sample(450, 2) == 2);
-  CHECK(launches_per_sample(1.6, 400) == 400);
-  CHECK(launches_per_sample(10, 1) == 40);
-  CHECK(launches_per_sample(10, 3) == 42);
-  CHECK(launches_per_sample(5000, 2) == 1);
-  CHECK(launches_per_sample(100, 400) == 4);
-  CHECK(launches_per_sample(0, 1) == 1024);
+  CHECK(launches_per_sample(450, 2, 400) == 2);
+  CHECK(launches_per_sample(450, 2, 3000) == 8);
+  CHECK(launches_per_sample(1.6, 400, 400) == 400);
+  CHECK(launches_per_sample(10, 1, 400) == 40);
+  CHECK(launches_per_sample(10, 3, 400) == 42);
+  CHECK(launches_per_sample(5000, 2, 400) == 1);
+  CHECK(launches_per_sample(100, 400, 400) == 4);
+  CHECK(launches_per_sample(0, 1, 400) == 1024);
 }
 
 TEST_CASE("streamed inputs rotate over several times the cache, as memory allows") {
