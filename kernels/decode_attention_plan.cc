@@ -54,11 +54,10 @@ struct Choice {
         workers(exchanges || config.is("math", "wgmma64") ? warps / 4 : warps),
         row_tiles(config.number("row_tiles")),
         splits(config.number("splits")),
+        ahead(config.number("ahead")),
         query_in_registers(config.is("query", "registers")),
-        lazy_rescale(config.is("rescale", "lazy")),
         last_cta(config.is("combine", "last_cta")),
         cluster(config.is("combine", "cluster")),
-        overlap(config.is("overlap", "prologue")),
         evict_first(config.is("l2", "evict_first")),
         rows(std::min(shape.packed_rows(), 16 * row_tiles)),
         head_blocks(ceil_div(shape.packed_rows(), rows)),
@@ -101,8 +100,8 @@ struct Choice {
   bool persistent;
   std::int64_t tile, stages, warps, producers;
   std::int64_t workers;  // warps, or warpgroups, that compute on their own
-  std::int64_t row_tiles, splits;
-  bool query_in_registers, lazy_rescale, last_cta, cluster, overlap, evict_first;
+  std::int64_t row_tiles, splits, ahead;
+  bool query_in_registers, last_cta, cluster, evict_first;
   std::int64_t rows;         // packed rows of a block
   std::int64_t head_blocks;  // blocks over the rows that share a KV head
   std::int64_t slab_tokens;  // tokens one tensor copy brings
@@ -130,7 +129,6 @@ CompileUnit compile_unit(const Choice& choice, const DecodeShape& shape) {
            {"PRODUCERS", std::to_string(choice.producers)},
            {"ROW_TILES", std::to_string(choice.row_tiles)},
            {"QUERY_IN_REGISTERS", choice.query_in_registers ? "1" : "0"},
-           {"LAZY_RESCALE", choice.lazy_rescale ? "1" : "0"},
            {"SHARED_BYTES", std::to_string(choice.shared_bytes(shape))}}};
 }
 
@@ -164,15 +162,30 @@ std::int64_t capacity(const DecodeShape& shape) {
   return shape.paged() ? shape.max_pages() * shape.page : shape.context;
 }
 
-Launch attention_launch(const Choice& choice, const DecodeShape& shape) {
+// What a block takes of shared memory beyond what it uses, where the grid runs in one wave and asks ahead:
+// then the next launch's blocks do not fit beside those that run, and come one by one where one has ended.
+// Beside them they would ask at their beginning, when memory is busy, and not at their end.
+std::int64_t padding_bytes(const Choice& choice, const DecodeShape& shape, const DeviceLimits& limits,
+                           std::int64_t used) {
+  constexpr std::int64_t kReserved = 1024;  // of every block, by the driver
+  const std::int64_t blocks = shape.batch * shape.kv_heads * choice.head_blocks * choice.splits;
+  if (choice.ahead == 0 || 2 * blocks <= limits.sm_count) return 0;
+  const std::int64_t resident = ceil_div(blocks, limits.sm_count);
+  if (resident * (used + kReserved) > limits.shared_per_sm) return 0;
+  const std::int64_t least = limits.shared_per_sm / (resident + 1) - kReserved + 16;
+  return std::max<std::int64_t>(0, least / 16 * 16 - used);
+}
+
+Launch attention_launch(const Choice& choice, const DecodeShape& shape, const DeviceLimits& limits) {
   Launch launch;
   launch.entry = "decode_attention";
   launch.grid = {u32(shape.kv_heads * choice.head_blocks), u32(choice.splits), u32(shape.batch)};
   if (choice.persistent) launch.grid = {u32(choice.blocks), 1, 1};
   launch.block = {u32(32 * (choice.warps + choice.producers)), 1, 1};
   if (choice.cluster) launch.cluster = {1, u32(choice.splits), 1};
-  launch.dynamic_shared = u32(choice.shared_bytes(shape) + choice.inbox_bytes(shape));
-  launch.programmatic_dependent = choice.overlap;
+  const std::int64_t used = choice.shared_bytes(shape) + choice.inbox_bytes(shape);
+  launch.dynamic_shared = u32(used + padding_bytes(choice, shape, limits, used));
+  launch.programmatic_dependent = limits.compute_capability >= 90;
   std::vector<Argument>& arguments = launch.arguments;
   const bool split = choice.partial_rows(shape) > 0;
   arguments = {Pointer{"q"}};
@@ -191,11 +204,13 @@ Launch attention_launch(const Choice& choice, const DecodeShape& shape) {
                                      Scalar::of(std::int32_t{choice.evict_first})});
   if (choice.persistent) {
     arguments.insert(arguments.end(), {Scalar::of(i32(shape.batch)), Scalar::of(i32(shape.kv_heads))});
+  } else if (choice.tma) {
+    arguments.push_back(Scalar::of(i32(choice.ahead)));
   }
   return launch;
 }
 
-Launch combine_launch(const Choice& choice, const DecodeShape& shape) {
+Launch combine_launch(const Choice& choice, const DecodeShape& shape, const DeviceLimits& limits) {
   Launch launch;
   launch.entry = "decode_attention_combine";
   launch.grid = {u32(shape.q_len * shape.q_heads), u32(shape.batch), 1};
@@ -210,7 +225,7 @@ Launch combine_launch(const Choice& choice, const DecodeShape& shape) {
   } else {
     launch.arguments.push_back(Scalar::of(i32(choice.splits)));
   }
-  launch.programmatic_dependent = true;
+  launch.programmatic_dependent = limits.compute_capability >= 90;
   return launch;
 }
 
@@ -220,14 +235,14 @@ Plan decode_attention_plan(const Config& config, const DecodeShape& shape, const
   const Choice choice(config, shape, limits);
   Plan plan;
   plan.unit = compile_unit(choice, shape);
-  plan.launches.push_back(attention_launch(choice, shape));
+  plan.launches.push_back(attention_launch(choice, shape, limits));
   const std::int64_t rows = choice.partial_rows(shape);
   if (rows == 0) return plan;
   plan.scratch = {{"partial_o", rows * shape.head_dim * 4}, {"partial_lse", rows * 4}};
   if (choice.last_cta) {
     plan.scratch.push_back({"counters", choice.counters(shape) * 4, true});
   } else {
-    plan.launches.push_back(combine_launch(choice, shape));
+    plan.launches.push_back(combine_launch(choice, shape, limits));
   }
   return plan;
 }

@@ -76,7 +76,7 @@ class Attention : public ColumnSoftmax<16, 16, kColumnTiles> {
     if (sight.partial()) mask(sight, first_row, 0);
     float highest[kColumnTiles][2];
     const bool lags = find_highest(highest, scale_log2);
-    if (!kLazyRescale || __any_sync(kWholeWarp, lags)) {
+    if (__any_sync(kWholeWarp, lags)) {
 #pragma unroll
       for (int tile = 0; tile < kColumnTiles; ++tile) {
 #pragma unroll

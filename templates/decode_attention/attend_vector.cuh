@@ -116,7 +116,7 @@ class Attention {
 #pragma unroll
       for (int token = 0; token < kLaneTokens; ++token) highest = fmaxf(highest, scores_[token][row]);
       highest *= scale_log2;
-      if (!kLazyRescale || __any_sync(kWholeWarp, highest > maximum_[row] + kLag))
+      if (__any_sync(kWholeWarp, highest > maximum_[row] + kLag))
         raise_maximum(row, highest);
 #pragma unroll
       for (int token = 0; token < kLaneTokens; ++token) {

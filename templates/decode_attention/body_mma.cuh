@@ -167,6 +167,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   length = needed_now(length);
   work.measure(length);
   loader.stop_at(length);
+  if (inbox.exists()) inbox.wait_for_others();
   __syncthreads();
 
   const LaneOffsets lanes;

@@ -11,8 +11,8 @@ __device__ __forceinline__ float scaled(float inverse, const Outputs& outputs) {
   return kNarrow ? inverse * outputs.v_scale : inverse;
 }
 
-// Called by the first kWarps warps; where the merge reuses the ring, once nothing reads it or is still being
-// copied into it.
+// Called by the first kWarps warps, which have waited for the others of a cluster; where the merge reuses the
+// ring, once nothing reads it or is still being copied into it.
 __device__ __forceinline__ void finish(u8* shared, const Attention& attention, const Work& work,
                                        const Outputs& outputs) {
   const Inbox inbox(shared);
@@ -24,7 +24,6 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
   named_barrier_sync(2, kWarps * kWarpSize);
   attention.deposit(rows + worker * kRows * kMergeStride, maxima + worker * kRows, sums + worker * kRows);
   named_barrier_sync(2, kWarps * kWarpSize);
-  if (inbox.exists()) inbox.wait_for_others();
 
   for (int i = threadIdx.x; i < work.rows * kQuads; i += kWarps * kWarpSize) {
     const int row = i / kQuads, quad = i % kQuads;

@@ -52,6 +52,9 @@ struct Turn {
   }
 };
 
+// Where a slab begins in its block of the tensor map.
+__device__ __forceinline__ int slab_row(int token) { return kPage == 0 ? token : token % kPageTokens; }
+
 // Asks for one tile: lane s for slab s. Pages from token `end` on are not copied.
 __device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map, const Turn& turn,
                                           const Work& work, int tile, i32 block, int end, u64 policy) {
@@ -62,10 +65,8 @@ __device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map
   if (lane == 0) mbarrier_arrive_expect(ring.full(turn.slot), slabs * kSlabBytes);
   __syncwarp();
   if (lane < slabs) {
-    const int token = first + lane * kSlabTokens;
-    const int row = kPage == 0 ? token : token % kPageTokens;
-    tma_load_5d(ring.slot(turn.slot) + lane * kSlabBytes, map, ring.full(turn.slot), policy, 0, row, 0,
-                work.kv_head, block);
+    tma_load_5d(ring.slot(turn.slot) + lane * kSlabBytes, map, ring.full(turn.slot), policy, 0,
+                slab_row(first + lane * kSlabTokens), 0, work.kv_head, block);
   }
   __syncwarp();
 }

@@ -134,15 +134,13 @@ class RowSoftmax {
     }
   }
 
-  // Moves the running maximum up to the lanes' `highest` and rescales what was summed so far; lazily, only
-  // once it lags too far.
+  // Moves the running maximum up to the lanes' `highest` and rescales what was summed so far, once it
+  // lags too far.
   __device__ __forceinline__ void raise_maximum(int tile, const float (&highest)[2]) {
-    if constexpr (kLazyRescale) {
-      bool lags = false;
+    bool lags = false;
 #pragma unroll
-      for (int half = 0; half < kHalves; ++half) lags |= highest[half] > maximum_[tile][half] + kLag;
-      if (!__any_sync(kWholeWarp, lags)) return;
-    }
+    for (int half = 0; half < kHalves; ++half) lags |= highest[half] > maximum_[tile][half] + kLag;
+    if (!__any_sync(kWholeWarp, lags)) return;
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
       const float raised = fmaxf(maximum_[tile][half], max_across<4>(highest[half]));

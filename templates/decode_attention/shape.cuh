@@ -20,7 +20,7 @@
     !defined(GROUP) || !defined(PAGE) || !defined(WINDOW) || !defined(SINKS) || !defined(QUERIES) ||   \
     !defined(LSE) || !defined(BODY_TMA) || !defined(PERSISTENT) || !defined(MATH) || !defined(TILE) || \
     !defined(STAGES) || !defined(WARPS) || !defined(PRODUCERS) || !defined(ROW_TILES) ||               \
-    !defined(QUERY_IN_REGISTERS) || !defined(LAZY_RESCALE) || !defined(SHARED_BYTES)
+    !defined(QUERY_IN_REGISTERS) || !defined(SHARED_BYTES)
 #error decode_attention is compiled through a plan, which defines every macro tested here
 #endif
 
@@ -56,10 +56,9 @@ constexpr int kWarps = WARPS;                        // warps that compute
 constexpr int kProducers = PRODUCERS;                // warps that only issue copies (tma)
 constexpr int kRowTiles = ROW_TILES;                 // blocks of 16 rows a CTA has room for
 constexpr bool kQueryInRegisters = QUERY_IN_REGISTERS;
-constexpr bool kLazyRescale = LAZY_RESCALE;
-// With lazy rescaling the running maximum may lag by this many powers of two: P stays below 256, which both
-// element types hold without losing relative precision.
-constexpr float kLag = kLazyRescale ? 8.0f : 0.0f;
+// The running maximum may lag by this many powers of two, so that outputs are seldom rescaled: P stays below
+// 256, which both element types hold without losing relative precision.
+constexpr float kLag = 8.0f;
 
 constexpr int kThreads = (kWarps + kProducers) * kWarpSize;
 constexpr bool kWgmma = MATH == MATH_WGMMA64 || MATH == MATH_WGMMA_SWAP;

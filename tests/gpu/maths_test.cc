@@ -21,7 +21,7 @@ struct Planted {
   const char* wrong;
 };
 
-constexpr const char* kCommon = ",stages=2,rescale=always,l2=normal,splits=2,combine=kernel,overlap=none";
+constexpr const char* kCommon = ",stages=2,l2=normal,splits=2,combine=kernel,ahead=0";
 
 const std::vector<Planted>& planted_bugs() {
   static const std::vector<Planted> bugs = {
@@ -61,10 +61,21 @@ const std::vector<Planted>& planted_bugs() {
   return bugs;
 }
 
-// Reads the templates with the bug in place; `found` tells whether its place exists.
+// The templates, but every new maximum rescales the output: random inputs hardly ever raise it by more than
+// what may lag.
+std::optional<std::string> read_eager(const std::string& path) {
+  std::optional<std::string> text = find_resource(path);
+  if (path != "templates/decode_attention/shape.cuh") return text;
+  const std::string lazy = "kLag = 8.0f";
+  const std::size_t where = text.value().find(lazy);
+  REQUIRE(where != std::string::npos);
+  return text->replace(where, lazy.size(), "kLag = 0.0f");
+}
+
+// Reads them with the bug in place; `found` tells whether its place exists.
 SourceReader reader_with(const Planted& bug, std::shared_ptr<bool> found) {
   return [bug, found](const std::string& path) {
-    std::optional<std::string> text = find_resource(path);
+    std::optional<std::string> text = read_eager(path);
     if (path != std::string("templates/decode_attention/") + bug.file) return text;
     const std::string right = bug.right;
     const std::size_t where = text ? text->find(right) : std::string::npos;
@@ -95,14 +106,17 @@ TEST_CASE("a bug planted in any of the maths is rejected, and the same configura
     if (limits.compute_capability != 90 && on_hopper_alone) continue;
     const Plan plan = kernel.plan(config, problem, limits);
     gpu().open(kernel, problem, 7);
-    const TrialResult right = gpu().run({config, plan, compile_for_gpu(plan.unit)}, one_sample());
+    const auto compile = [&](SourceReader reader) {
+      Compiler::Options options;
+      options.architecture = gpu().info().architecture;
+      options.reader = std::move(reader);
+      return std::make_shared<const Build>(Compiler(options).compile(plan.unit));
+    };
+    const TrialResult right = gpu().run({config, plan, compile(read_eager)}, one_sample());
     CHECK_MESSAGE(right.outcome == Outcome::ok, right.message);
 
     const auto found = std::make_shared<bool>(false);
-    Compiler::Options options;
-    options.architecture = gpu().info().architecture;
-    options.reader = reader_with(bug, found);
-    const auto build = std::make_shared<const Build>(Compiler(options).compile(plan.unit));
+    const auto build = compile(reader_with(bug, found));
     REQUIRE(*found);
     REQUIRE_MESSAGE(build->outcome == Outcome::ok, build->message);
     CHECK(gpu().run({config, plan, build}, one_sample()).outcome == Outcome::wrong_result);

@@ -58,7 +58,8 @@ std::string summary(const std::string& architecture, const std::string& text) {
   const std::optional<Config> config = space().default_config(expression_environment(problem(text), limits));
   REQUIRE(config);
   std::string line;
-  for (const char* name : {"body", "math", "schedule", "tile", "stages", "query", "splits", "combine"})
+  for (const char* name :
+       {"body", "math", "schedule", "tile", "stages", "query", "splits", "combine", "ahead"})
     line += (line.empty() ? "" : " ") + config->at(name).text();
   return line;
 }
@@ -89,22 +90,24 @@ TEST_CASE("every problem has a legal default on every architecture, and it fits 
 
 TEST_CASE("each kind of shape has the default that was made for it on Hopper") {
   const std::vector<std::pair<std::string, std::string>> pinned = {
-      {"", "tma mma16 grid 64 2 registers 1 none"},
-      {"batch=1,q_heads=32", "tma swap grid 64 2 registers 16 kernel"},
-      {"batch=2,q_heads=32", "tma swap grid 64 2 registers 8 cluster"},
-      {"batch=4,q_heads=32,context=4096", "tma swap grid 64 2 registers 4 cluster"},
-      {"batch=1,q_heads=32,kv_dtype=e4m3", "tma swap grid 128 2 shared 16 kernel"},
-      {"batch=1,kv_heads=4,q_len=4", "tma mma16 grid 128 2 registers 8 kernel"},
-      {"batch=2,kv_heads=4,q_len=4", "tma wgmma64 grid 128 2 shared 16 kernel"},
-      {"batch=8,kv_heads=4,q_len=4", "tma wgmma64 grid 128 2 shared 4 kernel"},
-      {"batch=8,context=4096,q_len=4", "tma wgmma64 grid 128 2 shared 2 cluster"},
-      {"batch=32,kv_heads=4,context=4096,q_len=4", "tma wgmma64 grid 128 2 shared 1 none"},
+      {"", "tma mma16 grid 64 2 registers 1 none 1"},
+      {"batch=1,q_heads=32", "tma swap grid 64 2 registers 16 kernel 1"},
+      {"batch=2,q_heads=32", "tma swap grid 64 2 registers 8 cluster 1"},
+      {"batch=4,q_heads=32,context=4096", "tma swap grid 64 2 registers 4 cluster 1"},
+      {"batch=1,q_heads=32,kv_dtype=e4m3", "tma swap grid 128 2 shared 16 kernel 1"},
+      {"batch=1,kv_heads=4,q_len=4", "tma mma16 grid 128 2 registers 8 kernel 1"},
+      {"batch=2,kv_heads=4,q_len=4", "tma wgmma64 grid 128 2 shared 16 kernel 1"},
+      {"batch=8,kv_heads=4,q_len=4", "tma wgmma64 grid 128 2 shared 4 kernel 1"},
+      {"batch=8,context=4096,q_len=4", "tma wgmma64 grid 128 2 shared 2 cluster 1"},
+      {"batch=32,kv_heads=4,context=4096,q_len=4", "tma wgmma64 grid 128 2 shared 1 none 1"},
       {"batch=20,q_heads=32,context=16384,lengths=ragged,page=64",
-       "tma mma16 persistent 128 2 registers 1 last_cta"},
-      {"batch=9,lengths=ragged,context=2000", "tma mma16 grid 64 2 registers 2 cluster"},
-      {"batch=64,page=1", "mma mma16 grid 64 3 registers 1 none"},
-      {"batch=11,page=1", "mma mma16 grid 128 3 registers 1 none"},
-      {"batch=64,head_dim=256", "mma mma16 grid 64 2 shared 1 none"},
+       "tma mma16 persistent 128 2 registers 1 last_cta 0"},
+      {"batch=9,lengths=ragged,context=2000", "tma mma16 grid 64 2 registers 2 cluster 1"},
+      {"batch=1,q_heads=32,context=32768", "tma swap grid 64 2 registers 16 kernel 4"},
+      {"batch=16,q_heads=32,context=4096", "tma mma16 grid 64 2 registers 1 none 4"},
+      {"batch=64,page=1", "mma mma16 grid 64 3 registers 1 none 0"},
+      {"batch=11,page=1", "mma mma16 grid 128 3 registers 1 none 0"},
+      {"batch=64,head_dim=256", "mma mma16 grid 64 2 shared 1 none 0"},
   };
   for (const auto& [text, line] : pinned) {
     CAPTURE(text);
@@ -113,13 +116,13 @@ TEST_CASE("each kind of shape has the default that was made for it on Hopper") {
 }
 
 TEST_CASE("a default has as many parts as fill the device, and fewer where the context is short") {
-  CHECK(summary("sm_80", "batch=1,q_heads=32") == "mma mma16 grid 64 2 shared 24 kernel");
-  CHECK(summary("sm_80", "batch=1,q_heads=32,context=1024") == "mma mma16 grid 64 2 shared 16 kernel");
-  CHECK(summary("sm_80", "batch=1,q_heads=32,context=300") == "mma mma16 grid 64 2 shared 4 kernel");
-  CHECK(summary("sm_80", "batch=1,q_heads=32,context=20") == "mma mma16 grid 64 2 shared 1 none");
-  CHECK(summary("sm_89", "batch=1,q_heads=32") == "mma mma16 grid 32 2 shared 33 kernel");
-  CHECK(summary("sm_89", "batch=11,page=1") == "mma mma16 grid 32 2 shared 3 kernel");
-  CHECK(summary("sm_90a", "batch=1,q_heads=32,context=1024") == "tma mma16 grid 128 2 registers 8 cluster");
-  CHECK(summary("sm_90a", "batch=1,q_heads=32,context=300") == "tma mma16 grid 64 2 registers 4 cluster");
-  CHECK(summary("sm_90a", "batch=1,q_heads=32,context=20") == "tma mma16 grid 64 2 registers 1 none");
+  CHECK(summary("sm_80", "batch=1,q_heads=32") == "mma mma16 grid 64 2 shared 24 kernel 0");
+  CHECK(summary("sm_80", "batch=1,q_heads=32,context=1024") == "mma mma16 grid 64 2 shared 16 kernel 0");
+  CHECK(summary("sm_80", "batch=1,q_heads=32,context=300") == "mma mma16 grid 64 2 shared 4 kernel 0");
+  CHECK(summary("sm_80", "batch=1,q_heads=32,context=20") == "mma mma16 grid 64 2 shared 1 none 0");
+  CHECK(summary("sm_89", "batch=1,q_heads=32") == "mma mma16 grid 32 2 shared 33 kernel 0");
+  CHECK(summary("sm_89", "batch=11,page=1") == "mma mma16 grid 32 2 shared 3 kernel 0");
+  CHECK(summary("sm_90a", "batch=1,q_heads=32,context=1024") == "tma mma16 grid 128 2 registers 8 cluster 1");
+  CHECK(summary("sm_90a", "batch=1,q_heads=32,context=300") == "tma mma16 grid 64 2 registers 4 cluster 1");
+  CHECK(summary("sm_90a", "batch=1,q_heads=32,context=20") == "tma mma16 grid 64 2 registers 1 none 1");
 }

@@ -104,8 +104,8 @@ TEST_CASE("a history of a like problem is carried over: as many blocks as there,
   const LegalSpace legal = space.enumerate(expression_environment(here, carrier.limits));
   const auto config = [](const char* splits) {
     return "body=tma,math=mma16,schedule=grid,residents=0,tile=64,warps=4,stages=2,producers=1,row_tiles=1,"
-           "query=registers,rescale=lazy,l2=evict_first,splits=" +
-           std::string(splits) + ",combine=kernel,overlap=prologue";
+           "query=registers,l2=evict_first,splits=" +
+           std::string(splits) + ",combine=kernel,ahead=0";
   };
   TemporaryCache file;
   file.add(key(there.text()), config("2"), 30);
