@@ -1,4 +1,5 @@
 // --device turned into a device: a GPU, a recording in a file, or a shipped recording where there is no GPU.
+// For the command's one thread.
 #pragma once
 
 #include <memory>

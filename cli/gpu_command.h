@@ -1,5 +1,5 @@
 // What `verify` and `bench` share: both run a stored winner, or a configuration that the user names, on a
-// GPU.
+// GPU. For the command's one thread.
 #pragma once
 
 #include <cstdint>

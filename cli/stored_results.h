@@ -1,5 +1,5 @@
 // What the cache holds of one workload, digested for reports: the winner or, where nothing was compiled, the
-// best trial. Reads only.
+// best trial. Reads only; for the thread that owns the cache.
 #pragma once
 
 #include <map>

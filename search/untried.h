@@ -1,4 +1,4 @@
-// The configurations of a space that a strategy has neither asked nor been told about.
+// The configurations of a space that a strategy has neither asked nor been told about. Not thread-safe.
 #pragma once
 
 #include <cstdint>

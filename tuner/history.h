@@ -1,5 +1,6 @@
 // Experience for a new search out of the cache: trials of the same kernel on other problems, on other
-// hardware, or with earlier sources. Reads the cache and keeps nothing.
+// hardware, or with earlier sources. Reads the cache and keeps nothing: free
+// functions for the thread that owns the cache.
 #pragma once
 
 #include <optional>
