@@ -47,10 +47,11 @@ void for_all(const std::function<void(const std::string&, const LegalSpace&, Ran
 
 using Measure = std::function<Observation(ConfigId)>;
 
-// Asks with up to `in_flight` open until nothing more comes, far beyond the size of the space, and tells in the
-// order of the asks; `between` may tell what it likes after each.
-std::multiset<ConfigId> drive(Searcher& searcher, std::size_t in_flight, const Measure& measure,
-                              const std::function<void()>& between = [] {}) {
+// Asks with up to `in_flight` open until nothing more comes, far beyond the size of the space, and tells in
+// the order of the asks; `between` may tell what it likes after each.
+std::multiset<ConfigId> drive(
+    Searcher& searcher, std::size_t in_flight, const Measure& measure,
+    const std::function<void()>& between = [] {}) {
   std::multiset<ConfigId> asked;
   std::deque<ConfigId> open;
   for (;;) {
@@ -134,7 +135,7 @@ TEST_CASE("results that are told again, as they were or otherwise, change nothin
 TEST_CASE("what was told and never asked is never asked later, and ids beyond the space are ignored") {
   for_all([](const std::string& strategy, const LegalSpace& space, Random& random) {
     const auto searcher = make_searcher(strategy, space, random.below(1000));
-    std::set<ConfigId> out;       // asked, or told by itself
+    std::set<ConfigId> out;        // asked, or told by itself
     std::multiset<ConfigId> late;  // asked after it was told
     const auto tell_by_itself = [&] {
       const auto beyond = static_cast<ConfigId>(space.size() + random.below(100));
