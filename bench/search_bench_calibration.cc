@@ -1,5 +1,6 @@
 #include "bench/search_bench_calibration.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -8,8 +9,9 @@
 namespace moetune::bench {
 namespace {
 
-constexpr std::size_t kTerms = kSigns;  // a constant in the place of the held one
-constexpr double kRidge = 10;  // inverse variance that a standardized slope is expected to have
+constexpr std::size_t kTerms = kSigns;    // a constant in the place of the held one
+constexpr std::size_t kFirstOfTimes = 2;  // residual and spread
+constexpr double kRidge = 10;             // inverse variance that a standardized slope is expected to have
 constexpr int kSteps = 50;
 constexpr double kSettled = 1e-9;
 
@@ -21,14 +23,14 @@ struct Design {
 };
 
 // A constant, then the terms with mean zero and deviation one.
-Design standardized(const std::vector<Judged>& samples, bool by_residual) {
+Design standardized(const std::vector<Judged>& samples, bool by_times) {
   Design design;
   double all = 0;
   for (const Judged& sample : samples) {
     const std::array<double, kSigns> own = terms(sample.signs);
     Row& row = design.rows.emplace_back(Row{1});
     for (std::size_t i = 1; i < kTerms; ++i) row[i] = own[i];
-    if (!by_residual) row[kTerms - 1] = 0;
+    if (!by_times) std::fill(row.begin() + kFirstOfTimes, row.end(), 0.0);
     for (std::size_t i = 1; i < kTerms; ++i) design.mean[i] += row[i];
     ++all;
   }
@@ -61,8 +63,8 @@ Row solved(std::vector<double> matrix, const Row& right) {
 
 }  // namespace
 
-Calibration fit_calibration(const std::vector<Judged>& samples, bool by_residual) {
-  const Design design = standardized(samples, by_residual);
+Calibration fit_calibration(const std::vector<Judged>& samples, bool by_times) {
+  const Design design = standardized(samples, by_times);
   double weights = 0;
   for (const Judged& sample : samples) weights += sample.weight;
   Row slopes{};
@@ -96,7 +98,7 @@ Calibration fit_calibration(const std::vector<Judged>& samples, bool by_residual
   }
   Calibration fitted{.offset = slopes[0], .slopes = {kSampledSlope}};
   for (std::size_t i = 1; i < kTerms; ++i) {
-    if (i == kTerms - 1 && !by_residual) continue;
+    if (i >= kFirstOfTimes && !by_times) continue;
     fitted.slopes[i] = slopes[i] / design.deviation[i];
     fitted.offset -= fitted.slopes[i] * design.mean[i];
   }

@@ -15,7 +15,7 @@ struct Judged {
 
 // The maximum a posteriori of a logistic regression on the standardized terms, by Newton's method; the slope
 // of the model's own logit is kSampledSlope. Weights are scaled to one a sample on average. Without
-// `by_residual` the slope of the residual stays 0.
-Calibration fit_calibration(const std::vector<Judged>& samples, bool by_residual = true);
+// `by_times` the slopes of residual and spread stay 0.
+Calibration fit_calibration(const std::vector<Judged>& samples, bool by_times = true);
 
 }  // namespace moetune::bench

@@ -142,10 +142,10 @@ std::vector<Judged> lessons(const std::vector<std::vector<Sample>>& by_teacher, 
 }
 
 std::vector<Sample> judged_by_others(const std::vector<std::vector<Sample>>& by_teacher,
-                                     std::size_t space_count, bool by_residual) {
+                                     std::size_t space_count, bool by_times) {
   std::vector<Sample> samples = by_teacher.front();
   for (std::size_t s = 0; s < space_count; ++s) {
-    const Calibration others = fit_calibration(lessons(by_teacher, s), by_residual);
+    const Calibration others = fit_calibration(lessons(by_teacher, s), by_times);
     for (Sample& sample : samples) {
       if (sample.space == s) sample.stated = others.probability(sample.confidence.signs);
     }
@@ -175,18 +175,19 @@ nlohmann::json print_refit(const Plan& plan, const std::vector<RecordedSpace>& s
   }
   const Calibration all = fit_calibration(lessons(by_teacher, spaces.size()));
   std::printf(
-      "Fitted to all spaces: offset %.3f, slopes %.3f of the model's logit, %.3f of log trials, %.3f of log "
-      "residual\n",
-      all.offset, all.slopes[0], all.slopes[1], all.slopes[2]);
+      "Fitted to all spaces: offset %.3f; slopes %.3f of the model's logit (held) and of the logarithms of "
+      "trials %.3f, residual %.3f, spread %.3f\n",
+      all.offset, all.slopes[0], all.slopes[1], all.slopes[2], all.slopes[3]);
   const std::vector<Sample> left_out = judged_by_others(by_teacher, spaces.size(), true);
   const double with = log_loss(left_out);
   const double without = log_loss(judged_by_others(by_teacher, spaces.size(), false));
-  std::printf("Left out, log loss %.4f; %.4f without the residual. Each space by a fit to the others:\n",
-              with, without);
+  std::printf(
+      "Left out, log loss %.4f; %.4f without residual and spread. Each space by a fit to the others:\n", with,
+      without);
   nlohmann::json out = print_all_bands(left_out, spaces);
   out["fitted"] = {{"offset", all.offset}, {"slopes", all.slopes}};
   out["log_loss"] = with;
-  out["log_loss_without_residual"] = without;
+  out["log_loss_without_residual_and_spread"] = without;
   return out;
 }
 

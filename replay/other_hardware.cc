@@ -28,8 +28,8 @@ std::vector<Observation> as_on_other_hardware(const LegalSpace& space, std::vect
   Random random(seed);
   const std::vector<Parameter>& parameters = space.parameters();
   const auto matters = [](const Parameter& parameter) { return parameter.values.size() > 1; };
-  const auto count =
-      static_cast<double>(std::max<std::ptrdiff_t>(1, std::count_if(parameters.begin(), parameters.end(), matters)));
+  const auto count = static_cast<double>(
+      std::max<std::ptrdiff_t>(1, std::count_if(parameters.begin(), parameters.end(), matters)));
   const double each = strength / std::sqrt(2 * count);
   std::vector<std::vector<double>> of_value, of_pair;
   for (std::size_t p = 0; p < parameters.size(); ++p) {

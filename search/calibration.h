@@ -1,7 +1,8 @@
 // What a model's probability that a search has come within 5% of the best is worth: a logistic regression
-// (Platt 1999, Probabilistic Outputs for Support Vector Machines) on it, on how long was searched, and on how
-// much of the times no parameter explains. The last two say what the model cannot know of itself: where much
-// is unexplained, the best may stand alone among configurations that look like it.
+// (Platt 1999, Probabilistic Outputs for Support Vector Machines) on it, on how long was searched, on how
+// much the times differ, and on how much of that no parameter explains. These say what the model cannot know
+// of itself: where configurations differ little, little is left to find, and where they differ for no reason
+// that it sees, the best may stand alone.
 //
 // Plain values; stateless. Fitted by `search_bench --confidence --refit` (docs/search.md).
 #pragma once
@@ -12,14 +13,15 @@
 namespace moetune {
 
 struct Signs {
-  double sampled = 0;  // probability by the model alone
-  double trials = 0;   // told
+  double sampled = 0;   // probability by the model alone
+  double trials = 0;    // told
   double residual = 0;  // standard deviation, of the logarithm of a time, that no parameter explains
+  double spread = 0;    // standard deviation of the logarithms of the times
 };
 
 // The terms of the regression: each by itself, in the order that Signs names them, held to the range that
 // recorded searches cover.
-inline constexpr std::size_t kSigns = 3;
+inline constexpr std::size_t kSigns = 4;
 std::array<double, kSigns> terms(const Signs& signs);
 
 struct Calibration {

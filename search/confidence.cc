@@ -105,7 +105,7 @@ Confidence ask_the_model(Surrogate& surrogate) {
   if (members.empty()) return {};
   const Sampled sampled = sample(surrogate, members, random);
   const Signs signs{sampled.within, static_cast<double>(surrogate.log().size()),
-                    surrogate.times().residual() * surrogate.scale()};
+                    surrogate.times().residual() * surrogate.scale(), surrogate.scale()};
   return {.known = true,
           .within_5_percent = consistent(kCalibration.probability(signs), kGain * sampled.gain),
           .expected_gain = kGain * sampled.gain,

@@ -20,7 +20,7 @@ constexpr std::size_t kDescentOneIn = 6;  // of the asks after that, the share t
 enum class Turn { winner, model, anywhere };
 constexpr std::array<Turn, 6> kWarmTurns = {Turn::winner, Turn::winner, Turn::model,
                                             Turn::winner, Turn::winner, Turn::anywhere};
-constexpr std::size_t kFewestToDoubt = 3;  // told, before winners can be seen to be beaten
+constexpr std::size_t kFewestToDoubt = 4;  // told, before winners can be seen to be beaten: three of them
 
 // Open at most: what is asked before its predecessors are told is asked half blind. Five at first, so that
 // compiling and measuring overlap, and one more for every sixteen told.

@@ -41,7 +41,8 @@ struct Published {
     return history;
   }
 
-  std::vector<double> best(std::uint64_t seed, const std::vector<History>& histories, std::size_t trials) const {
+  std::vector<double> best(std::uint64_t seed, const std::vector<History>& histories,
+                           std::size_t trials) const {
     const auto searcher = make_searcher("auto", recording.space, seed);
     searcher->warm(histories);
     return simulate(*searcher, here, trials).best_us;
@@ -62,10 +63,12 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-TEST_CASE("a made-up GPU has the failures of the recording, other times, and another winner that is not bad here") {
+TEST_CASE(
+    "a made-up GPU has the failures of the recording, other times, and another winner that is not bad here") {
   const Published published;
   const LegalSpace& space = published.recording.space;
-  CHECK(as_on_other_hardware(space, published.here, 1, 0)[5].time_us == doctest::Approx(published.here[5].time_us));
+  CHECK(as_on_other_hardware(space, published.here, 1, 0)[5].time_us ==
+        doctest::Approx(published.here[5].time_us));
   std::vector<double> regrets;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     const std::vector<Observation> there = as_on_other_hardware(space, published.here, seed, kStrength);
@@ -88,7 +91,8 @@ TEST_CASE("a made-up GPU has the failures of the recording, other times, and ano
   CHECK(median(regrets) < 1.2);
 }
 
-TEST_CASE("a search that knows the problem on another GPU is ahead of a cold one early, and not behind it late") {
+TEST_CASE(
+    "a search that knows the problem on another GPU is ahead of a cold one early, and not behind it late") {
   const Published published;
   const double optimum = published.recording.optimum_us();
   std::vector<double> cold_early, warm_early, cold_late, warm_late;
