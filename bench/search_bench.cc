@@ -1,14 +1,5 @@
-// Compares search strategies on recorded spaces: strategies x spaces x seeds, in parallel.
-//
-//   search_bench [--strategies auto,random] [--seeds 50] [--first-seed 1] [--budget 200] [--in-flight 1]
-//                [--threads N] [--json FILE] [--no-facts] [--no-shipped] [RECORDING or folder]...
-//   search_bench --cost [--strategies ...]      the engine's own cost, in spaces of 20,000 and 5 million
-//   search_bench --confidence [--samples] [--seeds N] [RECORDING or folder]...     what `assess` is worth
-//   search_bench --warm [--seeds N] [RECORDING or folder]...     cold searches beside ones that know the
-//   others
-//
-// A trial is one distinct configuration; failures count. Recordings are moetune's or Kernel Tuner's; the ones
-// inside moetune are added unless --no-shipped. Exits with 2 for a wrong command line, 1 for a defect.
+// Compares search strategies on recorded spaces: strategies x spaces x seeds, in parallel. kUsage below has
+// the command line. Exits with 2 for a wrong command line, 1 for a defect.
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -27,12 +18,36 @@ namespace {
 
 using namespace moetune;
 
+constexpr const char* kUsage =
+    R"(search_bench [OPTION]... [RECORDING or folder]...      strategies x spaces x seeds, in parallel
+search_bench --warm [OPTION]... [RECORDING or folder]...   cold searches beside ones that know the others
+search_bench --confidence [OPTION]... [RECORDING or folder]...      what the stated confidence is worth
+search_bench --cost [--strategies LIST] [--json FILE]      the engine's own cost, in made-up spaces
+
+  --strategies LIST     of names, with commas; all but exhaustive (for tables and --cost)
+  --seeds N             50      --first-seed N   1
+  --budget N            200 trials; a trial is one distinct configuration, failures count
+  --in-flight N         1       --threads N      as many as there are cores
+  --no-facts            without the static facts that recordings hold
+  --no-shipped          without the recordings inside moetune
+  --json FILE           the figures of any mode, as JSON too
+  --other-hardware      with --warm: know only what was recorded on another GPU
+  --made-up-hardware    with --warm: know the same problem on a GPU made up from its recording
+  --refit               with --confidence: judge each space by a calibration fitted to the others
+  --samples             with --confidence: every assessment as a line of its own
+
+Recordings are moetune's or Kernel Tuner's.
+)";
+
+enum class Mode { tables, warm, confidence, cost };
+
 struct Options {
   bench::Plan plan;
-  bool cost = false;
-  bool confidence = false;
+  Mode mode = Mode::tables;
+  bench::Elsewhere elsewhere = bench::Elsewhere::anywhere;
+  bool help = false;
+  bool refit = false;
   bool samples = false;
-  bool warm = false;
   bool shipped = true;
   std::string json;
   std::vector<std::filesystem::path> paths;
@@ -56,6 +71,19 @@ std::size_t count_from(const std::string& option, const std::string& text) {
   if (used == 0 || used != text.size() || value == 0 || text[0] == '-')
     throw BadInput(option + " needs a positive number, not '" + text + "'");
   return value;
+}
+
+void set_mode(Options& options, Mode mode) {
+  if (options.mode != Mode::tables && options.mode != mode)
+    throw BadInput("--warm, --confidence and --cost exclude each other");
+  options.mode = mode;
+}
+
+void check_modes(const Options& options) {
+  if ((options.refit || options.samples) && options.mode != Mode::confidence)
+    throw BadInput("--refit and --samples go with --confidence");
+  if (options.elsewhere != bench::Elsewhere::anywhere && options.mode != Mode::warm)
+    throw BadInput("--other-hardware and --made-up-hardware go with --warm");
 }
 
 Options parse(int argc, char** argv) {
@@ -89,19 +117,28 @@ Options parse(int argc, char** argv) {
     } else if (word == "--no-shipped") {
       options.shipped = false;
     } else if (word == "--cost") {
-      options.cost = true;
+      set_mode(options, Mode::cost);
     } else if (word == "--confidence") {
-      options.confidence = true;
+      set_mode(options, Mode::confidence);
     } else if (word == "--warm") {
-      options.warm = true;
+      set_mode(options, Mode::warm);
+    } else if (word == "--other-hardware") {
+      options.elsewhere = bench::Elsewhere::other_hardware;
+    } else if (word == "--made-up-hardware") {
+      options.elsewhere = bench::Elsewhere::made_up_hardware;
+    } else if (word == "--refit") {
+      options.refit = true;
     } else if (word == "--samples") {
       options.samples = true;
+    } else if (word == "--help" || word == "-h") {
+      options.help = true;
     } else if (word.starts_with("-")) {
-      throw BadInput("unknown option '" + word + "'");
+      throw BadInput("unknown option '" + word + "'; --help lists them");
     } else {
       options.paths.emplace_back(word);
     }
   }
+  check_modes(options);
   return options;
 }
 
@@ -111,29 +148,36 @@ void check_strategies(const std::vector<std::string>& names) {
   if (names.empty()) throw BadInput("--strategies names none");
 }
 
-void run(const Options& options) {
-  check_strategies(options.plan.strategies);
-  if (options.cost) {
-    bench::print_costs(options.plan.strategies);
-    return;
-  }
+// Prints what was asked for; the same as JSON.
+nlohmann::json figures(const Options& options) {
+  if (options.mode == Mode::cost) return bench::print_costs(options.plan.strategies);
   const std::vector<bench::RecordedSpace> spaces = bench::read_spaces(options.paths, options.shipped);
   if (spaces.empty()) throw BadInput("no recording was named, and none is shipped");
-  if (options.confidence) {
-    bench::print_confidence(options.plan, spaces, options.samples);
-    return;
-  }
-  if (options.warm) {
-    bench::print_warm(options.plan, spaces);
-    return;
+  if (options.mode == Mode::warm) return bench::print_warm(options.plan, spaces, options.elsewhere);
+  if (options.mode == Mode::confidence) {
+    return options.refit ? bench::print_refit(options.plan, spaces)
+                         : bench::print_confidence(options.plan, spaces, options.samples);
   }
   const std::vector<bench::Runs> all = bench::run_all(options.plan, spaces);
   bench::print_tables(options.plan, spaces, all);
-  if (!options.json.empty()) {
-    std::ofstream out(options.json);
-    out << bench::to_json(options.plan, spaces, all).dump(2) << '\n';
-    if (!out.flush()) throw BadInput("cannot write '" + options.json + "'");
+  return bench::to_json(options.plan, spaces, all);
+}
+
+void run(const Options& options) {
+  if (options.help) {
+    std::fputs(kUsage, stdout);
+    return;
   }
+  check_strategies(options.plan.strategies);
+  std::ofstream out;
+  if (!options.json.empty()) {
+    out.open(options.json);
+    if (!out) throw BadInput("cannot write '" + options.json + "'");
+  }
+  const nlohmann::json result = figures(options);
+  if (options.json.empty()) return;
+  out << result.dump(2) << '\n';
+  if (!out.flush()) throw BadInput("cannot write '" + options.json + "'");
 }
 
 }  // namespace

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
+#include <cmath>
 #include <cstdio>
-#include <thread>
+#include <nlohmann/json.hpp>
 
+#include "base/error.h"
+#include "bench/search_bench_calibration.h"
+#include "bench/search_bench_jobs.h"
 #include "search/confidence.h"
 #include "search/simulation.h"
 
@@ -13,18 +16,34 @@ namespace moetune::bench {
 namespace {
 
 constexpr std::array<std::size_t, 6> kCheckpoints = {20, 35, 50, 75, 100, 140};
-constexpr std::size_t kBands = 5;
+
+struct Band {
+  double from, to;
+};
+// The last is the one that "about 80%" means, across two others.
+constexpr std::array<Band, 6> kBands = {Band{0, 0.2}, {0.2, 0.4}, {0.4, 0.6},
+                                        {0.6, 0.8},   {0.8, 1},   {0.7, 0.9}};
+
+// Strategies that a calibration is fitted to, by weight: `auto` is what it is for, and the others hold it to
+// what a search that looked less cleverly may state.
+struct Teacher {
+  const char* strategy;
+  double weight;
+};
+constexpr std::array<Teacher, 3> kTeachers = {Teacher{"auto", 1}, {"local", 0.3}, {"random", 0.3}};
 
 struct Sample {
   std::size_t space = 0;
   std::size_t trials = 0;
-  Confidence stated;
+  Confidence confidence;
+  double stated = 0;
   bool within = false;
   double gain = 0;
 };
 
-std::vector<Sample> assess_run(const RecordedSpace& space, std::size_t index, std::uint64_t seed) {
-  const auto searcher = make_searcher("auto", space.space, seed);
+std::vector<Sample> assess_run(const std::string& strategy, const RecordedSpace& space, std::size_t index,
+                               std::uint64_t seed) {
+  const auto searcher = make_searcher(strategy, space.space, seed);
   const SimulatedRun run = simulate(*searcher, space.outcomes, kCheckpoints.back() + kMoreTrials);
   std::vector<Observation> told;
   for (const ConfigId id : run.asked) told.push_back(space.outcomes[id]);
@@ -32,75 +51,144 @@ std::vector<Sample> assess_run(const RecordedSpace& space, std::size_t index, st
   for (const std::size_t trials : kCheckpoints) {
     if (trials + kMoreTrials > told.size()) break;
     const double best = run.best_us[trials - 1];
-    samples.push_back({index, trials, assess(space.space, std::span(told).first(trials), space.floor_us),
+    const Confidence confidence = assess(space.space, std::span(told).first(trials), space.floor_us);
+    samples.push_back({index, trials, confidence, confidence.within_5_percent,
                        best <= 1.05 * space.optimum_us, 1 - run.best_us[trials + kMoreTrials - 1] / best});
   }
   return samples;
 }
 
-std::vector<Sample> assess_all(const Plan& plan, const std::vector<RecordedSpace>& spaces) {
+std::vector<Sample> assess_all(const std::string& strategy, const Plan& plan,
+                               const std::vector<RecordedSpace>& spaces) {
   std::vector<std::vector<Sample>> by_run(spaces.size() * plan.seeds);
-  std::atomic<std::size_t> next{0};
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t t = 0; t < std::max<std::size_t>(plan.threads, 1); ++t) {
-      threads.emplace_back([&] {
-        for (std::size_t job = next++; job < by_run.size(); job = next++) {
-          const std::size_t s = job / plan.seeds;
-          by_run[job] = assess_run(spaces[s], s, plan.first_seed + job % plan.seeds);
-        }
-      });
-    }
-  }
+  run_jobs(by_run.size(), plan.threads, [&](std::size_t job) {
+    const std::size_t s = job / plan.seeds;
+    by_run[job] = assess_run(strategy, spaces[s], s, plan.first_seed + job % plan.seeds);
+  });
   std::vector<Sample> all;
   for (const std::vector<Sample>& run : by_run) all.insert(all.end(), run.begin(), run.end());
-  std::erase_if(all, [](const Sample& sample) { return !sample.stated.known; });
+  std::erase_if(all, [](const Sample& sample) { return !sample.confidence.known; });
   return all;
 }
 
-void print_header(const std::string& what) {
-  std::printf("%s\n%-10s %8s %8s %8s %12s %12s\n", what.c_str(), "stated", "runs", "mean", "within",
-              "stated gain", "real gain");
+std::vector<Sample> of_space(std::vector<Sample> samples, std::size_t space) {
+  std::erase_if(samples, [&](const Sample& sample) { return sample.space != space; });
+  return samples;
 }
 
-void print_bands(const std::vector<Sample>& samples) {
-  for (std::size_t band = 0; band < kBands; ++band) {
-    const double low = static_cast<double>(band) / kBands;
+nlohmann::json print_bands(const std::string& what, const std::vector<Sample>& samples) {
+  std::printf("%s\n%-10s %8s %8s %8s %12s %12s\n", what.c_str(), "stated", "runs", "mean", "within",
+              "stated gain", "real gain");
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Band& band : kBands) {
     double count = 0, mean = 0, within = 0, stated_gain = 0, gain = 0;
     for (const Sample& sample : samples) {
-      const double stated = sample.stated.within_5_percent;
-      if (std::min(static_cast<std::size_t>(stated * kBands), kBands - 1) != band) continue;
+      if (sample.stated < band.from || (sample.stated >= band.to && band.to < 1)) continue;
       ++count;
-      mean += stated;
+      mean += sample.stated;
       within += sample.within ? 1 : 0;
-      stated_gain += sample.stated.expected_gain;
+      stated_gain += sample.confidence.expected_gain;
       gain += sample.gain;
     }
     if (count == 0) continue;
-    std::printf("%3.0f-%3.0f%%   %8.0f %7.1f%% %7.1f%% %11.2f%% %11.2f%%\n", 100 * low,
-                100 * (low + 1.0 / kBands), count, 100 * mean / count, 100 * within / count,
-                100 * stated_gain / count, 100 * gain / count);
+    std::printf("%3.0f-%3.0f%%   %8.0f %7.1f%% %7.1f%% %11.2f%% %11.2f%%\n", 100 * band.from, 100 * band.to,
+                count, 100 * mean / count, 100 * within / count, 100 * stated_gain / count,
+                100 * gain / count);
+    rows.push_back({{"from", band.from},
+                    {"to", band.to},
+                    {"assessments", count},
+                    {"stated", mean / count},
+                    {"within_5_percent", within / count},
+                    {"stated_gain", stated_gain / count},
+                    {"gain", gain / count}});
   }
+  return rows;
+}
+
+// For all spaces together, then for each that has any sample.
+nlohmann::json print_all_bands(const std::vector<Sample>& samples, const std::vector<RecordedSpace>& spaces) {
+  nlohmann::json out = {{"all", print_bands("all spaces", samples)}, {"spaces", nlohmann::json::object()}};
+  for (std::size_t s = 0; s < spaces.size(); ++s) {
+    const std::vector<Sample> own = of_space(samples, s);
+    if (!own.empty()) out["spaces"][spaces[s].name] = print_bands(spaces[s].name, own);
+  }
+  return out;
+}
+
+// Mean of minus the logarithm of the probability that was given to what came true.
+double log_loss(const std::vector<Sample>& samples) {
+  double sum = 0;
+  for (const Sample& sample : samples)
+    sum -= std::log(std::max(sample.within ? sample.stated : 1 - sample.stated, 1e-6));
+  return sum / static_cast<double>(samples.size());
+}
+
+// What each teacher's searches hold, every space with the same weight.
+std::vector<Judged> lessons(const std::vector<std::vector<Sample>>& by_teacher, std::size_t left_out) {
+  std::vector<Judged> judged;
+  for (std::size_t t = 0; t < by_teacher.size(); ++t) {
+    std::vector<double> counts;
+    for (const Sample& sample : by_teacher[t]) {
+      counts.resize(std::max(counts.size(), sample.space + 1));
+      ++counts[sample.space];
+    }
+    for (const Sample& sample : by_teacher[t]) {
+      if (sample.space != left_out)
+        judged.push_back(
+            {sample.confidence.signs, sample.within, kTeachers[t].weight / counts[sample.space]});
+    }
+  }
+  return judged;
+}
+
+std::vector<Sample> judged_by_others(const std::vector<std::vector<Sample>>& by_teacher,
+                                     std::size_t space_count, bool by_times) {
+  std::vector<Sample> samples = by_teacher.front();
+  for (std::size_t s = 0; s < space_count; ++s) {
+    const Calibration others = fit_calibration(lessons(by_teacher, s), by_times);
+    for (Sample& sample : samples) {
+      if (sample.space == s) sample.stated = others.probability(sample.confidence.signs);
+    }
+  }
+  return samples;
 }
 
 }  // namespace
 
-void print_confidence(const Plan& plan, const std::vector<RecordedSpace>& spaces, bool print_samples) {
-  const std::vector<Sample> samples = assess_all(plan, spaces);
+nlohmann::json print_confidence(const Plan& plan, const std::vector<RecordedSpace>& spaces,
+                                bool print_samples) {
+  const std::vector<Sample> samples = assess_all("auto", plan, spaces);
   if (print_samples) {
     for (const Sample& sample : samples)
       std::printf("%s %zu %.4f %d %.4f %.4f\n", spaces[sample.space].name.c_str(), sample.trials,
-                  sample.stated.within_5_percent, sample.within ? 1 : 0, sample.stated.expected_gain,
-                  sample.gain);
+                  sample.stated, sample.within ? 1 : 0, sample.confidence.expected_gain, sample.gain);
   }
-  print_header("all spaces");
-  print_bands(samples);
-  for (std::size_t s = 0; s < spaces.size(); ++s) {
-    std::vector<Sample> own = samples;
-    std::erase_if(own, [&](const Sample& sample) { return sample.space != s; });
-    print_header(spaces[s].name);
-    print_bands(own);
+  return print_all_bands(samples, spaces);
+}
+
+nlohmann::json print_refit(const Plan& plan, const std::vector<RecordedSpace>& spaces) {
+  if (spaces.size() < 2) throw BadInput("--refit leaves one space out and needs two recordings or more");
+  std::vector<std::vector<Sample>> by_teacher;
+  for (const Teacher& teacher : kTeachers) {
+    by_teacher.push_back(assess_all(teacher.strategy, plan, spaces));
+    std::erase_if(by_teacher.back(), [](const Sample& sample) { return sample.confidence.at_floor; });
   }
+  const Calibration all = fit_calibration(lessons(by_teacher, spaces.size()));
+  std::printf(
+      "Fitted to all spaces: offset %.3f; slopes %.3f of the model's logit (held) and of the logarithms of "
+      "trials %.3f, residual %.3f, spread %.3f\n",
+      all.offset, all.slopes[0], all.slopes[1], all.slopes[2], all.slopes[3]);
+  const std::vector<Sample> left_out = judged_by_others(by_teacher, spaces.size(), true);
+  const double with = log_loss(left_out);
+  const double without = log_loss(judged_by_others(by_teacher, spaces.size(), false));
+  std::printf(
+      "Left out, log loss %.4f; %.4f without residual and spread. Each space by a fit to the others:\n", with,
+      without);
+  nlohmann::json out = print_all_bands(left_out, spaces);
+  out["fitted"] = {{"offset", all.offset}, {"slopes", all.slopes}};
+  out["log_loss"] = with;
+  out["log_loss_without_residual_and_spread"] = without;
+  return out;
 }
 
 }  // namespace moetune::bench

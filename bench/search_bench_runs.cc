@@ -3,14 +3,11 @@
 #include <time.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <mutex>
 #include <stdexcept>
-#include <thread>
 
 #include "base/error.h"
 #include "base/resources.h"
+#include "bench/search_bench_jobs.h"
 #include "kernels/registry.h"
 #include "replay/recording.h"
 #include "replay/shipped.h"
@@ -116,30 +113,13 @@ std::vector<Runs> run_all(const Plan& plan, const std::vector<RecordedSpace>& sp
   }
   std::vector<double> seconds(all.size() * plan.seeds);
   std::vector<double> pruned(seconds.size());
-  std::atomic<std::size_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto work = [&] {
-    for (std::size_t job = next++; job < seconds.size(); job = next++) {
-      Runs& runs = all[job / plan.seeds];
-      const std::size_t k = job % plan.seeds;
-      try {
-        SimulatedRun run =
-            run_once(plan, runs.strategy, spaces[runs.space], plan.first_seed + k, &seconds[job]);
-        runs.best_us[k] = std::move(run.best_us);
-        pruned[job] = static_cast<double>(run.pruned);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        failure = std::current_exception();
-        next = seconds.size();
-      }
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < std::max<std::size_t>(plan.threads, 1); ++i) threads.emplace_back(work);
-  }
-  if (failure) std::rethrow_exception(failure);
+  run_jobs(seconds.size(), plan.threads, [&](std::size_t job) {
+    Runs& runs = all[job / plan.seeds];
+    const std::size_t k = job % plan.seeds;
+    SimulatedRun run = run_once(plan, runs.strategy, spaces[runs.space], plan.first_seed + k, &seconds[job]);
+    runs.best_us[k] = std::move(run.best_us);
+    pruned[job] = static_cast<double>(run.pruned);
+  });
   for (std::size_t i = 0; i < all.size(); ++i) {
     double sum = 0;
     std::size_t trials = 0;

@@ -1,15 +1,17 @@
 #include "bench/search_bench_warm.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <functional>
 #include <map>
-#include <thread>
+#include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/resources.h"
+#include "bench/search_bench_jobs.h"
 #include "bench/search_bench_score.h"
 #include "kernels/registry.h"
+#include "replay/other_hardware.h"
 #include "search/simulation.h"
 #include "tuner/history.h"
 
@@ -17,15 +19,18 @@ namespace moetune::bench {
 namespace {
 
 constexpr std::uint64_t kOtherSeeds = 1000;  // from a search's seed to those of the searches that it knows
+constexpr double kOtherHardware = 0.12;      // deviation of a made-up GPU's times from those recorded
 
 // The curves of one space, by seed.
 struct Curves {
   std::vector<std::vector<double>> cold, warm, misled;
+  std::vector<double> winner_regret;  // of the nearest history's best; 0 where it is not legal here
 };
 
 class WarmStarts {
  public:
-  WarmStarts(const Plan& plan, const std::vector<RecordedSpace>& spaces) : plan_(plan), spaces_(spaces) {
+  WarmStarts(const Plan& plan, const std::vector<RecordedSpace>& spaces, Elsewhere elsewhere)
+      : plan_(plan), spaces_(spaces), elsewhere_(elsewhere) {
     for (const RecordedSpace& space : spaces) {
       const std::string path = "spaces/" + space.key.kernel + ".json";
       if (space.limits.sm_count > 0 && !files_.contains(space.key.kernel))
@@ -36,14 +41,15 @@ class WarmStarts {
   std::vector<Curves> run() {
     past_.resize(spaces_.size() * plan_.seeds);
     in_parallel([&](std::size_t s, std::size_t k) {
-      past_[s * plan_.seeds + k] = search(spaces_[s], seed(k) + kOtherSeeds, {}).asked;
+      past_[s * plan_.seeds + k] = cold_search_elsewhere(spaces_[s], seed(k) + kOtherSeeds);
     });
-    const Curves empty{std::vector<std::vector<double>>(plan_.seeds),
-                       std::vector<std::vector<double>>(plan_.seeds),
-                       std::vector<std::vector<double>>(plan_.seeds)};
-    std::vector<Curves> all(spaces_.size(), empty);
+    const std::vector<std::vector<double>> none(plan_.seeds);
+    std::vector<Curves> all(spaces_.size(), Curves{none, none, none, {}});
+    for (Curves& curves : all) curves.winner_regret.resize(plan_.seeds);
     in_parallel([&](std::size_t s, std::size_t k) {
+      if (known_count(s) == 0) return;
       std::vector<History> histories = known_to(s, k);
+      all[s].winner_regret[k] = winner_regret(spaces_[s], histories);
       all[s].cold[k] = search(spaces_[s], seed(k), {}).best_us;
       all[s].warm[k] = search(spaces_[s], seed(k), histories).best_us;
       for (History& history : histories) turn_over(history);
@@ -52,20 +58,28 @@ class WarmStarts {
     return all;
   }
 
-  std::size_t known_count(std::size_t s) const { return neighbours(s).size(); }
+  std::size_t known_count(std::size_t s) const {
+    return elsewhere_ == Elsewhere::made_up_hardware ? 1 : neighbours(s).size();
+  }
 
  private:
   std::uint64_t seed(std::size_t k) const { return plan_.first_seed + k; }
 
   void in_parallel(const std::function<void(std::size_t space, std::size_t seed)>& work) const {
-    std::atomic<std::size_t> next{0};
-    std::vector<std::jthread> threads;
-    for (std::size_t t = 0; t < std::max<std::size_t>(plan_.threads, 1); ++t) {
-      threads.emplace_back([&] {
-        for (std::size_t job = next++; job < spaces_.size() * plan_.seeds; job = next++)
-          work(job / plan_.seeds, job % plan_.seeds);
-      });
-    }
+    run_jobs(spaces_.size() * plan_.seeds, plan_.threads,
+             [&](std::size_t job) { work(job / plan_.seeds, job % plan_.seeds); });
+  }
+
+  std::vector<Observation> cold_search_elsewhere(const RecordedSpace& space, std::uint64_t seed) const {
+    const std::vector<Observation> outcomes =
+        elsewhere_ == Elsewhere::made_up_hardware
+            ? as_on_other_hardware(space.space, space.outcomes, seed, kOtherHardware)
+            : space.outcomes;
+    const auto searcher = make_searcher("auto", space.space, seed);
+    std::vector<Observation> told;
+    for (const ConfigId id : simulate(*searcher, outcomes, plan_.budget, plan_.in_flight).asked)
+      told.push_back(outcomes[id]);
+    return told;
   }
 
   SimulatedRun search(const RecordedSpace& space, std::uint64_t seed,
@@ -79,7 +93,9 @@ class WarmStarts {
   std::vector<std::size_t> neighbours(std::size_t here) const {
     std::vector<std::pair<double, std::size_t>> found;
     for (std::size_t s = 0; s < spaces_.size(); ++s) {
-      if (s != here && spaces_[s].key.kernel == spaces_[here].key.kernel)
+      const bool elsewhere = elsewhere_ == Elsewhere::anywhere ||
+                             spaces_[s].key.hardware.text() != spaces_[here].key.hardware.text();
+      if (s != here && elsewhere && spaces_[s].key.kernel == spaces_[here].key.kernel)
         found.emplace_back(workload_distance(spaces_[here].key, spaces_[s].key), s);
     }
     std::sort(found.begin(), found.end());
@@ -92,14 +108,16 @@ class WarmStarts {
   std::vector<History> known_to(std::size_t here, std::size_t k) const {
     const RecordedSpace& space = spaces_[here];
     std::vector<History> histories;
-    for (const std::size_t s : neighbours(here)) {
+    const bool made_up = elsewhere_ == Elsewhere::made_up_hardware;
+    for (const std::size_t s : made_up ? std::vector<std::size_t>{here} : neighbours(here)) {
       const RecordedSpace& other = spaces_[s];
       std::optional<Transfer> transfer = transfer_from(other, space);
-      History history{.distance = workload_distance(space.key, other.key)};
-      for (const ConfigId id : past_[s * plan_.seeds + k]) {
-        auto point = space.space.point_of(other.space.config(id).text());
+      WorkloadKey there = other.key;
+      if (made_up) there.hardware.name += " (made up)";
+      History history{.distance = workload_distance(space.key, there)};
+      for (const Observation& trial : past_[s * plan_.seeds + k]) {
+        auto point = space.space.point_of(other.space.config(trial.id).text());
         if (point && transfer) point = (*transfer)(*point, space.space);
-        const Observation& trial = other.outcomes[id];
         if (point) history.trials.push_back({*std::move(point), trial.outcome, trial.time_us});
       }
       if (!history.trials.empty()) histories.push_back(std::move(history));
@@ -115,6 +133,17 @@ class WarmStarts {
                             here.space);
   }
 
+  static double winner_regret(const RecordedSpace& space, const std::vector<History>& histories) {
+    if (histories.empty()) return 0;
+    const PastTrial* winner = nullptr;
+    for (const PastTrial& trial : histories.front().trials) {
+      const bool timed = has_usable_time({0, trial.outcome, trial.time_us});
+      if (timed && (winner == nullptr || trial.time_us < winner->time_us)) winner = &trial;
+    }
+    const auto id = winner != nullptr ? space.space.find(winner->point) : std::nullopt;
+    return id && has_usable_time(space.outcomes[*id]) ? space.outcomes[*id].time_us / space.optimum_us : 0;
+  }
+
   // The slowest becomes the fastest: experience as wrong as it gets.
   static void turn_over(History& history) {
     for (PastTrial& trial : history.trials) {
@@ -124,8 +153,9 @@ class WarmStarts {
 
   const Plan& plan_;
   const std::vector<RecordedSpace>& spaces_;
-  std::map<std::string, Space> files_;       // by kernel
-  std::vector<std::vector<ConfigId>> past_;  // what a cold search asked, by space and seed
+  std::map<std::string, Space> files_;  // by kernel
+  Elsewhere elsewhere_;
+  std::vector<std::vector<Observation>> past_;  // what a cold search was told, by space and seed
 };
 
 double trials_to_2_percent(const std::vector<double>& curve) {
@@ -140,36 +170,64 @@ double median_trials(const std::vector<std::vector<double>>& curves) {
   return quantile(trials, 0.5);
 }
 
-void print_regrets(const char* name, const std::vector<std::vector<double>>& curves, double optimum_us) {
+nlohmann::json print_regrets(const char* name, const std::vector<std::vector<double>>& curves,
+                             double optimum_us) {
   std::printf("    %-8s", name);
+  nlohmann::json out = {{"trials_to_2_percent", median_trials(curves)}, {"median", nlohmann::json::array()}};
   for (const std::size_t budget : kBudgets) {
     std::vector<double> regrets;
     for (const std::vector<double>& curve : curves)
       regrets.push_back(curve[std::min(budget, curve.size()) - 1] / optimum_us);
     std::printf("  %6.4f", quantile(regrets, 0.5));
-    if (budget == kBudgets.back()) std::printf("  %6.4f", quantile(regrets, 0.9));
+    out["median"].push_back(quantile(regrets, 0.5));
+    if (budget != kBudgets.back()) continue;
+    std::printf("  %6.4f", quantile(regrets, 0.9));
+    out["p90"] = quantile(regrets, 0.9);
   }
   std::printf("\n");
+  return out;
+}
+
+nlohmann::json print_space(const RecordedSpace& space, std::size_t histories, const Curves& curves) {
+  const double cold = median_trials(curves.cold), warm = median_trials(curves.warm);
+  std::printf("%s, %zu histories: cold %.1f trials, warm %.1f, %.2f of them\n", space.name.c_str(), histories,
+              cold, warm, warm / cold);
+  std::vector<double> legal = curves.winner_regret;
+  std::erase(legal, 0.0);
+  nlohmann::json out = {{"space", space.name}, {"histories", histories}, {"ratio", warm / cold}};
+  if (!legal.empty()) {
+    out["winner_from_elsewhere"] = {{"median", quantile(legal, 0.5)}, {"worst", quantile(legal, 1)}};
+    std::printf("    the nearest history's winner, here: %.4f, at worst %.4f of the optimum\n",
+                quantile(legal, 0.5), quantile(legal, 1));
+  }
+  out["cold"] = print_regrets("cold", curves.cold, space.optimum_us);
+  out["warm"] = print_regrets("warm", curves.warm, space.optimum_us);
+  out["misled"] = print_regrets("misled", curves.misled, space.optimum_us);
+  return out;
 }
 
 }  // namespace
 
-void print_warm(const Plan& plan, const std::vector<RecordedSpace>& spaces) {
-  WarmStarts starts(plan, spaces);
+nlohmann::json print_warm(const Plan& plan, const std::vector<RecordedSpace>& spaces, Elsewhere elsewhere) {
+  WarmStarts starts(plan, spaces, elsewhere);
+  std::size_t warm = 0;
+  for (std::size_t s = 0; s < spaces.size(); ++s) warm += starts.known_count(s) > 0;
+  if (warm == 0) throw BadInput("no space has a recording from elsewhere that it may know");
   const std::vector<Curves> all = starts.run();
   std::printf(
       "Trials until within 2%% of the search's own final best, medians of %zu seeds; then the regret after "
       "%zu, %zu, %zu and %zu trials, and its 90th percentile at the last. Misled: told that what was slow "
       "elsewhere was fast.\n",
       plan.seeds, kBudgets[0], kBudgets[1], kBudgets[2], kBudgets[3]);
+  nlohmann::json rows = nlohmann::json::array();
   for (std::size_t s = 0; s < spaces.size(); ++s) {
-    const double cold = median_trials(all[s].cold), warm = median_trials(all[s].warm);
-    std::printf("%s, %zu histories: cold %.1f trials, warm %.1f, %.2f of them\n", spaces[s].name.c_str(),
-                starts.known_count(s), cold, warm, warm / cold);
-    print_regrets("cold", all[s].cold, spaces[s].optimum_us);
-    print_regrets("warm", all[s].warm, spaces[s].optimum_us);
-    print_regrets("misled", all[s].misled, spaces[s].optimum_us);
+    if (starts.known_count(s) > 0) {
+      rows.push_back(print_space(spaces[s], starts.known_count(s), all[s]));
+    } else {
+      std::printf("%s: no recording that it may know\n", spaces[s].name.c_str());
+    }
   }
+  return rows;
 }
 
 }  // namespace moetune::bench

@@ -1,14 +1,22 @@
-// What a warm start is worth: `auto` on each recorded space, cold and with the trials of searches on the
-// other spaces of the same kernel.
+// What a warm start is worth: `auto` on each recorded space, cold and with the trials of searches elsewhere.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "bench/search_bench_runs.h"
 
 namespace moetune::bench {
 
-// Prints for each space how many trials it takes to come within 2% of the search's own final best.
-void print_warm(const Plan& plan, const std::vector<RecordedSpace>& spaces);
+// Whose trials a search may know.
+enum class Elsewhere {
+  anywhere,          // every other recording of the same kernel: other problems, other GPUs
+  other_hardware,    // those alone that were made on another GPU
+  made_up_hardware,  // none of them, but the same problem on a GPU made up from its recording
+};
+
+// Prints for each space how many trials it takes to come within 2% of the search's own final best; returns
+// the same. Spaces with nothing to know are named and left out. Throws BadInput where none is left.
+nlohmann::json print_warm(const Plan& plan, const std::vector<RecordedSpace>& spaces, Elsewhere elsewhere);
 
 }  // namespace moetune::bench

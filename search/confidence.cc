@@ -15,21 +15,13 @@ constexpr int kSamples = 500;
 constexpr std::uint64_t kSeed = 0x636f6e66;
 const double kFivePercent = std::log(1.05);
 
-// Of the logit: beside what the model says, how long was searched says something of what it cannot know.
-struct Calibration {
-  double offset;
-  double slope;
-  double by_trials;  // the logarithm of the trials over 60
-};
-constexpr Calibration kProbability{1.0, 0.265, 0.8};
-constexpr double kFewestCalibrated = 20, kMostCalibrated = 140;  // trials that it was fitted to
 constexpr double kGain = 1.1;  // of the sampled gain: more trials learn as they go
+
+constexpr double kMuchGain = 0.15, kMostAtMuchGain = 0.4;
 
 // A floor is measured too: a best that lies so far under it refutes it, and being near it is no proof.
 constexpr double kFloorError = 0.02;
 constexpr double kSureAtFloor = 0.99;
-
-double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 // Box and Muller's transform.
 double normal(Random& random) {
@@ -100,11 +92,9 @@ Sampled sample(const Surrogate& surrogate, const std::vector<std::size_t>& membe
   return sum;
 }
 
-double calibrated(double probability, std::size_t trials) {
-  const double raw = std::clamp(probability, 0.5 / kSamples, 1 - 0.5 / kSamples);
-  const double searched = std::clamp(static_cast<double>(trials), kFewestCalibrated, kMostCalibrated);
-  return logistic(kProbability.offset + kProbability.slope * std::log(raw / (1 - raw)) +
-                  kProbability.by_trials * std::log(searched / 60));
+// A search that expects much of more trials is likelier not to be near the best.
+double consistent(double probability, double gain) {
+  return gain > kMuchGain ? std::min(probability, kMostAtMuchGain) : probability;
 }
 
 Confidence ask_the_model(Surrogate& surrogate) {
@@ -114,7 +104,12 @@ Confidence ask_the_model(Surrogate& surrogate) {
   const std::vector<std::size_t> members = promising(surrogate);
   if (members.empty()) return {};
   const Sampled sampled = sample(surrogate, members, random);
-  return {true, calibrated(sampled.within, surrogate.log().size()), kGain * sampled.gain};
+  const Signs signs{sampled.within, static_cast<double>(surrogate.log().size()),
+                    surrogate.times().residual() * surrogate.scale(), surrogate.scale()};
+  return {.known = true,
+          .within_5_percent = consistent(kCalibration.probability(signs), kGain * sampled.gain),
+          .expected_gain = kGain * sampled.gain,
+          .signs = signs};
 }
 
 // What is left between the best and the floor bounds every gain.
@@ -135,7 +130,8 @@ void bound_by_floor(Confidence& confidence, double best_us, double floor_us) {
 Confidence assess(const LegalSpace& space, std::span<const Observation> trials, double floor_us) {
   Surrogate surrogate(space);
   for (const Observation& trial : trials) surrogate.tell(trial);
-  if (surrogate.log().successes() > 0 && surrogate.log().size() >= space.size()) return {true, 1, 0};
+  if (surrogate.log().successes() > 0 && surrogate.log().size() >= space.size())
+    return {.known = true, .within_5_percent = 1};
   Confidence confidence = ask_the_model(surrogate);
   if (surrogate.log().successes() > 0) bound_by_floor(confidence, surrogate.log().best_time(), floor_us);
   return confidence;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <unordered_set>
 
@@ -11,9 +12,15 @@ namespace {
 
 constexpr std::size_t kStarts = 5;        // random configurations before the model is asked
 constexpr std::size_t kMostSeeds = 4;     // winners from histories that are tried first
-constexpr std::size_t kRandomOneIn = 3;   // of the first asks with seeds, the share drawn anywhere
 constexpr std::size_t kDescentFrom = 60;  // asks; before, the model has better use for them
 constexpr std::size_t kDescentOneIn = 6;  // of the asks after that, the share that descends from the best
+
+// The first asks of a search that knows winners from elsewhere: four of them, one choice by the model as soon
+// as two are told, and a start drawn anywhere, by which to judge them.
+enum class Turn { winner, model, anywhere };
+constexpr std::array<Turn, 6> kWarmTurns = {Turn::winner, Turn::winner, Turn::model,
+                                            Turn::winner, Turn::winner, Turn::anywhere};
+constexpr std::size_t kFewestToDoubt = 4;  // told, before winners can be seen to be beaten: three of them
 
 // Open at most: what is asked before its predecessors are told is asked half blind. Five at first, so that
 // compiling and measuring overlap, and one more for every sixteen told.
@@ -88,6 +95,7 @@ class AutoSearch : public Searcher {
     surrogate_.set_history(histories);
     informed_.set_history(histories);
     choose_seeds(histories);
+    warm_ = !seeds_.empty();
   }
 
  private:
@@ -123,7 +131,7 @@ class AutoSearch : public Searcher {
 
   ConfigId next() {
     if (const std::optional<ConfigId> id = next_seed()) return *id;
-    if (starts() || surrogate_.log().successes() == 0) {
+    if (starts()) {
       ++random_starts_;
       return *untried_.draw(random_);
     }
@@ -138,9 +146,13 @@ class AutoSearch : public Searcher {
     return *untried_.draw(random_);
   }
 
+  Turn turn() const { return asked_ < kWarmTurns.size() ? kWarmTurns[asked_] : Turn::model; }
+
   // Winners from elsewhere stand for random starts as long as they are worth something.
   bool starts() const {
-    return asked_ < kStarts || (!surrogate_.trusts_experience() && random_starts_ < kStarts);
+    if (surrogate_.log().successes() == 0) return true;
+    if (!warm_) return asked_ < kStarts;
+    return turn() == Turn::anywhere || (!surrogate_.trusts_experience() && random_starts_ < kStarts);
   }
 
   std::optional<Surrogate::Pick> best_pick() {
@@ -150,10 +162,10 @@ class AutoSearch : public Searcher {
     return known && (!unknown || known->gain > unknown->gain) ? known : unknown;
   }
 
-  // None where there is no seed left, or where it is the turn of a random start.
+  // None where there is no seed left, or where it is not the turn of one.
   std::optional<ConfigId> next_seed() {
     if (seeds_disappoint()) seeds_.clear();
-    if (asked_ % kRandomOneIn == kRandomOneIn - 1) return std::nullopt;
+    if (!warm_ || turn() != Turn::winner) return std::nullopt;
     while (!seeds_.empty()) {
       const ConfigId id = seeds_.back();
       seeds_.pop_back();
@@ -164,9 +176,9 @@ class AutoSearch : public Searcher {
     return std::nullopt;
   }
 
-  // Whether a random start beats every winner from elsewhere, once there are a few of both.
+  // Whether something else beats every winner from elsewhere that was tried.
   bool seeds_disappoint() const {
-    if (seeds_.empty() || surrogate_.log().size() <= kRandomOneIn) return false;
+    if (seeds_.empty() || surrogate_.log().size() < kFewestToDoubt) return false;
     const std::vector<Observation> best = surrogate_.log().fastest(1);
     return best.empty() || !tried_seeds_.contains(best[0].id);
   }
@@ -193,6 +205,7 @@ class AutoSearch : public Searcher {
   std::unordered_set<ConfigId> tried_seeds_;
   std::size_t asked_ = 0;
   std::size_t random_starts_ = 0;
+  bool warm_ = false;  // winners from elsewhere are known
   std::size_t scouted_ = 0;
 };
 

@@ -19,7 +19,6 @@ constexpr double kFitGrowth = 1.15;         // trials told from one fit to the n
 constexpr int kFirstSteps = 30;
 constexpr int kLaterSteps = 15;
 constexpr double kLeastChance = 0.01;
-constexpr std::size_t kPoolStarts = 8;
 
 double normal_density(double x) { return 0.3989422804014327 * std::exp(-x * x / 2); }
 double normal_below(double x) { return 0.5 * std::erfc(-x * 0.7071067811865476); }
@@ -117,7 +116,7 @@ void Surrogate::renew_pool(Random& random) {
     failure_kernel_.replace_axes(axes());
     pool_ = facts_->ids();
   } else if (pool_.empty() || space_.size() > kWholeSpace) {
-    pool_ = make_candidate_pool(space_, log_.fastest(kPoolStarts), random);
+    pool_ = make_candidate_pool(space_, pool_starts(), random);
   } else {
     return;
   }

@@ -86,7 +86,9 @@ class Surrogate {
     std::vector<double> log_times;
   };
   Timed timed_here() const;
+  std::vector<Observation> pool_starts() const;
   void judge_tasks();
+  double share_foretold(std::size_t task, const Timed& here) const;
   double closeness(const Position* a, const Position* b) const;
   std::vector<double> task_offsets() const;
   void fit_times(const std::vector<Observation>& trials);

@@ -12,11 +12,12 @@ namespace {
 constexpr std::size_t kFewestPast = 8;  // and at least so many of each
 constexpr double kTaskDoubt = 2.0;      // tasks are expected to have less than half in common
 constexpr double kElsewhereDoubt = 0.0;
-constexpr double kLikeness = 0.8;          // of a task at no distance, another GPU's for one
-constexpr double kLikeFor = 4.0;           // distance over which that falls to a part of e
-constexpr double kSharpness = 4.0;         // of the kernel, where pairs of configurations are compared
-constexpr std::size_t kMostPast = 128;     // trials of all histories together
-constexpr double kLeastRight = 0.1;        // of all differences, for a task to be of use
+constexpr double kLikeness = 0.8;       // of a task at no distance, another GPU's for one
+constexpr double kLikeFor = 4.0;        // distance over which that falls to a part of e
+constexpr double kSharpness = 4.0;      // of the kernel, where pairs of configurations are compared
+constexpr std::size_t kMostPast = 128;  // trials of all histories together
+constexpr double kLeastRight = 0.1;     // of all differences, for a task to be of use, and for all together
+constexpr std::size_t kPoolStarts = 8;  // of this problem and of each task, what the pool is drawn around
 constexpr std::size_t kFewestToJudge = 4;  // measured here, before a task is judged by them
 
 // What a task has in common with this one, by its distance.
@@ -137,36 +138,64 @@ bool Surrogate::trusts_experience() const {
          std::any_of(trusted_.begin() + 1, trusted_.end(), [](bool trusted) { return trusted; });
 }
 
-// A task is left out of a fit where it hardly knows the order of what was measured here: over all pairs, the
-// sum of the differences that it foretells the sign of, less those that it has the wrong way round.
+// The fastest here, then those of each trusted task that are legal here: the pool of a large space is a
+// sample, which should hold what was fast elsewhere and its neighbours.
+std::vector<Observation> Surrogate::pool_starts() const {
+  std::vector<Observation> starts = log_.fastest(kPoolStarts);
+  std::vector<TrialLog> tasks(likeness_.size());
+  for (const Past& past : past_) {
+    if (past.id && !past.failed && trusted_[past.task])
+      tasks[past.task].add({*past.id, Outcome::ok, std::exp(past.log_time)});
+  }
+  for (const TrialLog& task : tasks) {
+    const std::vector<Observation> fastest = task.fastest(kPoolStarts);
+    starts.insert(starts.end(), fastest.begin(), fastest.end());
+  }
+  return starts;
+}
+
+// Over all pairs of what was measured here, the differences whose sign a task foretells, less those that it
+// has the wrong way round, as a share of all.
+double Surrogate::share_foretold(std::size_t task, const Timed& here) const {
+  const std::size_t axes = encoding_.axes().size();
+  std::vector<double> foretold(here.log_times.size(), 0), weight(here.log_times.size(), 1e-300);
+  for (const Past& past : past_) {
+    if (past.failed || past.task != task) continue;
+    std::vector<Position> row;
+    encoding_.append(past.point, row);
+    for (std::size_t i = 0; i < foretold.size(); ++i) {
+      const double close = closeness(row.data(), &here.rows[i * axes]) + 1e-12;
+      weight[i] += close;
+      foretold[i] += close * past.log_time;
+    }
+  }
+  double right = 0, all = 0;
+  for (std::size_t i = 0; i < foretold.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      const double told = foretold[i] / weight[i] - foretold[j] / weight[j];
+      const double difference = here.log_times[i] - here.log_times[j];
+      right += std::copysign(1.0, told) * difference;
+      all += std::abs(difference);
+    }
+  }
+  return all > 0 ? right / all : 1;
+}
+
+// A task is left out of a fit where it hardly knows the order of what was measured here. Few measurements let
+// one of several wrong tasks pass by chance: so all are left out where they hardly know it on average, each
+// weighed by its likeness.
 void Surrogate::judge_tasks() {
   trusted_.assign(likeness_.size(), true);
   const Timed here = timed_here();
-  const std::size_t axes = encoding_.axes().size();
   if (past_.empty() || here.log_times.size() < kFewestToJudge) return;
+  double sum = 0, weight = 0;
   for (std::size_t task = 1; task < likeness_.size(); ++task) {
-    std::vector<double> foretold(here.log_times.size(), 0), weight(here.log_times.size(), 1e-300);
-    for (const Past& past : past_) {
-      if (past.failed || past.task != task) continue;
-      std::vector<Position> row;
-      encoding_.append(past.point, row);
-      for (std::size_t i = 0; i < foretold.size(); ++i) {
-        const double close = closeness(row.data(), &here.rows[i * axes]) + 1e-12;
-        weight[i] += close;
-        foretold[i] += close * past.log_time;
-      }
-    }
-    double right = 0, all = 0;
-    for (std::size_t i = 0; i < foretold.size(); ++i) {
-      for (std::size_t j = 0; j < i; ++j) {
-        const double told = foretold[i] / weight[i] - foretold[j] / weight[j];
-        const double difference = here.log_times[i] - here.log_times[j];
-        right += std::copysign(1.0, told) * difference;
-        all += std::abs(difference);
-      }
-    }
-    trusted_[task] = right >= kLeastRight * all;
+    const double share = share_foretold(task, here);
+    trusted_[task] = share >= kLeastRight;
+    sum += likeness_[task] * share;
+    weight += likeness_[task];
   }
+  if (sum < kLeastRight * weight) std::fill(trusted_.begin() + 1, trusted_.end(), false);
 }
 
 }  // namespace moetune

@@ -51,7 +51,8 @@ TEST_CASE("confidence grows, and the expected gain shrinks, as a search goes on"
   const Confidence late = assess(space, trials);
   REQUIRE(early.known);
   REQUIRE(late.known);
-  CHECK(late.within_5_percent > 0.8);
+  CHECK(late.within_5_percent > 0.65);  // times of this bowl differ as much as in the hardest recorded space
+  CHECK(late.within_5_percent > early.within_5_percent + 0.1);
   CHECK(late.within_5_percent <= 1);
   CHECK(late.expected_gain < 0.01);
   CHECK(late.expected_gain <= early.expected_gain);
