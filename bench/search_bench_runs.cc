@@ -28,9 +28,7 @@ double floor_of(const Recording& recording) {
   if (!(recording.read_tb_s > 0)) return 0;
   const Kernel& kernel = find_kernel(recording.kernel);
   const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, recording.problem);
-  Ceilings ceilings{.read_tb_s = recording.read_tb_s};
-  if (recording.launch_us > 0) ceilings.launch_us = recording.launch_us;
-  return ceilings.floor_us(kernel.cost(problem).bytes).value_or(0);
+  return Ceilings{.read_tb_s = recording.read_tb_s}.read_us(kernel.cost(problem).bytes).value_or(0);
 }
 
 RecordedSpace from_recording(Recording recording, std::string name) {

@@ -14,7 +14,10 @@ class BenchCommand : public GpuCommand {
   std::string_view details() const override {
     return "All are measured in interleaved rounds, so that drift hits them alike. The winner's stored cubin "
            "is\n"
-           "loaded as it is, never compiled again. One that does not compile now has a row that says so.\n";
+           "loaded as it is, never compiled again. One that does not compile now has a row that says so.\n"
+           "Launches overlap with the one before where the kernel allows it; 'winner alone' starts each once "
+           "the\n"
+           "one before has ended.\n";
   }
   void declare(OptionTable& table) override;
   int run(Output& output, std::stop_token stop) override;
@@ -47,10 +50,20 @@ Contestant built(const std::string& label, const Config& config, const Build& bu
   }
 }
 
+// The same, started only once the kernel before it has ended; none where it never starts earlier.
+std::optional<Candidate> without_overlap(Candidate candidate) {
+  Launch& first = candidate.plan.launches.front();
+  if (!first.programmatic_dependent) return std::nullopt;
+  first.programmatic_dependent = false;
+  return candidate;
+}
+
 std::vector<Contestant> contestants(Session& session, const std::optional<std::string>& config,
                                     const Output& output) {
   std::vector<Contestant> all;
   all.push_back({"winner", stored_candidate(session, output), true});
+  if (std::optional<Candidate> alone = without_overlap(all.front().candidate))
+    all.push_back({"winner alone", *std::move(alone), true});
   const auto add = [&](const std::string& label, const Config& chosen) {
     all.push_back(built(label, chosen, [&] { return session.compile(chosen); }));
   };

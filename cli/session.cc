@@ -163,7 +163,7 @@ TuneRequest Session::request() const {
   request.problem = problem();
   request.space = &space();
   request.default_config = default_config_;
-  request.floor_us = floor_us().value_or(0);
+  request.floor_us = ceilings().read_us(bytes()).value_or(0);
   return request;
 }
 

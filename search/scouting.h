@@ -3,6 +3,7 @@
 // Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <optional>
@@ -15,13 +16,17 @@ namespace moetune {
 // Tells between scouting a configuration and learning its facts: about as long as it takes to compile one
 // while others are measured.
 inline constexpr std::size_t kScoutedFor = 20;
+// Out at a time: what is to be measured must not wait for a core that compiles a scout.
+inline constexpr std::size_t kMostScoutsOut = 8;
 
 class Scouting {
  public:
   explicit Scouting(Searcher& searcher) : searcher_(searcher) {}
 
-  // New scouts, to be compiled: as many as the strategy wants, with at most `most_out` out at a time.
+  // New scouts, to be compiled: as many as the strategy wants, with at most `most_out` and kMostScoutsOut out
+  // at a time.
   std::vector<ConfigId> send(std::size_t most_out, std::size_t told) {
+    most_out = std::min(most_out, kMostScoutsOut);
     if (out_.size() >= most_out) return {};
     std::vector<ConfigId> ids = searcher_.scout(most_out - out_.size());
     for (const ConfigId id : ids) out_.push_back({id, told + kScoutedFor});

@@ -14,9 +14,14 @@ constexpr Figure kFigures[] = {{"read_tb_s", &Ceilings::read_tb_s},
 
 }  // namespace
 
-std::optional<double> Ceilings::floor_us(double bytes) const {
+std::optional<double> Ceilings::read_us(double bytes) const {
   if (!read_tb_s || !(*read_tb_s > 0) || !(bytes > 0)) return std::nullopt;
-  return bytes / *read_tb_s * 1e-6 + launch_us.value_or(0);  // bytes / (TB/s) = 1e-12 s
+  return bytes / *read_tb_s * 1e-6;  // bytes / (TB/s) = 1e-12 s
+}
+
+std::optional<double> Ceilings::floor_us(double bytes) const {
+  const std::optional<double> reading = read_us(bytes);
+  return reading ? std::optional(*reading + launch_us.value_or(0)) : std::nullopt;
 }
 
 Ceilings stored_ceilings(const Cache* cache, const HardwareKey& hardware) {

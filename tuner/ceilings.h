@@ -13,8 +13,10 @@ struct Ceilings {
   std::optional<double> copy_tb_s;  // read and write together
   std::optional<double> launch_us;  // a kernel that reads one element, a launch after the other
 
-  // The least time in which `bytes` can be read by one launch: bytes / read_tb_s, and launch_us where it is
-  // known. nullopt where the read ceiling is unknown or nothing is read.
+  // The time of the bytes alone: launches that overlap with the one before may hide what a launch costs, but
+  // not this. nullopt where the read ceiling is unknown or nothing is read.
+  std::optional<double> read_us(double bytes) const;
+  // The least time in which one launch by itself reads them: the same, and launch_us where it is known.
   std::optional<double> floor_us(double bytes) const;
 };
 

@@ -81,7 +81,7 @@ struct TuneRequest {
   std::vector<History> histories;  // trials from elsewhere that the strategy may start from
   // Above 0: the search also ends where kMoreTrials more would be expected to gain less than this fraction.
   double until_gain = 0;
-  // The least time that the device allows for the problem (tuner/ceilings.h), which bounds what is expected
+  // The time in which the device reads the problem's bytes (Ceilings::read_us), which bounds what is expected
   // of more trials; 0 where it is unknown.
   double floor_us = 0;
 };

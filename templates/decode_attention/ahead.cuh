@@ -1,22 +1,34 @@
-// Asking L2 for a block's first tiles while the caller's previous kernel still runs (sm_90+): memory is busy while that one
-// ends, and the block's first copies find their tiles near.
+// Asking L2 for a block's first tiles while the caller's previous kernel still runs (sm_90+): memory is idle
+// while that one ends, and the block's first copies find their tiles near.
 //
-// No value that the previous kernel may still write is used before griddepcontrol.wait. To have it in L2 is safe: L2 holds
-// the one copy of it that the device has, and a later store changes it there. The length and the pages that say what to ask
-// for are hints, read past L1, which would keep them; where they have changed by the time they count, too much was asked for.
+// A prefetch returns nothing, so it has no part in the order of memory: what the previous kernel stores
+// afterwards is what a copy after griddepcontrol.wait brings. The length and the pages that say what to ask
+// for may be stale. They are hints, read past L1, which would keep them, and forgotten: where they are wrong,
+// the wrong tiles are asked for, and a page that does not exist lies outside the tensor map.
 #pragma once
 
 #include "templates/decode_attention/ring.cuh"
 
-// The first `ahead` tiles of the block, by a producer warp.
-__device__ __forceinline__ void ask_ahead(const Producer& producer, const TensorMap& k_map, const TensorMap& v_map,
-                                          const i32* pages, const i32* lengths, Work work, int capacity, int ahead) {
-  work.measure(min_of(__ldcg(lengths + work.batch), capacity));
+// What another kernel may be about to change.
+__device__ __forceinline__ i32 read_hint(const i32* from) {
+  i32 value;
+  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+
+// The first `tiles` tiles of the block, by a producer warp.
+__device__ __forceinline__ void ask_ahead(const Producer& producer, const TensorMap& k_map,
+                                          const TensorMap& v_map, const i32* pages, const i32* lengths,
+                                          Work work, int capacity, int tiles) {
+  if (tiles == 0) return;
+  // Contiguous KV has `capacity` tokens of every sequence, and without a window its tiles lie where they lie
+  // whatever the length.
+  work.measure(kPage == 0 && kWindow == 0 ? capacity : min_of(read_hint(lengths + work.batch), capacity));
   const int slab = threadIdx.x % kWarpSize;
-  for (int tile = 0; tile < min_of(ahead, work.tiles); ++tile) {
+  for (int tile = 0; tile < min_of(tiles, work.tiles); ++tile) {
     const int token = work.first_token + tile * work.step + slab * kSlabTokens;
     if (slab >= kSlabs || token >= work.length) continue;
-    const i32 block = kPage == 0 ? work.batch : __ldcg(pages + token / kPageTokens);
+    const i32 block = kPage == 0 ? work.batch : read_hint(pages + token / kPageTokens);
     if (producer.takes_k) tma_prefetch_5d(k_map, 0, slab_row(token), 0, work.kv_head, block);
     if (producer.takes_v) tma_prefetch_5d(v_map, 0, slab_row(token), 0, work.kv_head, block);
   }

@@ -67,7 +67,7 @@ class CpAsyncLoader {
       if constexpr (kPage > 0) {
         const int within = kPage == 1 ? p * kWarpSize + static_cast<int>(threadIdx.x) % kWarpSize : p * kPage;
         const int token = first_ + i * step_ + within;
-        if (token < end_) pages.id[p] = __ldg(pages_ + token / kPageTokens);
+        if (token < end_) pages.id[p] = pages_[token / kPageTokens];
       }
     }
     return pages;

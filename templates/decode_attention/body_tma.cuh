@@ -8,10 +8,10 @@
 
 __device__ __forceinline__ void produce(u32 shared, const TensorMap& k_map, const TensorMap& v_map,
                                         const i32* page_table, const i32* lengths, Work& work, int capacity,
-                                        u64 policy, int ahead_of_wait) {
+                                        u64 policy, int tiles_before_wait) {
   const Producer producer(shared, k_map, v_map);
   const i32* pages = page_table + static_cast<i64>(work.batch) * (capacity / kPageTokens);
-  if (ahead_of_wait > 0) ask_ahead(producer, k_map, v_map, pages, lengths, work, capacity, ahead_of_wait);
+  ask_ahead(producer, k_map, v_map, pages, lengths, work, capacity, tiles_before_wait);
   wait_for_predecessor();
   allow_dependent_launch();
 
@@ -58,14 +58,14 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                      const __grid_constant__ TensorMap v_map, const float* k_scale, const float* v_scale,
                      const i32* page_table, const i32* lengths, const float* sinks, Element* o, float* lse,
                      float* partial_o, float* partial_lse, u32* counters, int capacity, float scale_log2,
-                     int evict_first, int ahead_of_wait) {
+                     int evict_first, int tiles_before_wait) {
   extern __shared__ __align__(1024) u8 shared[];
   Work work;
   const Inbox inbox(shared);
   if (inbox.exists()) inbox.open(work);
   if (threadIdx.x / kWarpSize >= kWarps) {
     produce(shared_address(shared), k_map, v_map, page_table, lengths, work, capacity,
-            l2_policy(evict_first), ahead_of_wait);
+            l2_policy(evict_first), tiles_before_wait);
     if (inbox.exists()) inbox.wait_for_others();
   } else {
     if (inbox.exists()) inbox.wait_for_others();

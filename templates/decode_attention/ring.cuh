@@ -78,7 +78,7 @@ __device__ __forceinline__ i32 find_block(const i32* pages, const Work& work, in
   const int token =
       work.first_token + tile * work.step + static_cast<int>(threadIdx.x % kWarpSize) * kSlabTokens;
   const bool used = threadIdx.x % kWarpSize < kSlabs && token < end;
-  return used ? __ldg(pages + token / kPageTokens) : 0;
+  return used ? pages[token / kPageTokens] : 0;
 }
 
 // What a producer warp copies. It initializes the barriers of that and tells the warps that compute.

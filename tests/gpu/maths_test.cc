@@ -61,15 +61,15 @@ const std::vector<Planted>& planted_bugs() {
   return bugs;
 }
 
-// The templates, but every new maximum rescales the output: random inputs hardly ever raise it by more than
-// what may lag.
+// The templates, but half a power of two is all that the maximum may lag: random inputs hardly ever raise it
+// by eight. So some tiles rescale the output and others lag behind.
 std::optional<std::string> read_eager(const std::string& path) {
   std::optional<std::string> text = find_resource(path);
   if (path != "templates/decode_attention/shape.cuh") return text;
   const std::string lazy = "kLag = 8.0f";
   const std::size_t where = text.value().find(lazy);
   REQUIRE(where != std::string::npos);
-  return text->replace(where, lazy.size(), "kLag = 0.0f");
+  return text->replace(where, lazy.size(), "kLag = 0.5f");
 }
 
 // Reads them with the bug in place; `found` tells whether its place exists.

@@ -92,8 +92,8 @@ TEST_CASE("each kind of shape has the default that was made for it on Hopper") {
   const std::vector<std::pair<std::string, std::string>> pinned = {
       {"", "tma mma16 grid 64 2 registers 1 none 1"},
       {"batch=1,q_heads=32", "tma swap grid 64 2 registers 16 kernel 1"},
-      {"batch=2,q_heads=32", "tma swap grid 64 2 registers 8 cluster 1"},
-      {"batch=4,q_heads=32,context=4096", "tma swap grid 64 2 registers 4 cluster 1"},
+      {"batch=2,q_heads=32", "tma swap grid 64 2 registers 8 cluster 0"},
+      {"batch=4,q_heads=32,context=4096", "tma swap grid 64 2 registers 4 cluster 0"},
       {"batch=1,q_heads=32,kv_dtype=e4m3", "tma swap grid 128 2 shared 16 kernel 1"},
       {"batch=1,kv_heads=4,q_len=4", "tma mma16 grid 128 2 registers 8 kernel 1"},
       {"batch=2,kv_heads=4,q_len=4", "tma wgmma64 grid 128 2 shared 16 kernel 1"},
@@ -123,6 +123,6 @@ TEST_CASE("a default has as many parts as fill the device, and fewer where the c
   CHECK(summary("sm_89", "batch=1,q_heads=32") == "mma mma16 grid 32 2 shared 33 kernel 0");
   CHECK(summary("sm_89", "batch=11,page=1") == "mma mma16 grid 32 2 shared 3 kernel 0");
   CHECK(summary("sm_90a", "batch=1,q_heads=32,context=1024") == "tma mma16 grid 128 2 registers 8 cluster 1");
-  CHECK(summary("sm_90a", "batch=1,q_heads=32,context=300") == "tma mma16 grid 64 2 registers 4 cluster 1");
+  CHECK(summary("sm_90a", "batch=1,q_heads=32,context=300") == "tma mma16 grid 64 2 registers 4 cluster 0");
   CHECK(summary("sm_90a", "batch=1,q_heads=32,context=20") == "tma mma16 grid 64 2 registers 1 none 1");
 }

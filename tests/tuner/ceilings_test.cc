@@ -13,6 +13,8 @@ TEST_CASE("the floor is the least launch and the bytes at the read ceiling") {
   CHECK_FALSE((Ceilings{.read_tb_s = 4.0}.floor_us(0)));
   CHECK(*Ceilings{.read_tb_s = 4.0}.floor_us(4e9) == doctest::Approx(1000));
   CHECK(*Ceilings{.read_tb_s = 4.0, .launch_us = 1.5}.floor_us(4e6) == doctest::Approx(2.5));
+  CHECK(*Ceilings{.read_tb_s = 4.0, .launch_us = 1.5}.read_us(4e6) == doctest::Approx(1));
+  CHECK_FALSE(Ceilings{.launch_us = 1.5}.read_us(4e6));
 }
 
 TEST_CASE("ceilings that are known are kept, those that are not stay") {

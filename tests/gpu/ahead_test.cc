@@ -1,0 +1,206 @@
+// Blocks that ask L2 for tiles before the previous kernel has ended, behind one that lets them start early
+// and only then writes what they read: lengths, pages and keys.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/resources.h"
+#include "kernels/registry.h"
+#include "search/space.h"
+#include "tests/gpu/gpu.h"
+
+namespace moetune {
+namespace {
+
+// spoil keeps what is right and writes what is not; restore lets the next kernel start, takes its time, and
+// puts back what is right.
+constexpr const char* kWriters = R"cuda(
+struct Words {
+  i32* values;
+  i32* kept;
+  i64 count;
+};
+
+__device__ __forceinline__ i32 spoiled_length(i32 length, int i, int rubbish) {
+  if (!rubbish) return length / 2;
+  return i % 4 == 0 ? 0 : i % 4 == 1 ? -7 : i % 4 == 2 ? 0x7fffffff : length / 2;
+}
+
+__device__ __forceinline__ i32 spoiled_page(i32 page, int i) {
+  return i % 4 == 0 ? -1 : i % 4 == 1 ? 0x7fffffff : i % 4 == 2 ? page ^ 1 : 1 << 20;
+}
+
+__device__ __forceinline__ void put_back(const Words& words) {
+  for (int i = threadIdx.x; i < words.count; i += blockDim.x) words.values[i] = words.kept[i];
+}
+
+extern "C" __global__ void spoil(i32* length, i32* kept_lengths, i64 length_count, i32* page, i32* kept_pages,
+                                 i64 page_count, i32* key, i32* kept_keys, i64 key_count, int rubbish) {
+  const Words lengths = {length, kept_lengths, length_count}, pages = {page, kept_pages, page_count},
+              keys = {key, kept_keys, key_count};
+  for (int i = threadIdx.x; i < lengths.count; i += blockDim.x) {
+    lengths.kept[i] = lengths.values[i];
+    lengths.values[i] = spoiled_length(lengths.kept[i], i, rubbish);
+  }
+  for (int i = threadIdx.x; i < pages.count; i += blockDim.x) {
+    pages.kept[i] = pages.values[i];
+    pages.values[i] = rubbish ? spoiled_page(pages.kept[i], i) : pages.kept[i];
+  }
+  for (int i = threadIdx.x; i < keys.count; i += blockDim.x) {
+    keys.kept[i] = keys.values[i];
+    keys.values[i] = 0x7fff7fff;
+  }
+}
+
+extern "C" __global__ void restore(i32* length, i32* kept_lengths, i64 length_count, i32* page, i32* kept_pages,
+                                   i64 page_count, i32* key, i32* kept_keys, i64 key_count) {
+  allow_dependent_launch();
+  u64 begin, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  do {
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  } while (now - begin < 50000);
+  put_back({length, kept_lengths, length_count});
+  put_back({page, kept_pages, page_count});
+  put_back({key, kept_keys, key_count});
+}
+)cuda";
+
+constexpr std::int64_t kSpoiledKeys = 16384;  // 32-bit words
+
+struct Case {
+  const char* problem;
+  const char* config;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"batch=40,q_heads=16,kv_heads=2,context=1000", "math=mma16,row_tiles=1,splits=1,combine=none,ahead=4"},
+      {"batch=40,q_heads=16,kv_heads=2,context=1000,lengths=ragged",
+       "math=swap,row_tiles=1,splits=2,combine=cluster,ahead=2"},
+      {"batch=40,q_heads=16,kv_heads=2,context=2000,lengths=ragged,page=64",
+       "math=mma16,row_tiles=1,splits=2,combine=kernel,ahead=4"},
+      {"batch=40,q_heads=16,kv_heads=2,context=700,lengths=ragged,page=16",
+       "math=mma16,row_tiles=1,splits=1,combine=none,ahead=2"},
+      {"batch=40,q_heads=16,kv_heads=2,context=900,lengths=ragged,page=64,window=200,q_len=2",
+       "math=mma16,row_tiles=1,splits=1,combine=none,ahead=2"},
+      {"batch=40,q_heads=16,kv_heads=2,context=900,lengths=ragged,kv_dtype=e4m3",
+       "math=mma16,row_tiles=1,splits=2,combine=last_cta,ahead=1"},
+  };
+  return all;
+}
+
+std::int64_t elements_of(const std::vector<Buffer>& buffers, const std::string& name) {
+  for (const Buffer& buffer : buffers) {
+    if (buffer.name == name) return buffer.elements;
+  }
+  return 0;
+}
+
+// The attention's plan behind the two writers.
+Plan behind_writers(Plan plan, const std::vector<Buffer>& buffers, bool rubbish) {
+  std::vector<Argument> arguments;
+  const auto add = [&](const std::string& name, std::int64_t count) {
+    plan.scratch.push_back({"kept_" + name, std::max<std::int64_t>(count, 1) * 4});
+    const bool exists = count > 0;
+    arguments.push_back(exists ? Argument(Pointer{name}) : Argument(Scalar::of(std::uint64_t{0})));
+    arguments.push_back(Pointer{"kept_" + name});
+    arguments.push_back(Scalar::of(count));
+  };
+  add("lengths", elements_of(buffers, "lengths"));
+  add("page_table", elements_of(buffers, "page_table"));
+  add("k", kSpoiledKeys);
+  Launch restore{.entry = "restore", .block = {1024, 1, 1}, .arguments = arguments};
+  Launch spoil{.entry = "spoil", .block = {1024, 1, 1}, .arguments = arguments};
+  spoil.arguments.push_back(Scalar::of(std::int32_t{rubbish}));
+  plan.launches.insert(plan.launches.begin(), {spoil, restore});
+  return plan;
+}
+
+BuildPtr compile(const CompileUnit& unit, const std::string& architecture, bool waits) {
+  Compiler::Options options;
+  options.architecture = architecture;
+  options.reader = [=](const std::string& path) {
+    std::optional<std::string> text = find_resource(path);
+    if (path == "templates/decode_attention/decode_attention.cu") *text += kWriters;
+    const std::string wait = "griddepcontrol.wait;";
+    if (path == "templates/common/dependent_launch.cuh" && !waits)
+      text->replace(text->rfind(wait), wait.size(), "");
+    return text;
+  };
+  return std::make_shared<const Build>(Compiler(options).compile(unit));
+}
+
+Problem problem_of(const Case& test) {
+  return parse_problem("decode_attention", find_kernel("decode_attention").schema(), nullptr, test.problem);
+}
+
+// Which must be legal on a device of these limits.
+Config config_of(const Case& test, const DeviceLimits& limits) {
+  const std::string file = "spaces/decode_attention.json";
+  const Space space = Space::parse(read_resource(file), file);
+  const Assignment environment = expression_environment(problem_of(test), limits);
+  const std::optional<Config> base = space.default_config(environment);
+  REQUIRE(base);
+  const Config config = space.parse_config(
+      std::string("body=tma,schedule=grid,residents=0,tile=64,warps=4,stages=2,producers=1,"
+                  "query=registers,l2=evict_first,") +
+          test.config,
+      &*base);
+  CAPTURE(test.problem);
+  CAPTURE(config.text());
+  REQUIRE(space.why_illegal(config, environment) == "");
+  return config;
+}
+
+Plan plan_of(const Case& test, const DeviceLimits& limits, bool rubbish) {
+  const Kernel& kernel = find_kernel("decode_attention");
+  const Problem problem = problem_of(test);
+  return behind_writers(kernel.plan(config_of(test, limits), problem, limits), kernel.buffers(problem, 11),
+                        rubbish);
+}
+
+TrialResult run(const Case& test, bool rubbish, bool waits) {
+  const DeviceLimits limits = gpu().info().limits;
+  gpu().open(find_kernel("decode_attention"), problem_of(test), 11);
+  const Plan plan = plan_of(test, limits, rubbish);
+  const BuildPtr build = compile(plan.unit, gpu().info().architecture, waits);
+  REQUIRE_MESSAGE(build->outcome == Outcome::ok, build->message);
+  return gpu().run({config_of(test, limits), plan, build}, one_sample());
+}
+
+}  // namespace
+
+// Needs NVRTC alone.
+TEST_CASE("what asks ahead behind the writers is legal on Hopper and compiles") {
+  for (const Case& test : cases()) {
+    CAPTURE(test.config);
+    const BuildPtr build =
+        compile(plan_of(test, limits_of_architecture("sm_90a"), true).unit, "sm_90a", true);
+    CHECK_MESSAGE(build->outcome == Outcome::ok, build->message);
+  }
+}
+
+TEST_CASE("lengths, pages and keys that the previous kernel still writes are not used before it has ended") {
+  if (no_gpu()) return;
+  if (gpu().info().limits.compute_capability < 90) return;
+  for (const Case& test : cases()) {
+    CAPTURE(test.problem);
+    CAPTURE(test.config);
+    const TrialResult result = run(test, true, true);
+    CHECK_MESSAGE(result.outcome == Outcome::ok, result.message);
+  }
+}
+
+TEST_CASE("a kernel that does not wait for the previous one is rejected behind the same writers") {
+  if (no_gpu()) return;
+  if (gpu().info().limits.compute_capability < 90) return;
+  CHECK(run(cases().front(), false, false).outcome == Outcome::wrong_result);
+  CHECK(run(cases().front(), false, true).outcome == Outcome::ok);
+}
+
+}  // namespace moetune
