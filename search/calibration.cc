@@ -13,7 +13,7 @@ constexpr double kLeastSpread = 0.02, kMostSpread = 0.8;
 
 }  // namespace
 
-const Calibration kCalibration{2.006, {kSampledSlope, 0.909, -0.419, -2.245}};
+const Calibration kCalibration{1.048, {kSampledSlope, 1.410, -0.491, -0.653}};
 
 std::array<double, kSigns> terms(const Signs& signs) {
   const double sampled = std::clamp(signs.sampled, kLeastSampled, 1 - kLeastSampled);
