@@ -25,9 +25,10 @@ __device__ __forceinline__ void tma_load_5d(u32 destination, const TensorMap& ma
 }
 
 // Asks for the same box to be brought into L2.
-__device__ __forceinline__ void tma_prefetch_5d(const TensorMap& map, i32 c0, i32 c1, i32 c2, i32 c3, i32 c4) {
-  asm volatile("cp.async.bulk.prefetch.tensor.5d.L2.global.tile [%0, {%1, %2, %3, %4, %5}];" ::"l"(&map), "r"(c0),
-               "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+__device__ __forceinline__ void tma_prefetch_5d(const TensorMap& map, i32 c0, i32 c1, i32 c2, i32 c3,
+                                                i32 c4) {
+  asm volatile("cp.async.bulk.prefetch.tensor.5d.L2.global.tile [%0, {%1, %2, %3, %4, %5}];" ::"l"(&map),
+               "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
                : "memory");
 }
 

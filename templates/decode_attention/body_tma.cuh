@@ -64,8 +64,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const Inbox inbox(shared);
   if (inbox.exists()) inbox.open(work);
   if (threadIdx.x / kWarpSize >= kWarps) {
-    produce(shared_address(shared), k_map, v_map, page_table, lengths, work, capacity,
-            l2_policy(evict_first), tiles_before_wait);
+    produce(shared_address(shared), k_map, v_map, page_table, lengths, work, capacity, l2_policy(evict_first),
+            tiles_before_wait);
     if (inbox.exists()) inbox.wait_for_others();
   } else {
     if (inbox.exists()) inbox.wait_for_others();
