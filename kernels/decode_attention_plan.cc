@@ -167,12 +167,11 @@ std::int64_t capacity(const DecodeShape& shape) {
 // Beside them they would ask at their beginning, when memory is busy, and not at their end.
 std::int64_t padding_bytes(const Choice& choice, const DecodeShape& shape, const DeviceLimits& limits,
                            std::int64_t used) {
-  constexpr std::int64_t kReserved = 1024;  // of every block, by the driver
   const std::int64_t blocks = shape.batch * shape.kv_heads * choice.head_blocks * choice.splits;
   if (choice.ahead == 0 || 2 * blocks <= limits.sm_count) return 0;
   const std::int64_t resident = ceil_div(blocks, limits.sm_count);
-  if (resident * (used + kReserved) > limits.shared_per_sm) return 0;
-  const std::int64_t least = limits.shared_per_sm / (resident + 1) - kReserved + 16;
+  if (resident * (used + kReservedShared) > limits.shared_per_sm) return 0;
+  const std::int64_t least = limits.shared_per_sm / (resident + 1) - kReservedShared + 16;
   return std::max<std::int64_t>(0, least / 16 * 16 - used);
 }
 

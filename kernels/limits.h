@@ -18,6 +18,9 @@ struct DeviceLimits {
   std::int64_t memory_bytes = 0;
 };
 
+// Bytes of an SM's shared memory that the driver takes for itself with each block.
+inline constexpr std::int64_t kReservedShared = 1024;
+
 // The NVRTC target for a compute capability: "sm_90a" where the architecture has an accelerated feature
 // set (9.0, 10.0, 10.3, 12.0, ...), else "sm_80", "sm_89".
 std::string architecture_name(int compute_capability);

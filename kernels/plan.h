@@ -68,8 +68,8 @@ struct Launch {
   std::vector<Argument> arguments;
   // May start before its predecessor ends (PDL). The first launch's predecessor is whatever the caller ran
   // before: it may have written the inputs, or be the plan's own last run over the same scratch. So such a
-  // kernel reads nothing but hints from global memory before griddepcontrol.wait, and every launch of its plan
-  // waits before it ends.
+  // kernel reads nothing but hints from global memory before griddepcontrol.wait, and every launch of its
+  // plan waits before it ends.
   bool programmatic_dependent = false;
 };
 

@@ -8,7 +8,6 @@ namespace moetune {
 namespace {
 
 constexpr std::int64_t kMostBlocksPerSm = 32;
-constexpr std::int64_t kReservedShared = 1024;  // bytes that the driver takes of each block's shared memory
 
 std::int64_t blocks_of(const Launch& launch) {
   return std::int64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
