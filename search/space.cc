@@ -88,7 +88,7 @@ std::optional<Config> Space::default_config(const Assignment& environment) const
   return std::nullopt;
 }
 
-Config Space::parse_config(std::string_view text, const Config* base) const {
+Config Space::parse_values(std::string_view text) const {
   std::vector<std::string> names;
   for (const Parameter& parameter : parameters()) names.push_back(parameter.name);
   Config given;
@@ -97,13 +97,18 @@ Config Space::parse_config(std::string_view text, const Config* base) const {
     if (it == names.end()) throw BadInput(unknown_name("parameter", name, names));
     given.set(name, value_from_text(parameters()[it - names.begin()], value));
   }
+  return given;
+}
+
+Config Space::parse_config(std::string_view text, const Config* base) const {
+  const Config given = parse_values(text);
   Config config;
-  for (const std::string& name : names) {
-    const Value* value = given.find(name);
-    if (value == nullptr && base != nullptr) value = base->find(name);
+  for (const Parameter& parameter : parameters()) {
+    const Value* value = given.find(parameter.name);
+    if (value == nullptr && base != nullptr) value = base->find(parameter.name);
     if (value == nullptr)
-      throw BadInput("parameter '" + name + "' has no value in '" + std::string(text) + "'");
-    config.set(name, *value);
+      throw BadInput("parameter '" + parameter.name + "' has no value in '" + std::string(text) + "'");
+    config.set(parameter.name, *value);
   }
   return config;
 }

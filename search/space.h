@@ -56,9 +56,12 @@ class Space {
   // default that chooses a value takes the largest within its limit that is legal.
   std::optional<Config> default_config(const Assignment& environment) const;
 
-  // A configuration from `a=1,b=tma` text; parameters left out take their value from `base` where given.
-  // Throws BadInput for an unknown parameter (suggesting the nearest), a value outside the domain, or a
-  // parameter left without a value.
+  // The values that `a=1,b=tma` text gives, in its order. Throws BadInput for an unknown parameter (suggesting
+  // the nearest) or a value outside the domain.
+  Config parse_values(std::string_view text) const;
+
+  // A configuration from such text; parameters left out take their value from `base` where given. Throws
+  // BadInput also for a parameter left without a value.
   Config parse_config(std::string_view text, const Config* base = nullptr) const;
 
   // How a configuration of the problem `there` is carried over to the problem `here`: see search/transfer.h.

@@ -138,6 +138,12 @@ TEST_CASE("what runs kernels says plainly that it needs a GPU") {
   Tool tool;
   check(tool, {{"verify", "decode_attention"}, 3, "verify needs a GPU"});
   check(tool, {{"bench", "decode_attention"}, 3, "bench needs a GPU"});
+  check(tool, {{"verify", "decode_attention", "--config", "tile=64"}, 3, "verify needs a GPU"});
+  for (const char* command : {"verify", "bench"}) {  // what is wrong with the text is said first
+    check(tool, {{command, "decode_attention", "--config", "tiel=64"}, 2, "did you mean 'tile'?"});
+    check(tool, {{command, "decode_attention", "--config", "tile=65"}, 2, "tile"});
+    check(tool, {{command, "decode_atention", "--config", "tile=64"}, 2, "did you mean 'decode_attention'?"});
+  }
   check(tool, {{"record", "decode_attention", "--output", tool.path("x").string()}, 3, "record needs a GPU"});
   check(tool, {{"verify", "decode_attention", "--device", "replay:any"}, 3, "a recording cannot"});
   check(tool, {{"devices", "--calibrate"}, 3, "GPU"});

@@ -159,6 +159,29 @@ TEST_CASE("what had to be compiled beside the winner is said") {
   CHECK(row(again, "default")["cubin"] == "cached");
 }
 
+TEST_CASE("a winner that overlaps with the launch before is benched alone too") {
+  Tuned tuned;
+  if (tuned.without_compiler) return;
+  const auto bench = [&] { return document(tuned.tool.run(command("bench", {"--rounds", "5"}))); };
+  CHECK(row(bench(), "winner alone").is_null());
+  {
+    auto cache =
+        moetune::Cache::open(tuned.tool.path("xdg/moetune/moetune.db"), moetune::Cache::Mode::read_write);
+    const std::int64_t workload = cache.workloads()[0].id;
+    moetune::WinnerRecord winner = *cache.winner(workload);
+    Json plan = Json::parse(winner.plan);
+    plan["launches"][0]["programmatic_dependent"] = true;
+    winner.plan = plan.dump();
+    cache.put_winner(workload, winner);
+  }
+  const Json rows = bench();
+  REQUIRE(row(rows, "winner alone").is_object());
+  CHECK(row(rows, "winner alone")["cubin"] == "stored");
+  CHECK(row(rows, "winner alone")["config"] == row(rows, "winner")["config"]);
+  CHECK(row(rows, "winner")["time_us"].get<double>() == doctest::Approx(8));
+  CHECK(row(rows, "winner alone")["time_us"].get<double>() == doctest::Approx(10));
+}
+
 TEST_CASE("a stored winner says which moetune found it") {
   Tuned tuned;
   if (tuned.without_compiler) return;

@@ -4,6 +4,7 @@
 #include <cuda.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,10 +16,14 @@
 namespace fake_cuda {
 namespace {
 
+// What a launch saves that may start before the one in front has ended.
+constexpr double kOverlapUs = 2;
+
 struct RecordedLaunch {
   const Kernel* kernel;
   std::vector<std::uint64_t> parameters;
   std::uint32_t blocks;
+  bool overlaps;
 };
 
 struct FakeGraph {
@@ -35,6 +40,11 @@ struct FakeModule {
 
 Machine machine;
 FakeGraph* capturing = nullptr;
+
+void run(const RecordedLaunch& launch) {
+  machine.run(*launch.kernel, launch.parameters, launch.blocks);
+  if (launch.overlaps) machine.clock_us -= kOverlapUs;
+}
 
 CUresult sticky() { return static_cast<CUresult>(machine.sticky); }
 
@@ -200,7 +210,7 @@ CUresult graph_upload(CUgraphExec, CUstream) { return sticky(); }
 CUresult graph_launch(CUgraphExec executable, CUstream) {
   for (const RecordedLaunch& launch : reinterpret_cast<FakeGraph*>(executable)->launches) {
     if (machine.sticky != 0) break;
-    machine.run(*launch.kernel, launch.parameters, launch.blocks);
+    run(launch);
   }
   return CUDA_SUCCESS;
 }
@@ -254,10 +264,15 @@ CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, voi
   std::vector<std::uint64_t> values(kernel->parameters);
   for (std::size_t i = 0; i < values.size(); ++i)
     std::memcpy(&values[i], parameters[i], sizeof(std::uint64_t));
+  const bool overlaps = std::any_of(config->attrs, config->attrs + config->numAttrs, [](const auto& attribute) {
+    return attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+           attribute.value.programmaticStreamSerializationAllowed != 0;
+  });
+  RecordedLaunch launch{kernel, std::move(values), config->gridDimX, overlaps};
   if (capturing != nullptr) {
-    capturing->launches.push_back({kernel, values, config->gridDimX});
+    capturing->launches.push_back(std::move(launch));
   } else {
-    machine.run(*kernel, values, config->gridDimX);
+    run(launch);
   }
   return CUDA_SUCCESS;
 }
