@@ -20,12 +20,15 @@ class VerifyCommand : public GpuCommand {
 
  private:
   std::uint64_t seeds_ = 3;
+  double trial_time_s_ = MeasurePolicy{}.time_limit_s;
 };
 
 void VerifyCommand::declare(OptionTable& table) {
   declare_common(table, "tile=64,stages=3,...: this instead; the rest by default",
                  "of the first of the inputs");
   table.whole("seeds", seeds_, 1, 1000, "fresh inputs to check on");
+  table.seconds("trial-time", trial_time_s_,
+                "time limit of one check on the GPU (10); a sanitizer needs more");
 }
 
 Document check_document(std::uint64_t seed, const TrialResult& result) {
@@ -43,12 +46,12 @@ struct Check {
 
 // Fewer than `count` where a stop request came first.
 std::vector<Check> check_on_seeds(Session& session, const Candidate& candidate, std::uint64_t first,
-                                  std::uint64_t count) {
+                                  std::uint64_t count, double time_limit_s) {
   std::vector<Check> checks;
   try {
     session.device().open(*session.kernel(), session.problem(), first);
     for (std::uint64_t seed = first; seed < first + count; ++seed)
-      checks.push_back({seed, session.device().verify(candidate, seed)});
+      checks.push_back({seed, session.device().verify(candidate, seed, time_limit_s)});
   } catch (const Stopped&) {
   }
   return checks;
@@ -64,7 +67,7 @@ int VerifyCommand::run(Output& output, std::stop_token stop) {
   Table table({"seed", "outcome", "max error", "dissimilarity", ""}, {0, 2, 3});
   Document checks = Document::array();
   bool right = true;
-  for (const auto& [input_seed, result] : check_on_seeds(session, candidate, seed(), seeds_)) {
+  for (const auto& [input_seed, result] : check_on_seeds(session, candidate, seed(), seeds_, trial_time_s_)) {
     right = right && result.outcome == Outcome::ok;
     table.add({std::to_string(input_seed), std::string(outcome_name(result.outcome)),
                format("%.3g", result.max_error), format("%.3g", result.dissimilarity), result.message});

@@ -76,7 +76,7 @@ std::vector<TrialResult> ReplayDevice::duel(const std::vector<Candidate>& finali
   return results;
 }
 
-TrialResult ReplayDevice::verify(const Candidate& candidate, std::uint64_t) {
+TrialResult ReplayDevice::verify(const Candidate& candidate, std::uint64_t, double) {
   return recorded(candidate.config);
 }
 

@@ -31,7 +31,7 @@ class ReplayDevice : public Device {
   std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds) override;
   bool has_facts() const override { return !recording_->fact_names.empty(); }
   Facts facts(const Config& config) const override;
-  TrialResult verify(const Candidate& candidate, std::uint64_t seed) override;
+  TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) override;
 
  private:
   TrialResult recorded(const Config& config) const;

@@ -66,6 +66,14 @@ class Searcher {
     return {};
   }
 
+  // Up to n configurations that may well be asked next, the likeliest first: a hint what to compile while
+  // there is nothing better to do. Changes nothing, so that no trajectory depends on whether or when it is
+  // called.
+  virtual std::vector<ConfigId> foresee(std::size_t n) const {
+    static_cast<void>(n);
+    return {};
+  }
+
   // The facts of a configuration: of a scouted one once it is compiled, of any other before it is told. Facts
   // of another length than the first ones, or with a number that is not finite, are ignored.
   virtual void learn(ConfigId id, const Facts& facts) {

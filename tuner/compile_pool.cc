@@ -29,6 +29,7 @@ struct CompilePool::Impl {
   std::condition_variable_any work;
   std::deque<Job> queue;  // guarded by mutex, as is all below
   std::deque<Job> ahead;  // begun where the queue is empty
+  std::size_t running = 0;
   std::vector<BuildPtr> to_store;
   Stats stats;
 
@@ -47,6 +48,7 @@ void CompilePool::Impl::run(std::stop_token stop) {
     std::deque<Job>& from = queue.empty() ? ahead : queue;
     Job job = std::move(from.front());
     from.pop_front();
+    ++running;
     lock.unlock();
     try {
       Build build = compile.build(job.unit);
@@ -54,6 +56,8 @@ void CompilePool::Impl::run(std::stop_token stop) {
     } catch (...) {
       job.promise.set_exception(std::current_exception());
     }
+    lock.lock();
+    --running;
   }
 }
 
@@ -120,6 +124,12 @@ std::shared_future<BuildPtr> CompilePool::submit(const CompileUnit& unit, Urgenc
     impl.work.notify_one();
   }
   return future;
+}
+
+std::size_t CompilePool::idle() const {
+  const std::lock_guard lock(impl_->mutex);
+  const std::size_t wanted = impl_->running + impl_->queue.size() + impl_->ahead.size();
+  return impl_->threads.size() - std::min(impl_->threads.size(), wanted);
 }
 
 void CompilePool::flush() {

@@ -43,6 +43,9 @@ class CompilePool {
   // A compilation that throws hands its exception to the future.
   std::shared_future<BuildPtr> submit(const CompileUnit& unit, Urgency urgency = Urgency::now);
 
+  // Threads that neither compile nor have anything waiting for them. From any thread.
+  std::size_t idle() const;
+
   // Hands the repeatable builds finished since the last call to Store::put. Call it now and then; builds that
   // were never flushed are lost to the store, not to the run.
   void flush();

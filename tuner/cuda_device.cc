@@ -208,8 +208,8 @@ TrialResult CudaDevice::run(const Candidate& candidate, const MeasurePolicy& pol
   return trial(candidate, policy, wanted_, true);
 }
 
-TrialResult CudaDevice::verify(const Candidate& candidate, std::uint64_t seed) {
-  return trial(candidate, MeasurePolicy{}, {seed, 1}, false);
+TrialResult CudaDevice::verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) {
+  return trial(candidate, {.time_limit_s = time_limit_s}, {seed, 1}, false);
 }
 
 struct CudaDevice::DuelAttempt {

@@ -50,7 +50,7 @@ class CudaDevice final : public Device {
   void open(const Kernel& kernel, const Problem& problem, std::uint64_t seed) override;
   TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override;
   std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds) override;
-  TrialResult verify(const Candidate& candidate, std::uint64_t seed) override;
+  TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) override;
 
   // A tensor's bytes on the device: an input's copy, an output as the last run left it, or the exact
   // reference output as f32.

@@ -93,8 +93,8 @@ class Device {
   virtual bool has_facts() const { return false; }
   virtual Facts facts(const Config&) const { return {}; }
 
-  // Validates on inputs from another seed.
-  virtual TrialResult verify(const Candidate& candidate, std::uint64_t seed) = 0;
+  // Validates on inputs from another seed; timed_out past the limit.
+  virtual TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) = 0;
 };
 
 }  // namespace moetune

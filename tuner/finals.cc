@@ -104,7 +104,8 @@ Finals::Duel Finals::duel(const std::vector<Finalist>& contenders) {
   for (const std::size_t i : rank_duel(duel.trials, default_id_)) {
     TrialResult& result = duel.trials[i].result;
     if (result.outcome != Outcome::ok) break;
-    const TrialResult check = tools_.device.verify(candidates[i], ~request_.seed);
+    const TrialResult check =
+        tools_.device.verify(candidates[i], ~request_.seed, request_.policy.time_limit_s);
     if (check.outcome == Outcome::ok) {
       duel.winner = i;
       break;

@@ -3,6 +3,14 @@
 #include "tuner/static_facts.h"
 
 namespace moetune {
+namespace {
+
+// Of the strategy's likeliest: more of them compile more in vain and are asked no sooner.
+constexpr std::size_t kForeseen = 8;
+// Threads left to what is asked for good.
+constexpr std::size_t kKeptIdle = 2;
+
+}  // namespace
 
 Scouts::Scouts(const TuneRequest& request, const TuneTools& tools, Searcher& searcher, Wait wait)
     : request_(request), tools_(tools), searcher_(searcher), wait_(std::move(wait)), scouting_(searcher) {}
@@ -14,8 +22,7 @@ void Scouts::send(std::size_t most_out, std::size_t told) {
   for (const ConfigId id : scouting_.send(most_out, told)) {
     if (recorded) continue;
     Sent& sent = sent_[id];
-    sent.plan =
-        request_.kernel->plan(request_.space->config(id), request_.problem, tools_.device.info().limits);
+    sent.plan = plan_of(id);
     sent.build = tools_.compiler->submit(sent.plan.unit, CompilePool::Urgency::ahead);
   }
 }
@@ -25,6 +32,23 @@ void Scouts::learn_due(std::size_t told) {
     searcher_.learn(*id, facts_of(*id));
     if (!asked_.contains(*id)) unmeasured_.insert(*id);
   }
+}
+
+void Scouts::compile_foreseen() {
+  if (tools_.device.info().recorded || tools_.compiler == nullptr || request_.kernel == nullptr) return;
+  std::size_t idle = tools_.compiler->idle();
+  if (idle <= kKeptIdle) return;
+  for (const ConfigId id : searcher_.foresee(kForeseen)) {
+    if (idle <= kKeptIdle) return;
+    if (asked_.contains(id) || !foreseen_.insert(id).second) continue;
+    tools_.compiler->submit(plan_of(id).unit, CompilePool::Urgency::ahead);
+    unmeasured_.insert(id);
+    --idle;
+  }
+}
+
+Plan Scouts::plan_of(ConfigId id) const {
+  return request_.kernel->plan(request_.space->config(id), request_.problem, tools_.device.info().limits);
 }
 
 void Scouts::asked(ConfigId id) {

@@ -1,5 +1,6 @@
-// The candidates that a search compiles without measuring them, for the facts that the compiler states of
-// them (search/scouting.h). Where results come from a recording, so do the facts, and nothing is compiled.
+// The candidates that a search compiles without measuring them: for the facts that the compiler states of
+// them (search/scouting.h), and so that what is asked next need not wait. Where results come from a
+// recording, so do the facts, and nothing is compiled.
 //
 // Belongs to the tuning thread. What it is made from must outlive it.
 #pragma once
@@ -25,6 +26,8 @@ class Scouts {
   void learn_due(std::size_t told);
   // Lets the strategy send out new ones, with at most `most_out` out at a time.
   void send(std::size_t most_out, std::size_t told);
+  // Compiles what the strategy may well ask next on threads that would be idle.
+  void compile_foreseen();
   // It is to be measured after all.
   void asked(ConfigId id);
 
@@ -37,6 +40,7 @@ class Scouts {
     std::shared_future<BuildPtr> build;
   };
   Facts facts_of(ConfigId id);
+  Plan plan_of(ConfigId id) const;
 
   const TuneRequest& request_;
   const TuneTools& tools_;
@@ -46,6 +50,7 @@ class Scouts {
   std::unordered_map<ConfigId, Sent> sent_;
   std::unordered_set<ConfigId> asked_;
   std::unordered_set<ConfigId> unmeasured_;
+  std::unordered_set<ConfigId> foreseen_;
 };
 
 }  // namespace moetune

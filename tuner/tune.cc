@@ -174,7 +174,10 @@ void TuneLoop::refill() {
     }
     for (const ConfigId id : ids) take(id);
   }
-  if (budget_left()) scouts_.send(request_.in_flight - queue_.size(), result_.trials.size());
+  if (budget_left()) {
+    scouts_.send(request_.in_flight - queue_.size(), result_.trials.size());
+    scouts_.compile_foreseen();
+  }
 }
 
 // What was asked: told again where it is done, the default among them.

@@ -21,7 +21,7 @@ namespace moetune {
 struct TrialCounts {
   std::array<std::size_t, kOutcomes.size()> by_outcome{};
   std::size_t resumed = 0;     // of those, taken from the cache instead of run
-  std::size_t unmeasured = 0;  // beside them: compiled for their static facts, then passed over
+  std::size_t unmeasured = 0;  // beside them: compiled ahead or for their static facts, and passed over
 
   std::size_t& operator[](Outcome outcome) { return by_outcome[static_cast<std::size_t>(outcome)]; }
   std::size_t operator[](Outcome outcome) const { return by_outcome[static_cast<std::size_t>(outcome)]; }

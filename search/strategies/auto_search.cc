@@ -85,6 +85,10 @@ class AutoSearch : public Searcher {
     return ids;
   }
 
+  std::vector<ConfigId> foresee(std::size_t n) const override {
+    return surrogate_.usable() ? surrogate_.leaders(untried_, n) : std::vector<ConfigId>();
+  }
+
   void learn(ConfigId id, const Facts& facts) override {
     if (id >= space_.size() || !facts_.add(id, facts)) return;
     informed_.join(id);

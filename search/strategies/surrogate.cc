@@ -210,6 +210,24 @@ double Surrogate::chance_to_work(std::size_t i) const {
   return std::clamp(1 - failure_rate_ - failures_->mean(i), kLeastChance, 1.0);
 }
 
+std::vector<ConfigId> Surrogate::leaders(const Untried& untried, std::size_t n) const {
+  if (!times_) return {};
+  std::vector<Pick> picks;
+  const double best = best_value();
+  for (std::size_t i = 0; i < pool_.size(); ++i) {
+    if (!untried.contains(pool_[i])) continue;
+    const double deviation = times_->deviation(i);
+    const double u = (best - times_->mean(i)) / deviation;
+    picks.push_back({pool_[i], deviation * expected_excess(u) * chance_to_work(i)});
+  }
+  const auto end = picks.begin() + static_cast<std::ptrdiff_t>(std::min(n, picks.size()));
+  std::partial_sort(picks.begin(), end, picks.end(),
+                    [](const Pick& a, const Pick& b) { return a.gain > b.gain; });
+  std::vector<ConfigId> ids;
+  for (auto pick = picks.begin(); pick != end; ++pick) ids.push_back(pick->id);
+  return ids;
+}
+
 std::optional<Surrogate::Pick> Surrogate::pick(const Untried& untried, Random& random) {
   if (!times_ || log_.size() >= next_fit_) refit(random);
   const double best = best_value();

@@ -54,6 +54,9 @@ class Surrogate {
   // where no untried candidate is in the pool. usable() must hold.
   std::optional<Pick> pick(const Untried& untried, Random& random);
 
+  // Up to n candidates by the same measure as of the last fit, the best first; none before the first.
+  std::vector<ConfigId> leaders(const Untried& untried, std::size_t n) const;
+
   // Fits to what was told so far; what follows is over the pool of that fit. usable() must hold.
   void refit(Random& random);
   const std::vector<ConfigId>& pool() const { return pool_; }

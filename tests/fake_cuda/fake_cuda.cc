@@ -264,10 +264,11 @@ CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, voi
   std::vector<std::uint64_t> values(kernel->parameters);
   for (std::size_t i = 0; i < values.size(); ++i)
     std::memcpy(&values[i], parameters[i], sizeof(std::uint64_t));
-  const bool overlaps = std::any_of(config->attrs, config->attrs + config->numAttrs, [](const auto& attribute) {
-    return attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
-           attribute.value.programmaticStreamSerializationAllowed != 0;
-  });
+  const bool overlaps =
+      std::any_of(config->attrs, config->attrs + config->numAttrs, [](const auto& attribute) {
+        return attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+               attribute.value.programmaticStreamSerializationAllowed != 0;
+      });
   RecordedLaunch launch{kernel, std::move(values), config->gridDimX, overlaps};
   if (capturing != nullptr) {
     capturing->launches.push_back(std::move(launch));

@@ -98,7 +98,7 @@ TEST_CASE("the same plan in a duel against itself ties, and verification on anot
   CHECK(results[0].measurement.median_us == doctest::Approx(results[1].measurement.median_us).epsilon(0.03));
   // 64 MiB read, written as f32, read again and written as bf16 cannot be faster than 10 TB/s.
   CHECK(results[0].measurement.median_us > 22);
-  CHECK(gpu().verify(candidate, 99).outcome == Outcome::ok);
+  CHECK(gpu().verify(candidate, 99, 10).outcome == Outcome::ok);
 }
 
 }  // namespace moetune

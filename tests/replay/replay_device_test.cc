@@ -99,7 +99,7 @@ TEST_CASE("clear losers are reported as a GPU reports them, in trials and not in
   REQUIRE(duel.size() == 2);
   CHECK(duel[0].outcome == Outcome::ok);
   CHECK(duel[1].outcome == Outcome::compile_failed);
-  CHECK(device.verify(candidate(*recording, 2), 9).outcome == Outcome::ok);
+  CHECK(device.verify(candidate(*recording, 2), 9, 10).outcome == Outcome::ok);
 }
 
 TEST_CASE("a configuration that was never recorded is pruned, with a message") {

@@ -148,6 +148,28 @@ TEST_CASE("facts that say nothing do no harm worth speaking of") {
   CHECK(mean_best(space, made, true, 60) < 1.01 * mean_best(space, made, false, 60));
 }
 
+TEST_CASE("what is foreseen is untried and mostly what is asked next, and to look changes nothing") {
+  const LegalSpace space = grid(10);
+  const Landscape made = by_registers(space);
+  const auto looked_at = make_searcher("auto", space, 3), left_alone = make_searcher("auto", space, 3);
+  CHECK(looked_at->foresee(8).empty());
+  std::set<ConfigId> told;
+  int foreseen = 0;
+  for (int trial = 0; trial < 60; ++trial) {
+    const std::vector<ConfigId> next = looked_at->foresee(8);
+    CHECK(next.size() <= 8);
+    CHECK(std::set<ConfigId>(next.begin(), next.end()).size() == next.size());
+    for (const ConfigId id : next) CHECK_FALSE(told.contains(id));
+    const ConfigId id = looked_at->ask(1).at(0);
+    REQUIRE(left_alone->ask(1).at(0) == id);
+    foreseen += std::find(next.begin(), next.end(), id) != next.end();
+    told.insert(id);
+    looked_at->tell(made.outcomes[id]);
+    left_alone->tell(made.outcomes[id]);
+  }
+  CHECK(foreseen > 25);
+}
+
 TEST_CASE("scouts are new each time, a bounded number of them, and none before there is a model") {
   const LegalSpace space = grid(8);
   const Landscape made = by_registers(space);

@@ -163,6 +163,29 @@ TEST_CASE("what is wanted now is compiled before what is compiled ahead, and mov
   CHECK(pool.stats().compiled == 5);
 }
 
+TEST_CASE("a thread is idle that has nothing to compile and nothing waiting for it") {
+  std::promise<void> gate;
+  const std::shared_future<void> opened = gate.get_future().share();
+  CompilePool pool({.digest = [](const CompileUnit& unit) { return unit.source; },
+                    .build =
+                        [&](const CompileUnit&) {
+                          opened.wait();
+                          return Build();
+                        }},
+                   3);
+  CHECK(pool.idle() == 3);
+  std::vector<std::shared_future<BuildPtr>> builds = {pool.submit({"a", {}})};
+  CHECK(pool.idle() == 2);
+  builds.push_back(pool.submit({"a", {}}));
+  CHECK(pool.idle() == 2);
+  for (const char* name : {"b", "c", "d"})
+    builds.push_back(pool.submit({name, {}}, CompilePool::Urgency::ahead));
+  CHECK(pool.idle() == 0);
+  gate.set_value();
+  for (const auto& build : builds) build.wait();
+  while (pool.idle() < 3) std::this_thread::sleep_for(1ms);
+}
+
 TEST_CASE("an exception reaches the one who waits") {
   Scripted compiler;
   compiler.open();

@@ -275,9 +275,9 @@ TEST_CASE("a finalist that fails in the duel loses alone") {
 TEST_CASE("verification uses inputs from another seed, and the search's inputs come back after it") {
   OpenFake fake;
   const Bytes before = fake.device.fetch("x");
-  CHECK(fake.device.verify(doubling_candidate("double", kElements), 8).outcome == Outcome::ok);
+  CHECK(fake.device.verify(doubling_candidate("double", kElements), 8, 10).outcome == Outcome::ok);
   CHECK(fake.device.fetch("x") != before);
-  CHECK(fake.device.verify(doubling_candidate("double__wrong", kElements), 8).outcome ==
+  CHECK(fake.device.verify(doubling_candidate("double__wrong", kElements), 8, 10).outcome ==
         Outcome::wrong_result);
   CHECK(fake.run("double").outcome == Outcome::ok);
   CHECK(fake.device.fetch("x") == before);

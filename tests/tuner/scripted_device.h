@@ -38,7 +38,7 @@ class ScriptedDevice : public Device {
     return results;
   }
 
-  TrialResult verify(const Candidate& candidate, std::uint64_t) override {
+  TrialResult verify(const Candidate& candidate, std::uint64_t, double) override {
     if (wrong_on_fresh_inputs.contains(candidate.config.text())) {
       return {.outcome = Outcome::wrong_result, .message = "max error 3"};
     }
