@@ -27,7 +27,7 @@ class PieceRing {
   __device__ __forceinline__ void initialize() const {
     for (int place = 0; place < kPieces; ++place) {
       mbarrier_init(full(place), kWarpSize + 1);
-      mbarrier_init(empty(place), kWarps + kProducers - 1);
+      mbarrier_init(empty(place), (kWarps + kProducers - 1) * kWarpSize);
     }
   }
 
@@ -56,8 +56,7 @@ class PieceRing {
 
   // By every warp that reads, all lanes together.
   __device__ __forceinline__ void release(const PieceTurn& turn) const {
-    __syncwarp();
-    if (threadIdx.x % kWarpSize == 0) mbarrier_arrive(empty(turn.place));
+    mbarrier_arrive(empty(turn.place));
   }
 
  private:
