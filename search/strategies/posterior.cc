@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "search/strategies/cholesky.h"
+#include "search/strategies/lanes.h"
 
 namespace moetune {
 namespace {
@@ -14,92 +14,20 @@ constexpr double kJitter = 1e-6;
 constexpr float kLeastVariance = 1e-6f;
 constexpr std::size_t kTile = 512;  // pool members solved together: their columns stay in the cache
 
-// Several at a time, element by element and without fused multiplications: the same sums on every machine, at
-// any optimization level and lane width.
-using Floats4 = float __attribute__((vector_size(16)));
-using Floats8 = float __attribute__((vector_size(32)));
-
-template <typename Floats>
-struct Lane {
-  static constexpr std::size_t kFloats = sizeof(Floats) / sizeof(float);
-  Floats floats;
-
-  [[gnu::always_inline]] explicit Lane(const float* from) { std::memcpy(&floats, from, sizeof floats); }
-  [[gnu::always_inline]] void store(float* to) const { std::memcpy(to, &floats, sizeof floats); }
-};
-
-// y += a * x
-template <typename Floats>
-[[gnu::always_inline]] inline void add_scaled_in(float* y, const float* x, float a, std::size_t n) {
-  using Lane = Lane<Floats>;
-  std::size_t i = 0;
-  for (; i + Lane::kFloats <= n; i += Lane::kFloats) {
-    Lane sum(y + i);
-    sum.floats += a * Lane(x + i).floats;
-    sum.store(y + i);
-  }
-  for (; i < n; ++i) y[i] += a * x[i];
-}
-
-// y[0..n) -= sum over j of a[j] * x[j][at..at+n), a block of y at a time, which stays in registers.
-template <typename Floats>
-[[gnu::always_inline]] inline void subtract_products_in(float* y, const std::vector<std::vector<float>>& x,
-                                                        const std::vector<float>& a, std::size_t at,
-                                                        std::size_t n) {
-  using Lane = Lane<Floats>;
-  constexpr std::size_t kStep = Lane::kFloats;
-  std::size_t i = 0;
-  for (; i + 4 * kStep <= n; i += 4 * kStep) {
-    Lane sum0(y + i), sum1(y + i + kStep), sum2(y + i + 2 * kStep), sum3(y + i + 3 * kStep);
-    for (std::size_t j = 0; j < a.size(); ++j) {
-      const float* row = x[j].data() + at + i;
-      sum0.floats -= a[j] * Lane(row).floats;
-      sum1.floats -= a[j] * Lane(row + kStep).floats;
-      sum2.floats -= a[j] * Lane(row + 2 * kStep).floats;
-      sum3.floats -= a[j] * Lane(row + 3 * kStep).floats;
-    }
-    sum0.store(y + i);
-    sum1.store(y + i + kStep);
-    sum2.store(y + i + 2 * kStep);
-    sum3.store(y + i + 3 * kStep);
-  }
-  for (; i < n; ++i) {
-    for (std::size_t j = 0; j < a.size(); ++j) y[i] -= a[j] * x[j][at + i];
-  }
-}
-
-#if defined(__x86_64__)
-const bool kWide = __builtin_cpu_supports("avx2");
-
-__attribute__((target("avx2"))) void add_scaled_wide(float* y, const float* x, float a, std::size_t n) {
-  add_scaled_in<Floats8>(y, x, a, n);
-}
-
-__attribute__((target("avx2"))) void subtract_products_wide(float* y,
-                                                            const std::vector<std::vector<float>>& x,
-                                                            const std::vector<float>& a, std::size_t at,
-                                                            std::size_t n) {
-  subtract_products_in<Floats8>(y, x, a, at, n);
-}
-#else
-constexpr bool kWide = false;
-constexpr auto add_scaled_wide = add_scaled_in<Floats4>;
-constexpr auto subtract_products_wide = subtract_products_in<Floats4>;
-#endif
-
-void add_scaled(float* y, const float* x, float a, std::size_t n) {
-  kWide ? add_scaled_wide(y, x, a, n) : add_scaled_in<Floats4>(y, x, a, n);
-}
-
-void subtract_products(float* y, const std::vector<std::vector<float>>& x, const std::vector<float>& a,
-                       std::size_t at, std::size_t n) {
-  kWide ? subtract_products_wide(y, x, a, at, n) : subtract_products_in<Floats4>(y, x, a, at, n);
-}
+constexpr std::size_t kTogether =
+    4;  // observations that are solved together: they read the earlier ones once
+constexpr std::size_t kMostPrefix = 4096;
 
 }  // namespace
 
 Posterior::Posterior(const ProductKernel& kernel, const std::vector<Position>& pool)
     : kernel_(kernel), columns_(kernel.axis_count()) {
+  std::size_t size = 1;
+  for (const ProductKernel::Table& table : kernel_.tables()) {
+    if (size * table.size > kMostPrefix) break;
+    size *= table.size;
+    ++prefix_axes_;
+  }
   append_columns(pool);
 }
 
@@ -109,6 +37,12 @@ void Posterior::append_columns(const std::vector<Position>& rows) {
   for (std::size_t axis = 0; axis < axes; ++axis) {
     for (std::size_t at = axis; at < rows.size(); at += axes) columns_[axis].push_back(rows[at]);
   }
+  for (std::size_t at = 0; at < rows.size(); at += axes) {
+    std::uint32_t prefix = 0;
+    for (std::size_t axis = 0; axis < prefix_axes_; ++axis)
+      prefix = prefix * static_cast<std::uint32_t>(kernel_.tables()[axis].size) + rows[at + axis];
+    prefixes_.push_back(prefix);
+  }
   count_ += rows.size() / axes;
   mean_.resize(count_, 0);
   variance_.resize(count_, 1);
@@ -117,7 +51,10 @@ void Posterior::append_columns(const std::vector<Position>& rows) {
 std::size_t Posterior::add_members(const std::vector<Position>& rows) {
   const std::size_t first = count_;
   append_columns(rows);
-  for (std::vector<float>& solved : solved_) solved.resize(count_, 1.0f);
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    solved_[i].resize(count_);
+    correlate(i, first);
+  }
   for (std::size_t begin = first; begin < count_; begin += kTile)
     solve_over_pool(0, begin, std::min(begin + kTile, count_));
   for (std::size_t i = 0; i < values_.size(); ++i) {
@@ -135,7 +72,8 @@ std::size_t Posterior::add_open(const std::vector<Position>& rows) {
   whitened_.resize(total, 0);
   for (std::size_t i = first; i < total; ++i) {
     extend_factor(i);
-    solved_.emplace_back(count_, 1.0f);
+    solved_.emplace_back(count_);
+    correlate(i, 0);
   }
   for (std::size_t begin = 0; begin < count_; begin += kTile) {
     solve_over_pool(first, begin, std::min(begin + kTile, count_));
@@ -152,22 +90,56 @@ void Posterior::extend_factor(std::size_t observation) {
   line[observation] = std::sqrt(std::max(rest, kJitter));
 }
 
-void Posterior::solve_over_pool(std::size_t first, std::size_t begin, std::size_t end) {
-  const std::size_t size = end - begin;
-  for (std::size_t i = first; i < values_.size(); ++i) {
-    float* solved = solved_[i].data() + begin;
-    for (std::size_t axis = 0; axis < kernel_.axis_count(); ++axis) {
-      const float* table = kernel_.tables()[axis].row(row(i)[axis]);
-      const Position* column = columns_[axis].data() + begin;
-      for (std::size_t k = 0; k < size; ++k) solved[k] *= table[column[k]];
+// The same products, in the same order, as of the kernel itself.
+std::vector<float> Posterior::prefix_table(std::size_t observation) const {
+  std::vector<float> products = {1};
+  for (std::size_t axis = 0; axis < prefix_axes_; ++axis) {
+    const ProductKernel::Table& table = kernel_.tables()[axis];
+    const float* factors = table.row(row(observation)[axis]);
+    std::vector<float> longer;
+    longer.reserve(products.size() * table.size);
+    for (const float product : products) {
+      for (std::size_t value = 0; value < table.size; ++value) longer.push_back(product * factors[value]);
     }
-    const std::vector<float> weights(factor_[i].begin(), factor_[i].end() - 1);
-    subtract_products(solved, solved_, weights, begin, size);
+    products = std::move(longer);
+  }
+  return products;
+}
+
+void Posterior::correlate(std::size_t observation, std::size_t begin) {
+  const std::vector<float> products = prefix_table(observation);
+  float* solved = solved_[observation].data();
+  for (std::size_t k = begin; k < count_; ++k) solved[k] = products[prefixes_[k]];
+  for (std::size_t axis = prefix_axes_; axis < kernel_.axis_count(); ++axis) {
+    const float* table = kernel_.tables()[axis].row(row(observation)[axis]);
+    const Position* column = columns_[axis].data();
+    for (std::size_t k = begin; k < count_; ++k) solved[k] *= table[column[k]];
+  }
+}
+
+void Posterior::solve_over_pool(std::size_t first, std::size_t begin, std::size_t end) {
+  for (std::size_t i = first; i < values_.size(); i += kTogether)
+    solve_together(i, std::min(i + kTogether, values_.size()), begin, end);
+}
+
+void Posterior::solve_together(std::size_t first, std::size_t last, std::size_t begin, std::size_t end) {
+  const std::size_t size = end - begin;
+  std::vector<float*> solved;
+  std::vector<std::vector<float>> weights;
+  for (std::size_t i = first; i < last; ++i) {
+    solved.push_back(solved_[i].data() + begin);
+    weights.emplace_back(factor_[i].begin(), factor_[i].begin() + static_cast<std::ptrdiff_t>(first));
+  }
+  subtract_products(solved, solved_, weights, begin, size);
+  float* variance = variance_.data() + begin;
+  for (std::size_t i = first; i < last; ++i) {
+    float* mine = solved[i - first];
+    for (std::size_t j = first; j < i; ++j)
+      add_scaled(mine, solved[j - first], -static_cast<float>(factor_[i][j]), size);
     const auto scale = static_cast<float>(1 / factor_[i][i]);
-    float* variance = variance_.data() + begin;
     for (std::size_t k = 0; k < size; ++k) {
-      solved[k] *= scale;
-      variance[k] -= solved[k] * solved[k];
+      mine[k] *= scale;
+      variance[k] -= mine[k] * mine[k];
     }
   }
 }

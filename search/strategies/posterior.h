@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "search/strategies/product_kernel.h"
@@ -39,12 +40,18 @@ class Posterior {
   const Position* row(std::size_t observation) const { return &rows_[observation * kernel_.axis_count()]; }
   void append_columns(const std::vector<Position>& rows);
   void extend_factor(std::size_t observation);
+  std::vector<float> prefix_table(std::size_t observation) const;
+  // An observation with the pool from `begin` on.
+  void correlate(std::size_t observation, std::size_t begin);
   void solve_over_pool(std::size_t first, std::size_t begin, std::size_t end);
+  void solve_together(std::size_t first, std::size_t last, std::size_t begin, std::size_t end);
   void update_signal();
 
   ProductKernel kernel_;
   std::size_t count_ = 0;
   std::vector<std::vector<Position>> columns_;  // the pool, by axis
+  std::size_t prefix_axes_ = 0;                 // the first ones: all their combinations fit one table
+  std::vector<std::uint32_t> prefixes_;         // the pool's positions in that table
   std::vector<Position> rows_;                  // of the observations
   std::vector<std::vector<double>> factor_;     // lower triangular
   std::vector<std::vector<float>> solved_;      // by observation, over the pool

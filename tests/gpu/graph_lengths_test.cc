@@ -127,8 +127,8 @@ Config config_of(const Case& test, const Problem& problem, const DeviceLimits& l
   const std::string file = "spaces/decode_attention.json";
   const Space space = Space::parse(read_resource(file), file);
   const Assignment environment = expression_environment(problem, limits);
-  const Config config = space.parse_config(
-      std::string(test.config) + ",row_tiles=1,query=registers,l2=evict_first");
+  const Config config =
+      space.parse_config(std::string(test.config) + ",row_tiles=1,query=registers,l2=evict_first");
   REQUIRE(space.why_illegal(config, environment) == "");
   return config;
 }
@@ -158,8 +158,7 @@ TEST_CASE("one captured graph serves changing lengths") {
     CAPTURE(test.problem);
     CAPTURE(test.config);
     const Problem problem = problem_of(test);
-    const Plan plan =
-        find_kernel("decode_attention").plan(config_of(test, problem, limits), problem, limits);
+    const Plan plan = find_kernel("decode_attention").plan(config_of(test, problem, limits), problem, limits);
     const BuildPtr build = compile_for_gpu(plan.unit);
     REQUIRE_MESSAGE(build->outcome == Outcome::ok, build->message);
     Decoding decoding(machine, problem);

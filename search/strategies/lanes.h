@@ -1,0 +1,21 @@
+// Sums over long rows of floats, several elements at a time: element by element and without fused
+// multiplications, so that they are the same on every machine, at any optimization level and lane width.
+//
+// Stateless; thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace moetune {
+
+// y += a * x
+void add_scaled(float* y, const float* x, float a, std::size_t n);
+
+// Of each r: y[r][0..n) -= sum over j of a[r][j] * x[j][at..at+n), in the order of j, as many j as a[r] has;
+// all a have one length. Several r at once read x once.
+void subtract_products(std::span<float* const> y, const std::vector<std::vector<float>>& x,
+                       std::span<const std::vector<float>> a, std::size_t at, std::size_t n);
+
+}  // namespace moetune
