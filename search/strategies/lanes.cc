@@ -78,8 +78,7 @@ template <typename Floats>
                                                         std::span<const std::vector<float>> a, std::size_t at,
                                                         std::size_t n) {
   std::size_t r = 0;
-  for (; r + 4 <= y.size(); r += 4)
-    subtract_products_in<Floats, 4, 2>(y.data() + r, x, a.data() + r, at, n);
+  for (; r + 4 <= y.size(); r += 4) subtract_products_in<Floats, 4, 2>(y.data() + r, x, a.data() + r, at, n);
   for (; r < y.size(); ++r) subtract_products_in<Floats, 1, 4>(y.data() + r, x, a.data() + r, at, n);
 }
 

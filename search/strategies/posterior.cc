@@ -14,17 +14,18 @@ constexpr double kJitter = 1e-6;
 constexpr float kLeastVariance = 1e-6f;
 constexpr std::size_t kTile = 512;  // pool members solved together: their columns stay in the cache
 
-constexpr std::size_t kTogether =
-    4;  // observations that are solved together: they read the earlier ones once
-constexpr std::size_t kMostPrefix = 4096;
+constexpr std::size_t kTogether = 4;       // observations solved together: they read the earlier ones once
+constexpr std::size_t kMostPrefix = 4096;  // and at most a quarter of the pool, which is to gain by it
 
 }  // namespace
 
 Posterior::Posterior(const ProductKernel& kernel, const std::vector<Position>& pool)
     : kernel_(kernel), columns_(kernel.axis_count()) {
+  const std::size_t members = pool.size() / std::max<std::size_t>(kernel_.axis_count(), 1);
+  const std::size_t most = std::min(kMostPrefix, members / 4);
   std::size_t size = 1;
   for (const ProductKernel::Table& table : kernel_.tables()) {
-    if (size * table.size > kMostPrefix) break;
+    if (size * table.size > most) break;
     size *= table.size;
     ++prefix_axes_;
   }
@@ -96,10 +97,10 @@ std::vector<float> Posterior::prefix_table(std::size_t observation) const {
   for (std::size_t axis = 0; axis < prefix_axes_; ++axis) {
     const ProductKernel::Table& table = kernel_.tables()[axis];
     const float* factors = table.row(row(observation)[axis]);
-    std::vector<float> longer;
-    longer.reserve(products.size() * table.size);
-    for (const float product : products) {
-      for (std::size_t value = 0; value < table.size; ++value) longer.push_back(product * factors[value]);
+    std::vector<float> longer(products.size() * table.size);
+    for (std::size_t i = 0; i < products.size(); ++i) {
+      for (std::size_t value = 0; value < table.size; ++value)
+        longer[i * table.size + value] = products[i] * factors[value];
     }
     products = std::move(longer);
   }
