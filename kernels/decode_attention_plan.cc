@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint32_t kCombineThreads = 128;
 constexpr std::uint32_t kReferenceThreads = 512;
+constexpr std::int64_t kReferenceScoreBytes = std::int64_t{4} << 30;  // 256 blocks of the longest context
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
 std::int32_t i32(std::int64_t value) { return static_cast<std::int32_t>(value); }
@@ -259,10 +260,12 @@ Plan decode_attention_reference_plan(Reference which, const DecodeShape& shape) 
                 {"QUERIES", std::to_string(shape.q_len)},
                 {"LSE", shape.lse ? "1" : "0"},
                 {"BASELINE", which == Reference::baseline ? "1" : "0"}}};
-  plan.scratch = {{"scores", shape.query_rows() * shape.context * 4}};
+  // A block keeps the scores of one row at a time.
+  const std::int64_t blocks = std::min(shape.query_rows(), kReferenceScoreBytes / (shape.context * 4));
+  plan.scratch = {{"scores", blocks * shape.context * 4}};
   Launch launch;
   launch.entry = "decode_attention_reference";
-  launch.grid = {u32(shape.q_heads), u32(shape.q_len), u32(shape.batch)};
+  launch.grid = {u32(blocks), 1, 1};
   launch.block = {kReferenceThreads, 1, 1};
   launch.arguments = {Pointer{"q"},
                       Pointer{"k"},
@@ -278,7 +281,9 @@ Plan decode_attention_reference_plan(Reference which, const DecodeShape& shape) 
                       Scalar::of(shape.strides()),
                       Scalar::of(i32(shape.max_pages())),
                       Scalar::of(i32(shape.context)),
-                      Scalar::of(i32(shape.group())),
+                      Scalar::of(i32(shape.q_heads)),
+                      Scalar::of(i32(shape.kv_heads)),
+                      Scalar::of(shape.query_rows()),
                       Scalar::of(shape.scale())};
   plan.launches.push_back(std::move(launch));
   return plan;

@@ -156,8 +156,8 @@ void check_decode_attention(const Problem& problem) {
     refuse("kv_scale=head needs kv_dtype=e4m3: other keys and values have no scales");
   }
   // 2^16 * 2^22 * 2^10 * 2^8 elements of 2 bytes, twice: 2^58 at most, so this cannot overflow.
-  const std::int64_t kv_bytes =
-      problem["batch"] * problem["context"] * problem["kv_heads"] * problem["head_dim"] * 4;
+  const std::int64_t kv_bytes = problem["batch"] * problem["context"] * problem["kv_heads"] *
+                                problem["head_dim"] * (problem.is("kv_dtype", "e4m3") ? 2 : 4);
   if (kv_bytes > kMaximumKvBytes) {
     refuse("keys and values would take " + std::to_string(kv_bytes >> 30) + " GiB; at most " +
            std::to_string(kMaximumKvBytes >> 30) + " GiB are supported");

@@ -49,9 +49,10 @@ __device__ __forceinline__ int head_tiles(int length) {
   return max_of(1, ceil_div(length - first_tile_token(length), kTile));
 }
 
-// The scale of one KV head; 1 where KV is not quantized.
+// The scale of one KV head; 1 where KV is not quantized. A plain load, not through the read-only cache: the
+// previous kernel may write it while this one has begun.
 __device__ __forceinline__ float kv_scale(const float* scales, int kv_head) {
-  return kNarrow ? __ldg(scales + (kHeadScales ? kv_head : 0)) : 1.0f;
+  return kNarrow ? scales[kHeadScales ? kv_head : 0] : 1.0f;
 }
 
 // Where the parts of one row lie among the partial results.

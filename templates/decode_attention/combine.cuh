@@ -72,7 +72,7 @@ struct Softmax {
     float keep = 1;
     if constexpr (kSinks) {
       constexpr float kLog2E = 1.4426950408889634f;
-      const float sink = __ldg(sinks + q_head) * kLog2E;
+      const float sink = sinks[q_head] * kLog2E;
       maximum = fmaxf(running_maximum, sink);
       keep = exp2_fast(running_maximum - maximum);
       sum = keep * running_sum + exp2_fast(sink - maximum);

@@ -1,5 +1,5 @@
-// The reference of decode_attention: one block a (query head, new token, sequence), softmax in two passes
-// over scores kept in fp32. Narrow keys and values are dequantized as they are read. As `exact` it writes
+// The reference of decode_attention: one (query head, new token, sequence) at a time and block, softmax in two
+// passes over scores kept in fp32. Narrow keys and values are dequantized as they are read. As `exact` it writes
 // fp32; as `baseline` it rounds scores and probabilities to the element type, like an implementation that
 // stores them between steps, and writes the element type.
 #include "templates/common/convert.cuh"
@@ -84,64 +84,82 @@ __device__ float reduce_block(float* shared, float value, Reduce reduce) {
   return value;
 }
 
-extern "C" __global__ void __launch_bounds__(kWarps* kWarpSize)
-    decode_attention_reference(const Element* q, const KvElement* k, const KvElement* v, const float* k_scale,
-                               const float* v_scale, const i32* page_table, const i32* lengths,
-                               const float* sinks, Output* o, float* lse, float* scores, KvStrides strides,
-                               int max_pages, int context, int group, float scale) {
+struct Tensors {
+  const Element* q;
+  const KvElement* k;
+  const KvElement* v;
+  const float* k_scale;
+  const float* v_scale;
+  const i32* page_table;
+  const float* sinks;
+  Output* o;
+  float* lse;
+  float* scores;  // this block's: one for each token
+  KvStrides strides;
+  int max_pages;
+  float scale;
+};
+
+// What one row is of. The new tokens end the sequence, and each sees what lies before the next.
+struct Row {
+  i64 index;
+  int batch;
+  int head;
+  int kv_head;
+  int end;
+};
+
+__device__ void attend(const Tensors& t, const Row& at) {
   __shared__ float reduced[kWarps];
   __shared__ float sums[kWarps][kHeadDim];
   const int warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
-  const int batch = blockIdx.z, kv_head = static_cast<int>(blockIdx.x) / group;
-  const i64 row = (static_cast<i64>(batch) * kQueries + blockIdx.y) * gridDim.x + blockIdx.x;
-  // The new tokens end the sequence, and each sees what lies before the next.
-  const int end = max_of(0, lengths[batch] - (kQueries - 1) + static_cast<int>(blockIdx.y));
+  const i64 row = at.index;
+  const int batch = at.batch, head = at.head, kv_head = at.kv_head, end = at.end;
   const int begin = kWindow == 0 ? 0 : max_of(0, end - kWindow);
-  const float key_scale = kNarrow ? k_scale[kHeadScales ? kv_head : 0] : 1.0f;
-  const float value_scale = kNarrow ? v_scale[kHeadScales ? kv_head : 0] : 1.0f;
-  const LaneRow query(q + row * kHeadDim);
-  scores += row * context;
+  const float key_scale = kNarrow ? t.k_scale[kHeadScales ? kv_head : 0] : 1.0f;
+  const float value_scale = kNarrow ? t.v_scale[kHeadScales ? kv_head : 0] : 1.0f;
+  const LaneRow query(t.q + row * kHeadDim);
 
   const auto kv_row = [&](const KvElement* base, float scaled_by, int token) {
     i64 block = batch;
     int within = token;
     if (kPage > 0) {
-      block = page_table[static_cast<i64>(batch) * max_pages + token / kPageTokens];
+      block = t.page_table[static_cast<i64>(batch) * t.max_pages + token / kPageTokens];
       within = token % kPageTokens;
     }
-    LaneRow dequantized(base + block * strides.block + kv_head * strides.head + within * strides.token);
+    LaneRow dequantized(base + block * t.strides.block + kv_head * t.strides.head + within * t.strides.token);
 #pragma unroll
     for (int i = 0; i < kLaneDims; ++i) dequantized.values[i] = rounded(dequantized.values[i] * scaled_by);
     return dequantized;
   };
 
-  const float sink = kSinks ? sinks[blockIdx.x] : minus_infinity();
+  const float sink = kSinks ? t.sinks[head] : minus_infinity();
   float highest = sink;
 #pragma unroll kUnroll
   for (int token = begin + warp; token < end; token += kWarps) {
-    const LaneRow key = kv_row(k, key_scale, token);
+    const LaneRow key = kv_row(t.k, key_scale, token);
     float dot = 0;
 #pragma unroll
     for (int i = 0; i < kLaneDims; ++i) dot = fmaf(query.values[i], key.values[i], dot);
-    const float score = rounded(rounded(sum_across<kWarpSize>(dot)) * scale);
-    if (lane == 0) scores[token] = score;
+    const float score = rounded(rounded(sum_across<kWarpSize>(dot)) * t.scale);
+    if (lane == 0) t.scores[token] = score;
     highest = fmaxf(highest, score);
   }
   highest = reduce_block(reduced, highest, [](float a, float b) { return fmaxf(a, b); });
 
   float denominator = 0;
   for (int token = begin + static_cast<int>(threadIdx.x); token < end; token += kWarps * kWarpSize) {
-    denominator += expf(scores[token] - highest);
+    denominator += expf(t.scores[token] - highest);
   }
   denominator = reduce_block(reduced, denominator, [](float a, float b) { return a + b; });
   if (kSinks) denominator += expf(sink - highest);
-  if (kWantsLse && threadIdx.x == 0) lse[row] = highest + logf(denominator);
+  if (kWantsLse && threadIdx.x == 0) t.lse[row] = highest + logf(denominator);
 
   float total[kLaneDims] = {};
 #pragma unroll kUnroll
   for (int token = begin + warp; token < end; token += kWarps) {
-    const LaneRow value = kv_row(v, value_scale, token);
-    const float p = rounded(expf(scores[token] - highest) / denominator);
+    const LaneRow value = kv_row(t.v, value_scale, token);
+    const float p = rounded(expf(t.scores[token] - highest) / denominator);
 #pragma unroll
     for (int i = 0; i < kLaneDims; ++i) total[i] = fmaf(p, value.values[i], total[i]);
   }
@@ -151,6 +169,23 @@ extern "C" __global__ void __launch_bounds__(kWarps* kWarpSize)
   for (int dim = threadIdx.x; dim < kHeadDim; dim += kWarps * kWarpSize) {
     float sum = 0;
     for (int other = 0; other < kWarps; ++other) sum += sums[other][dim];
-    o[row * kHeadDim + dim] = output(sum);
+    t.o[row * kHeadDim + dim] = output(sum);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kWarps* kWarpSize)
+    decode_attention_reference(const Element* q, const KvElement* k, const KvElement* v, const float* k_scale,
+                               const float* v_scale, const i32* page_table, const i32* lengths,
+                               const float* sinks, Output* o, float* lse, float* scores, KvStrides strides,
+                               int max_pages, int context, int q_heads, int kv_heads, i64 rows, float scale) {
+  scores += static_cast<i64>(blockIdx.x) * context;
+  const Tensors tensors = {q,   k,      v,       k_scale,   v_scale, page_table, sinks, o,
+                           lse, scores, strides, max_pages, scale};
+  for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
+    const int head = static_cast<int>(row % q_heads), query = static_cast<int>(row / q_heads % kQueries),
+              batch = static_cast<int>(row / q_heads / kQueries);
+    const int end = max_of(0, lengths[batch] - (kQueries - 1) + query);
+    attend(tensors, {row, batch, head, head / (q_heads / kv_heads), end});
+    __syncthreads();
   }
 }

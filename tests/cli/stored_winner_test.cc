@@ -143,6 +143,24 @@ TEST_CASE("Ctrl-C ends verify and bench at once, also while the GPU hangs") {
   }
 }
 
+TEST_CASE("bench shows the roofline fraction of each row where the GPU was calibrated") {
+  Tuned tuned;
+  if (tuned.without_compiler) return;
+  const auto winner = [&] {
+    return row(document(tuned.tool.run(command("bench", {"--rounds", "5"}))), "winner");
+  };
+  CHECK(winner()["roofline"].is_null());
+  {
+    auto cache =
+        moetune::Cache::open(tuned.tool.path("xdg/moetune/moetune.db"), moetune::Cache::Mode::read_write);
+    cache.put_calibration(cache.workloads()[0].key.hardware, "read_tb_s", 0.5);
+    cache.put_calibration(cache.workloads()[0].key.hardware, "launch_us", 1.0);
+  }
+  const Json timed = winner();
+  const double time = timed["time_us"], bytes_us = timed["tb_s"].get<double>() * time / 0.5;
+  CHECK(timed["roofline"].get<double>() == doctest::Approx((bytes_us + 1) / time));
+}
+
 TEST_CASE("what had to be compiled beside the winner is said") {
   Tuned tuned;
   if (tuned.without_compiler) return;

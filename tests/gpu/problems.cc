@@ -48,6 +48,8 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "lse=natural",
          "batch=2,q_heads=16,kv_heads=1,head_dim=256,context=500,q_len=4,dtype=fp16,sinks=learned",
          "batch=3,q_heads=16,kv_heads=2,head_dim=64,context=700,q_len=4,page=16,lengths=ragged",
+         "batch=2,q_heads=96,kv_heads=1,head_dim=128,context=400,q_len=2,lengths=ragged",
+         "batch=3,q_heads=16,kv_heads=2,head_dim=128,context=300,window=5000,page=64,lengths=ragged",
          "batch=256,q_heads=8,kv_heads=2,head_dim=64,context=300,lengths=ragged,lse=natural",
          "batch=40,q_heads=32,kv_heads=8,head_dim=128,context=3000,page=16,lengths=ragged",
          "batch=70,q_heads=8,kv_heads=4,head_dim=128,context=900,window=200,q_len=2,sinks=learned,lse="

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/resources.h"
 #include "kernels/registry.h"
 #include "search/space.h"
@@ -333,10 +334,25 @@ TEST_CASE("both references cover every head of every sequence") {
   CHECK(exact.unit != baseline.unit);
   for (const Plan& plan : {exact, baseline}) {
     REQUIRE(plan.launches.size() == 1);
-    CHECK(plan.launches[0].grid == Dim3{24, 2, 3});
+    CHECK(plan.launches[0].grid == Dim3{3 * 2 * 24, 1, 1});
     REQUIRE(plan.scratch.size() == 1);
     CHECK(plan.scratch[0].bytes == 3 * 2 * 24 * 1000 * 4);
   }
+}
+
+TEST_CASE("the references keep the scores of so many rows at a time as fit 4 GiB") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  const Problem of = problem("batch=64,q_heads=128,kv_heads=1,head_dim=64,context=1048576,page=64,q_len=4");
+  const Plan plan = kernel().reference(Reference::exact, of, limits);
+  CHECK(plan.scratch[0].bytes == std::int64_t{4} << 30);
+  CHECK(plan.launches[0].grid == Dim3{1024, 1, 1});
+}
+
+TEST_CASE("what keys and values would take is counted in their own type") {
+  problem("batch=576,q_heads=64,kv_heads=8,context=131072,kv_dtype=e4m3");
+  CHECK_THROWS_WITH_AS(problem("batch=576,q_heads=64,kv_heads=8,context=131072"),
+                       "decode_attention: keys and values would take 288 GiB; at most 256 GiB are supported",
+                       BadInput);
 }
 
 TEST_CASE("a grid of one wave that asks ahead leaves no room for the next launch's blocks beside its own") {
