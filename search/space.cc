@@ -91,6 +91,7 @@ std::optional<Config> Space::default_config(const Assignment& environment) const
 Config Space::parse_values(std::string_view text) const {
   std::vector<std::string> names;
   for (const Parameter& parameter : parameters()) names.push_back(parameter.name);
+  if (text.empty()) throw BadInput("--config names no parameter; it would be like tile=64,stages=3");
   Config given;
   for (const auto& [name, value] : split_assignment(text, "--config")) {
     const auto it = std::find(names.begin(), names.end(), name);

@@ -56,8 +56,8 @@ class Space {
   // default that chooses a value takes the largest within its limit that is legal.
   std::optional<Config> default_config(const Assignment& environment) const;
 
-  // The values that `a=1,b=tma` text gives, in its order. Throws BadInput for an unknown parameter
-  // (suggesting the nearest) or a value outside the domain.
+  // The values that `a=1,b=tma` text gives, in its order. Throws BadInput for empty text, an unknown
+  // parameter (suggesting the nearest) or a value outside the domain.
   Config parse_values(std::string_view text) const;
 
   // A configuration from such text; parameters left out take their value from `base` where given. Throws

@@ -210,15 +210,18 @@ double Surrogate::chance_to_work(std::size_t i) const {
   return std::clamp(1 - failure_rate_ - failures_->mean(i), kLeastChance, 1.0);
 }
 
+double Surrogate::gain(std::size_t i, double best) const {
+  const double deviation = times_->deviation(i);
+  return scale_ * deviation * expected_excess((best - times_->mean(i)) / deviation) * chance_to_work(i);
+}
+
 std::vector<ConfigId> Surrogate::leaders(const Untried& untried, std::size_t n) const {
   if (!times_) return {};
   std::vector<Pick> picks;
   const double best = best_value();
   for (std::size_t i = 0; i < pool_.size(); ++i) {
     if (!untried.contains(pool_[i])) continue;
-    const double deviation = times_->deviation(i);
-    const double u = (best - times_->mean(i)) / deviation;
-    picks.push_back({pool_[i], deviation * expected_excess(u) * chance_to_work(i)});
+    picks.push_back({pool_[i], gain(i, best)});
   }
   const auto end = picks.begin() + static_cast<std::ptrdiff_t>(std::min(n, picks.size()));
   std::partial_sort(picks.begin(), end, picks.end(),
@@ -240,9 +243,9 @@ std::optional<Surrogate::Pick> Surrogate::pick(const Untried& untried, Random& r
     const double u = (best - times_->mean(i)) / deviation;
     // The gain grows with both: what is below in both cannot be better.
     if (top && u <= top_u && deviation <= top_deviation) continue;
-    const double gain = scale_ * deviation * expected_excess(u) * chance_to_work(i);
-    if (top && gain <= top->gain) continue;
-    top = Pick{pool_[i], gain};
+    const Pick pick{pool_[i], gain(i, best)};
+    if (top && pick.gain <= top->gain) continue;
+    top = pick;
     // A doubtful candidate says nothing of the bare improvement that others must reach.
     if (chance_to_work(i) == 1) {
       top_u = u;

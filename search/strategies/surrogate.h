@@ -98,6 +98,8 @@ class Surrogate {
   void fit_failures(const std::vector<Observation>& trials);
   void observe(Asked& asked, const Observation& observation);
   double value_of(double time) const;
+  // The weighed expected improvement of a member of the pool on `best`, as a logarithm of the time.
+  double gain(std::size_t i, double best) const;
 
   const LegalSpace& space_;
   Encoding encoding_;

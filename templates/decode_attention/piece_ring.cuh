@@ -54,7 +54,7 @@ class PieceRing {
     return works()[turn.place];
   }
 
-  // By every warp that reads, all lanes together.
+  // By every lane of every warp that reads: each arrives for what it read itself.
   __device__ __forceinline__ void release(const PieceTurn& turn) const {
     mbarrier_arrive(empty(turn.place));
   }

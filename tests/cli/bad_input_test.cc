@@ -142,6 +142,7 @@ TEST_CASE("what runs kernels says plainly that it needs a GPU") {
   for (const char* command : {"verify", "bench"}) {  // what is wrong with the text is said first
     check(tool, {{command, "decode_attention", "--config", "tiel=64"}, 2, "did you mean 'tile'?"});
     check(tool, {{command, "decode_attention", "--config", "tile=65"}, 2, "tile"});
+    check(tool, {{command, "decode_attention", "--config", ""}, 2, "names no parameter"});
     check(tool, {{command, "decode_atention", "--config", "tile=64"}, 2, "did you mean 'decode_attention'?"});
   }
   check(tool, {{"record", "decode_attention", "--output", tool.path("x").string()}, 3, "record needs a GPU"});
