@@ -82,6 +82,18 @@ class Process {
     return false;
   }
 
+  // Whether it ends before `seconds` pass; wait() is still to be called.
+  bool ends_within(double seconds) const {
+    for (const auto begin = Clock::now(); since(begin) < seconds;) {
+      siginfo_t info = {};
+      if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+          info.si_pid == pid_)
+        return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+
   Ended wait() {
     int status = 0;
     if (waitpid(pid_, &status, 0) != pid_) throw std::runtime_error("waitpid failed");
