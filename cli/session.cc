@@ -158,6 +158,7 @@ Assignment Session::environment() const { return expression_environment(problem(
 
 TuneRequest Session::request() const {
   TuneRequest request;
+  request.ready_first = !info().recorded;
   // Where nothing is compiled nothing is planned: a recording may lack a parameter that today's plans read.
   if (compiler_ != nullptr) request.kernel = kernel();
   request.problem = problem();

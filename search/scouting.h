@@ -36,10 +36,15 @@ class Scouting {
   // The next scout whose facts are due, in the order they were sent; its facts are then to be learnt before
   // anything is asked.
   std::optional<ConfigId> take_due(std::size_t told) {
-    if (out_.empty() || out_.front().due > told) return std::nullopt;
-    const ConfigId id = out_.front().id;
-    out_.pop_front();
+    const std::optional<ConfigId> id = due(told);
+    if (id) out_.pop_front();
     return id;
+  }
+
+  // The same, still out.
+  std::optional<ConfigId> due(std::size_t told) const {
+    if (out_.empty() || out_.front().due > told) return std::nullopt;
+    return out_.front().id;
   }
 
   std::size_t out() const { return out_.size(); }

@@ -12,8 +12,8 @@ constexpr std::size_t kKeptIdle = 2;
 
 }  // namespace
 
-Scouts::Scouts(const TuneRequest& request, const TuneTools& tools, Searcher& searcher, Wait wait)
-    : request_(request), tools_(tools), searcher_(searcher), wait_(std::move(wait)), scouting_(searcher) {}
+Scouts::Scouts(const TuneRequest& request, const TuneTools& tools, Searcher& searcher)
+    : request_(request), tools_(tools), searcher_(searcher), scouting_(searcher) {}
 
 void Scouts::send(std::size_t most_out, std::size_t told) {
   const bool recorded = tools_.device.info().recorded;
@@ -28,7 +28,9 @@ void Scouts::send(std::size_t most_out, std::size_t told) {
 }
 
 void Scouts::learn_due(std::size_t told) {
-  while (const std::optional<ConfigId> id = scouting_.take_due(told)) {
+  while (const std::optional<ConfigId> id = scouting_.due(told)) {
+    if (request_.ready_first && !is_there(*id)) return;
+    scouting_.take_due(told);
     searcher_.learn(*id, facts_of(*id));
     if (!asked_.contains(*id)) unmeasured_.insert(*id);
   }
@@ -56,11 +58,16 @@ void Scouts::asked(ConfigId id) {
   unmeasured_.erase(id);
 }
 
+bool Scouts::is_there(ConfigId id) const {
+  const auto sent = sent_.find(id);
+  return sent == sent_.end() ||
+         sent->second.build.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
 Facts Scouts::facts_of(ConfigId id) {
   if (tools_.device.info().recorded) return tools_.device.facts(request_.space->config(id));
   const auto sent = sent_.extract(id);
-  const BuildPtr build = wait_(sent.mapped().build);
-  return build != nullptr ? static_facts(sent.mapped().plan, *build, tools_.device.info().limits) : Facts();
+  return static_facts(sent.mapped().plan, *sent.mapped().build.get(), tools_.device.info().limits);
 }
 
 }  // namespace moetune

@@ -5,7 +5,6 @@
 // Belongs to the tuning thread. What it is made from must outlive it.
 #pragma once
 
-#include <functional>
 #include <future>
 #include <unordered_map>
 #include <unordered_set>
@@ -17,12 +16,11 @@ namespace moetune {
 
 class Scouts {
  public:
-  // Waits for a build; null where the search is to stop.
-  using Wait = std::function<BuildPtr(const std::shared_future<BuildPtr>&)>;
+  Scouts(const TuneRequest& request, const TuneTools& tools, Searcher& searcher);
 
-  Scouts(const TuneRequest& request, const TuneTools& tools, Searcher& searcher, Wait wait);
-
-  // Tells the strategy the facts that are due after so many tells, waiting for those that are not there yet.
+  // Tells the strategy the facts that are due after so many tells; waits for those that are not there yet,
+  // or, where what is compiled first is measured first, leaves them and what was sent after them to a later
+  // call.
   void learn_due(std::size_t told);
   // Lets the strategy send out new ones, with at most `most_out` out at a time.
   void send(std::size_t most_out, std::size_t told);
@@ -39,13 +37,13 @@ class Scouts {
     Plan plan;
     std::shared_future<BuildPtr> build;
   };
+  bool is_there(ConfigId id) const;
   Facts facts_of(ConfigId id);
   Plan plan_of(ConfigId id) const;
 
   const TuneRequest& request_;
   const TuneTools& tools_;
   Searcher& searcher_;
-  Wait wait_;
   Scouting scouting_;
   std::unordered_map<ConfigId, Sent> sent_;
   std::unordered_set<ConfigId> asked_;

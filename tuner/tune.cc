@@ -35,6 +35,11 @@ struct Pending {
   std::optional<TrialResult> known;    // from the cache
 };
 
+bool is_ready(const Pending& pending) {
+  return !pending.build.valid() ||
+         pending.build.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
 class TuneLoop {
  public:
   TuneLoop(const TuneRequest& request, TuneTools tools, std::stop_token stop)
@@ -43,7 +48,7 @@ class TuneLoop {
         stop_(std::move(stop)),
         store_(request_, tools_, breakdowns_),
         searcher_(make_searcher(request.strategy, *request.space, request.seed)),
-        scouts_(request_, tools_, *searcher_, [this](const auto& build) { return wait_for(build); }) {
+        scouts_(request_, tools_, *searcher_) {
     searcher_->warm(request.histories);
   }
 
@@ -57,6 +62,7 @@ class TuneLoop {
   void take(ConfigId id);
   bool budget_left() const;
   void step();
+  std::optional<Pending> take_next();                                            // none where stopped
   std::optional<TrialResult> evaluate(const Pending& pending, BuildPtr* build);  // none where stopped
   BuildPtr wait_for(const std::shared_future<BuildPtr>& build);
   void finish(Pending pending, TrialResult result, const Build* build);
@@ -77,7 +83,7 @@ class TuneLoop {
   Scouts scouts_;
   std::unordered_map<std::string, TrialResult> known_;  // the cache's trials, by canonical text
   std::unordered_map<ConfigId, std::size_t> done_;      // position in result_.trials
-  std::deque<Pending> queue_;                           // in the order asked: told in that order too
+  std::deque<Pending> queue_;                           // in the order asked
   std::optional<std::size_t> best_;                     // position in result_.trials
   Clock::time_point begin_ = Clock::now();
   TuneResult result_;
@@ -192,20 +198,35 @@ void TuneLoop::take(ConfigId id) {
 }
 
 void TuneLoop::step() {
-  Pending pending = std::move(queue_.front());
-  queue_.pop_front();
-  BuildPtr build;
-  if (pending.known && pending.known->outcome == Outcome::too_slow &&
-      pending.known->measurement.median_us <= drop_limit()) {
-    pending.known.reset();  // too slow for an earlier search's rule, not for this one's
-    start_build(pending);
+  std::optional<Pending> pending = take_next();
+  if (!pending) return;
+  if (pending->known && pending->known->outcome == Outcome::too_slow &&
+      pending->known->measurement.median_us <= drop_limit()) {
+    pending->known.reset();  // too slow for an earlier search's rule, not for this one's
+    start_build(*pending);
   }
-  const std::optional<TrialResult> result = pending.known ? pending.known : evaluate(pending, &build);
+  BuildPtr build;
+  const std::optional<TrialResult> result = pending->known ? pending->known : evaluate(*pending, &build);
   if (!result) return;
-  finish(std::move(pending), *result, build.get());
+  finish(*std::move(pending), *result, build.get());
   if (tools_.compiler != nullptr) tools_.compiler->flush();
   judge_convergence();
   if (!result_.converged) refill();
+}
+
+std::optional<Pending> TuneLoop::take_next() {
+  auto next = queue_.begin();
+  if (request_.ready_first) {
+    const auto begin = Clock::now();
+    while ((next = std::find_if(queue_.begin(), queue_.end(), is_ready)) == queue_.end()) {
+      if (stop_.stop_requested()) return std::nullopt;
+      queue_.front().build.wait_for(std::chrono::milliseconds(1));
+    }
+    result_.time.waiting += seconds_since(begin);
+  }
+  Pending pending = std::move(*next);
+  queue_.erase(next);
+  return pending;
 }
 
 BuildPtr TuneLoop::wait_for(const std::shared_future<BuildPtr>& build) {

@@ -71,6 +71,10 @@ struct TuneRequest {
   double time_budget_s = 0;  // 0: no limit
   // Configurations asked or scouted ahead; fixed, so that a trajectory does not depend on cores.
   std::size_t in_flight = 32;
+  // Measures first what is compiled first, so that nothing waits for a slow compilation. For devices whose
+  // times differ from run to run anyhow: in the order asked, one seed gives one trajectory whatever the
+  // compiler's speed.
+  bool ready_first = false;
   std::size_t finalists = 5;
   int duel_rounds = 11;
   MeasurePolicy policy;
@@ -96,7 +100,7 @@ struct TuneResult {
   std::optional<Trial> baseline;  // the default configuration, measured in the same duel
   Candidate winner;               // plan and build of `best`, where it was compiled
   TimeSpent time;
-  std::vector<Trial> trials;  // in order
+  std::vector<Trial> trials;  // in the order measured
 };
 
 struct TuneTools {

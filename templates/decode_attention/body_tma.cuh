@@ -6,10 +6,10 @@
 #include "templates/decode_attention/ahead.cuh"
 #include "templates/decode_attention/merge.cuh"
 
-__device__ __forceinline__ void produce(u32 shared, const TensorMap& k_map, const TensorMap& v_map,
-                                        const i32* page_table, const i32* lengths, Work& work, int capacity,
-                                        u64 policy, int tiles_before_wait) {
-  const Producer producer(shared, k_map, v_map);
+__device__ __forceinline__ void produce(u8* shared, const Inbox& inbox, const TensorMap& k_map,
+                                        const TensorMap& v_map, const i32* page_table, const i32* lengths,
+                                        Work& work, int capacity, u64 policy, int tiles_before_wait) {
+  const Producer producer(shared_address(shared), k_map, v_map);
   const i32* pages = page_table + static_cast<i64>(work.batch) * (capacity / kPageTokens);
   ask_ahead(producer, k_map, v_map, pages, lengths, work, capacity, tiles_before_wait);
   wait_for_predecessor();
@@ -27,12 +27,15 @@ __device__ __forceinline__ void produce(u32 shared, const TensorMap& k_map, cons
   }
   work.measure(needed_now(length));
   for (int tile = ahead; tile < work.tiles; ++tile) {
+    // From here on a copy waits for the other warps, and they have waited for the cluster.
+    if (tile == kStages && inbox.exists()) inbox.wait_for_others();
     const i32 next = find_block(pages, work, tile + 1, work.length);
     if (producer.takes_k) copy_tile(producer.k_ring, k_map, turn, work, tile, block, work.length, policy);
     if (producer.takes_v) copy_tile(producer.v_ring, v_map, turn, work, tile, block, work.length, policy);
     block = next;
     turn.advance();
   }
+  if (work.tiles <= kStages && inbox.exists()) inbox.wait_for_others();
 }
 
 __device__ __forceinline__ void consume(u8* shared, const Work& work, const Outputs& outputs, int capacity,
@@ -64,9 +67,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const Inbox inbox(shared);
   if (inbox.exists()) inbox.open(work);
   if (threadIdx.x / kWarpSize >= kWarps) {
-    produce(shared_address(shared), k_map, v_map, page_table, lengths, work, capacity, l2_policy(evict_first),
+    produce(shared, inbox, k_map, v_map, page_table, lengths, work, capacity, l2_policy(evict_first),
             tiles_before_wait);
-    if (inbox.exists()) inbox.wait_for_others();
   } else {
     if (inbox.exists()) inbox.wait_for_others();
     wait_for_predecessor();

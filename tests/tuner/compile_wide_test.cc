@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <future>
 
 #include "tests/tuner/doubling_kernel.h"
 #include "tests/tuner/scripted_device.h"
@@ -64,12 +66,15 @@ struct Wide {
     request.drop_factor = 100;
   }
 
+  std::function<void(const std::string&)> while_compiling = [](const std::string&) {};
+
   TuneResult run(unsigned threads, std::stop_token stop = {}, Cache* cache = nullptr,
                  std::int64_t workload = 0) {
     CompilePool pool({.digest = [](const CompileUnit& unit) { return unit.defines[0].second; },
                       .build =
                           [this](const CompileUnit& unit) {
                             ++compiled;
+                            while_compiling(unit.defines[0].second);
                             Build build;
                             build.outcome = Outcome::ok;
                             build.digest = unit.defines[0].second;
@@ -112,6 +117,32 @@ TEST_CASE("a trajectory depends on the seed, and not on how many threads compile
   CHECK(one.device.ran == many.device.ran);
   CHECK(many.compiled > one.compiled);  // idle threads compile what may be asked next
   CHECK(one.device.ran != other.device.ran);
+}
+
+TEST_CASE("a slow compilation holds up nothing else where what is compiled first is measured first") {
+  Wide plain;
+  plain.request.strategy = "random";
+  plain.request.budget = 12;
+  plain.request.in_flight = 4;
+  plain.run(4);
+  Wide wide;
+  wide.request = plain.request;
+  wide.request.kernel = &wide.kernel;
+  wide.request.space = &wide.space;
+  wide.request.ready_first = true;
+  const std::string slow = plain.device.ran.front();  // random asks the same whatever it is told
+  std::promise<void> others_are_done;
+  std::atomic<std::size_t> told = 0;
+  wide.while_compiling = [&](const std::string& config) {
+    if (config == slow) others_are_done.get_future().wait_for(std::chrono::seconds(20));
+  };
+  wide.device.answer = [&](const Config&) {
+    if (++told == 11) others_are_done.set_value();
+    return timed(10);
+  };
+  const TuneResult result = wide.run(4);
+  CHECK(result.counts.total() == 12);
+  CHECK(wide.device.ran.back() == slow);
 }
 
 TEST_CASE("strategies without use for facts compile what they measure and no more") {
