@@ -31,7 +31,22 @@ double floor_of(const Recording& recording) {
   return Ceilings{.read_tb_s = recording.read_tb_s}.read_us(kernel.cost(problem).bytes).value_or(0);
 }
 
-RecordedSpace from_recording(Recording recording, std::string name) {
+void leave_out(Recording& recording, const std::vector<std::string>& facts, const std::string& name) {
+  if (recording.fact_names.empty()) return;
+  for (const std::string& fact : facts) {
+    const auto at = std::find(recording.fact_names.begin(), recording.fact_names.end(), fact);
+    if (at == recording.fact_names.end()) throw BadInput(name + " holds no static fact '" + fact + "'");
+    const auto column = at - recording.fact_names.begin();
+    for (RecordedTrial& trial : recording.trials) {
+      if (!trial.facts.empty()) trial.facts.erase(trial.facts.begin() + column);
+    }
+    recording.fact_names.erase(at);
+  }
+}
+
+RecordedSpace from_recording(Recording recording, std::string name,
+                             const std::vector<std::string>& left_out) {
+  leave_out(recording, left_out, name);
   std::vector<Observation> outcomes;
   for (std::size_t i = 0; i < recording.trials.size(); ++i) {
     const RecordedTrial& trial = recording.trials[i];
@@ -89,16 +104,17 @@ SimulatedRun run_once(const Plan& plan, const std::string& strategy, const Recor
 
 }  // namespace
 
-std::vector<RecordedSpace> read_spaces(const std::vector<std::filesystem::path>& paths, bool shipped) {
+std::vector<RecordedSpace> read_spaces(const std::vector<std::filesystem::path>& paths, bool shipped,
+                                       const std::vector<std::string>& left_out) {
   std::vector<RecordedSpace> spaces;
   for (const std::filesystem::path& path : paths) {
     for (const std::filesystem::path& file : files_of(path))
-      spaces.push_back(from_recording(read_recording(file), stem(file)));
+      spaces.push_back(from_recording(read_recording(file), stem(file), left_out));
   }
   if (!shipped) return spaces;
   for (const ShippedRecording& recording : list_shipped_recordings()) {
-    spaces.push_back(
-        from_recording(parse_recording(read_resource(recording.path), recording.path), stem(recording.path)));
+    spaces.push_back(from_recording(parse_recording(read_resource(recording.path), recording.path),
+                                    stem(recording.path), left_out));
   }
   return spaces;
 }

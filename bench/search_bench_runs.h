@@ -25,8 +25,10 @@ struct RecordedSpace {
   double floor_us = 0;  // the least time that the device allows; 0 where unknown
 };
 
-// Files, or folders of which every recording is read. Throws BadInput.
-std::vector<RecordedSpace> read_spaces(const std::vector<std::filesystem::path>& paths, bool shipped);
+// Files, or folders of which every recording is read, without the static facts named by `left_out`. Throws
+// BadInput, also where a recording with facts lacks one of these.
+std::vector<RecordedSpace> read_spaces(const std::vector<std::filesystem::path>& paths, bool shipped,
+                                       const std::vector<std::string>& left_out);
 
 struct Runs {
   std::string strategy;
