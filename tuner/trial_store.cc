@@ -1,6 +1,7 @@
 #include "tuner/trial_store.h"
 
 #include "tuner/ceilings.h"
+#include "tuner/static_facts.h"
 
 namespace moetune {
 
@@ -14,8 +15,12 @@ std::unordered_map<std::string, TrialResult> TrialStore::known_trials() {
       if (outcome && is_breakdown(*outcome)) breakdowns_.remember(record.config);
       continue;
     }
-    if (std::optional<TrialResult> result = from_record(record))
-      known.emplace(record.config, *std::move(result));
+    std::optional<TrialResult> result = from_record(record);
+    if (!result) continue;
+    // A recording has its own facts; a compiler's of an earlier version would be told as if they were
+    // today's.
+    if (!tools_.device.info().recorded && result->facts.size() != kFactNames.size()) result->facts.clear();
+    known.emplace(record.config, *std::move(result));
   }
   return known;
 }

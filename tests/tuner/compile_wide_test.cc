@@ -159,28 +159,52 @@ TEST_CASE("a search of one in flight has no room for scouts") {
   CHECK(wide.run(2).counts.unmeasured == 0);
 }
 
+namespace {
+
+struct TemporaryFile {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("moetune_wide_test_" + std::to_string(::getpid()) + ".db");
+  TemporaryFile() { remove(); }
+  ~TemporaryFile() { remove(); }
+  void remove() const {
+    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path.string() + suffix);
+  }
+};
+
+struct CacheFile {
+  TemporaryFile file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+};
+
+}  // namespace
+
 TEST_CASE("a search that resumes goes the way it would have gone, with the facts of its stored trials") {
   Wide whole, first, second;
   whole.run(2);
-  const std::filesystem::path path =
-      std::filesystem::temp_directory_path() / ("moetune_wide_test_" + std::to_string(::getpid()) + ".db");
-  const auto remove = [&] {
-    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path.string() + suffix);
+  CacheFile file;
+  std::stop_source stop;
+  first.device.answer = [&](const Config& config) {
+    if (first.device.ran.size() == 40) stop.request_stop();
+    return timed(10 + 0.1 * registers_of(config.text()));
   };
-  remove();
-  {
-    Cache cache = Cache::open(path, Cache::Mode::create);
-    const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
-    std::stop_source stop;
-    first.device.answer = [&](const Config& config) {
-      if (first.device.ran.size() == 40) stop.request_stop();
-      return timed(10 + 0.1 * registers_of(config.text()));
-    };
-    first.run(2, stop.get_token(), &cache, workload);
-    const TuneResult resumed = second.run(2, {}, &cache, workload);
-    CHECK(resumed.counts.resumed == 40);
-  }
-  remove();
+  first.run(2, stop.get_token(), &file.cache, file.workload);
+  const TuneResult resumed = second.run(2, {}, &file.cache, file.workload);
+  CHECK(resumed.counts.resumed == 40);
   first.device.ran.insert(first.device.ran.end(), second.device.ran.begin(), second.device.ran.end());
   CHECK(first.device.ran == whole.device.ran);
+}
+
+TEST_CASE("facts that an earlier version stored do not stand in the way of today's") {
+  Wide first, second;
+  CacheFile file;
+  first.request.budget = 20;
+  first.run(2, {}, &file.cache, file.workload);
+  for (TrialRecord record : file.cache.trials(file.workload)) {
+    record.facts = R"({"static":[32,0,0]})";
+    file.cache.put_trial(file.workload, record);
+  }
+  const TuneResult resumed = second.run(2, {}, &file.cache, file.workload);
+  CHECK(resumed.counts.resumed >= 8);
+  for (const Trial& trial : resumed.trials) CHECK(trial.result.facts.empty() == trial.resumed);
 }
