@@ -1,8 +1,10 @@
-// Gives a recording the facts that the compiler states of its configurations, for machines and times at which
-// it was recorded without them: compiles every configuration with NVRTC, which needs no GPU.
+// Gives recordings the facts that the compiler states of their configurations, for machines and times at
+// which they were recorded without them: compiles every configuration with NVRTC, which needs no GPU. What
+// several recordings have in common is compiled once.
 //
-//   static_facts RECORDING OUTPUT [--threads N]
+//   static_facts RECORDING... FOLDER [--threads N]
 //
+// writes each under its own name into FOLDER, which must exist and hold none of these names.
 // The facts are of today's templates and compiler, which need not be those that were measured. Exits with 2
 // for a wrong command line or file, 1 where the compiler is missing.
 #include "tuner/static_facts.h"
@@ -11,6 +13,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <future>
+#include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,7 +30,7 @@ namespace {
 using namespace moetune;
 
 struct Options {
-  std::filesystem::path from, to;
+  std::vector<std::filesystem::path> from, to;
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
 };
 
@@ -42,10 +46,16 @@ Options parse(int argc, char** argv) {
                 words.begin() + static_cast<std::ptrdiff_t>(i) + 2);
     break;
   }
-  if (words.size() != 2) throw BadInput("usage: static_facts RECORDING OUTPUT [--threads N]");
-  options.from = words[0];
-  options.to = words[1];
-  if (std::filesystem::exists(options.to)) throw BadInput(words[1] + " exists already");
+  if (words.size() < 2) throw BadInput("usage: static_facts RECORDING... FOLDER [--threads N]");
+  const std::filesystem::path folder = words.back();
+  if (!std::filesystem::is_directory(folder)) throw BadInput("there is no folder " + words.back());
+  words.pop_back();
+  for (const std::filesystem::path from : words) {
+    options.from.push_back(from);
+    options.to.push_back(folder / from.filename());
+    if (std::filesystem::exists(options.to.back()))
+      throw BadInput(options.to.back().string() + " exists already");
+  }
   return options;
 }
 
@@ -63,15 +73,29 @@ void add_facts(Recording& recording, CompilePool& pool) {
     recording.trials[i].facts = static_facts(plans[i], *builds[i].get(), recording.limits);
 }
 
+// The compiler of one architecture; the pool remembers what it compiled.
+struct Tools {
+  Compiler compiler;
+  CompilePool pool;
+  Tools(const std::string& architecture, unsigned threads)
+      : compiler({.architecture = architecture}), pool(compiler, threads) {}
+};
+
 void run(const Options& options) {
-  Recording recording = read_recording(options.from);
-  const Compiler compiler({.architecture = architecture_name(recording.hardware.compute_capability)});
-  CompilePool pool(compiler, options.threads);
-  add_facts(recording, pool);
-  write_recording(recording, options.to);
-  const CompilePool::Stats stats = pool.stats();
-  std::printf("%zu configurations, %zu compiled in %.0f s of CPU time\n", recording.trials.size(),
-              stats.compiled, stats.compile_seconds);
+  std::map<std::string, std::unique_ptr<Tools>> tools;
+  for (std::size_t i = 0; i < options.from.size(); ++i) {
+    Recording recording = read_recording(options.from[i]);
+    const std::string architecture = architecture_name(recording.hardware.compute_capability);
+    std::unique_ptr<Tools>& its = tools[architecture];
+    if (its == nullptr) its = std::make_unique<Tools>(architecture, options.threads);
+    const CompilePool::Stats before = its->pool.stats();
+    add_facts(recording, its->pool);
+    write_recording(recording, options.to[i]);
+    const CompilePool::Stats after = its->pool.stats();
+    std::printf("%s: %zu configurations, %zu compiled in %.0f s of CPU time\n", options.to[i].c_str(),
+                recording.trials.size(), after.compiled - before.compiled,
+                after.compile_seconds - before.compile_seconds);
+  }
 }
 
 }  // namespace
