@@ -14,9 +14,11 @@ namespace {
 constexpr std::size_t kInstructionBytes = 16;
 constexpr std::size_t kOpcodes = 512;
 constexpr std::uint64_t kNop = 0x118;
-constexpr std::uint64_t kNever = 0xf000;  // predicate !PT: ptxas puts three such loads before an LDGSTS on sm_90
+constexpr std::uint64_t kNever =
+    0xf000;  // predicate !PT: ptxas puts three such loads before an LDGSTS on sm_90
 constexpr unsigned kFirstCompared = 80;
-constexpr unsigned kSecondCudaAbi = 8;  // from it on the architecture is the second byte of e_flags, not the first
+constexpr unsigned kSecondCudaAbi =
+    8;  // from it on the architecture is the second byte of e_flags, not the first
 
 using Bytes = std::span<const std::uint8_t>;
 
@@ -28,16 +30,16 @@ constexpr std::array<Kind, kOpcodes> kKindOf = [] {
   const auto set = [&](Kind kind, std::initializer_list<std::size_t> opcodes) {
     for (const std::size_t opcode : opcodes) kinds[opcode] = kind;
   };
-  set(Kind::tensor, {0x037, 0x03c, 0x03d, 0x03f,      // IMMA HMMA BMMA DMMA
-                     0x07a, 0x07f,                    // QMMA OMMA
-                     0x1f0, 0x1f1, 0x1f2, 0x1f3,      // HGMMA IGMMA BGMMA QGMMA
-                     0x1ea});                         // UTCHMMA and its like
-  set(Kind::shared, {0x184, 0x188, 0x03b, 0x044});    // LDS STS LDSM STSM
-  set(Kind::global, {0x181, 0x186});                  // LDG STG
-  set(Kind::copy, {0x1ae, 0x1b4, 0x1b5, 0x1ba});      // LDGSTS UTMALDG UTMASTG UBLKCP
-  set(Kind::special, {0x108});                        // MUFU
-  set(Kind::shuffle, {0x189});                        // SHFL
-  set(Kind::arithmetic, {0x020, 0x021, 0x023});       // FMUL FADD FFMA; a packed FMUL2 is UVIMNMX on sm_120a
+  set(Kind::tensor, {0x037, 0x03c, 0x03d, 0x03f,    // IMMA HMMA BMMA DMMA
+                     0x07a, 0x07f,                  // QMMA OMMA
+                     0x1f0, 0x1f1, 0x1f2, 0x1f3,    // HGMMA IGMMA BGMMA QGMMA
+                     0x1ea});                       // UTCHMMA and its like
+  set(Kind::shared, {0x184, 0x188, 0x03b, 0x044});  // LDS STS LDSM STSM
+  set(Kind::global, {0x181, 0x186});                // LDG STG
+  set(Kind::copy, {0x1ae, 0x1b4, 0x1b5, 0x1ba});    // LDGSTS UTMALDG UTMASTG UBLKCP
+  set(Kind::special, {0x108});                      // MUFU
+  set(Kind::shuffle, {0x189});                      // SHFL
+  set(Kind::arithmetic, {0x020, 0x021, 0x023});     // FMUL FADD FFMA; a packed FMUL2 is UVIMNMX on sm_120a
   return kinds;
 }();
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tuner/instruction_mix.h"
 #include "tuner/launchable.h"
 
 namespace moetune {
@@ -55,6 +56,10 @@ Facts static_facts(const Plan& plan, const Build& build, const DeviceLimits& lim
   if (heaviest == nullptr) return {};
   const std::int64_t warps = (threads_of(*heaviest) + 31) / 32;
   const std::int64_t blocks = blocks_of(*heaviest);
+  const InstructionMix mix = instruction_mix(build.cubin, heaviest->entry).value_or(InstructionMix());
+  const auto share = [&](std::int64_t count) {
+    return mix.total > 0 ? static_cast<double>(count) / static_cast<double>(mix.total) : 0;
+  };
   return {static_cast<double>(its_facts->registers),
           static_cast<double>(its_facts->spill_store_bytes + its_facts->spill_load_bytes),
           static_cast<double>(its_facts->static_shared + heaviest->dynamic_shared),
@@ -62,7 +67,11 @@ Facts static_facts(const Plan& plan, const Build& build, const DeviceLimits& lim
           static_cast<double>(fewest * warps),
           static_cast<double>(blocks),
           wave_share(blocks, fewest * limits.sm_count),
-          static_cast<double>(build.cubin.size())};
+          static_cast<double>(build.cubin.size()),
+          static_cast<double>(mix.total),
+          share(mix.tensor),
+          share(mix.shared),
+          share(mix.special)};
 }
 
 }  // namespace moetune

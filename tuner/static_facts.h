@@ -12,7 +12,7 @@
 
 namespace moetune {
 
-inline constexpr std::array<std::string_view, 8> kFactNames = {
+inline constexpr std::array<std::string_view, 12> kFactNames = {
     "registers",        // a thread
     "spill_bytes",      // a thread, stored and loaded
     "shared_bytes",     // a block, static and dynamic
@@ -21,6 +21,13 @@ inline constexpr std::array<std::string_view, 8> kFactNames = {
     "blocks",           // of the grid
     "wave_share",       // of the slots of all its waves of blocks, those that hold one
     "cubin_bytes",
+    // The kernel's machine code (tuner/instruction_mix.h): how much of it there is, which tells how far ptxas
+    // unrolled and specialized, and what share of it feeds the three units that a kernel of matrix products
+    // and exponentials waits for beside memory. Copies, shuffles and plain arithmetic are left out: each fact
+    // is an axis that a search pays for. 0 where the code cannot be read.
+    "instructions", "tensor_share",
+    "shared_share",   // of loads and stores of shared memory
+    "special_share",  // of exponentials and reciprocals
 };
 
 // In the order of kFactNames, of the launch whose blocks take the most of an SM; the first of equals. Empty

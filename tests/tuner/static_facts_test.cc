@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tests/tuner/made_up_cubin.h"
 #include "tests/tuner/one_launch.h"
 
 using namespace moetune;
@@ -38,6 +39,20 @@ TEST_CASE("the facts are those of the compiler, the plan and the device together
   CHECK(c.fact("blocks") == 400);
   CHECK(c.fact("wave_share") == doctest::Approx(400.0 / 528));
   CHECK(c.fact("cubin_bytes") == 4321);
+}
+
+TEST_CASE("the instructions of the launch that speaks are counted") {
+  Case c;
+  CHECK(c.fact("instructions") == 0);  // its bytes are no cubin
+  CHECK(c.fact("tensor_share") == 0);
+  constexpr std::uint64_t kHmma = 0x000000082010723c, kLds = 0x0000000005087984, kMufu = 0x0000000500057308,
+                          kMove = 0x0000000005057202, kNop = 0x0000000000007918;
+  c.build.cubin = made_up_cubin(
+      {{"combine", {kMufu}}, {"k", {kHmma, kHmma, kHmma, kLds, kLds, kMufu, kMove, kMove, kNop}}});
+  CHECK(c.fact("instructions") == 8);
+  CHECK(c.fact("tensor_share") == 3.0 / 8);
+  CHECK(c.fact("shared_share") == 2.0 / 8);
+  CHECK(c.fact("special_share") == 1.0 / 8);
 }
 
 TEST_CASE("registers, shared memory, threads and the block limit each bound what an SM holds") {
