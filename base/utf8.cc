@@ -1,0 +1,58 @@
+#include "base/utf8.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace moetune {
+namespace {
+
+struct Form {
+  unsigned char first_low, first_high;    // of the first byte
+  unsigned char second_low, second_high;  // the rest are 80..BF
+  std::size_t length;
+};
+
+// RFC 3629, section 4.
+constexpr Form kForms[] = {
+    {0x00, 0x7F, 0x80, 0xBF, 1}, {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3},
+    {0xE1, 0xEC, 0x80, 0xBF, 3}, {0xED, 0xED, 0x80, 0x9F, 3}, {0xEE, 0xEF, 0x80, 0xBF, 3},
+    {0xF0, 0xF0, 0x90, 0xBF, 4}, {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4},
+};
+
+// The bytes of the character that `text` begins with; 0 where it begins with none.
+std::size_t character_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  for (const Form& form : kForms) {
+    if (byte(0) < form.first_low || byte(0) > form.first_high) continue;
+    if (text.size() < form.length) return 0;
+    for (std::size_t i = 1; i < form.length; ++i) {
+      const unsigned char low = i == 1 ? form.second_low : 0x80, high = i == 1 ? form.second_high : 0xBF;
+      if (byte(i) < low || byte(i) > high) return 0;
+    }
+    return form.length;
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = character_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+std::string to_utf8(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t length = character_length(text);
+    result += length == 0 ? "\xEF\xBF\xBD" : text.substr(0, length);
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return result;
+}
+
+}  // namespace moetune

@@ -1,0 +1,20 @@
+#include "base/utf8.h"
+
+#include <doctest/doctest.h>
+
+using moetune::is_utf8;
+using moetune::to_utf8;
+
+TEST_CASE("text in UTF-8 is told from other bytes") {
+  for (const char* text : {"", "tile=64", "12 \xC2\xB5s", "\xE2\x80\xA6", "\xF0\x9F\x98\x80", "\xED\x9F\xBF"})
+    CHECK(is_utf8(text));
+  for (const char* text :
+       {"\xB5s", "12 \xC2", "\xC0\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFF", "\xE2\x80"})
+    CHECK_FALSE(is_utf8(text));
+  CHECK(is_utf8(std::string_view("a\0b", 3)));
+}
+
+TEST_CASE("bytes of no character are replaced one by one, and text is left alone") {
+  CHECK(to_utf8("12 \xC2\xB5s") == "12 \xC2\xB5s");
+  CHECK(to_utf8("a\xFF\xE2z") == "a\xEF\xBF\xBD\xEF\xBF\xBDz");
+}
