@@ -10,6 +10,9 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/utf8.h"
+#include "cache/file_system.h"
+
 namespace moetune {
 namespace {
 
@@ -33,10 +36,29 @@ std::string immutable_uri(const fs::path& path) {
   return uri + "?immutable=1";
 }
 
-bool has_pending_log(const fs::path& path) {
+// 0 where there is none.
+std::uintmax_t size_beside(const fs::path& path, const char* suffix) {
   std::error_code absent;
-  const auto size = fs::file_size(path.string() + "-wal", absent);
-  return !absent && size > 0;
+  const std::uintmax_t size = fs::file_size(path.string() + suffix, absent);
+  return absent ? 0 : size;
+}
+
+bool has_pending_log(const fs::path& path) { return size_beside(path, "-wal") > 0; }
+
+// The first piece of a -shm file. Every connection to a WAL database has it, or makes it.
+constexpr std::size_t kSharedMemory = 32768;
+
+bool can_share_memory(const fs::path& path) {
+  return size_beside(path, "-shm") >= kSharedMemory || has_room(path.parent_path(), kSharedMemory);
+}
+
+// By the header, read through SQLite: a descriptor of our own would drop this process's locks when it closes.
+bool is_wal(const fs::path& path) {
+  const SQLite::Database probe(immutable_uri(path), SQLite::OPEN_READONLY | SQLite::OPEN_URI);
+  sqlite3_file* file = nullptr;
+  unsigned char version = 0;
+  return sqlite3_file_control(probe.getHandle(), "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK &&
+         file->pMethods->xRead(file, &version, 1, 19) == SQLITE_OK && version == 2;
 }
 
 // SQLite tries in several ways and keeps the reason of the last; what the system says of file and folder is
@@ -77,6 +99,14 @@ std::vector<std::uint8_t> Query::bytes(int column) const {
                           : std::vector<std::uint8_t>(begin, begin + value.getBytes());
 }
 
+std::string Query::broken_text() const {
+  for (int i = 0; i < statement_.getColumnCount(); ++i) {
+    const SQLite::Column column = statement_.getColumn(i);
+    if (column.isText() && !is_utf8(column.getString())) return column.getName();
+  }
+  return {};
+}
+
 void Query::bind(int index, std::int64_t value) { statement_.bind(index, value); }
 
 void Query::bind(int index, double value) {
@@ -97,19 +127,36 @@ Database::Database(const fs::path& path, Access access, std::chrono::millisecond
   try {
     access == Access::read_only ? connect_read_only() : connect(access);
   } catch (const SQLite::Exception& error) {
-    throw explain(error);
+    const BrokenEnvironment why = explain(error);
+    close();
+    throw why;
   }
   if (access == Access::create || access == Access::read_write) require_writable();
 }
 
 Database::Database(Database&&) noexcept = default;
 
-Database::~Database() {
+Database::~Database() { close(); }
+
+// SQLite leaves an empty log and its -shm behind where the last connection could only read. Another one that
+// may write takes them away as it closes, under SQLite's own locks: not while anybody uses the file.
+void Database::close() noexcept {
   statements_.clear();  // before their connection
+  if (connection_ == nullptr) return;
+  connection_.reset();
+  std::error_code absent;
+  if (access_ != Access::read_only || has_pending_log(path_) || !fs::exists(path_.string() + "-wal", absent))
+    return;
+  try {
+    SQLite::Database(path_.string(), SQLite::OPEN_READWRITE).exec("SELECT 1 FROM sqlite_schema LIMIT 1");
+  } catch (const SQLite::Exception&) {
+    // Somebody uses the file, or it is damaged, which has been said.
+  }
 }
 
 void Database::connect(Access access) {
   statements_.clear();
+  access_ = access;
   const int wait_ms = static_cast<int>(busy_timeout_.count());
   if (access == Access::immutable) {
     connection_ = std::make_unique<SQLite::Database>(immutable_uri(path_),
@@ -124,9 +171,18 @@ void Database::connect(Access access) {
   connection_->exec("PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = ON");
 }
 
-// A reader of a WAL database writes into its -shm file. Where the folder cannot be written and no log waits
-// to be read, the main file is complete and nobody can change it.
+// A reader of a WAL database needs its -shm file, and makes it where it is missing. Where it can neither be
+// found whole nor be made (a full disk, a folder that cannot be written), nobody uses the file: a connection
+// would have the -shm. If no log waits to be read either, then the main file is complete and can be read as
+// it lies. SQLite is not even asked to try, for it would leave what it could make of the two files. A writer
+// that comes once there is space again could change pages under this reader, who then tells of damage that is
+// none; every other choice refuses to read.
 void Database::connect_read_only() {
+  if (!can_share_memory(path_) && is_wal(path_)) {
+    if (!has_pending_log(path_)) return connect(Access::immutable);
+    throw BrokenEnvironment(path_.string() + "-wal holds results, and reading them needs " + path_.string() +
+                            "-shm, which cannot be made: free some space, or make the folder writable");
+  }
   try {
     connect(Access::read_only);
     connection_->exec("SELECT 1 FROM sqlite_schema LIMIT 1");

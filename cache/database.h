@@ -39,6 +39,8 @@ class Query {
   double real(int column) const;
   std::string text(int column) const;
   std::vector<std::uint8_t> bytes(int column) const;
+  // The name of the row's first column whose text is not UTF-8; empty where there is none.
+  std::string broken_text() const;
 
  private:
   friend class Database;
@@ -65,7 +67,7 @@ class Database {
   enum class Access {
     create,      // read and write; the file may be new
     read_write,  // read and write; the file exists
-    read_only,   // where even the lock files cannot be written, the file is read as immutable
+    read_only,   // leaves no -wal and -shm that it made; immutable where they cannot be made and none waits
     immutable,   // reads the main file alone: no lock, no recovery of a journal, nothing beside it
   };
 
@@ -101,12 +103,14 @@ class Database {
   BrokenEnvironment explain(const SQLite::Exception& error) const;
 
  private:
+  void close() noexcept;
   void connect(Access access);
   void connect_read_only();
   void require_writable() const;
   SQLite::Statement& prepared(const char* sql) const;
 
   std::filesystem::path path_;
+  Access access_ = Access::read_only;
   std::chrono::milliseconds busy_timeout_;
   std::unique_ptr<SQLite::Database> connection_;
   mutable std::map<std::string_view, std::unique_ptr<SQLite::Statement>> statements_;

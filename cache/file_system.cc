@@ -1,7 +1,10 @@
 #include "cache/file_system.h"
 
+#include <fcntl.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 
 namespace moetune {
@@ -36,6 +39,16 @@ std::string network_file_system(const std::filesystem::path& path) {
     if (place == place.parent_path()) break;
   }
   return {};
+}
+
+bool has_room(const std::filesystem::path& folder, std::size_t bytes) {
+  // Without a name, so that not even a kill leaves it behind. A file system that knows no such files says
+  // EOPNOTSUPP or EISDIR.
+  const int file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (file < 0) return errno != EACCES && errno != EROFS && errno != ENOSPC && errno != EDQUOT;
+  const int failure = ::posix_fallocate(file, 0, static_cast<off_t>(bytes));
+  ::close(file);
+  return failure != ENOSPC && failure != EDQUOT && failure != EFBIG;
 }
 
 }  // namespace moetune

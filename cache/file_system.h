@@ -1,7 +1,8 @@
-// Where a cache file lies: WAL shares memory between processes, which a network file system cannot give.
-// Pure functions over statfs(2); thread-safe.
+// Where a cache file lies: WAL shares memory between processes, which a network file system cannot give and a
+// full or read-only folder has no room for. Stateless; thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <string>
 
@@ -13,5 +14,9 @@ std::string network_name(long statfs_type);
 
 // As above for the file system that holds `path`, or its nearest existing parent.
 std::string network_file_system(const std::filesystem::path& path);
+
+// Whether a new file of so many bytes could be made in `folder` now. True where that cannot be found out
+// without leaving a trace. Nothing is left there.
+bool has_room(const std::filesystem::path& folder, std::size_t bytes);
 
 }  // namespace moetune

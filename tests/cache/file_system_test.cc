@@ -9,6 +9,7 @@
 
 using moetune::Cache;
 using moetune::Database;
+using moetune::has_room;
 using moetune::network_name;
 using namespace cache_test;
 
@@ -70,4 +71,12 @@ TEST_CASE(
   const Database database(dir / "cache.db", Database::Access::read_write, std::chrono::milliseconds(50));
   const std::string sentence = broken([&] { choose_journal(database, "NFS"); });
   CHECK(sentence.find("another process has held") == 0);
+}
+
+TEST_CASE("room for a file is told without leaving one; where it cannot be told there is room") {
+  const TempDir dir;
+  CHECK(has_room(dir.path(), 4096));
+  CHECK_FALSE(has_room(dir.path(), std::size_t{1} << 60));
+  CHECK(dir.content().empty());
+  CHECK(has_room(dir / "none", 4096));
 }

@@ -1,0 +1,149 @@
+// Readers where a writer could not be: full disks, folders and files that cannot be written, damaged files.
+// They read what can be read, and leave nothing beside the file.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cache/cache.h"
+#include "tests/cache/support.h"
+
+using moetune::Cache;
+using namespace cache_test;
+
+namespace {
+
+constexpr int kTrials = 300;
+
+std::int64_t fill(const fs::path& file) {
+  Cache cache = Cache::open(file, Cache::Mode::create);
+  const std::int64_t id = cache.workload(workload_key());
+  for (int i = 0; i < kTrials; ++i) cache.put_trial(id, trial(i));
+  cache.put_winner(id, winner(1));
+  return id;
+}
+
+// As a search that was killed leaves it: the trials in the log alone.
+void fill_and_die(const fs::path& file) {
+  const pid_t writer = start([&] {
+    Cache cache = Cache::open(file, Cache::Mode::create);
+    const std::int64_t id = cache.workload(workload_key());
+    for (int i = 0; i < 10; ++i) cache.put_trial(id, trial(i));
+    ::_exit(0);
+  });
+  REQUIRE(finish(writer) == 0);
+}
+
+void fill_up(const fs::path& disk) {
+  std::ofstream rest(disk / "rest", std::ios::binary);
+  for (const std::string block(4096, 'x'); rest.write(block.data(), 4096).flush();) {
+  }
+}
+
+std::size_t trials_read(const fs::path& file, std::int64_t workload) {
+  return Cache::open(file, Cache::Mode::read_only).trials(workload).size();
+}
+
+void check_on_small_disk(const fs::path& disk, const std::function<std::string()>& body) {
+  if (const auto outcome = on_small_disk(disk, 8 << 20, body)) {
+    CHECK(*outcome == "");
+  } else {
+    MESSAGE("skipped: this machine does not let a test mount a tmpfs");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("readers leave nothing beside a sound file, nor beside one that they refuse") {
+  const TempDir dir;
+  const fs::path file = dir / "cache.db";
+  const std::int64_t id = fill(file);
+  const std::string sound = read_file(file);
+  const auto is_alone = [&](const std::string& bytes) {
+    return dir.content() == std::map<std::string, std::string>{{"cache.db", bytes}};
+  };
+  CHECK(trials_read(file, id) == kTrials);
+  CHECK(Cache::open(file, Cache::Mode::inspect).check().empty());
+  CHECK(is_alone(sound));
+
+  const std::string half = sound.substr(0, sound.size() / 8192 * 4096);
+  write_file(file, half);
+  for (const Cache::Mode mode : {Cache::Mode::read_only, Cache::Mode::inspect}) {
+    CHECK(broken([&] { Cache::open(file, mode); }).find("is damaged") != std::string::npos);
+  }
+  CHECK(is_alone(half));
+
+  std::string torn = sound;  // all but the first page, which is found when rows are read
+  std::fill(torn.begin() + 4096, torn.end(), '\x5a');
+  write_file(file, torn);
+  CHECK_FALSE(broken([&] { trials_read(file, id); }).empty());
+  CHECK_FALSE(Cache::open(file, Cache::Mode::inspect).check().empty());
+  CHECK(is_alone(torn));
+
+  write_file(file, sound);
+  raw_sql(file, "DROP INDEX builds_by_use");
+  const std::string altered = read_file(file);
+  CHECK(broken([&] { trials_read(file, id); }).find("builds_by_use is missing") != std::string::npos);
+  CHECK(is_alone(altered));
+}
+
+TEST_CASE("a reader takes no log away that holds trials, nor one that somebody uses") {
+  const TempDir dir;
+  fill_and_die(dir / "cache.db");
+  const auto before = dir.content();
+  CHECK(trials_read(dir / "cache.db", 1) == 10);
+  CHECK(dir.content().at("cache.db-wal") == before.at("cache.db-wal"));
+  CHECK(dir.content().at("cache.db") == before.at("cache.db"));
+
+  Cache writer = Cache::open(dir / "cache.db", Cache::Mode::create);
+  CHECK(trials_read(dir / "cache.db", 1) == 10);
+  CHECK(fs::exists(dir / "cache.db-shm"));
+  writer.put_trial(1, trial(10));
+  CHECK(trials_read(dir / "cache.db", 1) == 11);
+}
+
+TEST_CASE("a full disk: every reader, and nothing left there") {
+  const TempDir dir;
+  const fs::path disk = dir / "disk", file = disk / "cache.db";
+  check_on_small_disk(disk, [&]() -> std::string {
+    const std::int64_t id = fill(file);
+    fill_up(disk);
+    if (trials_read(file, id) != kTrials) return "lost trials";
+    const Cache inspected = Cache::open(file, Cache::Mode::inspect);
+    if (!inspected.check().empty()) return inspected.check()[0].what;
+    return fs::exists(disk / "cache.db-wal") || fs::exists(disk / "cache.db-shm") ? "left files" : "";
+  });
+}
+
+TEST_CASE("a full disk: a killed search's log is read through its -shm, and never passed over") {
+  const TempDir dir;
+  const fs::path disk = dir / "disk", file = disk / "cache.db";
+  check_on_small_disk(disk, [&]() -> std::string {
+    fill_and_die(file);
+    fill_up(disk);
+    if (trials_read(file, 1) != 10) return "lost trials";
+    fs::remove(disk / "cache.db-shm");
+    fill_up(disk);
+    const std::string sentence = broken([&] { trials_read(file, 1); });
+    return sentence.find("cache.db-shm, which cannot be made: free some space") != std::string::npos
+               ? ""
+               : "said: " + sentence;
+  });
+}
+
+TEST_CASE("a folder and a file that cannot be written: every reader") {
+  const TempDir dir;
+  const fs::path folder = dir / "folder", file = folder / "cache.db";
+  fs::create_directories(folder);
+  const std::int64_t id = fill(file);
+  fs::permissions(file, fs::perms(0444));
+  fs::permissions(folder, fs::perms(0555));
+  fs::permissions(dir.path(), fs::perms(0755));
+  const pid_t reader = start([&] {
+    if (::geteuid() == 0 && ::seteuid(65534) != 0) throw std::runtime_error("cannot become nobody");
+    if (trials_read(file, id) != kTrials) throw std::runtime_error("lost trials");
+    if (!Cache::open(file, Cache::Mode::read_only).winner(id)) throw std::runtime_error("no winner");
+  });
+  CHECK(finish(reader) == 0);
+  fs::permissions(folder, fs::perms(0755));
+  CHECK(dir.content().size() == 1);
+}
