@@ -49,13 +49,6 @@ RecordingPtr read_named(const std::string& name) {
                      : "no such file; " + unknown_name("recording", name, names) + recordings_home());
 }
 
-const Kernel* registered(const std::string& name) {
-  for (const Kernel* kernel : all_kernels()) {
-    if (kernel->name() == name) return kernel;
-  }
-  return nullptr;
-}
-
 // The recorded problem in today's schema: its text may predate a dimension.
 Problem recorded_problem(const std::string& text, const Kernel& kernel) {
   return parse_problem(kernel.name(), kernel.schema(), nullptr, text);
@@ -63,7 +56,7 @@ Problem recorded_problem(const std::string& text, const Kernel& kernel) {
 
 DeviceChoice replay(RecordingPtr recording, const std::string& id) {
   DeviceChoice choice{
-      .recording = recording, .kernel = registered(recording->kernel), .kernel_name = recording->kernel};
+      .recording = recording, .kernel = known_kernel(recording->kernel), .kernel_name = recording->kernel};
   choice.problem = {recording->kernel, {}};
   try {
     if (choice.kernel != nullptr) choice.problem = recorded_problem(recording->problem, *choice.kernel);
@@ -80,9 +73,9 @@ DeviceChoice replay(RecordingPtr recording, const std::string& id) {
 
 DeviceChoice choose_recording(const std::string& name, const WorkloadOptions& workload) {
   DeviceChoice choice = replay(read_named(name), std::string(kReplay) + name);
-  if (!workload.kernel.empty() && workload.kernel != choice.kernel_name) {
-    find_kernel(workload.kernel);  // an unknown name is the likelier mistake
-    throw BadInput(name + " is a recording of " + choice.kernel_name + ", not of " + workload.kernel);
+  if (workload.kernel && *workload.kernel != choice.kernel_name) {
+    find_kernel(*workload.kernel);  // an unknown name is the likelier mistake
+    throw BadInput(name + " is a recording of " + choice.kernel_name + ", not of " + *workload.kernel);
   }
   if (!workload.names_problem()) return choice;
   if (choice.kernel == nullptr) {
@@ -183,8 +176,8 @@ Problem problem_of(const Kernel& kernel, const WorkloadOptions& workload) {
 
 DeviceChoice choose_device(const std::string& device, const WorkloadOptions& workload) {
   if (device.starts_with(kReplay)) return choose_recording(device.substr(kReplay.size()), workload);
-  if (workload.kernel.empty()) throw BadInput("which KERNEL? `moetune kernels` lists them");
-  const Kernel& kernel = find_kernel(workload.kernel);
+  if (!workload.kernel) throw BadInput("which KERNEL? `moetune kernels` lists them");
+  const Kernel& kernel = find_kernel(*workload.kernel);
   if (device.starts_with(kCuda)) return choose_cuda(parse_ordinal(device), kernel, workload);
   if (device != "auto") unknown_device(device);
   problem_of(kernel, workload);  // what is wrong with the input is said before what is wrong with the machine
@@ -198,10 +191,11 @@ DeviceChoice choose_device(const std::string& device, const WorkloadOptions& wor
 
 DeviceChoice choose_gpu(const std::string& device, const WorkloadOptions& workload,
                         std::string_view command) {
-  const Kernel& kernel = find_kernel(workload.kernel);
+  const Kernel& kernel = find_kernel(workload.kernel.value());  // which these commands require
   problem_of(kernel, workload);
   if (device.starts_with(kReplay)) {
-    throw BrokenEnvironment(std::string(command) + " runs kernels, which a recording cannot: it needs a GPU");
+    throw BadInput("--device " + device + ": a recording cannot run kernels, as " + std::string(command) +
+                   " does; it needs a GPU: auto or cuda:N");
   }
   if (device.starts_with(kCuda)) return choose_cuda(parse_ordinal(device), kernel, workload);
   if (device != "auto") unknown_device(device);

@@ -15,7 +15,7 @@ void GpuCommand::declare_common(OptionTable& table, std::string_view config_doc,
 
 Session GpuCommand::open(const Output& output, std::stop_token stop) const {
   // Before a GPU is looked for: what is wrong with the text is wrong on every machine.
-  if (config_) load_space(find_kernel(workload_.kernel).name()).parse_values(*config_);
+  if (config_) load_space(find_kernel(workload_.kernel.value()).name()).parse_values(*config_);
   DeviceChoice choice = choose_gpu(device_, workload_, name());
   choice.device->set_stop(std::move(stop));
   return Session(std::move(choice), cache_, {}, output);

@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "cli/command.h"
 #include "cli/document.h"
 #include "cli/session.h"
@@ -19,7 +21,7 @@ class KernelsCommand : public Command {
   int run(Output& output, std::stop_token) override;
 
  private:
-  std::string kernel_;
+  std::optional<std::string> kernel_;
 };
 
 std::string range_text(const Dimension& dimension) {
@@ -105,8 +107,8 @@ void print_kernel(const Kernel& kernel, std::ostream& out) {
 }
 
 int KernelsCommand::run(Output& output, std::stop_token) {
-  if (!kernel_.empty()) {
-    const Kernel& kernel = find_kernel(kernel_);
+  if (kernel_) {
+    const Kernel& kernel = find_kernel(*kernel_);
     print_kernel(kernel, output.result());
     output.document(kernel_document(kernel));
     return kDone;

@@ -86,7 +86,14 @@ void OptionTable::positive(std::string_view name, std::string_view placeholder, 
 
 void OptionTable::positional(std::string_view placeholder, std::string& target, bool required,
                              std::string_view doc) {
-  positionals_.push_back({std::string(placeholder), std::string(doc), required, &target});
+  positionals_.push_back({std::string(placeholder), std::string(doc), required,
+                          [&target](const std::string& word) { target = word; }});
+}
+
+void OptionTable::positional(std::string_view placeholder, std::optional<std::string>& target, bool required,
+                             std::string_view doc) {
+  positionals_.push_back({std::string(placeholder), std::string(doc), required,
+                          [&target](const std::string& word) { target = word; }});
 }
 
 void OptionTable::unknown(const std::string& written) const {
@@ -110,7 +117,7 @@ void OptionTable::fill_positionals(const std::vector<std::string>& words) {
   }
   for (std::size_t i = 0; i < positionals_.size(); ++i) {
     if (i < words.size()) {
-      *positionals_[i].target = words[i];
+      positionals_[i].set(words[i]);
     } else if (positionals_[i].required) {
       throw BadInput("which " + positionals_[i].placeholder + "? It is missing: " + positionals_[i].doc);
     }

@@ -29,7 +29,10 @@ class OptionTable {
     positive(name, "S", "number of seconds", target, doc);
   }
   // A word without a dash, in order of declaration: "KERNEL". A required one that is missing is an error.
+  // Of an optional target an empty word is one that was given.
   void positional(std::string_view placeholder, std::string& target, bool required, std::string_view doc);
+  void positional(std::string_view placeholder, std::optional<std::string>& target, bool required,
+                  std::string_view doc);
 
   void parse(const std::vector<std::string>& arguments);
 
@@ -47,7 +50,7 @@ class OptionTable {
     std::string placeholder;
     std::string doc;
     bool required = false;
-    std::string* target = nullptr;
+    std::function<void(const std::string& word)> set;
   };
 
   [[noreturn]] void unknown(const std::string& written) const;

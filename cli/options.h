@@ -13,7 +13,7 @@
 namespace moetune {
 
 struct WorkloadOptions {
-  std::string kernel;
+  std::optional<std::string> kernel;
   std::string problem;  // "batch=64,context=8192"; may be empty
   std::string preset;   // may be empty
 

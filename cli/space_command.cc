@@ -69,8 +69,8 @@ Counted count_on_device(const std::string& device, const WorkloadOptions& worklo
 Counted count_for(const std::string& architecture, const std::string& device, const WorkloadOptions& workload,
                   const Output& output) {
   if (architecture.empty() && device != "auto") return count_on_device(device, workload);
-  if (workload.kernel.empty()) throw BadInput("which KERNEL? `moetune kernels` lists them");
-  const Kernel& kernel = find_kernel(workload.kernel);
+  if (!workload.kernel) throw BadInput("which KERNEL? `moetune kernels` lists them");
+  const Kernel& kernel = find_kernel(*workload.kernel);
   const Problem problem = problem_of(kernel, workload);
   if (!architecture.empty()) {
     return count(kernel, problem, limits_of_architecture(architecture), architecture);

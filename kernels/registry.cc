@@ -16,12 +16,17 @@ const std::vector<const Kernel*>& all_kernels() {
   return kernels;
 }
 
-const Kernel& find_kernel(std::string_view name) {
-  std::vector<std::string> names;
+const Kernel* known_kernel(std::string_view name) {
   for (const Kernel* kernel : all_kernels()) {
-    if (kernel->name() == name) return *kernel;
-    names.push_back(kernel->name());
+    if (kernel->name() == name) return kernel;
   }
+  return nullptr;
+}
+
+const Kernel& find_kernel(std::string_view name) {
+  if (const Kernel* kernel = known_kernel(name)) return *kernel;
+  std::vector<std::string> names;
+  for (const Kernel* kernel : all_kernels()) names.push_back(kernel->name());
   throw BadInput(unknown_name("kernel", name, names));
 }
 

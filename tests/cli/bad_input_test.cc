@@ -113,6 +113,22 @@ TEST_CASE("unknown kernels, presets, dimensions, parameters and strategies name 
   check(tool, {{"search"}, 2, "which KERNEL?"});
 }
 
+TEST_CASE("an empty word is no kernel's name") {
+  Tool tool;
+  const std::string recording = tool.write_recording(), output = tool.path("x").string();
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"search", ""},
+                                                {"search", "", "--device", "replay:" + recording},
+                                                {"kernels", ""},
+                                                {"space", ""},
+                                                {"space", "", "--device", "replay:" + recording},
+                                                {"report", ""},
+                                                {"verify", ""},
+                                                {"bench", ""},
+                                                {"record", "", "--output", output}}) {
+    check(tool, {words, 2, "unknown kernel ''; known: "});
+  }
+}
+
 TEST_CASE("an illegal shape says which rule it breaks") {
   Tool tool;
   check(tool, {{"search", "decode_attention", "--problem", "q_heads=30,kv_heads=8"}, 2, "kv_heads"});
@@ -146,8 +162,20 @@ TEST_CASE("what runs kernels says plainly that it needs a GPU") {
     check(tool, {{command, "decode_atention", "--config", "tile=64"}, 2, "did you mean 'decode_attention'?"});
   }
   check(tool, {{"record", "decode_attention", "--output", tool.path("x").string()}, 3, "record needs a GPU"});
-  check(tool, {{"verify", "decode_attention", "--device", "replay:any"}, 3, "a recording cannot"});
   check(tool, {{"devices", "--calibrate"}, 3, "GPU"});
+}
+
+TEST_CASE("a recording named for what runs kernels is bad input") {
+  Tool tool;
+  const std::string recording = "replay:" + tool.write_recording(), output = tool.path("x").string();
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"verify"}, {"bench"}, {"record", "--output", output}}) {
+    for (const std::string& device : {recording, std::string("replay:none")}) {
+      Case expected{{words[0], "decode_attention", "--device", device}, 2, "needs a GPU: auto or cuda:N"};
+      expected.arguments.insert(expected.arguments.end(), words.begin() + 1, words.end());
+      check(tool, expected);
+    }
+  }
 }
 
 TEST_CASE("a recording is not written where it could not be kept") {
