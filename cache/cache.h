@@ -69,8 +69,9 @@ struct CacheProblem {
 };
 
 // What a record must be beyond its digest, which only those who write records know: each returns what is
-// wrong with one, "" for nothing. Either may be empty.
+// wrong with one, "" for nothing. Each may be empty. The key of a record without its workload has no kernel.
 struct RecordRules {
+  std::function<std::string(const WorkloadKey&)> workload;
   std::function<std::string(const WorkloadKey&, const TrialRecord&)> trial;
   std::function<std::string(const WorkloadKey&, const WinnerRecord&)> winner;
 };
@@ -135,7 +136,8 @@ class Cache {
   std::optional<double> calibration(const HardwareKey& hardware, const std::string& name) const;
 
   // PRAGMA integrity_check; tables, columns and indexes against those that moetune makes; references between
-  // rows; every blob against its digest; every trial and winner against `rules`.
+  // rows; every text for being UTF-8; every blob against its digest; every workload, trial and winner against
+  // `rules`.
   std::vector<CacheProblem> check(const RecordRules& rules = {}) const;
 
   struct Summary {

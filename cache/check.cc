@@ -1,6 +1,8 @@
 // The part of Cache that looks at the whole file: what it holds, and whether it is sound.
 #include <cmath>
+#include <map>
 
+#include "base/utf8.h"
 #include "cache/blob.h"
 #include "cache/cache_impl.h"
 #include "cache/schema.h"
@@ -34,11 +36,26 @@ void check_references(const Database& database, Problems& problems) {
   }
 }
 
+// "trial 7 of workload 2 (decode_attention batch=64)"
+std::string place(const std::string& what, const std::string& workload, const WorkloadKey& key) {
+  const std::string name = key.kernel + (key.problem.empty() ? "" : " " + key.problem);
+  return what + " " + workload + (key.kernel.empty() ? "" : " (" + to_utf8(name) + ")");
+}
+
+// Whether the row's texts can be read; says so where they cannot.
+bool check_texts(const Query& row, const std::string& where, Problems& problems) {
+  const std::string column = row.broken_text();
+  if (!column.empty()) problems.push_back({where, "its " + column + " is not UTF-8 text"});
+  return column.empty();
+}
+
 void check_hardware(const Database& database, Problems& problems) {
   Query row = database.query(
       "SELECT id, key, name, compute_capability, sm_count, l2_bytes, memory_bytes, sm_clock_khz,"
-      " memory_clock_khz, origin FROM hardware ORDER BY id");
+      " memory_clock_khz, origin, driver FROM hardware ORDER BY id");
   while (row.step()) {
+    const std::string where = "hardware " + row.text(0);
+    if (!check_texts(row, where, problems)) continue;
     const HardwareKey key{row.text(2),
                           static_cast<int>(row.integer(3)),
                           static_cast<int>(row.integer(4)),
@@ -48,67 +65,79 @@ void check_hardware(const Database& database, Problems& problems) {
                           static_cast<int>(row.integer(8)),
                           row.text(9),
                           ""};
-    if (key.text() == row.text(1)) continue;
-    problems.push_back({"hardware " + row.text(0), "its key does not say what its columns say"});
+    if (key.text() != row.text(1)) problems.push_back({where, "its key does not say what its columns say"});
   }
 }
 
 void check_calibrations(const Database& database, Problems& problems) {
   Query row = database.query("SELECT hardware, name, value FROM calibrations ORDER BY hardware, name");
   while (row.step()) {
+    const std::string where = "calibration " + to_utf8(row.text(1)) + " of hardware " + row.text(0);
+    if (!check_texts(row, where, problems)) continue;
     const double value = row.real(2);
-    if (std::isfinite(value) && value > 0) continue;
-    problems.push_back({"calibration " + row.text(1) + " of hardware " + row.text(0),
-                        "is no positive number: " + row.text(2)});
+    if (!std::isfinite(value) || value <= 0)
+      problems.push_back({where, "is no positive number: " + row.text(2)});
   }
 }
 
-// "trial 7 of workload 2 (decode_attention batch=64)"
-std::string place(const std::string& what, const std::string& workload, const WorkloadKey& key) {
-  return what + " " + workload +
-         (key.kernel.empty() ? "" : " (" + key.kernel + (key.problem.empty() ? "" : " " + key.problem) + ")");
+using Keys = std::map<std::int64_t, WorkloadKey>;
+
+WorkloadKey key_of(const Keys& keys, std::int64_t workload) {
+  const auto found = keys.find(workload);
+  return found == keys.end() ? WorkloadKey() : found->second;  // the missing row is said elsewhere
 }
 
-void check_trials(const Database& database, const RecordRules& rules, Problems& problems) {
-  if (!rules.trial) return;
-  Query row = database.query(
-      "SELECT t.id, t.workload, coalesce(w.kernel, ''), coalesce(w.problem, ''), t.config, t.outcome,"
-      " t.message, t.time_us, t.interval_low_us, t.interval_high_us, t.samples, t.facts, t.provenance"
-      " FROM trials t LEFT JOIN workloads w ON w.id = t.workload ORDER BY t.id");
+void check_workloads(const Database& database, const Keys& keys, const RecordRules& rules,
+                     Problems& problems) {
+  Query row =
+      database.query("SELECT id, kernel, problem, source_digest, toolchain FROM workloads ORDER BY id");
   while (row.step()) {
-    const WorkloadKey key{.kernel = row.text(2), .problem = row.text(3)};
-    const TrialRecord trial{row.text(4),
-                            row.text(5),
-                            row.text(6),
+    const WorkloadKey key = key_of(keys, row.integer(0));
+    const std::string where = place("workload", row.text(0), key);
+    if (!check_texts(row, where, problems) || !rules.workload || key.kernel.empty()) continue;
+    const std::string wrong = rules.workload(key);
+    if (!wrong.empty()) problems.push_back({where, wrong});
+  }
+}
+
+void check_trials(const Database& database, const Keys& keys, const RecordRules& rules, Problems& problems) {
+  Query row = database.query(
+      "SELECT id, workload, config, outcome, message, time_us, interval_low_us, interval_high_us, samples,"
+      " facts, provenance FROM trials ORDER BY id");
+  while (row.step()) {
+    const WorkloadKey key = key_of(keys, row.integer(1));
+    const std::string where = place("trial " + row.text(0) + " of workload", row.text(1), key);
+    if (!check_texts(row, where, problems) || !rules.trial) continue;
+    const TrialRecord trial{row.text(2),
+                            row.text(3),
+                            row.text(4),
+                            row.real(5),
+                            row.real(6),
                             row.real(7),
-                            row.real(8),
-                            row.real(9),
-                            static_cast<int>(row.integer(10)),
-                            row.text(11),
-                            row.text(12)};
+                            static_cast<int>(row.integer(8)),
+                            row.text(9),
+                            row.text(10)};
     const std::string wrong = rules.trial(key, trial);
-    if (!wrong.empty())
-      problems.push_back({place("trial " + row.text(0) + " of workload", row.text(1), key), wrong});
+    if (!wrong.empty()) problems.push_back({where, wrong});
   }
 }
 
-void check_winners(const Database& database, const RecordRules& rules, Problems& problems) {
+void check_winners(const Database& database, const Keys& keys, const RecordRules& rules, Problems& problems) {
   Query row = database.query(
-      "SELECT n.workload, coalesce(w.kernel, ''), coalesce(w.problem, ''), n.config, n.time_us,"
-      " n.interval_low_us, n.interval_high_us, n.default_time_us, n.roofline, n.plan, n.cubin,"
-      " n.provenance, n.stored_at, n.cubin_bytes, n.digest"
-      " FROM winners n LEFT JOIN workloads w ON w.id = n.workload ORDER BY n.workload");
+      "SELECT workload, config, time_us, interval_low_us, interval_high_us, default_time_us, roofline, plan,"
+      " cubin, provenance, stored_at, cubin_bytes, digest FROM winners ORDER BY workload");
   while (row.step()) {
-    const WorkloadKey key{.kernel = row.text(1), .problem = row.text(2)};
+    const WorkloadKey key = key_of(keys, row.integer(0));
     const std::string where = place("winner", row.text(0), key);
-    std::optional<Blob> cubin = decompress(row.bytes(10), row.integer(13));
-    if (!cubin || winner_digest(row.text(3), row.text(9), *cubin) != row.text(14)) {
+    if (!check_texts(row, where, problems)) continue;
+    std::optional<Blob> cubin = decompress(row.bytes(8), row.integer(11));
+    if (!cubin || winner_digest(row.text(1), row.text(7), *cubin) != row.text(12)) {
       problems.push_back({where, "does not match its digest"});
       continue;
     }
     if (!rules.winner) continue;
-    const WinnerRecord winner{row.text(3), row.real(4), row.real(5),       row.real(6),  row.real(7),
-                              row.real(8), row.text(9), *std::move(cubin), row.text(11), row.text(12)};
+    const WinnerRecord winner{row.text(1), row.real(2), row.real(3),       row.real(4), row.real(5),
+                              row.real(6), row.text(7), *std::move(cubin), row.text(9), row.text(10)};
     const std::string wrong = rules.winner(key, winner);
     if (!wrong.empty()) problems.push_back({where, wrong});
   }
@@ -118,9 +147,11 @@ void check_builds(const Database& database, Problems& problems) {
   Query row =
       database.query("SELECT name, outcome, facts, log, cubin, cubin_bytes, digest FROM builds ORDER BY id");
   while (row.step()) {
+    const std::string where = "build " + to_utf8(row.text(0));
+    if (!check_texts(row, where, problems)) continue;
     const std::optional<Blob> cubin = decompress(row.bytes(4), row.integer(5));
     if (cubin && build_digest({row.text(1), row.text(2), row.text(3), *cubin}) == row.text(6)) continue;
-    problems.push_back({"build " + row.text(0), "does not match its digest"});
+    problems.push_back({where, "does not match its digest"});
   }
 }
 
@@ -143,8 +174,13 @@ std::vector<CacheProblem> Cache::check(const RecordRules& rules) const {
   attempt([&] { check_references(database, problems); });
   attempt([&] { check_hardware(database, problems); });
   attempt([&] { check_calibrations(database, problems); });
-  attempt([&] { check_trials(database, rules, problems); });
-  attempt([&] { check_winners(database, rules, problems); });
+  Keys keys;
+  attempt([&] {
+    for (const Workload& workload : workloads()) keys.emplace(workload.id, workload.key);
+  });
+  attempt([&] { check_workloads(database, keys, rules, problems); });
+  attempt([&] { check_trials(database, keys, rules, problems); });
+  attempt([&] { check_winners(database, keys, rules, problems); });
   attempt([&] { check_builds(database, problems); });
   return problems;
 }

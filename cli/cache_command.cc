@@ -19,7 +19,8 @@ class CacheCommand : public Command {
     return "  ls        workloads and winners, with their keys\n"
            "  show KEY  one workload in full: configuration, launch plan, provenance\n"
            "  check     pages, tables, references, digests, and every trial and winner; exit code 3 where "
-           "any is damaged\n";
+           "any is damaged;\n"
+           "            what was tuned with other sources and is not known any more is named, and is sound\n";
   }
   void declare(OptionTable& table) override {
     table.positional("ACTION", action_, true, "ls, show or check");
@@ -49,8 +50,9 @@ int CacheCommand::list(const Cache& cache, Output& output) const {
   Table table({"key", "kernel", "problem", "hardware", "compiler", "trials", "best", "winner stored"},
               {0, 5, 6});
   Document workloads = Document::array();
+  StoredSpaces spaces;
   for (const Workload& workload : cache.workloads()) {
-    const StoredResult r = read_result(cache, workload);
+    const StoredResult r = read_result(cache, workload, spaces);
     const WorkloadKey& key = workload.key;
     if (!r.damage.empty()) output.note(r.damage);
     table.add({std::to_string(workload.id), key.kernel, key.problem.empty() ? "-" : key.problem,
@@ -89,7 +91,8 @@ Workload CacheCommand::find_workload(const Cache& cache) const {
 }
 
 int CacheCommand::show(const Cache& cache, Output& output) const {
-  const StoredResult r = read_result(cache, find_workload(cache));
+  StoredSpaces spaces;
+  const StoredResult r = read_result(cache, find_workload(cache), spaces);
   if (!r.damage.empty()) throw DamagedWinner(r.damage);
   const WorkloadKey& key = r.workload.key;
   Table table({});
@@ -101,7 +104,9 @@ int CacheCommand::show(const Cache& cache, Output& output) const {
   table.add({"trials", std::to_string(r.trials)});
   table.add({r.winner ? "winner" : "best trial", r.best_config.empty() ? "(none)" : r.best_config});
   table.add({"time", time_text(r.best_us)});
-  if (r.default_us > 0) table.add({"default", time_text(r.default_us)});
+  if (r.default_us > 0) {
+    table.add({"default", time_text(r.default_us) + format("  (the best is %.2f× as fast)", r.speedup())});
+  }
   Document document = result_document(r);
   if (r.winner) {
     table.add(
@@ -123,13 +128,21 @@ int CacheCommand::show(const Cache& cache, Output& output) const {
 
 int CacheCommand::check(const Cache& cache, Output& output) const {
   const std::vector<CacheProblem> problems = cache.check(record_rules());
-  Document found = Document::array();
-  for (const CacheProblem& problem : problems) {
-    output.result() << problem.where << ": " << problem.what << "\n";
-    found.push_back({{"where", problem.where}, {"what", problem.what}});
-  }
+  std::vector<CacheProblem> outdated;
+  if (problems.empty()) outdated = outdated_workloads(cache);
+  const auto told = [&](const std::vector<CacheProblem>& all) {
+    Document list = Document::array();
+    for (const auto& [where, what] : all) {
+      output.result() << where << ": " << what << "\n";
+      list.push_back({{"where", where}, {"what", what}});
+    }
+    return list;
+  };
+  Document document = {{"cache", cache.path().string()}, {"sound", problems.empty()}};
+  document["problems"] = told(problems);
+  document["outdated"] = told(outdated);
   if (problems.empty()) output.result() << cache.path().string() << " is sound.\n";
-  output.document({{"cache", cache.path().string()}, {"sound", problems.empty()}, {"problems", found}});
+  output.document(document);
   return problems.empty() ? kDone : kBrokenEnvironment;
 }
 

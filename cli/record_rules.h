@@ -1,11 +1,20 @@
-// What `moetune cache check` asks of trials and winners beyond their digests: outcomes that exist, times that
-// can be, texts and plans that can be read. Pure functions.
+// What `moetune cache check` asks of workloads, trials and winners beyond their digests: kernels, problems
+// and configurations that moetune has, outcomes that exist, times that can be, texts and plans that can be
+// read.
 #pragma once
+
+#include <vector>
 
 #include "cache/cache.h"
 
 namespace moetune {
 
+// For one thread. Throw BadInput where a space file is broken.
 RecordRules record_rules();
+
+// The workloads of other sources (an earlier moetune's) whose problem, trials or winner today's kernel or
+// space does not know: nothing is wrong with them, and no search takes them up. For a cache that is sound;
+// throws BrokenEnvironment where it is not.
+std::vector<CacheProblem> outdated_workloads(const Cache& cache);
 
 }  // namespace moetune

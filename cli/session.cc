@@ -24,6 +24,17 @@ bool same_parameters(const std::vector<Parameter>& left, const std::vector<Param
                     [](const Parameter& a, const Parameter& b) { return a.name == b.name; });
 }
 
+bool within_domains(const std::vector<Parameter>& recorded, const std::vector<Parameter>& known) {
+  return same_parameters(recorded, known) &&
+         std::equal(recorded.begin(), recorded.end(), known.begin(),
+                    [](const Parameter& a, const Parameter& b) {
+                      return std::all_of(a.values.begin(), a.values.end(), [&](const Value& value) {
+                        return std::any_of(b.values.begin(), b.values.end(),
+                                           [&](const Value& other) { return other.text() == value.text(); });
+                      });
+                    });
+}
+
 // The values as they stand, with no space to check them against: the plan beside them is what runs, and the
 // space may have changed since.
 Config stored_config(const std::string& text) {
@@ -73,6 +84,11 @@ Session::Session(DeviceChoice choice, const CacheChoice& cache, const CompileOpt
   key_.problem = problem_text();
   key_.hardware = info().key;
   if (kernel() != nullptr) key_.source_digest = kernel_source_digest(kernel_name());
+  // A recording of an earlier space is of the templates of its time.
+  if (kernel() != nullptr && recording() != nullptr &&
+      !within_domains(recording()->space.parameters(), space_file_->parameters())) {
+    key_.source_digest = recording()->source_digest;
+  }
   if (purpose == Purpose::recording) key_.source_digest.insert(0, kRecordingMark);
   if (recording() != nullptr && compiler_ == nullptr) key_.toolchain = recording()->toolchain;
   if (compiler_ != nullptr) key_.toolchain = compiler_->toolchain();

@@ -2,8 +2,10 @@
 #include "base/digest.h"
 #include "cache/cache.h"
 #include "cache/database.h"
+#include "cli/session.h"
 #include "kernels/plan.h"
 #include "tests/cli/tool.h"
+#include "tests/replay/sample_recording.h"
 
 using moetune::testing::contains;
 using moetune::testing::document;
@@ -20,17 +22,28 @@ std::string plan_text() {
   return Json(plan).dump();
 }
 
-// A file with one sound trial of every outcome with a time and one without, and a sound winner.
-std::string write_cache(const Tool& tool) {
+const std::string kProblem = "elements=1024,dtype=f32,write=all";
+
+std::string config_with(const std::string& stages) {
+  return "loader=bulk,vector_bytes=16,tile_kib=32,stages=" + stages +
+         ",warps=8,producers=1,blocks_per_sm=1,l2=evict_first";
+}
+
+const std::string kConfig = config_with("2");
+
+// A file with one sound trial of every outcome with a time and one without, a sound winner and a sound build,
+// tuned with today's sources or others.
+std::string write_cache(const Tool& tool,
+                        const std::string& sources = moetune::kernel_source_digest("decode_kernel")) {
   const std::string path = tool.path("c.db").string();
   std::filesystem::remove(path);
   auto cache = moetune::Cache::open(path, moetune::Cache::Mode::create);
   const std::int64_t id = cache.workload({.kernel = "decode_kernel",
-                                          .problem = "elements=1024",
+                                          .problem = kProblem,
                                           .hardware = {.name = "Test GPU", .compute_capability = 90},
-                                          .source_digest = "abc",
+                                          .source_digest = sources,
                                           .toolchain = "nvrtc 13.0.88"});
-  moetune::TrialRecord trial{.config = "stages=2,loader=bulk",
+  moetune::TrialRecord trial{.config = kConfig,
                              .outcome = "ok",
                              .time_us = 12,
                              .interval_low_us = 11,
@@ -39,21 +52,22 @@ std::string write_cache(const Tool& tool) {
                              .facts = "{}",
                              .provenance = "{}"};
   cache.put_trial(id, trial);
-  trial.config = "stages=3,loader=bulk";
+  trial.config = config_with("3");
   trial.outcome = "too_slow";
   cache.put_trial(id, trial);
-  cache.put_trial(id, {.config = "stages=4,loader=bulk",
+  cache.put_trial(id, {.config = config_with("4"),
                        .outcome = "crashed",
                        .message = "signal 11",
                        .facts = "{}",
                        .provenance = "{}"});
-  cache.put_winner(id, {.config = "stages=2,loader=bulk",
+  cache.put_winner(id, {.config = kConfig,
                         .time_us = 12,
                         .interval_low_us = 11,
                         .interval_high_us = 13,
                         .plan = plan_text(),
                         .cubin = {1, 2, 3},
                         .provenance = "{}"});
+  cache.put_build("b1", {"ok", "{}", "", {1, 2, 3}});
   return path;
 }
 
@@ -67,15 +81,15 @@ std::string digest_of(const std::string& config, const std::string& plan) {
   return moetune::DigestBuilder().add(config).add(plan).add(moetune::digest(cubin)).finish();
 }
 
-const std::string kTrial = "trial 1 of workload 1 (decode_kernel elements=1024)";
-const std::string kWinner = "winner 1 (decode_kernel elements=1024)";
+const std::string kName = " (decode_kernel " + kProblem + ")";
+const std::string kTrial = "trial 1 of workload 1" + kName, kWinner = "winner 1" + kName;
 
 struct Damage {
   std::string sql, where, what;
 };
 
 std::vector<Damage> damages() {
-  const std::string config = "stages=2,loader=bulk", torn = plan_text().substr(1);
+  const std::string torn = plan_text().substr(1);
   return {
       {"UPDATE trials SET outcome = 'melted' WHERE id = 1", kTrial, "its outcome 'melted' is unknown"},
       {"UPDATE trials SET time_us = 0 WHERE id = 1", kTrial, "it is ok but took 0 µs"},
@@ -98,7 +112,7 @@ std::vector<Damage> damages() {
       {"UPDATE winners SET roofline = 9e999", kWinner, "its roofline fraction is inf"},
       {"UPDATE winners SET interval_high_us = 1", kWinner, "its interval is 11 to 1 µs"},
       {"UPDATE winners SET provenance = 'x'", kWinner, "its provenance cannot be read as JSON"},
-      {"UPDATE winners SET plan = '" + torn + "', digest = '" + digest_of(config, torn) + "'", kWinner,
+      {"UPDATE winners SET plan = '" + torn + "', digest = '" + digest_of(kConfig, torn) + "'", kWinner,
        "its launch plan cannot be read: "},
       {"UPDATE winners SET config = 'x', digest = '" + digest_of("x", plan_text()) + "'", kWinner,
        "its configuration: 'x' is not name=value"},
@@ -107,6 +121,67 @@ std::vector<Damage> damages() {
       {"DROP INDEX builds_by_use", "schema", "the index builds_by_use is missing"},
       {"ALTER TABLE winners DROP COLUMN roofline", "schema", "the table winners has no column roofline"},
   };
+}
+
+// Sound records of what moetune does not know.
+std::vector<Damage> nonsense() {
+  const std::string strange = "stagse=2", workload = "workload 1" + kName;
+  const auto named = [](const std::string& problem) { return "workload 1 (decode_kernel " + problem + ")"; };
+  return {
+      {"UPDATE trials SET config = 'stagse=2' WHERE id = 1", kTrial,
+       "its configuration: unknown parameter 'stagse'; did you mean 'stages'?"},
+      {"UPDATE trials SET config = '" + config_with("7") + "' WHERE id = 1", kTrial,
+       "its configuration: unknown value of stages '7'"},
+      {"UPDATE trials SET config = 'stages=2' WHERE id = 1", kTrial, "parameter 'loader' has no value"},
+      {"UPDATE trials SET config = config || ' ' WHERE id = 1", kTrial,
+       "its configuration should be written " + kConfig},
+      {"UPDATE winners SET config = 'stagse=2', digest = '" + digest_of(strange, plan_text()) + "'", kWinner,
+       "its configuration: unknown parameter 'stagse'"},
+      {"UPDATE workloads SET kernel = 'decode_kernl'", "workload 1 (decode_kernl " + kProblem + ")",
+       "unknown kernel 'decode_kernl'; did you mean 'decode_kernel'?"},
+      {"UPDATE workloads SET problem = 'rubbish'", named("rubbish"),
+       "its problem: 'rubbish' is not name=value"},
+      {"UPDATE workloads SET problem = ''", "workload 1 (decode_kernel)", "its problem is empty"},
+      {"UPDATE workloads SET problem = 'elements=-5'", named("elements=-5"),
+       "its problem: decode_kernel: elements=-5 is out of range"},
+      {"UPDATE workloads SET problem = 'elments=5'", named("elments=5"), "did you mean 'elements'?"},
+      {"UPDATE workloads SET problem = 'elements=1024'", named("elements=1024"),
+       "its problem should be written " + kProblem},
+  };
+}
+
+// Bytes that are no text.
+std::vector<Damage> broken_texts() {
+  const std::string bytes = "CAST(x'61FF' AS TEXT)", shown = "a\xEF\xBF\xBD";
+  return {
+      {"UPDATE trials SET message = " + bytes + " WHERE id = 1", kTrial, "its message is not UTF-8 text"},
+      {"UPDATE trials SET config = " + bytes + " WHERE id = 1", kTrial, "its config is not UTF-8 text"},
+      {"UPDATE winners SET provenance = " + bytes, kWinner, "its provenance is not UTF-8 text"},
+      {"UPDATE workloads SET problem = " + bytes, "workload 1 (decode_kernel " + shown + ")",
+       "its problem is not UTF-8 text"},
+      {"UPDATE hardware SET driver = " + bytes, "hardware 1", "its driver is not UTF-8 text"},
+      {"UPDATE builds SET log = " + bytes, "build b1", "its log is not UTF-8 text"},
+      {"UPDATE builds SET name = " + bytes, "build " + shown, "its name is not UTF-8 text"},
+      {"INSERT INTO calibrations VALUES (1, " + bytes + ", 4.5)", "calibration " + shown + " of hardware 1",
+       "its name is not UTF-8 text"},
+  };
+}
+
+void check_found(const std::vector<Damage>& damages) {
+  Tool tool;
+  for (const Damage& damage : damages) {
+    CAPTURE(damage.sql);
+    const std::string path = write_cache(tool);
+    sql(path, "PRAGMA foreign_keys = OFF; " + damage.sql);
+    const Ended ended = tool.run({"cache", "check", "--cache", path, "--json"});
+    CHECK(ended.code == 3);
+    const Json found = document(ended);
+    CHECK(found["sound"] == false);
+    CAPTURE(found["problems"].dump());
+    CHECK(std::any_of(found["problems"].begin(), found["problems"].end(), [&](const Json& problem) {
+      return problem["where"] == damage.where && contains(problem["what"], damage.what);
+    }));
+  }
 }
 
 }  // namespace
@@ -123,20 +198,51 @@ TEST_CASE("cache check finds a sound cache sound") {
 }
 
 TEST_CASE("cache check names the record and what is wrong with it, with exit code 3") {
+  check_found(damages());
+}
+
+TEST_CASE("cache check names kernels, problems and configurations that moetune does not know") {
+  check_found(nonsense());
+}
+
+TEST_CASE("cache check names texts that are not UTF-8") { check_found(broken_texts()); }
+
+TEST_CASE(
+    "what was tuned with other sources is described where today's space does not know it, and is sound") {
   Tool tool;
-  for (const Damage& damage : damages()) {
-    CAPTURE(damage.sql);
-    const std::string path = write_cache(tool);
-    sql(path, "PRAGMA foreign_keys = OFF; " + damage.sql);
-    const Ended ended = tool.run({"cache", "check", "--cache", path, "--json"});
-    CHECK(ended.code == 3);
-    const Json found = document(ended);
-    CHECK(found["sound"] == false);
-    CAPTURE(found["problems"].dump());
-    CHECK(std::any_of(found["problems"].begin(), found["problems"].end(), [&](const Json& problem) {
-      return problem["where"] == damage.where && contains(problem["what"], damage.what);
-    }));
-  }
+  const std::string path = write_cache(tool, "abc");
+  const auto check = [&] { return tool.run({"cache", "check", "--cache", path, "--json"}); };
+  CHECK(document(check())["outdated"].empty());
+  sql(path, "UPDATE trials SET config = 'stagse=2' WHERE id = 1");
+  const Ended renamed = check();
+  CHECK(renamed.code == 0);
+  const Json found = document(renamed);
+  CHECK(found["sound"] == true);
+  REQUIRE(found["outdated"].size() == 1);
+  CHECK(found["outdated"][0]["where"] == "workload 1" + kName);
+  CHECK(found["outdated"][0]["what"] ==
+        "was tuned with other sources, and has 1 of 3 trials with parameters or values that are none today");
+  CHECK(contains(tool.run({"cache", "check", "--cache", path}).out, "was tuned with other sources"));
+
+  sql(path, "UPDATE workloads SET problem = 'size=3'");
+  CHECK(contains(document(check())["outdated"][0]["what"], "is of a problem that is none today"));
+  sql(path, "UPDATE workloads SET problem = 'rubbish'");  // which no source could have made
+  CHECK(check().code == 3);
+}
+
+TEST_CASE("a replay of a recording with other parameters counts as of the recording's sources") {
+  Tool tool;
+  moetune::Recording recording = moetune::sample_recording();
+  recording.kernel = "decode_kernel";
+  recording.problem = kProblem;
+  const std::string file = tool.path("older.zst").string();
+  moetune::write_recording(recording, file);
+  CHECK(tool.run({"search", "--device", "replay:" + file, "--budget", "5"}).code == 0);
+  const Ended ended = tool.run({"cache", "check", "--json"});
+  CHECK(ended.code == 0);
+  CHECK(document(ended)["outdated"].size() == 1);
+  CHECK(document(tool.run({"cache", "ls", "--json"}))["workloads"][0]["source_digest"] ==
+        recording.source_digest);
 }
 
 TEST_CASE("a cache of a version that there never was is refused by check and by what uses it") {
