@@ -1,3 +1,4 @@
+#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -16,7 +17,9 @@ class ReportCommand : public Command {
   std::string_view name() const override { return "report"; }
   std::string_view summary() const override { return "show the best of every tuned workload"; }
   std::string_view details() const override {
-    return "A time with * is a trial's: nothing was compiled for it, so there is no cubin to run.\n";
+    return "A time with * is a trial's: nothing was compiled for it, or its search did not end, so there is "
+           "no cubin to\n"
+           "run.\n";
   }
   void declare(OptionTable& table) override {
     table.positional("KERNEL", kernel_, false, "this kernel's workloads only");
@@ -25,7 +28,7 @@ class ReportCommand : public Command {
   int run(Output& output, std::stop_token) override;
 
  private:
-  std::string kernel_;
+  std::optional<std::string> kernel_;
   CacheChoice cache_;
 };
 
@@ -55,13 +58,14 @@ void require_known(const std::string& kernel, const std::vector<Workload>& workl
   if (!names.contains(kernel)) throw BadInput(unknown_name("kernel", kernel, {names.begin(), names.end()}));
 }
 
-std::vector<StoredResult> read_results(const Cache* cache, const std::string& kernel) {
+std::vector<StoredResult> read_results(const Cache* cache, const std::optional<std::string>& kernel) {
   const std::vector<Workload> workloads = cache != nullptr ? cache->workloads() : std::vector<Workload>();
-  if (!kernel.empty()) require_known(kernel, workloads);
+  if (kernel) require_known(*kernel, workloads);
   std::vector<StoredResult> results;
+  StoredSpaces spaces;
   for (const Workload& workload : workloads) {
-    if (is_recording(workload.key) || (!kernel.empty() && workload.key.kernel != kernel)) continue;
-    StoredResult result = read_result(*cache, workload);
+    if (is_recording(workload.key) || (kernel && workload.key.kernel != *kernel)) continue;
+    StoredResult result = read_result(*cache, workload, spaces);
     if (result.best_us > 0 || result.trials > 0 || !result.damage.empty())
       results.push_back(std::move(result));
   }
@@ -93,8 +97,8 @@ int ReportCommand::run(Output& output, std::stop_token) {
   const std::string path = cache != nullptr ? cache->path().string() : cache_.file().string();
   const std::vector<StoredResult> results = read_results(cache.get(), kernel_);
   if (results.empty()) {
-    output.result() << (kernel_.empty() ? "Nothing" : "Nothing of " + kernel_) << " is tuned yet in " << path
-                    << ".\nStart with: moetune search " << (kernel_.empty() ? "decode_attention" : kernel_)
+    output.result() << (kernel_ ? "Nothing of " + *kernel_ : "Nothing") << " is tuned yet in " << path
+                    << ".\nStart with: moetune search " << kernel_.value_or("decode_attention")
                     << " --budget 200\n";
   } else {
     print(results, output.result());

@@ -1,8 +1,13 @@
 #include "cli/stored_results.h"
 
+#include <algorithm>
+#include <tuple>
+
 #include "base/error.h"
 #include "kernels/registry.h"
 #include "tuner/ceilings.h"
+#include "tuner/finals.h"
+#include "tuner/trial_record.h"
 
 namespace moetune {
 namespace {
@@ -10,41 +15,112 @@ namespace {
 // The kernel's least bytes for a stored problem; 0 where this version does not know the kernel or the
 // problem.
 double bytes_of(const WorkloadKey& key) {
-  for (const Kernel* kernel : all_kernels()) {
-    if (kernel->name() != key.kernel) continue;
-    try {
-      return kernel->cost(parse_problem(key.kernel, kernel->schema(), nullptr, key.problem)).bytes;
-    } catch (const BadInput&) {
-      return 0;
+  const Kernel* const kernel = known_kernel(key.kernel);
+  if (kernel == nullptr) return 0;
+  try {
+    return kernel->cost(stored_problem(*kernel, key)).bytes;
+  } catch (const BadInput&) {
+    return 0;
+  }
+}
+
+// The positions of a stored configuration; nullopt where it is none of the space that the kernel has now.
+std::optional<std::vector<Position>> point_of(const LegalSpace& domains, const std::string& config) {
+  try {
+    return domains.point_of(config);
+  } catch (const BadInput&) {  // not even a list of values: `cache check` names it
+    return std::nullopt;
+  }
+}
+
+// With the ids that the rows of a space would have: the order of positions. nullopt where a configuration is
+// none of the space.
+std::optional<std::vector<Trial>> timed_trials(const std::vector<TrialRecord>& records, const Space& space) {
+  const LegalSpace domains(space.parameters(), {});
+  std::map<std::vector<Position>, TrialResult> by_position;
+  for (const TrialRecord& record : records) {
+    std::optional<TrialResult> result = from_record(record);
+    if (!result || !has_time(result->outcome)) continue;
+    const std::optional<std::vector<Position>> point = point_of(domains, record.config);
+    if (!point) return std::nullopt;
+    by_position.emplace(*point, *std::move(result));
+  }
+  std::vector<Trial> trials;
+  for (auto& [point, result] : by_position) {
+    Trial trial{.id = static_cast<ConfigId>(trials.size()), .result = std::move(result)};
+    for (std::size_t p = 0; p < point.size(); ++p)
+      trial.config.set(domains.parameters()[p].name, domains.parameters()[p].values[point[p]]);
+    trials.push_back(std::move(trial));
+  }
+  return trials;
+}
+
+// As many as meet in a duel, and the default with them.
+std::vector<Trial> best_trials(std::vector<Trial> trials, std::optional<ConfigId> default_id) {
+  const auto rank = [](const Trial& trial) {
+    return std::tuple(trial.result.outcome != Outcome::ok, trial.result.measurement.median_us, trial.id);
+  };
+  std::sort(trials.begin(), trials.end(), [&](const Trial& a, const Trial& b) { return rank(a) < rank(b); });
+  std::vector<Trial> best;
+  for (Trial& trial : trials) {
+    if (best.size() < TuneRequest().finalists || trial.id == default_id) best.push_back(std::move(trial));
+  }
+  return best;
+}
+
+void take(StoredResult& result, const std::string& config, double time_us) {
+  result.best_config = config;
+  result.best_us = time_us;
+}
+
+// As a search's finals choose (tuner/finals.h), with the trials' times for the duel's. Of a space that cannot
+// be told neither the default nor the order is known: there the fastest.
+void choose_best(StoredResult& result, const std::vector<TrialRecord>& records, StoredSpaces& spaces) {
+  const WorkloadKey& key = result.workload.key;
+  const Space* const space = spaces.space(key);
+  std::optional<std::vector<Trial>> trials;
+  if (space != nullptr) trials = timed_trials(records, *space);
+  if (!trials) {
+    for (const TrialRecord& record : records) {
+      if (record.outcome != outcome_name(Outcome::ok)) continue;
+      if (result.best_us == 0 || record.time_us < result.best_us) take(result, record.config, record.time_us);
+    }
+    return;
+  }
+  std::optional<ConfigId> default_id;
+  if (const std::optional<Config> config = spaces.default_config(key)) {
+    for (const Trial& trial : *trials) {
+      if (trial.config.text() == config->text()) default_id = trial.id;
     }
   }
-  return 0;
+  if (default_id) result.default_us = (*trials)[*default_id].result.measurement.median_us;
+  const std::vector<Trial> finalists = best_trials(*std::move(trials), default_id);
+  if (finalists.empty()) return;
+  const Trial& best = finalists[rank_duel(finalists, default_id).front()];
+  if (best.result.outcome == Outcome::ok) take(result, best.config.text(), best.result.measurement.median_us);
 }
 
 }  // namespace
 
-StoredResult read_result(const Cache& cache, const Workload& workload) {
+StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces) {
   StoredResult result{.workload = workload};
   try {
     result.winner = cache.winner(workload.id);
   } catch (const DamagedWinner& error) {
     result.damage = error.what();
   }
-  for (const TrialRecord& trial : cache.trials(workload.id)) {
+  const std::vector<TrialRecord> trials = cache.trials(workload.id);
+  for (const TrialRecord& trial : trials) {
     ++result.outcomes[trial.outcome];
     if (trial.outcome != outcome_name(Outcome::pruned)) ++result.trials;
-    if (trial.outcome != outcome_name(Outcome::ok)) continue;
-    if (result.best_us == 0 || trial.time_us < result.best_us) {
-      result.best_us = trial.time_us;
-      result.best_config = trial.config;
-    }
   }
   result.bytes = bytes_of(workload.key);
   if (result.winner) {
-    result.best_us = result.winner->time_us;
-    result.best_config = result.winner->config;
+    take(result, result.winner->config, result.winner->time_us);
     result.default_us = result.winner->default_time_us;
     result.roofline = result.winner->roofline;
+  } else {
+    choose_best(result, trials, spaces);
   }
   const auto floor = stored_ceilings(&cache, workload.key.hardware).floor_us(result.bytes);
   if (floor && result.best_us > 0) result.roofline = *floor / result.best_us;
@@ -54,6 +130,7 @@ StoredResult read_result(const Cache& cache, const Workload& workload) {
 std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& key) {
   std::optional<StoredResult> found;
   std::string damage;
+  StoredSpaces spaces;
   for (const Workload& workload : cache.workloads()) {
     const WorkloadKey& other = workload.key;
     if (is_recording(other) || other.kernel != key.kernel || other.problem != key.problem ||
@@ -61,7 +138,7 @@ std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& k
       continue;
     }
     const bool current = other.source_digest == key.source_digest && other.toolchain == key.toolchain;
-    StoredResult result = read_result(cache, workload);
+    StoredResult result = read_result(cache, workload, spaces);
     if (!result.damage.empty()) {
       if (current) throw DamagedWinner(result.damage);
       damage = result.damage;

@@ -1,5 +1,6 @@
-// What the cache holds of one workload, digested for reports: the winner or, where nothing was compiled, the
-// best trial. Reads only; for the thread that owns the cache.
+// What the cache holds of one workload, digested for reports: the winner or, where none was stored because
+// nothing was compiled or the search was killed, the trial that its finals would choose if they measured what
+// the trials did. Reads only; for the thread that owns the cache.
 #pragma once
 
 #include <map>
@@ -9,6 +10,7 @@
 
 #include "cache/cache.h"
 #include "cli/document.h"
+#include "cli/stored_space.h"
 
 namespace moetune {
 
@@ -29,7 +31,7 @@ struct StoredResult {
 };
 
 // A damaged winner is told in `damage`. Throws BrokenEnvironment where the file is.
-StoredResult read_result(const Cache& cache, const Workload& workload);
+StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces);
 
 // A workload of this kernel, problem and hardware with a winner: the one of these sources and this compiler,
 // else the one stored last; never a recording in progress. Throws DamagedWinner where the one of these
