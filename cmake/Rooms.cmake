@@ -26,10 +26,11 @@ function(room name)
   target_link_libraries(room_${name} PUBLIC ${deps})
 endfunction()
 
-# room_tests(NAME [LABELS ...] [SOURCES ...] DEPENDS ...): tests/NAME/*_test.cc as the doctest program test_NAME, one ctest
-# entry. SOURCES are helpers, below tests/.
+# room_tests(NAME [LABELS ...] [SOURCES ...] [APART ...] DEPENDS ...): tests/NAME/*_test.cc as the doctest program test_NAME, one
+# ctest entry. SOURCES are helpers, below tests/. The files STEM_test.cc of the stems after APART are a second entry, NAME_apart,
+# which runs beside the first.
 function(room_tests name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;SOURCES;APART;DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/*_test.cc)
   if(NOT sources)
     return()
@@ -39,10 +40,19 @@ function(room_tests name)
   resolve_rooms(deps ${ARG_DEPENDS})
   target_link_libraries(test_${name} PRIVATE ${deps})
   target_compile_definitions(test_${name} PRIVATE MOETUNE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  add_test(NAME ${name} COMMAND test_${name})
+  set(entries ${name})
+  if(ARG_APART)
+    list(TRANSFORM ARG_APART REPLACE "(.+)" "*/\\1_test.cc")
+    list(JOIN ARG_APART "," apart)
+    add_test(NAME ${name} COMMAND test_${name} --source-file-exclude=${apart})
+    add_test(NAME ${name}_apart COMMAND test_${name} --source-file=${apart})
+    list(APPEND entries ${name}_apart)
+  else()
+    add_test(NAME ${name} COMMAND test_${name})
+  endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 1200)
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+  set_tests_properties(${entries} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
     ENVIRONMENT "MOETUNE_BINARY=$<TARGET_FILE:moetune>")
 endfunction()

@@ -9,12 +9,13 @@
 
 #include "replay/recording.h"
 #include "search/simulation.h"
+#include "tests/sanitized.h"
 
 using namespace moetune;
 
 namespace {
 
-constexpr std::uint64_t kSeeds = 12;
+constexpr std::uint64_t kSeeds = kSanitized ? 1 : 12;
 constexpr double kStrength = 0.12;
 constexpr double kHardwareApart = 2;  // as tuner/history.h counts another GPU
 
@@ -104,6 +105,7 @@ TEST_CASE(
     cold_late.push_back(cold.back() / optimum);
     warm_late.push_back(warm.back() / optimum);
   }
+  if (kSanitized) return;  // one search is no sample
   CHECK(median(warm_early) - 1 <= 0.5 * (median(cold_early) - 1));
   CHECK(median(warm_late) <= median(cold_late) + 0.002);
 }
