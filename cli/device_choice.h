@@ -27,7 +27,7 @@ struct DeviceChoice {
 // where `auto` finds neither a GPU nor a fitting recording.
 DeviceChoice choose_device(const std::string& device, const WorkloadOptions& workload);
 
-// The same for commands that measure or validate: a recording that was named is BadInput, as is no KERNEL.
+// The same for commands that measure or validate, of a kernel that is named: a recording is BadInput.
 DeviceChoice choose_gpu(const std::string& device, const WorkloadOptions& workload, std::string_view command);
 
 // The problem that the options describe. Throws BadInput.
