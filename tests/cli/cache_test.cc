@@ -107,10 +107,10 @@ TEST_CASE("cache show prints one workload in full and refuses keys that are none
 TEST_CASE("recordings with different contents never share results") {
   Tool tool;
   const std::string recording = tool.write_recording(3);
-  document(tool.run({"search", "--device", "replay:" + recording, "--budget", "300", "--json"}));
+  document(tool.run({"search", "--device", "replay:" + recording, "--strategy", "random", "--json"}));
   tool.write_recording(4);
   const Json other =
-      document(tool.run({"search", "--device", "replay:" + recording, "--budget", "300", "--json"}));
+      document(tool.run({"search", "--device", "replay:" + recording, "--strategy", "random", "--json"}));
   CHECK(other["trials"]["resumed"] == 0);
   CHECK(document(tool.run({"cache", "ls", "--json"}))["workloads"].size() == 2);
 }
@@ -120,7 +120,8 @@ TEST_CASE("a damaged cache is reported with exit code 3, never used") {
   const std::string recording = tool.write_recording();
   const std::string cache = tool.path("c.db").string();
   const std::vector<std::string> command = {
-      "search", "--device", "replay:" + recording, "--budget", "500", "--cache", cache, "--json"};
+      "search", "--device", "replay:" + recording, "--strategy", "random", "--budget", "500", "--cache",
+      cache,    "--json"};
   document(tool.run(command));
   CHECK(tool.run({"cache", "check", "--cache", cache}).code == 0);
   {
