@@ -102,6 +102,11 @@ bool may_end_otherwise(const TrialRecord& record) {
   return *outcome == Outcome::compile_failed && !flag(record.facts, "repeatable", true);
 }
 
+bool is_of_search(const TrialRecord& record, const std::string& strategy, std::uint64_t seed) {
+  const Json json = Json::parse(record.provenance, nullptr, false);
+  return json.is_object() && json.value("strategy", Json()) == strategy && json.value("seed", Json()) == seed;
+}
+
 std::optional<TrialResult> from_record(const TrialRecord& record) {
   const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
   if (!outcome || (has_time(*outcome) && !(record.time_us > 0))) return std::nullopt;

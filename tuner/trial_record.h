@@ -31,6 +31,9 @@ TrialRecord to_record(const Config& config, const TrialResult& result, const Bui
 // reports and run again.
 bool may_end_otherwise(const TrialRecord& record);
 
+// Whether a search with this strategy and seed measured it.
+bool is_of_search(const TrialRecord& record, const std::string& strategy, std::uint64_t seed);
+
 // nullopt where the record's outcome is unknown to this version, or its time is none: such a trial is run
 // again. The samples do
 // not come back, only the median and its interval.

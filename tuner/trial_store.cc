@@ -5,8 +5,8 @@
 
 namespace moetune {
 
-std::unordered_map<std::string, TrialResult> TrialStore::known_trials() {
-  std::unordered_map<std::string, TrialResult> known;
+KnownTrials TrialStore::known_trials() {
+  KnownTrials known;
   if (tools_.cache == nullptr) return known;
   if (request_.fresh) tools_.cache->clear_trials(tools_.workload);
   for (const TrialRecord& record : tools_.cache->trials(tools_.workload)) {
@@ -20,7 +20,8 @@ std::unordered_map<std::string, TrialResult> TrialStore::known_trials() {
     // A recording has its own facts; a compiler's of an earlier version would be told as if they were
     // today's.
     if (!tools_.device.info().recorded && result->facts.size() != kFactNames.size()) result->facts.clear();
-    known.emplace(record.config, *std::move(result));
+    known.by_config.emplace(record.config, *std::move(result));
+    if (is_of_search(record, request_.strategy, request_.seed)) known.of_this_search.push_back(record.config);
   }
   return known;
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "tuner/breakdowns.h"
 #include "tuner/trial_record.h"
@@ -12,14 +13,19 @@
 
 namespace moetune {
 
+// Earlier trials of a workload, by canonical text.
+struct KnownTrials {
+  std::unordered_map<std::string, TrialResult> by_config;
+  std::vector<std::string> of_this_search;  // those of the same strategy and seed, in the order they landed
+};
+
 class TrialStore {
  public:
   TrialStore(const TuneRequest& request, const TuneTools& tools, Breakdowns& breakdowns)
       : request_(request), tools_(tools), breakdowns_(breakdowns) {}
 
-  // Earlier trials of the workload by canonical text, without those that may end otherwise; forgets all of
-  // them first where the request asks for a fresh start.
-  std::unordered_map<std::string, TrialResult> known_trials();
+  // Without those that may end otherwise; forgets all of them first where the request asks for a fresh start.
+  KnownTrials known_trials();
   void put(const Trial& trial, const Build* build);
   // A breakdown that was the machine's fault: another search tries the configuration again.
   void forgive(const Trial& trial);

@@ -60,8 +60,10 @@ class TuneLoop {
   double drop_limit() const;
   void refill();
   void take(ConfigId id);
+  void take_up();
   bool budget_left() const;
   void step();
+  void settle_next();
   std::optional<Pending> take_next();                                            // none where stopped
   std::optional<TrialResult> evaluate(const Pending& pending, BuildPtr* build);  // none where stopped
   BuildPtr wait_for(const std::shared_future<BuildPtr>& build);
@@ -81,10 +83,10 @@ class TuneLoop {
   TrialStore store_;
   std::unique_ptr<Searcher> searcher_;
   Scouts scouts_;
-  std::unordered_map<std::string, TrialResult> known_;  // the cache's trials, by canonical text
-  std::unordered_map<ConfigId, std::size_t> done_;      // position in result_.trials
-  std::deque<Pending> queue_;                           // in the order asked
-  std::optional<std::size_t> best_;                     // position in result_.trials
+  KnownTrials known_;                               // the cache's
+  std::unordered_map<ConfigId, std::size_t> done_;  // position in result_.trials
+  std::deque<Pending> queue_;                       // in the order asked
+  std::optional<std::size_t> best_;                 // position in result_.trials
   Clock::time_point begin_ = Clock::now();
   TuneResult result_;
 };
@@ -95,7 +97,8 @@ TuneResult TuneLoop::run() {
   if (request_.default_config) {
     if (const auto id = request_.space->find(*request_.default_config)) enqueue(*id);
   }
-  refill();  // the compiler is busy while the device makes its inputs and references
+  const bool resumes = request_.ready_first && !known_.of_this_search.empty();
+  if (!resumes) refill();  // the compiler is busy while the device makes its inputs and references
   tools_.device.set_stop(stop_);
   try {
     if (request_.kernel != nullptr) tools_.device.open(*request_.kernel, request_.problem, request_.seed);
@@ -107,6 +110,7 @@ TuneResult TuneLoop::run() {
   if (tools_.observer != nullptr) tools_.observer->started(request_.space->size(), request_.budget);
 
   announce("searching");
+  if (resumes) take_up();
   while (!queue_.empty() && !stop_.stop_requested() && !result_.converged) step();
   result_.interrupted = stop_.stop_requested();
   result_.counts.unmeasured = scouts_.unmeasured();
@@ -142,7 +146,7 @@ TuneResult TuneLoop::run() {
 void TuneLoop::enqueue(ConfigId id) {
   scouts_.asked(id);
   Pending pending{.id = id, .config = request_.space->config(id)};
-  if (const auto known = known_.find(pending.config.text()); known != known_.end()) {
+  if (const auto known = known_.by_config.find(pending.config.text()); known != known_.by_config.end()) {
     pending.known = known->second;
   } else {
     start_build(pending);
@@ -197,7 +201,24 @@ void TuneLoop::take(ConfigId id) {
   }
 }
 
+// What this search measured before it was stopped, before it asks again: in another order of landing it may
+// ask for other configurations, and what it found must not be lost.
+void TuneLoop::take_up() {
+  for (const std::string& config : known_.of_this_search) {
+    if (!budget_left()) break;
+    if (const std::optional<ConfigId> id = request_.space->find_text(config)) take(*id);
+  }
+  const auto is_known = [](const Pending& pending) { return pending.known.has_value(); };
+  while (std::any_of(queue_.begin(), queue_.end(), is_known) && !stop_.stop_requested()) settle_next();
+  if (!result_.converged) refill();
+}
+
 void TuneLoop::step() {
+  settle_next();
+  if (!result_.converged) refill();
+}
+
+void TuneLoop::settle_next() {
   std::optional<Pending> pending = take_next();
   if (!pending) return;
   if (pending->known && pending->known->outcome == Outcome::too_slow &&
@@ -211,7 +232,6 @@ void TuneLoop::step() {
   finish(*std::move(pending), *result, build.get());
   if (tools_.compiler != nullptr) tools_.compiler->flush();
   judge_convergence();
-  if (!result_.converged) refill();
 }
 
 std::optional<Pending> TuneLoop::take_next() {

@@ -10,7 +10,9 @@
 namespace moetune {
 namespace {
 
-constexpr std::size_t kStarts = 5;        // random configurations before the model is asked
+constexpr std::size_t kStarts = 5;  // random configurations before the model is asked
+constexpr std::size_t kTakenUp =
+    2 * kStarts;                          // told, by which a search that is taken up has its starts behind it
 constexpr std::size_t kMostSeeds = 4;     // winners from histories that are tried first
 constexpr std::size_t kDescentFrom = 60;  // asks; before, the model has better use for them
 constexpr std::size_t kDescentOneIn = 6;  // of the asks after that, the share that descends from the best
@@ -139,7 +141,8 @@ class AutoSearch : public Searcher {
       ++random_starts_;
       return *untried_.draw(random_);
     }
-    const bool descends = asked_ >= kDescentFrom && asked_ % kDescentOneIn == 0;
+    const bool descends =
+        std::max(asked_, surrogate_.log().size()) >= kDescentFrom && asked_ % kDescentOneIn == 0;
     if (surrogate_.usable() && !descends) {
       if (const auto pick = best_pick()) {
         untried_.take(pick->id);
@@ -155,7 +158,7 @@ class AutoSearch : public Searcher {
   // Winners from elsewhere stand for random starts as long as they are worth something.
   bool starts() const {
     if (surrogate_.log().successes() == 0) return true;
-    if (!warm_) return asked_ < kStarts;
+    if (!warm_) return asked_ < kStarts && surrogate_.log().size() < kTakenUp;
     return turn() == Turn::anywhere || (!surrogate_.trusts_experience() && random_starts_ < kStarts);
   }
 

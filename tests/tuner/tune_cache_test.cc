@@ -1,0 +1,223 @@
+// What the tune loop keeps in a cache and takes up from one.
+#include "tuner/tune.h"
+
+#include <doctest/doctest.h>
+#include <sqlite3.h>
+
+
+#include "base/error.h"
+#include "tests/tuner/doubling_kernel.h"
+#include "tests/tuner/grid_search.h"
+
+using namespace moetune;
+
+TEST_CASE("what a search measured first on a GPU is taken up whole, whatever order it would ask in now") {
+  for (const char* strategy : {"auto", "local", "genetic", "random"}) {
+    CAPTURE(strategy);
+    TemporaryCache file;
+    Cache cache = Cache::open(file.path, Cache::Mode::create);
+    const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+    Search stopped;
+    stopped.request.strategy = strategy;
+    stopped.request.in_flight = 1;  // another order of telling than the one below
+    stopped.request.budget = 30;
+    stopped.run(&cache, workload);
+
+    Search resumed;
+    resumed.request.strategy = strategy;
+    resumed.request.in_flight = 8;
+    resumed.request.ready_first = true;
+    const TuneResult result = resumed.run(&cache, workload);
+    CHECK(result.counts.resumed == 30);
+    CHECK(result.counts.total() == 40);
+    CHECK(resumed.device.ran.size() == 10);
+    REQUIRE(result.trials.size() == 40);
+    for (std::size_t i = 0; i < 30; ++i) CHECK(result.trials[i].config.text() == stopped.device.ran[i]);
+
+    Search smaller = {};
+    smaller.request.strategy = strategy;
+    smaller.request.ready_first = true;
+    smaller.request.budget = 12;
+    CHECK(smaller.run(&cache, workload).counts.resumed == 12);
+    CHECK(smaller.device.ran.empty());
+
+    Search other;
+    other.request.strategy = strategy;
+    other.request.ready_first = true;
+    other.request.seed = 2;
+    CHECK(other.run(&cache, workload).counts.resumed < 40);
+    CHECK_FALSE(other.device.ran.empty());
+  }
+}
+
+TEST_CASE("trials in the cache are told, not run again") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+
+  Search half;
+  half.request.budget = 20;
+  half.run(&cache, workload);
+  CHECK(cache.trials(workload).size() == 20);
+
+  Search whole, untouched;
+  const TuneResult resumed = whole.run(&cache, workload);
+  untouched.run();
+  CHECK(resumed.counts.resumed == 20);
+  CHECK(resumed.counts.total() == 40);
+  CHECK(whole.device.ran.size() == 20);
+  CHECK(std::equal(whole.device.ran.begin(), whole.device.ran.end(), untouched.device.ran.begin() + 20));
+}
+
+TEST_CASE("--fresh forgets the trials of the workload and of no other") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  const std::int64_t other = cache.workload({.kernel = "k", .problem = "q"});
+  Search search;
+  search.run(&cache, workload);
+  search.run(&cache, other);
+  search.request.fresh = true;
+  search.request.budget = 10;
+  CHECK(search.run(&cache, workload).counts.resumed == 0);
+  CHECK(cache.trials(workload).size() == 10);
+  CHECK(cache.trials(other).size() == 40);
+}
+
+TEST_CASE("a stop request ends the search after the current trial and keeps what was found") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  std::stop_source stop;
+  Search search;
+  search.device.answer = [&](const Config& config) {
+    if (search.device.ran.size() == 7) stop.request_stop();
+    return timed(landscape(config));
+  };
+  const TuneResult result = search.run(&cache, workload, stop.get_token());
+  CHECK(result.interrupted);
+  CHECK(result.counts.total() == 7);
+  CHECK(cache.trials(workload).size() == 7);
+  CHECK(result.best);
+}
+
+TEST_CASE("a resumed search runs again what hung or crashed, and not what is wrong") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  Search first, second;
+  first.request.budget = second.request.budget = 64;
+  first.device.answer = [](const Config& config) {
+    if (config.number("x") == 3) return TrialResult{.outcome = Outcome::timed_out, .message = "late"};
+    if (config.number("x") == 4) return TrialResult{.outcome = Outcome::wrong_result, .message = "off"};
+    return timed(landscape(config));
+  };
+  CHECK(first.run(&cache, workload).best->config.text() == "x=2,y=5");
+  const TuneResult result = second.run(&cache, workload);
+  CHECK(result.counts[Outcome::timed_out] == 0);
+  CHECK(result.counts[Outcome::wrong_result] == 8);
+  CHECK(result.best->config.text() == "x=3,y=5");
+}
+
+TEST_CASE("what hung twice is its own fault: it trips no alarm, and is not tried a third time") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  const auto search = [&] {
+    Search next;
+    next.request.budget = 64;
+    next.request.strategy = "exhaustive";
+    next.device.answer = [](const Config& config) {  // never eight in a row, unless nothing else is left
+      if (config.number("y") % 2 == 0) return TrialResult{.outcome = Outcome::timed_out, .message = "late"};
+      return timed(landscape(config));
+    };
+    next.run(&cache, workload);
+    return next.device.ran.size();
+  };
+  CHECK(search() == 64);
+  CHECK(search() == 32);
+  CHECK(search() == 0);
+}
+
+TEST_CASE("what hung twice gets another try where the machine turned out to be broken") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  for (int time = 0; time < 2; ++time) {
+    Search search;
+    search.request.budget = 64;
+    search.request.strategy = "exhaustive";
+    search.device.answer = [](const Config&) {
+      return TrialResult{.outcome = Outcome::crashed, .message = "signal 7"};
+    };
+    CHECK_THROWS_AS(search.run(&cache, workload), BrokenEnvironment);
+    CHECK(cache.trials(workload).size() == static_cast<std::size_t>(8 * (time + 1)));
+  }
+  Search repaired;
+  repaired.request.budget = 64;
+  const TuneResult result = repaired.run(&cache, workload);
+  CHECK(result.counts[Outcome::ok] + result.counts[Outcome::too_slow] == 64);
+  CHECK(result.counts.resumed == 0);
+}
+
+TEST_CASE("what a strict search dropped as too slow is measured by one that would not drop it") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  Search strict, same, lenient;
+  for (Search* search : {&strict, &same, &lenient}) search->request.budget = 64;
+  lenient.request.drop_factor = 100;
+  const TuneResult first = strict.run(&cache, workload);
+  REQUIRE(first.counts[Outcome::too_slow] > 0);
+  CHECK(same.run(&cache, workload).counts.resumed == 64);
+  const TuneResult third = lenient.run(&cache, workload);
+  CHECK(third.counts[Outcome::too_slow] == 0);
+  CHECK(lenient.device.ran.size() == first.counts[Outcome::too_slow]);
+}
+
+TEST_CASE("a damaged stored winner counts as absent, and the search replaces it") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  cache.put_winner(workload, {.config = "x=0,y=0", .time_us = 1, .plan = "{}", .cubin = {1, 2, 3}});
+  {
+    sqlite3* raw = nullptr;
+    REQUIRE(sqlite3_open(file.path.c_str(), &raw) == SQLITE_OK);
+    CHECK(sqlite3_exec(raw, "UPDATE winners SET plan = plan || ' '", nullptr, nullptr, nullptr) == SQLITE_OK);
+    sqlite3_close(raw);
+  }
+  REQUIRE_THROWS_AS(cache.winner(workload), BrokenEnvironment);
+  DoublingKernel kernel;
+  Search search;
+  search.request.kernel = &kernel;
+  search.request.problem = doubling_problem(10);
+  CompilePool compiler({[](const CompileUnit& unit) { return unit.source; },
+                        [](const CompileUnit&) {
+                          Build build;
+                          build.outcome = Outcome::ok;
+                          build.cubin = {1};
+                          build.entries["double"] = {};
+                          return build;
+                        }},
+                       1);
+  const TuneResult result =
+      tune(search.request,
+           {.device = search.device, .cache = &cache, .workload = workload, .compiler = &compiler}, {});
+  REQUIRE(result.best);
+  REQUIRE(cache.winner(workload));
+  CHECK(cache.winner(workload)->config == result.best->config.text());
+}
+
+TEST_CASE("a machine on which everything hangs ends the search after eight trials, all of them kept") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  Search search;
+  search.device.answer = [](const Config&) {
+    return TrialResult{.outcome = Outcome::timed_out, .message = "ran past its limit"};
+  };
+  CHECK_THROWS_WITH_AS(search.run(&cache, workload), doctest::Contains("ran past its limit"),
+                       BrokenEnvironment);
+  CHECK(search.device.ran.size() == 8);
+  CHECK(cache.trials(workload).size() == 8);
+}
