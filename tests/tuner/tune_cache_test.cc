@@ -1,13 +1,11 @@
 // What the tune loop keeps in a cache and takes up from one.
-#include "tuner/tune.h"
-
 #include <doctest/doctest.h>
 #include <sqlite3.h>
-
 
 #include "base/error.h"
 #include "tests/tuner/doubling_kernel.h"
 #include "tests/tuner/grid_search.h"
+#include "tuner/tune.h"
 
 using namespace moetune;
 
