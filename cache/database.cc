@@ -189,8 +189,25 @@ void Database::connect_read_only() {
   } catch (const SQLite::Exception& error) {
     const bool locks_denied =
         error.getErrorCode() == SQLITE_CANTOPEN || error.getErrorCode() == SQLITE_READONLY;
-    if (!locks_denied || has_pending_log(path_)) throw;
+    if (!locks_denied || has_pending_log(path_) || size_beside(path_, "-shm") > 0) throw;
+    if (size_beside(path_, "-journal") > 0) {
+      undo_cut_off_change();
+      return connect(Access::read_only);
+    }
     connect(Access::immutable);
+  }
+}
+
+// In a file without a log (network file systems) a change that was cut off lies half in the file, and what
+// was there before in -journal. SQLite puts that back for whoever may write.
+void Database::undo_cut_off_change() const {
+  try {
+    SQLite::Database(path_.string(), SQLite::OPEN_READWRITE, static_cast<int>(busy_timeout_.count()))
+        .exec("SELECT 1 FROM sqlite_schema LIMIT 1");
+  } catch (const SQLite::Exception& error) {
+    throw BrokenEnvironment(
+        path_.string() + " holds half of a change that was cut off, and undoing it from " + path_.string() +
+        "-journal failed: " + error.what() + "; make both and their folder writable, or free some space");
   }
 }
 

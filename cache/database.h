@@ -106,6 +106,7 @@ class Database {
   void close() noexcept;
   void connect(Access access);
   void connect_read_only();
+  void undo_cut_off_change() const;
   void require_writable() const;
   SQLite::Statement& prepared(const char* sql) const;
 

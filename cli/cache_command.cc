@@ -140,7 +140,7 @@ int CacheCommand::check(const Cache& cache, Output& output) const {
   };
   Document document = {{"cache", cache.path().string()}, {"sound", problems.empty()}};
   document["problems"] = told(problems);
-  document["outdated"] = told(outdated);
+  document["outdated"] = problems.empty() ? told(outdated) : Document(nullptr);  // null: not looked at
   if (problems.empty()) output.result() << cache.path().string() << " is sound.\n";
   output.document(document);
   return problems.empty() ? kDone : kBrokenEnvironment;

@@ -119,10 +119,6 @@ std::string wrong_winner(const WorkloadKey& key, const WinnerRecord& winner, Sto
                       wrong_json("provenance", winner.provenance)});
 }
 
-bool is_of(const Space& space, const std::string& config) {
-  return LegalSpace(space.parameters(), {}).point_of(config).has_value();
-}
-
 // What of a workload with other sources moetune knows no more; "" for nothing.
 std::string outdated(const Cache& cache, const Workload& workload, const Space& space) {
   try {
@@ -130,11 +126,12 @@ std::string outdated(const Cache& cache, const Workload& workload, const Space& 
   } catch (const BadInput& error) {
     return std::string("is of a problem that is none today: ") + error.what();
   }
+  const LegalSpace domains(space.parameters(), {});
+  const auto is_strange = [&](const auto& record) { return !domains.point_of(record.config); };
   const std::vector<TrialRecord> trials = cache.trials(workload.id);
-  const auto strange = std::count_if(trials.begin(), trials.end(),
-                                     [&](const TrialRecord& t) { return !is_of(space, t.config); });
+  const auto strange = std::count_if(trials.begin(), trials.end(), is_strange);
   const std::optional<WinnerRecord> winner = cache.winner(workload.id);
-  const bool strange_winner = winner && !is_of(space, winner->config);
+  const bool strange_winner = winner && is_strange(*winner);
   if (strange == 0 && !strange_winner) return "";
   return format("has %lld of %zu trials%s with parameters or values that are none today",
                 static_cast<long long>(strange), trials.size(), strange_winner ? ", and a winner," : "");

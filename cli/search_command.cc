@@ -57,7 +57,8 @@ void SearchCommand::declare(OptionTable& table) {
   table.positive("until-converged", "PERCENT", "percentage", until_gain_percent_,
                  "end where 60 more trials should gain less than this");
   table.text("strategy", "NAME", strategy_, "how to search: " + strategy_names());
-  table.whole("seed", seed_, 0, std::numeric_limits<std::uint64_t>::max(), "one seed, one trajectory");
+  table.whole("seed", seed_, 0, std::numeric_limits<std::uint64_t>::max(),
+              "one seed, one trajectory on a recording; on a GPU times differ anyhow");
   declare_device(table, device_);
   declare_cache(table, cache_);
   table.flag("fresh", fresh_, "forget this workload's stored trials");

@@ -1,5 +1,6 @@
-// When a searcher's scouts go out and come back: counted in tells, so that a trajectory depends on what was
-// told and never on how fast a compiler is. Whoever drives a searcher owns one; knows no compiler itself.
+// When a searcher's scouts go out and are due: counted in tells, so that a trajectory depends on what was
+// told; whoever waits for those that are due (a replay does) makes it independent of how fast a compiler is.
+// Whoever drives a searcher owns one; knows no compiler itself.
 // Not thread-safe.
 #pragma once
 

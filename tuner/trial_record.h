@@ -35,8 +35,7 @@ bool may_end_otherwise(const TrialRecord& record);
 bool is_of_search(const TrialRecord& record, const std::string& strategy, std::uint64_t seed);
 
 // nullopt where the record's outcome is unknown to this version, or its time is none: such a trial is run
-// again. The samples do
-// not come back, only the median and its interval.
+// again. The samples do not come back, only the median and its interval.
 std::optional<TrialResult> from_record(const TrialRecord& record);
 
 // `baseline` is the default's result in the same duel, where it has one; `roofline` is 0 where unknown.

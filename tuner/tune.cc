@@ -62,6 +62,7 @@ class TuneLoop {
   void take(ConfigId id);
   void take_up();
   bool budget_left() const;
+  bool is_over() const { return stop_.stop_requested() || result_.converged; }
   void step();
   void settle_next();
   std::optional<Pending> take_next();                                            // none where stopped
@@ -111,7 +112,7 @@ TuneResult TuneLoop::run() {
 
   announce("searching");
   if (resumes) take_up();
-  while (!queue_.empty() && !stop_.stop_requested() && !result_.converged) step();
+  while (!queue_.empty() && !is_over()) step();
   result_.interrupted = stop_.stop_requested();
   result_.counts.unmeasured = scouts_.unmeasured();
   queue_.clear();
@@ -207,15 +208,14 @@ void TuneLoop::take_up() {
   for (const std::string& config : known_.of_this_search) {
     if (!budget_left()) break;
     if (const std::optional<ConfigId> id = request_.space->find_text(config)) take(*id);
+    while (!queue_.empty() && queue_.back().known && !is_over()) settle_next();
   }
-  const auto is_known = [](const Pending& pending) { return pending.known.has_value(); };
-  while (std::any_of(queue_.begin(), queue_.end(), is_known) && !stop_.stop_requested()) settle_next();
-  if (!result_.converged) refill();
+  if (!is_over()) refill();
 }
 
 void TuneLoop::step() {
   settle_next();
-  if (!result_.converged) refill();
+  if (!is_over()) refill();
 }
 
 void TuneLoop::settle_next() {

@@ -10,9 +10,7 @@
 namespace moetune {
 namespace {
 
-constexpr std::size_t kStarts = 5;  // random configurations before the model is asked
-constexpr std::size_t kTakenUp =
-    2 * kStarts;                          // told, by which a search that is taken up has its starts behind it
+constexpr std::size_t kStarts = 5;        // random configurations before the model is asked
 constexpr std::size_t kMostSeeds = 4;     // winners from histories that are tried first
 constexpr std::size_t kDescentFrom = 60;  // asks; before, the model has better use for them
 constexpr std::size_t kDescentOneIn = 6;  // of the asks after that, the share that descends from the best
@@ -69,7 +67,8 @@ class AutoSearch : public Searcher {
     untried_.take(observation.id);
     unscouted_.take(observation.id);
     unknown_.take(observation.id);
-    open_.erase(observation.id);
+    const bool taken_up = open_.erase(observation.id) == 0;
+    if (taken_up && std::erase(seeds_, observation.id) > 0) tried_seeds_.insert(observation.id);
     surrogate_.tell(observation);
     informed_.tell(observation);
     descent_->tell(observation);
@@ -105,6 +104,12 @@ class AutoSearch : public Searcher {
   }
 
  private:
+  // Asked, or told of a search that is taken up; a tuner may tell its default unasked.
+  std::size_t begun() const {
+    const std::size_t told = surrogate_.log().size();
+    return std::max(asked_, told - std::min<std::size_t>(told, 1));
+  }
+
   std::size_t most_open() const { return kOpenAtFirst + surrogate_.log().size() / kToldAnOpen; }
 
   // The winner of each history, then the second of each, and so on, each as near as this space comes to it;
@@ -141,8 +146,7 @@ class AutoSearch : public Searcher {
       ++random_starts_;
       return *untried_.draw(random_);
     }
-    const bool descends =
-        std::max(asked_, surrogate_.log().size()) >= kDescentFrom && asked_ % kDescentOneIn == 0;
+    const bool descends = begun() >= kDescentFrom && asked_ % kDescentOneIn == 0;
     if (surrogate_.usable() && !descends) {
       if (const auto pick = best_pick()) {
         untried_.take(pick->id);
@@ -153,12 +157,12 @@ class AutoSearch : public Searcher {
     return *untried_.draw(random_);
   }
 
-  Turn turn() const { return asked_ < kWarmTurns.size() ? kWarmTurns[asked_] : Turn::model; }
+  Turn turn() const { return begun() < kWarmTurns.size() ? kWarmTurns[begun()] : Turn::model; }
 
   // Winners from elsewhere stand for random starts as long as they are worth something.
   bool starts() const {
     if (surrogate_.log().successes() == 0) return true;
-    if (!warm_) return asked_ < kStarts && surrogate_.log().size() < kTakenUp;
+    if (!warm_) return begun() < kStarts;
     return turn() == Turn::anywhere || (!surrogate_.trusts_experience() && random_starts_ < kStarts);
   }
 

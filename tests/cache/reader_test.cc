@@ -1,5 +1,6 @@
 // Readers where a writer could not be: full disks, folders and files that cannot be written, damaged files.
 // They read what can be read, and leave nothing beside the file.
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -146,4 +147,36 @@ TEST_CASE("a folder and a file that cannot be written: every reader") {
   CHECK(finish(reader) == 0);
   fs::permissions(folder, fs::perms(0755));
   CHECK(dir.content().size() == 1);
+}
+
+TEST_CASE("what a killed writer of a file without a log had not committed is undone, or the file refused") {
+  const TempDir dir;
+  const fs::path folder = dir / "folder", file = folder / "cache.db";
+  fs::create_directories(folder);
+  const std::int64_t id = fill(file);
+  const pid_t killed = start([&] {
+    SQLite::Database raw(file.string(), SQLite::OPEN_READWRITE);
+    raw.exec("PRAGMA journal_mode = DELETE; PRAGMA cache_size = 2; PRAGMA cache_spill = 1; BEGIN IMMEDIATE");
+    raw.exec("UPDATE trials SET outcome = 'crashed', message = hex(zeroblob(200))");
+    ::_exit(0);
+  });
+  REQUIRE(finish(killed) == 0);
+  REQUIRE(fs::file_size(folder / "cache.db-journal") > 0);
+
+  fs::permissions(dir.path(), fs::perms(0755));
+  fs::permissions(folder, fs::perms(0555));
+  const pid_t reader = start([&] {
+    if (::geteuid() == 0 && ::seteuid(65534) != 0) throw std::runtime_error("cannot become nobody");
+    const std::string sentence = broken([&] { trials_read(file, id); });
+    if (sentence.find("holds half of a change that was cut off") == std::string::npos)
+      throw std::runtime_error("said: " + sentence);
+  });
+  CHECK(finish(reader) == 0);
+
+  fs::permissions(folder, fs::perms(0755));
+  const Cache cache = Cache::open(file, Cache::Mode::read_only);
+  REQUIRE(cache.trials(id).size() == kTrials);
+  for (const auto& record : cache.trials(id)) CHECK(record.outcome != "crashed");
+  CHECK(Cache::open(file, Cache::Mode::inspect).check().empty());
+  CHECK_FALSE(fs::exists(folder / "cache.db-journal"));
 }

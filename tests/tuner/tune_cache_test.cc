@@ -48,6 +48,59 @@ TEST_CASE("what a search measured first on a GPU is taken up whole, whatever ord
   }
 }
 
+TEST_CASE("pruned trials take no other's place where a search is taken up") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  Search stopped;
+  stopped.request.strategy = "local";
+  stopped.request.budget = 20;
+  stopped.device.answer = [](const Config& config) {
+    return config.number("x") % 3 == 0 ? TrialResult{.outcome = Outcome::pruned, .message = "no room"}
+                                       : timed(landscape(config));
+  };
+  const TuneResult first = stopped.run(&cache, workload);
+  REQUIRE(first.counts[Outcome::pruned] > 3);
+
+  Search resumed;
+  resumed.request = stopped.request;
+  resumed.request.space = &resumed.space;
+  resumed.request.ready_first = true;
+  resumed.device.answer = stopped.device.answer;
+  const TuneResult result = resumed.run(&cache, workload);
+  CHECK(result.counts.total() == 20);
+  CHECK(resumed.device.ran.empty());
+  CHECK(result.counts.resumed >= 20);
+  REQUIRE(first.best);
+  REQUIRE(result.best);
+  CHECK(result.best->config.text() == first.best->config.text());
+}
+
+TEST_CASE("a stop request while a search is taken up asks for nothing more") {
+  TemporaryCache file;
+  Cache cache = Cache::open(file.path, Cache::Mode::create);
+  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  Search stopped;
+  stopped.request.budget = 20;
+  stopped.run(&cache, workload);
+  struct StopsAtFive : TuneObserver {
+    std::stop_source stop;
+    std::size_t seen = 0;
+    void trial_done(const Trial&, const TrialCounts&, const Trial*) override {
+      if (++seen == 5) stop.request_stop();
+    }
+  } observer;
+  Search resumed;
+  resumed.request.ready_first = true;
+  const TuneResult result =
+      tune(resumed.request,
+           {.device = resumed.device, .cache = &cache, .workload = workload, .observer = &observer},
+           observer.stop.get_token());
+  CHECK(result.interrupted);
+  CHECK(result.counts.total() == 5);
+  CHECK(resumed.device.ran.empty());
+}
+
 TEST_CASE("trials in the cache are told, not run again") {
   TemporaryCache file;
   Cache cache = Cache::open(file.path, Cache::Mode::create);
