@@ -39,9 +39,9 @@ void OptionTable::flag(std::string_view name, bool& target, std::string_view doc
       {std::string(name), "", std::string(doc), [&target](const std::string&) { target = true; }});
 }
 
-void OptionTable::text(std::string_view name, std::string_view placeholder, std::string& target,
+void OptionTable::text(std::string_view name, std::string_view value_name, std::string& target,
                        std::string_view doc) {
-  options_.push_back({std::string(name), std::string(placeholder),
+  options_.push_back({std::string(name), std::string(value_name),
                       target.empty() ? std::string(doc) : with_default(doc, target),
                       [&target, option = dashed(name)](const std::string& value) {
                         if (value.empty()) throw BadInput(option + " takes no empty value");
@@ -49,9 +49,9 @@ void OptionTable::text(std::string_view name, std::string_view placeholder, std:
                       }});
 }
 
-void OptionTable::text(std::string_view name, std::string_view placeholder,
-                       std::optional<std::string>& target, std::string_view doc) {
-  options_.push_back({std::string(name), std::string(placeholder), std::string(doc),
+void OptionTable::text(std::string_view name, std::string_view value_name, std::optional<std::string>& target,
+                       std::string_view doc) {
+  options_.push_back({std::string(name), std::string(value_name), std::string(doc),
                       [&target](const std::string& value) { target = value; }});
 }
 
@@ -72,7 +72,7 @@ void OptionTable::whole(std::string_view name, std::uint64_t& target, std::uint6
   options_.push_back({std::string(name), "N", with_default(doc, std::to_string(target)), set});
 }
 
-void OptionTable::positive(std::string_view name, std::string_view placeholder, std::string_view unit,
+void OptionTable::positive(std::string_view name, std::string_view value_name, std::string_view unit,
                            double& target, std::string_view doc) {
   const auto set = [&target, option = dashed(name), kind = std::string(unit)](const std::string& value) {
     double number = 0;
@@ -81,18 +81,18 @@ void OptionTable::positive(std::string_view name, std::string_view placeholder, 
     }
     target = number;
   };
-  options_.push_back({std::string(name), std::string(placeholder), std::string(doc), set});
+  options_.push_back({std::string(name), std::string(value_name), std::string(doc), set});
 }
 
-void OptionTable::positional(std::string_view placeholder, std::string& target, bool required,
+void OptionTable::positional(std::string_view value_name, std::string& target, bool required,
                              std::string_view doc) {
-  positionals_.push_back({std::string(placeholder), std::string(doc), required,
+  positionals_.push_back({std::string(value_name), std::string(doc), required,
                           [&target](const std::string& word) { target = word; }});
 }
 
-void OptionTable::positional(std::string_view placeholder, std::optional<std::string>& target, bool required,
+void OptionTable::positional(std::string_view value_name, std::optional<std::string>& target, bool required,
                              std::string_view doc) {
-  positionals_.push_back({std::string(placeholder), std::string(doc), required,
+  positionals_.push_back({std::string(value_name), std::string(doc), required,
                           [&target](const std::string& word) { target = word; }});
 }
 
@@ -113,13 +113,13 @@ void OptionTable::fill_positionals(const std::vector<std::string>& words) {
   }
   if (words.size() > positionals_.size()) {
     throw BadInput("unexpected word '" + words[positionals_.size()] + "' after the " +
-                   (positionals_.empty() ? "command" : positionals_.back().placeholder));
+                   (positionals_.empty() ? "command" : positionals_.back().value_name));
   }
   for (std::size_t i = 0; i < positionals_.size(); ++i) {
     if (i < words.size()) {
       positionals_[i].set(words[i]);
     } else if (positionals_[i].required) {
-      throw BadInput("which " + positionals_[i].placeholder + "? It is missing: " + positionals_[i].doc);
+      throw BadInput("which " + positionals_[i].value_name + "? It is missing: " + positionals_[i].doc);
     }
   }
 }
@@ -127,7 +127,7 @@ void OptionTable::fill_positionals(const std::vector<std::string>& words) {
 void OptionTable::parse(const std::vector<std::string>& arguments) {
   po::options_description description;
   for (const Option& option : options_) {
-    if (option.placeholder.empty()) {
+    if (option.value_name.empty()) {
       description.add_options()(option.name.c_str(), "");
     } else {
       description.add_options()(option.name.c_str(), po::value<std::string>(), "");
@@ -155,12 +155,12 @@ void OptionTable::parse(const std::vector<std::string>& arguments) {
     const auto option = std::find_if(options_.begin(), options_.end(), [&](const Option& o) {
       return name == dashed(o.name) || name == o.name;
     });
-    if (option != options_.end() && option->placeholder.empty()) {
+    if (option != options_.end() && option->value_name.empty()) {
       throw BadInput(dashed(option->name) + " takes no value");
     }
     if (option != options_.end()) {
       throw BadInput(dashed(option->name) + " needs a value: " + dashed(option->name) + " " +
-                     option->placeholder);
+                     option->value_name);
     }
     throw BadInput(error.what());
   } catch (const po::error& error) {
@@ -172,7 +172,7 @@ void OptionTable::parse(const std::vector<std::string>& arguments) {
 std::string OptionTable::usage() const {
   std::string text;
   for (const Positional& word : positionals_) {
-    text += (text.empty() ? "" : " ") + (word.required ? word.placeholder : "[" + word.placeholder + "]");
+    text += (text.empty() ? "" : " ") + (word.required ? word.value_name : "[" + word.value_name + "]");
   }
   return text + (text.empty() ? "" : " ") + "[options]";
 }
@@ -180,17 +180,17 @@ std::string OptionTable::usage() const {
 std::string OptionTable::help() const {
   po::options_description description("", 100, 60);
   for (const Option& option : options_) {
-    if (option.placeholder.empty()) {
+    if (option.value_name.empty()) {
       description.add_options()(option.name.c_str(), option.doc.c_str());
     } else {
-      description.add_options()(option.name.c_str(), po::value<std::string>()->value_name(option.placeholder),
+      description.add_options()(option.name.c_str(), po::value<std::string>()->value_name(option.value_name),
                                 option.doc.c_str());
     }
   }
   std::ostringstream text;
   for (const Positional& word : positionals_) {
-    text << "  " << word.placeholder
-         << std::string(word.placeholder.size() < 20 ? 20 - word.placeholder.size() : 1, ' ') << word.doc
+    text << "  " << word.value_name
+         << std::string(word.value_name.size() < 20 ? 20 - word.value_name.size() : 1, ' ') << word.doc
          << "\n";
   }
   if (!positionals_.empty()) text << "\n";

@@ -17,21 +17,21 @@ namespace moetune {
 class OptionTable {
  public:
   void flag(std::string_view name, bool& target, std::string_view doc);
-  void text(std::string_view name, std::string_view placeholder, std::string& target, std::string_view doc);
-  void text(std::string_view name, std::string_view placeholder, std::optional<std::string>& target,
+  void text(std::string_view name, std::string_view value_name, std::string& target, std::string_view doc);
+  void text(std::string_view name, std::string_view value_name, std::optional<std::string>& target,
             std::string_view doc);
   void whole(std::string_view name, std::uint64_t& target, std::uint64_t minimum, std::uint64_t maximum,
              std::string_view doc);
   // A number greater than zero; `unit` says of what: "number of seconds".
-  void positive(std::string_view name, std::string_view placeholder, std::string_view unit, double& target,
+  void positive(std::string_view name, std::string_view value_name, std::string_view unit, double& target,
                 std::string_view doc);
   void seconds(std::string_view name, double& target, std::string_view doc) {
     positive(name, "S", "number of seconds", target, doc);
   }
   // A word without a dash, in order of declaration: "KERNEL". A required one that is missing is an error.
   // Of an optional target an empty word is one that was given.
-  void positional(std::string_view placeholder, std::string& target, bool required, std::string_view doc);
-  void positional(std::string_view placeholder, std::optional<std::string>& target, bool required,
+  void positional(std::string_view value_name, std::string& target, bool required, std::string_view doc);
+  void positional(std::string_view value_name, std::optional<std::string>& target, bool required,
                   std::string_view doc);
 
   void parse(const std::vector<std::string>& arguments);
@@ -42,12 +42,12 @@ class OptionTable {
  private:
   struct Option {
     std::string name;
-    std::string placeholder;  // empty for a flag
+    std::string value_name;  // empty for a flag
     std::string doc;
     std::function<void(const std::string& value)> set;
   };
   struct Positional {
-    std::string placeholder;
+    std::string value_name;
     std::string doc;
     bool required = false;
     std::function<void(const std::string& word)> set;

@@ -22,8 +22,8 @@ constexpr unsigned kSecondCudaAbi =
 
 using Bytes = std::span<const std::uint8_t>;
 
-enum class Kind : std::uint8_t { other, tensor, shared, global, copy, special, shuffle, arithmetic };
-constexpr std::size_t kKinds = 8;
+enum class Kind : std::uint8_t { other, tensor, shared, special };
+constexpr std::size_t kKinds = 4;
 
 constexpr std::array<Kind, kOpcodes> kKindOf = [] {
   std::array<Kind, kOpcodes> kinds{};
@@ -35,11 +35,7 @@ constexpr std::array<Kind, kOpcodes> kKindOf = [] {
                      0x1f0, 0x1f1, 0x1f2, 0x1f3,    // HGMMA IGMMA BGMMA QGMMA
                      0x1ea});                       // UTCHMMA and its like
   set(Kind::shared, {0x184, 0x188, 0x03b, 0x044});  // LDS STS LDSM STSM
-  set(Kind::global, {0x181, 0x186});                // LDG STG
-  set(Kind::copy, {0x1ae, 0x1b4, 0x1b5, 0x1ba});    // LDGSTS UTMALDG UTMASTG UBLKCP
   set(Kind::special, {0x108});                      // MUFU
-  set(Kind::shuffle, {0x189});                      // SHFL
-  set(Kind::arithmetic, {0x020, 0x021, 0x023});     // FMUL FADD FFMA; a packed FMUL2 is UVIMNMX on sm_120a
   return kinds;
 }();
 
@@ -113,11 +109,7 @@ std::optional<InstructionMix> instruction_mix(Bytes cubin, std::string_view entr
   return InstructionMix{.total = total,
                         .tensor = count(Kind::tensor),
                         .shared = count(Kind::shared),
-                        .global = count(Kind::global),
-                        .copies = count(Kind::copy),
-                        .special = count(Kind::special),
-                        .shuffles = count(Kind::shuffle),
-                        .arithmetic = count(Kind::arithmetic)};
+                        .special = count(Kind::special)};
 }
 
 }  // namespace moetune

@@ -18,14 +18,10 @@ namespace moetune {
 
 // Counts of instructions in the code, each once however often it runs.
 struct InstructionMix {
-  std::int64_t total = 0;       // without padding, and what is predicated never to run
-  std::int64_t tensor = 0;      // matrix multiplications: HMMA, IMMA, HGMMA, UTCHMMA and their like
-  std::int64_t shared = 0;      // loads and stores of shared memory, those of matrices among them
-  std::int64_t global = 0;      // loads and stores of global memory by a thread
-  std::int64_t copies = 0;      // between global and shared memory past the registers: cp.async, bulk, TMA
-  std::int64_t special = 0;     // exp2, log2, reciprocals, roots, sines: MUFU
-  std::int64_t shuffles = 0;    // within a warp
-  std::int64_t arithmetic = 0;  // additions and multiplications in float32, not packed
+  std::int64_t total = 0;    // without padding, and what is predicated never to run
+  std::int64_t tensor = 0;   // matrix multiplications: HMMA, IMMA, HGMMA, UTCHMMA and their like
+  std::int64_t shared = 0;   // loads and stores of shared memory, those of matrices among them
+  std::int64_t special = 0;  // exp2, log2, reciprocals, roots, sines: MUFU
   bool operator==(const InstructionMix&) const = default;
 };
 

@@ -29,7 +29,7 @@ void Scouts::send(std::size_t most_out, std::size_t told) {
 
 void Scouts::learn_due(std::size_t told) {
   while (const std::optional<ConfigId> id = scouting_.due(told)) {
-    if (request_.ready_first && !is_there(*id)) return;
+    if (request_.ready_first && !is_compiled(*id)) return;
     scouting_.take_due(told);
     searcher_.learn(*id, facts_of(*id));
     if (!asked_.contains(*id)) unmeasured_.insert(*id);
@@ -58,7 +58,7 @@ void Scouts::asked(ConfigId id) {
   unmeasured_.erase(id);
 }
 
-bool Scouts::is_there(ConfigId id) const {
+bool Scouts::is_compiled(ConfigId id) const {
   const auto sent = sent_.find(id);
   return sent == sent_.end() ||
          sent->second.build.wait_for(std::chrono::seconds(0)) == std::future_status::ready;

@@ -37,7 +37,7 @@ class Scouts {
     Plan plan;
     std::shared_future<BuildPtr> build;
   };
-  bool is_there(ConfigId id) const;
+  bool is_compiled(ConfigId id) const;
   Facts facts_of(ConfigId id);
   Plan plan_of(ConfigId id) const;
 

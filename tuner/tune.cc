@@ -60,7 +60,7 @@ class TuneLoop {
   double drop_limit() const;
   void refill();
   void take(ConfigId id);
-  void take_up();
+  void resume();
   bool budget_left() const;
   bool is_over() const { return stop_.stop_requested() || result_.converged; }
   void step();
@@ -111,7 +111,7 @@ TuneResult TuneLoop::run() {
   if (tools_.observer != nullptr) tools_.observer->started(request_.space->size(), request_.budget);
 
   announce("searching");
-  if (resumes) take_up();
+  if (resumes) resume();
   while (!queue_.empty() && !is_over()) step();
   result_.interrupted = stop_.stop_requested();
   result_.counts.unmeasured = scouts_.unmeasured();
@@ -204,7 +204,7 @@ void TuneLoop::take(ConfigId id) {
 
 // What this search measured before it was stopped, before it asks again: in another order of landing it may
 // ask for other configurations, and what it found must not be lost.
-void TuneLoop::take_up() {
+void TuneLoop::resume() {
   for (const std::string& config : known_.of_this_search) {
     if (!budget_left()) break;
     if (const std::optional<ConfigId> id = request_.space->find_text(config)) take(*id);

@@ -67,8 +67,8 @@ class AutoSearch : public Searcher {
     untried_.take(observation.id);
     unscouted_.take(observation.id);
     unknown_.take(observation.id);
-    const bool taken_up = open_.erase(observation.id) == 0;
-    if (taken_up && std::erase(seeds_, observation.id) > 0) tried_seeds_.insert(observation.id);
+    const bool resumed = open_.erase(observation.id) == 0;
+    if (resumed && std::erase(seeds_, observation.id) > 0) tried_seeds_.insert(observation.id);
     surrogate_.tell(observation);
     informed_.tell(observation);
     descent_->tell(observation);
@@ -104,7 +104,7 @@ class AutoSearch : public Searcher {
   }
 
  private:
-  // Asked, or told of a search that is taken up; a tuner may tell its default unasked.
+  // Asked, or told by a search that resumes; a tuner may tell its default unasked.
   std::size_t begun() const {
     const std::size_t told = surrogate_.log().size();
     return std::max(asked_, told - std::min<std::size_t>(told, 1));

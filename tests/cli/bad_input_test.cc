@@ -1,9 +1,6 @@
 #include "tests/cli/tool.h"
 
-using moetune::testing::contains;
-using moetune::testing::document;
-using moetune::testing::Ended;
-using moetune::testing::Tool;
+using namespace moetune::testing;
 
 namespace {
 

@@ -3,11 +3,7 @@
 #include "tests/cli/tool.h"
 #include "tuner/trial_record.h"
 
-using moetune::testing::contains;
-using moetune::testing::document;
-using moetune::testing::Ended;
-using moetune::testing::Tool;
-using Json = nlohmann::json;
+using namespace moetune::testing;
 
 TEST_CASE("before anything is tuned, report and cache say how to start") {
   Tool tool;

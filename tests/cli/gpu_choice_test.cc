@@ -2,11 +2,7 @@
 // a kernel.
 #include "tests/cli/tool.h"
 
-using moetune::testing::contains;
-using moetune::testing::document;
-using moetune::testing::Ended;
-using moetune::testing::Tool;
-using Json = nlohmann::json;
+using namespace moetune::testing;
 
 namespace {
 

@@ -8,8 +8,7 @@
 
 #include "tests/cli/tool.h"
 
-using moetune::testing::contains;
-using moetune::testing::Tool;
+using namespace moetune::testing;
 using namespace std::chrono_literals;
 
 namespace {

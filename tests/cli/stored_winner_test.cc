@@ -6,11 +6,7 @@
 #include "cache/database.h"
 #include "tests/cli/tool.h"
 
-using moetune::testing::contains;
-using moetune::testing::document;
-using moetune::testing::Ended;
-using moetune::testing::Tool;
-using Json = nlohmann::json;
+using namespace moetune::testing;
 namespace fs = std::filesystem;
 
 namespace {

@@ -11,6 +11,8 @@
 
 namespace moetune::testing {
 
+using Json = nlohmann::json;
+
 class Tool {
  public:
   // `environment` adds to and replaces what a user without a GPU has.

@@ -1,17 +1,16 @@
 // The tune loop with a compiler: what is compiled for its facts, what is measured, and what is counted.
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <future>
 
 #include "tests/tuner/doubling_kernel.h"
 #include "tests/tuner/scripted_device.h"
+#include "tests/tuner/temporary_cache.h"
 #include "tuner/tune.h"
 
 using namespace moetune;
@@ -159,37 +158,17 @@ TEST_CASE("a search of one in flight has no room for scouts") {
   CHECK(wide.run(2).counts.unmeasured == 0);
 }
 
-namespace {
-
-struct TemporaryFile {
-  std::filesystem::path path =
-      std::filesystem::temp_directory_path() / ("moetune_wide_test_" + std::to_string(::getpid()) + ".db");
-  TemporaryFile() { remove(); }
-  ~TemporaryFile() { remove(); }
-  void remove() const {
-    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path.string() + suffix);
-  }
-};
-
-struct CacheFile {
-  TemporaryFile file;
-  Cache cache = Cache::open(file.path, Cache::Mode::create);
-  std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
-};
-
-}  // namespace
-
 TEST_CASE("a search that resumes goes the way it would have gone, with the facts of its stored trials") {
   Wide whole, first, second;
   whole.run(2);
-  CacheFile file;
+  TemporaryCache stored;
   std::stop_source stop;
   first.device.answer = [&](const Config& config) {
     if (first.device.ran.size() == 40) stop.request_stop();
     return timed(10 + 0.1 * registers_of(config.text()));
   };
-  first.run(2, stop.get_token(), &file.cache, file.workload);
-  const TuneResult resumed = second.run(2, {}, &file.cache, file.workload);
+  first.run(2, stop.get_token(), &stored.cache, stored.workload);
+  const TuneResult resumed = second.run(2, {}, &stored.cache, stored.workload);
   CHECK(resumed.counts.resumed == 40);
   first.device.ran.insert(first.device.ran.end(), second.device.ran.begin(), second.device.ran.end());
   CHECK(first.device.ran == whole.device.ran);
@@ -197,14 +176,14 @@ TEST_CASE("a search that resumes goes the way it would have gone, with the facts
 
 TEST_CASE("facts that an earlier version stored do not stand in the way of today's") {
   Wide first, second;
-  CacheFile file;
+  TemporaryCache stored;
   first.request.budget = 20;
-  first.run(2, {}, &file.cache, file.workload);
-  for (TrialRecord record : file.cache.trials(file.workload)) {
+  first.run(2, {}, &stored.cache, stored.workload);
+  for (TrialRecord record : stored.cache.trials(stored.workload)) {
     record.facts = R"({"static":[32,0,0]})";
-    file.cache.put_trial(file.workload, record);
+    stored.cache.put_trial(stored.workload, record);
   }
-  const TuneResult resumed = second.run(2, {}, &file.cache, file.workload);
+  const TuneResult resumed = second.run(2, {}, &stored.cache, stored.workload);
   CHECK(resumed.counts.resumed >= 8);
   for (const Trial& trial : resumed.trials) CHECK(trial.result.facts.empty() == trial.resumed);
 }

@@ -1,11 +1,6 @@
-// Searches of 8 x 8 points on a scripted device, and a cache file for them.
+// Searches of 8 x 8 points on a scripted device.
 #pragma once
 
-#include <unistd.h>
-
-#include <filesystem>
-
-#include "cache/cache.h"
 #include "tests/tuner/scripted_device.h"
 #include "tuner/tune.h"
 
@@ -45,16 +40,6 @@ struct Search {
   }
   TuneResult run(Cache* cache = nullptr, std::int64_t workload = 0, std::stop_token stop = {}) {
     return tune(request, {.device = device, .cache = cache, .workload = workload}, stop);
-  }
-};
-
-struct TemporaryCache {
-  std::filesystem::path path =
-      std::filesystem::temp_directory_path() / ("moetune_tune_test_" + std::to_string(::getpid()) + ".db");
-  TemporaryCache() { remove(); }
-  ~TemporaryCache() { remove(); }
-  void remove() const {
-    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path.string() + suffix);
   }
 };
 

@@ -1,12 +1,10 @@
 #include "tuner/history.h"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
-
-#include <filesystem>
 
 #include "base/resources.h"
 #include "kernels/registry.h"
+#include "tests/tuner/temporary_cache.h"
 
 using namespace moetune;
 
@@ -23,17 +21,10 @@ LegalSpace line() {
   return LegalSpace({tile}, {0, 1, 2});
 }
 
-struct TemporaryCache {
-  std::filesystem::path path =
-      std::filesystem::temp_directory_path() / ("moetune_history_test_" + std::to_string(::getpid()) + ".db");
-  Cache cache = Cache::open(path, Cache::Mode::create);
-  ~TemporaryCache() {
-    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path.string() + suffix);
-  }
-  void add(const WorkloadKey& workload, const std::string& config, double time_us) {
-    cache.put_trial(cache.workload(workload), {.config = config, .outcome = "ok", .time_us = time_us});
-  }
-};
+void add(TemporaryCache& stored, const WorkloadKey& workload, const std::string& config, double time_us) {
+  stored.cache.put_trial(stored.cache.workload(workload),
+                         {.config = config, .outcome = "ok", .time_us = time_us});
+}
 
 }  // namespace
 
@@ -49,16 +40,16 @@ TEST_CASE("a doubled dimension is nearer than other hardware, and that than anot
 }
 
 TEST_CASE("histories come nearest first, without the workload itself and without foreign kernels") {
-  TemporaryCache file;
+  TemporaryCache stored;
   const WorkloadKey here = key("batch=16,context=4096");
   WorkloadKey foreign = key("batch=16,context=4096");
   foreign.kernel = "router";
-  file.add(here, "tile=16", 1);
-  file.add(foreign, "tile=16", 2);
-  file.add(key("batch=64,context=4096"), "tile=16", 3);
-  file.add(key("batch=32,context=4096"), "tile=32", 4);
+  add(stored, here, "tile=16", 1);
+  add(stored, foreign, "tile=16", 2);
+  add(stored, key("batch=64,context=4096"), "tile=16", 3);
+  add(stored, key("batch=32,context=4096"), "tile=32", 4);
 
-  const std::vector<History> histories = histories_for(file.cache, here, line());
+  const std::vector<History> histories = histories_for(stored.cache, here, line());
   REQUIRE(histories.size() == 2);
   REQUIRE(histories[0].trials.size() == 1);
   CHECK(histories[0].trials[0].point == std::vector<Position>{1});
@@ -68,28 +59,29 @@ TEST_CASE("histories come nearest first, without the workload itself and without
 
 TEST_CASE(
     "configurations of values that this space lacks are left out, and so is a history with nothing left") {
-  TemporaryCache file;
-  file.add(key("batch=1"), "tile=16", 1);
-  file.add(key("batch=1"), "tile=128", 2);
-  file.add(key("batch=2"), "loader=tma", 3);
-  const std::vector<History> histories = histories_for(file.cache, key("batch=4"), line());
+  TemporaryCache stored;
+  add(stored, key("batch=1"), "tile=16", 1);
+  add(stored, key("batch=1"), "tile=128", 2);
+  add(stored, key("batch=2"), "loader=tma", 3);
+  const std::vector<History> histories = histories_for(stored.cache, key("batch=4"), line());
   REQUIRE(histories.size() == 1);
   CHECK(histories[0].trials.size() == 1);
 }
 
 TEST_CASE("a configuration that is not legal here, of values that are known here, is experience too") {
-  TemporaryCache file;
-  file.add(key("batch=1"), "tile=64", 1);
+  TemporaryCache stored;
+  add(stored, key("batch=1"), "tile=64", 1);
   const LegalSpace narrow(line().parameters(), {0, 1});
-  const std::vector<History> histories = histories_for(file.cache, key("batch=4"), narrow);
+  const std::vector<History> histories = histories_for(stored.cache, key("batch=4"), narrow);
   REQUIRE(histories.size() == 1);
   CHECK(histories[0].trials[0].point == std::vector<Position>{2});
 }
 
 TEST_CASE("the number of histories is bounded") {
-  TemporaryCache file;
-  for (int batch = 1; batch <= 20; ++batch) file.add(key("batch=" + std::to_string(batch)), "tile=16", batch);
-  CHECK(histories_for(file.cache, key("batch=100"), line()).size() == kMostHistories);
+  TemporaryCache stored;
+  for (int batch = 1; batch <= 20; ++batch)
+    add(stored, key("batch=" + std::to_string(batch)), "tile=16", batch);
+  CHECK(histories_for(stored.cache, key("batch=100"), line()).size() == kMostHistories);
 }
 
 TEST_CASE("a history of a like problem is carried over: as many blocks as there, and so other splits") {
@@ -107,16 +99,16 @@ TEST_CASE("a history of a like problem is carried over: as many blocks as there,
            "query=registers,l2=evict_first,splits=" +
            std::string(splits) + ",combine=kernel,ahead=0";
   };
-  TemporaryCache file;
-  file.add(key(there.text()), config("2"), 30);
-  file.add(key("batch=8,horns=2"), config("2"), 30);  // of a kernel that once had horns
-  const std::vector<History> histories = histories_for(file.cache, key(here.text()), legal, &carrier);
+  TemporaryCache stored;
+  add(stored, key(there.text()), config("2"), 30);
+  add(stored, key("batch=8,horns=2"), config("2"), 30);  // of a kernel that once had horns
+  const std::vector<History> histories = histories_for(stored.cache, key(here.text()), legal, &carrier);
   REQUIRE(histories.size() == 2);
   CHECK(histories[0].distance == doctest::Approx(1));
   CHECK(histories[0].trials.at(0).point == *legal.point_of(config("4")));
   CHECK(histories[1].trials.at(0).point == *legal.point_of(config("2")));
 
-  const std::vector<History> as_they_are = histories_for(file.cache, key(here.text()), legal);
+  const std::vector<History> as_they_are = histories_for(stored.cache, key(here.text()), legal);
   CHECK(as_they_are.at(0).trials.at(0).point == *legal.point_of(config("2")));
   // Another space than the kernel's own, as an old recording's: nothing to go by.
   CHECK_FALSE(transfer_between(carrier, key(there.text()), key(here.text()), line()).has_value());

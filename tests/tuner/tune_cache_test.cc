@@ -1,31 +1,30 @@
-// What the tune loop keeps in a cache and takes up from one.
+// What the tune loop stores in a cache, and resumes from one.
 #include <doctest/doctest.h>
 #include <sqlite3.h>
 
 #include "base/error.h"
 #include "tests/tuner/doubling_kernel.h"
 #include "tests/tuner/grid_search.h"
+#include "tests/tuner/temporary_cache.h"
 #include "tuner/tune.h"
 
 using namespace moetune;
 
-TEST_CASE("what a search measured first on a GPU is taken up whole, whatever order it would ask in now") {
+TEST_CASE("a GPU's search resumes with all its trials, whatever order it would ask in now") {
   for (const char* strategy : {"auto", "local", "genetic", "random"}) {
     CAPTURE(strategy);
-    TemporaryCache file;
-    Cache cache = Cache::open(file.path, Cache::Mode::create);
-    const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+    TemporaryCache stored;
     Search stopped;
     stopped.request.strategy = strategy;
     stopped.request.in_flight = 1;  // another order of telling than the one below
     stopped.request.budget = 30;
-    stopped.run(&cache, workload);
+    stopped.run(&stored.cache, stored.workload);
 
     Search resumed;
     resumed.request.strategy = strategy;
     resumed.request.in_flight = 8;
     resumed.request.ready_first = true;
-    const TuneResult result = resumed.run(&cache, workload);
+    const TuneResult result = resumed.run(&stored.cache, stored.workload);
     CHECK(result.counts.resumed == 30);
     CHECK(result.counts.total() == 40);
     CHECK(resumed.device.ran.size() == 10);
@@ -36,22 +35,20 @@ TEST_CASE("what a search measured first on a GPU is taken up whole, whatever ord
     smaller.request.strategy = strategy;
     smaller.request.ready_first = true;
     smaller.request.budget = 12;
-    CHECK(smaller.run(&cache, workload).counts.resumed == 12);
+    CHECK(smaller.run(&stored.cache, stored.workload).counts.resumed == 12);
     CHECK(smaller.device.ran.empty());
 
     Search other;
     other.request.strategy = strategy;
     other.request.ready_first = true;
     other.request.seed = 2;
-    CHECK(other.run(&cache, workload).counts.resumed < 40);
+    CHECK(other.run(&stored.cache, stored.workload).counts.resumed < 40);
     CHECK_FALSE(other.device.ran.empty());
   }
 }
 
-TEST_CASE("pruned trials take no other's place where a search is taken up") {
-  TemporaryCache file;
-  Cache cache = Cache::open(file.path, Cache::Mode::create);
-  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+TEST_CASE("pruned trials take no other's place where a search resumes") {
+  TemporaryCache stored;
   Search stopped;
   stopped.request.strategy = "local";
   stopped.request.budget = 20;
@@ -59,7 +56,7 @@ TEST_CASE("pruned trials take no other's place where a search is taken up") {
     return config.number("x") % 3 == 0 ? TrialResult{.outcome = Outcome::pruned, .message = "no room"}
                                        : timed(landscape(config));
   };
-  const TuneResult first = stopped.run(&cache, workload);
+  const TuneResult first = stopped.run(&stored.cache, stored.workload);
   REQUIRE(first.counts[Outcome::pruned] > 3);
 
   Search resumed;
@@ -67,7 +64,7 @@ TEST_CASE("pruned trials take no other's place where a search is taken up") {
   resumed.request.space = &resumed.space;
   resumed.request.ready_first = true;
   resumed.device.answer = stopped.device.answer;
-  const TuneResult result = resumed.run(&cache, workload);
+  const TuneResult result = resumed.run(&stored.cache, stored.workload);
   CHECK(result.counts.total() == 20);
   CHECK(resumed.device.ran.empty());
   CHECK(result.counts.resumed >= 20);
@@ -76,13 +73,11 @@ TEST_CASE("pruned trials take no other's place where a search is taken up") {
   CHECK(result.best->config.text() == first.best->config.text());
 }
 
-TEST_CASE("a stop request while a search is taken up asks for nothing more") {
-  TemporaryCache file;
-  Cache cache = Cache::open(file.path, Cache::Mode::create);
-  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+TEST_CASE("a stop request while a search resumes asks for nothing more") {
+  TemporaryCache stored;
   Search stopped;
   stopped.request.budget = 20;
-  stopped.run(&cache, workload);
+  stopped.run(&stored.cache, stored.workload);
   struct StopsAtFive : TuneObserver {
     std::stop_source stop;
     std::size_t seen = 0;
@@ -92,27 +87,25 @@ TEST_CASE("a stop request while a search is taken up asks for nothing more") {
   } observer;
   Search resumed;
   resumed.request.ready_first = true;
-  const TuneResult result =
-      tune(resumed.request,
-           {.device = resumed.device, .cache = &cache, .workload = workload, .observer = &observer},
-           observer.stop.get_token());
+  const TuneResult result = tune(
+      resumed.request,
+      {.device = resumed.device, .cache = &stored.cache, .workload = stored.workload, .observer = &observer},
+      observer.stop.get_token());
   CHECK(result.interrupted);
   CHECK(result.counts.total() == 5);
   CHECK(resumed.device.ran.empty());
 }
 
 TEST_CASE("trials in the cache are told, not run again") {
-  TemporaryCache file;
-  Cache cache = Cache::open(file.path, Cache::Mode::create);
-  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  TemporaryCache stored;
 
   Search half;
   half.request.budget = 20;
-  half.run(&cache, workload);
-  CHECK(cache.trials(workload).size() == 20);
+  half.run(&stored.cache, stored.workload);
+  CHECK(stored.cache.trials(stored.workload).size() == 20);
 
   Search whole, untouched;
-  const TuneResult resumed = whole.run(&cache, workload);
+  const TuneResult resumed = whole.run(&stored.cache, stored.workload);
   untouched.run();
   CHECK(resumed.counts.resumed == 20);
   CHECK(resumed.counts.total() == 40);
@@ -121,41 +114,35 @@ TEST_CASE("trials in the cache are told, not run again") {
 }
 
 TEST_CASE("--fresh forgets the trials of the workload and of no other") {
-  TemporaryCache file;
-  Cache cache = Cache::open(file.path, Cache::Mode::create);
-  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
-  const std::int64_t other = cache.workload({.kernel = "k", .problem = "q"});
+  TemporaryCache stored;
+  const std::int64_t other = stored.cache.workload({.kernel = "k", .problem = "q"});
   Search search;
-  search.run(&cache, workload);
-  search.run(&cache, other);
+  search.run(&stored.cache, stored.workload);
+  search.run(&stored.cache, other);
   search.request.fresh = true;
   search.request.budget = 10;
-  CHECK(search.run(&cache, workload).counts.resumed == 0);
-  CHECK(cache.trials(workload).size() == 10);
-  CHECK(cache.trials(other).size() == 40);
+  CHECK(search.run(&stored.cache, stored.workload).counts.resumed == 0);
+  CHECK(stored.cache.trials(stored.workload).size() == 10);
+  CHECK(stored.cache.trials(other).size() == 40);
 }
 
 TEST_CASE("a stop request ends the search after the current trial and keeps what was found") {
-  TemporaryCache file;
-  Cache cache = Cache::open(file.path, Cache::Mode::create);
-  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  TemporaryCache stored;
   std::stop_source stop;
   Search search;
   search.device.answer = [&](const Config& config) {
     if (search.device.ran.size() == 7) stop.request_stop();
     return timed(landscape(config));
   };
-  const TuneResult result = search.run(&cache, workload, stop.get_token());
+  const TuneResult result = search.run(&stored.cache, stored.workload, stop.get_token());
   CHECK(result.interrupted);
   CHECK(result.counts.total() == 7);
-  CHECK(cache.trials(workload).size() == 7);
+  CHECK(stored.cache.trials(stored.workload).size() == 7);
   CHECK(result.best);
 }
 
 TEST_CASE("a resumed search runs again what hung or crashed, and not what is wrong") {
-  TemporaryCache file;
-  Cache cache = Cache::open(file.path, Cache::Mode::create);
-  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  TemporaryCache stored;
   Search first, second;
   first.request.budget = second.request.budget = 64;
   first.device.answer = [](const Config& config) {
@@ -163,17 +150,15 @@ TEST_CASE("a resumed search runs again what hung or crashed, and not what is wro
     if (config.number("x") == 4) return TrialResult{.outcome = Outcome::wrong_result, .message = "off"};
     return timed(landscape(config));
   };
-  CHECK(first.run(&cache, workload).best->config.text() == "x=2,y=5");
-  const TuneResult result = second.run(&cache, workload);
+  CHECK(first.run(&stored.cache, stored.workload).best->config.text() == "x=2,y=5");
+  const TuneResult result = second.run(&stored.cache, stored.workload);
   CHECK(result.counts[Outcome::timed_out] == 0);
   CHECK(result.counts[Outcome::wrong_result] == 8);
   CHECK(result.best->config.text() == "x=3,y=5");
 }
 
 TEST_CASE("what hung twice is its own fault: it trips no alarm, and is not tried a third time") {
-  TemporaryCache file;
-  Cache cache = Cache::open(file.path, Cache::Mode::create);
-  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  TemporaryCache stored;
   const auto search = [&] {
     Search next;
     next.request.budget = 64;
@@ -182,7 +167,7 @@ TEST_CASE("what hung twice is its own fault: it trips no alarm, and is not tried
       if (config.number("y") % 2 == 0) return TrialResult{.outcome = Outcome::timed_out, .message = "late"};
       return timed(landscape(config));
     };
-    next.run(&cache, workload);
+    next.run(&stored.cache, stored.workload);
     return next.device.ran.size();
   };
   CHECK(search() == 64);
@@ -191,9 +176,7 @@ TEST_CASE("what hung twice is its own fault: it trips no alarm, and is not tried
 }
 
 TEST_CASE("what hung twice gets another try where the machine turned out to be broken") {
-  TemporaryCache file;
-  Cache cache = Cache::open(file.path, Cache::Mode::create);
-  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  TemporaryCache stored;
   for (int time = 0; time < 2; ++time) {
     Search search;
     search.request.budget = 64;
@@ -201,43 +184,40 @@ TEST_CASE("what hung twice gets another try where the machine turned out to be b
     search.device.answer = [](const Config&) {
       return TrialResult{.outcome = Outcome::crashed, .message = "signal 7"};
     };
-    CHECK_THROWS_AS(search.run(&cache, workload), BrokenEnvironment);
-    CHECK(cache.trials(workload).size() == static_cast<std::size_t>(8 * (time + 1)));
+    CHECK_THROWS_AS(search.run(&stored.cache, stored.workload), BrokenEnvironment);
+    CHECK(stored.cache.trials(stored.workload).size() == static_cast<std::size_t>(8 * (time + 1)));
   }
   Search repaired;
   repaired.request.budget = 64;
-  const TuneResult result = repaired.run(&cache, workload);
+  const TuneResult result = repaired.run(&stored.cache, stored.workload);
   CHECK(result.counts[Outcome::ok] + result.counts[Outcome::too_slow] == 64);
   CHECK(result.counts.resumed == 0);
 }
 
 TEST_CASE("what a strict search dropped as too slow is measured by one that would not drop it") {
-  TemporaryCache file;
-  Cache cache = Cache::open(file.path, Cache::Mode::create);
-  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  TemporaryCache stored;
   Search strict, same, lenient;
   for (Search* search : {&strict, &same, &lenient}) search->request.budget = 64;
   lenient.request.drop_factor = 100;
-  const TuneResult first = strict.run(&cache, workload);
+  const TuneResult first = strict.run(&stored.cache, stored.workload);
   REQUIRE(first.counts[Outcome::too_slow] > 0);
-  CHECK(same.run(&cache, workload).counts.resumed == 64);
-  const TuneResult third = lenient.run(&cache, workload);
+  CHECK(same.run(&stored.cache, stored.workload).counts.resumed == 64);
+  const TuneResult third = lenient.run(&stored.cache, stored.workload);
   CHECK(third.counts[Outcome::too_slow] == 0);
   CHECK(lenient.device.ran.size() == first.counts[Outcome::too_slow]);
 }
 
 TEST_CASE("a damaged stored winner counts as absent, and the search replaces it") {
-  TemporaryCache file;
-  Cache cache = Cache::open(file.path, Cache::Mode::create);
-  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
-  cache.put_winner(workload, {.config = "x=0,y=0", .time_us = 1, .plan = "{}", .cubin = {1, 2, 3}});
+  TemporaryCache stored;
+  stored.cache.put_winner(stored.workload,
+                          {.config = "x=0,y=0", .time_us = 1, .plan = "{}", .cubin = {1, 2, 3}});
   {
     sqlite3* raw = nullptr;
-    REQUIRE(sqlite3_open(file.path.c_str(), &raw) == SQLITE_OK);
+    REQUIRE(sqlite3_open(stored.file.path.c_str(), &raw) == SQLITE_OK);
     CHECK(sqlite3_exec(raw, "UPDATE winners SET plan = plan || ' '", nullptr, nullptr, nullptr) == SQLITE_OK);
     sqlite3_close(raw);
   }
-  REQUIRE_THROWS_AS(cache.winner(workload), BrokenEnvironment);
+  REQUIRE_THROWS_AS(stored.cache.winner(stored.workload), BrokenEnvironment);
   DoublingKernel kernel;
   Search search;
   search.request.kernel = &kernel;
@@ -251,24 +231,23 @@ TEST_CASE("a damaged stored winner counts as absent, and the search replaces it"
                           return build;
                         }},
                        1);
-  const TuneResult result =
-      tune(search.request,
-           {.device = search.device, .cache = &cache, .workload = workload, .compiler = &compiler}, {});
+  const TuneResult result = tune(
+      search.request,
+      {.device = search.device, .cache = &stored.cache, .workload = stored.workload, .compiler = &compiler},
+      {});
   REQUIRE(result.best);
-  REQUIRE(cache.winner(workload));
-  CHECK(cache.winner(workload)->config == result.best->config.text());
+  REQUIRE(stored.cache.winner(stored.workload));
+  CHECK(stored.cache.winner(stored.workload)->config == result.best->config.text());
 }
 
 TEST_CASE("a machine on which everything hangs ends the search after eight trials, all of them kept") {
-  TemporaryCache file;
-  Cache cache = Cache::open(file.path, Cache::Mode::create);
-  const std::int64_t workload = cache.workload({.kernel = "k", .problem = "p"});
+  TemporaryCache stored;
   Search search;
   search.device.answer = [](const Config&) {
     return TrialResult{.outcome = Outcome::timed_out, .message = "ran past its limit"};
   };
-  CHECK_THROWS_WITH_AS(search.run(&cache, workload), doctest::Contains("ran past its limit"),
+  CHECK_THROWS_WITH_AS(search.run(&stored.cache, stored.workload), doctest::Contains("ran past its limit"),
                        BrokenEnvironment);
   CHECK(search.device.ran.size() == 8);
-  CHECK(cache.trials(workload).size() == 8);
+  CHECK(stored.cache.trials(stored.workload).size() == 8);
 }
