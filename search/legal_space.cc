@@ -151,4 +151,11 @@ std::vector<ConfigId> LegalSpace::neighbours(ConfigId id, Neighbourhood kind) co
   return found;
 }
 
+bool LegalSpace::are_neighbours(ConfigId a, ConfigId b) const {
+  const std::span<const Position> left = point(a), right = point(b);
+  std::size_t apart = 0;
+  for (std::size_t p = 0; p < left.size() && apart <= 1; ++p) apart += left[p] != right[p];
+  return apart == 1;
+}
+
 }  // namespace moetune

@@ -52,6 +52,7 @@ class LegalSpace {
 
   // Legal neighbours in a fixed order. Symmetric: a is b's neighbour where b is a's.
   std::vector<ConfigId> neighbours(ConfigId id, Neighbourhood kind) const;
+  bool are_neighbours(ConfigId a, ConfigId b) const;  // Neighbourhood::hamming
 
  private:
   std::vector<Parameter> parameters_;

@@ -15,12 +15,13 @@ constexpr std::size_t kMostSeeds = 4;     // winners from histories that are tri
 constexpr std::size_t kDescentFrom = 60;  // asks; before, the model has better use for them
 constexpr std::size_t kDescentOneIn = 6;  // of the asks after that, the share that descends from the best
 
-// The first asks of a search that knows winners from elsewhere: four of them, one choice by the model as soon
-// as two are told, and a start drawn anywhere, by which to judge them.
+// The first asks of a search that knows winners from elsewhere: four of them, from the third on by turns with
+// the choices of the model, and a start drawn anywhere, by which to judge them.
 enum class Turn { winner, model, anywhere };
-constexpr std::array<Turn, 6> kWarmTurns = {Turn::winner, Turn::winner, Turn::model,
-                                            Turn::winner, Turn::winner, Turn::anywhere};
-constexpr std::size_t kFewestToDoubt = 4;  // told, before winners can be seen to be beaten: three of them
+constexpr std::array<Turn, 8> kWarmTurns = {Turn::winner, Turn::winner, Turn::model, Turn::winner,
+                                            Turn::model,  Turn::winner, Turn::model, Turn::anywhere};
+constexpr std::size_t kFewestToDoubt = 4;  // told, before winners can be seen to be beaten
+constexpr std::size_t kPatience = 12;      // told without a new best, before a warm model leaves the last one
 
 // Open at most: what is asked before its predecessors are told is asked half blind. Five at first, so that
 // compiling and measuring overlap, and one more for every sixteen told.
@@ -33,6 +34,10 @@ constexpr std::size_t kScoutsAhead = 8;
 // The model chooses globally; past the first asks, every few go to a local search that is told everything, so
 // that no neighbour of a good configuration is left out because the model is sure of it. Where the model has
 // nothing to go by, or the search has outgrown it, the local search goes on alone.
+//
+// Where winners from elsewhere are known and the model has not lost its trust in them, the optimum is mostly
+// a few parameters away: until the local search takes its turns, the model chooses among the neighbours of
+// the best, and anywhere else once these have not bettered it for a while.
 //
 // Scouts are what the model would choose next. Once their facts are learnt, a second model, which sees the
 // facts beside the parameters, judges them instead of the first, and the better of the two choices is asked.
@@ -77,7 +82,8 @@ class AutoSearch : public Searcher {
   std::vector<ConfigId> scout(std::size_t n) override {
     std::vector<ConfigId> ids;
     while (ids.size() < n && scouted_ < asked_ + kScoutsAhead && surrogate_.usable()) {
-      const auto pick = surrogate_.pick(unscouted_, random_);
+      auto pick = surrogate_.pick(unscouted_, centre(), random_);
+      if (!pick) pick = surrogate_.pick(unscouted_, std::nullopt, random_);
       if (!pick) break;
       unscouted_.take(pick->id);
       ++scouted_;
@@ -87,7 +93,7 @@ class AutoSearch : public Searcher {
   }
 
   std::vector<ConfigId> foresee(std::size_t n) const override {
-    return surrogate_.usable() ? surrogate_.leaders(untried_, n) : std::vector<ConfigId>();
+    return surrogate_.usable() ? surrogate_.leaders(untried_, centre(), n) : std::vector<ConfigId>();
   }
 
   void learn(ConfigId id, const Facts& facts) override {
@@ -148,7 +154,9 @@ class AutoSearch : public Searcher {
     }
     const bool descends = begun() >= kDescentFrom && asked_ % kDescentOneIn == 0;
     if (surrogate_.usable() && !descends) {
-      if (const auto pick = best_pick()) {
+      auto pick = best_pick(centre());
+      if (!pick) pick = best_pick(std::nullopt);
+      if (pick) {
         untried_.take(pick->id);
         return pick->id;
       }
@@ -166,10 +174,18 @@ class AutoSearch : public Searcher {
     return turn() == Turn::anywhere || (!surrogate_.trusts_experience() && random_starts_ < kStarts);
   }
 
-  std::optional<Surrogate::Pick> best_pick() {
-    const auto unknown = surrogate_.pick(unknown_, random_);
+  // Whose neighbours the model is to choose among; nullopt for all.
+  std::optional<ConfigId> centre() const {
+    const Observation* best = surrogate_.log().best();
+    const bool led = warm_ && surrogate_.trusts_experience() && begun() < kDescentFrom;
+    return led && best != nullptr && surrogate_.log().since_best() < kPatience ? std::optional(best->id)
+                                                                               : std::nullopt;
+  }
+
+  std::optional<Surrogate::Pick> best_pick(std::optional<ConfigId> centre) {
+    const auto unknown = surrogate_.pick(unknown_, centre, random_);
     if (!informed_.usable()) return unknown;
-    const auto known = informed_.pick(untried_, random_);
+    const auto known = informed_.pick(untried_, centre, random_);
     return known && (!unknown || known->gain > unknown->gain) ? known : unknown;
   }
 
@@ -190,8 +206,8 @@ class AutoSearch : public Searcher {
   // Whether something else beats every winner from elsewhere that was tried.
   bool seeds_disappoint() const {
     if (seeds_.empty() || surrogate_.log().size() < kFewestToDoubt) return false;
-    const std::vector<Observation> best = surrogate_.log().fastest(1);
-    return best.empty() || !tried_seeds_.contains(best[0].id);
+    const Observation* best = surrogate_.log().best();
+    return best == nullptr || !tried_seeds_.contains(best->id);
   }
 
   std::optional<ConfigId> next_of_descent() {

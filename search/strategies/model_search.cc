@@ -30,7 +30,7 @@ class ModelSearch : public Searcher {
  private:
   ConfigId next() {
     if (asked_++ >= kStarts && surrogate_.usable()) {
-      if (const auto pick = surrogate_.pick(untried_, random_)) {
+      if (const auto pick = surrogate_.pick(untried_, std::nullopt, random_)) {
         untried_.take(pick->id);
         surrogate_.open(pick->id);
         return pick->id;

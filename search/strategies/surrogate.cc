@@ -215,12 +215,17 @@ double Surrogate::gain(std::size_t i, double best) const {
   return scale_ * deviation * expected_excess((best - times_->mean(i)) / deviation) * chance_to_work(i);
 }
 
-std::vector<ConfigId> Surrogate::leaders(const Untried& untried, std::size_t n) const {
+bool Surrogate::is_candidate(ConfigId id, const Untried& untried, std::optional<ConfigId> centre) const {
+  return untried.contains(id) && (!centre || space_.are_neighbours(id, *centre));
+}
+
+std::vector<ConfigId> Surrogate::leaders(const Untried& untried, std::optional<ConfigId> centre,
+                                         std::size_t n) const {
   if (!times_) return {};
   std::vector<Pick> picks;
   const double best = best_value();
   for (std::size_t i = 0; i < pool_.size(); ++i) {
-    if (!untried.contains(pool_[i])) continue;
+    if (!is_candidate(pool_[i], untried, centre)) continue;
     picks.push_back({pool_[i], gain(i, best)});
   }
   const auto end = picks.begin() + static_cast<std::ptrdiff_t>(std::min(n, picks.size()));
@@ -231,14 +236,15 @@ std::vector<ConfigId> Surrogate::leaders(const Untried& untried, std::size_t n) 
   return ids;
 }
 
-std::optional<Surrogate::Pick> Surrogate::pick(const Untried& untried, Random& random) {
+std::optional<Surrogate::Pick> Surrogate::pick(const Untried& untried, std::optional<ConfigId> centre,
+                                               Random& random) {
   if (!times_ || log_.size() >= next_fit_) refit(random);
   const double best = best_value();
   std::optional<Pick> top;
   double top_u = 0;
   double top_deviation = 0;
   for (std::size_t i = 0; i < pool_.size(); ++i) {
-    if (!untried.contains(pool_[i])) continue;
+    if (!is_candidate(pool_[i], untried, centre)) continue;
     const double deviation = times_->deviation(i);
     const double u = (best - times_->mean(i)) / deviation;
     // The gain grows with both: what is below in both cannot be better.

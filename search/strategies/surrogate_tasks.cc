@@ -12,12 +12,13 @@ namespace {
 constexpr std::size_t kFewestPast = 8;  // and at least so many of each
 constexpr double kTaskDoubt = 2.0;      // tasks are expected to have less than half in common
 constexpr double kElsewhereDoubt = 0.0;
-constexpr double kLikeness = 0.8;       // of a task at no distance, another GPU's for one
-constexpr double kLikeFor = 4.0;        // distance over which that falls to a part of e
-constexpr double kSharpness = 4.0;      // of the kernel, where pairs of configurations are compared
-constexpr std::size_t kMostPast = 128;  // trials of all histories together
-constexpr double kLeastRight = 0.1;     // of all differences, for a task to be of use, and for all together
-constexpr std::size_t kPoolStarts = 8;  // of this problem and of each task, what the pool is drawn around
+constexpr double kLikeness = 0.8;        // of a task at no distance, another GPU's for one
+constexpr double kLikeFor = 4.0;         // distance over which that falls to a part of e
+constexpr double kSharpness = 4.0;       // of the kernel, where pairs of configurations are compared
+constexpr std::size_t kMostPast = 128;   // trials of all histories together
+constexpr double kLeastRight = 0.1;      // of all differences, for a task to be of use, and for all together
+constexpr double kForetoldBefore = 0.7;  // the differences that a task is taken to have foretold before any
+constexpr std::size_t kPoolStarts = 8;   // of this problem and of each task, what the pool is drawn around
 constexpr std::size_t kFewestToJudge = 4;  // measured here, before a task is judged by them
 
 // What a task has in common with this one, by its distance.
@@ -155,7 +156,8 @@ std::vector<Observation> Surrogate::pool_starts() const {
 }
 
 // Over all pairs of what was measured here, the differences whose sign a task foretells, less those that it
-// has the wrong way round, as a share of all.
+// has the wrong way round, as a share of all. Winners from elsewhere differ by a few percent among
+// themselves: such differences weigh little against those foretold before.
 double Surrogate::share_foretold(std::size_t task, const Timed& here) const {
   const std::size_t axes = encoding_.axes().size();
   std::vector<double> foretold(here.log_times.size(), 0), weight(here.log_times.size(), 1e-300);
@@ -169,7 +171,7 @@ double Surrogate::share_foretold(std::size_t task, const Timed& here) const {
       foretold[i] += close * past.log_time;
     }
   }
-  double right = 0, all = 0;
+  double right = kForetoldBefore, all = kForetoldBefore;
   for (std::size_t i = 0; i < foretold.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       const double told = foretold[i] / weight[i] - foretold[j] / weight[j];
@@ -178,7 +180,7 @@ double Surrogate::share_foretold(std::size_t task, const Timed& here) const {
       all += std::abs(difference);
     }
   }
-  return all > 0 ? right / all : 1;
+  return right / all;
 }
 
 // A task is left out of a fit where it hardly knows the order of what was measured here. Few measurements let

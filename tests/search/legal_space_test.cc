@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -50,6 +51,11 @@ TEST_CASE("adjacent neighbours step by value, hamming ones anywhere") {
   CHECK(steps == std::vector<ConfigId>{two, 0});
   CHECK(space.neighbours(one, Neighbourhood::hamming) == std::vector<ConfigId>{two, four, 0});
   CHECK(space.neighbours(two, Neighbourhood::adjacent) == std::vector<ConfigId>{one, four});
+  for (ConfigId a = 0; a < space.size(); ++a) {
+    const std::vector<ConfigId> around = space.neighbours(a, Neighbourhood::hamming);
+    for (ConfigId b = 0; b < space.size(); ++b)
+      CHECK(space.are_neighbours(a, b) == (std::find(around.begin(), around.end(), b) != around.end()));
+  }
 }
 
 TEST_CASE("rows that are unsorted, repeated, ragged or outside their domain are refused") {
