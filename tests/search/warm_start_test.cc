@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 
 #include "search/simulation.h"
@@ -40,6 +41,11 @@ std::vector<Standing> standings(const std::vector<ConfigId>& asked,
     if (has_usable_time(outcomes[id]) && better) now = {id, 0};
   }
   return before;
+}
+
+bool are_all_asked(const std::vector<ConfigId>& ids, std::span<const ConfigId> asked) {
+  return std::all_of(ids.begin(), ids.end(),
+                     [&](ConfigId id) { return std::find(asked.begin(), asked.end(), id) != asked.end(); });
 }
 
 // Whether each ask is one parameter from the fastest told before.
@@ -163,11 +169,12 @@ TEST_CASE(
 }
 
 TEST_CASE("a warm search looks beside the best, and anywhere once nothing there betters it") {
-  const LegalSpace space = mixed_space();
-  std::vector<Observation> outcomes = measure_all(space);
-  // Better here than all that experience knows, and out of reach of the steps that it suggests.
-  const ConfigId hidden = *space.find_text("tile=16,stages=1,vector=1,loader=plain,flag=0");
-  outcomes[hidden] = {hidden, Outcome::ok, 10};
+  // So many values that a configuration has more neighbours than a search has patience.
+  std::vector<Parameter> parameters = mixed_space().parameters();
+  parameters[0] = integers("tile", {16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128});
+  parameters[1] = integers("stages", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+  const LegalSpace space = full(std::move(parameters));
+  const std::vector<Observation> outcomes = measure_all(space);
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     CAPTURE(seed);
     const auto searcher = make_searcher("auto", space, seed);
@@ -175,12 +182,14 @@ TEST_CASE("a warm search looks beside the best, and anywhere once nothing there 
     const SimulatedRun run = simulate(*searcher, outcomes, 59, 1);
     const std::vector<bool> beside = beside_the_best(space, run.asked, outcomes);
     const std::vector<Standing> before = standings(run.asked, outcomes);
+    std::size_t left_early = 0;
     for (std::size_t i = 0; i < run.asked.size(); ++i) {
       const bool models = i == 2 || i == 4 || i == 6 || i >= 8;
       if (models && before[i].since < 12) CHECK(beside[i]);
+      const auto around = space.neighbours(*before[std::max<std::size_t>(i, 1)].best, Neighbourhood::hamming);
+      left_early += !beside[i] && before[i].since >= 12 && !are_all_asked(around, {run.asked.data(), i});
     }
-    CHECK(std::count(beside.begin() + 12, beside.end(), false) > 0);
-    CHECK(run.best_us.back() == 10);
+    CHECK(left_early > 0);
   }
 }
 
