@@ -71,6 +71,7 @@ class Evidence {
 
   void add_slopes(std::vector<double>& gradient) const {
     const std::size_t axes = kernel_.axis_count();
+    double by_share = gradient[kernel_.share_index()];
     for (std::size_t i = 0; i < n_; ++i) {
       gradient[kernel_.noise_index()] += kernel_.noise() * weights_[i * n_ + i] / 2;
       for (std::size_t j = 0; j < i; ++j) {
@@ -80,10 +81,11 @@ class Evidence {
           const std::size_t at = row(i)[axis] * table.size + row(j)[axis];
           gradient[2 * axis] += pull * table.by_relevance[at];
           gradient[2 * axis + 1] += pull * table.by_length[at];
-          gradient[2 * axes] += pull * table.by_share[at];
+          by_share += pull * table.by_share[at];
         }
       }
     }
+    gradient[kernel_.share_index()] = by_share;
   }
 
   ProductKernel& kernel_;

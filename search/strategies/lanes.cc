@@ -82,6 +82,12 @@ template <typename Floats>
   for (; r < y.size(); ++r) subtract_products_in<Floats, 1, 4>(y.data() + r, x, a.data() + r, at, n);
 }
 
+constexpr std::size_t kInRegisters = 16;  // entries of a table
+
+void multiply_by_entries_plainly(float* y, const float* table, const std::uint16_t* at, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) y[i] *= table[at[i]];
+}
+
 #if defined(__x86_64__)
 const bool kWide = __builtin_cpu_supports("avx2");
 
@@ -95,10 +101,36 @@ __attribute__((target("avx2"))) void subtract_products_wide(std::span<float* con
                                                             std::size_t at, std::size_t n) {
   subtract_products_of<Floats8>(y, x, a, at, n);
 }
+
+__attribute__((target("avx2"))) void multiply_by_entries_wide(float* y, std::span<const float> table,
+                                                              const std::uint16_t* at, std::size_t n) {
+  using Shorts8 = std::uint16_t __attribute__((vector_size(16)));
+  using Ints8 = std::int32_t __attribute__((vector_size(32)));
+  using Lane = Lane<Floats8>;
+  float entries[kInRegisters] = {};
+  std::memcpy(entries, table.data(), table.size_bytes());
+  const Lane low(entries), high(entries + Lane::kFloats);
+  const bool short_table = table.size() <= Lane::kFloats;
+  std::size_t i = 0;
+  for (; i + Lane::kFloats <= n; i += Lane::kFloats) {
+    Shorts8 positions;
+    std::memcpy(&positions, at + i, sizeof positions);
+    const Ints8 index = __builtin_convertvector(positions, Ints8);
+    Lane product(y + i);
+    product.floats *= short_table ? __builtin_shuffle(low.floats, index)
+                                  : __builtin_shuffle(low.floats, high.floats, index);
+    product.store(y + i);
+  }
+  multiply_by_entries_plainly(y + i, table.data(), at + i, n - i);
+}
 #else
 constexpr bool kWide = false;
 constexpr auto add_scaled_wide = add_scaled_in<Floats4>;
 constexpr auto subtract_products_wide = subtract_products_of<Floats4>;
+void multiply_by_entries_wide(float* y, std::span<const float> table, const std::uint16_t* at,
+                              std::size_t n) {
+  multiply_by_entries_plainly(y, table.data(), at, n);
+}
 #endif
 
 }  // namespace
@@ -110,6 +142,11 @@ void add_scaled(float* y, const float* x, float a, std::size_t n) {
 void subtract_products(std::span<float* const> y, const std::vector<std::vector<float>>& x,
                        std::span<const std::vector<float>> a, std::size_t at, std::size_t n) {
   kWide ? subtract_products_wide(y, x, a, at, n) : subtract_products_of<Floats4>(y, x, a, at, n);
+}
+
+void multiply_by_entries(float* y, std::span<const float> table, const std::uint16_t* at, std::size_t n) {
+  kWide&& table.size() <= kInRegisters ? multiply_by_entries_wide(y, table, at, n)
+                                       : multiply_by_entries_plainly(y, table.data(), at, n);
 }
 
 }  // namespace moetune

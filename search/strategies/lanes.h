@@ -1,10 +1,11 @@
-// Sums over long rows of floats, several elements at a time: element by element and without fused
+// Arithmetic over long rows of floats, several elements at a time: element by element and without fused
 // multiplications, so that they are the same on every machine, at any optimization level and lane width.
 //
 // Stateless; thread-safe.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -17,5 +18,8 @@ void add_scaled(float* y, const float* x, float a, std::size_t n);
 // all a have one length. Several r at once read x once.
 void subtract_products(std::span<float* const> y, const std::vector<std::vector<float>>& x,
                        std::span<const std::vector<float>> a, std::size_t at, std::size_t n);
+
+// y[i] *= table[at[i]]; a table of up to sixteen entries stays in registers.
+void multiply_by_entries(float* y, std::span<const float> table, const std::uint16_t* at, std::size_t n);
 
 }  // namespace moetune

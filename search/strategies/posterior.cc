@@ -112,9 +112,9 @@ void Posterior::correlate(std::size_t observation, std::size_t begin) {
   float* solved = solved_[observation].data();
   for (std::size_t k = begin; k < count_; ++k) solved[k] = products[prefixes_[k]];
   for (std::size_t axis = prefix_axes_; axis < kernel_.axis_count(); ++axis) {
-    const float* table = kernel_.tables()[axis].row(row(observation)[axis]);
-    const Position* column = columns_[axis].data();
-    for (std::size_t k = begin; k < count_; ++k) solved[k] *= table[column[k]];
+    const ProductKernel::Table& table = kernel_.tables()[axis];
+    multiply_by_entries(solved + begin, {table.row(row(observation)[axis]), table.size},
+                        columns_[axis].data() + begin, count_ - begin);
   }
 }
 

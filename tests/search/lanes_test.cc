@@ -50,3 +50,20 @@ TEST_CASE("sums over lanes are bit for bit those of one element after the other"
     }
   }
 }
+
+TEST_CASE("multiplying by the entries of a table is bit for bit what one element after the other gives") {
+  Random random(8);
+  for (const std::size_t entries : {1, 2, 7, 8, 9, 14, 16, 17, 40}) {
+    const std::vector<float> table = drawn(entries, random);
+    for (const std::size_t n : {0, 1, 7, 8, 9, 31, 64, 77}) {
+      std::vector<std::uint16_t> at(n);
+      for (std::uint16_t& position : at) position = static_cast<std::uint16_t>(random.below(entries));
+      std::vector<float> y = drawn(n, random), expected = y;
+      for (std::size_t i = 0; i < n; ++i) expected[i] *= table[at[i]];
+      multiply_by_entries(y.data(), table, at.data(), n);
+      CAPTURE(entries);
+      CAPTURE(n);
+      CHECK(y == expected);
+    }
+  }
+}
