@@ -7,6 +7,21 @@ namespace {
 
 using Floats4 = float __attribute__((vector_size(16)));
 using Floats8 = float __attribute__((vector_size(32)));
+using Floats16 = float __attribute__((vector_size(64)));
+
+// As many positions in a table as there are floats.
+template <typename Floats>
+struct Lookup {};
+template <>
+struct Lookup<Floats8> {
+  using Positions = std::uint16_t __attribute__((vector_size(16)));
+  using Index = std::int32_t __attribute__((vector_size(32)));
+};
+template <>
+struct Lookup<Floats16> {
+  using Positions = std::uint16_t __attribute__((vector_size(32)));
+  using Index = std::int32_t __attribute__((vector_size(64)));
+};
 
 template <typename Floats>
 struct Lane {
@@ -88,65 +103,98 @@ void multiply_by_entries_plainly(float* y, const float* table, const std::uint16
   for (std::size_t i = 0; i < n; ++i) y[i] *= table[at[i]];
 }
 
-#if defined(__x86_64__)
-const bool kWide = __builtin_cpu_supports("avx2");
-
-__attribute__((target("avx2"))) void add_scaled_wide(float* y, const float* x, float a, std::size_t n) {
-  add_scaled_in<Floats8>(y, x, a, n);
-}
-
-__attribute__((target("avx2"))) void subtract_products_wide(std::span<float* const> y,
-                                                            const std::vector<std::vector<float>>& x,
-                                                            std::span<const std::vector<float>> a,
-                                                            std::size_t at, std::size_t n) {
-  subtract_products_of<Floats8>(y, x, a, at, n);
-}
-
-__attribute__((target("avx2"))) void multiply_by_entries_wide(float* y, std::span<const float> table,
-                                                              const std::uint16_t* at, std::size_t n) {
-  using Shorts8 = std::uint16_t __attribute__((vector_size(16)));
-  using Ints8 = std::int32_t __attribute__((vector_size(32)));
-  using Lane = Lane<Floats8>;
-  float entries[kInRegisters] = {};
+// `table` has at most kInRegisters entries.
+template <typename Floats>
+[[gnu::always_inline]] inline void multiply_by_entries_in(float* y, std::span<const float> table,
+                                                          const std::uint16_t* at, std::size_t n) {
+  using Lane = Lane<Floats>;
+  float entries[2 * kInRegisters] = {};
   std::memcpy(entries, table.data(), table.size_bytes());
   const Lane low(entries), high(entries + Lane::kFloats);
-  const bool short_table = table.size() <= Lane::kFloats;
+  const bool is_low = table.size() <= Lane::kFloats;
   std::size_t i = 0;
   for (; i + Lane::kFloats <= n; i += Lane::kFloats) {
-    Shorts8 positions;
+    typename Lookup<Floats>::Positions positions;
     std::memcpy(&positions, at + i, sizeof positions);
-    const Ints8 index = __builtin_convertvector(positions, Ints8);
+    const auto index = __builtin_convertvector(positions, typename Lookup<Floats>::Index);
     Lane product(y + i);
-    product.floats *= short_table ? __builtin_shuffle(low.floats, index)
-                                  : __builtin_shuffle(low.floats, high.floats, index);
+    product.floats *=
+        is_low ? __builtin_shuffle(low.floats, index) : __builtin_shuffle(low.floats, high.floats, index);
     product.store(y + i);
   }
   multiply_by_entries_plainly(y + i, table.data(), at + i, n - i);
 }
-#else
-constexpr bool kWide = false;
-constexpr auto add_scaled_wide = add_scaled_in<Floats4>;
-constexpr auto subtract_products_wide = subtract_products_of<Floats4>;
-void multiply_by_entries_wide(float* y, std::span<const float> table, const std::uint16_t* at,
-                              std::size_t n) {
-  multiply_by_entries_plainly(y, table.data(), at, n);
-}
+
+// One of each for every width of lanes.
+struct Plain {
+  static void add_scaled(float* y, const float* x, float a, std::size_t n) {
+    add_scaled_in<Floats4>(y, x, a, n);
+  }
+  static void subtract_products(std::span<float* const> y, const std::vector<std::vector<float>>& x,
+                                std::span<const std::vector<float>> a, std::size_t at, std::size_t n) {
+    subtract_products_of<Floats4>(y, x, a, at, n);
+  }
+  static void multiply_by_entries(float* y, std::span<const float> table, const std::uint16_t* at,
+                                  std::size_t n) {
+    multiply_by_entries_plainly(y, table.data(), at, n);
+  }
+};
+
+#if defined(__x86_64__)
+#define MOETUNE_LANES(Name, Floats, isa)                                                                    \
+  struct Name {                                                                                             \
+    __attribute__((target(isa))) static void add_scaled(float* y, const float* x, float a, std::size_t n) { \
+      add_scaled_in<Floats>(y, x, a, n);                                                                    \
+    }                                                                                                       \
+    __attribute__((target(isa))) static void subtract_products(std::span<float* const> y,                   \
+                                                               const std::vector<std::vector<float>>& x,    \
+                                                               std::span<const std::vector<float>> a,       \
+                                                               std::size_t at, std::size_t n) {             \
+      subtract_products_of<Floats>(y, x, a, at, n);                                                         \
+    }                                                                                                       \
+    __attribute__((target(isa))) static void multiply_by_entries(float* y, std::span<const float> table,    \
+                                                                 const std::uint16_t* at, std::size_t n) {  \
+      multiply_by_entries_in<Floats>(y, table, at, n);                                                      \
+    }                                                                                                       \
+  }
+MOETUNE_LANES(Avx2, Floats8, "avx2");
+MOETUNE_LANES(Avx512, Floats16, "avx512f");
+#undef MOETUNE_LANES
 #endif
+
+struct Lanes {
+  decltype(&Plain::add_scaled) add_scaled;
+  decltype(&Plain::subtract_products) subtract_products;
+  decltype(&Plain::multiply_by_entries) multiply_by_entries;
+};
+
+template <typename Width>
+constexpr Lanes lanes_of() {
+  return {Width::add_scaled, Width::subtract_products, Width::multiply_by_entries};
+}
+
+Lanes widest() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return lanes_of<Avx512>();
+  if (__builtin_cpu_supports("avx2")) return lanes_of<Avx2>();
+#endif
+  return lanes_of<Plain>();
+}
+
+const Lanes kLanes = widest();
 
 }  // namespace
 
-void add_scaled(float* y, const float* x, float a, std::size_t n) {
-  kWide ? add_scaled_wide(y, x, a, n) : add_scaled_in<Floats4>(y, x, a, n);
-}
+void add_scaled(float* y, const float* x, float a, std::size_t n) { kLanes.add_scaled(y, x, a, n); }
 
 void subtract_products(std::span<float* const> y, const std::vector<std::vector<float>>& x,
                        std::span<const std::vector<float>> a, std::size_t at, std::size_t n) {
-  kWide ? subtract_products_wide(y, x, a, at, n) : subtract_products_of<Floats4>(y, x, a, at, n);
+  kLanes.subtract_products(y, x, a, at, n);
 }
 
 void multiply_by_entries(float* y, std::span<const float> table, const std::uint16_t* at, std::size_t n) {
-  kWide&& table.size() <= kInRegisters ? multiply_by_entries_wide(y, table, at, n)
-                                       : multiply_by_entries_plainly(y, table.data(), at, n);
+  table.size() <= kInRegisters ? kLanes.multiply_by_entries(y, table, at, n)
+                               : multiply_by_entries_plainly(y, table.data(), at, n);
 }
 
 }  // namespace moetune
