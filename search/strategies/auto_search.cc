@@ -20,8 +20,11 @@ constexpr std::size_t kDescentOneIn = 6;  // of the asks after that, the share t
 enum class Turn { winner, model, anywhere };
 constexpr std::array<Turn, 8> kWarmTurns = {Turn::winner, Turn::winner, Turn::model, Turn::winner,
                                             Turn::model,  Turn::winner, Turn::model, Turn::anywhere};
+// The same where none of them is told yet: a model has nothing to go by.
+constexpr std::array<Turn, 5> kBlindTurns = {Turn::winner, Turn::winner, Turn::anywhere, Turn::winner,
+                                             Turn::winner};
 constexpr std::size_t kFewestToDoubt = 4;  // told, before winners can be seen to be beaten
-constexpr std::size_t kPatience = 12;      // told without a new best, before a warm model leaves the last one
+constexpr std::size_t kPatience = 6;       // told without a new best, before a warm model leaves the last one
 
 // Open at most: what is asked before its predecessors are told is asked half blind. Five at first, so that
 // compiling and measuring overlap, and one more for every sixteen told.
@@ -72,8 +75,10 @@ class AutoSearch : public Searcher {
     untried_.take(observation.id);
     unscouted_.take(observation.id);
     unknown_.take(observation.id);
-    const bool resumed = open_.erase(observation.id) == 0;
-    if (resumed && std::erase(seeds_, observation.id) > 0) tried_seeds_.insert(observation.id);
+    if (open_.erase(observation.id) == 0 && surrogate_.log().find(observation.id) == nullptr) {
+      ++resumed_;
+      if (std::erase(seeds_, observation.id) > 0) tried_seeds_.insert(observation.id);
+    }
     surrogate_.tell(observation);
     informed_.tell(observation);
     descent_->tell(observation);
@@ -93,7 +98,9 @@ class AutoSearch : public Searcher {
   }
 
   std::vector<ConfigId> foresee(std::size_t n) const override {
-    return surrogate_.usable() ? surrogate_.leaders(untried_, centre(), n) : std::vector<ConfigId>();
+    if (!surrogate_.usable()) return {};
+    const std::vector<ConfigId> ids = surrogate_.leaders(untried_, centre(), n);
+    return ids.empty() ? surrogate_.leaders(untried_, std::nullopt, n) : ids;
   }
 
   void learn(ConfigId id, const Facts& facts) override {
@@ -111,10 +118,7 @@ class AutoSearch : public Searcher {
 
  private:
   // Asked, or told by a search that resumes; a tuner may tell its default unasked.
-  std::size_t begun() const {
-    const std::size_t told = surrogate_.log().size();
-    return std::max(asked_, told - std::min<std::size_t>(told, 1));
-  }
+  std::size_t begun() const { return asked_ + resumed_ - std::min<std::size_t>(resumed_, 1); }
 
   std::size_t most_open() const { return kOpenAtFirst + surrogate_.log().size() / kToldAnOpen; }
 
@@ -165,7 +169,10 @@ class AutoSearch : public Searcher {
     return *untried_.draw(random_);
   }
 
-  Turn turn() const { return begun() < kWarmTurns.size() ? kWarmTurns[begun()] : Turn::model; }
+  Turn turn() const {
+    if (surrogate_.log().size() == 0 && begun() < kBlindTurns.size()) return kBlindTurns[begun()];
+    return begun() < kWarmTurns.size() ? kWarmTurns[begun()] : Turn::model;
+  }
 
   // Winners from elsewhere stand for random starts as long as they are worth something.
   bool starts() const {
@@ -182,10 +189,10 @@ class AutoSearch : public Searcher {
                                                                                : std::nullopt;
   }
 
-  std::optional<Surrogate::Pick> best_pick(std::optional<ConfigId> centre) {
-    const auto unknown = surrogate_.pick(unknown_, centre, random_);
+  std::optional<Surrogate::Pick> best_pick(std::optional<ConfigId> beside) {
+    const auto unknown = surrogate_.pick(unknown_, beside, random_);
     if (!informed_.usable()) return unknown;
-    const auto known = informed_.pick(untried_, centre, random_);
+    const auto known = informed_.pick(untried_, beside, random_);
     return known && (!unknown || known->gain > unknown->gain) ? known : unknown;
   }
 
@@ -231,6 +238,7 @@ class AutoSearch : public Searcher {
   std::vector<ConfigId> seeds_;        // the next one last
   std::unordered_set<ConfigId> tried_seeds_;
   std::size_t asked_ = 0;
+  std::size_t resumed_ = 0;  // told, not asked
   std::size_t random_starts_ = 0;
   bool warm_ = false;  // winners from elsewhere are known
   std::size_t scouted_ = 0;

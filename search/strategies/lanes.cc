@@ -107,6 +107,7 @@ void multiply_by_entries_plainly(float* y, const float* table, const std::uint16
 template <typename Floats>
 [[gnu::always_inline]] inline void multiply_by_entries_in(float* y, std::span<const float> table,
                                                           const std::uint16_t* at, std::size_t n) {
+  if (n == 0) return;
   using Lane = Lane<Floats>;
   float entries[2 * kInRegisters] = {};
   std::memcpy(entries, table.data(), table.size_bytes());
@@ -181,19 +182,22 @@ Lanes widest() {
   return lanes_of<Plain>();
 }
 
-const Lanes kLanes = widest();
+const Lanes& lanes() {
+  static const Lanes chosen = widest();
+  return chosen;
+}
 
 }  // namespace
 
-void add_scaled(float* y, const float* x, float a, std::size_t n) { kLanes.add_scaled(y, x, a, n); }
+void add_scaled(float* y, const float* x, float a, std::size_t n) { lanes().add_scaled(y, x, a, n); }
 
 void subtract_products(std::span<float* const> y, const std::vector<std::vector<float>>& x,
                        std::span<const std::vector<float>> a, std::size_t at, std::size_t n) {
-  kLanes.subtract_products(y, x, a, at, n);
+  lanes().subtract_products(y, x, a, at, n);
 }
 
 void multiply_by_entries(float* y, std::span<const float> table, const std::uint16_t* at, std::size_t n) {
-  table.size() <= kInRegisters ? kLanes.multiply_by_entries(y, table, at, n)
+  table.size() <= kInRegisters ? lanes().multiply_by_entries(y, table, at, n)
                                : multiply_by_entries_plainly(y, table.data(), at, n);
 }
 

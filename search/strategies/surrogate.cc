@@ -215,17 +215,17 @@ double Surrogate::gain(std::size_t i, double best) const {
   return scale_ * deviation * expected_excess((best - times_->mean(i)) / deviation) * chance_to_work(i);
 }
 
-bool Surrogate::is_candidate(ConfigId id, const Untried& untried, std::optional<ConfigId> centre) const {
-  return untried.contains(id) && (!centre || space_.are_neighbours(id, *centre));
+bool Surrogate::is_candidate(ConfigId id, const Untried& untried, std::optional<ConfigId> beside) const {
+  return untried.contains(id) && (!beside || space_.are_neighbours(id, *beside));
 }
 
-std::vector<ConfigId> Surrogate::leaders(const Untried& untried, std::optional<ConfigId> centre,
+std::vector<ConfigId> Surrogate::leaders(const Untried& untried, std::optional<ConfigId> beside,
                                          std::size_t n) const {
   if (!times_) return {};
   std::vector<Pick> picks;
   const double best = best_value();
   for (std::size_t i = 0; i < pool_.size(); ++i) {
-    if (!is_candidate(pool_[i], untried, centre)) continue;
+    if (!is_candidate(pool_[i], untried, beside)) continue;
     picks.push_back({pool_[i], gain(i, best)});
   }
   const auto end = picks.begin() + static_cast<std::ptrdiff_t>(std::min(n, picks.size()));
@@ -236,7 +236,7 @@ std::vector<ConfigId> Surrogate::leaders(const Untried& untried, std::optional<C
   return ids;
 }
 
-std::optional<Surrogate::Pick> Surrogate::pick(const Untried& untried, std::optional<ConfigId> centre,
+std::optional<Surrogate::Pick> Surrogate::pick(const Untried& untried, std::optional<ConfigId> beside,
                                                Random& random) {
   if (!times_ || log_.size() >= next_fit_) refit(random);
   const double best = best_value();
@@ -244,7 +244,7 @@ std::optional<Surrogate::Pick> Surrogate::pick(const Untried& untried, std::opti
   double top_u = 0;
   double top_deviation = 0;
   for (std::size_t i = 0; i < pool_.size(); ++i) {
-    if (!is_candidate(pool_[i], untried, centre)) continue;
+    if (!is_candidate(pool_[i], untried, beside)) continue;
     const double deviation = times_->deviation(i);
     const double u = (best - times_->mean(i)) / deviation;
     // The gain grows with both: what is below in both cannot be better.

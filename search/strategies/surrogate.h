@@ -50,13 +50,13 @@ class Surrogate {
     ConfigId id = 0;
     double gain = 0;  // expected reduction of the logarithm of the best time
   };
-  // The candidate with the largest weighed expected improvement, of all or of those that differ from `centre`
+  // The candidate with the largest weighed expected improvement, of all or of those that differ from `beside`
   // in one parameter; refits first where that is due. nullopt where no untried one is in the pool. usable()
   // must hold.
-  std::optional<Pick> pick(const Untried& untried, std::optional<ConfigId> centre, Random& random);
+  std::optional<Pick> pick(const Untried& untried, std::optional<ConfigId> beside, Random& random);
 
   // Up to n candidates by the same measure as of the last fit, the best first; none before the first.
-  std::vector<ConfigId> leaders(const Untried& untried, std::optional<ConfigId> centre, std::size_t n) const;
+  std::vector<ConfigId> leaders(const Untried& untried, std::optional<ConfigId> beside, std::size_t n) const;
 
   // Fits to what was told so far; what follows is over the pool of that fit. usable() must hold.
   void refit(Random& random);
@@ -99,7 +99,7 @@ class Surrogate {
   void fit_failures(const std::vector<Observation>& trials);
   void observe(Asked& asked, const Observation& observation);
   double value_of(double time) const;
-  bool is_candidate(ConfigId id, const Untried& untried, std::optional<ConfigId> centre) const;
+  bool is_candidate(ConfigId id, const Untried& untried, std::optional<ConfigId> beside) const;
   // The weighed expected improvement of a member of the pool on `best`, as a logarithm of the time.
   double gain(std::size_t i, double best) const;
 

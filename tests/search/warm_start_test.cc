@@ -185,15 +185,15 @@ TEST_CASE("a warm search looks beside the best, and anywhere once nothing there 
     std::size_t left_early = 0;
     for (std::size_t i = 0; i < run.asked.size(); ++i) {
       const bool models = i == 2 || i == 4 || i == 6 || i >= 8;
-      if (models && before[i].since < 12) CHECK(beside[i]);
+      if (models && before[i].since < 6) CHECK(beside[i]);
       const auto around = space.neighbours(*before[std::max<std::size_t>(i, 1)].best, Neighbourhood::hamming);
-      left_early += !beside[i] && before[i].since >= 12 && !are_all_asked(around, {run.asked.data(), i});
+      left_early += !beside[i] && before[i].since >= 6 && !are_all_asked(around, {run.asked.data(), i});
     }
     CHECK(left_early > 0);
   }
 }
 
-TEST_CASE("a history that is doubted keeps no search beside its winners") {
+TEST_CASE("the random starts of a cold search are made up for where a history is doubted") {
   const LegalSpace space = mixed_space();
   const std::vector<Observation> outcomes = measure_all(space);
   History wrong = same_elsewhere(space, 1);
@@ -204,7 +204,7 @@ TEST_CASE("a history that is doubted keeps no search beside its winners") {
     searcher->warm(std::vector<History>{wrong});
     const SimulatedRun run = simulate(*searcher, outcomes, 20, 1);
     const std::vector<bool> beside = beside_the_best(space, run.asked, outcomes);
-    CHECK(std::count(beside.begin() + 6, beside.end(), false) >= 5);  // random starts at the least
+    CHECK(std::count(beside.begin() + 6, beside.end(), false) >= 5);
   }
 }
 
@@ -227,5 +227,29 @@ TEST_CASE("winners that differ little among themselves are no ground to doubt a 
     const SimulatedRun run = simulate(*searcher, outcomes, 7, 1);
     CHECK(std::count(run.asked.begin(), run.asked.end(), fastest[3]) == 1);
     CHECK(beside_the_best(space, run.asked, outcomes)[6]);
+  }
+}
+
+TEST_CASE("a search that resumes with its first asks told goes on behind them") {
+  const LegalSpace space = mixed_space();
+  const std::vector<Observation> outcomes = measure_all(space);
+  const std::vector<History> histories = {same_elsewhere(space, 3)};
+  const auto first = make_searcher("auto", space, 1);
+  first->warm(histories);
+  const SimulatedRun before = simulate(*first, outcomes, 12, 1);
+  for (std::size_t told = 2; told <= 12; ++told) {
+    CAPTURE(told);
+    const auto searcher = make_searcher("auto", space, 2);
+    searcher->warm(histories);
+    std::vector<ConfigId> asked(before.asked.begin(), before.asked.begin() + static_cast<int>(told));
+    for (const ConfigId id : asked) searcher->tell(outcomes[id]);
+    const std::vector<ConfigId> next = searcher->ask(5);
+    const ConfigId best = *std::min_element(asked.begin(), asked.end(), [&](ConfigId a, ConfigId b) {
+      return outcomes[a].time_us < outcomes[b].time_us;
+    });
+    const auto around = [&](ConfigId id) { return space.are_neighbours(id, best); };
+    const bool patient = standings(before.asked, outcomes)[std::min<std::size_t>(told, 11)].since < 5;
+    // One drawn anywhere, and the winners that are left.
+    if (patient && told >= 6) CHECK(std::count_if(next.begin(), next.end(), around) >= 3);
   }
 }
