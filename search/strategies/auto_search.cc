@@ -87,6 +87,7 @@ class AutoSearch : public Searcher {
   std::vector<ConfigId> scout(std::size_t n) override {
     std::vector<ConfigId> ids;
     while (ids.size() < n && scouted_ < asked_ + kScoutsAhead && surrogate_.usable()) {
+      surrogate_.settle(random_);
       auto pick = surrogate_.pick(unscouted_, centre(), random_);
       if (!pick) pick = surrogate_.pick(unscouted_, std::nullopt, random_);
       if (!pick) break;
@@ -98,9 +99,17 @@ class AutoSearch : public Searcher {
   }
 
   std::vector<ConfigId> foresee(std::size_t n) const override {
-    if (!surrogate_.usable()) return {};
-    const std::vector<ConfigId> ids = surrogate_.leaders(untried_, centre(), n);
-    return ids.empty() ? surrogate_.leaders(untried_, std::nullopt, n) : ids;
+    std::vector<ConfigId> ids;
+    const auto add = [&](ConfigId id) {
+      if (ids.size() < n && untried_.contains(id) && std::find(ids.begin(), ids.end(), id) == ids.end())
+        ids.push_back(id);
+    };
+    if (begun() < kWarmTurns.size()) std::for_each(seeds_.rbegin(), seeds_.rend(), add);
+    if (!surrogate_.usable()) return ids;
+    for (const std::optional<ConfigId> beside : {centre(), std::optional<ConfigId>()}) {
+      for (const ConfigId id : surrogate_.leaders(untried_, beside, n)) add(id);
+    }
+    return ids;
   }
 
   void learn(ConfigId id, const Facts& facts) override {
@@ -158,6 +167,7 @@ class AutoSearch : public Searcher {
     }
     const bool descends = begun() >= kDescentFrom && asked_ % kDescentOneIn == 0;
     if (surrogate_.usable() && !descends) {
+      surrogate_.settle(random_);
       auto pick = best_pick(centre());
       if (!pick) pick = best_pick(std::nullopt);
       if (pick) {

@@ -103,11 +103,13 @@ void multiply_by_entries_plainly(float* y, const float* table, const std::uint16
   for (std::size_t i = 0; i < n; ++i) y[i] *= table[at[i]];
 }
 
-// `table` has at most kInRegisters entries.
 template <typename Floats>
 [[gnu::always_inline]] inline void multiply_by_entries_in(float* y, std::span<const float> table,
                                                           const std::uint16_t* at, std::size_t n) {
-  if (n == 0) return;
+  if (table.size() > kInRegisters || n < Lane<Floats>::kFloats) {
+    multiply_by_entries_plainly(y, table.data(), at, n);
+    return;
+  }
   using Lane = Lane<Floats>;
   float entries[2 * kInRegisters] = {};
   std::memcpy(entries, table.data(), table.size_bytes());
@@ -163,42 +165,36 @@ MOETUNE_LANES(Avx512, Floats16, "avx512f");
 #undef MOETUNE_LANES
 #endif
 
-struct Lanes {
-  decltype(&Plain::add_scaled) add_scaled;
-  decltype(&Plain::subtract_products) subtract_products;
-  decltype(&Plain::multiply_by_entries) multiply_by_entries;
-};
-
 template <typename Width>
 constexpr Lanes lanes_of() {
   return {Width::add_scaled, Width::subtract_products, Width::multiply_by_entries};
 }
 
-Lanes widest() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return lanes_of<Avx512>();
-  if (__builtin_cpu_supports("avx2")) return lanes_of<Avx2>();
-#endif
-  return lanes_of<Plain>();
-}
-
-const Lanes& lanes() {
-  static const Lanes chosen = widest();
+const Lanes& widest() {
+  static const Lanes chosen = all_lanes().back();
   return chosen;
 }
 
 }  // namespace
 
-void add_scaled(float* y, const float* x, float a, std::size_t n) { lanes().add_scaled(y, x, a, n); }
+std::vector<Lanes> all_lanes() {
+  std::vector<Lanes> all = {lanes_of<Plain>()};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) all.push_back(lanes_of<Avx2>());
+  if (__builtin_cpu_supports("avx512f")) all.push_back(lanes_of<Avx512>());
+#endif
+  return all;
+}
+
+void add_scaled(float* y, const float* x, float a, std::size_t n) { widest().add_scaled(y, x, a, n); }
 
 void subtract_products(std::span<float* const> y, const std::vector<std::vector<float>>& x,
                        std::span<const std::vector<float>> a, std::size_t at, std::size_t n) {
-  lanes().subtract_products(y, x, a, at, n);
+  widest().subtract_products(y, x, a, at, n);
 }
 
 void multiply_by_entries(float* y, std::span<const float> table, const std::uint16_t* at, std::size_t n) {
-  table.size() <= kInRegisters ? lanes().multiply_by_entries(y, table, at, n)
-                               : multiply_by_entries_plainly(y, table.data(), at, n);
+  widest().multiply_by_entries(y, table, at, n);
 }
 
 }  // namespace moetune

@@ -11,6 +11,19 @@
 
 namespace moetune {
 
+// For one width of lanes.
+struct Lanes {
+  void (*add_scaled)(float* y, const float* x, float a, std::size_t n);
+  void (*subtract_products)(std::span<float* const> y, const std::vector<std::vector<float>>& x,
+                            std::span<const std::vector<float>> a, std::size_t at, std::size_t n);
+  void (*multiply_by_entries)(float* y, std::span<const float> table, const std::uint16_t* at, std::size_t n);
+};
+
+// Of every width that this processor has, the widest last.
+std::vector<Lanes> all_lanes();
+
+// What follows is done in the widest.
+
 // y += a * x
 void add_scaled(float* y, const float* x, float a, std::size_t n);
 
@@ -19,8 +32,7 @@ void add_scaled(float* y, const float* x, float a, std::size_t n);
 void subtract_products(std::span<float* const> y, const std::vector<std::vector<float>>& x,
                        std::span<const std::vector<float>> a, std::size_t at, std::size_t n);
 
-// y[i] *= table[at[i]], every at[i] below the table's size; a table of up to sixteen entries stays in
-// registers.
+// y[i] *= table[at[i]], every at[i] below the table's size.
 void multiply_by_entries(float* y, std::span<const float> table, const std::uint16_t* at, std::size_t n);
 
 }  // namespace moetune

@@ -100,12 +100,27 @@ bool Surrogate::usable() const {
 }
 
 void Surrogate::join(ConfigId id) {
-  if (!times_) return;
-  std::vector<Position> row;
-  append_row(id, row);
-  pool_.push_back(id);
-  times_->add_members(row);
-  if (failures_) failures_->add_members(row);
+  if (times_) add_to_pool({id});
+}
+
+void Surrogate::add_to_pool(const std::vector<ConfigId>& ids) {
+  std::vector<Position> rows;
+  for (const ConfigId id : ids) append_row(id, rows);
+  pool_.insert(pool_.end(), ids.begin(), ids.end());
+  times_->add_members(rows);
+  if (failures_) failures_->add_members(rows);
+}
+
+// A sample was drawn around what was fast at the last fit.
+void Surrogate::add_neighbours_to_pool(ConfigId id) {
+  if (in_pool_.empty()) return;
+  std::vector<ConfigId> missing;
+  for (const ConfigId neighbour : space_.neighbours(id, Neighbourhood::hamming)) {
+    if (in_pool_[neighbour]) continue;
+    in_pool_[neighbour] = true;
+    missing.push_back(neighbour);
+  }
+  if (!missing.empty()) add_to_pool(missing);
 }
 
 void Surrogate::renew_pool(Random& random) {
@@ -117,6 +132,10 @@ void Surrogate::renew_pool(Random& random) {
     pool_ = facts_->ids();
   } else if (pool_.empty() || space_.size() > kWholeSpace) {
     pool_ = make_candidate_pool(space_, pool_starts(), random);
+    if (space_.size() > kWholeSpace) {
+      in_pool_.assign(space_.size(), false);
+      for (const ConfigId id : pool_) in_pool_[id] = true;
+    }
   } else {
     return;
   }
@@ -236,9 +255,14 @@ std::vector<ConfigId> Surrogate::leaders(const Untried& untried, std::optional<C
   return ids;
 }
 
+void Surrogate::settle(Random& random) {
+  if (!times_ || log_.size() >= next_fit_) refit(random);
+}
+
 std::optional<Surrogate::Pick> Surrogate::pick(const Untried& untried, std::optional<ConfigId> beside,
                                                Random& random) {
-  if (!times_ || log_.size() >= next_fit_) refit(random);
+  settle(random);
+  if (beside) add_neighbours_to_pool(*beside);
   const double best = best_value();
   std::optional<Pick> top;
   double top_u = 0;

@@ -50,12 +50,15 @@ class Surrogate {
     ConfigId id = 0;
     double gain = 0;  // expected reduction of the logarithm of the best time
   };
-  // The candidate with the largest weighed expected improvement, of all or of those that differ from `beside`
-  // in one parameter; refits first where that is due. nullopt where no untried one is in the pool. usable()
+  // Fits again where that is due. usable() must hold.
+  void settle(Random& random);
+  // The candidate with the largest weighed expected improvement: of the pool, or of the configurations that
+  // differ from `beside` in one parameter. Settles first. nullopt where none of them is untried. usable()
   // must hold.
   std::optional<Pick> pick(const Untried& untried, std::optional<ConfigId> beside, Random& random);
 
-  // Up to n candidates by the same measure as of the last fit, the best first; none before the first.
+  // Up to n candidates of the pool by the same measure as of the last fit, the best first; none before the
+  // first.
   std::vector<ConfigId> leaders(const Untried& untried, std::optional<ConfigId> beside, std::size_t n) const;
 
   // Fits to what was told so far; what follows is over the pool of that fit. usable() must hold.
@@ -83,6 +86,8 @@ class Surrogate {
 
   std::vector<Axis> axes() const;
   void renew_pool(Random& random);
+  void add_to_pool(const std::vector<ConfigId>& ids);
+  void add_neighbours_to_pool(ConfigId id);
   void append_row(ConfigId id, std::vector<Position>& rows) const;
   void append_row(const Past& past, std::vector<Position>& rows) const;
   struct Timed {  // what was measured here
@@ -114,6 +119,7 @@ class Surrogate {
   ProductKernel time_kernel_;
   ProductKernel failure_kernel_;
   std::vector<ConfigId> pool_;
+  std::vector<bool> in_pool_;  // by ConfigId, where the pool is a sample
   std::vector<Position> pool_rows_;
   std::optional<Posterior> times_;
   std::optional<Posterior> failures_;

@@ -12,14 +12,13 @@ namespace {
 constexpr std::size_t kFewestPast = 8;  // and at least so many of each
 constexpr double kTaskDoubt = 2.0;      // tasks are expected to have less than half in common
 constexpr double kElsewhereDoubt = 0.0;
-constexpr double kLikeness = 0.8;       // of a task at no distance, another GPU's for one
-constexpr double kLikeFor = 4.0;        // distance over which that falls to a part of e
-constexpr double kSharpness = 4.0;      // of the kernel, where pairs of configurations are compared
-constexpr std::size_t kMostPast = 128;  // trials of all histories together
-constexpr double kLeastRight = 0.1;     // of all differences, for a task to be of use, and for all together
-constexpr double kForetoldBefore =
-    0.7;  // differences of logarithms, in all, that a task is credited with at first
-constexpr std::size_t kPoolStarts = 8;     // of this problem and of each task, what the pool is drawn around
+constexpr double kLikeness = 0.8;        // of a task at no distance, another GPU's for one
+constexpr double kLikeFor = 4.0;         // distance over which that falls to a part of e
+constexpr double kSharpness = 4.0;       // of the kernel, where pairs of configurations are compared
+constexpr std::size_t kMostPast = 128;   // trials of all histories together
+constexpr double kLeastRight = 0.1;      // of all differences, for a task to be of use, and for all together
+constexpr double kForetoldBefore = 0.7;  // of the logarithms' differences, credited to a task at first
+constexpr std::size_t kPoolStarts = 8;   // of this problem and of each task, what the pool is drawn around
 constexpr std::size_t kFewestToJudge = 4;  // measured here, before a task is judged by them
 
 // What a task has in common with this one, by its distance.

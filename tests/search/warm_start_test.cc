@@ -8,6 +8,7 @@
 #include <string>
 
 #include "search/simulation.h"
+#include "search/strategies/surrogate.h"
 #include "tests/search/mixed_space.h"
 
 using namespace moetune;
@@ -193,19 +194,24 @@ TEST_CASE("a warm search looks beside the best, and anywhere once nothing there 
   }
 }
 
-TEST_CASE("the random starts of a cold search are made up for where a history is doubted") {
+TEST_CASE(
+    "a history that is doubted holds no search beside the best, and the random starts are made up for") {
   const LegalSpace space = mixed_space();
   const std::vector<Observation> outcomes = measure_all(space);
   History wrong = same_elsewhere(space, 1);
   for (PastTrial& trial : wrong.trials) trial.time_us = 1000 / std::max(trial.time_us, 1.0);
-  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+  std::size_t left_early = 0;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     CAPTURE(seed);
     const auto searcher = make_searcher("auto", space, seed);
     searcher->warm(std::vector<History>{wrong});
-    const SimulatedRun run = simulate(*searcher, outcomes, 20, 1);
+    const SimulatedRun run = simulate(*searcher, outcomes, 30, 1);
     const std::vector<bool> beside = beside_the_best(space, run.asked, outcomes);
-    CHECK(std::count(beside.begin() + 6, beside.end(), false) >= 5);
+    CHECK(std::count(beside.begin() + 6, beside.begin() + 20, false) >= 5);
+    const std::vector<Standing> before = standings(run.asked, outcomes);
+    for (std::size_t i = 14; i < run.asked.size(); ++i) left_early += !beside[i] && before[i].since < 6;
   }
+  CHECK(left_early > 0);
 }
 
 TEST_CASE("winners that differ little among themselves are no ground to doubt a history") {
@@ -252,4 +258,41 @@ TEST_CASE("a search that resumes with its first asks told goes on behind them") 
     // One drawn anywhere, and the winners that are left.
     if (patient && told >= 6) CHECK(std::count_if(next.begin(), next.end(), around) >= 3);
   }
+}
+
+TEST_CASE("the winners still to be tried are foreseen first") {
+  const LegalSpace space = mixed_space();
+  const std::vector<Observation> outcomes = measure_all(space);
+  const auto searcher = make_searcher("auto", space, 1);
+  searcher->warm(std::vector<History>{same_elsewhere(space, 3)});
+  const std::vector<ConfigId> winners = searcher->foresee(8);
+  REQUIRE(winners.size() == 4);
+  const std::vector<ConfigId> asked = searcher->ask(2);
+  CHECK(asked == std::vector<ConfigId>{winners[0], winners[1]});
+  for (const ConfigId id : asked) searcher->tell(outcomes[id]);
+  CHECK(searcher->foresee(1) == std::vector<ConfigId>{winners[2]});
+}
+
+TEST_CASE("all neighbours of a configuration are candidates, also where the pool is a sample") {
+  std::vector<Parameter> parameters = mixed_space().parameters();
+  for (std::int64_t p = 0; p < 4; ++p) parameters.push_back(integers("p" + std::to_string(p), {1, 2, 3}));
+  const LegalSpace space = full(std::move(parameters));
+  REQUIRE(space.size() > 10'000);
+  Surrogate surrogate(space);
+  Untried untried(space.size());
+  Random random(1);
+  for (const ConfigId id : some_ids(space, 12, 5)) surrogate.tell(measure(space, id));
+  surrogate.settle(random);
+  const ConfigId centre = some_ids(space, 1, 77)[0];
+  const auto around = space.neighbours(centre, Neighbourhood::hamming);
+  const std::set<ConfigId> before(surrogate.pool().begin(), surrogate.pool().end());
+  CHECK_FALSE(std::all_of(around.begin(), around.end(), [&](ConfigId id) { return before.contains(id); }));
+  const auto pick = surrogate.pick(untried, centre, random);
+  REQUIRE(pick);
+  CHECK(space.are_neighbours(pick->id, centre));
+  CHECK(surrogate.leaders(untried, centre, space.size()).size() == around.size());
+  CHECK(surrogate.pool().size() ==
+        before.size() + around.size() -
+            static_cast<std::size_t>(std::count_if(around.begin(), around.end(),
+                                                   [&](ConfigId id) { return before.contains(id); })));
 }
