@@ -40,7 +40,8 @@ constexpr std::size_t kScoutsAhead = 8;
 //
 // Where winners from elsewhere are known and the model has not lost its trust in them, the optimum is mostly
 // a few parameters away: until the local search takes its turns, the model chooses among the neighbours of
-// the best, and anywhere else once these have not bettered it for a while.
+// the best, and anywhere else once these have not bettered it for a while (a trust region of Hamming distance
+// one, after Wan et al. 2021, Think Global and Act Local).
 //
 // Scouts are what the model would choose next. Once their facts are learnt, a second model, which sees the
 // facts beside the parameters, judges them instead of the first, and the better of the two choices is asked.
