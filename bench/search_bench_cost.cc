@@ -10,7 +10,7 @@
 
 #include "search/scouting.h"
 #include "search/searcher.h"
-#include "tuner/static_facts.h"
+#include "tuner/compile/static_facts.h"
 
 namespace moetune::bench {
 namespace {

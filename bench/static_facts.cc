@@ -7,7 +7,7 @@
 // writes each under its own name into FOLDER, which must exist and hold none of these names.
 // The facts are of today's templates and compiler, which need not be those that were measured. Exits with 2
 // for a wrong command line or file, 1 where the compiler is missing.
-#include "tuner/static_facts.h"
+#include "tuner/compile/static_facts.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -23,7 +23,7 @@
 #include "bench/bench_main.h"
 #include "kernels/registry.h"
 #include "replay/recording.h"
-#include "tuner/compile_pool.h"
+#include "tuner/compile/compile_pool.h"
 
 namespace {
 

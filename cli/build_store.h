@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cache/cache.h"
-#include "tuner/compile_pool.h"
+#include "tuner/compile/compile_pool.h"
 
 namespace moetune {
 

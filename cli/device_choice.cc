@@ -10,7 +10,7 @@
 #include "kernels/registry.h"
 #include "replay/replay_device.h"
 #include "replay/shipped.h"
-#include "tuner/cuda_device.h"
+#include "tuner/worker/cuda_device.h"
 
 namespace moetune {
 namespace {

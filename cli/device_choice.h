@@ -9,7 +9,7 @@
 
 #include "cli/options.h"
 #include "replay/recording.h"
-#include "tuner/cuda_device.h"
+#include "tuner/worker/cuda_device.h"
 
 namespace moetune {
 

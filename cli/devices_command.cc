@@ -6,7 +6,7 @@
 #include "cli/options.h"
 #include "cli/text.h"
 #include "replay/shipped.h"
-#include "tuner/cuda_device.h"
+#include "tuner/worker/cuda_device.h"
 
 namespace moetune {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "cli/command_line.h"
-#include "tuner/worker_main.h"
+#include "tuner/worker/worker_main.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/text.h"
-#include "tuner/static_facts.h"
+#include "tuner/compile/static_facts.h"
 #include "tuner/trial_record.h"
 
 namespace moetune {

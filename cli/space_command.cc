@@ -7,7 +7,7 @@
 #include "cli/session.h"
 #include "cli/text.h"
 #include "kernels/registry.h"
-#include "tuner/cuda_device.h"
+#include "tuner/worker/cuda_device.h"
 
 namespace moetune {
 namespace {

@@ -26,12 +26,13 @@ function(room name)
   target_link_libraries(room_${name} PUBLIC ${deps})
 endfunction()
 
-# room_tests(NAME [LABELS ...] [SOURCES ...] [APART ...] DEPENDS ...): tests/NAME/*_test.cc as the doctest program test_NAME, one
+# room_tests(NAME [LABELS ...] [SOURCES ...] [APART ...] DEPENDS ...): tests/NAME/ and one folder below, *_test.cc, as the doctest program test_NAME, one
 # ctest entry. SOURCES are helpers, below tests/. The files STEM_test.cc of the stems after APART are a second entry, NAME_apart,
 # which runs beside the first.
 function(room_tests name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;SOURCES;APART;DEPENDS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/*_test.cc)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/*_test.cc
+    ${PROJECT_SOURCE_DIR}/tests/${name}/*/*_test.cc)
   if(NOT sources)
     return()
   endif()

@@ -11,21 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "cache/key.h"
 #include "kernels/kernel.h"
+#include "launch/device_info.h"
 #include "search/outcome.h"
 #include "search/searcher.h"
-#include "tuner/compile_pool.h"
+#include "tuner/compile/build.h"
 
 namespace moetune {
-
-struct DeviceInfo {
-  HardwareKey key;
-  DeviceLimits limits;
-  std::string architecture;  // NVRTC target: "sm_90a"
-  std::string id;            // as the user names it: "cuda:0", "replay:FILE"
-  bool recorded = false;     // times come from a recording
-};
 
 // Device time of one whole plan (all launches), cold inputs unless the kernel says otherwise.
 struct Measurement {
@@ -60,7 +52,7 @@ struct TrialResult {
   Measurement measurement;
   double max_error = 0, dissimilarity = 0;  // of the worst output against the exact reference
   double validate_s = 0, measure_s = 0;
-  Facts facts;  // static ones (tuner/static_facts.h); empty where nothing was compiled
+  Facts facts;  // static ones (tuner/compile/static_facts.h); empty where nothing was compiled
 };
 
 // A stop request ended what a device was doing; the candidate that was running has no result.

@@ -1,6 +1,6 @@
 #include "tuner/scouts.h"
 
-#include "tuner/static_facts.h"
+#include "tuner/compile/static_facts.h"
 
 namespace moetune {
 namespace {

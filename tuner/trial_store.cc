@@ -1,7 +1,7 @@
 #include "tuner/trial_store.h"
 
 #include "tuner/ceilings.h"
-#include "tuner/static_facts.h"
+#include "tuner/compile/static_facts.h"
 
 namespace moetune {
 

@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "tuner/breakdowns.h"
+#include "tuner/compile/static_facts.h"
 #include "tuner/finals.h"
 #include "tuner/scouts.h"
-#include "tuner/static_facts.h"
 #include "tuner/trial_store.h"
 
 namespace moetune {

@@ -1,7 +1,7 @@
 // The device side of measuring and validating: fill, poison, compare, guard bands, checksum, delay.
 //
 // Every parameter is 8 bytes wide. Codes: element types as DType in kernels/buffer.h (f32, f16, bf16, e4m3,
-// i32), fills as Fill::Kind (zeros, normal, uniform, integers). tuner/harness.cc is the host side.
+// i32), fills as Fill::Kind (zeros, normal, uniform, integers). tuner/worker/harness.cc is the host side.
 
 typedef unsigned char u8;
 typedef unsigned short u16;

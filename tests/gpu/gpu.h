@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "tuner/compile_pool.h"
-#include "tuner/compiler.h"
-#include "tuner/cuda_device.h"
+#include "tuner/compile/compile_pool.h"
+#include "tuner/compile/compiler.h"
+#include "tuner/worker/cuda_device.h"
 
 namespace moetune {
 

@@ -12,8 +12,8 @@
 #include "kernels/registry.h"
 #include "search/space.h"
 #include "tests/gpu/gpu.h"
-#include "tuner/harness.h"
-#include "tuner/loaded_plan.h"
+#include "tuner/worker/harness.h"
+#include "tuner/worker/loaded_plan.h"
 
 namespace moetune {
 namespace {

@@ -11,7 +11,7 @@
 #include "search/space.h"
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/problems.h"
-#include "tuner/launchable.h"
+#include "tuner/compile/launchable.h"
 
 namespace moetune {
 namespace {

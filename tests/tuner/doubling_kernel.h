@@ -5,7 +5,7 @@
 #include <string>
 
 #include "kernels/kernel.h"
-#include "tuner/cuda_device.h"
+#include "tuner/worker/cuda_device.h"
 
 namespace moetune {
 

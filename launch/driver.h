@@ -1,0 +1,152 @@
+// The CUDA driver API behind moetune's own types: libcuda.so.1 is opened at run time (or the library that
+// MOETUNE_LIBCUDA names), and every symbol comes from cuGetProcAddress. driver.cc alone includes cuda.h.
+//
+// Only the worker process calls this; initialize() comes first and once. One thread, one current context:
+// nothing here is thread-safe. Handles own what they hold and must die before their Context. Errors:
+// initialize() throws BrokenEnvironment (NoGpu where there is none); everything after it throws CudaError,
+// which is an Outcome where a candidate caused it and a broken environment where none did.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "kernels/plan.h"
+#include "launch/device_info.h"
+
+namespace moetune::cuda {
+
+// There is no driver at all, or no GPU behind it, unlike one that does not work.
+class NoGpu : public BrokenEnvironment {
+ public:
+  using BrokenEnvironment::BrokenEnvironment;
+};
+
+class CudaError : public std::runtime_error {
+ public:
+  enum class Kind {
+    memory,  // out of device memory
+    image,   // the cubin does not fit this driver or device
+    other,
+  };
+
+  CudaError(Kind which, const std::string& text) : std::runtime_error(text), kind(which) {}
+
+  Kind kind;
+};
+
+using Address = std::uint64_t;
+
+void initialize();
+int device_count();
+std::string driver_version();  // "CUDA 13.0"
+
+// Everything that can be told without a context; `key.driver` is driver_version().
+struct DeviceDescription {
+  DeviceInfo info;
+  std::string pci_bus_id;
+};
+DeviceDescription describe_device(int ordinal);
+
+// The device's primary context, current on this thread while it lives.
+class Context {
+ public:
+  explicit Context(int ordinal);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  // False after a sticky error: nothing but a new process helps.
+  bool alive() const;
+  std::int64_t free_memory() const;
+
+ private:
+  int device_;
+};
+
+// A move-only handle whose Traits know how to destroy it.
+template <typename Traits>
+class Handle {
+ public:
+  using Raw = typename Traits::Raw;
+
+  Handle() = default;
+  explicit Handle(Raw raw) : raw_(raw) {}
+  Handle(Handle&& other) noexcept : raw_(std::exchange(other.raw_, Raw{})) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  ~Handle() {
+    if (raw_ != Raw{}) Traits::destroy(raw_);
+  }
+  Raw get() const { return raw_; }
+
+ private:
+  Raw raw_{};
+};
+
+struct MemoryTraits {
+  using Raw = Address;
+  static void destroy(Raw raw);
+};
+struct StreamTraits {
+  using Raw = void*;
+  static void destroy(Raw raw);
+};
+struct EventTraits {
+  using Raw = void*;
+  static void destroy(Raw raw);
+};
+struct ModuleTraits {
+  using Raw = void*;
+  static void destroy(Raw raw);
+};
+struct GraphTraits {
+  using Raw = void*;
+  static void destroy(Raw raw);
+};
+
+using Memory = Handle<MemoryTraits>;
+using Stream = Handle<StreamTraits>;
+using Event = Handle<EventTraits>;
+using Module = Handle<ModuleTraits>;
+using Graph = Handle<GraphTraits>;  // an instantiated one
+using Function = void*;             // owned by its module
+
+Memory allocate(std::int64_t bytes);
+void set_bytes(Address address, std::uint8_t value, std::int64_t bytes, const Stream& stream);
+// Both wait for what the stream holds first.
+void copy_to_device(Address to, std::span<const std::uint8_t> bytes, const Stream& stream);
+void copy_to_host(std::span<std::uint8_t> to, Address from, const Stream& stream);
+
+Stream make_stream();
+void synchronize(const Stream& stream);
+
+Event make_event();
+void record(const Event& event, const Stream& stream);
+double elapsed_us(const Event& begin, const Event& end);  // both must have happened
+
+Module load_module(std::span<const std::uint8_t> cubin);
+Function find_function(const Module& module, const std::string& entry);
+// Permits what the launch will ask of the function: dynamic shared memory past 48 KiB, clusters past 8.
+void permit(Function function, const Launch& launch);
+
+// `parameters` holds a pointer to each argument's bytes.
+void launch(Function function, const Launch& shape, void** parameters, const Stream& stream);
+
+// Records what `enqueue` puts on the stream instead of running it.
+Graph capture(const Stream& stream, const std::function<void()>& enqueue);
+void launch(const Graph& graph, const Stream& stream);
+
+struct alignas(128) EncodedTensorMap {
+  std::array<std::uint8_t, 128> bytes;
+};
+EncodedTensorMap encode_tensor_map(const TensorMap& map, Address base);
+
+}  // namespace moetune::cuda

@@ -1,0 +1,233 @@
+#include "tuner/compile/compile_pool.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "tests/tuner/compile/need_nvrtc.h"
+
+using namespace moetune;
+using namespace std::chrono_literals;
+
+namespace {
+
+// Stands in for NVRTC: counts, and holds every compilation until the gate opens.
+class Scripted {
+ public:
+  CompilePool::Compile functions() {
+    return {.digest = [](const CompileUnit& unit) { return unit.source; },
+            .build = [this](const CompileUnit& unit) { return build(unit); }};
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    opened_.notify_all();
+  }
+  int started() const { return started_; }
+  int most_at_once() const { return most_at_once_; }
+
+ private:
+  Build build(const CompileUnit& unit) {
+    ++started_;
+    const int now = ++running_;
+    for (int most = most_at_once_; now > most && !most_at_once_.compare_exchange_weak(most, now);) {
+    }
+    {
+      std::unique_lock lock(mutex_);
+      opened_.wait(lock, [&] { return open_; });
+    }
+    --running_;
+    if (unit.source == "throws") throw std::runtime_error("no disk");
+    Build result;
+    result.digest = unit.source;
+    result.outcome = unit.source == "bad" ? Outcome::compile_failed : Outcome::ok;
+    result.repeatable = unit.source != "slow";
+    result.seconds = 0.25;
+    return result;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool open_ = false;
+  std::atomic<int> started_ = 0, running_ = 0, most_at_once_ = 0;
+};
+
+void wait_until_started(const Scripted& compiler, int count) {
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  while (compiler.started() < count && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(1ms);
+}
+
+}  // namespace
+
+TEST_CASE("equal digests in flight are one compilation, and so are later ones") {
+  Scripted compiler;
+  CompilePool pool(compiler.functions(), 4);
+  std::vector<std::shared_future<BuildPtr>> builds;
+  for (int i = 0; i < 8; ++i) builds.push_back(pool.submit({"same", {}}));
+  compiler.open();
+  for (const auto& build : builds) CHECK(build.get() == builds.front().get());
+  CHECK(pool.submit({"same", {}}).get() == builds.front().get());
+  CHECK(compiler.started() == 1);
+  CHECK(pool.stats().submitted == 9);
+  CHECK(pool.stats().joined == 8);
+  CHECK(pool.stats().compiled == 1);
+  CHECK(pool.stats().compile_seconds == doctest::Approx(0.25));
+}
+
+TEST_CASE("different units compile side by side, on no more threads than asked for") {
+  Scripted compiler;
+  CompilePool pool(compiler.functions(), 3);
+  std::vector<std::shared_future<BuildPtr>> builds;
+  for (int i = 0; i < 12; ++i) builds.push_back(pool.submit({"unit" + std::to_string(i), {}}));
+  wait_until_started(compiler, 3);
+  std::this_thread::sleep_for(20ms);
+  CHECK(compiler.started() == 3);
+  compiler.open();
+  for (int i = 0; i < 12; ++i) CHECK(builds[i].get()->digest == "unit" + std::to_string(i));
+  CHECK(compiler.most_at_once() == 3);
+}
+
+TEST_CASE("the store is asked first, is handed what is new and repeatable, and only on the owner's thread") {
+  Scripted compiler;
+  compiler.open();
+  const std::thread::id owner = std::this_thread::get_id();
+  bool elsewhere = false;
+  std::map<std::string, Build> kept;
+  kept["old"].outcome = Outcome::ok;
+  kept["old"].seconds = 3;
+  CompilePool::Store store;
+  store.find = [&](const std::string& digest) -> std::optional<Build> {
+    elsewhere |= std::this_thread::get_id() != owner;
+    return kept.contains(digest) ? std::optional(kept[digest]) : std::nullopt;
+  };
+  store.put = [&](const Build& build) {
+    elsewhere |= std::this_thread::get_id() != owner;
+    kept[build.digest] = build;
+  };
+  CompilePool pool(compiler.functions(), 2, store);
+  CHECK(pool.submit({"old", {}}).get()->seconds == 0);
+  CHECK(pool.submit({"new", {}}).get()->outcome == Outcome::ok);
+  CHECK(pool.submit({"bad", {}}).get()->outcome == Outcome::compile_failed);
+  CHECK_FALSE(pool.submit({"slow", {}}).get()->repeatable);
+  CHECK(kept.size() == 1);
+  pool.flush();
+  CHECK(kept.size() == 3);
+  CHECK(kept.contains("new"));
+  CHECK(kept.contains("bad"));
+  CHECK_FALSE(elsewhere);
+  CHECK(pool.stats().from_store == 1);
+  CHECK(pool.stats().compiled == 3);
+  kept.clear();
+  pool.flush();
+  CHECK(kept.empty());
+}
+
+TEST_CASE("what is wanted now is compiled before what is compiled ahead, and moves up once it is wanted") {
+  std::mutex mutex;
+  std::vector<std::string> order;
+  std::promise<void> gate;
+  const std::shared_future<void> opened = gate.get_future().share();
+  CompilePool pool({.digest = [](const CompileUnit& unit) { return unit.source; },
+                    .build =
+                        [&](const CompileUnit& unit) {
+                          {
+                            const std::lock_guard lock(mutex);
+                            order.push_back(unit.source);
+                          }
+                          opened.wait();
+                          Build build;
+                          build.outcome = Outcome::ok;
+                          return build;
+                        }},
+                   1);
+  std::vector<std::shared_future<BuildPtr>> builds = {pool.submit({"first", {}})};
+  const auto started = [&] {
+    const std::lock_guard lock(mutex);
+    return !order.empty();
+  };
+  while (!started()) std::this_thread::sleep_for(1ms);
+  for (const char* name : {"ahead1", "ahead2", "ahead3"})
+    builds.push_back(pool.submit({name, {}}, CompilePool::Urgency::ahead));
+  builds.push_back(pool.submit({"now", {}}));
+  builds.push_back(pool.submit({"ahead3", {}}));
+  gate.set_value();
+  for (const auto& build : builds) CHECK(build.get()->outcome == Outcome::ok);
+  CHECK(order == std::vector<std::string>{"first", "now", "ahead3", "ahead1", "ahead2"});
+  CHECK(pool.stats().compiled == 5);
+}
+
+TEST_CASE("a thread is idle that has nothing to compile and nothing waiting for it") {
+  std::promise<void> gate;
+  const std::shared_future<void> opened = gate.get_future().share();
+  CompilePool pool({.digest = [](const CompileUnit& unit) { return unit.source; },
+                    .build =
+                        [&](const CompileUnit&) {
+                          opened.wait();
+                          return Build();
+                        }},
+                   3);
+  CHECK(pool.idle() == 3);
+  std::vector<std::shared_future<BuildPtr>> builds = {pool.submit({"a", {}})};
+  CHECK(pool.idle() == 2);
+  builds.push_back(pool.submit({"a", {}}));
+  CHECK(pool.idle() == 2);
+  for (const char* name : {"b", "c", "d"})
+    builds.push_back(pool.submit({name, {}}, CompilePool::Urgency::ahead));
+  CHECK(pool.idle() == 0);
+  gate.set_value();
+  for (const auto& build : builds) build.wait();
+  while (pool.idle() < 3) std::this_thread::sleep_for(1ms);
+}
+
+TEST_CASE("an exception reaches the one who waits") {
+  Scripted compiler;
+  compiler.open();
+  CompilePool pool(compiler.functions(), 1);
+  const auto broken = pool.submit({"throws", {}});
+  CHECK_THROWS_WITH_AS(broken.get(), "no disk", std::runtime_error);
+  CHECK(pool.submit({"good", {}}).get()->outcome == Outcome::ok);
+}
+
+TEST_CASE("shutting down drops what has not started and waits for what has") {
+  Scripted compiler;
+  std::vector<std::shared_future<BuildPtr>> builds;
+  std::thread opener;
+  {
+    CompilePool pool(compiler.functions(), 2);
+    for (int i = 0; i < 50; ++i) builds.push_back(pool.submit({"unit" + std::to_string(i), {}}));
+    wait_until_started(compiler, 2);
+    opener = std::thread([&] {
+      std::this_thread::sleep_for(30ms);
+      compiler.open();
+    });
+  }
+  opener.join();
+  CHECK(compiler.started() == 2);
+  CHECK(builds[0].get()->outcome == Outcome::ok);
+  CHECK(builds[1].get()->outcome == Outcome::ok);
+  CHECK_THROWS_AS(builds[2].get(), std::future_error);
+  CHECK_THROWS_AS(builds[49].get(), std::future_error);
+}
+
+TEST_CASE("a pool over NVRTC compiles a real unit once") {
+  if (nvrtc_is_missing()) return;
+  Compiler::Options options;
+  options.architecture = "sm_80";
+  options.reader = [](const std::string&) {
+    return "extern \"C\" __global__ void k(float* p) { p[N] = N; }";
+  };
+  const Compiler compiler(options);
+  CompilePool pool(compiler, 2);
+  std::vector<std::shared_future<BuildPtr>> builds;
+  for (int i = 0; i < 8; ++i) builds.push_back(pool.submit({"k.cu", {{"N", std::to_string(i / 4)}}}));
+  for (const auto& build : builds) CHECK(build.get()->outcome == Outcome::ok);
+  CHECK(pool.stats().compiled == 2);
+  CHECK(builds[0].get()->digest != builds[4].get()->digest);
+}

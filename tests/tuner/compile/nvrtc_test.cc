@@ -1,0 +1,154 @@
+#include "tuner/compile/nvrtc.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "tests/tuner/compile/need_nvrtc.h"
+
+namespace fs = std::filesystem;
+using moetune::BrokenEnvironment;
+using moetune::Nvrtc;
+using moetune::NvrtcJob;
+using moetune::NvrtcResult;
+using moetune::NvrtcSearch;
+
+namespace {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder()
+      : path_(fs::temp_directory_path() / ("moetune_nvrtc_test_" + std::to_string(::getpid()))) {
+    fs::create_directories(path_);
+  }
+  ~TemporaryFolder() { fs::remove_all(path_); }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+bool lists(const NvrtcSearch& search, const fs::path& folder) {
+  return std::find(search.folders.begin(), search.folders.end(), folder) != search.folders.end();
+}
+
+}  // namespace
+
+TEST_CASE("the newest NVRTC of a folder comes first and its builtins are no NVRTC") {
+  const TemporaryFolder folder;
+  for (const char* name : {"libnvrtc.so", "libnvrtc.so.9", "libnvrtc.so.12", "libnvrtc.so.13",
+                           "libnvrtc.so.12.alt", "libnvrtc-builtins.so.13.0", "libnvrtc.alt.so.13"}) {
+    std::ofstream(folder.path() / name) << "";
+  }
+  CHECK(moetune::nvrtc_libraries_in(folder.path()) == std::vector<fs::path>{folder.path() / "libnvrtc.so.13",
+                                                                            folder.path() / "libnvrtc.so.12",
+                                                                            folder.path() / "libnvrtc.so.9"});
+  CHECK(moetune::nvrtc_libraries_in(folder.path() / "none").empty());
+}
+
+TEST_CASE("the search starts at the executable and honours CUDA_HOME") {
+  const char* before = std::getenv("CUDA_HOME");
+  const std::string restore = before != nullptr ? before : "";
+  ::setenv("CUDA_HOME", "/opt/some-cuda", 1);
+  const NvrtcSearch search = NvrtcSearch::of_process();
+  if (before != nullptr) {
+    ::setenv("CUDA_HOME", restore.c_str(), 1);
+  } else {
+    ::unsetenv("CUDA_HOME");
+  }
+  REQUIRE_FALSE(search.folders.empty());
+  CHECK(search.folders.front() == fs::read_symlink("/proc/self/exe").parent_path());
+  CHECK(lists(search, "/opt/some-cuda/lib64"));
+  CHECK(lists(search, "/usr/local/cuda/lib64"));
+}
+
+TEST_CASE("where there is no NVRTC the error lists the places and a way out") {
+  NvrtcSearch search;
+  search.folders = {"/nowhere/a", "/nowhere/b"};
+  search.loader_path = false;
+  try {
+    Nvrtc::load(search);
+    FAIL("it loaded");
+  } catch (const BrokenEnvironment& error) {
+    const std::string what = error.what();
+    CHECK(what.find("/nowhere/a, /nowhere/b") != std::string::npos);
+    CHECK(what.find("MOETUNE_NVRTC") != std::string::npos);
+  }
+}
+
+TEST_CASE("a library the user insists on is not silently replaced by another") {
+  const TemporaryFolder folder;
+  NvrtcSearch search = NvrtcSearch::of_process();
+  search.insisted = folder.path();
+  CHECK_THROWS_AS(Nvrtc::load(search), BrokenEnvironment);
+  search.insisted = folder.path() / "libnvrtc.so.13";
+  std::ofstream(search.insisted) << "no library";
+  CHECK_THROWS_AS(Nvrtc::load(search), BrokenEnvironment);
+}
+
+TEST_CASE("a library that is no NVRTC is named with what it lacks") {
+  NvrtcSearch search;
+  search.insisted = "libm.so.6";
+  try {
+    Nvrtc::load(search);
+    FAIL("it loaded");
+  } catch (const BrokenEnvironment& error) {
+    CHECK(std::string(error.what()).find("libm.so.6 has no nvrtcGetErrorString") != std::string::npos);
+  }
+}
+
+TEST_CASE("a whole version and the architectures come from the library itself") {
+  if (moetune::nvrtc_is_missing()) return;
+  const auto nvrtc = Nvrtc::load();
+  CHECK(std::count(nvrtc->version().begin(), nvrtc->version().end(), '.') == 2);
+  CHECK(std::find(nvrtc->architectures().begin(), nvrtc->architectures().end(), 80) !=
+        nvrtc->architectures().end());
+  CHECK(Nvrtc::load() == nvrtc);
+}
+
+// The test below runs this one again with another NVRTC.
+TEST_CASE("NVRTC and its builtins come from one folder") {
+  if (moetune::nvrtc_is_missing()) return;
+  const fs::path folder = fs::canonical(Nvrtc::load()->path()).parent_path();
+  std::ifstream maps("/proc/self/maps");
+  int builtins = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("libnvrtc-builtins.so") == std::string::npos) continue;
+    CHECK(fs::path(line.substr(line.find('/'))).parent_path() == folder);
+    ++builtins;
+  }
+  CHECK(builtins > 0);
+  if (const char* insisted = std::getenv("MOETUNE_NVRTC")) CHECK(folder == fs::canonical(insisted));
+}
+
+TEST_CASE("an NVRTC that the loader knows nothing of finds the builtins beside it") {
+  if (moetune::nvrtc_is_missing()) return;
+  const fs::path library = Nvrtc::load()->path();
+  const TemporaryFolder folder;
+  fs::copy_file(library, folder.path() / library.filename());
+  for (const fs::path& builtins : moetune::versioned_files(library.parent_path(), "libnvrtc-builtins.so.")) {
+    fs::copy_file(builtins, folder.path() / builtins.filename());
+  }
+  const std::string command = "MOETUNE_NVRTC=" + folder.path().string() + " " +
+                              fs::read_symlink("/proc/self/exe").string() +
+                              " --test-case='NVRTC and its builtins come from one folder' > /dev/null";
+  CHECK(std::system(command.c_str()) == 0);
+}
+
+TEST_CASE("an option that NVRTC does not know is told apart from bad source") {
+  if (moetune::nvrtc_is_missing()) return;
+  const auto nvrtc = Nvrtc::load();
+  NvrtcJob job;
+  job.sources = {{"k.cu", "extern \"C\" __global__ void k() {}"}};
+  job.options = {"--gpu-architecture=sm_80", "--no-such-option"};
+  CHECK(nvrtc->compile(job).status == NvrtcResult::Status::bad_option);
+  job.options.pop_back();
+  CHECK(nvrtc->compile(job).status == NvrtcResult::Status::ok);
+  job.sources[0].text = "extern \"C\" __global__ void k() { nothing(); }";
+  CHECK(nvrtc->compile(job).status == NvrtcResult::Status::rejected);
+}

@@ -1,0 +1,61 @@
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "base/error.h"
+#include "tests/tuner/doubling_kernel.h"
+#include "tuner/worker/cuda_device.h"
+
+using namespace moetune;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("the devices are listed by a worker, with what their driver says") {
+  use_fake_cuda("devices=2");
+  const CudaDeviceList list = list_cuda_devices();
+  REQUIRE(list.devices.size() == 2);
+  CHECK(list.why_empty.empty());
+  const DeviceInfo& second = list.devices[1];
+  CHECK(second.id == "cuda:1");
+  CHECK(second.architecture == "sm_90a");
+  CHECK(second.key.name == "Fake GPU 1");
+  CHECK(second.key.compute_capability == 90);
+  CHECK(second.key.sm_count == 4);
+  CHECK(second.key.sm_clock_khz == 1'000'000);
+  CHECK(second.limits.shared_per_block == 232448);
+  CHECK(second.key.memory_bytes == 16 << 20);
+  CHECK(second.key.l2_bytes == second.limits.l2_bytes);
+}
+
+TEST_CASE("a machine without a driver lists no device and says why") {
+  setenv("MOETUNE_LIBCUDA", "/nowhere/libcuda.so.1", 1);
+  const CudaDeviceList list = list_cuda_devices();
+  CHECK(list.devices.empty());
+  CHECK(contains(list.why_empty, "/nowhere/libcuda.so.1"));
+  CHECK_FALSE(list.broken);
+  CHECK_THROWS_WITH_AS(fake_device(), doctest::Contains("install the NVIDIA driver"), BrokenEnvironment);
+}
+
+TEST_CASE("a driver without a GPU, one that does not start and one that is too old are told apart") {
+  const auto says = [](bool broken, const char* words) {
+    const CudaDeviceList list = list_cuda_devices();
+    CAPTURE(list.why_empty);
+    CHECK(contains(list.why_empty, words));
+    CHECK(list.broken == broken);
+  };
+  use_fake_cuda("init=100");
+  says(false, "finds no GPU");
+  use_fake_cuda("init=999");
+  says(true, "CUDA_ERROR_UNKNOWN");
+  use_fake_cuda("without=cuLaunchKernelEx");
+  says(true, "has no cuLaunchKernelEx; update it");
+  setenv("MOETUNE_LIBCUDA", "/proc/self/cmdline", 1);  // there, and no library
+  says(true, "no CUDA driver");
+}

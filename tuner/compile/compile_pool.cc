@@ -1,0 +1,150 @@
+#include "tuner/compile/compile_pool.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace moetune {
+
+struct CompilePool::Impl {
+  struct Job {
+    std::string digest;
+    CompileUnit unit;
+    std::promise<BuildPtr> promise;
+  };
+
+  Compile compile;
+  Store store;
+
+  // The owner's alone.
+  std::unordered_map<std::string, std::shared_future<BuildPtr>> known;  // by digest
+
+  mutable std::mutex mutex;
+  std::condition_variable_any work;
+  std::deque<Job> queue;  // guarded by mutex, as is all below
+  std::deque<Job> ahead;  // begun where the queue is empty
+  std::size_t running = 0;
+  std::vector<BuildPtr> to_store;
+  Stats stats;
+
+  std::vector<std::jthread> threads;  // last: they use all of the above until they are joined
+
+  void run(std::stop_token stop);
+  void move_up(const std::string& digest);
+  void finish(std::promise<BuildPtr> promise, Build build);
+};
+
+void CompilePool::Impl::run(std::stop_token stop) {
+  while (true) {
+    std::unique_lock lock(mutex);
+    if (!work.wait(lock, stop, [&] { return !queue.empty() || !ahead.empty(); })) return;
+    if (stop.stop_requested()) return;
+    std::deque<Job>& from = queue.empty() ? ahead : queue;
+    Job job = std::move(from.front());
+    from.pop_front();
+    ++running;
+    lock.unlock();
+    try {
+      Build build = compile.build(job.unit);
+      finish(std::move(job.promise), std::move(build));
+    } catch (...) {
+      job.promise.set_exception(std::current_exception());
+    }
+    lock.lock();
+    --running;
+  }
+}
+
+void CompilePool::Impl::move_up(const std::string& digest) {
+  const auto job =
+      std::find_if(ahead.begin(), ahead.end(), [&](const Job& waiting) { return waiting.digest == digest; });
+  if (job == ahead.end()) return;
+  queue.push_back(std::move(*job));
+  ahead.erase(job);
+}
+
+void CompilePool::Impl::finish(std::promise<BuildPtr> promise, Build build) {
+  const auto finished = std::make_shared<const Build>(std::move(build));
+  {
+    const std::lock_guard lock(mutex);
+    ++stats.compiled;
+    stats.compile_seconds += finished->seconds;
+    if (store.put && finished->repeatable) to_store.push_back(finished);
+  }
+  promise.set_value(finished);
+}
+
+CompilePool::CompilePool(const Compiler& compiler, unsigned threads, Store store)
+    : CompilePool(Compile{.digest = [&compiler](const CompileUnit& unit) { return compiler.digest(unit); },
+                          .build = [&compiler](const CompileUnit& unit) { return compiler.compile(unit); }},
+                  threads, std::move(store)) {}
+
+CompilePool::CompilePool(Compile compile, unsigned threads, Store store) : impl_(std::make_unique<Impl>()) {
+  impl_->compile = std::move(compile);
+  impl_->store = std::move(store);
+  for (unsigned i = 0; i < std::max(threads, 1u); ++i) {
+    impl_->threads.emplace_back([impl = impl_.get()](std::stop_token stop) { impl->run(std::move(stop)); });
+  }
+}
+
+CompilePool::~CompilePool() {
+  for (std::jthread& thread : impl_->threads) thread.request_stop();
+}
+
+std::shared_future<BuildPtr> CompilePool::submit(const CompileUnit& unit, Urgency urgency) {
+  Impl& impl = *impl_;
+  const std::string digest = impl.compile.digest(unit);
+  const auto known = impl.known.find(digest);
+  if (known != impl.known.end()) {
+    const std::lock_guard lock(impl.mutex);
+    ++impl.stats.submitted;
+    ++impl.stats.joined;
+    if (urgency == Urgency::now) impl.move_up(digest);
+    return known->second;
+  }
+
+  std::optional<Build> stored = impl.store.find ? impl.store.find(digest) : std::nullopt;
+  std::promise<BuildPtr> promise;
+  const std::shared_future<BuildPtr> future = promise.get_future().share();
+  impl.known.emplace(digest, future);
+  const std::lock_guard lock(impl.mutex);
+  ++impl.stats.submitted;
+  if (stored) {
+    ++impl.stats.from_store;
+    stored->seconds = 0;
+    promise.set_value(std::make_shared<const Build>(*std::move(stored)));
+  } else {
+    (urgency == Urgency::now ? impl.queue : impl.ahead).push_back({digest, unit, std::move(promise)});
+    impl.work.notify_one();
+  }
+  return future;
+}
+
+std::size_t CompilePool::idle() const {
+  const std::lock_guard lock(impl_->mutex);
+  const std::size_t wanted = impl_->running + impl_->queue.size() + impl_->ahead.size();
+  return impl_->threads.size() - std::min(impl_->threads.size(), wanted);
+}
+
+void CompilePool::flush() {
+  if (!impl_->store.put) return;
+  std::vector<BuildPtr> finished;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    finished.swap(impl_->to_store);
+  }
+  for (const BuildPtr& build : finished) impl_->store.put(*build);
+}
+
+CompilePool::Stats CompilePool::stats() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->stats;
+}
+
+}  // namespace moetune

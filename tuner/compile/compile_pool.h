@@ -1,0 +1,65 @@
+// Compiles wide: a fixed set of threads over one Compiler, with equal digests in flight joined into one
+// compilation, and finished builds kept for the run.
+//
+// submit(), flush() and the Store belong to one thread, the owner's; the futures and the immutable builds
+// they give may be used from any. Destruction drops what has not started (its futures then throw
+// std::future_error, broken_promise) and waits for what has, which is at most the Compiler's time limit away.
+#pragma once
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+
+#include "tuner/compile/compiler.h"
+
+namespace moetune {
+
+class CompilePool {
+ public:
+  // A persistent store of builds (see Cache::find_build). Either may be empty.
+  struct Store {
+    std::function<std::optional<Build>(const std::string& digest)> find;  // called in submit()
+    std::function<void(const Build& build)> put;                          // called in flush()
+  };
+
+  // What compiles: a Compiler, or a stand-in. Both are called from several threads at once.
+  struct Compile {
+    std::function<std::string(const CompileUnit&)> digest;
+    std::function<Build(const CompileUnit&)> build;
+  };
+
+  // `compiler` must outlive the pool. At least one thread is started.
+  CompilePool(const Compiler& compiler, unsigned threads, Store store = {});
+  CompilePool(Compile compile, unsigned threads, Store store = {});
+  ~CompilePool();
+
+  // What is wanted now is compiled before what is compiled ahead, and a unit that was submitted ahead is
+  // moved up once it is wanted.
+  enum class Urgency { now, ahead };
+
+  // A compilation that throws hands its exception to the future.
+  std::shared_future<BuildPtr> submit(const CompileUnit& unit, Urgency urgency = Urgency::now);
+
+  // Threads that neither compile nor have anything waiting for them. From any thread.
+  std::size_t idle() const;
+
+  // Hands the repeatable builds finished since the last call to Store::put. Call it now and then; builds that
+  // were never flushed are lost to the store, not to the run.
+  void flush();
+
+  struct Stats {
+    std::size_t submitted = 0;
+    std::size_t compiled = 0;  // finished by a thread
+    std::size_t joined = 0;    // found in flight or finished in this run
+    std::size_t from_store = 0;
+    double compile_seconds = 0;  // summed over threads
+  };
+  Stats stats() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace moetune

@@ -1,0 +1,129 @@
+#include "tuner/compile/compiler.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "tuner/compile/nvrtc.h"
+
+namespace moetune {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The number in "sm_90a"; BadInput where the text is none of that form.
+int architecture_number(const std::string& architecture) {
+  const std::size_t digits_end = architecture.find_first_not_of("0123456789", 3);
+  const std::string suffix = digits_end == std::string::npos ? "" : architecture.substr(digits_end);
+  const std::size_t digits =
+      std::min(digits_end, architecture.size()) - std::min<std::size_t>(3, architecture.size());
+  if (!architecture.starts_with("sm_") || digits < 2 || digits > 3 ||
+      (!suffix.empty() && suffix != "a" && suffix != "f")) {
+    throw BadInput("'" + architecture + "' is no GPU architecture; it would be like sm_80 or sm_90a");
+  }
+  return std::stoi(architecture.substr(3));
+}
+
+void require_known(const Nvrtc& nvrtc, const std::string& architecture) {
+  const int number = architecture_number(architecture);
+  const std::vector<int>& known = nvrtc.architectures();
+  if (std::find(known.begin(), known.end(), number) != known.end()) return;
+  std::string names;
+  for (const int each : known) names += (names.empty() ? "sm_" : ", sm_") + std::to_string(each);
+  throw BrokenEnvironment("NVRTC " + nvrtc.version() + " (" + nvrtc.path() + ") does not know " +
+                          architecture + ", only " + names +
+                          "; install a newer CUDA toolkit or set MOETUNE_NVRTC to one");
+}
+
+// The line that says what is wrong, without the source excerpts around it.
+std::string first_error(std::string_view log, const std::string& otherwise) {
+  std::string_view first;
+  while (!log.empty()) {
+    const std::size_t end = std::min(log.find('\n'), log.size());
+    const std::string_view line = log.substr(0, end);
+    log.remove_prefix(std::min(end + 1, log.size()));
+    if (line.find("error") != std::string_view::npos || line.find("fatal") != std::string_view::npos) {
+      return std::string(line);
+    }
+    if (first.empty()) first = line;
+  }
+  return first.empty() ? otherwise : std::string(first);
+}
+
+}  // namespace
+
+struct Compiler::Impl {
+  Options options;
+  std::shared_ptr<const Nvrtc> nvrtc;
+  std::string toolchain;
+
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<const std::vector<SourceFile>>> sources;  // guarded by mutex
+
+  std::shared_ptr<const std::vector<SourceFile>> sources_of(const std::string& path) {
+    const std::lock_guard lock(mutex);
+    auto& files = sources[path];
+    if (files == nullptr)
+      files = std::make_shared<const std::vector<SourceFile>>(collect_sources(path, options.reader));
+    return files;
+  }
+
+  std::vector<std::string> nvrtc_options(const CompileUnit& unit) const {
+    std::vector<std::string> all = {"--gpu-architecture=" + options.architecture, "--std=c++17",
+                                    "--ptxas-options=-v"};
+    // A compile time that came out of a cache in ~/.nv would be no compile time; moetune's own cache is the
+    // one that shows what it holds.
+    if (nvrtc->has_disk_cache()) all.emplace_back("--no-cache");
+    for (const auto& [name, value] : unit.defines) all.push_back("--define-macro=" + name + "=" + value);
+    return all;
+  }
+
+  std::string digest(const CompileUnit& unit) {
+    DigestBuilder builder;
+    builder.add(toolchain);
+    for (const std::string& option : nvrtc_options(unit)) builder.add(option);
+    for (const SourceFile& file : *sources_of(unit.source)) builder.add(file.path).add(file.text);
+    return builder.finish();
+  }
+};
+
+Compiler::Compiler(Options options) : impl_(std::make_unique<Impl>()) {
+  impl_->options = std::move(options);
+  impl_->nvrtc = Nvrtc::load();
+  require_known(*impl_->nvrtc, impl_->options.architecture);
+  impl_->toolchain = "nvrtc " + impl_->nvrtc->version();
+}
+
+Compiler::~Compiler() = default;
+
+const std::string& Compiler::architecture() const { return impl_->options.architecture; }
+const std::string& Compiler::toolchain() const { return impl_->toolchain; }
+std::string Compiler::digest(const CompileUnit& unit) const { return impl_->digest(unit); }
+
+Build Compiler::compile(const CompileUnit& unit) const {
+  const Clock::time_point begin = Clock::now();
+  NvrtcResult result = impl_->nvrtc->compile(
+      {*impl_->sources_of(unit.source), impl_->nvrtc_options(unit), impl_->options.time_limit});
+
+  using Status = NvrtcResult::Status;
+  Build build;
+  build.digest = impl_->digest(unit);
+  build.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  build.log = std::move(result.log);
+  build.repeatable = result.status != Status::timed_out && result.status != Status::broken;
+  if (result.status == Status::ok) {
+    build.outcome = Outcome::ok;
+    build.cubin = std::move(result.cubin);
+    build.entries = parse_ptxas_log(build.log);
+  } else {
+    build.message = result.status == Status::timed_out ? "the compiler " + result.error
+                                                       : first_error(build.log, result.error);
+  }
+  return build;
+}
+
+}  // namespace moetune

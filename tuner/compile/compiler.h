@@ -1,0 +1,46 @@
+// Template + configuration -> cubin and static facts, with NVRTC.
+//
+// A Compiler is thread-safe: compile() may run on all cores at once (NVRTC 13's front end takes one lock a
+// process, but 16 threads compile as much as 16 processes). It creates no CUDA context and needs no GPU. A
+// digest of (source with all headers it can include, defines, options, architecture, NVRTC version) names a
+// build; an equal digest is never compiled twice in a run, nor across runs when the caller keeps builds in a
+// cache. A template is read once for the life of the Compiler, so that one run sees one text of it.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "kernels/plan.h"
+#include "tuner/compile/build.h"
+#include "tuner/compile/launchable.h"
+#include "tuner/compile/sources.h"
+
+namespace moetune {
+
+class Compiler {
+ public:
+  struct Options {
+    std::string architecture;                      // "sm_90a"
+    std::chrono::milliseconds time_limit{60'000};  // per unit
+    SourceReader reader;                           // empty: embedded resources
+  };
+
+  // Throws BrokenEnvironment where NVRTC cannot be loaded, saying where it looked, or does not know the
+  // architecture; BadInput where `architecture` is no architecture's name.
+  explicit Compiler(Options options);
+  ~Compiler();
+
+  const std::string& architecture() const;
+  const std::string& toolchain() const;  // "nvrtc 13.0.88"
+
+  // Both throw BrokenEnvironment where the template is missing.
+  std::string digest(const CompileUnit& unit) const;
+  Build compile(const CompileUnit& unit) const;  // never throws for bad source: that is Build::outcome
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace moetune

@@ -1,0 +1,79 @@
+#include "tuner/compile/launchable.h"
+
+namespace moetune {
+namespace {
+
+// The same on every architecture since sm_80.
+constexpr std::int64_t kMaxBlockThreads = 1024;
+constexpr std::int64_t kMaxBlockZ = 64;
+constexpr std::int64_t kMaxGridX = 2147483647;
+constexpr std::int64_t kMaxGridYZ = 65535;
+constexpr std::int64_t kPortableCluster = 8;
+constexpr std::int64_t kDatacenterCluster =
+    16;  // with an attribute (cuda::permit): Hopper and sm_100, not sm_120
+
+std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+std::int64_t volume(const Dim3& dims) { return std::int64_t{dims[0]} * dims[1] * dims[2]; }
+
+std::string count_text(std::int64_t count, const std::string& unit) {
+  return std::to_string(count) + " " + unit;
+}
+
+std::string why_shape(const Launch& launch, const DeviceLimits& limits) {
+  const std::int64_t threads = volume(launch.block), cluster = volume(launch.cluster);
+  if (threads == 0 || volume(launch.grid) == 0 || cluster == 0) return "an empty grid, block or cluster";
+  if (threads > kMaxBlockThreads || launch.block[2] > kMaxBlockZ) {
+    return count_text(threads, "threads a block; at most 1024, and 64 in z");
+  }
+  if (launch.grid[0] > kMaxGridX || launch.grid[1] > kMaxGridYZ || launch.grid[2] > kMaxGridYZ) {
+    return "a grid past 2^31-1 in x or 65535 in y or z";
+  }
+  if (cluster == 1) return "";
+  if (limits.compute_capability < 90) return "a cluster, which needs sm_90";
+  const std::int64_t most = limits.compute_capability < 120 ? kDatacenterCluster : kPortableCluster;
+  if (cluster > most) return count_text(cluster, "blocks a cluster; at most " + std::to_string(most));
+  for (int i = 0; i < 3; ++i) {
+    if (launch.grid[i] % launch.cluster[i] != 0) return "a grid that is no multiple of its cluster";
+  }
+  return "";
+}
+
+std::string why_resources(const Launch& launch, const EntryFacts& facts, const DeviceLimits& limits) {
+  const std::int64_t shared = facts.static_shared + launch.dynamic_shared;
+  if (shared > limits.shared_per_block) {
+    return count_text(shared, "bytes of shared memory a block; the device has ") +
+           std::to_string(limits.shared_per_block);
+  }
+  const std::int64_t threads = volume(launch.block);
+  if (allocated_registers(threads, facts.registers) > limits.registers_per_sm) {
+    return count_text(threads, "threads of ") + count_text(facts.registers, "registers; the device has ") +
+           count_text(limits.registers_per_sm, "a block");
+  }
+  const std::int64_t spills = std::int64_t{facts.spill_store_bytes} + facts.spill_load_bytes;
+  if (spills > kSpillLimitBytes) {
+    return count_text(spills, "bytes of register spills a thread; the limit is ") +
+           std::to_string(kSpillLimitBytes);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::int64_t allocated_registers(std::int64_t threads, int registers) {
+  const std::int64_t warps = round_up((threads + 31) / 32, 4);
+  return warps * round_up(32 * std::int64_t{registers}, 256);
+}
+
+std::string why_unlaunchable(const Plan& plan, const Build& build, const DeviceLimits& limits) {
+  for (const Launch& launch : plan.launches) {
+    const auto facts = build.entries.find(launch.entry);
+    if (facts == build.entries.end()) return launch.entry + ": no such entry in the build";
+    std::string reason = why_shape(launch, limits);
+    if (reason.empty()) reason = why_resources(launch, facts->second, limits);
+    if (!reason.empty()) return launch.entry + ": " + reason;
+  }
+  return "";
+}
+
+}  // namespace moetune

@@ -1,0 +1,174 @@
+#include "tuner/worker/benchmark.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tuner/worker/statistics.h"
+
+namespace moetune {
+namespace {
+
+constexpr double kSampleUs = 400;  // a graph's least duration
+// The same in a duel. Starting a graph and an event before it take some 6 us on an H200, which a sample
+// counts.
+constexpr double kDuelSampleUs = 3000;
+constexpr double kWholeTurns = 5;  // up to so many times that a graph holds whole turns of the rotation
+constexpr int kMaxLaunches = 1024;
+constexpr double kHopeless = 4;                 // a first run this many times over the limit needs no graph
+constexpr double kFirstRunSlackUs = 200;        // what a first run may lose to loading and to the host
+constexpr std::uint64_t kLeadCycles = 120'000;  // ~70 us, in which the host enqueues the first graphs
+constexpr int kBatch = 4;
+
+std::string microseconds(double us) { return std::to_string(std::llround(us)) + " us"; }
+
+double seconds_left(Deadline deadline) {
+  return std::chrono::duration<double>(deadline - std::chrono::steady_clock::now()).count();
+}
+
+}  // namespace
+
+int launches_per_sample(double time_us, std::int64_t copies, double sample_us) {
+  const double needed = std::ceil(sample_us / std::max(time_us, 0.1));
+  const int wanted = static_cast<int>(std::clamp<double>(needed, 1, kMaxLaunches));
+  const auto turn = static_cast<int>(copies);
+  const int whole = (wanted + turn - 1) / turn * turn;
+  return whole * time_us <= kWholeTurns * sample_us ? whole : wanted;
+}
+
+Rotation::Rotation(LoadedPlan& plan, std::int64_t copies, const cuda::Stream& stream)
+    : plan_(plan), copies_(copies), stream_(stream) {}
+
+const cuda::Graph& Rotation::graph(std::int64_t start) {
+  const auto known = graphs_.find(start);
+  if (known != graphs_.end()) return known->second;
+  return graphs_
+      .emplace(start, cuda::capture(stream_,
+                                    [&] {
+                                      for (int i = 0; i < launches_; ++i)
+                                        plan_.enqueue((start + i) % copies_);
+                                    }))
+      .first->second;
+}
+
+void Rotation::prepare(int count) {
+  for (int i = 0; i < count; ++i) graph((start_ + std::int64_t{i} * launches_) % copies_);
+}
+
+void Rotation::enqueue_next() {
+  cuda::launch(graph(start_), stream_);
+  start_ = (start_ + launches_) % copies_;
+}
+
+double Rotation::settle(double rough_us, double sample_us) {
+  constexpr int kRefinements = 3;
+  const cuda::Event begin = cuda::make_event(), end = cuda::make_event();
+  for (int i = 0; i < kRefinements; ++i) {
+    const int wanted = launches_per_sample(rough_us, copies_, sample_us);
+    // A single first run overestimates short kernels several times; a graph of them does not.
+    if (i > 0 && wanted <= launches_ + launches_ / 4) break;
+    launches_ = wanted;
+    graphs_.clear();
+    prepare(1);
+    cuda::record(begin, stream_);
+    enqueue_next();
+    cuda::record(end, stream_);
+    cuda::synchronize(stream_);
+    rough_us = cuda::elapsed_us(begin, end) / launches_;
+  }
+  return rough_us;
+}
+
+Benchmark::Benchmark(Harness& harness, const Nvml& nvml, const cuda::Stream& stream)
+    : harness_(harness), nvml_(nvml), stream_(stream) {}
+
+void Benchmark::sample(Rotation& rotation, int count, std::vector<double>& samples_us) {
+  rotation.prepare(count);
+  std::vector<cuda::Event> marks;
+  for (int i = 0; i <= count; ++i) marks.push_back(cuda::make_event());
+  harness_.delay(kLeadCycles);
+  cuda::record(marks[0], stream_);
+  for (int i = 1; i <= count; ++i) {
+    rotation.enqueue_next();
+    cuda::record(marks[static_cast<std::size_t>(i)], stream_);
+  }
+  cuda::synchronize(stream_);
+  for (std::size_t i = 1; i < marks.size(); ++i) {
+    samples_us.push_back(cuda::elapsed_us(marks[i - 1], marks[i]) / rotation.launches());
+  }
+}
+
+Measurement Benchmark::summarize(std::vector<double> samples_us) const {
+  Measurement measurement;
+  const MedianInterval interval = median_interval(samples_us);
+  measurement.median_us = interval.median;
+  measurement.low_us = interval.low;
+  measurement.high_us = interval.high;
+  measurement.samples_us = std::move(samples_us);
+  const Nvml::Reading reading = nvml_.read();
+  measurement.sm_clock_mhz = reading.sm_clock_mhz;
+  measurement.memory_clock_mhz = reading.memory_clock_mhz;
+  measurement.temperature_c = reading.temperature_c;
+  measurement.throttled = reading.throttled;
+  return measurement;
+}
+
+Benchmark::Timing Benchmark::measure(LoadedPlan& plan, std::int64_t copies, double rough_us,
+                                     const MeasurePolicy& policy, Deadline deadline) {
+  const auto too_slow = [&](double seen_us, std::vector<double> samples) {
+    return Timing{
+        Outcome::too_slow,
+        microseconds(seen_us) + " at first look; dropped above " + microseconds(policy.drop_above_us),
+        summarize(std::move(samples))};
+  };
+  if (rough_us > kHopeless * policy.drop_above_us + kFirstRunSlackUs) return too_slow(rough_us, {rough_us});
+
+  const auto fits = [&](int samples, double launch_us, int launches) {
+    return seconds_left(deadline) > 1.5e-6 * samples * launches * launch_us;
+  };
+  if (!fits(policy.quick_samples + 1, rough_us, launches_per_sample(rough_us, copies, kSampleUs))) {
+    return {Outcome::timed_out,
+            "one run takes " + microseconds(rough_us) + ": too long to measure within its time limit",
+            {}};
+  }
+  Rotation rotation(plan, copies, stream_);
+  const double launch_us = rotation.settle(rough_us, kSampleUs);
+
+  std::vector<double> samples;
+  sample(rotation, std::max(1, policy.quick_samples), samples);
+  const double quick_us = *std::min_element(samples.begin(), samples.end());
+  if (quick_us > policy.drop_above_us) return too_slow(quick_us, std::move(samples));
+
+  const auto size = [&] { return static_cast<int>(samples.size()); };
+  while (size() < policy.max_samples) {
+    const MedianInterval now = median_interval(samples);
+    if (size() >= policy.min_samples && now.high - now.low <= policy.relative_width * now.median) break;
+    const int next = std::min(size() < policy.min_samples ? policy.min_samples - size() : kBatch,
+                              policy.max_samples - size());
+    if (!fits(next, launch_us, rotation.launches())) break;
+    sample(rotation, next, samples);
+  }
+  return {Outcome::ok, "", summarize(std::move(samples))};
+}
+
+std::vector<Measurement> Benchmark::duel(const std::vector<LoadedPlan*>& plans, std::int64_t copies,
+                                         int rounds, Deadline deadline, std::optional<std::size_t>& failed) {
+  std::vector<Rotation> rotations;
+  std::vector<std::vector<double>> samples(plans.size());
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    failed = i;
+    rotations.emplace_back(*plans[i], copies, stream_).settle(kDuelSampleUs, kDuelSampleUs);
+  }
+  for (int round = 0; round < rounds && (round == 0 || seconds_left(deadline) > 0); ++round) {
+    for (std::size_t turn = 0; turn < plans.size(); ++turn) {
+      const std::size_t i = (static_cast<std::size_t>(round) + turn) % plans.size();
+      failed = i;
+      sample(rotations[i], 1, samples[i]);
+    }
+  }
+  failed.reset();
+  std::vector<Measurement> measurements;
+  for (std::vector<double>& of_one : samples) measurements.push_back(summarize(std::move(of_one)));
+  return measurements;
+}
+
+}  // namespace moetune

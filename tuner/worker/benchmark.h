@@ -1,0 +1,80 @@
+// Device time of loaded plans: CUDA graphs that hold several launches of the whole plan over the rotating
+// inputs, timed back to back by events, sampled until the median is known well enough.
+//
+// Lives in the worker; not thread-safe. Errors: cuda::CudaError.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tuner/device.h"
+#include "tuner/worker/harness.h"
+#include "tuner/worker/loaded_plan.h"
+#include "tuner/worker/nvml.h"
+
+namespace moetune {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+// How many launches one timed graph holds: enough for `sample_us`, and whole turns of the rotation where that
+// stays short.
+int launches_per_sample(double time_us, std::int64_t copies, double sample_us);
+
+// The graphs of one plan. Successive graphs go on through the rotation where the last one stopped, so that
+// inputs are cold even where a graph is shorter than a turn.
+class Rotation {
+ public:
+  Rotation(LoadedPlan& plan, std::int64_t copies, const cuda::Stream& stream);
+
+  // Runs graphs until one is as long as `sample_us`; `rough_us` is a first guess of one launch. Returns the
+  // guess refined.
+  double settle(double rough_us, double sample_us);
+  int launches() const { return launches_; }
+
+  // Makes sure that the next `count` graphs exist, so that enqueueing them is quick.
+  void prepare(int count);
+  void enqueue_next();
+
+ private:
+  const cuda::Graph& graph(std::int64_t start);
+
+  LoadedPlan& plan_;
+  std::int64_t copies_;
+  const cuda::Stream& stream_;
+  int launches_ = 0;
+  std::int64_t start_ = 0;                      // the copy that the next graph begins with
+  std::map<std::int64_t, cuda::Graph> graphs_;  // by start
+};
+
+class Benchmark {
+ public:
+  Benchmark(Harness& harness, const Nvml& nvml, const cuda::Stream& stream);
+
+  struct Timing {
+    Outcome outcome = Outcome::ok;  // or too_slow, timed_out
+    std::string message;
+    Measurement measurement;
+  };
+
+  // As MeasurePolicy says. `rough_us` is the time of one launch as the validation saw it.
+  Timing measure(LoadedPlan& plan, std::int64_t copies, double rough_us, const MeasurePolicy& policy,
+                 Deadline deadline);
+
+  // One sample of each plan a round, longer than those of measure(), the first of a round taking turns; fewer
+  // rounds where the deadline nears. Where a plan fails, `failed` is its position.
+  std::vector<Measurement> duel(const std::vector<LoadedPlan*>& plans, std::int64_t copies, int rounds,
+                                Deadline deadline, std::optional<std::size_t>& failed);
+
+ private:
+  void sample(Rotation& rotation, int count, std::vector<double>& samples_us);
+  Measurement summarize(std::vector<double> samples_us) const;
+
+  Harness& harness_;
+  const Nvml& nvml_;
+  const cuda::Stream& stream_;
+};
+
+}  // namespace moetune

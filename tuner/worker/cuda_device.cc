@@ -1,0 +1,300 @@
+#include "tuner/worker/cuda_device.h"
+
+#include <cmath>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "base/error.h"
+#include "launch/driver.h"
+#include "tuner/compile/compiler.h"
+#include "tuner/worker/harness.h"
+
+namespace moetune {
+namespace {
+
+using Json = nlohmann::json;
+using std::chrono::milliseconds;
+
+// What a worker may take beyond a candidate's own limit: loading, checking, answering.
+constexpr milliseconds kGrace{2'000};
+constexpr milliseconds kFetchLimit{60'000};
+constexpr double kDuelSeconds = 30;
+
+std::string seconds_text(double seconds) {
+  std::string text = std::to_string(seconds);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text + " s";
+}
+
+// The reply's JSON; throws what the worker reports as its environment's or the request's fault.
+Json content_of(const Message& reply) {
+  Json json = Json::parse(reply.header);
+  if (!json.contains("error")) return json;
+  const auto message = json.at("error").at("message").get<std::string>();
+  const auto kind = json.at("error").at("kind").get<std::string>();
+  if (kind == "no_gpu") throw cuda::NoGpu(message);
+  if (kind == "environment") throw BrokenEnvironment(message);
+  throw std::logic_error("the GPU worker refused a request: " + message);
+}
+
+// For requests that run no candidate: a worker that does not answer is a broken environment.
+Json ask(WorkerProcess& worker, const Message& request, milliseconds limit, const std::string& what,
+         Bytes* blob = nullptr, std::stop_token stop = {}) {
+  WorkerProcess::Reply reply = worker.request(request, limit, std::move(stop));
+  if (reply.status == WorkerProcess::Reply::Status::stopped) throw Stopped();
+  if (reply.status == WorkerProcess::Reply::Status::late) {
+    throw BrokenEnvironment(what + " took longer than " + std::to_string(limit.count() / 1000) +
+                            " s, and the GPU worker was killed; see whether nvidia-smi answers");
+  }
+  if (reply.status == WorkerProcess::Reply::Status::died) {
+    throw BrokenEnvironment(what + " failed: " + reply.cause + "; see whether nvidia-smi answers");
+  }
+  Json json = content_of(reply.message);
+  if (blob != nullptr && !reply.message.blobs.empty()) *blob = std::move(reply.message.blobs.front());
+  return json;
+}
+
+std::vector<DeviceInfo> hello(WorkerProcess& worker, milliseconds limit) {
+  return ask(worker, {R"({"op":"hello"})", {}}, limit, "starting the CUDA driver")
+      .at("devices")
+      .get<std::vector<DeviceInfo>>();
+}
+
+BuildSource with_nvrtc(const std::string& architecture) {
+  auto compiler = std::make_shared<const Compiler>(Compiler::Options{.architecture = architecture});
+  return [compiler](const std::vector<CompileUnit>& units) {
+    std::vector<std::future<BuildPtr>> pending;
+    for (const CompileUnit& unit : units) {
+      pending.push_back(std::async(std::launch::async,
+                                   [&] { return std::make_shared<const Build>(compiler->compile(unit)); }));
+    }
+    std::vector<BuildPtr> builds;
+    for (std::future<BuildPtr>& build : pending) builds.push_back(build.get());
+    return builds;
+  };
+}
+
+}  // namespace
+
+// All that makes a problem's tensors again in a fresh worker.
+struct CudaDevice::Programs {
+  const Kernel* kernel;
+  Problem problem;
+  Plan exact, baseline;
+  std::vector<BuildPtr> builds;  // harness, exact, baseline
+};
+
+CudaDeviceList list_cuda_devices() {
+  CudaDeviceList list;
+  WorkerProcess worker;
+  try {
+    list.devices = hello(worker, CudaDevice::Options{}.start_limit);
+    if (list.devices.empty()) list.why_empty = "the CUDA driver finds no GPU";
+  } catch (const cuda::NoGpu& error) {
+    list.why_empty = error.what();
+  } catch (const BrokenEnvironment& error) {
+    list.why_empty = error.what();
+    list.broken = true;
+  }
+  return list;
+}
+
+CudaDevice::CudaDevice(Options options) : options_(std::move(options)) {
+  const std::vector<DeviceInfo> devices = hello(worker(), options_.start_limit);
+  if (options_.ordinal < 0 || static_cast<std::size_t>(options_.ordinal) >= devices.size()) {
+    throw BrokenEnvironment("there is no cuda:" + std::to_string(options_.ordinal) + "; the driver finds " +
+                            std::to_string(devices.size()) + " GPU(s)");
+  }
+  info_ = devices[static_cast<std::size_t>(options_.ordinal)];
+}
+
+WorkerProcess& CudaDevice::worker() {
+  if (worker_ && !worker_->alive()) forget_worker();  // killed while idle: no candidate's fault
+  if (!worker_) {
+    worker_ = std::make_unique<WorkerProcess>(options_.worker_executable);
+    ++starts_;
+  }
+  return *worker_;
+}
+
+void CudaDevice::forget_worker() {
+  worker_.reset();
+  opened_.reset();
+}
+
+WorkerProcess::Reply CudaDevice::request(const Message& message, milliseconds limit) {
+  WorkerProcess::Reply reply = worker_->request(message, limit, stop_);
+  if (reply.status != WorkerProcess::Reply::Status::stopped) return reply;
+  forget_worker();
+  throw Stopped();
+}
+
+void CudaDevice::open(const Kernel& kernel, const Problem& problem, std::uint64_t seed) {
+  if (!options_.build) options_.build = with_nvrtc(info_.architecture);
+  auto programs = std::make_shared<Programs>();
+  programs->kernel = &kernel;
+  programs->problem = problem;
+  programs->exact = kernel.reference(Reference::exact, problem, info_.limits);
+  programs->baseline = kernel.reference(Reference::baseline, problem, info_.limits);
+  programs->builds = options_.build({{Harness::kSource, {}}, programs->exact.unit, programs->baseline.unit});
+  for (const BuildPtr& build : programs->builds) {
+    if (build->outcome == Outcome::ok) continue;
+    throw BrokenEnvironment("a reference of kernel '" + kernel.name() +
+                            "' does not compile: " + build->message);
+  }
+  programs_ = std::move(programs);
+  wanted_ = {seed, 0};
+  opened_.reset();
+  ensure_open(wanted_);
+}
+
+void CudaDevice::ensure_open(const Opened& wanted) {
+  if (!programs_) throw std::logic_error("CudaDevice: no problem is open");
+  WorkerProcess& process = worker();
+  if (opened_ == wanted) return;
+  opened_.reset();
+  Message request{Json{{"op", "open"},
+                       {"device", options_.ordinal},
+                       {"seed", wanted.seed},
+                       {"copies", wanted.copies},
+                       {"buffers", programs_->kernel->buffers(programs_->problem, wanted.seed)},
+                       {"tolerance", programs_->kernel->tolerance(programs_->problem)},
+                       {"exact", programs_->exact},
+                       {"baseline", programs_->baseline}}
+                      .dump(),
+                  {}};
+  for (const BuildPtr& build : programs_->builds) request.blobs.push_back(build->cubin);
+  try {
+    ask(process, request, options_.open_limit, "preparing the inputs of " + programs_->kernel->name(),
+        nullptr, stop_);
+  } catch (...) {
+    forget_worker();
+    throw;
+  }
+  opened_ = wanted;
+}
+
+TrialResult CudaDevice::trial(const Candidate& candidate, const MeasurePolicy& policy, const Opened& on,
+                              bool measure) {
+  if (!candidate.build || candidate.build->outcome != Outcome::ok) {
+    return {.outcome = Outcome::compile_failed,
+            .message = candidate.build ? candidate.build->message : "was not compiled"};
+  }
+  ensure_open(on);
+  const Message request{
+      Json{{"op", "run"}, {"plan", candidate.plan}, {"policy", policy}, {"measure", measure}}.dump(),
+      {candidate.build->cubin}};
+  const auto limit = milliseconds(std::llround(1e3 * policy.time_limit_s)) + kGrace;
+  const WorkerProcess::Reply reply = this->request(request, limit);
+  if (reply.status == WorkerProcess::Reply::Status::late) {
+    forget_worker();
+    return {.outcome = Outcome::timed_out,
+            .message = "ran past its time limit of " + seconds_text(policy.time_limit_s) +
+                       "; its worker was killed"};
+  }
+  if (reply.status == WorkerProcess::Reply::Status::died) {
+    forget_worker();
+    return {.outcome = Outcome::crashed, .message = reply.cause};
+  }
+  auto answer = content_of(reply.message).get<RunReply>();
+  if (answer.context_lost) forget_worker();
+  if (answer.damaged) opened_.reset();
+  return std::move(answer.result);
+}
+
+TrialResult CudaDevice::run(const Candidate& candidate, const MeasurePolicy& policy) {
+  return trial(candidate, policy, wanted_, true);
+}
+
+TrialResult CudaDevice::verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) {
+  return trial(candidate, {.time_limit_s = time_limit_s}, {seed, 1}, false);
+}
+
+struct CudaDevice::DuelAttempt {
+  std::vector<Measurement> measurements;  // by `standing`; empty where it did not come to an end
+  std::optional<std::size_t> culprit;     // position in `standing`, where the worker could say
+  std::string message;
+};
+
+CudaDevice::DuelAttempt CudaDevice::attempt_duel(const std::vector<Candidate>& finalists,
+                                                 const std::vector<std::size_t>& standing, int rounds) {
+  ensure_open(wanted_);
+  Json plans = Json::array();
+  Message request;
+  for (const std::size_t i : standing) {
+    plans.push_back(finalists[i].plan);
+    request.blobs.push_back(finalists[i].build->cubin);
+  }
+  request.header =
+      Json{{"op", "duel"}, {"plans", plans}, {"rounds", rounds}, {"time_limit_s", kDuelSeconds}}.dump();
+  const auto limit = milliseconds(std::llround(2e3 * kDuelSeconds)) + kGrace;
+  const WorkerProcess::Reply reply = this->request(request, limit);
+  DuelAttempt attempt;
+  if (reply.status != WorkerProcess::Reply::Status::answered) {
+    forget_worker();
+    return attempt;
+  }
+  const Json json = content_of(reply.message);
+  if (json.contains("measurements")) {
+    json.at("measurements").get_to(attempt.measurements);
+    return attempt;
+  }
+  attempt.culprit = json.at("failed").get<std::size_t>();
+  attempt.message = json.at("message");
+  if (json.at("context_lost").get<bool>()) forget_worker();
+  return attempt;
+}
+
+std::vector<TrialResult> CudaDevice::duel(const std::vector<Candidate>& finalists, int rounds) {
+  std::vector<TrialResult> results(finalists.size());
+  std::vector<std::size_t> standing;
+  for (std::size_t i = 0; i < finalists.size(); ++i) {
+    const BuildPtr& build = finalists[i].build;
+    if (build && build->outcome == Outcome::ok) {
+      standing.push_back(i);
+    } else {
+      results[i] = {.outcome = Outcome::compile_failed,
+                    .message = build ? build->message : "was not compiled"};
+    }
+  }
+  while (!standing.empty()) {
+    const DuelAttempt attempt = attempt_duel(finalists, standing, rounds);
+    if (!attempt.measurements.empty()) {
+      for (std::size_t i = 0; i < standing.size(); ++i)
+        results[standing[i]].measurement = attempt.measurements[i];
+      return results;
+    }
+    // One of them broke the worker. Where it could not say which, each is run alone; the duel goes on without
+    // who fails.
+    const std::size_t before = standing.size();
+    if (attempt.culprit) {
+      const std::size_t loser = standing[*attempt.culprit];
+      results[loser] = {.outcome = Outcome::launch_failed, .message = attempt.message};
+      std::erase(standing, loser);
+    } else {
+      std::vector<TrialResult> alone;
+      for (const std::size_t i : standing) alone.push_back(run(finalists[i], {}));
+      std::vector<std::size_t> sound;
+      for (std::size_t i = 0; i < standing.size(); ++i) {
+        results[standing[i]] = alone[i];
+        if (alone[i].outcome == Outcome::ok) sound.push_back(standing[i]);
+      }
+      standing = std::move(sound);
+    }
+    // All are sound alone and still the duel does not end: their own measurements are what there is.
+    if (standing.size() == before) return results;
+  }
+  return results;
+}
+
+Bytes CudaDevice::fetch(const std::string& name, Tensor which, int copy) {
+  ensure_open(opened_.value_or(wanted_));
+  Bytes bytes;
+  const Json request = {{"op", "fetch"}, {"name", name}, {"copy", copy}, {"exact", which == Tensor::exact}};
+  ask(*worker_, {request.dump(), {}}, kFetchLimit, "reading tensor '" + name + "' back", &bytes);
+  return bytes;
+}
+
+}  // namespace moetune

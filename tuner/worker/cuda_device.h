@@ -1,0 +1,93 @@
+// A GPU behind a worker process: the Device that the tune loop measures on.
+//
+// This process never opens the CUDA driver; the worker does, and dies for it. After a fault, a hang or a
+// crash the next call starts another worker and makes the problem's tensors again. Not thread-safe; use it on
+// the thread that made it, or keep that thread alive: a worker dies with the thread that started it. Errors:
+// BrokenEnvironment (no driver, no such GPU, a driver too old for the compiler's cubins, too little memory
+// for the problem). What a candidate does is its outcome.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tuner/device.h"
+#include "tuner/worker/protocol.h"
+#include "tuner/worker/worker_messages.h"
+#include "tuner/worker/worker_process.h"
+
+namespace moetune {
+
+struct CudaDeviceList {
+  std::vector<DeviceInfo> devices;
+  std::string why_empty;  // one sentence; empty where there are some
+  bool broken = false;    // a driver is there, or half of one, and does not work: no mere lack of a GPU
+};
+
+// Asks a worker that lives for this call. Throws BrokenEnvironment only where no process can be started.
+CudaDeviceList list_cuda_devices();
+
+// Compiles units, several at once where it can; the results are in order.
+using BuildSource = std::function<std::vector<BuildPtr>(const std::vector<CompileUnit>&)>;
+
+class CudaDevice final : public Device {
+ public:
+  struct Options {
+    int ordinal = 0;
+    BuildSource build;              // for references and harness; empty: NVRTC, one thread a unit
+    std::string worker_executable;  // empty: this one
+    std::chrono::milliseconds start_limit{60'000};
+    std::chrono::milliseconds open_limit{180'000};
+  };
+
+  explicit CudaDevice(Options options);
+
+  const DeviceInfo& info() const override { return info_; }
+  void set_stop(std::stop_token stop) override { stop_ = std::move(stop); }
+  void open(const Kernel& kernel, const Problem& problem, std::uint64_t seed) override;
+  TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override;
+  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds) override;
+  TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) override;
+
+  // A tensor's bytes on the device: an input's copy, an output as the last run left it, or the exact
+  // reference output as f32.
+  enum class Tensor { actual, exact };
+  Bytes fetch(const std::string& name, Tensor which = Tensor::actual, int copy = 0);
+
+  // How many workers were started after the first, and the process of the current one (-1: none).
+  int restarts() const { return starts_ - 1; }
+  pid_t worker_pid() const { return worker_ ? worker_->pid() : -1; }
+
+ private:
+  // Which tensors the worker holds.
+  struct Opened {
+    std::uint64_t seed = 0;
+    int copies = 0;  // 0: as many as measuring wants
+    bool operator==(const Opened&) const = default;
+  };
+  struct Programs;
+
+  WorkerProcess& worker();
+  void ensure_open(const Opened& wanted);
+  TrialResult trial(const Candidate& candidate, const MeasurePolicy& policy, const Opened& on, bool measure);
+  void forget_worker();
+  WorkerProcess::Reply request(const Message& message, std::chrono::milliseconds limit);
+
+  struct DuelAttempt;
+  DuelAttempt attempt_duel(const std::vector<Candidate>& finalists, const std::vector<std::size_t>& standing,
+                           int rounds);
+
+  Options options_;
+  DeviceInfo info_;
+  std::stop_token stop_;
+  std::unique_ptr<WorkerProcess> worker_;
+  int starts_ = 0;
+  std::shared_ptr<const Programs> programs_;  // of the problem that is open; null before open()
+  Opened wanted_;                             // what run() and duel() measure on
+  std::optional<Opened> opened_;              // what the worker holds now
+};
+
+}  // namespace moetune

@@ -1,0 +1,95 @@
+#include "tuner/worker/nvml.h"
+
+#include <dlfcn.h>
+
+namespace moetune {
+namespace {
+
+// The few constants of NVML's stable ABI that are used here; its header is not in every toolkit.
+constexpr int kSuccess = 0;
+constexpr unsigned kClockSm = 1;
+constexpr unsigned kClockMemory = 2;
+constexpr unsigned kTemperatureGpu = 0;
+constexpr unsigned long long kPowerCap = 0x4;
+constexpr unsigned long long kHardwareSlowdown = 0x8;
+constexpr unsigned long long kSoftwareThermal = 0x20;
+constexpr unsigned long long kHardwareThermal = 0x40;
+constexpr unsigned long long kPowerBrake = 0x80;
+constexpr unsigned long long kSlowdown =
+    kPowerCap | kHardwareSlowdown | kSoftwareThermal | kHardwareThermal | kPowerBrake;
+
+}  // namespace
+
+struct Nvml::Library {
+  void* handle = nullptr;
+  int (*shutdown)() = nullptr;
+  int (*system_driver_version)(char*, unsigned) = nullptr;
+  int (*handle_by_bus)(const char*, void**) = nullptr;
+  int (*clock)(void*, unsigned, unsigned*) = nullptr;
+  int (*temperature)(void*, unsigned, unsigned*) = nullptr;
+  int (*reasons)(void*, unsigned long long*) = nullptr;
+
+  template <typename Function>
+  void resolve(const char* name, Function& function) {
+    if (function == nullptr) function = reinterpret_cast<Function>(dlsym(handle, name));
+  }
+
+  bool open() {
+    handle = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) return false;
+    int (*init)() = nullptr;
+    resolve("nvmlInit_v2", init);
+    if (init == nullptr || init() != kSuccess) return false;
+    resolve("nvmlShutdown", shutdown);
+    resolve("nvmlSystemGetDriverVersion", system_driver_version);
+    resolve("nvmlDeviceGetHandleByPciBusId_v2", handle_by_bus);
+    resolve("nvmlDeviceGetClockInfo", clock);
+    resolve("nvmlDeviceGetTemperature", temperature);
+    resolve("nvmlDeviceGetCurrentClocksEventReasons", reasons);
+    resolve("nvmlDeviceGetCurrentClocksThrottleReasons", reasons);
+    return true;
+  }
+
+  ~Library() {
+    if (shutdown != nullptr) shutdown();
+    if (handle != nullptr) dlclose(handle);
+  }
+};
+
+Nvml::Nvml(const std::string& pci_bus_id) {
+  auto library = std::make_unique<Library>();
+  if (!library->open()) return;
+  library_ = std::move(library);
+  if (library_->handle_by_bus != nullptr) library_->handle_by_bus(pci_bus_id.c_str(), &device_);
+}
+
+Nvml::~Nvml() = default;
+
+Nvml::Reading Nvml::read() const {
+  Reading reading;
+  if (device_ == nullptr) return reading;
+  unsigned value = 0;
+  if (library_->clock != nullptr && library_->clock(device_, kClockSm, &value) == kSuccess) {
+    reading.sm_clock_mhz = static_cast<int>(value);
+  }
+  if (library_->clock != nullptr && library_->clock(device_, kClockMemory, &value) == kSuccess) {
+    reading.memory_clock_mhz = static_cast<int>(value);
+  }
+  if (library_->temperature != nullptr &&
+      library_->temperature(device_, kTemperatureGpu, &value) == kSuccess) {
+    reading.temperature_c = static_cast<int>(value);
+  }
+  unsigned long long reasons = 0;
+  if (library_->reasons != nullptr && library_->reasons(device_, &reasons) == kSuccess) {
+    reading.throttled = (reasons & kSlowdown) != 0;
+  }
+  return reading;
+}
+
+std::string Nvml::driver_version() const {
+  char text[96] = {};
+  if (library_ == nullptr || library_->system_driver_version == nullptr) return "";
+  return library_->system_driver_version(text, sizeof text) == kSuccess ? text : "";
+}
+
+}  // namespace moetune

@@ -1,0 +1,138 @@
+#include "tuner/worker/worker_messages.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "kernels/limits_json.h"
+
+namespace moetune {
+namespace {
+
+using Json = nlohmann::json;
+
+// JSON has no infinity; nothing here is minus infinity or NaN for a reason that must survive.
+Json from_number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+double to_number(const Json& json) {
+  return json.is_null() ? std::numeric_limits<double>::infinity() : json.get<double>();
+}
+
+}  // namespace
+
+// The key shares its figures with the limits.
+void to_json(Json& json, const DeviceInfo& info) {
+  const HardwareKey& key = info.key;
+  json = {{"name", key.name},
+          {"sm_clock_khz", key.sm_clock_khz},
+          {"memory_clock_khz", key.memory_clock_khz},
+          {"origin", key.origin},
+          {"driver", key.driver},
+          {"limits", info.limits},
+          {"architecture", info.architecture},
+          {"id", info.id}};
+}
+
+void from_json(const Json& json, DeviceInfo& info) {
+  json.at("limits").get_to(info.limits);
+  HardwareKey& key = info.key;
+  json.at("name").get_to(key.name);
+  json.at("sm_clock_khz").get_to(key.sm_clock_khz);
+  json.at("memory_clock_khz").get_to(key.memory_clock_khz);
+  json.at("origin").get_to(key.origin);
+  json.at("driver").get_to(key.driver);
+  key.compute_capability = info.limits.compute_capability;
+  key.sm_count = info.limits.sm_count;
+  key.l2_bytes = info.limits.l2_bytes;
+  key.memory_bytes = info.limits.memory_bytes;
+  json.at("architecture").get_to(info.architecture);
+  json.at("id").get_to(info.id);
+}
+
+void to_json(Json& json, const MeasurePolicy& policy) {
+  json = {{"drop_above_us", from_number(policy.drop_above_us)},
+          {"quick_samples", policy.quick_samples},
+          {"min_samples", policy.min_samples},
+          {"max_samples", policy.max_samples},
+          {"relative_width", policy.relative_width},
+          {"time_limit_s", policy.time_limit_s}};
+}
+
+void from_json(const Json& json, MeasurePolicy& policy) {
+  policy.drop_above_us = to_number(json.at("drop_above_us"));
+  json.at("quick_samples").get_to(policy.quick_samples);
+  json.at("min_samples").get_to(policy.min_samples);
+  json.at("max_samples").get_to(policy.max_samples);
+  json.at("relative_width").get_to(policy.relative_width);
+  json.at("time_limit_s").get_to(policy.time_limit_s);
+}
+
+void to_json(Json& json, const Tolerance& tolerance) {
+  json = {{"dissimilarity", tolerance.dissimilarity},
+          {"baseline_factor", tolerance.baseline_factor},
+          {"absolute_floor", tolerance.absolute_floor}};
+}
+
+void from_json(const Json& json, Tolerance& tolerance) {
+  json.at("dissimilarity").get_to(tolerance.dissimilarity);
+  json.at("baseline_factor").get_to(tolerance.baseline_factor);
+  json.at("absolute_floor").get_to(tolerance.absolute_floor);
+}
+
+void to_json(Json& json, const Measurement& measurement) {
+  json = {{"median_us", measurement.median_us},
+          {"low_us", measurement.low_us},
+          {"high_us", measurement.high_us},
+          {"samples_us", measurement.samples_us},
+          {"sm_clock_mhz", measurement.sm_clock_mhz},
+          {"memory_clock_mhz", measurement.memory_clock_mhz},
+          {"temperature_c", measurement.temperature_c},
+          {"throttled", measurement.throttled}};
+}
+
+void from_json(const Json& json, Measurement& measurement) {
+  json.at("median_us").get_to(measurement.median_us);
+  json.at("low_us").get_to(measurement.low_us);
+  json.at("high_us").get_to(measurement.high_us);
+  json.at("samples_us").get_to(measurement.samples_us);
+  json.at("sm_clock_mhz").get_to(measurement.sm_clock_mhz);
+  json.at("memory_clock_mhz").get_to(measurement.memory_clock_mhz);
+  json.at("temperature_c").get_to(measurement.temperature_c);
+  json.at("throttled").get_to(measurement.throttled);
+}
+
+void to_json(Json& json, const TrialResult& result) {
+  json = {{"outcome", outcome_name(result.outcome)},
+          {"message", result.message},
+          {"measurement", result.measurement},
+          {"max_error", from_number(result.max_error)},
+          {"dissimilarity", from_number(result.dissimilarity)},
+          {"validate_s", result.validate_s},
+          {"measure_s", result.measure_s}};
+}
+
+void from_json(const Json& json, TrialResult& result) {
+  const auto& name = json.at("outcome").get_ref<const std::string&>();
+  const std::optional<Outcome> outcome = outcome_from_name(name);
+  if (!outcome) throw std::runtime_error("unknown outcome '" + name + "'");
+  result.outcome = *outcome;
+  json.at("message").get_to(result.message);
+  json.at("measurement").get_to(result.measurement);
+  result.max_error = to_number(json.at("max_error"));
+  result.dissimilarity = to_number(json.at("dissimilarity"));
+  json.at("validate_s").get_to(result.validate_s);
+  json.at("measure_s").get_to(result.measure_s);
+}
+
+void to_json(Json& json, const RunReply& reply) {
+  json = {{"result", reply.result}, {"damaged", reply.damaged}, {"context_lost", reply.context_lost}};
+}
+
+void from_json(const Json& json, RunReply& reply) {
+  json.at("result").get_to(reply.result);
+  json.at("damaged").get_to(reply.damaged);
+  json.at("context_lost").get_to(reply.context_lost);
+}
+
+}  // namespace moetune

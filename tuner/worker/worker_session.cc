@@ -1,0 +1,245 @@
+#include "tuner/worker/worker_session.h"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "tuner/worker/benchmark.h"
+#include "tuner/worker/nvml.h"
+#include "tuner/worker/tensors.h"
+#include "tuner/worker/worker_messages.h"
+
+namespace moetune {
+namespace {
+
+using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+Message reply_of(const Json& json) {
+  // Names of devices and messages of drivers may hold any bytes.
+  return {json.dump(-1, ' ', false, Json::error_handler_t::replace), {}};
+}
+
+Message error_reply(const char* kind, const std::string& message) {
+  return reply_of({{"error", {{"kind", kind}, {"message", message}}}});
+}
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+Deadline deadline_in(double seconds) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+const Bytes& blob(const Message& request, std::size_t index) {
+  if (index >= request.blobs.size()) throw BadInput("the request lacks blob " + std::to_string(index));
+  return request.blobs[index];
+}
+
+std::string words_of(const cuda::CudaError& error) {
+  return error.kind == cuda::CudaError::Kind::memory ? "out of device memory: " + std::string(error.what())
+                                                     : error.what();
+}
+
+}  // namespace
+
+struct WorkerSession::Gpu {
+  explicit Gpu(int ordinal_)
+      : ordinal(ordinal_),
+        description(cuda::describe_device(ordinal_)),
+        context(ordinal_),
+        stream(cuda::make_stream()),
+        nvml(description.pci_bus_id) {}
+
+  int ordinal;
+  cuda::DeviceDescription description;
+  cuda::Context context;
+  cuda::Stream stream;
+  Nvml nvml;
+};
+
+struct WorkerSession::OpenProblem {
+  OpenProblem(Gpu& gpu, TensorsSpec spec, const Bytes& harness_cubin, const Program& exact,
+              const Program& baseline)
+      : harness(harness_cubin, gpu.description.info.limits.sm_count, gpu.stream),
+        tensors(std::move(spec), exact, baseline, gpu.description.info.limits, gpu.context.free_memory(),
+                harness, gpu.stream),
+        benchmark(harness, gpu.nvml, gpu.stream) {}
+
+  Harness harness;
+  Tensors tensors;
+  Benchmark benchmark;
+};
+
+WorkerSession::WorkerSession() = default;
+WorkerSession::~WorkerSession() = default;
+
+Message WorkerSession::handle(const Message& request) {
+  try {
+    return dispatch(request);
+  } catch (const cuda::NoGpu& error) {
+    return error_reply("no_gpu", error.what());
+  } catch (const BrokenEnvironment& error) {
+    return error_reply("environment", error.what());
+  } catch (const cuda::CudaError& error) {
+    return error_reply("environment", words_of(error));
+  } catch (const std::exception& error) {
+    return error_reply("request", error.what());
+  }
+}
+
+Message WorkerSession::dispatch(const Message& request) {
+  const Json json = Json::parse(request.header);
+  const auto op = json.at("op").get<std::string>();
+  if (op == "hello") return hello();
+  if (op == "open") return open(request);
+  if (op == "run") return run(request);
+  if (op == "duel") return duel(request);
+  if (op == "fetch") return fetch(request);
+  throw BadInput("the worker knows no request '" + op + "'");
+}
+
+void WorkerSession::start_driver() {
+  if (!driver_started_) cuda::initialize();
+  driver_started_ = true;
+}
+
+Message WorkerSession::hello() {
+  start_driver();
+  Json devices = Json::array();
+  for (int i = 0; i < cuda::device_count(); ++i) {
+    cuda::DeviceDescription description = cuda::describe_device(i);
+    const std::string version = Nvml(description.pci_bus_id).driver_version();
+    if (!version.empty()) description.info.key.driver = version;
+    devices.push_back(description.info);
+  }
+  return reply_of({{"devices", devices}});
+}
+
+Message WorkerSession::open(const Message& request) {
+  const Json json = Json::parse(request.header);
+  TensorsSpec spec;
+  json.at("buffers").get_to(spec.buffers);
+  json.at("seed").get_to(spec.seed);
+  json.at("copies").get_to(spec.copies);
+  json.at("tolerance").get_to(spec.tolerance);
+  const Program exact{json.at("exact").get<Plan>(), blob(request, 1)};
+  const Program baseline{json.at("baseline").get<Plan>(), blob(request, 2)};
+
+  problem_.reset();  // its memory is needed
+  start_driver();
+  const int ordinal = json.at("device");
+  if (gpu_ == nullptr || gpu_->ordinal != ordinal) {
+    gpu_.reset();
+    gpu_ = std::make_unique<Gpu>(ordinal);
+  }
+  try {
+    problem_ = std::make_unique<OpenProblem>(*gpu_, std::move(spec), blob(request, 0), exact, baseline);
+  } catch (const cuda::CudaError& error) {
+    if (error.kind != cuda::CudaError::Kind::image) throw;
+    throw BrokenEnvironment("this driver (" + gpu_->description.info.key.driver +
+                            ") cannot load what the compiler made: " + error.what() +
+                            "; update the driver, or use an NVRTC no newer than it");
+  }
+  return reply_of({{"copies", problem_->tensors.copies()}});
+}
+
+WorkerSession::OpenProblem& WorkerSession::opened() {
+  if (problem_ == nullptr) throw BadInput("no problem is open in the worker");
+  return *problem_;
+}
+
+Message WorkerSession::run(const Message& request) {
+  OpenProblem& problem = opened();
+  const Json json = Json::parse(request.header);
+  const auto policy = json.at("policy").get<MeasurePolicy>();
+  const bool measured = json.at("measure");
+  const auto begin = Clock::now();
+  const Deadline deadline = deadline_in(policy.time_limit_s);
+
+  RunReply reply;
+  TrialResult& result = reply.result;
+  // True where the candidate may go on. `enqueue` ends with a run over copy 0.
+  const auto validate = [&](LoadedPlan& plan, const auto& enqueue) {
+    problem.tensors.poison_outputs();
+    enqueue();
+    cuda::synchronize(gpu_->stream);
+    const Validation validation = problem.tensors.validate(plan);
+    result.max_error = std::max(result.max_error, validation.max_error);
+    result.dissimilarity = std::max(result.dissimilarity, validation.dissimilarity);
+    reply.damaged = validation.damaged;
+    if (validation.right) return true;
+    result.outcome = Outcome::wrong_result;
+    result.message = validation.reason;
+    return false;
+  };
+  try {
+    LoadedPlan plan = problem.tensors.load(json.at("plan").get<Plan>(), blob(request, 0));
+    const cuda::Event before = cuda::make_event(), after = cuda::make_event();
+    bool going = validate(plan, [&] {
+      cuda::record(before, gpu_->stream);
+      plan.enqueue(0);
+      cuda::record(after, gpu_->stream);
+    });
+    result.validate_s = seconds_since(begin);
+    if (going && measured) {
+      const auto measuring = Clock::now();
+      Benchmark::Timing timing = problem.benchmark.measure(plan, problem.tensors.copies(),
+                                                           cuda::elapsed_us(before, after), policy, deadline);
+      result.outcome = timing.outcome;
+      result.message = std::move(timing.message);
+      result.measurement = std::move(timing.measurement);
+      result.measure_s = seconds_since(measuring);
+    }
+    if (going && result.outcome == Outcome::ok) {
+      // Once more, now that it has run many times: state that it leaves in its scratch must not break the
+      // next run.
+      const auto again = Clock::now();
+      going = validate(plan, [&] {
+        plan.enqueue(problem.tensors.copies() - 1);
+        plan.enqueue(0);
+      });
+      if (!going) result.message += " (after repeated runs)";
+      result.validate_s += seconds_since(again);
+    }
+  } catch (const cuda::CudaError& error) {
+    result.outcome = Outcome::launch_failed;
+    result.message = words_of(error);
+    reply.context_lost = !gpu_->context.alive();
+  }
+  return reply_of(reply);
+}
+
+Message WorkerSession::duel(const Message& request) {
+  OpenProblem& problem = opened();
+  const Json json = Json::parse(request.header);
+  const Deadline deadline = deadline_in(json.at("time_limit_s"));
+  std::vector<std::unique_ptr<LoadedPlan>> plans;
+  std::vector<LoadedPlan*> borrowed;
+  std::optional<std::size_t> failed;
+  try {
+    for (const Json& plan : json.at("plans")) {
+      failed = plans.size();
+      plans.push_back(
+          std::make_unique<LoadedPlan>(problem.tensors.load(plan.get<Plan>(), blob(request, plans.size()))));
+      borrowed.push_back(plans.back().get());
+    }
+    const std::vector<Measurement> measurements =
+        problem.benchmark.duel(borrowed, problem.tensors.copies(), json.at("rounds"), deadline, failed);
+    return reply_of({{"measurements", measurements}});
+  } catch (const cuda::CudaError& error) {
+    return reply_of({{"failed", failed.value_or(0)},
+                     {"message", words_of(error)},
+                     {"context_lost", !gpu_->context.alive()}});
+  }
+}
+
+Message WorkerSession::fetch(const Message& request) {
+  const Json json = Json::parse(request.header);
+  Message reply = reply_of(Json::object());
+  reply.blobs.push_back(opened().tensors.fetch(json.at("name"), json.at("copy"), json.at("exact")));
+  return reply;
+}
+
+}  // namespace moetune

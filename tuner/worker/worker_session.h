@@ -1,0 +1,39 @@
+// What the worker remembers between two requests, and its answer to each: the driver, one GPU's context, one
+// open problem.
+//
+// Lives in the worker; one thread. handle() throws nothing that a request or a candidate can cause: it is in
+// the reply.
+#pragma once
+
+#include <memory>
+
+#include "tuner/worker/protocol.h"
+
+namespace moetune {
+
+class WorkerSession {
+ public:
+  WorkerSession();
+  ~WorkerSession();
+
+  Message handle(const Message& request);
+
+ private:
+  struct Gpu;
+  struct OpenProblem;
+
+  Message dispatch(const Message& request);
+  void start_driver();
+  Message hello();
+  Message open(const Message& request);
+  Message run(const Message& request);
+  Message duel(const Message& request);
+  Message fetch(const Message& request);
+  OpenProblem& opened();
+
+  bool driver_started_ = false;
+  std::unique_ptr<Gpu> gpu_;
+  std::unique_ptr<OpenProblem> problem_;
+};
+
+}  // namespace moetune
