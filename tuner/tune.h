@@ -14,6 +14,7 @@
 #include "search/confidence.h"
 #include "search/legal_space.h"
 #include "search/searcher.h"
+#include "tuner/compile/compile_pool.h"
 #include "tuner/device.h"
 
 namespace moetune {
