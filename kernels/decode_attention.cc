@@ -1,5 +1,6 @@
 // decode_attention: the newest tokens of a sequence against its KV cache. The parts have files of their own
-// (decode_attention_problem, _inputs, _plan, _reference).
+// (decode_attention_problem, _call, _inputs, _plan, _reference).
+#include "kernels/decode_attention_call.h"
 #include "kernels/decode_attention_inputs.h"
 #include "kernels/decode_attention_plan.h"
 #include "kernels/decode_attention_problem.h"
@@ -18,20 +19,44 @@ class DecodeAttention final : public Kernel {
   const std::vector<Preset>& presets() const override { return decode_attention_presets(); }
   void check(const Problem& problem) const override { check_decode_attention(problem); }
 
-  std::vector<Buffer> buffers(const Problem& problem, std::uint64_t seed) const override {
-    return decode_attention_buffers(DecodeShape(problem), seed);
+  Assignment specialization(const Problem& problem) const override {
+    return DecodeShape(problem).specialization();
   }
 
-  Plan plan(const Config& config, const Problem& problem, const DeviceLimits& limits) const override {
-    return decode_attention_plan(config, DecodeShape(problem), limits);
+  const std::vector<std::string>& free_dimensions() const override {
+    static const std::vector<std::string> names = {"batch", "kv_heads", "context"};
+    return names;
   }
 
-  Plan reference(Reference which, const Problem& problem, const DeviceLimits&) const override {
-    return decode_attention_reference_plan(which, DecodeShape(problem));
+  Problem problem_of(const Assignment& specialization, const Extents& extents) const override {
+    return decode_attention_problem_of(specialization, extents);
   }
 
-  HostTensors reference_on_cpu(const Problem& problem, const HostTensors& inputs) const override {
-    return decode_attention_on_cpu(DecodeShape(problem), inputs);
+  const CallSchema& call_schema() const override { return decode_attention_call_schema(); }
+
+  Call default_call(const Problem& problem) const override { return DecodeCall(DecodeShape(problem)).call(); }
+
+  void check_call(const Problem& problem, const Call& call) const override {
+    check_decode_attention_call(DecodeShape(problem), DecodeCall(call));
+  }
+
+  std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override {
+    return decode_attention_buffers(DecodeShape(problem), DecodeCall(call), seed);
+  }
+
+  std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
+                                           const DeviceLimits& limits) const override {
+    return decode_attention_launcher(config, DecodeShape(problem), limits);
+  }
+
+  Plan reference(Reference which, const Problem& problem, const Call& call,
+                 const DeviceLimits&) const override {
+    return decode_attention_reference_plan(which, DecodeShape(problem), DecodeCall(call));
+  }
+
+  HostTensors reference_on_cpu(const Problem& problem, const Call& call,
+                               const HostTensors& inputs) const override {
+    return decode_attention_on_cpu(DecodeShape(problem), DecodeCall(call), inputs);
   }
 
   Cost cost(const Problem& problem) const override { return decode_attention_cost(DecodeShape(problem)); }

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <string>
 #include <utility>
+
+#include "base/error.h"
 
 namespace moetune {
 namespace {
@@ -39,17 +42,21 @@ Occupancy occupy_sequences(const DecodeShape& shape, const std::vector<std::int6
   return occupancy;
 }
 
-Occupancy occupy_pages(const DecodeShape& shape, const std::vector<std::int64_t>& lengths,
-                       std::mt19937_64& random) {
-  const auto blocks = static_cast<std::size_t>(shape.blocks());
+Occupancy occupy_pages(const DecodeShape& shape, const DecodeCall& call,
+                       const std::vector<std::int64_t>& lengths, std::mt19937_64& random) {
+  if (shape.used_pages() > call.blocks) {
+    throw BadInput("decode_attention: the sequences need " + std::to_string(shape.used_pages()) +
+                   " pages and kv_blocks=" + std::to_string(call.blocks));
+  }
+  const auto blocks = static_cast<std::size_t>(call.blocks);
   std::vector<std::int32_t> order(blocks);
   std::iota(order.begin(), order.end(), 0);
   shuffle(order, random);
   Occupancy occupancy{{}, std::vector<Range>(blocks)};
-  occupancy.page_table.reserve(static_cast<std::size_t>(shape.batch * shape.max_pages()));
+  occupancy.page_table.reserve(static_cast<std::size_t>(shape.batch * call.page_table_stride));
   auto next = order.begin();
   for (std::int64_t length : lengths) {
-    for (std::int64_t entry = 0; entry < shape.max_pages(); ++entry) {
+    for (std::int64_t entry = 0; entry < call.page_table_stride; ++entry) {
       const std::int64_t first = std::max<std::int64_t>(0, shape.first_visible(length) - entry * shape.page);
       const std::int64_t end = std::min(shape.page, length - entry * shape.page);
       if (first >= end) {
@@ -63,30 +70,69 @@ Occupancy occupy_pages(const DecodeShape& shape, const std::vector<std::int64_t>
   return occupancy;
 }
 
-void append(std::vector<Range>& ranges, Range range) {
-  if (range.count == 0) return;
-  if (!ranges.empty() && ranges.back().begin + ranges.back().count == range.begin) {
-    ranges.back().count += range.count;
-  } else {
-    ranges.push_back(range);
+// Runs of elements that lie together, in any order.
+class Runs {
+ public:
+  void add(std::int64_t begin, std::int64_t count) {
+    if (count > 0) runs_.push_back({begin, count});
+  }
+
+  // The rest of `elements`, in ascending order with neighbours joined.
+  std::vector<Range> complement(std::int64_t elements) {
+    const auto before = [](const Range& a, const Range& b) { return a.begin < b.begin; };
+    if (!std::is_sorted(runs_.begin(), runs_.end(), before)) std::sort(runs_.begin(), runs_.end(), before);
+    std::vector<Range> gaps;
+    std::int64_t at = 0;
+    for (const Range& run : runs_) {
+      if (run.begin > at) gaps.push_back({at, run.begin - at});
+      at = std::max(at, run.begin + run.count);
+    }
+    if (at < elements) gaps.push_back({at, elements - at});
+    return gaps;
+  }
+
+ private:
+  std::vector<Range> runs_;
+};
+
+// The keys or values that some query sees, in as few runs as the strides allow.
+void add_used(Runs& runs, const DecodeShape& shape, const KvStrides& strides, std::int64_t offset,
+              const std::vector<Range>& used) {
+  const std::int64_t dim = shape.head_dim, heads = shape.kv_heads;
+  const bool tokens_meet = strides.token == dim,
+             heads_meet = strides.head == dim && strides.token == heads * dim;
+  for (std::size_t block = 0; block < used.size(); ++block) {
+    const std::int64_t begin = offset + static_cast<std::int64_t>(block) * strides.block;
+    const std::int64_t first = used[block].begin, count = used[block].count;
+    if (heads_meet) {
+      runs.add(begin + first * strides.token, count * strides.token);
+      continue;
+    }
+    for (std::int64_t head = 0; head < heads; ++head) {
+      const std::int64_t row = begin + head * strides.head + first * strides.token;
+      if (tokens_meet) {
+        runs.add(row, count * dim);
+      } else {
+        for (std::int64_t token = 0; token < count; ++token) runs.add(row + token * strides.token, dim);
+      }
+    }
   }
 }
 
-// The complement of what is used, in ascending order with neighbours joined.
-std::vector<Range> unused_elements(const DecodeShape& shape, const std::vector<Range>& used) {
-  const KvStrides strides = shape.strides();
-  const std::int64_t tokens = shape.tokens_per_block();
-  const std::int64_t runs = shape.heads_first ? shape.kv_heads : 1;  // of all a block's tokens each
-  std::vector<Range> ranges;
-  for (std::size_t block = 0; block < used.size(); ++block) {
-    const std::int64_t end = used[block].begin + used[block].count;
-    for (std::int64_t run = 0; run < runs; ++run) {
-      const std::int64_t begin = static_cast<std::int64_t>(block) * strides.block + run * strides.head;
-      append(ranges, {begin, used[block].begin * strides.token});
-      append(ranges, {begin + end * strides.token, (tokens - end) * strides.token});
-    }
-  }
-  return ranges;
+std::vector<Range> unused_kv(const DecodeShape& shape, const DecodeCall& call, bool values,
+                             const std::vector<Range>& used, std::int64_t elements) {
+  Runs runs;
+  if (!values) add_used(runs, shape, call.k, 0, used);
+  if (values || call.v_offset > 0) add_used(runs, shape, call.v, call.v_offset, used);
+  return runs.complement(elements);
+}
+
+std::vector<Range> between_rows(const DecodeShape& shape, const RowStrides& strides, std::int64_t elements) {
+  if (elements == shape.query_rows() * shape.head_dim) return {};
+  Runs runs;
+  for (std::int64_t row = 0; row < shape.query_rows(); ++row)
+    runs.add(row_offset(strides, shape, row), shape.head_dim);
+  return runs.complement(elements);
 }
 
 Buffer normal_buffer(std::string name, DType type, std::int64_t elements, float scale) {
@@ -113,24 +159,37 @@ Buffer scale_buffer(std::string name, std::int64_t count, std::int32_t first) {
   return buffer;
 }
 
+std::vector<Buffer> kv_buffers(const DecodeShape& shape, const DecodeCall& call,
+                               const std::vector<Range>& used) {
+  std::vector<Buffer> buffers;
+  for (const bool values : {false, true}) {
+    if (values && call.v_offset > 0) break;
+    std::int64_t elements = call.kv_elements(values ? call.v : call.k, shape);
+    if (call.v_offset > 0) elements = std::max(elements, call.v_offset + call.kv_elements(call.v, shape));
+    Buffer kv =
+        normal_buffer(values ? "v" : "k", shape.kv_dtype(), elements, shape.narrow ? kNarrowScale : 1);
+    kv.rotates = true;
+    kv.fill.poison = unused_kv(shape, call, values, used, elements);
+    buffers.push_back(std::move(kv));
+  }
+  return buffers;
+}
+
 }  // namespace
 
-std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, std::uint64_t seed) {
+std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, const DecodeCall& call,
+                                             std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<std::int64_t> lengths = shape.lengths();
   shuffle(lengths, random);
   const Occupancy occupancy =
-      shape.paged() ? occupy_pages(shape, lengths, random) : occupy_sequences(shape, lengths);
+      shape.paged() ? occupy_pages(shape, call, lengths, random) : occupy_sequences(shape, lengths);
 
-  const std::int64_t q_elements = shape.query_rows() * shape.head_dim;
+  const std::int64_t q_elements = call.row_elements(call.q, shape);
   std::vector<Buffer> buffers;
   buffers.push_back(normal_buffer("q", shape.dtype, q_elements, kQueryScale));
-  for (const char* name : {"k", "v"}) {
-    Buffer kv = normal_buffer(name, shape.kv_dtype(), shape.kv_elements(), shape.narrow ? kNarrowScale : 1);
-    kv.rotates = true;
-    kv.fill.poison = unused_elements(shape, occupancy.used);
-    buffers.push_back(std::move(kv));
-  }
+  buffers.back().fill.poison = between_rows(shape, call.q, q_elements);
+  for (Buffer& kv : kv_buffers(shape, call, occupancy.used)) buffers.push_back(std::move(kv));
   if (shape.narrow) {
     buffers.push_back(scale_buffer("k_scale", shape.kv_scales(), 1));
     buffers.push_back(scale_buffer("v_scale", shape.kv_scales(), 2));
@@ -138,7 +197,7 @@ std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, std::uint
   if (shape.paged()) buffers.push_back(integer_buffer("page_table", occupancy.page_table));
   buffers.push_back(integer_buffer("lengths", {lengths.begin(), lengths.end()}));
   if (shape.sinks) buffers.push_back(normal_buffer("sinks", DType::f32, shape.q_heads, kSinkScale));
-  buffers.push_back({"o", shape.dtype, q_elements, Role::output, false, {}});
+  buffers.push_back({"o", shape.dtype, call.row_elements(call.o, shape), Role::output, false, {}});
   if (shape.lse) buffers.push_back({"lse", DType::f32, shape.query_rows(), Role::output, false, {}});
   return buffers;
 }

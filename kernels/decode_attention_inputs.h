@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/buffer.h"
-#include "kernels/decode_attention_problem.h"
+#include "kernels/decode_attention_call.h"
 
 namespace moetune {
 
@@ -17,6 +17,9 @@ inline constexpr std::int32_t kGarbagePage = 0x7fffffff;
 
 // q, k, v, k_scale and v_scale (where narrow), page_table (where paged), lengths, sinks (where learned); then
 // o and lse (where wanted).
-std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, std::uint64_t seed);
+// q, o and pages lie as `call` says; between and around them is NaN as well. With a v_offset, k holds the
+// values too.
+std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, const DecodeCall& call,
+                                             std::uint64_t seed);
 
 }  // namespace moetune

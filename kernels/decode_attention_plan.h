@@ -2,13 +2,16 @@
 // Pure functions; thread-safe.
 #pragma once
 
-#include "kernels/decode_attention_problem.h"
+#include <memory>
+
+#include "kernels/decode_attention_call.h"
 #include "kernels/kernel.h"
 #include "kernels/plan.h"
 
 namespace moetune {
 
-Plan decode_attention_plan(const Config& config, const DecodeShape& shape, const DeviceLimits& limits);
-Plan decode_attention_reference_plan(Reference which, const DecodeShape& shape);
+std::unique_ptr<const Launcher> decode_attention_launcher(const Config& config, const DecodeShape& shape,
+                                                          const DeviceLimits& limits);
+Plan decode_attention_reference_plan(Reference which, const DecodeShape& shape, const DecodeCall& call);
 
 }  // namespace moetune

@@ -1,7 +1,6 @@
 #include "kernels/decode_attention_problem.h"
 
 #include <algorithm>
-#include <cmath>
 #include <random>
 #include <string>
 
@@ -90,19 +89,34 @@ std::int64_t DecodeShape::used_pages() const {
   return used;
 }
 
-std::int64_t DecodeShape::blocks() const {
+std::int64_t DecodeShape::default_blocks() const {
   if (!paged()) return batch;
   const std::int64_t used = used_pages();
   return used + std::max<std::int64_t>(3, used / 16);
 }
 
-KvStrides DecodeShape::strides() const {
-  const std::int64_t tokens = tokens_per_block(), block = kv_heads * tokens * head_dim;
-  if (heads_first) return {block, tokens * head_dim, head_dim};
-  return {block, head_dim, kv_heads * head_dim};
+DecodeShape DecodeShape::at(const Extents& extents) const {
+  DecodeShape other = *this;
+  other.batch = extents[0];
+  other.kv_heads = extents[1];
+  other.q_heads = group() * other.kv_heads;
+  other.context = extents[2];
+  return other;
 }
 
-float DecodeShape::scale() const { return static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim))); }
+Assignment DecodeShape::specialization() const {
+  const auto named = [](std::string_view name) { return Value::named(name, 0); };
+  return {{"group", Value::integer(group())},
+          {"head_dim", Value::integer(head_dim)},
+          {"dtype", named(dtype == DType::f16 ? "fp16" : "bf16")},
+          {"page", Value::integer(page)},
+          {"window", Value::integer(window)},
+          {"sinks", named(sinks ? "learned" : "none")},
+          {"q_len", Value::integer(q_len)},
+          {"lse", named(lse ? "natural" : "none")},
+          {"kv_dtype", named(narrow ? "e4m3" : "same")},
+          {"kv_scale", named(head_scales ? "head" : "tensor")}};
+}
 
 const ProblemSchema& decode_attention_schema() {
   static const ProblemSchema schema = {
@@ -163,10 +177,26 @@ void check_decode_attention(const Problem& problem) {
            std::to_string(kMaximumKvBytes >> 30) + " GiB are supported");
   }
   const DecodeShape shape(problem);
-  if (const std::int64_t entries = shape.batch * shape.max_pages(); entries > kMaximumPageEntries) {
+  if (const std::int64_t entries = shape.batch * shape.default_pages(); entries > kMaximumPageEntries) {
     refuse("the page table would have " + std::to_string(entries) + " entries; at most " +
            std::to_string(kMaximumPageEntries) + " are supported: take larger pages");
   }
+}
+
+Problem decode_attention_problem_of(const Assignment& specialization, const Extents& extents) {
+  const Value* const group = specialization.find("group");
+  if (group == nullptr || group->is_named() || group->number < 1 || group->number > 1024)
+    refuse("a specialization needs group=1 to 1024, the query heads that share a KV head");
+  if (extents.size() != 3) refuse("a problem of a family needs batch, kv_heads and context");
+  std::string text = "batch=" + std::to_string(extents[0]) + ",q_heads=" +
+                     std::to_string(group->number * std::min<std::int64_t>(extents[1], 1 << 20)) +
+                     ",kv_heads=" + std::to_string(extents[1]) + ",context=" + std::to_string(extents[2]);
+  for (const auto& [name, value] : specialization) {
+    if (name != "group") text += "," + name + "=" + value.text();
+  }
+  Problem problem = parse_problem("decode_attention", decode_attention_schema(), nullptr, text);
+  check_decode_attention(problem);
+  return problem;
 }
 
 Cost decode_attention_cost(const DecodeShape& shape) {

@@ -11,37 +11,31 @@
 
 namespace moetune {
 
-// Elements between neighbours, as the templates take them. A block is a page, or a sequence of contiguous KV.
-struct KvStrides {
-  std::int64_t block = 0;
-  std::int64_t head = 0;
-  std::int64_t token = 0;
-};
-
 struct DecodeShape {
   explicit DecodeShape(const Problem& problem);
+
+  // The same family at other extents: batch, KV heads, context.
+  DecodeShape at(const Extents& extents) const;
+  // What is compiled in, with the heads that share a KV head in place of the numbers of heads.
+  Assignment specialization() const;
 
   std::int64_t group() const { return q_heads / kv_heads; }
   bool paged() const { return page > 0; }
   // Rows of queries and outputs that share a KV head.
   std::int64_t packed_rows() const { return q_len * group(); }
   std::int64_t query_rows() const { return batch * q_len * q_heads; }
-  std::int64_t tokens_per_block() const { return paged() ? page : context; }
   std::int64_t pages_of(std::int64_t length) const { return (length + page - 1) / page; }
-  // Entries of a sequence's row in the page table: more than any sequence needs, so that every row has a
-  // tail.
-  std::int64_t max_pages() const { return paged() ? pages_of(context) + 2 : 0; }
+  // Entries of a sequence's row in the page table if the caller states none: more than any sequence needs, so
+  // that every row has a tail.
+  std::int64_t default_pages() const { return paged() ? pages_of(context) + 2 : 0; }
   // The first token of a sequence that any of its queries sees, and the first page that holds such tokens.
   std::int64_t first_visible(std::int64_t length) const;
   std::int64_t first_page(std::int64_t length) const { return first_visible(length) / page; }
   std::int64_t used_pages() const;
-  // Pages (more than are used) or sequences in the KV tensors.
-  std::int64_t blocks() const;
+  // Pages (more than are used) or sequences in the KV tensors if the caller states none.
+  std::int64_t default_blocks() const;
   DType kv_dtype() const { return narrow ? DType::e4m3 : dtype; }
   std::int64_t kv_scales() const { return head_scales ? kv_heads : 1; }  // of keys, and as many of values
-  std::int64_t kv_elements() const { return blocks() * kv_heads * tokens_per_block() * head_dim; }
-  KvStrides strides() const;
-  float scale() const;
 
   // The lengths of the sequences, new tokens included, in an order that is the problem's own. With ragged
   // lengths they are uniform in [1, context] and hold one `context`, from two sequences on one 1, and from
@@ -62,6 +56,8 @@ struct DecodeShape {
 const ProblemSchema& decode_attention_schema();
 const std::vector<Preset>& decode_attention_presets();
 void check_decode_attention(const Problem& problem);  // throws BadInput
+// Throws BadInput for a specialization or extents that no problem has.
+Problem decode_attention_problem_of(const Assignment& specialization, const Extents& extents);
 Cost decode_attention_cost(const DecodeShape& shape);
 
 }  // namespace moetune

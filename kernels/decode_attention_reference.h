@@ -2,11 +2,13 @@
 // thread-safe.
 #pragma once
 
-#include "kernels/decode_attention_problem.h"
+#include "kernels/decode_attention_call.h"
 #include "kernels/kernel.h"
 
 namespace moetune {
 
-HostTensors decode_attention_on_cpu(const DecodeShape& shape, const HostTensors& inputs);
+// Between the rows of a padded o: NaN.
+HostTensors decode_attention_on_cpu(const DecodeShape& shape, const DecodeCall& call,
+                                    const HostTensors& inputs);
 
 }  // namespace moetune

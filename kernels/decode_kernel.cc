@@ -25,6 +25,12 @@ struct Shape {
               : problem.is("dtype", "bf16") ? DType::bf16
                                             : DType::f16) {}
 
+  Shape at(const Extents& extents) const {
+    Shape other = *this;
+    other.elements = extents[0];
+    return other;
+  }
+
   std::int64_t chunks() const { return ceil_div(elements, kChunk); }
   std::string output() const { return writes_all ? "y" : "sums"; }
   std::string element_type() const {
@@ -36,14 +42,34 @@ struct Shape {
   DType dtype;
 };
 
-std::vector<Argument> arguments_of(const Shape& shape) {
-  return {Pointer{"x"}, Pointer{shape.output()}, Scalar::of(kA), Scalar::of(kB), Scalar::of(shape.elements)};
+void add_arguments(Launch& launch, const Shape& shape) {
+  launch.arguments = {{"x", Pointer{"x"}},
+                      {"out", Pointer{shape.output()}},
+                      {"a", kA},
+                      {"b", kB},
+                      {"elements", shape.elements}};
 }
 
 // Blocks that take the tiles in turn; 0 a SM: a block a tile.
 std::uint32_t grid_of(std::int64_t tiles, std::int64_t blocks_per_sm, const DeviceLimits& limits) {
   const std::int64_t most = blocks_per_sm > 0 ? blocks_per_sm * limits.sm_count : tiles;
   return static_cast<std::uint32_t>(std::max<std::int64_t>(1, std::min(tiles, most)));
+}
+
+CompileUnit unit_of(const Config& config, const Shape& shape) {
+  const auto flag = [](bool is) { return std::string(is ? "1" : "0"); };
+  return {"templates/decode_kernel/decode_kernel.cu",
+          {{"DTYPE", shape.element_type()},
+           {"WRITE_ALL", flag(shape.writes_all)},
+           {"LOADER_VECTOR", flag(config.is("loader", "vector"))},
+           {"LOADER_CP_ASYNC", flag(config.is("loader", "cp_async"))},
+           {"LOADER_BULK", flag(config.is("loader", "bulk"))},
+           {"VECTOR_BYTES", config.at("vector_bytes").text()},
+           {"TILE_BYTES", std::to_string(1024 * config.number("tile_kib"))},
+           {"STAGES", config.at("stages").text()},
+           {"WARPS", config.at("warps").text()},
+           {"PRODUCERS", config.at("producers").text()},
+           {"EVICT_FIRST", flag(config.is("l2", "evict_first"))}}};
 }
 
 class DecodeKernel final : public Kernel {
@@ -54,7 +80,12 @@ class DecodeKernel final : public Kernel {
   const std::vector<Preset>& presets() const override { return presets_; }
   void check(const Problem&) const override {}  // the dimensions are independent
 
-  std::vector<Buffer> buffers(const Problem& problem, std::uint64_t) const override {
+  const std::vector<std::string>& free_dimensions() const override {
+    static const std::vector<std::string> names = {"elements"};
+    return names;
+  }
+
+  std::vector<Buffer> buffers(const Problem& problem, const Call&, std::uint64_t) const override {
     const Shape shape(problem);
     Buffer x{.name = "x", .dtype = shape.dtype, .elements = shape.elements, .rotates = true};
     x.fill.kind = Fill::Kind::normal;
@@ -67,57 +98,44 @@ class DecodeKernel final : public Kernel {
     return {x, out};
   }
 
-  Plan plan(const Config& config, const Problem& problem, const DeviceLimits& limits) const override {
-    const Shape shape(problem);
+  std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
+                                           const DeviceLimits& limits) const override {
+    const Shape of(problem);
     const std::int64_t tile_bytes = 1024 * config.number("tile_kib");
-    const std::int64_t warps = config.number("warps"), producers = config.number("producers");
-    const auto flag = [](bool is) { return std::string(is ? "1" : "0"); };
-
-    Plan plan;
-    plan.unit = {"templates/decode_kernel/decode_kernel.cu",
-                 {{"DTYPE", shape.element_type()},
-                  {"WRITE_ALL", flag(shape.writes_all)},
-                  {"LOADER_VECTOR", flag(config.is("loader", "vector"))},
-                  {"LOADER_CP_ASYNC", flag(config.is("loader", "cp_async"))},
-                  {"LOADER_BULK", flag(config.is("loader", "bulk"))},
-                  {"VECTOR_BYTES", config.at("vector_bytes").text()},
-                  {"TILE_BYTES", std::to_string(tile_bytes)},
-                  {"STAGES", config.at("stages").text()},
-                  {"WARPS", config.at("warps").text()},
-                  {"PRODUCERS", config.at("producers").text()},
-                  {"EVICT_FIRST", flag(config.is("l2", "evict_first"))}}};
-
-    const std::int64_t tiles = shape.elements * dtype_bytes(shape.dtype) / tile_bytes;
-    Launch launch;
-    launch.entry = "decode_kernel";
-    launch.grid[0] = grid_of(tiles, config.number("blocks_per_sm"), limits);
-    launch.block[0] = static_cast<std::uint32_t>(32 * (warps + producers));
+    const std::int64_t stages = config.number("stages"), blocks_per_sm = config.number("blocks_per_sm");
+    const std::int64_t threads = 32 * (config.number("warps") + config.number("producers"));
     const bool staged = !config.is("loader", "vector");
-    launch.dynamic_shared = static_cast<std::uint32_t>(staged ? tile_bytes * config.number("stages") : 0);
-    launch.arguments = arguments_of(shape);
-    plan.launches = {launch};
-    return plan;
+    return make_launcher(unit_of(config, of), [=](const Extents& extents, const Call&, LaunchPlan& plan) {
+      const Shape shape = of.at(extents);
+      const std::int64_t tiles = shape.elements * dtype_bytes(shape.dtype) / tile_bytes;
+      Launch& launch = plan.launches.emplace_back();
+      launch.entry = "decode_kernel";
+      launch.grid[0] = grid_of(tiles, blocks_per_sm, limits);
+      launch.block[0] = static_cast<std::uint32_t>(threads);
+      launch.dynamic_shared = static_cast<std::uint32_t>(staged ? tile_bytes * stages : 0);
+      add_arguments(launch, shape);
+    });
   }
 
-  Plan reference(Reference which, const Problem& problem, const DeviceLimits&) const override {
+  Plan reference(Reference which, const Problem& problem, const Call&, const DeviceLimits&) const override {
     const Shape shape(problem);
     Plan plan;
     plan.unit = {"templates/decode_kernel/reference.cu",
                  {{"DTYPE", shape.element_type()},
                   {"WRITE_ALL", shape.writes_all ? "1" : "0"},
                   {"EXACT", which == Reference::exact ? "1" : "0"}}};
-    Launch launch;
+    Launch& launch = plan.launches.emplace_back();
     launch.entry = "decode_kernel_reference";
     const std::int64_t blocks =
         ceil_div(shape.writes_all ? shape.elements : shape.chunks(), kReferenceThreads);
     launch.grid[0] = static_cast<std::uint32_t>(std::min<std::int64_t>(blocks, 65536));
     launch.block[0] = kReferenceThreads;
-    launch.arguments = arguments_of(shape);
-    plan.launches = {launch};
+    add_arguments(launch, shape);
     return plan;
   }
 
-  HostTensors reference_on_cpu(const Problem& problem, const HostTensors& inputs) const override {
+  HostTensors reference_on_cpu(const Problem& problem, const Call&,
+                               const HostTensors& inputs) const override {
     const Shape shape(problem);
     const std::vector<double>& x = inputs.at("x");
     std::vector<double> y(x.size()), sums(static_cast<std::size_t>(shape.chunks()));

@@ -1,11 +1,16 @@
 // The host half of one tunable kernel: what a problem is, what its tensors hold, how a configuration becomes
 // launches, what the right answer is, and how few bytes and FLOPs it could cost. Knows no CUDA.
 //
+// A problem has two kinds of dimensions that matter to code: its *specialization* is compiled into a cubin,
+// its *free dimensions* are passed at launch. All problems of one specialization are a family, and a cubin
+// built for one of them runs them all. What belongs to the caller and not to the problem travels in a Call.
+//
 // Adding a kernel: templates/NAME/, spaces/NAME.json, kernels/NAME.cc and one line in registry.cc.
 // Implementations are stateless and immutable; the registry owns them; all calls are thread-safe.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +18,7 @@
 #include <vector>
 
 #include "kernels/buffer.h"
+#include "kernels/call.h"
 #include "kernels/limits.h"
 #include "kernels/plan.h"
 #include "kernels/problem.h"
@@ -41,6 +47,26 @@ enum class Reference { exact, baseline };
 // Input or output tensors on the host, by buffer name.
 using HostTensors = std::map<std::string, std::vector<double>>;
 
+// Values of a family's free dimensions, in the kernel's order.
+using Extents = FixedVector<std::int64_t, 4>;
+
+// One configuration of one family on one device, with all names looked up: turns extents and a call into
+// launches. Immutable; thread-safe.
+class Launcher {
+ public:
+  virtual ~Launcher() = default;
+
+  virtual const CompileUnit& unit() const = 0;
+
+  // Fills `plan` with the launches of one call. Allocates nothing. The call must have passed check_call() for
+  // a problem of these extents; nothing is checked again.
+  virtual void plan(const Extents& extents, const Call& call, LaunchPlan& plan) const = 0;
+};
+
+// A launcher whose plan() is `fill`, which keeps to plan()'s contract.
+using FillPlan = std::function<void(const Extents& extents, const Call& call, LaunchPlan& plan)>;
+std::unique_ptr<const Launcher> make_launcher(CompileUnit unit, FillPlan fill);
+
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -53,18 +79,49 @@ class Kernel {
   // Rules across dimensions. Throws BadInput with the broken rule.
   virtual void check(const Problem& problem) const = 0;
 
-  // Inputs first, then outputs; argument names in plans refer to them. Deterministic in (problem, seed).
-  virtual std::vector<Buffer> buffers(const Problem& problem, std::uint64_t seed) const = 0;
+  // What a cubin of the problem has compiled in; its text names the family. No other dimension may change
+  // what a configuration compiles to. By default every dimension that is not free.
+  virtual Assignment specialization(const Problem& problem) const;
+  // The dimensions that a launch may choose, in the order of Extents. Dimensions that are neither these nor
+  // compiled in describe how test inputs are made (how lengths are distributed, how tensors are laid out).
+  virtual const std::vector<std::string>& free_dimensions() const;
+  // The problem of a family at `extents`; other dimensions have their fallbacks. Throws BadInput for values
+  // that no problem has.
+  virtual Problem problem_of(const Assignment& specialization, const Extents& extents) const;
+  Extents extents_of(const Problem& problem) const;
 
-  // The launches of one configuration. Deterministic; `config` is legal for the problem and limits.
-  virtual Plan plan(const Config& config, const Problem& problem, const DeviceLimits& limits) const = 0;
+  // By default a call has no fields.
+  virtual const CallSchema& call_schema() const;
+  // The call of a caller who states none: contiguous tensors, laid out as the problem says.
+  virtual Call default_call(const Problem& problem) const;
+  // Throws BadInput if a kernel could not run this call: strides that overlap or are unaligned, too little
+  // room.
+  virtual void check_call(const Problem& problem, const Call& call) const;
+
+  // Inputs first, then outputs; argument names in plans refer to them. Deterministic in its arguments.
+  virtual std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const = 0;
+  std::vector<Buffer> buffers(const Problem& problem, std::uint64_t seed) const;  // of the default call
+
+  // How one configuration launches every problem of a family, of which `problem` is any. Deterministic;
+  // `config` is legal for the problem and limits.
+  virtual std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
+                                                   const DeviceLimits& limits) const = 0;
+
+  // The launches of one configuration for one problem and call.
+  Plan plan(const Config& config, const Problem& problem, const Call& call, const DeviceLimits& limits) const;
+  Plan plan(const Config& config, const Problem& problem, const DeviceLimits& limits) const;  // default call
 
   // The reference, a plain CUDA kernel. An `exact` plan writes each output to a buffer of the same name
   // and element count whose type is f32.
-  virtual Plan reference(Reference which, const Problem& problem, const DeviceLimits& limits) const = 0;
+  virtual Plan reference(Reference which, const Problem& problem, const Call& call,
+                         const DeviceLimits& limits) const = 0;
+  Plan reference(Reference which, const Problem& problem, const DeviceLimits& limits) const;  // default call
 
-  // The right answer in float64 on the CPU, by output name. For tests: small problems only.
-  virtual HostTensors reference_on_cpu(const Problem& problem, const HostTensors& inputs) const = 0;
+  // The right answer in float64 on the CPU, by output name. For tests: small problems only. Elements that no
+  // kernel writes, between the rows of a padded tensor, are NaN.
+  virtual HostTensors reference_on_cpu(const Problem& problem, const Call& call,
+                                       const HostTensors& inputs) const = 0;
+  HostTensors reference_on_cpu(const Problem& problem, const HostTensors& inputs) const;  // default call
 
   virtual Cost cost(const Problem& problem) const = 0;
   virtual Tolerance tolerance(const Problem& problem) const = 0;

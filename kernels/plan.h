@@ -1,6 +1,7 @@
 // What it takes to run one kernel once, as plain data: the unit to compile, scratch memory and the ordered
-// launches with their arguments. It crosses the process boundary to the worker and is stored beside a
-// winner's cubin, so that launching it again needs neither the template nor NVRTC.
+// launches with typed, named arguments. A LaunchPlan is a record of fixed size, which a server fills for
+// every launch; a Plan adds the unit, crosses to the worker as JSON, and is stored beside a winner's cubin,
+// so that launching it again needs neither the template nor NVRTC.
 #pragma once
 
 #include <array>
@@ -11,7 +12,9 @@
 #include <variant>
 #include <vector>
 
+#include "base/fixed_vector.h"
 #include "kernels/buffer.h"
+#include "kernels/name.h"
 
 namespace moetune {
 
@@ -23,62 +26,80 @@ struct CompileUnit {
 };
 
 struct Scratch {
-  std::string name;
+  Name name;
   std::int64_t bytes = 0;
   bool zeroed = false;  // zeroed once when loaded (counters that the kernel leaves at zero); else poisoned
+  bool operator==(const Scratch&) const = default;
 };
 
-// A tensor map for TMA (cuTensorMapEncodeTiled), encoded against the buffer's address when the plan is
-// loaded.
+// A tensor map for TMA (cuTensorMapEncodeTiled), encoded against the buffer's address when it is bound.
 struct TensorMap {
-  enum class Swizzle { none, b32, b64, b128 };
-  std::string buffer;
+  enum class Swizzle : std::uint8_t { none, b32, b64, b128 };
+  static constexpr std::size_t kMaxRank = 5;
+
+  Name buffer;
+  std::int64_t offset = 0;  // bytes from the buffer's start; a multiple of 16
   DType dtype = DType::bf16;
-  std::vector<std::uint64_t> dims;     // elements, innermost first; 1 to 5
-  std::vector<std::uint64_t> strides;  // bytes, of dims 1..n-1; multiples of 16
-  std::vector<std::uint32_t> box;      // elements per dimension
   Swizzle swizzle = Swizzle::none;
+  FixedVector<std::uint64_t, kMaxRank> dims;         // elements, innermost first
+  FixedVector<std::uint64_t, kMaxRank - 1> strides;  // bytes, of dims 1..n-1; multiples of 16
+  FixedVector<std::uint32_t, kMaxRank> box;          // elements per dimension
+  bool operator==(const TensorMap&) const = default;
 };
 
-// The address of a buffer or scratch by name, plus an offset.
+// The address of a buffer or scratch by name, plus an offset. Without a name: a null pointer.
 struct Pointer {
-  std::string buffer;
+  Name buffer;
   std::int64_t offset = 0;  // bytes
+  bool operator==(const Pointer&) const = default;
 };
 
-struct Scalar {
-  std::vector<std::uint8_t> bytes;  // as the kernel's parameter is laid out
-
-  template <typename T>
-  static Scalar of(T value) {
-    const auto* begin = reinterpret_cast<const std::uint8_t*>(&value);
-    return {std::vector<std::uint8_t>(begin, begin + sizeof value)};
-  }
+// One kernel parameter: its name in the template, and its value of the parameter's type.
+struct Argument {
+  Name name;
+  std::variant<Pointer, std::int32_t, std::int64_t, float, TensorMap> value;
+  bool operator==(const Argument&) const = default;
 };
 
-using Argument = std::variant<Pointer, Scalar, TensorMap>;
 using Dim3 = std::array<std::uint32_t, 3>;
 
 struct Launch {
-  std::string entry;  // extern "C" name
+  Name entry;  // extern "C" name
   Dim3 grid{1, 1, 1};
   Dim3 block{1, 1, 1};
   Dim3 cluster{1, 1, 1};
   std::uint32_t dynamic_shared = 0;  // bytes
-  std::vector<Argument> arguments;
   // May start before its predecessor ends (PDL). The first launch's predecessor is whatever the caller ran
   // before: it may have written the inputs, or be the plan's own last run over the same scratch. So such a
   // kernel reads nothing but hints from global memory before griddepcontrol.wait, and every launch of its
   // plan waits before it ends.
   bool programmatic_dependent = false;
+  FixedVector<Argument, 40> arguments;
+  bool operator==(const Launch&) const = default;
 };
 
-struct Plan {
+// Sets bytes of a buffer or scratch, before the launch at position `before` (behind all of them if there are
+// no more).
+struct Memset {
+  Name buffer;
+  std::int64_t offset = 0;  // bytes
+  std::int64_t bytes = 0;
+  std::uint8_t value = 0;
+  std::uint32_t before = 0;
+  bool operator==(const Memset&) const = default;
+};
+
+struct LaunchPlan {
+  FixedVector<Scratch, 8> scratch;
+  FixedVector<Memset, 4> memsets;  // in the order they run
+  FixedVector<Launch, 4> launches;
+};
+
+struct Plan : LaunchPlan {
   CompileUnit unit;
-  std::vector<Scratch> scratch;
-  std::vector<Launch> launches;
 };
 
+// Reading gives back exactly what was written; a document of another shape throws BadInput.
 void to_json(nlohmann::json& json, const Plan& plan);
 void from_json(const nlohmann::json& json, Plan& plan);
 void to_json(nlohmann::json& json, const Buffer& buffer);

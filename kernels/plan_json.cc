@@ -1,11 +1,10 @@
-// Plan and Buffer as JSON: what crosses to the worker and what is stored beside a winner. Reading gives back
-// exactly what was written; a document of another shape throws BadInput.
+// Plans as JSON: what crosses to the worker and what is stored beside a winner.
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "base/error.h"
-#include "base/suggest.h"
-#include "kernels/packed_integers.h"
+#include "kernels/json_names.h"
 #include "kernels/plan.h"
 
 namespace moetune {
@@ -13,74 +12,103 @@ namespace {
 
 using Json = nlohmann::json;
 
-template <typename Enum>
-using Names = std::vector<std::pair<Enum, std::string>>;
+// Of the layout below. Plans of another version are refused, not guessed at.
+constexpr int kVersion = 2;
 
 const Names<TensorMap::Swizzle> kSwizzles = {{TensorMap::Swizzle::none, "none"},
                                              {TensorMap::Swizzle::b32, "b32"},
                                              {TensorMap::Swizzle::b64, "b64"},
                                              {TensorMap::Swizzle::b128, "b128"}};
-const Names<Fill::Kind> kFills = {{Fill::Kind::zeros, "zeros"},
-                                  {Fill::Kind::normal, "normal"},
-                                  {Fill::Kind::uniform, "uniform"},
-                                  {Fill::Kind::integers, "integers"}};
-const Names<Role> kRoles = {{Role::input, "input"}, {Role::output, "output"}};
 
-template <typename Enum>
-const std::string& name_of(const Names<Enum>& names, Enum value) {
-  for (const auto& [known, name] : names) {
-    if (known == value) return name;
-  }
-  throw std::logic_error("an enumerator without a name");
+Name name_of(const Json& json) { return Name(json.get_ref<const std::string&>()); }
+
+template <typename T, std::size_t N>
+void write_list(Json& json, const FixedVector<T, N>& list) {
+  json = Json::array();
+  for (const T& item : list) json.push_back(item);
 }
 
-template <typename Enum>
-Enum from_name(const Names<Enum>& names, std::string_view kind, const std::string& wanted) {
-  std::vector<std::string> known;
-  for (const auto& [value, name] : names) {
-    if (name == wanted) return value;
-    known.push_back(name);
+template <typename T, std::size_t N>
+void read_list(const Json& json, FixedVector<T, N>& list, const char* what) {
+  if (json.size() > N) {
+    throw BadInput("a plan has " + std::to_string(json.size()) + " " + what + "; at most " +
+                   std::to_string(N) + " are possible");
   }
-  throw BadInput(unknown_name(kind, wanted, known));
+  for (const Json& item : json) list.push_back(item.get<T>());
 }
 
-template <typename Read>
-void read_as(std::string_view what, Read&& read) {
-  try {
-    read();
-  } catch (const Json::exception& error) {
-    throw BadInput("this JSON is not a " + std::string(what) + ": " + error.what());
-  }
+Json map_to_json(const TensorMap& map) {
+  Json json = {{"buffer", map.buffer.text()},
+               {"offset", map.offset},
+               {"dtype", dtype_name(map.dtype)},
+               {"swizzle", name_of(kSwizzles, map.swizzle)}};
+  write_list(json["dims"], map.dims);
+  write_list(json["strides"], map.strides);
+  write_list(json["box"], map.box);
+  return json;
 }
+
+TensorMap map_from_json(const Json& json) {
+  TensorMap map;
+  map.buffer = name_of(json.at("buffer"));
+  json.at("offset").get_to(map.offset);
+  map.dtype = dtype_from_name(json.at("dtype").get_ref<const std::string&>());
+  map.swizzle = from_name(kSwizzles, "swizzle", json.at("swizzle"));
+  read_list(json.at("dims"), map.dims, "dimensions of a tensor map");
+  read_list(json.at("strides"), map.strides, "strides of a tensor map");
+  read_list(json.at("box"), map.box, "box sizes of a tensor map");
+  return map;
+}
+
+struct ValueWriter {
+  Json& json;
+  void operator()(const Pointer& pointer) const {
+    json["pointer"] = pointer.buffer.text();
+    json["offset"] = pointer.offset;
+  }
+  void operator()(std::int32_t value) const { json["i32"] = value; }
+  void operator()(std::int64_t value) const { json["i64"] = value; }
+  void operator()(float value) const {
+    if (!std::isfinite(value)) throw std::logic_error("a plan's f32 argument is not finite");
+    json["f32"] = value;
+  }
+  void operator()(const TensorMap& map) const { json["tensor_map"] = map_to_json(map); }
+};
 
 Json argument_to_json(const Argument& argument) {
-  if (const auto* pointer = std::get_if<Pointer>(&argument)) {
-    return {{"pointer", pointer->buffer}, {"offset", pointer->offset}};
-  }
-  if (const auto* scalar = std::get_if<Scalar>(&argument)) return {{"scalar", hex_of_bytes(scalar->bytes)}};
-  const auto& map = std::get<TensorMap>(argument);
-  return {{"tensor_map", map.buffer}, {"dtype", dtype_name(map.dtype)},
-          {"dims", map.dims},         {"strides", map.strides},
-          {"box", map.box},           {"swizzle", name_of(kSwizzles, map.swizzle)}};
+  Json json = {{"name", argument.name.text()}};
+  std::visit(ValueWriter{json}, argument.value);
+  return json;
+}
+
+template <typename Integer>
+Integer integer_of(const Json& json) {
+  const auto value = json.get<std::int64_t>();
+  if (!json.is_number_integer() || value != static_cast<Integer>(value))
+    throw BadInput("a plan's integer argument is out of range");
+  return static_cast<Integer>(value);
 }
 
 Argument argument_from_json(const Json& json) {
-  if (json.contains("pointer")) return Pointer{json.at("pointer"), json.at("offset")};
-  if (json.contains("scalar")) return Scalar{bytes_of_hex(json.at("scalar").get_ref<const std::string&>())};
-  TensorMap map;
-  map.buffer = json.at("tensor_map");
-  map.dtype = dtype_from_name(json.at("dtype").get_ref<const std::string&>());
-  json.at("dims").get_to(map.dims);
-  json.at("strides").get_to(map.strides);
-  json.at("box").get_to(map.box);
-  map.swizzle = from_name(kSwizzles, "swizzle", json.at("swizzle"));
-  return map;
+  Argument argument{name_of(json.at("name")), {}};
+  if (json.contains("pointer")) {
+    argument.value = Pointer{name_of(json.at("pointer")), json.at("offset")};
+  } else if (json.contains("i32")) {
+    argument.value = integer_of<std::int32_t>(json.at("i32"));
+  } else if (json.contains("i64")) {
+    argument.value = integer_of<std::int64_t>(json.at("i64"));
+  } else if (json.contains("f32")) {
+    argument.value = json.at("f32").get<float>();
+  } else {
+    argument.value = map_from_json(json.at("tensor_map"));
+  }
+  return argument;
 }
 
 Json launch_to_json(const Launch& launch) {
   Json arguments = Json::array();
   for (const Argument& argument : launch.arguments) arguments.push_back(argument_to_json(argument));
-  return {{"entry", launch.entry},
+  return {{"entry", launch.entry.text()},
           {"grid", launch.grid},
           {"block", launch.block},
           {"cluster", launch.cluster},
@@ -91,99 +119,66 @@ Json launch_to_json(const Launch& launch) {
 
 Launch launch_from_json(const Json& json) {
   Launch launch;
-  json.at("entry").get_to(launch.entry);
+  launch.entry = name_of(json.at("entry"));
   json.at("grid").get_to(launch.grid);
   json.at("block").get_to(launch.block);
   json.at("cluster").get_to(launch.cluster);
   json.at("dynamic_shared").get_to(launch.dynamic_shared);
-  for (const Json& argument : json.at("arguments")) launch.arguments.push_back(argument_from_json(argument));
   json.at("programmatic_dependent").get_to(launch.programmatic_dependent);
+  const Json& arguments = json.at("arguments");
+  if (arguments.size() > launch.arguments.capacity()) throw BadInput("a launch has too many arguments");
+  for (const Json& argument : arguments) launch.arguments.push_back(argument_from_json(argument));
   return launch;
 }
 
-Json fill_to_json(const Fill& fill) {
-  Json json = {{"kind", name_of(kFills, fill.kind)}, {"scale", fill.scale}};
-  if (!fill.integers.empty()) {
-    json["integers"] = pack_integers(std::vector<std::int64_t>(fill.integers.begin(), fill.integers.end()));
-  }
-  if (!fill.poison.empty()) {
-    std::vector<std::int64_t> begins, counts;  // apart: each list then moves in small steps
-    for (const Range& range : fill.poison) {
-      begins.push_back(range.begin);
-      counts.push_back(range.count);
-    }
-    json["poison"] = {{"begins", pack_integers(begins)}, {"counts", pack_integers(counts)}};
-  }
-  return json;
+Json memset_to_json(const Memset& memset) {
+  return {{"buffer", memset.buffer.text()},
+          {"offset", memset.offset},
+          {"bytes", memset.bytes},
+          {"value", memset.value},
+          {"before", memset.before}};
 }
 
-Fill fill_from_json(const Json& json) {
-  Fill fill;
-  fill.kind = from_name(kFills, "fill", json.at("kind"));
-  json.at("scale").get_to(fill.scale);
-  if (json.contains("integers")) {
-    for (const std::int64_t value : unpack_integers(json.at("integers").get_ref<const std::string&>())) {
-      if (value != static_cast<std::int32_t>(value))
-        throw BadInput("a fill holds an integer of more than 32 bits");
-      fill.integers.push_back(static_cast<std::int32_t>(value));
-    }
+Memset memset_from_json(const Json& json) {
+  return {name_of(json.at("buffer")), json.at("offset"), json.at("bytes"), json.at("value"),
+          json.at("before")};
+}
+
+Plan plan_from_json(const Json& json) {
+  if (json.at("version") != kVersion) throw BadInput("the plan is of another version of moetune");
+  Plan plan;
+  json.at("source").get_to(plan.unit.source);
+  for (const Json& define : json.at("defines")) plan.unit.defines.emplace_back(define.at(0), define.at(1));
+  const Json &scratch = json.at("scratch"), &memsets = json.at("memsets"), &launches = json.at("launches");
+  if (scratch.size() > plan.scratch.capacity() || memsets.size() > plan.memsets.capacity() ||
+      launches.size() > plan.launches.capacity()) {
+    throw BadInput("a plan has more scratch buffers, memsets or launches than are possible");
   }
-  if (json.contains("poison")) {
-    const Json& poison = json.at("poison");
-    const auto begins = unpack_integers(poison.at("begins").get_ref<const std::string&>());
-    const auto counts = unpack_integers(poison.at("counts").get_ref<const std::string&>());
-    if (begins.size() != counts.size())
-      throw BadInput("a fill's poison has more begins than counts, or fewer");
-    for (std::size_t i = 0; i < begins.size(); ++i) fill.poison.push_back({begins[i], counts[i]});
+  for (const Json& part : scratch) {
+    plan.scratch.push_back({name_of(part.at("name")), part.at("bytes"), part.at("zeroed")});
   }
-  return fill;
+  for (const Json& memset : memsets) plan.memsets.push_back(memset_from_json(memset));
+  for (const Json& launch : launches) plan.launches.push_back(launch_from_json(launch));
+  return plan;
 }
 
 }  // namespace
 
 void to_json(Json& json, const Plan& plan) {
-  Json scratch = Json::array(), launches = Json::array(), defines = Json::array();
+  Json scratch = Json::array(), memsets = Json::array(), launches = Json::array(), defines = Json::array();
   for (const Scratch& part : plan.scratch) {
-    scratch.push_back({{"name", part.name}, {"bytes", part.bytes}, {"zeroed", part.zeroed}});
+    scratch.push_back({{"name", part.name.text()}, {"bytes", part.bytes}, {"zeroed", part.zeroed}});
   }
+  for (const Memset& memset : plan.memsets) memsets.push_back(memset_to_json(memset));
   for (const Launch& launch : plan.launches) launches.push_back(launch_to_json(launch));
   for (const auto& [name, value] : plan.unit.defines) defines.push_back(Json::array({name, value}));
-  json = {{"source", plan.unit.source},
-          {"defines", std::move(defines)},
-          {"scratch", std::move(scratch)},
-          {"launches", std::move(launches)}};
+  json = {{"version", kVersion},           {"source", plan.unit.source},
+          {"defines", std::move(defines)}, {"scratch", std::move(scratch)},
+          {"memsets", std::move(memsets)}, {"launches", std::move(launches)}};
 }
 
 void from_json(const Json& json, Plan& plan) {
-  read_as("plan", [&] {
-    Plan read;
-    json.at("source").get_to(read.unit.source);
-    for (const Json& define : json.at("defines")) read.unit.defines.emplace_back(define.at(0), define.at(1));
-    for (const Json& part : json.at("scratch")) {
-      read.scratch.push_back({part.at("name"), part.at("bytes"), part.at("zeroed")});
-    }
-    for (const Json& launch : json.at("launches")) read.launches.push_back(launch_from_json(launch));
-    plan = std::move(read);
-  });
-}
-
-void to_json(Json& json, const Buffer& buffer) {
-  json = {{"name", buffer.name},         {"dtype", dtype_name(buffer.dtype)},
-          {"elements", buffer.elements}, {"role", name_of(kRoles, buffer.role)},
-          {"rotates", buffer.rotates},   {"fill", fill_to_json(buffer.fill)}};
-}
-
-void from_json(const Json& json, Buffer& buffer) {
-  read_as("buffer", [&] {
-    Buffer read;
-    json.at("name").get_to(read.name);
-    read.dtype = dtype_from_name(json.at("dtype").get_ref<const std::string&>());
-    json.at("elements").get_to(read.elements);
-    read.role = from_name(kRoles, "role", json.at("role"));
-    json.at("rotates").get_to(read.rotates);
-    read.fill = fill_from_json(json.at("fill"));
-    buffer = std::move(read);
-  });
+  read_as("plan", [&] { plan = plan_from_json(json); });
 }
 
 }  // namespace moetune

@@ -285,7 +285,8 @@ Function find_function(const Module& module, const std::string& entry) {
 void permit(Function function, const Launch& launch) {
   const auto set = [&](CUfunction_attribute which, int value, const char* what) {
     check(cu.cuFuncSetAttribute(static_cast<CUfunction>(function), which, value),
-          std::string("cuFuncSetAttribute(") + what + ", " + std::to_string(value) + ") of " + launch.entry);
+          std::string("cuFuncSetAttribute(") + what + ", " + std::to_string(value) + ") of " +
+              launch.entry.text());
   };
   if (launch.dynamic_shared > 0) {
     set(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(launch.dynamic_shared),
@@ -321,7 +322,7 @@ void launch(Function function, const Launch& shape, void** parameters, const Str
   config.attrs = attributes.data();
   config.numAttrs = count;
   check(cu.cuLaunchKernelEx(&config, static_cast<CUfunction>(function), parameters, nullptr),
-        "cuLaunchKernelEx(" + shape.entry + ")");
+        "cuLaunchKernelEx(" + shape.entry.text() + ")");
 }
 
 Graph capture(const Stream& stream, const std::function<void()>& enqueue) {
@@ -352,7 +353,7 @@ EncodedTensorMap encode_tensor_map(const TensorMap& map, Address base) {
   const std::size_t rank = map.dims.size();
   if (rank < 1 || rank > 5 || map.strides.size() + 1 != rank || map.box.size() != rank) {
     throw CudaError(CudaError::Kind::other,
-                    "tensor map of " + map.buffer + ": dims, strides and box do not agree in rank");
+                    "tensor map of " + map.buffer.text() + ": dims, strides and box do not agree in rank");
   }
   std::array<std::uint32_t, 5> element_strides;
   element_strides.fill(1);
@@ -367,7 +368,7 @@ EncodedTensorMap encode_tensor_map(const TensorMap& map, Address base) {
             // that are evicted before their copy asks for them.
             CU_TENSOR_MAP_INTERLEAVE_NONE, tensor_swizzle(map.swizzle), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-        "cuTensorMapEncodeTiled of " + map.buffer);
+        "cuTensorMapEncodeTiled of " + map.buffer.text());
   EncodedTensorMap result;
   std::memcpy(result.bytes.data(), &encoded, sizeof encoded);
   return result;

@@ -1,4 +1,4 @@
-// The parameters both bodies share, and the part of the work that falls to one block.
+// The parameters both bodies share, and the work of one block.
 #pragma once
 
 #include "templates/decode_attention/shape.cuh"
@@ -11,8 +11,21 @@ struct KvStrides {
   i64 token;
 };
 
+// Elements between neighbouring rows of queries or outputs.
+struct RowStrides {
+  i64 sequence;
+  i64 token;
+  i64 head;
+};
+
+struct Queries {
+  const Element* q;  // [sequence, new token, query head] by strides, head_dim elements each
+  RowStrides strides;
+};
+
 struct Outputs {
-  Element* o;          // [batch, queries, q_heads, head_dim]
+  Element* o;  // [sequence, new token, query head] by strides, head_dim elements each
+  RowStrides strides;
   float* lse;          // [batch, queries, q_heads], natural logarithms; where kWantsLse
   const float* sinks;  // [q_heads], natural; where kSinks
   float v_scale;       // what the values are multiplied by; where kNarrow
@@ -23,6 +36,11 @@ struct Outputs {
   // combines.
   u32* counters;
 };
+
+// A sequence has no more tokens than KV, or its row of the page table, has room for.
+__device__ __forceinline__ int clamp_length(int length, int capacity) {
+  return max_of(0, min_of(length, capacity));
+}
 
 // The first token that any query of a sequence sees.
 __device__ __forceinline__ int first_visible(int length) {
@@ -55,16 +73,16 @@ __device__ __forceinline__ float kv_scale(const float* scales, int kv_head) {
   return kNarrow ? scales[kHeadScales ? kv_head : 0] : 1.0f;
 }
 
-// Where the parts of one row lie among the partial results.
-struct PartRows {
+// Where the splits of one row lie among the partial results.
+struct SplitRows {
   i64 first;
   i64 others;
   int stride;
 
-  __device__ __forceinline__ i64 at(int part) const { return part == 0 ? first : others + part * stride; }
+  __device__ __forceinline__ i64 at(int split) const { return split == 0 ? first : others + split * stride; }
 };
 
-// What falls to one block, or the piece that a persistent block is at. Split s of a sequence takes tiles s, s
+// What falls to one block, or the segment that a persistent block is at. Split s of a sequence takes tiles s, s
 // + gridDim.y, s + 2 * gridDim.y, ... of it, so that without a window where a block's tiles lie does not
 // depend on the length, and the first can be asked for before it is known.
 struct Work {
@@ -80,7 +98,7 @@ struct Work {
   int splits;       // active ones of this sequence
   int tiles;
   int skip;         // persistent: tiles to pass over before these
-  int first_block;  // persistent: the block that has the item's first piece, and the slot of that
+  int first_block;  // persistent: the block that has the item's first segment, and the slot of that
   int first_slot;
 
   // The grid is (kv_heads * kHeadBlocks, splits, batch).
@@ -95,7 +113,7 @@ struct Work {
     first_token = split * kTile;
   }
 
-  // A piece of a persistent block's span. `heads` are KV heads.
+  // A segment of a persistent block's span. `heads` are KV heads.
   __device__ __forceinline__ Work(const Walk& walk, const Spans& spans, int sequence_length, int heads) {
     batch = walk.sequence;
     kv_head = walk.head;
@@ -105,15 +123,15 @@ struct Work {
     step = kTile;
     length = sequence_length;
     first_token = first_tile_token(length) + walk.tile * kTile;
-    tiles = walk.piece();
+    tiles = walk.segment();
     split = skip = first_block = first_slot = 0;
     splits = 1;
     if (walk.whole()) return;
-    const Parts parts = walk.parts(spans);
-    split = blockIdx.x - parts.first_block;
-    splits = parts.count;
-    first_block = parts.first_block;
-    first_slot = parts.first_slot;
+    const ItemSplits item = walk.splits(spans);
+    split = blockIdx.x - item.first_block;
+    splits = item.count;
+    first_block = item.first_block;
+    first_slot = item.first_slot;
   }
 
   // The block's tiles among the first `tokens` tokens.
@@ -131,7 +149,15 @@ struct Work {
 
   __device__ __forceinline__ bool empty() const { return split >= splits; }
 
-  // Which row of q and o the block's packed row `row` is.
+  // Where packed row `row` of the block lies among queries or outputs.
+  __device__ __forceinline__ i64 row_offset(const RowStrides& strides, int row) const {
+    const int packed = first_row + row;
+    const i64 sequence = batch * strides.sequence;
+    if constexpr (kQueries == 1) return sequence + (kv_head * kGroup + packed) * strides.head;
+    return sequence + packed / kGroup * strides.token + (kv_head * kGroup + packed % kGroup) * strides.head;
+  }
+
+  // The same counted in rows, as lse and partial results have them.
   __device__ __forceinline__ i64 output_row(int row) const {
     const int packed = first_row + row;
     if constexpr (kQueries == 1) return static_cast<i64>(batch) * q_heads + kv_head * kGroup + packed;
@@ -139,8 +165,8 @@ struct Work {
            packed % kGroup;
   }
 
-  // The parts of packed row `row`, and which of the counters is this item's.
-  __device__ __forceinline__ PartRows part_rows(int row) const {
+  // Where the splits of packed row `row` lie, and which of the counters is this item's.
+  __device__ __forceinline__ SplitRows split_rows(int row) const {
     if constexpr (kPersistent) {
       return {static_cast<i64>(first_slot) * kRows + row, static_cast<i64>(2 * first_block) * kRows + row,
               2 * kRows};
@@ -159,7 +185,7 @@ struct Work {
 };
 
 // Tiles a block asks for before it knows the length: contiguous KV has `capacity` tokens of every sequence.
-__device__ __forceinline__ int tiles_ahead(const Work& work, int capacity) {
+__device__ __forceinline__ int early_tiles(const Work& work, int capacity) {
   return kPage == 0 && kWindow == 0 ? min_of(kStages, work.tiles_within(capacity)) : 0;
 }
 
@@ -170,7 +196,7 @@ __device__ __forceinline__ int needed_now(int value) {
 }
 
 // The tokens of a sub-tile that count, relative to its first: query i sees [first + i, end + i).
-struct Sight {
+struct VisibleRange {
   int first;
   int end;
 
@@ -180,7 +206,7 @@ struct Sight {
   }
 };
 
-__device__ __forceinline__ Sight find_sight(const Work& work, int token) {
+__device__ __forceinline__ VisibleRange visible_range(const Work& work, int token) {
   const int end = work.length - (kQueries - 1);
   return {end - kWindow - token, end - token};
 }

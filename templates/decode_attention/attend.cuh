@@ -1,4 +1,4 @@
-// Maths `mma16` (sm_80+): a warp multiplies all packed rows, on M of mma.sync, with its own sub-tiles.
+// Math `mma16` (sm_80+): a warp multiplies all packed rows, on M of mma.sync, with its own sub-tiles.
 #pragma once
 
 #include "templates/common/mma.cuh"

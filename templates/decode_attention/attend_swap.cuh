@@ -1,4 +1,4 @@
-// Maths `swap` (sm_80+): a warp multiplies its own sub-tiles, on M of mma.sync, with the packed rows, on N.
+// Math `swap` (sm_80+): a warp multiplies its own sub-tiles, on M of mma.sync, with the packed rows, on N.
 // Eight rows fill a tile, where `mma16` leaves half of one empty.
 #pragma once
 
@@ -72,8 +72,8 @@ class Attention : public ColumnSoftmax<16, 16, kColumnTiles> {
     }
   }
 
-  __device__ __forceinline__ void soften(const Sight& sight, int first_row, float scale_log2) {
-    if (sight.partial()) mask(sight, first_row, 0);
+  __device__ __forceinline__ void softmax_tile(const VisibleRange& visible, int first_row, float scale_log2) {
+    if (visible.partial()) mask(visible, first_row, 0);
     float highest[kColumnTiles][2];
     const bool lags = find_highest(highest, scale_log2);
     if (__any_sync(kWholeWarp, lags)) {
@@ -121,7 +121,7 @@ class Attention : public ColumnSoftmax<16, 16, kColumnTiles> {
     }
   }
 
-  __device__ __forceinline__ void deposit(float* rows, float* maxima, float* sums) const {
+  __device__ __forceinline__ void store_partial(float* rows, float* maxima, float* sums) const {
 #pragma unroll
     for (int tile = 0; tile < kColumnTiles; ++tile) {
 #pragma unroll

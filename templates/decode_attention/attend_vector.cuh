@@ -1,4 +1,4 @@
-// Maths `vector` (sm_80+): fp32 multiply-adds instead of matrix instructions, for one or two packed rows,
+// Math `vector` (sm_80+): fp32 multiply-adds instead of matrix instructions, for one or two packed rows,
 // which would leave most of a matrix tile empty. A lane has whole tokens of K (or half of one), and whole
 // 16-byte units of V's rows.
 #pragma once
@@ -12,12 +12,13 @@ static_assert(kRows <= 2 && kQueryBytes >= kRows * kHeadDim * 4, "the staged row
 constexpr bool kQueryAsync = false;
 
 // By `threads` threads; the caller synchronizes.
-__device__ __forceinline__ void stage_query(u8* shared, const Element* q, const Work& work, int thread,
+__device__ __forceinline__ void stage_query(u8* shared, const Queries& queries, const Work& work, int thread,
                                             int threads) {
   float* staged = reinterpret_cast<float*>(shared + kQueryOffset);
   for (int i = thread; i < kRows * kHeadDim; i += threads) {
     const int row = i / kHeadDim;
-    staged[i] = row < work.rows ? Element::to_float(q[work.output_row(row) * kHeadDim + i % kHeadDim]) : 0;
+    const Element* source = queries.q + work.row_offset(queries.strides, row);
+    staged[i] = row < work.rows ? Element::to_float(source[i % kHeadDim]) : 0;
   }
 }
 
@@ -107,17 +108,16 @@ class Attention {
     }
   }
 
-  __device__ __forceinline__ void soften(const Sight& sight, int first_row, float scale_log2) {
+  __device__ __forceinline__ void softmax_tile(const VisibleRange& visible, int first_row, float scale_log2) {
     const int lane = threadIdx.x % kWarpSize;
-    if (sight.partial()) mask(sight, first_row);
+    if (visible.partial()) mask(visible, first_row);
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
       float highest = minus_infinity();
 #pragma unroll
       for (int token = 0; token < kLaneTokens; ++token) highest = fmaxf(highest, scores_[token][row]);
       highest *= scale_log2;
-      if (__any_sync(kWholeWarp, highest > maximum_[row] + kLag))
-        raise_maximum(row, highest);
+      if (__any_sync(kWholeWarp, highest > maximum_[row] + kLag)) raise_maximum(row, highest);
 #pragma unroll
       for (int token = 0; token < kLaneTokens; ++token) {
         const float p = exp2_fast(fmaf(scores_[token][row], scale_log2, -maximum_[row]));
@@ -146,7 +146,7 @@ class Attention {
     }
   }
 
-  __device__ __forceinline__ void deposit(float* rows, float* maxima, float* sums) const {
+  __device__ __forceinline__ void store_partial(float* rows, float* maxima, float* sums) const {
     const int lane = threadIdx.x % kWarpSize;
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
@@ -193,7 +193,7 @@ class Attention {
     }
   }
 
-  __device__ __forceinline__ void mask(const Sight& sight, int first_row) {
+  __device__ __forceinline__ void mask(const VisibleRange& visible, int first_row) {
     const int lane = threadIdx.x % kWarpSize;
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
@@ -201,7 +201,7 @@ class Attention {
 #pragma unroll
       for (int block = 0; block < kLaneTokens; ++block) {
         const int token = lane % min_of(kWarpSize, kWorkerTokens) + block * kWarpSize - query;
-        const bool seen = token < sight.end && (kWindow == 0 || token >= sight.first);
+        const bool seen = token < visible.end && (kWindow == 0 || token >= visible.first);
         if (!seen) scores_[block][row] = minus_infinity();
       }
     }

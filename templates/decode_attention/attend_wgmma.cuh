@@ -1,4 +1,4 @@
-// Maths `wgmma64` (sm_90a): a warpgroup multiplies up to 64 packed rows, on M of wgmma, with its own
+// Math `wgmma64` (sm_90a): a warpgroup multiplies up to 64 packed rows, on M of wgmma, with its own
 // sub-tiles. Q and K come from shared memory; P is A in registers, V the transposed B in shared memory.
 #pragma once
 
@@ -27,8 +27,8 @@ class Attention : public RowSoftmax<1> {
   }
 
   // Warps whose rows are all padding have nothing that is worth it.
-  __device__ __forceinline__ void soften(const Sight& sight, int first_row, float scale_log2) {
-    if (own_row() < kRows) RowSoftmax<1>::soften(sight, first_row, scale_log2);
+  __device__ __forceinline__ void softmax_tile(const VisibleRange& visible, int first_row, float scale_log2) {
+    if (own_row() < kRows) RowSoftmax<1>::softmax_tile(visible, first_row, scale_log2);
   }
 
   __device__ __forceinline__ void accumulate(u32 v, const LaneOffsets&) {
@@ -56,5 +56,5 @@ class Attention : public RowSoftmax<1> {
   }
 
  private:
-  static constexpr int kPart = min_of(64, min_of(kWorkerTokens, kSlabTokens));  // tokens an instruction takes
+  static constexpr int kPart = min_of(64, min_of(kWorkerTokens, kBoxTokens));  // tokens an instruction takes
 };

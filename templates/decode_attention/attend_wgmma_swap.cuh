@@ -1,4 +1,4 @@
-// Maths `wgmma_swap` (sm_90a): a warpgroup multiplies 64 tokens at a time, on M of wgmma, with 8, 16 or 32
+// Math `wgmma_swap` (sm_90a): a warpgroup multiplies 64 tokens at a time, on M of wgmma, with 8, 16 or 32
 // packed rows, on N. V's transpose is A in shared memory; P goes through shared memory, where all four warps
 // need it.
 #pragma once
@@ -8,7 +8,7 @@
 #include "templates/decode_attention/query_wgmma.cuh"
 #include "templates/decode_attention/worker.cuh"
 
-static_assert(kSlabTokens % 64 == 0 && kWorkerTokens % 64 == 0, "64 tokens lie together");
+static_assert(kBoxTokens % 64 == 0 && kWorkerTokens % 64 == 0, "64 tokens lie together");
 
 // What the warps of a worker share: P twice, as [8 packed rows][token][row], so that a tile's can be written
 // while the last one's is still being read; and a float for every warp and row.
@@ -66,8 +66,8 @@ class Attention : public ColumnSoftmax<64, 64, kColumns / 8> {
 
   // P is written under the running maximum at hand, and once more in the rare case that this one lags: so one
   // barrier, which the warps need anyway before they read each other's P, is all that most tiles cost.
-  __device__ __forceinline__ void soften(const Sight& sight, int first_row, float scale_log2) {
-    if (sight.partial()) mask(sight, first_row, warp() * 16);
+  __device__ __forceinline__ void softmax_tile(const VisibleRange& visible, int first_row, float scale_log2) {
+    if (visible.partial()) mask(visible, first_row, warp() * 16);
     exchange_.flip();
     float highest[kTiles][2], fresh[kTiles][2];
     const bool lags = find_highest(highest, scale_log2);
@@ -100,7 +100,7 @@ class Attention : public ColumnSoftmax<64, 64, kColumns / 8> {
     wgmma_hold<kBlocks * kTiles>(output_[0]);
   }
 
-  __device__ __forceinline__ void deposit(float* rows, float* maxima, float* sums) const {
+  __device__ __forceinline__ void store_partial(float* rows, float* maxima, float* sums) const {
     share(sum_, [](float value) { return sum_across_rows(value); });
     for (int row = threadIdx.x % kWorkerThreads; row < kRows; row += kWorkerThreads) {
       float sum = 0;

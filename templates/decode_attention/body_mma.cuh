@@ -28,12 +28,13 @@ class CpAsyncLoader {
     i32 id[kWarpPages];
   };
 
-  __device__ __forceinline__ CpAsyncLoader(u32 ring, const KvElement* k, const KvElement* v,
-                                           const KvStrides& strides, const i32* pages, const Work& work,
-                                           int first, int end, bool evict_first)
+  __device__ __forceinline__ CpAsyncLoader(u32 ring, const KvElement* k, const KvStrides& k_strides,
+                                           const KvElement* v, const KvStrides& v_strides, const i32* pages,
+                                           const Work& work, int first, int end, bool evict_first)
       : ring_(ring),
         pages_(pages),
-        strides_(strides),
+        k_strides_(k_strides),
+        v_strides_(v_strides),
         first_(first),
         step_(work.step),
         visible_(kHiddenHead ? first_visible(work.length) : 0),
@@ -44,10 +45,12 @@ class CpAsyncLoader {
     const int unit = lane % kUnitsPerRow;
     swizzled_ = (unit % 8 ^ row_) << 4;
     row_slot_ = unit / 8 * kChunkBytes + row_ * 128;
-    const i64 offset = static_cast<i64>(work.kv_head) * strides.head + unit * kUnitElements +
-                       (kPage == 0 ? work.batch * strides.block + (first + row_) * strides.token : 0);
-    k_ = k + offset;
-    v_ = v + offset;
+    const auto offset = [&](const KvStrides& strides) {
+      return work.kv_head * strides.head + unit * kUnitElements +
+             (kPage == 0 ? work.batch * strides.block + (first + row_) * strides.token : 0);
+    };
+    k_ = k + offset(k_strides);
+    v_ = v + offset(v_strides);
   }
 
   static __device__ __forceinline__ u32 k_slot(u32 ring, int slot) { return ring + 2 * slot * kSubTileBytes; }
@@ -74,16 +77,17 @@ class CpAsyncLoader {
   }
 
   __device__ __forceinline__ void load_k(int i, int slot, const Pages& pages) const {
-    load(k_, k_slot(ring_, slot), i, pages);
+    load(k_, k_strides_, k_slot(ring_, slot), i, pages);
   }
   __device__ __forceinline__ void load_v(int i, int slot, const Pages& pages) const {
-    load(v_, v_slot(ring_, slot), i, pages);
+    load(v_, v_strides_, v_slot(ring_, slot), i, pages);
   }
 
  private:
   // Tokens past the end or before the window are written as zeros without being read, so that 0 * V is 0
   // there.
-  __device__ __forceinline__ void load(const KvElement* base, u32 slot, int i, const Pages& pages) const {
+  __device__ __forceinline__ void load(const KvElement* base, const KvStrides& strides, u32 slot, int i,
+                                       const Pages& pages) const {
     const int token = first_ + i * step_;
     if (token < end_) {
 #pragma unroll
@@ -91,14 +95,13 @@ class CpAsyncLoader {
         const int row = copy * kRowsPerCopy;
         const KvElement* source;
         if constexpr (kPage == 0) {
-          source = base + (static_cast<i64>(i) * step_ + row) * strides_.token;
+          source = base + (static_cast<i64>(i) * step_ + row) * strides.token;
         } else if constexpr (kPage == 1) {
-          source = base + __shfl_sync(kWholeWarp, pages.id[row / kWarpSize], row % kWarpSize + row_) *
-                              strides_.block;
+          source = base +
+                   __shfl_sync(kWholeWarp, pages.id[row / kWarpSize], row % kWarpSize + row_) * strides.block;
         } else {
           const int in_page = (token + row) % kPageTokens + row_;
-          source =
-              base + pages.id[row / kPageTokens % kWarpPages] * strides_.block + in_page * strides_.token;
+          source = base + pages.id[row / kPageTokens % kWarpPages] * strides.block + in_page * strides.token;
         }
         const int own = token + row + row_;
         cp_async_16(slot + row_slot_ + row * 128 + (swizzled_ ^ (row % 8 << 4)), source,
@@ -110,7 +113,8 @@ class CpAsyncLoader {
 
   u32 ring_;
   const i32* pages_;
-  KvStrides strides_;
+  KvStrides k_strides_;
+  KvStrides v_strides_;
   int first_;
   int step_;
   int visible_;
@@ -127,7 +131,10 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     decode_attention(const Element* q, const KvElement* k, const KvElement* v, const float* k_scale,
                      const float* v_scale, const i32* page_table, const i32* lengths, const float* sinks,
                      Element* o, float* lse, float* partial_o, float* partial_lse, u32* counters,
-                     const KvStrides strides, int capacity, float scale_log2, int evict_first) {
+                     i64 q_sequence_stride, i64 q_token_stride, i64 q_head_stride, i64 o_sequence_stride,
+                     i64 o_token_stride, i64 o_head_stride, i64 k_block_stride, i64 k_head_stride,
+                     i64 k_token_stride, i64 v_block_stride, i64 v_head_stride, i64 v_token_stride,
+                     i64 page_table_stride, int capacity, float scale_log2, int evict_first) {
   extern __shared__ __align__(1024) u8 shared[];
   Work work;
   const Inbox inbox(shared);
@@ -139,15 +146,16 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   };
   int length = 0;
   if constexpr (kWindow > 0) {
-    length = find_length();
+    length = clamp_length(find_length(), capacity);
     work.measure(length);
   }
   const int warp = threadIdx.x / kWarpSize;
   const u32 ring = shared_address(shared) + warp * (2 * kStages * kSubTileBytes);
   const int first = work.first_token + warp * kWarpTokens;
   // Until the length is known, contiguous KV is read and the page table is looked up as far as they reach.
-  CpAsyncLoader loader(ring, k, v, strides,
-                       page_table + static_cast<i64>(work.batch) * (capacity / kPageTokens), work, first,
+  CpAsyncLoader loader(ring, k, {k_block_stride, k_head_stride, k_token_stride}, v,
+                       {v_block_stride, v_head_stride, v_token_stride},
+                       page_table + work.batch * page_table_stride, work, first,
                        kWindow > 0 ? length : capacity, evict_first);
   if constexpr (kWindow == 0) length = find_length();
 
@@ -155,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int stage = 0; stage < kStages; ++stage) pages[stage] = loader.find_pages(stage);
   if constexpr (kPage > 0) {
-    length = needed_now(length);
+    length = clamp_length(needed_now(length), capacity);
     loader.stop_at(length);
   }
 #pragma unroll
@@ -163,8 +171,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     loader.load_k(stage, stage, pages[stage]);
     loader.load_v(stage, stage, pages[stage]);
   }
-  stage_query(shared, q, work, threadIdx.x, kWarps * kWarpSize);
-  length = needed_now(length);
+  stage_query(shared, {q, {q_sequence_stride, q_token_stride, q_head_stride}}, work, threadIdx.x,
+              kWarps * kWarpSize);
+  length = clamp_length(needed_now(length), capacity);
   work.measure(length);
   loader.stop_at(length);
   if (inbox.exists()) inbox.wait_for_others();
@@ -184,7 +193,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     attention.score(CpAsyncLoader::k_slot(ring, slot), query, lanes);
     __syncwarp();
     loader.load_k(i + kStages, slot, next);
-    attention.soften(find_sight(work, token), work.first_row, scale_log2);
+    attention.softmax_tile(visible_range(work, token), work.first_row, scale_log2);
     cp_async_wait<2 * kStages - 1>();
     __syncwarp();
     const u32 v_slot = CpAsyncLoader::v_slot(ring, slot);
@@ -199,5 +208,12 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   }
   cp_async_wait<0>();
   finish(shared, attention, work,
-         {o, lse, sinks, kv_scale(v_scale, work.kv_head), partial_o, partial_lse, counters});
+         {o,
+          {o_sequence_stride, o_token_stride, o_head_stride},
+          lse,
+          sinks,
+          kv_scale(v_scale, work.kv_head),
+          partial_o,
+          partial_lse,
+          counters});
 }

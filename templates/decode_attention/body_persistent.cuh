@@ -6,18 +6,19 @@
 
 #include "templates/common/l2_policy.cuh"
 #include "templates/decode_attention/merge.cuh"
-#include "templates/decode_attention/piece_ring.cuh"
 #include "templates/decode_attention/ring.cuh"
+#include "templates/decode_attention/segment_ring.cuh"
 #include "templates/decode_attention/span_walk.cuh"
 
 // Contiguous KV has `capacity` tokens of every sequence. While the lengths are on their way, a block asks for
 // so many tiles as if all were that long; where they are not, it passes over them.
-constexpr int kTilesAhead =
+constexpr int kEarlyTiles =
     kPage == 0 && kWindow == 0 ? min_of(kStages, max_of(1, 65536 / (2 * kTileBytes))) : 0;
 
-// Of one piece, whose last tile is never among them.
-__device__ __forceinline__ int tiles_ahead(const SpanWalk& guess) {
-  return guess.done() ? 0 : min_of(kTilesAhead, guess.work().tiles - 1);
+// Of one segment, whose last tile is never among them.
+__device__ __forceinline__ int early_tiles(const SpanWalk& guess) {
+  if constexpr (kEarlyTiles == 0) return 0;
+  return guess.done() ? 0 : min_of(kEarlyTiles, guess.work().tiles - 1);
 }
 
 // What both producers need to copy.
@@ -26,14 +27,15 @@ struct Copies {
   const TensorMap& k_map;
   const TensorMap& v_map;
   const i32* page_table;
+  i64 page_table_stride;
   int capacity;
   u64 policy;
-  Turn turn;
+  PipelineState state;
 
   __device__ __forceinline__ void tile(const Work& work, int tile, i32 block) {
-    if (producer.takes_k) copy_tile(producer.k_ring, k_map, turn, work, tile, block, work.length, policy);
-    if (producer.takes_v) copy_tile(producer.v_ring, v_map, turn, work, tile, block, work.length, policy);
-    turn.advance();
+    if (producer.takes_k) copy_tile(producer.k_ring, k_map, state, work, tile, block, work.length, policy);
+    if (producer.takes_v) copy_tile(producer.v_ring, v_map, state, work, tile, block, work.length, policy);
+    state.advance();
   }
 
   __device__ __forceinline__ void ahead(const SpanWalk& guess, int tiles) {
@@ -41,8 +43,8 @@ struct Copies {
   }
 
   // From tile `first` on.
-  __device__ __forceinline__ void piece(const Work& work, int first) {
-    const i32* pages = page_table + static_cast<i64>(work.batch) * (capacity / kPageTokens);
+  __device__ __forceinline__ void segment(const Work& work, int first) {
+    const i32* pages = page_table + work.batch * page_table_stride;
     i32 block = find_block(pages, work, first, work.length);
     for (int i = first; i < work.tiles; ++i) {
       const i32 next = find_block(pages, work, i + 1, work.length);
@@ -53,71 +55,72 @@ struct Copies {
 };
 
 // The first producer.
-__device__ __forceinline__ void lead(Copies copies, const PieceRing& pieces, const Element* q,
+__device__ __forceinline__ void lead(Copies copies, const SegmentRing& segments, const Queries& queries,
                                      const i32* lengths, int batch, int kv_heads) {
   const SpanWalk guess = SpanWalk::of_equal_lengths(copies.capacity, batch, kv_heads);
-  int asked = tiles_ahead(guess);
+  int asked = early_tiles(guess);
   copies.ahead(guess, asked);
-  SpanWalk walk(lengths, batch, kv_heads);
+  SpanWalk walk(lengths, copies.capacity, batch, kv_heads);
   int skip = walk.matches(guess) ? 0 : asked;
   asked -= skip;
-  PieceTurn turn;
+  SegmentState state;
   for (bool more = walk.enter(); more; more = !walk.done()) {
     Work work = walk.work();
     work.skip = skip;
-    pieces.publish(turn, work, q);
-    copies.piece(work, asked);
+    segments.publish(state, work, queries);
+    copies.segment(work, asked);
     asked = skip = 0;
     walk.advance();
-    turn.advance();
+    state.advance();
   }
   Work none;
   none.tiles = 0;
   none.skip = skip;
-  pieces.publish(turn, none, q);
+  segments.publish(state, none, queries);
 }
 
 // The second producer, where there is one.
-__device__ __forceinline__ void follow(Copies copies, const PieceRing& pieces, int batch, int kv_heads) {
+__device__ __forceinline__ void follow(Copies copies, const SegmentRing& segments, int batch, int kv_heads) {
   const SpanWalk guess = SpanWalk::of_equal_lengths(copies.capacity, batch, kv_heads);
-  int asked = tiles_ahead(guess);
+  int asked = early_tiles(guess);
   copies.ahead(guess, asked);
-  for (PieceTurn turn;; turn.advance()) {
-    const Work work = pieces.read(turn);
-    pieces.release(turn);
+  for (SegmentState state;; state.advance()) {
+    const Work work = segments.read(state);
+    segments.release(state);
     if (work.tiles == 0) break;
-    copies.piece(work, work.skip > 0 ? 0 : asked);
+    copies.segment(work, work.skip > 0 ? 0 : asked);
     asked = 0;
   }
 }
 
 // Passes over tiles that were asked for in vain.
-__device__ __forceinline__ void discard_tiles(u32 shared, int tiles, Turn& turn) {
+__device__ __forceinline__ void discard_tiles(u32 shared, int tiles, PipelineState& state) {
   const Ring k_ring(shared, 0), v_ring(shared, 1);
   for (int tile = 0; tile < tiles; ++tile) {
-    mbarrier_wait(k_ring.full(turn.slot), turn.parity);
-    mbarrier_wait(v_ring.full(turn.slot), turn.parity);
+    mbarrier_wait(k_ring.full(state.slot), state.parity);
+    mbarrier_wait(v_ring.full(state.slot), state.parity);
     if (threadIdx.x % kWarpSize == 0) {
-      mbarrier_arrive(k_ring.empty(turn.slot));
-      mbarrier_arrive(v_ring.empty(turn.slot));
+      mbarrier_arrive(k_ring.empty(state.slot));
+      mbarrier_arrive(v_ring.empty(state.slot));
     }
-    turn.advance();
+    state.advance();
   }
 }
 
-__device__ __forceinline__ void consume_pieces(u8* shared, const PieceRing& pieces, Outputs outputs,
-                                               const float* k_scale, const float* v_scale, float scale_log2) {
+__device__ __forceinline__ void consume_segments(u8* shared, const SegmentRing& segments, Outputs outputs,
+                                                 const float* k_scale, const float* v_scale,
+                                                 float scale_log2) {
   const LaneOffsets lanes;
-  Turn turn;
-  for (PieceTurn piece;; piece.advance()) {
-    const Work work = pieces.read(piece);
-    discard_tiles(shared_address(shared), work.skip, turn);
+  PipelineState state;
+  for (SegmentState segment;; segment.advance()) {
+    const Work work = segments.read(segment);
+    discard_tiles(shared_address(shared), work.skip, state);
     if (work.tiles == 0) break;
-    const Query query(shared_address(shared) + piece.place * kQueryBytes, lanes);
+    const Query query(shared_address(shared) + segment.place * kQueryBytes, lanes);
     outputs.v_scale = kv_scale(v_scale, work.kv_head);
     Attention attention;
-    attend_tiles(shared, work, query, lanes, attention, turn, scale_log2 * kv_scale(k_scale, work.kv_head));
-    pieces.release(piece);
+    attend_tiles(shared, work, query, lanes, attention, state, scale_log2 * kv_scale(k_scale, work.kv_head));
+    segments.release(segment);
     finish(shared, attention, work, outputs);
   }
 }
@@ -126,27 +129,32 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     decode_attention(const Element* q, const __grid_constant__ TensorMap k_map,
                      const __grid_constant__ TensorMap v_map, const float* k_scale, const float* v_scale,
                      const i32* page_table, const i32* lengths, const float* sinks, Element* o, float* lse,
-                     float* partial_o, float* partial_lse, u32* counters, int capacity, float scale_log2,
+                     float* partial_o, float* partial_lse, u32* counters, i64 q_sequence_stride,
+                     i64 q_token_stride, i64 q_head_stride, i64 o_sequence_stride, i64 o_token_stride,
+                     i64 o_head_stride, i64 page_table_stride, int capacity, float scale_log2,
                      int evict_first, int batch, int kv_heads) {
   extern __shared__ __align__(1024) u8 shared[];
-  const PieceRing pieces(shared);
+  const SegmentRing segments(shared);
   if (threadIdx.x / kWarpSize >= kWarps) {
-    if (threadIdx.x == kWarps * kWarpSize) pieces.initialize();
+    if (threadIdx.x == kWarps * kWarpSize) segments.initialize();
     const Producer producer(shared_address(shared), k_map, v_map);
     if constexpr (kProducers > 1) named_barrier_sync(3, kProducers * kWarpSize);
     wait_for_predecessor();
     allow_dependent_launch();
-    const Copies copies{producer, k_map, v_map, page_table, capacity, l2_policy(evict_first), {}};
+    const Copies copies{
+        producer, k_map, v_map, page_table, page_table_stride, capacity, l2_policy(evict_first), {}};
     if (producer.takes_k) {
-      lead(copies, pieces, q, lengths, batch, kv_heads);
+      lead(copies, segments, {q, {q_sequence_stride, q_token_stride, q_head_stride}}, lengths, batch,
+           kv_heads);
     } else {
-      follow(copies, pieces, batch, kv_heads);
+      follow(copies, segments, batch, kv_heads);
     }
   } else {
     wait_for_predecessor();
     allow_dependent_launch();
     named_barrier_sync(1, kThreads);
-    consume_pieces(shared, pieces, {o, lse, sinks, 1, partial_o, partial_lse, counters}, k_scale, v_scale,
-                   scale_log2);
+    const RowStrides o_strides = {o_sequence_stride, o_token_stride, o_head_stride};
+    consume_segments(shared, segments, {o, o_strides, lse, sinks, 1, partial_o, partial_lse, counters},
+                     k_scale, v_scale, scale_log2);
   }
 }

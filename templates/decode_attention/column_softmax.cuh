@@ -1,5 +1,5 @@
 // Online softmax with tokens on M: the accumulators hold S transposed, then P, and O transposed. Shared by
-// the maths that multiply K by Q and V's transpose by P's.
+// the math that multiply K by Q and V's transpose by P's.
 //
 // Lane l holds, of every 16x8 tile of S, tokens l/4 and l/4 + 8 of packed rows 2(l%4) and the next; of O,
 // dimensions instead of tokens. A warp's tiles of S begin kTokenStride tokens apart, its tiles of O
@@ -36,9 +36,9 @@ class ColumnSoftmax {
     return tile * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + side;
   }
 
-  // Tokens out of sight count for nothing, whatever they hold. The warp's first tile begins at token `begin`
+  // Tokens out of visible count for nothing, whatever they hold. The warp's first tile begins at token `begin`
   // of the sub-tile.
-  __device__ __forceinline__ void mask(const Sight& sight, int first_row, int begin) {
+  __device__ __forceinline__ void mask(const VisibleRange& visible, int first_row, int begin) {
     const int own = begin + static_cast<int>(threadIdx.x) % kWarpSize / 4;
 #pragma unroll
     for (int tile = 0; tile < kColumnTiles; ++tile) {
@@ -48,7 +48,7 @@ class ColumnSoftmax {
 #pragma unroll
         for (int group = 0; group < kGroups; ++group) {
           const int token = own + group * kTokenStride + i / 2 * 8 - query;
-          const bool seen = token < sight.end && (kWindow == 0 || token >= sight.first);
+          const bool seen = token < visible.end && (kWindow == 0 || token >= visible.first);
           if (!seen) scores_[group][tile][i] = minus_infinity();
         }
       }

@@ -30,7 +30,7 @@ struct CombinedRow {
 // Sums splits first, first + step, ... of one row. All loads of a batch are under way before the first is
 // used.
 __device__ __forceinline__ CombinedRow combine_splits(const float* partial_o, const float* partial_lse,
-                                                      const PartRows& parts, int splits, int first,
+                                                      const SplitRows& where, int splits, int first,
                                                       int step) {
   constexpr int kBatch = 8;
   const float* lane_o = partial_o + threadIdx.x % kWarpSize * kLaneDims;
@@ -41,7 +41,7 @@ __device__ __forceinline__ CombinedRow combine_splits(const float* partial_o, co
     for (int i = 0; i < kBatch; ++i) {
       const int split = begin + i * step;
       if (split >= splits) continue;
-      const i64 part = parts.at(split);
+      const i64 part = where.at(split);
       lse[i] = __ldcg(partial_lse + part);
       const float2* source = reinterpret_cast<const float2*>(lane_o + part * kHeadDim);
 #pragma unroll
@@ -86,10 +86,11 @@ struct Softmax {
   }
 };
 
-__device__ __forceinline__ void write_row(const Outputs& outputs, i64 output_row, int q_head,
+// `offset` is the row's in o, `output_row` its place in lse.
+__device__ __forceinline__ void write_row(const Outputs& outputs, i64 offset, i64 output_row, int q_head,
                                           const CombinedRow& row) {
   const int lane = threadIdx.x % kWarpSize;
-  u32* target = reinterpret_cast<u32*>(outputs.o + output_row * kHeadDim + lane * kLaneDims);
+  u32* target = reinterpret_cast<u32*>(outputs.o + offset + lane * kLaneDims);
   const Softmax softmax(row.maximum, row.weight, outputs.sinks, q_head);
   const float inverse = softmax.inverse;
   if (kWantsLse && lane == 0) outputs.lse[output_row] = softmax.lse();
@@ -115,7 +116,8 @@ __device__ __forceinline__ void combine_if_last(u8* shared, const Work& work, co
   if (!*last) return;
   __threadfence();
   for (int row = threadIdx.x / kWarpSize; row < work.rows; row += kWarps) {
-    write_row(outputs, work.output_row(row), work.query_head(row),
-              combine_splits(outputs.partial_o, outputs.partial_lse, work.part_rows(row), work.splits, 0, 1));
+    write_row(
+        outputs, work.row_offset(outputs.strides, row), work.output_row(row), work.query_head(row),
+        combine_splits(outputs.partial_o, outputs.partial_lse, work.split_rows(row), work.splits, 0, 1));
   }
 }

@@ -78,10 +78,9 @@ class Inbox {
         total.w += factor * part.w;
       }
       const int item = slot * splits_ + rank_, row = item / kQuads, quad = item % kQuads;
-      const i64 output_row = work.output_row(row);
       const Softmax softmax(highest, weight, outputs.sinks, work.query_head(row));
-      write_quad(outputs.o + output_row * kHeadDim, quad, total, softmax.inverse);
-      if (kWantsLse && quad == 0) outputs.lse[output_row] = softmax.lse();
+      write_quad(outputs.o + work.row_offset(outputs.strides, row), quad, total, softmax.inverse);
+      if (kWantsLse && quad == 0) outputs.lse[work.output_row(row)] = softmax.lse();
     }
   }
 

@@ -1,10 +1,10 @@
-// The maths of a unit: what a worker does with a tile of K and V. Each defines, under the same names,
+// The math of a unit: what a worker does with a tile of K and V. Each defines, under the same names,
 //   stage_query()  the block's packed rows into shared memory, by the threads named
 //   kQueryAsync    whether these have only asked for them (persistent blocks)
 //   LaneOffsets    what a lane adds to addresses, computed once
-//   Query          the staged rows as the maths reads them
-//   Attention      score(): S = Q K^T; soften(): S to P, and the running maximum; accumulate(): O += P V;
-//                  deposit(): the worker's O, maxima and denominators to the merge area
+//   Query          the staged rows as the math reads them
+//   Attention      score(): S = Q K^T; softmax_tile(): S to P, and the running maximum; accumulate(): O += P V;
+//                  store_partial(): the worker's O, maxima and denominators to the merge area
 // score() is done with K's sub-tile, and accumulate() with V's, when it returns.
 #pragma once
 

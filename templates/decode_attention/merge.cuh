@@ -22,7 +22,8 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
   float* sums = maxima + kWorkers * kRows;
   const int worker = threadIdx.x / kWorkerThreads;
   named_barrier_sync(2, kWarps * kWarpSize);
-  attention.deposit(rows + worker * kRows * kMergeStride, maxima + worker * kRows, sums + worker * kRows);
+  attention.store_partial(rows + worker * kRows * kMergeStride, maxima + worker * kRows,
+                          sums + worker * kRows);
   named_barrier_sync(2, kWarps * kWarpSize);
 
   for (int i = threadIdx.x; i < work.rows * kQuads; i += kWarps * kWarpSize) {
@@ -42,11 +43,11 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
       total.z += weight * part.z;
       total.w += weight * part.w;
     }
-    const i64 output_row = work.output_row(row);
     if (work.splits == 1 && !inbox.exists()) {
       const Softmax softmax(highest, sum, outputs.sinks, work.query_head(row));
-      write_quad(outputs.o + output_row * kHeadDim, quad, total, scaled(softmax.inverse, outputs));
-      if (kWantsLse && quad == 0) outputs.lse[output_row] = softmax.lse();
+      write_quad(outputs.o + work.row_offset(outputs.strides, row), quad, total,
+                 scaled(softmax.inverse, outputs));
+      if (kWantsLse && quad == 0) outputs.lse[work.output_row(row)] = softmax.lse();
       continue;
     }
     const float inverse = scaled(sum > 0 ? 1.0f / sum : 0.0f, outputs), lse = highest + log2_fast(sum);
@@ -54,7 +55,7 @@ __device__ __forceinline__ void finish(u8* shared, const Attention& attention, c
     if (inbox.exists()) {
       inbox.send(i, total, lse);
     } else {
-      const i64 part = work.part_rows(row).at(work.split);
+      const i64 part = work.split_rows(row).at(work.split);
       reinterpret_cast<float4*>(outputs.partial_o + part * kHeadDim)[quad] = total;
       if (quad == 0) outputs.partial_lse[part] = lse;
     }

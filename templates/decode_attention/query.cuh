@@ -28,7 +28,7 @@ constexpr bool kQueryAsync = kPersistent && !kNarrow && !kWgmma;
 
 // Rows past the block's own become zeros. Called by `threads` threads; the caller synchronizes, and where
 // kQueryAsync also waits for what each of them has under way.
-__device__ __forceinline__ void stage_query(u8* shared, const Element* q, const Work& work, int thread,
+__device__ __forceinline__ void stage_query(u8* shared, const Queries& queries, const Work& work, int thread,
                                             int threads) {
   constexpr int kUnits = kHeadDim / 8;  // 16-byte units a row
   const u32 base = kQueryAsync ? in_vector_register(shared_address(shared + kQueryOffset)) : 0;
@@ -37,12 +37,15 @@ __device__ __forceinline__ void stage_query(u8* shared, const Element* q, const 
     const bool own = row < work.rows;
     const int offset = unit / 8 * kQueryChunkBytes + row * 128 + ((unit % 8 ^ row % 8) << 4);
     if constexpr (kQueryAsync) {
-      const Element* source = q + work.output_row(own ? row : 0) * kHeadDim + unit * 8;
+      const Element* source = queries.q + work.row_offset(queries.strides, own ? row : 0) + unit * 8;
       cp_async_16(base + offset, source, own, l2_policy(false));
       continue;
     }
     uint4 value = make_uint4(0, 0, 0, 0);
-    if (own) value = staged_unit(reinterpret_cast<const uint4*>(q + work.output_row(row) * kHeadDim), unit);
+    if (own) {
+      const Element* source = queries.q + work.row_offset(queries.strides, row);
+      value = staged_unit(reinterpret_cast<const uint4*>(source), unit);
+    }
     *reinterpret_cast<uint4*>(shared + kQueryOffset + offset) = value;
   }
   if constexpr (kWgmma) fence_async_proxy();

@@ -44,6 +44,12 @@ struct KvStrides {
   i64 token;
 };
 
+struct RowStrides {
+  i64 sequence;
+  i64 token;
+  i64 head;
+};
+
 // This lane's dimensions of a row.
 struct LaneRow {
   float values[kLaneDims];
@@ -95,14 +101,17 @@ struct Tensors {
   Output* o;
   float* lse;
   float* scores;  // this block's: one for each token
-  KvStrides strides;
-  int max_pages;
+  KvStrides k_strides;
+  KvStrides v_strides;
+  i64 page_table_stride;
   float scale;
 };
 
 // What one row is of. The new tokens end the sequence, and each sees what lies before the next.
 struct Row {
   i64 index;
+  i64 q_offset;
+  i64 o_offset;
   int batch;
   int head;
   int kv_head;
@@ -118,16 +127,16 @@ __device__ void attend(const Tensors& t, const Row& at) {
   const int begin = kWindow == 0 ? 0 : max_of(0, end - kWindow);
   const float key_scale = kNarrow ? t.k_scale[kHeadScales ? kv_head : 0] : 1.0f;
   const float value_scale = kNarrow ? t.v_scale[kHeadScales ? kv_head : 0] : 1.0f;
-  const LaneRow query(t.q + row * kHeadDim);
+  const LaneRow query(t.q + at.q_offset);
 
-  const auto kv_row = [&](const KvElement* base, float scaled_by, int token) {
+  const auto kv_row = [&](const KvElement* base, const KvStrides& strides, float scaled_by, int token) {
     i64 block = batch;
     int within = token;
     if (kPage > 0) {
-      block = t.page_table[static_cast<i64>(batch) * t.max_pages + token / kPageTokens];
+      block = t.page_table[batch * t.page_table_stride + token / kPageTokens];
       within = token % kPageTokens;
     }
-    LaneRow dequantized(base + block * t.strides.block + kv_head * t.strides.head + within * t.strides.token);
+    LaneRow dequantized(base + block * strides.block + kv_head * strides.head + within * strides.token);
 #pragma unroll
     for (int i = 0; i < kLaneDims; ++i) dequantized.values[i] = rounded(dequantized.values[i] * scaled_by);
     return dequantized;
@@ -137,7 +146,7 @@ __device__ void attend(const Tensors& t, const Row& at) {
   float highest = sink;
 #pragma unroll kUnroll
   for (int token = begin + warp; token < end; token += kWarps) {
-    const LaneRow key = kv_row(t.k, key_scale, token);
+    const LaneRow key = kv_row(t.k, t.k_strides, key_scale, token);
     float dot = 0;
 #pragma unroll
     for (int i = 0; i < kLaneDims; ++i) dot = fmaf(query.values[i], key.values[i], dot);
@@ -158,7 +167,7 @@ __device__ void attend(const Tensors& t, const Row& at) {
   float total[kLaneDims] = {};
 #pragma unroll kUnroll
   for (int token = begin + warp; token < end; token += kWarps) {
-    const LaneRow value = kv_row(t.v, value_scale, token);
+    const LaneRow value = kv_row(t.v, t.v_strides, value_scale, token);
     const float p = rounded(expf(t.scores[token] - highest) / denominator);
 #pragma unroll
     for (int i = 0; i < kLaneDims; ++i) total[i] = fmaf(p, value.values[i], total[i]);
@@ -169,23 +178,45 @@ __device__ void attend(const Tensors& t, const Row& at) {
   for (int dim = threadIdx.x; dim < kHeadDim; dim += kWarps * kWarpSize) {
     float sum = 0;
     for (int other = 0; other < kWarps; ++other) sum += sums[other][dim];
-    t.o[row * kHeadDim + dim] = output(sum);
+    t.o[at.o_offset + dim] = output(sum);
   }
 }
 
 extern "C" __global__ void __launch_bounds__(kWarps* kWarpSize)
     decode_attention_reference(const Element* q, const KvElement* k, const KvElement* v, const float* k_scale,
                                const float* v_scale, const i32* page_table, const i32* lengths,
-                               const float* sinks, Output* o, float* lse, float* scores, KvStrides strides,
-                               int max_pages, int context, int q_heads, int kv_heads, i64 rows, float scale) {
-  scores += static_cast<i64>(blockIdx.x) * context;
-  const Tensors tensors = {q,   k,      v,       k_scale,   v_scale, page_table, sinks, o,
-                           lse, scores, strides, max_pages, scale};
+                               const float* sinks, Output* o, float* lse, float* scores,
+                               i64 q_sequence_stride, i64 q_token_stride, i64 q_head_stride,
+                               i64 o_sequence_stride, i64 o_token_stride, i64 o_head_stride,
+                               i64 k_block_stride, i64 k_head_stride, i64 k_token_stride, i64 v_block_stride,
+                               i64 v_head_stride, i64 v_token_stride, i64 page_table_stride, int capacity,
+                               int q_heads, int kv_heads, i64 rows, float scale) {
+  const Tensors tensors = {q,
+                           k,
+                           v,
+                           k_scale,
+                           v_scale,
+                           page_table,
+                           sinks,
+                           o,
+                           lse,
+                           scores + static_cast<i64>(blockIdx.x) * capacity,
+                           {k_block_stride, k_head_stride, k_token_stride},
+                           {v_block_stride, v_head_stride, v_token_stride},
+                           page_table_stride,
+                           scale};
+  const RowStrides q_strides = {q_sequence_stride, q_token_stride, q_head_stride};
+  const RowStrides o_strides = {o_sequence_stride, o_token_stride, o_head_stride};
   for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
     const int head = static_cast<int>(row % q_heads), query = static_cast<int>(row / q_heads % kQueries),
               batch = static_cast<int>(row / q_heads / kQueries);
-    const int end = max_of(0, lengths[batch] - (kQueries - 1) + query);
-    attend(tensors, {row, batch, head, head / (q_heads / kv_heads), end});
+    const auto offset = [&](const RowStrides& strides) {
+      return batch * strides.sequence + query * strides.token + head * strides.head;
+    };
+    const int length = max_of(0, min_of(lengths[batch], capacity));
+    const int end = max_of(0, length - (kQueries - 1) + query);
+    attend(tensors,
+           {row, offset(q_strides), offset(o_strides), batch, head, head / (q_heads / kv_heads), end});
     __syncthreads();
   }
 }

@@ -15,8 +15,8 @@
 static_assert(kProducers == 1 || kProducers == 2, "producer warps");
 
 constexpr int kTileBytes = kTile * kRowBytes;
-constexpr int kSlabs = kTile / kSlabTokens;  // copies a tile
-static_assert(kSlabs <= kWarpSize, "one lane asks for each page of a tile");
+constexpr int kBoxes = kTile / kBoxTokens;  // copies a tile
+static_assert(kBoxes <= kWarpSize, "one lane asks for each page of a tile");
 
 // One of the two rings. Slots of K and V alternate in shared memory; barriers are full[kStages],
 // empty[kStages].
@@ -40,7 +40,7 @@ struct Ring {
 };
 
 // A place in a ring and the parity its barriers have there.
-struct Turn {
+struct PipelineState {
   int slot = 0;
   u32 parity = 0;
 
@@ -52,32 +52,32 @@ struct Turn {
   }
 };
 
-// Where a slab begins in its block of the tensor map.
-__device__ __forceinline__ int slab_row(int token) { return kPage == 0 ? token : token % kPageTokens; }
+// Where a box begins in its block of the tensor map.
+__device__ __forceinline__ int box_row(int token) { return kPage == 0 ? token : token % kPageTokens; }
 
-// Asks for one tile: lane s for slab s. Pages from token `end` on are not copied.
-__device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map, const Turn& turn,
+// Asks for one tile: lane s for box s. Pages from token `end` on are not copied.
+__device__ __forceinline__ void copy_tile(const Ring& ring, const TensorMap& map, const PipelineState& state,
                                           const Work& work, int tile, i32 block, int end, u64 policy) {
   const int lane = threadIdx.x % kWarpSize;
   const int first = work.first_token + tile * work.step;
-  const int slabs = min_of(kSlabs, ceil_div(end - first, kSlabTokens));
-  mbarrier_wait(ring.empty(turn.slot), turn.parity ^ 1);
-  if (lane == 0) mbarrier_arrive_expect(ring.full(turn.slot), slabs * kSlabBytes);
+  const int boxes = min_of(kBoxes, ceil_div(end - first, kBoxTokens));
+  mbarrier_wait(ring.empty(state.slot), state.parity ^ 1);
+  if (lane == 0) mbarrier_arrive_expect(ring.full(state.slot), boxes * kBoxBytes);
   __syncwarp();
-  if (lane < slabs) {
-    tma_load_5d(ring.slot(turn.slot) + lane * kSlabBytes, map, ring.full(turn.slot), policy, 0,
-                slab_row(first + lane * kSlabTokens), 0, work.kv_head, block);
+  if (lane < boxes) {
+    tma_load_5d(ring.slot(state.slot) + lane * kBoxBytes, map, ring.full(state.slot), policy, 0,
+                box_row(first + lane * kBoxTokens), 0, work.kv_head, block);
   }
   __syncwarp();
 }
 
-// The block index of this lane's slab of a tile: the sequence, or the table's page, which is looked up before
+// The block index of this lane's box of a tile: the sequence, or the table's page, which is looked up before
 // token `end` alone.
 __device__ __forceinline__ i32 find_block(const i32* pages, const Work& work, int tile, int end) {
   if constexpr (kPage == 0) return work.batch;
   const int token =
-      work.first_token + tile * work.step + static_cast<int>(threadIdx.x % kWarpSize) * kSlabTokens;
-  const bool used = threadIdx.x % kWarpSize < kSlabs && token < end;
+      work.first_token + tile * work.step + static_cast<int>(threadIdx.x % kWarpSize) * kBoxTokens;
+  const bool used = threadIdx.x % kWarpSize < kBoxes && token < end;
   return used ? pages[token / kPageTokens] : 0;
 }
 
@@ -109,10 +109,10 @@ struct Producer {
   }
 };
 
-// One worker's share of `work.tiles` tiles, from `turn` on.
+// One worker's share of `work.tiles` tiles, from `state` on.
 __device__ __forceinline__ void attend_tiles(u8* shared, const Work& work, const Query& query,
-                                             const LaneOffsets& lanes, Attention& attention, Turn& turn,
-                                             float scale_log2) {
+                                             const LaneOffsets& lanes, Attention& attention,
+                                             PipelineState& state, float scale_log2) {
   const u32 base = shared_address(shared);
   const Ring k_ring(base, 0), v_ring(base, 1);
   const int worker_token = threadIdx.x / kWorkerThreads * kWorkerTokens;
@@ -122,14 +122,14 @@ __device__ __forceinline__ void attend_tiles(u8* shared, const Work& work, const
   for (int tile = 0; tile < work.tiles; ++tile) {
     const int token = work.first_token + tile * work.step + worker_token;
     const int valid = work.length - token;
-    mbarrier_wait(k_ring.full(turn.slot), turn.parity);
-    if (valid > 0) attention.score(k_ring.slot(turn.slot) + own, query, lanes);
+    mbarrier_wait(k_ring.full(state.slot), state.parity);
+    if (valid > 0) attention.score(k_ring.slot(state.slot) + own, query, lanes);
     __syncwarp();
-    if (leader) mbarrier_arrive(k_ring.empty(turn.slot));
-    if (valid > 0) attention.soften(find_sight(work, token), work.first_row, scale_log2);
-    mbarrier_wait(v_ring.full(turn.slot), turn.parity);
+    if (leader) mbarrier_arrive(k_ring.empty(state.slot));
+    if (valid > 0) attention.softmax_tile(visible_range(work, token), work.first_row, scale_log2);
+    mbarrier_wait(v_ring.full(state.slot), state.parity);
     if (valid > 0) {
-      const u32 v = v_ring.slot(turn.slot) + own;
+      const u32 v = v_ring.slot(state.slot) + own;
       const bool tail = valid < kWorkerTokens, head = kHiddenHead && token < visible;
       if (tail) clear_rows(shared + (v - base), valid, kWorkerTokens);
       if (head) clear_rows(shared + (v - base), 0, min_of(kWorkerTokens, visible - token));
@@ -137,7 +137,7 @@ __device__ __forceinline__ void attend_tiles(u8* shared, const Work& work, const
       attention.accumulate(v, lanes);
     }
     __syncwarp();
-    if (leader) mbarrier_arrive(v_ring.empty(turn.slot));
-    turn.advance();
+    if (leader) mbarrier_arrive(v_ring.empty(state.slot));
+    state.advance();
   }
 }

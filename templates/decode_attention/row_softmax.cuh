@@ -1,5 +1,5 @@
 // Online softmax with rows on M: S is turned into P in place, O follows the running maximum. Shared by the
-// maths whose accumulators lie as those of mma.sync 16x8.
+// math whose accumulators lie as those of mma.sync 16x8.
 //
 // Lane l holds, of every 16x8 tile, row l/4 (and row l/4 + 8) at columns 2(l%4) and the next. A warp holds
 // kTiles tiles of 16 rows over all of its worker's tokens; the warps of a warpgroup hold 16 rows each.
@@ -11,9 +11,9 @@
 template <int kTiles>
 class RowSoftmax {
  public:
-  // Turns S into P; tokens out of sight count for nothing, whatever they hold.
-  __device__ __forceinline__ void soften(const Sight& sight, int first_row, float scale_log2) {
-    if (sight.partial()) mask(sight, first_row);
+  // Turns S into P; tokens out of visible count for nothing, whatever they hold.
+  __device__ __forceinline__ void softmax_tile(const VisibleRange& visible, int first_row, float scale_log2) {
+    if (visible.partial()) mask(visible, first_row);
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
       float highest[2];  // of this lane's tokens
@@ -44,7 +44,7 @@ class RowSoftmax {
   }
 
   // Writes the worker's rows to the merge area: O unnormalized, then the maximum and the denominator.
-  __device__ __forceinline__ void deposit(float* rows, float* maxima, float* sums) const {
+  __device__ __forceinline__ void store_partial(float* rows, float* maxima, float* sums) const {
     const int lane = threadIdx.x % kWarpSize;
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
@@ -113,7 +113,7 @@ class RowSoftmax {
     }
   }
 
-  __device__ __forceinline__ void mask(const Sight& sight, int first_row) {
+  __device__ __forceinline__ void mask(const VisibleRange& visible, int first_row) {
     const int lane = threadIdx.x % kWarpSize;
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
@@ -126,7 +126,7 @@ class RowSoftmax {
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
             const int token = column * 8 + lane % 4 * 2 + i - query;
-            const bool seen = token < sight.end && (kWindow == 0 || token >= sight.first);
+            const bool seen = token < visible.end && (kWindow == 0 || token >= visible.first);
             if (!seen) scores_[tile][column][2 * half + i] = minus_infinity();
           }
         }

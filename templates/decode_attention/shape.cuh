@@ -1,7 +1,7 @@
 // What one compiled unit of decode_attention is specialized on, checked, and what follows from it.
 //
 // A worker, which is one warp or a warpgroup of four, computes on sub-tiles of kWorkerTokens tokens. In
-// shared memory a slab of kSlabTokens tokens of K or V lies as blocks of [token][64 elements, or 128 narrow
+// shared memory a box of kBoxTokens tokens of K or V lies as blocks of [token][64 elements, or 128 narrow
 // ones]: rows of 128 bytes whose 16-byte units are XORed with the row number, which is what the 128-byte
 // swizzle of the copy engine writes and what lets ldmatrix read without bank conflicts.
 #pragma once
@@ -74,9 +74,9 @@ constexpr int kChunkElements = 128 / sizeof(KvElement);
 constexpr int kUnitElements = 16 / sizeof(KvElement);
 constexpr int kUnitsPerRow = kHeadDim / kUnitElements;  // 16-byte units of a row of K or V
 constexpr int kRowBytes = ceil_div(kHeadDim, kChunkElements) * 128;
-constexpr int kSlabTokens = BODY_TMA ? (kPage == 0 ? kTile : min_of(kTile, kPage)) : kWorkerTokens;
-constexpr int kChunkBytes = kSlabTokens * 128;
-constexpr int kSlabBytes = kSlabTokens * kRowBytes;
+constexpr int kBoxTokens = BODY_TMA ? (kPage == 0 ? kTile : min_of(kTile, kPage)) : kWorkerTokens;
+constexpr int kChunkBytes = kBoxTokens * 128;
+constexpr int kBoxBytes = kBoxTokens * kRowBytes;
 
 static_assert(kHeadDim == 64 || kHeadDim == 128 || kHeadDim == 256, "head_dim");
 static_assert(kWarps % kWorkerWarps == 0 && kTile % kWorkers == 0 && kWorkerTokens % 16 == 0,
@@ -103,17 +103,17 @@ constexpr int kQueryOffset = ceil_div(max_of(kRingBytes, kMergeOffset + kMergeBy
 constexpr int kQueryChunkBytes = 16 * kRowTiles * 128;
 constexpr int kQueryBytes = kQueryChunkBytes * (kHeadDim / 64);
 constexpr int kColumns = kRows <= 8 ? 8 : 16 * kRowTiles;  // wgmma_swap: rows on N
-constexpr int kPieces = kPersistent ? 3 : 1;  // whose queries are in shared memory or on their way
-constexpr int kScratchOffset = kQueryOffset + kPieces * kQueryBytes;
+constexpr int kSegments = kPersistent ? 3 : 1;  // whose queries are in shared memory or on their way
+constexpr int kScratchOffset = kQueryOffset + kSegments * kQueryBytes;
 constexpr int kScratchBytes = MATH == MATH_WGMMA_SWAP ? kWorkers * (4 * kWorkerTokens + 16) * kColumns : 0;
 constexpr int kBarrierOffset = kScratchOffset + kScratchBytes;
 constexpr int kBarrierBytes = BODY_TMA ? 4 * kStages * 8 : 0;
 constexpr int kFlagOffset = kBarrierOffset + kBarrierBytes;
-constexpr int kPiecesOffset = kFlagOffset + 16;  // persistent: what the producer tells of pieces
-constexpr int kPiecesBytes = kPersistent ? 256 : 0;
-static_assert(kPiecesOffset + kPiecesBytes == SHARED_BYTES, "the plan lays out shared memory as above");
+constexpr int kSegmentsOffset = kFlagOffset + 16;  // persistent: what the producer tells of segments
+constexpr int kSegmentsBytes = kPersistent ? 256 : 0;
+static_assert(kSegmentsOffset + kSegmentsBytes == SHARED_BYTES, "the plan lays out shared memory as above");
 
 // Where token `token` of a tile begins, before the swizzle.
 __device__ __forceinline__ constexpr int token_offset(int token) {
-  return token / kSlabTokens * kSlabBytes + token % kSlabTokens * 128;
+  return token / kBoxTokens * kBoxBytes + token % kBoxTokens * 128;
 }

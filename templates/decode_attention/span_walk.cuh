@@ -6,10 +6,14 @@
 
 class SpanWalk {
  public:
-  __device__ __forceinline__ SpanWalk(const i32* lengths, int batch, int heads)
-      : lengths_(lengths), batch_(batch), heads_(heads), spans_(count_tiles(), gridDim.x) {}
+  __device__ __forceinline__ SpanWalk(const i32* lengths, int capacity, int batch, int heads)
+      : lengths_(lengths),
+        capacity_(capacity),
+        batch_(batch),
+        heads_(heads),
+        spans_(count_tiles(), gridDim.x) {}
 
-  // To the first piece; false where there is none.
+  // To the first segment; false where there is none.
   __device__ __forceinline__ bool enter() { return find(spans_.begin(blockIdx.x), spans_.end(blockIdx.x)); }
 
   // To the last tile; true where that is of an item that begins in the span and goes on in another's.
@@ -20,7 +24,7 @@ class SpanWalk {
     return item_begin >= begin && item_begin + walk_.tiles > end;
   }
 
-  // Over the pieces of the span if all sequences had `length` tokens.
+  // Over the segments of the span if all sequences had `length` tokens.
   static __device__ __forceinline__ SpanWalk of_equal_lengths(int length, int batch, int heads) {
     const int tiles = head_tiles(length), sequence_tiles = tiles * heads;
     SpanWalk made(batch, heads, Spans(batch * sequence_tiles, gridDim.x));
@@ -40,19 +44,23 @@ class SpanWalk {
 
   __device__ __forceinline__ void advance() {
     if (!walk_.advance(heads_)) return;
-    length_ = upcoming_;
+    length_ = clamp_length(upcoming_, capacity_);
     walk_.tiles = head_tiles(length_);
     look_ahead();
   }
 
  private:
   __device__ __forceinline__ SpanWalk(int batch, int heads, const Spans& spans)
-      : lengths_(nullptr), batch_(batch), heads_(heads), spans_(spans) {}
+      : lengths_(nullptr), capacity_(0), batch_(batch), heads_(heads), spans_(spans) {}
+
+  __device__ __forceinline__ int length_of(int sequence) const {
+    return clamp_length(lengths_[sequence], capacity_);
+  }
 
   __device__ __forceinline__ int count_tiles() const {
     int tiles = 0;
     for (int sequence = threadIdx.x % kWarpSize; sequence < batch_; sequence += kWarpSize) {
-      tiles += head_tiles(lengths_[sequence]);
+      tiles += head_tiles(length_of(sequence));
     }
     return __reduce_add_sync(kWholeWarp, tiles) * heads_;
   }
@@ -64,7 +72,7 @@ class SpanWalk {
     const int lane = threadIdx.x % kWarpSize;
     int passed = 0;
     for (int base = 0; base < batch_; base += kWarpSize) {
-      const int length = base + lane < batch_ ? lengths_[base + lane] : 0;
+      const int length = base + lane < batch_ ? length_of(base + lane) : 0;
       const int tiles = base + lane < batch_ ? head_tiles(length) : 0;
       const int sequence_end = passed + prefix_sum(tiles * heads_);
       const u32 beyond = __ballot_sync(kWholeWarp, first < sequence_end);
@@ -83,7 +91,7 @@ class SpanWalk {
 
   // The next sequence's length is on its way while this one's tiles are worked on.
   __device__ __forceinline__ void look_ahead() {
-    upcoming_ = lengths_[min_of(walk_.sequence + 1, batch_ - 1)];
+    upcoming_ = lengths_[min_of(walk_.sequence + 1, batch_ - 1)];  // clamped when it is needed
   }
 
   // Of this lane's value and those of the lanes before it.
@@ -97,6 +105,7 @@ class SpanWalk {
   }
 
   const i32* lengths_;
+  int capacity_;
   int batch_;
   int heads_;
   Spans spans_;

@@ -2,8 +2,8 @@
 // contiguous spans, which differ by one tile at most. Plain arithmetic that the host's tests compile too.
 //
 // Tiles are counted through: sequence by sequence, its KV heads one after another, the tiles of a head in
-// order. An item is one head of one sequence, and a piece is what a span holds of an item. Only the first and
-// the last piece of a span can be less than their item, so two slots a block hold all partial results; and
+// order. An item is one head of one sequence, and a segment is what a span holds of an item. Only the first and
+// the last segment of a span can be less than their item, so two slots a block hold all partial results; and
 // at most one item that others must help with begins in a span, so one counter a block is enough.
 #pragma once
 
@@ -32,30 +32,30 @@ struct Spans {
   }
 };
 
-// The pieces of one item: those of blocks first_block, first_block + 1, ...
-struct Parts {
+// The segments of one item: those of blocks first_block, first_block + 1, ...
+struct ItemSplits {
   int first_block;
   int count;
   int first_slot;
 
   // Of the item whose tiles are [begin, end).
-  SPANS_FUNCTION Parts(const Spans& spans, int begin, int end)
+  SPANS_FUNCTION ItemSplits(const Spans& spans, int begin, int end)
       : first_block(spans.block_of(begin)),
         count(spans.block_of(end - 1) - first_block + 1),
         first_slot(2 * first_block + (spans.begin(first_block) < begin ? 1 : 0)) {}
 
-  // Where part `part` lies among the 2 * blocks slots.
-  SPANS_FUNCTION int slot(int part) const { return part == 0 ? first_slot : 2 * (first_block + part); }
+  // Where split `split` lies among the 2 * blocks slots.
+  SPANS_FUNCTION int slot(int split) const { return split == 0 ? first_slot : 2 * (first_block + split); }
 };
 
-// A walk over the pieces of one span. It begins inside a sequence, and is told how many tiles a head has in
+// A walk over the segments of one span. It begins inside a sequence, and is told how many tiles a head has in
 // each sequence that it comes to.
 struct Walk {
   int sequence;
   int head;
-  int tile;   // the piece's first, within its head
+  int tile;   // the segment's first, within its head
   int tiles;  // of a head of this sequence; at least 1
-  int at;     // the piece's first, counted through
+  int at;     // the segment's first, counted through
   int end;    // of the span
 
   // From tile `first` on, where the tiles of `sequence` begin with `sequence_begin`.
@@ -69,13 +69,13 @@ struct Walk {
   }
 
   SPANS_FUNCTION bool done() const { return at >= end; }
-  SPANS_FUNCTION int piece() const { return tiles - tile < end - at ? tiles - tile : end - at; }
-  SPANS_FUNCTION bool whole() const { return tile == 0 && piece() == tiles; }
-  SPANS_FUNCTION Parts parts(const Spans& spans) const { return {spans, at - tile, at - tile + tiles}; }
+  SPANS_FUNCTION int segment() const { return tiles - tile < end - at ? tiles - tile : end - at; }
+  SPANS_FUNCTION bool whole() const { return tile == 0 && segment() == tiles; }
+  SPANS_FUNCTION ItemSplits splits(const Spans& spans) const { return {spans, at - tile, at - tile + tiles}; }
 
-  // On to the next piece; true where that is of the next sequence, whose head_tiles are to be set then.
+  // On to the next segment; true where that is of the next sequence, whose head_tiles are to be set then.
   SPANS_FUNCTION bool advance(int heads) {
-    at += piece();
+    at += segment();
     tile = 0;
     if (++head < heads) return false;
     head = 0;

@@ -103,21 +103,23 @@ std::int64_t elements_of(const std::vector<Buffer>& buffers, const std::string& 
 
 // The attention's plan behind the two writers.
 Plan behind_writers(Plan plan, const std::vector<Buffer>& buffers, bool rubbish) {
-  std::vector<Argument> arguments;
+  decltype(Launch::arguments) arguments;
   const auto add = [&](const std::string& name, std::int64_t count) {
     plan.scratch.push_back({"kept_" + name, std::max<std::int64_t>(count, 1) * 4});
     const bool exists = count > 0;
-    arguments.push_back(exists ? Argument(Pointer{name}) : Argument(Scalar::of(std::uint64_t{0})));
-    arguments.push_back(Pointer{"kept_" + name});
-    arguments.push_back(Scalar::of(count));
+    arguments.push_back({name, exists ? Pointer{name} : Pointer{}});
+    arguments.push_back({"kept_" + name, Pointer{"kept_" + name}});
+    arguments.push_back({"count_" + name, count});
   };
   add("lengths", elements_of(buffers, "lengths"));
   add("page_table", elements_of(buffers, "page_table"));
   add("k", kSpoiledKeys);
   Launch restore{.entry = "restore", .block = {1024, 1, 1}, .arguments = arguments};
   Launch spoil{.entry = "spoil", .block = {1024, 1, 1}, .arguments = arguments};
-  spoil.arguments.push_back(Scalar::of(std::int32_t{rubbish}));
-  plan.launches.insert(plan.launches.begin(), {spoil, restore});
+  spoil.arguments.push_back({"rubbish", std::int32_t{rubbish}});
+  const auto attention = plan.launches;
+  plan.launches = {spoil, restore};
+  for (const Launch& launch : attention) plan.launches.push_back(launch);
   return plan;
 }
 

@@ -50,7 +50,7 @@ class Decoding {
     const Plan plan = kernel.reference(Reference::exact, problem, gpu().info().limits);
     reference_.emplace(
         plan, compile_for_gpu(plan.unit)->cubin,
-        [this](const std::string& name, std::int64_t) { return name == "o" ? exact_.get() : address(name); },
+        [this](std::string_view name, std::int64_t) { return name == "o" ? exact_.get() : address(name); },
         machine.stream);
   }
 
@@ -58,7 +58,7 @@ class Decoding {
 
   LoadedPlan load(const Plan& plan, const Build& build) const {
     return LoadedPlan(
-        plan, build.cubin, [this](const std::string& name, std::int64_t) { return address(name); },
+        plan, build.cubin, [this](std::string_view name, std::int64_t) { return address(name); },
         machine_.stream);
   }
 

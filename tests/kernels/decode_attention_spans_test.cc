@@ -33,25 +33,25 @@ Walk start_walk(const Grid& grid, const Spans& spans, int block) {
   return walk;
 }
 
-struct Piece {
+struct Segment {
   int block, part, slot, first, tiles;
 };
 
-using Items = std::map<std::pair<int, int>, std::vector<Piece>>;  // pieces by sequence and head
+using Items = std::map<std::pair<int, int>, std::vector<Segment>>;  // segments by sequence and head
 
-// Walks every span and checks what one piece says of its item.
+// Walks every span and checks what one segment says of its item.
 Items walk_all(const Grid& grid) {
   const Spans spans(grid.tiles(), grid.blocks);
   Items items;
   for (int block = 0; block < grid.blocks; ++block) {
     if (spans.begin(block) == spans.end(block)) continue;
     for (Walk walk = start_walk(grid, spans, block); !walk.done();) {
-      const Parts parts = walk.parts(spans);
+      const ItemSplits parts = walk.splits(spans);
       const int part = block - parts.first_block;
       REQUIRE(part >= 0);
       REQUIRE(part < parts.count);
       CHECK(walk.whole() == (parts.count == 1));
-      items[{walk.sequence, walk.head}].push_back({block, part, parts.slot(part), walk.tile, walk.piece()});
+      items[{walk.sequence, walk.head}].push_back({block, part, parts.slot(part), walk.tile, walk.segment()});
       if (!walk.advance(grid.heads)) continue;
       if (walk.sequence < static_cast<int>(grid.head_tiles.size())) {
         walk.tiles = grid.head_tiles[static_cast<std::size_t>(walk.sequence)];
@@ -65,20 +65,20 @@ void check_grid(const Grid& grid) {
   const Items items = walk_all(grid);
   REQUIRE(items.size() == grid.head_tiles.size() * static_cast<std::size_t>(grid.heads));
   std::set<int> slots, leaders;
-  for (const auto& [item, pieces] : items) {
+  for (const auto& [item, segments] : items) {
     int covered = 0;
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      CHECK(pieces[i].part == static_cast<int>(i));
-      CHECK(pieces[i].first == covered);
-      CHECK(pieces[i].tiles > 0);
-      covered += pieces[i].tiles;
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+      CHECK(segments[i].part == static_cast<int>(i));
+      CHECK(segments[i].first == covered);
+      CHECK(segments[i].tiles > 0);
+      covered += segments[i].tiles;
     }
     CHECK(covered == grid.head_tiles[static_cast<std::size_t>(item.first)]);
-    if (pieces.size() == 1) continue;
-    CHECK(leaders.insert(pieces.front().block).second);  // its counter is no other item's
-    for (const Piece& piece : pieces) {
-      CHECK(piece.slot / 2 == piece.block);
-      CHECK(slots.insert(piece.slot).second);
+    if (segments.size() == 1) continue;
+    CHECK(leaders.insert(segments.front().block).second);  // its counter is no other item's
+    for (const Segment& segment : segments) {
+      CHECK(segment.slot / 2 == segment.block);
+      CHECK(slots.insert(segment.slot).second);
     }
   }
 }
@@ -127,8 +127,8 @@ TEST_CASE("every tile is walked once, and no two parts share a slot, nor two ite
 TEST_CASE("equal work makes equal spans: a ragged batch leaves no block with more than its share") {
   const Grid grid{{4096, 3, 1, 700, 1, 1, 22, 64}, 8, 132};
   std::map<int, int> tiles;
-  for (const auto& [item, pieces] : walk_all(grid)) {
-    for (const Piece& piece : pieces) tiles[piece.block] += piece.tiles;
+  for (const auto& [item, segments] : walk_all(grid)) {
+    for (const Segment& segment : segments) tiles[segment.block] += segment.tiles;
   }
   REQUIRE(tiles.size() == 132);
   for (const auto& [block, count] : tiles) CHECK(count <= grid.tiles() / 132 + 1);

@@ -22,12 +22,19 @@ Plan rich_plan() {
   Plan plan;
   plan.unit = {"templates/toy/toy.cu", {{"TILE", "64"}, {"NAME", "a \"quoted\" one"}, {"ALPHA", "1"}}};
   plan.scratch = {{"partials", std::int64_t{5} << 32, false}, {"tickets", 4, true}};
-  moetune::TensorMap map{"k", moetune::DType::f16, {128, 4096, 8}, {256, 1 << 20}, {64, 128, 1}, {}};
-  map.swizzle = moetune::TensorMap::Swizzle::b128;
-  moetune::Launch first{"main_kernel", {4, 5, 6}, {128, 1, 1}, {2, 1, 1}, 230000, {}, false};
-  first.arguments = {moetune::Pointer{"q", 0}, moetune::Pointer{"partials", std::int64_t{1} << 40},
-                     moetune::Scalar::of(0.1f), moetune::Scalar::of<std::int64_t>(-2), map};
-  plan.launches = {first, {"combine", {1, 1, 1}, {32, 4, 2}, {1, 1, 1}, 0, {}, true}};
+  moetune::TensorMap map{
+      "k",         32, moetune::DType::f16, moetune::TensorMap::Swizzle::b128, {128, 4096, 8}, {256, 1 << 20},
+      {64, 128, 1}};
+  moetune::Launch first{"main_kernel", {4, 5, 6}, {128, 1, 1}, {2, 1, 1}, 230000, false, {}};
+  first.arguments = {{"q", moetune::Pointer{"q", 0}},
+                     {"partials", moetune::Pointer{"partials", std::int64_t{1} << 40}},
+                     {"none", moetune::Pointer{}},
+                     {"scale", 0.1f},
+                     {"stride", std::int64_t{-2}},
+                     {"count", std::int32_t{-2147483647 - 1}},
+                     {"k_map", map}};
+  plan.launches = {first, {"combine", {1, 1, 1}, {32, 4, 2}, {1, 1, 1}, 0, true, {}}};
+  plan.memsets = {{"tickets", 0, 4, 0, 0}, {"partials", 16, 32, 255, 2}};
   return plan;
 }
 
@@ -61,19 +68,11 @@ TEST_CASE("a plan comes back from JSON text exactly") {
   CHECK(first.dynamic_shared == 230000);
   CHECK_FALSE(first.programmatic_dependent);
   CHECK(back.launches[1].programmatic_dependent);
-  REQUIRE(first.arguments.size() == 5);
-  CHECK(std::get<moetune::Pointer>(first.arguments[1]).buffer == "partials");
-  CHECK(std::get<moetune::Pointer>(first.arguments[1]).offset == std::int64_t{1} << 40);
-  CHECK(std::get<moetune::Scalar>(first.arguments[2]).bytes == moetune::Scalar::of(0.1f).bytes);
-  CHECK(std::get<moetune::Scalar>(first.arguments[3]).bytes ==
-        std::vector<std::uint8_t>{254, 255, 255, 255, 255, 255, 255, 255});
-  const auto& map = std::get<moetune::TensorMap>(first.arguments[4]);
-  CHECK(map.buffer == "k");
-  CHECK(map.dtype == moetune::DType::f16);
-  CHECK(map.dims == std::vector<std::uint64_t>{128, 4096, 8});
-  CHECK(map.strides == std::vector<std::uint64_t>{256, 1 << 20});
-  CHECK(map.box == std::vector<std::uint32_t>{64, 128, 1});
-  CHECK(map.swizzle == moetune::TensorMap::Swizzle::b128);
+  CHECK(first == plan.launches[0]);
+  CHECK(back.launches == plan.launches);
+  CHECK(back.memsets == plan.memsets);
+  CHECK(back.scratch == plan.scratch);
+  CHECK(std::get<float>(first.arguments[3].value) == 0.1f);
   CHECK(Json(back) == Json(plan));
 }
 
@@ -149,10 +148,34 @@ TEST_CASE("a document that is no plan says what it misses") {
   wrong_type["launches"][0]["grid"] = "wide";
   CHECK_THROWS_AS(wrong_type.get<Plan>(), BadInput);
   Json wrong_swizzle = rich_plan();
-  wrong_swizzle["launches"][0]["arguments"][4]["swizzle"] = "b129";
+  wrong_swizzle["launches"][0]["arguments"][6]["tensor_map"]["swizzle"] = "b129";
   CHECK_THROWS_WITH_AS(wrong_swizzle.get<Plan>(), doctest::Contains("did you mean 'b128'"), BadInput);
+  Json earlier = rich_plan();
+  earlier.erase("version");
+  CHECK_THROWS_AS(earlier.get<Plan>(), BadInput);
+  Json later = rich_plan();
+  later["version"] = 3;
+  CHECK_THROWS_WITH_AS(later.get<Plan>(), doctest::Contains("another version"), BadInput);
   CHECK_THROWS_AS(Json::array().get<Plan>(), BadInput);
   CHECK_THROWS_AS(Json("text").get<Buffer>(), BadInput);
+}
+
+TEST_CASE("lists, names and numbers past what a plan can hold are refused") {
+  const auto refused = [](const auto& change) {
+    Json json = rich_plan();
+    change(json);
+    CHECK_THROWS_AS(json.get<Plan>(), BadInput);
+  };
+  refused([](Json& json) {
+    for (int i = 0; i < 5; ++i) json["launches"].push_back(json["launches"][0]);
+  });
+  refused([](Json& json) {
+    for (int i = 0; i < 40; ++i) json["launches"][0]["arguments"].push_back({{"name", "x"}, {"i32", i}});
+  });
+  refused([](Json& json) { json["launches"][0]["entry"] = std::string(32, 'x'); });
+  refused([](Json& json) { json["launches"][0]["arguments"][5]["i32"] = std::int64_t{1} << 31; });
+  refused([](Json& json) { json["launches"][0]["arguments"][5]["i32"] = 0.5; });
+  refused([](Json& json) { json["launches"][0]["arguments"][6]["tensor_map"]["dims"] = {1, 2, 3, 4, 5, 6}; });
 }
 
 TEST_CASE("a failed read leaves the target as it was") {

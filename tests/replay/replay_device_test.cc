@@ -19,10 +19,12 @@ class Axpy : public Kernel {
   const ProblemSchema& schema() const override { return schema_; }
   const std::vector<Preset>& presets() const override { return presets_; }
   void check(const Problem&) const override {}
-  std::vector<Buffer> buffers(const Problem&, std::uint64_t) const override { return {}; }
-  Plan plan(const Config&, const Problem&, const DeviceLimits&) const override { return {}; }
-  Plan reference(Reference, const Problem&, const DeviceLimits&) const override { return {}; }
-  HostTensors reference_on_cpu(const Problem&, const HostTensors&) const override { return {}; }
+  std::vector<Buffer> buffers(const Problem&, const Call&, std::uint64_t) const override { return {}; }
+  std::unique_ptr<const Launcher> launcher(const Config&, const Problem&, const DeviceLimits&) const override {
+    return nullptr;
+  }
+  Plan reference(Reference, const Problem&, const Call&, const DeviceLimits&) const override { return {}; }
+  HostTensors reference_on_cpu(const Problem&, const Call&, const HostTensors&) const override { return {}; }
   Cost cost(const Problem&) const override { return {}; }
   Tolerance tolerance(const Problem&) const override { return {}; }
 

@@ -20,11 +20,15 @@ namespace {
 // A kernel with one unit a configuration; registers follow from the product of its parameters.
 class OneUnitEach final : public DoublingKernel {
  public:
-  Plan plan(const Config& config, const Problem& problem, const DeviceLimits& limits) const override {
-    Plan plan = DoublingKernel::plan(config, problem, limits);
+  std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
+                                           const DeviceLimits& limits) const override {
+    LaunchPlan plan;
+    const auto doubling = DoublingKernel::launcher(config, problem, limits);
+    doubling->plan({}, {}, plan);
     plan.launches[0].block = {128, 1, 1};
-    plan.unit.defines = {{"CONFIG", config.text()}};
-    return plan;
+    CompileUnit unit = doubling->unit();
+    unit.defines = {{"CONFIG", config.text()}};
+    return make_launcher(unit, [plan](const Extents&, const Call&, LaunchPlan& out) { out = plan; });
   }
 };
 

@@ -10,7 +10,7 @@ Plan doubling_plan(const std::string& entry, std::int64_t elements) {
   plan.unit.source = "templates/doubling.cu";
   Launch launch;
   launch.entry = entry;
-  launch.arguments = {Pointer{"x"}, Pointer{"y"}, Scalar::of<std::int64_t>(elements)};
+  launch.arguments = {{"x", Pointer{"x"}}, {"y", Pointer{"y"}}, {"elements", elements}};
   plan.launches.push_back(launch);
   return plan;
 }
@@ -27,7 +27,7 @@ BuildPtr fake_build() {
 DoublingKernel::DoublingKernel(std::string exact, std::string baseline)
     : exact_(std::move(exact)), baseline_(std::move(baseline)) {}
 
-std::vector<Buffer> DoublingKernel::buffers(const Problem& problem, std::uint64_t) const {
+std::vector<Buffer> DoublingKernel::buffers(const Problem& problem, const Call&, std::uint64_t) const {
   Buffer x, y;
   x.name = "x";
   x.elements = problem["elements"];
@@ -39,21 +39,23 @@ std::vector<Buffer> DoublingKernel::buffers(const Problem& problem, std::uint64_
   return {x, y};
 }
 
-Plan DoublingKernel::plan(const Config& config, const Problem& problem, const DeviceLimits&) const {
+std::unique_ptr<const Launcher> DoublingKernel::launcher(const Config& config, const Problem& problem,
+                                                         const DeviceLimits&) const {
+  Plan plan = doubling_plan("double", problem["elements"]);
   if (!entries.empty()) {
     const std::string& entry = entries.at(static_cast<std::size_t>(config.number("entry")));
-    Plan plan = doubling_plan(entry, problem["elements"]);
+    plan = doubling_plan(entry, problem["elements"]);
     plan.unit.defines = {{"ENTRY", entry}};
-    return plan;
   }
-  return doubling_plan("double", problem["elements"]);
+  return make_launcher(plan.unit, [plan](const Extents&, const Call&, LaunchPlan& out) { out = plan; });
 }
 
-Plan DoublingKernel::reference(Reference which, const Problem& problem, const DeviceLimits&) const {
+Plan DoublingKernel::reference(Reference which, const Problem& problem, const Call&,
+                               const DeviceLimits&) const {
   return doubling_plan(which == Reference::exact ? exact_ : baseline_, problem["elements"]);
 }
 
-HostTensors DoublingKernel::reference_on_cpu(const Problem&, const HostTensors& inputs) const {
+HostTensors DoublingKernel::reference_on_cpu(const Problem&, const Call&, const HostTensors& inputs) const {
   HostTensors outputs = {{"y", inputs.at("x")}};
   for (double& value : outputs["y"]) value *= 2;
   return outputs;

@@ -19,10 +19,15 @@ class DoublingKernel : public Kernel {
   const ProblemSchema& schema() const override { return schema_; }
   const std::vector<Preset>& presets() const override { return presets_; }
   void check(const Problem&) const override {}
-  std::vector<Buffer> buffers(const Problem& problem, std::uint64_t seed) const override;
-  Plan plan(const Config& config, const Problem& problem, const DeviceLimits& limits) const override;
-  Plan reference(Reference which, const Problem& problem, const DeviceLimits& limits) const override;
-  HostTensors reference_on_cpu(const Problem& problem, const HostTensors& inputs) const override;
+  using Kernel::buffers;
+  using Kernel::reference;
+  std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override;
+  std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
+                                           const DeviceLimits& limits) const override;
+  Plan reference(Reference which, const Problem& problem, const Call& call,
+                 const DeviceLimits& limits) const override;
+  HostTensors reference_on_cpu(const Problem& problem, const Call& call,
+                               const HostTensors& inputs) const override;
   Cost cost(const Problem& problem) const override;
   Tolerance tolerance(const Problem& problem) const override;
 

@@ -62,7 +62,7 @@ TEST_CASE("a winner's plan and cubin come back as they were stored") {
   winner.plan.unit = {"templates/k/k.cu", {{"TILE", "64"}}};
   winner.plan.launches.push_back(
       {.entry = "k", .grid = {3, 2, 1}, .block = {128, 1, 1}, .dynamic_shared = 4096});
-  winner.plan.launches[0].arguments = {Pointer{"x", 16}, Scalar::of(1.5f)};
+  winner.plan.launches[0].arguments = {{"x", Pointer{"x", 16}}, {"a", 1.5f}};
   auto build = std::make_shared<Build>();
   build->cubin = {1, 2, 3};
   winner.build = build;
@@ -77,7 +77,7 @@ TEST_CASE("a winner's plan and cubin come back as they were stored") {
   CHECK(loaded.plan.unit == winner.plan.unit);
   REQUIRE(loaded.plan.launches.size() == 1);
   CHECK(loaded.plan.launches[0].grid == Dim3{3, 2, 1});
-  CHECK(std::get<Pointer>(loaded.plan.launches[0].arguments[0]).offset == 16);
+  CHECK(std::get<Pointer>(loaded.plan.launches[0].arguments[0].value).offset == 16);
   CHECK(loaded.build->cubin == std::vector<std::uint8_t>{1, 2, 3});
 }
 

@@ -67,11 +67,11 @@ std::int64_t allocated_registers(std::int64_t threads, int registers) {
 
 std::string why_unlaunchable(const Plan& plan, const Build& build, const DeviceLimits& limits) {
   for (const Launch& launch : plan.launches) {
-    const auto facts = build.entries.find(launch.entry);
-    if (facts == build.entries.end()) return launch.entry + ": no such entry in the build";
+    const auto facts = build.entries.find(launch.entry.text());
+    if (facts == build.entries.end()) return launch.entry.text() + ": no such entry in the build";
     std::string reason = why_shape(launch, limits);
     if (reason.empty()) reason = why_resources(launch, facts->second, limits);
-    if (!reason.empty()) return launch.entry + ": " + reason;
+    if (!reason.empty()) return launch.entry.text() + ": " + reason;
   }
   return "";
 }

@@ -44,7 +44,7 @@ Facts static_facts(const Plan& plan, const Build& build, const DeviceLimits& lim
   const EntryFacts* its_facts = nullptr;
   std::int64_t fewest = 0;
   for (const Launch& launch : plan.launches) {
-    const auto entry = build.entries.find(launch.entry);
+    const auto entry = build.entries.find(launch.entry.text());
     if (entry == build.entries.end()) return {};
     const std::int64_t resident = resident_blocks(launch, entry->second, limits);
     if (resident <= 0) return {};
@@ -56,7 +56,7 @@ Facts static_facts(const Plan& plan, const Build& build, const DeviceLimits& lim
   if (heaviest == nullptr) return {};
   const std::int64_t warps = (threads_of(*heaviest) + 31) / 32;
   const std::int64_t blocks = blocks_of(*heaviest);
-  const InstructionMix mix = instruction_mix(build.cubin, heaviest->entry).value_or(InstructionMix());
+  const InstructionMix mix = instruction_mix(build.cubin, heaviest->entry.text()).value_or(InstructionMix());
   const auto share = [&](std::int64_t count) {
     return mix.total > 0 ? static_cast<double>(count) / static_cast<double>(mix.total) : 0;
   };

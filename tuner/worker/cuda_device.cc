@@ -82,6 +82,7 @@ BuildSource with_nvrtc(const std::string& architecture) {
 struct CudaDevice::Programs {
   const Kernel* kernel;
   Problem problem;
+  Call call;
   Plan exact, baseline;
   std::vector<BuildPtr> builds;  // harness, exact, baseline
 };
@@ -132,12 +133,18 @@ WorkerProcess::Reply CudaDevice::request(const Message& message, milliseconds li
 }
 
 void CudaDevice::open(const Kernel& kernel, const Problem& problem, std::uint64_t seed) {
+  open(kernel, problem, kernel.default_call(problem), seed);
+}
+
+void CudaDevice::open(const Kernel& kernel, const Problem& problem, const Call& call, std::uint64_t seed) {
+  kernel.check_call(problem, call);
   if (!options_.build) options_.build = with_nvrtc(info_.architecture);
   auto programs = std::make_shared<Programs>();
   programs->kernel = &kernel;
   programs->problem = problem;
-  programs->exact = kernel.reference(Reference::exact, problem, info_.limits);
-  programs->baseline = kernel.reference(Reference::baseline, problem, info_.limits);
+  programs->call = call;
+  programs->exact = kernel.reference(Reference::exact, problem, call, info_.limits);
+  programs->baseline = kernel.reference(Reference::baseline, problem, call, info_.limits);
   programs->builds = options_.build({{Harness::kSource, {}}, programs->exact.unit, programs->baseline.unit});
   for (const BuildPtr& build : programs->builds) {
     if (build->outcome == Outcome::ok) continue;
@@ -155,16 +162,17 @@ void CudaDevice::ensure_open(const Opened& wanted) {
   WorkerProcess& process = worker();
   if (opened_ == wanted) return;
   opened_.reset();
-  Message request{Json{{"op", "open"},
-                       {"device", options_.ordinal},
-                       {"seed", wanted.seed},
-                       {"copies", wanted.copies},
-                       {"buffers", programs_->kernel->buffers(programs_->problem, wanted.seed)},
-                       {"tolerance", programs_->kernel->tolerance(programs_->problem)},
-                       {"exact", programs_->exact},
-                       {"baseline", programs_->baseline}}
-                      .dump(),
-                  {}};
+  Message request{
+      Json{{"op", "open"},
+           {"device", options_.ordinal},
+           {"seed", wanted.seed},
+           {"copies", wanted.copies},
+           {"buffers", programs_->kernel->buffers(programs_->problem, programs_->call, wanted.seed)},
+           {"tolerance", programs_->kernel->tolerance(programs_->problem)},
+           {"exact", programs_->exact},
+           {"baseline", programs_->baseline}}
+          .dump(),
+      {}};
   for (const BuildPtr& build : programs_->builds) request.blobs.push_back(build->cubin);
   try {
     ask(process, request, options_.open_limit, "preparing the inputs of " + programs_->kernel->name(),

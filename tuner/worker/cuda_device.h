@@ -48,6 +48,9 @@ class CudaDevice final : public Device {
   const DeviceInfo& info() const override { return info_; }
   void set_stop(std::stop_token stop) override { stop_ = std::move(stop); }
   void open(const Kernel& kernel, const Problem& problem, std::uint64_t seed) override;
+  // Tensors as `call` lays them out; candidates are then plans of that call. Throws BadInput for a call that
+  // the kernel cannot run.
+  void open(const Kernel& kernel, const Problem& problem, const Call& call, std::uint64_t seed);
   TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override;
   std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds) override;
   TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) override;

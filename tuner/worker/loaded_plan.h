@@ -1,5 +1,5 @@
-// A plan with its cubin loaded and its arguments bound to device addresses, ready to be enqueued again and
-// again.
+// A plan with its cubin and scratch memory on the device, bound to one rotating copy of the buffers after
+// another.
 //
 // Lives in the worker; not thread-safe. Owns the module and the scratch memory; must die before the buffers
 // it points into. Errors: cuda::CudaError (a missing entry, too little memory, an argument that names no
@@ -9,11 +9,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/plan.h"
+#include "launch/bound_plan.h"
 #include "launch/driver.h"
 #include "tuner/worker/harness.h"
 
@@ -40,12 +43,12 @@ class Arena {
   cuda::Memory memory_;
 };
 
-// The address of a buffer's copy by name; 0 where there is no such buffer.
-using AddressOf = std::function<cuda::Address(const std::string& name, std::int64_t copy)>;
+// The address of a buffer's copy by name; 0 if there is no such buffer.
+using CopyAddress = std::function<cuda::Address(std::string_view name, std::int64_t copy)>;
 
 class LoadedPlan {
  public:
-  LoadedPlan(const Plan& plan, std::span<const std::uint8_t> cubin, AddressOf buffers,
+  LoadedPlan(const LaunchPlan& plan, std::span<const std::uint8_t> cubin, CopyAddress buffers,
              const cuda::Stream& stream);
 
   // Enqueues every launch of the plan over copy `copy` of the rotating buffers.
@@ -54,23 +57,15 @@ class LoadedPlan {
   std::string scratch_damage(Harness& harness) const;
 
  private:
-  struct BoundLaunch {
-    std::vector<cuda::EncodedTensorMap> slots;  // an argument's bytes start a slot
-    std::vector<void*> parameters;
-  };
-  using BoundCopy = std::vector<BoundLaunch>;
+  cuda::Address resolve(std::string_view name, std::int64_t copy) const;
+  const BoundPlan& bound(std::int64_t copy);
 
-  cuda::Address resolve(const std::string& name, std::int64_t copy) const;
-  BoundLaunch bind(const Launch& launch, std::int64_t copy) const;
-  const BoundCopy& bound(std::int64_t copy);
-
-  Plan plan_;
-  AddressOf buffers_;
+  LaunchPlan plan_;
+  CopyAddress buffers_;
   const cuda::Stream& stream_;
-  cuda::Module module_;
-  std::vector<cuda::Function> functions_;  // by launch
+  LoadedCubin cubin_;
   std::vector<Arena> scratch_;
-  std::vector<BoundCopy> bound_;  // by copy; empty until first enqueued
+  std::vector<std::optional<BoundPlan>> bound_;  // by copy; empty until first enqueued
 };
 
 }  // namespace moetune

@@ -88,7 +88,7 @@ void Tensors::fill_inputs() {
   }
 }
 
-cuda::Address Tensors::address(const std::string& name, std::int64_t copy) const {
+cuda::Address Tensors::address(std::string_view name, std::int64_t copy) const {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (tensors_[i].arena.name() == name)
       return tensors_[i].arena.address(spec_.buffers[i].rotates ? copy : 0);
@@ -96,7 +96,7 @@ cuda::Address Tensors::address(const std::string& name, std::int64_t copy) const
   return 0;
 }
 
-cuda::Address Tensors::reference_address(const std::string& name) const {
+cuda::Address Tensors::reference_address(std::string_view name) const {
   for (const Output& output : outputs_) {
     if (output.exact.name() == name) return output.exact.address(0);
   }
@@ -105,7 +105,7 @@ cuda::Address Tensors::reference_address(const std::string& name) const {
 
 void Tensors::run_references(const Program& exact, const Program& baseline) {
   {
-    const auto to_exact = [this](const std::string& name, std::int64_t) { return reference_address(name); };
+    const auto to_exact = [this](std::string_view name, std::int64_t) { return reference_address(name); };
     LoadedPlan plan(exact.plan, exact.cubin, to_exact, stream_);
     plan.enqueue(0);
     cuda::synchronize(stream_);
@@ -137,8 +137,7 @@ void Tensors::run_references(const Program& exact, const Program& baseline) {
 
 LoadedPlan Tensors::load(const Plan& plan, std::span<const std::uint8_t> cubin) const {
   return LoadedPlan(
-      plan, cubin, [this](const std::string& name, std::int64_t copy) { return address(name, copy); },
-      stream_);
+      plan, cubin, [this](std::string_view name, std::int64_t copy) { return address(name, copy); }, stream_);
 }
 
 void Tensors::poison_outputs() {

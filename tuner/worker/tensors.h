@@ -74,8 +74,8 @@ class Tensors {
   void allocate(const DeviceLimits& limits, std::int64_t free_memory);
   void fill_inputs();
   void run_references(const Program& exact, const Program& baseline);
-  cuda::Address address(const std::string& name, std::int64_t copy) const;
-  cuda::Address reference_address(const std::string& name) const;
+  cuda::Address address(std::string_view name, std::int64_t copy) const;
+  cuda::Address reference_address(std::string_view name) const;
   std::int64_t copies_of(const Buffer& buffer) const { return buffer.rotates ? copies_ : 1; }
   ErrorFigures compare(const Output& output);
   std::string damage(const LoadedPlan& plan);

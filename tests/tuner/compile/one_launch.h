@@ -14,11 +14,11 @@ struct OneLaunch {
 
   OneLaunch(Launch launch, const EntryFacts& facts) {
     build.outcome = Outcome::ok;
-    build.entries[launch.entry] = facts;
+    build.entries[launch.entry.text()] = facts;
     plan.launches.push_back(std::move(launch));
   }
   Launch& launch() { return plan.launches.front(); }
-  EntryFacts& facts() { return build.entries.at(launch().entry); }
+  EntryFacts& facts() { return build.entries.at(launch().entry.text()); }
 };
 
 }  // namespace moetune

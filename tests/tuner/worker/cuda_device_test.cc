@@ -171,7 +171,7 @@ TEST_CASE("a refused launch, a missing entry and too little memory leave the wor
   CHECK(contains(scratch.message, "out of device memory: cuMemAlloc"));
 
   Candidate lost = doubling_candidate("double", kElements);
-  lost.plan.launches[0].arguments[0] = Pointer{"z"};
+  lost.plan.launches[0].arguments[0].value = Pointer{"z"};
   CHECK(contains(fake.device.run(lost, quick_policy()).message, "no buffer or scratch 'z'"));
 
   CHECK(fake.run("double").outcome == Outcome::ok);

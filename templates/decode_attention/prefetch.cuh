@@ -17,19 +17,20 @@ __device__ __forceinline__ i32 read_hint(const i32* from) {
 }
 
 // The first `tiles` tiles of the block, by a producer warp.
-__device__ __forceinline__ void ask_ahead(const Producer& producer, const TensorMap& k_map,
-                                          const TensorMap& v_map, const i32* pages, const i32* lengths,
-                                          Work work, int capacity, int tiles) {
+__device__ __forceinline__ void prefetch_tiles(const Producer& producer, const TensorMap& k_map,
+                                               const TensorMap& v_map, const i32* pages, const i32* lengths,
+                                               Work work, int capacity, int tiles) {
   if (tiles == 0) return;
   // Contiguous KV has `capacity` tokens of every sequence, and without a window its tiles lie where they lie
   // whatever the length.
-  work.measure(kPage == 0 && kWindow == 0 ? capacity : min_of(read_hint(lengths + work.batch), capacity));
-  const int slab = threadIdx.x % kWarpSize;
+  work.measure(kPage == 0 && kWindow == 0 ? capacity
+                                          : clamp_length(read_hint(lengths + work.batch), capacity));
+  const int box = threadIdx.x % kWarpSize;
   for (int tile = 0; tile < min_of(tiles, work.tiles); ++tile) {
-    const int token = work.first_token + tile * work.step + slab * kSlabTokens;
-    if (slab >= kSlabs || token >= work.length) continue;
+    const int token = work.first_token + tile * work.step + box * kBoxTokens;
+    if (box >= kBoxes || token >= work.length) continue;
     const i32 block = kPage == 0 ? work.batch : read_hint(pages + token / kPageTokens);
-    if (producer.takes_k) tma_prefetch_5d(k_map, 0, slab_row(token), 0, work.kv_head, block);
-    if (producer.takes_v) tma_prefetch_5d(v_map, 0, slab_row(token), 0, work.kv_head, block);
+    if (producer.takes_k) tma_prefetch_5d(k_map, 0, box_row(token), 0, work.kv_head, block);
+    if (producer.takes_v) tma_prefetch_5d(v_map, 0, box_row(token), 0, work.kv_head, block);
   }
 }

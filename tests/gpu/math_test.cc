@@ -1,4 +1,4 @@
-// The maths of decode_attention, its schedules and ways of combining: each is right, and with a bug planted
+// The math of decode_attention, its schedules and ways of combining: each is right, and with a bug planted
 // in its template it is rejected.
 #include <doctest/doctest.h>
 
@@ -47,11 +47,11 @@ const std::vector<Planted>& planted_bugs() {
       {"batch=2,q_heads=16,kv_heads=2,context=300,lengths=ragged",
        "body=mma,math=swap,tile=64,warps=4,producers=0,row_tiles=1,query=registers,splits=2,combine=last_cta",
        "combine.cuh", "take = exp2_fast(lse - highest)", "take = 1"},
-      // A persistent block attends to every piece with the query of the first place.
+      // A persistent block attends to every segment with the query of the first place.
       {"batch=64,q_heads=32,kv_heads=8,context=300,lengths=ragged",
        "body=tma,math=mma16,tile=64,warps=4,producers=1,row_tiles=1,query=registers,splits=1,combine=kernel,"
        "schedule=persistent,residents=1",
-       "body_persistent.cuh", "+ piece.place * kQueryBytes", ""},
+       "body_persistent.cuh", "+ segment.place * kQueryBytes", ""},
       // Tokens 8..15 of every 16 count with the probabilities of 0..7.
       {"batch=2,q_heads=16,kv_heads=2,context=300",
        "body=mma,math=swap,tile=64,warps=4,producers=0,row_tiles=1,query=registers,splits=2,combine=kernel",
@@ -64,7 +64,7 @@ const std::vector<Planted>& planted_bugs() {
       {"batch=2,q_heads=32,kv_heads=2,context=300,q_len=4",
        "body=tma,math=wgmma64,tile=64,warps=4,producers=1,row_tiles=4,query=shared,splits=2,combine=kernel",
        "attend_wgmma.cuh", "v + token_offset(16 * group)", "v"},
-      // All warps take the rows of the first, so 16 to 63 are never deposited.
+      // All warps take the rows of the first, so 16 to 63 are never stored.
       {"batch=2,q_heads=32,kv_heads=2,context=300,q_len=4",
        "body=tma,math=wgmma64,tile=64,warps=4,producers=1,row_tiles=4,query=shared,splits=2,combine=kernel",
        "row_softmax.cuh", "kWorkerWarps == 1 ? 0", "true ? 0"},
@@ -81,7 +81,7 @@ const std::vector<Planted>& planted_bugs() {
       // The first token past the end is seen.
       {"batch=2,q_heads=4,kv_heads=4,context=300,lengths=ragged",
        "body=mma,math=vector,tile=64,warps=4,producers=0,row_tiles=1,query=shared,splits=2,combine=kernel",
-       "attend_vector.cuh", "token < sight.end", "token <= sight.end"},
+       "attend_vector.cuh", "token < visible.end", "token <= visible.end"},
       // The second row of a group attends with the first one's scores.
       {"batch=2,q_heads=4,kv_heads=2,context=300",
        "body=tma,math=vector,tile=128,warps=4,producers=1,row_tiles=1,query=shared,splits=2,combine=kernel",
@@ -127,7 +127,7 @@ TEST_CASE("every place where a bug is planted exists") {
   }
 }
 
-TEST_CASE("a bug planted in any of the maths is rejected, and the same configuration without it passes") {
+TEST_CASE("a bug planted in any of the math is rejected, and the same configuration without it passes") {
   if (no_gpu()) return;
   const DeviceLimits limits = gpu().info().limits;
   const Kernel& kernel = find_kernel("decode_attention");

@@ -1,0 +1,37 @@
+// What belongs to the caller of a kernel and not to its problem: strides of tensors, the size of a pool, a
+// scale. A Call holds one number for each of the fields that its kernel names, in the kernel's order; it is a
+// record of fixed size, so that a server fills one for every launch without allocating. A plain value.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moetune {
+
+struct CallField {
+  std::string name;  // "q_token_stride"
+  std::string doc;   // what it means, and its unit
+};
+
+// The fields of a kernel's calls.
+struct CallSchema {
+  std::vector<CallField> integers;
+  std::vector<CallField> reals;
+};
+
+struct Call {
+  static constexpr std::size_t kMaxIntegers = 24, kMaxReals = 4;
+
+  std::array<std::int64_t, kMaxIntegers> integers{};
+  std::array<double, kMaxReals> reals{};
+  bool operator==(const Call&) const = default;
+};
+
+// Sets a field by name. Throws BadInput for an unknown one, suggesting the nearest.
+void set_field(Call& call, const CallSchema& schema, std::string_view name, double value);
+std::int64_t integer_field(const Call& call, const CallSchema& schema, std::string_view name);
+
+}  // namespace moetune
