@@ -76,7 +76,7 @@ class Decoding {
 
  private:
   using Memory = cuda::Memory;
-  cuda::Address address(const std::string& name) const {
+  cuda::Address address(std::string_view name) const {
     const auto found = memory_.find(name);
     return found == memory_.end() ? 0 : found->second.get();
   }
