@@ -23,12 +23,14 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// 0 for a foreign kernel's recording, and where the GPU's ceilings are not in it.
-double floor_of(const Recording& recording) {
+// 0 for a foreign kernel's recording, and if the GPU's ceilings are not in it.
+double recorded_floor_us(const Recording& recording) {
   if (!(recording.read_tb_s > 0)) return 0;
   const Kernel& kernel = find_kernel(recording.kernel);
   const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, recording.problem);
-  return Ceilings{.read_tb_s = recording.read_tb_s}.read_us(kernel.cost(problem).bytes).value_or(0);
+  const std::optional<Floor> floor =
+      floor_of(kernel.cost(problem), {.read_tb_s = recording.read_tb_s}, Launches::overlapping);
+  return floor ? floor->us : 0;
 }
 
 void leave_out(Recording& recording, const std::vector<std::string>& facts, const std::string& name) {
@@ -52,7 +54,7 @@ RecordedSpace from_recording(Recording recording, std::string name,
     const RecordedTrial& trial = recording.trials[i];
     outcomes.push_back({static_cast<ConfigId>(i), trial.outcome, static_cast<double>(trial.time_us)});
   }
-  const double optimum = recording.optimum_us(), floor = floor_of(recording);
+  const double optimum = recording.optimum_us(), floor = recorded_floor_us(recording);
   std::vector<Facts> facts;
   if (!recording.fact_names.empty()) {
     for (RecordedTrial& trial : recording.trials) facts.push_back(std::move(trial.facts));

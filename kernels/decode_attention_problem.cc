@@ -212,14 +212,17 @@ Cost decode_attention_cost(const DecodeShape& shape) {
   const auto kv_size = static_cast<double>(dtype_bytes(shape.kv_dtype()));
   const auto dim = static_cast<double>(shape.head_dim), rows = static_cast<double>(shape.query_rows());
   Cost cost;
-  cost.bytes = 2 * tokens * static_cast<double>(shape.kv_heads) * dim * kv_size;  // keys and values
-  cost.bytes += 2 * rows * dim * size;                                            // query and output
-  cost.bytes += static_cast<double>(shape.batch) * 4;                             // lengths
-  if (shape.paged()) cost.bytes += static_cast<double>(shape.used_pages()) * 4;
-  if (shape.sinks) cost.bytes += static_cast<double>(shape.q_heads) * 4;
-  if (shape.narrow) cost.bytes += 2 * static_cast<double>(shape.kv_scales()) * 4;
-  if (shape.lse) cost.bytes += rows * 4;
-  cost.flops = 4 * pairs * static_cast<double>(shape.q_heads) * dim;
+  cost.read_bytes = 2 * tokens * static_cast<double>(shape.kv_heads) * dim * kv_size;  // keys and values
+  cost.read_bytes += rows * dim * size;                                                // query
+  cost.read_bytes += static_cast<double>(shape.batch) * 4;                             // lengths
+  if (shape.paged()) cost.read_bytes += static_cast<double>(shape.used_pages()) * 4;
+  if (shape.sinks) cost.read_bytes += static_cast<double>(shape.q_heads) * 4;
+  if (shape.narrow) cost.read_bytes += 2 * static_cast<double>(shape.kv_scales()) * 4;
+  cost.written_bytes = rows * dim * size;
+  if (shape.lse) cost.written_bytes += rows * 4;
+  // Keys and values of e4m3 are widened to fp16 before they are multiplied.
+  const bool bf16 = shape.dtype == DType::bf16 && !shape.narrow;
+  (bf16 ? cost.flops.bf16 : cost.flops.fp16) = 4 * pairs * static_cast<double>(shape.q_heads) * dim;
   return cost;
 }
 

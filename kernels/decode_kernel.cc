@@ -1,6 +1,6 @@
-// decode_kernel: y = a*x + b, the smallest tunable kernel, and the yardstick of memory bandwidth: with
-// write=all it reads and writes, with write=none it only reads (and writes one sum of a*x + b for every 1024
-// elements).
+// decode_kernel: y = a*x + b, the smallest tunable kernel, and the yardstick of memory bandwidth. What it
+// writes (all of y, sums of it, several versions) sets the mix of bytes read and written; several passes over
+// an x that fits L2 measure that.
 #include <algorithm>
 #include <string>
 
@@ -16,11 +16,18 @@ constexpr float kB = 0.25f;
 constexpr std::int64_t kChunk = 1024;  // elements of a sum; templates/decode_kernel/elements.cuh has it too
 constexpr std::uint32_t kReferenceThreads = 256;
 
+constexpr std::int64_t kEighth = kChunk / 8, kVersions = 8;  // likewise
+
+// What is written: templates/decode_kernel/elements.cuh says what each means.
+enum class Write { all, none, eighth, eightfold };
+constexpr const char* kWriteNames[] = {"all", "none", "eighth", "eightfold"};
+
 // The problem by name.
 struct Shape {
   explicit Shape(const Problem& problem)
       : elements(problem["elements"]),
-        writes_all(problem.is("write", "all")),
+        passes(problem["passes"]),
+        write(static_cast<Write>(problem["write"])),
         dtype(problem.is("dtype", "f32")    ? DType::f32
               : problem.is("dtype", "bf16") ? DType::bf16
                                             : DType::f16) {}
@@ -31,14 +38,23 @@ struct Shape {
     return other;
   }
 
-  std::int64_t chunks() const { return ceil_div(elements, kChunk); }
-  std::string output() const { return writes_all ? "y" : "sums"; }
+  bool writes_sums() const { return write == Write::none || write == Write::eighth; }
+  std::string output() const { return writes_sums() ? "sums" : "y"; }
+  DType output_type() const { return write == Write::none ? DType::f32 : dtype; }
+  std::int64_t output_elements() const {
+    if (write == Write::none) return ceil_div(elements, kChunk);
+    if (write == Write::eighth) return elements / kChunk * kEighth + std::min(elements % kChunk, kEighth);
+    return write == Write::eightfold ? kVersions * elements : elements;
+  }
+  // An x that is read several times is the same one in every launch.
+  Inputs inputs() const { return passes > 1 ? Inputs::warm : Inputs::cold; }
+  const char* write_name() const { return kWriteNames[static_cast<int>(write)]; }
   std::string element_type() const {
     return dtype == DType::f32 ? "F32" : dtype == DType::bf16 ? "Bf16" : "Fp16";
   }
 
-  std::int64_t elements;
-  bool writes_all;
+  std::int64_t elements, passes;
+  Write write;
   DType dtype;
 };
 
@@ -60,7 +76,8 @@ CompileUnit unit_of(const Config& config, const Shape& shape) {
   const auto flag = [](bool is) { return std::string(is ? "1" : "0"); };
   return {"templates/decode_kernel/decode_kernel.cu",
           {{"DTYPE", shape.element_type()},
-           {"WRITE_ALL", flag(shape.writes_all)},
+           {"WRITE", shape.write_name()},
+           {"PASSES", std::to_string(shape.passes)},
            {"LOADER_VECTOR", flag(config.is("loader", "vector"))},
            {"LOADER_CP_ASYNC", flag(config.is("loader", "cp_async"))},
            {"LOADER_BULK", flag(config.is("loader", "bulk"))},
@@ -87,14 +104,15 @@ class DecodeKernel final : public Kernel {
 
   std::vector<Buffer> buffers(const Problem& problem, const Call&, std::uint64_t) const override {
     const Shape shape(problem);
-    Buffer x{.name = "x", .dtype = shape.dtype, .elements = shape.elements, .rotates = true};
+    Buffer x{.name = "x",
+             .dtype = shape.dtype,
+             .elements = shape.elements,
+             .rotates = shape.inputs() == Inputs::cold};
     x.fill.kind = Fill::Kind::normal;
-    Buffer out{
-        .name = shape.output(), .dtype = shape.dtype, .elements = shape.elements, .role = Role::output};
-    if (!shape.writes_all) {
-      out.dtype = DType::f32;
-      out.elements = shape.chunks();
-    }
+    const Buffer out{.name = shape.output(),
+                     .dtype = shape.output_type(),
+                     .elements = shape.output_elements(),
+                     .role = Role::output};
     return {x, out};
   }
 
@@ -107,7 +125,7 @@ class DecodeKernel final : public Kernel {
     const bool staged = !config.is("loader", "vector");
     return make_launcher(unit_of(config, of), [=](const Extents& extents, const Call&, LaunchPlan& plan) {
       const Shape shape = of.at(extents);
-      const std::int64_t tiles = shape.elements * dtype_bytes(shape.dtype) / tile_bytes;
+      const std::int64_t tiles = shape.passes * (shape.elements * dtype_bytes(shape.dtype) / tile_bytes);
       Launch& launch = plan.launches.emplace_back();
       launch.entry = "decode_kernel";
       launch.grid[0] = grid_of(tiles, blocks_per_sm, limits);
@@ -122,12 +140,12 @@ class DecodeKernel final : public Kernel {
     Plan plan;
     plan.unit = {"templates/decode_kernel/reference.cu",
                  {{"DTYPE", shape.element_type()},
-                  {"WRITE_ALL", shape.writes_all ? "1" : "0"},
+                  {"WRITE", shape.write_name()},
                   {"EXACT", which == Reference::exact ? "1" : "0"}}};
     Launch& launch = plan.launches.emplace_back();
     launch.entry = "decode_kernel_reference";
     const std::int64_t blocks =
-        ceil_div(shape.writes_all ? shape.elements : shape.chunks(), kReferenceThreads);
+        ceil_div(std::min(shape.elements, shape.output_elements()), kReferenceThreads);
     launch.grid[0] = static_cast<std::uint32_t>(std::min<std::int64_t>(blocks, 65536));
     launch.block[0] = kReferenceThreads;
     add_arguments(launch, shape);
@@ -138,19 +156,31 @@ class DecodeKernel final : public Kernel {
                                const HostTensors& inputs) const override {
     const Shape shape(problem);
     const std::vector<double>& x = inputs.at("x");
-    std::vector<double> y(x.size()), sums(static_cast<std::size_t>(shape.chunks()));
+    std::vector<double> out(static_cast<std::size_t>(shape.output_elements()));
     for (std::size_t i = 0; i < x.size(); ++i) {
-      y[i] = double{kA} * x[i] + double{kB};
-      sums[i / kChunk] += y[i];
+      const double y = double{kA} * x[i] + double{kB};
+      const std::size_t chunk = i / kChunk, begin = chunk * kChunk, within = i - begin;
+      if (shape.write == Write::all) out[i] = y;
+      if (shape.write == Write::none) out[chunk] += y;
+      if (shape.write == Write::eighth) out[chunk * kEighth + within % kEighth] += y;
+      if (shape.write == Write::eightfold) {
+        const std::size_t size = std::min<std::size_t>(kChunk, x.size() - begin);
+        for (std::size_t k = 0; k < kVersions; ++k)
+          out[kVersions * begin + k * size + within] = y + static_cast<double>(k) * double{kB};
+      }
     }
-    return {{shape.output(), shape.writes_all ? y : sums}};
+    return {{shape.output(), out}};
   }
 
   Cost cost(const Problem& problem) const override {
     const Shape shape(problem);
-    const double read = static_cast<double>(shape.elements * dtype_bytes(shape.dtype));
-    const double written = shape.writes_all ? read : static_cast<double>(4 * shape.chunks());
-    return {read + written, (shape.writes_all ? 2.0 : 3.0) * static_cast<double>(shape.elements)};
+    const auto passes = static_cast<double>(shape.passes), elements = static_cast<double>(shape.elements);
+    const auto written = static_cast<double>(shape.output_elements() * dtype_bytes(shape.output_type()));
+    const double flops_each = shape.writes_sums() ? 3 : shape.write == Write::eightfold ? 2.0 * kVersions : 2;
+    return {.read_bytes = passes * elements * static_cast<double>(dtype_bytes(shape.dtype)),
+            .written_bytes = passes * written,
+            .flops = {.fp32 = passes * flops_each * elements},
+            .inputs = shape.inputs()};
   }
 
   // Rounding y to bf16 alone gives a dissimilarity near 1e-6. A sum of 1024 elements is near 256, where
@@ -158,7 +188,7 @@ class DecodeKernel final : public Kernel {
   Tolerance tolerance(const Problem& problem) const override {
     return {.dissimilarity = 1e-5,
             .baseline_factor = 2.0,
-            .absolute_floor = Shape(problem).writes_all ? 1e-6 : 1e-3};
+            .absolute_floor = Shape(problem).writes_sums() ? 1e-3 : 1e-6};
   }
 
  private:
@@ -169,11 +199,14 @@ class DecodeKernel final : public Kernel {
       {"elements", "elements of x", Value::integer(std::int64_t{1} << 28), 1, std::int64_t{1} << 34, {}},
       {"dtype", "element type", Value::named("f32", 0), 0, 0, {"f32", "bf16", "fp16"}},
       {"write",
-       "all: y = a*x + b; none: one sum of it for every 1024 elements",
+       "all: y = a*x + b; none: one sum of it for every 1024 elements; eighth: 128 sums for every 1024 "
+       "elements; eightfold: eight versions of y",
        Value::named("all", 0),
        0,
        0,
-       {"all", "none"}}};
+       {std::begin(kWriteNames), std::end(kWriteNames)}},
+      {"passes", "times that a launch reads x; above 1 x stays in L2 if it fits", Value::integer(1), 1, 1024,
+       {}}};
   const std::vector<Preset> presets_ = {
       {"copy",
        "reads 1 GiB and writes 1 GiB",

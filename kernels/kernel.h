@@ -19,18 +19,13 @@
 
 #include "kernels/buffer.h"
 #include "kernels/call.h"
+#include "kernels/cost.h"
 #include "kernels/limits.h"
 #include "kernels/plan.h"
 #include "kernels/problem.h"
 #include "search/assignment.h"
 
 namespace moetune {
-
-// The least that any implementation must do.
-struct Cost {
-  double bytes = 0;  // device memory moved: each input read once, each output written once
-  double flops = 0;
-};
 
 // When an output counts as right: both rules, over the whole tensor against the exact reference.
 struct Tolerance {
@@ -125,6 +120,10 @@ class Kernel {
 
   virtual Cost cost(const Problem& problem) const = 0;
   virtual Tolerance tolerance(const Problem& problem) const = 0;
+
+  // A search prunes a configuration if a thread of it stores and loads more bytes of spilled registers than
+  // this: a guess at speed. Such configurations of the kernels so far were all slow.
+  virtual int spill_limit_bytes() const { return 512; }
 };
 
 // The `problem.*` and `device.*` names that space expressions may use: every dimension, and

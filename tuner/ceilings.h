@@ -1,26 +1,90 @@
-// What a GPU allows at best: measured once (cli/calibration.h), kept in the cache, and what roofline
-// fractions are fractions of.
+// What a GPU allows at best, measured once (`moetune devices --calibrate`) and kept in the cache; and the floor
+// that it sets for a problem: the one place where bytes and FLOPs become a least time.
+//
+// A ceiling is a rate, a floor is a time, a roofline fraction is floor over measured time. Plain data and pure
+// functions; only the last two touch a cache.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "cache/cache.h"
+#include "kernels/cost.h"
+#include "kernels/plan.h"
 
 namespace moetune {
 
+// Terabytes and teraFLOPs a second, and microseconds; what was never measured is unknown. Rates of mixed streams
+// count the bytes read and the bytes written.
 struct Ceilings {
-  std::optional<double> read_tb_s;  // a pure read
-  std::optional<double> copy_tb_s;  // read and write together
-  std::optional<double> launch_us;  // a kernel that reads one element, a launch after the other
-
-  // The time of the bytes alone: launches that overlap with the one before may hide what a launch costs, but
-  // not this. nullopt where the read ceiling is unknown or nothing is read.
-  std::optional<double> read_us(double bytes) const;
-  // The least time in which one launch by itself reads them: the same, and launch_us where it is known.
-  std::optional<double> floor_us(double bytes) const;
+  std::optional<double> read_tb_s;          // device memory, reads alone
+  std::optional<double> mostly_read_tb_s;   // 8 bytes read for 1 written
+  std::optional<double> copy_tb_s;          // 1 for 1
+  std::optional<double> mostly_write_tb_s;  // 1 for 8
+  std::optional<double> l2_tb_s;            // reads of what L2 holds
+  std::optional<double> bf16_tflop_s, fp16_tflop_s, e4m3_tflop_s;  // tensor cores: dense, fp32 accumulators
+  std::optional<double> launch_us;  // a kernel that reads one element, launches one after the other
+  std::int64_t l2_bytes = 0;        // what L2 holds; not measured
 };
 
-// Those that the cache holds for `hardware`; none where `cache` is null.
+// Every measured figure, in the order in which people read them.
+enum class Unit { tb_s, tflop_s, us };
+struct CeilingFigure {
+  const char* name;   // in the cache and in JSON: "read_tb_s"
+  const char* title;  // "read bandwidth"
+  std::optional<double> Ceilings::*value;
+  Unit unit;
+};
+inline constexpr CeilingFigure kCeilingFigures[] = {
+    {"read_tb_s", "read bandwidth", &Ceilings::read_tb_s, Unit::tb_s},
+    {"mostly_read_tb_s", "8 bytes read for 1 written", &Ceilings::mostly_read_tb_s, Unit::tb_s},
+    {"copy_tb_s", "copy bandwidth", &Ceilings::copy_tb_s, Unit::tb_s},
+    {"mostly_write_tb_s", "1 byte read for 8 written", &Ceilings::mostly_write_tb_s, Unit::tb_s},
+    {"l2_tb_s", "L2 bandwidth", &Ceilings::l2_tb_s, Unit::tb_s},
+    {"bf16_tflop_s", "tensor cores (bf16)", &Ceilings::bf16_tflop_s, Unit::tflop_s},
+    {"fp16_tflop_s", "tensor cores (fp16)", &Ceilings::fp16_tflop_s, Unit::tflop_s},
+    {"e4m3_tflop_s", "tensor cores (e4m3)", &Ceilings::e4m3_tflop_s, Unit::tflop_s},
+    {"launch_us", "least launch", &Ceilings::launch_us, Unit::us},
+};
+
+// A rate that a problem reaches in some time, against the ceiling that binds.
+struct Rate {
+  double value = 0;
+  Unit unit = Unit::tb_s;
+};
+
+// The least time of a problem on a device.
+struct Floor {
+  double us = 0;
+  std::string_view bound;  // the ceiling that binds: "read bandwidth", "tensor cores (bf16)"
+  double amount = 0;       // bytes or FLOPs under that ceiling
+  Unit unit = Unit::tb_s;  // of that ceiling
+
+  double roofline_fraction(double time_us) const { return us / time_us; }
+};
+
+// Whether a launch may begin while the one before it ends. If it may, the least launch is hidden.
+enum class Launches { separate, overlapping };
+Launches launches_of(const Plan& plan);
+
+// max(bytes / ceiling, FLOPs / ceiling), and for separate launches the least launch (0 if unknown).
+//
+// Bytes of cold inputs: the microseconds a byte takes are interpolated linearly in the share that is written,
+// between the measured streams on either side; past the last measured one its own hold. Bytes of warm inputs
+// pass at the L2 ceiling, and what exceeds L2 comes from memory.
+//
+// nullopt if the floor is unknown: nothing is moved or computed, the read ceiling (for warm inputs: the L2
+// ceiling) was not measured, or there are so many FLOPs of a type without a ceiling that they might bind. A
+// type whose FLOPs are too few to bind on any GPU needs none.
+std::optional<Floor> floor_of(const Cost& cost, const Ceilings& ceilings, Launches launches);
+
+// What `cost` done in `time_us` amounts to: of the ceiling that binds; without a floor, bytes a second, unless the
+// FLOPs are so many that they might bind.
+Rate rate_of(const Cost& cost, const std::optional<Floor>& floor, double time_us);
+
+// Those that the cache holds for `hardware`; none if `cache` is null.
 Ceilings stored_ceilings(const Cache* cache, const HardwareKey& hardware);
 
 // Keeps those that are known; the others stay as they are.

@@ -86,8 +86,8 @@ struct TuneRequest {
   std::vector<History> histories;  // trials from elsewhere that the strategy may start from
   // Above 0: the search also ends where kMoreTrials more would be expected to gain less than this fraction.
   double until_gain = 0;
-  // The time in which the device reads the problem's bytes (Ceilings::read_us), which bounds what is expected
-  // of more trials; 0 where it is unknown.
+  // The problem's floor for launches that may overlap (tuner/ceilings.h), which bounds what is expected of
+  // more trials; 0 if it is unknown.
   double floor_us = 0;
 };
 

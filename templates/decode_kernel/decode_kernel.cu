@@ -1,4 +1,4 @@
-// y = a*x + b, or the sums of a*x + b over chunks of 1024 elements: all the time goes into moving x.
+// y = a*x + b, its sums, or several versions of it: all the time goes into moving x and what is written.
 //
 // A block takes tiles of x in turn, a warp takes whole chunks of a tile, and a lane takes vectors of a chunk.
 // The three loaders differ in how a tile gets to its warps:
@@ -9,7 +9,7 @@
 //
 // Macros: those of elements.cuh; LOADER_VECTOR, LOADER_CP_ASYNC or LOADER_BULK (one of them 1), VECTOR_BYTES
 // (8, 16), TILE_BYTES, STAGES, WARPS (that compute), PRODUCERS (0 or 1 warp that only fills the ring),
-// EVICT_FIRST.
+// EVICT_FIRST, PASSES (times that all of x is read, one after the other; each writes the same).
 #include "templates/common/bulk_copy.cuh"
 #include "templates/common/cp_async.cuh"
 #include "templates/common/l2_policy.cuh"
@@ -38,11 +38,16 @@ using Vector = VectorOf<VECTOR_BYTES>::Type;
 
 struct Arguments {
   const Element* x;
-  void* out;  // Element[elements], or float[chunks]
+  void* out;  // Element[] or, of write=none, float[]
   float a, b;
   i64 elements;
 
   __device__ i64 full_tiles() const { return elements / (kTileChunks * kChunk); }
+  // Tiles of all passes, and which tile of x the n-th of them is.
+  __device__ i64 passed_tiles() const { return PASSES * full_tiles(); }
+  __device__ i64 place(i64 tile) const {
+    return PASSES == 1 ? tile : static_cast<u32>(tile) % static_cast<u32>(full_tiles());
+  }
 };
 
 struct Lane {
@@ -75,9 +80,92 @@ __device__ __forceinline__ void store(Vector* destination, Vector value) {
   }
 }
 
+constexpr int kVectorElements = VECTOR_BYTES / sizeof(Element);
+constexpr int kRowElements = kWarpSize * kVectorElements;  // of all lanes, in one vector each
+
+// An element of a vector, as float.
+template <typename T>
+__device__ __forceinline__ float element_of(const u32 (&words)[kWords], int position) {
+  if constexpr (sizeof(T) == 4) {
+    return __uint_as_float(words[position]);
+  } else {
+    return T::to_float(T{u16(words[position / 2] >> (position % 2 * 16))});
+  }
+}
+
+// `values` in the order of memory, rounded to the element type.
+template <typename T>
+__device__ __forceinline__ Vector vector_of(const float (&values)[kVectorElements]) {
+  union {
+    Vector vector;
+    u32 words[kWords];
+  } packed;
+#pragma unroll
+  for (int w = 0; w < kWords; ++w) {
+    if constexpr (sizeof(T) == 4) {
+      packed.words[w] = __float_as_uint(values[w]);
+    } else {
+      packed.words[w] = T::pack(values[2 * w], values[2 * w + 1]);
+    }
+  }
+  return packed.vector;
+}
+
+// One warp, one whole chunk: write=eighth. A row of vectors is half, once or twice as long as a row of sums.
+__device__ __forceinline__ void sum_eighths(const Arguments& arguments, i64 chunk, int lane,
+                                            const Vector (&values)[kVectors]) {
+  constexpr int kRows = kRowElements < kEighth ? kEighth / kRowElements : 1;
+  static_assert(2 * kRowElements == kEighth || kRowElements == kEighth || kRowElements == 2 * kEighth);
+  float sums[kRows][kVectorElements] = {};
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    union {
+      Vector vector;
+      u32 words[kWords];
+    } value{values[i]};
+#pragma unroll
+    for (int e = 0; e < kVectorElements; ++e)
+      sums[i % kRows][e] += fmaf(arguments.a, element_of<Element>(value.words, e), arguments.b);
+  }
+  if constexpr (kRowElements > kEighth) {
+#pragma unroll
+    for (int e = 0; e < kVectorElements; ++e)
+      sums[0][e] += __shfl_xor_sync(kWholeWarp, sums[0][e], kWarpSize / 2);
+  }
+  Vector* out = reinterpret_cast<Vector*>(static_cast<Element*>(arguments.out) + chunk * kEighth);
+  if (lane * kVectorElements >= kEighth) return;
+#pragma unroll
+  for (int row = 0; row < kRows; ++row) store(out + row * kWarpSize + lane, vector_of<Element>(sums[row]));
+}
+
+// One warp, one whole chunk: write=eightfold.
+__device__ __forceinline__ void write_versions(const Arguments& arguments, i64 chunk, int lane,
+                                               const Vector (&values)[kVectors]) {
+  Vector* out = reinterpret_cast<Vector*>(static_cast<Element*>(arguments.out) + kVersions * chunk * kChunk);
+#pragma unroll
+  for (int version = 0; version < kVersions; ++version) {
+    const float b = (version + 1) * arguments.b;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      union {
+        Vector vector;
+        u32 words[kWords];
+      } value{values[i]};
+      float results[kVectorElements];
+#pragma unroll
+      for (int e = 0; e < kVectorElements; ++e)
+        results[e] = fmaf(arguments.a, element_of<Element>(value.words, e), b);
+      store(out + (version * kVectors + i) * kWarpSize + lane, vector_of<Element>(results));
+    }
+  }
+}
+
 // One warp, one whole chunk. All of it is in registers before the first result leaves.
 __device__ __forceinline__ void map_chunk(const Arguments& arguments, i64 chunk, int lane,
                                           const Vector (&values)[kVectors]) {
+  if constexpr (kWrite == Write::eighth) return sum_eighths(arguments, chunk, lane, values);
+  if constexpr (kWrite == Write::eightfold) return write_versions(arguments, chunk, lane, values);
+  constexpr bool kWriteAll = kWrite == Write::all;
   Vector* y = reinterpret_cast<Vector*>(static_cast<Element*>(arguments.out) + chunk * kChunk);
   float sum = 0;
 #pragma unroll
@@ -95,19 +183,39 @@ __device__ __forceinline__ void map_chunk(const Arguments& arguments, i64 chunk,
   if (lane == 0) static_cast<float*>(arguments.out)[chunk] = sum;
 }
 
+__device__ __forceinline__ float affine(const Arguments& arguments, i64 i, float b) {
+  return fmaf(arguments.a, Element::to_float(arguments.x[i]), b);
+}
+
+__device__ __forceinline__ float affine(const Arguments& arguments, i64 i) {
+  return affine(arguments, i, arguments.b);
+}
+
 // What is left after the last whole tile, element by element: less than a tile, so no time goes here.
 __device__ void map_tail(const Arguments& arguments, Lane at) {
   const i64 first_chunk = arguments.full_tiles() * kTileChunks;
   for (i64 chunk = first_chunk + at.warp; chunk * kChunk < arguments.elements; chunk += kWarps) {
-    const i64 end = min_of((chunk + 1) * kChunk, arguments.elements);
+    const i64 begin = chunk * kChunk, end = min_of((chunk + 1) * kChunk, arguments.elements);
+    if constexpr (kWrite == Write::eighth) {
+      for (i64 i = begin + at.lane; i < min_of(begin + kEighth, end); i += kWarpSize) {
+        float sum = 0;
+        for (i64 k = i; k < end; k += kEighth) sum += affine(arguments, k);
+        static_cast<Element*>(arguments.out)[chunk * kEighth + i - begin] = Element::from_float(sum);
+      }
+      continue;
+    }
     float sum = 0;
-    for (i64 i = chunk * kChunk + at.lane; i < end; i += kWarpSize) {
-      const float y = fmaf(arguments.a, Element::to_float(arguments.x[i]), arguments.b);
-      if (kWriteAll) static_cast<Element*>(arguments.out)[i] = Element::from_float(y);
+    for (i64 i = begin + at.lane; i < end; i += kWarpSize) {
+      const float y = affine(arguments, i);
+      if (kWrite == Write::all) static_cast<Element*>(arguments.out)[i] = Element::from_float(y);
+      for (int version = 0; kWrite == Write::eightfold && version < kVersions; ++version) {
+        static_cast<Element*>(arguments.out)[kVersions * begin + version * (end - begin) + i - begin] =
+            Element::from_float(affine(arguments, i, (version + 1) * arguments.b));
+      }
       sum += y;
     }
     sum = sum_across<kWarpSize>(sum);
-    if (!kWriteAll && at.lane == 0) static_cast<float*>(arguments.out)[chunk] = sum;
+    if (kWrite == Write::none && at.lane == 0) static_cast<float*>(arguments.out)[chunk] = sum;
   }
 }
 
@@ -116,9 +224,9 @@ __device__ void map_tail(const Arguments& arguments, Lane at) {
 #if LOADER_VECTOR
 __device__ void map_tiles(const Arguments& arguments, Lane at) {
   const Vector* x = reinterpret_cast<const Vector*>(arguments.x);
-  for (i64 tile = blockIdx.x; tile < arguments.full_tiles(); tile += gridDim.x) {
+  for (i64 tile = blockIdx.x; tile < arguments.passed_tiles(); tile += gridDim.x) {
     for (int c = at.warp; c < kTileChunks; c += kWarps) {
-      const i64 chunk = tile * kTileChunks + c;
+      const i64 chunk = arguments.place(tile) * kTileChunks + c;
       Vector values[kVectors];
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
@@ -142,12 +250,12 @@ __device__ __forceinline__ void map_staged_tile(const Arguments& arguments, i64 
     Vector values[kVectors];
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) values[i] = staged[i * kWarpSize + at.lane];
-    map_chunk(arguments, tile * kTileChunks + c, at.lane, values);
+    map_chunk(arguments, arguments.place(tile) * kTileChunks + c, at.lane, values);
   }
 }
 
 __device__ __forceinline__ const unsigned char* tile_address(const Arguments& arguments, i64 tile) {
-  return reinterpret_cast<const unsigned char*>(arguments.x) + tile * TILE_BYTES;
+  return reinterpret_cast<const unsigned char*>(arguments.x) + arguments.place(tile) * TILE_BYTES;
 }
 #endif
 
@@ -157,7 +265,7 @@ __device__ __forceinline__ const unsigned char* tile_address(const Arguments& ar
 // Starts copying this warp's chunks of a tile. Past the last tile the group is empty, so that groups count
 // tiles.
 __device__ __forceinline__ void fetch(const Arguments& arguments, i64 tile, u32 stage_address, Lane at, u64 policy) {
-  if (tile < arguments.full_tiles()) {
+  if (tile < arguments.passed_tiles()) {
     for (int c = at.warp; c < kTileChunks; c += kWarps) {
 #pragma unroll
       for (int offset = at.lane * 16; offset < kChunkBytes; offset += kWarpSize * 16) {
@@ -176,7 +284,7 @@ __device__ void map_tiles(const Arguments& arguments, Lane at) {
     fetch(arguments, blockIdx.x + i64(stage) * gridDim.x, base + stage * TILE_BYTES, at, policy);
   }
   int stage = 0;
-  for (i64 tile = blockIdx.x; tile < arguments.full_tiles(); tile += gridDim.x) {
+  for (i64 tile = blockIdx.x; tile < arguments.passed_tiles(); tile += gridDim.x) {
     cp_async_wait<kStages - 1>();  // this lane's part of the oldest tile
     __syncwarp();                  // ... and the other lanes'
     map_staged_tile(arguments, tile, stage, at);
@@ -228,7 +336,7 @@ __device__ __forceinline__ void fetch(const Arguments& arguments, i64 tile, Ring
 
 __device__ void produce(const Arguments& arguments, u64 policy) {
   RingPosition position;
-  for (i64 tile = blockIdx.x; tile < arguments.full_tiles(); tile += gridDim.x) {
+  for (i64 tile = blockIdx.x; tile < arguments.passed_tiles(); tile += gridDim.x) {
     fetch(arguments, tile, position, policy);
     position.advance();
   }
@@ -237,7 +345,7 @@ __device__ void produce(const Arguments& arguments, u64 policy) {
 __device__ void map_tiles(const Arguments& arguments, Lane at) {
   init_barriers();
   const u64 policy = l2_policy(EVICT_FIRST);
-  const i64 tiles = arguments.full_tiles();
+  const i64 tiles = arguments.passed_tiles();
   if (at.warp == kWarps) {
     if (at.lane == 0) produce(arguments, policy);
     return;

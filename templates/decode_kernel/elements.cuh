@@ -1,6 +1,6 @@
 // What the kernel and its reference agree on: element types, and what is written.
 //
-// Macros: DTYPE (F32, Bf16 or Fp16), WRITE_ALL (1: y = a*x + b; 0: one f32 sum of a*x + b a chunk).
+// Macros: DTYPE (F32, Bf16 or Fp16), WRITE (a Write).
 #pragma once
 
 #include "templates/common/convert.cuh"
@@ -14,5 +14,19 @@ struct F32 {
 };
 
 using Element = DTYPE;
-constexpr bool kWriteAll = WRITE_ALL;
 constexpr int kChunk = 1024;  // elements; kernels/decode_kernel.cc has it too
+
+// What is written of y = a*x + b.
+enum class Write {
+  all,        // y
+  none,       // an f32 sum of y for every chunk
+  eighth,     // for every chunk kEighth sums, of the elements that are equal modulo kEighth
+  eightfold,  // for every chunk eight versions of it, one behind the other: the k-th is y + k*b
+};
+constexpr Write kWrite = Write::WRITE;
+constexpr int kEighth = kChunk / 8, kVersions = 8;
+
+// Sums of `elements` elements that begin at a chunk, with write=eighth.
+__device__ __forceinline__ i64 sums_of(i64 elements) {
+  return elements / kChunk * kEighth + min_of<i64>(elements % kChunk, kEighth);
+}

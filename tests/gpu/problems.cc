@@ -67,6 +67,14 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "elements=1000003,dtype=bf16,write=all",
          "elements=2097152,dtype=fp16,write=none",
          "elements=2097153,dtype=fp16,write=all",
+         "elements=100,dtype=f32,write=eighth",
+         "elements=1000003,dtype=f32,write=eighth",
+         "elements=1000100,dtype=bf16,write=eighth",
+         "elements=999,dtype=fp16,write=eightfold",
+         "elements=1000003,dtype=f32,write=eightfold",
+         "elements=1000003,dtype=bf16,write=eightfold",
+         "elements=1000003,dtype=f32,write=none,passes=3",
+         "elements=300001,dtype=fp16,write=eighth,passes=5",
      }},
 };
 

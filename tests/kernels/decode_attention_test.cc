@@ -239,15 +239,22 @@ TEST_CASE("keys and values rotate, queries and outputs have one element a head d
 
 TEST_CASE("the least bytes are the tokens there are, read once") {
   const Cost full = kernel().cost(problem(""));
-  CHECK(full.bytes == 2.0 * 64 * 8 * 8192 * 128 * 2 + 2.0 * 64 * 64 * 128 * 2 + 64 * 4);
-  CHECK(full.flops == 4.0 * 64 * 64 * 8192 * 128);
+  CHECK(full.read_bytes == 2.0 * 64 * 8 * 8192 * 128 * 2 + 64 * 64 * 128 * 2 + 64 * 4);
+  CHECK(full.written_bytes == 64.0 * 64 * 128 * 2);
+  CHECK(full.inputs == Inputs::cold);
+  CHECK(full.flops.bf16 == 4.0 * 64 * 64 * 8192 * 128);
+  CHECK(full.flops.fp16 == 0);
+  CHECK(kernel().cost(problem("dtype=fp16")).flops.fp16 == full.flops.bf16);
   const Cost window = kernel().cost(problem("window=128,q_len=2,sinks=learned,lse=natural"));
-  CHECK(window.bytes ==
+  CHECK(window.written_bytes == 2.0 * 64 * 64 * 128 * 2 + 2.0 * 64 * 64 * 4);
+  CHECK(window.bytes() ==
         2.0 * 64 * 8 * 129 * 128 * 2 + 2.0 * 2 * 64 * 64 * 128 * 2 + 64 * 4 + 64 * 4 + 2.0 * 64 * 64 * 4);
   const Cost narrow = kernel().cost(problem("kv_dtype=e4m3,kv_scale=head"));
-  CHECK(narrow.bytes == 2.0 * 64 * 8 * 8192 * 128 + 2.0 * 64 * 64 * 128 * 2 + 64 * 4 + 2 * 8 * 4);
-  CHECK(window.flops == 4.0 * 64 * 64 * 2 * 128 * 128);
-  CHECK(kernel().cost(problem("q_len=2")).flops == 4.0 * 64 * 64 * (8191 + 8192) * 128);
+  CHECK(narrow.bytes() == 2.0 * 64 * 8 * 8192 * 128 + 2.0 * 64 * 64 * 128 * 2 + 64 * 4 + 2 * 8 * 4);
+  CHECK(narrow.flops.fp16 == full.flops.bf16);  // widened from e4m3
+  CHECK(narrow.flops.bf16 + narrow.flops.e4m3 == 0);
+  CHECK(window.flops.bf16 == 4.0 * 64 * 64 * 2 * 128 * 128);
+  CHECK(kernel().cost(problem("q_len=2")).flops.bf16 == 4.0 * 64 * 64 * (8191 + 8192) * 128);
   const Problem ragged = problem("batch=8,lengths=ragged,page=16");
   double tokens = 0, pages = 0;
   const std::map<std::string, Buffer> buffers = buffers_by_name(ragged, 3);
@@ -255,7 +262,7 @@ TEST_CASE("the least bytes are the tokens there are, read once") {
     tokens += length;
     pages += (length + 15) / 16;
   }
-  CHECK(kernel().cost(ragged).bytes == tokens * 8 * 128 * 2 * 2 + 2.0 * 8 * 64 * 128 * 2 + 8 * 4 + pages * 4);
+  CHECK(kernel().cost(ragged).bytes() == tokens * 8 * 128 * 2 * 2 + 2.0 * 8 * 64 * 128 * 2 + 8 * 4 + pages * 4);
 }
 
 TEST_CASE("the CPU reference is softmax attention over the tokens that each query sees") {

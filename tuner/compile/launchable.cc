@@ -50,11 +50,6 @@ std::string why_resources(const Launch& launch, const EntryFacts& facts, const D
     return count_text(threads, "threads of ") + count_text(facts.registers, "registers; the device has ") +
            count_text(limits.registers_per_sm, "a block");
   }
-  const std::int64_t spills = std::int64_t{facts.spill_store_bytes} + facts.spill_load_bytes;
-  if (spills > kSpillLimitBytes) {
-    return count_text(spills, "bytes of register spills a thread; the limit is ") +
-           std::to_string(kSpillLimitBytes);
-  }
   return "";
 }
 
@@ -72,6 +67,19 @@ std::string why_unlaunchable(const Plan& plan, const Build& build, const DeviceL
     std::string reason = why_shape(launch, limits);
     if (reason.empty()) reason = why_resources(launch, facts->second, limits);
     if (!reason.empty()) return launch.entry.text() + ": " + reason;
+  }
+  return "";
+}
+
+std::string why_spilling(const Plan& plan, const Build& build, int limit_bytes) {
+  for (const Launch& launch : plan.launches) {
+    const auto facts = build.entries.find(launch.entry);
+    if (facts == build.entries.end()) continue;
+    const std::int64_t spills =
+        std::int64_t{facts->second.spill_store_bytes} + facts->second.spill_load_bytes;
+    if (spills <= limit_bytes) continue;
+    return launch.entry + ": " + count_text(spills, "bytes of register spills a thread; the limit is ") +
+           std::to_string(limit_bytes);
   }
   return "";
 }

@@ -1,4 +1,4 @@
-// Whether a built plan can run on a device at all: the static facts that prune a candidate before it
+// Whether a built plan can run on a device, and whether it is worth running: what prunes a candidate before it
 // launches. Pure functions.
 #pragma once
 
@@ -11,13 +11,13 @@
 
 namespace moetune {
 
-// A thread that stores and loads more than this in spilled registers is pruned: local memory traffic has made
-// every such candidate a loser.
-inline constexpr int kSpillLimitBytes = 512;
-
-// Why a built plan cannot run on a device (registers, shared memory, threads, grid, cluster, spills past the
-// limit), as one line; empty where it can.
+// Why a built plan cannot run on a device (registers, shared memory, threads, grid, cluster), as one line;
+// empty if it can.
 std::string why_unlaunchable(const Plan& plan, const Build& build, const DeviceLimits& limits);
+
+// Why a search need not measure it: a thread stores and loads more than `limit_bytes` in spilled registers
+// (Kernel::spill_limit_bytes). Empty if none does. A plan that is pruned for it can run all the same.
+std::string why_spilling(const Plan& plan, const Build& build, int limit_bytes);
 
 // What a block of so many threads takes of an SM's registers: they are handed out by the warp, 256 at a time,
 // to groups of four warps.

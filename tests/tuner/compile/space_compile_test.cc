@@ -96,10 +96,9 @@ void submit_problem(const Kernel& kernel, const Problem& problem, const DeviceLi
   }
 }
 
-// Spills and registers are the compiler's to decide; all else a space's constraints can foresee.
+// Registers are the compiler's to decide; all else a space's constraints can foresee.
 bool foreseeable(const std::string& reason) {
-  return !reason.empty() && reason.find("spills") == std::string::npos &&
-         reason.find("registers") == std::string::npos;
+  return !reason.empty() && reason.find("registers") == std::string::npos;
 }
 
 }  // namespace
