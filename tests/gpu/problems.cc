@@ -76,6 +76,15 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "elements=1000003,dtype=f32,write=none,passes=3",
          "elements=300001,dtype=fp16,write=eighth,passes=5",
      }},
+    {"tensor_ceiling",
+     {
+         "tiles=1,depth=128,dtype=bf16",
+         "tiles=7,depth=256,dtype=fp16",
+         "tiles=300,depth=4096,dtype=bf16",
+         "tiles=300,depth=4096,dtype=e4m3",
+         "tiles=1001,depth=384,dtype=e4m3",
+         "tiles=1001,depth=384,dtype=fp16",
+     }},
 };
 
 Problem least_problem(const Kernel& kernel) {

@@ -1,0 +1,168 @@
+// tensor_ceiling: dense matrix products from shared memory, the yardstick of tensor cores. Every tile is 64x256
+// sums over `depth` products of small random integers, so that every order of adding them gives the same; what is
+// written are the sums of its rows, over 64 columns at a time.
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "base/error.h"
+#include "base/integers.h"
+#include "kernels/kernel.h"
+#include "kernels/registry.h"
+
+namespace moetune {
+namespace {
+
+// templates/tensor_ceiling/tiles.cuh has them too. K repeats its first kPeriod operands; even and odd tiles have
+// an `a` each.
+constexpr std::int64_t kRows = 64, kColumns = 256, kPeriod = 128, kSets = 2;
+constexpr std::int64_t kSumColumns = 64, kTileSums = kRows * kColumns / kSumColumns;
+constexpr std::int64_t kGroupThreads = 128;
+constexpr std::int64_t kReferenceThreads = 256, kMostReferenceBlocks = 65536;
+constexpr float kOperandScale = 2.5f;  // rounded to integers: from -2 to 2
+constexpr int kFirstWithE4m3 = 89;     // before it fp16 stands in for e4m3
+
+struct Shape {
+  explicit Shape(const Problem& problem)
+      : tiles(problem["tiles"]), periods(problem["depth"] / kPeriod), dtype(problem.dims.at("dtype").text()) {}
+
+  std::int64_t operand_bytes(const DeviceLimits& limits) const {
+    return dtype == "e4m3" && limits.compute_capability >= kFirstWithE4m3 ? 1 : 2;
+  }
+  std::vector<Argument> arguments() const {
+    return {Pointer{"a"}, Pointer{"b"}, Pointer{"sums"}, Scalar::of(tiles),
+            Scalar::of(static_cast<std::int32_t>(periods))};
+  }
+
+  std::int64_t tiles, periods;
+  std::string dtype;
+};
+
+class TensorCeiling final : public Kernel {
+ public:
+  const std::string& name() const override { return name_; }
+  const std::string& summary() const override { return summary_; }
+  const ProblemSchema& schema() const override { return schema_; }
+  const std::vector<Preset>& presets() const override { return presets_; }
+
+  void check(const Problem& problem) const override {
+    if (problem["depth"] % kPeriod != 0) {
+      throw BadInput("tensor_ceiling: depth=" + std::to_string(problem["depth"]) + " is no multiple of " +
+                     std::to_string(kPeriod));
+    }
+  }
+
+  std::vector<Buffer> buffers(const Problem& problem, std::uint64_t) const override {
+    Buffer a{.name = "a", .dtype = DType::f32, .elements = kSets * kRows * kPeriod};
+    a.fill.kind = Fill::Kind::uniform;
+    a.fill.scale = kOperandScale;
+    Buffer b = a;
+    b.name = "b";
+    b.elements = kColumns * kPeriod;
+    const Buffer sums{.name = "sums",
+                      .dtype = DType::f32,
+                      .elements = Shape(problem).tiles * kTileSums,
+                      .role = Role::output};
+    return {a, b, sums};
+  }
+
+  Plan plan(const Config& config, const Problem& problem, const DeviceLimits& limits) const override {
+    const Shape shape(problem);
+    const std::int64_t groups = config.number("groups"), blocks = config.number("blocks_per_sm");
+    const char* const type = shape.dtype == "bf16" ? "Bf16" : shape.dtype == "fp16" ? "Fp16" : "E4m3";
+    Plan plan;
+    plan.unit = {"templates/tensor_ceiling/tensor_ceiling.cu",
+                 {{"DTYPE", type},
+                  {"WGMMA", config.is("instruction", "wgmma") ? "1" : "0"},
+                  {"COLUMNS", config.at("columns").text()},
+                  {"GROUPS", config.at("groups").text()},
+                  {"AHEAD", config.at("ahead").text()},
+                  {"BLOCKS", config.at("blocks_per_sm").text()}}};
+    Launch launch;
+    launch.entry = "tensor_ceiling";
+    launch.grid[0] = static_cast<std::uint32_t>(
+        std::min<std::int64_t>(ceil_div(shape.tiles, groups), blocks * limits.sm_count));
+    launch.block[0] = static_cast<std::uint32_t>(groups * kGroupThreads);
+    launch.dynamic_shared = static_cast<std::uint32_t>((kSets * kRows + kColumns) * kPeriod *
+                                                       shape.operand_bytes(limits));
+    launch.arguments = shape.arguments();
+    plan.launches = {launch};
+    return plan;
+  }
+
+  // Both references are the same: integers are exact in every type.
+  Plan reference(Reference, const Problem& problem, const DeviceLimits&) const override {
+    const Shape shape(problem);
+    Plan plan;
+    plan.unit = {"templates/tensor_ceiling/reference.cu", {}};
+    Launch launch;
+    launch.entry = "tensor_ceiling_reference";
+    launch.grid[0] = static_cast<std::uint32_t>(
+        std::min(ceil_div(shape.tiles * kTileSums, kReferenceThreads), kMostReferenceBlocks));
+    launch.block[0] = kReferenceThreads;
+    launch.arguments = shape.arguments();
+    plan.launches = {launch};
+    return plan;
+  }
+
+  HostTensors reference_on_cpu(const Problem& problem, const HostTensors& inputs) const override {
+    const Shape shape(problem);
+    const auto operand = [&](const char* name, std::int64_t row, std::int64_t k) {
+      return std::nearbyint(inputs.at(name)[static_cast<std::size_t>(row * kPeriod + k)]);
+    };
+    std::vector<double> of_sets;  // the sums of one tile of each set
+    for (std::int64_t set = 0; set < kSets; ++set) {
+      for (std::int64_t i = 0; i < kTileSums; ++i) {
+        double sum = 0;
+        for (std::int64_t column = i / kRows * kSumColumns; column < (i / kRows + 1) * kSumColumns; ++column) {
+          for (std::int64_t k = 0; k < kPeriod; ++k)
+            sum += operand("a", set * kRows + i % kRows, k) * operand("b", column, k);
+        }
+        of_sets.push_back(sum * static_cast<double>(shape.periods));
+      }
+    }
+    std::vector<double> sums;
+    for (std::int64_t tile = 0; tile < shape.tiles; ++tile) {
+      const auto first = of_sets.begin() + tile % kSets * kTileSums;
+      sums.insert(sums.end(), first, first + kTileSums);
+    }
+    return {{"sums", sums}};
+  }
+
+  Cost cost(const Problem& problem) const override {
+    const Shape shape(problem);
+    Cost cost{.read_bytes = 4.0 * (kSets * kRows + kColumns) * kPeriod,
+              .written_bytes = 4.0 * kTileSums * static_cast<double>(shape.tiles)};
+    double& flops = shape.dtype == "bf16"   ? cost.flops.bf16
+                    : shape.dtype == "fp16" ? cost.flops.fp16
+                                            : cost.flops.e4m3;
+    flops = 2.0 * kRows * kColumns * kPeriod * static_cast<double>(shape.periods * shape.tiles);
+    return cost;
+  }
+
+  // Sums are integers: one that differs is wrong.
+  Tolerance tolerance(const Problem&) const override {
+    return {.dissimilarity = 1e-9, .baseline_factor = 0, .absolute_floor = 0.5};
+  }
+
+ private:
+  const std::string name_ = "tensor_ceiling";
+  const std::string summary_ = "dense matrix products from shared memory: the yardstick of tensor cores";
+  // Sums stay below 2^24, which fp32 counts to exactly.
+  const ProblemSchema schema_ = {
+      {"tiles", "tiles of 64x256 sums", Value::integer(4096), 1, std::int64_t{1} << 24, {}},
+      {"depth", "products in each sum, a multiple of 128", Value::integer(4096), kPeriod, 16384, {}},
+      {"dtype", "type of the operands", Value::named("bf16", 0), 0, 0, {"bf16", "fp16", "e4m3"}}};
+  const std::vector<Preset> presets_ = {{"bf16", "0.55 TFLOP of bf16", {{"dtype", "bf16"}}},
+                                        {"fp16", "0.55 TFLOP of fp16", {{"dtype", "fp16"}}},
+                                        {"e4m3", "0.55 TFLOP of e4m3", {{"dtype", "e4m3"}}}};
+};
+
+}  // namespace
+
+const Kernel& tensor_ceiling() {
+  static const TensorCeiling kernel;
+  return kernel;
+}
+
+}  // namespace moetune
