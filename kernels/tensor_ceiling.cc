@@ -29,14 +29,35 @@ struct Shape {
   std::int64_t operand_bytes(const DeviceLimits& limits) const {
     return dtype == "e4m3" && limits.compute_capability >= kFirstWithE4m3 ? 1 : 2;
   }
-  std::vector<Argument> arguments() const {
-    return {Pointer{"a"}, Pointer{"b"}, Pointer{"sums"}, Scalar::of(tiles),
-            Scalar::of(static_cast<std::int32_t>(periods))};
+  Shape at(const Extents& extents) const {
+    Shape other = *this;
+    other.tiles = extents[0];
+    other.periods = extents[1] / kPeriod;
+    return other;
   }
 
   std::int64_t tiles, periods;
   std::string dtype;
 };
+
+void add_arguments(Launch& launch, const Shape& shape) {
+  launch.arguments = {{"a", Pointer{"a"}},
+                      {"b", Pointer{"b"}},
+                      {"sums", Pointer{"sums"}},
+                      {"tiles", shape.tiles},
+                      {"periods", static_cast<std::int32_t>(shape.periods)}};
+}
+
+CompileUnit unit_of(const Config& config, const Shape& shape) {
+  const char* const type = shape.dtype == "bf16" ? "Bf16" : shape.dtype == "fp16" ? "Fp16" : "E4m3";
+  return {"templates/tensor_ceiling/tensor_ceiling.cu",
+          {{"DTYPE", type},
+           {"WGMMA", config.is("instruction", "wgmma") ? "1" : "0"},
+           {"COLUMNS", config.at("columns").text()},
+           {"GROUPS", config.at("groups").text()},
+           {"AHEAD", config.at("ahead").text()},
+           {"BLOCKS", config.at("blocks_per_sm").text()}}};
+}
 
 class TensorCeiling final : public Kernel {
  public:
@@ -52,7 +73,12 @@ class TensorCeiling final : public Kernel {
     }
   }
 
-  std::vector<Buffer> buffers(const Problem& problem, std::uint64_t) const override {
+  const std::vector<std::string>& free_dimensions() const override {
+    static const std::vector<std::string> names = {"tiles", "depth"};
+    return names;
+  }
+
+  std::vector<Buffer> buffers(const Problem& problem, const Call&, std::uint64_t) const override {
     Buffer a{.name = "a", .dtype = DType::f32, .elements = kSets * kRows * kPeriod};
     a.fill.kind = Fill::Kind::uniform;
     a.fill.scale = kOperandScale;
@@ -66,46 +92,39 @@ class TensorCeiling final : public Kernel {
     return {a, b, sums};
   }
 
-  Plan plan(const Config& config, const Problem& problem, const DeviceLimits& limits) const override {
-    const Shape shape(problem);
-    const std::int64_t groups = config.number("groups"), blocks = config.number("blocks_per_sm");
-    const char* const type = shape.dtype == "bf16" ? "Bf16" : shape.dtype == "fp16" ? "Fp16" : "E4m3";
-    Plan plan;
-    plan.unit = {"templates/tensor_ceiling/tensor_ceiling.cu",
-                 {{"DTYPE", type},
-                  {"WGMMA", config.is("instruction", "wgmma") ? "1" : "0"},
-                  {"COLUMNS", config.at("columns").text()},
-                  {"GROUPS", config.at("groups").text()},
-                  {"AHEAD", config.at("ahead").text()},
-                  {"BLOCKS", config.at("blocks_per_sm").text()}}};
-    Launch launch;
-    launch.entry = "tensor_ceiling";
-    launch.grid[0] = static_cast<std::uint32_t>(
-        std::min<std::int64_t>(ceil_div(shape.tiles, groups), blocks * limits.sm_count));
-    launch.block[0] = static_cast<std::uint32_t>(groups * kGroupThreads);
-    launch.dynamic_shared = static_cast<std::uint32_t>((kSets * kRows + kColumns) * kPeriod *
-                                                       shape.operand_bytes(limits));
-    launch.arguments = shape.arguments();
-    plan.launches = {launch};
-    return plan;
+  std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
+                                           const DeviceLimits& limits) const override {
+    const Shape of(problem);
+    const std::int64_t groups = config.number("groups");
+    const std::int64_t blocks = config.number("blocks_per_sm") * limits.sm_count;
+    const std::int64_t shared_bytes = (kSets * kRows + kColumns) * kPeriod * of.operand_bytes(limits);
+    return make_launcher(unit_of(config, of), [=](const Extents& extents, const Call&, LaunchPlan& plan) {
+      const Shape shape = of.at(extents);
+      Launch& launch = plan.launches.emplace_back();
+      launch.entry = "tensor_ceiling";
+      launch.grid[0] = static_cast<std::uint32_t>(std::min(ceil_div(shape.tiles, groups), blocks));
+      launch.block[0] = static_cast<std::uint32_t>(groups * kGroupThreads);
+      launch.dynamic_shared = static_cast<std::uint32_t>(shared_bytes);
+      add_arguments(launch, shape);
+    });
   }
 
   // Both references are the same: integers are exact in every type.
-  Plan reference(Reference, const Problem& problem, const DeviceLimits&) const override {
+  Plan reference(Reference, const Problem& problem, const Call&, const DeviceLimits&) const override {
     const Shape shape(problem);
     Plan plan;
     plan.unit = {"templates/tensor_ceiling/reference.cu", {}};
-    Launch launch;
+    Launch& launch = plan.launches.emplace_back();
     launch.entry = "tensor_ceiling_reference";
     launch.grid[0] = static_cast<std::uint32_t>(
         std::min(ceil_div(shape.tiles * kTileSums, kReferenceThreads), kMostReferenceBlocks));
     launch.block[0] = kReferenceThreads;
-    launch.arguments = shape.arguments();
-    plan.launches = {launch};
+    add_arguments(launch, shape);
     return plan;
   }
 
-  HostTensors reference_on_cpu(const Problem& problem, const HostTensors& inputs) const override {
+  HostTensors reference_on_cpu(const Problem& problem, const Call&,
+                               const HostTensors& inputs) const override {
     const Shape shape(problem);
     const auto operand = [&](const char* name, std::int64_t row, std::int64_t k) {
       return std::nearbyint(inputs.at(name)[static_cast<std::size_t>(row * kPeriod + k)]);

@@ -90,7 +90,9 @@ TEST_CASE("tensor_ceiling takes wgmma where there is one, and every plan fits an
       for (ConfigId id = 0; id < legal.size(); ++id) {
         const Config config = legal.config(id);
         wgmma = wgmma || config.is("instruction", "wgmma");
-        const Launch launch = kernel().plan(config, problem, limits).launches.at(0);
+        const Plan plan = kernel().plan(config, problem, limits);
+        REQUIRE(plan.launches.size() == 1);
+        const Launch& launch = plan.launches[0];
         CHECK(launch.dynamic_shared <= limits.shared_per_block);
         CHECK(launch.block[0] == 128 * config.number("groups"));
         CHECK(launch.grid[0] >= 1);

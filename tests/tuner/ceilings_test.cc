@@ -112,10 +112,12 @@ TEST_CASE("the rate that is shown is the one that binds") {
 }
 
 TEST_CASE("launches overlap if the first of a plan may begin before its predecessor ends") {
-  CHECK(launches_of({}) == Launches::separate);
-  CHECK(launches_of({.launches = {{.entry = "a"}, {.entry = "b", .programmatic_dependent = true}}}) ==
-        Launches::separate);
-  CHECK(launches_of({.launches = {{.entry = "a", .programmatic_dependent = true}}}) == Launches::overlapping);
+  Plan plan;
+  CHECK(launches_of(plan) == Launches::separate);
+  plan.launches = {{.entry = "a"}, {.entry = "b", .programmatic_dependent = true}};
+  CHECK(launches_of(plan) == Launches::separate);
+  plan.launches[0].programmatic_dependent = true;
+  CHECK(launches_of(plan) == Launches::overlapping);
 }
 
 TEST_CASE("ceilings that are known are kept, those that are not stay") {
