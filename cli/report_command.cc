@@ -5,8 +5,8 @@
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "cli/stored_results.h"
 #include "cli/text.h"
+#include "jobs/stored_results.h"
 #include "kernels/registry.h"
 
 namespace moetune {
@@ -73,14 +73,14 @@ std::vector<StoredResult> read_results(const Cache* cache, const std::optional<s
 }
 
 void print(const std::vector<StoredResult>& results, std::ostream& out) {
-  Table table({"kernel", "problem", "best", "default", "speed-up", "TB/s", "roofline", "hardware", "date"},
+  Table table({"kernel", "problem", "best", "default", "speed-up", "rate", "roofline", "bound by", "hardware", "date"},
               {2, 3, 4, 5, 6});
   for (const StoredResult& r : results) {
     const WorkloadKey& key = r.workload.key;
     table.add({key.kernel, key.problem.empty() ? "-" : key.problem,
                time_text(r.best_us) + (r.winner || r.best_us == 0 ? "" : "*"), time_text(r.default_us),
                r.speedup() > 0 ? format("%.2f×", r.speedup()) : "-",
-               r.tb_s() > 0 ? format("%.2f", r.tb_s()) : "-", percent_text(r.roofline),
+               rate_text(r.rate()), percent_text(r.roofline), r.bound.empty() ? "-" : r.bound,
                hardware_text(key.hardware), date_text(r)});
   }
   out << table.text() << "\n";

@@ -2,23 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
-#include <cstdio>
 
 namespace moetune {
-
-std::string format(const char* pattern, ...) {
-  va_list arguments;
-  va_start(arguments, pattern);
-  va_list again;
-  va_copy(again, arguments);
-  const int length = std::vsnprintf(nullptr, 0, pattern, arguments);
-  va_end(arguments);
-  std::string text(static_cast<std::size_t>(std::max(length, 0)), '\0');
-  std::vsnprintf(text.data(), text.size() + 1, pattern, again);
-  va_end(again);
-  return text;
-}
 
 std::string time_text(double microseconds) {
   if (!(microseconds > 0)) return "-";
@@ -43,10 +28,16 @@ std::string count_text(double count) {
   return digits;
 }
 
-std::string rate_text(double terabytes_per_second) {
-  if (!(terabytes_per_second > 0)) return "-";
-  return terabytes_per_second < 0.1 ? format("%.1f GB/s", terabytes_per_second * 1e3)
-                                    : format("%.2f TB/s", terabytes_per_second);
+std::string rate_text(const Rate& rate) {
+  if (!(rate.value > 0)) return "-";
+  const bool small = rate.value < 0.1;
+  const double value = small ? rate.value * 1e3 : rate.value;
+  if (rate.unit == Unit::tflop_s) return format(small ? "%.1f GFLOP/s" : "%.1f TFLOP/s", value);
+  return format(small ? "%.1f GB/s" : "%.2f TB/s", value);
+}
+
+std::string ceiling_text(const CeilingFigure& figure, double value) {
+  return figure.unit == Unit::us ? time_text(value) : rate_text({value, figure.unit});
 }
 
 std::string percent_text(double fraction) { return fraction > 0 ? format("%.1f%%", fraction * 100) : "-"; }
@@ -55,6 +46,11 @@ std::string duration_text(double seconds) {
   const auto whole = static_cast<long long>(std::llround(std::max(seconds, 0.0)));
   if (whole >= 3600) return format("%lld:%02lld:%02lld", whole / 3600, whole / 60 % 60, whole % 60);
   return format("%lld:%02lld", whole / 60, whole % 60);
+}
+
+std::string programs_text(std::size_t compiled) {
+  return compiled == 0 ? "the references and the harness came from the cache\n"
+                       : format("%zu of the references and the harness were compiled for this\n", compiled);
 }
 
 std::size_t display_width(const std::string& text) {

@@ -59,7 +59,7 @@ std::string_view memory_bound(double written_share) {
 Floor memory_floor(const Cost& cost, const Ceilings& ceilings) {
   if (!(cost.bytes() > 0)) return {};
   const double share = cost.written_bytes / cost.bytes();
-  return {cost.bytes() * us_per_byte(ceilings, share), memory_bound(share), cost.bytes(), Unit::tb_s};
+  return {cost.bytes() * us_per_byte(ceilings, share), memory_bound(share), {cost.bytes(), Unit::tb_s}};
 }
 
 // nullopt if a ceiling that it needs is unknown.
@@ -68,7 +68,7 @@ std::optional<Floor> bytes_floor(const Cost& cost, const Ceilings& ceilings) {
   if (!known(ceilings.read_tb_s)) return std::nullopt;
   if (cost.inputs == Inputs::cold) return memory_floor(cost, ceilings);
   if (!known(ceilings.l2_tb_s)) return std::nullopt;
-  const Floor through_l2{time_us(cost.bytes(), *ceilings.l2_tb_s), "L2 bandwidth", cost.bytes(), Unit::tb_s};
+  const Floor through_l2{time_us(cost.bytes(), *ceilings.l2_tb_s), "L2 bandwidth", {cost.bytes(), Unit::tb_s}};
   Cost beyond = cost;
   const double excess = std::max(0.0, 1 - static_cast<double>(ceilings.l2_bytes) / cost.bytes());
   beyond.read_bytes *= excess;
@@ -80,7 +80,7 @@ std::optional<Floor> bytes_floor(const Cost& cost, const Ceilings& ceilings) {
 // The three types of the tensor cores take their turns on them; CUDA cores work beside. nullopt as above:
 // `bytes_us` is what FLOPs without a ceiling must not exceed.
 std::optional<Floor> flops_floor(const Cost& cost, const Ceilings& ceilings, double bytes_us) {
-  Floor tensor{.unit = Unit::tflop_s};
+  Floor tensor{.work = {0, Unit::tflop_s}};
   double most_us = 0;
   for (const FlopsType& type : kFlopsTypes) {
     const double count = cost.flops.*type.count;
@@ -93,7 +93,7 @@ std::optional<Floor> flops_floor(const Cost& cost, const Ceilings& ceilings, dou
     }
     const double its_us = time_us(count, *ceiling);
     tensor.us += its_us;
-    tensor.amount += count;
+    tensor.work.amount += count;
     if (its_us > most_us) tensor.bound = type.name;
     most_us = std::max(most_us, its_us);
   }
@@ -118,14 +118,13 @@ std::optional<Floor> floor_of(const Cost& cost, const Ceilings& ceilings, Launch
   return floor;
 }
 
-Rate rate_of(const Cost& cost, const std::optional<Floor>& floor, double us) {
-  const auto per_second = [us](double amount) { return us > 0 ? amount / us * 1e-6 : 0; };
-  if (floor) return {per_second(floor->amount), floor->unit};
+Work work_of(const Cost& cost, const std::optional<Floor>& floor) {
+  if (floor) return floor->work;
   for (const FlopsType& type : kFlopsTypes) {
     const double count = cost.flops.*type.count;
-    if (count > type.per_byte * cost.bytes()) return {per_second(count), Unit::tflop_s};
+    if (count > type.per_byte * cost.bytes()) return {count, Unit::tflop_s};
   }
-  return {per_second(cost.bytes()), Unit::tb_s};
+  return {cost.bytes(), Unit::tb_s};
 }
 
 Ceilings stored_ceilings(const Cache* cache, const HardwareKey& hardware) {

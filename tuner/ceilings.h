@@ -49,18 +49,24 @@ inline constexpr CeilingFigure kCeilingFigures[] = {
     {"launch_us", "least launch", &Ceilings::launch_us, Unit::us},
 };
 
-// A rate that a problem reaches in some time, against the ceiling that binds.
 struct Rate {
   double value = 0;
   Unit unit = Unit::tb_s;
+};
+
+// The bytes or the FLOPs of a launch, whichever bind.
+struct Work {
+  double amount = 0;
+  Unit unit = Unit::tb_s;  // of its rate
+
+  Rate rate(double time_us) const { return {time_us > 0 ? amount / time_us * 1e-6 : 0, unit}; }
 };
 
 // The least time of a problem on a device.
 struct Floor {
   double us = 0;
   std::string_view bound;  // the ceiling that binds: "read bandwidth", "tensor cores (bf16)"
-  double amount = 0;       // bytes or FLOPs under that ceiling
-  Unit unit = Unit::tb_s;  // of that ceiling
+  Work work;               // under that ceiling
 
   double roofline_fraction(double time_us) const { return us / time_us; }
 };
@@ -80,9 +86,9 @@ Launches launches_of(const Plan& plan);
 // type whose FLOPs are too few to bind on any GPU needs none.
 std::optional<Floor> floor_of(const Cost& cost, const Ceilings& ceilings, Launches launches);
 
-// What `cost` done in `time_us` amounts to: of the ceiling that binds; without a floor, bytes a second, unless the
-// FLOPs are so many that they might bind.
-Rate rate_of(const Cost& cost, const std::optional<Floor>& floor, double time_us);
+// The work by which the speed of `cost` is told: the floor's; without a floor its bytes, unless its FLOPs are so
+// many that they might bind.
+Work work_of(const Cost& cost, const std::optional<Floor>& floor);
 
 // Those that the cache holds for `hardware`; none if `cache` is null.
 Ceilings stored_ceilings(const Cache* cache, const HardwareKey& hardware);

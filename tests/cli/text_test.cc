@@ -22,8 +22,11 @@ TEST_CASE("counts carry separators until they are astronomical") {
 }
 
 TEST_CASE("rates, sizes and durations") {
-  CHECK(rate_text(4.52) == "4.52 TB/s");
-  CHECK(rate_text(0.0123) == "12.3 GB/s");
+  CHECK(rate_text({4.52, Unit::tb_s}) == "4.52 TB/s");
+  CHECK(rate_text({0.0123, Unit::tb_s}) == "12.3 GB/s");
+  CHECK(rate_text({701.24, Unit::tflop_s}) == "701.2 TFLOP/s");
+  CHECK(rate_text({0, Unit::tflop_s}) == "-");
+  CHECK(ceiling_text(kCeilingFigures[0], 4.5) == "4.50 TB/s");
   CHECK(bytes_text(512) == "512 B");
   CHECK(bytes_text(1536) == "1.5 KiB");
   CHECK(bytes_text(3.0 * 1024 * 1024 * 1024) == "3.0 GiB");

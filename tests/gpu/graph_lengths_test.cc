@@ -82,7 +82,7 @@ class Decoding {
   }
 
   Machine& machine_;
-  std::map<std::string, Memory> memory_;
+  std::map<std::string, Memory, std::less<>> memory_;
   Lengths lengths_;
   Buffer o_;
   Memory exact_;

@@ -101,7 +101,7 @@ TEST_CASE("without a ceiling that it needs a floor is unknown, never wrong") {
 }
 
 TEST_CASE("the rate that is shown is the one that binds") {
-  const auto rate = [](const Cost& cost, const std::optional<Floor>& floor) { return rate_of(cost, floor, 2); };
+  const auto rate = [](const Cost& cost, const std::optional<Floor>& floor) { return work_of(cost, floor).rate(2); };
   const Cost read{.read_bytes = 4e6, .flops = {.bf16 = 32e6}}, math{.read_bytes = 4e6, .flops = {.bf16 = 4e9}};
   CHECK(rate(read, overlapping(read)).value == doctest::Approx(2));
   CHECK(rate(read, overlapping(read)).unit == Unit::tb_s);

@@ -1,4 +1,4 @@
-#include "cli/stored_results.h"
+#include "jobs/stored_results.h"
 
 #include <algorithm>
 #include <tuple>
@@ -12,15 +12,24 @@
 namespace moetune {
 namespace {
 
-// The kernel's least bytes for a stored problem; 0 where this version does not know the kernel or the
-// problem.
-double bytes_of(const WorkloadKey& key) {
+// Zero if this version does not know the kernel or the problem.
+Cost cost_of(const WorkloadKey& key) {
   const Kernel* const kernel = known_kernel(key.kernel);
-  if (kernel == nullptr) return 0;
+  if (kernel == nullptr) return {};
   try {
-    return kernel->cost(stored_problem(*kernel, key)).bytes;
+    return kernel->cost(stored_problem(*kernel, key));
   } catch (const BadInput&) {
-    return 0;
+    return {};
+  }
+}
+
+// Of the stored winner's plan. Without one launches may overlap, which gives the lower floor.
+Launches launches_of(const std::optional<WinnerRecord>& winner) {
+  if (!winner) return Launches::overlapping;
+  try {
+    return launches_of(nlohmann::json::parse(winner->plan).get<Plan>());
+  } catch (const std::exception&) {  // of another version
+    return Launches::overlapping;
   }
 }
 
@@ -114,7 +123,6 @@ StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpa
     ++result.outcomes[trial.outcome];
     if (trial.outcome != outcome_name(Outcome::pruned)) ++result.trials;
   }
-  result.bytes = bytes_of(workload.key);
   if (result.winner) {
     take(result, result.winner->config, result.winner->time_us);
     result.default_us = result.winner->default_time_us;
@@ -122,8 +130,14 @@ StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpa
   } else {
     choose_best(result, trials, spaces);
   }
-  const auto floor = stored_ceilings(&cache, workload.key.hardware).floor_us(result.bytes);
-  if (floor && result.best_us > 0) result.roofline = *floor / result.best_us;
+  const Cost cost = cost_of(workload.key);
+  const std::optional<Floor> floor =
+      floor_of(cost, stored_ceilings(&cache, workload.key.hardware), launches_of(result.winner));
+  result.work = work_of(cost, floor);
+  if (floor && result.best_us > 0) {
+    result.roofline = floor->roofline_fraction(result.best_us);
+    result.bound = floor->bound;
+  }
   return result;
 }
 
@@ -177,8 +191,10 @@ Document result_document(const StoredResult& result) {
       {"time_us", number_or_null(result.best_us)},
       {"default_time_us", number_or_null(result.default_us)},
       {"speedup", number_or_null(result.speedup())},
-      {"tb_s", number_or_null(result.tb_s())},
-      {"roofline", number_or_null(result.roofline)}};
+      {"tb_s", result.work.unit == Unit::tb_s ? number_or_null(result.rate().value) : nullptr},
+      {"tflop_s", result.work.unit == Unit::tflop_s ? number_or_null(result.rate().value) : nullptr},
+      {"roofline", number_or_null(result.roofline)},
+      {"bound", result.bound.empty() ? Document(nullptr) : Document(result.bound)}};
   document["trials"] = {{"total", result.trials}};
   for (const auto& [outcome, count] : result.outcomes) document["trials"][outcome] = count;
   document["stored_at"] = result.winner ? Document(result.winner->stored_at) : Document(nullptr);

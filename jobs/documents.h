@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "jobs/subject.h"
 #include "tuner/tune.h"
 
 namespace moetune {
@@ -14,8 +15,11 @@ Document number_or_null(double value);  // null unless finite and positive
 Document number_or_null(std::optional<double> value);
 Document assignment_document(const Assignment& assignment);  // {"tile": 64, "loader": "tma"}
 Document device_document(const DeviceInfo& info);
+Document subject_document(const Subject& subject);  // kernel, problem and device: how most documents begin
 Document counts_document(const TrialCounts& counts);
 Document time_document(const TimeSpent& time);
+// tb_s or tflop_s, whichever binds; the roofline fraction and the name of the ceiling that it is of.
+Document speed_document(const Work& work, const std::optional<Floor>& floor, double time_us);
 Document trial_document(const Trial& trial);  // config, outcome, time_us, message, resumed
 
 }  // namespace moetune

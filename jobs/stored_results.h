@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "cache/cache.h"
-#include "cli/document.h"
-#include "cli/stored_space.h"
+#include "jobs/documents.h"
+#include "jobs/stored_space.h"
 
 namespace moetune {
 
@@ -21,12 +21,13 @@ struct StoredResult {
   std::string best_config;  // the winner's, else the best trial's; "" where none is ok
   double best_us = 0;
   double default_us = 0;  // 0 where unknown
-  double roofline = 0;    // 0 where unknown; computed again where the device was calibrated since
-  double bytes = 0;       // the least that must move; 0 where the kernel is not moetune's
+  double roofline = 0;    // the fraction, 0 if unknown; computed again if the device was calibrated since
+  std::string bound;      // the ceiling that it is of; "" if that is unknown
+  Work work;              // of one launch; 0 if the kernel is not moetune's
   std::map<std::string, std::size_t> outcomes;
   std::size_t trials = 0;
 
-  double tb_s() const { return best_us > 0 ? bytes / best_us * 1e-6 : 0; }
+  Rate rate() const { return work.rate(best_us); }
   double speedup() const { return best_us > 0 ? default_us / best_us : 0; }
 };
 

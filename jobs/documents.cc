@@ -1,4 +1,4 @@
-#include "cli/document.h"
+#include "jobs/documents.h"
 
 #include <cmath>
 
@@ -9,6 +9,15 @@ Document number_or_null(double value) {
 }
 
 Document number_or_null(std::optional<double> value) { return value ? number_or_null(*value) : nullptr; }
+
+Document speed_document(const Work& work, const std::optional<Floor>& floor, double time_us) {
+  const Rate rate = work.rate(time_us);
+  const bool known = floor && time_us > 0;
+  return {{"tb_s", rate.unit == Unit::tb_s ? number_or_null(rate.value) : nullptr},
+          {"tflop_s", rate.unit == Unit::tflop_s ? number_or_null(rate.value) : nullptr},
+          {"roofline", known ? number_or_null(floor->roofline_fraction(time_us)) : nullptr},
+          {"bound", known ? Document(floor->bound) : Document(nullptr)}};
+}
 
 Document assignment_document(const Assignment& assignment) {
   Document document = Document::object();
@@ -25,7 +34,14 @@ Document device_document(const DeviceInfo& info) {
           {"recorded", info.recorded},
           {"origin", info.key.origin},
           {"driver", info.key.driver.empty() ? Document(nullptr) : Document(info.key.driver)},
-          {"hardware", info.key.text()}};
+          {"hardware", info.key.text()},
+          {"pci_bus_id", info.pci_bus_id.empty() ? Document(nullptr) : Document(info.pci_bus_id)},
+          {"uuid", info.uuid.empty() ? Document(nullptr) : Document(info.uuid)}};
+}
+
+Document subject_document(const Subject& subject) {
+  return {
+      {"kernel", subject.kernel}, {"problem", subject.problem}, {"device", device_document(subject.device)}};
 }
 
 Document counts_document(const TrialCounts& counts) {

@@ -1,0 +1,33 @@
+// The calibrate job: the ceilings of a GPU (tuner/ceilings.h), measured with decode_kernel and
+// tensor_ceiling, and kept in the cache.
+#pragma once
+
+#include <string>
+
+#include "jobs/job.h"
+#include "launch/device_info.h"
+#include "tuner/ceilings.h"
+
+namespace moetune {
+
+struct CalibrateRequest {
+  std::string device = "auto";  // a GPU, as in JobTarget
+  CacheChoice cache;
+};
+
+struct CalibrateResult {
+  DeviceInfo device;
+  Ceilings ceilings;  // a stop request leaves the rest unknown
+  bool interrupted = false;
+};
+
+// Tunes the streams, the least launch and the matrix products, each for half a minute at most. Emits CeilingMeasured
+// for each figure, and a warning for one that cannot be measured here. Errors and threads as in job.h;
+// BrokenEnvironment also if the read ceiling cannot be measured.
+CalibrateResult calibrate(const CalibrateRequest& request, const JobContext& context);
+
+// The same as a part of another job: without Finished. `complete`, unless null, says whether nothing stopped it.
+Ceilings measure_ceilings(const DeviceInfo& device, const CacheChoice& cache, const JobContext& context,
+                          bool* complete = nullptr);
+
+}  // namespace moetune
