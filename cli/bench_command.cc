@@ -44,12 +44,11 @@ std::vector<std::string> row_cells(const Subject& subject, const BenchRow& row, 
     return {row.what, std::string(outcome_name(result.outcome)), "", "", "", "", "", result.message};
   }
   const Measurement& m = result.measurement;
-  const std::optional<double> roofline = subject.roofline_fraction(m.median_us);
   return {row.what,
           time_text(m.median_us),
           time_text(m.low_us) + " to " + time_text(m.high_us),
           format("%.3f", subject.work.rate(m.median_us).value),
-          roofline ? percent_text(*roofline) : "-",
+          row.floor ? percent_text(row.floor->roofline_fraction(m.median_us)) : "-",
           winner_us > 0 ? format("%.2f×", m.median_us / winner_us) : "-",
           row.cubin,
           row.config};
@@ -63,8 +62,8 @@ void print(const BenchResult& result, std::ostream& out) {
   const double winner_us = result.rows.front().result.measurement.median_us;
   for (const BenchRow& row : result.rows) table.add(row_cells(result.subject, row, winner_us));
   out << result.subject.kernel << " " << result.subject.problem << "\n"
-      << table.text("  ")
-      << (subject.floor ? "  roofline: " + std::string(subject.floor->bound) + "\n" : "") << programs_text(result.programs_compiled);
+      << table.text("  ") << (subject.floor ? "  roofline: " + std::string(subject.floor->bound) + "\n" : "")
+      << programs_text(result.programs_compiled);
 }
 
 int BenchCommand::run(Output& output, std::stop_token stop) {

@@ -73,15 +73,16 @@ std::vector<StoredResult> read_results(const Cache* cache, const std::optional<s
 }
 
 void print(const std::vector<StoredResult>& results, std::ostream& out) {
-  Table table({"kernel", "problem", "best", "default", "speed-up", "rate", "roofline", "bound by", "hardware", "date"},
+  Table table({"kernel", "problem", "best", "default", "speed-up", "rate", "roofline", "bound by", "hardware",
+               "date"},
               {2, 3, 4, 5, 6});
   for (const StoredResult& r : results) {
     const WorkloadKey& key = r.workload.key;
     table.add({key.kernel, key.problem.empty() ? "-" : key.problem,
                time_text(r.best_us) + (r.winner || r.best_us == 0 ? "" : "*"), time_text(r.default_us),
-               r.speedup() > 0 ? format("%.2f×", r.speedup()) : "-",
-               rate_text(r.rate()), percent_text(r.roofline), r.bound.empty() ? "-" : r.bound,
-               hardware_text(key.hardware), date_text(r)});
+               r.speedup() > 0 ? format("%.2f×", r.speedup()) : "-", rate_text(r.rate()),
+               percent_text(r.roofline), r.bound.empty() ? "-" : r.bound, hardware_text(key.hardware),
+               date_text(r)});
   }
   out << table.text() << "\n";
   for (const StoredResult& r : results) {

@@ -10,13 +10,13 @@
 
 namespace moetune {
 
-std::string time_text(double microseconds);          // "9.21 µs", "1.24 ms"; "-" where there is none
-std::string bytes_text(double bytes);                // "512 MiB"
-std::string count_text(double count);                // "10,000,000", "2.4e+19"
-std::string rate_text(const Rate& rate);             // "4.21 TB/s", "612 TFLOP/s"
+std::string time_text(double microseconds);  // "9.21 µs", "1.24 ms"; "-" where there is none
+std::string bytes_text(double bytes);        // "512 MiB"
+std::string count_text(double count);        // "10,000,000", "2.4e+19"
+std::string rate_text(const Rate& rate);     // "4.21 TB/s", "612 TFLOP/s"
 std::string ceiling_text(const CeilingFigure& figure, double value);  // the same, or "1.62 µs"
-std::string percent_text(double fraction);           // "89.6%"
-std::string duration_text(double seconds);           // "0:08", "1:02:11"
+std::string percent_text(double fraction);                            // "89.6%"
+std::string duration_text(double seconds);                            // "0:08", "1:02:11"
 
 // How many of the device's own programs (references and harness) had to be compiled.
 std::string programs_text(std::size_t compiled);

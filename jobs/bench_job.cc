@@ -58,6 +58,7 @@ std::vector<BenchRow> measure(Session& session, const std::vector<Contestant>& a
   auto next = results.begin();
   for (const Contestant& contestant : all) {
     rows.push_back(row_of(contestant));
+    rows.back().floor = session.floor(launches_of(contestant.attempt.candidate.plan));
     if (contestant.attempt.outcome == Outcome::ok) rows.back().result = std::move(*next++);
   }
   return rows;
@@ -70,15 +71,15 @@ Document row_document(const Subject& subject, const BenchRow& row) {
   const double time = result.measurement.median_us;
   const bool timed = has_time(result.outcome);
   Document document = {
-          {"what", row.what},
-          {"config", row.config.empty() ? Document(nullptr) : Document(row.config)},
-          {"cubin", row.cubin.empty() ? Document(nullptr) : Document(row.cubin)},
-          {"outcome", outcome_name(result.outcome)},
-          {"message", result.message},
-          {"time_us", timed ? number_or_null(time) : nullptr},
-          {"interval_us",
-           {number_or_null(result.measurement.low_us), number_or_null(result.measurement.high_us)}}};
-  document.update(speed_document(subject.work, subject.floor, timed ? time : 0));
+      {"what", row.what},
+      {"config", row.config.empty() ? Document(nullptr) : Document(row.config)},
+      {"cubin", row.cubin.empty() ? Document(nullptr) : Document(row.cubin)},
+      {"outcome", outcome_name(result.outcome)},
+      {"message", result.message},
+      {"time_us", timed ? number_or_null(time) : nullptr},
+      {"interval_us",
+       {number_or_null(result.measurement.low_us), number_or_null(result.measurement.high_us)}}};
+  document.update(speed_document(subject.work, row.floor, timed ? time : 0));
   return document;
 }
 

@@ -24,6 +24,7 @@ struct BenchRow {
   std::string config;  // empty for the reference
   std::string cubin;   // cubin_source(); empty if it did not compile
   TrialResult result;
+  std::optional<Floor> floor;  // for launches that overlap as this row's do; nullopt before a calibration
 };
 
 struct BenchResult {

@@ -36,17 +36,18 @@ constexpr int kL2Passes = 64;
 
 // A launch costs 1 or 2 µs whatever it moves: 8 GiB make that vanish, a sixteenth of a smaller memory nearly
 // so. `bytes_an_element` counts what is read and written for one of x.
-Target stream(std::optional<double> Ceilings::*figure, const std::string& write, std::int64_t bytes_an_element,
-              std::int64_t memory_bytes, std::size_t trials) {
+Target stream(std::optional<double> Ceilings::*figure, const std::string& write,
+              std::int64_t bytes_an_element, std::int64_t memory_bytes, std::size_t trials) {
   const std::int64_t bytes = std::min<std::int64_t>(std::int64_t{8} << 30, memory_bytes / 16);
   const auto elements = std::bit_floor(static_cast<std::uint64_t>(bytes / bytes_an_element));
-  return {figure, "decode_kernel", "elements=" + std::to_string(elements) + ",write=" + write, kStreamStrategy,
-          trials};
+  return {figure, "decode_kernel", "elements=" + std::to_string(elements) + ",write=" + write,
+          kStreamStrategy, trials};
 }
 
 // A quarter of L2, which holds some lines twice on GPUs whose L2 has two halves.
 Target l2_stream(std::int64_t l2_bytes) {
-  const auto elements = std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(l2_bytes / 4, 4096) / 4));
+  const auto elements =
+      std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(l2_bytes / 4, 4096) / 4));
   return {&Ceilings::l2_tb_s, "decode_kernel",
           "elements=" + std::to_string(elements) + ",write=none,passes=" + std::to_string(kL2Passes),
           kStreamStrategy, kMixTrials};

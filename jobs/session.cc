@@ -214,7 +214,9 @@ Ceilings Session::ceilings() const {
 
 Cost Session::cost() const { return kernel() == nullptr ? Cost() : kernel()->cost(problem()); }
 
-std::optional<Floor> Session::floor(Launches launches) const { return floor_of(cost(), ceilings(), launches); }
+std::optional<Floor> Session::floor(Launches launches) const {
+  return floor_of(cost(), ceilings(), launches);
+}
 
 // The default's: whether launches overlap is the kernel's choice and the device's, not the configuration's.
 Launches Session::launches() const {

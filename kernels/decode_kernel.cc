@@ -205,7 +205,11 @@ class DecodeKernel final : public Kernel {
        0,
        0,
        {std::begin(kWriteNames), std::end(kWriteNames)}},
-      {"passes", "times that a launch reads x; above 1 x stays in L2 if it fits", Value::integer(1), 1, 1024,
+      {"passes",
+       "times that a launch reads x; above 1 x stays in L2 if it fits",
+       Value::integer(1),
+       1,
+       1024,
        {}}};
   const std::vector<Preset> presets_ = {
       {"copy",

@@ -24,7 +24,9 @@ constexpr int kFirstWithE4m3 = 89;     // before it fp16 stands in for e4m3
 
 struct Shape {
   explicit Shape(const Problem& problem)
-      : tiles(problem["tiles"]), periods(problem["depth"] / kPeriod), dtype(problem.dims.at("dtype").text()) {}
+      : tiles(problem["tiles"]),
+        periods(problem["depth"] / kPeriod),
+        dtype(problem.dims.at("dtype").text()) {}
 
   std::int64_t operand_bytes(const DeviceLimits& limits) const {
     return dtype == "e4m3" && limits.compute_capability >= kFirstWithE4m3 ? 1 : 2;
@@ -133,7 +135,8 @@ class TensorCeiling final : public Kernel {
     for (std::int64_t set = 0; set < kSets; ++set) {
       for (std::int64_t i = 0; i < kTileSums; ++i) {
         double sum = 0;
-        for (std::int64_t column = i / kRows * kSumColumns; column < (i / kRows + 1) * kSumColumns; ++column) {
+        for (std::int64_t column = i / kRows * kSumColumns; column < (i / kRows + 1) * kSumColumns;
+             ++column) {
           for (std::int64_t k = 0; k < kPeriod; ++k)
             sum += operand("a", set * kRows + i % kRows, k) * operand("b", column, k);
         }

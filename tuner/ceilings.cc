@@ -68,7 +68,8 @@ std::optional<Floor> bytes_floor(const Cost& cost, const Ceilings& ceilings) {
   if (!known(ceilings.read_tb_s)) return std::nullopt;
   if (cost.inputs == Inputs::cold) return memory_floor(cost, ceilings);
   if (!known(ceilings.l2_tb_s)) return std::nullopt;
-  const Floor through_l2{time_us(cost.bytes(), *ceilings.l2_tb_s), "L2 bandwidth", {cost.bytes(), Unit::tb_s}};
+  const Floor through_l2{
+      time_us(cost.bytes(), *ceilings.l2_tb_s), "L2 bandwidth", {cost.bytes(), Unit::tb_s}};
   Cost beyond = cost;
   const double excess = std::max(0.0, 1 - static_cast<double>(ceilings.l2_bytes) / cost.bytes());
   beyond.read_bytes *= excess;

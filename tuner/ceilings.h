@@ -19,11 +19,11 @@ namespace moetune {
 // Terabytes and teraFLOPs a second, and microseconds; what was never measured is unknown. Rates of mixed streams
 // count the bytes read and the bytes written.
 struct Ceilings {
-  std::optional<double> read_tb_s;          // device memory, reads alone
-  std::optional<double> mostly_read_tb_s;   // 8 bytes read for 1 written
-  std::optional<double> copy_tb_s;          // 1 for 1
-  std::optional<double> mostly_write_tb_s;  // 1 for 8
-  std::optional<double> l2_tb_s;            // reads of what L2 holds
+  std::optional<double> read_tb_s;                                 // device memory, reads alone
+  std::optional<double> mostly_read_tb_s;                          // 8 bytes read for 1 written
+  std::optional<double> copy_tb_s;                                 // 1 for 1
+  std::optional<double> mostly_write_tb_s;                         // 1 for 8
+  std::optional<double> l2_tb_s;                                   // reads of what L2 holds
   std::optional<double> bf16_tflop_s, fp16_tflop_s, e4m3_tflop_s;  // tensor cores: dense, fp32 accumulators
   std::optional<double> launch_us;  // a kernel that reads one element, launches one after the other
   std::int64_t l2_bytes = 0;        // what L2 holds; not measured

@@ -46,8 +46,7 @@ void TrialStore::put_winner(const TuneResult& result) {
   const std::optional<Floor> floor =
       floor_of(request_.kernel->cost(request_.problem),
                stored_ceilings(tools_.cache, tools_.device.info().key), launches_of(result.winner.plan));
-  const double roofline =
-      floor ? floor->roofline_fraction(result.best->result.measurement.median_us) : 0.0;
+  const double roofline = floor ? floor->roofline_fraction(result.best->result.measurement.median_us) : 0.0;
   const TrialResult* baseline = result.baseline ? &result.baseline->result : nullptr;
   tools_.cache->put_winner(tools_.workload,
                            to_winner(result.winner, result.best->result, baseline, roofline, source));

@@ -267,8 +267,7 @@ std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* 
     }
     facts = static_facts(pending.plan, **build, tools_.device.info().limits);
     std::string reason = why_unlaunchable(pending.plan, **build, tools_.device.info().limits);
-    if (reason.empty())
-      reason = why_spilling(pending.plan, **build, request_.kernel->spill_limit_bytes());
+    if (reason.empty()) reason = why_spilling(pending.plan, **build, request_.kernel->spill_limit_bytes());
     if (!reason.empty()) return TrialResult{.outcome = Outcome::pruned, .message = reason, .facts = facts};
   }
   MeasurePolicy policy = request_.policy;

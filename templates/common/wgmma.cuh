@@ -59,27 +59,29 @@ __device__ __forceinline__ void wgmma_hold(float (*sum)[4]) {
 #define WGMMA_SUMS_16 WGMMA_SUMS_8, WGMMA_SUM(1)
 #define WGMMA_SUMS_32 WGMMA_SUMS_16, WGMMA_SUM(2), WGMMA_SUM(3)
 #define WGMMA_SUMS_64 WGMMA_SUMS_32, WGMMA_SUM(4), WGMMA_SUM(5), WGMMA_SUM(6), WGMMA_SUM(7)
-#define WGMMA_SUMS_128                                                                             \
+#define WGMMA_SUMS_128                                                                                   \
   WGMMA_SUMS_64, WGMMA_SUM(8), WGMMA_SUM(9), WGMMA_SUM(10), WGMMA_SUM(11), WGMMA_SUM(12), WGMMA_SUM(13), \
       WGMMA_SUM(14), WGMMA_SUM(15)
-#define WGMMA_SUMS_256                                                                             \
+#define WGMMA_SUMS_256                                                                                      \
   WGMMA_SUMS_128, WGMMA_SUM(16), WGMMA_SUM(17), WGMMA_SUM(18), WGMMA_SUM(19), WGMMA_SUM(20), WGMMA_SUM(21), \
-      WGMMA_SUM(22), WGMMA_SUM(23), WGMMA_SUM(24), WGMMA_SUM(25), WGMMA_SUM(26), WGMMA_SUM(27), WGMMA_SUM(28), \
-      WGMMA_SUM(29), WGMMA_SUM(30), WGMMA_SUM(31)
+      WGMMA_SUM(22), WGMMA_SUM(23), WGMMA_SUM(24), WGMMA_SUM(25), WGMMA_SUM(26), WGMMA_SUM(27),             \
+      WGMMA_SUM(28), WGMMA_SUM(29), WGMMA_SUM(30), WGMMA_SUM(31)
 #define WGMMA_NAMES_8 "%0, %1, %2, %3"
 #define WGMMA_NAMES_16 WGMMA_NAMES_8 ", %4, %5, %6, %7"
 #define WGMMA_NAMES_32 WGMMA_NAMES_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define WGMMA_NAMES_64 \
   WGMMA_NAMES_32 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 
-#define WGMMA_NAMES_128 \
-  WGMMA_NAMES_64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define WGMMA_NAMES_256 \
-  WGMMA_NAMES_128 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
-  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
-  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define WGMMA_NAMES_128                                                                    \
+  WGMMA_NAMES_64                                                                           \
+      ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define WGMMA_NAMES_256                                                                              \
+  WGMMA_NAMES_128                                                                                    \
+      ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "           \
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "             \
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 // The operands after the sums count from %N/2 on.
 #define WGMMA_TEXT(N, TYPE, A, B, ADD, TRANSPOSED)                                                         \
@@ -91,19 +93,19 @@ __device__ __forceinline__ void wgmma_hold(float (*sum)[4]) {
                : WGMMA_SUMS_##N                           \
                : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposedA), "n"(kTransposedB))
 
-#define WGMMA_SHARED_OF(TYPE)                                                              \
-  if constexpr (kColumns == 8) WGMMA_SHARED(8, TYPE, "%4", "%5", "%6", "%7", "%8");        \
-  if constexpr (kColumns == 16) WGMMA_SHARED(16, TYPE, "%8", "%9", "%10", "%11", "%12");   \
-  if constexpr (kColumns == 32) WGMMA_SHARED(32, TYPE, "%16", "%17", "%18", "%19", "%20"); \
-  if constexpr (kColumns == 64) WGMMA_SHARED(64, TYPE, "%32", "%33", "%34", "%35", "%36"); \
+#define WGMMA_SHARED_OF(TYPE)                                                                \
+  if constexpr (kColumns == 8) WGMMA_SHARED(8, TYPE, "%4", "%5", "%6", "%7", "%8");          \
+  if constexpr (kColumns == 16) WGMMA_SHARED(16, TYPE, "%8", "%9", "%10", "%11", "%12");     \
+  if constexpr (kColumns == 32) WGMMA_SHARED(32, TYPE, "%16", "%17", "%18", "%19", "%20");   \
+  if constexpr (kColumns == 64) WGMMA_SHARED(64, TYPE, "%32", "%33", "%34", "%35", "%36");   \
   if constexpr (kColumns == 128) WGMMA_SHARED(128, TYPE, "%64", "%65", "%66", "%67", "%68"); \
   if constexpr (kColumns == 256) WGMMA_SHARED(256, TYPE, "%128", "%129", "%130", "%131", "%132")
 
 // Both K-major: there is no transposed e4m3.
-#define WGMMA_E4M3(N, A, B, ADD)                                                                         \
+#define WGMMA_E4M3(N, A, B, ADD)                                                                        \
   asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N \
-               "k32.f32.e4m3.e4m3 {" WGMMA_NAMES_##N "}, " A ", " B ", add, 1, 1;\n}\n"                  \
-               : WGMMA_SUMS_##N                                                                          \
+               "k32.f32.e4m3.e4m3 {" WGMMA_NAMES_##N "}, " A ", " B ", add, 1, 1;\n}\n"                 \
+               : WGMMA_SUMS_##N                                                                         \
                : "l"(a), "l"(b), "r"(static_cast<int>(add)))
 
 #define WGMMA_REGISTERS(N, TYPE, A, B, ADD, TB)                                                  \

@@ -264,7 +264,8 @@ __device__ __forceinline__ const unsigned char* tile_address(const Arguments& ar
 #if LOADER_CP_ASYNC
 // Starts copying this warp's chunks of a tile. Past the last tile the group is empty, so that groups count
 // tiles.
-__device__ __forceinline__ void fetch(const Arguments& arguments, i64 tile, u32 stage_address, Lane at, u64 policy) {
+__device__ __forceinline__ void fetch(const Arguments& arguments, i64 tile, u32 stage_address, Lane at,
+                                      u64 policy) {
   if (tile < arguments.passed_tiles()) {
     for (int c = at.warp; c < kTileChunks; c += kWarps) {
 #pragma unroll

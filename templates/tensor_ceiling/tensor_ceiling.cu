@@ -62,7 +62,8 @@ __device__ __forceinline__ void store_operand(u32 address, float value) {
 __device__ void bring(const float* source, Matrix to) {
   for (int i = threadIdx.x; i < to.rows * kPeriod; i += blockDim.x) {
     const int row = i / kPeriod, byte = i % kPeriod * sizeof(Operand);
-    store_operand<Operand>(to.half_step(row, byte / kStepBytes, byte / 16 % 2) + byte % 16, operand_of(source[i]));
+    store_operand<Operand>(to.half_step(row, byte / kStepBytes, byte / 16 % 2) + byte % 16,
+                           operand_of(source[i]));
   }
 }
 

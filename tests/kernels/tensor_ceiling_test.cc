@@ -49,7 +49,8 @@ TEST_CASE("tensor_ceiling's operands are random integers from -2 to 2, and its s
   CHECK_FALSE(std::equal(sums.begin(), sums.begin() + 256, sums.begin() + 256));
 }
 
-TEST_CASE("tensor_ceiling on the CPU: a written sum is a row of `a` times 64 columns, as often as K repeats") {
+TEST_CASE(
+    "tensor_ceiling on the CPU: a written sum is a row of `a` times 64 columns, as often as K repeats") {
   const Problem problem = problem_of("tiles=2,depth=384");
   const HostTensors inputs = inputs_of(problem);
   const std::vector<double> sums = kernel().reference_on_cpu(problem, inputs).at("sums");

@@ -73,12 +73,13 @@ std::string why_unlaunchable(const Plan& plan, const Build& build, const DeviceL
 
 std::string why_spilling(const Plan& plan, const Build& build, int limit_bytes) {
   for (const Launch& launch : plan.launches) {
-    const auto facts = build.entries.find(launch.entry);
+    const auto facts = build.entries.find(launch.entry.text());
     if (facts == build.entries.end()) continue;
     const std::int64_t spills =
         std::int64_t{facts->second.spill_store_bytes} + facts->second.spill_load_bytes;
     if (spills <= limit_bytes) continue;
-    return launch.entry + ": " + count_text(spills, "bytes of register spills a thread; the limit is ") +
+    return launch.entry.text() + ": " +
+           count_text(spills, "bytes of register spills a thread; the limit is ") +
            std::to_string(limit_bytes);
   }
   return "";
