@@ -61,6 +61,8 @@ struct DecodeShape {
 
 const ProblemSchema& decode_attention_schema();
 const std::vector<Preset>& decode_attention_presets();
+// Models that people look for, and whose attention is another kernel.
+std::string decode_attention_advice(std::string_view preset);
 void check_decode_attention(const Problem& problem);  // throws BadInput
 Cost decode_attention_cost(const DecodeShape& shape);
 

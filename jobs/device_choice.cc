@@ -1,0 +1,207 @@
+#include "jobs/device_choice.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+
+#include "base/error.h"
+#include "base/suggest.h"
+#include "jobs/gpu_choice.h"
+#include "kernels/registry.h"
+#include "launch/driver.h"
+#include "replay/replay_device.h"
+#include "replay/shipped.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::string_view kReplay = "replay:";
+
+using RecordingPtr = std::shared_ptr<const Recording>;
+
+// Where the recordings come from, for messages about one that is missing.
+std::string recordings_home() {
+  const char* const folder = std::getenv("MOETUNE_DATA_DIR");
+  return folder != nullptr && *folder != '\0' ? " in MOETUNE_DATA_DIR (" + std::string(folder) + ")" : "";
+}
+
+RecordingPtr read_shipped(const ShippedRecording& shipped) {
+  return std::make_shared<const Recording>(shipped.read());
+}
+
+// A file, or a shipped recording by its name.
+RecordingPtr read_named(const std::string& name) {
+  if (name.empty()) throw BadField("device", "'replay:' names no recording; it would be replay:FILE");
+  std::error_code unreachable;
+  const std::filesystem::file_status status = std::filesystem::status(name, unreachable);
+  if (std::filesystem::exists(status)) return std::make_shared<const Recording>(read_recording(name));
+  if (status.type() == std::filesystem::file_type::none) {
+    throw BadField("device", "cannot look at the recording " + name + ": " + unreachable.message());
+  }
+  std::vector<std::string> names;
+  for (const ShippedRecording& shipped : list_shipped_recordings()) {
+    names.push_back(shipped.name());
+    if (names.back() == name) return read_shipped(shipped);
+  }
+  throw BadField("device", names.empty()
+                               ? "there is no file " + name + ", and no recording" + recordings_home()
+                               : "no such file; " + unknown_name("recording", name, names) + recordings_home());
+}
+
+// The recorded problem in today's schema: its text may predate a dimension.
+Problem recorded_problem(const std::string& text, const Kernel& kernel) {
+  return parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+}
+
+DeviceChoice replay(RecordingPtr recording, const std::string& id) {
+  DeviceChoice choice{
+      .recording = recording, .kernel = known_kernel(recording->kernel), .kernel_name = recording->kernel};
+  choice.problem = {recording->kernel, {}};
+  try {
+    if (choice.kernel != nullptr) choice.problem = recorded_problem(recording->problem, *choice.kernel);
+  } catch (const BadInput& error) {
+    throw BadField("device", id + " is of a problem that moetune does not know: " + error.what());
+  }
+  choice.device = std::make_unique<ReplayDevice>(recording, id);
+  return choice;
+}
+
+DeviceChoice choose_recording(const std::string& name, const WorkloadSpec& workload) {
+  DeviceChoice choice = replay(read_named(name), std::string(kReplay) + name);
+  if (workload.kernel && *workload.kernel != choice.kernel_name) {
+    find_kernel(*workload.kernel);  // an unknown name is the likelier mistake
+    throw BadField("device", name + " is a recording of " + choice.kernel_name + ", not of " + *workload.kernel);
+  }
+  if (!workload.names_problem()) return choice;
+  if (choice.kernel == nullptr) {
+    throw BadField("problem", choice.kernel_name + " in " + name +
+                                  " is not moetune's kernel: a problem and a preset do not apply");
+  }
+  const Problem wanted = problem_of(*choice.kernel, workload);
+  if (!(wanted == choice.problem)) {
+    throw BadField("device", name + " records " + choice.problem.text() + ", not " + wanted.text());
+  }
+  return choice;
+}
+
+using Pick = std::function<std::size_t(const std::vector<DeviceInfo>&)>;
+
+// One worker serves the choice and what follows: starting the driver is slow.
+DeviceChoice choose_cuda(const Pick& pick, const Kernel& kernel, const WorkloadSpec& workload) {
+  DeviceChoice choice{
+      .kernel = &kernel, .kernel_name = kernel.name(), .problem = problem_of(kernel, workload)};
+  choice.builder = std::make_shared<BuildSource>();
+  choice.device = std::make_unique<CudaDevice>(CudaDevice::Options{
+      .pick = pick, .build = [builder = choice.builder](const std::vector<CompileUnit>& units) {
+        return (*builder)(units);
+      }});
+  return choice;
+}
+
+constexpr const char* kGpuForms = "auto, cuda:N, a UUID (GPU-...) or a PCI id (0000:1b:00.0)";
+
+[[noreturn]] void unknown_device(const std::string& device) {
+  throw BadField("device", std::string("it is ") + kGpuForms + ", or replay:FILE; not '" + device + "'");
+}
+
+// What picks the GPU that `device` means: "auto" the idlest. Throws BadField if the text has no such form.
+Pick pick_of(const std::string& device) {
+  if (device == "auto") return idlest_gpu;
+  if (!is_gpu_name(device)) unknown_device(device);
+  return [device](const std::vector<DeviceInfo>& gpus) { return named_gpu(gpus, device); };
+}
+
+// The shipped recording of the problem that was asked for; where none was, of the kernel's default problem,
+// else the first.
+DeviceChoice choose_shipped(const Kernel& kernel, const WorkloadSpec& workload,
+                            const std::string& why_no_gpu) {
+  const Problem wanted = problem_of(kernel, workload);
+  std::optional<ShippedRecording> first, fitting;
+  std::string known;
+  for (const ShippedRecording& shipped : list_shipped_recordings()) {
+    if (shipped.header.kernel != kernel.name()) continue;
+    const Problem problem = recorded_problem(shipped.header.problem, kernel);
+    if (!first) first = shipped;
+    if (problem == wanted) fitting = shipped;
+    known += "\n  " + problem.text();
+  }
+  if (!first) {
+    throw BrokenEnvironment("no GPU here (" + why_no_gpu + "); and no recording of " + kernel.name() +
+                            " is shipped" + recordings_home() +
+                            " to stand in; the device replay:FILE takes one");
+  }
+  if (!fitting && workload.names_problem()) {
+    throw BrokenEnvironment("no GPU here (" + why_no_gpu + "); and no shipped recording is of " +
+                            kernel.name() + " " + wanted.text() + "; recorded" + recordings_home() +
+                            " are:" + known);
+  }
+  const ShippedRecording& chosen = fitting ? *fitting : *first;
+  DeviceChoice choice = replay(read_shipped(chosen), std::string(kReplay) + chosen.name());
+  choice.why_no_gpu = why_no_gpu;
+  return choice;
+}
+
+}  // namespace
+
+Problem problem_of(const Kernel& kernel, const WorkloadSpec& spec) {
+  const Preset* preset = nullptr;
+  std::vector<std::string> names;
+  for (const Preset& candidate : kernel.presets()) {
+    if (candidate.name == spec.preset) preset = &candidate;
+    names.push_back(candidate.name);
+  }
+  if (preset == nullptr && !spec.preset.empty()) {
+    const std::string advice = kernel.advice_for_unknown_preset(spec.preset);
+    throw BadField("preset", unknown_name("preset of " + kernel.name(), spec.preset, names) +
+                                 (advice.empty() ? "" : ". " + advice));
+  }
+  try {
+    Problem problem = parse_problem(kernel.name(), kernel.schema(), preset, spec.problem);
+    kernel.check(problem);
+    return problem;
+  } catch (const BadInput& error) {
+    throw BadField("problem", error.what());
+  }
+}
+
+DeviceChoice choose_device(const std::string& device, const WorkloadSpec& workload) {
+  if (device.starts_with(kReplay)) return choose_recording(device.substr(kReplay.size()), workload);
+  if (!workload.kernel) throw BadField("kernel", "it is needed unless the device is a recording");
+  const Kernel& kernel = find_kernel(*workload.kernel);
+  const Pick pick = pick_of(device);
+  problem_of(kernel, workload);  // what is wrong with the input is said before what is wrong with the machine
+  if (device != "auto") return choose_cuda(pick, kernel, workload);
+  try {
+    return choose_cuda(pick, kernel, workload);
+  } catch (const cuda::NoGpu& error) {
+    return choose_shipped(kernel, workload, error.what());
+  } catch (const BrokenEnvironment& error) {  // nothing may stand in for a driver that is there and does not work
+    throw BrokenEnvironment(std::string(error.what()) + "; the device replay:FILE goes without a GPU");
+  }
+}
+
+DeviceChoice choose_gpu(const std::string& device, const WorkloadSpec& workload, std::string_view job) {
+  if (!workload.kernel) throw BadField("kernel", "it is needed");
+  const Kernel& kernel = find_kernel(*workload.kernel);
+  problem_of(kernel, workload);
+  if (device.starts_with(kReplay)) {
+    throw BadField("device", device + ": a recording cannot run kernels, as " + std::string(job) +
+                                 " does; it needs a GPU: " + kGpuForms);
+  }
+  try {
+    return choose_cuda(pick_of(device), kernel, workload);
+  } catch (const cuda::NoGpu& error) {
+    throw BrokenEnvironment(std::string(job) + " needs a GPU, and there is none here: " + error.what());
+  }
+}
+
+DeviceInfo find_gpu(const std::string& device, std::string_view job) {
+  const Pick pick = pick_of(device);
+  const CudaDeviceList gpus = list_cuda_devices();
+  if (gpus.devices.empty()) {
+    throw BrokenEnvironment(std::string(job) + " needs a GPU, and there is none here: " + gpus.why_empty);
+  }
+  return gpus.devices[pick(gpus.devices)];
+}
+
+}  // namespace moetune
