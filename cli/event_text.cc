@@ -44,12 +44,12 @@ std::string_view phase_words(Phase phase) {
 }
 
 std::string note_of(const Event& event) {
-  return std::visit(
-      Overloaded{[](const DeviceChosen& chosen) { return device_note(chosen); },
-                 [](const SearchStarted& search) { return space_note(search); },
-                 [](const CeilingMeasured& measured) { return ceiling_note(measured); },
-                 [](const Warning& warning) { return warning.text; }, [](const auto&) { return std::string(); }},
-      event.what);
+  return std::visit(Overloaded{[](const DeviceChosen& chosen) { return device_note(chosen); },
+                               [](const SearchStarted& search) { return space_note(search); },
+                               [](const CeilingMeasured& measured) { return ceiling_note(measured); },
+                               [](const Warning& warning) { return warning.text; },
+                               [](const auto&) { return std::string(); }},
+                    event.what);
 }
 
 EventListener note_listener(const Output& output) {

@@ -6,15 +6,15 @@ namespace moetune {
 
 void declare_workload(OptionTable& table, WorkloadSpec& workload, bool kernel_required) {
   table.positional("KERNEL", workload.kernel, kernel_required, "a kernel's name (see: moetune kernels)");
-  table.text("problem", "DIMS", workload.problem,
-             "the workload: batch=64,context=8192; the rest by default");
+  table.text("problem", "DIMS", workload.problem, "the workload: batch=64,context=8192; the rest by default");
   table.text("preset", "NAME", workload.preset, "a model's dimensions (see: moetune kernels KERNEL)");
 }
 
 void declare_device(OptionTable& table, std::string& device) {
-  table.text("device", "DEVICE", device,
-             "auto (an idle GPU), cuda:N, or replay:FILE for recorded measurements; a UUID or a PCI id names a GPU "
-             "too");
+  table.text(
+      "device", "DEVICE", device,
+      "auto (an idle GPU), cuda:N, or replay:FILE for recorded measurements; a UUID or a PCI id names a GPU "
+      "too");
 }
 
 void declare_gpu(OptionTable& table, std::string& device) {

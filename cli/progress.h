@@ -3,8 +3,8 @@
 // nothing comes to an end: a long compilation, a candidate that hangs.
 //
 // Listens to a job's events, from the job's thread; a thread of its own keeps the line moving. Notes what
-// note_of() says too. Writes to stderr only: while one lives, whoever else writes there calls finished() first.
-// Never throws.
+// note_of() says too. Writes to stderr only: while one lives, whoever else writes there calls finished()
+// first. Never throws.
 #pragma once
 
 #include <chrono>
@@ -60,7 +60,7 @@ class Progress {
   const Settings settings_;
 
   std::mutex mutex_;
-  bool drawn_ = false;  // a live line stands on the terminal
+  bool drawn_ = false;                   // a live line stands on the terminal
   std::optional<SearchStarted> search_;  // that goes on
   std::optional<Phase> phase_;           // none before the first and after a search
   TrialCounts counts_;

@@ -31,9 +31,11 @@ class SearchCommand : public Command {
 std::string_view SearchCommand::details() const {
   return "Trials are kept in the cache as they land: after Ctrl-C, or any other end, the same command "
          "continues\n"
-         "where it stopped. --device auto takes a GPU that no other process computes on, the one with the most "
+         "where it stopped. --device auto takes a GPU that no other process computes on, the one with the "
+         "most "
          "free\n"
-         "memory, else a shipped recording. A recording also serves as replay:FILE, Kernel Tuner's cache files included; the kernel may then be left out, nothing is\n"
+         "memory, else a shipped recording. A recording also serves as replay:FILE, Kernel Tuner's cache "
+         "files included; the kernel may then be left out, nothing is\n"
          "compiled for a kernel that is not moetune's, and its trials are kept under the file's own "
          "digest.\n";
 }
@@ -159,7 +161,8 @@ void print_hints(const SearchResult& result, const Output& output) {
 class TrialList {
  public:
   void handle(const Event& event) {
-    if (const auto* ended = std::get_if<TrialEnded>(&event.what)) trials_.push_back(trial_document(ended->trial));
+    if (const auto* ended = std::get_if<TrialEnded>(&event.what))
+      trials_.push_back(trial_document(ended->trial));
   }
   const Document& trials() const { return trials_; }
 

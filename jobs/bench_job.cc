@@ -29,8 +29,10 @@ std::vector<Contestant> contestants(Session& session, const BenchRequest& reques
   if (request.config) all.push_back({"config", session.try_compile(session.parse_config(*request.config))});
   if (session.default_config()) all.push_back({"default", session.try_compile(*session.default_config())});
   // In the problem's own types, as a plain implementation would be written; the exact reference writes f32.
-  all.push_back({"reference", session.try_compile(session.kernel()->reference(
-                                  Reference::baseline, session.problem(), session.info().limits), {})});
+  all.push_back(
+      {"reference",
+       session.try_compile(
+           session.kernel()->reference(Reference::baseline, session.problem(), session.info().limits), {})});
   return all;
 }
 

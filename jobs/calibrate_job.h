@@ -1,4 +1,5 @@
-// The calibrate job: the ceilings of a GPU (tuner/ceilings.h), measured with decode_kernel and kept in the cache.
+// The calibrate job: the ceilings of a GPU (tuner/ceilings.h), measured with decode_kernel and kept in the
+// cache.
 #pragma once
 
 #include <string>
@@ -20,8 +21,8 @@ struct CalibrateResult {
   bool interrupted = false;
 };
 
-// Tunes both streams and the least launch. Emits CeilingMeasured for each figure. Errors and threads as in job.h;
-// BrokenEnvironment also if no configuration works.
+// Tunes both streams and the least launch. Emits CeilingMeasured for each figure. Errors and threads as in
+// job.h; BrokenEnvironment also if no configuration works.
 CalibrateResult calibrate(const CalibrateRequest& request, const JobContext& context);
 
 // The same as a part of another job: without Finished.

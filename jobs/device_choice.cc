@@ -43,9 +43,10 @@ RecordingPtr read_named(const std::string& name) {
     names.push_back(shipped.name());
     if (names.back() == name) return read_shipped(shipped);
   }
-  throw BadField("device", names.empty()
-                               ? "there is no file " + name + ", and no recording" + recordings_home()
-                               : "no such file; " + unknown_name("recording", name, names) + recordings_home());
+  throw BadField("device",
+                 names.empty()
+                     ? "there is no file " + name + ", and no recording" + recordings_home()
+                     : "no such file; " + unknown_name("recording", name, names) + recordings_home());
 }
 
 // The recorded problem in today's schema: its text may predate a dimension.
@@ -70,7 +71,8 @@ DeviceChoice choose_recording(const std::string& name, const WorkloadSpec& workl
   DeviceChoice choice = replay(read_named(name), std::string(kReplay) + name);
   if (workload.kernel && *workload.kernel != choice.kernel_name) {
     find_kernel(*workload.kernel);  // an unknown name is the likelier mistake
-    throw BadField("device", name + " is a recording of " + choice.kernel_name + ", not of " + *workload.kernel);
+    throw BadField("device",
+                   name + " is a recording of " + choice.kernel_name + ", not of " + *workload.kernel);
   }
   if (!workload.names_problem()) return choice;
   if (choice.kernel == nullptr) {
@@ -175,7 +177,8 @@ DeviceChoice choose_device(const std::string& device, const WorkloadSpec& worklo
     return choose_cuda(pick, kernel, workload);
   } catch (const cuda::NoGpu& error) {
     return choose_shipped(kernel, workload, error.what());
-  } catch (const BrokenEnvironment& error) {  // nothing may stand in for a driver that is there and does not work
+  } catch (
+      const BrokenEnvironment& error) {  // nothing may stand in for a driver that is there and does not work
     throw BrokenEnvironment(std::string(error.what()) + "; the device replay:FILE goes without a GPU");
   }
 }

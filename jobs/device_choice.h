@@ -1,5 +1,5 @@
-// A request's device text turned into a device: a GPU, a recording in a file, or a shipped recording if there is
-// no GPU. Free functions for the job's one thread.
+// A request's device text turned into a device: a GPU, a recording in a file, or a shipped recording if there
+// is no GPU. Free functions for the job's one thread.
 #pragma once
 
 #include <memory>
@@ -22,13 +22,13 @@ struct DeviceChoice {
   std::string why_no_gpu;                // why a recording stands in for a GPU; else empty
 };
 
-// "auto" takes the idlest GPU (gpu_choice.h), else a fitting shipped recording. Throws BadField and BadInput for
-// what the user named wrongly (kernel, preset, problem, device, file), BrokenEnvironment if `auto` finds neither
-// a GPU nor a fitting recording.
+// "auto" takes the idlest GPU (gpu_choice.h), else a fitting shipped recording. Throws BadField and BadInput
+// for what the user named wrongly (kernel, preset, problem, device, file), BrokenEnvironment if `auto` finds
+// neither a GPU nor a fitting recording.
 DeviceChoice choose_device(const std::string& device, const WorkloadSpec& workload);
 
-// The same for jobs that measure or validate, of a kernel that is named: a recording is BadField. `job` is their
-// name, for messages.
+// The same for jobs that measure or validate, of a kernel that is named: a recording is BadField. `job` is
+// their name, for messages.
 DeviceChoice choose_gpu(const std::string& device, const WorkloadSpec& workload, std::string_view job);
 
 // The same, but opens nothing.

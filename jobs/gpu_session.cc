@@ -24,8 +24,8 @@ DeviceChoice stoppable(DeviceChoice choice, std::stop_token stop) {
 
 }  // namespace
 
-GpuSession::GpuSession(const JobTarget& target, const std::optional<std::string>& config, std::string_view job,
-                       const JobContext& context)
+GpuSession::GpuSession(const JobTarget& target, const std::optional<std::string>& config,
+                       std::string_view job, const JobContext& context)
     : session((check_config_text(target, config),
                stoppable(choose_gpu(target.device, target.workload, job), context.stop)),
               {.cache = target.cache}, context.events) {}

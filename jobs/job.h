@@ -1,8 +1,9 @@
 // What the requests of all jobs share, and what connects a running job to its caller.
 //
-// A job is one function: a request in, a result out. It runs on its caller's thread and owns what it opens (cache,
-// device, compiler), so that several may run at once on several threads, each on its own device. Errors: BadField
-// or BadInput for the request, BrokenEnvironment for the machine; what a candidate does is never one.
+// A job is one function: a request in, a result out. It runs on its caller's thread and owns what it opens
+// (cache, device, compiler), so that several may run at once on several threads, each on its own device.
+// Errors: BadField or BadInput for the request, BrokenEnvironment for the machine; what a candidate does is
+// never one.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// The files of a kernel inside the binary: its space, and what its candidates compile from. Pure functions over
-// embedded resources; thread-safe.
+// The files of a kernel inside the binary: its space, and what its candidates compile from. Pure functions
+// over embedded resources; thread-safe.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The record job: every legal configuration measured on a GPU, into a file that serves as a device where there is
-// no GPU (replay/recording.h).
+// The record job: every legal configuration measured on a GPU, into a file that serves as a device where
+// there is no GPU (replay/recording.h).
 #pragma once
 
 #include <cstdint>

@@ -58,9 +58,10 @@ Document speedup_document(const TuneResult& tune) {
 
 SearchResult search(const SearchRequest& request, const JobContext& context) {
   check_strategy(request.settings.strategy);
-  Session session(choose_device(request.target.device, request.target.workload),
-                  {.cache = request.target.cache, .no_compile = request.no_compile, .threads = request.threads},
-                  context.events);
+  Session session(
+      choose_device(request.target.device, request.target.workload),
+      {.cache = request.target.cache, .no_compile = request.no_compile, .threads = request.threads},
+      context.events);
   TuneRequest tuning = session.request(request.settings);
   if (!request.cold) tuning.histories = hints(session);
 

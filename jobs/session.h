@@ -1,5 +1,5 @@
-// Everything that a job needs, opened in the right order: device, space, cache and compiler. The one place where
-// a request becomes the objects of the lower rooms.
+// Everything that a job needs, opened in the right order: device, space, cache and compiler. The one place
+// where a request becomes the objects of the lower rooms.
 //
 // Owns all it holds; belongs to one thread; must outlive what it lent. Errors: BadField and BadInput for the
 // request, BrokenEnvironment for the machine.
@@ -28,7 +28,8 @@ struct SessionOptions {
   Purpose purpose = Purpose::tuning;
 };
 
-// A candidate, or why there is none that runs: compile_failed, or pruned for one that the device cannot launch.
+// A candidate, or why there is none that runs: compile_failed, or pruned for one that the device cannot
+// launch.
 struct Attempt {
   Candidate candidate;
   Outcome outcome = Outcome::ok;

@@ -23,8 +23,8 @@ class NothingTuned : public BadInput {
   std::string kernel_, problem_;
 };
 
-// The stored winner of the session's workload on this very hardware, its cubin as stored. Warns if it was tuned
-// with other sources or another compiler. Throws NothingTuned, and DamagedWinner if it cannot be used.
+// The stored winner of the session's workload on this very hardware, its cubin as stored. Warns if it was
+// tuned with other sources or another compiler. Throws NothingTuned, and DamagedWinner if it cannot be used.
 Candidate stored_candidate(Session& session, const Events& events);
 
 // Where a candidate's cubin came from: "stored" with a winner, "cached" from an earlier compilation, or

@@ -1,5 +1,5 @@
-// What a job worked on, as plain data: the workload, the device, and what their figures are compared with. Part of
-// every job's result.
+// What a job worked on, as plain data: the workload, the device, and what their figures are compared with.
+// Part of every job's result.
 #pragma once
 
 #include <optional>

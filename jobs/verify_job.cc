@@ -9,7 +9,8 @@ namespace moetune {
 namespace {
 
 // Fewer than wanted if a stop request came first.
-std::vector<InputCheck> check_inputs(Session& session, const Candidate& candidate, const VerifyRequest& request) {
+std::vector<InputCheck> check_inputs(Session& session, const Candidate& candidate,
+                                     const VerifyRequest& request) {
   std::vector<InputCheck> checks;
   try {
     session.device().open(*session.kernel(), session.problem(), request.seed);

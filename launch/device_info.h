@@ -19,10 +19,10 @@ struct GpuLoad {
 struct DeviceInfo {
   HardwareKey key;
   DeviceLimits limits;
-  std::string architecture;  // NVRTC target: "sm_90a"
-  std::string id;            // as the user names it: "cuda:0", "replay:FILE"
-  std::string pci_bus_id;    // "0000:1b:00.0"; empty for a recording
-  std::string uuid;          // "GPU-1b2c3d4e-..."; empty for a recording
+  std::string architecture;     // NVRTC target: "sm_90a"
+  std::string id;               // as the user names it: "cuda:0", "replay:FILE"
+  std::string pci_bus_id;       // "0000:1b:00.0"; empty for a recording
+  std::string uuid;             // "GPU-1b2c3d4e-..."; empty for a recording
   std::optional<GpuLoad> load;  // nullopt for a recording, and if NVML does not say
   bool recorded = false;        // times come from a recording
 };

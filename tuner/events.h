@@ -1,8 +1,8 @@
 // What a job reports while it runs, as typed events: for a progress line, a log, a service.
 //
-// An event lives for the call that delivers it: a listener copies what it keeps. The listener runs on the job's
-// thread and must not throw. Two jobs may share one listener, which then guards its own state; the job's id says
-// whose event it is.
+// An event lives for the call that delivers it: a listener copies what it keeps. The listener runs on the
+// job's thread and must not throw. Two jobs may share one listener, which then guards its own state; the
+// job's id says whose event it is.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +29,10 @@ enum class Phase { preparing, searching, duel, verifying, storing, calibrating, 
 std::string_view phase_name(Phase phase);  // "duel"
 
 enum class WarningKind {
-  cache,            // where the cache lies may cost speed or safety
-  nothing_compiled, // a replay goes without compiling
-  other_sources,    // a stored winner is of other sources or another compiler
-  no_ceilings,      // the ceilings could not be measured
+  cache,             // where the cache lies may cost speed or safety
+  nothing_compiled,  // a replay goes without compiling
+  other_sources,     // a stored winner is of other sources or another compiler
+  no_ceilings,       // the ceilings could not be measured
 };
 
 std::string_view warning_name(WarningKind kind);  // "other_sources"
@@ -92,8 +92,8 @@ struct Finished {
 
 struct Event {
   JobId job;
-  std::variant<DeviceChosen, PhaseChanged, SearchStarted, TrialBegun, TrialEnded, SearchEnded, CeilingMeasured,
-               Warning, Finished>
+  std::variant<DeviceChosen, PhaseChanged, SearchStarted, TrialBegun, TrialEnded, SearchEnded,
+               CeilingMeasured, Warning, Finished>
       what;
 };
 

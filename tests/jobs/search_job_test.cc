@@ -69,9 +69,9 @@ struct Seen {
 
 TEST_CASE("a search reports its device, phases, trials and end, in order, with the job's id") {
   Seen seen;
-  const SearchResult result = search(
-      request_for(kFirst),
-      {.events = {.job = 7, .listener = [&](const Event& event) { seen.handle(7, event); }}});
+  const SearchResult result =
+      search(request_for(kFirst),
+             {.events = {.job = 7, .listener = [&](const Event& event) { seen.handle(7, event); }}});
   CHECK_FALSE(seen.other_job);
   CHECK(seen.order == std::vector<std::string>{"device", "started", "trials", "search ended", "finished"});
   CHECK(seen.phases == std::vector<Phase>{Phase::preparing, Phase::searching, Phase::duel, Phase::verifying,

@@ -45,7 +45,8 @@ class CudaDevice final : public Device {
     std::chrono::milliseconds open_limit{180'000};
   };
 
-  // Throws cuda::NoGpu, a BrokenEnvironment, if there is no driver or no GPU; what `pick` throws goes through.
+  // Throws cuda::NoGpu, a BrokenEnvironment, if there is no driver or no GPU; what `pick` throws goes
+  // through.
   explicit CudaDevice(Options options);
 
   const DeviceInfo& info() const override { return info_; }

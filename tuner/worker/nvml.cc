@@ -125,7 +125,8 @@ Nvml::Reading Nvml::read() const {
 }
 
 std::optional<GpuLoad> Nvml::load() const {
-  if (device_ == nullptr || library_->memory == nullptr || library_->processes == nullptr) return std::nullopt;
+  if (device_ == nullptr || library_->memory == nullptr || library_->processes == nullptr)
+    return std::nullopt;
   MemoryInfo memory;
   if (library_->memory(device_, &memory) != kSuccess) return std::nullopt;
   const std::optional<std::vector<ProcessInfo>> processes = library_->compute_processes(device_);

@@ -1,6 +1,6 @@
-// Clocks, temperature, slowdown reasons and other processes of one GPU through NVML, opened at run time (or the
-// library that MOETUNE_LIBNVML names). NVML is optional: if it is absent, or does not answer, readings are zeros
-// and nothing fails.
+// Clocks, temperature, slowdown reasons and other processes of one GPU through NVML, opened at run time (or
+// the library that MOETUNE_LIBNVML names). NVML is optional: if it is absent, or does not answer, readings
+// are zeros and nothing fails.
 //
 // Lives in the worker process; not thread-safe.
 #pragma once

@@ -63,8 +63,8 @@ struct WorkerSession::OpenProblem {
   OpenProblem(Gpu& gpu, TensorsSpec spec, const Bytes& harness_cubin, const Program& exact,
               const Program& baseline)
       : harness(harness_cubin, gpu.info.limits.sm_count, gpu.stream),
-        tensors(std::move(spec), exact, baseline, gpu.info.limits, gpu.context.free_memory(),
-                harness, gpu.stream),
+        tensors(std::move(spec), exact, baseline, gpu.info.limits, gpu.context.free_memory(), harness,
+                gpu.stream),
         benchmark(harness, gpu.nvml, gpu.stream) {}
 
   Harness harness;
