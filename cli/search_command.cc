@@ -96,7 +96,7 @@ std::string trials_line(const TrialCounts& counts) {
     for (const char c : outcome_name(outcome)) text += c == '_' ? ' ' : c;
   }
   if (counts.resumed > 0) text += format("; %zu of them resumed", counts.resumed);
-  if (counts.unmeasured > 0) text += format("; %zu more compiled and passed over", counts.unmeasured);
+  if (counts.unmeasured > 0) text += format("; %zu more compiled but not measured", counts.unmeasured);
   return text;
 }
 
@@ -121,8 +121,8 @@ std::string default_line(const Trial& baseline, const std::optional<Trial>& best
 }
 
 std::string confidence_line(const Confidence& confidence) {
-  return percent_text(confidence.within_5_percent) + " that nothing is more than 5% faster" +
-         (confidence.at_floor ? ", as the roofline is no further; " : "; ") +
+  return percent_text(confidence.within_5_percent) + ": within 5% of the fastest" +
+         (confidence.at_floor ? ", and at the roofline; " : "; ") +
          format("%zu more trials should gain ", kMoreTrials) + percent_text(confidence.expected_gain);
 }
 
@@ -137,7 +137,7 @@ void print_result(const SearchResult& result, std::ostream& out) {
     table.add({"config", tune.best->config.text()});
   }
   if (tune.baseline) table.add({"default", default_line(*tune.baseline, tune.best)});
-  if (tune.confidence.known) table.add({"chance", confidence_line(tune.confidence)});
+  if (tune.confidence.known) table.add({"confidence", confidence_line(tune.confidence)});
   table.add({"trials", trials_line(tune.counts)});
   table.add({"time", time_line(tune.time)});
   if (!subject.cache.empty()) table.add({"cache", subject.cache});
