@@ -1,11 +1,13 @@
-#include "base/error.h"
-#include "cli/gpu_command.h"
+#include "cli/command.h"
+#include "cli/event_text.h"
+#include "cli/options.h"
 #include "cli/text.h"
+#include "jobs/bench_job.h"
 
 namespace moetune {
 namespace {
 
-class BenchCommand : public GpuCommand {
+class BenchCommand : public Command {
  public:
   std::string_view name() const override { return "bench"; }
   std::string_view summary() const override {
@@ -23,140 +25,55 @@ class BenchCommand : public GpuCommand {
   int run(Output& output, std::stop_token stop) override;
 
  private:
-  std::uint64_t rounds_ = 41;
+  BenchRequest request_;
 };
 
 void BenchCommand::declare(OptionTable& table) {
-  declare_common(table, "tile=64,stages=3,...: one more to compare; the rest by default", "of the inputs");
-  table.whole("rounds", rounds_, 1, 100'000, "samples of each");
+  declare_workload(table, request_.target.workload, true);
+  table.text("config", "CONFIG", request_.config,
+             "tile=64,stages=3,...: one more to compare; the rest by default");
+  table.whole("seed", request_.seed, 0, 1'000'000'000, "of the inputs");
+  declare_gpu(table, request_.target.device);
+  declare_cache(table, request_.target.cache);
+  table.whole("rounds", request_.rounds, 1, 100'000, "samples of each");
 }
 
-struct Contestant {
-  std::string label;
-  Candidate candidate;
-  bool stored = false;
-  TrialResult result = {};  // of one that does not compile: that; else of the duel
-};
-
-template <typename Build>
-Contestant built(const std::string& label, const Config& config, const Build& build) {
-  try {
-    return {label, build()};
-  } catch (const BrokenEnvironment& error) {
-    const std::string message = error.what();
-    return {.label = label,
-            .candidate = {.config = config},
-            .result = {.outcome = Outcome::compile_failed, .message = message.substr(0, message.find('\n'))}};
-  }
-}
-
-// The same, started only once the kernel before it has ended; none where it never starts earlier.
-std::optional<Candidate> without_overlap(Candidate candidate) {
-  Launch& first = candidate.plan.launches.front();
-  if (!first.programmatic_dependent) return std::nullopt;
-  first.programmatic_dependent = false;
-  return candidate;
-}
-
-std::vector<Contestant> contestants(Session& session, const std::optional<std::string>& config,
-                                    const Output& output) {
-  std::vector<Contestant> all;
-  all.push_back({"winner", stored_candidate(session, output), true});
-  if (std::optional<Candidate> alone = without_overlap(all.front().candidate))
-    all.push_back({"winner alone", *std::move(alone), true});
-  const auto add = [&](const std::string& label, const Config& chosen) {
-    all.push_back(built(label, chosen, [&] { return session.compile(chosen); }));
-  };
-  if (config) add("config", session.parse_config(*config));
-  if (session.default_config()) add("default", *session.default_config());
-  // In the problem's own types, as a plain implementation would be written; the exact reference writes f32.
-  all.push_back(built("reference", {}, [&] {
-    return session.compile(
-        session.kernel()->reference(Reference::baseline, session.problem(), session.info().limits), Config{},
-        "the reference");
-  }));
-  return all;
-}
-
-// Those that compiled meet in one duel. False where a stop request came first.
-bool measure(Session& session, std::vector<Contestant>& all, std::uint64_t seed, int rounds) try {
-  session.device().open(*session.kernel(), session.problem(), seed);
-  std::vector<Candidate> candidates;
-  for (const Contestant& contestant : all) {
-    if (contestant.result.outcome == Outcome::ok) candidates.push_back(contestant.candidate);
-  }
-  std::vector<TrialResult> results = session.device().duel(candidates, rounds);
-  auto next = results.begin();
-  for (Contestant& contestant : all) {
-    if (contestant.result.outcome == Outcome::ok) contestant.result = std::move(*next++);
-  }
-  return true;
-} catch (const Stopped&) {
-  return false;
-}
-
-Document row_document(const Session& session, const Contestant& contestant) {
-  const TrialResult& result = contestant.result;
-  const double time = result.measurement.median_us;
-  const bool timed = has_time(result.outcome);
-  const std::optional<double> floor = session.floor_us();
-  const std::string config = contestant.candidate.config.text();
-  const bool has_cubin = contestant.candidate.build != nullptr;
-  return {{"what", contestant.label},
-          {"config", config.empty() ? Document(nullptr) : Document(config)},
-          {"cubin",
-           has_cubin ? Document(cubin_source(contestant.candidate, contestant.stored)) : Document(nullptr)},
-          {"outcome", outcome_name(result.outcome)},
-          {"message", result.message},
-          {"time_us", timed ? number_or_null(time) : nullptr},
-          {"interval_us",
-           {number_or_null(result.measurement.low_us), number_or_null(result.measurement.high_us)}},
-          {"tb_s", timed ? number_or_null(session.bytes() / time * 1e-6) : nullptr},
-          {"roofline", timed && floor ? number_or_null(*floor / time) : nullptr}};
-}
-
-std::vector<std::string> row_cells(const Session& session, const Contestant& contestant, double winner_us) {
-  const TrialResult& result = contestant.result;
+std::vector<std::string> row_cells(const Subject& subject, const BenchRow& row, double winner_us) {
+  const TrialResult& result = row.result;
   if (!has_time(result.outcome)) {
-    return {contestant.label, std::string(outcome_name(result.outcome)), "", "", "", "", "", result.message};
+    return {row.what, std::string(outcome_name(result.outcome)), "", "", "", "", "", result.message};
   }
   const Measurement& m = result.measurement;
-  const std::optional<double> floor = session.floor_us();
-  return {contestant.label,
+  const std::optional<double> roofline = subject.roofline(m.median_us);
+  return {row.what,
           time_text(m.median_us),
           time_text(m.low_us) + " to " + time_text(m.high_us),
-          format("%.3f", session.bytes() / m.median_us * 1e-6),
-          floor ? percent_text(*floor / m.median_us) : "-",
+          format("%.3f", subject.tb_s(m.median_us)),
+          roofline ? percent_text(*roofline) : "-",
           winner_us > 0 ? format("%.2f×", m.median_us / winner_us) : "-",
-          cubin_source(contestant.candidate, contestant.stored),
-          contestant.candidate.config.text()};
+          row.cubin,
+          row.config};
+}
+
+void print(const BenchResult& result, std::ostream& out) {
+  Table table({"", "time", "95% interval", "TB/s", "roofline", "vs winner", "cubin", "config"},
+              {1, 2, 3, 4, 5});
+  const double winner_us = result.rows.front().result.measurement.median_us;
+  for (const BenchRow& row : result.rows) table.add(row_cells(result.subject, row, winner_us));
+  out << result.subject.kernel << " " << result.subject.problem << "\n"
+      << table.text("  ") << programs_text(result.programs_compiled);
 }
 
 int BenchCommand::run(Output& output, std::stop_token stop) {
-  Session session = open(output, stop);
-  std::vector<Contestant> all = contestants(session, config(), output);
-  const bool measured = !stop.stop_requested() && measure(session, all, seed(), static_cast<int>(rounds_));
-  Document document = workload_document(session);
-  document["programs_compiled"] = session.programs_compiled();
-  document["rows"] = Document::array();
-  document["interrupted"] = !measured;
-  if (!measured) {
+  const BenchResult result = bench(request_, {.events = {.listener = note_listener(output)}, .stop = stop});
+  if (result.interrupted) {
     output.note("Interrupted before anything was measured.");
-    output.document(document);
-    return kNothingFound;
+  } else {
+    print(result, output.result());
   }
-
-  Table table({"", "time", "95% interval", "TB/s", "roofline", "vs winner", "cubin", "config"},
-              {1, 2, 3, 4, 5});
-  const TrialResult& winner = all.front().result;
-  for (const Contestant& contestant : all) {
-    table.add(row_cells(session, contestant, winner.measurement.median_us));
-    document["rows"].push_back(row_document(session, contestant));
-  }
-  output.result() << session.kernel_name() << " " << session.problem().text() << "\n"
-                  << table.text("  ") << programs_text(session);
-  output.document(document);
-  return has_time(winner.outcome) ? kDone : kNothingFound;
+  output.document(bench_document(result));
+  const bool timed = !result.interrupted && has_time(result.rows.front().result.outcome);
+  return timed ? kDone : kNothingFound;
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "cli/record_rules.h"
-#include "cli/stored_results.h"
 #include "cli/text.h"
+#include "jobs/record_rules.h"
+#include "jobs/stored_results.h"
 
 namespace moetune {
 namespace {

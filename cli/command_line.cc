@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/text.h"
+#include "jobs/stored_candidate.h"
 
 namespace moetune {
 namespace {
@@ -97,6 +98,13 @@ int dispatch(const std::vector<std::string>& arguments, Output& output) {
   return run_command(words[0], {words.begin() + 1, words.end()}, output);
 }
 
+// A request's field is set by the option of the same name.
+std::string option_of(std::string field) {
+  if (field == "kernel") return "KERNEL";
+  std::replace(field.begin(), field.end(), '_', '-');
+  return "--" + field;
+}
+
 int fail(Output& output, const char* kind, const std::string& message, int code) {
   output.note("moetune: " + message);
   output.document({{"error", {{"kind", kind}, {"message", message}}}});
@@ -111,6 +119,13 @@ int run_command_line(const std::vector<std::string>& arguments) {
   int code = kDone;
   try {
     code = dispatch(arguments, output);
+  } catch (const BadField& error) {
+    code = fail(output, "bad_input", option_of(error.field()) + ": " + error.reason(), kBadInput);
+  } catch (const NothingTuned& error) {
+    code = fail(output, "bad_input",
+                std::string(error.what()) + "; start with: moetune search " + error.kernel() + " --problem " +
+                    error.problem(),
+                kBadInput);
   } catch (const BadInput& error) {
     code = fail(output, "bad_input", error.what(), kBadInput);
   } catch (const BrokenEnvironment& error) {

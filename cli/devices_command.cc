@@ -1,10 +1,10 @@
 #include "base/error.h"
-#include "cli/calibration.h"
 #include "cli/command.h"
-#include "cli/device_choice.h"
-#include "cli/document.h"
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "cli/text.h"
+#include "jobs/calibrate_job.h"
+#include "jobs/documents.h"
 #include "replay/shipped.h"
 #include "tuner/worker/cuda_device.h"
 
@@ -35,6 +35,12 @@ class DevicesCommand : public Command {
   CacheChoice cache_;
 };
 
+std::string load_text(const std::optional<GpuLoad>& load) {
+  if (!load) return "unknown: NVML does not say";
+  return format("%d other processes, ", load->foreign_processes) +
+         bytes_text(static_cast<double>(load->free_bytes)) + " free";
+}
+
 void print_gpu(const DeviceInfo& info, const Ceilings& ceilings, std::ostream& out) {
   const DeviceLimits& limits = info.limits;
   const HardwareKey& key = info.key;
@@ -48,6 +54,9 @@ void print_gpu(const DeviceInfo& info, const Ceilings& ceilings, std::ostream& o
   table.add({"L2", bytes_text(static_cast<double>(limits.l2_bytes))});
   table.add({"memory", bytes_text(static_cast<double>(limits.memory_bytes)) +
                            format(" at up to %d MHz", key.memory_clock_khz / 1000)});
+  table.add({"PCI id", info.pci_bus_id});
+  table.add({"UUID", info.uuid});
+  table.add({"in use", load_text(info.load)});
   table.add({"driver", key.driver});
   table.add(
       {"read ceiling", ceilings.read_tb_s ? rate_text(*ceilings.read_tb_s) : "not measured: --calibrate"});
@@ -72,6 +81,8 @@ Document gpu_document(const DeviceInfo& info, const Ceilings& ceilings) {
   document["memory_bytes"] = limits.memory_bytes;
   document["sm_clock_khz"] = info.key.sm_clock_khz;
   document["memory_clock_khz"] = info.key.memory_clock_khz;
+  document["foreign_processes"] = info.load ? Document(info.load->foreign_processes) : Document(nullptr);
+  document["free_bytes"] = info.load ? Document(info.load->free_bytes) : Document(nullptr);
   document["read_tb_s"] = number_or_null(ceilings.read_tb_s);
   document["copy_tb_s"] = number_or_null(ceilings.copy_tb_s);
   document["launch_us"] = number_or_null(ceilings.launch_us);
@@ -114,7 +125,10 @@ int DevicesCommand::run(Output& output, std::stop_token stop) {
     throw BrokenEnvironment("--calibrate needs a GPU, and there is none here: " + gpus.why_empty);
   }
   for (const DeviceInfo& info : gpus.devices) {
-    if (calibrate_ && !stop.stop_requested()) calibrate(info, cache_, output, stop);
+    if (!calibrate_ || stop.stop_requested()) break;
+    Progress progress(output, {});
+    calibrate({.device = info.id, .cache = cache_},
+              {.events = {.listener = progress.listener()}, .stop = stop});
   }
   const std::unique_ptr<Cache> cache = open_for_ceilings(cache_, output);
   Document documents = Document::array();

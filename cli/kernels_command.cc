@@ -1,9 +1,9 @@
 #include <optional>
 
 #include "cli/command.h"
-#include "cli/document.h"
-#include "cli/session.h"
 #include "cli/text.h"
+#include "jobs/documents.h"
+#include "jobs/kernel_files.h"
 #include "kernels/registry.h"
 
 namespace moetune {

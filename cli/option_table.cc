@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/suggest.h"
 
 namespace moetune {
@@ -81,7 +82,8 @@ void OptionTable::positive(std::string_view name, std::string_view value_name, s
     }
     target = number;
   };
-  options_.push_back({std::string(name), std::string(value_name), std::string(doc), set});
+  const std::string text = target > 0 ? with_default(doc, format("%g", target)) : std::string(doc);
+  options_.push_back({std::string(name), std::string(value_name), text, set});
 }
 
 void OptionTable::positional(std::string_view value_name, std::string& target, bool required,

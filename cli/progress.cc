@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "cli/event_text.h"
 #include "cli/text.h"
 
 namespace moetune {
@@ -14,8 +15,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kRedraw{100};
 constexpr std::chrono::seconds kHeartbeat{1};  // of a live line on which nothing else happens
-
-constexpr std::string_view kSearching = "searching";  // the phase in which trials land
 
 std::size_t terminal_columns() {
   winsize size = {};
@@ -75,41 +74,57 @@ void Progress::keep_moving(std::stop_token stop) {
   }
 }
 
-void Progress::started(std::size_t legal, std::size_t budget) {
+void Progress::handle(const Event& event) {
   const std::lock_guard lock(mutex_);
-  erase();
-  output_.note(count_text(static_cast<double>(legal)) + " legal configurations, budget " +
-               count_text(static_cast<double>(budget)) + " trials.");
-  begin_ = last_ = Clock::now();
-  searching_ = true;
+  if (const std::string note = note_of(event); !note.empty()) {
+    erase();
+    output_.note(note);
+  }
+  std::visit(Overloaded{[&](const SearchStarted& search) { started(search); },
+                        [&](const TrialEnded& trial) { trial_ended(trial); },
+                        [&](const PhaseChanged& change) { phase_changed(change.phase); },
+                        [&](const SearchEnded&) { search_ended(); }, [](const auto&) {}},
+             event.what);
 }
 
-void Progress::trial_done(const Trial& trial, const TrialCounts& counts, const Trial* best) {
-  const std::lock_guard lock(mutex_);
-  counts_ = counts;
-  best_us_ = best != nullptr ? best->result.measurement.median_us : 0;
+void Progress::started(const SearchStarted& search) {
+  search_.emplace(search);
+  counts_ = {};
+  best_us_ = 0;
+  begin_ = last_ = Clock::now();
+}
+
+void Progress::trial_ended(const TrialEnded& trial) {
+  counts_ = trial.counts;
+  best_us_ = trial.best != nullptr ? trial.best->result.measurement.median_us : 0;
   const auto now = Clock::now();
   if (settings_.verbose) {
-    output_.note(trial_text(trial, counts.total()));
+    output_.note(trial_text(trial.trial, trial.counts.total()));
     last_ = now;
   } else if (now - last_ >= (live() ? Clock::duration(kRedraw) : Clock::duration(settings_.log_every))) {
     show(now);
   }
 }
 
-void Progress::phase(const std::string& name) {
-  const std::lock_guard lock(mutex_);
-  phase_ = name;
+void Progress::phase_changed(Phase phase) {
+  phase_ = phase;
   if (live()) {
     show(Clock::now());
   } else if (settings_.verbose) {
-    output_.note(name);
+    output_.note(std::string(phase_words(phase)));
     last_ = Clock::now();
   }
 }
 
+void Progress::search_ended() {
+  erase();
+  search_.reset();
+  phase_.reset();
+}
+
 void Progress::show(Clock::time_point now) {
   last_ = now;
+  if (!phase_) return;
   const std::string text = line(std::chrono::duration<double>(now - begin_).count());
   if (live()) {
     draw(text);
@@ -121,19 +136,21 @@ void Progress::show(Clock::time_point now) {
 std::optional<double> Progress::seconds_left(double elapsed) const {
   const std::size_t fresh = counts_.total() - std::min(counts_.total(), counts_.resumed);
   std::optional<double> left;
-  if (settings_.time_budget_s > 0) left = std::max(0.0, settings_.time_budget_s - elapsed);
+  if (search_->time_budget_s > 0) left = std::max(0.0, search_->time_budget_s - elapsed);
   if (fresh == 0) return left;
-  const double more = static_cast<double>(settings_.budget - std::min(settings_.budget, counts_.total()));
+  const double more = static_cast<double>(search_->budget - std::min(search_->budget, counts_.total()));
   const double by_rate = elapsed / static_cast<double>(fresh) * more;
   return left ? std::min(*left, by_rate) : by_rate;
 }
 
 std::string Progress::line(double elapsed) const {
-  if (!searching_ || phase_ != kSearching) return phase_ + " …  " + duration_text(elapsed) + " so far";
-  std::string text = format("%zu/%zu", counts_.total(), settings_.budget);
+  if (!search_ || phase_ != Phase::searching) {
+    return std::string(phase_words(*phase_)) + " …  " + duration_text(elapsed) + " so far";
+  }
+  std::string text = format("%zu/%zu", counts_.total(), search_->budget);
   if (best_us_ > 0) {
     text += "  best " + time_text(best_us_);
-    if (settings_.bytes > 0) text += " (" + rate_text(settings_.bytes / best_us_ * 1e-6) + ")";
+    if (search_->bytes > 0) text += " (" + rate_text(search_->bytes / best_us_ * 1e-6) + ")";
   }
   if (elapsed > 0) text += format("  %.1f trials/s", static_cast<double>(counts_.total()) / elapsed);
   text += "  " + outcomes_text(counts_) + "  " + duration_text(elapsed) + " so far";

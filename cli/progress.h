@@ -2,8 +2,9 @@
 // elsewhere a line every ten seconds, so that a log stays short. Both go on, with the time so far, while
 // nothing comes to an end: a long compilation, a candidate that hangs.
 //
-// The observer's calls come from the tuning thread; a thread of its own keeps the line moving. Writes to
-// stderr only: while one lives, whoever else writes there calls finished() first. Never throws.
+// Listens to a job's events, from the job's thread; a thread of its own keeps the line moving. Notes what
+// note_of() says too. Writes to stderr only: while one lives, whoever else writes there calls finished()
+// first. Never throws.
 #pragma once
 
 #include <chrono>
@@ -21,23 +22,21 @@ namespace moetune {
 // Whether stderr is a terminal that can redraw a line: none does with TERM unset, empty or "dumb".
 bool stderr_redraws();
 
-class Progress : public TuneObserver {
+class Progress {
  public:
   struct Settings {
-    std::size_t budget = 0;
-    double time_budget_s = 0;  // 0: no limit
-    double bytes = 0;          // for TB/s; 0 where unknown
-    bool verbose = false;      // a line a trial instead
+    bool verbose = false;  // a line a trial instead
     bool redraws = stderr_redraws();
     std::chrono::milliseconds log_every{10'000};
   };
 
   Progress(const Output& output, Settings settings);
-  ~Progress() override;
+  ~Progress();
 
-  void started(std::size_t legal, std::size_t budget) override;
-  void trial_done(const Trial& trial, const TrialCounts& counts, const Trial* best) override;
-  void phase(const std::string& name) override;
+  void handle(const Event& event);
+  EventListener listener() {
+    return [this](const Event& event) { handle(event); };
+  }
   void finished();  // ends it, before anything else is printed
 
  private:
@@ -46,6 +45,10 @@ class Progress : public TuneObserver {
   void keep_moving(std::stop_token stop);
   bool live() const { return settings_.redraws && !settings_.verbose; }
   // Those below want mutex_ held.
+  void started(const SearchStarted& search);
+  void trial_ended(const TrialEnded& trial);
+  void phase_changed(Phase phase);
+  void search_ended();
   void show(Clock::time_point now);
   std::string line(double elapsed) const;
   // nullopt before there is anything to tell it from.
@@ -57,9 +60,9 @@ class Progress : public TuneObserver {
   const Settings settings_;
 
   std::mutex mutex_;
-  bool drawn_ = false;  // a live line stands on the terminal
-  bool searching_ = false;
-  std::string phase_;
+  bool drawn_ = false;                   // a live line stands on the terminal
+  std::optional<SearchStarted> search_;  // that goes on
+  std::optional<Phase> phase_;           // none before the first and after a search
   TrialCounts counts_;
   double best_us_ = 0;  // 0 where there is none
   Clock::time_point begin_ = Clock::now(), last_ = begin_;

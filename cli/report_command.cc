@@ -5,8 +5,8 @@
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "cli/stored_results.h"
 #include "cli/text.h"
+#include "jobs/stored_results.h"
 #include "kernels/registry.h"
 
 namespace moetune {

@@ -2,13 +2,12 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/suggest.h"
 #include "cli/command.h"
-#include "cli/document.h"
+#include "cli/options.h"
 #include "cli/progress.h"
-#include "cli/session.h"
 #include "cli/text.h"
-#include "tuner/history.h"
+#include "jobs/search_job.h"
+#include "search/searcher.h"
 
 namespace moetune {
 namespace {
@@ -24,22 +23,19 @@ class SearchCommand : public Command {
   int run(Output& output, std::stop_token stop) override;
 
  private:
-  WorkloadOptions workload_;
-  std::string device_ = "auto";
-  CacheChoice cache_;
-  CompileOptions compile_;
-  std::string strategy_ = "auto";
-  std::uint64_t budget_ = 200, seed_ = 1, finalists_ = 5, in_flight_ = 32;
-  double time_s_ = 0, trial_time_s_ = 0, until_gain_percent_ = 0;
-  bool fresh_ = false, cold_ = false, history_ = false, verbose_ = false;
+  SearchRequest request_;
+  double until_gain_percent_ = 0;
+  bool history_ = false, verbose_ = false;
 };
 
 std::string_view SearchCommand::details() const {
   return "Trials are kept in the cache as they land: after Ctrl-C, or any other end, the same command "
          "continues\n"
-         "where it stopped. --device auto takes the first GPU, else a shipped recording. A recording also "
-         "serves\n"
-         "as replay:FILE, Kernel Tuner's cache files included; the kernel may then be left out, nothing is\n"
+         "where it stopped. --device auto takes a GPU that no other process computes on, the one with the "
+         "most "
+         "free\n"
+         "memory, else a shipped recording. A recording also serves as replay:FILE, Kernel Tuner's cache "
+         "files included; the kernel may then be left out, nothing is\n"
          "compiled for a kernel that is not moetune's, and its trials are kept under the file's own "
          "digest.\n";
 }
@@ -51,113 +47,42 @@ std::string strategy_names() {
 }
 
 void SearchCommand::declare(OptionTable& table) {
-  declare_workload(table, workload_, false);
-  table.whole("budget", budget_, 1, 1'000'000'000, "trials; what is compiled and not measured costs none");
-  table.seconds("time", time_s_, "start no trial after this many seconds");
+  TuneSettings& settings = request_.settings;
+  declare_workload(table, request_.target.workload, false);
+  table.whole("budget", settings.budget, 1, 1'000'000'000,
+              "trials; what is compiled and not measured costs none");
+  table.seconds("time", settings.time_budget_s, "start no trial after this many seconds");
   table.positive("until-converged", "PERCENT", "percentage", until_gain_percent_,
                  "end where 60 more trials should gain less than this");
-  table.text("strategy", "NAME", strategy_, "how to search: " + strategy_names());
-  table.whole("seed", seed_, 0, std::numeric_limits<std::uint64_t>::max(),
+  table.text("strategy", "NAME", settings.strategy, "how to search: " + strategy_names());
+  table.whole("seed", settings.seed, 0, std::numeric_limits<std::uint64_t>::max(),
               "one seed, one trajectory on a recording; on a GPU times differ anyhow");
-  declare_device(table, device_);
-  declare_cache(table, cache_);
-  table.flag("fresh", fresh_, "forget this workload's stored trials");
-  table.flag("cold", cold_, "take no hints from the cache's other workloads");
-  table.flag("no-compile", compile_.none, "recordings only: do not compile what is replayed");
-  table.whole("threads", compile_.threads, 0, 1024, "compiler threads; 0 takes all cores");
-  table.whole("finalists", finalists_, 1, 100, "configurations that meet again at the end");
-  table.whole("in-flight", in_flight_, 1, 4096, "configurations compiled ahead of measuring");
-  table.seconds(
-      "trial-time", trial_time_s_,
-      "time limit of one trial on the GPU (10); a worker that has not answered 2 s later is killed");
+  declare_device(table, request_.target.device);
+  declare_cache(table, request_.target.cache);
+  table.flag("fresh", settings.fresh, "forget this workload's stored trials");
+  table.flag("cold", request_.cold, "take no hints from the cache's other workloads");
+  table.flag("no-compile", request_.no_compile, "recordings only: do not compile what is replayed");
+  declare_threads(table, request_.threads);
+  table.whole("finalists", settings.finalists, 1, 100, "configurations that meet again at the end");
+  table.whole("in-flight", settings.in_flight, 1, 4096, "configurations compiled ahead of measuring");
+  table.seconds("trial-time", settings.policy.time_limit_s,
+                "time limit of one trial on the GPU; a worker that has not answered 2 s later is killed");
   table.flag("history", history_, "with --json: every trial, in order");
   table.flag("verbose", verbose_, "a line a trial instead of the progress line");
 }
 
-void check_strategy(const std::string& strategy) {
-  std::vector<std::string> names;
-  for (const StrategyInfo& info : strategies()) {
-    if (info.name == strategy) return;
-    names.push_back(info.name);
-  }
-  throw BadInput(unknown_name("strategy", strategy, names));
-}
-
-Document best_document(const Session& session, const Trial& best) {
-  const Measurement& measured = best.result.measurement;
-  const double time = measured.median_us;
-  const std::optional<double> floor = session.floor_us();
-  Document document = {{"config", best.config.text()},
-                       {"parameters", assignment_document(best.config)},
-                       {"time_us", number_or_null(time)},
-                       {"interval_us", {number_or_null(measured.low_us), number_or_null(measured.high_us)}},
-                       {"tb_s", number_or_null(session.bytes() / time * 1e-6)},
-                       {"roofline", floor ? number_or_null(*floor / time) : nullptr}};
-  if (session.recording() != nullptr) {
-    document["regret"] = number_or_null(time / session.recording()->optimum_us());
-  }
-  if (measured.sm_clock_mhz > 0) document["sm_clock_mhz"] = measured.sm_clock_mhz;
-  if (measured.throttled) document["throttled"] = true;
-  return document;
-}
-
-Document confidence_document(const Confidence& confidence) {
-  if (!confidence.known) return nullptr;
-  return {{"within_5_percent", confidence.within_5_percent},
-          {"more_trials", kMoreTrials},
-          {"expected_gain", confidence.expected_gain},
-          {"at_floor", confidence.at_floor}};
-}
-
-Document search_document(Session& session, const TuneRequest& request, const TuneResult& result,
-                         bool history) {
-  Document document = {{"kernel", session.kernel_name()},
-                       {"problem", session.problem_text()},
-                       {"dimensions", assignment_document(session.problem().dims)},
-                       {"device", device_document(session.info())},
-                       {"strategy", request.strategy},
-                       {"seed", request.seed},
-                       {"budget", request.budget},
-                       {"legal", session.space().size()},
-                       {"trials", counts_document(result.counts)},
-                       {"best", nullptr},
-                       {"default", nullptr},
-                       {"speedup", nullptr}};
-  if (result.best) document["best"] = best_document(session, *result.best);
-  if (result.baseline) document["default"] = trial_document(*result.baseline);
-  if (result.best && result.baseline && has_time(result.baseline->result.outcome)) {
-    document["speedup"] = number_or_null(result.baseline->result.measurement.median_us /
-                                         result.best->result.measurement.median_us);
-  }
-  document["confidence"] = confidence_document(result.confidence);
-  document["histories"] = request.histories.size();
-  document["interrupted"] = result.interrupted;
-  document["converged"] = result.converged;
-  document["exhausted"] = result.exhausted;
-  document["compiled"] = session.compiler() != nullptr;
-  document["cache"] =
-      session.cache() == nullptr ? Document(nullptr) : Document(session.cache()->path().string());
-  document["time"] = time_document(result.time);
-  document["wall_s"] = result.time.wall;
-  if (history) {
-    document["history"] = Document::array();
-    for (const Trial& trial : result.trials) document["history"].push_back(trial_document(trial));
-  }
-  return document;
-}
-
-std::string best_line(const Session& session, const Trial& best) {
+std::string best_line(const Subject& subject, const Trial& best) {
   const Measurement& measured = best.result.measurement;
   std::string text = time_text(measured.median_us);
   if (measured.high_us > measured.low_us) {
     text += "  [" + time_text(measured.low_us) + ", " + time_text(measured.high_us) + "]";
   }
-  if (session.bytes() > 0) text += "  " + rate_text(session.bytes() / measured.median_us * 1e-6);
-  if (const auto floor = session.floor_us()) {
-    text += "  " + percent_text(*floor / measured.median_us) + " of the roofline";
+  if (subject.bytes > 0) text += "  " + rate_text(subject.tb_s(measured.median_us));
+  if (const auto fraction = subject.roofline(measured.median_us)) {
+    text += "  " + percent_text(*fraction) + " of the roofline";
   }
-  if (session.recording() != nullptr) {
-    text += format("  %.3f× the recorded optimum", measured.median_us / session.recording()->optimum_us());
+  if (subject.optimum_us) {
+    text += format("  %.3f× the recorded optimum", measured.median_us / *subject.optimum_us);
   }
   return text + (measured.throttled ? "  (the GPU was throttled)" : "");
 }
@@ -171,7 +96,7 @@ std::string trials_line(const TrialCounts& counts) {
     for (const char c : outcome_name(outcome)) text += c == '_' ? ' ' : c;
   }
   if (counts.resumed > 0) text += format("; %zu of them resumed", counts.resumed);
-  if (counts.unmeasured > 0) text += format("; %zu more compiled and passed over", counts.unmeasured);
+  if (counts.unmeasured > 0) text += format("; %zu more compiled but not measured", counts.unmeasured);
   return text;
 }
 
@@ -196,67 +121,72 @@ std::string default_line(const Trial& baseline, const std::optional<Trial>& best
 }
 
 std::string confidence_line(const Confidence& confidence) {
-  return percent_text(confidence.within_5_percent) + " that nothing is more than 5% faster" +
-         (confidence.at_floor ? ", as the roofline is no further; " : "; ") +
+  return percent_text(confidence.within_5_percent) + ": within 5% of the fastest" +
+         (confidence.at_floor ? ", and at the roofline; " : "; ") +
          format("%zu more trials should gain ", kMoreTrials) + percent_text(confidence.expected_gain);
 }
 
-void print_result(Session& session, const TuneResult& result, const Output& output) {
+void print_result(const SearchResult& result, std::ostream& out) {
+  const Subject& subject = result.subject;
+  const TuneResult& tune = result.tune;
   Table table({});
-  table.add({"problem", session.problem_text().empty() ? "(not said)" : session.problem_text()});
-  table.add({"device", session.info().key.name + (session.recording() ? ", recorded" : "")});
-  if (result.best) {
-    table.add({"best", best_line(session, *result.best)});
-    table.add({"config", result.best->config.text()});
+  table.add({"problem", subject.problem.empty() ? "(not said)" : subject.problem});
+  table.add({"device", subject.device.key.name + (subject.device.recorded ? ", recorded" : "")});
+  if (tune.best) {
+    table.add({"best", best_line(subject, *tune.best)});
+    table.add({"config", tune.best->config.text()});
   }
-  if (result.baseline) table.add({"default", default_line(*result.baseline, result.best)});
-  if (result.confidence.known) table.add({"chance", confidence_line(result.confidence)});
-  table.add({"trials", trials_line(result.counts)});
-  table.add({"time", time_line(result.time)});
-  if (session.cache() != nullptr) table.add({"cache", session.cache()->path().string()});
-  output.result() << session.kernel_name() << "\n" << table.text("  ");
+  if (tune.baseline) table.add({"default", default_line(*tune.baseline, tune.best)});
+  if (tune.confidence.known) table.add({"confidence", confidence_line(tune.confidence)});
+  table.add({"trials", trials_line(tune.counts)});
+  table.add({"time", time_line(tune.time)});
+  if (!subject.cache.empty()) table.add({"cache", subject.cache});
+  out << subject.kernel << "\n" << table.text("  ");
 }
 
-void print_hints(Session& session, const TuneResult& result, const Output& output) {
-  if (result.interrupted) {
-    output.note(format("Interrupted after %zu trials; ", result.counts.total()) +
-                (session.cache() != nullptr ? "the same command continues from there."
-                                            : "with --no-cache they are not kept."));
-  } else if (!result.best) {
+void print_hints(const SearchResult& result, const Output& output) {
+  if (result.tune.interrupted) {
+    output.note(format("Interrupted after %zu trials; ", result.tune.counts.total()) +
+                (result.subject.cache.empty() ? "with --no-cache they are not kept."
+                                              : "the same command continues from there."));
+  } else if (!result.tune.best) {
     output.note("No valid configuration was found; --verbose shows why each trial failed.");
-  } else if (session.recording() == nullptr && !session.floor_us()) {
+  } else if (!result.subject.device.recorded && !result.subject.floor_us) {
     output.note(
         "The roofline fraction is unknown here: `moetune devices --calibrate` measures this GPU once.");
   }
 }
 
-int SearchCommand::run(Output& output, std::stop_token stop) {
-  check_strategy(strategy_);
-  Session session(choose_device(device_, workload_), cache_, compile_, output);
-  TuneRequest request = session.request();
-  request.strategy = strategy_;
-  request.seed = seed_;
-  request.budget = budget_;
-  request.time_budget_s = time_s_;
-  request.in_flight = in_flight_;
-  request.finalists = finalists_;
-  request.fresh = fresh_;
-  request.until_gain = until_gain_percent_ / 100;
-  if (!cold_ && session.cache() != nullptr) {
-    const Carrier carrier{session.kernel(), session.space_file(), session.info().limits};
-    request.histories = histories_for(*session.cache(), session.key(), session.space(),
-                                      session.kernel() == nullptr ? nullptr : &carrier);
+// Collects what --history prints.
+class TrialList {
+ public:
+  void handle(const Event& event) {
+    if (const auto* ended = std::get_if<TrialEnded>(&event.what))
+      trials_.push_back(trial_document(ended->trial));
   }
-  if (trial_time_s_ > 0) request.policy.time_limit_s = trial_time_s_;
+  const Document& trials() const { return trials_; }
 
-  Progress progress(
-      output, {.budget = budget_, .time_budget_s = time_s_, .bytes = session.bytes(), .verbose = verbose_});
-  const TuneResult result = tune(request, session.tools(&progress), stop);
+ private:
+  Document trials_ = Document::array();
+};
+
+int SearchCommand::run(Output& output, std::stop_token stop) {
+  require_kernel(request_.target);
+  if (until_gain_percent_ > 0) request_.settings.until_gain = until_gain_percent_ / 100;
+  Progress progress(output, {.verbose = verbose_});
+  TrialList history;
+  const EventListener listener = [&](const Event& event) {
+    progress.handle(event);
+    if (history_) history.handle(event);
+  };
+  const SearchResult result = search(request_, {.events = {.listener = listener}, .stop = stop});
   progress.finished();
-  print_result(session, result, output);
-  print_hints(session, result, output);
-  output.document(search_document(session, request, result, history_));
-  return result.best ? kDone : kNothingFound;
+  print_result(result, output.result());
+  print_hints(result, output);
+  Document document = search_document(request_, result);
+  if (history_) document["history"] = history.trials();
+  output.document(document);
+  return result.tune.best ? kDone : kNothingFound;
 }
 
 }  // namespace

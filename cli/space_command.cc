@@ -3,9 +3,12 @@
 
 #include "base/error.h"
 #include "cli/command.h"
-#include "cli/document.h"
-#include "cli/session.h"
+#include "cli/options.h"
 #include "cli/text.h"
+#include "jobs/device_choice.h"
+#include "jobs/documents.h"
+#include "jobs/gpu_choice.h"
+#include "jobs/kernel_files.h"
 #include "kernels/registry.h"
 #include "tuner/worker/cuda_device.h"
 
@@ -25,16 +28,15 @@ class SpaceCommand : public Command {
   int run(Output& output, std::stop_token) override;
 
  private:
-  WorkloadOptions workload_;
+  JobTarget target_;
   std::string architecture_;
-  std::string device_ = "auto";
   std::uint64_t list_ = 0;
 };
 
 void SpaceCommand::declare(OptionTable& table) {
-  declare_workload(table, workload_, false);
+  declare_workload(table, target_.workload, false);
   table.text("arch", "SM", architecture_, "the limits of an architecture: sm_80, sm_89, sm_90a, …");
-  declare_device(table, device_);
+  declare_device(table, target_.device);
   table.whole("list", list_, 0, std::numeric_limits<std::uint64_t>::max(), "print this many configurations");
 }
 
@@ -56,8 +58,8 @@ Counted count(const Kernel& kernel, const Problem& problem, const DeviceLimits& 
           why_empty};
 }
 
-Counted count_on_device(const std::string& device, const WorkloadOptions& workload) {
-  const DeviceChoice choice = choose_device(device, workload);
+Counted count_on_device(const JobTarget& target) {
+  const DeviceChoice choice = choose_device(target.device, target.workload);
   const DeviceInfo& info = choice.device->info();
   if (choice.recording != nullptr) {
     return {choice.kernel_name,      choice.problem.text(), info.key.name + ", recorded",
@@ -66,18 +68,19 @@ Counted count_on_device(const std::string& device, const WorkloadOptions& worklo
   return count(*choice.kernel, choice.problem, info.limits, info.key.name);
 }
 
-Counted count_for(const std::string& architecture, const std::string& device, const WorkloadOptions& workload,
-                  const Output& output) {
-  if (architecture.empty() && device != "auto") return count_on_device(device, workload);
-  if (!workload.kernel) throw BadInput("which KERNEL? `moetune kernels` lists them");
-  const Kernel& kernel = find_kernel(*workload.kernel);
-  const Problem problem = problem_of(kernel, workload);
+Counted count_for(const std::string& architecture, const JobTarget& target, const Output& output) {
+  require_kernel(target);
+  if (architecture.empty() && target.device != "auto") return count_on_device(target);
+  if (!target.workload.kernel) throw BadInput("which KERNEL? `moetune kernels` lists them");
+  const Kernel& kernel = find_kernel(*target.workload.kernel);
+  const Problem problem = problem_of(kernel, target.workload);
   if (!architecture.empty()) {
     return count(kernel, problem, limits_of_architecture(architecture), architecture);
   }
   const CudaDeviceList gpus = list_cuda_devices();
   if (!gpus.devices.empty()) {
-    return count(kernel, problem, gpus.devices[0].limits, gpus.devices[0].key.name);
+    const DeviceInfo& gpu = gpus.devices[idlest_gpu(gpus.devices)];
+    return count(kernel, problem, gpu.limits, gpu.key.name);
   }
   output.note("No GPU here: counting under the limits of sm_90a (--arch takes another).");
   return count(kernel, problem, limits_of_architecture("sm_90a"), "sm_90a");
@@ -153,7 +156,7 @@ void print(const Counted& counted, std::size_t list, std::ostream& out) {
 }
 
 int SpaceCommand::run(Output& output, std::stop_token) {
-  const Counted counted = count_for(architecture_, device_, workload_, output);
+  const Counted counted = count_for(architecture_, target_, output);
   const std::size_t list = std::min<std::size_t>(list_, counted.space.size());
   print(counted, list, output.result());
   output.document(space_document(counted, list));

@@ -2,23 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
-#include <cstdio>
 
 namespace moetune {
-
-std::string format(const char* pattern, ...) {
-  va_list arguments;
-  va_start(arguments, pattern);
-  va_list again;
-  va_copy(again, arguments);
-  const int length = std::vsnprintf(nullptr, 0, pattern, arguments);
-  va_end(arguments);
-  std::string text(static_cast<std::size_t>(std::max(length, 0)), '\0');
-  std::vsnprintf(text.data(), text.size() + 1, pattern, again);
-  va_end(again);
-  return text;
-}
 
 std::string time_text(double microseconds) {
   if (!(microseconds > 0)) return "-";
@@ -55,6 +40,11 @@ std::string duration_text(double seconds) {
   const auto whole = static_cast<long long>(std::llround(std::max(seconds, 0.0)));
   if (whole >= 3600) return format("%lld:%02lld:%02lld", whole / 3600, whole / 60 % 60, whole % 60);
   return format("%lld:%02lld", whole / 60, whole % 60);
+}
+
+std::string programs_text(std::size_t compiled) {
+  return compiled == 0 ? "the references and the harness came from the cache\n"
+                       : format("%zu of the references and the harness were compiled for this\n", compiled);
 }
 
 std::size_t display_width(const std::string& text) {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace moetune {
+#include "base/format.h"
 
-[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
+namespace moetune {
 
 std::string time_text(double microseconds);          // "9.21 µs", "1.24 ms"; "-" where there is none
 std::string bytes_text(double bytes);                // "512 MiB"
@@ -15,6 +15,9 @@ std::string count_text(double count);                // "10,000,000", "2.4e+19"
 std::string rate_text(double terabytes_per_second);  // "4.21 TB/s"
 std::string percent_text(double fraction);           // "89.6%"
 std::string duration_text(double seconds);           // "0:08", "1:02:11"
+
+// How many of the device's own programs (references and harness) had to be compiled.
+std::string programs_text(std::size_t compiled);
 
 // The columns a text takes on a terminal (UTF-8, no double-width characters).
 std::size_t display_width(const std::string& text);

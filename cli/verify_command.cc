@@ -1,10 +1,13 @@
-#include "cli/gpu_command.h"
+#include "cli/command.h"
+#include "cli/event_text.h"
+#include "cli/options.h"
 #include "cli/text.h"
+#include "jobs/verify_job.h"
 
 namespace moetune {
 namespace {
 
-class VerifyCommand : public GpuCommand {
+class VerifyCommand : public Command {
  public:
   std::string_view name() const override { return "verify"; }
   std::string_view summary() const override {
@@ -19,86 +22,46 @@ class VerifyCommand : public GpuCommand {
   int run(Output& output, std::stop_token stop) override;
 
  private:
-  std::uint64_t seeds_ = 3;
-  double trial_time_s_ = MeasurePolicy{}.time_limit_s;
+  VerifyRequest request_;
 };
 
 void VerifyCommand::declare(OptionTable& table) {
-  declare_common(table, "tile=64,stages=3,...: this instead; the rest by default",
-                 "of the first of the inputs");
-  table.whole("seeds", seeds_, 1, 1000, "fresh inputs to check on");
-  table.seconds("trial-time", trial_time_s_,
-                "time limit of one check on the GPU (10); a sanitizer needs more");
+  declare_workload(table, request_.target.workload, true);
+  table.text("config", "CONFIG", request_.config, "tile=64,stages=3,...: this instead; the rest by default");
+  table.whole("seed", request_.seed, 0, 1'000'000'000, "of the first of the inputs");
+  declare_gpu(table, request_.target.device);
+  declare_cache(table, request_.target.cache);
+  table.whole("seeds", request_.seeds, 1, 1000, "fresh inputs to check on");
+  table.seconds("trial-time", request_.trial_time_s,
+                "time limit of one check on the GPU; a sanitizer needs more");
 }
 
-Document check_document(std::uint64_t seed, const TrialResult& result) {
-  return {{"seed", seed},
-          {"outcome", outcome_name(result.outcome)},
-          {"max_error", result.max_error},
-          {"dissimilarity", result.dissimilarity},
-          {"message", result.message}};
-}
-
-struct Check {
-  std::uint64_t seed;
-  TrialResult result;
-};
-
-// Fewer than `count` where a stop request came first.
-std::vector<Check> check_on_seeds(Session& session, const Candidate& candidate, std::uint64_t first,
-                                  std::uint64_t count, double time_limit_s) {
-  std::vector<Check> checks;
-  try {
-    session.device().open(*session.kernel(), session.problem(), first);
-    for (std::uint64_t seed = first; seed < first + count; ++seed)
-      checks.push_back({seed, session.device().verify(candidate, seed, time_limit_s)});
-  } catch (const Stopped&) {
-  }
-  return checks;
-}
-
-int VerifyCommand::run(Output& output, std::stop_token stop) {
-  Session session = open(output, stop);
-  const bool stored = !config().has_value();
-  const Candidate candidate =
-      stored ? stored_candidate(session, output) : session.compile(session.parse_config(*config()));
-  const Tolerance tolerance = session.kernel()->tolerance(session.problem());
-
+void print(const VerifyResult& result, std::ostream& out) {
   Table table({"seed", "outcome", "max error", "dissimilarity", ""}, {0, 2, 3});
-  Document checks = Document::array();
-  bool right = true;
-  for (const auto& [input_seed, result] : check_on_seeds(session, candidate, seed(), seeds_, trial_time_s_)) {
-    right = right && result.outcome == Outcome::ok;
-    table.add({std::to_string(input_seed), std::string(outcome_name(result.outcome)),
-               format("%.3g", result.max_error), format("%.3g", result.dissimilarity), result.message});
-    checks.push_back(check_document(input_seed, result));
+  for (const auto& [seed, check] : result.checks) {
+    table.add({std::to_string(seed), std::string(outcome_name(check.outcome)),
+               format("%.3g", check.max_error), format("%.3g", check.dissimilarity), check.message});
   }
-  const bool interrupted = checks.size() < seeds_;
-  right = right && !checks.empty();
-  output.result()
-      << session.kernel_name() << " " << session.problem().text() << "\n"
-      << candidate.config.text() << "\n"
-      << "  its cubin is " << cubin_source(candidate, stored) << "; " << programs_text(session)
+  const Tolerance& tolerance = result.tolerance;
+  out << result.subject.kernel << " " << result.subject.problem << "\n"
+      << result.config << "\n"
+      << "  its cubin is " << result.cubin << "; " << programs_text(result.programs_compiled)
       << table.text("  ")
       << format("allowed: dissimilarity %.3g; max error %.3g of the low-precision baseline's, plus %.3g\n",
                 tolerance.dissimilarity, tolerance.baseline_factor, tolerance.absolute_floor)
-      << (checks.empty() ? "nothing was checked\n"
-          : right        ? "right\n"
-                         : "WRONG\n");
-  if (interrupted) output.note(format("Interrupted after %zu of %zu checks.", checks.size(), seeds_));
-  Document document = workload_document(session);
-  document["config"] = candidate.config.text();
-  document["stored"] = stored;
-  document["cubin"] = cubin_source(candidate, stored);
-  document["programs_compiled"] = session.programs_compiled();
-  document["tolerance"] = {{"dissimilarity", tolerance.dissimilarity},
-                           {"baseline_factor", tolerance.baseline_factor},
-                           {"absolute_floor", tolerance.absolute_floor}};
-  document["checks"] = checks;
-  document["interrupted"] = interrupted;
-  document["right"] = right;
-  output.document(document);
-  return right ? kDone : kNothingFound;
+      << (result.checks.empty() ? "nothing was checked\n"
+          : result.right()      ? "right\n"
+                                : "WRONG\n");
+}
+
+int VerifyCommand::run(Output& output, std::stop_token stop) {
+  const VerifyResult result = verify(request_, {.events = {.listener = note_listener(output)}, .stop = stop});
+  print(result, output.result());
+  if (result.interrupted) {
+    output.note(format("Interrupted after %zu of %zu checks.", result.checks.size(), request_.seeds));
+  }
+  output.document(verify_document(result));
+  return result.right() ? kDone : kNothingFound;
 }
 
 }  // namespace

@@ -17,6 +17,9 @@ class DecodeAttention final : public Kernel {
   const std::string& summary() const override { return summary_; }
   const ProblemSchema& schema() const override { return decode_attention_schema(); }
   const std::vector<Preset>& presets() const override { return decode_attention_presets(); }
+  std::string advice_for_unknown_preset(std::string_view name) const override {
+    return decode_attention_advice(name);
+  }
   void check(const Problem& problem) const override { check_decode_attention(problem); }
 
   Assignment specialization(const Problem& problem) const override {

@@ -145,6 +145,12 @@ const ProblemSchema& decode_attention_schema() {
   return schema;
 }
 
+std::string decode_attention_advice(std::string_view preset) {
+  const bool latent =
+      preset.starts_with("deepseek-v3") || preset.starts_with("deepseek-r1") || preset.starts_with("kimi-k2");
+  return latent ? "That model attends over a compressed latent (MLA), which this kernel does not cover" : "";
+}
+
 const std::vector<Preset>& decode_attention_presets() {
   static const std::vector<Preset> presets = {
       preset("qwen3-30b-a3b", "Qwen3-30B-A3B", "32", "4", "128"),

@@ -55,6 +55,8 @@ struct DecodeShape {
 
 const ProblemSchema& decode_attention_schema();
 const std::vector<Preset>& decode_attention_presets();
+// Models that people look for, and whose attention is another kernel.
+std::string decode_attention_advice(std::string_view preset);
 void check_decode_attention(const Problem& problem);  // throws BadInput
 // Throws BadInput for a specialization or extents that no problem has.
 Problem decode_attention_problem_of(const Assignment& specialization, const Extents& extents);

@@ -75,6 +75,8 @@ class Kernel {
   virtual const std::string& summary() const = 0;
   virtual const ProblemSchema& schema() const = 0;
   virtual const std::vector<Preset>& presets() const = 0;
+  // One sentence for who asks for a preset that does not exist and a model that is known; else "".
+  virtual std::string advice_for_unknown_preset(std::string_view name) const { return ""; }
 
   // Rules across dimensions. Throws BadInput with the broken rule.
   virtual void check(const Problem& problem) const = 0;

@@ -66,7 +66,7 @@ Problem parse_problem(std::string_view kernel, const ProblemSchema& schema, cons
     }
   };
   if (preset != nullptr) apply(preset->dims);
-  if (!text.empty()) apply(split_assignment(text, "--problem"));
+  if (!text.empty()) apply(split_assignment(text, kernel));
   return problem;
 }
 

@@ -1,6 +1,8 @@
 // What a device is, as plain data: its hardware key, its limits, and how a user names it. A plain value.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cache/key.h"
@@ -8,12 +10,21 @@
 
 namespace moetune {
 
+// How busy a GPU was when it was listed.
+struct GpuLoad {
+  int foreign_processes = 0;  // with a compute context there, the asking worker apart
+  std::int64_t free_bytes = 0;
+};
+
 struct DeviceInfo {
   HardwareKey key;
   DeviceLimits limits;
-  std::string architecture;  // NVRTC target: "sm_90a"
-  std::string id;            // as the user names it: "cuda:0", "replay:FILE"
-  bool recorded = false;     // times come from a recording
+  std::string architecture;     // NVRTC target: "sm_90a"
+  std::string id;               // as the user names it: "cuda:0", "replay:FILE"
+  std::string pci_bus_id;       // "0000:1b:00.0"; empty for a recording
+  std::string uuid;             // "GPU-1b2c3d4e-..."; empty for a recording
+  std::optional<GpuLoad> load;  // nullopt for a recording, and if NVML does not say
+  bool recorded = false;        // times come from a recording
 };
 
 }  // namespace moetune

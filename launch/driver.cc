@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/format.h"
 
 namespace moetune::cuda {
 namespace {
@@ -20,7 +21,8 @@ struct Functions {
 #define MOETUNE_CUDA_FUNCTIONS(X)                                                                 \
   X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount)       \
   X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem)                   \
-  X(cuDeviceGetPCIBusId) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                 \
+  X(cuDeviceGetPCIBusId) X(cuDeviceGetUuid)                                                       \
+  X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                                        \
   X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree)               \
   X(cuMemsetD8Async) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoH) X(cuStreamCreate) X(cuStreamDestroy)    \
   X(cuStreamSynchronize) X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuEventCreate)           \
@@ -166,13 +168,28 @@ std::string driver_version() {
   return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-DeviceDescription describe_device(int ordinal) {
+namespace {
+
+std::string uuid_text(const CUuuid& uuid) {
+  std::string text = "GPU";
+  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += format("%02x", static_cast<unsigned>(static_cast<unsigned char>(uuid.bytes[i])));
+  }
+  return text;
+}
+
+}  // namespace
+
+DeviceInfo describe_device(int ordinal) {
   CUdevice device = 0;
   check(cu.cuDeviceGet(&device, ordinal), "cuDeviceGet(" + std::to_string(ordinal) + ")");
   char name[256] = {};
   check(cu.cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName");
   char bus[64] = {};
   check(cu.cuDeviceGetPCIBusId(bus, sizeof bus, device), "cuDeviceGetPCIBusId");
+  CUuuid uuid = {};
+  check(cu.cuDeviceGetUuid(&uuid, device), "cuDeviceGetUuid");
   std::size_t memory = 0;
   check(cu.cuDeviceTotalMem(&memory, device), "cuDeviceTotalMem");
 
@@ -189,6 +206,8 @@ DeviceDescription describe_device(int ordinal) {
   limits.memory_bytes = static_cast<std::int64_t>(memory);
 
   info.id = "cuda:" + std::to_string(ordinal);
+  info.pci_bus_id = bus;
+  info.uuid = uuid_text(uuid);
   info.architecture = architecture_name(limits.compute_capability);
   info.key.name = name;
   info.key.compute_capability = limits.compute_capability;
@@ -198,7 +217,7 @@ DeviceDescription describe_device(int ordinal) {
   info.key.sm_clock_khz = attribute(device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
   info.key.memory_clock_khz = attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
   info.key.driver = driver_version();
-  return {info, bus};
+  return info;
 }
 
 Context::Context(int ordinal) : device_(ordinal) {

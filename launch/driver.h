@@ -47,11 +47,7 @@ int device_count();
 std::string driver_version();  // "CUDA 13.0"
 
 // Everything that can be told without a context; `key.driver` is driver_version().
-struct DeviceDescription {
-  DeviceInfo info;
-  std::string pci_bus_id;
-};
-DeviceDescription describe_device(int ordinal);
+DeviceInfo describe_device(int ordinal);
 
 // The device's primary context, current on this thread while it lives.
 class Context {

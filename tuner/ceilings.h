@@ -1,4 +1,4 @@
-// What a GPU allows at best: measured once (cli/calibration.h), kept in the cache, and what roofline
+// What a GPU allows at best: measured once (jobs/calibrate_job.h), kept in the cache, and what roofline
 // fractions are fractions of.
 #pragma once
 

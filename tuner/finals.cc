@@ -40,7 +40,7 @@ Finals::Finals(const TuneRequest& request, const TuneTools& tools, TrialStore& s
 void Finals::hold(TuneResult& result, const std::stop_token& stop) {
   while (const std::optional<std::vector<Finalist>> contenders = next_contenders(result)) {
     if (stop.stop_requested()) throw Stopped();
-    if (settle(*contenders, result)) return;
+    if (hold_round(*contenders, result)) return;
   }
 }
 
@@ -96,11 +96,13 @@ Finals::Duel Finals::duel(const std::vector<Finalist>& contenders) {
   Duel duel;
   std::vector<Candidate> candidates;
   for (const Finalist& finalist : contenders) candidates.push_back(finalist.candidate);
+  tools_.events.emit(PhaseChanged{Phase::duel});
   const std::vector<TrialResult> results = tools_.device.duel(candidates, request_.duel_rounds);
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     duel.trials.push_back(contenders[i].trial);
     duel.trials.back().result = results[i];
   }
+  tools_.events.emit(PhaseChanged{Phase::verifying});
   for (const std::size_t i : rank_duel(duel.trials, default_id_)) {
     TrialResult& result = duel.trials[i].result;
     if (result.outcome != Outcome::ok) break;
@@ -116,7 +118,7 @@ Finals::Duel Finals::duel(const std::vector<Finalist>& contenders) {
   return duel;
 }
 
-bool Finals::settle(const std::vector<Finalist>& contenders, TuneResult& result) {
+bool Finals::hold_round(const std::vector<Finalist>& contenders, TuneResult& result) {
   const Duel outcome = duel(contenders);
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     const Trial& trial = outcome.trials[i];
@@ -127,6 +129,7 @@ bool Finals::settle(const std::vector<Finalist>& contenders, TuneResult& result)
   if (!outcome.winner) return false;
   result.best = outcome.trials[*outcome.winner];
   result.winner = contenders[*outcome.winner].candidate;
+  tools_.events.emit(PhaseChanged{Phase::storing});
   store_.put_winner(result);
   return true;
 }

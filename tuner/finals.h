@@ -50,7 +50,7 @@ class Finals {
   std::vector<Trial> best_unmet(const TuneResult& result) const;
   std::optional<Finalist> prepare(const Trial& trial);
   Duel duel(const std::vector<Finalist>& contenders);
-  bool settle(const std::vector<Finalist>& contenders, TuneResult& result);
+  bool hold_round(const std::vector<Finalist>& contenders, TuneResult& result);
 
   const TuneRequest& request_;
   const TuneTools& tools_;

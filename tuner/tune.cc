@@ -73,9 +73,7 @@ class TuneLoop {
   void forgive_breakdowns();
   Confidence confidence() const;
   void judge_convergence();
-  void announce(const std::string& phase) {
-    if (tools_.observer != nullptr) tools_.observer->phase(phase);
-  }
+  void announce(Phase phase) const { tools_.events.emit(PhaseChanged{phase}); }
 
   const TuneRequest& request_;
   TuneTools tools_;
@@ -93,7 +91,7 @@ class TuneLoop {
 };
 
 TuneResult TuneLoop::run() {
-  announce("preparing");
+  announce(Phase::preparing);
   known_ = store_.known_trials();
   if (request_.default_config) {
     if (const auto id = request_.space->find(*request_.default_config)) enqueue(*id);
@@ -108,9 +106,10 @@ TuneResult TuneLoop::run() {
   }
   result_.time.preparing = result_.time.wall = seconds_since(begin_);
   if (result_.interrupted) return std::move(result_);
-  if (tools_.observer != nullptr) tools_.observer->started(request_.space->size(), request_.budget);
+  tools_.events.emit(
+      SearchStarted{request_.space->size(), request_.budget, request_.time_budget_s, request_.bytes});
 
-  announce("searching");
+  announce(Phase::searching);
   if (resumes) resume();
   while (!queue_.empty() && !is_over()) step();
   result_.interrupted = stop_.stop_requested();
@@ -124,7 +123,6 @@ TuneResult TuneLoop::run() {
     if (result_.interrupted) {
       result_.best = result_.trials[*best_];
     } else {
-      announce("duel of the finalists");
       try {
         Finals(request_, tools_, store_, [this](const auto& build) {
           return wait_for(build);
@@ -226,6 +224,7 @@ void TuneLoop::settle_next() {
     pending->known.reset();  // too slow for an earlier search's rule, not for this one's
     start_build(*pending);
   }
+  tools_.events.emit(TrialBegun{pending->id, pending->config});
   BuildPtr build;
   const std::optional<TrialResult> result = pending->known ? pending->known : evaluate(*pending, &build);
   if (!result) return;
@@ -308,10 +307,8 @@ void TuneLoop::finish(Pending pending, TrialResult result, const Build* build) {
       (!best_ || latest.measurement.median_us < result_.trials[*best_].result.measurement.median_us)) {
     best_ = position;
   }
-  if (tools_.observer != nullptr) {
-    tools_.observer->trial_done(result_.trials.back(), result_.counts,
-                                best_ ? &result_.trials[*best_] : nullptr);
-  }
+  tools_.events.emit(
+      TrialEnded{result_.trials.back(), result_.counts, best_ ? &result_.trials[*best_] : nullptr});
   // A replay costs nothing, whatever it recorded.
   if (!tools_.device.info().recorded && !result_.trials.back().resumed) watch(result_.trials.back());
 }
@@ -361,7 +358,9 @@ double TimeSpent::other() const {
 }
 
 TuneResult tune(const TuneRequest& request, TuneTools tools, std::stop_token stop) {
-  return TuneLoop(request, tools, std::move(stop)).run();
+  TuneResult result = TuneLoop(request, tools, std::move(stop)).run();
+  tools.events.emit(SearchEnded{result});
+  return result;
 }
 
 }  // namespace moetune

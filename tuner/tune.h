@@ -16,6 +16,7 @@
 #include "search/searcher.h"
 #include "tuner/compile/compile_pool.h"
 #include "tuner/device.h"
+#include "tuner/events.h"
 
 namespace moetune {
 
@@ -51,41 +52,37 @@ struct TimeSpent {
   double other() const;
 };
 
-// Called on the tuning thread. Must not throw.
-class TuneObserver {
- public:
-  virtual ~TuneObserver() = default;
-  virtual void started(std::size_t legal, std::size_t budget) {}
-  virtual void trial_done(const Trial& trial, const TrialCounts& counts, const Trial* best) {}
-  virtual void phase(const std::string& name) {}
-};
-
-struct TuneRequest {
-  const Kernel* kernel =
-      nullptr;  // null for a recording of a kernel that is not moetune's: nothing is compiled
-  Problem problem;
-  const LegalSpace* space = nullptr;
-  std::optional<Config> default_config;
-  std::string strategy = "local";
+// How to search. These defaults are the only ones: the command line's help shows them.
+struct TuneSettings {
+  std::string strategy = "auto";
   std::uint64_t seed = 1;
   std::size_t budget = 200;  // trials
   double time_budget_s = 0;  // 0: no limit
   // Configurations asked or scouted ahead; fixed, so that a trajectory does not depend on cores.
   std::size_t in_flight = 32;
-  // Measures first what is compiled first, so that nothing waits for a slow compilation. For devices whose
-  // times differ from run to run anyhow: in the order asked, one seed gives one trajectory whatever the
-  // compiler's speed.
-  bool ready_first = false;
   std::size_t finalists = 5;
   int duel_rounds = 11;
   MeasurePolicy policy;
   // A trial slower than this times the best is dropped after the quick look. On recorded spaces 1.5 saved
   // 13-19% of the GPU time and lost no winner. Infinity: none is dropped.
   double drop_factor = 1.5;
-  bool fresh = false;              // ignore the cache's trials of this workload
-  std::vector<History> histories;  // trials from elsewhere that the strategy may start from
+  bool fresh = false;  // ignore the cache's trials of this workload
   // Above 0: the search also ends where kMoreTrials more would be expected to gain less than this fraction.
   double until_gain = 0;
+};
+
+struct TuneRequest : TuneSettings {
+  const Kernel* kernel =
+      nullptr;  // null for a recording of a kernel that is not moetune's: nothing is compiled
+  Problem problem;
+  const LegalSpace* space = nullptr;
+  std::optional<Config> default_config;
+  // Measures first what is compiled first, so that nothing waits for a slow compilation. For devices whose
+  // times differ from run to run anyhow: in the order asked, one seed gives one trajectory whatever the
+  // compiler's speed.
+  bool ready_first = false;
+  std::vector<History> histories;  // trials from elsewhere that the strategy may start from
+  double bytes = 0;                // the least that the kernel must move, for SearchStarted; 0 if unknown
   // The time in which the device reads the problem's bytes (Ceilings::read_us), which bounds what is expected
   // of more trials; 0 where it is unknown.
   double floor_us = 0;
@@ -94,7 +91,7 @@ struct TuneRequest {
 struct TuneResult {
   bool interrupted = false;
   bool exhausted = false;  // the strategy had nothing left to ask
-  bool converged = false;  // ended by TuneRequest::until_gain
+  bool converged = false;  // ended by TuneSettings::until_gain
   Confidence confidence;   // in the best found, from the trials
   TrialCounts counts;
   std::optional<Trial> best;      // the winner of the duel, verified
@@ -109,7 +106,7 @@ struct TuneTools {
   Cache* cache = nullptr;           // null: nothing is stored
   std::int64_t workload = 0;        // in `cache`
   CompilePool* compiler = nullptr;  // null: replay without compiling
-  TuneObserver* observer = nullptr;
+  Events events;
 };
 
 // Runs one search. Trials are committed as they land; a stop request ends it after the current trial. Trials

@@ -30,7 +30,8 @@ const std::map<std::string, std::set<std::string>> kArrows = {
     {"tuner", {"kernels", "search", "cache", "base"}},
     {"runtime", {"kernels", "search", "cache", "base"}},
     {"replay", {"tuner", "kernels", "search", "cache", "base"}},
-    {"cli", {"replay", "tuner", "runtime", "kernels", "search", "cache", "base"}},
+    {"jobs", {"replay", "tuner", "launch", "kernels", "search", "cache", "base"}},
+    {"cli", {"jobs", "replay", "tuner", "runtime", "kernels", "search", "cache", "base"}},
     {"bench", {"replay", "tuner", "runtime", "kernels", "search", "cache", "base"}},
 };
 

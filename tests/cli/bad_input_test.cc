@@ -101,7 +101,9 @@ TEST_CASE("unknown kernels, presets, dimensions, parameters and strategies name 
         {{"search", "decode_attention", "--preset", "qwen3-30b-a3"}, 2, "did you mean 'qwen3-30b-a3b'"});
   check(tool, {{"search", "decode_attention", "--problem", "bach=4"}, 2, "did you mean 'batch'?"});
   check(tool, {{"search", "decode_attention", "--problem", "batch"}, 2, "--problem"});
-  check(tool, {{"search", "decode_attention", "--problem", "batch=0"}, 2, "batch=0 is out of range"});
+  check(tool, {{"search", "decode_attention", "--problem", "batch=0"},
+               2,
+               "--problem: decode_attention: batch=0 is out of range"});
   check(tool, {{"search", "decode_attention", "--problem", "batch=4,batch=5"}, 2, "batch"});
   check(tool, {{"search", "decode_attention", "--strategy", "locl"},
                2,
@@ -134,8 +136,7 @@ TEST_CASE("an illegal shape says which rule it breaks") {
 TEST_CASE("unknown devices and recordings are bad input") {
   Tool tool;
   const std::string recording = tool.write_recording();
-  check(tool,
-        {{"search", "decode_attention", "--device", "gpu"}, 2, "--device takes auto, cuda:N or replay:FILE"});
+  check(tool, {{"search", "decode_attention", "--device", "gpu"}, 2, "--device: it is auto, cuda:N, a UUID"});
   check(tool, {{"search", "decode_attention", "--device", "cuda:x"}, 2, "cuda:0"});
   check(tool, {{"search", "--device", "replay:"}, 2, "replay:FILE"});
   check(tool, {{"search", "--device", "replay:" + tool.path("none.json").string()}, 2, "none.json"});
@@ -168,7 +169,8 @@ TEST_CASE("a recording named for what runs kernels is bad input") {
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"verify"}, {"bench"}, {"record", "--output", output}}) {
     for (const std::string& device : {recording, std::string("replay:none")}) {
-      Case expected{{words[0], "decode_attention", "--device", device}, 2, "needs a GPU: auto or cuda:N"};
+      Case expected{
+          {words[0], "decode_attention", "--device", device}, 2, "needs a GPU: auto, cuda:N, a UUID"};
       expected.arguments.insert(expected.arguments.end(), words.begin() + 1, words.end());
       check(tool, expected);
     }
@@ -246,6 +248,7 @@ TEST_CASE("a cache that is none is refused and left as it was") {
   check(tool, {{"report", "--cache", letter}, 3, "letter.db"});
   check(tool, {{"cache", "check", "--cache", letter}, 3, "letter.db"});
   CHECK(moetune::testing::read_text(letter) == text);
-  check(tool,
-        {{"search", "--device", "replay:" + recording, "--cache", letter, "--no-cache"}, 2, "contradict"});
+  check(tool, {{"search", "--device", "replay:" + recording, "--cache", letter, "--no-cache"},
+               2,
+               "--cache: a cache file is named, and no cache is to be used"});
 }

@@ -2,7 +2,7 @@
 #include "base/digest.h"
 #include "cache/cache.h"
 #include "cache/database.h"
-#include "cli/session.h"
+#include "jobs/kernel_files.h"
 #include "kernels/plan.h"
 #include "tests/cli/tool.h"
 #include "tests/replay/sample_recording.h"

@@ -7,7 +7,9 @@ using namespace moetune::testing;
 namespace {
 
 std::map<std::string, std::string> driver(const std::string& directives = "") {
-  return {{"MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA}, {"MOETUNE_FAKE_CUDA", directives}};
+  return {{"MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA},
+          {"MOETUNE_FAKE_CUDA", directives},
+          {"MOETUNE_LIBNVML", "/nowhere/libnvidia-ml.so.1"}};
 }
 
 }  // namespace
@@ -43,7 +45,39 @@ TEST_CASE("no recording stands in for a driver that is there and broken") {
   CHECK(none.run({"search", "decode_attention", "--budget", "3", "--no-compile", "--no-cache"}).code == 0);
 }
 
-TEST_CASE("auto takes the first GPU, and its limits bound the space") {
+TEST_CASE("auto takes the GPU without foreign processes, and of those the one with the most free memory") {
+  const auto chosen = [](const std::string& load, const std::string& device) {
+    auto environment = driver("devices=3");
+    environment["MOETUNE_LIBNVML"] = MOETUNE_FAKE_LIBNVML;
+    environment["MOETUNE_FAKE_NVML"] = load;
+    Tool tool(environment);
+    const Json found = document(tool.run({"space", "decode_kernel", "--device", device, "--json"}));
+    return found["limits_of"].get<std::string>();
+  };
+  CHECK(chosen("", "auto") == "Fake GPU 0");
+  CHECK(chosen("busy0=1", "auto") == "Fake GPU 1");
+  CHECK(chosen("busy0=1,free2=2000000000", "auto") == "Fake GPU 2");
+  CHECK(chosen("busy0=1,busy1=1,busy2=1,free1=2000000000", "auto") == "Fake GPU 1");
+  CHECK(chosen("busy2=1", "cuda:2") == "Fake GPU 2");
+  CHECK(chosen("", "GPU-01ab") == "Fake GPU 1");
+  CHECK(chosen("", "0000:02:00.0") == "Fake GPU 2");
+  CHECK(chosen("", "02:00.0") == "Fake GPU 2");
+}
+
+TEST_CASE("devices shows what other processes use of a GPU, and how it can be named") {
+  auto environment = driver("devices=2");
+  environment["MOETUNE_LIBNVML"] = MOETUNE_FAKE_LIBNVML;
+  environment["MOETUNE_FAKE_NVML"] = "busy1=2,free1=4096";
+  Tool tool(environment);
+  const Json second = document(tool.run({"devices", "--json"}))["gpus"][1];
+  CHECK(second["foreign_processes"] == 2);
+  CHECK(second["free_bytes"] == 4096);
+  CHECK(second["pci_bus_id"] == "0000:01:00.0");
+  CHECK(second["uuid"] == "GPU-01ababab-abab-abab-abab-abababababab");
+  CHECK(contains(tool.run({"devices"}).out, "2 other processes, 4.0 KiB free"));
+}
+
+TEST_CASE("without NVML auto takes the first GPU, and its limits bound the space") {
   Tool tool(driver());
   const Json found = document(tool.run({"space", "decode_kernel", "--json"}));
   CHECK(found["limits_of"] == "Fake GPU 0");
@@ -66,7 +100,7 @@ TEST_CASE("a GPU measures compiled kernels only") {
   Tool tool(driver());
   const Ended ended = tool.run({"search", "decode_kernel", "--problem", "elements=1024", "--no-compile"});
   CHECK(ended.code == 2);
-  CHECK(contains(ended.err, "--no-compile is for recordings"));
+  CHECK(contains(ended.err, "--no-compile: it is for recordings"));
 }
 
 TEST_CASE("verify and bench without a stored winner say how to get one") {

@@ -31,6 +31,15 @@ std::size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
+template <typename What>
+void report(moetune::Progress& progress, const What& what) {
+  progress.handle({0, what});
+}
+
+moetune::SearchStarted of_budget(std::size_t budget, double time_budget_s = 0) {
+  return {.legal = 100, .budget = budget, .time_budget_s = time_budget_s, .bytes = 0};
+}
+
 // The terminal's end of a pseudo-terminal, and all that was written to it.
 class Terminal {
  public:
@@ -78,10 +87,10 @@ TEST_CASE("the line keeps moving while nothing comes to an end, on a terminal an
     const Captured captured;
     const moetune::Output output(false);
     {
-      moetune::Progress progress(output, {.budget = 7, .redraws = redraws, .log_every = 50ms});
-      progress.phase("preparing");
-      progress.started(100, 7);
-      progress.phase("searching");
+      moetune::Progress progress(output, {.redraws = redraws, .log_every = 50ms});
+      report(progress, moetune::PhaseChanged{moetune::Phase::preparing});
+      report(progress, of_budget(7));
+      report(progress, moetune::PhaseChanged{moetune::Phase::searching});
       std::this_thread::sleep_for(redraws ? 2500ms : 400ms);
     }
     const std::string text = captured.text();
@@ -96,8 +105,8 @@ TEST_CASE("before the search begins the phase and its time are the line") {
   const Captured captured;
   const moetune::Output output(false);
   {
-    moetune::Progress progress(output, {.budget = 7, .redraws = false, .log_every = 20ms});
-    progress.phase("preparing");
+    moetune::Progress progress(output, {.redraws = false, .log_every = 20ms});
+    report(progress, moetune::PhaseChanged{moetune::Phase::preparing});
     std::this_thread::sleep_for(200ms);
   }
   CHECK(count(captured.text(), "preparing …  0:00 so far\n") >= 2);
@@ -113,11 +122,10 @@ TEST_CASE("the time left is said once there is a trial to tell it from, or a lim
     const Captured captured;
     const Output output(false);
     {
-      Progress progress(output,
-                        {.budget = 10, .time_budget_s = limit_s, .redraws = false, .log_every = 20ms});
-      progress.started(100, 10);
-      progress.phase("searching");
-      progress.trial_done(trial, counts, nullptr);
+      Progress progress(output, {.redraws = false, .log_every = 20ms});
+      report(progress, of_budget(10, limit_s));
+      report(progress, PhaseChanged{Phase::searching});
+      report(progress, TrialEnded{trial, counts, nullptr});
       std::this_thread::sleep_for(200ms);
     }
     return captured.text();
@@ -130,12 +138,36 @@ TEST_CASE("the time left is said once there is a trial to tell it from, or a lim
 TEST_CASE("nothing is written once the progress has finished") {
   const Captured captured;
   const moetune::Output output(false);
-  moetune::Progress progress(output, {.budget = 7, .redraws = true, .log_every = 10ms});
-  progress.started(100, 7);
+  moetune::Progress progress(output, {.redraws = true, .log_every = 10ms});
+  report(progress, of_budget(7));
+  report(progress, moetune::PhaseChanged{moetune::Phase::searching});
   progress.finished();
   const std::string before = captured.text();
   std::this_thread::sleep_for(1200ms);
   CHECK(captured.text() == before);
+}
+
+TEST_CASE("a second search begins afresh, and a warning goes above the line") {
+  using namespace moetune;
+  const Captured captured;
+  const Output output(false);
+  Progress progress(output, {.redraws = true});
+  TrialCounts counts;
+  counts[Outcome::ok] = 3;
+  const Trial trial{.result = {.measurement = {.median_us = 5}}};
+  report(progress, of_budget(7));
+  report(progress, PhaseChanged{Phase::searching});
+  report(progress, TrialEnded{trial, counts, &trial});
+  const TuneResult result;
+  report(progress, SearchEnded{result});
+  const std::string text = "a sentence";
+  report(progress, Warning{WarningKind::cache, text});
+  report(progress, of_budget(9));
+  report(progress, PhaseChanged{Phase::searching});
+  progress.finished();
+  CHECK(contains(captured.text(), "\033[Ka sentence\n"));
+  CHECK(contains(captured.text(), "0/9"));
+  CHECK_FALSE(contains(captured.text(), "3/9"));
 }
 
 TEST_CASE("a terminal gets a live line, and one that cannot redraw gets no escapes") {

@@ -117,6 +117,12 @@ CUresult device_get_pci_bus_id(char* text, int size, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
+CUresult device_get_uuid(CUuuid* uuid, CUdevice device) {
+  std::memset(uuid->bytes, 0xab, sizeof uuid->bytes);
+  uuid->bytes[0] = static_cast<char>(device);
+  return CUDA_SUCCESS;
+}
+
 CUresult primary_ctx_retain(CUcontext* context, CUdevice) {
   if (machine.script.has("crash_at_open")) std::abort();
   *context = reinterpret_cast<CUcontext>(&machine);
@@ -303,6 +309,7 @@ void* find_symbol(const std::string& name) {
       {"cuDeviceGetAttribute", address_of(device_get_attribute)},
       {"cuDeviceTotalMem", address_of(device_total_mem)},
       {"cuDeviceGetPCIBusId", address_of(device_get_pci_bus_id)},
+      {"cuDeviceGetUuid", address_of(device_get_uuid)},
       {"cuDevicePrimaryCtxRetain", address_of(primary_ctx_retain)},
       {"cuDevicePrimaryCtxRelease", address_of(primary_ctx_release)},
       {"cuCtxSetCurrent", address_of(ctx_set_current)},

@@ -23,20 +23,24 @@ TEST_CASE("an assignment keeps its order and its text is canonical") {
 }
 
 TEST_CASE("assignment text splits into names and values, blanks aside") {
-  const auto pieces = split_assignment(" a = 1 ,b=tma", "--config");
+  const auto pieces = split_assignment(" a = 1 ,b=tma", "the configuration");
   REQUIRE(pieces.size() == 2);
   CHECK(pieces[0] == std::pair<std::string, std::string>("a", "1"));
   CHECK(pieces[1] == std::pair<std::string, std::string>("b", "tma"));
-  CHECK(split_assignment("", "--config").empty());
-  CHECK(split_assignment("  ", "--config").empty());
+  CHECK(split_assignment("", "the configuration").empty());
+  CHECK(split_assignment("  ", "the configuration").empty());
 }
 
 TEST_CASE("a piece that is not name=value is named, as is a name that stands twice") {
-  CHECK_THROWS_WITH_AS(split_assignment("a=1,b", "--problem"), "--problem: 'b' is not name=value", BadInput);
-  CHECK_THROWS_WITH_AS(split_assignment("a=", "--problem"), "--problem: 'a=' is not name=value", BadInput);
-  CHECK_THROWS_WITH_AS(split_assignment("=1", "--problem"), "--problem: '=1' is not name=value", BadInput);
-  CHECK_THROWS_WITH_AS(split_assignment("a=1,", "--problem"), "--problem: '' is not name=value", BadInput);
-  CHECK_THROWS_WITH_AS(split_assignment("a=1,a=2", "--problem"), "--problem: 'a' stands twice", BadInput);
+  CHECK_THROWS_WITH_AS(split_assignment("a=1,b", "its problem"), "its problem: 'b' is not name=value",
+                       BadInput);
+  CHECK_THROWS_WITH_AS(split_assignment("a=", "its problem"), "its problem: 'a=' is not name=value",
+                       BadInput);
+  CHECK_THROWS_WITH_AS(split_assignment("=1", "its problem"), "its problem: '=1' is not name=value",
+                       BadInput);
+  CHECK_THROWS_WITH_AS(split_assignment("a=1,", "its problem"), "its problem: '' is not name=value",
+                       BadInput);
+  CHECK_THROWS_WITH_AS(split_assignment("a=1,a=2", "its problem"), "its problem: 'a' stands twice", BadInput);
 }
 
 TEST_CASE("every outcome has a name of its own that reads back") {

@@ -78,19 +78,19 @@ TEST_CASE("a stop request while a search resumes asks for nothing more") {
   Search stopped;
   stopped.request.budget = 20;
   stopped.run(&stored.cache, stored.workload);
-  struct StopsAtFive : TuneObserver {
-    std::stop_source stop;
-    std::size_t seen = 0;
-    void trial_done(const Trial&, const TrialCounts&, const Trial*) override {
-      if (++seen == 5) stop.request_stop();
-    }
-  } observer;
+  std::stop_source stop;
+  std::size_t seen = 0;
+  const Events stops_at_five{.listener = [&](const Event& event) {
+    if (std::holds_alternative<TrialEnded>(event.what) && ++seen == 5) stop.request_stop();
+  }};
   Search resumed;
   resumed.request.ready_first = true;
-  const TuneResult result = tune(
-      resumed.request,
-      {.device = resumed.device, .cache = &stored.cache, .workload = stored.workload, .observer = &observer},
-      observer.stop.get_token());
+  const TuneResult result = tune(resumed.request,
+                                 {.device = resumed.device,
+                                  .cache = &stored.cache,
+                                  .workload = stored.workload,
+                                  .events = stops_at_five},
+                                 stop.get_token());
   CHECK(result.interrupted);
   CHECK(result.counts.total() == 5);
   CHECK(resumed.device.ran.empty());

@@ -104,6 +104,10 @@ CudaDeviceList list_cuda_devices() {
 
 CudaDevice::CudaDevice(Options options) : options_(std::move(options)) {
   const std::vector<DeviceInfo> devices = hello(worker(), options_.start_limit);
+  if (options_.pick) {
+    if (devices.empty()) throw cuda::NoGpu("the CUDA driver finds no GPU");
+    options_.ordinal = static_cast<int>(options_.pick(devices));
+  }
   if (options_.ordinal < 0 || static_cast<std::size_t>(options_.ordinal) >= devices.size()) {
     throw BrokenEnvironment("there is no cuda:" + std::to_string(options_.ordinal) + "; the driver finds " +
                             std::to_string(devices.size()) + " GPU(s)");

@@ -37,12 +37,16 @@ class CudaDevice final : public Device {
  public:
   struct Options {
     int ordinal = 0;
+    // Instead of the ordinal: a position in the list of what is there, which is not empty.
+    std::function<std::size_t(const std::vector<DeviceInfo>&)> pick;
     BuildSource build;              // for references and harness; empty: NVRTC, one thread a unit
     std::string worker_executable;  // empty: this one
     std::chrono::milliseconds start_limit{60'000};
     std::chrono::milliseconds open_limit{180'000};
   };
 
+  // Throws cuda::NoGpu, a BrokenEnvironment, if there is no driver or no GPU; what `pick` throws goes
+  // through.
   explicit CudaDevice(Options options);
 
   const DeviceInfo& info() const override { return info_; }

@@ -1,6 +1,11 @@
 #include "tuner/worker/nvml.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
 
 namespace moetune {
 namespace {
@@ -17,6 +22,22 @@ constexpr unsigned long long kHardwareThermal = 0x40;
 constexpr unsigned long long kPowerBrake = 0x80;
 constexpr unsigned long long kSlowdown =
     kPowerCap | kHardwareSlowdown | kSoftwareThermal | kHardwareThermal | kPowerBrake;
+constexpr int kInsufficientSize = 7;
+
+// nvmlMemory_t and nvmlProcessInfo_t of the interface's third version.
+struct MemoryInfo {
+  unsigned long long total = 0, free = 0, used = 0;
+};
+struct ProcessInfo {
+  unsigned pid = 0;
+  unsigned long long used_bytes = 0;
+  unsigned gpu_instance = 0, compute_instance = 0;
+};
+
+const char* library_name() {
+  const char* const named = std::getenv("MOETUNE_LIBNVML");
+  return named != nullptr && *named != '\0' ? named : "libnvidia-ml.so.1";
+}
 
 }  // namespace
 
@@ -28,6 +49,8 @@ struct Nvml::Library {
   int (*clock)(void*, unsigned, unsigned*) = nullptr;
   int (*temperature)(void*, unsigned, unsigned*) = nullptr;
   int (*reasons)(void*, unsigned long long*) = nullptr;
+  int (*memory)(void*, MemoryInfo*) = nullptr;
+  int (*processes)(void*, unsigned*, ProcessInfo*) = nullptr;
 
   template <typename Function>
   void resolve(const char* name, Function& function) {
@@ -35,7 +58,7 @@ struct Nvml::Library {
   }
 
   bool open() {
-    handle = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    handle = dlopen(library_name(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return false;
     int (*init)() = nullptr;
     resolve("nvmlInit_v2", init);
@@ -47,7 +70,22 @@ struct Nvml::Library {
     resolve("nvmlDeviceGetTemperature", temperature);
     resolve("nvmlDeviceGetCurrentClocksEventReasons", reasons);
     resolve("nvmlDeviceGetCurrentClocksThrottleReasons", reasons);
+    resolve("nvmlDeviceGetMemoryInfo", memory);
+    resolve("nvmlDeviceGetComputeRunningProcesses_v3", processes);
     return true;
+  }
+
+  // nullopt if the list cannot be read. Processes may start between the two calls, hence the room for more.
+  std::optional<std::vector<ProcessInfo>> compute_processes(void* device) const {
+    unsigned count = 0;
+    int result = processes(device, &count, nullptr);
+    if (result != kSuccess && result != kInsufficientSize) return std::nullopt;
+    std::vector<ProcessInfo> list(count + 16);
+    count = static_cast<unsigned>(list.size());
+    result = processes(device, &count, list.data());
+    if (result != kSuccess) return std::nullopt;
+    list.resize(std::min<std::size_t>(count, list.size()));
+    return list;
   }
 
   ~Library() {
@@ -84,6 +122,20 @@ Nvml::Reading Nvml::read() const {
     reading.throttled = (reasons & kSlowdown) != 0;
   }
   return reading;
+}
+
+std::optional<GpuLoad> Nvml::load() const {
+  if (device_ == nullptr || library_->memory == nullptr || library_->processes == nullptr)
+    return std::nullopt;
+  MemoryInfo memory;
+  if (library_->memory(device_, &memory) != kSuccess) return std::nullopt;
+  const std::optional<std::vector<ProcessInfo>> processes = library_->compute_processes(device_);
+  if (!processes) return std::nullopt;
+  const auto own = static_cast<unsigned>(getpid());
+  const auto foreign = std::count_if(processes->begin(), processes->end(),
+                                     [own](const ProcessInfo& process) { return process.pid != own; });
+  return GpuLoad{.foreign_processes = static_cast<int>(foreign),
+                 .free_bytes = static_cast<std::int64_t>(memory.free)};
 }
 
 std::string Nvml::driver_version() const {

@@ -1,11 +1,15 @@
-// Clocks, temperature and slowdown reasons of one GPU through NVML, opened at run time. NVML is optional:
-// where it is absent, or does not answer, readings are zeros and nothing fails.
+// Clocks, temperature, slowdown reasons and other processes of one GPU through NVML, opened at run time (or
+// the library that MOETUNE_LIBNVML names). NVML is optional: if it is absent, or does not answer, readings
+// are zeros and nothing fails.
 //
 // Lives in the worker process; not thread-safe.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+
+#include "launch/device_info.h"
 
 namespace moetune {
 
@@ -22,6 +26,9 @@ class Nvml {
     bool throttled = false;  // power cap, thermal or hardware slowdown is active now
   };
   Reading read() const;
+
+  // Of processes, all but this one count as foreign. nullopt if either figure is unknown.
+  std::optional<GpuLoad> load() const;
 
   std::string driver_version() const;  // "580.159.04"; empty where unknown
 

@@ -31,7 +31,13 @@ void to_json(Json& json, const DeviceInfo& info) {
           {"driver", key.driver},
           {"limits", info.limits},
           {"architecture", info.architecture},
-          {"id", info.id}};
+          {"id", info.id},
+          {"pci_bus_id", info.pci_bus_id},
+          {"uuid", info.uuid}};
+  if (info.load) {
+    json["foreign_processes"] = info.load->foreign_processes;
+    json["free_bytes"] = info.load->free_bytes;
+  }
 }
 
 void from_json(const Json& json, DeviceInfo& info) {
@@ -48,6 +54,10 @@ void from_json(const Json& json, DeviceInfo& info) {
   key.memory_bytes = info.limits.memory_bytes;
   json.at("architecture").get_to(info.architecture);
   json.at("id").get_to(info.id);
+  json.at("pci_bus_id").get_to(info.pci_bus_id);
+  json.at("uuid").get_to(info.uuid);
+  if (!json.contains("free_bytes")) return;
+  info.load = GpuLoad{.foreign_processes = json.at("foreign_processes"), .free_bytes = json.at("free_bytes")};
 }
 
 void to_json(Json& json, const MeasurePolicy& policy) {

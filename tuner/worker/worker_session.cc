@@ -47,13 +47,13 @@ std::string words_of(const cuda::CudaError& error) {
 struct WorkerSession::Gpu {
   explicit Gpu(int ordinal_)
       : ordinal(ordinal_),
-        description(cuda::describe_device(ordinal_)),
+        info(cuda::describe_device(ordinal_)),
         context(ordinal_),
         stream(cuda::make_stream()),
-        nvml(description.pci_bus_id) {}
+        nvml(info.pci_bus_id) {}
 
   int ordinal;
-  cuda::DeviceDescription description;
+  DeviceInfo info;
   cuda::Context context;
   cuda::Stream stream;
   Nvml nvml;
@@ -62,9 +62,9 @@ struct WorkerSession::Gpu {
 struct WorkerSession::OpenProblem {
   OpenProblem(Gpu& gpu, TensorsSpec spec, const Bytes& harness_cubin, const Program& exact,
               const Program& baseline)
-      : harness(harness_cubin, gpu.description.info.limits.sm_count, gpu.stream),
-        tensors(std::move(spec), exact, baseline, gpu.description.info.limits, gpu.context.free_memory(),
-                harness, gpu.stream),
+      : harness(harness_cubin, gpu.info.limits.sm_count, gpu.stream),
+        tensors(std::move(spec), exact, baseline, gpu.info.limits, gpu.context.free_memory(), harness,
+                gpu.stream),
         benchmark(harness, gpu.nvml, gpu.stream) {}
 
   Harness harness;
@@ -109,10 +109,12 @@ Message WorkerSession::hello() {
   start_driver();
   Json devices = Json::array();
   for (int i = 0; i < cuda::device_count(); ++i) {
-    cuda::DeviceDescription description = cuda::describe_device(i);
-    const std::string version = Nvml(description.pci_bus_id).driver_version();
-    if (!version.empty()) description.info.key.driver = version;
-    devices.push_back(description.info);
+    DeviceInfo info = cuda::describe_device(i);
+    const Nvml nvml(info.pci_bus_id);
+    const std::string version = nvml.driver_version();
+    if (!version.empty()) info.key.driver = version;
+    info.load = nvml.load();
+    devices.push_back(info);
   }
   return reply_of({{"devices", devices}});
 }
@@ -138,7 +140,7 @@ Message WorkerSession::open(const Message& request) {
     problem_ = std::make_unique<OpenProblem>(*gpu_, std::move(spec), blob(request, 0), exact, baseline);
   } catch (const cuda::CudaError& error) {
     if (error.kind != cuda::CudaError::Kind::image) throw;
-    throw BrokenEnvironment("this driver (" + gpu_->description.info.key.driver +
+    throw BrokenEnvironment("this driver (" + gpu_->info.key.driver +
                             ") cannot load what the compiler made: " + error.what() +
                             "; update the driver, or use an NVRTC no newer than it");
   }

@@ -32,6 +32,22 @@ TEST_CASE("the devices are listed by a worker, with what their driver says") {
   CHECK(second.limits.shared_per_block == 232448);
   CHECK(second.key.memory_bytes == 16 << 20);
   CHECK(second.key.l2_bytes == second.limits.l2_bytes);
+  CHECK(second.pci_bus_id == "0000:01:00.0");
+  CHECK(second.uuid == "GPU-01ababab-abab-abab-abab-abababababab");
+}
+
+TEST_CASE("a listed GPU says how busy it is, if NVML does") {
+  use_fake_cuda("devices=2");
+  setenv("MOETUNE_LIBNVML", "/nowhere/libnvidia-ml.so.1", 1);
+  CHECK_FALSE(list_cuda_devices().devices.at(1).load);
+  setenv("MOETUNE_LIBNVML", MOETUNE_FAKE_LIBNVML, 1);
+  setenv("MOETUNE_FAKE_NVML", "busy1=2,free1=4096", 1);
+  const std::optional<GpuLoad> load = list_cuda_devices().devices.at(1).load;
+  unsetenv("MOETUNE_LIBNVML");
+  unsetenv("MOETUNE_FAKE_NVML");
+  REQUIRE(load);
+  CHECK(load->foreign_processes == 2);
+  CHECK(load->free_bytes == 4096);
 }
 
 TEST_CASE("a machine without a driver lists no device and says why") {

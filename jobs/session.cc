@@ -1,23 +1,17 @@
-#include "cli/session.h"
+#include "jobs/session.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <future>
 #include <thread>
 
-#include "base/digest.h"
 #include "base/error.h"
-#include "base/resources.h"
-#include "cli/build_store.h"
-#include "cli/stored_results.h"
-#include "cli/text.h"
-#include "tuner/ceilings.h"
-#include "tuner/trial_record.h"
+#include "jobs/build_store.h"
+#include "jobs/kernel_files.h"
+#include "tuner/compile/launchable.h"
 
 namespace moetune {
 namespace {
-
-std::string space_path(const std::string& kernel) { return "spaces/" + kernel + ".json"; }
 
 bool same_parameters(const std::vector<Parameter>& left, const std::vector<Parameter>& right) {
   return std::equal(left.begin(), left.end(), right.begin(), right.end(),
@@ -35,51 +29,29 @@ bool within_domains(const std::vector<Parameter>& recorded, const std::vector<Pa
                     });
 }
 
-// The values as they stand, with no space to check them against: the plan beside them is what runs, and the
-// space may have changed since.
-Config stored_config(const std::string& text) {
-  Config config;
-  for (const auto& [name, value] : split_assignment(text, "the stored configuration")) {
-    config.set(name, Value::named(value, 0));
-  }
-  return config;
-}
-
-unsigned thread_count(const CompileOptions& options) {
+unsigned thread_count(const SessionOptions& options) {
   if (options.threads > 0) return static_cast<unsigned>(options.threads);
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
 }  // namespace
 
-Space load_space(const std::string& kernel) {
-  Space space = Space::parse(read_resource(space_path(kernel)), space_path(kernel));
-  if (space.kernel() != kernel) {
-    throw BadInput(space_path(kernel) + ": \"kernel\" is '" + space.kernel() + "' and must be '" + kernel +
-                   "', as the file is named");
-  }
-  return space;
-}
-
-std::string kernel_source_digest(const std::string& kernel) {
-  DigestBuilder builder;
-  for (const std::string& path : list_resources("templates/" + kernel)) {
-    const bool own = path == "templates/" + kernel + ".cu" || path.starts_with("templates/" + kernel + "/");
-    const bool reference = path.ends_with("/reference.cu");
-    if (own && !reference && path.ends_with(".cu")) builder.add(path).add(source_digest(path));
-  }
-  return builder.finish();
-}
-
-Session::Session(DeviceChoice choice, const CacheChoice& cache, const CompileOptions& compile,
-                 const Output& output, Purpose purpose)
-    : choice_(std::move(choice)) {
+Session::Session(DeviceChoice choice, const SessionOptions& options, Events events)
+    : choice_(std::move(choice)), events_(std::move(events)) {
   open_space();
-  cache_ = open_or_create_cache(cache);
-  output.note(choice_.banner);
-  if (cache_ != nullptr && !cache_->warning().empty()) output.note(cache_->warning());
-  open_compiler(compile, output);
+  cache_ = open_or_create_cache(options.cache);
+  const std::string recorded_at = recording() != nullptr ? recording()->recorded_at : "";
+  const std::string text = problem_text();
+  events_.emit(DeviceChosen{kernel_name(), text, info(), recorded_at, choice_.why_no_gpu});
+  if (cache_ != nullptr && !cache_->warning().empty()) warn(WarningKind::cache, cache_->warning());
+  open_compiler(options);
+  make_key(options.purpose);
+  if (recording() != nullptr) keep_recorded_ceilings();
+}
 
+void Session::warn(WarningKind kind, const std::string& text) const { events_.emit(Warning{kind, text}); }
+
+void Session::make_key(Purpose purpose) {
   key_.kernel = kernel_name();
   key_.problem = problem_text();
   key_.hardware = info().key;
@@ -92,7 +64,6 @@ Session::Session(DeviceChoice choice, const CacheChoice& cache, const CompileOpt
   if (purpose == Purpose::recording) key_.source_digest.insert(0, kRecordingMark);
   if (recording() != nullptr && compiler_ == nullptr) key_.toolchain = recording()->toolchain;
   if (compiler_ != nullptr) key_.toolchain = compiler_->toolchain();
-  if (recording() != nullptr) keep_recorded_ceilings();
 }
 
 // So that what reads the cache alone (a stored winner, a report) has the roofline of a replay too.
@@ -118,16 +89,15 @@ void Session::open_space() {
   if (default_config_ && !space().find(*default_config_)) default_config_.reset();
 }
 
-void Session::open_compiler(const CompileOptions& options, const Output& output) {
+void Session::open_compiler(const SessionOptions& options) {
   const bool needed = recording() == nullptr;
-  if (needed && options.none) {
-    throw BadInput(
-        "--no-compile is for recordings (--device replay:FILE): a GPU measures compiled kernels only");
+  if (needed && options.no_compile) {
+    throw BadField("no_compile", "it is for recordings; a GPU measures compiled kernels only");
   }
-  if (options.none || kernel() == nullptr) return;
+  if (options.no_compile || kernel() == nullptr) return;
   if (!needed && !same_parameters(recording()->space.parameters(), space_file_->parameters())) {
-    output.note("The recording was made with other parameters than " + kernel_name() +
-                " has now: nothing is compiled.");
+    warn(WarningKind::nothing_compiled, "The recording was made with other parameters than " + kernel_name() +
+                                            " has now: nothing is compiled.");
     return;
   }
   try {
@@ -135,7 +105,7 @@ void Session::open_compiler(const CompileOptions& options, const Output& output)
   } catch (const BrokenEnvironment& error) {
     const char* const named = std::getenv("MOETUNE_NVRTC");
     if (needed || (named != nullptr && *named != '\0')) throw;  // a compiler that was named is to be used
-    output.note(std::string("Nothing is compiled: ") + error.what());
+    warn(WarningKind::nothing_compiled, std::string("Nothing is compiled: ") + error.what());
     return;
   }
   if (cache_ != nullptr) store_ = build_store(*cache_);
@@ -172,46 +142,65 @@ std::string Session::problem_text() const {
 
 Assignment Session::environment() const { return expression_environment(problem(), info().limits); }
 
-TuneRequest Session::request() const {
-  TuneRequest request;
+TuneRequest Session::request(const TuneSettings& settings) const {
+  TuneRequest request{settings};
   request.ready_first = !info().recorded;
   // Where nothing is compiled nothing is planned: a recording may lack a parameter that today's plans read.
   if (compiler_ != nullptr) request.kernel = kernel();
   request.problem = problem();
   request.space = &space();
   request.default_config = default_config_;
+  request.bytes = bytes();
   request.floor_us = ceilings().read_us(bytes()).value_or(0);
   return request;
 }
 
-TuneTools Session::tools(TuneObserver* observer) {
-  TuneTools tools{.device = device(), .cache = cache_.get(), .compiler = pool_.get(), .observer = observer};
+TuneResult Session::tune(const TuneRequest& request, std::stop_token stop) {
+  TuneTools tools{.device = device(), .cache = cache_.get(), .compiler = pool_.get(), .events = events_};
   if (cache_ != nullptr) {
     tools.workload = cache_->workload(key_);
     cache_->begin_search(tools.workload);
   }
-  return tools;
+  return moetune::tune(request, std::move(tools), std::move(stop));
 }
 
-Config Session::parse_config(const std::string& text) const {
+Config Session::parse_config(const std::string& text) const try {
   return space_file_->parse_config(text, default_config_ ? &*default_config_ : nullptr);
+} catch (const BadInput& error) {
+  throw BadField("config", error.what());
+}
+
+Attempt Session::try_compile(Plan plan, const Config& config) {
+  const BuildPtr build = pool_->submit(plan.unit).get();
+  pool_->flush();
+  Attempt attempt{.candidate = {config, std::move(plan), build}};
+  if (build->outcome != Outcome::ok) {
+    attempt.outcome = build->outcome;
+    attempt.message = "it does not compile: " + build->message;
+    return attempt;
+  }
+  const std::string reason = why_unlaunchable(attempt.candidate.plan, *build, info().limits);
+  if (!reason.empty()) {
+    attempt.outcome = Outcome::pruned;
+    attempt.message = "it cannot be launched on " + info().key.name + ": " + reason;
+  }
+  return attempt;
+}
+
+Attempt Session::try_compile(const Config& config) {
+  const std::string reason = space_file_->why_illegal(config, environment());
+  if (!reason.empty()) {
+    throw BadField("config", "configuration " + config.text() + " is illegal here: " + reason);
+  }
+  return try_compile(kernel()->plan(config, problem(), info().limits), config);
 }
 
 Candidate Session::compile(const Config& config) {
-  const std::string reason = space_file_->why_illegal(config, environment());
-  if (!reason.empty()) throw BadInput("configuration " + config.text() + " is illegal here: " + reason);
-  return compile(kernel()->plan(config, problem(), info().limits), config, "configuration " + config.text());
-}
-
-Candidate Session::compile(Plan plan, const Config& config, const std::string& what) {
-  const BuildPtr build = pool_->submit(plan.unit).get();
-  pool_->flush();
-  if (build->outcome != Outcome::ok) {
-    throw BrokenEnvironment(what + " does not compile: " + build->message + "\n" + build->log);
-  }
-  const std::string reason = why_unlaunchable(plan, *build, info().limits);
-  if (!reason.empty()) throw BadInput(what + " cannot be launched on " + info().key.name + ": " + reason);
-  return {config, std::move(plan), build};
+  Attempt attempt = try_compile(config);
+  if (attempt.outcome == Outcome::ok) return std::move(attempt.candidate);
+  const std::string sentence = "configuration " + config.text() + ": " + attempt.message;
+  if (attempt.outcome == Outcome::pruned) throw BadField("config", sentence);
+  throw BrokenEnvironment(sentence + "\n" + attempt.candidate.build->log);
 }
 
 Ceilings Session::ceilings() const {
@@ -226,20 +215,16 @@ double Session::bytes() const { return kernel() == nullptr ? 0 : kernel()->cost(
 
 std::optional<double> Session::floor_us() const { return ceilings().floor_us(bytes()); }
 
-Candidate stored_candidate(Session& session, const Output& output) {
-  std::optional<StoredResult> found;
-  if (session.cache() != nullptr) found = find_winner(*session.cache(), session.key());
-  if (!found) {
-    throw BadInput("nothing is tuned yet for " + session.kernel_name() + " " + session.problem().text() +
-                   " on " + session.info().key.name + "; start with: moetune search " +
-                   session.kernel_name() + " --problem " + session.problem().text());
-  }
-  const WorkloadKey& key = found->workload.key;
-  if (key.source_digest != session.key().source_digest || key.toolchain != session.key().toolchain) {
-    output.note("The stored winner was tuned with other sources or another compiler (" + key.toolchain +
-                "); a new search would start afresh.");
-  }
-  return from_winner(*found->winner, stored_config(found->winner->config));
+Subject Session::subject() const {
+  Subject subject{.kernel = kernel_name(),
+                  .problem = problem_text(),
+                  .dimensions = problem().dims,
+                  .device = info(),
+                  .bytes = bytes(),
+                  .floor_us = floor_us()};
+  if (cache_ != nullptr) subject.cache = cache_->path().string();
+  if (recording() != nullptr) subject.optimum_us = recording()->optimum_us();
+  return subject;
 }
 
 }  // namespace moetune

@@ -1,4 +1,4 @@
-#include "cli/stored_results.h"
+#include "jobs/stored_results.h"
 
 #include <algorithm>
 #include <tuple>

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "jobs/subject.h"
 #include "tuner/tune.h"
 
 namespace moetune {
@@ -14,6 +15,7 @@ Document number_or_null(double value);  // null unless finite and positive
 Document number_or_null(std::optional<double> value);
 Document assignment_document(const Assignment& assignment);  // {"tile": 64, "loader": "tma"}
 Document device_document(const DeviceInfo& info);
+Document subject_document(const Subject& subject);  // kernel, problem and device: how most documents begin
 Document counts_document(const TrialCounts& counts);
 Document time_document(const TimeSpent& time);
 Document trial_document(const Trial& trial);  // config, outcome, time_us, message, resumed

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "cache/cache.h"
-#include "cli/document.h"
-#include "cli/stored_space.h"
+#include "jobs/documents.h"
+#include "jobs/stored_space.h"
 
 namespace moetune {
 

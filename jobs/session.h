@@ -1,7 +1,8 @@
-// Everything that a search, a recording or a benchmark needs, opened in the right order: device, space, cache
-// and compiler. The one place where options become the objects of the lower rooms.
+// Everything that a job needs, opened in the right order: device, space, cache and compiler. The one place
+// where a request becomes the objects of the lower rooms.
 //
-// Owns all it holds; single-threaded; must outlive any tune() that uses it.
+// Owns all it holds; belongs to one thread; must outlive what it lent. Errors: BadField and BadInput for the
+// request, BrokenEnvironment for the machine.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +10,36 @@
 #include <optional>
 #include <string>
 
-#include "cli/device_choice.h"
-#include "cli/options.h"
-#include "cli/output.h"
+#include "jobs/device_choice.h"
+#include "jobs/stores.h"
+#include "jobs/subject.h"
 #include "search/space.h"
 #include "tuner/ceilings.h"
 #include "tuner/tune.h"
 
 namespace moetune {
 
+enum class Purpose { tuning, recording };  // a recording's trials are kept apart (cache/key.h)
+
+struct SessionOptions {
+  CacheChoice cache;
+  bool no_compile = false;    // recordings only: do not compile what is replayed
+  std::uint64_t threads = 0;  // of the compiler; 0: all cores
+  Purpose purpose = Purpose::tuning;
+};
+
+// A candidate, or why there is none that runs: compile_failed, or pruned for one that the device cannot
+// launch.
+struct Attempt {
+  Candidate candidate;
+  Outcome outcome = Outcome::ok;
+  std::string message;
+};
+
 class Session {
  public:
-  enum class Purpose { tuning, recording };  // a recording's trials are kept apart (cache/key.h)
-
-  // Prints what was chosen as notes. Throws BadInput and BrokenEnvironment.
-  Session(DeviceChoice choice, const CacheChoice& cache, const CompileOptions& compile, const Output& output,
-          Purpose purpose = Purpose::tuning);
+  // Emits DeviceChosen, and warnings.
+  Session(DeviceChoice choice, const SessionOptions& options, Events events);
   Session(const Session&) = delete;  // the device builds its programs through it
   Session& operator=(const Session&) = delete;
 
@@ -43,18 +58,19 @@ class Session {
   const WorkloadKey& key() const { return key_; }
   Assignment environment() const;  // for expressions in the space; needs a kernel
 
-  // A request with this session's kernel, problem, space and default, and its tools for tune(): asking for
-  // the tools enters the workload into the cache, as one that this session searches until it ends.
-  TuneRequest request() const;
-  TuneTools tools(TuneObserver* observer);
+  // A request with this session's kernel, problem, space and default.
+  TuneRequest request(const TuneSettings& settings) const;
+  // Enters the workload into the cache, as one that this session searches until it ends, and runs one search.
+  TuneResult tune(const TuneRequest& request, std::stop_token stop);
 
-  // `a=1,b=tma` over the default configuration. Throws BadInput.
+  // `a=1,b=tma` over the default configuration. Throws BadField.
   Config parse_config(const std::string& text) const;
 
-  // A configuration ready to run, compiled. Throws BadInput where it is illegal, BrokenEnvironment where it
-  // does not compile.
+  // Compiles one configuration, or another plan. Throws BadField for a configuration that is illegal here.
+  Attempt try_compile(const Config& config);
+  Attempt try_compile(Plan plan, const Config& config);
+  // The same, but throws BrokenEnvironment if it does not compile, BadField if it cannot be launched.
   Candidate compile(const Config& config);
-  Candidate compile(Plan plan, const Config& config, const std::string& what);
 
   // Of the device's own programs, its references and harness, how many were compiled and not in the cache.
   std::size_t programs_compiled() const { return programs_compiled_; }
@@ -64,15 +80,19 @@ class Session {
   // The least time that they allow; nullopt where the device was never calibrated.
   std::optional<double> floor_us() const;
   double bytes() const;  // the least that must move; 0 where foreign
+  Subject subject() const;
 
  private:
   void open_space();
   // A device's own programs, at once: in the pool they would wait behind the candidates.
   std::vector<BuildPtr> build_now(const std::vector<CompileUnit>& units);
   void keep_recorded_ceilings();
-  void open_compiler(const CompileOptions& options, const Output& output);
+  void open_compiler(const SessionOptions& options);
+  void make_key(Purpose purpose);
+  void warn(WarningKind kind, const std::string& text) const;
 
   DeviceChoice choice_;
+  Events events_;
   std::optional<Space> space_file_;
   std::optional<LegalSpace> legal_;
   std::optional<Config> default_config_;
@@ -83,17 +103,5 @@ class Session {
   std::size_t programs_compiled_ = 0;
   std::unique_ptr<CompilePool> pool_;  // last: it uses the compiler and the cache until it is gone
 };
-
-// The stored winner of the session's workload on this very hardware, its cubin as stored. Notes where it was
-// tuned with other sources or another compiler. Throws BadInput where nothing is tuned yet.
-Candidate stored_candidate(Session& session, const Output& output);
-
-// spaces/NAME.json.
-Space load_space(const std::string& kernel);
-
-// A digest of the templates that a kernel's candidates compile from, with all they include. The reference is
-// left out, and so is the space: a trial is keyed by its whole configuration, which an edited constraint or
-// doc string does not change.
-std::string kernel_source_digest(const std::string& kernel);
 
 }  // namespace moetune

@@ -1,14 +1,14 @@
-#include "cli/record_rules.h"
+#include "jobs/record_rules.h"
 
 #include <algorithm>
 #include <cmath>
 #include <memory>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/suggest.h"
-#include "cli/stored_results.h"
-#include "cli/stored_space.h"
-#include "cli/text.h"
+#include "jobs/stored_results.h"
+#include "jobs/stored_space.h"
 #include "kernels/registry.h"
 #include "tuner/trial_record.h"
 

@@ -1,4 +1,4 @@
-#include "cli/document.h"
+#include "jobs/documents.h"
 
 #include <cmath>
 
@@ -25,7 +25,14 @@ Document device_document(const DeviceInfo& info) {
           {"recorded", info.recorded},
           {"origin", info.key.origin},
           {"driver", info.key.driver.empty() ? Document(nullptr) : Document(info.key.driver)},
-          {"hardware", info.key.text()}};
+          {"hardware", info.key.text()},
+          {"pci_bus_id", info.pci_bus_id.empty() ? Document(nullptr) : Document(info.pci_bus_id)},
+          {"uuid", info.uuid.empty() ? Document(nullptr) : Document(info.uuid)}};
+}
+
+Document subject_document(const Subject& subject) {
+  return {
+      {"kernel", subject.kernel}, {"problem", subject.problem}, {"device", device_document(subject.device)}};
 }
 
 Document counts_document(const TrialCounts& counts) {

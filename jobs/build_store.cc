@@ -1,4 +1,4 @@
-#include "cli/build_store.h"
+#include "jobs/build_store.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
-#include "cli/stored_space.h"
+#include "jobs/stored_space.h"
 
 #include "base/error.h"
-#include "cli/session.h"
+#include "jobs/kernel_files.h"
 #include "kernels/registry.h"
 
 namespace moetune {

@@ -1,0 +1,20 @@
+// A job's events in words, for people. Pure functions, and the listener of commands that show no progress.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cli/output.h"
+#include "tuner/events.h"
+
+namespace moetune {
+
+std::string_view phase_words(Phase phase);  // "duel of the finalists"
+
+// What a reader should know at once: the device, the space, a figure, a warning. "" for all other events.
+std::string note_of(const Event& event);
+
+// Notes what note_of() says. `output` must outlive it.
+EventListener note_listener(const Output& output);
+
+}  // namespace moetune

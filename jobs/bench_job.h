@@ -1,0 +1,41 @@
+// The bench job: the stored winner, the default and the reference timed together in interleaved rounds.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "jobs/documents.h"
+#include "jobs/job.h"
+#include "jobs/subject.h"
+
+namespace moetune {
+
+struct BenchRequest {
+  JobTarget target;
+  std::optional<std::string> config;  // one more to compare, over the default
+  std::uint64_t seed = 1;             // of the inputs
+  std::uint64_t rounds = 41;          // samples of each
+};
+
+struct BenchRow {
+  std::string what;    // "winner", "winner alone", "config", "default", "reference"
+  std::string config;  // empty for the reference
+  std::string cubin;   // cubin_source(); empty if it did not compile
+  TrialResult result;
+};
+
+struct BenchResult {
+  Subject subject;
+  std::size_t programs_compiled = 0;
+  std::vector<BenchRow> rows;  // the winner first; empty if interrupted
+  bool interrupted = false;
+};
+
+// Errors and threads as in job.h; throws NothingTuned (stored_candidate.h) if there is no winner.
+BenchResult bench(const BenchRequest& request, const JobContext& context);
+
+Document bench_document(const BenchResult& result);
+
+}  // namespace moetune

@@ -1,0 +1,37 @@
+// A request's device text turned into a device: a GPU, a recording in a file, or a shipped recording if there
+// is no GPU. Free functions for the job's one thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "jobs/job.h"
+#include "replay/recording.h"
+#include "tuner/worker/cuda_device.h"
+
+namespace moetune {
+
+struct DeviceChoice {
+  std::unique_ptr<Device> device;
+  std::shared_ptr<const Recording> recording;  // null for a GPU
+  const Kernel* kernel = nullptr;              // null: a recording of a kernel that is not moetune's
+  std::string kernel_name;
+  Problem problem;
+  std::shared_ptr<BuildSource> builder;  // of a GPU: compiles its references; to be set before device->open()
+  std::string why_no_gpu;                // why a recording stands in for a GPU; else empty
+};
+
+// "auto" takes the idlest GPU (gpu_choice.h), else a fitting shipped recording. Throws BadField and BadInput
+// for what the user named wrongly (kernel, preset, problem, device, file), BrokenEnvironment if `auto` finds
+// neither a GPU nor a fitting recording.
+DeviceChoice choose_device(const std::string& device, const WorkloadSpec& workload);
+
+// The same for jobs that measure or validate, of a kernel that is named: a recording is BadField. `job` is
+// their name, for messages.
+DeviceChoice choose_gpu(const std::string& device, const WorkloadSpec& workload, std::string_view job);
+
+// The same, but opens nothing.
+DeviceInfo find_gpu(const std::string& device, std::string_view job);
+
+}  // namespace moetune

@@ -1,0 +1,143 @@
+#include "jobs/record_job.h"
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "jobs/calibrate_job.h"
+#include "jobs/session.h"
+#include "replay/recording.h"
+#include "tuner/compile/static_facts.h"
+#include "tuner/trial_record.h"
+
+namespace moetune {
+namespace {
+
+// Loose, because a recording should know the slow configurations too; without it a few pathological ones take
+// most of the time.
+constexpr double kDropFactor = 5;
+// As many as are stored, and a few more where they disagree. A space has tens of thousands of configurations.
+constexpr int kMinSamples = static_cast<int>(kStoredSamples), kMaxSamples = kMinSamples + 4;
+
+// Found out now, not after an hour of measuring.
+void check_output(const std::string& file) {
+  const auto refuse = [](const std::string& reason) { throw BadField("output", reason); };
+  if (file.empty()) refuse("it must name the recording to write");
+  std::error_code unreachable;
+  const std::filesystem::file_status status = std::filesystem::symlink_status(file, unreachable);
+  if (std::filesystem::exists(status)) refuse(file + " exists already; remove it or name another file");
+  if (status.type() == std::filesystem::file_type::none)
+    refuse("cannot write " + file + ": " + unreachable.message());
+  const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+  if (!std::filesystem::is_directory(folder, unreachable)) refuse("there is no folder " + folder.string());
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  gmtime_r(&now, &utc);
+  return format("%04d-%02d-%02d", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
+}
+
+RecordedTrial recorded(const TrialResult& result) {
+  RecordedTrial trial{.outcome = result.outcome, .message = result.message, .facts = result.facts};
+  if (!has_time(result.outcome)) return trial;
+  trial.time_us = static_cast<float>(result.measurement.median_us);
+  const std::vector<double>& samples = result.measurement.samples_us;
+  for (std::size_t i = 0; i < std::min(samples.size(), kStoredSamples); ++i) {
+    trial.samples_us.push_back(static_cast<float>(samples[i]));
+  }
+  return trial;
+}
+
+// A GPU that was never calibrated is calibrated now: a replay of the recording has nothing else to learn its
+// ceiling from.
+Ceilings known_ceilings(const Session& session, const CacheChoice& cache, const JobContext& context) {
+  if (session.floor_us()) return session.ceilings();
+  try {
+    return measure_ceilings(session.info(), cache, context);
+  } catch (const BrokenEnvironment& error) {
+    const std::string text = std::string("The recording goes without ceilings: ") + error.what();
+    context.events.emit(Warning{WarningKind::no_ceilings, text});
+    return {};
+  }
+}
+
+TuneSettings settings_of(const RecordRequest& request, std::size_t legal) {
+  TuneSettings settings;
+  settings.strategy = "exhaustive";
+  settings.seed = request.seed;
+  settings.budget = legal;
+  settings.in_flight = request.in_flight;
+  settings.drop_factor = kDropFactor;
+  settings.policy.min_samples = kMinSamples;
+  settings.policy.max_samples = kMaxSamples;
+  settings.fresh = request.fresh;
+  return settings;
+}
+
+Recording make_recording(const Session& session, const std::vector<Trial>& trials, const Ceilings& ceilings) {
+  // Ids follow lexicographic order, and so must a LegalSpace's rows.
+  std::vector<const Trial*> ordered;
+  for (const Trial& trial : trials) ordered.push_back(&trial);
+  std::sort(ordered.begin(), ordered.end(), [](const Trial* a, const Trial* b) { return a->id < b->id; });
+
+  std::vector<Position> rows;
+  std::vector<RecordedTrial> results;
+  for (const Trial* trial : ordered) {
+    const std::span<const Position> point = session.space().point(trial->id);
+    rows.insert(rows.end(), point.begin(), point.end());
+    results.push_back(recorded(trial->result));
+  }
+  return {.hardware = session.info().key,
+          .limits = session.info().limits,
+          .kernel = session.kernel_name(),
+          .problem = session.problem().text(),
+          .source_digest = session.key().source_digest.substr(kRecordingMark.size()),
+          .toolchain = session.key().toolchain,
+          .recorded_at = today(),
+          .fact_names = {kFactNames.begin(), kFactNames.end()},
+          .read_tb_s = ceilings.read_tb_s.value_or(0),
+          .launch_us = ceilings.launch_us.value_or(0),
+          .digest = "",
+          .space = LegalSpace(session.space().parameters(), std::move(rows)),
+          .trials = std::move(results)};
+}
+
+}  // namespace
+
+RecordResult record(const RecordRequest& request, const JobContext& context) {
+  check_output(request.output);
+  const JobTarget& target = request.target;
+  Session session(choose_gpu(target.device, target.workload, "record"),
+                  {.cache = target.cache, .threads = request.threads, .purpose = Purpose::recording},
+                  context.events);
+  RecordResult result{.legal = session.space().size()};
+  result.ceilings = known_ceilings(session, target.cache, context);
+  result.subject = session.subject();
+  result.tune = session.tune(session.request(settings_of(request, result.legal)), context.stop);
+  if (!result.tune.interrupted) {
+    context.events.emit(PhaseChanged{Phase::storing});
+    write_recording(make_recording(session, result.tune.trials, result.ceilings), request.output);
+    result.file = request.output;
+  }
+  context.events.emit(Finished{result.tune.interrupted});
+  return result;
+}
+
+Document record_document(const RecordResult& result) {
+  return {{"kernel", result.subject.kernel},
+          {"problem", result.subject.problem},
+          {"device", device_document(result.subject.device)},
+          {"legal", result.legal},
+          {"trials", counts_document(result.tune.counts)},
+          {"file", result.file.empty() ? Document(nullptr) : Document(result.file)},
+          {"read_tb_s", number_or_null(result.ceilings.read_tb_s)},
+          {"launch_us", number_or_null(result.ceilings.launch_us)},
+          {"interrupted", result.tune.interrupted},
+          {"wall_s", result.tune.time.wall}};
+}
+
+}  // namespace moetune

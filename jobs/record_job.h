@@ -1,0 +1,38 @@
+// The record job: every legal configuration measured on a GPU, into a file that serves as a device where
+// there is no GPU (replay/recording.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "jobs/documents.h"
+#include "jobs/job.h"
+#include "jobs/subject.h"
+#include "tuner/ceilings.h"
+#include "tuner/tune.h"
+
+namespace moetune {
+
+struct RecordRequest {
+  JobTarget target;
+  std::string output;           // the file to write; it must not exist
+  std::uint64_t seed = 1;       // of the inputs
+  std::size_t in_flight = 256;  // configurations compiled ahead of measuring
+  std::uint64_t threads = 0;    // of the compiler; 0: all cores
+  bool fresh = false;           // forget what an interrupted recording stored
+};
+
+struct RecordResult {
+  Subject subject;
+  std::size_t legal = 0;  // configurations
+  Ceilings ceilings;      // of the GPU; it is calibrated first if it never was
+  TuneResult tune;
+  std::string file;  // empty if interrupted: the same request continues from there
+};
+
+// Errors and threads as in job.h; BadField for a file that cannot be written, before anything is measured.
+RecordResult record(const RecordRequest& request, const JobContext& context);
+
+Document record_document(const RecordResult& result);
+
+}  // namespace moetune

@@ -1,0 +1,104 @@
+#include "jobs/search_job.h"
+
+#include "base/error.h"
+#include "base/suggest.h"
+#include "jobs/session.h"
+#include "search/searcher.h"
+#include "tuner/history.h"
+
+namespace moetune {
+namespace {
+
+void check_strategy(const std::string& strategy) {
+  std::vector<std::string> names;
+  for (const StrategyInfo& info : strategies()) {
+    if (info.name == strategy) return;
+    names.push_back(info.name);
+  }
+  throw BadField("strategy", unknown_name("strategy", strategy, names));
+}
+
+std::vector<History> hints(Session& session) {
+  if (session.cache() == nullptr) return {};
+  const Carrier carrier{session.kernel(), session.space_file(), session.info().limits};
+  return histories_for(*session.cache(), session.key(), session.space(),
+                       session.kernel() == nullptr ? nullptr : &carrier);
+}
+
+Document best_document(const Subject& subject, const Trial& best) {
+  const Measurement& measured = best.result.measurement;
+  const double time = measured.median_us;
+  Document document = {{"config", best.config.text()},
+                       {"parameters", assignment_document(best.config)},
+                       {"time_us", number_or_null(time)},
+                       {"interval_us", {number_or_null(measured.low_us), number_or_null(measured.high_us)}},
+                       {"tb_s", number_or_null(subject.tb_s(time))},
+                       {"roofline", number_or_null(subject.roofline(time))}};
+  if (subject.optimum_us) document["regret"] = number_or_null(time / *subject.optimum_us);
+  if (measured.sm_clock_mhz > 0) document["sm_clock_mhz"] = measured.sm_clock_mhz;
+  if (measured.throttled) document["throttled"] = true;
+  return document;
+}
+
+Document confidence_document(const Confidence& confidence) {
+  if (!confidence.known) return nullptr;
+  return {{"within_5_percent", confidence.within_5_percent},
+          {"more_trials", kMoreTrials},
+          {"expected_gain", confidence.expected_gain},
+          {"at_floor", confidence.at_floor}};
+}
+
+Document speedup_document(const TuneResult& tune) {
+  if (!tune.best || !tune.baseline || !has_time(tune.baseline->result.outcome)) return nullptr;
+  return number_or_null(tune.baseline->result.measurement.median_us /
+                        tune.best->result.measurement.median_us);
+}
+
+}  // namespace
+
+SearchResult search(const SearchRequest& request, const JobContext& context) {
+  check_strategy(request.settings.strategy);
+  Session session(
+      choose_device(request.target.device, request.target.workload),
+      {.cache = request.target.cache, .no_compile = request.no_compile, .threads = request.threads},
+      context.events);
+  TuneRequest tuning = session.request(request.settings);
+  if (!request.cold) tuning.histories = hints(session);
+
+  SearchResult result{.subject = session.subject(),
+                      .legal = session.space().size(),
+                      .histories = tuning.histories.size(),
+                      .compiled = session.compiler() != nullptr};
+  result.tune = session.tune(tuning, context.stop);
+  context.events.emit(Finished{result.tune.interrupted});
+  return result;
+}
+
+Document search_document(const SearchRequest& request, const SearchResult& result) {
+  const Subject& subject = result.subject;
+  const TuneResult& tune = result.tune;
+  Document document = {{"kernel", subject.kernel},
+                       {"problem", subject.problem},
+                       {"dimensions", assignment_document(subject.dimensions)},
+                       {"device", device_document(subject.device)},
+                       {"strategy", request.settings.strategy},
+                       {"seed", request.settings.seed},
+                       {"budget", request.settings.budget},
+                       {"legal", result.legal},
+                       {"trials", counts_document(tune.counts)}};
+  document["best"] = tune.best ? best_document(subject, *tune.best) : Document(nullptr);
+  document["default"] = tune.baseline ? trial_document(*tune.baseline) : Document(nullptr);
+  document["speedup"] = speedup_document(tune);
+  document["confidence"] = confidence_document(tune.confidence);
+  document["histories"] = result.histories;
+  document["interrupted"] = tune.interrupted;
+  document["converged"] = tune.converged;
+  document["exhausted"] = tune.exhausted;
+  document["compiled"] = result.compiled;
+  document["cache"] = subject.cache.empty() ? Document(nullptr) : Document(subject.cache);
+  document["time"] = time_document(tune.time);
+  document["wall_s"] = tune.time.wall;
+  return document;
+}
+
+}  // namespace moetune

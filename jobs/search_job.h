@@ -1,0 +1,35 @@
+// The search job: the fastest configuration of a kernel for a workload, found, verified and stored.
+#pragma once
+
+#include <cstdint>
+
+#include "jobs/documents.h"
+#include "jobs/job.h"
+#include "jobs/subject.h"
+#include "tuner/tune.h"
+
+namespace moetune {
+
+struct SearchRequest {
+  JobTarget target;
+  TuneSettings settings;
+  bool cold = false;          // take no hints from the cache's other workloads
+  bool no_compile = false;    // recordings only: do not compile what is replayed
+  std::uint64_t threads = 0;  // of the compiler; 0: all cores
+};
+
+struct SearchResult {
+  Subject subject;
+  std::size_t legal = 0;      // configurations
+  std::size_t histories = 0;  // other workloads that gave hints
+  bool compiled = false;      // false for a replay without compiling
+  TuneResult tune;
+};
+
+// Errors and threads as in job.h.
+SearchResult search(const SearchRequest& request, const JobContext& context);
+
+// The result as programs read it.
+Document search_document(const SearchRequest& request, const SearchResult& result);
+
+}  // namespace moetune

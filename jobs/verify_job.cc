@@ -1,0 +1,77 @@
+#include "jobs/verify_job.h"
+
+#include <algorithm>
+
+#include "jobs/gpu_session.h"
+#include "jobs/stored_candidate.h"
+
+namespace moetune {
+namespace {
+
+// Fewer than wanted if a stop request came first.
+std::vector<InputCheck> check_inputs(Session& session, const Candidate& candidate,
+                                     const VerifyRequest& request) {
+  std::vector<InputCheck> checks;
+  try {
+    session.device().open(*session.kernel(), session.problem(), request.seed);
+    for (std::uint64_t i = 0; i < request.seeds; ++i) {
+      const std::uint64_t seed = request.seed + i;
+      checks.push_back({seed, session.device().verify(candidate, seed, request.trial_time_s)});
+    }
+  } catch (const Stopped&) {
+  }
+  return checks;
+}
+
+Document check_document(const InputCheck& check) {
+  return {{"seed", check.seed},
+          {"outcome", outcome_name(check.result.outcome)},
+          {"max_error", check.result.max_error},
+          {"dissimilarity", check.result.dissimilarity},
+          {"message", check.result.message}};
+}
+
+}  // namespace
+
+bool VerifyResult::right() const {
+  return !checks.empty() && std::all_of(checks.begin(), checks.end(), [](const InputCheck& check) {
+    return check.result.outcome == Outcome::ok;
+  });
+}
+
+VerifyResult verify(const VerifyRequest& request, const JobContext& context) {
+  GpuSession opened(request.target, request.config, "verify", context);
+  Session& session = opened.session;
+  const bool stored = !request.config.has_value();
+  const Candidate candidate = stored ? stored_candidate(session, context.events)
+                                     : session.compile(session.parse_config(*request.config));
+  VerifyResult result{.subject = session.subject(),
+                      .config = candidate.config.text(),
+                      .stored = stored,
+                      .cubin = cubin_source(candidate, stored),
+                      .tolerance = session.kernel()->tolerance(session.problem())};
+  context.events.emit(PhaseChanged{Phase::verifying});
+  result.checks = check_inputs(session, candidate, request);
+  result.programs_compiled = session.programs_compiled();
+  result.interrupted = result.checks.size() < request.seeds;
+  context.events.emit(Finished{result.interrupted});
+  return result;
+}
+
+Document verify_document(const VerifyResult& result) {
+  Document document = subject_document(result.subject);
+  document["config"] = result.config;
+  document["stored"] = result.stored;
+  document["cubin"] = result.cubin;
+  document["programs_compiled"] = result.programs_compiled;
+  document["tolerance"] = {{"dissimilarity", result.tolerance.dissimilarity},
+                           {"baseline_factor", result.tolerance.baseline_factor},
+                           {"absolute_floor", result.tolerance.absolute_floor}};
+  document["checks"] = Document::array();
+  for (const InputCheck& check : result.checks) document["checks"].push_back(check_document(check));
+  document["interrupted"] = result.interrupted;
+  document["right"] = result.right();
+  return document;
+}
+
+}  // namespace moetune

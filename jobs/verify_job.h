@@ -1,0 +1,46 @@
+// The verify job: a stored winner, or a configuration, checked against the reference on fresh inputs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "jobs/documents.h"
+#include "jobs/job.h"
+#include "jobs/subject.h"
+
+namespace moetune {
+
+struct VerifyRequest {
+  JobTarget target;
+  std::optional<std::string> config;  // over the default; nullopt: the stored winner
+  std::uint64_t seed = 1;             // of the first inputs
+  std::uint64_t seeds = 3;            // how many inputs
+  double trial_time_s = MeasurePolicy{}.time_limit_s;
+};
+
+struct InputCheck {
+  std::uint64_t seed = 0;
+  TrialResult result;
+};
+
+struct VerifyResult {
+  Subject subject;
+  std::string config;
+  bool stored = false;  // the stored winner's cubin, as it is
+  std::string cubin;    // cubin_source()
+  std::size_t programs_compiled = 0;
+  Tolerance tolerance;
+  std::vector<InputCheck> checks;  // fewer than asked for if interrupted
+  bool interrupted = false;
+
+  bool right() const;  // checked at least once, and right every time
+};
+
+// Errors and threads as in job.h; throws NothingTuned (stored_candidate.h) if there is no winner.
+VerifyResult verify(const VerifyRequest& request, const JobContext& context);
+
+Document verify_document(const VerifyResult& result);
+
+}  // namespace moetune

@@ -1,0 +1,90 @@
+// Jobs on the scripted GPUs of tests/fake_cuda: two workers at once, and how jobs without a winner end.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "jobs/bench_job.h"
+#include "jobs/calibrate_job.h"
+#include "jobs/search_job.h"
+#include "jobs/stored_candidate.h"
+#include "jobs/verify_job.h"
+#include "tests/jobs/temporary_folder.h"
+#include "tests/tuner/compile/need_nvrtc.h"
+
+using namespace moetune;
+
+namespace {
+
+void use_two_gpus() {
+  setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+  setenv("MOETUNE_FAKE_CUDA", "devices=2,memory=67108864", 1);
+}
+
+JobTarget target(const std::string& device, const std::string& cache) {
+  return {.workload = {.kernel = "decode_kernel", .problem = "elements=1024", .preset = ""},
+          .device = device,
+          .cache = {.path = cache}};
+}
+
+}  // namespace
+
+TEST_CASE("two searches at once on two GPUs each measure on their own, and verify finds both winners") {
+  if (nvrtc_is_missing()) return;
+  use_two_gpus();
+  const TemporaryFolder folder;
+  std::vector<SearchResult> results(2);
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < 2; ++i) {
+      threads.emplace_back([&, i] {
+        SearchRequest request{.target = target("cuda:" + std::to_string(i), folder.file("both.db"))};
+        request.settings.strategy = "random";
+        request.settings.budget = 2;
+        request.threads = 1;
+        results[i] = search(request, {});
+      });
+    }
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::string id = "cuda:" + std::to_string(i);
+    CHECK(results[i].subject.device.id == id);
+    REQUIRE(results[i].tune.best);
+    const VerifyResult verified = verify({.target = target(id, folder.file("both.db")), .seeds = 1}, {});
+    CHECK(verified.right());
+    CHECK(verified.cubin == "stored");
+    CHECK(verified.config == results[i].tune.best->config.text());
+  }
+}
+
+TEST_CASE("a job that wants a stored winner names the workload that has none") {
+  if (nvrtc_is_missing()) return;
+  use_two_gpus();
+  const TemporaryFolder folder;
+  const JobTarget nothing = target("auto", folder.file("empty.db"));
+  CHECK_THROWS_WITH_AS(verify({.target = nothing}, {}), doctest::Contains("decode_kernel elements=1024"),
+                       NothingTuned);
+  CHECK_THROWS_AS(bench({.target = nothing}, {}), NothingTuned);
+}
+
+TEST_CASE("a calibration that is stopped has no ceilings, and says that it was interrupted") {
+  if (nvrtc_is_missing()) return;
+  use_two_gpus();
+  const TemporaryFolder folder;
+  std::stop_source stop;
+  stop.request_stop();
+  std::size_t figures = 0;
+  bool interrupted = false;
+  const auto listener = [&](const Event& event) {
+    figures += std::holds_alternative<CeilingMeasured>(event.what);
+    if (const auto* finished = std::get_if<Finished>(&event.what)) interrupted = finished->interrupted;
+  };
+  const CalibrateResult result =
+      calibrate({.device = "GPU-01", .cache = {.path = folder.file("c.db")}},
+                {.events = {.listener = listener}, .stop = stop.get_token()});
+  CHECK(result.device.id == "cuda:1");
+  CHECK(result.interrupted);
+  CHECK(interrupted);
+  CHECK(figures == 0);
+  CHECK_FALSE(result.ceilings.read_tb_s);
+}

@@ -1,0 +1,39 @@
+#include "tuner/events.h"
+
+namespace moetune {
+
+std::string_view phase_name(Phase phase) {
+  switch (phase) {
+    case Phase::preparing:
+      return "preparing";
+    case Phase::searching:
+      return "searching";
+    case Phase::duel:
+      return "duel";
+    case Phase::verifying:
+      return "verifying";
+    case Phase::storing:
+      return "storing";
+    case Phase::calibrating:
+      return "calibrating";
+    case Phase::benchmarking:
+      return "benchmarking";
+  }
+  return "";
+}
+
+std::string_view warning_name(WarningKind kind) {
+  switch (kind) {
+    case WarningKind::cache:
+      return "cache";
+    case WarningKind::nothing_compiled:
+      return "nothing_compiled";
+    case WarningKind::other_sources:
+      return "other_sources";
+    case WarningKind::no_ceilings:
+      return "no_ceilings";
+  }
+  return "";
+}
+
+}  // namespace moetune

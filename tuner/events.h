@@ -1,0 +1,121 @@
+// What a job reports while it runs, as typed events: for a progress line, a log, a service.
+//
+// An event lives for the call that delivers it: a listener copies what it keeps. The listener runs on the
+// job's thread and must not throw. Two jobs may share one listener, which then guards its own state; the
+// job's id says whose event it is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "launch/device_info.h"
+#include "search/assignment.h"
+#include "search/legal_space.h"
+
+namespace moetune {
+
+struct Trial;
+struct TrialCounts;
+struct TuneResult;
+
+using JobId = std::uint64_t;  // chosen by the caller; 0 where there is one job only
+
+enum class Phase { preparing, searching, duel, verifying, storing, calibrating, benchmarking };
+
+std::string_view phase_name(Phase phase);  // "duel"
+
+enum class WarningKind {
+  cache,             // where the cache lies may cost speed or safety
+  nothing_compiled,  // a replay goes without compiling
+  other_sources,     // a stored winner is of other sources or another compiler
+  no_ceilings,       // the ceilings could not be measured
+};
+
+std::string_view warning_name(WarningKind kind);  // "other_sources"
+
+// The workload and where it runs. `why_no_gpu` says why a recording stands in for a GPU; else it is empty.
+struct DeviceChosen {
+  const std::string& kernel;
+  const std::string& problem;
+  const DeviceInfo& device;
+  const std::string& recorded_at;  // the date of a recording, if it says
+  const std::string& why_no_gpu;
+};
+
+struct PhaseChanged {
+  Phase phase;
+};
+
+// A search has its space, and its device is ready. A job may run several, one after the other.
+struct SearchStarted {
+  std::size_t legal;
+  std::size_t budget;
+  double time_budget_s;  // 0: no limit
+  double bytes;          // the least that the kernel must move; 0 if unknown
+};
+
+struct TrialBegun {
+  ConfigId id;
+  const Config& config;
+};
+
+struct TrialEnded {
+  const Trial& trial;
+  const TrialCounts& counts;
+  const Trial* best;  // so far; null before the first that is valid
+};
+
+struct SearchEnded {
+  const TuneResult& result;
+};
+
+struct CeilingMeasured {
+  const DeviceInfo& device;
+  const std::string& name;  // "read ceiling"
+  const std::string& unit;  // "TB/s" or "us"
+  double value;
+};
+
+struct Warning {
+  WarningKind kind;
+  const std::string& text;  // one sentence
+};
+
+// The job's last event, unless it ends with an exception.
+struct Finished {
+  bool interrupted;
+};
+
+struct Event {
+  JobId job;
+  std::variant<DeviceChosen, PhaseChanged, SearchStarted, TrialBegun, TrialEnded, SearchEnded,
+               CeilingMeasured, Warning, Finished>
+      what;
+};
+
+using EventListener = std::function<void(const Event&)>;
+
+// Where a job's events go.
+struct Events {
+  JobId job = 0;
+  EventListener listener;  // empty: nobody listens
+
+  template <typename What>
+  void emit(const What& what) const {
+    if (listener) listener(Event{job, what});
+  }
+};
+
+// A visitor out of lambdas, for std::visit over Event::what.
+template <typename... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+template <typename... Handlers>
+Overloaded(Handlers...) -> Overloaded<Handlers...>;
+
+}  // namespace moetune
