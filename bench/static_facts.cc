@@ -23,6 +23,7 @@
 #include "bench/bench_main.h"
 #include "kernels/registry.h"
 #include "replay/recording.h"
+#include "tuner/child_roles.h"
 #include "tuner/compile/compile_pool.h"
 
 namespace {
@@ -101,5 +102,7 @@ void run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  int status = 0;
+  if (moetune::is_child_call(argc, argv, status)) return status;
   return moetune::bench::run_main("static_facts", [&] { run(parse(argc, argv)); });
 }

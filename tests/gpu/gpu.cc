@@ -76,11 +76,7 @@ BuildPtr compile_for_gpu(const CompileUnit& unit) { return gpu_compiler().submit
 CudaDevice& gpu() {
   static CudaDevice device([] {
     CudaDevice::Options options;
-    options.build = [](const std::vector<CompileUnit>& units) {
-      std::vector<BuildPtr> builds;
-      for (const CompileUnit& unit : units) builds.push_back(compile_for_gpu(unit));
-      return builds;
-    };
+    options.build = [](const std::vector<CompileUnit>& units) { return gpu_compiler().build_now(units); };
     return options;
   }());
   return device;

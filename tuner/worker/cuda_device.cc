@@ -9,6 +9,7 @@
 #include "launch/driver.h"
 #include "tuner/compile/compiler.h"
 #include "tuner/worker/harness.h"
+#include "tuner/worker/worker_main.h"
 
 namespace moetune {
 namespace {
@@ -28,6 +29,10 @@ std::string seconds_text(double seconds) {
   return text + " s";
 }
 
+ChildProcess::Role worker_role(const std::string& executable = {}) {
+  return {.verb = kWorkerVerb, .name = "the worker", .executable = executable};
+}
+
 // The reply's JSON; throws what the worker reports as its environment's or the request's fault.
 Json content_of(const Message& reply) {
   Json json = Json::parse(reply.header);
@@ -40,15 +45,15 @@ Json content_of(const Message& reply) {
 }
 
 // For requests that run no candidate: a worker that does not answer is a broken environment.
-Json ask(WorkerProcess& worker, const Message& request, milliseconds limit, const std::string& what,
+Json ask(ChildProcess& worker, const Message& request, milliseconds limit, const std::string& what,
          Bytes* blob = nullptr, std::stop_token stop = {}) {
-  WorkerProcess::Reply reply = worker.request(request, limit, std::move(stop));
-  if (reply.status == WorkerProcess::Reply::Status::stopped) throw Stopped();
-  if (reply.status == WorkerProcess::Reply::Status::late) {
+  ChildProcess::Reply reply = worker.request(request, limit, std::move(stop));
+  if (reply.status == ChildProcess::Reply::Status::stopped) throw Stopped();
+  if (reply.status == ChildProcess::Reply::Status::late) {
     throw BrokenEnvironment(what + " took longer than " + std::to_string(limit.count() / 1000) +
                             " s, and the GPU worker was killed; see whether nvidia-smi answers");
   }
-  if (reply.status == WorkerProcess::Reply::Status::died) {
+  if (reply.status == ChildProcess::Reply::Status::died) {
     throw BrokenEnvironment(what + " failed: " + reply.cause + "; see whether nvidia-smi answers");
   }
   Json json = content_of(reply.message);
@@ -56,7 +61,7 @@ Json ask(WorkerProcess& worker, const Message& request, milliseconds limit, cons
   return json;
 }
 
-std::vector<DeviceInfo> hello(WorkerProcess& worker, milliseconds limit) {
+std::vector<DeviceInfo> hello(ChildProcess& worker, milliseconds limit) {
   return ask(worker, {R"({"op":"hello"})", {}}, limit, "starting the CUDA driver")
       .at("devices")
       .get<std::vector<DeviceInfo>>();
@@ -89,7 +94,7 @@ struct CudaDevice::Programs {
 
 CudaDeviceList list_cuda_devices() {
   CudaDeviceList list;
-  WorkerProcess worker;
+  ChildProcess worker(worker_role());
   try {
     list.devices = hello(worker, CudaDevice::Options{}.start_limit);
     if (list.devices.empty()) list.why_empty = "the CUDA driver finds no GPU";
@@ -115,10 +120,10 @@ CudaDevice::CudaDevice(Options options) : options_(std::move(options)) {
   info_ = devices[static_cast<std::size_t>(options_.ordinal)];
 }
 
-WorkerProcess& CudaDevice::worker() {
+ChildProcess& CudaDevice::worker() {
   if (worker_ && !worker_->alive()) forget_worker();  // killed while idle: no candidate's fault
   if (!worker_) {
-    worker_ = std::make_unique<WorkerProcess>(options_.worker_executable);
+    worker_ = std::make_unique<ChildProcess>(worker_role(options_.worker_executable));
     ++starts_;
   }
   return *worker_;
@@ -129,9 +134,9 @@ void CudaDevice::forget_worker() {
   opened_.reset();
 }
 
-WorkerProcess::Reply CudaDevice::request(const Message& message, milliseconds limit) {
-  WorkerProcess::Reply reply = worker_->request(message, limit, stop_);
-  if (reply.status != WorkerProcess::Reply::Status::stopped) return reply;
+ChildProcess::Reply CudaDevice::request(const Message& message, milliseconds limit) {
+  ChildProcess::Reply reply = worker_->request(message, limit, stop_);
+  if (reply.status != ChildProcess::Reply::Status::stopped) return reply;
   forget_worker();
   throw Stopped();
 }
@@ -163,7 +168,7 @@ void CudaDevice::open(const Kernel& kernel, const Problem& problem, const Call& 
 
 void CudaDevice::ensure_open(const Opened& wanted) {
   if (!programs_) throw std::logic_error("CudaDevice: no problem is open");
-  WorkerProcess& process = worker();
+  ChildProcess& process = worker();
   if (opened_ == wanted) return;
   opened_.reset();
   Message request{
@@ -199,14 +204,14 @@ TrialResult CudaDevice::trial(const Candidate& candidate, const MeasurePolicy& p
       Json{{"op", "run"}, {"plan", candidate.plan}, {"policy", policy}, {"measure", measure}}.dump(),
       {candidate.build->cubin}};
   const auto limit = milliseconds(std::llround(1e3 * policy.time_limit_s)) + kGrace;
-  const WorkerProcess::Reply reply = this->request(request, limit);
-  if (reply.status == WorkerProcess::Reply::Status::late) {
+  const ChildProcess::Reply reply = this->request(request, limit);
+  if (reply.status == ChildProcess::Reply::Status::late) {
     forget_worker();
     return {.outcome = Outcome::timed_out,
             .message = "ran past its time limit of " + seconds_text(policy.time_limit_s) +
                        "; its worker was killed"};
   }
-  if (reply.status == WorkerProcess::Reply::Status::died) {
+  if (reply.status == ChildProcess::Reply::Status::died) {
     forget_worker();
     return {.outcome = Outcome::crashed, .message = reply.cause};
   }
@@ -242,9 +247,9 @@ CudaDevice::DuelAttempt CudaDevice::attempt_duel(const std::vector<Candidate>& f
   request.header =
       Json{{"op", "duel"}, {"plans", plans}, {"rounds", rounds}, {"time_limit_s", kDuelSeconds}}.dump();
   const auto limit = milliseconds(std::llround(2e3 * kDuelSeconds)) + kGrace;
-  const WorkerProcess::Reply reply = this->request(request, limit);
+  const ChildProcess::Reply reply = this->request(request, limit);
   DuelAttempt attempt;
-  if (reply.status != WorkerProcess::Reply::Status::answered) {
+  if (reply.status != ChildProcess::Reply::Status::answered) {
     forget_worker();
     return attempt;
   }

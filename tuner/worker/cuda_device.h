@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "tuner/device.h"
-#include "tuner/worker/protocol.h"
+#include "tuner/process/protocol.h"
 #include "tuner/worker/worker_messages.h"
-#include "tuner/worker/worker_process.h"
+#include "tuner/process/child_process.h"
 
 namespace moetune {
 
@@ -77,11 +77,11 @@ class CudaDevice final : public Device {
   };
   struct Programs;
 
-  WorkerProcess& worker();
+  ChildProcess& worker();
   void ensure_open(const Opened& wanted);
   TrialResult trial(const Candidate& candidate, const MeasurePolicy& policy, const Opened& on, bool measure);
   void forget_worker();
-  WorkerProcess::Reply request(const Message& message, std::chrono::milliseconds limit);
+  ChildProcess::Reply request(const Message& message, std::chrono::milliseconds limit);
 
   struct DuelAttempt;
   DuelAttempt attempt_duel(const std::vector<Candidate>& finalists, const std::vector<std::size_t>& standing,
@@ -90,7 +90,7 @@ class CudaDevice final : public Device {
   Options options_;
   DeviceInfo info_;
   std::stop_token stop_;
-  std::unique_ptr<WorkerProcess> worker_;
+  std::unique_ptr<ChildProcess> worker_;
   int starts_ = 0;
   std::shared_ptr<const Programs> programs_;  // of the problem that is open; null before open()
   Opened wanted_;                             // what run() and duel() measure on

@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "tuner/worker/protocol.h"
+#include "tuner/process/protocol.h"
 
 namespace moetune {
 

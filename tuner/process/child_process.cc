@@ -1,4 +1,4 @@
-#include "tuner/worker/worker_process.h"
+#include "tuner/process/child_process.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -21,12 +21,12 @@ extern char** environ;
 namespace moetune {
 namespace {
 
-constexpr int kWorkerSocket = 3;
+constexpr int kChildSocket = 3;
 constexpr std::size_t kStderrTail = 2000;
 constexpr std::chrono::milliseconds kStopPatience{300};
 
 [[noreturn]] void cannot_start(const std::string& call, int error) {
-  throw BrokenEnvironment("cannot start the GPU worker process: " + call + ": " + std::strerror(error));
+  throw BrokenEnvironment("cannot start a child process: " + call + ": " + std::strerror(error));
 }
 
 // Moves a descriptor above those that the child's own will be put on.
@@ -53,15 +53,15 @@ struct SpawnAttributes {
   posix_spawnattr_t attributes;
 };
 
-// Its own process group, so that Ctrl-C on the terminal reaches the tuner alone; default signals; no
+// Its own process group, so that Ctrl-C on the terminal reaches the parent alone; default signals; no
 // descriptor of the parent but the socket and the pipe for what it prints.
-pid_t spawn(const std::string& executable, int socket, int output) {
+pid_t spawn(const std::string& verb, const std::string& executable, int socket, int output) {
   SpawnAttributes spawn;
   posix_spawn_file_actions_addopen(&spawn.actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&spawn.actions, output, 1);
   posix_spawn_file_actions_adddup2(&spawn.actions, output, 2);
-  posix_spawn_file_actions_adddup2(&spawn.actions, socket, kWorkerSocket);
-  posix_spawn_file_actions_addclosefrom_np(&spawn.actions, kWorkerSocket + 1);
+  posix_spawn_file_actions_adddup2(&spawn.actions, socket, kChildSocket);
+  posix_spawn_file_actions_addclosefrom_np(&spawn.actions, kChildSocket + 1);
 
   sigset_t none, all;
   sigemptyset(&none);
@@ -72,9 +72,9 @@ pid_t spawn(const std::string& executable, int socket, int output) {
   posix_spawnattr_setflags(&spawn.attributes,
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 
-  std::string name = "moetune", verb = "worker", option = "--fd", fd = std::to_string(kWorkerSocket);
+  std::string name = "moetune", role = verb, option = "--fd", fd = std::to_string(kChildSocket);
   std::string parent_option = "--parent", parent = std::to_string(getpid());
-  std::array<char*, 7> arguments = {name.data(),          verb.data(),   option.data(), fd.data(),
+  std::array<char*, 7> arguments = {name.data(),          role.data(),   option.data(), fd.data(),
                                     parent_option.data(), parent.data(), nullptr};
   pid_t pid = -1;
   const int error =
@@ -91,7 +91,7 @@ std::string one_line(std::string text) {
 
 }  // namespace
 
-WorkerProcess::WorkerProcess(const std::string& executable) {
+ChildProcess::ChildProcess(Role role) : role_(std::move(role)) {
   std::array<int, 2> sockets{}, pipe_ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0)
     cannot_start("socketpair", errno);
@@ -103,12 +103,13 @@ WorkerProcess::WorkerProcess(const std::string& executable) {
 
   channel_ = std::make_unique<Channel>(std::move(ours));
   channel_->set_side({stderr_.get(), [this] { drain_stderr(); }});
-  pid_ = spawn(executable.empty() ? "/proc/self/exe" : executable, theirs.get(), output.get());
+  const std::string& executable = role_.executable;
+  pid_ = spawn(role_.verb, executable.empty() ? "/proc/self/exe" : executable, theirs.get(), output.get());
 }
 
-WorkerProcess::~WorkerProcess() { kill_and_reap(); }
+ChildProcess::~ChildProcess() { kill_and_reap(); }
 
-void WorkerProcess::drain_stderr() {
+void ChildProcess::drain_stderr() {
   std::array<char, 4096> chunk;
   while (true) {
     const ssize_t got = read(stderr_.get(), chunk.data(), chunk.size());
@@ -120,14 +121,14 @@ void WorkerProcess::drain_stderr() {
   }
 }
 
-bool WorkerProcess::alive() {
+bool ChildProcess::alive() {
   if (pid_ < 0) return false;
   if (waitpid(pid_, &wait_status_, WNOHANG) == 0) return true;
   pid_ = -1;
   return false;
 }
 
-void WorkerProcess::kill_and_reap(std::chrono::milliseconds patience) {
+void ChildProcess::kill_and_reap(std::chrono::milliseconds patience) {
   if (pid_ < 0) return;
   kill(pid_, SIGKILL);
   const auto limit = std::chrono::steady_clock::now() + patience;
@@ -140,20 +141,20 @@ void WorkerProcess::kill_and_reap(std::chrono::milliseconds patience) {
   pid_ = -1;
 }
 
-std::string WorkerProcess::describe_end() const {
+std::string ChildProcess::describe_end() const {
   std::string text;
   if (WIFSIGNALED(wait_status_)) {
     const int signal = WTERMSIG(wait_status_);
-    text = "the worker died of signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
+    text = role_.name + " died of signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
   } else {
-    text = "the worker exited with status " + std::to_string(WEXITSTATUS(wait_status_));
+    text = role_.name + " exited with status " + std::to_string(WEXITSTATUS(wait_status_));
   }
   const std::string words = one_line(stderr_tail_);
   return words.empty() ? text : text + "; it said: " + words;
 }
 
-WorkerProcess::Reply WorkerProcess::request(const Message& message, std::chrono::milliseconds limit,
-                                            std::stop_token stop) {
+ChildProcess::Reply ChildProcess::request(const Message& message, std::chrono::milliseconds limit,
+                                          std::stop_token stop) {
   FileDescriptor wake(stop.stop_possible() ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1);
   if (stop.stop_possible() && wake.get() < 0) cannot_start("eventfd", errno);
   const std::stop_callback ring(stop, [&] { eventfd_write(wake.get(), 1); });

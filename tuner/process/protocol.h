@@ -1,5 +1,5 @@
-// Messages between the tuner and its worker: a JSON header and binary blobs (cubins, index arrays) over a
-// stream socket.
+// Messages between moetune and its child processes: a JSON header and binary blobs (sources, cubins, index
+// arrays) over a stream socket.
 //
 // Frame: magic, header bytes, blob count (u32 each), then each blob's size (u64), the header, the blobs. Both
 // ends run on one machine from one binary, so integers are in native order. A Channel owns its socket; one

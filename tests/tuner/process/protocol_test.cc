@@ -1,4 +1,4 @@
-#include "tuner/worker/protocol.h"
+#include "tuner/process/protocol.h"
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>
@@ -7,14 +7,7 @@
 #include <array>
 #include <chrono>
 #include <future>
-#include <limits>
-#include <nlohmann/json.hpp>
-#include <random>
 #include <thread>
-
-#include "kernels/packed_integers.h"
-#include "tuner/worker/worker_messages.h"
-#include "tuner/worker/worker_session.h"
 
 namespace moetune {
 namespace {
@@ -100,59 +93,6 @@ TEST_CASE("a child's other output is drained while a reply is awaited") {
   CHECK(seen == "last words");
   close(pipe_ends[0]);
   close(pipe_ends[1]);
-}
-
-TEST_CASE("results and policies cross unchanged, infinities included") {
-  TrialResult result;
-  result.outcome = Outcome::wrong_result;
-  result.message = "off by \"1\"";
-  result.measurement = {12.5, 12, 13, {12, 12.5, 13}, 1980, 2600, 55, true};
-  result.max_error = std::numeric_limits<double>::infinity();
-  result.dissimilarity = 0.25;
-  result.validate_s = 0.5;
-  const auto same =
-      nlohmann::json::parse(nlohmann::json(RunReply{result, true, false}).dump()).get<RunReply>();
-  CHECK(same.damaged);
-  CHECK_FALSE(same.context_lost);
-  CHECK(same.result.outcome == result.outcome);
-  CHECK(same.result.message == result.message);
-  CHECK(same.result.measurement.samples_us == result.measurement.samples_us);
-  CHECK(same.result.measurement.high_us == 13);
-  CHECK(same.result.measurement.sm_clock_mhz == 1980);
-  CHECK(same.result.measurement.throttled);
-  CHECK(same.result.max_error == result.max_error);
-  CHECK(same.result.dissimilarity == 0.25);
-
-  MeasurePolicy policy;
-  policy.max_samples = 11;
-  const auto back = nlohmann::json::parse(nlohmann::json(policy).dump()).get<MeasurePolicy>();
-  CHECK(back.drop_above_us == std::numeric_limits<double>::infinity());
-  CHECK(back.max_samples == 11);
-}
-
-TEST_CASE("the largest page table that a problem may have fits a message") {
-  constexpr std::int64_t kEntries = std::int64_t{64} << 20, kSample = 1 << 18;
-  std::vector<std::int64_t> pages, unused;
-  std::mt19937_64 random(7);
-  for (std::int64_t i = 0; i < kSample; ++i) {
-    pages.push_back(static_cast<std::int64_t>(random() % (kEntries + kEntries / 16)));
-    unused.push_back(i * 272 + static_cast<std::int64_t>(random() % 256));
-  }
-  // The table, and where every unused page of a ragged batch is poisoned by itself, in keys and in values.
-  const double an_entry = static_cast<double>(pack_integers(pages).size()) / kSample,
-               a_range = static_cast<double>(pack_integers(unused).size()) / kSample + 2;
-  CHECK(kEntries * an_entry + 2.0 * (kEntries / 16) * a_range < static_cast<double>(Channel::kMaxHeader));
-}
-
-TEST_CASE("the worker answers nonsense with an error and serves on") {
-  WorkerSession session;
-  for (const char* header :
-       {"", "{", "[]", "{}", R"({"op":"sing"})", R"({"op":"run"})", R"({"op":"open"})", R"({"op":7})"}) {
-    CAPTURE(header);
-    const nlohmann::json reply = nlohmann::json::parse(session.handle({header, {}}).header);
-    CHECK(reply.at("error").at("kind") == "request");
-    CHECK_FALSE(reply.at("error").at("message").get<std::string>().empty());
-  }
 }
 
 }  // namespace moetune

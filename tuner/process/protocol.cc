@@ -1,4 +1,4 @@
-#include "tuner/worker/protocol.h"
+#include "tuner/process/protocol.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -59,7 +59,7 @@ Channel::Channel(FileDescriptor socket) : socket_(std::move(socket)) {
   const int flags = fcntl(socket_.get(), F_GETFL);
   if (flags < 0 || fcntl(socket_.get(), F_SETFL, flags | O_NONBLOCK) < 0) {
     throw std::system_error(errno, std::generic_category(),
-                            "worker channel on descriptor " + std::to_string(socket_.get()));
+                            "a child process's channel on descriptor " + std::to_string(socket_.get()));
   }
 }
 
@@ -88,7 +88,7 @@ Channel::Status Channel::write_all(const void* data, std::size_t size, Deadline 
     } else if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       if (const Status status = wait(POLLOUT, deadline); status != Status::done) return status;
     } else if (sent < 0 && errno != EINTR) {
-      throw std::system_error(errno, std::generic_category(), "sending to the worker channel");
+      throw std::system_error(errno, std::generic_category(), "sending to a child process's channel");
     }
   }
   return Status::done;
@@ -106,7 +106,7 @@ Channel::Status Channel::read_all(void* data, std::size_t size, Deadline deadlin
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       if (const Status status = wait(POLLIN, deadline); status != Status::done) return status;
     } else if (errno != EINTR) {
-      throw std::system_error(errno, std::generic_category(), "receiving from the worker channel");
+      throw std::system_error(errno, std::generic_category(), "receiving from a child process's channel");
     }
   }
   return Status::done;
