@@ -180,6 +180,9 @@ Attempt Session::try_compile(const Config& config) {
 }
 
 Candidate Session::compile(const Config& config) {
+  const std::string reason = space_file_->why_illegal(config, environment(), Rules::must);
+  if (!reason.empty())
+    throw BadField("config", "configuration " + config.text() + " cannot run here: " + reason);
   Attempt attempt = try_compile(config);
   if (attempt.outcome == Outcome::ok) return std::move(attempt.candidate);
   const std::string sentence = "configuration " + config.text() + ": " + attempt.message;

@@ -1,7 +1,6 @@
 #include "tuner/worker/cuda_device.h"
 
 #include <cmath>
-#include <future>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -9,7 +8,6 @@
 #include "base/error.h"
 #include "kernels/buffer_json.h"
 #include "launch/driver.h"
-#include "tuner/compile/compiler.h"
 #include "tuner/worker/harness.h"
 #include "tuner/worker/worker_main.h"
 
@@ -69,20 +67,6 @@ std::vector<DeviceInfo> hello(ChildProcess& worker, milliseconds limit) {
       .get<std::vector<DeviceInfo>>();
 }
 
-BuildSource with_nvrtc(const std::string& architecture) {
-  auto compiler = std::make_shared<const Compiler>(Compiler::Options{.architecture = architecture});
-  return [compiler](const std::vector<CompileUnit>& units) {
-    std::vector<std::future<BuildPtr>> pending;
-    for (const CompileUnit& unit : units) {
-      pending.push_back(std::async(std::launch::async,
-                                   [&] { return std::make_shared<const Build>(compiler->compile(unit)); }));
-    }
-    std::vector<BuildPtr> builds;
-    for (std::future<BuildPtr>& build : pending) builds.push_back(build.get());
-    return builds;
-  };
-}
-
 }  // namespace
 
 // All that makes a problem's tensors again in a fresh worker.
@@ -110,6 +94,7 @@ CudaDeviceList list_cuda_devices() {
 }
 
 CudaDevice::CudaDevice(Options options) : options_(std::move(options)) {
+  if (!options_.build) throw std::logic_error("CudaDevice: Options::build is empty");
   const std::vector<DeviceInfo> devices = hello(worker(), options_.start_limit);
   if (options_.pick) {
     if (devices.empty()) throw cuda::NoGpu("the CUDA driver finds no GPU");
@@ -149,7 +134,6 @@ void CudaDevice::open(const Kernel& kernel, const Problem& problem, std::uint64_
 
 void CudaDevice::open(const Kernel& kernel, const Problem& problem, const Call& call, std::uint64_t seed) {
   kernel.check_call(problem, call);
-  if (!options_.build) options_.build = with_nvrtc(info_.architecture);
   auto programs = std::make_shared<Programs>();
   programs->kernel = &kernel;
   programs->problem = problem;

@@ -39,7 +39,7 @@ class CudaDevice final : public Device {
     int ordinal = 0;
     // Instead of the ordinal: a position in the list of what is there, which is not empty.
     std::function<std::size_t(const std::vector<DeviceInfo>&)> pick;
-    BuildSource build;              // for references and harness; empty: NVRTC, one thread a unit
+    BuildSource build;              // for references and harness; required
     std::string worker_executable;  // empty: this one
     std::chrono::milliseconds start_limit{60'000};
     std::chrono::milliseconds open_limit{180'000};
