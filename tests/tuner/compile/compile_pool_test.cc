@@ -186,14 +186,17 @@ TEST_CASE("a thread is idle that has nothing to compile and nothing waiting for 
 }
 
 TEST_CASE("what a caller cannot go on without is compiled before all that waits, and is stored at once") {
-  std::promise<void> gate;
+  std::promise<void> gate, begun;
   const std::shared_future<void> opened = gate.get_future().share();
   std::vector<std::string> order;
   std::vector<std::string> stored;
   CompilePool pool({.digest = [](const CompileUnit& unit) { return unit.source; },
                     .build =
                         [&](const CompileUnit& unit) {
-                          if (order.empty()) opened.wait();
+                          if (order.empty()) {
+                            begun.set_value();
+                            opened.wait();
+                          }
                           order.push_back(unit.source);
                           Build build;
                           build.digest = unit.source;
@@ -201,10 +204,11 @@ TEST_CASE("what a caller cannot go on without is compiled before all that waits,
                         }},
                    1, {.put = [&](const Build& build) { stored.push_back(build.digest); }});
   std::vector<std::shared_future<BuildPtr>> waiting;
-  for (const char* name : {"running", "a", "b", "c"}) waiting.push_back(pool.submit({name, {}}));
+  waiting.push_back(pool.submit({"running", {}}));
+  begun.get_future().wait();
+  for (const char* name : {"a", "b", "c"}) waiting.push_back(pool.submit({name, {}}));
   waiting.push_back(pool.submit({"ahead", {}}, CompilePool::Urgency::ahead));
   std::thread opener([&] {
-    while (pool.idle() > 0) std::this_thread::sleep_for(1ms);
     std::this_thread::sleep_for(20ms);
     gate.set_value();
   });

@@ -79,6 +79,13 @@ std::set<pid_t> without(std::set<pid_t> all, const std::set<pid_t>& gone) {
   return all;
 }
 
+// A log but for how long ptxas took.
+std::string without_time(std::string log) {
+  const std::size_t at = log.find("Compile time");
+  if (at != std::string::npos) log.erase(at, log.find('\n', at) - at);
+  return log;
+}
+
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
@@ -114,7 +121,7 @@ TEST_CASE("a process compiles what NVRTC itself does, to the byte") {
     const NvrtcResult here = nvrtc->compile(job_of(source)), there = processes.compile(job_of(source));
     CHECK(there.status == here.status);
     CHECK(there.cubin == here.cubin);
-    CHECK(there.log == here.log);
+    CHECK(without_time(there.log) == without_time(here.log));
     CHECK(there.error == here.error);
   }
   CHECK(processes.started() == 1);
@@ -209,6 +216,7 @@ TEST_CASE("a process that was killed while idle is replaced, and none is left at
     REQUIRE(own.size() == 1);
     ::kill(*own.begin(), SIGKILL);
     while (without(children(), before).size() > 0) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(100ms);  // a leader is a zombie before its other threads have ended
     CHECK(fake.works());
     CHECK(fake.processes.started() == 2);
   }
