@@ -39,6 +39,38 @@ Document check_document(std::uint64_t seed, const TrialResult& result) {
           {"message", result.message}};
 }
 
+std::string allowed_text(const Buffer& output) {
+  switch (output.check.kind) {
+    case OutputCheck::Kind::exact:
+      return output.name + ": equal to the reference\n";
+    case OutputCheck::Kind::set_per_segment:
+      return output.name + ": the reference's values in each segment, in any order\n";
+    case OutputCheck::Kind::tolerance:
+      break;
+  }
+  const Tolerance& tolerance = output.check.tolerance;
+  return output.name +
+         format(": dissimilarity %.3g; max error %.3g of the low-precision baseline's, plus %.3g\n",
+                tolerance.dissimilarity, tolerance.baseline_factor, tolerance.absolute_floor);
+}
+
+Document allowed_document(const Buffer& output) {
+  switch (output.check.kind) {
+    case OutputCheck::Kind::exact:
+      return {{"name", output.name}, {"check", "exact"}};
+    case OutputCheck::Kind::set_per_segment:
+      return {{"name", output.name}, {"check", "set_per_segment"}};
+    case OutputCheck::Kind::tolerance:
+      break;
+  }
+  const Tolerance& tolerance = output.check.tolerance;
+  return {{"name", output.name},
+          {"check", "tolerance"},
+          {"dissimilarity", tolerance.dissimilarity},
+          {"baseline_factor", tolerance.baseline_factor},
+          {"absolute_floor", tolerance.absolute_floor}};
+}
+
 struct Check {
   std::uint64_t seed;
   TrialResult result;
@@ -62,7 +94,13 @@ int VerifyCommand::run(Output& output, std::stop_token stop) {
   const bool stored = !config().has_value();
   const Candidate candidate =
       stored ? stored_candidate(session, output) : session.compile(session.parse_config(*config()));
-  const Tolerance tolerance = session.kernel()->tolerance(session.problem());
+  std::string allowed;
+  Document outputs = Document::array();
+  for (const Buffer& buffer : session.kernel()->buffers(session.problem(), seed())) {
+    if (!buffer.is_written()) continue;
+    allowed += "allowed in " + allowed_text(buffer);
+    outputs.push_back(allowed_document(buffer));
+  }
 
   Table table({"seed", "outcome", "max error", "dissimilarity", ""}, {0, 2, 3});
   Document checks = Document::array();
@@ -79,9 +117,7 @@ int VerifyCommand::run(Output& output, std::stop_token stop) {
       << session.kernel_name() << " " << session.problem().text() << "\n"
       << candidate.config.text() << "\n"
       << "  its cubin is " << cubin_source(candidate, stored) << "; " << programs_text(session)
-      << table.text("  ")
-      << format("allowed: dissimilarity %.3g; max error %.3g of the low-precision baseline's, plus %.3g\n",
-                tolerance.dissimilarity, tolerance.baseline_factor, tolerance.absolute_floor)
+      << table.text("  ") << allowed
       << (checks.empty() ? "nothing was checked\n"
           : right        ? "right\n"
                          : "WRONG\n");
@@ -91,9 +127,7 @@ int VerifyCommand::run(Output& output, std::stop_token stop) {
   document["stored"] = stored;
   document["cubin"] = cubin_source(candidate, stored);
   document["programs_compiled"] = session.programs_compiled();
-  document["tolerance"] = {{"dissimilarity", tolerance.dissimilarity},
-                           {"baseline_factor", tolerance.baseline_factor},
-                           {"absolute_floor", tolerance.absolute_floor}};
+  document["outputs"] = outputs;
   document["checks"] = checks;
   document["interrupted"] = interrupted;
   document["right"] = right;

@@ -97,8 +97,7 @@ bool may_end_otherwise(const TrialRecord& record) {
   const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
   if (!outcome) return true;
   if (is_breakdown(*outcome)) return !flag(record.provenance, "final_breakdown", false);
-  if (*outcome == Outcome::launch_failed)
-    return record.message.find("out of device memory") != std::string::npos;
+  if (*outcome == Outcome::out_of_memory) return true;  // as much as was free then
   return *outcome == Outcome::compile_failed && !flag(record.facts, "repeatable", true);
 }
 

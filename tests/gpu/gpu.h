@@ -21,9 +21,6 @@ CudaDevice& gpu();
 CompilePool& gpu_compiler();
 BuildPtr compile_for_gpu(const CompileUnit& unit);
 
-// A device tensor's bytes, widened.
-std::vector<double> widened(DType type, const Bytes& bytes);
-
 // Short trials: these tests ask whether a result is right, not how fast it is.
 MeasurePolicy one_sample();
 

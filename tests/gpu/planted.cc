@@ -74,7 +74,6 @@ class PlantedKernel final : public Kernel {
   Cost cost(const Problem& problem) const override {
     return {6.0 * static_cast<double>(problem["elements"]), 0};
   }
-  Tolerance tolerance(const Problem&) const override { return {}; }
 
  private:
   const std::string name_ = "planted";

@@ -26,7 +26,6 @@ class Axpy : public Kernel {
   Plan reference(Reference, const Problem&, const Call&, const DeviceLimits&) const override { return {}; }
   HostTensors reference_on_cpu(const Problem&, const Call&, const HostTensors&) const override { return {}; }
   Cost cost(const Problem&) const override { return {}; }
-  Tolerance tolerance(const Problem&) const override { return {}; }
 
  private:
   std::string name_;

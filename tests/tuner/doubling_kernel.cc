@@ -65,8 +65,6 @@ Cost DoublingKernel::cost(const Problem& problem) const {
   return {8.0 * static_cast<double>(problem["elements"]), 0};
 }
 
-Tolerance DoublingKernel::tolerance(const Problem&) const { return {}; }
-
 Problem doubling_problem(std::int64_t elements) {
   return {"doubling", {{"elements", Value::integer(elements)}}};
 }

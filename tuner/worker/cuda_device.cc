@@ -2,10 +2,12 @@
 
 #include <cmath>
 #include <future>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/error.h"
+#include "kernels/buffer_json.h"
 #include "launch/driver.h"
 #include "tuner/compile/compiler.h"
 #include "tuner/worker/harness.h"
@@ -162,18 +164,19 @@ void CudaDevice::ensure_open(const Opened& wanted) {
   WorkerProcess& process = worker();
   if (opened_ == wanted) return;
   opened_.reset();
-  Message request{
-      Json{{"op", "open"},
-           {"device", options_.ordinal},
-           {"seed", wanted.seed},
-           {"copies", wanted.copies},
-           {"buffers", programs_->kernel->buffers(programs_->problem, programs_->call, wanted.seed)},
-           {"tolerance", programs_->kernel->tolerance(programs_->problem)},
-           {"exact", programs_->exact},
-           {"baseline", programs_->baseline}}
-          .dump(),
-      {}};
+  Message request;
   for (const BuildPtr& build : programs_->builds) request.blobs.push_back(build->cubin);
+  std::vector<Bytes> lists;
+  const std::vector<Buffer> buffers = programs_->kernel->buffers(programs_->problem, programs_->call, wanted.seed);
+  request.header = Json{{"op", "open"},
+                        {"device", options_.ordinal},
+                        {"seed", wanted.seed},
+                        {"copies", wanted.copies},
+                        {"buffers", write_buffers(buffers, lists)},
+                        {"exact", programs_->exact},
+                        {"baseline", programs_->baseline}}
+                       .dump();
+  std::move(lists.begin(), lists.end(), std::back_inserter(request.blobs));
   try {
     ask(process, request, options_.open_limit, "preparing the inputs of " + programs_->kernel->name(),
         nullptr, stop_);
@@ -223,6 +226,7 @@ TrialResult CudaDevice::verify(const Candidate& candidate, std::uint64_t seed, d
 struct CudaDevice::DuelAttempt {
   std::vector<Measurement> measurements;  // by `standing`; empty where it did not come to an end
   std::optional<std::size_t> culprit;     // position in `standing`, where the worker could say
+  Outcome outcome = Outcome::launch_failed;  // of the culprit
   std::string message;
 };
 
@@ -250,6 +254,7 @@ CudaDevice::DuelAttempt CudaDevice::attempt_duel(const std::vector<Candidate>& f
     return attempt;
   }
   attempt.culprit = json.at("failed").get<std::size_t>();
+  attempt.outcome = outcome_from_name(json.at("outcome").get<std::string>()).value_or(Outcome::launch_failed);
   attempt.message = json.at("message");
   if (json.at("context_lost").get<bool>()) forget_worker();
   return attempt;
@@ -279,7 +284,7 @@ std::vector<TrialResult> CudaDevice::duel(const std::vector<Candidate>& finalist
     const std::size_t before = standing.size();
     if (attempt.culprit) {
       const std::size_t loser = standing[*attempt.culprit];
-      results[loser] = {.outcome = Outcome::launch_failed, .message = attempt.message};
+      results[loser] = {.outcome = attempt.outcome, .message = attempt.message};
       std::erase(standing, loser);
     } else {
       std::vector<TrialResult> alone;

@@ -56,7 +56,7 @@ class CudaDevice final : public Device {
   TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) override;
 
   // A tensor's bytes on the device: an input's copy, an output as the last run left it, or the exact
-  // reference output as f32.
+  // reference output in its exact_dtype.
   enum class Tensor { actual, exact };
   Bytes fetch(const std::string& name, Tensor which = Tensor::actual, int copy = 0);
 
