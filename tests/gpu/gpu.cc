@@ -6,6 +6,7 @@
 
 #include "base/resources.h"
 #include "tests/gpu/planted.h"
+#include "tests/gpu/planted_ids.h"
 
 namespace moetune {
 namespace {
@@ -16,7 +17,9 @@ const CudaDeviceList& devices() {
 }
 
 std::optional<std::string> read_source(const std::string& path) {
-  return path == kPlantedSource ? std::optional(planted_source()) : find_resource(path);
+  if (path == kPlantedSource) return planted_source();
+  if (path == kPlantedIdsSource) return planted_ids_source();
+  return find_resource(path);
 }
 
 const Compiler& compiler() {

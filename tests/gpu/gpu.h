@@ -17,7 +17,7 @@ bool no_gpu();
 // The first GPU, opened on first use.
 CudaDevice& gpu();
 
-// NVRTC for it, over the embedded templates and tests/gpu/planted_sources.cc.
+// NVRTC for it, over the embedded templates and those in tests/gpu/planted*.cc.
 CompilePool& gpu_compiler();
 BuildPtr compile_for_gpu(const CompileUnit& unit);
 

@@ -9,10 +9,9 @@
 #include <future>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <thread>
 
-#include "kernels/packed_integers.h"
+#include "kernels/buffer.h"
 #include "tuner/worker/worker_messages.h"
 #include "tuner/worker/worker_session.h"
 
@@ -131,17 +130,10 @@ TEST_CASE("results and policies cross unchanged, infinities included") {
 }
 
 TEST_CASE("the largest page table that a problem may have fits a message") {
-  constexpr std::int64_t kEntries = std::int64_t{64} << 20, kSample = 1 << 18;
-  std::vector<std::int64_t> pages, unused;
-  std::mt19937_64 random(7);
-  for (std::int64_t i = 0; i < kSample; ++i) {
-    pages.push_back(static_cast<std::int64_t>(random() % (kEntries + kEntries / 16)));
-    unused.push_back(i * 272 + static_cast<std::int64_t>(random() % 256));
-  }
+  constexpr std::int64_t kEntries = std::int64_t{64} << 20;
   // The table, and where every unused page of a ragged batch is poisoned by itself, in keys and in values.
-  const double an_entry = static_cast<double>(pack_integers(pages).size()) / kSample,
-               a_range = static_cast<double>(pack_integers(unused).size()) / kSample + 2;
-  CHECK(kEntries * an_entry + 2.0 * (kEntries / 16) * a_range < static_cast<double>(Channel::kMaxHeader));
+  const std::int64_t table = kEntries * 4, poison = 2 * (kEntries / 16) * static_cast<std::int64_t>(sizeof(Range));
+  CHECK(static_cast<std::uint64_t>(table + poison) < Channel::kMaxTotal / 2);
 }
 
 TEST_CASE("the worker answers nonsense with an error and serves on") {
