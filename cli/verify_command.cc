@@ -113,14 +113,13 @@ int VerifyCommand::run(Output& output, std::stop_token stop) {
   }
   const bool interrupted = checks.size() < seeds_;
   right = right && !checks.empty();
-  output.result()
-      << session.kernel_name() << " " << session.problem().text() << "\n"
-      << candidate.config.text() << "\n"
-      << "  its cubin is " << cubin_source(candidate, stored) << "; " << programs_text(session)
-      << table.text("  ") << allowed
-      << (checks.empty() ? "nothing was checked\n"
-          : right        ? "right\n"
-                         : "WRONG\n");
+  output.result() << session.kernel_name() << " " << session.problem().text() << "\n"
+                  << candidate.config.text() << "\n"
+                  << "  its cubin is " << cubin_source(candidate, stored) << "; " << programs_text(session)
+                  << table.text("  ") << allowed
+                  << (checks.empty() ? "nothing was checked\n"
+                      : right        ? "right\n"
+                                     : "WRONG\n");
   if (interrupted) output.note(format("Interrupted after %zu of %zu checks.", checks.size(), seeds_));
   Document document = workload_document(session);
   document["config"] = candidate.config.text();

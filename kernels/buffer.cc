@@ -72,8 +72,8 @@ void check_output(const Buffer& buffer, const std::vector<Buffer>& all) {
       refuse(buffer, "is not a whole number of segments of " + std::to_string(check.segment_length));
     return;
   }
-  const auto offsets = std::find_if(all.begin(), all.end(),
-                                    [&](const Buffer& other) { return other.name == check.segments; });
+  const auto offsets =
+      std::find_if(all.begin(), all.end(), [&](const Buffer& other) { return other.name == check.segments; });
   if (offsets == all.end() || offsets->dtype != DType::i32 || offsets->elements < 2)
     refuse(buffer, "has its segments in '" + check.segments + "', which is no list of i32 offsets");
   if (offsets->is_written() && offsets->check.kind != OutputCheck::Kind::exact)

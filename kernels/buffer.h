@@ -21,8 +21,8 @@ struct Range {
   std::int64_t count = 0;
 };
 
-// How an input gets its values. All but `integers` are counter-based: element i depends on i, the seed and the
-// stream alone, so that host and device agree bit for bit and any part can be computed by itself.
+// How an input gets its values. All but `integers` are counter-based: element i depends on i, the seed and
+// the stream alone, so that host and device agree bit for bit and any part can be computed by itself.
 struct Fill {
   enum class Kind {
     zeros,
@@ -53,8 +53,8 @@ struct Buffer {
   Role role = Role::input;
   // Streamed inputs: each replay of a measurement reads another copy, so that L2 is cold.
   bool rotates = false;
-  // Of inputs and in_out buffers; outputs are poisoned before every run. An in_out buffer is filled again before
-  // every run that is judged. During measuring each launch finds what the launches before it left.
+  // Of inputs and in_out buffers; outputs are poisoned before every run. An in_out buffer is filled again
+  // before every run that is judged. During measuring each launch finds what the launches before it left.
   Fill fill;
   OutputCheck check;  // of outputs and in_out buffers
 
@@ -95,8 +95,8 @@ std::int64_t permuted_element(std::int64_t elements, std::uint64_t seed, std::ui
 // The stream number of copy `copy` (rotation) of the buffer at position `position` in Kernel::buffers.
 inline std::uint64_t fill_stream(std::size_t position, std::size_t copy) { return position * 4096 + copy; }
 
-// The whole buffer as the device would hold it (rounded to its type), widened to double; poison is NaN, or the
-// largest integer. Throws std::logic_error where a fill does not fit its buffer.
+// The whole buffer as the device would hold it (rounded to its type), widened to double; poison is NaN, or
+// the largest integer. Throws std::logic_error where a fill does not fit its buffer.
 std::vector<double> host_values(const Buffer& buffer, std::uint64_t seed, std::uint64_t stream);
 
 }  // namespace moetune

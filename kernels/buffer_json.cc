@@ -44,8 +44,7 @@ std::vector<T> list_of(const Json& position, std::span<const Blob> blobs) {
 }
 
 Json fill_to_json(const Fill& fill, std::vector<Blob>& blobs) {
-  Json json = {
-      {"kind", name_of(kFills, fill.kind)}, {"scale", fill.scale}, {"values", fill.values}};
+  Json json = {{"kind", name_of(kFills, fill.kind)}, {"scale", fill.scale}, {"values", fill.values}};
   if (!fill.integers.empty()) json["integers"] = append_blob(blobs, fill.integers);
   if (!fill.poison.empty()) json["poison"] = append_blob(blobs, fill.poison);
   return json;

@@ -99,7 +99,8 @@ std::uint32_t encode(const FloatFormat& format, double value) {
 template <typename T>
 T load(const void* bytes, std::int64_t index) {
   T value;
-  std::memcpy(&value, static_cast<const std::uint8_t*>(bytes) + index * static_cast<std::int64_t>(sizeof value),
+  std::memcpy(&value,
+              static_cast<const std::uint8_t*>(bytes) + index * static_cast<std::int64_t>(sizeof value),
               sizeof value);
   return value;
 }
@@ -150,8 +151,9 @@ double load_element(DType type, const void* bytes, std::int64_t index) {
 void store_element(DType type, void* bytes, std::int64_t index, double value) {
   if (is_integer(type)) {
     // 2^63 is the double nearest to the largest i64.
-    store_integer(type, bytes, index,
-                  value >= 0x1p63 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(value));
+    store_integer(
+        type, bytes, index,
+        value >= 0x1p63 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(value));
   } else if (const std::uint32_t bits = encode(facts_of(type).format, value); type == DType::f32) {
     store(bytes, index, bits);
   } else if (dtype_bytes(type) == 2) {

@@ -91,8 +91,8 @@ class Kernel {
   // room.
   virtual void check_call(const Problem& problem, const Call& call) const;
 
-  // Inputs first, then what is written, each with the check by which it is judged; argument names in plans refer
-  // to them. Deterministic in its arguments; check_buffers accepts them.
+  // Inputs first, then what is written, each with the check by which it is judged; argument names in plans
+  // refer to them. Deterministic in its arguments; check_buffers accepts them.
   virtual std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const = 0;
   std::vector<Buffer> buffers(const Problem& problem, std::uint64_t seed) const;  // of the default call
 
@@ -105,8 +105,8 @@ class Kernel {
   Plan plan(const Config& config, const Problem& problem, const Call& call, const DeviceLimits& limits) const;
   Plan plan(const Config& config, const Problem& problem, const DeviceLimits& limits) const;  // default call
 
-  // The reference, a plain CUDA kernel. An `exact` plan writes each output to a buffer of the same name
-  // and element count whose type is exact_dtype of the output's; an in_out buffer holds its fill there, in that
+  // The reference, a plain CUDA kernel. An `exact` plan writes each output to a buffer of the same name and
+  // element count whose type is exact_dtype of the output's; an in_out buffer holds its fill there, in that
   // type.
   virtual Plan reference(Reference which, const Problem& problem, const Call& call,
                          const DeviceLimits& limits) const = 0;

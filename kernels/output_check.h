@@ -22,8 +22,8 @@ struct OutputCheck {
   };
   Kind kind = Kind::tolerance;
   Tolerance tolerance;
-  // The segments of a set: those between neighbours of an i32 buffer of ascending offsets (one more than there
-  // are segments), named here and taken from the reference where it is an output; or, unnamed, all of
+  // The segments of a set: those between neighbours of an i32 buffer of ascending offsets (one more than
+  // there are segments), named here and taken from the reference where it is an output; or, unnamed, all of
   // `segment_length` elements. Elements before the first offset and those behind the last are a segment each.
   std::string segments;
   std::int64_t segment_length = 0;

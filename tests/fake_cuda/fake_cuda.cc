@@ -169,7 +169,8 @@ CUresult memcpy_h_to_d_async(CUdeviceptr to, const void* from, std::size_t bytes
 }
 
 CUresult memcpy_d_to_d_async(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream) {
-  if (machine.sticky == 0) std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  if (machine.sticky == 0)
+    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   return sticky();
 }
 

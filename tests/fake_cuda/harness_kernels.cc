@@ -108,8 +108,8 @@ void compare_integers(const Parameters& p, std::uint32_t blocks) {
   if (p[4] != 0) {
     earlier = {bytes_at(p[4], type, p[3]), static_cast<std::uint8_t>(p[5]), static_cast<std::uint8_t>(p[6])};
   }
-  const moetune::IntegerFigures found = moetune::compare_integers_on_host(type, bytes_at(p[0], type, p[3]),
-                                                                          bytes_at(p[1], type, p[3]), earlier);
+  const moetune::IntegerFigures found = moetune::compare_integers_on_host(
+      type, bytes_at(p[0], type, p[3]), bytes_at(p[1], type, p[3]), earlier);
   write_partials(p[7], blocks,
                  IntegerPartial{found.mismatches, found.first_mismatch, found.actual, found.expected,
                                 found.unwritten, found.first_unwritten});
@@ -121,8 +121,8 @@ void compare_segments(const Parameters& p, std::uint32_t blocks) {
   const std::vector<std::int64_t> ends =
       p[4] != 0 ? moetune::segment_ends(std::span(pointer<const std::int32_t>(p[4]), p[6] - 1), elements)
                 : moetune::segment_ends(static_cast<std::int64_t>(p[5]), elements);
-  const moetune::SegmentFigures found = moetune::compare_segments_on_host(
-      type, bytes_at(p[0], type, p[3]), bytes_at(p[1], type, p[3]), ends);
+  const moetune::SegmentFigures found =
+      moetune::compare_segments_on_host(type, bytes_at(p[0], type, p[3]), bytes_at(p[1], type, p[3]), ends);
   IntegerPartial partial{.mismatches = found.mismatches};
   if (found.mismatches > 0) {
     const auto first = std::find(ends.begin(), ends.end(), static_cast<std::int64_t>(found.end));

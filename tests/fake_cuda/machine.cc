@@ -13,23 +13,22 @@
 namespace fake_cuda {
 namespace {
 
-const std::map<std::string, std::size_t> kParameters = {
-    {"moetune_fill", 7},
-    {"moetune_fill_zipf", 7},
-    {"moetune_fill_list", 4},
-    {"moetune_poison", 4},
-    {"moetune_widen", 4},
-    {"moetune_compare", 5},
-    {"moetune_compare_integers", 8},
-    {"moetune_compare_segments", 8},
-    {"moetune_hold", 3},
-    {"moetune_check_guards", 7},
-    {"moetune_checksum", 3},
-    {"double", 3},
-    {"ids", 3},
-    {"accumulate", 3},
-    {"decode_kernel", 5},
-    {"decode_kernel_reference", 5}};
+const std::map<std::string, std::size_t> kParameters = {{"moetune_fill", 7},
+                                                        {"moetune_fill_zipf", 7},
+                                                        {"moetune_fill_list", 4},
+                                                        {"moetune_poison", 4},
+                                                        {"moetune_widen", 4},
+                                                        {"moetune_compare", 5},
+                                                        {"moetune_compare_integers", 8},
+                                                        {"moetune_compare_segments", 8},
+                                                        {"moetune_hold", 3},
+                                                        {"moetune_check_guards", 7},
+                                                        {"moetune_checksum", 3},
+                                                        {"double", 3},
+                                                        {"ids", 3},
+                                                        {"accumulate", 3},
+                                                        {"decode_kernel", 5},
+                                                        {"decode_kernel_reference", 5}};
 
 constexpr std::int64_t kWearsAfter = 10;
 constexpr double kGapUs = 1000;

@@ -21,8 +21,7 @@ constexpr std::uint64_t kSeed = 5;
 HostTensors host_inputs(const std::vector<Buffer>& buffers) {
   HostTensors inputs;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    if (buffers[i].is_read())
-      inputs[buffers[i].name] = host_values(buffers[i], kSeed, fill_stream(i, 0));
+    if (buffers[i].is_read()) inputs[buffers[i].name] = host_values(buffers[i], kSeed, fill_stream(i, 0));
   }
   return inputs;
 }

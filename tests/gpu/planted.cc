@@ -57,13 +57,15 @@ class PlantedKernel final : public Kernel {
       buffers.back().dtype = type;
     }
     for (const DType type : {DType::i32, DType::i64, DType::f32}) {
-      buffers.push_back(input("permuted_" + std::string(dtype_name(type)), type, n, Fill::Kind::permutation, 1));
+      buffers.push_back(
+          input("permuted_" + std::string(dtype_name(type)), type, n, Fill::Kind::permutation, 1));
       buffers.back().fill.poison = {{n / 2, 3}};
     }
     for (const DType type : {DType::i32, DType::i64, DType::u8, DType::f16}) {
       buffers.push_back(input("zipf_" + std::string(dtype_name(type)), type, n, Fill::Kind::zipf, 1.1f));
       buffers.back().fill.values = 200;
-      buffers.push_back(input("constant_" + std::string(dtype_name(type)), type, n, Fill::Kind::constant, -7));
+      buffers.push_back(
+          input("constant_" + std::string(dtype_name(type)), type, n, Fill::Kind::constant, -7));
     }
     return buffers;
   }

@@ -36,7 +36,7 @@ class PlantedIdsKernel final : public Kernel {
   const std::vector<Preset>& presets() const override { return presets_; }
   void check(const Problem&) const override {}
 
-  std::vector<Buffer> buffers(const Problem& problem, std::uint64_t) const override {
+  std::vector<Buffer> buffers(const Problem& problem, const Call&, std::uint64_t) const override {
     const std::int64_t n = problem["elements"];
     Buffer from{.name = "from", .dtype = DType::i32, .elements = n};
     from.fill.kind = Fill::Kind::permutation;
@@ -49,17 +49,19 @@ class PlantedIdsKernel final : public Kernel {
     return all;
   }
 
-  Plan plan(const Config&, const Problem& problem, const DeviceLimits&) const override {
-    return planted_ids_plan("", "", problem["elements"]);
+  std::unique_ptr<const Launcher> launcher(const Config&, const Problem& problem,
+                                           const DeviceLimits&) const override {
+    const Plan plan = planted_ids_plan("", "", problem["elements"]);
+    return make_launcher(plan.unit, [plan](const Extents&, const Call&, LaunchPlan& out) { out = plan; });
   }
 
-  Plan reference(Reference which, const Problem& problem, const DeviceLimits&) const override {
+  Plan reference(Reference which, const Problem& problem, const Call&, const DeviceLimits&) const override {
     Plan plan = planted_ids_plan("", "", problem["elements"]);
     if (which == Reference::exact) plan.unit.defines.emplace_back("EXACT", "1");
     return plan;
   }
 
-  HostTensors reference_on_cpu(const Problem&, const HostTensors& inputs) const override {
+  HostTensors reference_on_cpu(const Problem&, const Call&, const HostTensors& inputs) const override {
     return {{"exact_i32", inputs.at("from")}};
   }
 
@@ -95,15 +97,15 @@ Plan planted_ids_plan(const std::string& output, const std::string& bug, std::in
   launch.entry = "planted_ids";
   launch.grid[0] = static_cast<std::uint32_t>((elements + kThreads - 1) / kThreads);
   launch.block[0] = kThreads;
-  launch.arguments = {Pointer{"from"}, Pointer{"x"}};
-  for (const Buffer& buffer : all) launch.arguments.push_back(Pointer{buffer.name});
-  launch.arguments.push_back(Scalar::of<std::int64_t>(elements));
+  launch.arguments = {{"from", Pointer{"from"}}, {"x", Pointer{"x"}}};
+  for (const Buffer& buffer : all) launch.arguments.push_back({buffer.name, Pointer{buffer.name}});
+  launch.arguments.push_back({"n", elements});
   plan.launches = {launch};
   return plan;
 }
 
-// A bug is in the element in the middle, or swaps it with its neighbour (of the same segment), or the first with
-// the last.
+// A bug is in the element in the middle, or swaps it with its neighbour (of the same segment), or the first
+// with the last.
 const std::string& planted_ids_source() {
   static const std::string source = R"cuda(
 typedef long long i64;

@@ -61,8 +61,8 @@ TEST_CASE("buffers come back exactly") {
 }
 
 TEST_CASE("every integer of a fill comes back, the extreme ones too") {
-  const std::vector<std::int32_t> extreme = {0, -1, std::numeric_limits<std::int32_t>::max(),
-                                             std::numeric_limits<std::int32_t>::min(), 5, 5};
+  const std::vector<std::int32_t> extreme = {
+      0, -1, std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min(), 5, 5};
   CHECK(there_and_back({listed(extreme)})[0].fill.integers == extreme);
   CHECK(there_and_back({listed({})})[0].fill.integers.empty());
 }

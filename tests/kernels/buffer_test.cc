@@ -55,7 +55,8 @@ TEST_CASE("element types have sizes and names that read back") {
   CHECK(moetune::dtype_bytes(DType::u8) == 1);
   CHECK(moetune::is_integer(DType::u8));
   CHECK_FALSE(moetune::is_integer(DType::e4m3));
-  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::e4m3, DType::i32, DType::i64, DType::u8}) {
+  for (const DType type :
+       {DType::f32, DType::f16, DType::bf16, DType::e4m3, DType::i32, DType::i64, DType::u8}) {
     CHECK(moetune::dtype_from_name(moetune::dtype_name(type)) == type);
   }
   CHECK_THROWS_WITH_AS(moetune::dtype_from_name("bf61"), doctest::Contains("did you mean 'bf16'"),
@@ -225,8 +226,7 @@ TEST_CASE("a permutation holds every integer once, and another one for another s
 
 TEST_CASE("Zipf draws follow their law") {
   constexpr int kDraws = 200'000;
-  const Buffer draws =
-      input(DType::i32, kDraws, {.kind = Fill::Kind::zipf, .scale = 1.2f, .values = 64});
+  const Buffer draws = input(DType::i32, kDraws, {.kind = Fill::Kind::zipf, .scale = 1.2f, .values = 64});
   std::vector<double> seen(64);
   for (const double value : host_values(draws, 3, 4)) {
     REQUIRE(value >= 0);

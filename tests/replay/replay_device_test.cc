@@ -20,7 +20,8 @@ class Axpy : public Kernel {
   const std::vector<Preset>& presets() const override { return presets_; }
   void check(const Problem&) const override {}
   std::vector<Buffer> buffers(const Problem&, const Call&, std::uint64_t) const override { return {}; }
-  std::unique_ptr<const Launcher> launcher(const Config&, const Problem&, const DeviceLimits&) const override {
+  std::unique_ptr<const Launcher> launcher(const Config&, const Problem&,
+                                           const DeviceLimits&) const override {
     return nullptr;
   }
   Plan reference(Reference, const Problem&, const Call&, const DeviceLimits&) const override { return {}; }

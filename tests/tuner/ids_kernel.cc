@@ -5,13 +5,12 @@
 namespace moetune {
 namespace {
 
-Plan one_launch(const std::string& entry, const std::string& from, const std::string& to,
-                std::int64_t elements) {
+Plan one_launch(const std::string& entry, const char* from, const char* to, std::int64_t elements) {
   Plan plan;
   plan.unit.source = "templates/ids.cu";
   Launch launch;
   launch.entry = entry;
-  launch.arguments = {Pointer{from}, Pointer{to}, Scalar::of<std::int64_t>(elements)};
+  launch.arguments = {{"from", Pointer{from}}, {"to", Pointer{to}}, {"elements", elements}};
   plan.launches.push_back(launch);
   return plan;
 }
@@ -20,7 +19,7 @@ Plan one_launch(const std::string& entry, const std::string& from, const std::st
 
 IdsKernel::IdsKernel(DType type, OutputCheck check) : type_(type), check_(std::move(check)) {}
 
-std::vector<Buffer> IdsKernel::buffers(const Problem& problem, std::uint64_t) const {
+std::vector<Buffer> IdsKernel::buffers(const Problem& problem, const Call&, std::uint64_t) const {
   const std::int64_t n = problem["elements"];
   Buffer from{.name = "from", .dtype = DType::i32, .elements = n};
   from.fill.kind = Fill::Kind::permutation;
@@ -36,15 +35,17 @@ Plan IdsKernel::plan_of(const std::string& bug, std::int64_t elements) const {
   return one_launch("ids" + type + bug, "from", "to", elements);
 }
 
-Plan IdsKernel::plan(const Config&, const Problem& problem, const DeviceLimits&) const {
+std::unique_ptr<const Launcher> IdsKernel::launcher(const Config&, const Problem& problem,
+                                                    const DeviceLimits&) const {
+  const Plan plan = plan_of("", problem["elements"]);
+  return make_launcher(plan.unit, [plan](const Extents&, const Call&, LaunchPlan& out) { out = plan; });
+}
+
+Plan IdsKernel::reference(Reference, const Problem& problem, const Call&, const DeviceLimits&) const {
   return plan_of("", problem["elements"]);
 }
 
-Plan IdsKernel::reference(Reference, const Problem& problem, const DeviceLimits&) const {
-  return plan_of("", problem["elements"]);
-}
-
-HostTensors IdsKernel::reference_on_cpu(const Problem&, const HostTensors& inputs) const {
+HostTensors IdsKernel::reference_on_cpu(const Problem&, const Call&, const HostTensors& inputs) const {
   return {{"to", inputs.at("from")}};
 }
 
@@ -58,7 +59,7 @@ Candidate IdsKernel::candidate(const std::string& bug, std::int64_t elements) co
   return candidate;
 }
 
-std::vector<Buffer> AccumulateKernel::buffers(const Problem& problem, std::uint64_t) const {
+std::vector<Buffer> AccumulateKernel::buffers(const Problem& problem, const Call&, std::uint64_t) const {
   Buffer x{.name = "x", .elements = problem["elements"]};
   x.fill.kind = Fill::Kind::normal;
   Buffer sum{.name = "sum", .elements = problem["elements"], .role = Role::in_out};

@@ -1,15 +1,17 @@
 // Kernels of the stand-in for libcuda whose outputs are integers, or are read and written.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "kernels/kernel.h"
 #include "tuner/worker/cuda_device.h"
 
 namespace moetune {
 
-// to = from, a permutation of `elements` integers, as the entries `ids...` write it; segments for a check by sets
-// are in `offsets`.
+// to = from, a permutation of `elements` integers, as the entries `ids...` write it; segments for a check by
+// sets are in `offsets`.
 class IdsKernel : public Kernel {
  public:
   IdsKernel(DType type, OutputCheck check);
@@ -19,10 +21,13 @@ class IdsKernel : public Kernel {
   const ProblemSchema& schema() const override { return schema_; }
   const std::vector<Preset>& presets() const override { return presets_; }
   void check(const Problem&) const override {}
-  std::vector<Buffer> buffers(const Problem& problem, std::uint64_t seed) const override;
-  Plan plan(const Config& config, const Problem& problem, const DeviceLimits& limits) const override;
-  Plan reference(Reference which, const Problem& problem, const DeviceLimits& limits) const override;
-  HostTensors reference_on_cpu(const Problem& problem, const HostTensors& inputs) const override;
+  std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override;
+  std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
+                                           const DeviceLimits& limits) const override;
+  Plan reference(Reference which, const Problem& problem, const Call& call,
+                 const DeviceLimits& limits) const override;
+  HostTensors reference_on_cpu(const Problem& problem, const Call& call,
+                               const HostTensors& inputs) const override;
   Cost cost(const Problem& problem) const override;
 
   // `bug` is what is appended to the entry's name.
@@ -42,7 +47,7 @@ class IdsKernel : public Kernel {
 class AccumulateKernel final : public IdsKernel {
  public:
   AccumulateKernel() : IdsKernel(DType::f32, {}) {}
-  std::vector<Buffer> buffers(const Problem& problem, std::uint64_t seed) const override;
+  std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override;
 
  private:
   Plan plan_of(const std::string& bug, std::int64_t elements) const override;

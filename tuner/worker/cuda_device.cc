@@ -167,7 +167,8 @@ void CudaDevice::ensure_open(const Opened& wanted) {
   Message request;
   for (const BuildPtr& build : programs_->builds) request.blobs.push_back(build->cubin);
   std::vector<Bytes> lists;
-  const std::vector<Buffer> buffers = programs_->kernel->buffers(programs_->problem, programs_->call, wanted.seed);
+  const std::vector<Buffer> buffers =
+      programs_->kernel->buffers(programs_->problem, programs_->call, wanted.seed);
   request.header = Json{{"op", "open"},
                         {"device", options_.ordinal},
                         {"seed", wanted.seed},
@@ -224,8 +225,8 @@ TrialResult CudaDevice::verify(const Candidate& candidate, std::uint64_t seed, d
 }
 
 struct CudaDevice::DuelAttempt {
-  std::vector<Measurement> measurements;  // by `standing`; empty where it did not come to an end
-  std::optional<std::size_t> culprit;     // position in `standing`, where the worker could say
+  std::vector<Measurement> measurements;     // by `standing`; empty where it did not come to an end
+  std::optional<std::size_t> culprit;        // position in `standing`, where the worker could say
   Outcome outcome = Outcome::launch_failed;  // of the culprit
   std::string message;
 };

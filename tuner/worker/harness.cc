@@ -108,8 +108,7 @@ void Harness::fill_list(cuda::Address address, DType type, const std::vector<std
   if (type == DType::i32) return cuda::copy_to_device(address, bytes_of(list), stream_);
   const cuda::Memory uploaded = cuda::allocate(static_cast<std::int64_t>(list.size() * sizeof list[0]));
   cuda::copy_to_device(uploaded.get(), bytes_of(list), stream_);
-  run(fill_list_, "moetune_fill_list", blocks_, kThreads,
-      {address, code(type), uploaded.get(), list.size()});
+  run(fill_list_, "moetune_fill_list", blocks_, kThreads, {address, code(type), uploaded.get(), list.size()});
   cuda::synchronize(stream_);
 }
 
@@ -135,7 +134,8 @@ void Harness::poison(cuda::Address address, DType type, const std::vector<Range>
 }
 
 void Harness::widen(cuda::Address from, DType type, cuda::Address to, std::int64_t elements) {
-  run(widen_, "moetune_widen", blocks_, kThreads, {from, code(type), to, static_cast<std::uint64_t>(elements)});
+  run(widen_, "moetune_widen", blocks_, kThreads,
+      {from, code(type), to, static_cast<std::uint64_t>(elements)});
 }
 
 ErrorFigures Harness::compare(cuda::Address x, DType type, cuda::Address y, std::int64_t elements) {
@@ -196,7 +196,8 @@ SegmentFigures Harness::compare_segments(cuda::Address x, cuda::Address y, DType
     cuda::copy_to_host(bytes, from + static_cast<cuda::Address>(begin * width), stream_);
     return bytes;
   };
-  SegmentFigures figures = compare_segments_on_host(type, fetch(x), fetch(y), std::vector<std::int64_t>{length});
+  SegmentFigures figures =
+      compare_segments_on_host(type, fetch(x), fetch(y), std::vector<std::int64_t>{length});
   figures.mismatches = mismatches;
   figures.begin = static_cast<std::uint64_t>(begin);
   figures.end = static_cast<std::uint64_t>(ends[first]);

@@ -50,13 +50,13 @@ class Harness {
   // x, of a floating-point type, against the f32 tensor y.
   ErrorFigures compare(cuda::Address x, DType type, cuda::Address y, std::int64_t elements);
 
-  // x against y, both of an integer type. `earlier`, if not 0, is x as an earlier run left it, which began with
-  // kPoisonByte everywhere, as the last one began with kOtherPoisonByte.
+  // x against y, both of an integer type. `earlier`, if not 0, is x as an earlier run left it, which began
+  // with kPoisonByte everywhere, as the last one began with kOtherPoisonByte.
   IntegerFigures compare_integers(cuda::Address x, cuda::Address y, DType type, std::int64_t elements,
                                   cuda::Address earlier);
 
-  // The same as sets. `ends` are those of segment_ends (host_compare.h); `offsets` the i32 list that they come
-  // from, or 0 if all segments are as long.
+  // The same as sets. `ends` are those of segment_ends (host_compare.h); `offsets` the i32 list that they
+  // come from, or 0 if all segments are as long.
   struct Segments {
     cuda::Address offsets = 0;
     std::vector<std::int64_t> ends;
@@ -69,8 +69,9 @@ class Harness {
   // `bytes` is a multiple of 16.
   std::uint64_t checksum(cuda::Address address, std::int64_t bytes);
 
-  // Holds the stream until release(), or until `patience_ns` have passed: what is enqueued between the two runs
-  // back to back. gave_up(), once the stream is idle, says that the patience was too short and it did not.
+  // Holds the stream until release(), or until `patience_ns` have passed: what is enqueued between the two
+  // runs back to back. gave_up(), once the stream is idle, says that the patience was too short and it did
+  // not.
   void hold(std::uint64_t patience_ns);
   void release();
   bool gave_up() const;

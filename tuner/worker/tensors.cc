@@ -29,9 +29,7 @@ std::int64_t exact_bytes(const Buffer& buffer) {
 }
 
 // Whether unwritten elements show only in a second run with another poison: integers have no NaN.
-bool needs_two_runs(const Buffer& buffer) {
-  return buffer.role == Role::output && is_integer(buffer.dtype);
-}
+bool needs_two_runs(const Buffer& buffer) { return buffer.role == Role::output && is_integer(buffer.dtype); }
 
 }  // namespace
 

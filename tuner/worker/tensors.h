@@ -56,8 +56,8 @@ class Tensors {
   // `after_another`: right behind a run over the last copy, which may have left something in the scratch.
   Validation validate(LoadedPlan& plan, bool after_another);
 
-  // A tensor as it is now; `exact` asks for the reference's output (of exact_dtype) instead. Throws BadInput for
-  // an unknown name.
+  // A tensor as it is now; `exact` asks for the reference's output (of exact_dtype) instead. Throws BadInput
+  // for an unknown name.
   std::vector<std::uint8_t> fetch(const std::string& name, std::int64_t copy, bool exact) const;
 
  private:

@@ -23,7 +23,8 @@ Verdict wrong_mask(const std::string& name, const ErrorFigures& figures) {
 }
 
 Verdict unwritten(const std::string& name, const IntegerFigures& figures) {
-  return wrong(name, "has " + std::to_string(figures.unwritten) + " elements that were never written, first at " +
+  return wrong(name, "has " + std::to_string(figures.unwritten) +
+                         " elements that were never written, first at " +
                          std::to_string(figures.first_unwritten));
 }
 

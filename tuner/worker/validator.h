@@ -38,8 +38,9 @@ struct IntegerFigures {
 // The segments of such an output that hold another multiset than the reference's.
 struct SegmentFigures {
   std::uint64_t mismatches = 0;
-  std::uint64_t begin = 0, end = 0;       // the elements of the first of them
-  std::int64_t actual = 0, expected = 0;  // values that it holds more often than the reference, and less often
+  std::uint64_t begin = 0, end = 0;  // the elements of the first of them
+  std::int64_t actual = 0,
+               expected = 0;  // values that it holds more often than the reference, and less often
 };
 
 struct Verdict {

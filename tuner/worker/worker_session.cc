@@ -182,8 +182,8 @@ bool WorkerSession::validate(Run& run, bool after_another) {
 
 void WorkerSession::measure(Run& run) {
   const auto begin = Clock::now();
-  Benchmark::Timing timing = run.problem.benchmark.measure(*run.plan, run.problem.tensors.copies(), run.run_us,
-                                                           run.policy, run.deadline);
+  Benchmark::Timing timing = run.problem.benchmark.measure(*run.plan, run.problem.tensors.copies(),
+                                                           run.run_us, run.policy, run.deadline);
   TrialResult& result = run.reply.result;
   result.outcome = timing.outcome;
   result.message = std::move(timing.message);
@@ -203,7 +203,8 @@ Message WorkerSession::run(const Message& request) {
     result.validate_s = seconds_since(loading);
     const bool right = validate(run, false);
     if (right && measured) measure(run);
-    // Once more, now that it has run many times: state that it leaves in its scratch must not break the next run.
+    // Once more, now that it has run many times: state that it leaves in its scratch must not break the next
+    // run.
     if (right && result.outcome == Outcome::ok) validate(run, true);
   } catch (const cuda::CudaError& error) {
     result.outcome = outcome_of(error);
