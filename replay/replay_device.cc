@@ -57,11 +57,6 @@ TrialResult ReplayDevice::recorded(const Config& config) const {
   return result;
 }
 
-Facts ReplayDevice::facts(const Config& config) const {
-  const std::optional<ConfigId> id = recording_->space.find(config);
-  return id ? recording_->trials[*id].facts : Facts();
-}
-
 TrialResult ReplayDevice::run(const Candidate& candidate, const MeasurePolicy& policy) {
   TrialResult result = recorded(candidate.config);
   if (result.outcome == Outcome::ok && result.measurement.median_us > policy.drop_above_us) {

@@ -22,7 +22,6 @@ Json facts_json(const TrialResult& result, const Build* build) {
     facts["samples_us"] =
         std::vector<double>(samples.begin(), samples.begin() + std::min(samples.size(), kStoredSamples));
   }
-  if (!result.facts.empty()) facts["static"] = result.facts;
   if (build == nullptr) return facts;
   EntryFacts worst;
   for (const auto& [name, entry] : build->entries) {
@@ -117,7 +116,6 @@ std::optional<TrialResult> from_record(const TrialRecord& record) {
   result.measurement.low_us = record.interval_low_us;
   result.measurement.high_us = record.interval_high_us;
   result.measurement.samples_us = stored_numbers(record.facts, "samples_us");
-  result.facts = stored_numbers(record.facts, "static");
   return result;
 }
 

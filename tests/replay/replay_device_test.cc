@@ -124,11 +124,3 @@ TEST_CASE("it opens for its own kernel and problem only") {
   CHECK_THROWS_WITH_AS(device.open(other, problem(other, "n=1024,dtype=bf16"), 1),
                        "replay:r.json is a recording of axpy, not of router", BadInput);
 }
-
-TEST_CASE("a replay has the facts of its recording, and none of a configuration that was never recorded") {
-  ReplayDevice device(shared_sample(), "replay:r");
-  CHECK(device.has_facts());
-  CHECK(device.facts(shared_sample()->space.config(0)) == shared_sample()->trials[0].facts);
-  CHECK_FALSE(device.facts(shared_sample()->space.config(0)).empty());
-  CHECK(device.facts(Config{{"tile", Value::integer(7)}}).empty());
-}

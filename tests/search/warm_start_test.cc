@@ -291,12 +291,12 @@ TEST_CASE("all neighbours of a configuration are candidates, also where the pool
   Untried untried(space.size());
   Random random(1);
   for (const ConfigId id : some_ids(space, 12, 5)) surrogate.tell(measure(space, id));
-  surrogate.settle(random);
+  surrogate.fit_if_due(random);
   const ConfigId centre = some_ids(space, 1, 77)[0];
   const auto around = space.neighbours(centre, Neighbourhood::hamming);
   CHECK(surrogate.leaders(untried, centre, space.size()).size() < around.size());
   const auto pick = surrogate.pick(untried, centre, random);
   REQUIRE(pick);
-  CHECK(space.are_neighbours(pick->id, centre));
+  CHECK(space.are_neighbours(*pick, centre));
   CHECK(surrogate.leaders(untried, centre, space.size()).size() == around.size());
 }

@@ -12,7 +12,6 @@ TEST_CASE("a trial survives the way through its record") {
   const Config config{{"tile", Value::integer(64)}, {"loader", Value::named("tma", 1)}};
   TrialResult result = timed(12.5);
   result.measurement.samples_us = {12.4, 12.5, 12.6};
-  result.facts = {96, 8, 51200};
   Build build;
   build.entries["main"] = {.registers = 96, .spill_store_bytes = 8};
   build.entries["combine"] = {.registers = 32, .static_shared = 128};
@@ -30,7 +29,6 @@ TEST_CASE("a trial survives the way through its record") {
   REQUIRE(back);
   CHECK(back->outcome == Outcome::ok);
   CHECK(back->measurement.median_us == 12.5);
-  CHECK(back->facts == Facts{96, 8, 51200});
   CHECK(back->measurement.low_us == result.measurement.low_us);
 }
 
