@@ -198,8 +198,8 @@ Config Session::parse_config(const std::string& text) const {
 }
 
 Candidate Session::compile(const Config& config) {
-  const std::string reason = space_file_->why_illegal(config, environment());
-  if (!reason.empty()) throw BadInput("configuration " + config.text() + " is illegal here: " + reason);
+  const std::string reason = space_file_->why_illegal(config, environment(), Rules::must);
+  if (!reason.empty()) throw BadInput("configuration " + config.text() + " cannot run here: " + reason);
   return compile(kernel()->plan(config, problem(), info().limits), config, "configuration " + config.text());
 }
 

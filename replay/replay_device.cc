@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "tuner/worker/statistics.h"
+#include "base/statistics.h"
 
 namespace moetune {
 namespace {

@@ -31,4 +31,7 @@ inline constexpr std::size_t kMaxLegal = 50'000'000;
 // Rows of domain positions in lexicographic order of the declared parameters.
 std::vector<Position> enumerate_rows(const BoundSpace& space, EnumerationStats* stats);
 
+// How many there are, without keeping any, however many.
+std::uint64_t count_rows(const BoundSpace& space);
+
 }  // namespace moetune

@@ -45,7 +45,7 @@ TEST_CASE("on random spaces enumeration equals brute force, and every row is leg
     CAPTURE(random.json());
     const Space space = Space::parse(random.json(), "random.json");
     EnumerationStats stats;
-    const LegalSpace legal = space.enumerate(random.environment(), &stats);
+    const LegalSpace legal = space.enumerate(random.environment(), Rules::all, &stats);
     REQUIRE(rows_of(legal) == brute_force(random));
     for (ConfigId id = 0; id < legal.size(); ++id) {
       REQUIRE(legal.find(legal.config(id)) == id);
@@ -89,7 +89,7 @@ TEST_CASE("a constraint is tested before parameters it does not read are bound")
     "constraints": [{"expr": "sum == 3", "why": "w"}, {"expr": "b * e == 7", "why": "w"}]})json",
                                    "k.json");
   EnumerationStats stats;
-  const LegalSpace legal = space.enumerate({}, &stats);
+  const LegalSpace legal = space.enumerate({}, Rules::all, &stats);
   CHECK(legal.size() == 4 * 2 * 100);
   CHECK(stats.nodes < 1500);  // of a million points; 800 of the nodes are legal leaves
   for (ConfigId id = 1; id < legal.size(); ++id) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tuner/worker/statistics.h"
+#include "base/statistics.h"
 
 namespace moetune {
 namespace {

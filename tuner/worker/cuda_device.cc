@@ -1,13 +1,11 @@
 #include "tuner/worker/cuda_device.h"
 
 #include <cmath>
-#include <future>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/error.h"
 #include "launch/driver.h"
-#include "tuner/compile/compiler.h"
 #include "tuner/worker/harness.h"
 
 namespace moetune {
@@ -62,20 +60,6 @@ std::vector<DeviceInfo> hello(WorkerProcess& worker, milliseconds limit) {
       .get<std::vector<DeviceInfo>>();
 }
 
-BuildSource with_nvrtc(const std::string& architecture) {
-  auto compiler = std::make_shared<const Compiler>(Compiler::Options{.architecture = architecture});
-  return [compiler](const std::vector<CompileUnit>& units) {
-    std::vector<std::future<BuildPtr>> pending;
-    for (const CompileUnit& unit : units) {
-      pending.push_back(std::async(std::launch::async,
-                                   [&] { return std::make_shared<const Build>(compiler->compile(unit)); }));
-    }
-    std::vector<BuildPtr> builds;
-    for (std::future<BuildPtr>& build : pending) builds.push_back(build.get());
-    return builds;
-  };
-}
-
 }  // namespace
 
 // All that makes a problem's tensors again in a fresh worker.
@@ -103,6 +87,7 @@ CudaDeviceList list_cuda_devices() {
 }
 
 CudaDevice::CudaDevice(Options options) : options_(std::move(options)) {
+  if (!options_.build) throw std::logic_error("CudaDevice: Options::build is empty");
   const std::vector<DeviceInfo> devices = hello(worker(), options_.start_limit);
   if (options_.ordinal < 0 || static_cast<std::size_t>(options_.ordinal) >= devices.size()) {
     throw BrokenEnvironment("there is no cuda:" + std::to_string(options_.ordinal) + "; the driver finds " +
@@ -138,7 +123,6 @@ void CudaDevice::open(const Kernel& kernel, const Problem& problem, std::uint64_
 
 void CudaDevice::open(const Kernel& kernel, const Problem& problem, const Call& call, std::uint64_t seed) {
   kernel.check_call(problem, call);
-  if (!options_.build) options_.build = with_nvrtc(info_.architecture);
   auto programs = std::make_shared<Programs>();
   programs->kernel = &kernel;
   programs->problem = problem;

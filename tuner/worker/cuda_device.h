@@ -37,7 +37,7 @@ class CudaDevice final : public Device {
  public:
   struct Options {
     int ordinal = 0;
-    BuildSource build;              // for references and harness; empty: NVRTC, one thread a unit
+    BuildSource build;              // for references and harness; required
     std::string worker_executable;  // empty: this one
     std::chrono::milliseconds start_limit{60'000};
     std::chrono::milliseconds open_limit{180'000};

@@ -331,7 +331,10 @@ TEST_CASE(
 
 TEST_CASE("a device number that does not exist is refused") {
   use_fake_cuda();
-  CHECK_THROWS_WITH_AS(CudaDevice({.ordinal = 3}), doctest::Contains("no cuda:3"), BrokenEnvironment);
+  const BuildSource builds_nothing = [](const std::vector<CompileUnit>&) { return std::vector<BuildPtr>(); };
+  CHECK_THROWS_WITH_AS(CudaDevice({.ordinal = 3, .build = builds_nothing}), doctest::Contains("no cuda:3"),
+                       BrokenEnvironment);
+  CHECK_THROWS_AS(CudaDevice({.ordinal = 0}), std::logic_error);
 }
 
 TEST_CASE("no worker outlives a parent that is killed, not even one that hangs") {

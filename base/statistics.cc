@@ -1,4 +1,4 @@
-#include "tuner/worker/statistics.h"
+#include "base/statistics.h"
 
 #include <algorithm>
 #include <cmath>
