@@ -1,7 +1,7 @@
 // Every legal point of a bound space, by depth-first search over partial assignments: parameters are bound in
-// the order that is expected to prune most, a constraint is tested as soon as its last parameter is bound,
-// and a quantity from "let" is computed once a partial assignment, just before the first constraint that
-// needs it.
+// the order that is expected to leave the fewest, a constraint is tested as soon as its last parameter is
+// bound, and a quantity from "let" is computed once a partial assignment, just before the first constraint
+// that needs it.
 //
 // Stateless; deterministic. Throws BadInput past kMaxLegal rows.
 #pragma once

@@ -42,7 +42,7 @@ class Space {
   const std::vector<Parameter>& parameters() const;
 
   // Every legal configuration under `environment` (the `problem.*` and `device.*` names), in lexicographic
-  // order of domain positions. Prunes by partial assignment: a constraint is tested as soon as its last
+  // order of domain positions. Gives partial assignments up early: a constraint is tested as soon as its last
   // parameter is bound; the Cartesian product is never materialized. Throws BadInput where an expression
   // names something `environment` lacks. With Rules::must there may be millions.
   LegalSpace enumerate(const Assignment& environment, Rules rules = Rules::all,

@@ -104,7 +104,7 @@ void Surrogate::add_to_pool(const std::vector<ConfigId>& ids) {
 void Surrogate::add_neighbours_to_pool(ConfigId id) {
   if (in_pool_.empty()) return;
   std::vector<ConfigId> missing;
-  for (const ConfigId neighbour : space_.neighbours(id, Neighbourhood::hamming)) {
+  for (const ConfigId neighbour : space_.neighbours(id)) {
     if (in_pool_[neighbour]) continue;
     in_pool_[neighbour] = true;
     missing.push_back(neighbour);
