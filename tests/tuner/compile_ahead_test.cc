@@ -16,10 +16,14 @@ namespace {
 // One unit a configuration.
 class OneUnitEach final : public DoublingKernel {
  public:
-  Plan plan(const Config& config, const Problem& problem, const DeviceLimits& limits) const override {
-    Plan plan = DoublingKernel::plan(config, problem, limits);
-    plan.unit.defines = {{"CONFIG", config.text()}};
-    return plan;
+  std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
+                                           const DeviceLimits& limits) const override {
+    LaunchPlan plan;
+    const auto doubling = DoublingKernel::launcher(config, problem, limits);
+    doubling->plan({}, {}, plan);
+    CompileUnit unit = doubling->unit();
+    unit.defines = {{"CONFIG", config.text()}};
+    return make_launcher(unit, [plan](const Extents&, const Call&, LaunchPlan& out) { out = plan; });
   }
 };
 
