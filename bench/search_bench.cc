@@ -28,8 +28,6 @@ search_bench --cost [--strategies LIST] [--json FILE]      the engine's own cost
   --seeds N             50      --first-seed N   1
   --budget N            200 trials; a trial is one distinct configuration, failures count
   --in-flight N         1       --threads N      as many as there are cores
-  --no-facts            without the static facts that recordings hold
-  --leave-out LIST      without those named, with commas
   --no-shipped          without the recordings inside moetune
   --json FILE           the figures of any mode, as JSON too
   --other-hardware      with --warm: know only what was recorded on another GPU
@@ -50,7 +48,6 @@ struct Options {
   bool refit = false;
   bool samples = false;
   bool shipped = true;
-  std::vector<std::string> left_out;  // static facts
   std::string json;
   std::vector<std::filesystem::path> paths;
 };
@@ -114,10 +111,6 @@ Options parse(int argc, char** argv) {
       options.plan.threads = count_from(word, value());
     } else if (word == "--json") {
       options.json = value();
-    } else if (word == "--no-facts") {
-      options.plan.facts = false;
-    } else if (word == "--leave-out") {
-      options.left_out = split(value());
     } else if (word == "--no-shipped") {
       options.shipped = false;
     } else if (word == "--cost") {
@@ -155,8 +148,7 @@ void check_strategies(const std::vector<std::string>& names) {
 // Prints what was asked for; the same as JSON.
 nlohmann::json figures(const Options& options) {
   if (options.mode == Mode::cost) return bench::print_costs(options.plan.strategies);
-  const std::vector<bench::RecordedSpace> spaces =
-      bench::read_spaces(options.paths, options.shipped, options.left_out);
+  const std::vector<bench::RecordedSpace> spaces = bench::read_spaces(options.paths, options.shipped);
   if (spaces.empty()) throw BadInput("no recording was named, and none is shipped");
   if (options.mode == Mode::warm) return bench::print_warm(options.plan, spaces, options.elsewhere);
   if (options.mode == Mode::confidence) {

@@ -6,17 +6,13 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <optional>
 
-#include "search/scouting.h"
 #include "search/searcher.h"
-#include "tuner/compile/static_facts.h"
 
 namespace moetune::bench {
 namespace {
 
 constexpr std::size_t kTrials = 200;
-constexpr std::size_t kInFlight = 16;  // configurations that a compiler works on where there are facts
 
 // Every combination of parameters of the given domain sizes.
 LegalSpace full_space(const std::vector<std::size_t>& sizes) {
@@ -50,19 +46,6 @@ Observation made_up(const LegalSpace& space, ConfigId id) {
   return {id, Outcome::ok, 10 + std::abs(time)};
 }
 
-// As many as a compiler states, no two of which follow from each other.
-Facts made_up_facts(const LegalSpace& space, ConfigId id) {
-  Facts facts(kFactNames.size());
-  for (std::size_t f = 0; f < facts.size(); ++f) {
-    double sum = 16;
-    std::size_t turn = f;
-    for (const Position position : space.point(id))
-      sum += static_cast<double>(position) * static_cast<double>(turn++ % (f + 2));
-    facts[f] = sum;
-  }
-  return facts;
-}
-
 double cpu_ms() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -75,23 +58,13 @@ struct Cost {
 };
 
 // One at a time, so that every trial's ask and tell are timed together.
-Cost measure(const std::string& strategy, const LegalSpace& space, bool with_facts) {
+Cost measure(const std::string& strategy, const LegalSpace& space) {
   const double begin = cpu_ms();
   const auto searcher = make_searcher(strategy, space, 1);
-  Scouting scouting(*searcher);
   Cost cost;
   for (std::size_t trial = 0; trial < kTrials; ++trial) {
     const double before = cpu_ms();
-    if (with_facts) {
-      while (const std::optional<ConfigId> due = scouting.take_due(trial))
-        searcher->learn(*due, made_up_facts(space, *due));
-    }
-    const std::vector<ConfigId> asked = searcher->ask(1);
-    if (with_facts) scouting.send(kInFlight, trial);
-    for (const ConfigId id : asked) {
-      if (with_facts) searcher->learn(id, made_up_facts(space, id));
-      searcher->tell(made_up(space, id));
-    }
+    for (const ConfigId id : searcher->ask(1)) searcher->tell(made_up(space, id));
     cost.slowest_ms = std::max(cost.slowest_ms, cpu_ms() - before);
   }
   cost.mean_ms = (cpu_ms() - begin) / kTrials;
@@ -101,23 +74,19 @@ Cost measure(const std::string& strategy, const LegalSpace& space, bool with_fac
 }  // namespace
 
 nlohmann::json print_costs(const std::vector<std::string>& strategies) {
-  std::printf("%-24s %9s %6s %9s %9s  (CPU ms a trial over %zu trials, and of the slowest)\n", "strategy",
-              "legal", "facts", "mean", "slowest", kTrials);
+  std::printf("%-24s %9s %9s %9s  (CPU ms a trial over %zu trials, and of the slowest)\n", "strategy",
+              "legal", "mean", "slowest", kTrials);
   nlohmann::json rows = nlohmann::json::array();
   for (const std::vector<std::size_t>& sizes :
        {std::vector<std::size_t>{10, 10, 5, 5, 4, 2}, {10, 10, 10, 10, 5, 5, 5, 2, 2}}) {
     const LegalSpace space = full_space(sizes);
     for (const std::string& strategy : strategies) {
-      for (const bool facts : {false, true}) {
-        const Cost cost = measure(strategy, space, facts);
-        std::printf("%-24s %9zu %6zu %9.3f %9.1f\n", strategy.c_str(), space.size(),
-                    facts ? kFactNames.size() : 0, cost.mean_ms, cost.slowest_ms);
-        rows.push_back({{"strategy", strategy},
-                        {"legal", space.size()},
-                        {"facts", facts},
-                        {"mean_ms", cost.mean_ms},
-                        {"slowest_ms", cost.slowest_ms}});
-      }
+      const Cost cost = measure(strategy, space);
+      std::printf("%-24s %9zu %9.3f %9.1f\n", strategy.c_str(), space.size(), cost.mean_ms, cost.slowest_ms);
+      rows.push_back({{"strategy", strategy},
+                      {"legal", space.size()},
+                      {"mean_ms", cost.mean_ms},
+                      {"slowest_ms", cost.slowest_ms}});
     }
   }
   return rows;

@@ -8,7 +8,7 @@
 namespace moetune::bench {
 
 // Two hundred trials in spaces of 20,000 and of 5 million legal configurations, on one thread, for each
-// strategy without static facts and with as many as the compiler states. Prints a table; returns the same.
+// strategy. Prints a table; returns the same.
 nlohmann::json print_costs(const std::vector<std::string>& strategies);
 
 }  // namespace moetune::bench

@@ -99,11 +99,6 @@ void print_tables(const Plan& plan, const std::vector<RecordedSpace>& spaces, co
     for (const double mean : summarize(scores_of(runs, spaces), runs).mean) std::printf(" %.4f", mean);
     std::printf("\n");
   }
-  for (const Runs& runs : all) {
-    if (runs.pruned > 0)
-      std::printf("%s on %s: %.0f a run compiled for their facts and never measured\n", runs.strategy.c_str(),
-                  spaces[runs.space].name.c_str(), runs.pruned);
-  }
 }
 
 nlohmann::json to_json(const Plan& plan, const std::vector<RecordedSpace>& spaces,
@@ -135,7 +130,6 @@ nlohmann::json to_json(const Plan& plan, const std::vector<RecordedSpace>& space
                            {"within_5_percent", result.within_5},
                            {"score", result.over_random},
                            {"engine_ms_per_trial", runs.engine_ms_per_trial},
-                           {"pruned", runs.pruned},
                            {"final", std::move(finals)}});
   }
   for (const std::string& strategy : plan.strategies) {

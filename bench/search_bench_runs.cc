@@ -33,32 +33,13 @@ double recorded_floor_us(const Recording& recording) {
   return floor ? floor->us : 0;
 }
 
-void leave_out(Recording& recording, const std::vector<std::string>& facts, const std::string& name) {
-  if (recording.fact_names.empty()) return;
-  for (const std::string& fact : facts) {
-    const auto at = std::find(recording.fact_names.begin(), recording.fact_names.end(), fact);
-    if (at == recording.fact_names.end()) throw BadInput(name + " holds no static fact '" + fact + "'");
-    const auto column = at - recording.fact_names.begin();
-    for (RecordedTrial& trial : recording.trials) {
-      if (!trial.facts.empty()) trial.facts.erase(trial.facts.begin() + column);
-    }
-    recording.fact_names.erase(at);
-  }
-}
-
-RecordedSpace from_recording(Recording recording, std::string name,
-                             const std::vector<std::string>& left_out) {
-  leave_out(recording, left_out, name);
+RecordedSpace from_recording(Recording recording, std::string name) {
   std::vector<Observation> outcomes;
   for (std::size_t i = 0; i < recording.trials.size(); ++i) {
     const RecordedTrial& trial = recording.trials[i];
     outcomes.push_back({static_cast<ConfigId>(i), trial.outcome, static_cast<double>(trial.time_us)});
   }
   const double optimum = recording.optimum_us(), floor = recorded_floor_us(recording);
-  std::vector<Facts> facts;
-  if (!recording.fact_names.empty()) {
-    for (RecordedTrial& trial : recording.trials) facts.push_back(std::move(trial.facts));
-  }
   WorkloadKey key{.kernel = std::move(recording.kernel),
                   .problem = std::move(recording.problem),
                   .hardware = std::move(recording.hardware),
@@ -67,7 +48,6 @@ RecordedSpace from_recording(Recording recording, std::string name,
   return {std::move(name),
           std::move(recording.space),
           std::move(outcomes),
-          std::move(facts),
           optimum,
           std::move(key),
           recording.limits,
@@ -94,9 +74,7 @@ SimulatedRun run_once(const Plan& plan, const std::string& strategy, const Recor
                       std::uint64_t seed, double* seconds) {
   const double begin = thread_seconds();
   const auto searcher = make_searcher(strategy, space.space, seed);
-  const std::span<const Facts> facts =
-      plan.facts ? std::span<const Facts>(space.facts) : std::span<const Facts>();
-  SimulatedRun run = simulate(*searcher, space.outcomes, plan.budget, plan.in_flight, facts);
+  SimulatedRun run = simulate(*searcher, space.outcomes, plan.budget, plan.in_flight);
   *seconds = thread_seconds() - begin;
   if (run.repeated) throw std::logic_error(strategy + " asked a configuration of " + space.name + " twice");
   if (run.best_us.size() < std::min(plan.budget, space.space.size()))
@@ -106,17 +84,16 @@ SimulatedRun run_once(const Plan& plan, const std::string& strategy, const Recor
 
 }  // namespace
 
-std::vector<RecordedSpace> read_spaces(const std::vector<std::filesystem::path>& paths, bool shipped,
-                                       const std::vector<std::string>& left_out) {
+std::vector<RecordedSpace> read_spaces(const std::vector<std::filesystem::path>& paths, bool shipped) {
   std::vector<RecordedSpace> spaces;
   for (const std::filesystem::path& path : paths) {
     for (const std::filesystem::path& file : files_of(path))
-      spaces.push_back(from_recording(read_recording(file), stem(file), left_out));
+      spaces.push_back(from_recording(read_recording(file), stem(file)));
   }
   if (!shipped) return spaces;
   for (const ShippedRecording& recording : list_shipped_recordings()) {
-    spaces.push_back(from_recording(parse_recording(read_resource(recording.path), recording.path),
-                                    stem(recording.path), left_out));
+    spaces.push_back(
+        from_recording(parse_recording(read_resource(recording.path), recording.path), stem(recording.path)));
   }
   return spaces;
 }
@@ -125,23 +102,20 @@ std::vector<Runs> run_all(const Plan& plan, const std::vector<RecordedSpace>& sp
   std::vector<Runs> all;
   for (const std::string& strategy : plan.strategies) {
     for (std::size_t s = 0; s < spaces.size(); ++s)
-      all.push_back({strategy, s, std::vector<std::vector<double>>(plan.seeds), 0});
+      all.push_back({strategy, s, std::vector<std::vector<double>>(plan.seeds)});
   }
   std::vector<double> seconds(all.size() * plan.seeds);
-  std::vector<double> pruned(seconds.size());
   run_jobs(seconds.size(), plan.threads, [&](std::size_t job) {
     Runs& runs = all[job / plan.seeds];
     const std::size_t k = job % plan.seeds;
     SimulatedRun run = run_once(plan, runs.strategy, spaces[runs.space], plan.first_seed + k, &seconds[job]);
     runs.best_us[k] = std::move(run.best_us);
-    pruned[job] = static_cast<double>(run.pruned);
   });
   for (std::size_t i = 0; i < all.size(); ++i) {
     double sum = 0;
     std::size_t trials = 0;
     for (std::size_t k = 0; k < plan.seeds; ++k) {
       sum += seconds[i * plan.seeds + k];
-      all[i].pruned += pruned[i * plan.seeds + k] / static_cast<double>(plan.seeds);
       trials += all[i].best_us[k].size();
     }
     all[i].engine_ms_per_trial = sum * 1e3 / static_cast<double>(std::max<std::size_t>(trials, 1));

@@ -18,24 +18,20 @@ struct RecordedSpace {
   std::string name;
   LegalSpace space;
   std::vector<Observation> outcomes;  // by ConfigId
-  std::vector<Facts> facts;           // by ConfigId; none where the recording has none
   double optimum_us = 0;
   WorkloadKey key;      // of what it is a recording
   DeviceLimits limits;  // zeros where it does not say
   double floor_us = 0;  // the least time that the device allows; 0 where unknown
 };
 
-// Files, or folders of which every recording is read, without the static facts named by `left_out`. Throws
-// BadInput, also where a recording with facts lacks one of these.
-std::vector<RecordedSpace> read_spaces(const std::vector<std::filesystem::path>& paths, bool shipped,
-                                       const std::vector<std::string>& left_out);
+// Files, or folders of which every recording is read, and those inside moetune if `shipped`. Throws BadInput.
+std::vector<RecordedSpace> read_spaces(const std::vector<std::filesystem::path>& paths, bool shipped);
 
 struct Runs {
   std::string strategy;
   std::size_t space = 0;
   std::vector<std::vector<double>> best_us;  // by seed, after each trial; of equal lengths
   double engine_ms_per_trial = 0;            // CPU time of the strategy
-  double pruned = 0;                         // a run: compiled and never measured
 };
 
 struct Plan {
@@ -45,7 +41,6 @@ struct Plan {
   std::size_t budget = 200;
   std::size_t in_flight = 1;
   std::size_t threads = 1;
-  bool facts = true;  // whether what the recordings hold of static facts is used
 };
 
 // By strategy, then by space. Throws std::logic_error where a strategy asks twice or outside the space.

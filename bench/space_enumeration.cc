@@ -74,7 +74,7 @@ int main() {
     const auto begin = std::chrono::steady_clock::now();
     const moetune::Space space = moetune::Space::parse(kSpace, "tiled_matrix.json");
     moetune::EnumerationStats stats;
-    const moetune::LegalSpace legal = space.enumerate(environment(), &stats);
+    const moetune::LegalSpace legal = space.enumerate(environment(), moetune::Rules::all, &stats);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     std::printf("cartesian %.0f legal %zu (%.2f%%) nodes %llu seconds %.3f order", legal.cartesian_size(),
                 legal.size(), 100.0 * static_cast<double>(legal.size()) / legal.cartesian_size(),

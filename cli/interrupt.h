@@ -3,9 +3,7 @@
 // ignored.
 //
 // Both signals are blocked in the constructing thread, and so in all that it starts, and taken by a thread of
-// its own: a library that installs handlers for a moment (NVRTC does when it first compiles) never gets them.
-// One gap is left: before that NVRTC ignores SIGINT for an instant, and the kernel then drops one that has
-// arrived and that the thread has not taken yet. It must be sent again.
+// its own.
 // One at a time; made before any other thread, destroyed where it was made.
 #pragma once
 

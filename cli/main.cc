@@ -1,12 +1,9 @@
-// The executable: the tool, and the worker process that the tool starts for a GPU.
+// The executable: the tool, and the processes that the tool starts to compile and to use a GPU.
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <csignal>
-#include <string_view>
-
 #include "cli/command_line.h"
-#include "tuner/worker/worker_main.h"
+#include "tuner/child_roles.h"
 
 namespace {
 
@@ -24,10 +21,7 @@ void fill_standard_streams() {
 
 int main(int argc, char** argv) {
   fill_standard_streams();
-  // A terminal's Ctrl-C reaches the worker too; what becomes of it is its parent's decision, and a candidate
-  // must not count as crashed for it.
-  if (argc > 1 && std::string_view(argv[1]) == "worker") std::signal(SIGINT, SIG_IGN);
   int status = 0;
-  if (moetune::is_worker_call(argc, argv, status)) return status;
+  if (moetune::is_child_call(argc, argv, status)) return status;
   return moetune::run_command_line({argv + (argc > 0 ? 1 : 0), argv + argc});
 }

@@ -24,7 +24,7 @@ std::size_t terminal_columns() {
 
 std::string outcomes_text(const TrialCounts& counts) {
   const auto failed = counts[Outcome::compile_failed] + counts[Outcome::launch_failed] +
-                      counts[Outcome::timed_out] + counts[Outcome::crashed];
+                      counts[Outcome::out_of_memory] + counts[Outcome::timed_out] + counts[Outcome::crashed];
   std::string text = format("%zu ok", counts[Outcome::ok]);
   const auto add = [&](std::size_t count, const char* name) {
     if (count > 0) text += format(", %zu %s", count, name);

@@ -45,7 +45,8 @@ struct Counted {
   std::string kernel, problem, where;
   LegalSpace space;
   std::optional<Config> fallback;
-  std::string why_empty;  // where no configuration is legal
+  std::string why_empty;      // where no configuration is legal
+  std::uint64_t can_run = 0;  // by the rules that must hold; of a recording, what it holds
 };
 
 Counted count(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits,
@@ -54,16 +55,22 @@ Counted count(const Kernel& kernel, const Problem& problem, const DeviceLimits& 
   const Assignment environment = expression_environment(problem, limits);
   LegalSpace legal = space.enumerate(environment);
   const std::string why_empty = legal.empty() ? space.why_empty(environment) : "";
+  const std::uint64_t can_run = space.count(environment, Rules::must);
   return {kernel.name(), problem.text(), where, std::move(legal), space.default_config(environment),
-          why_empty};
+          why_empty,     can_run};
 }
 
 Counted count_on_device(const JobTarget& target) {
   const DeviceChoice choice = choose_device(target.device, target.workload);
   const DeviceInfo& info = choice.device->info();
   if (choice.recording != nullptr) {
-    return {choice.kernel_name,      choice.problem.text(), info.key.name + ", recorded",
-            choice.recording->space, std::nullopt,          ""};
+    return {choice.kernel_name,
+            choice.problem.text(),
+            info.key.name + ", recorded",
+            choice.recording->space,
+            std::nullopt,
+            "",
+            choice.recording->space.size()};
   }
   return count(*choice.kernel, choice.problem, info.limits, info.key.name);
 }
@@ -111,6 +118,7 @@ Document space_document(const Counted& counted, std::size_t list) {
                        {"problem", counted.problem},
                        {"limits_of", counted.where},
                        {"cartesian", space.cartesian_size()},
+                       {"can_run", counted.can_run},
                        {"legal", space.size()},
                        {"default", counted.fallback ? Document(counted.fallback->text()) : Document(nullptr)},
                        {"parameters", Document::array()}};
@@ -138,8 +146,11 @@ void print(const Counted& counted, std::size_t list, std::ostream& out) {
   Table head({});
   if (!counted.problem.empty()) head.add({"problem", counted.problem});
   head.add({"limits of", counted.where});
+  const auto can_run = static_cast<double>(counted.can_run), legal = static_cast<double>(space.size());
   head.add({"cartesian", count_text(space.cartesian_size())});
-  head.add({"legal", count_text(static_cast<double>(space.size()))});
+  head.add({"can run", count_text(can_run) + " (must rules remove " +
+                           count_text(space.cartesian_size() - can_run) + ")"});
+  head.add({"legal", count_text(legal) + " (useful rules remove " + count_text(can_run - legal) + ")"});
   head.add({"default", counted.fallback ? counted.fallback->text() : "(none that is legal here)"});
   if (!counted.why_empty.empty()) head.add({"why none", counted.why_empty});
   out << counted.kernel << "\n" << head.text("  ") << "\n";

@@ -36,19 +36,34 @@ void VerifyCommand::declare(OptionTable& table) {
                 "time limit of one check on the GPU; a sanitizer needs more");
 }
 
+std::string allowed_text(const CheckedOutput& output) {
+  switch (output.check.kind) {
+    case OutputCheck::Kind::exact:
+      return output.name + ": equal to the reference\n";
+    case OutputCheck::Kind::set_per_segment:
+      return output.name + ": the reference's values in each segment, in any order\n";
+    case OutputCheck::Kind::tolerance:
+      break;
+  }
+  const Tolerance& tolerance = output.check.tolerance;
+  return output.name +
+         format(": dissimilarity %.3g; max error %.3g of the low-precision baseline's, plus %.3g\n",
+                tolerance.dissimilarity, tolerance.baseline_factor, tolerance.absolute_floor);
+}
+
 void print(const VerifyResult& result, std::ostream& out) {
   Table table({"seed", "outcome", "max error", "dissimilarity", ""}, {0, 2, 3});
   for (const auto& [seed, check] : result.checks) {
     table.add({std::to_string(seed), std::string(outcome_name(check.outcome)),
                format("%.3g", check.max_error), format("%.3g", check.dissimilarity), check.message});
   }
-  const Tolerance& tolerance = result.tolerance;
+  std::string allowed;
+  for (const CheckedOutput& checked : result.outputs) allowed += "allowed in " + allowed_text(checked);
   out << result.subject.kernel << " " << result.subject.problem << "\n"
       << result.config << "\n"
       << "  its cubin is " << result.cubin << "; " << programs_text(result.programs_compiled)
       << table.text("  ")
-      << format("allowed: dissimilarity %.3g; max error %.3g of the low-precision baseline's, plus %.3g\n",
-                tolerance.dissimilarity, tolerance.baseline_factor, tolerance.absolute_floor)
+      << allowed
       << (result.checks.empty() ? "nothing was checked\n"
           : result.right()      ? "right\n"
                                 : "WRONG\n");

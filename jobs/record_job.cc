@@ -9,7 +9,6 @@
 #include "jobs/calibrate_job.h"
 #include "jobs/session.h"
 #include "replay/recording.h"
-#include "tuner/compile/static_facts.h"
 #include "tuner/trial_record.h"
 
 namespace moetune {
@@ -42,7 +41,7 @@ std::string today() {
 }
 
 RecordedTrial recorded(const TrialResult& result) {
-  RecordedTrial trial{.outcome = result.outcome, .message = result.message, .facts = result.facts};
+  RecordedTrial trial{.outcome = result.outcome, .message = result.message};
   if (!has_time(result.outcome)) return trial;
   trial.time_us = static_cast<float>(result.measurement.median_us);
   const std::vector<double>& samples = result.measurement.samples_us;
@@ -98,7 +97,6 @@ Recording make_recording(const Session& session, const std::vector<Trial>& trial
           .source_digest = session.key().source_digest.substr(kRecordingMark.size()),
           .toolchain = session.key().toolchain,
           .recorded_at = today(),
-          .fact_names = {kFactNames.begin(), kFactNames.end()},
           .read_tb_s = ceilings.read_tb_s.value_or(0),
           .launch_us = ceilings.launch_us.value_or(0),
           .digest = "",

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <future>
 #include <thread>
 
 #include "base/error.h"
@@ -108,32 +107,17 @@ void Session::open_compiler(const SessionOptions& options) {
     warn(WarningKind::nothing_compiled, std::string("Nothing is compiled: ") + error.what());
     return;
   }
-  if (cache_ != nullptr) store_ = build_store(*cache_);
-  pool_ = std::make_unique<CompilePool>(*compiler_, thread_count(options), store_);
+  pool_ = std::make_unique<CompilePool>(*compiler_, thread_count(options),
+                                        cache_ != nullptr ? build_store(*cache_) : CompilePool::Store());
   if (choice_.builder != nullptr) {
     *choice_.builder = [this](const std::vector<CompileUnit>& units) { return build_now(units); };
   }
 }
 
 std::vector<BuildPtr> Session::build_now(const std::vector<CompileUnit>& units) {
-  std::vector<std::future<Build>> builds;
-  for (const CompileUnit& unit : units) {
-    std::optional<Build> stored;
-    if (store_.find) stored = store_.find(compiler_->digest(unit));
-    if (stored) {
-      builds.push_back(std::async(std::launch::deferred, [build = *std::move(stored)] { return build; }));
-    } else {
-      builds.push_back(std::async(std::launch::async, [this, &unit] { return compiler_->compile(unit); }));
-    }
-  }
-  std::vector<BuildPtr> finished;
-  for (std::future<Build>& build : builds) {
-    finished.push_back(std::make_shared<const Build>(build.get()));
-    const bool fresh = finished.back()->seconds > 0;
-    programs_compiled_ += fresh;
-    if (fresh && finished.back()->repeatable && store_.put) store_.put(*finished.back());
-  }
-  return finished;
+  std::vector<BuildPtr> builds = pool_->build_now(units);
+  for (const BuildPtr& build : builds) programs_compiled_ += build->seconds > 0;
+  return builds;
 }
 
 std::string Session::problem_text() const {
@@ -197,6 +181,9 @@ Attempt Session::try_compile(const Config& config) {
 }
 
 Candidate Session::compile(const Config& config) {
+  const std::string reason = space_file_->why_illegal(config, environment(), Rules::must);
+  if (!reason.empty())
+    throw BadField("config", "configuration " + config.text() + " cannot run here: " + reason);
   Attempt attempt = try_compile(config);
   if (attempt.outcome == Outcome::ok) return std::move(attempt.candidate);
   const std::string sentence = "configuration " + config.text() + ": " + attempt.message;

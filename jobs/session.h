@@ -99,7 +99,6 @@ class Session {
   std::unique_ptr<Cache> cache_;
   WorkloadKey key_;
   std::unique_ptr<Compiler> compiler_;
-  CompilePool::Store store_;
   std::size_t programs_compiled_ = 0;
   std::unique_ptr<CompilePool> pool_;  // last: it uses the compiler and the cache until it is gone
 };

@@ -31,6 +31,31 @@ Document check_document(const InputCheck& check) {
           {"message", check.result.message}};
 }
 
+std::vector<CheckedOutput> checked_outputs(const Kernel& kernel, const Problem& problem, std::uint64_t seed) {
+  std::vector<CheckedOutput> outputs;
+  for (const Buffer& buffer : kernel.buffers(problem, seed)) {
+    if (buffer.is_written()) outputs.push_back({buffer.name, buffer.check});
+  }
+  return outputs;
+}
+
+Document allowed_document(const CheckedOutput& output) {
+  switch (output.check.kind) {
+    case OutputCheck::Kind::exact:
+      return {{"name", output.name}, {"check", "exact"}};
+    case OutputCheck::Kind::set_per_segment:
+      return {{"name", output.name}, {"check", "set_per_segment"}};
+    case OutputCheck::Kind::tolerance:
+      break;
+  }
+  const Tolerance& tolerance = output.check.tolerance;
+  return {{"name", output.name},
+          {"check", "tolerance"},
+          {"dissimilarity", tolerance.dissimilarity},
+          {"baseline_factor", tolerance.baseline_factor},
+          {"absolute_floor", tolerance.absolute_floor}};
+}
+
 }  // namespace
 
 bool VerifyResult::right() const {
@@ -49,7 +74,7 @@ VerifyResult verify(const VerifyRequest& request, const JobContext& context) {
                       .config = candidate.config.text(),
                       .stored = stored,
                       .cubin = cubin_source(candidate, stored),
-                      .tolerance = session.kernel()->tolerance(session.problem())};
+                      .outputs = checked_outputs(*session.kernel(), session.problem(), request.seed)};
   context.events.emit(PhaseChanged{Phase::verifying});
   result.checks = check_inputs(session, candidate, request);
   result.programs_compiled = session.programs_compiled();
@@ -64,9 +89,8 @@ Document verify_document(const VerifyResult& result) {
   document["stored"] = result.stored;
   document["cubin"] = result.cubin;
   document["programs_compiled"] = result.programs_compiled;
-  document["tolerance"] = {{"dissimilarity", result.tolerance.dissimilarity},
-                           {"baseline_factor", result.tolerance.baseline_factor},
-                           {"absolute_floor", result.tolerance.absolute_floor}};
+  document["outputs"] = Document::array();
+  for (const CheckedOutput& output : result.outputs) document["outputs"].push_back(allowed_document(output));
   document["checks"] = Document::array();
   for (const InputCheck& check : result.checks) document["checks"].push_back(check_document(check));
   document["interrupted"] = result.interrupted;

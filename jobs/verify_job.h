@@ -25,13 +25,18 @@ struct InputCheck {
   TrialResult result;
 };
 
+struct CheckedOutput {
+  std::string name;
+  OutputCheck check;
+};
+
 struct VerifyResult {
   Subject subject;
   std::string config;
   bool stored = false;  // the stored winner's cubin, as it is
   std::string cubin;    // cubin_source()
   std::size_t programs_compiled = 0;
-  Tolerance tolerance;
+  std::vector<CheckedOutput> outputs;  // and how each is checked
   std::vector<InputCheck> checks;  // fewer than asked for if interrupted
   bool interrupted = false;
 

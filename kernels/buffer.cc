@@ -1,30 +1,15 @@
 #include "kernels/buffer.h"
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 
-#include "base/error.h"
-#include "base/suggest.h"
-
 namespace moetune {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-struct TypeFacts {
-  DType type;
-  std::string_view name;
-  std::int64_t bytes;
-};
-
-constexpr std::array<TypeFacts, 5> kTypes = {{{DType::f32, "f32", 4},
-                                              {DType::f16, "f16", 2},
-                                              {DType::bf16, "bf16", 2},
-                                              {DType::e4m3, "e4m3", 1},
-                                              {DType::i32, "i32", 4}}};
+constexpr std::uint64_t kFeistelRounds = 4;
 
 std::uint64_t split_mix(std::uint64_t state) {
   std::uint64_t z = state + 0x9E3779B97F4A7C15u;
@@ -33,57 +18,114 @@ std::uint64_t split_mix(std::uint64_t state) {
   return z ^ (z >> 31);
 }
 
-// A binary floating-point type below double: explicit fraction bits, the exponent of its smallest normal
-// number, and its largest finite value.
-struct FloatFormat {
-  int fraction_bits;
-  int minimum_exponent;
-  double largest;
-  bool saturates;  // past the largest value: stays there (cvt.satfinite), or becomes infinite
+std::uint64_t base_of(std::uint64_t seed, std::uint64_t stream) {
+  return split_mix(split_mix(seed) + stream);
+}
+
+[[noreturn]] void refuse(const Buffer& buffer, const std::string& why) {
+  throw std::logic_error("buffer " + buffer.name + " " + why);
+}
+
+// The largest integer that the type holds without rounding.
+double largest_integer(DType type) {
+  switch (type) {
+    case DType::f32:
+      return 0x1p24;
+    case DType::f16:
+      return 0x1p11;
+    case DType::bf16:
+      return 0x1p8;
+    case DType::e4m3:
+      return 0x1p4;
+    default:
+      return round_to(type, std::numeric_limits<double>::infinity());
+  }
+}
+
+void check_fill(const Buffer& buffer) {
+  const Fill& fill = buffer.fill;
+  if (fill.kind == Fill::Kind::integers &&
+      fill.integers.size() != static_cast<std::size_t>(buffer.elements)) {
+    refuse(buffer, "has " + std::to_string(buffer.elements) + " elements, its fill " +
+                       std::to_string(fill.integers.size()));
+  }
+  if (fill.kind == Fill::Kind::zipf && fill.values < 1) refuse(buffer, "draws from no values");
+  const bool counts = fill.kind == Fill::Kind::zipf || fill.kind == Fill::Kind::permutation;
+  const std::int64_t values = fill.kind == Fill::Kind::zipf ? fill.values : buffer.elements;
+  if (counts && static_cast<double>(values - 1) > largest_integer(buffer.dtype))
+    refuse(buffer, "holds integers that " + std::string(dtype_name(buffer.dtype)) + " cannot");
+  for (const Range& range : fill.poison) {
+    if (range.begin < 0 || range.count < 0 || range.begin > buffer.elements - range.count)
+      refuse(buffer, "is poisoned past its end");
+  }
+}
+
+void check_output(const Buffer& buffer, const std::vector<Buffer>& all) {
+  const OutputCheck& check = buffer.check;
+  const bool integer = is_integer(buffer.dtype);
+  if (check.kind == OutputCheck::Kind::tolerance && integer)
+    refuse(buffer, "holds integers: they are checked exactly or as sets, not within a tolerance");
+  if (check.kind != OutputCheck::Kind::set_per_segment) return;
+  if (!integer) refuse(buffer, "holds no integers and cannot be checked as sets");
+  if (check.segments.empty()) {
+    if (check.segment_length < 1 || buffer.elements % check.segment_length != 0)
+      refuse(buffer, "is not a whole number of segments of " + std::to_string(check.segment_length));
+    return;
+  }
+  const auto offsets =
+      std::find_if(all.begin(), all.end(), [&](const Buffer& other) { return other.name == check.segments; });
+  if (offsets == all.end() || offsets->dtype != DType::i32 || offsets->elements < 2)
+    refuse(buffer, "has its segments in '" + check.segments + "', which is no list of i32 offsets");
+  if (offsets->is_written() && offsets->check.kind != OutputCheck::Kind::exact)
+    refuse(buffer, "has its segments in '" + check.segments + "', an output that is not checked exactly");
+}
+
+// Before rounding to the buffer's type.
+class Values {
+ public:
+  Values(const Buffer& buffer, std::uint64_t seed, std::uint64_t stream)
+      : fill_(buffer.fill), elements_(buffer.elements), seed_(seed), stream_(stream) {
+    if (fill_.kind == Fill::Kind::zipf) thresholds_ = zipf_thresholds(fill_.values, fill_.scale);
+  }
+
+  double at(std::uint64_t index) const {
+    switch (fill_.kind) {
+      case Fill::Kind::zeros:
+        return 0;
+      case Fill::Kind::constant:
+        return fill_.scale;
+      case Fill::Kind::integers:
+        return fill_.integers[index];
+      case Fill::Kind::zipf:
+        return static_cast<double>(zipf_element(thresholds_, seed_, stream_, index));
+      case Fill::Kind::permutation:
+        return static_cast<double>(permuted_element(elements_, seed_, stream_, index));
+      case Fill::Kind::normal:
+      case Fill::Kind::uniform:
+        break;
+    }
+    return generate_element(fill_.kind, fill_.scale, seed_, stream_, index);
+  }
+
+ private:
+  const Fill& fill_;
+  std::int64_t elements_;
+  std::uint64_t seed_, stream_;
+  std::vector<std::uint64_t> thresholds_;
 };
-
-double round_to_format(const FloatFormat& format, double value) {
-  if (std::isnan(value) || value == 0) return value;
-  const double overflow = format.saturates ? format.largest : std::numeric_limits<double>::infinity();
-  if (std::isinf(value)) return std::copysign(overflow, value);
-  const int exponent = std::max(std::ilogb(value), format.minimum_exponent);
-  // Scaling by a power of two is exact here, and nearbyint rounds ties to even.
-  const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, format.fraction_bits - exponent)),
-                                    exponent - format.fraction_bits);
-  return std::abs(rounded) > format.largest ? std::copysign(overflow, value) : rounded;
-}
-
-double round_to_int32(double value) {
-  if (std::isnan(value)) return 0;
-  const double low = std::numeric_limits<std::int32_t>::min(),
-               high = std::numeric_limits<std::int32_t>::max();
-  return std::min(std::max(std::nearbyint(value), low), high);
-}
-
-void require_fitting_integers(const Buffer& buffer) {
-  if (buffer.fill.integers.size() == static_cast<std::size_t>(buffer.elements)) return;
-  throw std::logic_error("buffer " + buffer.name + " has " + std::to_string(buffer.elements) +
-                         " elements, its fill " + std::to_string(buffer.fill.integers.size()));
-}
 
 }  // namespace
 
-std::int64_t dtype_bytes(DType type) { return kTypes[static_cast<std::size_t>(type)].bytes; }
-
-std::string_view dtype_name(DType type) { return kTypes[static_cast<std::size_t>(type)].name; }
-
-DType dtype_from_name(std::string_view name) {
-  std::vector<std::string> names;
-  for (const TypeFacts& facts : kTypes) {
-    if (facts.name == name) return facts.type;
-    names.emplace_back(facts.name);
+void check_buffers(const std::vector<Buffer>& buffers) {
+  for (const Buffer& buffer : buffers) {
+    if (buffer.is_read()) check_fill(buffer);
+    if (buffer.is_written()) check_output(buffer, buffers);
   }
-  throw BadInput(unknown_name("element type", name, names));
 }
 
 float generate_element(Fill::Kind kind, float scale, std::uint64_t seed, std::uint64_t stream,
                        std::uint64_t index) {
-  const std::uint64_t word = split_mix(split_mix(split_mix(seed) + stream) + index);
+  const std::uint64_t word = split_mix(base_of(seed, stream) + index);
   if (kind == Fill::Kind::normal) {
     const auto lane = [&](int i) { return static_cast<std::int32_t>((word >> (16 * i)) & 0xFFFF); };
     const std::int32_t centred = lane(0) + lane(1) + lane(2) + lane(3) - 2 * 65535;
@@ -97,40 +139,60 @@ float generate_element(Fill::Kind kind, float scale, std::uint64_t seed, std::ui
   return 0;
 }
 
-double round_to(DType type, double value) {
-  switch (type) {
-    case DType::f32:
-      return round_to_format({23, -126, 0x1.FFFFFEp127, false}, value);
-    case DType::f16:
-      return round_to_format({10, -14, 65504, false}, value);
-    case DType::bf16:
-      return round_to_format({7, -126, 0x1.FEp127, false}, value);
-    case DType::e4m3:
-      return round_to_format({3, -6, 448, true}, value);
-    case DType::i32:
-      return round_to_int32(value);
+std::vector<std::uint64_t> zipf_thresholds(std::int64_t values, double exponent) {
+  std::vector<double> cumulative(static_cast<std::size_t>(values));
+  double sum = 0;
+  for (std::size_t k = 0; k < cumulative.size(); ++k)
+    cumulative[k] = sum += std::pow(static_cast<double>(k + 1), -exponent);
+  std::vector<std::uint64_t> thresholds;
+  thresholds.reserve(cumulative.size());
+  for (const double weight : cumulative) {
+    const double scaled = std::ldexp(weight / sum, 64);
+    thresholds.push_back(scaled < 0x1p64 ? static_cast<std::uint64_t>(scaled) : ~std::uint64_t{0});
   }
-  return value;
+  return thresholds;
+}
+
+std::int64_t zipf_element(std::span<const std::uint64_t> thresholds, std::uint64_t seed, std::uint64_t stream,
+                          std::uint64_t index) {
+  const std::uint64_t word = split_mix(base_of(seed, stream) + index);
+  const auto above = std::upper_bound(thresholds.begin(), thresholds.end() - 1, word);
+  return above - thresholds.begin();
+}
+
+std::int64_t permuted_element(std::int64_t elements, std::uint64_t seed, std::uint64_t stream,
+                              std::uint64_t index) {
+  const auto count = static_cast<std::uint64_t>(elements);
+  const std::uint64_t key = base_of(seed, stream);
+  const int half = std::max(1, (static_cast<int>(std::bit_width(count - 1)) + 1) / 2);
+  const std::uint64_t mask = (std::uint64_t{1} << half) - 1;
+  do {
+    std::uint64_t left = index >> half, right = index & mask;
+    for (std::uint64_t round = 0; round < kFeistelRounds; ++round) {
+      const std::uint64_t mixed = left ^ (split_mix(key + (round << 32 | right)) & mask);
+      left = right;
+      right = mixed;
+    }
+    index = left << half | right;
+  } while (index >= count);
+  return static_cast<std::int64_t>(index);
 }
 
 std::vector<double> host_values(const Buffer& buffer, std::uint64_t seed, std::uint64_t stream) {
-  const Fill& fill = buffer.fill;
-  std::vector<double> values(static_cast<std::size_t>(buffer.elements), 0.0);
-  if (fill.kind == Fill::Kind::integers) {
-    require_fitting_integers(buffer);
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = round_to(buffer.dtype, fill.integers[i]);
-  } else if (fill.kind != Fill::Kind::zeros) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] = round_to(buffer.dtype, generate_element(fill.kind, fill.scale, seed, stream, i));
-    }
+  check_fill(buffer);
+  std::vector<double> numbers(static_cast<std::size_t>(buffer.elements));
+  const Values values(buffer, seed, stream);
+  // Through f32, as on the device: an integer past 2^24 rounds to it first on its way to a narrower float.
+  const bool floating = !is_integer(buffer.dtype);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const double value = values.at(i);
+    numbers[i] = round_to(buffer.dtype, floating ? static_cast<float>(value) : value);
   }
-  for (const Range& range : fill.poison) {
-    if (range.begin < 0 || range.count < 0 || range.begin > buffer.elements - range.count) {
-      throw std::logic_error("buffer " + buffer.name + " is poisoned past its end");
-    }
-    std::fill_n(values.begin() + range.begin, range.count, kNaN);
-  }
-  return values;
+  const double poison = floating ? std::numeric_limits<double>::quiet_NaN()
+                                 : round_to(buffer.dtype, std::numeric_limits<double>::infinity());
+  for (const Range& range : buffer.fill.poison)
+    std::fill_n(numbers.begin() + range.begin, range.count, poison);
+  return numbers;
 }
 
 }  // namespace moetune

@@ -1,19 +1,19 @@
 // The tensors of a problem, described as data: the worker allocates and fills them on the device, and the
 // tests compute the same bytes on the host.
+//
+// Plain data and pure functions; thread-safe. A description that contradicts itself is its kernel's mistake:
+// check_buffers throws std::logic_error.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "kernels/dtype.h"
+#include "kernels/output_check.h"
+
 namespace moetune {
-
-enum class DType { f32, f16, bf16, e4m3, i32 };
-
-std::int64_t dtype_bytes(DType type);
-std::string_view dtype_name(DType type);       // "f32", ...
-DType dtype_from_name(std::string_view name);  // throws BadInput
 
 // A run of elements.
 struct Range {
@@ -21,17 +21,30 @@ struct Range {
   std::int64_t count = 0;
 };
 
-// How an input gets its values. `normal` draws element i from a counter-based generator (see
-// generate_element), so that host and device agree bit for bit and any part can be computed alone.
+// How an input gets its values. All but `integers` are counter-based: element i depends on i, the seed and
+// the stream alone, so that host and device agree bit for bit and any part can be computed by itself.
 struct Fill {
-  enum class Kind { zeros, normal, uniform, integers };
+  enum class Kind {
+    zeros,
+    normal,       // mean 0
+    uniform,      // around 0
+    integers,     // the list below
+    constant,     // `scale` everywhere
+    zipf,         // integers below `values`: k with a probability proportional to (k + 1)^-scale
+    permutation,  // the integers 0 .. elements - 1, each once
+  };
   Kind kind = Kind::zeros;
-  float scale = 1;                     // standard deviation (normal) or half-width (uniform)
-  std::vector<std::int32_t> integers;  // for Kind::integers, of an i32 or f32 buffer: every element
-  std::vector<Range> poison;           // overwritten with NaN: what a right kernel never reads
+  float scale = 1;                     // standard deviation, half-width, constant or Zipf's exponent
+  std::vector<std::int32_t> integers;  // every element, whatever the buffer's type
+  std::vector<Range> poison;           // what a right kernel never reads: NaN, or the largest integer
+  std::int64_t values = 0;
 };
 
-enum class Role { input, output };
+enum class Role {
+  input,
+  output,
+  in_out,  // read and written: filled as an input, judged as an output
+};
 
 struct Buffer {
   std::string name;
@@ -40,10 +53,22 @@ struct Buffer {
   Role role = Role::input;
   // Streamed inputs: each replay of a measurement reads another copy, so that L2 is cold.
   bool rotates = false;
-  Fill fill;  // inputs only; outputs are poisoned before every run
+  // Of inputs and in_out buffers; outputs are poisoned before every run. An in_out buffer is filled again
+  // before every run that is judged. During measuring each launch finds what the launches before it left.
+  Fill fill;
+  OutputCheck check;  // of outputs and in_out buffers
 
   std::int64_t bytes() const { return elements * dtype_bytes(dtype); }
+  bool is_read() const { return role != Role::output; }
+  bool is_written() const { return role != Role::input; }
 };
+
+// Throws std::logic_error with the broken rule: lists as long as their buffer, poison inside it, values that
+// the type can hold; every written buffer with a check that suits its type; segments that exist.
+void check_buffers(const std::vector<Buffer>& buffers);
+
+// The type in which the exact reference writes such an output: f32 for a floating-point type, else its own.
+inline DType exact_dtype(DType type) { return is_integer(type) ? type : DType::f32; }
 
 // The value of element `index` of a normal or uniform fill before rounding to the buffer's type. `stream`
 // tells buffers and copies apart. With mix(x) = one step of SplitMix64 from state x,
@@ -56,15 +81,22 @@ struct Buffer {
 float generate_element(Fill::Kind kind, float scale, std::uint64_t seed, std::uint64_t stream,
                        std::uint64_t index);
 
+// Zipf: the least k for which the word above is below thresholds[k] (the last k if there is none).
+// thresholds[k] is 2^64 times the probability of at most k, as the host computed it for both sides.
+std::vector<std::uint64_t> zipf_thresholds(std::int64_t values, double exponent);
+std::int64_t zipf_element(std::span<const std::uint64_t> thresholds, std::uint64_t seed, std::uint64_t stream,
+                          std::uint64_t index);
+
+// Permutation: four Feistel rounds over the least even number of bits that holds elements - 1, repeated until
+// the result is below `elements`.
+std::int64_t permuted_element(std::int64_t elements, std::uint64_t seed, std::uint64_t stream,
+                              std::uint64_t index);
+
 // The stream number of copy `copy` (rotation) of the buffer at position `position` in Kernel::buffers.
 inline std::uint64_t fill_stream(std::size_t position, std::size_t copy) { return position * 4096 + copy; }
 
-// The whole buffer as the device would hold it (rounded to its type), widened to double; poison is NaN.
-// Throws std::logic_error where a fill does not fit its buffer.
+// The whole buffer as the device would hold it (rounded to its type), widened to double; poison is NaN, or
+// the largest integer. Throws std::logic_error where a fill does not fit its buffer.
 std::vector<double> host_values(const Buffer& buffer, std::uint64_t seed, std::uint64_t stream);
-
-// Rounds to the nearest value of `type` (ties to even), as the device does: e4m3 and i32 saturate, f16 and
-// bf16 overflow to infinity, an i32 of NaN is 0.
-double round_to(DType type, double value);
 
 }  // namespace moetune

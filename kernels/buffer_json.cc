@@ -1,79 +1,116 @@
-// Buffers as JSON: what crosses to the worker.
+#include "kernels/buffer_json.h"
+
+#include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "kernels/json_names.h"
-#include "kernels/packed_integers.h"
-#include "kernels/plan.h"
 
 namespace moetune {
 namespace {
 
 using Json = nlohmann::json;
+using Blob = std::vector<std::uint8_t>;
 
 const Names<Fill::Kind> kFills = {{Fill::Kind::zeros, "zeros"},
                                   {Fill::Kind::normal, "normal"},
                                   {Fill::Kind::uniform, "uniform"},
-                                  {Fill::Kind::integers, "integers"}};
-const Names<Role> kRoles = {{Role::input, "input"}, {Role::output, "output"}};
+                                  {Fill::Kind::integers, "integers"},
+                                  {Fill::Kind::constant, "constant"},
+                                  {Fill::Kind::zipf, "zipf"},
+                                  {Fill::Kind::permutation, "permutation"}};
+const Names<Role> kRoles = {{Role::input, "input"}, {Role::output, "output"}, {Role::in_out, "in_out"}};
+const Names<OutputCheck::Kind> kChecks = {{OutputCheck::Kind::tolerance, "tolerance"},
+                                          {OutputCheck::Kind::exact, "exact"},
+                                          {OutputCheck::Kind::set_per_segment, "set_per_segment"}};
 
-Json fill_to_json(const Fill& fill) {
-  Json json = {{"kind", name_of(kFills, fill.kind)}, {"scale", fill.scale}};
-  if (!fill.integers.empty()) {
-    json["integers"] = pack_integers(std::vector<std::int64_t>(fill.integers.begin(), fill.integers.end()));
-  }
-  if (!fill.poison.empty()) {
-    std::vector<std::int64_t> begins, counts;  // apart: each list then moves in small steps
-    for (const Range& range : fill.poison) {
-      begins.push_back(range.begin);
-      counts.push_back(range.count);
-    }
-    json["poison"] = {{"begins", pack_integers(begins)}, {"counts", pack_integers(counts)}};
-  }
+template <typename T>
+std::size_t append_blob(std::vector<Blob>& blobs, const std::vector<T>& list) {
+  Blob bytes(list.size() * sizeof(T));
+  if (!bytes.empty()) std::memcpy(bytes.data(), list.data(), bytes.size());
+  blobs.push_back(std::move(bytes));
+  return blobs.size() - 1;
+}
+
+template <typename T>
+std::vector<T> list_of(const Json& position, std::span<const Blob> blobs) {
+  const auto index = position.get<std::size_t>();
+  if (index >= blobs.size())
+    throw BadInput("a fill's list should be in blob " + std::to_string(index) + ", and there is none");
+  const Blob& bytes = blobs[index];
+  if (bytes.size() % sizeof(T) != 0) throw BadInput("a fill's list ends within an element");
+  std::vector<T> list(bytes.size() / sizeof(T));
+  if (!bytes.empty()) std::memcpy(list.data(), bytes.data(), bytes.size());
+  return list;
+}
+
+Json fill_to_json(const Fill& fill, std::vector<Blob>& blobs) {
+  Json json = {{"kind", name_of(kFills, fill.kind)}, {"scale", fill.scale}, {"values", fill.values}};
+  if (!fill.integers.empty()) json["integers"] = append_blob(blobs, fill.integers);
+  if (!fill.poison.empty()) json["poison"] = append_blob(blobs, fill.poison);
   return json;
 }
 
-Fill fill_from_json(const Json& json) {
+Fill fill_from_json(const Json& json, std::span<const Blob> blobs) {
   Fill fill;
   fill.kind = from_name(kFills, "fill", json.at("kind"));
   json.at("scale").get_to(fill.scale);
-  if (json.contains("integers")) {
-    for (const std::int64_t value : unpack_integers(json.at("integers").get_ref<const std::string&>())) {
-      if (value != static_cast<std::int32_t>(value))
-        throw BadInput("a fill holds an integer of more than 32 bits");
-      fill.integers.push_back(static_cast<std::int32_t>(value));
-    }
-  }
-  if (json.contains("poison")) {
-    const Json& poison = json.at("poison");
-    const auto begins = unpack_integers(poison.at("begins").get_ref<const std::string&>());
-    const auto counts = unpack_integers(poison.at("counts").get_ref<const std::string&>());
-    if (begins.size() != counts.size())
-      throw BadInput("a fill's poison has more begins than counts, or fewer");
-    for (std::size_t i = 0; i < begins.size(); ++i) fill.poison.push_back({begins[i], counts[i]});
-  }
+  json.at("values").get_to(fill.values);
+  if (json.contains("integers")) fill.integers = list_of<std::int32_t>(json.at("integers"), blobs);
+  if (json.contains("poison")) fill.poison = list_of<Range>(json.at("poison"), blobs);
   return fill;
+}
+
+Json check_to_json(const OutputCheck& check) {
+  return {{"kind", name_of(kChecks, check.kind)},
+          {"dissimilarity", check.tolerance.dissimilarity},
+          {"baseline_factor", check.tolerance.baseline_factor},
+          {"absolute_floor", check.tolerance.absolute_floor},
+          {"segments", check.segments},
+          {"segment_length", check.segment_length}};
+}
+
+OutputCheck check_from_json(const Json& json) {
+  OutputCheck check;
+  check.kind = from_name(kChecks, "output check", json.at("kind"));
+  json.at("dissimilarity").get_to(check.tolerance.dissimilarity);
+  json.at("baseline_factor").get_to(check.tolerance.baseline_factor);
+  json.at("absolute_floor").get_to(check.tolerance.absolute_floor);
+  json.at("segments").get_to(check.segments);
+  json.at("segment_length").get_to(check.segment_length);
+  return check;
 }
 
 }  // namespace
 
-void to_json(Json& json, const Buffer& buffer) {
-  json = {{"name", buffer.name},         {"dtype", dtype_name(buffer.dtype)},
-          {"elements", buffer.elements}, {"role", name_of(kRoles, buffer.role)},
-          {"rotates", buffer.rotates},   {"fill", fill_to_json(buffer.fill)}};
+Json write_buffers(const std::vector<Buffer>& buffers, std::vector<Blob>& blobs) {
+  Json list = Json::array();
+  for (const Buffer& buffer : buffers) {
+    list.push_back({{"name", buffer.name},
+                    {"dtype", dtype_name(buffer.dtype)},
+                    {"elements", buffer.elements},
+                    {"role", name_of(kRoles, buffer.role)},
+                    {"rotates", buffer.rotates},
+                    {"fill", fill_to_json(buffer.fill, blobs)},
+                    {"check", check_to_json(buffer.check)}});
+  }
+  return list;
 }
 
-void from_json(const Json& json, Buffer& buffer) {
-  read_as("buffer", [&] {
-    Buffer read;
-    json.at("name").get_to(read.name);
-    read.dtype = dtype_from_name(json.at("dtype").get_ref<const std::string&>());
-    json.at("elements").get_to(read.elements);
-    read.role = from_name(kRoles, "role", json.at("role"));
-    json.at("rotates").get_to(read.rotates);
-    read.fill = fill_from_json(json.at("fill"));
-    buffer = std::move(read);
+std::vector<Buffer> read_buffers(const Json& json, std::span<const Blob> blobs) {
+  std::vector<Buffer> buffers;
+  read_as("list of buffers", [&] {
+    for (const Json& item : json) {
+      Buffer& buffer = buffers.emplace_back();
+      item.at("name").get_to(buffer.name);
+      buffer.dtype = dtype_from_name(item.at("dtype").get_ref<const std::string&>());
+      item.at("elements").get_to(buffer.elements);
+      buffer.role = from_name(kRoles, "role", item.at("role"));
+      item.at("rotates").get_to(buffer.rotates);
+      buffer.fill = fill_from_json(item.at("fill"), blobs);
+      buffer.check = check_from_json(item.at("check"));
+    }
   });
+  return buffers;
 }
 
 }  // namespace moetune

@@ -64,9 +64,6 @@ class DecodeAttention final : public Kernel {
 
   Cost cost(const Problem& problem) const override { return decode_attention_cost(DecodeShape(problem)); }
 
-  // Rounding the output to bf16 alone gives a dissimilarity near 1e-6.
-  Tolerance tolerance(const Problem&) const override { return {1e-5, 2.0, 1e-6}; }
-
  private:
   const std::string name_ = "decode_attention";
   const std::string summary_ =

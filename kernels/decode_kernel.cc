@@ -109,10 +109,14 @@ class DecodeKernel final : public Kernel {
              .elements = shape.elements,
              .rotates = shape.inputs() == Inputs::cold};
     x.fill.kind = Fill::Kind::normal;
-    const Buffer out{.name = shape.output(),
-                     .dtype = shape.output_type(),
-                     .elements = shape.output_elements(),
-                     .role = Role::output};
+    Buffer out{.name = shape.output(),
+               .dtype = shape.output_type(),
+               .elements = shape.output_elements(),
+               .role = Role::output};
+    // Rounding y to bf16 alone gives a dissimilarity near 1e-6. A sum of 1024 elements is near 256, where
+    // neighbouring floats are 3e-5 apart, and its terms may be added in any order.
+    out.check = OutputCheck::within(
+        {.dissimilarity = 1e-5, .baseline_factor = 2.0, .absolute_floor = shape.writes_sums() ? 1e-3 : 1e-6});
     return {x, out};
   }
 
@@ -181,14 +185,6 @@ class DecodeKernel final : public Kernel {
             .written_bytes = passes * written,
             .flops = {.fp32 = passes * flops_each * elements},
             .inputs = shape.inputs()};
-  }
-
-  // Rounding y to bf16 alone gives a dissimilarity near 1e-6. A sum of 1024 elements is near 256, where
-  // neighbouring floats are 3e-5 apart, and its terms may be added in any order.
-  Tolerance tolerance(const Problem& problem) const override {
-    return {.dissimilarity = 1e-5,
-            .baseline_factor = 2.0,
-            .absolute_floor = Shape(problem).writes_sums() ? 1e-3 : 1e-6};
   }
 
  private:

@@ -27,16 +27,9 @@
 
 namespace moetune {
 
-// When an output counts as right: both rules, over the whole tensor against the exact reference.
-struct Tolerance {
-  double dissimilarity = 1e-4;   // 1 - 2*sum(xy)/sum(x^2+y^2) at most this
-  double baseline_factor = 2.0;  // max|x-y| at most this times the low-precision baseline's own error
-  double absolute_floor = 1e-6;  // ... plus this, for outputs the baseline gets exactly right
-};
-
-// Which reference a plan computes. `exact` accumulates in fp32 or better and writes every output as f32;
-// `baseline` rounds intermediates as a plain low-precision implementation would and writes the outputs in
-// their types.
+// Which reference a plan computes. `exact` accumulates in fp32 or better and writes floating-point outputs as
+// f32, integers in their own type (exact_dtype). `baseline` rounds intermediates as a plain low-precision
+// implementation would and writes the outputs in their types; its integers are right as well.
 enum class Reference { exact, baseline };
 
 // Input or output tensors on the host, by buffer name.
@@ -95,7 +88,8 @@ class Kernel {
   // room.
   virtual void check_call(const Problem& problem, const Call& call) const;
 
-  // Inputs first, then outputs; argument names in plans refer to them. Deterministic in its arguments.
+  // Inputs first, then what is written, each with the check by which it is judged; argument names in plans
+  // refer to them. Deterministic in its arguments; check_buffers accepts them.
   virtual std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const = 0;
   std::vector<Buffer> buffers(const Problem& problem, std::uint64_t seed) const;  // of the default call
 
@@ -108,8 +102,9 @@ class Kernel {
   Plan plan(const Config& config, const Problem& problem, const Call& call, const DeviceLimits& limits) const;
   Plan plan(const Config& config, const Problem& problem, const DeviceLimits& limits) const;  // default call
 
-  // The reference, a plain CUDA kernel. An `exact` plan writes each output to a buffer of the same name
-  // and element count whose type is f32.
+  // The reference, a plain CUDA kernel. An `exact` plan writes each output to a buffer of the same name and
+  // element count whose type is exact_dtype of the output's; an in_out buffer holds its fill there, in that
+  // type.
   virtual Plan reference(Reference which, const Problem& problem, const Call& call,
                          const DeviceLimits& limits) const = 0;
   Plan reference(Reference which, const Problem& problem, const DeviceLimits& limits) const;  // default call
@@ -121,7 +116,6 @@ class Kernel {
   HostTensors reference_on_cpu(const Problem& problem, const HostTensors& inputs) const;  // default call
 
   virtual Cost cost(const Problem& problem) const = 0;
-  virtual Tolerance tolerance(const Problem& problem) const = 0;
 
   // A search prunes a configuration if a thread of it stores and loads more bytes of spilled registers than
   // this: a guess at speed. Such configurations of the kernels so far were all slow.

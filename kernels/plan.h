@@ -102,7 +102,5 @@ struct Plan : LaunchPlan {
 // Reading gives back exactly what was written; a document of another shape throws BadInput.
 void to_json(nlohmann::json& json, const Plan& plan);
 void from_json(const nlohmann::json& json, Plan& plan);
-void to_json(nlohmann::json& json, const Buffer& buffer);
-void from_json(const nlohmann::json& json, Buffer& buffer);
 
 }  // namespace moetune

@@ -24,6 +24,7 @@ struct Functions {
   X(cuDeviceGetPCIBusId) X(cuDeviceGetUuid)                                                       \
   X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                                        \
   X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree)               \
+  X(cuMemHostAlloc) X(cuMemHostGetDevicePointer) X(cuMemFreeHost) X(cuMemcpyDtoDAsync)            \
   X(cuMemsetD8Async) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoH) X(cuStreamCreate) X(cuStreamDestroy)    \
   X(cuStreamSynchronize) X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuEventCreate)           \
   X(cuEventDestroy) X(cuEventRecord) X(cuEventElapsedTime) X(cuModuleLoadData) X(cuModuleUnload)  \
@@ -115,9 +116,12 @@ CUtensorMapDataType tensor_type(DType type) {
     case DType::bf16:
       return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     case DType::e4m3:
+    case DType::u8:
       return CU_TENSOR_MAP_DATA_TYPE_UINT8;
     case DType::i32:
       return CU_TENSOR_MAP_DATA_TYPE_INT32;
+    case DType::i64:
+      return CU_TENSOR_MAP_DATA_TYPE_INT64;
   }
   throw std::logic_error("unknown element type");
 }
@@ -140,6 +144,7 @@ CUtensorMapSwizzle tensor_swizzle(TensorMap::Swizzle swizzle) {
 
 // Destruction ignores errors: after a sticky one, every call fails and the process is about to end.
 void MemoryTraits::destroy(Raw raw) { cu.cuMemFree(raw); }
+void HostMemoryTraits::destroy(Raw raw) { cu.cuMemFreeHost(raw); }
 void StreamTraits::destroy(Raw raw) { cu.cuStreamDestroy(static_cast<CUstream>(raw)); }
 void EventTraits::destroy(Raw raw) { cu.cuEventDestroy(static_cast<CUevent>(raw)); }
 void ModuleTraits::destroy(Raw raw) { cu.cuModuleUnload(static_cast<CUmodule>(raw)); }
@@ -243,6 +248,19 @@ Memory allocate(std::int64_t bytes) {
   return Memory(address);
 }
 
+HostMemory allocate_on_host(std::int64_t bytes) {
+  void* memory = nullptr;
+  check(cu.cuMemHostAlloc(&memory, static_cast<std::size_t>(bytes), CU_MEMHOSTALLOC_DEVICEMAP),
+        "cuMemHostAlloc of " + std::to_string(bytes) + " bytes");
+  return HostMemory(memory);
+}
+
+Address device_address(const HostMemory& memory) {
+  CUdeviceptr address = 0;
+  check(cu.cuMemHostGetDevicePointer(&address, memory.get(), 0), "cuMemHostGetDevicePointer");
+  return address;
+}
+
 void set_bytes(Address address, std::uint8_t value, std::int64_t bytes, const Stream& stream) {
   if (bytes > 0)
     check(cu.cuMemsetD8Async(address, value, static_cast<std::size_t>(bytes), raw(stream)),
@@ -255,6 +273,11 @@ void copy_to_device(Address to, std::span<const std::uint8_t> bytes, const Strea
   if (!bytes.empty())
     check(cu.cuMemcpyHtoDAsync(to, bytes.data(), bytes.size(), raw(stream)), "cuMemcpyHtoDAsync");
   synchronize(stream);
+}
+
+void copy_on_device(Address to, Address from, std::int64_t bytes, const Stream& stream) {
+  if (bytes > 0)
+    check(cu.cuMemcpyDtoDAsync(to, from, static_cast<std::size_t>(bytes), raw(stream)), "cuMemcpyDtoDAsync");
 }
 
 void copy_to_host(std::span<std::uint8_t> to, Address from, const Stream& stream) {

@@ -91,6 +91,10 @@ struct MemoryTraits {
   using Raw = Address;
   static void destroy(Raw raw);
 };
+struct HostMemoryTraits {
+  using Raw = void*;
+  static void destroy(Raw raw);
+};
 struct StreamTraits {
   using Raw = void*;
   static void destroy(Raw raw);
@@ -109,6 +113,7 @@ struct GraphTraits {
 };
 
 using Memory = Handle<MemoryTraits>;
+using HostMemory = Handle<HostMemoryTraits>;  // page-locked, and mapped for kernels
 using Stream = Handle<StreamTraits>;
 using Event = Handle<EventTraits>;
 using Module = Handle<ModuleTraits>;
@@ -116,7 +121,10 @@ using Graph = Handle<GraphTraits>;  // an instantiated one
 using Function = void*;             // owned by its module
 
 Memory allocate(std::int64_t bytes);
+HostMemory allocate_on_host(std::int64_t bytes);
+Address device_address(const HostMemory& memory);
 void set_bytes(Address address, std::uint8_t value, std::int64_t bytes, const Stream& stream);
+void copy_on_device(Address to, Address from, std::int64_t bytes, const Stream& stream);
 // Both wait for what the stream holds first.
 void copy_to_device(Address to, std::span<const std::uint8_t> bytes, const Stream& stream);
 void copy_to_host(std::span<std::uint8_t> to, Address from, const Stream& stream);

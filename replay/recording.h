@@ -14,7 +14,6 @@
 #include "kernels/limits.h"
 #include "search/legal_space.h"
 #include "search/outcome.h"
-#include "search/searcher.h"
 
 namespace moetune {
 
@@ -23,7 +22,6 @@ struct RecordedTrial {
   float time_us = 0;              // median
   std::vector<float> samples_us;  // may be empty
   std::string message;            // why it failed
-  Facts facts;                    // in the order of Recording::fact_names; empty where it did not compile
 };
 
 struct Recording {
@@ -33,11 +31,10 @@ struct Recording {
   std::string problem;        // canonical text; "" where the source does not say
   std::string source_digest;  // of the template at that time; "" for Kernel Tuner
   std::string toolchain;
-  std::string recorded_at;              // UTC date
-  std::vector<std::string> fact_names;  // what the compiler states of each configuration; may be empty
-  double read_tb_s = 0;  // the GPU's measured read ceiling, terabytes a second; 0 where unknown
-  double launch_us = 0;  // and its least launch, microseconds
-  std::string digest;    // of the file's uncompressed content: the provenance of results; set by reading
+  std::string recorded_at;  // UTC date
+  double read_tb_s = 0;     // the GPU's measured read ceiling, terabytes a second; 0 where unknown
+  double launch_us = 0;     // and its least launch, microseconds
+  std::string digest;       // of the file's uncompressed content: the provenance of results; set by reading
   LegalSpace space;
   std::vector<RecordedTrial> trials;  // by ConfigId of `space`
 

@@ -159,26 +159,6 @@ std::vector<RecordedRow> rows_from(const json& rows, std::size_t count,
   return result;
 }
 
-// Columns of numbers by name, each with null where a configuration has no facts. Recordings that were made
-// without have none.
-std::vector<std::string> read_facts(const json& rows, std::vector<RecordedRow>& result,
-                                    std::string_view file) {
-  std::vector<std::string> names;
-  if (!rows.contains("facts")) return names;
-  for (const json& fact : rows.at("facts")) {
-    names.push_back(fact.at("name").get<std::string>());
-    const json& values = column(fact, "values", result.size(), file);
-    for (std::size_t i = 0; i < result.size(); ++i) {
-      Facts& facts = result[i].trial.facts;
-      const bool has_facts = facts.size() + 1 == names.size();
-      if (values[i].is_null() ? !facts.empty() : !has_facts)
-        throw BadInput(std::string(file) + ": row " + std::to_string(i) + " has some of its facts only");
-      if (!values[i].is_null()) facts.push_back(values[i].get<double>());
-    }
-  }
-  return names;
-}
-
 double ceiling_from(const json& header, const char* name, std::string_view file) {
   const auto found = header.find(name);
   if (found == header.end()) return 0;
@@ -192,7 +172,6 @@ Recording recording_from(const json& header, const json& rows, std::string_view 
   for (const json& item : header.at("parameters")) parameters.push_back(parameter_from(item, file));
   const auto count = header.at("rows").get<std::size_t>();
   std::vector<RecordedRow> recorded = rows_from(rows, count, parameters, file);
-  std::vector<std::string> fact_names = read_facts(rows, recorded, file);
   SortedRows sorted = sort_rows(std::move(parameters), std::move(recorded));
   if (sorted.trials.size() != count) throw BadInput(std::string(file) + ": a configuration stands twice");
   return {.hardware = hardware_from(header.at("hardware")),
@@ -202,7 +181,6 @@ Recording recording_from(const json& header, const json& rows, std::string_view 
           .source_digest = header.at("source_digest").get<std::string>(),
           .toolchain = header.at("toolchain").get<std::string>(),
           .recorded_at = header.at("recorded_at").get<std::string>(),
-          .fact_names = std::move(fact_names),
           .read_tb_s = ceiling_from(header, "read_tb_s", file),
           .launch_us = ceiling_from(header, "launch_us", file),
           .digest = "",
@@ -229,18 +207,6 @@ ordered_json header_json(const Recording& recording) {
   return header;
 }
 
-ordered_json facts_json(const Recording& recording) {
-  ordered_json columns = ordered_json::array();
-  for (std::size_t f = 0; f < recording.fact_names.size(); ++f) {
-    ordered_json values = ordered_json::array();
-    for (const RecordedTrial& trial : recording.trials)
-      values.push_back(trial.facts.empty() ? ordered_json(nullptr)
-                                           : ordered_json(shortest(static_cast<float>(trial.facts.at(f)))));
-    columns.push_back({{"name", recording.fact_names[f]}, {"values", std::move(values)}});
-  }
-  return columns;
-}
-
 ordered_json rows_json(const Recording& recording) {
   ordered_json positions = ordered_json::array();
   for (std::size_t p = 0; p < recording.space.parameters().size(); ++p) {
@@ -259,13 +225,11 @@ ordered_json rows_json(const Recording& recording) {
     for (const float sample : trial.samples_us) list.push_back(shortest(sample));
     if (!trial.message.empty()) messages.push_back({i, trial.message});
   }
-  ordered_json rows = {{"positions", std::move(positions)},
-                       {"outcomes", std::move(outcomes)},
-                       {"time_us", std::move(times)},
-                       {"samples_us", std::move(samples)},
-                       {"messages", std::move(messages)}};
-  if (!recording.fact_names.empty()) rows["facts"] = facts_json(recording);
-  return rows;
+  return {{"positions", std::move(positions)},
+          {"outcomes", std::move(outcomes)},
+          {"time_us", std::move(times)},
+          {"samples_us", std::move(samples)},
+          {"messages", std::move(messages)}};
 }
 
 }  // namespace

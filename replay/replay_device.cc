@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "tuner/worker/statistics.h"
+#include "base/statistics.h"
 
 namespace moetune {
 namespace {
@@ -55,11 +55,6 @@ TrialResult ReplayDevice::recorded(const Config& config) const {
   TrialResult result{.outcome = trial.outcome, .message = trial.message};
   if (has_time(trial.outcome)) result.measurement = measurement_of(trial);
   return result;
-}
-
-Facts ReplayDevice::facts(const Config& config) const {
-  const std::optional<ConfigId> id = recording_->space.find(config);
-  return id ? recording_->trials[*id].facts : Facts();
 }
 
 TrialResult ReplayDevice::run(const Candidate& candidate, const MeasurePolicy& policy) {

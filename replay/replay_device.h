@@ -29,8 +29,6 @@ class ReplayDevice : public Device {
   // though with its exact time; one that was never recorded comes back as pruned.
   TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override;
   std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds) override;
-  bool has_facts() const override { return !recording_->fact_names.empty(); }
-  Facts facts(const Config& config) const override;
   TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) override;
 
  private:

@@ -8,7 +8,7 @@
 
 namespace moetune {
 
-BoundSpace::BoundSpace(const SpaceFile& file, const Assignment& environment)
+BoundSpace::BoundSpace(const SpaceFile& file, const Assignment& environment, Rules rules)
     : file_(file), environment_(environment) {
   bind_environment(environment);
   for (const Parameter& parameter : file.parameters) {
@@ -25,8 +25,11 @@ BoundSpace::BoundSpace(const SpaceFile& file, const Assignment& environment)
   for (const SpaceFile::Gate& gate : file.gates) {  // after the lets, which a gate may use
     if (!holds(gate.condition)) closed_gates_.push_back(&gate);
   }
-  for (const SpaceFile::Constraint& constraint : file.constraints)
-    constraints_.push_back(bind(constraint.expression));
+  for (std::size_t c = 0; c < file.constraints.size(); ++c) {
+    if (!applies(file.constraints[c].kind, rules)) continue;
+    constraints_.push_back(bind(file.constraints[c].expression));
+    applied_.push_back(c);
+  }
   for (const SpaceFile::Kept& kept : file.kept) kept_.push_back(bind(kept.quantity));
 }
 
@@ -121,8 +124,8 @@ std::string BoundSpace::why_illegal(std::span<const Position> point) const {
   for (std::size_t c = 0; c < constraints_.size(); ++c) {
     const std::int64_t value = constraints_[c].program.run(slots.data());
     if (value != 0 && value != kUndefined) continue;
-    const SpaceFile::Constraint& constraint = file_.constraints[c];
-    return constraint.why + " (" + constraint.expression.text() +
+    const SpaceFile::Constraint& broken = constraint(c);
+    return broken.why + " (" + std::string(kind_name(broken.kind)) + ": " + broken.expression.text() +
            (value == kUndefined ? ", which has no value here: " + std::string(kWhyUndefined) : "") + ")";
   }
   return {};

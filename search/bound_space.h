@@ -23,14 +23,16 @@ class BoundSpace {
     std::vector<std::size_t> lets;        // to be computed before it, in this order
   };
 
-  BoundSpace(const SpaceFile& file, const Assignment& environment);
+  BoundSpace(const SpaceFile& file, const Assignment& environment, Rules rules);
 
   const SpaceFile& file() const { return file_; }
   const Assignment& environment() const { return environment_; }
   std::size_t slot_count() const { return file_.vocabulary.size(); }
   Slot let_slot(std::size_t let) const { return file_.lets[let].slot; }
   const std::vector<Rule>& lets() const { return lets_; }
+  // Those that apply, in the order of the file.
   const std::vector<Rule>& constraints() const { return constraints_; }
+  const SpaceFile::Constraint& constraint(std::size_t i) const { return file_.constraints[applied_[i]]; }
   // The quantity that file().kept[i] names, at a point; kUndefined where it has no value there.
   std::int64_t kept_quantity(std::size_t i, std::span<const Position> point) const;
   bool allowed(std::size_t parameter, Position position) const {
@@ -64,6 +66,7 @@ class BoundSpace {
   std::vector<const SpaceFile::Gate*> closed_gates_;
   std::vector<Rule> lets_;
   std::vector<Rule> constraints_;
+  std::vector<std::size_t> applied_;  // by constraint: its place in the file
   std::vector<Rule> kept_;
 };
 

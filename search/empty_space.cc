@@ -54,11 +54,11 @@ std::string undefined_text(const Rejections& rejections) {
 }
 
 std::string constraint_text(const BoundSpace& space, std::size_t number, const Rejections& rejections) {
-  const SpaceFile::Constraint& constraint = space.file().constraints[number];
+  const SpaceFile::Constraint& constraint = space.constraint(number);
   const BoundSpace::Rule& rule = space.constraints()[number];
-  return "\"" + constraint.expression.text() + "\" (" + constraint.why + ") " +
-         count_text(rule, rejections, space.file().parameters) + undefined_text(rejections) +
-         values_text(space, constraint.expression);
+  return "\"" + constraint.expression.text() + "\" (" + std::string(kind_name(constraint.kind)) + ": " +
+         constraint.why + ") " + count_text(rule, rejections, space.file().parameters) +
+         undefined_text(rejections) + values_text(space, constraint.expression);
 }
 
 // Parameters with no value left by gates alone.

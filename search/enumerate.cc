@@ -30,17 +30,27 @@ class Enumeration {
     stats_.rejections.assign(space.constraints().size(), {});
   }
 
+  std::uint64_t count() {
+    keeps_rows_ = false;
+    walk();
+    return found_;
+  }
+
   std::vector<Position> run() {
-    if (!narrow_domains()) return {};
-    stats_.order = choose_binding_order(space_, domains_);
-    build_levels();
-    row_.resize(width_);
-    descend(0);
+    walk();
     if (!std::is_sorted(stats_.order.begin(), stats_.order.end())) sort_rows();
     return std::move(rows_);
   }
 
  private:
+  void walk() {
+    if (!narrow_domains()) return;
+    stats_.order = choose_binding_order(space_, domains_);
+    build_levels();
+    row_.resize(width_);
+    descend(0);
+  }
+
   // Gates and constraints on nothing or on one parameter, once and for all. False where nothing is left.
   bool narrow_domains() {
     for (std::size_t p = 0; p < width_; ++p) {
@@ -153,7 +163,9 @@ class Enumeration {
   }
 
   void emit() {
-    if (rows_.size() / width_ == kMaxLegal) {
+    ++found_;
+    if (!keeps_rows_) return;
+    if (found_ > kMaxLegal) {
       throw BadInput(space_.file().file + ": more than " + std::to_string(kMaxLegal) +
                      " legal configurations; add constraints or drop values");
     }
@@ -191,6 +203,8 @@ class Enumeration {
   std::vector<Level> levels_;
   std::vector<Position> row_;
   std::vector<Position> rows_;
+  bool keeps_rows_ = true;
+  std::uint64_t found_ = 0;
 };
 
 }  // namespace
@@ -198,6 +212,11 @@ class Enumeration {
 std::vector<Position> enumerate_rows(const BoundSpace& space, EnumerationStats* stats) {
   EnumerationStats unused;
   return Enumeration(space, stats != nullptr ? *stats : unused).run();
+}
+
+std::uint64_t count_rows(const BoundSpace& space) {
+  EnumerationStats unused;
+  return Enumeration(space, unused).count();
 }
 
 }  // namespace moetune

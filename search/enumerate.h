@@ -1,7 +1,7 @@
 // Every legal point of a bound space, by depth-first search over partial assignments: parameters are bound in
-// the order that is expected to prune most, a constraint is tested as soon as its last parameter is bound,
-// and a quantity from "let" is computed once a partial assignment, just before the first constraint that
-// needs it.
+// the order that is expected to leave the fewest, a constraint is tested as soon as its last parameter is
+// bound, and a quantity from "let" is computed once a partial assignment, just before the first constraint
+// that needs it.
 //
 // Stateless; deterministic. Throws BadInput past kMaxLegal rows.
 #pragma once
@@ -30,5 +30,8 @@ inline constexpr std::size_t kMaxLegal = 50'000'000;
 
 // Rows of domain positions in lexicographic order of the declared parameters.
 std::vector<Position> enumerate_rows(const BoundSpace& space, EnumerationStats* stats);
+
+// How many there are, without keeping any, however many.
+std::uint64_t count_rows(const BoundSpace& space);
 
 }  // namespace moetune

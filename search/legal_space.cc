@@ -129,24 +129,17 @@ ConfigId LegalSpace::nearest(std::span<const Position> wanted, Random& random) c
   return found;
 }
 
-std::vector<ConfigId> LegalSpace::neighbours(ConfigId id, Neighbourhood kind) const {
+std::vector<ConfigId> LegalSpace::neighbours(ConfigId id) const {
   std::vector<ConfigId> found;
   const std::span<const Position> here = point(id);
   std::vector<Position> trial(here.begin(), here.end());
-  const auto try_position = [&](std::size_t p, Position position) {
-    trial[p] = position;
-    if (const std::optional<ConfigId> neighbour = find(trial)) found.push_back(*neighbour);
-    trial[p] = here[p];
-  };
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    const std::vector<Position>& order = ascending_[p];
-    const bool by_step = kind == Neighbourhood::adjacent && !parameters_[p].is_named();
-    const std::size_t rank = std::find(order.begin(), order.end(), here[p]) - order.begin();
-    const std::size_t first = by_step ? (rank > 0 ? rank - 1 : 0) : 0;
-    const std::size_t last = by_step ? std::min(rank + 2, order.size()) : order.size();
-    for (std::size_t i = first; i < last; ++i) {
-      if (i != rank) try_position(p, order[i]);
+    for (const Position position : ascending_[p]) {
+      if (position == here[p]) continue;
+      trial[p] = position;
+      if (const std::optional<ConfigId> neighbour = find(trial)) found.push_back(*neighbour);
     }
+    trial[p] = here[p];
   }
   return found;
 }

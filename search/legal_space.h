@@ -21,11 +21,6 @@ namespace moetune {
 using ConfigId = std::uint32_t;
 using Position = std::uint16_t;  // index into a parameter's domain
 
-enum class Neighbourhood {
-  adjacent,  // one parameter differs: to the next integer of its domain by value, or to any other name
-  hamming,   // one parameter differs, by any amount
-};
-
 class LegalSpace {
  public:
   // `rows` holds one position a parameter and row, in lexicographic order without duplicates. Throws BadInput
@@ -50,9 +45,9 @@ class LegalSpace {
   // at every row. The space must not be empty.
   ConfigId nearest(std::span<const Position> point, Random& random) const;
 
-  // Legal neighbours in a fixed order. Symmetric: a is b's neighbour where b is a's.
-  std::vector<ConfigId> neighbours(ConfigId id, Neighbourhood kind) const;
-  bool are_neighbours(ConfigId a, ConfigId b) const;  // Neighbourhood::hamming
+  // The legal configurations that differ in one parameter, by any amount: by parameter, then by value.
+  std::vector<ConfigId> neighbours(ConfigId id) const;
+  bool are_neighbours(ConfigId a, ConfigId b) const;
 
  private:
   std::vector<Parameter> parameters_;

@@ -20,6 +20,8 @@ std::string_view outcome_name(Outcome outcome) {
       return "crashed";
     case Outcome::too_slow:
       return "too_slow";
+    case Outcome::out_of_memory:
+      return "out_of_memory";
   }
   return "unknown";
 }

@@ -25,10 +25,6 @@ struct Observation {
   double time_us = 0;  // meaningful where has_time(outcome)
 };
 
-// What a compiler states of a configuration before it runs: numbers whose meaning and order are the same for
-// all of a search. Empty where nothing is known.
-using Facts = std::vector<double>;
-
 // A trial of another problem, or of another GPU: a position in the domain of each parameter of this space,
 // where that point need not be legal.
 struct PastTrial {
@@ -58,27 +54,12 @@ class Searcher {
   // a time that is not finite and positive counts as a failure.
   virtual void tell(const Observation& observation) = 0;
 
-  // Up to n configurations whose facts the strategy would like to know before it chooses what to ask:
-  // compiled, not measured, and no trial unless they are asked later. None was asked, told or scouted before.
-  // A strategy without use for facts scouts nothing; one that nobody calls scout() on asks all the same.
-  virtual std::vector<ConfigId> scout(std::size_t n) {
-    static_cast<void>(n);
-    return {};
-  }
-
   // Up to n configurations that may well be asked next, the likeliest first: a hint what to compile while
   // there is nothing better to do. Changes nothing, so that no trajectory depends on whether or when it is
   // called.
   virtual std::vector<ConfigId> foresee(std::size_t n) const {
     static_cast<void>(n);
     return {};
-  }
-
-  // The facts of a configuration: of a scouted one once it is compiled, of any other before it is told. Facts
-  // of another length than the first ones, or with a number that is not finite, are ignored.
-  virtual void learn(ConfigId id, const Facts& facts) {
-    static_cast<void>(id);
-    static_cast<void>(facts);
   }
 
   // Experience from elsewhere: a hint where to begin and what to expect, never a result of this search, so

@@ -68,22 +68,28 @@ Space Space::parse(std::string_view json, std::string_view file) {
 const std::string& Space::kernel() const { return impl_->file.kernel; }
 const std::vector<Parameter>& Space::parameters() const { return impl_->file.parameters; }
 
-LegalSpace Space::enumerate(const Assignment& environment, EnumerationStats* stats) const {
-  return LegalSpace(parameters(), enumerate_rows(BoundSpace(impl_->file, environment), stats));
+LegalSpace Space::enumerate(const Assignment& environment, Rules rules, EnumerationStats* stats) const {
+  return LegalSpace(parameters(), enumerate_rows(BoundSpace(impl_->file, environment, rules), stats));
+}
+
+std::uint64_t Space::count(const Assignment& environment, Rules rules) const {
+  return count_rows(BoundSpace(impl_->file, environment, rules));
 }
 
 std::string Space::why_empty(const Assignment& environment) const {
-  const BoundSpace space(impl_->file, environment);
+  const BoundSpace space(impl_->file, environment, Rules::all);
   EnumerationStats stats;
   if (!enumerate_rows(space, &stats).empty()) return "";
   return explain_empty(space, stats);
 }
 
 std::optional<Config> Space::default_config(const Assignment& environment) const {
-  const BoundSpace space(impl_->file, environment);
-  for (const SpaceFile::Default& entry : impl_->file.defaults) {
-    if (entry.when && !space.holds(*entry.when)) continue;
-    if (std::optional<Config> config = legal_config(space, entry)) return config;
+  for (const Rules rules : {Rules::all, Rules::must}) {
+    const BoundSpace space(impl_->file, environment, rules);
+    for (const SpaceFile::Default& entry : impl_->file.defaults) {
+      if (entry.when && !space.holds(*entry.when)) continue;
+      if (std::optional<Config> config = legal_config(space, entry)) return config;
+    }
   }
   return std::nullopt;
 }
@@ -115,11 +121,11 @@ Config Space::parse_config(std::string_view text, const Config* base) const {
 }
 
 Transfer Space::transfer(const Assignment& there, const Assignment& here) const {
-  return Transfer(BoundSpace(impl_->file, there), BoundSpace(impl_->file, here));
+  return Transfer(BoundSpace(impl_->file, there, Rules::all), BoundSpace(impl_->file, here, Rules::all));
 }
 
-std::string Space::why_illegal(const Config& config, const Assignment& environment) const {
-  return why_illegal_in(BoundSpace(impl_->file, environment), config);
+std::string Space::why_illegal(const Config& config, const Assignment& environment, Rules rules) const {
+  return why_illegal_in(BoundSpace(impl_->file, environment, rules), config);
 }
 
 }  // namespace moetune

@@ -21,6 +21,7 @@
 #include "search/assignment.h"
 #include "search/legal_space.h"
 #include "search/parameter.h"
+#include "search/rules.h"
 #include "search/transfer.h"
 
 namespace moetune {
@@ -41,10 +42,14 @@ class Space {
   const std::vector<Parameter>& parameters() const;
 
   // Every legal configuration under `environment` (the `problem.*` and `device.*` names), in lexicographic
-  // order of domain positions. Prunes by partial assignment: a constraint is tested as soon as its last
+  // order of domain positions. Gives partial assignments up early: a constraint is tested as soon as its last
   // parameter is bound; the Cartesian product is never materialized. Throws BadInput where an expression
-  // names something `environment` lacks.
-  LegalSpace enumerate(const Assignment& environment, EnumerationStats* stats = nullptr) const;
+  // names something `environment` lacks. With Rules::must there may be millions.
+  LegalSpace enumerate(const Assignment& environment, Rules rules = Rules::all,
+                       EnumerationStats* stats = nullptr) const;
+
+  // How many configurations are legal.
+  std::uint64_t count(const Assignment& environment, Rules rules) const;
 
   // Why `environment` leaves no legal configuration: the constraints that rejected everything, most first,
   // with how many partial assignments each rejected, whether it had a value at all, and the `problem.*` and
@@ -52,8 +57,9 @@ class Space {
   // configuration. Enumerates.
   std::string why_empty(const Assignment& environment) const;
 
-  // The first default whose condition holds and that is legal under `environment`; nullopt where none is. A
-  // default that chooses a value takes the largest within its limit that is legal.
+  // The first default whose condition holds and that is legal by all rules under `environment`; if none is,
+  // the first that can run (Rules::must); nullopt if none can. A default that chooses a value takes the
+  // largest within its limit that is legal.
   std::optional<Config> default_config(const Assignment& environment) const;
 
   // The values that `a=1,b=tma` text gives, in its order. Throws BadInput for empty text, an unknown
@@ -68,9 +74,10 @@ class Space {
   // The Transfer refers to this Space. Throws BadInput where an expression names something that either lacks.
   Transfer transfer(const Assignment& there, const Assignment& here) const;
 
-  // Why a configuration is illegal under `environment` (the first violated constraint with its reason), or
-  // an empty string where it is legal.
-  std::string why_illegal(const Config& config, const Assignment& environment) const;
+  // Why a configuration is illegal under `environment` (the first violated constraint with its reason and
+  // kind), or an empty string where it is legal.
+  std::string why_illegal(const Config& config, const Assignment& environment,
+                          Rules rules = Rules::all) const;
 
  private:
   struct Impl;

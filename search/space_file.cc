@@ -56,11 +56,12 @@ class Reader {
     const std::vector<JsonObject> items = top.objects("parameters");
     if (items.empty()) top.fail("parameters", "a space needs at least one parameter");
     for (const JsonObject& item : items) {
-      item.allow_only({"name", "values", "doc", "gates", "keeps"});
+      item.allow_only({"name", "values", "doc", "gates", "keeps", "at"});
       Parameter parameter;
       parameter.name = item.string("name");
       check_new_name(item, "name", parameter.name);
       if (item.has("doc")) parameter.doc = item.string("doc");
+      if (item.has("at")) parameter.at_launch = one_of(item, "at", {"compile", "launch"}) == "launch";
       read_values(item, parameter);
       space_.vocabulary.add_parameter(parameter);
       space_.parameters.push_back(std::move(parameter));
@@ -105,6 +106,15 @@ class Reader {
         item.fail(key, "the domain" + of + " holds " + parameter.values.back().text() + " twice");
       }
     }
+  }
+
+  // The text at `key`, which must be one of `words`.
+  static std::string one_of(const JsonObject& item, const std::string& key,
+                            const std::vector<std::string>& words) {
+    const std::string word = item.string(key);
+    if (std::find(words.begin(), words.end(), word) == words.end())
+      item.fail(key, unknown_name(key, word, words));
+    return word;
   }
 
   Expression expression(const JsonObject& item, const std::string& key) {
@@ -194,8 +204,10 @@ class Reader {
   void read_constraints(const JsonObject& top) {
     if (!top.has("constraints")) return;
     for (const JsonObject& item : top.objects("constraints")) {
-      item.allow_only({"expr", "why"});
+      item.allow_only({"expr", "why", "kind"});
       SpaceFile::Constraint constraint{expression(item, "expr"), item.string("why")};
+      if (item.has("kind") && one_of(item, "kind", {"must", "useful"}) == "useful")
+        constraint.kind = ConstraintKind::useful;
       if (constraint.why.empty()) item.fail("why", "say why configurations that break this do not work");
       if (constraint.expression.slots().empty()) item.fail("expr", "the constraint names nothing");
       space_.constraints.push_back(std::move(constraint));

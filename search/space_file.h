@@ -12,6 +12,7 @@
 #include "search/expression.h"
 #include "search/legal_space.h"
 #include "search/parameter.h"
+#include "search/rules.h"
 #include "search/vocabulary.h"
 
 namespace moetune {
@@ -34,6 +35,7 @@ struct SpaceFile {
   struct Constraint {
     Expression expression;
     std::string why;
+    ConstraintKind kind = ConstraintKind::must;
   };
   // The largest of `values` that is at most `at_most` and makes a legal configuration.
   struct Choice {

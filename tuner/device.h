@@ -14,7 +14,6 @@
 #include "kernels/kernel.h"
 #include "launch/device_info.h"
 #include "search/outcome.h"
-#include "search/searcher.h"
 #include "tuner/compile/build.h"
 
 namespace moetune {
@@ -52,7 +51,6 @@ struct TrialResult {
   Measurement measurement;
   double max_error = 0, dissimilarity = 0;  // of the worst output against the exact reference
   double validate_s = 0, measure_s = 0;
-  Facts facts;  // static ones (tuner/compile/static_facts.h); empty where nothing was compiled
 };
 
 // A stop request ended what a device was doing; the candidate that was running has no result.
@@ -80,10 +78,6 @@ class Device {
 
   // Measures the finalists in interleaved rounds, so that drift hits all alike; one result each, in order.
   virtual std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds) = 0;
-
-  // What a recording holds of static facts. A device that measures holds none.
-  virtual bool has_facts() const { return false; }
-  virtual Facts facts(const Config&) const { return {}; }
 
   // Validates on inputs from another seed; timed_out past the limit.
   virtual TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) = 0;

@@ -22,7 +22,6 @@ Json facts_json(const TrialResult& result, const Build* build) {
     facts["samples_us"] =
         std::vector<double>(samples.begin(), samples.begin() + std::min(samples.size(), kStoredSamples));
   }
-  if (!result.facts.empty()) facts["static"] = result.facts;
   if (build == nullptr) return facts;
   EntryFacts worst;
   for (const auto& [name, entry] : build->entries) {
@@ -97,8 +96,7 @@ bool may_end_otherwise(const TrialRecord& record) {
   const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
   if (!outcome) return true;
   if (is_breakdown(*outcome)) return !flag(record.provenance, "final_breakdown", false);
-  if (*outcome == Outcome::launch_failed)
-    return record.message.find("out of device memory") != std::string::npos;
+  if (*outcome == Outcome::out_of_memory) return true;  // as much as was free then
   return *outcome == Outcome::compile_failed && !flag(record.facts, "repeatable", true);
 }
 
@@ -117,7 +115,6 @@ std::optional<TrialResult> from_record(const TrialRecord& record) {
   result.measurement.low_us = record.interval_low_us;
   result.measurement.high_us = record.interval_high_us;
   result.measurement.samples_us = stored_numbers(record.facts, "samples_us");
-  result.facts = stored_numbers(record.facts, "static");
   return result;
 }
 

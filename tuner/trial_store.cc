@@ -1,7 +1,6 @@
 #include "tuner/trial_store.h"
 
 #include "tuner/ceilings.h"
-#include "tuner/compile/static_facts.h"
 
 namespace moetune {
 
@@ -17,9 +16,6 @@ KnownTrials TrialStore::known_trials() {
     }
     std::optional<TrialResult> result = from_record(record);
     if (!result) continue;
-    // A recording has its own facts; a compiler's of an earlier version would be told as if they were
-    // today's.
-    if (!tools_.device.info().recorded && result->facts.size() != kFactNames.size()) result->facts.clear();
     known.by_config.emplace(record.config, *std::move(result));
     if (is_of_search(record, request_.strategy, request_.seed)) known.of_this_search.push_back(record.config);
   }

@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "tuner/breakdowns.h"
-#include "tuner/compile/static_facts.h"
+#include "tuner/compile/launchable.h"
+#include "tuner/compile_ahead.h"
 #include "tuner/finals.h"
-#include "tuner/scouts.h"
 #include "tuner/trial_store.h"
 
 namespace moetune {
@@ -48,7 +48,7 @@ class TuneLoop {
         stop_(std::move(stop)),
         store_(request_, tools_, breakdowns_),
         searcher_(make_searcher(request.strategy, *request.space, request.seed)),
-        scouts_(request_, tools_, *searcher_) {
+        ahead_(request_, tools_, *searcher_) {
     searcher_->warm(request.histories);
   }
 
@@ -64,7 +64,7 @@ class TuneLoop {
   bool budget_left() const;
   bool is_over() const { return stop_.stop_requested() || result_.converged; }
   void step();
-  void settle_next();
+  void finish_next();
   std::optional<Pending> take_next();                                            // none where stopped
   std::optional<TrialResult> evaluate(const Pending& pending, BuildPtr* build);  // none where stopped
   BuildPtr wait_for(const std::shared_future<BuildPtr>& build);
@@ -81,7 +81,7 @@ class TuneLoop {
   Breakdowns breakdowns_;
   TrialStore store_;
   std::unique_ptr<Searcher> searcher_;
-  Scouts scouts_;
+  CompileAhead ahead_;
   KnownTrials known_;                               // the cache's
   std::unordered_map<ConfigId, std::size_t> done_;  // position in result_.trials
   std::deque<Pending> queue_;                       // in the order asked
@@ -113,7 +113,7 @@ TuneResult TuneLoop::run() {
   if (resumes) resume();
   while (!queue_.empty() && !is_over()) step();
   result_.interrupted = stop_.stop_requested();
-  result_.counts.unmeasured = scouts_.unmeasured();
+  result_.counts.unmeasured = ahead_.unmeasured();
   queue_.clear();
 
   const auto finishing = Clock::now();
@@ -143,7 +143,7 @@ TuneResult TuneLoop::run() {
 }
 
 void TuneLoop::enqueue(ConfigId id) {
-  scouts_.asked(id);
+  ahead_.asked(id);
   Pending pending{.id = id, .config = request_.space->config(id)};
   if (const auto known = known_.by_config.find(pending.config.text()); known != known_.by_config.end()) {
     pending.known = known->second;
@@ -172,7 +172,6 @@ bool TuneLoop::budget_left() const {
 }
 
 void TuneLoop::refill() {
-  scouts_.learn_due(result_.trials.size());
   while (queue_.size() < request_.in_flight && budget_left()) {
     const std::size_t room =
         std::min(request_.in_flight, request_.budget - result_.counts.total()) - queue_.size();
@@ -183,10 +182,7 @@ void TuneLoop::refill() {
     }
     for (const ConfigId id : ids) take(id);
   }
-  if (budget_left()) {
-    scouts_.send(request_.in_flight - queue_.size(), result_.trials.size());
-    scouts_.compile_foreseen();
-  }
+  if (budget_left()) ahead_.run();
 }
 
 // What was asked: told again where it is done, the default among them.
@@ -206,17 +202,17 @@ void TuneLoop::resume() {
   for (const std::string& config : known_.of_this_search) {
     if (!budget_left()) break;
     if (const std::optional<ConfigId> id = request_.space->find_text(config)) take(*id);
-    while (!queue_.empty() && queue_.back().known && !is_over()) settle_next();
+    while (!queue_.empty() && queue_.back().known && !is_over()) finish_next();
   }
   if (!is_over()) refill();
 }
 
 void TuneLoop::step() {
-  settle_next();
+  finish_next();
   if (!is_over()) refill();
 }
 
-void TuneLoop::settle_next() {
+void TuneLoop::finish_next() {
   std::optional<Pending> pending = take_next();
   if (!pending) return;
   if (pending->known && pending->known->outcome == Outcome::too_slow &&
@@ -258,17 +254,15 @@ BuildPtr TuneLoop::wait_for(const std::shared_future<BuildPtr>& build) {
 }
 
 std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* build) {
-  Facts facts;
   if (pending.build.valid()) {
     *build = wait_for(pending.build);
     if (*build == nullptr) return std::nullopt;
     if ((*build)->outcome != Outcome::ok) {
       return TrialResult{.outcome = (*build)->outcome, .message = (*build)->message};
     }
-    facts = static_facts(pending.plan, **build, tools_.device.info().limits);
     std::string reason = why_unlaunchable(pending.plan, **build, tools_.device.info().limits);
     if (reason.empty()) reason = why_spilling(pending.plan, **build, request_.kernel->spill_limit_bytes());
-    if (!reason.empty()) return TrialResult{.outcome = Outcome::pruned, .message = reason, .facts = facts};
+    if (!reason.empty()) return TrialResult{.outcome = Outcome::pruned, .message = reason};
   }
   MeasurePolicy policy = request_.policy;
   policy.drop_above_us = drop_limit();
@@ -277,7 +271,6 @@ std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* 
     TrialResult result = tools_.device.run({pending.config, pending.plan, *build}, policy);
     result_.time.validating += result.validate_s;
     result_.time.measuring += is_breakdown(result.outcome) ? seconds_since(begin) : result.measure_s;
-    result.facts = tools_.device.info().recorded ? tools_.device.facts(pending.config) : std::move(facts);
     return result;
   } catch (const Stopped&) {
     return std::nullopt;
@@ -295,7 +288,6 @@ void TuneLoop::finish(Pending pending, TrialResult result, const Build* build) {
   refuse_odd_time(result);
   Trial trial{pending.id, std::move(pending.config), std::move(result), pending.known.has_value()};
   if (!trial.resumed) store_.put(trial, build);
-  searcher_->learn(trial.id, trial.result.facts);
   searcher_->tell({trial.id, trial.result.outcome, trial.result.measurement.median_us});
   ++result_.counts[trial.result.outcome];
   result_.counts.resumed += trial.resumed;

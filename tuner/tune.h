@@ -23,7 +23,7 @@ namespace moetune {
 struct TrialCounts {
   std::array<std::size_t, kOutcomes.size()> by_outcome{};
   std::size_t resumed = 0;     // of those, taken from the cache instead of run
-  std::size_t unmeasured = 0;  // beside them: compiled ahead or for their static facts, and passed over
+  std::size_t unmeasured = 0;  // beside them: compiled ahead and never asked
 
   std::size_t& operator[](Outcome outcome) { return by_outcome[static_cast<std::size_t>(outcome)]; }
   std::size_t operator[](Outcome outcome) const { return by_outcome[static_cast<std::size_t>(outcome)]; }
@@ -58,7 +58,7 @@ struct TuneSettings {
   std::uint64_t seed = 1;
   std::size_t budget = 200;  // trials
   double time_budget_s = 0;  // 0: no limit
-  // Configurations asked or scouted ahead; fixed, so that a trajectory does not depend on cores.
+  // Configurations asked ahead; fixed, so that a trajectory does not depend on cores.
   std::size_t in_flight = 32;
   std::size_t finalists = 5;
   int duel_rounds = 11;

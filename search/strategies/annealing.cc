@@ -37,7 +37,7 @@ class Annealing : public OneByOne {
 
   ConfigId next() override {
     if (value_ < kNever) {
-      std::vector<ConfigId> around = space_.neighbours(at_, Neighbourhood::hamming);
+      std::vector<ConfigId> around = space_.neighbours(at_);
       std::erase_if(around, [&](ConfigId id) { return !untried_.contains(id); });
       if (!around.empty()) {
         const ConfigId id = around[random_.below(around.size())];

@@ -31,9 +31,6 @@ constexpr std::size_t kPatience = 6;       // told without a new best, before a 
 constexpr std::size_t kOpenAtFirst = 5;
 constexpr std::size_t kToldAnOpen = 16;
 
-// Scouted at most: as many as were asked, and so many more.
-constexpr std::size_t kScoutsAhead = 8;
-
 // The model chooses globally; past the first asks, every few go to a local search that is told everything, so
 // that no neighbour of a good configuration is left out because the model is sure of it. Where the model has
 // nothing to go by, or the search has outgrown it, the local search goes on alone.
@@ -42,19 +39,13 @@ constexpr std::size_t kScoutsAhead = 8;
 // a few parameters away: until the local search takes its turns, the model chooses among the neighbours of
 // the best, and anywhere else once these have not bettered it for a while (a trust region of Hamming distance
 // one, after Wan et al. 2021, Think Global and Act Local).
-//
-// Scouts are what the model would choose next. Once their facts are learnt, a second model, which sees the
-// facts beside the parameters, judges them instead of the first, and the better of the two choices is asked.
 class AutoSearch : public Searcher {
  public:
   AutoSearch(const LegalSpace& space, std::uint64_t seed)
       : space_(space),
         untried_(space.size()),
-        unscouted_(space.size()),
-        unknown_(space.size()),
         random_(seed),
         surrogate_(space),
-        informed_(space, &facts_),
         descent_(make_local(space, ~seed)) {}
 
   std::vector<ConfigId> ask(std::size_t n) override {
@@ -62,9 +53,6 @@ class AutoSearch : public Searcher {
     while (ids.size() < n && open_.size() < most_open() && !untried_.empty()) {
       const ConfigId id = next();
       surrogate_.open(id);
-      if (facts_.knows(id)) informed_.open(id);
-      unscouted_.take(id);
-      unknown_.take(id);
       open_.insert(id);
       ++asked_;
       ids.push_back(id);
@@ -74,29 +62,12 @@ class AutoSearch : public Searcher {
 
   void tell(const Observation& observation) override {
     untried_.take(observation.id);
-    unscouted_.take(observation.id);
-    unknown_.take(observation.id);
     if (open_.erase(observation.id) == 0 && surrogate_.log().find(observation.id) == nullptr) {
       ++resumed_;
       if (std::erase(seeds_, observation.id) > 0) tried_seeds_.insert(observation.id);
     }
     surrogate_.tell(observation);
-    informed_.tell(observation);
     descent_->tell(observation);
-  }
-
-  std::vector<ConfigId> scout(std::size_t n) override {
-    std::vector<ConfigId> ids;
-    while (ids.size() < n && scouted_ < asked_ + kScoutsAhead && surrogate_.usable()) {
-      surrogate_.settle(random_);
-      auto pick = surrogate_.pick(unscouted_, centre(), random_);
-      if (!pick) pick = surrogate_.pick(unscouted_, std::nullopt, random_);
-      if (!pick) break;
-      unscouted_.take(pick->id);
-      ++scouted_;
-      ids.push_back(pick->id);
-    }
-    return ids;
   }
 
   std::vector<ConfigId> foresee(std::size_t n) const override {
@@ -113,15 +84,8 @@ class AutoSearch : public Searcher {
     return ids;
   }
 
-  void learn(ConfigId id, const Facts& facts) override {
-    if (id >= space_.size() || !facts_.add(id, facts)) return;
-    informed_.join(id);
-    unknown_.take(id);
-  }
-
   void warm(std::span<const History> histories) override {
     surrogate_.set_history(histories);
-    informed_.set_history(histories);
     choose_seeds(histories);
     warm_ = !seeds_.empty();
   }
@@ -168,12 +132,12 @@ class AutoSearch : public Searcher {
     }
     const bool descends = begun() >= kDescentFrom && asked_ % kDescentOneIn == 0;
     if (surrogate_.usable() && !descends) {
-      surrogate_.settle(random_);
-      auto pick = best_pick(centre());
-      if (!pick) pick = best_pick(std::nullopt);
+      surrogate_.fit_if_due(random_);
+      std::optional<ConfigId> pick = surrogate_.pick(untried_, centre(), random_);
+      if (!pick) pick = surrogate_.pick(untried_, std::nullopt, random_);
       if (pick) {
-        untried_.take(pick->id);
-        return pick->id;
+        untried_.take(*pick);
+        return *pick;
       }
     }
     if (const std::optional<ConfigId> id = next_of_descent()) return *id;
@@ -198,13 +162,6 @@ class AutoSearch : public Searcher {
     const bool led = warm_ && surrogate_.trusts_experience() && begun() < kDescentFrom;
     return led && best != nullptr && surrogate_.log().since_best() < kPatience ? std::optional(best->id)
                                                                                : std::nullopt;
-  }
-
-  std::optional<Surrogate::Pick> best_pick(std::optional<ConfigId> beside) {
-    const auto unknown = surrogate_.pick(unknown_, beside, random_);
-    if (!informed_.usable()) return unknown;
-    const auto known = informed_.pick(untried_, beside, random_);
-    return known && (!unknown || known->gain > unknown->gain) ? known : unknown;
   }
 
   // None where there is no seed left, or where it is not the turn of one.
@@ -238,12 +195,8 @@ class AutoSearch : public Searcher {
 
   const LegalSpace& space_;
   Untried untried_;
-  Untried unscouted_;  // of those, the ones not scouted
-  Untried unknown_;    // of those, the ones whose facts were not learnt
   Random random_;
-  FactTable facts_;
   Surrogate surrogate_;
-  Surrogate informed_;  // of what has facts, with them
   std::unique_ptr<Searcher> descent_;
   std::unordered_set<ConfigId> open_;  // asked, not told
   std::vector<ConfigId> seeds_;        // the next one last
@@ -252,7 +205,6 @@ class AutoSearch : public Searcher {
   std::size_t resumed_ = 0;  // told, not asked
   std::size_t random_starts_ = 0;
   bool warm_ = false;  // winners from elsewhere are known
-  std::size_t scouted_ = 0;
 };
 
 }  // namespace

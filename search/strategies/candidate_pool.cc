@@ -14,7 +14,7 @@ void add_walks(const LegalSpace& space, const std::vector<Observation>& starts, 
                std::vector<ConfigId>& pool) {
   std::vector<std::vector<ConfigId>> around;
   for (const Observation& start : starts) {
-    around.push_back(space.neighbours(start.id, Neighbourhood::hamming));
+    around.push_back(space.neighbours(start.id));
     pool.insert(pool.end(), around.back().begin(), around.back().end());
   }
   // From the neighbours, whose list is at hand, one cheap step further at a time.

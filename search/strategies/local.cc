@@ -85,7 +85,7 @@ class LocalSearch : public Searcher {
     base_ = point;
     open_neighbours_.clear();
     queue_.clear();
-    for (const ConfigId id : space_.neighbours(point.id, Neighbourhood::hamming)) {
+    for (const ConfigId id : space_.neighbours(point.id)) {
       if (untried_.contains(id)) queue_.push_back(id);
     }
     random_.shuffle(queue_);
@@ -97,7 +97,7 @@ class LocalSearch : public Searcher {
     for (int attempt = 0; attempt < 8; ++attempt) {
       ConfigId at = from;
       for (int step = 0; step < kKickSteps; ++step) {
-        const std::vector<ConfigId> around = space_.neighbours(at, Neighbourhood::hamming);
+        const std::vector<ConfigId> around = space_.neighbours(at);
         if (around.empty()) return std::nullopt;
         at = around[random_.below(around.size())];
       }

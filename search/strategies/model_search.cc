@@ -31,9 +31,9 @@ class ModelSearch : public Searcher {
   ConfigId next() {
     if (asked_++ >= kStarts && surrogate_.usable()) {
       if (const auto pick = surrogate_.pick(untried_, std::nullopt, random_)) {
-        untried_.take(pick->id);
-        surrogate_.open(pick->id);
-        return pick->id;
+        untried_.take(*pick);
+        surrogate_.open(*pick);
+        return *pick;
       }
     }
     const ConfigId id = *untried_.draw(random_);

@@ -38,12 +38,6 @@ ProductKernel::ProductKernel(std::vector<Axis> axes) : axes_(std::move(axes)), t
   parameters.push_back(kNoise.mean);
 }
 
-void ProductKernel::replace_axes(std::vector<Axis> axes) {
-  ProductKernel other(std::move(axes));
-  if (other.parameters.size() == parameters.size()) other.parameters = std::move(parameters);
-  *this = std::move(other);
-}
-
 double ProductKernel::noise() const { return std::exp(parameters[noise_index()]); }
 
 double ProductKernel::penalty(std::vector<double>& gradient) const {

@@ -31,9 +31,6 @@ class ProductKernel {
   // Minus the logarithm of the prior of the hyper-parameters, and its gradient added to `gradient`.
   double penalty(std::vector<double>& gradient) const;
 
-  // The same hyper-parameters over other axes; those expected at first where there are more or fewer.
-  void replace_axes(std::vector<Axis> axes);
-
   // Refills the tables from `parameters`; `with_slopes` those of the gradient too.
   void tabulate(bool with_slopes);
 

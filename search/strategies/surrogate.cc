@@ -39,24 +39,18 @@ bool is_point_of(const LegalSpace& space, std::span<const Position> point) {
   return true;
 }
 
-Surrogate::Surrogate(const LegalSpace& space, FactTable* facts)
-    : space_(space),
-      encoding_(space),
-      facts_(facts),
-      time_kernel_(encoding_.axes()),
-      failure_kernel_(encoding_.axes()) {}
+Surrogate::Surrogate(const LegalSpace& space)
+    : space_(space), encoding_(space), time_kernel_(encoding_.axes()), failure_kernel_(encoding_.axes()) {}
 
 void Surrogate::append_row(ConfigId id, std::vector<Position>& rows) const {
   encoding_.append(space_, id, rows);
   if (likeness_.size() > 1) rows.resize(rows.size() + 2, 0);
-  if (facts_ != nullptr) facts_->append(id, rows);
 }
 
 void Surrogate::append_row(const Past& past, std::vector<Position>& rows) const {
   encoding_.append(past.point, rows);
   rows.push_back(1);
   rows.push_back(static_cast<Position>(past.task));
-  if (facts_ != nullptr) facts_->append(past.id, rows);
 }
 
 void Surrogate::open(ConfigId id) {
@@ -94,13 +88,8 @@ void Surrogate::observe(Asked& asked, const Observation& observation) {
 }
 
 bool Surrogate::usable() const {
-  if (facts_ != nullptr && facts_->ids().empty()) return false;
   if (encoding_.axes().empty() || log_.size() >= kMostTrials) return false;
   return log_.successes() >= kFewestSuccesses || (log_.successes() > 0 && !past_.empty());
-}
-
-void Surrogate::join(ConfigId id) {
-  if (times_) add_to_pool({id});
 }
 
 void Surrogate::add_to_pool(const std::vector<ConfigId>& ids) {
@@ -115,7 +104,7 @@ void Surrogate::add_to_pool(const std::vector<ConfigId>& ids) {
 void Surrogate::add_neighbours_to_pool(ConfigId id) {
   if (in_pool_.empty()) return;
   std::vector<ConfigId> missing;
-  for (const ConfigId neighbour : space_.neighbours(id, Neighbourhood::hamming)) {
+  for (const ConfigId neighbour : space_.neighbours(id)) {
     if (in_pool_[neighbour]) continue;
     in_pool_[neighbour] = true;
     missing.push_back(neighbour);
@@ -124,20 +113,11 @@ void Surrogate::add_neighbours_to_pool(ConfigId id) {
 }
 
 void Surrogate::renew_pool(Random& random) {
-  if (facts_ != nullptr) {
-    facts_->settle();
-    time_kernel_.replace_axes(axes());
-    time_kernel_.tabulate(false);
-    failure_kernel_.replace_axes(axes());
-    pool_ = facts_->ids();
-  } else if (pool_.empty() || space_.size() > kWholeSpace) {
-    pool_ = make_candidate_pool(space_, pool_starts(), random);
-    if (space_.size() > kWholeSpace) {
-      in_pool_.assign(space_.size(), false);
-      for (const ConfigId id : pool_) in_pool_[id] = true;
-    }
-  } else {
-    return;
+  if (!pool_.empty() && space_.size() <= kWholeSpace) return;
+  pool_ = make_candidate_pool(space_, pool_starts(), random);
+  if (space_.size() > kWholeSpace) {
+    in_pool_.assign(space_.size(), false);
+    for (const ConfigId id : pool_) in_pool_[id] = true;
   }
   pool_rows_.clear();
   for (const ConfigId id : pool_) append_row(id, pool_rows_);
@@ -241,7 +221,7 @@ bool Surrogate::is_candidate(ConfigId id, const Untried& untried, std::optional<
 std::vector<ConfigId> Surrogate::leaders(const Untried& untried, std::optional<ConfigId> beside,
                                          std::size_t n) const {
   if (!times_) return {};
-  std::vector<Pick> picks;
+  std::vector<Ranked> picks;
   const double best = best_value();
   for (std::size_t i = 0; i < pool_.size(); ++i) {
     if (!is_candidate(pool_[i], untried, beside)) continue;
@@ -249,22 +229,22 @@ std::vector<ConfigId> Surrogate::leaders(const Untried& untried, std::optional<C
   }
   const auto end = picks.begin() + static_cast<std::ptrdiff_t>(std::min(n, picks.size()));
   std::partial_sort(picks.begin(), end, picks.end(),
-                    [](const Pick& a, const Pick& b) { return a.gain > b.gain; });
+                    [](const Ranked& a, const Ranked& b) { return a.gain > b.gain; });
   std::vector<ConfigId> ids;
   for (auto pick = picks.begin(); pick != end; ++pick) ids.push_back(pick->id);
   return ids;
 }
 
-void Surrogate::settle(Random& random) {
+void Surrogate::fit_if_due(Random& random) {
   if (!times_ || log_.size() >= next_fit_) refit(random);
 }
 
-std::optional<Surrogate::Pick> Surrogate::pick(const Untried& untried, std::optional<ConfigId> beside,
-                                               Random& random) {
-  settle(random);
+std::optional<ConfigId> Surrogate::pick(const Untried& untried, std::optional<ConfigId> beside,
+                                        Random& random) {
+  fit_if_due(random);
   if (beside) add_neighbours_to_pool(*beside);
   const double best = best_value();
-  std::optional<Pick> top;
+  std::optional<Ranked> top;
   double top_u = 0;
   double top_deviation = 0;
   for (std::size_t i = 0; i < pool_.size(); ++i) {
@@ -273,9 +253,9 @@ std::optional<Surrogate::Pick> Surrogate::pick(const Untried& untried, std::opti
     const double u = (best - times_->mean(i)) / deviation;
     // The gain grows with both: what is below in both cannot be better.
     if (top && u <= top_u && deviation <= top_deviation) continue;
-    const Pick pick{pool_[i], gain(i, best)};
-    if (top && pick.gain <= top->gain) continue;
-    top = pick;
+    const Ranked candidate{pool_[i], gain(i, best)};
+    if (top && candidate.gain <= top->gain) continue;
+    top = candidate;
     // A doubtful candidate says nothing of the bare improvement that others must reach.
     if (chance_to_work(i) == 1) {
       top_u = u;
@@ -285,7 +265,7 @@ std::optional<Surrogate::Pick> Surrogate::pick(const Untried& untried, std::opti
       top_deviation = 0;
     }
   }
-  return top;
+  return top ? std::optional(top->id) : std::nullopt;
 }
 
 }  // namespace moetune

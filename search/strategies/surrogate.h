@@ -3,9 +3,6 @@
 // work. Trials of other problems or GPUs join as further tasks, told apart by one more axis whose relevance
 // the evidence decides.
 //
-// With a FactTable it is another model: of the configurations whose facts are known alone, which it sees
-// beside the parameters.
-//
 // Deterministic in what it was told and the random state it is given. One owner; not thread-safe.
 #pragma once
 
@@ -15,7 +12,6 @@
 
 #include "search/random.h"
 #include "search/searcher.h"
-#include "search/strategies/fact_table.h"
 #include "search/strategies/posterior.h"
 #include "search/strategies/trial_log.h"
 #include "search/untried.h"
@@ -27,8 +23,7 @@ bool is_point_of(const LegalSpace& space, std::span<const Position> point);
 
 class Surrogate {
  public:
-  // `facts`, where given, must outlive the model; it is settled at each fit.
-  explicit Surrogate(const LegalSpace& space, FactTable* facts = nullptr);
+  explicit Surrogate(const LegalSpace& space);
 
   // Before the first ask. Replaces what was given before.
   void set_history(std::span<const History> histories);
@@ -39,23 +34,17 @@ class Surrogate {
   // A configuration was asked: it is open until it is told.
   void open(ConfigId id);
   void tell(const Observation& observation);
-  // The facts of a configuration were added to the table: it joins the pool.
-  void join(ConfigId id);
 
   const TrialLog& log() const { return log_; }
   // Whether there is enough to fit, and not so much that fitting would cost more than it gains.
   bool usable() const;
 
-  struct Pick {
-    ConfigId id = 0;
-    double gain = 0;  // expected reduction of the logarithm of the best time
-  };
-  // Fits again where that is due. usable() must hold.
-  void settle(Random& random);
+  // Fits again if that is due. usable() must hold.
+  void fit_if_due(Random& random);
   // The candidate with the largest weighed expected improvement: of the pool, or of the configurations that
-  // differ from `beside` in one parameter. Settles first. nullopt where none of them is untried. usable()
-  // must hold.
-  std::optional<Pick> pick(const Untried& untried, std::optional<ConfigId> beside, Random& random);
+  // differ from `beside` in one parameter. Fits first if that is due. nullopt where none of them is untried.
+  // usable() must hold.
+  std::optional<ConfigId> pick(const Untried& untried, std::optional<ConfigId> beside, Random& random);
 
   // Up to n candidates of the pool by the same measure as of the last fit, the best first; none before the
   // first.
@@ -77,6 +66,10 @@ class Surrogate {
     bool failed = false;
     double log_time = 0;
   };
+  struct Ranked {
+    ConfigId id = 0;
+    double gain = 0;  // expected reduction of the logarithm of the best time
+  };
   struct Asked {
     ConfigId id = 0;
     std::size_t in_times = 0;
@@ -84,7 +77,6 @@ class Surrogate {
     bool told = false;
   };
 
-  std::vector<Axis> axes() const;
   void renew_pool(Random& random);
   void add_to_pool(const std::vector<ConfigId>& ids);
   void add_neighbours_to_pool(ConfigId id);
@@ -110,7 +102,6 @@ class Surrogate {
 
   const LegalSpace& space_;
   Encoding encoding_;
-  FactTable* facts_;
   std::vector<Past> past_;
   std::vector<double> likeness_ = {1};  // by task: this one, and one a history
   std::vector<bool> trusted_ = {true};  // by task, at the last fit

@@ -54,12 +54,6 @@ std::vector<Axis> axes_with_task(std::vector<Axis> axes, const std::vector<doubl
 
 }  // namespace
 
-std::vector<Axis> Surrogate::axes() const {
-  std::vector<Axis> all = axes_with_task(encoding_.axes(), likeness_);
-  if (facts_ != nullptr) all.insert(all.end(), facts_->axes().begin(), facts_->axes().end());
-  return all;
-}
-
 void Surrogate::set_history(std::span<const History> histories) {
   past_.clear();
   likeness_.assign(1, 1.0);
@@ -84,7 +78,7 @@ void Surrogate::set_history(std::span<const History> histories) {
     likeness_.push_back(likeness);
   }
   trusted_.assign(likeness_.size(), true);
-  time_kernel_ = ProductKernel(axes());
+  time_kernel_ = ProductKernel(axes_with_task(encoding_.axes(), likeness_));
   time_kernel_.tabulate(false);
   failure_kernel_ = time_kernel_;
   pool_.clear();

@@ -1,125 +1,11 @@
-// The device side of measuring and validating: fill, poison, compare, guard bands, checksum, delay.
+// The device side of measuring and validating: fill, poison, compare, guard bands, checksum, hold.
 //
-// Every parameter is 8 bytes wide. Codes: element types as DType in kernels/buffer.h (f32, f16, bf16, e4m3,
-// i32), fills as Fill::Kind (zeros, normal, uniform, integers). tuner/worker/harness.cc is the host side.
+// Every parameter is 8 bytes wide. Codes: element types as DType in kernels/dtype.h, fills as Fill::Kind in
+// kernels/buffer.h. tuner/worker/harness.cc is the host side.
 
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef long long i64;
+#include "templates/common/harness_values.cuh"
 
 namespace {
-
-enum Type { kF32, kF16, kBf16, kE4m3, kI32 };
-enum Kind { kZeros, kNormal, kUniform };
-
-constexpr u32 kBlock = 256;
-
-__device__ u64 global_thread() { return u64(blockIdx.x) * blockDim.x + threadIdx.x; }
-__device__ u64 global_threads() { return u64(gridDim.x) * blockDim.x; }
-
-// --- values ---------------------------------------------------------------------------------------------
-
-__device__ u64 split_mix(u64 state) {
-  u64 z = state + 0x9E3779B97F4A7C15ull;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-  return z ^ (z >> 31);
-}
-
-// mul.rn without .ftz whatever the compiler's options say: the host multiplies the same way.
-__device__ float multiply(float a, float b) {
-  float product;
-  asm("mul.rn.f32 %0, %1, %2;" : "=f"(product) : "f"(a), "f"(b));
-  return product;
-}
-
-// generate_element of kernels/buffer.cc; `factor` is the scale times the constant of the kind.
-__device__ float generate(u64 kind, float factor, u64 base, u64 index) {
-  const u64 word = split_mix(base + index);
-  if (kind == kNormal) {
-    const int sum =
-        int(word & 0xFFFF) + int((word >> 16) & 0xFFFF) + int((word >> 32) & 0xFFFF) + int(word >> 48);
-    return multiply(float(sum - 2 * 65535), factor);
-  }
-  return multiply(float(2 * int(word >> 40) + 1 - (1 << 24)), factor);
-}
-
-__device__ float factor_of(u64 kind, float scale) {
-  return multiply(scale, kind == kNormal ? 0x1.bb67aep-16f : 0x1p-24f);
-}
-
-__device__ float power_of_two(int exponent) { return __int_as_float((exponent + 127) << 23); }
-
-// Nearest, ties to even, saturating at 448. In software: sm_80 has no such conversion.
-__device__ u8 encode_e4m3(float value) {
-  const u32 bits = __float_as_uint(value);
-  const u8 sign = u8((bits >> 24) & 0x80);
-  const float magnitude = __uint_as_float(bits & 0x7FFFFFFF);
-  if (magnitude != magnitude) return sign | 0x7F;
-  if (magnitude >= 448.0f) return sign | 0x7E;
-  int exponent = int((bits >> 23) & 0xFF) - 127;
-  if (exponent < -6) exponent = -6;
-  int steps = __float2int_rn(multiply(magnitude, power_of_two(3 - exponent)));
-  if (steps < 8) return sign | u8(steps);
-  if (steps == 16) {
-    steps = 8;
-    ++exponent;
-  }
-  const int code = ((exponent + 7) << 3) | (steps - 8);
-  return sign | u8(code > 0x7E ? 0x7E : code);
-}
-
-__device__ float decode_e4m3(u8 code) {
-  const int exponent = (code >> 3) & 15, fraction = code & 7;
-  float magnitude =
-      exponent == 0 ? float(fraction) * power_of_two(-9) : float(8 + fraction) * power_of_two(exponent - 10);
-  if ((code & 0x7F) == 0x7F) magnitude = __int_as_float(0x7FFFFFFF);
-  return code & 0x80 ? -magnitude : magnitude;
-}
-
-__device__ void store(u64 address, u64 type, u64 index, float value) {
-  if (type == kF32) {
-    reinterpret_cast<float*>(address)[index] = value;
-  } else if (type == kF16) {
-    u16 half;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
-    reinterpret_cast<u16*>(address)[index] = half;
-  } else if (type == kBf16) {
-    u16 brain;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(brain) : "f"(value));
-    reinterpret_cast<u16*>(address)[index] = brain;
-  } else if (type == kE4m3) {
-    reinterpret_cast<u8*>(address)[index] = encode_e4m3(value);
-  } else {
-    reinterpret_cast<int*>(address)[index] = __float2int_rn(value);
-  }
-}
-
-__device__ float load(u64 address, u64 type, u64 index) {
-  if (type == kF32) return reinterpret_cast<const float*>(address)[index];
-  if (type == kE4m3) return decode_e4m3(reinterpret_cast<const u8*>(address)[index]);
-  if (type == kI32) return float(reinterpret_cast<const int*>(address)[index]);
-  const u16 bits = reinterpret_cast<const u16*>(address)[index];
-  if (type == kBf16) return __uint_as_float(u32(bits) << 16);
-  float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-  return value;
-}
-
-// All bits but the sign: NaN in every floating-point type here.
-__device__ void store_nan(u64 address, u64 type, u64 index) {
-  if (type == kF32 || type == kI32) {
-    reinterpret_cast<u32*>(address)[index] = 0x7FFFFFFF;
-  } else if (type == kE4m3) {
-    reinterpret_cast<u8*>(address)[index] = 0x7F;
-  } else {
-    reinterpret_cast<u16*>(address)[index] = 0x7FFF;
-  }
-}
-
-// --- comparing ------------------------------------------------------------------------------------------
 
 struct Partial {
   double max_error, sum_xy, sum_xx, sum_yy;
@@ -162,6 +48,62 @@ __device__ void merge(Partial& into, const Partial& other) {
   if (other.first_mismatch < into.first_mismatch) into.first_mismatch = other.first_mismatch;
 }
 
+// Integers of one tensor against those of another. In a comparison of sets `mismatches` and `first` count
+// segments.
+struct IntegerPartial {
+  u64 mismatches, first;
+  i64 actual, expected;  // at `first`
+  u64 unwritten, first_unwritten;
+};
+
+__device__ void merge(IntegerPartial& into, const IntegerPartial& other) {
+  if (other.first < into.first) {
+    into.first = other.first;
+    into.actual = other.actual;
+    into.expected = other.expected;
+  }
+  if (other.first_unwritten < into.first_unwritten) into.first_unwritten = other.first_unwritten;
+  into.mismatches += other.mismatches;
+  into.unwritten += other.unwritten;
+}
+
+// What load_integer gives of memory that holds `byte` everywhere.
+__device__ i64 repeated(u64 type, u64 byte) {
+  const u64 word = byte * 0x0101010101010101ull;
+  return type == kI64 ? i64(word) : type == kI32 ? i64(int(word)) : i64(byte);
+}
+
+// A second hash beside split_mix: the finalizer of MurmurHash3.
+__device__ u64 other_mix(u64 z) {
+  z += 0x5851F42D4C957F2Dull;
+  z = (z ^ (z >> 33)) * 0xFF51AFD7ED558CCDull;
+  z = (z ^ (z >> 33)) * 0xC4CEB9FE1A85EC53ull;
+  return z ^ (z >> 33);
+}
+
+// Merges a block's partials and lets its first thread write the sum.
+template <typename P>
+__device__ void reduce_block(const P& mine, P* partials) {
+  __shared__ P shared[kBlock];
+  shared[threadIdx.x] = mine;
+  for (u32 half = kBlock / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) merge(shared[threadIdx.x], shared[threadIdx.x + half]);
+  }
+  if (threadIdx.x == 0) partials[blockIdx.x] = shared[0];
+}
+
+__device__ u64 sum_over_warp(u64 value) {
+  for (int lane = 16; lane > 0; lane /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, lane);
+  return value;
+}
+
+__device__ u64 nanoseconds() {
+  u64 now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(kBlock)
@@ -169,8 +111,44 @@ extern "C" __global__ void __launch_bounds__(kBlock)
   const u64 base = split_mix(split_mix(seed) + stream);
   const float factor = factor_of(kind, float(scale));
   for (u64 i = global_thread(); i < elements; i += global_threads()) {
-    store(address, type, i, kind == kZeros ? 0.0f : generate(kind, factor, base, i));
+    if (kind == kPermutation) {
+      store_integer(address, type, i, i64(permute(elements, base, i)));
+    } else {
+      const float fixed = kind == kConstant ? float(scale) : 0.0f;
+      const bool drawn = kind == kNormal || kind == kUniform;
+      store(address, type, i, drawn ? generate(kind, factor, base, i) : fixed);
+    }
   }
+}
+
+// zipf_element of kernels/buffer.cc.
+extern "C" __global__ void __launch_bounds__(kBlock)
+    moetune_fill_zipf(u64 address, u64 type, const u64* thresholds, u64 values, u64 seed, u64 stream,
+                      u64 elements) {
+  const u64 base = split_mix(split_mix(seed) + stream);
+  for (u64 i = global_thread(); i < elements; i += global_threads()) {
+    const u64 word = split_mix(base + i);
+    u64 low = 0, high = values - 1;
+    while (low < high) {
+      const u64 middle = (low + high) / 2;
+      if (word < thresholds[middle]) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    store_integer(address, type, i, i64(low));
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kBlock)
+    moetune_fill_list(u64 address, u64 type, const int* list, u64 elements) {
+  for (u64 i = global_thread(); i < elements; i += global_threads()) store_integer(address, type, i, list[i]);
+}
+
+extern "C" __global__ void __launch_bounds__(kBlock)
+    moetune_widen(u64 from, u64 type, float* to, u64 elements) {
+  for (u64 i = global_thread(); i < elements; i += global_threads()) to[i] = load(from, type, i);
 }
 
 // `ranges` holds (begin, count) pairs in elements; a block takes one range at a time.
@@ -178,23 +156,73 @@ extern "C" __global__ void __launch_bounds__(kBlock)
     moetune_poison(u64 address, u64 type, const i64* ranges, u64 count) {
   for (u64 r = blockIdx.x; r < count; r += gridDim.x) {
     for (i64 i = threadIdx.x; i < ranges[2 * r + 1]; i += kBlock)
-      store_nan(address, type, u64(ranges[2 * r] + i));
+      store_poison(address, type, u64(ranges[2 * r] + i));
   }
 }
 
 // One Partial a block, summed in a fixed order; the host merges the blocks in order.
 extern "C" __global__ void __launch_bounds__(kBlock)
     moetune_compare(u64 x, u64 type, const float* y, u64 elements, Partial* partials) {
-  __shared__ Partial shared[kBlock];
   Partial mine = {0, 0, 0, 0, ~0ull, 0, ~0ull};
   for (u64 i = global_thread(); i < elements; i += global_threads())
     add_element(mine, load(x, type, i), y[i], i);
-  shared[threadIdx.x] = mine;
-  for (u32 half = kBlock / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.x < half) merge(shared[threadIdx.x], shared[threadIdx.x + half]);
+  reduce_block(mine, partials);
+}
+
+// x against y, of one type. `earlier`, if not 0, is x as another run left it that began with `earlier_byte`
+// everywhere, as this one did with `byte`: an element that is still so in both was never written.
+extern "C" __global__ void __launch_bounds__(kBlock)
+    moetune_compare_integers(u64 x, u64 y, u64 type, u64 elements, u64 earlier, u64 earlier_byte, u64 byte,
+                             IntegerPartial* partials) {
+  const i64 poison = repeated(type, byte), earlier_poison = repeated(type, earlier_byte);
+  IntegerPartial mine = {0, ~0ull, 0, 0, 0, ~0ull};
+  for (u64 i = global_thread(); i < elements; i += global_threads()) {
+    const i64 actual = load_integer(x, type, i), expected = load_integer(y, type, i);
+    if (actual != expected && mine.mismatches++ == 0) {
+      mine.first = i;
+      mine.actual = actual;
+      mine.expected = expected;
+    }
+    if (earlier != 0 && actual == poison && load_integer(earlier, type, i) == earlier_poison) {
+      if (mine.unwritten++ == 0) mine.first_unwritten = i;
+    }
   }
-  if (threadIdx.x == 0) partials[blockIdx.x] = shared[0];
+  reduce_block(mine, partials);
+}
+
+// Segment s lies between offsets[s - 1] (or 0) and offsets[s] (or `elements`); without offsets it is `length`
+// elements from s * length. A block takes a segment and compares the sums, modulo 2^64, of two hashes of its
+// elements: equal multisets have equal sums, and two that differ have equal ones by chance once in 2^128.
+extern "C" __global__ void __launch_bounds__(kBlock)
+    moetune_compare_segments(u64 x, u64 y, u64 type, u64 elements, const int* offsets, u64 length,
+                             u64 segments, IntegerPartial* partials) {
+  __shared__ u64 sums[2];
+  IntegerPartial mine = {0, ~0ull, 0, 0, 0, ~0ull};
+  for (u64 s = blockIdx.x; s < segments; s += gridDim.x) {
+    u64 begin = s * length, end = begin + length;
+    if (offsets != nullptr) {
+      begin = s == 0 ? 0 : u64(offsets[s - 1]);
+      end = s + 1 == segments ? elements : u64(offsets[s]);
+    }
+    if (threadIdx.x < 2) sums[threadIdx.x] = 0;
+    __syncthreads();
+    u64 first = 0, second = 0;
+    for (u64 i = begin + threadIdx.x; i < min(end, elements); i += kBlock) {
+      const u64 actual = u64(load_integer(x, type, i)), expected = u64(load_integer(y, type, i));
+      first += split_mix(actual) - split_mix(expected);
+      second += other_mix(actual) - other_mix(expected);
+    }
+    first = sum_over_warp(first);
+    second = sum_over_warp(second);
+    if (threadIdx.x % 32 == 0) {
+      atomicAdd(&sums[0], first);
+      atomicAdd(&sums[1], second);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0 && (sums[0] | sums[1]) != 0 && mine.mismatches++ == 0) mine.first = s;
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) partials[blockIdx.x] = mine;
 }
 
 // The bytes between copies must all be `pattern`. Copy c's data is `bytes` long and starts at guard + c *
@@ -234,13 +262,18 @@ extern "C" __global__ void __launch_bounds__(kBlock)
     const ulonglong2 v = data[i];
     mine += v.x * (4 * i + 1) + v.y * (4 * i + 3);
   }
-  for (int lane = 16; lane > 0; lane /= 2) mine += __shfl_xor_sync(0xFFFFFFFFu, mine, lane);
+  mine = sum_over_warp(mine);
   if (threadIdx.x % 32 == 0) atomicAdd(sum, mine);
 }
 
-// Keeps the stream busy while the host enqueues what is to be timed back to back.
-extern "C" __global__ void moetune_delay(u64 cycles) {
-  const i64 begin = clock64();
-  while (u64(clock64() - begin) < cycles) {
+// Holds the stream until the host has written `turn` to signal[0]. After `patience_ns` it gives up, so that a
+// host that waits for the stream is no deadlock, and writes `turn` to signal[1].
+extern "C" __global__ void moetune_hold(volatile u64* signal, u64 turn, u64 patience_ns) {
+  const u64 begin = nanoseconds();
+  while (signal[0] < turn) {
+    if (nanoseconds() - begin > patience_ns) {
+      signal[1] = turn;
+      break;
+    }
   }
 }

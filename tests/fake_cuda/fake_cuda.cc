@@ -174,6 +174,27 @@ CUresult memcpy_h_to_d_async(CUdeviceptr to, const void* from, std::size_t bytes
   return sticky();
 }
 
+CUresult memcpy_d_to_d_async(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream) {
+  if (machine.sticky == 0)
+    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  return sticky();
+}
+
+CUresult mem_host_alloc(void** memory, std::size_t bytes, unsigned) {
+  *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+  return sticky();
+}
+
+CUresult mem_host_get_device_pointer(CUdeviceptr* address, void* memory, unsigned) {
+  *address = reinterpret_cast<CUdeviceptr>(memory);
+  return sticky();
+}
+
+CUresult mem_free_host(void* memory) {
+  std::free(memory);
+  return sticky();
+}
+
 CUresult memcpy_d_to_h(void* to, CUdeviceptr from, std::size_t bytes) {
   if (machine.sticky == 0) std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
   return sticky();
@@ -319,6 +340,10 @@ void* find_symbol(const std::string& name) {
       {"cuMemFree", address_of(mem_free)},
       {"cuMemsetD8Async", address_of(memset_d8_async)},
       {"cuMemcpyHtoDAsync", address_of(memcpy_h_to_d_async)},
+      {"cuMemcpyDtoDAsync", address_of(memcpy_d_to_d_async)},
+      {"cuMemHostAlloc", address_of(mem_host_alloc)},
+      {"cuMemHostGetDevicePointer", address_of(mem_host_get_device_pointer)},
+      {"cuMemFreeHost", address_of(mem_free_host)},
       {"cuMemcpyDtoH", address_of(memcpy_d_to_h)},
       {"cuStreamCreate", address_of(stream_create)},
       {"cuStreamDestroy", address_of(stream_destroy)},

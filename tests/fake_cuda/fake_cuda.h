@@ -40,6 +40,8 @@ struct Machine {
   int sticky = 0;  // what every call returns from now on
   bool hanging = false;
   double clock_us = 0;
+  double gap_us = 0;           // until the next launch begins, because the host has not enqueued it yet
+  std::int64_t impatient = 0;  // how many holds have given up
   std::size_t used_bytes = 0;
   std::int64_t candidate_launches = 0;
   std::map<std::string, std::int64_t> launches;      // by kernel
@@ -53,10 +55,16 @@ struct Machine {
   std::size_t room_at(std::uint64_t address) const;
   void run_affine(const Parameters& parameters);
   void run_candidate(const Kernel& kernel, const Parameters& parameters);
+  void misbehave(const Kernel& kernel);
+  void double_elements(const Kernel& kernel, const Parameters& parameters, std::int64_t runs);
+  void hold(const Parameters& parameters);
 };
 
 // The kernels of templates/common/harness.cu. True where `name` is one of them and was run.
-bool run_harness(const std::string& name, const Parameters& parameters, std::uint32_t blocks,
-                 double& clock_us);
+bool run_harness(const std::string& name, const Parameters& parameters, std::uint32_t blocks);
+
+// The candidates that copy integers, or add to a buffer that they also read: see README.md.
+void copy_ids(const Kernel& kernel, const Parameters& parameters);
+void accumulate(const Kernel& kernel, const Parameters& parameters);
 
 }  // namespace fake_cuda

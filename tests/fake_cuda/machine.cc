@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 #include <sstream>
+#include <utility>
 
 #include "kernels/buffer.h"
 #include "tests/fake_cuda/fake_cuda.h"
@@ -12,14 +13,27 @@
 namespace fake_cuda {
 namespace {
 
-const std::map<std::string, std::size_t> kParameters = {
-    {"moetune_fill", 7},  {"moetune_poison", 4},       {"moetune_compare", 5},
-    {"moetune_delay", 1}, {"moetune_check_guards", 7}, {"moetune_checksum", 3},
-    {"double", 3},        {"decode_kernel", 5},        {"decode_kernel_reference", 5}};
+const std::map<std::string, std::size_t> kParameters = {{"moetune_fill", 7},
+                                                        {"moetune_fill_zipf", 7},
+                                                        {"moetune_fill_list", 4},
+                                                        {"moetune_poison", 4},
+                                                        {"moetune_widen", 4},
+                                                        {"moetune_compare", 5},
+                                                        {"moetune_compare_integers", 8},
+                                                        {"moetune_compare_segments", 8},
+                                                        {"moetune_hold", 3},
+                                                        {"moetune_check_guards", 7},
+                                                        {"moetune_checksum", 3},
+                                                        {"double", 3},
+                                                        {"ids", 3},
+                                                        {"accumulate", 3},
+                                                        {"decode_kernel", 5},
+                                                        {"decode_kernel_reference", 5}};
 
 constexpr std::int64_t kWearsAfter = 10;
 constexpr std::uint64_t kGuardBytes = 64 << 10;  // behind every buffer; tuner/worker/harness.cc has it too
 constexpr std::uint64_t kManyElements = 1024;    // fewer lie within what a buffer is rounded up to
+constexpr double kGapUs = 1000;
 
 }  // namespace
 
@@ -73,8 +87,10 @@ std::int64_t Kernel::number_of(const std::string& suffix, std::int64_t fallback)
 int Kernel::refusal() const { return is("oom") ? 2 : static_cast<int>(number_of("refuse", 0)); }
 
 void Machine::run(const Kernel& kernel, const Parameters& parameters, std::uint32_t blocks) {
-  if (run_harness(kernel.base, parameters, blocks, clock_us)) return;
+  if (kernel.base == "moetune_hold") return hold(parameters);
+  if (run_harness(kernel.base, parameters, blocks)) return;
   ++candidate_launches;
+  clock_us += std::exchange(gap_us, 0);
   if (candidate_launches >= script.number("fail_at", std::numeric_limits<std::int64_t>::max())) {
     sticky = static_cast<int>(script.number("code", 719));
     return;
@@ -125,11 +141,25 @@ void Machine::run_affine(const Parameters& parameters) {
   clock_us += 10;
 }
 
-void Machine::run_candidate(const Kernel& kernel, const Parameters& parameters) {
-  const auto* x = reinterpret_cast<const float*>(parameters[0]);
-  auto* y = reinterpret_cast<float*>(parameters[1]);
-  const auto n = static_cast<std::size_t>(parameters[2]);
+// Nothing runs beside it here: it ends at once, and what is behind it is late if it gives up.
+void Machine::hold(const Parameters& parameters) {
+  if (impatient >= script.number("impatient", 0)) return;
+  ++impatient;
+  gap_us = kGapUs;
+  reinterpret_cast<std::uint64_t*>(parameters[0])[1] = parameters[1];
+}
 
+void Machine::run_candidate(const Kernel& kernel, const Parameters& parameters) {
+  misbehave(kernel);
+  const std::int64_t runs = ++launches[kernel.base + (kernel.is("wears") ? "wears" : "")];
+  const std::int64_t microseconds = kernel.number_of("us", 10);
+  clock_us += static_cast<double>(kernel.is("noisy") && runs % 2 == 0 ? 2 * microseconds : microseconds);
+  if (kernel.base == "ids") return copy_ids(kernel, parameters);
+  if (kernel.base == "accumulate") return accumulate(kernel, parameters);
+  double_elements(kernel, parameters, runs);
+}
+
+void Machine::misbehave(const Kernel& kernel) {
   if (kernel.is("hang")) hanging = true;
   if (kernel.is("segv")) {
     std::signal(SIGSEGV, SIG_DFL);
@@ -141,11 +171,12 @@ void Machine::run_candidate(const Kernel& kernel, const Parameters& parameters) 
     std::abort();
   }
   sticky = static_cast<int>(kernel.number_of("sticky", 0));
+}
 
-  std::int64_t runs = ++launches[kernel.base + (kernel.is("wears") ? "wears" : "")];
-  const std::int64_t microseconds = kernel.number_of("us", 10);
-  clock_us += static_cast<double>(kernel.is("noisy") && runs % 2 == 0 ? 2 * microseconds : microseconds);
-
+void Machine::double_elements(const Kernel& kernel, const Parameters& parameters, std::int64_t runs) {
+  const auto* x = reinterpret_cast<const float*>(parameters[0]);
+  auto* y = reinterpret_cast<float*>(parameters[1]);
+  const auto n = static_cast<std::size_t>(parameters[2]);
   for (std::size_t i = 0; i < n; ++i) {
     if (kernel.is("unwritten") && i + 1 == n) break;
     y[i] = kernel.is("zero") ? 0 : 2 * x[i];
@@ -156,6 +187,33 @@ void Machine::run_candidate(const Kernel& kernel, const Parameters& parameters) 
   if (kernel.is("past")) y[n] = 1;
   if (kernel.is("before")) y[-1] = 1;
   if (kernel.is("input")) const_cast<float*>(x)[0] += 1;
+}
+
+void copy_ids(const Kernel& kernel, const Parameters& parameters) {
+  using moetune::DType;
+  const DType type = kernel.is("i64") ? DType::i64 : kernel.is("u8") ? DType::u8 : DType::i32;
+  const auto* from = reinterpret_cast<const std::int32_t*>(parameters[0]);
+  void* to = reinterpret_cast<void*>(parameters[1]);
+  const auto n = static_cast<std::int64_t>(parameters[2]);
+  const auto value_at = [&](std::int64_t i) {
+    if (kernel.is("swap") && i / 2 == n / 4) i ^= 1;
+    if (kernel.is("swapfar") && (i == 0 || i == n - 1)) i = n - 1 - i;
+    std::int64_t value = from[i];
+    if (type == DType::i64) value = value << 40 | 1;
+    return i == n / 2 ? value + kernel.number_of("off", 0) : value;
+  };
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (kernel.is("unwritten") && i == n / 2) continue;
+    moetune::store_integer(type, to, i, value_at(i));
+  }
+}
+
+void accumulate(const Kernel& kernel, const Parameters& parameters) {
+  const auto* x = reinterpret_cast<const float*>(parameters[0]);
+  auto* sum = reinterpret_cast<float*>(parameters[1]);
+  const auto n = static_cast<std::size_t>(parameters[2]);
+  for (std::size_t i = 0; i < n; ++i) sum[i] += x[i];
+  if (kernel.is("wrong")) sum[n / 2] += 1;
 }
 
 }  // namespace fake_cuda

@@ -81,7 +81,6 @@ class LongLengths final : public Kernel {
     return of_.reference_on_cpu(problem, call, inputs);
   }
   Cost cost(const Problem& problem) const override { return of_.cost(problem); }
-  Tolerance tolerance(const Problem& problem) const override { return of_.tolerance(problem); }
 
  private:
   const Kernel& of_ = find_kernel("decode_attention");

@@ -17,12 +17,9 @@ bool no_gpu();
 // The first GPU, opened on first use.
 CudaDevice& gpu();
 
-// NVRTC for it, over the embedded templates and tests/gpu/planted_sources.cc.
+// NVRTC for it, over the embedded templates and those in tests/gpu/planted*.cc.
 CompilePool& gpu_compiler();
 BuildPtr compile_for_gpu(const CompileUnit& unit);
-
-// A device tensor's bytes, widened.
-std::vector<double> widened(DType type, const Bytes& bytes);
 
 // Short trials: these tests ask whether a result is right, not how fast it is.
 MeasurePolicy one_sample();

@@ -55,6 +55,7 @@ class Decoding {
   }
 
   const Lengths& lengths() const { return lengths_; }
+  const Tolerance& tolerance() const { return o_.check.tolerance; }
 
   LoadedPlan load(const Plan& plan, const Build& build) const {
     return LoadedPlan(
@@ -164,7 +165,7 @@ TEST_CASE("one captured graph serves changing lengths") {
     Decoding decoding(machine, problem);
     LoadedPlan loaded = decoding.load(plan, *build);
     const cuda::Graph graph = cuda::capture(machine.stream, [&] { loaded.enqueue(0); });
-    const Tolerance tolerance = find_kernel("decode_attention").tolerance(problem);
+    const Tolerance& tolerance = decoding.tolerance();
     for (const Lengths& lengths : steps_from(decoding.lengths())) {
       const ErrorFigures figures = decoding.replay(graph, lengths);
       CHECK(figures.mask_mismatches == 0);

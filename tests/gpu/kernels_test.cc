@@ -21,8 +21,7 @@ constexpr std::uint64_t kSeed = 5;
 HostTensors host_inputs(const std::vector<Buffer>& buffers) {
   HostTensors inputs;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    if (buffers[i].role == Role::input)
-      inputs[buffers[i].name] = host_values(buffers[i], kSeed, fill_stream(i, 0));
+    if (buffers[i].is_read()) inputs[buffers[i].name] = host_values(buffers[i], kSeed, fill_stream(i, 0));
   }
   return inputs;
 }
@@ -76,7 +75,11 @@ TEST_CASE("every kernel's exact reference agrees with float64 on the CPU") {
       const std::vector<Buffer> buffers = kernel->buffers(problem, kSeed);
       for (const auto& [name, expected] : kernel->reference_on_cpu(problem, host_inputs(buffers))) {
         CAPTURE(name);
-        const std::vector<double> actual = widened(DType::f32, gpu().fetch(name, CudaDevice::Tensor::exact));
+        const auto written = std::find_if(buffers.begin(), buffers.end(),
+                                          [&](const Buffer& buffer) { return buffer.name == name; });
+        REQUIRE(written != buffers.end());
+        const std::vector<double> actual =
+            widened(exact_dtype(written->dtype), gpu().fetch(name, CudaDevice::Tensor::exact));
         REQUIRE(actual.size() == expected.size());
         double largest = 0, worst = 0;
         std::size_t masks = 0;

@@ -51,6 +51,22 @@ class PlantedKernel final : public Kernel {
     counts.name = "counts";
     counts.dtype = DType::f32;
     buffers.push_back(counts);
+    for (const DType type : {DType::i64, DType::u8, DType::bf16, DType::e4m3}) {
+      buffers.push_back(ids);
+      buffers.back().name = "ids_" + std::string(dtype_name(type));
+      buffers.back().dtype = type;
+    }
+    for (const DType type : {DType::i32, DType::i64, DType::f32}) {
+      buffers.push_back(
+          input("permuted_" + std::string(dtype_name(type)), type, n, Fill::Kind::permutation, 1));
+      buffers.back().fill.poison = {{n / 2, 3}};
+    }
+    for (const DType type : {DType::i32, DType::i64, DType::u8, DType::f16}) {
+      buffers.push_back(input("zipf_" + std::string(dtype_name(type)), type, n, Fill::Kind::zipf, 1.1f));
+      buffers.back().fill.values = 200;
+      buffers.push_back(
+          input("constant_" + std::string(dtype_name(type)), type, n, Fill::Kind::constant, -7));
+    }
     return buffers;
   }
 
@@ -75,7 +91,6 @@ class PlantedKernel final : public Kernel {
     const auto elements = static_cast<double>(problem["elements"]);
     return {.read_bytes = 4 * elements, .written_bytes = 2 * elements};
   }
-  Tolerance tolerance(const Problem&) const override { return {}; }
 
  private:
   const std::string name_ = "planted";

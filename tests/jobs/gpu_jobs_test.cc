@@ -10,7 +10,6 @@
 #include "jobs/stored_candidate.h"
 #include "jobs/verify_job.h"
 #include "tests/jobs/temporary_folder.h"
-#include "tests/tuner/compile/need_nvrtc.h"
 
 using namespace moetune;
 
@@ -30,7 +29,6 @@ JobTarget target(const std::string& device, const std::string& cache) {
 }  // namespace
 
 TEST_CASE("two searches at once on two GPUs each measure on their own, and verify finds both winners") {
-  if (nvrtc_is_missing()) return;
   use_two_gpus();
   const TemporaryFolder folder;
   std::vector<SearchResult> results(2);
@@ -58,7 +56,6 @@ TEST_CASE("two searches at once on two GPUs each measure on their own, and verif
 }
 
 TEST_CASE("a job that wants a stored winner names the workload that has none") {
-  if (nvrtc_is_missing()) return;
   use_two_gpus();
   const TemporaryFolder folder;
   const JobTarget nothing = target("auto", folder.file("empty.db"));
@@ -68,7 +65,6 @@ TEST_CASE("a job that wants a stored winner names the workload that has none") {
 }
 
 TEST_CASE("a calibration that is stopped has no ceilings, and says that it was interrupted") {
-  if (nvrtc_is_missing()) return;
   use_two_gpus();
   const TemporaryFolder folder;
   std::stop_source stop;

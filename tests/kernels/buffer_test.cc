@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -14,6 +15,8 @@ using moetune::Fill;
 using moetune::fill_stream;
 using moetune::generate_element;
 using moetune::host_values;
+using moetune::OutputCheck;
+using moetune::Role;
 using moetune::round_to;
 
 namespace {
@@ -48,7 +51,12 @@ TEST_CASE("element types have sizes and names that read back") {
   CHECK(moetune::dtype_bytes(DType::f32) == 4);
   CHECK(moetune::dtype_bytes(DType::bf16) == 2);
   CHECK(moetune::dtype_bytes(DType::e4m3) == 1);
-  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::e4m3, DType::i32}) {
+  CHECK(moetune::dtype_bytes(DType::i64) == 8);
+  CHECK(moetune::dtype_bytes(DType::u8) == 1);
+  CHECK(moetune::is_integer(DType::u8));
+  CHECK_FALSE(moetune::is_integer(DType::e4m3));
+  for (const DType type :
+       {DType::f32, DType::f16, DType::bf16, DType::e4m3, DType::i32, DType::i64, DType::u8}) {
     CHECK(moetune::dtype_from_name(moetune::dtype_name(type)) == type);
   }
   CHECK_THROWS_WITH_AS(moetune::dtype_from_name("bf61"), doctest::Contains("did you mean 'bf16'"),
@@ -129,6 +137,9 @@ TEST_CASE("rounding knows subnormals and both ends of each type") {
   CHECK(round_to(DType::f32, 1e300) == kInfinity);
   CHECK(round_to(DType::i32, 1e300) == 2147483647);
   CHECK(round_to(DType::i32, kNaN) == 0);
+  CHECK(round_to(DType::u8, -3) == 0);
+  CHECK(round_to(DType::u8, 1000) == 255);
+  CHECK(round_to(DType::i64, 1e300) == 0x1p63);
 }
 
 TEST_CASE("a value rounded to f32 is the compiler's float") {
@@ -167,4 +178,101 @@ TEST_CASE("a fill that does not fit its buffer is a mistake of the kernel's auth
                   std::logic_error);
   CHECK_THROWS_AS(host_values(input(DType::f32, 2, {Fill::Kind::zeros, 1, {}, {{-1, 1}}}), 1, 1),
                   std::logic_error);
+}
+
+TEST_CASE("every element of every type is loaded as it was stored") {
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::e4m3}) {
+    std::vector<std::uint8_t> bytes(3 * moetune::dtype_bytes(type));
+    for (int exponent = -160; exponent < 130; ++exponent) {
+      for (const double factor : {1.0, 1.3, -1.9}) {
+        const double value = round_to(type, std::ldexp(factor, exponent));
+        moetune::store_element(type, bytes.data(), 1, value);
+        CHECK(moetune::load_element(type, bytes.data(), 1) == value);
+      }
+    }
+    moetune::store_element(type, bytes.data(), 2, kNaN);
+    CHECK(std::isnan(moetune::widened(type, bytes)[2]));
+    CHECK(moetune::widened(type, bytes)[0] == 0);
+  }
+  // Known encodings.
+  std::vector<std::uint8_t> bytes(2);
+  moetune::store_element(DType::f16, bytes.data(), 0, 1.0);
+  CHECK(bytes == std::vector<std::uint8_t>{0x00, 0x3C});
+  moetune::store_element(DType::bf16, bytes.data(), 0, -2.0);
+  CHECK(bytes == std::vector<std::uint8_t>{0x00, 0xC0});
+  moetune::store_element(DType::e4m3, bytes.data(), 0, 448);
+  CHECK(bytes[0] == 0x7E);
+  std::vector<std::uint8_t> wide(16);
+  moetune::store_integer(DType::i64, wide.data(), 1, (std::int64_t{1} << 60) + 1);
+  CHECK(moetune::load_integer(DType::i64, wide.data(), 1) == (std::int64_t{1} << 60) + 1);
+  moetune::store_integer(DType::i32, wide.data(), 0, -7);
+  CHECK(moetune::load_element(DType::i32, wide.data(), 0) == -7);
+}
+
+TEST_CASE("a permutation holds every integer once, and another one for another seed or stream") {
+  for (const std::int64_t elements : {1, 2, 3, 17, 256, 1000, 65537}) {
+    CAPTURE(elements);
+    const Buffer ids = input(DType::i32, elements, {.kind = Fill::Kind::permutation});
+    std::vector<double> values = host_values(ids, 3, 4);
+    if (elements > 16) {
+      CHECK(values != host_values(ids, 4, 4));
+      CHECK(values != host_values(ids, 3, 5));
+    }
+    if (elements > 16) CHECK_FALSE(std::is_sorted(values.begin(), values.end()));
+    std::sort(values.begin(), values.end());
+    for (std::size_t i = 0; i < values.size(); ++i) REQUIRE(values[i] == static_cast<double>(i));
+  }
+}
+
+TEST_CASE("Zipf draws follow their law") {
+  constexpr int kDraws = 200'000;
+  const Buffer draws = input(DType::i32, kDraws, {.kind = Fill::Kind::zipf, .scale = 1.2f, .values = 64});
+  std::vector<double> seen(64);
+  for (const double value : host_values(draws, 3, 4)) {
+    REQUIRE(value >= 0);
+    REQUIRE(value < 64);
+    seen[static_cast<std::size_t>(value)] += 1;
+  }
+  double sum = 0;
+  for (int k = 1; k <= 64; ++k) sum += std::pow(k, -1.2);
+  for (const int k : {0, 1, 5, 63}) {
+    CAPTURE(k);
+    const double expected = kDraws * std::pow(k + 1, -1.2) / sum;
+    CHECK(std::abs(seen[static_cast<std::size_t>(k)] - expected) < 5 * std::sqrt(expected));
+  }
+  // An exponent of 0 is an even draw.
+  CHECK(moetune::zipf_thresholds(4, 0) ==
+        std::vector<std::uint64_t>{1ull << 62, 2ull << 62, 3ull << 62, ~0ull});
+}
+
+TEST_CASE("constants, and integers poisoned with their largest value") {
+  CHECK(host_values(input(DType::u8, 2, {.kind = Fill::Kind::constant, .scale = 300}), 1, 1) ==
+        std::vector<double>{255, 255});
+  CHECK(host_values(input(DType::i32, 2, {.poison = {{1, 1}}}), 1, 1) == std::vector<double>{0, 2147483647});
+}
+
+TEST_CASE("buffers that contradict themselves are refused, each for its own rule") {
+  const auto refused = [](std::vector<Buffer> buffers, const char* why) {
+    CHECK_THROWS_WITH_AS(moetune::check_buffers(buffers), doctest::Contains(why), std::logic_error);
+  };
+  Buffer ids{.name = "ids", .dtype = DType::i32, .elements = 12, .role = Role::output};
+  refused({ids}, "within a tolerance");
+  ids.check = OutputCheck::exact();
+  CHECK_NOTHROW(moetune::check_buffers({ids}));
+  ids.check = OutputCheck::sets_of(5);
+  refused({ids}, "whole number of segments");
+  ids.check = OutputCheck::sets_of(4);
+  CHECK_NOTHROW(moetune::check_buffers({ids}));
+  ids.check = OutputCheck::sets_between("offsets");
+  refused({ids}, "no list of i32 offsets");
+  Buffer offsets{.name = "offsets", .dtype = DType::i32, .elements = 4, .role = Role::output};
+  offsets.check = OutputCheck::sets_of(4);
+  refused({ids, offsets}, "not checked exactly");
+  offsets.check = OutputCheck::exact();
+  CHECK_NOTHROW(moetune::check_buffers({ids, offsets}));
+  Buffer floats{.name = "y", .elements = 12, .role = Role::output};
+  floats.check = OutputCheck::sets_of(4);
+  refused({floats}, "no integers");
+  refused({input(DType::u8, 300, {.kind = Fill::Kind::permutation})}, "that u8 cannot");
+  refused({input(DType::i32, 3, {.kind = Fill::Kind::zipf})}, "draws from no values");
 }

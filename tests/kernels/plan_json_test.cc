@@ -1,19 +1,12 @@
 #include <doctest/doctest.h>
 
-#include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "kernels/packed_integers.h"
 #include "kernels/plan.h"
 
 using moetune::BadInput;
-using moetune::Buffer;
-using moetune::Fill;
-using moetune::pack_integers;
 using moetune::Plan;
-using moetune::unpack_integers;
 using Json = nlohmann::json;
 
 namespace {
@@ -41,12 +34,6 @@ Plan rich_plan() {
 template <typename T>
 T through_text(const T& value) {
   return Json::parse(Json(value).dump()).template get<T>();
-}
-
-Buffer through_text_with(Fill fill) {
-  Buffer buffer{"page_table", moetune::DType::i32, static_cast<std::int64_t>(fill.integers.size()), {}, true,
-                fill};
-  return through_text(buffer);
 }
 
 }  // namespace
@@ -83,63 +70,6 @@ TEST_CASE("an empty plan comes back empty") {
   CHECK(back.launches.empty());
 }
 
-TEST_CASE("a buffer comes back from JSON text exactly") {
-  const Buffer buffer{"k",
-                      moetune::DType::bf16,
-                      std::int64_t{1} << 33,
-                      moetune::Role::output,
-                      true,
-                      {Fill::Kind::normal, 0.1f, {}, {{5, 7}, {std::int64_t{1} << 32, 1}}}};
-  const Buffer back = through_text(buffer);
-  CHECK(back.name == "k");
-  CHECK(back.dtype == moetune::DType::bf16);
-  CHECK(back.elements == std::int64_t{1} << 33);
-  CHECK(back.role == moetune::Role::output);
-  CHECK(back.rotates);
-  CHECK(back.fill.kind == Fill::Kind::normal);
-  CHECK(back.fill.scale == 0.1f);
-  REQUIRE(back.fill.poison.size() == 2);
-  CHECK(back.fill.poison[0].begin == 5);
-  CHECK(back.fill.poison[0].count == 7);
-  CHECK(back.fill.poison[1].begin == std::int64_t{1} << 32);
-  CHECK(back.fill.poison[1].count == 1);
-}
-
-TEST_CASE("every integer of a fill comes back, the extreme ones too") {
-  Fill fill{Fill::Kind::integers, 1, {0, -1, 1, 2147483647, -2147483647 - 1, 5, 5}, {}};
-  CHECK(through_text_with(fill).fill.integers == fill.integers);
-  CHECK(through_text_with({Fill::Kind::integers, 1, {}, {}}).fill.integers.empty());
-}
-
-TEST_CASE("long lists are short text: a page table under 5 characters an element, a run under 2") {
-  std::vector<std::int64_t> pages(20'000), run(20'000);
-  for (std::size_t i = 0; i < pages.size(); ++i) {
-    pages[i] = static_cast<std::int64_t>(i * 7919 % pages.size());
-    run[i] = static_cast<std::int64_t>(i * 16);
-  }
-  CHECK(unpack_integers(pack_integers(pages)) == pages);
-  CHECK(unpack_integers(pack_integers(run)) == run);
-  CHECK(pack_integers(pages).size() < 5 * pages.size());
-  CHECK(pack_integers(run).size() < 2 * run.size());
-}
-
-TEST_CASE("packing keeps any list of 64-bit integers") {
-  const auto low = std::numeric_limits<std::int64_t>::min(), high = std::numeric_limits<std::int64_t>::max();
-  for (const std::vector<std::int64_t>& list : std::vector<std::vector<std::int64_t>>{
-           {}, {0}, {low}, {high, low, high}, {low, 0, high, -1, 1}, {63, 64, -64, -65, 8191, 8192}}) {
-    CHECK(unpack_integers(pack_integers(list)) == list);
-  }
-}
-
-TEST_CASE("packed text that pack_integers never writes is refused") {
-  CHECK_THROWS_AS(unpack_integers("A!"), BadInput);
-  const std::string cut = pack_integers(std::vector<std::int64_t>{1'000'000'007});
-  CHECK_THROWS_WITH_AS(unpack_integers(cut.substr(0, 4)), "a packed list ends within an integer", BadInput);
-  CHECK_THROWS_AS(unpack_integers(std::string(32, '/')), BadInput);
-  CHECK_THROWS_AS(moetune::bytes_of_hex("abc"), BadInput);
-  CHECK_THROWS_AS(moetune::bytes_of_hex("xy"), BadInput);
-}
-
 TEST_CASE("a document that is no plan says what it misses") {
   Json missing = rich_plan();
   missing.erase("launches");
@@ -157,7 +87,6 @@ TEST_CASE("a document that is no plan says what it misses") {
   later["version"] = 3;
   CHECK_THROWS_WITH_AS(later.get<Plan>(), doctest::Contains("another version"), BadInput);
   CHECK_THROWS_AS(Json::array().get<Plan>(), BadInput);
-  CHECK_THROWS_AS(Json("text").get<Buffer>(), BadInput);
 }
 
 TEST_CASE("lists, names and numbers past what a plan can hold are refused") {

@@ -84,9 +84,11 @@ TEST_CASE("every preset is a legal problem with inputs, outputs and a cost") {
       CHECK(cost.written_bytes > 0);
       CHECK(cost.flops.bf16 + cost.flops.fp16 + cost.flops.e4m3 + cost.flops.fp32 > 0);
       bool outputs_begun = false;
-      for (const moetune::Buffer& buffer : kernel->buffers(problem, 1)) {
+      const std::vector<moetune::Buffer> buffers = kernel->buffers(problem, 1);
+      CHECK_NOTHROW(moetune::check_buffers(buffers));
+      for (const moetune::Buffer& buffer : buffers) {
         CHECK(buffer.elements > 0);
-        const bool output = buffer.role == moetune::Role::output;
+        const bool output = buffer.is_written();
         CHECK_MESSAGE((output || !outputs_begun), "inputs come first: ", buffer.name);
         outputs_begun = outputs_begun || output;
       }

@@ -20,13 +20,13 @@ class Axpy : public Kernel {
   const std::vector<Preset>& presets() const override { return presets_; }
   void check(const Problem&) const override {}
   std::vector<Buffer> buffers(const Problem&, const Call&, std::uint64_t) const override { return {}; }
-  std::unique_ptr<const Launcher> launcher(const Config&, const Problem&, const DeviceLimits&) const override {
+  std::unique_ptr<const Launcher> launcher(const Config&, const Problem&,
+                                           const DeviceLimits&) const override {
     return nullptr;
   }
   Plan reference(Reference, const Problem&, const Call&, const DeviceLimits&) const override { return {}; }
   HostTensors reference_on_cpu(const Problem&, const Call&, const HostTensors&) const override { return {}; }
   Cost cost(const Problem&) const override { return {}; }
-  Tolerance tolerance(const Problem&) const override { return {}; }
 
  private:
   std::string name_;
@@ -123,12 +123,4 @@ TEST_CASE("it opens for its own kernel and problem only") {
   const Axpy other("router");
   CHECK_THROWS_WITH_AS(device.open(other, problem(other, "n=1024,dtype=bf16"), 1),
                        "replay:r.json is a recording of axpy, not of router", BadInput);
-}
-
-TEST_CASE("a replay has the facts of its recording, and none of a configuration that was never recorded") {
-  ReplayDevice device(shared_sample(), "replay:r");
-  CHECK(device.has_facts());
-  CHECK(device.facts(shared_sample()->space.config(0)) == shared_sample()->trials[0].facts);
-  CHECK_FALSE(device.facts(shared_sample()->space.config(0)).empty());
-  CHECK(device.facts(Config{{"tile", Value::integer(7)}}).empty());
 }

@@ -25,8 +25,6 @@ inline Recording sample_recording(std::uint64_t seed = 1) {
       } else {
         trial.message = "line one\n\"line two\" " + std::to_string(random.next());
       }
-      if (outcome != Outcome::compile_failed)
-        trial.facts = {static_cast<double>(random.below(255)), random.unit() < 0.5 ? 0.25 : 1};
       trials.push_back(trial);
     }
   }
@@ -46,7 +44,6 @@ inline Recording sample_recording(std::uint64_t seed = 1) {
           .source_digest = "0123456789abcdef0123456789abcdef",
           .toolchain = "nvrtc 13.0.88",
           .recorded_at = "2025-11-02",
-          .fact_names = {"registers", "wave_share"},
           .digest = "",
           .space = LegalSpace(parameters, rows),
           .trials = trials};

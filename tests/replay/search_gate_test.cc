@@ -29,8 +29,8 @@ std::vector<Observation> outcomes_of(const Recording& recording) {
 
 Recording published() { return read_recording(MOETUNE_SOURCE_DIR "/tests/data/pnpoly_RTX_3090.json.gz"); }
 
-// A figure's bound, which holds for the median of all seeds.
-double at_most(double bound) { return kSanitized ? 2 : bound; }
+// The bounds of a figure over all seeds, and over the two that a sanitizer has time for.
+double at_most(double of_all, double of_two) { return kSanitized ? of_two : of_all; }
 
 // Median over the seeds of best time over optimum, after `trials`.
 double median_regret(const Recording& recording, const char* strategy, std::size_t trials,
@@ -52,11 +52,11 @@ double median_regret(const Recording& recording, const char* strategy, std::size
 
 TEST_CASE("auto stays as good as it was on a published space in which one configuration in thirteen fails") {
   const Recording recording = published();
-  CHECK(median_regret(recording, "auto", 25) <= at_most(1.08));
-  CHECK(median_regret(recording, "auto", 50) <= at_most(1.03));
-  CHECK(median_regret(recording, "auto", 100) <= at_most(1.003));
-  CHECK(median_regret(recording, "auto", 100, 32) <= at_most(1.01));
-  CHECK(median_regret(recording, "auto", 100) <= at_most(median_regret(recording, "random", 100) - 0.02));
+  CHECK(median_regret(recording, "auto", 25) <= at_most(1.08, 1.16));
+  CHECK(median_regret(recording, "auto", 50) <= at_most(1.03, 1.08));
+  CHECK(median_regret(recording, "auto", 100) <= at_most(1.003, 1.003));
+  CHECK(median_regret(recording, "auto", 100, 32) <= at_most(1.01, 1.08));
+  CHECK(median_regret(recording, "auto", 100) <= median_regret(recording, "random", 100) - 0.02);
 }
 
 // Batch 1 is the hardest of the shipped shapes: few configurations are near the best.
@@ -66,8 +66,8 @@ TEST_CASE("auto stays as good as it was on a recorded attention kernel") {
     CAPTURE(shipped.header.problem);
     const Recording recording = shipped.read();
     const double reached = median_regret(recording, "auto", 50);
-    CHECK(reached <= at_most(1.02));
-    CHECK(reached <= at_most(median_regret(recording, "random", 50) - 0.02));
+    CHECK(reached <= at_most(1.02, 1.02));
+    CHECK(reached <= median_regret(recording, "random", 50) - 0.02);
     return;
   }
   FAIL("no recording of decode_attention at batch 1 is shipped");

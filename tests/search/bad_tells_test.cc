@@ -170,7 +170,6 @@ TEST_CASE("none and one configuration left of a random space end cleanly, whatev
     CHECK(idle->ask(1 + random.below(100)).empty());
     idle->tell(anything(static_cast<ConfigId>(random.below(3)), random));
     CHECK(idle->ask(7).empty());
-    CHECK(idle->scout(7).empty());
     CHECK(idle->foresee(7).empty());
     CHECK_FALSE(assess(none, std::vector<Observation>{sound(0)}).known);
     if (space.empty()) return;
@@ -184,13 +183,12 @@ TEST_CASE("none and one configuration left of a random space end cleanly, whatev
       CHECK(one->ask(3).empty());
       one->tell(works ? sound(0) : Observation{0, Outcome::timed_out, 0});
       CHECK(one->ask(3).empty());
-      CHECK(one->scout(3).empty());
       CHECK(one->foresee(3).empty());
     }
   });
 }
 
-TEST_CASE("a history of rubbish, and facts of rubbish, leave every configuration to be asked once") {
+TEST_CASE("a history of rubbish leaves every configuration to be asked once") {
   for_all([](const std::string& strategy, const LegalSpace& space, Random& random) {
     std::vector<History> histories(1 + random.below(4));
     for (History& history : histories) {
@@ -205,8 +203,6 @@ TEST_CASE("a history of rubbish, and facts of rubbish, leave every configuration
     const auto searcher = make_searcher(strategy, space, random.below(1000));
     searcher->warm(histories);
     const auto asked = drive(*searcher, 1 + random.below(20), [&](ConfigId id) {
-      searcher->learn(id, Facts(random.below(3), random.below(4) == 0 ? kNaN : random.unit()));
-      for (const ConfigId scouted : searcher->scout(2)) searcher->learn(scouted, Facts(2, random.unit()));
       CHECK(searcher->foresee(3).size() <= 3);
       return anything(id, random);
     });

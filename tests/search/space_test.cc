@@ -87,9 +87,9 @@ TEST_CASE("an illegal configuration says which rule it breaks") {
   CHECK(why("tile=64,stages=3,loader=tma", 90).empty());
   CHECK(why("tile=64,stages=3,loader=tma", 80) == "loader=tma needs device.compute_capability >= 90");
   CHECK(why("tile=128,stages=2,loader=tma", 90) ==
-        "the stages fit shared memory (bytes <= device.shared_per_block)");
+        "the stages fit shared memory (must: bytes <= device.shared_per_block)");
   CHECK(why("tile=16,stages=2,loader=plain", 90) ==
-        "plain loads have no stages (loader != 'plain' || stages == 1)");
+        "plain loads have no stages (must: loader != 'plain' || stages == 1)");
   CHECK(space.why_illegal({{"tile", Value::integer(48)}, {"stages", Value::integer(1)}}, environment(90)) ==
         "tile=48 is not in the parameter's domain");
   CHECK(space.why_illegal({{"tile", Value::integer(16)}}, environment(90)) ==

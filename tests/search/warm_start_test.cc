@@ -191,7 +191,7 @@ TEST_CASE("a warm search looks beside the best, and anywhere once nothing there 
     for (std::size_t i = 0; i < run.asked.size(); ++i) {
       const bool models = i == 2 || i == 4 || i == 6 || i >= 8;
       if (models && before[i].since < 6) CHECK(beside[i]);
-      const auto around = space.neighbours(*before[std::max<std::size_t>(i, 1)].best, Neighbourhood::hamming);
+      const auto around = space.neighbours(*before[std::max<std::size_t>(i, 1)].best);
       left_early += !beside[i] && before[i].since >= 6 && !are_all_asked(around, {run.asked.data(), i});
     }
     CHECK(left_early > 0);
@@ -291,12 +291,12 @@ TEST_CASE("all neighbours of a configuration are candidates, also where the pool
   Untried untried(space.size());
   Random random(1);
   for (const ConfigId id : some_ids(space, 12, 5)) surrogate.tell(measure(space, id));
-  surrogate.settle(random);
+  surrogate.fit_if_due(random);
   const ConfigId centre = some_ids(space, 1, 77)[0];
-  const auto around = space.neighbours(centre, Neighbourhood::hamming);
+  const auto around = space.neighbours(centre);
   CHECK(surrogate.leaders(untried, centre, space.size()).size() < around.size());
   const auto pick = surrogate.pick(untried, centre, random);
   REQUIRE(pick);
-  CHECK(space.are_neighbours(pick->id, centre));
+  CHECK(space.are_neighbours(*pick, centre));
   CHECK(surrogate.leaders(untried, centre, space.size()).size() == around.size());
 }

@@ -1,4 +1,5 @@
-// The tune loop with a compiler: what is compiled for its facts, what is measured, and what is counted.
+// The tune loop with a compiler: what is compiled, ahead or because it was asked, what is measured, and what
+// is counted.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -93,19 +94,17 @@ struct Wide {
 
 TEST_CASE("auto compiles more than it measures; what it passes over costs no trial and is counted") {
   Wide wide;
-  const TuneResult result = wide.run(2);
+  const TuneResult result = wide.run(8);
   CHECK(result.counts.total() == 60);
   CHECK(wide.device.ran.size() == 60);
   CHECK(result.counts.unmeasured > 5);
-  CHECK(result.counts.unmeasured <= 60 + 8);
-  CHECK(static_cast<std::size_t>(wide.compiled) >= 60 + result.counts.unmeasured);
-  for (const Trial& trial : result.trials) CHECK_FALSE(trial.result.facts.empty());
+  CHECK(static_cast<std::size_t>(wide.compiled) >= 60 + result.counts.unmeasured / 2);
 }
 
-TEST_CASE("where nothing is compiled nothing is scouted") {
+TEST_CASE("nothing is compiled ahead of a search that compiles nothing") {
   Wide blind;
   blind.request.kernel = nullptr;
-  const TuneResult result = blind.run(2);
+  const TuneResult result = blind.run(8);
   CHECK(result.counts.unmeasured == 0);
   CHECK(blind.compiled == 0);
   CHECK(result.counts.total() == 60);
@@ -148,21 +147,15 @@ TEST_CASE("a slow compilation holds up nothing else where what is compiled first
   CHECK(wide.device.ran.back() == slow);
 }
 
-TEST_CASE("strategies without use for facts compile what they measure and no more") {
+TEST_CASE("strategies that foresee nothing compile what they measure and no more") {
   Wide wide;
   wide.request.strategy = "random";
-  const TuneResult result = wide.run(2);
+  const TuneResult result = wide.run(8);
   CHECK(result.counts.unmeasured == 0);
   CHECK(wide.compiled == 60);
 }
 
-TEST_CASE("a search of one in flight has no room for scouts") {
-  Wide wide;
-  wide.request.in_flight = 1;
-  CHECK(wide.run(2).counts.unmeasured == 0);
-}
-
-TEST_CASE("a search that resumes goes the way it would have gone, with the facts of its stored trials") {
+TEST_CASE("a search that resumes goes the way it would have gone") {
   Wide whole, first, second;
   whole.run(2);
   TemporaryCache stored;
@@ -178,7 +171,7 @@ TEST_CASE("a search that resumes goes the way it would have gone, with the facts
   CHECK(first.device.ran == whole.device.ran);
 }
 
-TEST_CASE("facts that an earlier version stored do not stand in the way of today's") {
+TEST_CASE("trials whose stored facts an earlier version wrote are resumed like any other") {
   Wide first, second;
   TemporaryCache stored;
   first.request.budget = 20;
@@ -188,6 +181,5 @@ TEST_CASE("facts that an earlier version stored do not stand in the way of today
     stored.cache.put_trial(stored.workload, record);
   }
   const TuneResult resumed = second.run(2, {}, &stored.cache, stored.workload);
-  CHECK(resumed.counts.resumed >= 8);
-  for (const Trial& trial : resumed.trials) CHECK(trial.result.facts.empty() == trial.resumed);
+  CHECK(resumed.counts.resumed == 20);
 }

@@ -66,8 +66,6 @@ Cost DoublingKernel::cost(const Problem& problem) const {
   return {.read_bytes = bytes, .written_bytes = bytes};
 }
 
-Tolerance DoublingKernel::tolerance(const Problem&) const { return {}; }
-
 Problem doubling_problem(std::int64_t elements) {
   return {"doubling", {{"elements", Value::integer(elements)}}};
 }

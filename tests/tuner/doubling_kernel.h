@@ -29,7 +29,6 @@ class DoublingKernel : public Kernel {
   HostTensors reference_on_cpu(const Problem& problem, const Call& call,
                                const HostTensors& inputs) const override;
   Cost cost(const Problem& problem) const override;
-  Tolerance tolerance(const Problem& problem) const override;
 
   // What the parameter `entry` chooses from; empty: every configuration is "double".
   std::vector<std::string> entries;

@@ -45,7 +45,8 @@ TEST_CASE("a search in which candidates hang, crash, fail, are wrong and lack me
   CHECK(result.counts[Outcome::timed_out] == 1);
   CHECK(result.counts[Outcome::crashed] == 2);
   CHECK(result.counts[Outcome::wrong_result] == 1);
-  CHECK(result.counts[Outcome::launch_failed] == 3);
+  CHECK(result.counts[Outcome::launch_failed] == 2);
+  CHECK(result.counts[Outcome::out_of_memory] == 1);
   CHECK(result.counts[Outcome::too_slow] == 1);
   CHECK(result.counts[Outcome::compile_failed] == 1);
   REQUIRE(result.best);

@@ -1,6 +1,7 @@
 #include "tuner/compile/compile_pool.h"
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -27,8 +28,7 @@ struct CompilePool::Impl {
 
   mutable std::mutex mutex;
   std::condition_variable_any work;
-  std::deque<Job> queue;  // guarded by mutex, as is all below
-  std::deque<Job> ahead;  // begun where the queue is empty
+  std::array<std::deque<Job>, 3> queues;  // by urgency; guarded by mutex, as is all below
   std::size_t running = 0;
   std::vector<BuildPtr> to_store;
   Stats stats;
@@ -36,16 +36,18 @@ struct CompilePool::Impl {
   std::vector<std::jthread> threads;  // last: they use all of the above until they are joined
 
   void run(std::stop_token stop);
-  void move_up(const std::string& digest);
+  std::deque<Job>* next();
+  std::deque<Job>& queue(Urgency urgency) { return queues[static_cast<std::size_t>(urgency)]; }
+  void move_up(const std::string& digest, Urgency urgency);
   void finish(std::promise<BuildPtr> promise, Build build);
 };
 
 void CompilePool::Impl::run(std::stop_token stop) {
   while (true) {
     std::unique_lock lock(mutex);
-    if (!work.wait(lock, stop, [&] { return !queue.empty() || !ahead.empty(); })) return;
+    if (!work.wait(lock, stop, [&] { return next() != nullptr; })) return;
     if (stop.stop_requested()) return;
-    std::deque<Job>& from = queue.empty() ? ahead : queue;
+    std::deque<Job>& from = *next();
     Job job = std::move(from.front());
     from.pop_front();
     ++running;
@@ -61,12 +63,22 @@ void CompilePool::Impl::run(std::stop_token stop) {
   }
 }
 
-void CompilePool::Impl::move_up(const std::string& digest) {
-  const auto job =
-      std::find_if(ahead.begin(), ahead.end(), [&](const Job& waiting) { return waiting.digest == digest; });
-  if (job == ahead.end()) return;
-  queue.push_back(std::move(*job));
-  ahead.erase(job);
+// The most urgent queue that is not empty, or null.
+std::deque<CompilePool::Impl::Job>* CompilePool::Impl::next() {
+  const auto found =
+      std::find_if(queues.begin(), queues.end(), [](const auto& jobs) { return !jobs.empty(); });
+  return found == queues.end() ? nullptr : &*found;
+}
+
+void CompilePool::Impl::move_up(const std::string& digest, Urgency urgency) {
+  for (std::deque<Job>* from = &queue(Urgency::ahead); from > &queue(urgency); --from) {
+    const auto job = std::find_if(from->begin(), from->end(),
+                                  [&](const Job& waiting) { return waiting.digest == digest; });
+    if (job == from->end()) continue;
+    queue(urgency).push_back(std::move(*job));
+    from->erase(job);
+    return;
+  }
 }
 
 void CompilePool::Impl::finish(std::promise<BuildPtr> promise, Build build) {
@@ -83,7 +95,7 @@ void CompilePool::Impl::finish(std::promise<BuildPtr> promise, Build build) {
 CompilePool::CompilePool(const Compiler& compiler, unsigned threads, Store store)
     : CompilePool(Compile{.digest = [&compiler](const CompileUnit& unit) { return compiler.digest(unit); },
                           .build = [&compiler](const CompileUnit& unit) { return compiler.compile(unit); }},
-                  threads, std::move(store)) {}
+                  std::min(threads, compiler.processes()), std::move(store)) {}
 
 CompilePool::CompilePool(Compile compile, unsigned threads, Store store) : impl_(std::make_unique<Impl>()) {
   impl_->compile = std::move(compile);
@@ -105,7 +117,7 @@ std::shared_future<BuildPtr> CompilePool::submit(const CompileUnit& unit, Urgenc
     const std::lock_guard lock(impl.mutex);
     ++impl.stats.submitted;
     ++impl.stats.joined;
-    if (urgency == Urgency::now) impl.move_up(digest);
+    impl.move_up(digest, urgency);
     return known->second;
   }
 
@@ -120,15 +132,25 @@ std::shared_future<BuildPtr> CompilePool::submit(const CompileUnit& unit, Urgenc
     stored->seconds = 0;
     promise.set_value(std::make_shared<const Build>(*std::move(stored)));
   } else {
-    (urgency == Urgency::now ? impl.queue : impl.ahead).push_back({digest, unit, std::move(promise)});
+    impl.queue(urgency).push_back({digest, unit, std::move(promise)});
     impl.work.notify_one();
   }
   return future;
 }
 
+std::vector<BuildPtr> CompilePool::build_now(const std::vector<CompileUnit>& units) {
+  std::vector<std::shared_future<BuildPtr>> pending;
+  for (const CompileUnit& unit : units) pending.push_back(submit(unit, Urgency::first));
+  std::vector<BuildPtr> builds;
+  for (const std::shared_future<BuildPtr>& build : pending) builds.push_back(build.get());
+  flush();
+  return builds;
+}
+
 std::size_t CompilePool::idle() const {
   const std::lock_guard lock(impl_->mutex);
-  const std::size_t wanted = impl_->running + impl_->queue.size() + impl_->ahead.size();
+  std::size_t wanted = impl_->running;
+  for (const auto& jobs : impl_->queues) wanted += jobs.size();
   return impl_->threads.size() - std::min(impl_->threads.size(), wanted);
 }
 

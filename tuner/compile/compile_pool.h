@@ -10,6 +10,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "tuner/compile/compiler.h"
 
@@ -29,17 +30,21 @@ class CompilePool {
     std::function<Build(const CompileUnit&)> build;
   };
 
-  // `compiler` must outlive the pool. At least one thread is started.
+  // `compiler` must outlive the pool. At least one thread is started, and no more than the compiler has
+  // processes.
   CompilePool(const Compiler& compiler, unsigned threads, Store store = {});
   CompilePool(Compile compile, unsigned threads, Store store = {});
   ~CompilePool();
 
-  // What is wanted now is compiled before what is compiled ahead, and a unit that was submitted ahead is
-  // moved up once it is wanted.
-  enum class Urgency { now, ahead };
+  // In the order of what is compiled first; a unit that is submitted again, more urgently, is moved up.
+  enum class Urgency { first, now, ahead };
 
   // A compilation that throws hands its exception to the future.
   std::shared_future<BuildPtr> submit(const CompileUnit& unit, Urgency urgency = Urgency::now);
+
+  // Compiles units before all that waits, and flushes; the results are in order. For what a caller cannot go
+  // on without: a device's own programs.
+  std::vector<BuildPtr> build_now(const std::vector<CompileUnit>& units);
 
   // Threads that neither compile nor have anything waiting for them. From any thread.
   std::size_t idle() const;

@@ -8,7 +8,6 @@
 
 #include "base/digest.h"
 #include "base/error.h"
-#include "tuner/compile/nvrtc.h"
 
 namespace moetune {
 namespace {
@@ -28,15 +27,14 @@ int architecture_number(const std::string& architecture) {
   return std::stoi(architecture.substr(3));
 }
 
-void require_known(const Nvrtc& nvrtc, const std::string& architecture) {
+void require_known(const NvrtcFacts& nvrtc, const std::string& architecture) {
   const int number = architecture_number(architecture);
-  const std::vector<int>& known = nvrtc.architectures();
+  const std::vector<int>& known = nvrtc.architectures;
   if (std::find(known.begin(), known.end(), number) != known.end()) return;
   std::string names;
   for (const int each : known) names += (names.empty() ? "sm_" : ", sm_") + std::to_string(each);
-  throw BrokenEnvironment("NVRTC " + nvrtc.version() + " (" + nvrtc.path() + ") does not know " +
-                          architecture + ", only " + names +
-                          "; install a newer CUDA toolkit or set MOETUNE_NVRTC to one");
+  throw BrokenEnvironment("NVRTC " + nvrtc.version + " (" + nvrtc.path + ") does not know " + architecture +
+                          ", only " + names + "; install a newer CUDA toolkit or set MOETUNE_NVRTC to one");
 }
 
 // The line that says what is wrong, without the source excerpts around it.
@@ -58,7 +56,7 @@ std::string first_error(std::string_view log, const std::string& otherwise) {
 
 struct Compiler::Impl {
   Options options;
-  std::shared_ptr<const Nvrtc> nvrtc;
+  std::shared_ptr<CompileProcesses> processes;
   std::string toolchain;
 
   std::mutex mutex;
@@ -77,7 +75,7 @@ struct Compiler::Impl {
                                     "--ptxas-options=-v"};
     // A compile time that came out of a cache in ~/.nv would be no compile time; moetune's own cache is the
     // one that shows what it holds.
-    if (nvrtc->has_disk_cache()) all.emplace_back("--no-cache");
+    if (processes->facts().has_disk_cache) all.emplace_back("--no-cache");
     for (const auto& [name, value] : unit.defines) all.push_back("--define-macro=" + name + "=" + value);
     return all;
   }
@@ -92,21 +90,24 @@ struct Compiler::Impl {
 };
 
 Compiler::Compiler(Options options) : impl_(std::make_unique<Impl>()) {
+  architecture_number(options.architecture);  // BadInput before anything is started
   impl_->options = std::move(options);
-  impl_->nvrtc = Nvrtc::load();
-  require_known(*impl_->nvrtc, impl_->options.architecture);
-  impl_->toolchain = "nvrtc " + impl_->nvrtc->version();
+  impl_->processes =
+      impl_->options.processes != nullptr ? impl_->options.processes : CompileProcesses::shared();
+  require_known(impl_->processes->facts(), impl_->options.architecture);
+  impl_->toolchain = "nvrtc " + impl_->processes->facts().version;
 }
 
 Compiler::~Compiler() = default;
 
 const std::string& Compiler::architecture() const { return impl_->options.architecture; }
 const std::string& Compiler::toolchain() const { return impl_->toolchain; }
+unsigned Compiler::processes() const { return impl_->processes->most(); }
 std::string Compiler::digest(const CompileUnit& unit) const { return impl_->digest(unit); }
 
 Build Compiler::compile(const CompileUnit& unit) const {
   const Clock::time_point begin = Clock::now();
-  NvrtcResult result = impl_->nvrtc->compile(
+  NvrtcResult result = impl_->processes->compile(
       {*impl_->sources_of(unit.source), impl_->nvrtc_options(unit), impl_->options.time_limit});
 
   using Status = NvrtcResult::Status;
@@ -114,14 +115,15 @@ Build Compiler::compile(const CompileUnit& unit) const {
   build.digest = impl_->digest(unit);
   build.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   build.log = std::move(result.log);
-  build.repeatable = result.status != Status::timed_out && result.status != Status::broken;
+  build.repeatable =
+      result.status == Status::ok || result.status == Status::rejected || result.status == Status::bad_option;
   if (result.status == Status::ok) {
     build.outcome = Outcome::ok;
     build.cubin = std::move(result.cubin);
     build.entries = parse_ptxas_log(build.log);
   } else {
-    build.message = result.status == Status::timed_out ? "the compiler " + result.error
-                                                       : first_error(build.log, result.error);
+    const bool ended = result.status == Status::timed_out || result.status == Status::died;
+    build.message = ended ? result.error : first_error(build.log, result.error);
   }
   return build;
 }

@@ -2,16 +2,9 @@
 
 #include <dlfcn.h>
 #include <nvrtc.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <cstdio>
-#include <iostream>
 #include <mutex>
-#include <optional>
-#include <thread>
 
 #include "base/error.h"
 
@@ -132,27 +125,8 @@ Opened open_first(const NvrtcSearch& search) {
   throw BrokenEnvironment("NVRTC (libnvrtc.so) not found in: " + looked + failures + "; " + kAdvice);
 }
 
-// One run of the compiler. Shared with the thread that runs it, which may outlive whoever waits.
-struct Run {
-  NvrtcJob job;
-  Functions functions;
-  Clock::time_point deadline;
-  std::mutex mutex;
-  std::condition_variable done;
-  std::optional<NvrtcResult> result;  // guarded by mutex
-  bool left_behind = false;           // guarded by mutex
-};
-
-// Runs that nobody waits for any more and that still hold NVRTC's front end, which is one for the whole
-// process.
-std::atomic<int> runs_left_behind = 0;
-
-int past_deadline(void* run, void*) { return Clock::now() > static_cast<const Run*>(run)->deadline ? 1 : 0; }
-
-std::string limit_text(std::chrono::milliseconds limit) {
-  char text[64];
-  std::snprintf(text, sizeof text, "took longer than %g s", static_cast<double>(limit.count()) / 1000);
-  return text;
+int past_deadline(void* deadline, void*) {
+  return Clock::now() > *static_cast<const Clock::time_point*>(deadline) ? 1 : 0;
 }
 
 NvrtcResult::Status status_of(nvrtcResult code) {
@@ -189,50 +163,34 @@ std::vector<std::uint8_t> take_cubin(const Functions& nvrtc, nvrtcProgram progra
   return cubin;
 }
 
-NvrtcResult run_nvrtc(Run& run) {
-  const Functions& nvrtc = run.functions;
+NvrtcResult run_nvrtc(const Functions& nvrtc, const NvrtcJob& job) {
   std::vector<const char*> names, texts, options;
-  for (std::size_t i = 1; i < run.job.sources.size(); ++i) {
-    names.push_back(run.job.sources[i].path.c_str());
-    texts.push_back(run.job.sources[i].text.c_str());
+  for (std::size_t i = 1; i < job.sources.size(); ++i) {
+    names.push_back(job.sources[i].path.c_str());
+    texts.push_back(job.sources[i].text.c_str());
   }
-  for (const std::string& option : run.job.options) options.push_back(option.c_str());
+  for (const std::string& option : job.options) options.push_back(option.c_str());
 
   NvrtcResult result;
+  Clock::time_point deadline = Clock::now() + job.time_limit;
   nvrtcProgram program = nullptr;
-  const SourceFile& main = run.job.sources.front();
+  const SourceFile& main = job.sources.front();
   nvrtcResult code = nvrtc.create_program(&program, main.text.c_str(), main.path.c_str(),
                                           static_cast<int>(names.size()), texts.data(), names.data());
   if (code == NVRTC_SUCCESS) {
-    if (nvrtc.set_flow_callback != nullptr) nvrtc.set_flow_callback(program, past_deadline, &run);
+    if (nvrtc.set_flow_callback != nullptr) nvrtc.set_flow_callback(program, past_deadline, &deadline);
     code = nvrtc.compile_program(program, static_cast<int>(options.size()), options.data());
   }
   result.status = status_of(code);
   if (code != NVRTC_SUCCESS) result.error = nvrtc.get_error_string(code);
-  if (result.status == NvrtcResult::Status::timed_out) result.error = limit_text(run.job.time_limit);
   if (program == nullptr) return result;
   result.log = take_text(program, nvrtc.get_log_size, nvrtc.get_log);
   if (code == NVRTC_SUCCESS) {
     result.cubin = take_cubin(nvrtc, program);
-    result.ptx = take_text(program, nvrtc.get_ptx_size, nvrtc.get_ptx);
+    if (result.cubin.empty()) result.ptx = take_text(program, nvrtc.get_ptx_size, nvrtc.get_ptx);
   }
   nvrtc.destroy_program(&program);
   return result;
-}
-
-// A compiler thread that is still running while exit() destroys libraries under it would crash the process on
-// its way out, so from the first such thread on the process ends without destructors.
-void end_without_destructors() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    ::on_exit(
-        [](int status, void*) {
-          std::cout.flush();
-          std::fflush(nullptr);
-          ::_exit(status);
-        },
-        nullptr);
-  });
 }
 
 NvrtcJob probe(std::string architecture, bool no_cache) {
@@ -258,19 +216,13 @@ std::string version_in_ptx(const std::string& ptx) {
 
 struct Nvrtc::Impl {
   Functions functions;
-  std::string path;
-  std::string version;
-  std::vector<int> architectures;
-  bool has_disk_cache = false;
+  NvrtcFacts facts;
 };
 
 Nvrtc::Nvrtc(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Nvrtc::~Nvrtc() = default;
 
-const std::string& Nvrtc::path() const { return impl_->path; }
-const std::string& Nvrtc::version() const { return impl_->version; }
-bool Nvrtc::has_disk_cache() const { return impl_->has_disk_cache; }
-const std::vector<int>& Nvrtc::architectures() const { return impl_->architectures; }
+const NvrtcFacts& Nvrtc::facts() const { return impl_->facts; }
 
 std::shared_ptr<const Nvrtc> Nvrtc::load() {
   static std::mutex mutex;
@@ -283,64 +235,33 @@ std::shared_ptr<const Nvrtc> Nvrtc::load() {
 std::shared_ptr<const Nvrtc> Nvrtc::load(const NvrtcSearch& search) {
   const Opened opened = open_first(search);
   auto impl = std::make_unique<Impl>();
-  impl->path = opened.path;
+  NvrtcFacts& facts = impl->facts;
+  facts.path = opened.path;
   if (const std::string missing = resolve_all(opened.handle, impl->functions); !missing.empty()) {
-    throw BrokenEnvironment(impl->path + " has no " + missing + ": it is no NVRTC of CUDA 11.2 or later; " +
+    throw BrokenEnvironment(facts.path + " has no " + missing + ": it is no NVRTC of CUDA 11.2 or later; " +
                             kAdvice);
   }
   int count = 0;
   impl->functions.get_num_supported_archs(&count);
-  impl->architectures.resize(static_cast<std::size_t>(std::max(count, 0)));
-  if (count > 0) impl->functions.get_supported_archs(impl->architectures.data());
-  if (impl->architectures.empty())
-    throw BrokenEnvironment(impl->path + " knows no GPU architecture; " + kAdvice);
+  facts.architectures.resize(static_cast<std::size_t>(std::max(count, 0)));
+  if (count > 0) impl->functions.get_supported_archs(facts.architectures.data());
+  if (facts.architectures.empty())
+    throw BrokenEnvironment(facts.path + " knows no GPU architecture; " + kAdvice);
 
-  const std::shared_ptr<Nvrtc> nvrtc(new Nvrtc(std::move(impl)));
-  Impl& facts = *nvrtc->impl_;
   const std::string target = "compute_" + std::to_string(facts.architectures.front());
-  NvrtcResult result = nvrtc->compile(probe(target, true));
+  NvrtcResult result = run_nvrtc(impl->functions, probe(target, true));
   facts.has_disk_cache = result.status == NvrtcResult::Status::ok;
-  if (result.status == NvrtcResult::Status::bad_option) result = nvrtc->compile(probe(target, false));
+  if (result.status == NvrtcResult::Status::bad_option)
+    result = run_nvrtc(impl->functions, probe(target, false));
   facts.version = version_in_ptx(result.ptx);
   if (result.status != NvrtcResult::Status::ok || facts.version.empty()) {
     throw BrokenEnvironment(facts.path + " cannot compile an empty kernel (" + result.error +
                             "): " + result.log +
                             "; is libnvrtc-builtins of the same version beside it? else " + kAdvice);
   }
-  return nvrtc;
+  return std::shared_ptr<const Nvrtc>(new Nvrtc(std::move(impl)));
 }
 
-NvrtcResult Nvrtc::compile(const NvrtcJob& job) const {
-  const auto run = std::make_shared<Run>();
-  run->job = job;
-  run->functions = impl_->functions;
-  run->deadline = Clock::now() + job.time_limit;
-  std::thread worker([run] {
-    NvrtcResult result = run_nvrtc(*run);
-    const std::lock_guard lock(run->mutex);
-    run->result = std::move(result);
-    if (run->left_behind) --runs_left_behind;
-    run->done.notify_one();
-  });
-
-  std::unique_lock lock(run->mutex);
-  if (run->done.wait_until(lock, run->deadline + kStopSlack, [&] { return run->result.has_value(); })) {
-    NvrtcResult result = *std::move(run->result);
-    lock.unlock();
-    worker.join();
-    return result;
-  }
-  const int stuck_before = runs_left_behind++;
-  run->left_behind = true;
-  worker.detach();
-  end_without_destructors();
-  NvrtcResult result;
-  result.status = NvrtcResult::Status::timed_out;
-  result.error = limit_text(job.time_limit);
-  if (stuck_before > 0) result.error += ", waiting for an earlier compilation that cannot be stopped";
-  result.log =
-      "NVRTC " + result.error + "; it gave no occasion to stop it and still runs on a thread of its own";
-  return result;
-}
+NvrtcResult Nvrtc::compile(const NvrtcJob& job) const { return run_nvrtc(impl_->functions, job); }
 
 }  // namespace moetune

@@ -1,8 +1,8 @@
 // NVIDIA's run-time compiler, opened with dlopen; the only room for nvrtc.h is this pair's .cc.
 //
-// Loaded once a process and never unloaded. Immutable and thread-safe: compile() may run on all cores at
-// once. Errors: BrokenEnvironment says where it looked and what to do. A program that does not compile is a
-// value.
+// For a compile process (compile_child.h): a template may hang it or crash it. Loaded once a process and
+// never unloaded. Errors: BrokenEnvironment says where it looked and what to do. A program that does not
+// compile is a value.
 #pragma once
 
 #include <chrono>
@@ -23,12 +23,20 @@ struct NvrtcJob {
 };
 
 struct NvrtcResult {
-  enum class Status { ok, rejected, bad_option, timed_out, broken };
+  // died: the compiler's process did; past its limit of memory it ends itself.
+  enum class Status { ok, rejected, bad_option, timed_out, broken, died };
   Status status = Status::broken;
-  std::vector<std::uint8_t> cubin;  // where the target is sm_*
-  std::string ptx;
+  std::vector<std::uint8_t> cubin;  // if the target is sm_*
+  std::string ptx;                  // if the target is compute_*
   std::string log;
-  std::string error;  // NVRTC's name for what went wrong, or how long it had
+  std::string error;  // NVRTC's name for what went wrong, or how the process ended
+};
+
+struct NvrtcFacts {
+  std::string path;                // of the library
+  std::string version;             // "13.0.88"
+  bool has_disk_cache = false;     // knows --no-cache
+  std::vector<int> architectures;  // 80, 90, ...: without the "a"
 };
 
 class Nvrtc {
@@ -41,17 +49,11 @@ class Nvrtc {
   Nvrtc& operator=(const Nvrtc&) = delete;
   ~Nvrtc();
 
-  const std::string& path() const;                // of the library
-  const std::string& version() const;             // "13.0.88"
-  bool has_disk_cache() const;                    // knows --no-cache
-  const std::vector<int>& architectures() const;  // 80, 90, ...: without the "a"
+  const NvrtcFacts& facts() const;
 
-  // Returns within the time limit and a little slack. NVRTC asks whether to go on between its passes only,
-  // and never in its front end: a pass that outlives the limit by kStopSlack is left running on a thread of
-  // its own. The front end is one for the process (NVRTC 13.0), so until such a pass ends, later compilations
-  // wait behind it.
+  // Asks NVRTC to stop at the time limit. It listens between its passes only, and never in its front end:
+  // what else goes on past the limit is for the parent process to kill.
   NvrtcResult compile(const NvrtcJob& job) const;
-  static constexpr std::chrono::milliseconds kStopSlack{1000};
 
  private:
   struct Impl;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tuner/worker/statistics.h"
+#include "base/statistics.h"
 
 namespace moetune {
 namespace {
@@ -14,9 +14,10 @@ constexpr double kSampleUs = 400;  // a graph's least duration
 constexpr double kDuelSampleUs = 3000;
 constexpr double kWholeTurns = 5;  // up to so many times that a graph holds whole turns of the rotation
 constexpr int kMaxLaunches = 1024;
-constexpr double kHopeless = 4;                 // a first run this many times over the limit needs no graph
-constexpr double kFirstRunSlackUs = 200;        // what a first run may lose to loading and to the host
-constexpr std::uint64_t kLeadCycles = 120'000;  // ~70 us, in which the host enqueues the first graphs
+constexpr double kHopeless = 4;           // a first run this many times over the limit needs no graph
+constexpr double kFirstRunSlackUs = 200;  // what a first run may lose to loading and to the host
+constexpr std::uint64_t kPatienceNs = 50'000'000;  // enqueueing a few graphs takes some 50 us
+constexpr int kHoldAttempts = 3;
 constexpr int kBatch = 4;
 
 std::string microseconds(double us) { return std::to_string(std::llround(us)) + " us"; }
@@ -24,6 +25,21 @@ std::string microseconds(double us) { return std::to_string(std::llround(us)) + 
 double seconds_left(Deadline deadline) {
   return std::chrono::duration<double>(deadline - std::chrono::steady_clock::now()).count();
 }
+
+// Holds the stream until it is released, at the latest when this dies.
+class HeldStream {
+ public:
+  HeldStream(Harness& harness, bool holds) : harness_(harness) {
+    if (holds) harness_.hold(kPatienceNs);
+  }
+  ~HeldStream() { release(); }
+  HeldStream(const HeldStream&) = delete;
+  HeldStream& operator=(const HeldStream&) = delete;
+  void release() { harness_.release(); }
+
+ private:
+  Harness& harness_;
+};
 
 }  // namespace
 
@@ -81,20 +97,33 @@ double Rotation::settle(double rough_us, double sample_us) {
 Benchmark::Benchmark(Harness& harness, const Nvml& nvml, const cuda::Stream& stream)
     : harness_(harness), nvml_(nvml), stream_(stream) {}
 
-void Benchmark::sample(Rotation& rotation, int count, std::vector<double>& samples_us) {
+std::vector<double> Benchmark::timed_graphs(Rotation& rotation, int count) {
   rotation.prepare(count);
   std::vector<cuda::Event> marks;
   for (int i = 0; i <= count; ++i) marks.push_back(cuda::make_event());
-  harness_.delay(kLeadCycles);
+  HeldStream held(harness_, holds_);
   cuda::record(marks[0], stream_);
   for (int i = 1; i <= count; ++i) {
     rotation.enqueue_next();
     cuda::record(marks[static_cast<std::size_t>(i)], stream_);
   }
+  held.release();
   cuda::synchronize(stream_);
-  for (std::size_t i = 1; i < marks.size(); ++i) {
+  std::vector<double> samples_us;
+  for (std::size_t i = 1; i < marks.size(); ++i)
     samples_us.push_back(cuda::elapsed_us(marks[i - 1], marks[i]) / rotation.launches());
+  return samples_us;
+}
+
+void Benchmark::sample(Rotation& rotation, int count, std::vector<double>& samples_us) {
+  std::vector<double> fresh = timed_graphs(rotation, count);
+  for (int attempt = 1; holds_ && harness_.gave_up(); ++attempt) {
+    // A profiler, or CUDA_LAUNCH_BLOCKING, ends each launch before the next is enqueued: no launch can wait
+    // for what comes behind it.
+    if (attempt == kHoldAttempts) holds_ = false;
+    fresh = timed_graphs(rotation, count);
   }
+  samples_us.insert(samples_us.end(), fresh.begin(), fresh.end());
 }
 
 Measurement Benchmark::summarize(std::vector<double> samples_us) const {

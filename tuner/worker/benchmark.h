@@ -69,12 +69,15 @@ class Benchmark {
                                 Deadline deadline, std::optional<std::size_t>& failed);
 
  private:
+  // Adds `count` samples, a graph each, between which the stream never waits for the host.
   void sample(Rotation& rotation, int count, std::vector<double>& samples_us);
+  std::vector<double> timed_graphs(Rotation& rotation, int count);
   Measurement summarize(std::vector<double> samples_us) const;
 
   Harness& harness_;
   const Nvml& nvml_;
   const cuda::Stream& stream_;
+  bool holds_ = true;  // whether the stream can be held back while samples are enqueued
 };
 
 }  // namespace moetune

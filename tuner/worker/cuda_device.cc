@@ -1,14 +1,15 @@
 #include "tuner/worker/cuda_device.h"
 
 #include <cmath>
-#include <future>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/error.h"
+#include "kernels/buffer_json.h"
 #include "launch/driver.h"
-#include "tuner/compile/compiler.h"
 #include "tuner/worker/harness.h"
+#include "tuner/worker/worker_main.h"
 
 namespace moetune {
 namespace {
@@ -28,6 +29,10 @@ std::string seconds_text(double seconds) {
   return text + " s";
 }
 
+ChildProcess::Role worker_role(const std::string& executable = {}) {
+  return {.verb = kWorkerVerb, .name = "the worker", .executable = executable};
+}
+
 // The reply's JSON; throws what the worker reports as its environment's or the request's fault.
 Json content_of(const Message& reply) {
   Json json = Json::parse(reply.header);
@@ -40,15 +45,15 @@ Json content_of(const Message& reply) {
 }
 
 // For requests that run no candidate: a worker that does not answer is a broken environment.
-Json ask(WorkerProcess& worker, const Message& request, milliseconds limit, const std::string& what,
+Json ask(ChildProcess& worker, const Message& request, milliseconds limit, const std::string& what,
          Bytes* blob = nullptr, std::stop_token stop = {}) {
-  WorkerProcess::Reply reply = worker.request(request, limit, std::move(stop));
-  if (reply.status == WorkerProcess::Reply::Status::stopped) throw Stopped();
-  if (reply.status == WorkerProcess::Reply::Status::late) {
+  ChildProcess::Reply reply = worker.request(request, limit, std::move(stop));
+  if (reply.status == ChildProcess::Reply::Status::stopped) throw Stopped();
+  if (reply.status == ChildProcess::Reply::Status::late) {
     throw BrokenEnvironment(what + " took longer than " + std::to_string(limit.count() / 1000) +
                             " s, and the GPU worker was killed; see whether nvidia-smi answers");
   }
-  if (reply.status == WorkerProcess::Reply::Status::died) {
+  if (reply.status == ChildProcess::Reply::Status::died) {
     throw BrokenEnvironment(what + " failed: " + reply.cause + "; see whether nvidia-smi answers");
   }
   Json json = content_of(reply.message);
@@ -56,24 +61,10 @@ Json ask(WorkerProcess& worker, const Message& request, milliseconds limit, cons
   return json;
 }
 
-std::vector<DeviceInfo> hello(WorkerProcess& worker, milliseconds limit) {
+std::vector<DeviceInfo> hello(ChildProcess& worker, milliseconds limit) {
   return ask(worker, {R"({"op":"hello"})", {}}, limit, "starting the CUDA driver")
       .at("devices")
       .get<std::vector<DeviceInfo>>();
-}
-
-BuildSource with_nvrtc(const std::string& architecture) {
-  auto compiler = std::make_shared<const Compiler>(Compiler::Options{.architecture = architecture});
-  return [compiler](const std::vector<CompileUnit>& units) {
-    std::vector<std::future<BuildPtr>> pending;
-    for (const CompileUnit& unit : units) {
-      pending.push_back(std::async(std::launch::async,
-                                   [&] { return std::make_shared<const Build>(compiler->compile(unit)); }));
-    }
-    std::vector<BuildPtr> builds;
-    for (std::future<BuildPtr>& build : pending) builds.push_back(build.get());
-    return builds;
-  };
 }
 
 }  // namespace
@@ -89,7 +80,7 @@ struct CudaDevice::Programs {
 
 CudaDeviceList list_cuda_devices() {
   CudaDeviceList list;
-  WorkerProcess worker;
+  ChildProcess worker(worker_role());
   try {
     list.devices = hello(worker, CudaDevice::Options{}.start_limit);
     if (list.devices.empty()) list.why_empty = "the CUDA driver finds no GPU";
@@ -103,6 +94,7 @@ CudaDeviceList list_cuda_devices() {
 }
 
 CudaDevice::CudaDevice(Options options) : options_(std::move(options)) {
+  if (!options_.build) throw std::logic_error("CudaDevice: Options::build is empty");
   const std::vector<DeviceInfo> devices = hello(worker(), options_.start_limit);
   if (options_.pick) {
     if (devices.empty()) throw cuda::NoGpu("the CUDA driver finds no GPU");
@@ -115,10 +107,10 @@ CudaDevice::CudaDevice(Options options) : options_(std::move(options)) {
   info_ = devices[static_cast<std::size_t>(options_.ordinal)];
 }
 
-WorkerProcess& CudaDevice::worker() {
+ChildProcess& CudaDevice::worker() {
   if (worker_ && !worker_->alive()) forget_worker();  // killed while idle: no candidate's fault
   if (!worker_) {
-    worker_ = std::make_unique<WorkerProcess>(options_.worker_executable);
+    worker_ = std::make_unique<ChildProcess>(worker_role(options_.worker_executable));
     ++starts_;
   }
   return *worker_;
@@ -129,9 +121,9 @@ void CudaDevice::forget_worker() {
   opened_.reset();
 }
 
-WorkerProcess::Reply CudaDevice::request(const Message& message, milliseconds limit) {
-  WorkerProcess::Reply reply = worker_->request(message, limit, stop_);
-  if (reply.status != WorkerProcess::Reply::Status::stopped) return reply;
+ChildProcess::Reply CudaDevice::request(const Message& message, milliseconds limit) {
+  ChildProcess::Reply reply = worker_->request(message, limit, stop_);
+  if (reply.status != ChildProcess::Reply::Status::stopped) return reply;
   forget_worker();
   throw Stopped();
 }
@@ -142,7 +134,6 @@ void CudaDevice::open(const Kernel& kernel, const Problem& problem, std::uint64_
 
 void CudaDevice::open(const Kernel& kernel, const Problem& problem, const Call& call, std::uint64_t seed) {
   kernel.check_call(problem, call);
-  if (!options_.build) options_.build = with_nvrtc(info_.architecture);
   auto programs = std::make_shared<Programs>();
   programs->kernel = &kernel;
   programs->problem = problem;
@@ -163,21 +154,23 @@ void CudaDevice::open(const Kernel& kernel, const Problem& problem, const Call& 
 
 void CudaDevice::ensure_open(const Opened& wanted) {
   if (!programs_) throw std::logic_error("CudaDevice: no problem is open");
-  WorkerProcess& process = worker();
+  ChildProcess& process = worker();
   if (opened_ == wanted) return;
   opened_.reset();
-  Message request{
-      Json{{"op", "open"},
-           {"device", options_.ordinal},
-           {"seed", wanted.seed},
-           {"copies", wanted.copies},
-           {"buffers", programs_->kernel->buffers(programs_->problem, programs_->call, wanted.seed)},
-           {"tolerance", programs_->kernel->tolerance(programs_->problem)},
-           {"exact", programs_->exact},
-           {"baseline", programs_->baseline}}
-          .dump(),
-      {}};
+  Message request;
   for (const BuildPtr& build : programs_->builds) request.blobs.push_back(build->cubin);
+  std::vector<Bytes> lists;
+  const std::vector<Buffer> buffers =
+      programs_->kernel->buffers(programs_->problem, programs_->call, wanted.seed);
+  request.header = Json{{"op", "open"},
+                        {"device", options_.ordinal},
+                        {"seed", wanted.seed},
+                        {"copies", wanted.copies},
+                        {"buffers", write_buffers(buffers, lists)},
+                        {"exact", programs_->exact},
+                        {"baseline", programs_->baseline}}
+                       .dump();
+  std::move(lists.begin(), lists.end(), std::back_inserter(request.blobs));
   try {
     ask(process, request, options_.open_limit, "preparing the inputs of " + programs_->kernel->name(),
         nullptr, stop_);
@@ -199,14 +192,14 @@ TrialResult CudaDevice::trial(const Candidate& candidate, const MeasurePolicy& p
       Json{{"op", "run"}, {"plan", candidate.plan}, {"policy", policy}, {"measure", measure}}.dump(),
       {candidate.build->cubin}};
   const auto limit = milliseconds(std::llround(1e3 * policy.time_limit_s)) + kGrace;
-  const WorkerProcess::Reply reply = this->request(request, limit);
-  if (reply.status == WorkerProcess::Reply::Status::late) {
+  const ChildProcess::Reply reply = this->request(request, limit);
+  if (reply.status == ChildProcess::Reply::Status::late) {
     forget_worker();
     return {.outcome = Outcome::timed_out,
             .message = "ran past its time limit of " + seconds_text(policy.time_limit_s) +
                        "; its worker was killed"};
   }
-  if (reply.status == WorkerProcess::Reply::Status::died) {
+  if (reply.status == ChildProcess::Reply::Status::died) {
     forget_worker();
     return {.outcome = Outcome::crashed, .message = reply.cause};
   }
@@ -225,8 +218,9 @@ TrialResult CudaDevice::verify(const Candidate& candidate, std::uint64_t seed, d
 }
 
 struct CudaDevice::DuelAttempt {
-  std::vector<Measurement> measurements;  // by `standing`; empty where it did not come to an end
-  std::optional<std::size_t> culprit;     // position in `standing`, where the worker could say
+  std::vector<Measurement> measurements;     // by `standing`; empty where it did not come to an end
+  std::optional<std::size_t> culprit;        // position in `standing`, where the worker could say
+  Outcome outcome = Outcome::launch_failed;  // of the culprit
   std::string message;
 };
 
@@ -242,9 +236,9 @@ CudaDevice::DuelAttempt CudaDevice::attempt_duel(const std::vector<Candidate>& f
   request.header =
       Json{{"op", "duel"}, {"plans", plans}, {"rounds", rounds}, {"time_limit_s", kDuelSeconds}}.dump();
   const auto limit = milliseconds(std::llround(2e3 * kDuelSeconds)) + kGrace;
-  const WorkerProcess::Reply reply = this->request(request, limit);
+  const ChildProcess::Reply reply = this->request(request, limit);
   DuelAttempt attempt;
-  if (reply.status != WorkerProcess::Reply::Status::answered) {
+  if (reply.status != ChildProcess::Reply::Status::answered) {
     forget_worker();
     return attempt;
   }
@@ -254,6 +248,7 @@ CudaDevice::DuelAttempt CudaDevice::attempt_duel(const std::vector<Candidate>& f
     return attempt;
   }
   attempt.culprit = json.at("failed").get<std::size_t>();
+  attempt.outcome = outcome_from_name(json.at("outcome").get<std::string>()).value_or(Outcome::launch_failed);
   attempt.message = json.at("message");
   if (json.at("context_lost").get<bool>()) forget_worker();
   return attempt;
@@ -283,7 +278,7 @@ std::vector<TrialResult> CudaDevice::duel(const std::vector<Candidate>& finalist
     const std::size_t before = standing.size();
     if (attempt.culprit) {
       const std::size_t loser = standing[*attempt.culprit];
-      results[loser] = {.outcome = Outcome::launch_failed, .message = attempt.message};
+      results[loser] = {.outcome = attempt.outcome, .message = attempt.message};
       std::erase(standing, loser);
     } else {
       std::vector<TrialResult> alone;

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "tuner/device.h"
-#include "tuner/worker/protocol.h"
+#include "tuner/process/protocol.h"
 #include "tuner/worker/worker_messages.h"
-#include "tuner/worker/worker_process.h"
+#include "tuner/process/child_process.h"
 
 namespace moetune {
 
@@ -39,7 +39,7 @@ class CudaDevice final : public Device {
     int ordinal = 0;
     // Instead of the ordinal: a position in the list of what is there, which is not empty.
     std::function<std::size_t(const std::vector<DeviceInfo>&)> pick;
-    BuildSource build;              // for references and harness; empty: NVRTC, one thread a unit
+    BuildSource build;              // for references and harness; required
     std::string worker_executable;  // empty: this one
     std::chrono::milliseconds start_limit{60'000};
     std::chrono::milliseconds open_limit{180'000};
@@ -60,7 +60,7 @@ class CudaDevice final : public Device {
   TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) override;
 
   // A tensor's bytes on the device: an input's copy, an output as the last run left it, or the exact
-  // reference output as f32.
+  // reference output in its exact_dtype.
   enum class Tensor { actual, exact };
   Bytes fetch(const std::string& name, Tensor which = Tensor::actual, int copy = 0);
 
@@ -77,11 +77,11 @@ class CudaDevice final : public Device {
   };
   struct Programs;
 
-  WorkerProcess& worker();
+  ChildProcess& worker();
   void ensure_open(const Opened& wanted);
   TrialResult trial(const Candidate& candidate, const MeasurePolicy& policy, const Opened& on, bool measure);
   void forget_worker();
-  WorkerProcess::Reply request(const Message& message, std::chrono::milliseconds limit);
+  ChildProcess::Reply request(const Message& message, std::chrono::milliseconds limit);
 
   struct DuelAttempt;
   DuelAttempt attempt_duel(const std::vector<Candidate>& finalists, const std::vector<std::size_t>& standing,
@@ -90,7 +90,7 @@ class CudaDevice final : public Device {
   Options options_;
   DeviceInfo info_;
   std::stop_token stop_;
-  std::unique_ptr<WorkerProcess> worker_;
+  std::unique_ptr<ChildProcess> worker_;
   int starts_ = 0;
   std::shared_ptr<const Programs> programs_;  // of the problem that is open; null before open()
   Opened wanted_;                             // what run() and duel() measure on

@@ -1,7 +1,10 @@
 #include "tuner/worker/harness.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+
+#include "tuner/worker/host_compare.h"
 
 namespace moetune {
 namespace {
@@ -10,13 +13,18 @@ constexpr std::int64_t kGuardBytes = 64 << 10;
 constexpr std::int64_t kAlignment = 256;
 constexpr std::uint32_t kThreads = 256;
 constexpr int kBlocksPerSm = 8;
-constexpr std::uint64_t kNone = ~std::uint64_t{0};
 
-// As templates/common/harness.cu lays it out.
-struct Partial {
+// As templates/common/harness.cu lays them out.
+struct ErrorPartial {
   double max_error, sum_xy, sum_xx, sum_yy;
   std::uint64_t worst_index, mask_mismatches, first_mismatch;
 };
+struct IntegerPartial {
+  std::uint64_t mismatches, first;
+  std::int64_t actual, expected;
+  std::uint64_t unwritten, first_unwritten;
+};
+constexpr std::size_t kPartialBytes = std::max(sizeof(ErrorPartial), sizeof(IntegerPartial));
 
 template <typename T>
 std::span<const std::uint8_t> bytes_of(const std::vector<T>& values) {
@@ -39,13 +47,21 @@ Harness::Harness(std::span<const std::uint8_t> cubin, int sm_count, const cuda::
       blocks_(static_cast<std::uint32_t>(kBlocksPerSm * sm_count)),
       module_(cuda::load_module(cubin)),
       fill_(cuda::find_function(module_, "moetune_fill")),
+      fill_zipf_(cuda::find_function(module_, "moetune_fill_zipf")),
+      fill_list_(cuda::find_function(module_, "moetune_fill_list")),
       poison_(cuda::find_function(module_, "moetune_poison")),
+      widen_(cuda::find_function(module_, "moetune_widen")),
       compare_(cuda::find_function(module_, "moetune_compare")),
+      compare_integers_(cuda::find_function(module_, "moetune_compare_integers")),
+      compare_segments_(cuda::find_function(module_, "moetune_compare_segments")),
       check_guards_(cuda::find_function(module_, "moetune_check_guards")),
       checksum_(cuda::find_function(module_, "moetune_checksum")),
-      delay_(cuda::find_function(module_, "moetune_delay")),
-      partials_(cuda::allocate(static_cast<std::int64_t>(blocks_ * sizeof(Partial)))),
-      result_(cuda::allocate(sizeof(std::uint64_t))) {}
+      hold_(cuda::find_function(module_, "moetune_hold")),
+      partials_(cuda::allocate(static_cast<std::int64_t>(blocks_ * kPartialBytes))),
+      result_(cuda::allocate(sizeof(std::uint64_t))),
+      signal_(cuda::allocate_on_host(sizeof(Signal))) {
+  signal() = {};
+}
 
 void Harness::run(cuda::Function function, const char* entry, std::uint32_t blocks, std::uint32_t threads,
                   std::vector<std::uint64_t> parameters) {
@@ -64,16 +80,21 @@ std::uint64_t Harness::read_result() {
   return value;
 }
 
+template <typename Partial>
+std::vector<Partial> Harness::read_partials() {
+  std::vector<Partial> partials(blocks_);
+  cuda::copy_to_host({reinterpret_cast<std::uint8_t*>(partials.data()), partials.size() * sizeof(Partial)},
+                     partials_.get(), stream_);
+  return partials;
+}
+
 void Harness::fill(cuda::Address address, const Buffer& buffer, std::uint64_t seed,
                    std::uint64_t fill_stream) {
   const Fill& fill = buffer.fill;
   if (fill.kind == Fill::Kind::integers) {
-    if (buffer.dtype == DType::f32) {
-      const std::vector<float> values(fill.integers.begin(), fill.integers.end());
-      cuda::copy_to_device(address, bytes_of(values), stream_);
-    } else {
-      cuda::copy_to_device(address, bytes_of(fill.integers), stream_);
-    }
+    fill_list(address, buffer.dtype, fill.integers);
+  } else if (fill.kind == Fill::Kind::zipf) {
+    fill_zipf(address, buffer, seed, fill_stream);
   } else {
     run(fill_, "moetune_fill", blocks_, kThreads,
         {address, code(buffer.dtype), static_cast<std::uint64_t>(fill.kind),
@@ -81,6 +102,26 @@ void Harness::fill(cuda::Address address, const Buffer& buffer, std::uint64_t se
          static_cast<std::uint64_t>(buffer.elements)});
   }
   poison(address, buffer.dtype, fill.poison);
+}
+
+void Harness::fill_list(cuda::Address address, DType type, const std::vector<std::int32_t>& list) {
+  if (type == DType::i32) return cuda::copy_to_device(address, bytes_of(list), stream_);
+  const cuda::Memory uploaded = cuda::allocate(static_cast<std::int64_t>(list.size() * sizeof list[0]));
+  cuda::copy_to_device(uploaded.get(), bytes_of(list), stream_);
+  run(fill_list_, "moetune_fill_list", blocks_, kThreads, {address, code(type), uploaded.get(), list.size()});
+  cuda::synchronize(stream_);
+}
+
+void Harness::fill_zipf(cuda::Address address, const Buffer& buffer, std::uint64_t seed,
+                        std::uint64_t fill_stream) {
+  const std::vector<std::uint64_t> thresholds = zipf_thresholds(buffer.fill.values, buffer.fill.scale);
+  const cuda::Memory uploaded =
+      cuda::allocate(static_cast<std::int64_t>(thresholds.size() * sizeof thresholds[0]));
+  cuda::copy_to_device(uploaded.get(), bytes_of(thresholds), stream_);
+  run(fill_zipf_, "moetune_fill_zipf", blocks_, kThreads,
+      {address, code(buffer.dtype), uploaded.get(), thresholds.size(), seed, fill_stream,
+       static_cast<std::uint64_t>(buffer.elements)});
+  cuda::synchronize(stream_);
 }
 
 void Harness::poison(cuda::Address address, DType type, const std::vector<Range>& ranges) {
@@ -92,14 +133,16 @@ void Harness::poison(cuda::Address address, DType type, const std::vector<Range>
   cuda::synchronize(stream_);
 }
 
+void Harness::widen(cuda::Address from, DType type, cuda::Address to, std::int64_t elements) {
+  run(widen_, "moetune_widen", blocks_, kThreads,
+      {from, code(type), to, static_cast<std::uint64_t>(elements)});
+}
+
 ErrorFigures Harness::compare(cuda::Address x, DType type, cuda::Address y, std::int64_t elements) {
   run(compare_, "moetune_compare", blocks_, kThreads,
       {x, code(type), y, static_cast<std::uint64_t>(elements), partials_.get()});
-  std::vector<Partial> partials(blocks_);
-  cuda::copy_to_host({reinterpret_cast<std::uint8_t*>(partials.data()), partials.size() * sizeof(Partial)},
-                     partials_.get(), stream_);
-  ErrorFigures figures{.worst_index = kNone, .first_mismatch = kNone};
-  for (const Partial& partial : partials) {
+  ErrorFigures figures{.worst_index = kNoElement, .first_mismatch = kNoElement};
+  for (const ErrorPartial& partial : read_partials<ErrorPartial>()) {
     if (partial.max_error > figures.max_error ||
         (partial.max_error == figures.max_error && partial.worst_index < figures.worst_index)) {
       figures.max_error = partial.max_error;
@@ -114,6 +157,53 @@ ErrorFigures Harness::compare(cuda::Address x, DType type, cuda::Address y, std:
   return figures;
 }
 
+IntegerFigures Harness::compare_integers(cuda::Address x, cuda::Address y, DType type, std::int64_t elements,
+                                         cuda::Address earlier) {
+  run(compare_integers_, "moetune_compare_integers", blocks_, kThreads,
+      {x, y, code(type), static_cast<std::uint64_t>(elements), earlier, kPoisonByte, kOtherPoisonByte,
+       partials_.get()});
+  IntegerFigures figures;
+  for (const IntegerPartial& partial : read_partials<IntegerPartial>()) {
+    if (partial.first < figures.first_mismatch) {
+      figures.first_mismatch = partial.first;
+      figures.actual = partial.actual;
+      figures.expected = partial.expected;
+    }
+    figures.mismatches += partial.mismatches;
+    figures.unwritten += partial.unwritten;
+    figures.first_unwritten = std::min(figures.first_unwritten, partial.first_unwritten);
+  }
+  return figures;
+}
+
+SegmentFigures Harness::compare_segments(cuda::Address x, cuda::Address y, DType type,
+                                         const Segments& segments) {
+  const std::vector<std::int64_t>& ends = segments.ends;
+  run(compare_segments_, "moetune_compare_segments", blocks_, kThreads,
+      {x, y, code(type), static_cast<std::uint64_t>(ends.back()), segments.offsets,
+       static_cast<std::uint64_t>(ends.front()), ends.size(), partials_.get()});
+  std::uint64_t mismatches = 0, first = kNoElement;
+  for (const IntegerPartial& partial : read_partials<IntegerPartial>()) {
+    mismatches += partial.mismatches;
+    first = std::min(first, partial.first);
+  }
+  if (mismatches == 0) return {};
+  // What is wrong with the first of them is for the message alone: the host looks.
+  const std::int64_t begin = first == 0 ? 0 : ends[first - 1], width = dtype_bytes(type);
+  const std::int64_t length = ends[first] - begin;
+  const auto fetch = [&](cuda::Address from) {
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(length * width));
+    cuda::copy_to_host(bytes, from + static_cast<cuda::Address>(begin * width), stream_);
+    return bytes;
+  };
+  SegmentFigures figures =
+      compare_segments_on_host(type, fetch(x), fetch(y), std::vector<std::int64_t>{length});
+  figures.mismatches = mismatches;
+  figures.begin = static_cast<std::uint64_t>(begin);
+  figures.end = static_cast<std::uint64_t>(ends[first]);
+  return figures;
+}
+
 std::optional<std::int64_t> Harness::first_damage(cuda::Address arena, const ArenaLayout& layout) {
   cuda::set_bytes(result_.get(), 0xFF, sizeof(std::uint64_t), stream_);
   run(check_guards_, "moetune_check_guards", blocks_, kThreads,
@@ -121,7 +211,7 @@ std::optional<std::int64_t> Harness::first_damage(cuda::Address arena, const Are
        static_cast<std::uint64_t>(layout.bytes), static_cast<std::uint64_t>(layout.copies), kPoisonByte,
        result_.get()});
   const std::uint64_t first = read_result();
-  return first == kNone ? std::nullopt : std::optional(static_cast<std::int64_t>(first));
+  return first == kNoElement ? std::nullopt : std::optional(static_cast<std::int64_t>(first));
 }
 
 std::uint64_t Harness::checksum(cuda::Address address, std::int64_t bytes) {
@@ -131,6 +221,15 @@ std::uint64_t Harness::checksum(cuda::Address address, std::int64_t bytes) {
   return read_result();
 }
 
-void Harness::delay(std::uint64_t cycles) { run(delay_, "moetune_delay", 1, 1, {cycles}); }
+void Harness::hold(std::uint64_t patience_ns) {
+  ++turn_;
+  run(hold_, "moetune_hold", 1, 1, {cuda::device_address(signal_), turn_, patience_ns});
+}
+
+void Harness::release() { std::atomic_ref(signal().released).store(turn_, std::memory_order_release); }
+
+bool Harness::gave_up() const {
+  return turn_ != 0 && std::atomic_ref(signal().gave_up).load(std::memory_order_acquire) == turn_;
+}
 
 }  // namespace moetune

@@ -32,6 +32,9 @@ struct ArenaLayout {
 // What fills guard bands and outputs: NaN in every floating-point type, -1 as an index.
 constexpr std::uint8_t kPoisonByte = 0xFF;
 
+// What poisons outputs of integers in a second run: a right output may hold either pattern, none holds both.
+constexpr std::uint8_t kOtherPoisonByte = 0x5A;
+
 class Harness {
  public:
   static const char* const kSource;  // the template to compile
@@ -41,8 +44,24 @@ class Harness {
   void fill(cuda::Address address, const Buffer& buffer, std::uint64_t seed, std::uint64_t fill_stream);
   void poison(cuda::Address address, DType type, const std::vector<Range>& ranges);
 
-  // x, of `type`, against the f32 tensor y.
+  // The elements of a tensor as f32.
+  void widen(cuda::Address from, DType type, cuda::Address to, std::int64_t elements);
+
+  // x, of a floating-point type, against the f32 tensor y.
   ErrorFigures compare(cuda::Address x, DType type, cuda::Address y, std::int64_t elements);
+
+  // x against y, both of an integer type. `earlier`, if not 0, is x as an earlier run left it, which began
+  // with kPoisonByte everywhere, as the last one began with kOtherPoisonByte.
+  IntegerFigures compare_integers(cuda::Address x, cuda::Address y, DType type, std::int64_t elements,
+                                  cuda::Address earlier);
+
+  // The same as sets. `ends` are those of segment_ends (host_compare.h); `offsets` the i32 list that they
+  // come from, or 0 if all segments are as long.
+  struct Segments {
+    cuda::Address offsets = 0;
+    std::vector<std::int64_t> ends;
+  };
+  SegmentFigures compare_segments(cuda::Address x, cuda::Address y, DType type, const Segments& segments);
 
   // The lowest offset in the arena whose guard byte was overwritten.
   std::optional<std::int64_t> first_damage(cuda::Address arena, const ArenaLayout& layout);
@@ -50,18 +69,36 @@ class Harness {
   // `bytes` is a multiple of 16.
   std::uint64_t checksum(cuda::Address address, std::int64_t bytes);
 
-  void delay(std::uint64_t cycles);
+  // Holds the stream until release(), or until `patience_ns` have passed: what is enqueued between the two
+  // runs back to back. gave_up(), once the stream is idle, says that the patience was too short and it did
+  // not.
+  void hold(std::uint64_t patience_ns);
+  void release();
+  bool gave_up() const;
 
  private:
+  // What hold() and its kernel share, in memory that both see.
+  struct Signal {
+    std::uint64_t released, gave_up;  // the last turn that was
+  };
+  Signal& signal() const { return *static_cast<Signal*>(signal_.get()); }
+
   void run(cuda::Function function, const char* entry, std::uint32_t blocks, std::uint32_t threads,
            std::vector<std::uint64_t> parameters);
+  void fill_list(cuda::Address address, DType type, const std::vector<std::int32_t>& list);
+  void fill_zipf(cuda::Address address, const Buffer& buffer, std::uint64_t seed, std::uint64_t fill_stream);
+  template <typename Partial>
+  std::vector<Partial> read_partials();
   std::uint64_t read_result();
 
   const cuda::Stream& stream_;
   std::uint32_t blocks_;
   cuda::Module module_;
-  cuda::Function fill_, poison_, compare_, check_guards_, checksum_, delay_;
+  cuda::Function fill_, fill_zipf_, fill_list_, poison_, widen_, compare_, compare_integers_,
+      compare_segments_, check_guards_, checksum_, hold_;
   cuda::Memory partials_, result_;
+  cuda::HostMemory signal_;
+  std::uint64_t turn_ = 0;  // of hold()
 };
 
 }  // namespace moetune

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "tuner/worker/host_compare.h"
 
 namespace moetune {
 namespace {
@@ -23,7 +24,12 @@ std::string gibibytes(std::int64_t bytes) {
 
 std::int64_t arena_bytes(std::int64_t bytes) { return ArenaLayout::of(bytes, 1).total(); }
 
-std::int64_t exact_bytes(const Buffer& buffer) { return buffer.elements * dtype_bytes(DType::f32); }
+std::int64_t exact_bytes(const Buffer& buffer) {
+  return buffer.elements * dtype_bytes(exact_dtype(buffer.dtype));
+}
+
+// Whether unwritten elements show only in a second run with another poison: integers have no NaN.
+bool needs_two_runs(const Buffer& buffer) { return buffer.role == Role::output && is_integer(buffer.dtype); }
 
 }  // namespace
 
@@ -42,6 +48,7 @@ std::int64_t copies_for(std::int64_t rotating_bytes, std::int64_t fixed_bytes, s
 Tensors::Tensors(TensorsSpec spec, const Program& exact, const Program& baseline, const DeviceLimits& limits,
                  std::int64_t free_memory, Harness& harness, const cuda::Stream& stream)
     : spec_(std::move(spec)), harness_(harness), stream_(stream) {
+  check_buffers(spec_.buffers);
   try {
     allocate(limits, free_memory);
     fill_inputs();
@@ -58,7 +65,8 @@ void Tensors::allocate(const DeviceLimits& limits, std::int64_t free_memory) {
   std::int64_t rotating = 0, fixed = 0;
   for (const Buffer& buffer : spec_.buffers) {
     (buffer.rotates ? rotating : fixed) += arena_bytes(buffer.bytes());
-    if (buffer.role == Role::output) fixed += arena_bytes(exact_bytes(buffer));
+    if (buffer.is_written()) fixed += arena_bytes(exact_bytes(buffer));
+    if (needs_two_runs(buffer)) fixed += arena_bytes(buffer.bytes());
   }
   const std::int64_t possible = copies_for(rotating, fixed, limits.l2_bytes, free_memory);
   if (possible == 0) {
@@ -70,21 +78,38 @@ void Tensors::allocate(const DeviceLimits& limits, std::int64_t free_memory) {
   for (std::size_t i = 0; i < spec_.buffers.size(); ++i) {
     const Buffer& buffer = spec_.buffers[i];
     tensors_.push_back({Arena(buffer.name, buffer.bytes(), copies_of(buffer), stream_)});
-    if (buffer.role == Role::output)
-      outputs_.push_back({i, Arena(buffer.name, exact_bytes(buffer), 1, stream_)});
+    if (!buffer.is_written()) continue;
+    Output& output = outputs_.emplace_back(Output{i, Arena(buffer.name, exact_bytes(buffer), 1, stream_)});
+    if (!needs_two_runs(buffer)) continue;
+    output.earlier.emplace(buffer.name, buffer.bytes(), 1, stream_);
+    runs_ = 2;
+  }
+}
+
+void Tensors::fill_copies(std::size_t position) {
+  const Buffer& buffer = spec_.buffers[position];
+  for (std::int64_t copy = 0; copy < copies_of(buffer); ++copy) {
+    harness_.fill(tensors_[position].arena.address(copy), buffer, spec_.seed,
+                  fill_stream(position, static_cast<std::size_t>(copy)));
   }
 }
 
 void Tensors::fill_inputs() {
   for (std::size_t i = 0; i < spec_.buffers.size(); ++i) {
-    const Buffer& buffer = spec_.buffers[i];
-    if (buffer.role != Role::input) continue;
-    Tensor& tensor = tensors_[i];
-    for (std::int64_t copy = 0; copy < copies_of(buffer); ++copy) {
-      harness_.fill(tensor.arena.address(copy), buffer, spec_.seed,
-                    fill_stream(i, static_cast<std::size_t>(copy)));
+    if (!spec_.buffers[i].is_read()) continue;
+    fill_copies(i);
+    const Arena& arena = tensors_[i].arena;
+    tensors_[i].checksum = harness_.checksum(arena.base(), arena.layout().total());
+  }
+  for (const Output& output : outputs_) {
+    const Buffer& buffer = spec_.buffers[output.position];
+    if (buffer.role != Role::in_out) continue;
+    const cuda::Address from = address(buffer.name, 0), to = output.exact.address(0);
+    if (is_integer(buffer.dtype)) {
+      cuda::copy_on_device(to, from, buffer.bytes(), stream_);
+    } else {
+      harness_.widen(from, buffer.dtype, to, buffer.elements);
     }
-    tensor.checksum = harness_.checksum(tensor.arena.base(), tensor.arena.layout().total());
   }
 }
 
@@ -113,26 +138,30 @@ void Tensors::run_references(const Program& exact, const Program& baseline) {
   for (Output& output : outputs_) {
     output.checksum = harness_.checksum(output.exact.base(), output.exact.layout().total());
   }
+  for (Output& output : outputs_) find_segments(output);
   LoadedPlan plan = load(baseline.plan, baseline.cubin);
-  poison_outputs();
-  plan.enqueue(0);
-  cuda::synchronize(stream_);
-  for (Output& output : outputs_) {
-    const Buffer& buffer = spec_.buffers[output.position];
-    const ErrorFigures figures = compare(output);
-    // The baseline sets the max-error limit and rounds more than a candidate may: here it need only be the
-    // same function.
-    Tolerance coarse = spec_.tolerance;
-    coarse.dissimilarity = std::max(coarse.dissimilarity, kBaselineDissimilarity);
-    const Verdict verdict =
-        judge(buffer.name, buffer.dtype, figures, std::numeric_limits<double>::infinity(), coarse);
-    if (!verdict.right)
-      throw BrokenEnvironment("the kernel's two references contradict each other: " + verdict.reason);
-    output.baseline_error = figures.max_error;
+  const Validation validation = judge_runs(plan, false, Judged::baseline);
+  if (validation.damaged)
+    throw BrokenEnvironment("the kernel's own reference is broken: it " + validation.reason);
+  if (!validation.right)
+    throw BrokenEnvironment("the kernel's two references contradict each other: " + validation.reason);
+}
+
+void Tensors::find_segments(Output& output) {
+  const Buffer& buffer = spec_.buffers[output.position];
+  const OutputCheck& check = buffer.check;
+  if (check.kind != OutputCheck::Kind::set_per_segment) return;
+  if (check.segments.empty()) {
+    output.segments.ends = segment_ends(check.segment_length, buffer.elements);
+    return;
   }
-  if (const std::string text = damage(plan); !text.empty()) {
-    throw BrokenEnvironment("the kernel's own reference is broken: it " + text);
-  }
+  const auto named = std::find_if(spec_.buffers.begin(), spec_.buffers.end(),
+                                  [&](const Buffer& other) { return other.name == check.segments; });
+  std::vector<std::int32_t> offsets(static_cast<std::size_t>(named->elements));
+  output.segments.offsets = reference_address(check.segments);
+  cuda::copy_to_host({reinterpret_cast<std::uint8_t*>(offsets.data()), offsets.size() * sizeof offsets[0]},
+                     output.segments.offsets, stream_);
+  output.segments.ends = segment_ends(offsets, buffer.elements);
 }
 
 LoadedPlan Tensors::load(const Plan& plan, std::span<const std::uint8_t> cubin) const {
@@ -140,23 +169,69 @@ LoadedPlan Tensors::load(const Plan& plan, std::span<const std::uint8_t> cubin) 
       plan, cubin, [this](std::string_view name, std::int64_t copy) { return address(name, copy); }, stream_);
 }
 
-void Tensors::poison_outputs() {
+void Tensors::poison_outputs(int run) {
   for (const Output& output : outputs_) {
+    const Buffer& buffer = spec_.buffers[output.position];
     const Arena& arena = tensors_[output.position].arena;
-    cuda::set_bytes(arena.base(), kPoisonByte, arena.layout().total(), stream_);
+    if (buffer.role != Role::output) continue;
+    if (run == 0) {
+      cuda::set_bytes(arena.base(), kPoisonByte, arena.layout().total(), stream_);
+      continue;
+    }
+    // The guard bands stay as the first run left them, so that what it wrote there is still seen.
+    const std::uint8_t poison = is_integer(buffer.dtype) ? kOtherPoisonByte : kPoisonByte;
+    for (std::int64_t copy = 0; copy < copies_of(buffer); ++copy)
+      cuda::set_bytes(arena.address(copy), poison, buffer.bytes(), stream_);
   }
 }
 
-ErrorFigures Tensors::compare(const Output& output) {
+void Tensors::restore_in_outs() {
+  for (const Output& output : outputs_) {
+    if (spec_.buffers[output.position].role == Role::in_out) fill_copies(output.position);
+  }
+}
+
+Verdict Tensors::judge_errors(Output& output, Judged as, Validation& validation) {
   const Buffer& buffer = spec_.buffers[output.position];
-  return harness_.compare(tensors_[output.position].arena.address(0), buffer.dtype, output.exact.address(0),
-                          buffer.elements);
+  const ErrorFigures figures = harness_.compare(tensors_[output.position].arena.address(0), buffer.dtype,
+                                                output.exact.address(0), buffer.elements);
+  validation.max_error = std::max(validation.max_error, figures.max_error);
+  validation.dissimilarity = std::max(validation.dissimilarity, figures.dissimilarity());
+  if (buffer.check.kind == OutputCheck::Kind::exact) return judge_exact(buffer.name, figures);
+  if (as == Judged::candidate)
+    return judge(buffer.name, figures, output.baseline_error, buffer.check.tolerance);
+  // The baseline sets the max-error limit and rounds more than a candidate may: here it need only be the same
+  // function.
+  output.baseline_error = figures.max_error;
+  Tolerance coarse = buffer.check.tolerance;
+  coarse.dissimilarity = std::max(coarse.dissimilarity, kBaselineDissimilarity);
+  return judge(buffer.name, figures, std::numeric_limits<double>::infinity(), coarse);
+}
+
+Verdict Tensors::judge_integers(Output& output, int run) {
+  const Buffer& buffer = spec_.buffers[output.position];
+  const cuda::Address actual = tensors_[output.position].arena.address(0), exact = output.exact.address(0);
+  const cuda::Address earlier = output.earlier && run > 0 ? output.earlier->address(0) : 0;
+  const IntegerFigures figures =
+      harness_.compare_integers(actual, exact, buffer.dtype, buffer.elements, earlier);
+  if (output.earlier && run == 0)
+    cuda::copy_on_device(output.earlier->address(0), actual, buffer.bytes(), stream_);
+  if (buffer.check.kind == OutputCheck::Kind::exact) return judge_exact(buffer.name, figures);
+  // Equal in every place is equal as sets.
+  if (figures.mismatches == 0) return judge_sets(buffer.name, figures, {});
+  return judge_sets(buffer.name, figures,
+                    harness_.compare_segments(actual, exact, buffer.dtype, output.segments));
+}
+
+Verdict Tensors::judge_output(Output& output, int run, Judged as, Validation& validation) {
+  return is_integer(spec_.buffers[output.position].dtype) ? judge_integers(output, run)
+                                                          : judge_errors(output, as, validation);
 }
 
 std::string Tensors::damage(const LoadedPlan& plan) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const Arena& arena = tensors_[i].arena;
-    const bool input = spec_.buffers[i].role == Role::input;
+    const bool input = !spec_.buffers[i].is_written();
     // One pass over an input sees its values and its guard bands alike; where they are is looked up only when
     // needed.
     if (input && harness_.checksum(arena.base(), arena.layout().total()) == tensors_[i].checksum) continue;
@@ -170,22 +245,36 @@ std::string Tensors::damage(const LoadedPlan& plan) {
   return plan.scratch_damage(harness_);
 }
 
-Validation Tensors::validate(const LoadedPlan& plan) {
+Validation Tensors::judge_runs(LoadedPlan& plan, bool after_another, Judged as) {
   Validation validation;
+  const cuda::Event begin = cuda::make_event(), end = cuda::make_event();
+  for (int run = 0; run < runs_; ++run) {
+    poison_outputs(run);
+    if (after_another) plan.enqueue(copies_ - 1);
+    restore_in_outs();
+    cuda::record(begin, stream_);
+    plan.enqueue(0);
+    cuda::record(end, stream_);
+    cuda::synchronize(stream_);
+    // The second run knows more: that what is wrong was never written.
+    std::string wrong;
+    for (Output& output : outputs_) {
+      const Verdict verdict = judge_output(output, run, as, validation);
+      if (!verdict.right && wrong.empty()) wrong = verdict.reason;
+    }
+    if (!wrong.empty()) validation.reason = wrong;
+  }
+  validation.run_us = cuda::elapsed_us(begin, end);
   if (std::string text = damage(plan); !text.empty()) {
     validation.damaged = true;
     validation.reason = text;
   }
-  for (const Output& output : outputs_) {
-    const Buffer& buffer = spec_.buffers[output.position];
-    const ErrorFigures figures = compare(output);
-    validation.max_error = std::max(validation.max_error, figures.max_error);
-    validation.dissimilarity = std::max(validation.dissimilarity, figures.dissimilarity());
-    const Verdict verdict = judge(buffer.name, buffer.dtype, figures, output.baseline_error, spec_.tolerance);
-    if (!verdict.right && validation.reason.empty()) validation.reason = verdict.reason;
-  }
   validation.right = validation.reason.empty();
   return validation;
+}
+
+Validation Tensors::validate(LoadedPlan& plan, bool after_another) {
+  return judge_runs(plan, after_another, Judged::candidate);
 }
 
 std::vector<std::uint8_t> Tensors::fetch(const std::string& name, std::int64_t copy, bool exact) const {

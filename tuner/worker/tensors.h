@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,6 @@ struct TensorsSpec {
   std::vector<Buffer> buffers;
   std::uint64_t seed = 0;
   std::int64_t copies = 0;  // of rotating buffers; 0: as many as keep the caches cold
-  Tolerance tolerance;
 };
 
 struct Program {
@@ -32,7 +32,8 @@ struct Validation {
   bool right = false;
   bool damaged = false;  // something but the outputs was written: the problem must be opened again
   std::string reason;
-  double max_error = 0, dissimilarity = 0;  // of the worst output
+  double max_error = 0, dissimilarity = 0;  // of the worst floating-point output
+  double run_us = 0;                        // device time of the run that was judged
 };
 
 // Copies of the rotating buffers so that a whole turn exceeds L2 several times, at least two, as `memory`
@@ -50,13 +51,13 @@ class Tensors {
   std::int64_t copies() const { return copies_; }
   LoadedPlan load(const Plan& plan, std::span<const std::uint8_t> cubin) const;
 
-  // Before a run that is to be validated: no output keeps what an earlier candidate wrote.
-  void poison_outputs();
-  // After runs whose last was over copy 0.
-  Validation validate(const LoadedPlan& plan);
+  // Runs the plan over copy 0 and judges every output by its check. Outputs are poisoned first and in_out
+  // buffers filled again. If some output holds integers, which have no NaN, it runs twice, with two poisons.
+  // `after_another`: right behind a run over the last copy, which may have left something in the scratch.
+  Validation validate(LoadedPlan& plan, bool after_another);
 
-  // A tensor as it is now; `exact` asks for the reference's f32 output instead. Throws BadInput for an
-  // unknown name.
+  // A tensor as it is now; `exact` asks for the reference's output (of exact_dtype) instead. Throws BadInput
+  // for an unknown name.
   std::vector<std::uint8_t> fetch(const std::string& name, std::int64_t copy, bool exact) const;
 
  private:
@@ -67,17 +68,28 @@ class Tensors {
   struct Output {
     std::size_t position = 0;  // in spec_.buffers
     Arena exact;
-    std::uint64_t checksum = 0;  // of `exact`
+    std::uint64_t checksum = 0;    // of `exact`
+    std::optional<Arena> earlier;  // what the first of two runs wrote
+    Harness::Segments segments;    // of a check by sets
     double baseline_error = 0;
   };
+  // What is judged: the baseline reference may err more than a candidate.
+  enum class Judged { candidate, baseline };
 
   void allocate(const DeviceLimits& limits, std::int64_t free_memory);
   void fill_inputs();
   void run_references(const Program& exact, const Program& baseline);
+  void find_segments(Output& output);
+  void fill_copies(std::size_t position);
+  void poison_outputs(int run);
+  void restore_in_outs();
+  Validation judge_runs(LoadedPlan& plan, bool after_another, Judged as);
+  Verdict judge_output(Output& output, int run, Judged as, Validation& validation);
+  Verdict judge_errors(Output& output, Judged as, Validation& validation);
+  Verdict judge_integers(Output& output, int run);
   cuda::Address address(std::string_view name, std::int64_t copy) const;
   cuda::Address reference_address(std::string_view name) const;
   std::int64_t copies_of(const Buffer& buffer) const { return buffer.rotates ? copies_ : 1; }
-  ErrorFigures compare(const Output& output);
   std::string damage(const LoadedPlan& plan);
 
   TensorsSpec spec_;
@@ -86,6 +98,7 @@ class Tensors {
   std::int64_t copies_ = 1;
   std::vector<Tensor> tensors_;  // as spec_.buffers
   std::vector<Output> outputs_;
+  int runs_ = 1;  // of a validation
 };
 
 }  // namespace moetune

@@ -16,6 +16,18 @@ Verdict wrong(const std::string& name, const std::string& reason) {
   return {false, "output '" + name + "' " + reason};
 }
 
+Verdict wrong_mask(const std::string& name, const ErrorFigures& figures) {
+  return wrong(name, "is NaN or infinite where the reference is not, or the reverse, in " +
+                         std::to_string(figures.mask_mismatches) + " elements, first at " +
+                         std::to_string(figures.first_mismatch));
+}
+
+Verdict unwritten(const std::string& name, const IntegerFigures& figures) {
+  return wrong(name, "has " + std::to_string(figures.unwritten) +
+                         " elements that were never written, first at " +
+                         std::to_string(figures.first_unwritten));
+}
+
 }  // namespace
 
 double ErrorFigures::dissimilarity() const {
@@ -23,17 +35,13 @@ double ErrorFigures::dissimilarity() const {
   return squares == 0 ? 0 : 1 - 2 * sum_xy / squares;
 }
 
-Verdict judge(const std::string& name, DType type, const ErrorFigures& figures, double baseline_error,
+Verdict judge(const std::string& name, const ErrorFigures& figures, double baseline_error,
               const Tolerance& tolerance) {
-  if (figures.mask_mismatches > 0) {
-    return wrong(name, "is NaN or infinite where the reference is not, or the reverse, in " +
-                           std::to_string(figures.mask_mismatches) + " elements, first at " +
-                           std::to_string(figures.first_mismatch));
-  }
-  if (type != DType::i32 && figures.sum_yy == 0) {
+  if (figures.mask_mismatches > 0) return wrong_mask(name, figures);
+  if (figures.sum_yy == 0) {
     return wrong(name, "cannot be validated: its reference is zero everywhere");
   }
-  if (type != DType::i32 && figures.sum_xx == 0) return wrong(name, "is zero everywhere");
+  if (figures.sum_xx == 0) return wrong(name, "is zero everywhere");
 
   const double dissimilarity = figures.dissimilarity();
   // Written so that a NaN fails.
@@ -50,6 +58,32 @@ Verdict judge(const std::string& name, DType type, const ErrorFigures& figures, 
                            ")");
   }
   return {true, ""};
+}
+
+Verdict judge_exact(const std::string& name, const ErrorFigures& figures) {
+  if (figures.mask_mismatches > 0) return wrong_mask(name, figures);
+  if (!(figures.max_error == 0)) {
+    return wrong(name, "differs from the reference, which it should equal: worst element " +
+                           std::to_string(figures.worst_index) + " is off by " + number(figures.max_error));
+  }
+  return {true, ""};
+}
+
+Verdict judge_exact(const std::string& name, const IntegerFigures& figures) {
+  if (figures.unwritten > 0) return unwritten(name, figures);
+  if (figures.mismatches == 0) return {true, ""};
+  return wrong(name, "differs from the reference in " + std::to_string(figures.mismatches) +
+                         " elements, first at " + std::to_string(figures.first_mismatch) + ": " +
+                         std::to_string(figures.actual) + " instead of " + std::to_string(figures.expected));
+}
+
+Verdict judge_sets(const std::string& name, const IntegerFigures& elements, const SegmentFigures& segments) {
+  if (elements.unwritten > 0) return unwritten(name, elements);
+  if (segments.mismatches == 0) return {true, ""};
+  return wrong(name, "holds other values than the reference in " + std::to_string(segments.mismatches) +
+                         " segments, first in elements " + std::to_string(segments.begin) + " to " +
+                         std::to_string(segments.end - 1) + ": " + std::to_string(segments.actual) +
+                         " too often, " + std::to_string(segments.expected) + " too seldom");
 }
 
 }  // namespace moetune

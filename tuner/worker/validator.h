@@ -1,4 +1,5 @@
-// When an output counts as right, as a pure rule over sums that the device made of the whole tensor.
+// When an output counts as right, as pure rules over figures that the device made of the whole tensor
+// (harness.h), or the host of a small one (host_compare.h).
 //
 // Stateless; thread-safe.
 #pragma once
@@ -6,12 +7,14 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/kernel.h"
+#include "kernels/output_check.h"
 
 namespace moetune {
 
-// One output x against the exact reference y. Elements where both are the same special value (NaN, or the
-// same infinity) are left out of the sums; those where only one is, or they differ, are counted.
+inline constexpr std::uint64_t kNoElement = ~std::uint64_t{0};
+
+// One floating-point output x against the exact reference y. Elements where both are the same special value
+// (NaN, or the same infinity) are left out of the sums; those where only one is, or they differ, are counted.
 struct ErrorFigures {
   double max_error = 0;  // max|x - y|
   double sum_xy = 0, sum_xx = 0, sum_yy = 0;
@@ -19,8 +22,25 @@ struct ErrorFigures {
   std::uint64_t mask_mismatches = 0;  // NaN or infinite in one of the two only
   std::uint64_t first_mismatch = 0;
 
-  double dissimilarity()
-      const;  // 1 - 2 sum(xy) / sum(x^2 + y^2): 0 equal, 1 unrelated; 0 where both are all zero
+  // 1 - 2 sum(xy) / sum(x^2 + y^2): 0 equal, 1 unrelated; 0 where both are all zero.
+  double dissimilarity() const;
+};
+
+// One output of integers against the exact reference.
+struct IntegerFigures {
+  std::uint64_t mismatches = 0;  // elements that differ
+  std::uint64_t first_mismatch = kNoElement;
+  std::int64_t actual = 0, expected = 0;  // there
+  std::uint64_t unwritten = 0;            // elements that kept the poison of two runs with two patterns
+  std::uint64_t first_unwritten = kNoElement;
+};
+
+// The segments of such an output that hold another multiset than the reference's.
+struct SegmentFigures {
+  std::uint64_t mismatches = 0;
+  std::uint64_t begin = 0, end = 0;  // the elements of the first of them
+  std::int64_t actual = 0,
+               expected = 0;  // values that it holds more often than the reference, and less often
 };
 
 struct Verdict {
@@ -29,9 +49,17 @@ struct Verdict {
 };
 
 // `name` is the output's, for the message; `baseline_error` the max error of the low-precision baseline
-// against the same reference. An output whose reference is zero everywhere cannot be validated unless it
-// holds integers.
-Verdict judge(const std::string& name, DType type, const ErrorFigures& figures, double baseline_error,
+// against the same reference. An output whose reference is zero everywhere cannot be validated.
+Verdict judge(const std::string& name, const ErrorFigures& figures, double baseline_error,
               const Tolerance& tolerance);
+
+// OutputCheck::Kind::exact of floats: every value equals the reference's f32 value, every NaN is a NaN there.
+Verdict judge_exact(const std::string& name, const ErrorFigures& figures);
+
+// Exact, of integers.
+Verdict judge_exact(const std::string& name, const IntegerFigures& figures);
+
+// As sets. Of `elements` only what is unwritten counts.
+Verdict judge_sets(const std::string& name, const IntegerFigures& elements, const SegmentFigures& segments);
 
 }  // namespace moetune

@@ -78,18 +78,6 @@ void from_json(const Json& json, MeasurePolicy& policy) {
   json.at("time_limit_s").get_to(policy.time_limit_s);
 }
 
-void to_json(Json& json, const Tolerance& tolerance) {
-  json = {{"dissimilarity", tolerance.dissimilarity},
-          {"baseline_factor", tolerance.baseline_factor},
-          {"absolute_floor", tolerance.absolute_floor}};
-}
-
-void from_json(const Json& json, Tolerance& tolerance) {
-  json.at("dissimilarity").get_to(tolerance.dissimilarity);
-  json.at("baseline_factor").get_to(tolerance.baseline_factor);
-  json.at("absolute_floor").get_to(tolerance.absolute_floor);
-}
-
 void to_json(Json& json, const Measurement& measurement) {
   json = {{"median_us", measurement.median_us},
           {"low_us", measurement.low_us},

@@ -19,8 +19,6 @@ void to_json(nlohmann::json& json, const DeviceInfo& info);
 void from_json(const nlohmann::json& json, DeviceInfo& info);
 void to_json(nlohmann::json& json, const MeasurePolicy& policy);
 void from_json(const nlohmann::json& json, MeasurePolicy& policy);
-void to_json(nlohmann::json& json, const Tolerance& tolerance);
-void from_json(const nlohmann::json& json, Tolerance& tolerance);
 void to_json(nlohmann::json& json, const Measurement& measurement);
 void from_json(const nlohmann::json& json, Measurement& measurement);
 void to_json(nlohmann::json& json, const TrialResult& result);

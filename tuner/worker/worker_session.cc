@@ -1,9 +1,11 @@
 #include "tuner/worker/worker_session.h"
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "kernels/buffer_json.h"
 #include "tuner/worker/benchmark.h"
 #include "tuner/worker/nvml.h"
 #include "tuner/worker/tensors.h"
@@ -32,14 +34,16 @@ Deadline deadline_in(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
+// The blobs of an open request begin with the cubins of harness, exact reference and baseline.
+constexpr std::size_t kPrograms = 3;
+
 const Bytes& blob(const Message& request, std::size_t index) {
   if (index >= request.blobs.size()) throw BadInput("the request lacks blob " + std::to_string(index));
   return request.blobs[index];
 }
 
-std::string words_of(const cuda::CudaError& error) {
-  return error.kind == cuda::CudaError::Kind::memory ? "out of device memory: " + std::string(error.what())
-                                                     : error.what();
+Outcome outcome_of(const cuda::CudaError& error) {
+  return error.kind == cuda::CudaError::Kind::memory ? Outcome::out_of_memory : Outcome::launch_failed;
 }
 
 }  // namespace
@@ -83,7 +87,7 @@ Message WorkerSession::handle(const Message& request) {
   } catch (const BrokenEnvironment& error) {
     return error_reply("environment", error.what());
   } catch (const cuda::CudaError& error) {
-    return error_reply("environment", words_of(error));
+    return error_reply("environment", error.what());
   } catch (const std::exception& error) {
     return error_reply("request", error.what());
   }
@@ -122,10 +126,10 @@ Message WorkerSession::hello() {
 Message WorkerSession::open(const Message& request) {
   const Json json = Json::parse(request.header);
   TensorsSpec spec;
-  json.at("buffers").get_to(spec.buffers);
+  const auto shared = std::span(request.blobs);
+  spec.buffers = read_buffers(json.at("buffers"), shared.subspan(std::min(kPrograms, shared.size())));
   json.at("seed").get_to(spec.seed);
   json.at("copies").get_to(spec.copies);
-  json.at("tolerance").get_to(spec.tolerance);
   const Program exact{json.at("exact").get<Plan>(), blob(request, 1)};
   const Program baseline{json.at("baseline").get<Plan>(), blob(request, 2)};
 
@@ -152,65 +156,64 @@ WorkerSession::OpenProblem& WorkerSession::opened() {
   return *problem_;
 }
 
+// One candidate on its way through validating and measuring.
+struct WorkerSession::Run {
+  OpenProblem& problem;
+  MeasurePolicy policy;
+  Deadline deadline;
+  std::optional<LoadedPlan> plan;
+  double run_us = 0;  // of the first run that was validated
+  RunReply reply;
+};
+
+// True if the candidate may go on.
+bool WorkerSession::validate(Run& run, bool after_another) {
+  const auto begin = Clock::now();
+  const Validation validation = run.problem.tensors.validate(*run.plan, after_another);
+  TrialResult& result = run.reply.result;
+  result.validate_s += seconds_since(begin);
+  result.max_error = std::max(result.max_error, validation.max_error);
+  result.dissimilarity = std::max(result.dissimilarity, validation.dissimilarity);
+  run.reply.damaged = validation.damaged;
+  if (!after_another) run.run_us = validation.run_us;
+  if (validation.right) return true;
+  result.outcome = Outcome::wrong_result;
+  result.message = validation.reason + (after_another ? " (after repeated runs)" : "");
+  return false;
+}
+
+void WorkerSession::measure(Run& run) {
+  const auto begin = Clock::now();
+  Benchmark::Timing timing = run.problem.benchmark.measure(*run.plan, run.problem.tensors.copies(),
+                                                           run.run_us, run.policy, run.deadline);
+  TrialResult& result = run.reply.result;
+  result.outcome = timing.outcome;
+  result.message = std::move(timing.message);
+  result.measurement = std::move(timing.measurement);
+  result.measure_s = seconds_since(begin);
+}
+
 Message WorkerSession::run(const Message& request) {
-  OpenProblem& problem = opened();
   const Json json = Json::parse(request.header);
   const auto policy = json.at("policy").get<MeasurePolicy>();
+  Run run{.problem = opened(), .policy = policy, .deadline = deadline_in(policy.time_limit_s)};
   const bool measured = json.at("measure");
-  const auto begin = Clock::now();
-  const Deadline deadline = deadline_in(policy.time_limit_s);
-
-  RunReply reply;
-  TrialResult& result = reply.result;
-  // True where the candidate may go on. `enqueue` ends with a run over copy 0.
-  const auto validate = [&](LoadedPlan& plan, const auto& enqueue) {
-    problem.tensors.poison_outputs();
-    enqueue();
-    cuda::synchronize(gpu_->stream);
-    const Validation validation = problem.tensors.validate(plan);
-    result.max_error = std::max(result.max_error, validation.max_error);
-    result.dissimilarity = std::max(result.dissimilarity, validation.dissimilarity);
-    reply.damaged = validation.damaged;
-    if (validation.right) return true;
-    result.outcome = Outcome::wrong_result;
-    result.message = validation.reason;
-    return false;
-  };
+  TrialResult& result = run.reply.result;
   try {
-    LoadedPlan plan = problem.tensors.load(json.at("plan").get<Plan>(), blob(request, 0));
-    const cuda::Event before = cuda::make_event(), after = cuda::make_event();
-    bool going = validate(plan, [&] {
-      cuda::record(before, gpu_->stream);
-      plan.enqueue(0);
-      cuda::record(after, gpu_->stream);
-    });
-    result.validate_s = seconds_since(begin);
-    if (going && measured) {
-      const auto measuring = Clock::now();
-      Benchmark::Timing timing = problem.benchmark.measure(plan, problem.tensors.copies(),
-                                                           cuda::elapsed_us(before, after), policy, deadline);
-      result.outcome = timing.outcome;
-      result.message = std::move(timing.message);
-      result.measurement = std::move(timing.measurement);
-      result.measure_s = seconds_since(measuring);
-    }
-    if (going && result.outcome == Outcome::ok) {
-      // Once more, now that it has run many times: state that it leaves in its scratch must not break the
-      // next run.
-      const auto again = Clock::now();
-      going = validate(plan, [&] {
-        plan.enqueue(problem.tensors.copies() - 1);
-        plan.enqueue(0);
-      });
-      if (!going) result.message += " (after repeated runs)";
-      result.validate_s += seconds_since(again);
-    }
+    const auto loading = Clock::now();
+    run.plan.emplace(run.problem.tensors.load(json.at("plan").get<Plan>(), blob(request, 0)));
+    result.validate_s = seconds_since(loading);
+    const bool right = validate(run, false);
+    if (right && measured) measure(run);
+    // Once more, now that it has run many times: state that it leaves in its scratch must not break the next
+    // run.
+    if (right && result.outcome == Outcome::ok) validate(run, true);
   } catch (const cuda::CudaError& error) {
-    result.outcome = Outcome::launch_failed;
-    result.message = words_of(error);
-    reply.context_lost = !gpu_->context.alive();
+    result.outcome = outcome_of(error);
+    result.message = error.what();
+    run.reply.context_lost = !gpu_->context.alive();
   }
-  return reply_of(reply);
+  return reply_of(run.reply);
 }
 
 Message WorkerSession::duel(const Message& request) {
@@ -232,7 +235,8 @@ Message WorkerSession::duel(const Message& request) {
     return reply_of({{"measurements", measurements}});
   } catch (const cuda::CudaError& error) {
     return reply_of({{"failed", failed.value_or(0)},
-                     {"message", words_of(error)},
+                     {"outcome", outcome_name(outcome_of(error))},
+                     {"message", error.what()},
                      {"context_lost", !gpu_->context.alive()}});
   }
 }

@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "tuner/worker/protocol.h"
+#include "tuner/process/protocol.h"
 
 namespace moetune {
 
@@ -27,6 +27,9 @@ class WorkerSession {
   Message hello();
   Message open(const Message& request);
   Message run(const Message& request);
+  struct Run;
+  bool validate(Run& run, bool after_another);
+  void measure(Run& run);
   Message duel(const Message& request);
   Message fetch(const Message& request);
   OpenProblem& opened();

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -9,8 +10,6 @@
 #include <mutex>
 #include <stdexcept>
 #include <thread>
-
-#include "tests/tuner/compile/need_nvrtc.h"
 
 using namespace moetune;
 using namespace std::chrono_literals;
@@ -186,6 +185,42 @@ TEST_CASE("a thread is idle that has nothing to compile and nothing waiting for 
   while (pool.idle() < 3) std::this_thread::sleep_for(1ms);
 }
 
+TEST_CASE("what a caller cannot go on without is compiled before all that waits, and is stored at once") {
+  std::promise<void> gate, begun;
+  const std::shared_future<void> opened = gate.get_future().share();
+  std::vector<std::string> order;
+  std::vector<std::string> stored;
+  CompilePool pool({.digest = [](const CompileUnit& unit) { return unit.source; },
+                    .build =
+                        [&](const CompileUnit& unit) {
+                          if (order.empty()) {
+                            begun.set_value();
+                            opened.wait();
+                          }
+                          order.push_back(unit.source);
+                          Build build;
+                          build.digest = unit.source;
+                          return build;
+                        }},
+                   1, {.put = [&](const Build& build) { stored.push_back(build.digest); }});
+  std::vector<std::shared_future<BuildPtr>> waiting;
+  waiting.push_back(pool.submit({"running", {}}));
+  begun.get_future().wait();
+  for (const char* name : {"a", "b", "c"}) waiting.push_back(pool.submit({name, {}}));
+  waiting.push_back(pool.submit({"ahead", {}}, CompilePool::Urgency::ahead));
+  std::thread opener([&] {
+    std::this_thread::sleep_for(20ms);
+    gate.set_value();
+  });
+  const std::vector<BuildPtr> builds = pool.build_now({{"x", {}}, {"c", {}}, {"ahead", {}}});
+  opener.join();
+  CHECK(builds.size() == 3);
+  CHECK(builds[1]->digest == "c");
+  CHECK(std::find(stored.begin(), stored.end(), "x") != stored.end());
+  for (const auto& build : waiting) build.wait();
+  CHECK(order == std::vector<std::string>{"running", "x", "c", "ahead", "a", "b"});
+}
+
 TEST_CASE("an exception reaches the one who waits") {
   Scripted compiler;
   compiler.open();
@@ -217,7 +252,6 @@ TEST_CASE("shutting down drops what has not started and waits for what has") {
 }
 
 TEST_CASE("a pool over NVRTC compiles a real unit once") {
-  if (nvrtc_is_missing()) return;
   Compiler::Options options;
   options.architecture = "sm_80";
   options.reader = [](const std::string&) {

@@ -5,12 +5,11 @@
 #include <map>
 
 #include "base/error.h"
-#include "tests/tuner/compile/need_nvrtc.h"
+#include "tuner/compile/nvrtc.h"
 
 using moetune::Build;
 using moetune::Compiler;
 using moetune::CompileUnit;
-using moetune::nvrtc_is_missing;
 using moetune::Outcome;
 using namespace std::chrono_literals;
 
@@ -75,7 +74,6 @@ std::string slow_back_end() {
 }  // namespace
 
 TEST_CASE("a template becomes a cubin with the facts of its entry") {
-  if (nvrtc_is_missing()) return;
   for (const char* architecture : {"sm_80", "sm_90a", "sm_120a"}) {
     CAPTURE(architecture);
     const Compiler compiler(options_for(kScale, architecture));
@@ -94,7 +92,6 @@ TEST_CASE("a template becomes a cubin with the facts of its entry") {
 }
 
 TEST_CASE("bad source is an outcome with the line that is wrong and the whole log") {
-  if (nvrtc_is_missing()) return;
   Files files = kScale;
   files["scale.cu"] += "\n__global__ void broken() { int x = ; }\n";
   const Build build = Compiler(options_for(files)).compile(scale_of(32));
@@ -106,7 +103,6 @@ TEST_CASE("bad source is an outcome with the line that is wrong and the whole lo
 }
 
 TEST_CASE("a header that is missing is the compiler's error, not an exception") {
-  if (nvrtc_is_missing()) return;
   Files files = kScale;
   files.erase("templates/common/factor.cuh");
   const Build build = Compiler(options_for(files)).compile(scale_of(32));
@@ -115,14 +111,12 @@ TEST_CASE("a header that is missing is the compiler's error, not an exception") 
 }
 
 TEST_CASE("what ptxas refuses is an outcome too") {
-  if (nvrtc_is_missing()) return;
   const Build build = Compiler(options_for(kScale)).compile(scale_of(60000));
   CHECK(build.outcome == Outcome::compile_failed);
   CHECK(build.message.find("uses too much shared data") != std::string::npos);
 }
 
 TEST_CASE("an architecture that NVRTC does not know is refused at once, and so is what is none") {
-  if (nvrtc_is_missing()) return;
   CHECK_THROWS_AS(Compiler(options_for(kScale, "sm_30")), moetune::BrokenEnvironment);
   CHECK_THROWS_AS(Compiler(options_for(kScale, "sm_999")), moetune::BrokenEnvironment);
   for (const char* none : {"", "90", "sm_", "sm_9", "sm_90b", "compute_90", "sm_90a "}) {
@@ -131,7 +125,6 @@ TEST_CASE("an architecture that NVRTC does not know is refused at once, and so i
 }
 
 TEST_CASE("a compilation ends at its time limit whether or not NVRTC can be stopped") {
-  if (nvrtc_is_missing()) return;
   for (const std::string& source : {slow_back_end(), slow_front_end()}) {
     Compiler::Options options = options_for({{"slow.cu", source}});
     options.time_limit = 500ms;
@@ -145,7 +138,6 @@ TEST_CASE("a compilation ends at its time limit whether or not NVRTC can be stop
 }
 
 TEST_CASE("a digest covers headers, defines and architecture, and no unrelated file") {
-  if (nvrtc_is_missing()) return;
   const std::string before = Compiler(options_for(kScale)).digest(scale_of(32));
   CHECK(Compiler(options_for(kScale)).digest(scale_of(32)) == before);
   CHECK(Compiler(options_for(kScale)).digest(scale_of(64)) != before);
@@ -159,6 +151,5 @@ TEST_CASE("a digest covers headers, defines and architecture, and no unrelated f
 }
 
 TEST_CASE("the toolchain is named to the update, for it is part of a key") {
-  if (nvrtc_is_missing()) return;
-  CHECK(Compiler(options_for(kScale)).toolchain() == "nvrtc " + moetune::Nvrtc::load()->version());
+  CHECK(Compiler(options_for(kScale)).toolchain() == "nvrtc " + moetune::Nvrtc::load()->facts().version);
 }

@@ -11,8 +11,10 @@ TEST_CASE("the harness compiles for every known architecture, without spilling")
     const moetune::Compiler compiler({.architecture = architecture});
     const moetune::Build build = compiler.compile({moetune::Harness::kSource, {}});
     REQUIRE_MESSAGE(build.outcome == moetune::Outcome::ok, build.message);
-    for (const char* entry : {"moetune_fill", "moetune_poison", "moetune_compare", "moetune_check_guards",
-                              "moetune_checksum", "moetune_delay"}) {
+    for (const char* entry :
+         {"moetune_fill", "moetune_fill_zipf", "moetune_fill_list", "moetune_poison", "moetune_widen",
+          "moetune_compare", "moetune_compare_integers", "moetune_compare_segments", "moetune_check_guards",
+          "moetune_checksum", "moetune_hold"}) {
       CAPTURE(entry);
       REQUIRE(build.entries.contains(entry));
       CHECK(build.entries.at(entry).spill_store_bytes == 0);

@@ -9,7 +9,6 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "tests/tuner/compile/need_nvrtc.h"
 
 namespace fs = std::filesystem;
 using moetune::BrokenEnvironment;
@@ -103,18 +102,16 @@ TEST_CASE("a library that is no NVRTC is named with what it lacks") {
 }
 
 TEST_CASE("a whole version and the architectures come from the library itself") {
-  if (moetune::nvrtc_is_missing()) return;
   const auto nvrtc = Nvrtc::load();
-  CHECK(std::count(nvrtc->version().begin(), nvrtc->version().end(), '.') == 2);
-  CHECK(std::find(nvrtc->architectures().begin(), nvrtc->architectures().end(), 80) !=
-        nvrtc->architectures().end());
+  CHECK(std::count(nvrtc->facts().version.begin(), nvrtc->facts().version.end(), '.') == 2);
+  CHECK(std::find(nvrtc->facts().architectures.begin(), nvrtc->facts().architectures.end(), 80) !=
+        nvrtc->facts().architectures.end());
   CHECK(Nvrtc::load() == nvrtc);
 }
 
 // The test below runs this one again with another NVRTC.
 TEST_CASE("NVRTC and its builtins come from one folder") {
-  if (moetune::nvrtc_is_missing()) return;
-  const fs::path folder = fs::canonical(Nvrtc::load()->path()).parent_path();
+  const fs::path folder = fs::canonical(Nvrtc::load()->facts().path).parent_path();
   std::ifstream maps("/proc/self/maps");
   int builtins = 0;
   for (std::string line; std::getline(maps, line);) {
@@ -127,8 +124,7 @@ TEST_CASE("NVRTC and its builtins come from one folder") {
 }
 
 TEST_CASE("an NVRTC that the loader knows nothing of finds the builtins beside it") {
-  if (moetune::nvrtc_is_missing()) return;
-  const fs::path library = Nvrtc::load()->path();
+  const fs::path library = Nvrtc::load()->facts().path;
   const TemporaryFolder folder;
   fs::copy_file(library, folder.path() / library.filename());
   for (const fs::path& builtins : moetune::versioned_files(library.parent_path(), "libnvrtc-builtins.so.")) {
@@ -141,7 +137,6 @@ TEST_CASE("an NVRTC that the loader knows nothing of finds the builtins beside i
 }
 
 TEST_CASE("an option that NVRTC does not know is told apart from bad source") {
-  if (moetune::nvrtc_is_missing()) return;
   const auto nvrtc = Nvrtc::load();
   NvrtcJob job;
   job.sources = {{"k.cu", "extern \"C\" __global__ void k() {}"}};

@@ -14,7 +14,6 @@
 #include "search/space.h"
 #include "tests/gpu/problems.h"
 #include "tests/sanitized.h"
-#include "tests/tuner/compile/need_nvrtc.h"
 #include "tuner/compile/compile_pool.h"
 
 using namespace moetune;
@@ -104,7 +103,6 @@ bool foreseeable(const std::string& reason) {
 }  // namespace
 
 TEST_CASE("a sample of every space compiles for every generation and fits the device") {
-  if (nvrtc_is_missing()) return;
   for (std::size_t generation = 0; generation < std::size(kArchitectures); ++generation) {
     const std::string architecture = kArchitectures[generation];
     if (kSanitized && architecture != "sm_90a") continue;

@@ -3,8 +3,8 @@
 
 #include <numeric>
 
+#include "base/statistics.h"
 #include "tuner/worker/benchmark.h"
-#include "tuner/worker/statistics.h"
 #include "tuner/worker/tensors.h"
 
 namespace moetune {

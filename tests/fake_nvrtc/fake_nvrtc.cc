@@ -1,0 +1,94 @@
+// See README.md.
+#include <nvrtc.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+struct _nvrtcProgram {
+  std::string source, cubin, ptx;
+};
+
+namespace {
+
+bool holds(const std::string& text, const char* word) { return text.find(word) != std::string::npos; }
+
+void misbehave(const std::string& source) {
+  if (holds(source, "abort!")) {
+    std::fputs("fake nvrtc: cannot go on\n", stderr);
+    std::abort();
+  }
+  if (holds(source, "segv!")) std::raise(SIGSEGV);
+  while (holds(source, "hang!")) std::this_thread::sleep_for(std::chrono::hours(1));
+  std::vector<char*> taken;
+  while (holds(source, "grow!")) {
+    constexpr std::size_t kPiece = 16 << 20;
+    taken.push_back(static_cast<char*>(std::malloc(kPiece)));
+    if (taken.back() != nullptr) std::memset(taken.back(), 1, kPiece);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+nvrtcResult size_of(const std::string& text, size_t* size) {
+  *size = text.size();
+  return NVRTC_SUCCESS;
+}
+
+nvrtcResult copy(const std::string& text, char* to) {
+  std::memcpy(to, text.data(), text.size());
+  return NVRTC_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* nvrtcGetErrorString(nvrtcResult) { return "a stand-in's error"; }
+nvrtcResult nvrtcVersion(int* major, int* minor) {
+  *major = 99;
+  *minor = 0;
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetNumSupportedArchs(int* count) {
+  *count = 2;
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetSupportedArchs(int* architectures) {
+  architectures[0] = 80;
+  architectures[1] = 90;
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source, const char*, int,
+                               const char* const*, const char* const*) {
+  *program = new _nvrtcProgram{source, "", ""};
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) {
+  delete *program;
+  *program = nullptr;
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count, const char* const* options) {
+  misbehave(program->source);
+  bool for_gpu = false;
+  for (int i = 0; i < count; ++i) for_gpu |= std::string(options[i]).find("=sm_") != std::string::npos;
+  if (for_gpu) {
+    program->cubin = program->source;
+  } else {
+    program->ptx = "// Cuda compilation tools, release 99.0, V99.0.1";
+  }
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetPTXSize(nvrtcProgram program, size_t* size) { return size_of(program->ptx, size); }
+nvrtcResult nvrtcGetPTX(nvrtcProgram program, char* to) { return copy(program->ptx, to); }
+nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, size_t* size) { return size_of(program->cubin, size); }
+nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char* to) { return copy(program->cubin, to); }
+nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram, size_t* size) { return size_of("", size); }
+nvrtcResult nvrtcGetProgramLog(nvrtcProgram, char*) { return NVRTC_SUCCESS; }
+
+}  // extern "C"

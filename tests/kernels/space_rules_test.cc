@@ -1,0 +1,152 @@
+// What every kernel's space file claims, held against its plans: which rules must hold, and which parameters
+// are passed at launch.
+#include <doctest/doctest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/resources.h"
+#include "kernels/registry.h"
+#include "search/random.h"
+#include "search/space.h"
+
+using namespace moetune;
+
+namespace {
+
+constexpr int kProblems = 6;                  // of a kernel
+constexpr std::size_t kConfigurations = 400;  // of a problem
+
+Space space_of(const Kernel& kernel) {
+  const std::string path = "spaces/" + kernel.name() + ".json";
+  return Space::parse(read_resource(path), path);
+}
+
+// Every named dimension drawn; integers near a preset's or the fallbacks.
+Problem draw_problem(const Kernel& kernel, Random& random) {
+  for (;;) {
+    const std::size_t choice = random.below(kernel.presets().size() + 1);
+    const Preset* preset = choice == 0 ? nullptr : &kernel.presets()[choice - 1];
+    Problem problem = parse_problem(kernel.name(), kernel.schema(), preset, "");
+    for (const Dimension& dimension : kernel.schema()) {
+      if (!dimension.names.empty()) {
+        const std::size_t at = random.below(dimension.names.size());
+        problem.dims.set(dimension.name, Value::named(dimension.names[at], static_cast<std::int64_t>(at)));
+      } else if (random.below(2) == 0) {
+        const std::int64_t shift = static_cast<std::int64_t>(random.below(4));
+        const std::int64_t value = problem[dimension.name] >> shift;
+        problem.dims.set(dimension.name, Value::integer(std::max(value, dimension.minimum)));
+      }
+    }
+    try {
+      kernel.check(problem);
+      return problem;
+    } catch (const BadInput&) {  // the draw broke a rule across dimensions
+    }
+  }
+}
+
+// Some configurations that hold to `rules`, evenly through the space.
+std::vector<Config> sample(const Space& space, const Assignment& environment, Rules rules) {
+  const LegalSpace legal = space.enumerate(environment, rules);
+  std::vector<Config> configs;
+  const std::size_t step = 1 + legal.size() / kConfigurations;
+  for (std::size_t id = 0; id < legal.size(); id += step)
+    configs.push_back(legal.config(static_cast<ConfigId>(id)));
+  return configs;
+}
+
+void check_plan(const Plan& plan, const DeviceLimits& limits) {
+  CHECK_FALSE(plan.unit.source.empty());
+  REQUIRE_FALSE(plan.launches.empty());
+  for (const Launch& launch : plan.launches) {
+    CHECK(launch.dynamic_shared <= limits.shared_per_block);
+    CHECK(launch.block[0] * launch.block[1] * launch.block[2] <= 1024);
+    for (int i = 0; i < 3; ++i) {
+      CHECK(launch.grid[i] > 0);
+      CHECK(launch.grid[i] % launch.cluster[i] == 0);
+    }
+    const std::uint32_t cluster = launch.cluster[0] * launch.cluster[1] * launch.cluster[2];
+    CHECK(cluster <= (limits.compute_capability < 90 ? 1u : limits.compute_capability < 120 ? 16u : 8u));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("whatever holds to the must rules of a space has a plan that a device can take") {
+  Random random(1);
+  for (const Kernel* kernel : all_kernels()) {
+    const Space space = space_of(*kernel);
+    for (const char* architecture : {"sm_80", "sm_90a", "sm_120a"}) {
+      const DeviceLimits limits = limits_of_architecture(architecture);
+      const Problem problem = draw_problem(*kernel, random);
+      const Assignment environment = expression_environment(problem, limits);
+      CAPTURE(architecture);
+      CAPTURE(problem.text());
+      std::size_t guessed_slow = 0;
+      for (const Config& config : sample(space, environment, Rules::must)) {
+        CAPTURE(config.text());
+        check_plan(kernel->plan(config, problem, limits), limits);
+        guessed_slow += !space.why_illegal(config, environment).empty();
+      }
+      CHECK(guessed_slow > 0);
+    }
+  }
+}
+
+// decode_attention's cubins hold neither the batch nor the context nor the number of KV heads.
+TEST_CASE("what can run at one problem can run at every problem of its family") {
+  const Kernel& kernel = find_kernel("decode_attention");
+  const Space space = space_of(kernel);
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  Random random(2);
+  for (int i = 0; i < kProblems; ++i) {
+    const Problem here = draw_problem(kernel, random);
+    Problem there = here;
+    const std::int64_t group = here["q_heads"] / here["kv_heads"], heads = 1 + random.below(4);
+    there.dims.set("batch", Value::integer(1 + static_cast<std::int64_t>(random.below(100))));
+    there.dims.set("context", Value::integer(1 + static_cast<std::int64_t>(random.below(100000))));
+    there.dims.set("kv_heads", Value::integer(heads));
+    there.dims.set("q_heads", Value::integer(heads * group));
+    there.dims.set("lengths",
+                   here.is("lengths", "full") ? Value::named("ragged", 1) : Value::named("full", 0));
+    kernel.check(there);
+    CAPTURE(here.text());
+    CAPTURE(there.text());
+    CHECK(space.count(expression_environment(here, limits), Rules::must) ==
+          space.count(expression_environment(there, limits), Rules::must));
+    for (const Config& config : sample(space, expression_environment(here, limits), Rules::all))
+      REQUIRE(space.why_illegal(config, expression_environment(there, limits), Rules::must) == "");
+  }
+}
+
+TEST_CASE("two configurations are one compile unit if they differ in launch parameters alone, else two") {
+  Random random(3);
+  for (const Kernel* kernel : all_kernels()) {
+    const Space space = space_of(*kernel);
+    const DeviceLimits limits = limits_of_architecture("sm_90a");
+    std::size_t shared = 0;
+    for (int i = 0; i < kProblems; ++i) {
+      const Problem problem = draw_problem(*kernel, random);
+      CAPTURE(problem.text());
+      std::map<std::string, CompileUnit> units;     // by what is compiled
+      std::map<std::string, std::string> compiled;  // the other way round
+      const LegalSpace legal = space.enumerate(expression_environment(problem, limits));
+      for (ConfigId id = 0; id < legal.size(); id += 1 + static_cast<ConfigId>(legal.size() / 4000)) {
+        const Config config = legal.config(id);
+        const ConfigParts parts = split_config(config, space.parameters());
+        const CompileUnit unit = kernel->plan(config, problem, limits).unit;
+        const auto [known, fresh] = units.emplace(parts.compiled.text(), unit);
+        REQUIRE(known->second == unit);
+        shared += !fresh;
+        std::string text = unit.source;
+        for (const auto& [name, value] : unit.defines) text += " " + name + "=" + value;
+        const std::string& first = compiled.emplace(text, parts.compiled.text()).first->second;
+        REQUIRE(first == parts.compiled.text());
+      }
+    }
+    CHECK(shared > 0);
+  }
+}

@@ -1,0 +1,116 @@
+// What was fast on one problem can run on its neighbours: only guesses at speed stand in the way.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/resources.h"
+#include "kernels/registry.h"
+#include "replay/shipped.h"
+#include "search/random.h"
+#include "search/space.h"
+
+using namespace moetune;
+
+namespace {
+
+constexpr std::size_t kFastest = 5;      // of a recording
+constexpr std::size_t kNeighbours = 50;  // of each recording's problem
+
+struct Recorded {
+  const Kernel* kernel;
+  Problem problem;
+  DeviceLimits limits;
+  std::vector<std::string> winners;
+};
+
+std::vector<Recorded> recorded() {
+  std::vector<Recorded> all;
+  for (const ShippedRecording& shipped : list_shipped_recordings()) {
+    const Recording recording = shipped.read();
+    const Kernel* const kernel = known_kernel(recording.kernel);
+    if (kernel == nullptr) continue;
+    std::vector<ConfigId> order(recording.trials.size());
+    for (ConfigId id = 0; id < order.size(); ++id) order[id] = id;
+    std::erase_if(order, [&](ConfigId id) { return recording.trials[id].outcome != Outcome::ok; });
+    std::sort(order.begin(), order.end(), [&](ConfigId a, ConfigId b) {
+      return recording.trials[a].time_us < recording.trials[b].time_us;
+    });
+    order.resize(std::min(order.size(), kFastest));
+    Recorded& one =
+        all.emplace_back(Recorded{kernel,
+                                  parse_problem(kernel->name(), kernel->schema(), nullptr, recording.problem),
+                                  recording.limits,
+                                  {}});
+    for (const ConfigId id : order) one.winners.push_back(recording.space.config(id).text());
+  }
+  return all;
+}
+
+Space space_of(const Kernel& kernel) {
+  const std::string path = "spaces/" + kernel.name() + ".json";
+  return Space::parse(read_resource(path), path);
+}
+
+// Another problem of the family: other sequences, lengths and KV heads, the same queries a KV head.
+Problem neighbour(const Recorded& of, Random& random) {
+  const std::int64_t group = of.problem["q_heads"] / of.problem["kv_heads"];
+  const std::int64_t heads = std::int64_t{1} << random.below(5);
+  const std::int64_t batch = 1 + static_cast<std::int64_t>(random.below(64));
+  const std::int64_t context = 1 + static_cast<std::int64_t>(random.below(65536));
+  Problem problem = of.problem;
+  problem.dims.set("batch", Value::integer(batch));
+  problem.dims.set("kv_heads", Value::integer(heads));
+  problem.dims.set("q_heads", Value::integer(heads * group));
+  problem.dims.set("context", Value::integer(context));
+  const bool ragged = random.below(2) == 1;
+  problem.dims.set("lengths", Value::named(ragged ? "ragged" : "full", ragged));
+  of.kernel->check(problem);
+  return problem;
+}
+
+struct Refused {
+  std::size_t cannot_run = 0, by_a_guess = 0, all = 0;
+
+  void count(const Space& space, const Recorded& from, const Problem& problem, const DeviceLimits& limits) {
+    const Assignment environment = expression_environment(problem, limits);
+    for (const std::string& text : from.winners) {
+      const Config config = space.parse_config(text);
+      const std::string reason = space.why_illegal(config, environment, Rules::must);
+      CHECK_MESSAGE(reason.empty(), text << " at " << problem.text() << ": " << reason);
+      ++all;
+      cannot_run += !reason.empty();
+      by_a_guess += !space.why_illegal(config, environment).empty();
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the winners of each recording can run at every other recording's problem") {
+  const std::vector<Recorded> all = recorded();
+  REQUIRE(all.size() > 1);
+  Refused refused;
+  for (const Recorded& from : all) {
+    const Space space = space_of(*from.kernel);
+    for (const Recorded& to : all) {
+      if (to.kernel == from.kernel) refused.count(space, from, to.problem, to.limits);
+    }
+  }
+  CHECK(refused.cannot_run == 0);
+  CHECK(refused.by_a_guess * 5 > refused.all);  // a search at home would not look at them
+}
+
+TEST_CASE("the winners of each recording can run at random problems of their family") {
+  Random random(2026);
+  Refused refused;
+  for (const Recorded& from : recorded()) {
+    const Space space = space_of(*from.kernel);
+    for (std::size_t i = 0; i < kNeighbours; ++i)
+      refused.count(space, from, neighbour(from, random), from.limits);
+  }
+  CHECK(refused.cannot_run == 0);
+  CHECK(refused.by_a_guess * 5 > refused.all);
+}

@@ -1,0 +1,242 @@
+// The compiler in processes of its own: what a bad template can do to one, and that nothing else is lost.
+#include "tuner/compile/compile_processes.h"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "tests/sanitized.h"
+#include "tuner/compile/compiler.h"
+
+using namespace std::chrono_literals;
+
+namespace moetune {
+namespace {
+
+using Status = NvrtcResult::Status;
+using Clock = std::chrono::steady_clock;
+
+// An environment variable for as long as this lives.
+class Environment {
+ public:
+  Environment(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    ::setenv(name, value, 1);
+  }
+  ~Environment() { before_.empty() ? ::unsetenv(name_) : ::setenv(name_, before_.c_str(), 1); }
+
+ private:
+  const char* name_;
+  std::string before_;
+};
+
+// Processes over the stand-in for NVRTC (tests/fake_nvrtc).
+struct Fake {
+  explicit Fake(CompileProcesses::Options options = {.most = 2}) : processes(std::move(options)) {}
+  NvrtcResult compile(const std::string& source, std::chrono::milliseconds limit = 60s) {
+    return processes.compile({{{"k.cu", source}}, {"--gpu-architecture=sm_90"}, limit});
+  }
+  bool works() { return compile("sound").status == Status::ok; }
+
+  Environment nvrtc{"MOETUNE_NVRTC", MOETUNE_FAKE_NVRTC};
+  CompileProcesses processes;
+};
+
+NvrtcJob job_of(const std::string& source, std::chrono::milliseconds limit = 60s) {
+  return {{{"k.cu", source}}, {"--gpu-architecture=sm_80", "--std=c++17", "--ptxas-options=-v"}, limit};
+}
+
+// Processes whose parent is this one and that are not zombies; with `zombies`, those alone.
+std::set<pid_t> children(bool zombies = false) {
+  std::set<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream stat(entry.path() / "stat");
+    std::string line;
+    if (!std::getline(stat, line)) continue;
+    char state = 0;
+    pid_t parent = 0;
+    if (std::sscanf(line.c_str() + line.rfind(')') + 1, " %c %d", &state, &parent) != 2) continue;
+    if (parent == getpid() && (state == 'Z') == zombies)
+      found.insert(static_cast<pid_t>(std::stoi(entry.path().filename())));
+  }
+  return found;
+}
+
+std::set<pid_t> without(std::set<pid_t> all, const std::set<pid_t>& gone) {
+  for (const pid_t pid : gone) all.erase(pid);
+  return all;
+}
+
+// A log but for how long ptxas took.
+std::string without_time(std::string log) {
+  const std::size_t at = log.find("Compile time");
+  if (at != std::string::npos) log.erase(at, log.find('\n', at) - at);
+  return log;
+}
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Keeps NVRTC's front end, which cannot be asked to stop, busy for minutes and in little memory.
+std::string endless() {
+  std::string text =
+      "__device__ constexpr long f(long r) { for (long i = 0; i < 50000; i++) r = (r * 31 + i) % 1000003; "
+      "return r; }\n";
+  for (int i = 0; i < 5000; ++i)
+    text += "constexpr long v" + std::to_string(i) + " = f(" + std::to_string(i) + ");\n";
+  return text + "extern \"C\" __global__ void k(long* p) { p[0] = v0; }\n";
+}
+
+// Two to the 40th instantiations, all of them kept.
+const std::string kGreedy =
+    "template <int N, long M> struct F { static constexpr long v = F<N - 1, M>::v + F<N - 1, M + (1L << "
+    "N)>::v; };\n"
+    "template <long M> struct F<0, M> { static constexpr long v = M; };\n"
+    "extern \"C\" __global__ void k(long* p) { p[0] = F<40, 0>::v; }\n";
+
+}  // namespace
+
+TEST_CASE("a process compiles what NVRTC itself does, to the byte") {
+  CompileProcesses processes({.most = 1});
+  const auto nvrtc = Nvrtc::load();
+  CHECK(processes.facts().version == nvrtc->facts().version);
+  CHECK(processes.facts().path == nvrtc->facts().path);
+  CHECK(processes.facts().has_disk_cache == nvrtc->facts().has_disk_cache);
+  CHECK(processes.facts().architectures == nvrtc->facts().architectures);
+  for (const char* source : {"extern \"C\" __global__ void k(float* p) { p[threadIdx.x] *= 2; }",
+                             "extern \"C\" __global__ void k(float* p) { nothing(); }"}) {
+    const NvrtcResult here = nvrtc->compile(job_of(source)), there = processes.compile(job_of(source));
+    CHECK(there.status == here.status);
+    CHECK(there.cubin == here.cubin);
+    CHECK(without_time(there.log) == without_time(here.log));
+    CHECK(there.error == here.error);
+  }
+  CHECK(processes.started() == 1);
+}
+
+TEST_CASE("a template that hangs the front end costs itself, while others are compiled") {
+  CompileProcesses processes({.most = 2});
+  auto hung = std::async(std::launch::async, [&] { return processes.compile(job_of(endless(), 1500ms)); });
+  int done = 0;
+  while (hung.wait_for(0s) != std::future_status::ready) {
+    CHECK(processes.compile(job_of("extern \"C\" __global__ void k() {}")).status == Status::ok);
+    ++done;
+  }
+  CHECK(done > 3);
+  const NvrtcResult result = hung.get();
+  CHECK(result.status == Status::timed_out);
+  CHECK(result.error == "the compiler took longer than 1.5 s");
+  CHECK(processes.compile(job_of("extern \"C\" __global__ void k() {}")).status == Status::ok);
+}
+
+TEST_CASE("a template that needs more memory than it may have ends its process alone") {
+  CHECK(CompileProcesses::Options{}.memory_limit == std::uint64_t{4} << 30);
+  if (kSanitized) return;  // the sanitizer's own memory counts too
+  CompileProcesses processes({.most = 1, .memory_limit = std::uint64_t{512} << 20});
+  const NvrtcResult result = processes.compile(job_of(kGreedy));
+  CHECK(result.status == Status::died);
+  CHECK(result.error == "the compiler exited with status 1; it said: it needs more than 0.5 GiB of memory");
+  CHECK(processes.compile(job_of("extern \"C\" __global__ void k() {}")).status == Status::ok);
+  CHECK(processes.started() == 2);
+}
+
+TEST_CASE("a compiler that crashes, hangs or grows is replaced, and says what it said") {
+  Fake fake;
+  CHECK(fake.processes.facts().version == "99.0.1");
+  CHECK(fake.works());
+  const NvrtcResult aborted = fake.compile("abort!");
+  CHECK(aborted.status == Status::died);
+  CHECK(aborted.error.starts_with(
+      "the compiler died of signal 6 (Aborted); it said: fake nvrtc: cannot go on"));
+  CHECK(fake.works());
+  CHECK(fake.compile("segv!").status == Status::died);
+  CHECK(fake.works());
+  const auto begin = Clock::now();
+  CHECK(fake.compile("hang!", 100ms).status == Status::timed_out);
+  CHECK(seconds_since(begin) < 10);
+  CHECK(fake.works());
+  CHECK(fake.processes.started() == 4);
+  CHECK(children(true).empty());
+}
+
+TEST_CASE("a crash is the candidate's own, told as a build that another try may change") {
+  Environment nvrtc("MOETUNE_NVRTC", MOETUNE_FAKE_NVRTC);
+  Compiler::Options options;
+  options.architecture = "sm_90a";
+  options.processes = std::make_shared<CompileProcesses>(CompileProcesses::Options{.most = 2});
+  options.reader = [](const std::string& path) { return path; };
+  const Compiler compiler(options);
+  CHECK(compiler.processes() == 2);
+  std::vector<std::future<Build>> builds;
+  for (const char* source : {"a", "abort!", "b", "segv!", "c", "d"}) {
+    builds.push_back(std::async(std::launch::async, [&compiler, source] {
+      return compiler.compile({source, {}});
+    }));
+  }
+  for (std::size_t i = 0; i < builds.size(); ++i) {
+    const Build build = builds[i].get();
+    const bool bad = i == 1 || i == 3;
+    CHECK((build.outcome == Outcome::compile_failed) == bad);
+    CHECK(build.repeatable == !bad);
+    CHECK(build.message.starts_with(bad ? "the compiler died of signal" : ""));
+  }
+}
+
+TEST_CASE(
+    "no more processes than were allowed, whoever asks, and each outlives the thread that first needed it") {
+  Fake fake;
+  CHECK(fake.processes.started() == 1);
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 6; ++i) threads.emplace_back([&] { CHECK(fake.works()); });
+    for (std::thread& thread : threads) thread.join();
+  }
+  CHECK(fake.processes.started() <= 2);
+  CHECK(CompileProcesses::shared() == CompileProcesses::shared());
+}
+
+TEST_CASE("a process that was killed while idle is replaced, and none is left at the end") {
+  const std::set<pid_t> before = children();
+  {
+    Fake fake;
+    const std::set<pid_t> own = without(children(), before);
+    REQUIRE(own.size() == 1);
+    ::kill(*own.begin(), SIGKILL);
+    while (without(children(), before).size() > 0) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(100ms);  // a leader is a zombie before its other threads have ended
+    CHECK(fake.works());
+    CHECK(fake.processes.started() == 2);
+  }
+  CHECK(without(children(), before).empty());
+  CHECK(children(true).empty());
+}
+
+TEST_CASE("what cannot be started is a broken environment, with the reason") {
+  CHECK_THROWS_WITH_AS(
+      CompileProcesses({.executable = "/nowhere/moetune"}),
+      "cannot start a child process: posix_spawn of /nowhere/moetune: No such file or directory",
+      BrokenEnvironment);
+  CHECK_THROWS_AS(CompileProcesses({.executable = "/bin/false"}), BrokenEnvironment);
+  const Environment nvrtc("MOETUNE_NVRTC", "/nowhere/libnvrtc.so");
+  try {
+    CompileProcesses processes({});
+    FAIL("it started");
+  } catch (const BrokenEnvironment& error) {
+    CHECK(std::string(error.what()).starts_with("MOETUNE_NVRTC: cannot open /nowhere/libnvrtc.so"));
+  }
+}
+
+}  // namespace moetune

@@ -1,0 +1,10 @@
+// What the executable is when it starts itself: a compiler process or a GPU worker. Not for users.
+#pragma once
+
+namespace moetune {
+
+// If the arguments ask for a child process, serves as one and returns true with the exit status. Whatever
+// program tunes or compiles calls it first in main().
+bool is_child_call(int argc, char** argv, int& status);
+
+}  // namespace moetune

@@ -1,0 +1,197 @@
+#include "tuner/compile/compile_processes.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdio>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "tuner/compile/compile_child.h"
+#include "tuner/process/child_process.h"
+
+namespace moetune {
+namespace {
+
+using ChildPtr = std::unique_ptr<ChildProcess>;
+using Replied = ChildProcess::Reply::Status;
+
+constexpr unsigned kMostProcesses = 16;
+constexpr std::chrono::milliseconds kLoadLimit{60'000};
+
+// Starts children on a thread that lives as long as they may: a child dies with the thread that started it.
+class Starter {
+ public:
+  explicit Starter(ChildProcess::Role role) : role_(std::move(role)), thread_([this] { run(); }) {}
+  ~Starter() {
+    {
+      const std::lock_guard lock(mutex_);
+      closing_ = true;
+    }
+    work_.notify_one();
+    thread_.join();
+  }
+  Starter(const Starter&) = delete;
+  Starter& operator=(const Starter&) = delete;
+
+  ChildPtr start() {
+    std::unique_lock lock(mutex_);
+    std::future<ChildPtr> child = wanted_.emplace_back().get_future();
+    lock.unlock();
+    work_.notify_one();
+    return child.get();
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      work_.wait(lock, [this] { return closing_ || !wanted_.empty(); });
+      if (wanted_.empty()) return;
+      std::promise<ChildPtr> child = std::move(wanted_.front());
+      wanted_.pop_front();
+      lock.unlock();
+      try {
+        child.set_value(std::make_unique<ChildProcess>(role_));
+      } catch (...) {
+        child.set_exception(std::current_exception());
+      }
+      lock.lock();
+    }
+  }
+
+  ChildProcess::Role role_;
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::deque<std::promise<ChildPtr>> wanted_;  // guarded by mutex_
+  bool closing_ = false;                       // guarded by mutex_
+  std::thread thread_;
+};
+
+std::string limit_text(std::chrono::milliseconds limit) {
+  char text[64];
+  std::snprintf(text, sizeof text, "the compiler took longer than %g s",
+                static_cast<double>(limit.count()) / 1000);
+  return text;
+}
+
+}  // namespace
+
+struct CompileProcesses::Impl {
+  Options options;
+  NvrtcFacts facts;
+
+  std::mutex mutex;
+  std::condition_variable freed;
+  std::vector<ChildPtr> idle;  // guarded by mutex, as is all below
+  unsigned lent = 0;
+  unsigned started = 0;
+
+  Starter starter;
+
+  explicit Impl(Options options_)
+      : options(std::move(options_)),
+        starter({.verb = kCompileVerb, .name = "the compiler", .executable = options.executable}) {}
+
+  ChildPtr start();
+  ChildPtr borrow();
+  void give_back(ChildPtr child);
+};
+
+ChildPtr CompileProcesses::Impl::start() {
+  ChildPtr child = starter.start();
+  const ChildProcess::Reply reply = child->request(load_request(options.memory_limit), kLoadLimit);
+  if (reply.status == Replied::late) throw BrokenEnvironment("NVRTC did not load within a minute");
+  if (reply.status != Replied::answered) throw BrokenEnvironment("NVRTC cannot be loaded: " + reply.cause);
+  NvrtcFacts loaded = load_reply(reply.message);
+  const std::lock_guard lock(mutex);
+  ++started;
+  if (facts.version.empty()) facts = loaded;
+  if (loaded.version != facts.version)
+    throw BrokenEnvironment("NVRTC was " + facts.version + " and is " + loaded.version +
+                            " now; start again when its installation is done");
+  return child;
+}
+
+// What is borrowed is given back, be it null because the child is gone.
+ChildPtr CompileProcesses::Impl::borrow() {
+  std::unique_lock lock(mutex);
+  freed.wait(lock, [this] { return lent < options.most; });
+  ++lent;
+  while (!idle.empty()) {
+    ChildPtr child = std::move(idle.back());
+    idle.pop_back();
+    if (child->alive()) return child;  // else it was killed while it had nothing to do
+  }
+  lock.unlock();
+  try {
+    return start();
+  } catch (...) {
+    give_back(nullptr);
+    throw;
+  }
+}
+
+void CompileProcesses::Impl::give_back(ChildPtr child) {
+  {
+    const std::lock_guard lock(mutex);
+    --lent;
+    if (child != nullptr) idle.push_back(std::move(child));
+  }
+  freed.notify_one();
+}
+
+std::shared_ptr<CompileProcesses> CompileProcesses::shared() {
+  static std::mutex mutex;
+  static std::weak_ptr<CompileProcesses> current;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<CompileProcesses> processes = current.lock();
+  if (processes == nullptr) current = processes = std::make_shared<CompileProcesses>(Options{});
+  return processes;
+}
+
+CompileProcesses::CompileProcesses(Options options) {
+  if (options.most == 0) options.most = std::clamp(std::thread::hardware_concurrency(), 1u, kMostProcesses);
+  impl_ = std::make_unique<Impl>(std::move(options));
+  impl_->give_back(impl_->borrow());
+}
+
+CompileProcesses::~CompileProcesses() = default;
+
+const NvrtcFacts& CompileProcesses::facts() const { return impl_->facts; }
+unsigned CompileProcesses::most() const { return impl_->options.most; }
+
+unsigned CompileProcesses::started() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->started;
+}
+
+NvrtcResult CompileProcesses::compile(const NvrtcJob& job) {
+  ChildPtr child = impl_->borrow();
+  NvrtcResult result;
+  try {
+    ChildProcess::Reply reply = child->request(compile_request(job), job.time_limit + kStopSlack);
+    if (reply.status == Replied::answered) {
+      result = compile_reply(std::move(reply.message));
+    } else if (reply.status == Replied::late) {
+      result.status = NvrtcResult::Status::timed_out;
+    } else {
+      result.status = NvrtcResult::Status::died;
+      result.error = reply.cause;
+    }
+    if (reply.status != Replied::answered) child.reset();
+  } catch (...) {
+    impl_->give_back(nullptr);
+    throw;
+  }
+  if (result.status == NvrtcResult::Status::timed_out) result.error = limit_text(job.time_limit);
+  // What ran into a limit may have left the library in any state.
+  if (result.status == NvrtcResult::Status::broken) child.reset();
+  impl_->give_back(std::move(child));
+  return result;
+}
+
+}  // namespace moetune

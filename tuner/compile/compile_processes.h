@@ -1,0 +1,50 @@
+// NVRTC in child processes, so that a template which hangs or crashes the compiler, or takes all memory,
+// costs its own candidate and nothing else.
+//
+// Processes are started as they are needed, at most min(cores, 16) of them, and kept for the next
+// compilation; one that was killed or died is replaced when it is needed again. compile() is called from any
+// number of threads. This process never loads NVRTC. Destruction ends the children; nothing may be compiling
+// then.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "tuner/compile/nvrtc.h"
+
+namespace moetune {
+
+class CompileProcesses {
+ public:
+  struct Options {
+    std::string executable;                               // empty: this one
+    unsigned most = 0;                                    // processes; 0: min(cores, 16)
+    std::uint64_t memory_limit = std::uint64_t{4} << 30;  // resident bytes of each
+  };
+
+  // The ones that all Compilers of this process share while any of them lives.
+  static std::shared_ptr<CompileProcesses> shared();
+
+  // Starts the first process and waits until it has loaded NVRTC. Throws BrokenEnvironment if it cannot.
+  explicit CompileProcesses(Options options);
+  ~CompileProcesses();
+  CompileProcesses(const CompileProcesses&) = delete;
+  CompileProcesses& operator=(const CompileProcesses&) = delete;
+
+  const NvrtcFacts& facts() const;
+  unsigned most() const;
+
+  // Waits for a free process, then at most the job's time limit and kStopSlack. Throws BrokenEnvironment if
+  // no process can be started; all that a job does to its process is a status.
+  NvrtcResult compile(const NvrtcJob& job);
+  static constexpr std::chrono::milliseconds kStopSlack{1000};
+
+  // Processes started so far, the replacements included.
+  unsigned started() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace moetune

@@ -1,0 +1,33 @@
+#include "tuner/compile_ahead.h"
+
+namespace moetune {
+namespace {
+
+// Of the strategy's likeliest: more of them compile more in vain and are asked no sooner.
+constexpr std::size_t kLikeliest = 8;
+// Threads left to what is asked for good.
+constexpr std::size_t kKeptIdle = 2;
+
+}  // namespace
+
+void CompileAhead::run() {
+  if (tools_.device.info().recorded || tools_.compiler == nullptr || request_.kernel == nullptr) return;
+  std::size_t idle = tools_.compiler->idle();
+  if (idle <= kKeptIdle) return;
+  for (const ConfigId id : searcher_.foresee(kLikeliest)) {
+    if (idle <= kKeptIdle) return;
+    if (asked_.contains(id) || !submitted_.insert(id).second) continue;
+    const Plan plan =
+        request_.kernel->plan(request_.space->config(id), request_.problem, tools_.device.info().limits);
+    tools_.compiler->submit(plan.unit, CompilePool::Urgency::ahead);
+    unmeasured_.insert(id);
+    --idle;
+  }
+}
+
+void CompileAhead::asked(ConfigId id) {
+  asked_.insert(id);
+  unmeasured_.erase(id);
+}
+
+}  // namespace moetune
