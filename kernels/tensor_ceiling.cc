@@ -57,8 +57,7 @@ CompileUnit unit_of(const Config& config, const Shape& shape) {
            {"WGMMA", config.is("instruction", "wgmma") ? "1" : "0"},
            {"COLUMNS", config.at("columns").text()},
            {"GROUPS", config.at("groups").text()},
-           {"AHEAD", config.at("ahead").text()},
-           {"BLOCKS", config.at("blocks_per_sm").text()}}};
+           {"AHEAD", config.at("ahead").text()}}};
 }
 
 class TensorCeiling final : public Kernel {

@@ -6,7 +6,7 @@
 // Where the tensor cores have no e4m3 (before sm_89), fp16 stands in for it.
 //
 // Macros: DTYPE (Bf16, Fp16 or E4m3), WGMMA (1: wgmma, 0: mma_sync), COLUMNS (64, 128 or 256: of one wgmma),
-// GROUPS (of a block), AHEAD (1: mma_sync loads the next fragments before it multiplies), BLOCKS (a SM holds).
+// GROUPS (of a block), AHEAD (1: mma_sync loads the next fragments before it multiplies).
 #include "templates/common/convert.cuh"
 #include "templates/common/mma.cuh"
 #include "templates/common/tma.cuh"
@@ -178,7 +178,7 @@ __device__ __forceinline__ void multiply_tile(Matrix a, Matrix b, i32 periods, f
 #endif
 
 // a[kSets][kRows][kPeriod], b[kColumns][kPeriod], sums[tiles][kColumns / kSumColumns][kRows].
-extern "C" __global__ void __launch_bounds__(kGroupThreads* GROUPS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(kGroupThreads* GROUPS)
     tensor_ceiling(const float* a, const float* b, float* sums, i64 tiles, i32 periods) {
   extern __shared__ __align__(1024) u8 operands[];
   const Matrix columns{shared_address(operands), kColumns};
