@@ -18,7 +18,7 @@ std::string plan_text() {
   return Json(plan).dump();
 }
 
-const std::string kProblem = "elements=1024,dtype=f32,write=all";
+const std::string kProblem = "elements=1024,dtype=f32,write=all,passes=1";
 
 std::string config_with(const std::string& stages) {
   return "loader=bulk,vector_bytes=16,tile_kib=32,stages=" + stages +

@@ -15,7 +15,7 @@ using namespace moetune::testing;
 
 namespace {
 
-const std::string kProblem = "elements=1048576,dtype=f32,write=all";
+const std::string kProblem = "elements=1048576,dtype=f32,write=all,passes=1";
 
 // decode_kernel's legal space on a Hopper GPU with made-up times: more stages and wider tiles are faster.
 std::string write_decode_recording(const Tool& tool, double read_tb_s = 0) {

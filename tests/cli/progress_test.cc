@@ -37,7 +37,7 @@ void report(moetune::Progress& progress, const What& what) {
 }
 
 moetune::SearchStarted of_budget(std::size_t budget, double time_budget_s = 0) {
-  return {.legal = 100, .budget = budget, .time_budget_s = time_budget_s, .bytes = 0};
+  return {.legal = 100, .budget = budget, .time_budget_s = time_budget_s, .work = {}};
 }
 
 // The terminal's end of a pseudo-terminal, and all that was written to it.
