@@ -2,6 +2,7 @@
 // are passed at launch.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -44,6 +45,23 @@ Problem draw_problem(const Kernel& kernel, Random& random) {
       kernel.check(problem);
       return problem;
     } catch (const BadInput&) {  // the draw broke a rule across dimensions
+    }
+  }
+}
+
+// Another problem of the family of `here`.
+Problem draw_relative(const Kernel& kernel, const Problem& here, Random& random) {
+  for (;;) {
+    Extents extents;
+    for (const std::string& name : kernel.free_dimensions()) {
+      const auto dimension = std::find_if(kernel.schema().begin(), kernel.schema().end(),
+                                          [&](const Dimension& each) { return each.name == name; });
+      extents.push_back(dimension->minimum +
+                        static_cast<std::int64_t>(random.below(random.below(2) ? 8 : 4096)));
+    }
+    try {
+      return kernel.problem_of(kernel.specialization(here), extents);
+    } catch (const BadInput&) {  // no problem has these
     }
   }
 }
@@ -96,29 +114,21 @@ TEST_CASE("whatever holds to the must rules of a space has a plan that a device 
   }
 }
 
-// decode_attention's cubins hold neither the batch nor the context nor the number of KV heads.
 TEST_CASE("what can run at one problem can run at every problem of its family") {
-  const Kernel& kernel = find_kernel("decode_attention");
-  const Space space = space_of(kernel);
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   Random random(2);
-  for (int i = 0; i < kProblems; ++i) {
-    const Problem here = draw_problem(kernel, random);
-    Problem there = here;
-    const std::int64_t group = here["q_heads"] / here["kv_heads"], heads = 1 + random.below(4);
-    there.dims.set("batch", Value::integer(1 + static_cast<std::int64_t>(random.below(100))));
-    there.dims.set("context", Value::integer(1 + static_cast<std::int64_t>(random.below(100000))));
-    there.dims.set("kv_heads", Value::integer(heads));
-    there.dims.set("q_heads", Value::integer(heads * group));
-    there.dims.set("lengths",
-                   here.is("lengths", "full") ? Value::named("ragged", 1) : Value::named("full", 0));
-    kernel.check(there);
-    CAPTURE(here.text());
-    CAPTURE(there.text());
-    CHECK(space.count(expression_environment(here, limits), Rules::must) ==
-          space.count(expression_environment(there, limits), Rules::must));
-    for (const Config& config : sample(space, expression_environment(here, limits), Rules::all))
-      REQUIRE(space.why_illegal(config, expression_environment(there, limits), Rules::must) == "");
+  for (const Kernel* kernel : all_kernels()) {
+    const Space space = space_of(*kernel);
+    for (int i = 0; i < kProblems; ++i) {
+      const Problem here = draw_problem(*kernel, random);
+      const Problem there = draw_relative(*kernel, here, random);
+      CAPTURE(here.text());
+      CAPTURE(there.text());
+      CHECK(space.count(expression_environment(here, limits), Rules::must) ==
+            space.count(expression_environment(there, limits), Rules::must));
+      for (const Config& config : sample(space, expression_environment(here, limits), Rules::all))
+        REQUIRE(space.why_illegal(config, expression_environment(there, limits), Rules::must) == "");
+    }
   }
 }
 
