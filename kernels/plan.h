@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/error.h"
 #include "base/fixed_vector.h"
 #include "kernels/buffer.h"
 #include "kernels/name.h"
@@ -97,6 +98,12 @@ struct LaunchPlan {
 
 struct Plan : LaunchPlan {
   CompileUnit unit;
+};
+
+// A stored plan of a layout that this version does not read. It is sound, and of no use here.
+class OtherPlanVersion : public BadInput {
+ public:
+  using BadInput::BadInput;
 };
 
 // Reading gives back exactly what was written; a document of another shape throws BadInput.

@@ -145,7 +145,9 @@ Memset memset_from_json(const Json& json) {
 }
 
 Plan plan_from_json(const Json& json) {
-  if (json.at("version") != kVersion) throw BadInput("the plan is of another version of moetune");
+  if (json.value("version", 1) != kVersion) {
+    throw OtherPlanVersion("the plan was stored by another version of moetune; search again");
+  }
   Plan plan;
   json.at("source").get_to(plan.unit.source);
   for (const Json& define : json.at("defines")) plan.unit.defines.emplace_back(define.at(0), define.at(1));

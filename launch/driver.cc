@@ -1,144 +1,11 @@
 #include "launch/driver.h"
 
-#include <cuda.h>
-#include <dlfcn.h>
-
-#include <cstdlib>
-#include <cstring>
-
-#include "base/error.h"
-#include "base/format.h"
+#include "launch/driver_symbols.h"
 
 namespace moetune::cuda {
 namespace {
 
-// The oldest driver interface that has all that is used here (clusters, programmatic launches).
-constexpr int kInterface = 12000;
-
-struct Functions {
-  // clang-format would indent this list further at every run.
-// clang-format off
-#define MOETUNE_CUDA_FUNCTIONS(X)                                                                 \
-  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount)       \
-  X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem)                   \
-  X(cuDeviceGetPCIBusId) X(cuDeviceGetUuid)                                                       \
-  X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)                                        \
-  X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree)               \
-  X(cuMemHostAlloc) X(cuMemHostGetDevicePointer) X(cuMemFreeHost) X(cuMemcpyDtoDAsync)            \
-  X(cuMemsetD8Async) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoH) X(cuStreamCreate) X(cuStreamDestroy)    \
-  X(cuStreamSynchronize) X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuEventCreate)           \
-  X(cuEventDestroy) X(cuEventRecord) X(cuEventElapsedTime) X(cuModuleLoadData) X(cuModuleUnload)  \
-  X(cuModuleGetFunction) X(cuFuncSetAttribute) X(cuLaunchKernelEx) X(cuGraphInstantiateWithFlags) \
-  X(cuGraphDestroy) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphExecDestroy)                       \
-  X(cuTensorMapEncodeTiled)
-// clang-format on
-#define X(name) decltype(&::name) name = nullptr;
-  MOETUNE_CUDA_FUNCTIONS(X)
-#undef X
-};
-
-Functions cu;
-
-const char* error_name(CUresult result) {
-  const char* name = nullptr;
-  return cu.cuGetErrorName != nullptr && cu.cuGetErrorName(result, &name) == CUDA_SUCCESS && name != nullptr
-             ? name
-             : "unknown CUDA error";
-}
-
-CudaError::Kind kind_of(CUresult result) {
-  switch (result) {
-    case CUDA_ERROR_OUT_OF_MEMORY:
-      return CudaError::Kind::memory;
-    case CUDA_ERROR_INVALID_IMAGE:
-    case CUDA_ERROR_NO_BINARY_FOR_GPU:
-    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
-    case CUDA_ERROR_INVALID_PTX:
-      return CudaError::Kind::image;
-    default:
-      return CudaError::Kind::other;
-  }
-}
-
-void check(CUresult result, const std::string& call) {
-  if (result == CUDA_SUCCESS) return;
-  const char* description = nullptr;
-  if (cu.cuGetErrorString(result, &description) != CUDA_SUCCESS || description == nullptr) description = "";
-  throw CudaError(kind_of(result), call + ": " + error_name(result) + " (" + description + ")");
-}
-
 CUstream raw(const Stream& stream) { return static_cast<CUstream>(stream.get()); }
-
-void* open_library() {
-  const char* named = std::getenv("MOETUNE_LIBCUDA");
-  const char* path = named != nullptr && *named != '\0' ? named : "libcuda.so.1";
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (library != nullptr) return library;
-  const char* const error = dlerror();
-  const std::string reason = error != nullptr ? error : path;
-  const std::string message = "no CUDA driver: " + reason + "; install the NVIDIA driver";
-  // The loader tells a file that is not there from one that is no library by its words alone.
-  if (reason.find("cannot open shared object file") != std::string::npos) throw NoGpu(message);
-  throw BrokenEnvironment(message);
-}
-
-void resolve_all(void* library) {
-  auto get = reinterpret_cast<decltype(&::cuGetProcAddress)>(dlsym(library, "cuGetProcAddress_v2"));
-  if (get == nullptr) {
-    throw BrokenEnvironment("the CUDA driver is older than 12.0 (no cuGetProcAddress_v2); update it");
-  }
-  const auto resolve = [&](const char* name, auto& function) {
-    void* found = nullptr;
-    if (get(name, &found, kInterface, CU_GET_PROC_ADDRESS_DEFAULT, nullptr) != CUDA_SUCCESS ||
-        found == nullptr) {
-      throw BrokenEnvironment(std::string("the CUDA driver has no ") + name + "; update it to 12.0 or later");
-    }
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
-  };
-#define X(name) resolve(#name, cu.name);
-  MOETUNE_CUDA_FUNCTIONS(X)
-#undef X
-}
-
-int attribute(CUdevice device, CUdevice_attribute which) {
-  int value = 0;
-  check(cu.cuDeviceGetAttribute(&value, which, device),
-        "cuDeviceGetAttribute(" + std::to_string(which) + ")");
-  return value;
-}
-
-CUtensorMapDataType tensor_type(DType type) {
-  switch (type) {
-    case DType::f32:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-    case DType::f16:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    case DType::bf16:
-      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    case DType::e4m3:
-    case DType::u8:
-      return CU_TENSOR_MAP_DATA_TYPE_UINT8;
-    case DType::i32:
-      return CU_TENSOR_MAP_DATA_TYPE_INT32;
-    case DType::i64:
-      return CU_TENSOR_MAP_DATA_TYPE_INT64;
-  }
-  throw std::logic_error("unknown element type");
-}
-
-CUtensorMapSwizzle tensor_swizzle(TensorMap::Swizzle swizzle) {
-  switch (swizzle) {
-    case TensorMap::Swizzle::none:
-      return CU_TENSOR_MAP_SWIZZLE_NONE;
-    case TensorMap::Swizzle::b32:
-      return CU_TENSOR_MAP_SWIZZLE_32B;
-    case TensorMap::Swizzle::b64:
-      return CU_TENSOR_MAP_SWIZZLE_64B;
-    case TensorMap::Swizzle::b128:
-      return CU_TENSOR_MAP_SWIZZLE_128B;
-  }
-  throw std::logic_error("unknown swizzle");
-}
 
 }  // namespace
 
@@ -149,81 +16,6 @@ void StreamTraits::destroy(Raw raw) { cu.cuStreamDestroy(static_cast<CUstream>(r
 void EventTraits::destroy(Raw raw) { cu.cuEventDestroy(static_cast<CUevent>(raw)); }
 void ModuleTraits::destroy(Raw raw) { cu.cuModuleUnload(static_cast<CUmodule>(raw)); }
 void GraphTraits::destroy(Raw raw) { cu.cuGraphExecDestroy(static_cast<CUgraphExec>(raw)); }
-
-void initialize() {
-  resolve_all(open_library());
-  const CUresult result = cu.cuInit(0);
-  if (result == CUDA_ERROR_NO_DEVICE)
-    throw NoGpu("the CUDA driver finds no GPU (cuInit: CUDA_ERROR_NO_DEVICE)");
-  if (result != CUDA_SUCCESS) {
-    throw BrokenEnvironment(std::string("the CUDA driver does not start: cuInit: ") + error_name(result) +
-                            "; check nvidia-smi and that the kernel module matches the library");
-  }
-}
-
-int device_count() {
-  int count = 0;
-  check(cu.cuDeviceGetCount(&count), "cuDeviceGetCount");
-  return count;
-}
-
-std::string driver_version() {
-  int version = 0;
-  check(cu.cuDriverGetVersion(&version), "cuDriverGetVersion");
-  return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
-namespace {
-
-std::string uuid_text(const CUuuid& uuid) {
-  std::string text = "GPU";
-  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
-    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += format("%02x", static_cast<unsigned>(static_cast<unsigned char>(uuid.bytes[i])));
-  }
-  return text;
-}
-
-}  // namespace
-
-DeviceInfo describe_device(int ordinal) {
-  CUdevice device = 0;
-  check(cu.cuDeviceGet(&device, ordinal), "cuDeviceGet(" + std::to_string(ordinal) + ")");
-  char name[256] = {};
-  check(cu.cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName");
-  char bus[64] = {};
-  check(cu.cuDeviceGetPCIBusId(bus, sizeof bus, device), "cuDeviceGetPCIBusId");
-  CUuuid uuid = {};
-  check(cu.cuDeviceGetUuid(&uuid, device), "cuDeviceGetUuid");
-  std::size_t memory = 0;
-  check(cu.cuDeviceTotalMem(&memory, device), "cuDeviceTotalMem");
-
-  DeviceInfo info;
-  DeviceLimits& limits = info.limits;
-  limits.compute_capability = 10 * attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
-                              attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-  limits.sm_count = attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-  limits.shared_per_block = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-  limits.shared_per_sm = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
-  limits.registers_per_sm = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
-  limits.threads_per_sm = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
-  limits.l2_bytes = attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
-  limits.memory_bytes = static_cast<std::int64_t>(memory);
-
-  info.id = "cuda:" + std::to_string(ordinal);
-  info.pci_bus_id = bus;
-  info.uuid = uuid_text(uuid);
-  info.architecture = architecture_name(limits.compute_capability);
-  info.key.name = name;
-  info.key.compute_capability = limits.compute_capability;
-  info.key.sm_count = limits.sm_count;
-  info.key.l2_bytes = limits.l2_bytes;
-  info.key.memory_bytes = limits.memory_bytes;
-  info.key.sm_clock_khz = attribute(device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
-  info.key.memory_clock_khz = attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
-  info.key.driver = driver_version();
-  return info;
-}
 
 Context::Context(int ordinal) : device_(ordinal) {
   CUcontext context = nullptr;
@@ -389,31 +181,6 @@ Graph capture(const Stream& stream, const std::function<void()>& enqueue) {
 
 void launch(const Graph& graph, const Stream& stream) {
   check(cu.cuGraphLaunch(static_cast<CUgraphExec>(graph.get()), raw(stream)), "cuGraphLaunch");
-}
-
-EncodedTensorMap encode_tensor_map(const TensorMap& map, Address base) {
-  const std::size_t rank = map.dims.size();
-  if (rank < 1 || rank > 5 || map.strides.size() + 1 != rank || map.box.size() != rank) {
-    throw CudaError(CudaError::Kind::other,
-                    "tensor map of " + map.buffer.text() + ": dims, strides and box do not agree in rank");
-  }
-  std::array<std::uint32_t, 5> element_strides;
-  element_strides.fill(1);
-  CUtensorMap encoded;
-  static_assert(sizeof encoded == sizeof(EncodedTensorMap) &&
-                alignof(CUtensorMap) <= alignof(EncodedTensorMap));
-  check(cu.cuTensorMapEncodeTiled(
-            &encoded, tensor_type(map.dtype), static_cast<cuuint32_t>(rank), reinterpret_cast<void*>(base),
-            reinterpret_cast<const cuuint64_t*>(map.dims.data()),
-            reinterpret_cast<const cuuint64_t*>(map.strides.data()), map.box.data(), element_strides.data(),
-            // 128 B: what a swizzled row fetches. With 256 B, streams lose 8% of an H200's bandwidth to lines
-            // that are evicted before their copy asks for them.
-            CU_TENSOR_MAP_INTERLEAVE_NONE, tensor_swizzle(map.swizzle), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-        "cuTensorMapEncodeTiled of " + map.buffer.text());
-  EncodedTensorMap result;
-  std::memcpy(result.bytes.data(), &encoded, sizeof encoded);
-  return result;
 }
 
 }  // namespace moetune::cuda

@@ -1,5 +1,5 @@
 // The CUDA driver API behind moetune's own types: libcuda.so.1 is opened at run time (or the library that
-// MOETUNE_LIBCUDA names), and every symbol comes from cuGetProcAddress. driver.cc alone includes cuda.h.
+// MOETUNE_LIBCUDA names), and every symbol comes from cuGetProcAddress. driver_symbols.h alone includes cuda.h.
 //
 // Only the worker process calls this; initialize() comes first and once. One thread, one current context:
 // nothing here is thread-safe. Handles own what they hold and must die before their Context. Errors:

@@ -82,7 +82,7 @@ TEST_CASE("a document that is no plan says what it misses") {
   CHECK_THROWS_WITH_AS(wrong_swizzle.get<Plan>(), doctest::Contains("did you mean 'b128'"), BadInput);
   Json earlier = rich_plan();
   earlier.erase("version");
-  CHECK_THROWS_AS(earlier.get<Plan>(), BadInput);
+  CHECK_THROWS_AS(earlier.get<Plan>(), moetune::OtherPlanVersion);
   Json later = rich_plan();
   later["version"] = 3;
   CHECK_THROWS_WITH_AS(later.get<Plan>(), doctest::Contains("another version"), BadInput);

@@ -1,0 +1,90 @@
+#include "launch/driver_symbols.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "launch/driver.h"
+
+namespace moetune::cuda {
+namespace {
+
+// The oldest driver interface that has all that is used here (clusters, programmatic launches).
+constexpr int kInterface = 12000;
+
+CudaError::Kind kind_of(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return CudaError::Kind::memory;
+    case CUDA_ERROR_INVALID_IMAGE:
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+    case CUDA_ERROR_INVALID_PTX:
+      return CudaError::Kind::image;
+    default:
+      return CudaError::Kind::other;
+  }
+}
+
+void* open_library() {
+  const char* named = std::getenv("MOETUNE_LIBCUDA");
+  const char* path = named != nullptr && *named != '\0' ? named : "libcuda.so.1";
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library != nullptr) return library;
+  const char* const error = dlerror();
+  const std::string reason = error != nullptr ? error : path;
+  const std::string message = "no CUDA driver: " + reason + "; install the NVIDIA driver";
+  // The loader tells a file that is not there from one that is no library by its words alone.
+  if (reason.find("cannot open shared object file") != std::string::npos) throw NoGpu(message);
+  throw BrokenEnvironment(message);
+}
+
+void resolve_all(void* library) {
+  auto get = reinterpret_cast<decltype(&::cuGetProcAddress)>(dlsym(library, "cuGetProcAddress_v2"));
+  if (get == nullptr) {
+    throw BrokenEnvironment("the CUDA driver is older than 12.0 (no cuGetProcAddress_v2); update it");
+  }
+  const auto resolve = [&](const char* name, auto& function) {
+    void* found = nullptr;
+    if (get(name, &found, kInterface, CU_GET_PROC_ADDRESS_DEFAULT, nullptr) != CUDA_SUCCESS ||
+        found == nullptr) {
+      throw BrokenEnvironment(std::string("the CUDA driver has no ") + name + "; update it to 12.0 or later");
+    }
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
+  };
+#define X(name) resolve(#name, cu.name);
+  MOETUNE_CUDA_FUNCTIONS(X)
+#undef X
+}
+
+}  // namespace
+
+Functions cu;
+
+const char* error_name(CUresult result) {
+  const char* name = nullptr;
+  return cu.cuGetErrorName != nullptr && cu.cuGetErrorName(result, &name) == CUDA_SUCCESS && name != nullptr
+             ? name
+             : "unknown CUDA error";
+}
+
+void check(CUresult result, const std::string& call) {
+  if (result == CUDA_SUCCESS) return;
+  const char* description = nullptr;
+  if (cu.cuGetErrorString(result, &description) != CUDA_SUCCESS || description == nullptr) description = "";
+  throw CudaError(kind_of(result), call + ": " + error_name(result) + " (" + description + ")");
+}
+
+void initialize() {
+  resolve_all(open_library());
+  const CUresult result = cu.cuInit(0);
+  if (result == CUDA_ERROR_NO_DEVICE)
+    throw NoGpu("the CUDA driver finds no GPU (cuInit: CUDA_ERROR_NO_DEVICE)");
+  if (result != CUDA_SUCCESS) {
+    throw BrokenEnvironment(std::string("the CUDA driver does not start: cuInit: ") + error_name(result) +
+                            "; check nvidia-smi and that the kernel module matches the library");
+  }
+}
+
+}  // namespace moetune::cuda
