@@ -27,7 +27,7 @@ Json report(const std::vector<Timed>& trials) {
     auto cache = moetune::Cache::open(path, moetune::Cache::Mode::create);
     const std::int64_t id =
         cache.workload({.kernel = "decode_kernel",
-                        .problem = "elements=1024,dtype=f32,write=all",
+                        .problem = "elements=1024,dtype=f32,write=all,passes=1",
                         .hardware = {.name = "NVIDIA H200", .compute_capability = 90, .sm_count = 132},
                         .source_digest = moetune::kernel_source_digest("decode_kernel"),
                         .toolchain = "nvrtc 13.0.88"});
