@@ -32,7 +32,7 @@ struct CombinedRow {
 __device__ __forceinline__ CombinedRow combine_splits(const float* partial_o, const float* partial_lse,
                                                       const SplitRows& where, int splits, int first,
                                                       int step) {
-  constexpr int kBatch = 8;
+  constexpr int kBatch = 4;
   const float* lane_o = partial_o + threadIdx.x % kWarpSize * kLaneDims;
   CombinedRow row = {{}, 0, lowest()};
   for (int begin = first; begin < splits; begin += kBatch * step) {

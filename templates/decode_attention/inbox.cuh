@@ -61,13 +61,14 @@ class Inbox {
 #if __CUDA_ARCH__ >= 900
     mbarrier_wait_cluster(shared_address(shared_ + SHARED_BYTES), 0);
 #endif
+#pragma unroll 1
     for (int slot = threadIdx.x; slot < owned(work); slot += kWarps * kWarpSize) {
       float highest = lowest();
-#pragma unroll 8
+#pragma unroll 4
       for (int split = 0; split < splits_; ++split) highest = fmaxf(highest, lses()[split * slots_ + slot]);
       float weight = 0;
       float4 total = make_float4(0, 0, 0, 0);
-#pragma unroll 8
+#pragma unroll 4
       for (int split = 0; split < splits_; ++split) {
         const float factor = exp2_fast(lses()[split * slots_ + slot] - highest);
         const float4 part = parts()[split * slots_ + slot];
