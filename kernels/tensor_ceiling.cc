@@ -19,8 +19,10 @@ constexpr std::int64_t kRows = 64, kColumns = 256, kPeriod = 128, kSets = 2;
 constexpr std::int64_t kSumColumns = 64, kTileSums = kRows * kColumns / kSumColumns;
 constexpr std::int64_t kGroupThreads = 128;
 constexpr std::int64_t kReferenceThreads = 256, kMostReferenceBlocks = 65536;
-constexpr float kOperandScale = 2.5f;  // rounded to integers: from -2 to 2
-constexpr int kFirstWithE4m3 = 89;     // before it fp16 stands in for e4m3
+// Operands are rounded to integers: -31 to 31, whose bits toggle nearly as real data's do and whose sums stay below
+// 2^24; for e4m3, whose products are summed with fewer bits, -2 to 2.
+float operand_scale(const Problem& problem) { return problem.is("dtype", "e4m3") ? 2.5f : 31.5f; }
+constexpr int kFirstWithE4m3 = 89;  // before it fp16 stands in for e4m3
 
 struct Shape {
   explicit Shape(const Problem& problem)
@@ -82,7 +84,7 @@ class TensorCeiling final : public Kernel {
   std::vector<Buffer> buffers(const Problem& problem, const Call&, std::uint64_t) const override {
     Buffer a{.name = "a", .dtype = DType::f32, .elements = kSets * kRows * kPeriod};
     a.fill.kind = Fill::Kind::uniform;
-    a.fill.scale = kOperandScale;
+    a.fill.scale = operand_scale(problem);
     Buffer b = a;
     b.name = "b";
     b.elements = kColumns * kPeriod;

@@ -14,3 +14,15 @@ __device__ __forceinline__ void wait_for_predecessor() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+
+// Reads kernel parameters now, before the wait: the first read of each line of them misses the constant cache,
+// and behind the wait a short kernel would stand still for it.
+template <typename Parameter>
+__device__ __forceinline__ void read_one_early(Parameter parameter) {
+  asm volatile("" ::"l"(parameter));
+}
+
+template <typename... Parameters>
+__device__ __forceinline__ void read_early(Parameters... parameters) {
+  (read_one_early(parameters), ...);
+}

@@ -139,6 +139,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   Work work;
   const Inbox inbox(shared);
   if (inbox.exists()) inbox.open(work);
+  read_early(q, o, lse, partial_o, q_sequence_stride, q_head_stride, o_sequence_stride, o_head_stride);
   const auto find_length = [&] {
     wait_for_predecessor();
     allow_dependent_launch();

@@ -150,6 +150,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       follow(copies, segments, batch, kv_heads);
     }
   } else {
+    read_early(o, lse, partial_o, o_sequence_stride, o_head_stride);
     wait_for_predecessor();
     allow_dependent_launch();
     named_barrier_sync(1, kThreads);

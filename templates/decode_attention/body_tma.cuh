@@ -72,6 +72,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
             l2_policy(evict_first), tiles_before_wait);
   } else {
     if (inbox.exists()) inbox.wait_for_others();
+    read_early(q, o, lse, partial_o, q_sequence_stride, q_head_stride, o_sequence_stride, o_head_stride);
     wait_for_predecessor();
     allow_dependent_launch();
     const int length = lengths[work.batch];

@@ -29,10 +29,10 @@ struct CombinedRow {
 
 // Sums splits first, first + step, ... of one row. All loads of a batch are under way before the first is
 // used.
+template <int kBatch>
 __device__ __forceinline__ CombinedRow combine_splits(const float* partial_o, const float* partial_lse,
                                                       const SplitRows& where, int splits, int first,
                                                       int step) {
-  constexpr int kBatch = 4;
   const float* lane_o = partial_o + threadIdx.x % kWarpSize * kLaneDims;
   CombinedRow row = {{}, 0, lowest()};
   for (int begin = first; begin < splits; begin += kBatch * step) {
@@ -118,6 +118,6 @@ __device__ __forceinline__ void combine_if_last(u8* shared, const Work& work, co
   for (int row = threadIdx.x / kWarpSize; row < work.rows; row += kWarps) {
     write_row(
         outputs, work.row_offset(outputs.strides, row), work.output_row(row), work.query_head(row),
-        combine_splits(outputs.partial_o, outputs.partial_lse, work.split_rows(row), work.splits, 0, 1));
+        combine_splits<4>(outputs.partial_o, outputs.partial_lse, work.split_rows(row), work.splits, 0, 1));
   }
 }

@@ -12,7 +12,7 @@ __device__ __forceinline__ void combine_row(const float* partial_o, const float*
                                             i64 offset, i64 output_row, int q_head) {
   __shared__ CombinedRow shared[kCombineWarps][kWarpSize];
   const int warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
-  CombinedRow row = combine_splits(partial_o, partial_lse, where, splits, warp, kCombineWarps);
+  CombinedRow row = combine_splits<8>(partial_o, partial_lse, where, splits, warp, kCombineWarps);
   shared[warp][lane] = row;
   __syncthreads();
   if (warp != 0) return;
@@ -47,13 +47,14 @@ extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
                              const float* sinks, Element* o, float* lse, i64 o_sequence_stride,
                              i64 o_token_stride, i64 o_head_stride, int capacity, int splits) {
   const int active = active_splits(clamp_length(lengths[blockIdx.y], capacity), splits);
+  const i64 output_row = static_cast<i64>(blockIdx.y) * gridDim.x + blockIdx.x, first = output_row * splits;
+  const int q_heads = gridDim.x / kQueries;
+  const int token = kQueries == 1 ? 0 : blockIdx.x / q_heads, head = blockIdx.x - token * q_heads;
+  const i64 offset = blockIdx.y * o_sequence_stride + token * o_token_stride + head * o_head_stride;
+  read_early(offset, o, lse, partial_o, partial_lse);
   allow_dependent_launch();
   wait_for_predecessor();
   if (active == 1) return;  // the only block wrote the result itself
-  const i64 output_row = static_cast<i64>(blockIdx.y) * gridDim.x + blockIdx.x, first = output_row * splits;
-  const int q_heads = gridDim.x / kQueries, head = blockIdx.x % q_heads;
-  const i64 offset =
-      blockIdx.y * o_sequence_stride + blockIdx.x / q_heads * o_token_stride + head * o_head_stride;
   combine_row(partial_o, partial_lse, {first, first, 1}, active, {o, {}, lse, sinks}, offset, output_row,
               head);
 }
