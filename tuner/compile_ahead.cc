@@ -3,8 +3,8 @@
 namespace moetune {
 namespace {
 
-// Of the strategy's likeliest: more of them take cores from what was asked, and are asked no sooner.
-constexpr std::size_t kLikeliest = 4;
+// Of the strategy's likeliest: more of them compile more in vain and are asked no sooner.
+constexpr std::size_t kLikeliest = 8;
 // Threads left to what is asked for good.
 constexpr std::size_t kKeptIdle = 2;
 
