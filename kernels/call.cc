@@ -1,5 +1,6 @@
 #include "kernels/call.h"
 
+#include <cmath>
 #include <optional>
 
 #include "base/error.h"
@@ -23,22 +24,22 @@ std::optional<std::size_t> position_of(const std::vector<CallField>& fields, std
   throw BadInput(unknown_name("field of a call", std::string(name), names));
 }
 
+std::int64_t whole_number(std::string_view name, double value) {
+  if (std::abs(value) <= 0x1p53 && value == std::trunc(value)) return static_cast<std::int64_t>(value);
+  throw BadInput("a call's " + std::string(name) + " takes a whole number of at most 2^53, not " +
+                 std::to_string(value));
+}
+
 }  // namespace
 
 void set_field(Call& call, const CallSchema& schema, std::string_view name, double value) {
   if (const auto integer = position_of(schema.integers, name)) {
-    call.integers[*integer] = static_cast<std::int64_t>(value);
+    call.integers[*integer] = whole_number(name, value);
   } else if (const auto real = position_of(schema.reals, name)) {
     call.reals[*real] = value;
   } else {
     unknown_field(schema, name);
   }
-}
-
-std::int64_t integer_field(const Call& call, const CallSchema& schema, std::string_view name) {
-  const auto position = position_of(schema.integers, name);
-  if (!position) unknown_field(schema, name);
-  return call.integers[*position];
 }
 
 }  // namespace moetune

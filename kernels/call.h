@@ -30,8 +30,8 @@ struct Call {
   bool operator==(const Call&) const = default;
 };
 
-// Sets a field by name. Throws BadInput for an unknown one, suggesting the nearest.
+// Sets a field by name. Throws BadInput for an unknown one, suggesting the nearest, and if an integer field
+// gets no whole number, or one beyond the 2^53 that a double counts to.
 void set_field(Call& call, const CallSchema& schema, std::string_view name, double value);
-std::int64_t integer_field(const Call& call, const CallSchema& schema, std::string_view name);
 
 }  // namespace moetune

@@ -14,6 +14,7 @@ constexpr std::int64_t kAlignment = 16;
 constexpr std::int64_t kMaximumStride = std::int64_t{1} << 40;
 constexpr std::int64_t kMaximumCapacity = std::int64_t{1} << 30;
 constexpr std::int64_t kMaximumBlocks = (std::int64_t{1} << 31) - 1;
+constexpr double kMaximumSpan = 0x1p56;  // bytes: no GPU addresses more
 
 [[noreturn]] void refuse(const std::string& rule) { throw BadInput("decode_attention: " + rule); }
 
@@ -64,6 +65,19 @@ void check_kv(const char* which, const KvStrides& strides, std::int64_t element_
   check_stride((name + "_block_stride").c_str(), strides.block, element_bytes);
   check_stride((name + "_head_stride").c_str(), strides.head, element_bytes);
   check_stride((name + "_token_stride").c_str(), strides.token, element_bytes);
+}
+
+// Keys and values must lie within what a GPU addresses, which keeps sums of offsets within 64 bits, too.
+void check_span(const char* which, const KvStrides& strides, const DecodeShape& shape,
+                const DecodeCall& call) {
+  const auto span = [](std::int64_t count, std::int64_t stride) {
+    return static_cast<double>(count) * static_cast<double>(stride);
+  };
+  const double elements = span(call.blocks, strides.block) + span(shape.kv_heads, strides.head) +
+                          span(call.tokens_per_block(shape), strides.token) +
+                          static_cast<double>(call.v_offset);
+  if (elements * static_cast<double>(dtype_bytes(shape.kv_dtype())) <= kMaximumSpan) return;
+  refuse("the strides, kv_blocks and capacity make " + std::string(which) + " span more than 2^56 bytes");
 }
 
 // The members in the order of the schema.
@@ -151,10 +165,13 @@ void check_decode_attention_call(const DecodeShape& shape, const DecodeCall& cal
           shape.head_dim)) {
     refuse("the strides of o let rows overlap");
   }
-  if (call.v_offset < 0 || call.v_offset * kv_size % kAlignment != 0)
-    refuse("v_offset=" + std::to_string(call.v_offset) + " is not a multiple of 16 bytes, or negative");
+  check_range("v_offset", call.v_offset, 0, static_cast<std::int64_t>(kMaximumSpan) / kv_size);
+  if (call.v_offset * kv_size % kAlignment != 0)
+    refuse("v_offset=" + std::to_string(call.v_offset) + " is not a multiple of 16 bytes");
   check_range("capacity", call.capacity, shape.context, kMaximumCapacity);
   check_range("kv_blocks", call.blocks, shape.paged() ? 1 : shape.batch, kMaximumBlocks);
+  check_span("k", call.k, shape, call);
+  check_span("v", call.v, shape, call);
   if (!(std::isfinite(call.scale) && call.scale > 0)) refuse("scale must be positive and finite");
   if (!shape.paged()) return;
   if (call.capacity % shape.page != 0) {

@@ -1,7 +1,9 @@
 // Plans as JSON: what crosses to the worker and what is stored beside a winner.
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/json_names.h"
@@ -28,13 +30,35 @@ void write_list(Json& json, const FixedVector<T, N>& list) {
   for (const T& item : list) json.push_back(item);
 }
 
+template <typename Integer>
+Integer integer_of(const Json& json) {
+  const bool fits = json.is_number_unsigned()  ? std::in_range<Integer>(json.get<std::uint64_t>())
+                    : json.is_number_integer() ? std::in_range<Integer>(json.get<std::int64_t>())
+                                               : false;
+  if (!fits) throw BadInput("a plan's number " + json.dump() + " is no integer, or out of range");
+  return json.get<Integer>();
+}
+
+std::int64_t bytes_of(const Json& json) {
+  const auto bytes = integer_of<std::int64_t>(json);
+  if (bytes < 0) throw BadInput("a plan has a buffer or memset of " + std::to_string(bytes) + " bytes");
+  return bytes;
+}
+
+float float_of(const Json& json) {
+  const auto value = json.get<double>();
+  if (!(std::abs(value) <= std::numeric_limits<float>::max()))
+    throw BadInput("a plan's number " + json.dump() + " is beyond a float");
+  return static_cast<float>(value);
+}
+
 template <typename T, std::size_t N>
 void read_list(const Json& json, FixedVector<T, N>& list, const char* what) {
   if (json.size() > N) {
     throw BadInput("a plan has " + std::to_string(json.size()) + " " + what + "; at most " +
                    std::to_string(N) + " are possible");
   }
-  for (const Json& item : json) list.push_back(item.get<T>());
+  for (const Json& item : json) list.push_back(integer_of<T>(item));
 }
 
 Json map_to_json(const TensorMap& map) {
@@ -51,7 +75,7 @@ Json map_to_json(const TensorMap& map) {
 TensorMap map_from_json(const Json& json) {
   TensorMap map;
   map.buffer = name_of(json.at("buffer"));
-  json.at("offset").get_to(map.offset);
+  map.offset = integer_of<std::int64_t>(json.at("offset"));
   map.dtype = dtype_from_name(json.at("dtype").get_ref<const std::string&>());
   map.swizzle = from_name(kSwizzles, "swizzle", json.at("swizzle"));
   read_list(json.at("dims"), map.dims, "dimensions of a tensor map");
@@ -81,24 +105,22 @@ Json argument_to_json(const Argument& argument) {
   return json;
 }
 
-template <typename Integer>
-Integer integer_of(const Json& json) {
-  const auto value = json.get<std::int64_t>();
-  if (!json.is_number_integer() || value != static_cast<Integer>(value))
-    throw BadInput("a plan's integer argument is out of range");
-  return static_cast<Integer>(value);
+Dim3 dim3_of(const Json& json) {
+  if (json.size() != 3) throw BadInput("a plan's grid, block and cluster have 3 dimensions each");
+  return {integer_of<std::uint32_t>(json.at(0)), integer_of<std::uint32_t>(json.at(1)),
+          integer_of<std::uint32_t>(json.at(2))};
 }
 
 Argument argument_from_json(const Json& json) {
   Argument argument{name_of(json.at("name")), {}};
   if (json.contains("pointer")) {
-    argument.value = Pointer{name_of(json.at("pointer")), json.at("offset")};
+    argument.value = Pointer{name_of(json.at("pointer")), integer_of<std::int64_t>(json.at("offset"))};
   } else if (json.contains("i32")) {
     argument.value = integer_of<std::int32_t>(json.at("i32"));
   } else if (json.contains("i64")) {
     argument.value = integer_of<std::int64_t>(json.at("i64"));
   } else if (json.contains("f32")) {
-    argument.value = json.at("f32").get<float>();
+    argument.value = float_of(json.at("f32"));
   } else {
     argument.value = map_from_json(json.at("tensor_map"));
   }
@@ -120,10 +142,10 @@ Json launch_to_json(const Launch& launch) {
 Launch launch_from_json(const Json& json) {
   Launch launch;
   launch.entry = name_of(json.at("entry"));
-  json.at("grid").get_to(launch.grid);
-  json.at("block").get_to(launch.block);
-  json.at("cluster").get_to(launch.cluster);
-  json.at("dynamic_shared").get_to(launch.dynamic_shared);
+  launch.grid = dim3_of(json.at("grid"));
+  launch.block = dim3_of(json.at("block"));
+  launch.cluster = dim3_of(json.at("cluster"));
+  launch.dynamic_shared = integer_of<std::uint32_t>(json.at("dynamic_shared"));
   json.at("programmatic_dependent").get_to(launch.programmatic_dependent);
   const Json& arguments = json.at("arguments");
   if (arguments.size() > launch.arguments.capacity()) throw BadInput("a launch has too many arguments");
@@ -140,8 +162,8 @@ Json memset_to_json(const Memset& memset) {
 }
 
 Memset memset_from_json(const Json& json) {
-  return {name_of(json.at("buffer")), json.at("offset"), json.at("bytes"), json.at("value"),
-          json.at("before")};
+  return {name_of(json.at("buffer")), integer_of<std::int64_t>(json.at("offset")), bytes_of(json.at("bytes")),
+          integer_of<std::uint8_t>(json.at("value")), integer_of<std::uint32_t>(json.at("before"))};
 }
 
 Plan plan_from_json(const Json& json) {
@@ -157,7 +179,7 @@ Plan plan_from_json(const Json& json) {
     throw BadInput("a plan has more scratch buffers, memsets or launches than are possible");
   }
   for (const Json& part : scratch) {
-    plan.scratch.push_back({name_of(part.at("name")), part.at("bytes"), part.at("zeroed")});
+    plan.scratch.push_back({name_of(part.at("name")), bytes_of(part.at("bytes")), part.at("zeroed")});
   }
   for (const Json& memset : memsets) plan.memsets.push_back(memset_from_json(memset));
   for (const Json& launch : launches) plan.launches.push_back(launch_from_json(launch));

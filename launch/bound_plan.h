@@ -35,6 +35,12 @@ class BoundPlan {
  public:
   BoundPlan(const LaunchPlan& plan, std::span<const cuda::Function> functions, const AddressOf& addresses);
 
+  // Parameters point into the plan's own values, which a move leaves where they are and a copy would not.
+  BoundPlan(BoundPlan&&) noexcept = default;
+  BoundPlan& operator=(BoundPlan&&) noexcept = default;
+  BoundPlan(const BoundPlan&) = delete;
+  BoundPlan& operator=(const BoundPlan&) = delete;
+
   // Every memset and launch of the plan, in order.
   void enqueue(const cuda::Stream& stream) const;
 

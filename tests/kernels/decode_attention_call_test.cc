@@ -165,6 +165,23 @@ TEST_CASE("calls that no kernel can run are refused with the field and what woul
   Call call;
   CHECK_THROWS_WITH_AS(set_field(call, kernel().call_schema(), "scael", 1), doctest::Contains("scale"),
                        BadInput);
+  for (const double value : {0.5, std::nan(""), HUGE_VAL, 1e18}) {
+    CHECK_THROWS_WITH_AS(set_field(call, kernel().call_schema(), "capacity", value),
+                         doctest::Contains("a call's capacity takes a whole number"), BadInput);
+  }
+}
+
+TEST_CASE("a call whose offsets pass 64 bits is refused, not wrapped around") {
+  const Problem of = problem("batch=4,context=1000,page=16");
+  DecodeCall call{DecodeShape(of)};
+  call.v_offset = std::int64_t{1} << 62;
+  CHECK_THROWS_WITH_AS(kernel().check_call(of, call.call()),
+                       doctest::Contains("v_offset=4611686018427387904"), BadInput);
+  call.v_offset = 0;
+  call.k.block = std::int64_t{1} << 38;
+  call.blocks = std::int64_t{1} << 30;
+  CHECK_THROWS_WITH_AS(kernel().check_call(of, call.call()), doctest::Contains("make k span more than 2^56"),
+                       BadInput);
 }
 
 TEST_CASE("a pool with fewer pages than the sequences need is refused when inputs are made") {

@@ -104,6 +104,23 @@ TEST_CASE("lists, names and numbers past what a plan can hold are refused") {
   refused([](Json& json) { json["launches"][0]["entry"] = std::string(32, 'x'); });
   refused([](Json& json) { json["launches"][0]["arguments"][5]["i32"] = std::int64_t{1} << 31; });
   refused([](Json& json) { json["launches"][0]["arguments"][5]["i32"] = 0.5; });
+  const Json too_much = ~std::uint64_t{0};
+  for (const Json& wrong : {Json(-1), Json(1.5), too_much}) {
+    CAPTURE(wrong);
+    refused([&](Json& json) { json["launches"][0]["grid"][1] = wrong; });
+    refused([&](Json& json) { json["launches"][0]["dynamic_shared"] = wrong; });
+    refused([&](Json& json) { json["launches"][0]["arguments"][6]["tensor_map"]["box"][0] = wrong; });
+    refused([&](Json& json) { json["scratch"][0]["bytes"] = wrong; });
+    refused([&](Json& json) { json["memsets"][0]["bytes"] = wrong; });
+    refused([&](Json& json) { json["memsets"][0]["value"] = wrong; });
+    refused([&](Json& json) { json["memsets"][0]["before"] = wrong; });
+  }
+  refused([&](Json& json) {
+    json["launches"][0]["arguments"][5]["i64"] = too_much;
+    json["launches"][0]["arguments"][5].erase("i32");
+  });
+  refused([](Json& json) { json["launches"][0]["arguments"][3]["f32"] = 1e300; });
+  refused([](Json& json) { json["launches"][0]["block"].push_back(1); });
   refused([](Json& json) { json["launches"][0]["arguments"][6]["tensor_map"]["dims"] = {1, 2, 3, 4, 5, 6}; });
 }
 

@@ -122,16 +122,17 @@ TEST_CASE("the stated confidence agrees with what was found on a published space
   const std::vector<Observation> outcomes = outcomes_of(recording);
   double stated = 0;
   double within = 0;
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  const std::uint64_t seeds = kSanitized ? kSeeds : 5 * kSeeds;  // a share of 60 is known to 0.065
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     const SimulatedRun run = simulate(*make_searcher("auto", recording.space, seed), outcomes, 40);
     std::vector<Observation> told;
     for (const ConfigId id : run.asked) told.push_back(outcomes[id]);
     const Confidence confidence = assess(recording.space, told);
     REQUIRE(confidence.known);
-    stated += confidence.within_5_percent / kSeeds;
-    within += run.best_us.back() <= 1.05 * recording.optimum_us() ? 1.0 / kSeeds : 0;
+    stated += confidence.within_5_percent / static_cast<double>(seeds);
+    within += run.best_us.back() <= 1.05 * recording.optimum_us() ? 1.0 / static_cast<double>(seeds) : 0;
   }
   if (kSanitized) return;  // two searches are no sample
-  CHECK(stated > within - 0.25);
-  CHECK(stated < within + 0.25);
+  CHECK(stated > within - 0.16);
+  CHECK(stated < within + 0.16);
 }

@@ -1,0 +1,55 @@
+// Launchers as a server uses them: filling a plan allocates nothing.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <new>
+#include <string>
+
+#include "base/resources.h"
+#include "kernels/registry.h"
+#include "search/space.h"
+
+namespace {
+thread_local std::size_t allocations = 0;
+}
+
+void* operator new(std::size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+using namespace moetune;
+
+TEST_CASE("no kernel's launcher allocates while it fills a plan") {
+  DeviceLimits limits;
+  limits.compute_capability = 90;
+  limits.sm_count = 132;
+  limits.shared_per_block = 232448;
+  limits.shared_per_sm = 233472;
+  limits.registers_per_sm = 65536;
+  limits.threads_per_sm = 2048;
+  limits.l2_bytes = 50 << 20;
+  for (const Kernel* kernel : all_kernels()) {
+    CAPTURE(kernel->name());
+    const Problem problem = parse_problem(kernel->name(), kernel->schema(), nullptr, "");
+    const std::string file = "spaces/" + kernel->name() + ".json";
+    const LegalSpace legal =
+        Space::parse(read_resource(file), file).enumerate(expression_environment(problem, limits));
+    const Extents extents = kernel->extents_of(problem);
+    const Call call = kernel->default_call(problem);
+    REQUIRE(legal.size() > 0);
+    for (ConfigId id = 0; id < legal.size(); id += 1 + static_cast<ConfigId>(legal.size() / 50)) {
+      const auto launcher = kernel->launcher(legal.config(id), problem, limits);
+      LaunchPlan plan;
+      const std::size_t before = allocations;
+      launcher->plan(extents, call, plan);
+      const std::size_t made = allocations - before;
+      CHECK(made == 0);
+      CHECK(!plan.launches.empty());
+    }
+  }
+  CHECK(allocations > 0);  // they are counted
+}
