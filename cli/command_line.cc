@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/suggest.h"
@@ -133,6 +134,11 @@ int run_command_line(const std::vector<std::string>& arguments) {
   } catch (const std::filesystem::filesystem_error& error) {
     const std::string place = error.path1().string();
     code = fail(output, "broken_environment", (place.empty() ? "" : place + ": ") + error.code().message(),
+                kBrokenEnvironment);
+  } catch (const std::system_error& error) {  // a thread that cannot start, say
+    code = fail(output, "broken_environment",
+                std::string("this machine refused what was asked of it (") + error.code().message() +
+                    "); see ulimit -a for limits on processes, memory and files",
                 kBrokenEnvironment);
   } catch (const std::bad_alloc&) {
     code = fail(output, "broken_environment", "out of memory", kBrokenEnvironment);

@@ -29,15 +29,12 @@ class SearchCommand : public Command {
 };
 
 std::string_view SearchCommand::details() const {
-  return "Trials are kept in the cache as they land: after Ctrl-C, or any other end, the same command "
-         "continues\n"
-         "where it stopped. --device auto takes a GPU that no other process computes on, the one with the "
-         "most "
-         "free\n"
-         "memory, else a shipped recording. A recording also serves as replay:FILE, Kernel Tuner's cache "
-         "files included; the kernel may then be left out, nothing is\n"
-         "compiled for a kernel that is not moetune's, and its trials are kept under the file's own "
-         "digest.\n";
+  return "Trials are kept in the cache as they land: after Ctrl-C, or any other end, the same\n"
+         "command continues where it stopped. --device auto takes a GPU that no other process\n"
+         "computes on, the one with the most free memory, else a shipped recording. A recording\n"
+         "also serves as replay:FILE, Kernel Tuner's cache files included; the kernel may then be\n"
+         "left out, nothing is compiled for a kernel that is not moetune's, and its trials are\n"
+         "kept under the file's own digest.\n";
 }
 
 std::string strategy_names() {

@@ -62,8 +62,7 @@ void print(const VerifyResult& result, std::ostream& out) {
   out << result.subject.kernel << " " << result.subject.problem << "\n"
       << result.config << "\n"
       << "  its cubin is " << result.cubin << "; " << programs_text(result.programs_compiled)
-      << table.text("  ")
-      << allowed
+      << table.text("  ") << allowed
       << (result.checks.empty() ? "nothing was checked\n"
           : result.right()      ? "right\n"
                                 : "WRONG\n");

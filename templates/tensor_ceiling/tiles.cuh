@@ -10,5 +10,5 @@
 constexpr int kRows = 64, kColumns = 256, kPeriod = 128, kSets = 2;
 constexpr int kSumColumns = 64, kTileSums = kRows * kColumns / kSumColumns;
 
-// Integers from -2 to 2: products and sums are exact in every type.
+// Small integers: products and sums are exact in every type.
 __device__ __forceinline__ float operand_of(float input) { return rintf(input); }

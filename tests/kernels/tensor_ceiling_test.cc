@@ -32,8 +32,22 @@ HostTensors inputs_of(const Problem& problem) {
 
 }  // namespace
 
-TEST_CASE("tensor_ceiling's operands are random integers from -2 to 2, and its sums are exact in fp32") {
-  const Problem deepest = problem_of("tiles=4,depth=16384,dtype=e4m3");
+TEST_CASE("tensor_ceiling's sums are exact in fp32 at any depth, with operands that use a type's bits") {
+  for (const char* dtype : {"bf16", "fp16"}) {
+    const Problem deepest = problem_of(std::string("tiles=4,depth=8192,dtype=") + dtype);
+    const HostTensors inputs = inputs_of(deepest);
+    double largest = 0;
+    for (const double value : inputs.at("b")) largest = std::max(largest, std::abs(std::nearbyint(value)));
+    CHECK(largest == 31);
+    for (const double sum : kernel().reference_on_cpu(deepest, inputs).at("sums")) {
+      REQUIRE(std::abs(sum) < 1 << 24);
+      REQUIRE(sum == std::nearbyint(sum));
+    }
+  }
+}
+
+TEST_CASE("tensor_ceiling's operands of e4m3 are random integers from -2 to 2") {
+  const Problem deepest = problem_of("tiles=4,depth=8192,dtype=e4m3");
   const HostTensors inputs = inputs_of(deepest);
   double counts[5] = {};
   for (const double value : inputs.at("b")) ++counts[static_cast<int>(std::nearbyint(value)) + 2];
