@@ -37,7 +37,7 @@ struct VerifyResult {
   std::string cubin;    // cubin_source()
   std::size_t programs_compiled = 0;
   std::vector<CheckedOutput> outputs;  // and how each is checked
-  std::vector<InputCheck> checks;  // fewer than asked for if interrupted
+  std::vector<InputCheck> checks;      // fewer than asked for if interrupted
   bool interrupted = false;
 
   bool right() const;  // checked at least once, and right every time

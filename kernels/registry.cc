@@ -13,7 +13,8 @@ const Kernel& decode_kernel();
 const Kernel& tensor_ceiling();
 
 const std::vector<const Kernel*>& all_kernels() {
-  static const std::vector<const Kernel*> kernels = {&decode_attention(), &decode_kernel(), &tensor_ceiling()};
+  static const std::vector<const Kernel*> kernels = {&decode_attention(), &decode_kernel(),
+                                                     &tensor_ceiling()};
   return kernels;
 }
 

@@ -37,11 +37,11 @@ const std::map<std::string, std::set<std::string>> kArrows = {
      {"tuner/worker", "tuner/compile", "tuner/process", "launch", "kernels", "cache", "search", "base"}},
     {"replay", {"tuner", "launch", "kernels", "cache", "search", "base"}},
     {"jobs",
-     {"replay", "tuner", "tuner/worker", "tuner/compile", "tuner/process", "launch", "kernels", "cache", "search",
-      "base"}},
-    {"cli",
-     {"jobs", "replay", "tuner", "tuner/worker", "tuner/compile", "tuner/process", "launch", "kernels", "cache",
+     {"replay", "tuner", "tuner/worker", "tuner/compile", "tuner/process", "launch", "kernels", "cache",
       "search", "base"}},
+    {"cli",
+     {"jobs", "replay", "tuner", "tuner/worker", "tuner/compile", "tuner/process", "launch", "kernels",
+      "cache", "search", "base"}},
     {"bench", {"replay", "tuner", "kernels", "cache", "search", "search/strategies", "base"}},
 };
 

@@ -75,9 +75,8 @@ TEST_CASE("a calibration that is stopped has no ceilings, and says that it was i
     figures += std::holds_alternative<CeilingMeasured>(event.what);
     if (const auto* finished = std::get_if<Finished>(&event.what)) interrupted = finished->interrupted;
   };
-  const CalibrateResult result =
-      calibrate({.device = "GPU-01", .cache = {.path = folder.file("c.db")}},
-                {.events = {.listener = listener}, .stop = stop.get_token()});
+  const CalibrateResult result = calibrate({.device = "GPU-01", .cache = {.path = folder.file("c.db")}},
+                                           {.events = {.listener = listener}, .stop = stop.get_token()});
   CHECK(result.device.id == "cuda:1");
   CHECK(result.interrupted);
   CHECK(interrupted);

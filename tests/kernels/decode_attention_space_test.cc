@@ -217,8 +217,7 @@ TEST_CASE("plans fit the device, cover the problem, and name only what exists") 
         for (const Launch& launch : plan.launches) {
           for (const Argument& argument : launch.arguments) {
             std::string name;
-            if (const auto* pointer = std::get_if<Pointer>(&argument.value))
-              name = pointer->buffer.text();
+            if (const auto* pointer = std::get_if<Pointer>(&argument.value)) name = pointer->buffer.text();
             if (const auto* map = std::get_if<TensorMap>(&argument.value)) {
               name = map->buffer.text();
               std::uint64_t elements = 1;

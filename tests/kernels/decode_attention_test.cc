@@ -262,7 +262,8 @@ TEST_CASE("the least bytes are the tokens there are, read once") {
     tokens += length;
     pages += (length + 15) / 16;
   }
-  CHECK(kernel().cost(ragged).bytes() == tokens * 8 * 128 * 2 * 2 + 2.0 * 8 * 64 * 128 * 2 + 8 * 4 + pages * 4);
+  CHECK(kernel().cost(ragged).bytes() ==
+        tokens * 8 * 128 * 2 * 2 + 2.0 * 8 * 64 * 128 * 2 + 8 * 4 + pages * 4);
 }
 
 TEST_CASE("the CPU reference is softmax attention over the tokens that each query sees") {

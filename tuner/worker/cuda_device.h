@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "tuner/device.h"
+#include "tuner/process/child_process.h"
 #include "tuner/process/protocol.h"
 #include "tuner/worker/worker_messages.h"
-#include "tuner/process/child_process.h"
 
 namespace moetune {
 

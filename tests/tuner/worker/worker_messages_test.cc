@@ -41,7 +41,8 @@ TEST_CASE("results and policies cross unchanged, infinities included") {
 TEST_CASE("the largest page table that a problem may have fits a message") {
   constexpr std::int64_t kEntries = std::int64_t{64} << 20;
   // The table, and where every unused page of a ragged batch is poisoned by itself, in keys and in values.
-  const std::int64_t table = kEntries * 4, poison = 2 * (kEntries / 16) * static_cast<std::int64_t>(sizeof(Range));
+  const std::int64_t table = kEntries * 4,
+                     poison = 2 * (kEntries / 16) * static_cast<std::int64_t>(sizeof(Range));
   CHECK(static_cast<std::uint64_t>(table + poison) < Channel::kMaxTotal / 2);
 }
 
