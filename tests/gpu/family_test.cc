@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/resources.h"
 #include "kernels/registry.h"
@@ -124,29 +123,7 @@ TEST_CASE("with strides of the caller's own the exact reference agrees with floa
     const FamilyMember member = members.next();
     CAPTURE(member.problem.text());
     gpu().open(kernel, member.problem, member.call, 5);
-    HostTensors inputs;
-    const std::vector<Buffer> buffers = kernel.buffers(member.problem, member.call, 5);
-    for (std::size_t i = 0; i < buffers.size(); ++i) {
-      if (buffers[i].role == Role::input)
-        inputs[buffers[i].name] = host_values(buffers[i], 5, fill_stream(i, 0));
-    }
-    for (const auto& [name, expected] : kernel.reference_on_cpu(member.problem, member.call, inputs)) {
-      const std::vector<double> actual = widened(DType::f32, gpu().fetch(name, CudaDevice::Tensor::exact));
-      REQUIRE(actual.size() == expected.size());
-      double largest = 0, worst = 0;
-      std::size_t masks = 0;
-      for (std::size_t i = 0; i < actual.size(); ++i) {
-        if (std::isfinite(actual[i]) && std::isfinite(expected[i])) {
-          largest = std::max(largest, std::abs(expected[i]));
-          worst = std::max(worst, std::abs(actual[i] - expected[i]));
-        } else {
-          masks += !(std::isnan(actual[i]) && std::isnan(expected[i])) && actual[i] != expected[i];
-        }
-      }
-      CHECK(masks == 0);
-      CHECK(largest > 0);
-      CHECK(worst <= 2e-5 * largest);
-    }
+    check_exact_reference(kernel, member.problem, member.call, 5);
   }
 }
 

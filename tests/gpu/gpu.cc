@@ -54,6 +54,38 @@ CudaDevice& gpu() {
   return device;
 }
 
+void check_exact_reference(const Kernel& kernel, const Problem& problem, const Call& call,
+                           std::uint64_t seed) {
+  const std::vector<Buffer> buffers = kernel.buffers(problem, call, seed);
+  HostTensors inputs;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].is_read()) inputs[buffers[i].name] = host_values(buffers[i], seed, fill_stream(i, 0));
+  }
+  for (const auto& [name, expected] : kernel.reference_on_cpu(problem, call, inputs)) {
+    CAPTURE(name);
+    const auto written = std::find_if(buffers.begin(), buffers.end(),
+                                      [&](const Buffer& buffer) { return buffer.name == name; });
+    REQUIRE(written != buffers.end());
+    const std::vector<double> actual =
+        widened(exact_dtype(written->dtype), gpu().fetch(name, CudaDevice::Tensor::exact));
+    REQUIRE(actual.size() == expected.size());
+    double largest = 0, worst = 0;
+    std::size_t masks = 0;
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      if (std::isfinite(actual[i]) && std::isfinite(expected[i])) {
+        largest = std::max(largest, std::abs(expected[i]));
+        worst = std::max(worst, std::abs(actual[i] - expected[i]));
+      } else {
+        const bool both_nan = std::isnan(actual[i]) && std::isnan(expected[i]);
+        masks += !both_nan && actual[i] != expected[i];
+      }
+    }
+    CHECK(masks == 0);
+    CHECK(largest > 0);
+    CHECK(worst <= 2e-5 * largest);
+  }
+}
+
 MeasurePolicy one_sample() {
   MeasurePolicy policy;
   policy.quick_samples = policy.min_samples = policy.max_samples = 1;

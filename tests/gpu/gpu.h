@@ -21,6 +21,11 @@ CudaDevice& gpu();
 CompilePool& gpu_compiler();
 BuildPtr compile_for_gpu(const CompileUnit& unit);
 
+// Whether a kernel's exact reference on the GPU, with a problem open, agrees with float64 on the CPU: within
+// 2e-5 of the largest value, NaN and infinities in the same places. Checks with doctest.
+void check_exact_reference(const Kernel& kernel, const Problem& problem, const Call& call,
+                           std::uint64_t seed);
+
 // Short trials: these tests ask whether a result is right, not how fast it is.
 MeasurePolicy one_sample();
 

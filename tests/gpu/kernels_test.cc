@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <random>
 
@@ -18,14 +17,6 @@ namespace moetune {
 namespace {
 
 constexpr std::uint64_t kSeed = 5;
-
-HostTensors host_inputs(const std::vector<Buffer>& buffers) {
-  HostTensors inputs;
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
-    if (buffers[i].is_read()) inputs[buffers[i].name] = host_values(buffers[i], kSeed, fill_stream(i, 0));
-  }
-  return inputs;
-}
 
 std::string named_part(const Config& config) {
   std::string text;
@@ -75,30 +66,7 @@ TEST_CASE("every kernel's exact reference agrees with float64 on the CPU") {
       CAPTURE(kernel->name());
       CAPTURE(problem.text());
       gpu().open(*kernel, problem, kSeed);
-      const std::vector<Buffer> buffers = kernel->buffers(problem, kSeed);
-      for (const auto& [name, expected] : kernel->reference_on_cpu(problem, host_inputs(buffers))) {
-        CAPTURE(name);
-        const auto written = std::find_if(buffers.begin(), buffers.end(),
-                                          [&](const Buffer& buffer) { return buffer.name == name; });
-        REQUIRE(written != buffers.end());
-        const std::vector<double> actual =
-            widened(exact_dtype(written->dtype), gpu().fetch(name, CudaDevice::Tensor::exact));
-        REQUIRE(actual.size() == expected.size());
-        double largest = 0, worst = 0;
-        std::size_t masks = 0;
-        for (std::size_t i = 0; i < actual.size(); ++i) {
-          if (std::isfinite(actual[i]) && std::isfinite(expected[i])) {
-            largest = std::max(largest, std::abs(expected[i]));
-            worst = std::max(worst, std::abs(actual[i] - expected[i]));
-          } else {
-            const bool both_nan = std::isnan(actual[i]) && std::isnan(expected[i]);
-            masks += !both_nan && actual[i] != expected[i];
-          }
-        }
-        CHECK(masks == 0);
-        CHECK(largest > 0);
-        CHECK(worst <= 2e-5 * largest);
-      }
+      check_exact_reference(*kernel, problem, kernel->default_call(problem), kSeed);
     }
   }
 }
