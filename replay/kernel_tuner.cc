@@ -10,8 +10,8 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "replay/recorded_rows.h"
-#include "search/json_document.h"
 
 namespace moetune {
 namespace {
@@ -226,6 +226,7 @@ std::string problem_text(const std::vector<std::string>& sizes) {
 }  // namespace
 
 Recording parse_kernel_tuner(std::string_view text, std::string_view file) {
+  check_json_bounds(text, file);
   Handler handler(text.size());
   json::sax_parse(text, &handler);
   if (!handler.error.empty()) throw BadInput(std::string(file) + ": " + handler.error);

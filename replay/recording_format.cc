@@ -5,9 +5,9 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "kernels/limits_json.h"
 #include "replay/recorded_rows.h"
-#include "search/json_document.h"
 
 namespace moetune {
 namespace {
@@ -89,11 +89,7 @@ void check_version(const json& header, std::string_view file) {
 }
 
 json parse_line(std::string_view line, std::string_view file, const char* what) {
-  try {
-    return json::parse(line);
-  } catch (const json::exception& error) {
-    throw BadInput(std::string(file) + ": the " + what + ": " + json_error_text(error));
-  }
+  return parse_json(line, std::string(file) + ": the " + what);
 }
 
 const json& column(const json& rows, const char* name, std::size_t count, std::string_view file) {

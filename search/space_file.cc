@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/suggest.h"
 #include "search/json_document.h"
 #include "search/space_defaults.h"
@@ -257,7 +258,7 @@ bool SpaceFile::depends_on_parameters(Slot slot) const {
 SpaceFile read_space_file(std::string_view text, std::string_view file) {
   SpaceFile space;
   space.file = file;
-  Reader(space).read(parse_json_document(text, file));
+  Reader(space).read(parse_json(text, file, RepeatedKeys::refused));
   return space;
 }
 
