@@ -4,12 +4,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "base/error.h"
+#include "base/regular_file.h"
 
 namespace moetune {
+
+namespace fs = std::filesystem;
 
 namespace {
 struct EmbeddedFile {
@@ -31,16 +32,34 @@ const char* data_dir() {
   return dir != nullptr && *dir != '\0' ? dir : nullptr;
 }
 
-std::optional<std::string> read_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in || std::filesystem::is_directory(path)) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(in), {});
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+
+// Neither a name nor a link leads out of the folder: a template's #include would bring any file of the user's
+// into what is compiled, logged and stored.
+bool is_inside(const fs::path& folder, const fs::path& file) {
+  std::error_code failed;
+  const fs::path inner = fs::weakly_canonical(file, failed).lexically_relative(fs::canonical(folder, failed));
+  return !failed && !inner.empty() && *inner.begin() != "..";
+}
+
+std::optional<std::string> read_file(const fs::path& folder, std::string_view path) {
+  const fs::path file = folder / path;
+  std::error_code ignored;
+  if (fs::is_directory(file, ignored)) return std::nullopt;
+  if (!leaves_folder(path) && is_inside(folder, file)) return find_regular_file(file, kMostBytes);
+  if (!fs::exists(folder, ignored)) return std::nullopt;
+  throw BadInput("'" + std::string(path) + "' leads out of MOETUNE_DATA_DIR (" + folder.string() + ")");
 }
 
 }  // namespace
 
+bool leaves_folder(std::string_view path) {
+  const fs::path named(path);
+  return named.is_absolute() || std::find(named.begin(), named.end(), "..") != named.end();
+}
+
 std::optional<std::string> find_resource(std::string_view path) {
-  if (const char* dir = data_dir()) return read_file(std::filesystem::path(dir) / path);
+  if (const char* dir = data_dir()) return read_file(dir, path);
   for (std::uint64_t i = 0; i < moetune_resource_count; ++i) {
     const EmbeddedFile& file = moetune_resource_table[i];
     if (path == file.path) return std::string(file.data, file.size);

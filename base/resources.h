@@ -13,6 +13,7 @@
 namespace moetune {
 
 // The text (or bytes) of one file, by its path in the source tree: "templates/common/mma.cuh".
+// nullopt if there is none. Throws BadInput for one that is no regular file, or that is outside MOETUNE_DATA_DIR.
 std::optional<std::string> find_resource(std::string_view path);
 
 // As above; throws BrokenEnvironment where there is none.
@@ -20,5 +21,8 @@ std::string read_resource(std::string_view path);
 
 // The paths that start with `prefix`, sorted.
 std::vector<std::string> list_resources(std::string_view prefix);
+
+// Whether the name alone leads out of the tree: it is absolute, or has a "..".
+bool leaves_folder(std::string_view path);
 
 }  // namespace moetune

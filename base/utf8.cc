@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/format.h"
+
 namespace moetune {
 namespace {
 
@@ -51,6 +53,20 @@ std::string to_utf8(std::string_view text) {
     const std::size_t length = character_length(text);
     result += length == 0 ? "\xEF\xBF\xBD" : text.substr(0, length);
     text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return result;
+}
+
+std::string escape_controls(std::string_view text) {
+  const auto is_control = [](unsigned char c) { return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7F; };
+  std::string result;
+  result.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool wide = byte == 0xC2 && next >= 0x80 && next <= 0x9F;  // U+0080 to U+009F
+    if (wide) byte = next, ++i;
+    result += wide || is_control(byte) ? format("\\x%02x", byte) : std::string(1, text[i]);
   }
   return result;
 }

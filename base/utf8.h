@@ -1,4 +1,4 @@
-// Whether bytes are UTF-8 text. Pure functions.
+// Bytes as UTF-8 text, and text that is safe to print. Pure functions.
 #pragma once
 
 #include <string>
@@ -11,5 +11,8 @@ bool is_utf8(std::string_view text);
 
 // The text with every byte that belongs to no character replaced by U+FFFD.
 std::string to_utf8(std::string_view text);
+
+// With \xHH for what a terminal would obey: the control characters of ASCII and of Unicode, save line ends and tabs.
+std::string escape_controls(std::string_view text);
 
 }  // namespace moetune

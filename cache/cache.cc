@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "cache/cache_impl.h"
+#include "cache/companions.h"
 #include "cache/file_system.h"
 #include "cache/journal.h"
 #include "cache/schema.h"
@@ -63,6 +64,7 @@ Cache::~Cache() = default;
 
 Cache Cache::open(const fs::path& given, Mode mode, const CacheOptions& options) {
   const fs::path path = require_plausible(given, mode);
+  require_sound_companions(path);
   if (std::error_code absent; fs::file_size(path, absent) > 0 && !absent) refuse_foreign(path);
   auto impl = std::make_unique<Impl>(Impl{Database(path, access_for(mode), options.busy_timeout), options,
                                           mode == Mode::read_only || mode == Mode::inspect, std::string(),

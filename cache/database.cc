@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/utf8.h"
+#include "cache/companions.h"
 #include "cache/file_system.h"
 
 namespace moetune {
@@ -72,6 +73,14 @@ std::string why_unopenable(const fs::path& path, const char* otherwise) {
   return otherwise;
 }
 
+constexpr int kLooks = 3;
+
+BrokenEnvironment cut_off_change(const fs::path& path) {
+  return BrokenEnvironment(path.string() + " holds half of a change that was cut off, and " + path.string() +
+                           "-journal undoes it. Reading commands do not: if both files are yours, a command "
+                           "that writes to this cache does, such as a search");
+}
+
 std::string move_away() { return "; move it away, or name another file"; }
 
 }  // namespace
@@ -124,6 +133,7 @@ void Query::bind(int index, const std::vector<std::uint8_t>& value) {
 
 Database::Database(const fs::path& path, Access access, std::chrono::milliseconds busy_timeout)
     : path_(path), busy_timeout_(busy_timeout) {
+  if (access != Access::immutable) require_sound_companions(path);
   try {
     access == Access::read_only ? connect_read_only() : connect(access);
   } catch (const SQLite::Exception& error) {
@@ -145,7 +155,8 @@ void Database::close() noexcept {
   if (connection_ == nullptr) return;
   connection_.reset();
   std::error_code absent;
-  if (access_ != Access::read_only || has_pending_log(path_) || !fs::exists(path_.string() + "-wal", absent))
+  if (access_ != Access::read_only || has_pending_log(path_) || has_journal(path_) ||
+      !fs::exists(path_.string() + "-wal", absent))
     return;
   try {
     SQLite::Database(path_.string(), SQLite::OPEN_READWRITE).exec("SELECT 1 FROM sqlite_schema LIMIT 1");
@@ -178,6 +189,7 @@ void Database::connect(Access access) {
 // that comes once there is space again could change pages under this reader, who then tells of damage that is
 // none; every other choice refuses to read.
 void Database::connect_read_only() {
+  require_no_cut_off_change();
   if (!can_share_memory(path_) && is_wal(path_)) {
     if (!has_pending_log(path_)) return connect(Access::immutable);
     throw BrokenEnvironment(path_.string() + "-wal holds results, and reading them needs " + path_.string() +
@@ -190,24 +202,25 @@ void Database::connect_read_only() {
     const bool locks_denied =
         error.getErrorCode() == SQLITE_CANTOPEN || error.getErrorCode() == SQLITE_READONLY;
     if (!locks_denied || has_pending_log(path_) || size_beside(path_, "-shm") > 0) throw;
-    if (size_beside(path_, "-journal") > 0) {
-      undo_cut_off_change();
-      return connect(Access::read_only);
-    }
+    if (has_journal(path_)) throw cut_off_change(path_);
     connect(Access::immutable);
   }
 }
 
 // In a file without a log (network file systems) a change that was cut off lies half in the file, and what
-// was there before in -journal. SQLite puts that back for whoever may write.
-void Database::undo_cut_off_change() const {
-  try {
-    SQLite::Database(path_.string(), SQLite::OPEN_READWRITE, static_cast<int>(busy_timeout_.count()))
-        .exec("SELECT 1 FROM sqlite_schema LIMIT 1");
-  } catch (const SQLite::Exception& error) {
-    throw BrokenEnvironment(
-        path_.string() + " holds half of a change that was cut off, and undoing it from " + path_.string() +
-        "-journal failed: " + error.what() + "; make both and their folder writable, or free some space");
+// was there before in -journal. SQLite would put that back, and so change the file, for whoever may write. While
+// a writer is at work it holds SQLite's reserved lock.
+void Database::require_no_cut_off_change() const {
+  const SQLite::Database probe(path_.string(), SQLite::OPEN_READONLY);
+  for (int look = 0; has_journal(path_); ++look) {
+    sqlite3_file* file = nullptr;
+    int reserved = 0;
+    const bool known =
+        sqlite3_file_control(probe.getHandle(), "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK &&
+        file->pMethods->xCheckReservedLock(file, &reserved) == SQLITE_OK;
+    if (known && reserved != 0) return;
+    if (look == kLooks) throw cut_off_change(path_);  // not one writer after another
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
 

@@ -67,8 +67,8 @@ class Database {
   enum class Access {
     create,      // read and write; the file may be new
     read_write,  // read and write; the file exists
-    read_only,   // leaves no -wal and -shm that it made; immutable where they cannot be made and none waits
-    immutable,   // reads the main file alone: no lock, no recovery of a journal, nothing beside it
+    read_only,  // plays no rollback journal back; leaves no -wal and -shm that it made; immutable where they cannot be made and none waits
+    immutable,  // reads the main file alone: no lock, no recovery of a journal, nothing beside it
   };
 
   Database(const std::filesystem::path& path, Access access, std::chrono::milliseconds busy_timeout);
@@ -106,7 +106,7 @@ class Database {
   void close() noexcept;
   void connect(Access access);
   void connect_read_only();
-  void undo_cut_off_change() const;
+  void require_no_cut_off_change() const;
   void require_writable() const;
   SQLite::Statement& prepared(const char* sql) const;
 

@@ -1,6 +1,7 @@
 #include "cache/search_locks.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,7 +21,10 @@ SearchLocks::SearchLocks(SearchLocks&& other) noexcept
 bool SearchLocks::open_file() {
   if (file_ < 0) {
     const std::string path = database_.string() + "-searches";
-    file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+    struct stat facts = {};
+    if (file_ >= 0 && (::fstat(file_, &facts) != 0 || !S_ISREG(facts.st_mode)))
+      ::close(std::exchange(file_, -1));
   }
   return file_ >= 0;
 }

@@ -89,9 +89,15 @@ Document gpu_document(const DeviceInfo& info, const Ceilings& ceilings) {
 Document list_recordings(std::ostream& out) {
   Document documents = Document::array();
   Table table({"recording", "kernel", "problem", "GPU", "recorded"});
+  std::string damaged;
   for (const ShippedRecording& shipped : list_shipped_recordings()) {
     const RecordingHeader& header = shipped.header;
     const std::string name = shipped.name();
+    if (!shipped.damage.empty()) {
+      damaged += "  " + name + " cannot be read: " + shipped.damage + "\n";
+      documents.push_back({{"id", "replay:" + name}, {"error", shipped.damage}});
+      continue;
+    }
     table.add({name, header.kernel, header.problem, header.hardware, header.recorded_at});
     documents.push_back({{"id", "replay:" + name},
                          {"kernel", header.kernel},
@@ -99,7 +105,7 @@ Document list_recordings(std::ostream& out) {
                          {"gpu", header.hardware},
                          {"recorded_at", header.recorded_at}});
   }
-  if (!documents.empty()) out << "\nRecordings (--device replay:NAME)\n" << table.text("  ");
+  if (!documents.empty()) out << "\nRecordings (--device replay:NAME)\n" << table.text("  ") << damaged;
   return documents;
 }
 

@@ -1,9 +1,13 @@
 // Where text goes. Without --json a command's result is for people and goes to stdout. With --json stdout
 // carries exactly one JSON document and everything for people goes to stderr. Notes always go to stderr.
 //
+// Names and docs come from files of somebody else: control characters are escaped on their way, except in a document, where JSON
+// does so, and in terminal().
+//
 // One Output a process, owned by the command line; single-threaded.
 #pragma once
 
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <ostream>
 #include <string>
@@ -12,13 +16,16 @@ namespace moetune {
 
 class Output {
  public:
-  explicit Output(bool json) : json_(json) {}
+  explicit Output(bool json);
+  ~Output();
+  Output(const Output&) = delete;
 
   bool json() const { return json_; }
 
   std::ostream& result() const;                  // the answer, for people
-  std::ostream& notes() const;                   // banners, progress, warnings
-  void note(const std::string& sentence) const;  // one line of notes()
+  std::ostream& notes() const;                   // banners, warnings
+  void note(const std::string& sentence) const;  // one line of notes(); from any thread
+  std::ostream& terminal() const;  // notes() with control sequences, for numbers and words of our own
 
   // The answer for programs. Does nothing without --json, nor after the first: what fails later is a note.
   void document(const nlohmann::ordered_json& document);
@@ -27,7 +34,10 @@ class Output {
   void finish() const;
 
  private:
+  class Escaping;
+
   bool json_;
+  std::unique_ptr<Escaping> result_, notes_;
   bool written_ = false;
 };
 

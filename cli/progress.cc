@@ -159,12 +159,12 @@ std::string Progress::line(double elapsed) const {
 }
 
 void Progress::draw(const std::string& text) {
-  output_.notes() << "\r\033[K" << fit(text, terminal_columns() - 1) << std::flush;
+  output_.terminal() << "\r\033[K" << fit(text, terminal_columns() - 1) << std::flush;
   drawn_ = true;
 }
 
 void Progress::erase() {
-  if (drawn_) output_.notes() << "\r\033[K" << std::flush;
+  if (drawn_) output_.terminal() << "\r\033[K" << std::flush;
   drawn_ = false;
 }
 

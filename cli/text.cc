@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/utf8.h"
+
 namespace moetune {
 
 std::string time_text(double microseconds) {
@@ -73,7 +75,13 @@ Table::Table(std::vector<std::string> header, std::vector<std::size_t> right) : 
   rows_.push_back(std::move(header));
 }
 
-void Table::add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+void Table::add(std::vector<std::string> row) {
+  for (std::string& cell : row) {
+    cell = escape_controls(cell);
+    for (std::size_t at; (at = cell.find('\n')) != std::string::npos;) cell.replace(at, 1, "\\n");
+  }
+  rows_.push_back(std::move(row));
+}
 
 std::string Table::text(const std::string& indent) const {
   std::vector<std::size_t> widths;

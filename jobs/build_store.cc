@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
+
 namespace moetune {
 namespace {
 
@@ -42,7 +44,7 @@ std::optional<Build> from_record(const std::string& digest, const BuildRecord& r
   if (!complete) return std::nullopt;
   Build build{.outcome = *outcome, .digest = digest, .cubin = record.cubin, .log = record.log};
   try {
-    const Json facts = Json::parse(record.facts);
+    const Json facts = parse_json_or_discard(record.facts);
     build.message = facts.at("message");
     for (const auto& [name, entry] : facts.at("entries").items()) build.entries[name] = entry_of(entry);
   } catch (const Json::exception&) {

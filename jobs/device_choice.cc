@@ -54,6 +54,15 @@ Problem recorded_problem(const std::string& text, const Kernel& kernel) {
   return parse_problem(kernel.name(), kernel.schema(), nullptr, text);
 }
 
+// nullopt if moetune does not know it: a folder of recordings may hold anything.
+std::optional<Problem> known_problem(const std::string& text, const Kernel& kernel) {
+  try {
+    return recorded_problem(text, kernel);
+  } catch (const BadInput&) {
+    return std::nullopt;
+  }
+}
+
 DeviceChoice replay(RecordingPtr recording, const std::string& id) {
   DeviceChoice choice{
       .recording = recording, .kernel = known_kernel(recording->kernel), .kernel_name = recording->kernel};
@@ -122,10 +131,11 @@ DeviceChoice choose_shipped(const Kernel& kernel, const WorkloadSpec& workload,
   std::string known;
   for (const ShippedRecording& shipped : list_shipped_recordings()) {
     if (shipped.header.kernel != kernel.name()) continue;
-    const Problem problem = recorded_problem(shipped.header.problem, kernel);
+    const std::optional<Problem> problem = known_problem(shipped.header.problem, kernel);
+    if (!problem) continue;
     if (!first) first = shipped;
-    if (problem == wanted) fitting = shipped;
-    known += "\n  " + problem.text();
+    if (*problem == wanted) fitting = shipped;
+    known += "\n  " + problem->text();
   }
   if (!first) {
     throw BrokenEnvironment("no GPU here (" + why_no_gpu + "); and no recording of " + kernel.name() +

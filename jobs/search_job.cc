@@ -18,11 +18,13 @@ void check_strategy(const std::string& strategy) {
   throw BadField("strategy", unknown_name("strategy", strategy, names));
 }
 
-std::vector<History> hints(Session& session) {
+std::vector<History> hints(Session& session, const JobContext& context) {
   if (session.cache() == nullptr) return {};
   const Carrier carrier{session.kernel(), session.space_file(), session.info().limits};
   return histories_for(*session.cache(), session.key(), session.space(),
-                       session.kernel() == nullptr ? nullptr : &carrier);
+                       session.kernel() == nullptr ? nullptr : &carrier, [&](const std::string& sentence) {
+                         context.events.emit(Warning{WarningKind::history_left_out, sentence});
+                       });
 }
 
 Document best_document(const Subject& subject, const Trial& best) {
@@ -62,7 +64,7 @@ SearchResult search(const SearchRequest& request, const JobContext& context) {
       {.cache = request.target.cache, .no_compile = request.no_compile, .threads = request.threads},
       context.events);
   TuneRequest tuning = session.request(request.settings);
-  if (!request.cold) tuning.histories = hints(session);
+  if (!request.cold) tuning.histories = hints(session, context);
 
   SearchResult result{.subject = session.subject(),
                       .legal = session.space().size(),

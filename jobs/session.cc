@@ -94,9 +94,9 @@ void Session::open_compiler(const SessionOptions& options) {
     throw BadField("no_compile", "it is for recordings; a GPU measures compiled kernels only");
   }
   if (options.no_compile || kernel() == nullptr) return;
-  if (!needed && !same_parameters(recording()->space.parameters(), space_file_->parameters())) {
-    warn(WarningKind::nothing_compiled, "The recording was made with other parameters than " + kernel_name() +
-                                            " has now: nothing is compiled.");
+  if (!needed && !within_domains(recording()->space.parameters(), space_file_->parameters())) {
+    warn(WarningKind::nothing_compiled, "The recording was made with other parameters or values than " +
+                                            kernel_name() + " has now: nothing is compiled.");
     return;
   }
   try {

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "kernels/registry.h"
 #include "tuner/ceilings.h"
 #include "tuner/finals.h"
@@ -27,7 +28,7 @@ Cost cost_of(const WorkloadKey& key) {
 Launches launches_of(const std::optional<WinnerRecord>& winner) {
   if (!winner) return Launches::overlapping;
   try {
-    return launches_of(nlohmann::json::parse(winner->plan).get<Plan>());
+    return launches_of(parse_json(winner->plan, "a stored plan").get<Plan>());
   } catch (const std::exception&) {  // of another version
     return Launches::overlapping;
   }
@@ -166,7 +167,7 @@ std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& k
 }
 
 Document parse_stored(const std::string& text) {
-  Document parsed = Document::parse(text, nullptr, false);
+  Document parsed = parse_json_or_discard(text);
   return parsed.is_discarded() ? Document(nullptr) : parsed;
 }
 

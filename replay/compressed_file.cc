@@ -1,23 +1,26 @@
 #include "replay/compressed_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
+#include "base/regular_file.h"
 
 namespace moetune {
 namespace {
 
 constexpr std::size_t kChunk = std::size_t{1} << 18;
-constexpr std::size_t kMaxContent = std::size_t{1} << 31;  // far above any recording; a bomb stops here
+constexpr std::size_t kMaxContent = std::size_t{512} << 20;  // far above any recording; a bomb stops here
 constexpr int kZstdLevel = 12;
 
 // Appends chunks that `fill` produces: it gets a buffer and gives back how much it wrote and whether that was
@@ -32,7 +35,7 @@ std::string collect(std::string_view file, std::size_t enough, const Fill& fill)
   std::string content;
   for (bool at_end = false; !at_end && content.size() < enough;) {
     const std::size_t before = content.size();
-    if (before > kMaxContent) throw BadInput(std::string(file) + ": its content is larger than 2 GiB");
+    if (before >= kMaxContent) throw BadInput(std::string(file) + ": its content is larger than 512 MiB");
     content.resize(before + kChunk);
     const Produced produced = fill(content.data() + before, kChunk);
     content.resize(before + produced.bytes);
@@ -87,12 +90,7 @@ std::string unzstd(std::string_view bytes, std::string_view file, std::size_t en
 }  // namespace
 
 std::string read_whole_file(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
-    throw BadInput(path.string() + " is a folder, not a file");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw BadInput("cannot read " + path.string() + ": " + std::strerror(errno));
-  return std::string(std::istreambuf_iterator<char>(in), {});
+  return read_regular_file(path, kMaxContent);
 }
 
 std::string decompress(std::string_view bytes, std::string_view file, std::size_t enough) {
@@ -111,20 +109,58 @@ std::string compress_zstd(std::string_view content) {
   return bytes;
 }
 
-void replace_file(const std::filesystem::path& path, std::string_view bytes) {
-  std::filesystem::path temporary = path;
-  temporary += ".tmp" + std::to_string(::getpid());
-  std::ofstream out(temporary, std::ios::binary);
-  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  out.close();
-  std::error_code failed;
-  if (out) std::filesystem::rename(temporary, path, failed);
-  if (!out || failed) {
-    const std::string why = failed ? failed.message() : std::strerror(errno);
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
-    throw BrokenEnvironment("cannot write " + path.string() + ": " + why);
+namespace {
+
+// A new file beside `path`, by a name that nobody can have linked elsewhere.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::filesystem::path& path) : name_(path.string() + ".XXXXXX") {
+    file_ = ::mkostemp(name_.data(), O_CLOEXEC);  // O_EXCL, mode 0600
+    if (file_ < 0) fail(path);
   }
+  TemporaryFile(const TemporaryFile&) = delete;
+  ~TemporaryFile() {
+    if (file_ >= 0) ::close(file_);
+    if (!name_.empty()) ::unlink(name_.c_str());
+  }
+
+  // As any other new file: what the umask leaves.
+  void make_readable() const {
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    ::fchmod(file_, 0666 & ~mask);
+  }
+
+  bool write(std::string_view bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(file_, bytes.data(), bytes.size());
+      if (written < 0 && errno != EINTR) return false;
+      if (written > 0) bytes.remove_prefix(static_cast<std::size_t>(written));
+    }
+    return true;
+  }
+
+  bool rename_to(const std::filesystem::path& path) {
+    if (::close(std::exchange(file_, -1)) != 0 || ::rename(name_.c_str(), path.c_str()) != 0) return false;
+    name_.clear();
+    return true;
+  }
+
+  [[noreturn]] static void fail(const std::filesystem::path& path) {
+    throw BrokenEnvironment("cannot write " + path.string() + ": " + std::strerror(errno));
+  }
+
+ private:
+  std::string name_;
+  int file_ = -1;
+};
+
+}  // namespace
+
+void replace_file(const std::filesystem::path& path, std::string_view bytes) {
+  TemporaryFile temporary(path);
+  temporary.make_readable();
+  if (!temporary.write(bytes) || !temporary.rename_to(path)) TemporaryFile::fail(path);
 }
 
 }  // namespace moetune

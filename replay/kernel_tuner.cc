@@ -6,18 +6,22 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <unordered_map>
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "replay/number_ranges.h"
 #include "replay/recorded_rows.h"
-#include "search/json_document.h"
 
 namespace moetune {
 namespace {
 
 using nlohmann::json;
 
+constexpr std::size_t kMaxRows = std::size_t{1} << 22;
 constexpr double kErrorTime = 1e20;  // what Kernel Tuner stored for failures before it had names for them
 
 // A value as Python prints it, which is how the keys of `cache` hold it.
@@ -77,7 +81,10 @@ class Handler : public json::json_sax_t {
   bool binary(json::binary_t&) override { return true; }
 
   bool start_object(std::size_t) override {
-    if (depth_ == 2 && in("cache")) row_ = {key_[2], {}};
+    if (depth_ == 2 && in("cache")) {
+      row_ = {key_[2], {}};
+      implausible_sample_.reset();
+    }
     ++depth_;
     return true;
   }
@@ -86,7 +93,7 @@ class Handler : public json::json_sax_t {
     return true;
   }
   bool end_object() override {
-    if (depth_ == 3 && in("cache")) commit();
+    if (depth_ == 3 && in("cache") && !commit()) return false;
     --depth_;
     return true;
   }
@@ -119,9 +126,12 @@ class Handler : public json::json_sax_t {
 
   bool measured(double milliseconds) {
     const auto microseconds = static_cast<float>(milliseconds * 1000);
+    if (depth_ == 4 && key_[3] == "times" && !is_plausible_time(milliseconds * 1000))
+      implausible_sample_ = milliseconds;
     if (depth_ == 4 && key_[3] == "times") row_.trial.samples_us.push_back(microseconds);
     if (depth_ != 3 || key_[3] != "time") return true;
     if (std::isfinite(milliseconds) && milliseconds > 0 && milliseconds < kErrorTime) {
+      if (!is_plausible_time(milliseconds * 1000)) return refuse(format("a time of %g ms", milliseconds));
       row_.trial.time_us = microseconds;
     } else {
       row_.trial.outcome = Outcome::launch_failed;
@@ -136,19 +146,32 @@ class Handler : public json::json_sax_t {
     return true;
   }
 
-  void commit() {
+  bool refuse(const std::string& what) {
+    error = "the row '" + row_.key + "' has " + what;
+    return false;
+  }
+
+  bool commit() {
     if (row_.trial.outcome == Outcome::ok && row_.trial.time_us <= 0) {
       row_.trial.outcome = Outcome::launch_failed;
       row_.trial.message = "recorded without a time";
     }
     if (row_.trial.outcome != Outcome::ok) row_.trial.samples_us.clear();
+    if (row_.trial.outcome == Outcome::ok && implausible_sample_)
+      return refuse(format("a sample of %g ms", *implausible_sample_));
+    if (file.rows.size() == kMaxRows) {
+      error = "more than " + std::to_string(kMaxRows) + " rows";
+      return false;
+    }
     file.rows.push_back(std::move(row_));
+    return true;
   }
 
   std::size_t size_;
   std::size_t depth_ = 0;
   std::array<std::string, 4> key_;  // the current key of each depth
   CacheRow row_;
+  std::optional<double> implausible_sample_;  // of the row, milliseconds
 };
 
 std::vector<std::string> split_key(const std::string& key) {
@@ -217,15 +240,29 @@ std::vector<Position> point_of(const std::string& key, const CacheFile& cache, c
   return point;
 }
 
+// A size may be text, a tuple as Python prints it: "(4096, 128)". The result is one name=value all the same.
+std::string size_text(const std::string& size) {
+  std::string text;
+  for (const char c : size) {
+    if (c == ',') {
+      text += 'x';
+    } else if (std::string_view("()[] '=").find(c) == std::string_view::npos) {
+      text += c;
+    }
+  }
+  return text.ends_with('x') ? text.substr(0, text.size() - 1) : text;  // "(4096,)"
+}
+
 std::string problem_text(const std::vector<std::string>& sizes) {
   std::string text;
-  for (const std::string& size : sizes) text += (text.empty() ? "problem_size=" : "x") + size;
-  return text;
+  for (const std::string& size : sizes) text += (text.empty() ? "problem_size=" : "x") + size_text(size);
+  return text == "problem_size=" ? "" : text;
 }
 
 }  // namespace
 
 Recording parse_kernel_tuner(std::string_view text, std::string_view file) {
+  check_json_bounds(text, file);
   Handler handler(text.size());
   json::sax_parse(text, &handler);
   if (!handler.error.empty()) throw BadInput(std::string(file) + ": " + handler.error);

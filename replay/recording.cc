@@ -36,11 +36,6 @@ RecordingHeader parse_recording_header(std::string_view bytes, std::string_view 
 }
 
 Recording read_recording(const std::filesystem::path& path) {
-  std::error_code unknown;
-  const std::filesystem::file_status status = std::filesystem::status(path, unknown);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    throw BadInput(path.string() + " is not a file that could hold a recording");
-  }
   return parse_recording(read_whole_file(path), path.string());
 }
 

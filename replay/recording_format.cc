@@ -1,13 +1,16 @@
 #include "replay/recording_format.h"
 
 #include <charconv>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "kernels/limits_json.h"
+#include "replay/number_ranges.h"
 #include "replay/recorded_rows.h"
-#include "search/json_document.h"
 
 namespace moetune {
 namespace {
@@ -17,6 +20,7 @@ using nlohmann::ordered_json;
 
 constexpr std::string_view kMagic = "{\"moetune_recording\":";
 constexpr int kVersion = 1;
+constexpr double kMostTbS = 1000, kMostLaunch_us = 10'000;
 
 // The double with the shortest decimal that reads back as this float: 6.13, not 6.130000114440918.
 double shortest(float value) {
@@ -38,17 +42,40 @@ ordered_json hardware_json(const HardwareKey& hardware) {
           {"driver", hardware.driver}};
 }
 
-HardwareKey hardware_from(const json& item) {
+constexpr std::int64_t kMostSms = 4096, kMostBytes = std::int64_t{1} << 50, kMostKhz = 100'000'000;
+
+HardwareKey hardware_from(const json& item, std::string_view file) {
+  const NumberReader numbers(file);
+  const auto number = [&](const char* name, std::int64_t least, std::int64_t most) {
+    return numbers.integer(item.at(name), std::string("'") + name + "' in hardware", least, most);
+  };
   HardwareKey hardware;
   hardware.name = item.at("name").get<std::string>();
-  hardware.compute_capability = item.at("compute_capability").get<int>();
-  hardware.sm_count = item.at("sm_count").get<int>();
-  hardware.l2_bytes = item.at("l2_bytes").get<std::int64_t>();
-  hardware.memory_bytes = item.at("memory_bytes").get<std::int64_t>();
-  hardware.sm_clock_khz = item.at("sm_clock_khz").get<int>();
-  hardware.memory_clock_khz = item.at("memory_clock_khz").get<int>();
+  hardware.compute_capability = static_cast<int>(number("compute_capability", 10, 999));
+  hardware.sm_count = static_cast<int>(number("sm_count", 1, kMostSms));
+  hardware.l2_bytes = number("l2_bytes", 0, kMostBytes);
+  hardware.memory_bytes = number("memory_bytes", 1, kMostBytes);
+  hardware.sm_clock_khz = static_cast<int>(number("sm_clock_khz", 0, kMostKhz));
+  hardware.memory_clock_khz = static_cast<int>(number("memory_clock_khz", 0, kMostKhz));
   hardware.driver = item.at("driver").get<std::string>();
   return hardware;
+}
+
+DeviceLimits limits_from(const json& item, std::string_view file) {
+  struct Range {
+    const char* name;
+    std::int64_t least, most;
+  };
+  constexpr std::int64_t kMostOnSm = std::int64_t{1} << 30;
+  constexpr Range kRanges[] = {{"compute_capability", 10, 999},    {"sm_count", 1, kMostSms},
+                               {"shared_per_block", 1, kMostOnSm}, {"shared_per_sm", 1, kMostOnSm},
+                               {"registers_per_sm", 1, kMostOnSm}, {"threads_per_sm", 32, kMostOnSm},
+                               {"l2_bytes", 0, kMostBytes},        {"memory_bytes", 1, kMostBytes}};
+  for (const Range& range : kRanges) {
+    NumberReader(file).integer(item.at(range.name), std::string("'") + range.name + "' in limits",
+                               range.least, range.most);
+  }
+  return item.get<DeviceLimits>();
 }
 
 ordered_json parameter_json(const Parameter& parameter) {
@@ -64,24 +91,42 @@ ordered_json parameter_json(const Parameter& parameter) {
 }
 
 Parameter parameter_from(const json& item, std::string_view file) {
+  const NumberReader numbers(file);
+  constexpr std::int64_t kMostValue = std::int64_t{1} << 62;
   Parameter parameter{item.at("name").get<std::string>(), {}, item.at("doc").get<std::string>()};
+  const std::string of = "'" + parameter.name + "'";
+  std::set<std::string> seen;
   for (const json& value : item.at("values")) {
     const auto position = static_cast<std::int64_t>(parameter.values.size());
+    if (position > std::numeric_limits<Position>::max()) numbers.fail(of + " has more than 65536 values");
     parameter.values.push_back(value.is_string() ? Value::named(value.get<std::string>(), position)
-                                                 : Value::integer(value.get<std::int64_t>()));
+                                                 : Value::integer(numbers.integer(value, "a value of " + of,
+                                                                                  -kMostValue, kMostValue)));
     if (parameter.values.back().is_named() != value.is_string() ||
         parameter.values.back().is_named() != parameter.values.front().is_named()) {
-      throw BadInput(std::string(file) + ": the values of '" + parameter.name +
-                     "' are neither all integers nor all names");
+      numbers.fail("the values of " + of + " are neither all integers nor all names");
     }
+    if (!seen.insert(parameter.values.back().text()).second)
+      numbers.fail(of + " has the value " + parameter.values.back().text() + " twice");
   }
-  if (parameter.values.empty())
-    throw BadInput(std::string(file) + ": '" + parameter.name + "' has no values");
+  if (parameter.values.empty()) numbers.fail(of + " has no values");
   return parameter;
 }
 
+std::vector<Parameter> parameters_from(const json& header, std::string_view file) {
+  std::vector<Parameter> parameters;
+  std::set<std::string> names;
+  for (const json& item : header.at("parameters")) {
+    parameters.push_back(parameter_from(item, file));
+    if (!names.insert(parameters.back().name).second)
+      NumberReader(file).fail("the parameter '" + parameters.back().name + "' stands twice");
+  }
+  return parameters;
+}
+
 void check_version(const json& header, std::string_view file) {
-  const int version = header.at("moetune_recording").get<int>();
+  const std::int64_t version =
+      NumberReader(file).integer(header.at("moetune_recording"), "the format", 0, INT64_MAX);
   if (version != kVersion) {
     throw BadInput(std::string(file) + ": recording format " + std::to_string(version) +
                    "; this moetune reads format " + std::to_string(kVersion));
@@ -89,11 +134,7 @@ void check_version(const json& header, std::string_view file) {
 }
 
 json parse_line(std::string_view line, std::string_view file, const char* what) {
-  try {
-    return json::parse(line);
-  } catch (const json::exception& error) {
-    throw BadInput(std::string(file) + ": the " + what + ": " + json_error_text(error));
-  }
+  return parse_json(line, std::string(file) + ": the " + what);
 }
 
 const json& column(const json& rows, const char* name, std::size_t count, std::string_view file) {
@@ -122,8 +163,24 @@ void check_positions(const json& positions, std::size_t count, std::size_t width
   }
 }
 
+RecordedTrial trial_from(const json& outcome, const json& time, const json& samples, std::size_t row,
+                         std::string_view file) {
+  const NumberReader numbers(file);
+  RecordedTrial trial;
+  trial.outcome = outcome_from(outcome, file);
+  const std::string of = " of row " + std::to_string(row);
+  if (!time.is_null()) trial.time_us = numbers.time(time, "the time" + of);
+  if (has_time(trial.outcome) && time.is_null())
+    numbers.fail("row " + std::to_string(row) + " is " + std::string(outcome_name(trial.outcome)) +
+                 " but has no time");
+  if (!samples.is_array()) numbers.fail("the samples" + of + " are no list");
+  for (const json& sample : samples) trial.samples_us.push_back(numbers.time(sample, "a sample" + of));
+  return trial;
+}
+
 std::vector<RecordedRow> rows_from(const json& rows, std::size_t count,
                                    const std::vector<Parameter>& parameters, std::string_view file) {
+  const NumberReader numbers(file);
   const json& positions = rows.at("positions");
   check_positions(positions, count, parameters.size(), file);
   const json& outcomes = column(rows, "outcomes", count, file);
@@ -131,58 +188,51 @@ std::vector<RecordedRow> rows_from(const json& rows, std::size_t count,
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const auto values = static_cast<std::int64_t>(parameters[p].values.size());
     for (std::size_t i = 0; i < count; ++i) {
-      const auto position = positions[p][i].get<std::int64_t>();
-      if (position < 0 || position >= values) {
-        throw BadInput(std::string(file) + ": row " + std::to_string(i) + " lies outside the domain of '" +
-                       parameters[p].name + "'");
+      const json& position = positions[p][i];
+      const bool inside = position.is_number_integer() && position.get<std::int64_t>() >= 0 &&
+                          position.get<std::int64_t>() < values;
+      if (!inside) {
+        numbers.fail("row " + std::to_string(i) + " lies outside the domain of '" + parameters[p].name + "'");
       }
-      result[i].point.push_back(static_cast<Position>(position));
+      result[i].point.push_back(position.get<Position>());
     }
   }
   const json& times = column(rows, "time_us", count, file);
   const json& samples = column(rows, "samples_us", count, file);
-  for (std::size_t i = 0; i < count; ++i) {
-    RecordedTrial& trial = result[i].trial;
-    trial.outcome = outcome_from(outcomes[i], file);
-    if (!times[i].is_null()) trial.time_us = times[i].get<float>();
-    if (has_time(trial.outcome) && !(trial.time_us > 0)) {
-      throw BadInput(std::string(file) + ": row " + std::to_string(i) + " is " +
-                     std::string(outcome_name(trial.outcome)) + " but has no time");
-    }
-    trial.samples_us = samples[i].get<std::vector<float>>();
-  }
+  for (std::size_t i = 0; i < count; ++i)
+    result[i].trial = trial_from(outcomes[i], times[i], samples[i], i, file);
   for (const json& message : rows.at("messages")) {
-    const auto row = message.at(0).get<std::size_t>();
-    if (row >= count) throw BadInput(std::string(file) + ": a message for a row that does not exist");
-    result[row].trial.message = message.at(1).get<std::string>();
+    const auto row = numbers.integer(message.at(0), "the row of a message", 0, INT64_MAX);
+    if (static_cast<std::size_t>(row) >= count) numbers.fail("a message for a row that does not exist");
+    result[static_cast<std::size_t>(row)].trial.message = message.at(1).get<std::string>();
   }
   return result;
 }
 
-double ceiling_from(const json& header, const char* name, std::string_view file) {
+// 0 if the recording does not say.
+double ceiling_from(const json& header, const char* name, double most, std::string_view file) {
   const auto found = header.find(name);
   if (found == header.end()) return 0;
-  if (found->is_number() && found->get<double>() > 0) return found->get<double>();
-  throw BadInput(std::string(file) + ": '" + name + "' is " + found->dump() + ", no positive number");
+  return NumberReader(file).real(*found, std::string("'") + name + "'", 1e-3, most);
 }
 
 Recording recording_from(const json& header, const json& rows, std::string_view file) {
   check_version(header, file);
-  std::vector<Parameter> parameters;
-  for (const json& item : header.at("parameters")) parameters.push_back(parameter_from(item, file));
-  const auto count = header.at("rows").get<std::size_t>();
+  std::vector<Parameter> parameters = parameters_from(header, file);
+  const auto count =
+      static_cast<std::size_t>(NumberReader(file).integer(header.at("rows"), "'rows'", 0, INT64_MAX));
   std::vector<RecordedRow> recorded = rows_from(rows, count, parameters, file);
   SortedRows sorted = sort_rows(std::move(parameters), std::move(recorded));
   if (sorted.trials.size() != count) throw BadInput(std::string(file) + ": a configuration stands twice");
-  return {.hardware = hardware_from(header.at("hardware")),
-          .limits = header.at("limits").get<DeviceLimits>(),
+  return {.hardware = hardware_from(header.at("hardware"), file),
+          .limits = limits_from(header.at("limits"), file),
           .kernel = header.at("kernel").get<std::string>(),
           .problem = header.at("problem").get<std::string>(),
           .source_digest = header.at("source_digest").get<std::string>(),
           .toolchain = header.at("toolchain").get<std::string>(),
           .recorded_at = header.at("recorded_at").get<std::string>(),
-          .read_tb_s = ceiling_from(header, "read_tb_s", file),
-          .launch_us = ceiling_from(header, "launch_us", file),
+          .read_tb_s = ceiling_from(header, "read_tb_s", kMostTbS, file),
+          .launch_us = ceiling_from(header, "launch_us", kMostLaunch_us, file),
           .digest = "",
           .space = std::move(sorted.space),
           .trials = std::move(sorted.trials)};

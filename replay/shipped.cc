@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "base/error.h"
 #include "base/resources.h"
 
 namespace moetune {
@@ -16,8 +17,14 @@ Recording ShippedRecording::read() const { return parse_recording(read_resource(
 std::vector<ShippedRecording> list_shipped_recordings() {
   std::vector<ShippedRecording> shipped;
   for (const std::string& path : list_resources("replay/recordings/")) {
-    if (path.ends_with(".json.zst"))
-      shipped.push_back({path, parse_recording_header(read_resource(path), path)});
+    if (!path.ends_with(".json.zst")) continue;
+    ShippedRecording recording{path, {}, ""};
+    try {
+      recording.header = parse_recording_header(read_resource(path), path);
+    } catch (const BadInput& error) {
+      recording.damage = error.what();
+    }
+    shipped.push_back(std::move(recording));
   }
   return shipped;
 }

@@ -12,6 +12,7 @@ namespace moetune {
 struct ShippedRecording {
   std::string path;  // among the resources
   RecordingHeader header;
+  std::string damage;  // why the header cannot be read, which then is empty
 
   // What --device replay:NAME calls it: "decode_attention-b16" for
   // "replay/recordings/decode_attention-b16.json.zst".
@@ -19,7 +20,7 @@ struct ShippedRecording {
   Recording read() const;  // whole; throws BadInput where it is damaged
 };
 
-// By path; the rows are not read.
+// By path; the rows are not read. One that is damaged hides no other.
 std::vector<ShippedRecording> list_shipped_recordings();
 
 }  // namespace moetune

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <unordered_set>
 
 #include "base/error.h"
 
 namespace moetune {
 namespace {
+
+constexpr std::size_t kMaxText = std::size_t{1} << 16;  // a problem or a configuration has a few hundred
 
 std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
@@ -51,7 +54,12 @@ std::string Assignment::text() const {
 std::vector<std::pair<std::string, std::string>> split_assignment(std::string_view text,
                                                                   std::string_view what) {
   std::vector<std::pair<std::string, std::string>> pieces;
+  if (text.size() > kMaxText) {
+    throw BadInput(std::string(what) + ": the text is longer than " + std::to_string(kMaxText) +
+                   " characters");
+  }
   if (trimmed(text).empty()) return pieces;
+  std::unordered_set<std::string_view> names;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view piece = trimmed(text.substr(begin, end - begin));
@@ -62,9 +70,8 @@ std::vector<std::pair<std::string, std::string>> split_assignment(std::string_vi
     if (name.empty() || value.empty()) {
       throw BadInput(std::string(what) + ": '" + std::string(piece) + "' is not name=value");
     }
-    for (const auto& [earlier, ignored] : pieces) {
-      if (earlier == name) throw BadInput(std::string(what) + ": '" + std::string(name) + "' stands twice");
-    }
+    if (!names.insert(name).second)
+      throw BadInput(std::string(what) + ": '" + std::string(name) + "' stands twice");
     pieces.emplace_back(name, value);
     begin = end + 1;
   }

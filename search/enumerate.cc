@@ -155,6 +155,10 @@ class Enumeration {
     if (depth == width_) return emit();
     const Level& level = levels_[depth];
     stats_.nodes += level.values.size();
+    if (stats_.nodes > kMaxNodes) {
+      throw BadInput(space_.file().file + ": more than " + std::to_string(kMaxNodes) +
+                     " combinations to try; add constraints on fewer parameters, or drop values");
+    }
     for (const auto& [position, value] : level.values) {
       slots_[level.parameter] = value;
       row_[level.parameter] = position;

@@ -3,7 +3,7 @@
 // bound, and a quantity from "let" is computed once a partial assignment, just before the first constraint
 // that needs it.
 //
-// Stateless; deterministic. Throws BadInput past kMaxLegal rows.
+// Stateless; deterministic. Throws BadInput past kMaxLegal rows and past kMaxNodes.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,8 @@ struct EnumerationStats {
 };
 
 inline constexpr std::size_t kMaxLegal = 50'000'000;
+// Values that are tried, of parameters one after another: a few seconds of walking.
+inline constexpr std::uint64_t kMaxNodes = 200'000'000;
 
 // Rows of domain positions in lexicographic order of the declared parameters.
 std::vector<Position> enumerate_rows(const BoundSpace& space, EnumerationStats* stats);

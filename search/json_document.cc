@@ -1,56 +1,13 @@
 #include "search/json_document.h"
 
 #include <algorithm>
-#include <set>
 
 #include "base/error.h"
 #include "base/suggest.h"
 
 namespace moetune {
-namespace {
 
 using nlohmann::json;
-
-// Finds the first key that stands twice in one object, which the document itself can no longer tell.
-class DuplicateKeys {
- public:
-  bool operator()(int, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::object_start) open_.emplace_back();
-    if (event == json::parse_event_t::object_end) open_.pop_back();
-    if (event == json::parse_event_t::key && !open_.back().insert(parsed.get<std::string>()).second &&
-        first_.empty()) {
-      first_ = parsed.get<std::string>();
-    }
-    return true;
-  }
-  const std::string& first() const { return first_; }
-
- private:
-  std::vector<std::set<std::string>> open_;
-  std::string first_;
-};
-
-}  // namespace
-
-std::string json_error_text(const json::exception& error) {
-  const std::string message = error.what();
-  const std::size_t end = message.find("] ");
-  return end == std::string::npos ? message : message.substr(end + 2);
-}
-
-json parse_json_document(std::string_view text, std::string_view file) {
-  DuplicateKeys duplicates;
-  json document;
-  try {
-    document = json::parse(text, std::ref(duplicates));
-  } catch (const json::exception& error) {
-    throw BadInput(std::string(file) + ": " + json_error_text(error));
-  }
-  if (!duplicates.first().empty()) {
-    throw BadInput(std::string(file) + ": the key '" + duplicates.first() + "' stands twice in one object");
-  }
-  return document;
-}
 
 JsonObject::JsonObject(const json& value, std::string_view file, std::string path)
     : value_(value), file_(file), path_(std::move(path)) {

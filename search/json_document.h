@@ -10,12 +10,6 @@
 
 namespace moetune {
 
-// Rejects what is not JSON, with line and column, and a key that stands twice in one object, with its line.
-nlohmann::json parse_json_document(std::string_view text, std::string_view file);
-
-// The library's message without its own prefix: "parse error at line 3, column 5: ...".
-std::string json_error_text(const nlohmann::json::exception& error);
-
 class JsonObject {
  public:
   // `path` is the object's own key: "constraints[2]"; empty for the whole document.

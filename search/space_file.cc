@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/suggest.h"
 #include "search/json_document.h"
 #include "search/space_defaults.h"
@@ -16,6 +17,11 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMaxDomain = std::size_t{1} << 16;
+// Far above any space that a person writes. Reading takes time quadratic in some of them.
+constexpr std::size_t kMaxFile = std::size_t{1} << 22;
+constexpr std::size_t kMaxParameters = 128;
+constexpr std::size_t kMaxNames = 4096;  // values that are names, of all parameters
+constexpr std::size_t kMaxRules = 1024;  // lets; constraints; gates
 constexpr std::int64_t kMaxValue = std::int64_t{1} << 62;
 
 bool is_identifier(std::string_view text) {
@@ -55,6 +61,7 @@ class Reader {
   void read_parameters(const JsonObject& top) {
     const std::vector<JsonObject> items = top.objects("parameters");
     if (items.empty()) top.fail("parameters", "a space needs at least one parameter");
+    require_at_most(top, "parameters", kMaxParameters, items.size());
     for (const JsonObject& item : items) {
       item.allow_only({"name", "values", "doc", "gates", "keeps", "at"});
       Parameter parameter;
@@ -63,9 +70,16 @@ class Reader {
       if (item.has("doc")) parameter.doc = item.string("doc");
       if (item.has("at")) parameter.at_launch = one_of(item, "at", {"compile", "launch"}) == "launch";
       read_values(item, parameter);
+      if (parameter.is_named()) named_values_ += parameter.values.size();
+      require_at_most(top, "parameters", kMaxNames, named_values_, "values that are names");
       space_.vocabulary.add_parameter(parameter);
       space_.parameters.push_back(std::move(parameter));
     }
+  }
+
+  static void require_at_most(const JsonObject& item, const std::string& key, std::size_t most,
+                              std::size_t count, const std::string& of = "entries") {
+    if (count > most) item.fail(key, "more than " + std::to_string(most) + " " + of);
   }
 
   void check_new_name(const JsonObject& item, const std::string& key, const std::string& name) const {
@@ -125,6 +139,7 @@ class Reader {
     if (!top.has("let")) return;
     const JsonObject lets = top.object("let");
     const std::vector<std::string> names = lets.keys();
+    require_at_most(top, "let", kMaxRules, names.size());
     for (const std::string& name : names) {
       check_new_name(lets, name, name);
       space_.vocabulary.add_let(name);
@@ -173,6 +188,7 @@ class Reader {
       if (!items[p].has("gates")) continue;
       const JsonObject gates = items[p].object("gates");
       const std::vector<Value>& values = space_.parameters[p].values;
+      require_at_most(items[p], "gates", kMaxRules, space_.gates.size() + gates.keys().size());
       for (const std::string& text : gates.keys()) {
         const auto it =
             std::find_if(values.begin(), values.end(), [&](const Value& v) { return v.text() == text; });
@@ -203,6 +219,7 @@ class Reader {
 
   void read_constraints(const JsonObject& top) {
     if (!top.has("constraints")) return;
+    require_at_most(top, "constraints", kMaxRules, top.array("constraints").size());
     for (const JsonObject& item : top.objects("constraints")) {
       item.allow_only({"expr", "why", "kind"});
       SpaceFile::Constraint constraint{expression(item, "expr"), item.string("why")};
@@ -235,6 +252,7 @@ class Reader {
   }
 
   SpaceFile& space_;
+  std::size_t named_values_ = 0;
 };
 
 }  // namespace
@@ -257,7 +275,8 @@ bool SpaceFile::depends_on_parameters(Slot slot) const {
 SpaceFile read_space_file(std::string_view text, std::string_view file) {
   SpaceFile space;
   space.file = file;
-  Reader(space).read(parse_json_document(text, file));
+  if (text.size() > kMaxFile) throw BadInput(space.file + " is larger than 4 MiB");
+  Reader(space).read(parse_json(text, file, RepeatedKeys::refused));
   return space;
 }
 

@@ -34,6 +34,7 @@ enum class WarningKind {
   nothing_compiled,  // a replay goes without compiling
   other_sources,     // a stored winner is of other sources or another compiler
   no_ceilings,       // the ceilings could not be measured
+  history_left_out,  // stored trials that cannot be read as experience
 };
 
 std::string_view warning_name(WarningKind kind);  // "other_sources"

@@ -72,6 +72,11 @@ History history_of(const std::vector<TrialRecord>& records, const LegalSpace& sp
   return history;
 }
 
+std::string odd_workload(const WorkloadKey& key, const BadInput& why) {
+  return "The trials of " + key.kernel + " " + key.problem + " on " + key.hardware.name +
+         " in the cache are left out: " + why.what();
+}
+
 }  // namespace
 
 double workload_distance(const WorkloadKey& key, const WorkloadKey& other) {
@@ -97,7 +102,15 @@ std::optional<Transfer> transfer_between(const Carrier& carrier, const WorkloadK
 }
 
 std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, const LegalSpace& space,
-                                   const Carrier* carrier) {
+                                   const Carrier* carrier,
+                                   const std::function<void(const std::string&)>& left_out) {
+  const auto unless_odd = [&](const Workload& workload, const auto& use) {
+    try {
+      use();
+    } catch (const BadInput& error) {
+      if (left_out) left_out(odd_workload(workload.key, error));
+    }
+  };
   struct Neighbour {
     double distance;
     Workload workload;
@@ -106,7 +119,7 @@ std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, c
   const std::optional<std::int64_t> own = cache.find_workload(key);
   for (const Workload& workload : cache.workloads()) {
     if (workload.key.kernel != key.kernel || (own && workload.id == *own)) continue;
-    neighbours.push_back({workload_distance(key, workload.key), workload});
+    unless_odd(workload, [&] { neighbours.push_back({workload_distance(key, workload.key), workload}); });
   }
   std::sort(neighbours.begin(), neighbours.end(), [](const Neighbour& a, const Neighbour& b) {
     return a.distance != b.distance ? a.distance < b.distance : a.workload.id < b.workload.id;
@@ -115,11 +128,13 @@ std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, c
   std::vector<History> histories;
   for (const auto& [distance, workload] : neighbours) {
     if (histories.size() == kMostHistories) break;
-    std::optional<Transfer> transfer =
-        carrier != nullptr ? transfer_between(*carrier, workload.key, key, space) : std::nullopt;
-    History history = history_of(cache.trials(workload.id), space, std::move(transfer));
-    history.distance = distance;
-    if (!history.trials.empty()) histories.push_back(std::move(history));
+    unless_odd(workload, [&, distance = distance, &workload = workload] {
+      std::optional<Transfer> transfer =
+          carrier != nullptr ? transfer_between(*carrier, workload.key, key, space) : std::nullopt;
+      History history = history_of(cache.trials(workload.id), space, std::move(transfer));
+      history.distance = distance;
+      if (!history.trials.empty()) histories.push_back(std::move(history));
+    });
   }
   return histories;
 }

@@ -3,7 +3,9 @@
 // functions for the thread that owns the cache.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "cache/cache.h"
@@ -25,8 +27,11 @@ struct Carrier {
 // The nearest workloads' trials whose values are of the domains of `space`, legal in it or not, nearest
 // first, at most kMostHistories, each carried over to the problem of `key` where there is a carrier. The
 // workload of `key` itself is left out. Deterministic in the cache's content.
+//
+// A workload whose records are not as moetune writes them is left out; `left_out` gets a sentence that names it and says why.
 std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, const LegalSpace& space,
-                                   const Carrier* carrier = nullptr);
+                                   const Carrier* carrier = nullptr,
+                                   const std::function<void(const std::string&)>& left_out = {});
 
 // How configurations of the workload `there` are carried over to `here`, whose legal ones are `space`;
 // nullopt where they stand as they are: for a problem that the kernel no longer takes, or for other domains

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/version.h"
 
 namespace moetune {
@@ -48,7 +49,7 @@ Json provenance_json(const Provenance& provenance) {
 
 // Trials of earlier versions have none.
 std::vector<double> stored_numbers(const std::string& facts, const char* name) {
-  const Json json = Json::parse(facts, nullptr, false);
+  const Json json = parse_json_or_discard(facts);
   if (!json.is_object()) return {};
   std::vector<double> numbers;
   for (const Json& number : json.value(name, Json::array())) {
@@ -58,7 +59,7 @@ std::vector<double> stored_numbers(const std::string& facts, const char* name) {
 }
 
 bool flag(const std::string& object, const char* name, bool fallback) {
-  const Json json = Json::parse(object, nullptr, false);
+  const Json json = parse_json_or_discard(object);
   if (!json.is_object()) return fallback;
   const auto at = json.find(name);
   return at != json.end() && at->is_boolean() ? at->get<bool>() : fallback;
@@ -101,7 +102,7 @@ bool may_end_otherwise(const TrialRecord& record) {
 }
 
 bool is_of_search(const TrialRecord& record, const std::string& strategy, std::uint64_t seed) {
-  const Json json = Json::parse(record.provenance, nullptr, false);
+  const Json json = parse_json_or_discard(record.provenance);
   return json.is_object() && json.value("strategy", Json()) == strategy && json.value("seed", Json()) == seed;
 }
 
@@ -141,7 +142,7 @@ Candidate from_winner(const WinnerRecord& winner, const Config& config) {
   auto build = std::make_shared<Build>();
   build->outcome = Outcome::ok;
   build->cubin = winner.cubin;
-  return {config, Json::parse(winner.plan).get<Plan>(), std::move(build)};
+  return {config, parse_json(winner.plan, "a stored plan").get<Plan>(), std::move(build)};
 }
 
 }  // namespace moetune

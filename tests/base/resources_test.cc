@@ -1,6 +1,7 @@
 #include "base/resources.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -28,12 +29,24 @@ TEST_CASE("a missing file says where it was looked for") {
 
 TEST_CASE("MOETUNE_DATA_DIR replaces the embedded files") {
   const fs::path dir = fs::temp_directory_path() / "moetune_resources_test";
+  fs::remove_all(dir);
   fs::create_directories(dir / "spaces");
   std::ofstream(dir / "spaces" / "mine.json") << "{}";
   ::setenv("MOETUNE_DATA_DIR", dir.c_str(), 1);
   CHECK(moetune::list_resources("spaces/") == std::vector<std::string>{"spaces/mine.json"});
   CHECK(moetune::read_resource("spaces/mine.json") == "{}");
   CHECK_THROWS_AS(moetune::read_resource("templates/x"), moetune::BrokenEnvironment);
+  std::ofstream(dir.string() + "_secret") << "key";
+  const std::string outside = dir.string() + "_secret";
+  CHECK_THROWS_WITH_AS(moetune::find_resource("spaces/../../moetune_resources_test_secret"),
+                       doctest::Contains("leads out of MOETUNE_DATA_DIR"), moetune::BadInput);
+  CHECK_THROWS_AS(moetune::find_resource(outside), moetune::BadInput);
+  fs::create_symlink(outside, dir / "spaces" / "link.json");
+  CHECK_THROWS_AS(moetune::find_resource("spaces/link.json"), moetune::BadInput);
+  REQUIRE(::mkfifo((dir / "spaces" / "pipe.json").c_str(), 0600) == 0);
+  CHECK_THROWS_WITH_AS(moetune::find_resource("spaces/pipe.json"), doctest::Contains("not a regular file"),
+                       moetune::BadInput);
+  fs::remove(outside);
   ::unsetenv("MOETUNE_DATA_DIR");
   fs::remove_all(dir);
 }

@@ -18,3 +18,9 @@ TEST_CASE("bytes of no character are replaced one by one, and text is left alone
   CHECK(to_utf8("12 \xC2\xB5s") == "12 \xC2\xB5s");
   CHECK(to_utf8("a\xFF\xE2z") == "a\xEF\xBF\xBD\xEF\xBF\xBDz");
 }
+
+TEST_CASE("what a terminal would obey is shown, and letters are left alone") {
+  CHECK(moetune::escape_controls("H200\x1b[2J\x1b]0;title\x07\r\x7f\xc2\x9b") ==
+        "H200\\x1b[2J\\x1b]0;title\\x07\\x0d\\x7f\\x9b");
+  CHECK(moetune::escape_controls("9.21 µs …\n\tÂ é 漢") == "9.21 µs …\n\tÂ é 漢");
+}

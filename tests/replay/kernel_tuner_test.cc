@@ -152,3 +152,19 @@ TEST_CASE("gzip that is cut off or damaged is refused") {
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x55);
   CHECK_THROWS_AS(parse_recording(bytes, "flipped.gz"), BadInput);
 }
+
+TEST_CASE("problem sizes that are tuples are still one value") {
+  std::string text = kHead + kRows + "}}";
+  text.replace(text.find("[4096, 128]"), 11, "[\"(4096, 128)\", \"(64,)\"]");
+  CHECK(parse(text).problem == "problem_size=4096x128x64");
+}
+
+TEST_CASE("times that nobody measured are refused with their row") {
+  CHECK(error(kHead + R"("64,0.5,True,row": {"time": 1e12}}})") ==
+        "kt.json: the row '64,0.5,True,row' has a time of 1e+12 ms");
+  CHECK(error(kHead + R"("64,0.5,True,row": {"time": 1e-12}}})") ==
+        "kt.json: the row '64,0.5,True,row' has a time of 1e-12 ms");
+  CHECK(error(kHead + R"("64,0.5,True,row": {"times": [1, -1], "time": 1}}})") ==
+        "kt.json: the row '64,0.5,True,row' has a sample of -1 ms");
+  CHECK(error(kHead + R"("64,0.5,True,row": {"time": "InvalidConfig", "times": [-1]}}})") == "");
+}

@@ -1,6 +1,7 @@
 #include "replay/recording.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -91,9 +92,9 @@ TEST_CASE("a recording may hold the read ceiling of its GPU, and need not") {
   CHECK(parse_recording(with, "r.json").read_tb_s == 4.7);
   CHECK(parse_recording(with, "r.json").launch_us == 1.5);
   CHECK(error(replaced(with, "\"read_tb_s\":4.7", "\"read_tb_s\":0")) ==
-        "r.json: 'read_tb_s' is 0, no positive number");
+        "r.json: 'read_tb_s' is 0, not from 0.001 to 1000");
   CHECK(error(replaced(with, "\"read_tb_s\":4.7", "\"read_tb_s\":\"fast\"")) ==
-        "r.json: 'read_tb_s' is \"fast\", no positive number");
+        "r.json: 'read_tb_s' is \"fast\", not a number");
   CHECK(error(replaced(with, "\"read_tb_s\":4.7", "\"read_tb_s\":1e999")).starts_with("r.json: "));
 }
 
@@ -159,6 +160,68 @@ TEST_CASE("each damage to a recording is named with the file") {
   std::string flipped = zst;
   flipped[flipped.size() / 2] = static_cast<char>(flipped[flipped.size() / 2] ^ 0x55);
   CHECK(error(flipped).starts_with("r.json: "));
+}
+
+TEST_CASE("numbers that no GPU has and no clock measures are refused with the file's name") {
+  Recording recording = sample_recording();
+  recording.read_tb_s = 4.5;
+  recording.launch_us = 1.5;
+  const std::string text = format_recording(recording);
+  const std::size_t limits = text.find("\"limits\"");
+  const auto with_limit = [&](const std::string& from, const std::string& to) {
+    return text.substr(0, limits) + replaced(text.substr(limits), from, to);
+  };
+  for (const std::string count : {"0", "-128", "1000000", "1.5", "true", "\"many\""}) {
+    CHECK(error(with_limit("\"sm_count\":132", "\"sm_count\":" + count))
+              .starts_with("r.json: 'sm_count' in limits is " + count));
+    CHECK(error(replaced(text, "\"sm_count\":132", "\"sm_count\":" + count))
+              .starts_with("r.json: 'sm_count' in hardware is " + count));
+  }
+  CHECK(error(with_limit("\"threads_per_sm\":2048", "\"threads_per_sm\":0")) ==
+        "r.json: 'threads_per_sm' in limits is 0, not from 32 to 1073741824");
+  for (const std::string ceiling : {"-4.5", "1e30", "true"})
+    CHECK(error(replaced(text, "\"read_tb_s\":4.5", "\"read_tb_s\":" + ceiling))
+              .starts_with("r.json: 'read_tb_s'"));
+  CHECK(error(replaced(text, "\"launch_us\":1.5", "\"launch_us\":1e9")) ==
+        "r.json: 'launch_us' is 1000000000.0, not from 0.001 to 10000");
+  CHECK(error(replaced(text, "[64,16,-4]", "[64,64,-4]")) == "r.json: 'tile' has the value 64 twice");
+  CHECK(error(replaced(text, "[64,16,-4]", "[64,16.5,-4]")) ==
+        "r.json: a value of 'tile' is 16.5, not an integer");
+  CHECK(error(replaced(text, "[64,16,-4]", "[64,true,-4]")) ==
+        "r.json: a value of 'tile' is true, not an integer");
+  CHECK(error(replaced(text, "\"loader\"", "\"tile\"")) == "r.json: the parameter 'tile' stands twice");
+  CHECK(error(replaced(text, "\"rows\":5", "\"rows\":5.5")) == "r.json: 'rows' is 5.5, not an integer");
+  CHECK(error(replaced(text, "\"positions\":[[0,0,1", "\"positions\":[[0,0,0.5")) ==
+        "r.json: row 2 lies outside the domain of 'tile'");
+  for (const std::string time : {"-1.5", "0", "1e-30", "1e300", "true"}) {
+    CHECK(error(replaced(text, "\"samples_us\":[[", "\"samples_us\":[[" + time + ","))
+              .starts_with("r.json: a sample of row 0 is "));
+    const std::size_t begin = text.find("\"time_us\":[") + 11, end = text.find(',', begin);
+    CHECK(
+        error(text.substr(0, begin) + time + text.substr(end)).starts_with("r.json: the time of row 0 is "));
+  }
+}
+
+TEST_CASE("a compressed file that unpacks to more than is read is refused") {
+  std::string bomb;
+  for (int i = 0; i < 40; ++i) bomb += compress_zstd(std::string(16 << 20, ' '));
+  CHECK(error(bomb) == "r.json: its content is larger than 512 MiB");
+}
+
+TEST_CASE("what is written goes through no name or link that somebody can have prepared") {
+  const Folder folder;
+  std::ofstream(folder / "precious") << "years of work";
+  std::filesystem::create_symlink("precious", folder / ("r.json.zst.tmp" + std::to_string(::getpid())));
+  std::filesystem::create_symlink("precious", folder / "r.json.zst");
+  write_recording(sample_recording(), folder / "r.json.zst");
+  CHECK(std::filesystem::file_size(folder / "precious") == 13);
+  CHECK(read_recording(folder / "r.json.zst").space.size() == 5);
+}
+
+TEST_CASE("a pipe is no recording") {
+  const Folder folder;
+  REQUIRE(::mkfifo(std::string(folder / "pipe").c_str(), 0600) == 0);
+  CHECK_THROWS_WITH_AS(read_recording(folder / "pipe"), doctest::Contains("is not a regular file"), BadInput);
 }
 
 TEST_CASE("files that cannot be read or written say why") {

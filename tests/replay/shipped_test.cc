@@ -5,7 +5,9 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
+#include "base/error.h"
 #include "tests/replay/sample_recording.h"
 
 using namespace moetune;
@@ -30,9 +32,13 @@ TEST_CASE("shipped recordings are listed by path, each with its name, its header
   write_recording(recording, dir / "replay/recordings/a.json.zst");
   recording.problem = "n=2048,dtype=bf16";
   write_recording(recording, dir / "replay/recordings/b.json.zst");
+  std::ofstream(dir / "replay/recordings/broken.json.zst") << "not compressed, no recording";
   ::setenv("MOETUNE_DATA_DIR", dir.c_str(), 1);
   const std::vector<ShippedRecording> all = list_shipped_recordings();
-  REQUIRE(all.size() == 2);
+  REQUIRE(all.size() == 3);
+  CHECK(all[0].damage == "");
+  CHECK(all[2].damage == "replay/recordings/broken.json.zst: not a moetune recording");
+  CHECK_THROWS_AS(all[2].read(), BadInput);
   CHECK(all[1].path == "replay/recordings/b.json.zst");
   CHECK(all[1].name() == "b");
   CHECK(all[1].header.problem == "n=2048,dtype=bf16");

@@ -77,6 +77,22 @@ TEST_CASE("a configuration that is not legal here, of values that are known here
   CHECK(histories[0].trials[0].point == std::vector<Position>{2});
 }
 
+TEST_CASE("a workload that is not as moetune writes them is left out with a sentence, and the others serve") {
+  TemporaryCache stored;
+  add(stored, key("problem_size=(4096, 128)"), "tile=16", 1);
+  add(stored, key("batch=2"), "tile", 2);
+  add(stored, key("batch=1"), "tile=64", 3);
+  std::vector<std::string> left_out;
+  const std::vector<History> histories =
+      histories_for(stored.cache, key("batch=4"), line(), nullptr,
+                    [&](const std::string& sentence) { left_out.push_back(sentence); });
+  REQUIRE(histories.size() == 1);
+  CHECK(histories[0].trials[0].time_us == 3);
+  REQUIRE(left_out.size() == 2);
+  CHECK(left_out[0].starts_with("The trials of decode_attention problem_size=(4096, 128) on NVIDIA H200"));
+  CHECK(left_out[1].find("batch=2 on NVIDIA H200 in the cache are left out: ") != std::string::npos);
+}
+
 TEST_CASE("the number of histories is bounded") {
   TemporaryCache stored;
   for (int batch = 1; batch <= 20; ++batch)

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "tuner/process/child_main.h"
 
 namespace moetune {
@@ -78,7 +79,7 @@ Message compile(const Json& request, const Message& message) {
 
 Message answer(const Message& message) {
   try {
-    const Json request = Json::parse(message.header);
+    const Json request = parse_json(message.header, "a request");
     if (request.at("op") == "load") return load(request);
     if (request.at("op") == "compile") return compile(request, message);
     throw BadInput("the compiler process knows no such request");
@@ -88,7 +89,7 @@ Message answer(const Message& message) {
 }
 
 Json content_of(const Message& reply) {
-  Json json = Json::parse(reply.header);
+  Json json = parse_json(reply.header, "the compiler process's reply");
   if (json.contains("failed")) throw BrokenEnvironment(json.at("failed").get<std::string>());
   return json;
 }

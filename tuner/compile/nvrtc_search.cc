@@ -1,5 +1,8 @@
 #include "tuner/compile/nvrtc_search.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -18,7 +21,67 @@ int major_version(const fs::path& library) {
   return major;
 }
 
+// Whether only root, the user and `owner` can have written there. A link counts as what it leads to.
+bool is_trusted(const fs::path& path, uid_t owner) {
+  struct stat facts = {};
+  if (::stat(path.c_str(), &facts) != 0) return false;
+  const bool owned = facts.st_uid == 0 || facts.st_uid == ::geteuid() || facts.st_uid == owner;
+  return owned && (facts.st_mode & S_IWOTH) == 0;
+}
+
+bool holds_trusted_libraries(const fs::path& folder, uid_t owner) {
+  const std::vector<fs::path> libraries = nvrtc_libraries_in(folder);
+  return is_trusted(folder, owner) &&
+         std::all_of(libraries.begin(), libraries.end(),
+                     [&](const fs::path& library) { return is_trusted(library, owner); });
+}
+
+// Of PROJECT/build/PRESET/moetune and PROJECT/build/PRESET/tests/test_tuner; empty for another place.
+fs::path project_of(const fs::path& executable) {
+  const fs::path folder = executable.parent_path();
+  for (const fs::path& preset : {folder, folder.parent_path()}) {
+    const fs::path build = preset.parent_path(), project = build.parent_path();
+    std::error_code ignored;
+    if (build.filename() == "build" && fs::is_regular_file(project / "CMakeLists.txt", ignored) &&
+        fs::is_regular_file(project / "scripts/setup", ignored)) {
+      return project;
+    }
+  }
+  return {};
+}
+
+std::vector<fs::path> package_folders(const fs::path& project, uid_t owner) {
+  std::vector<fs::path> folders;
+  for (const char* place : {"", "build", "build/cuda", "build/cuda/nvidia"}) {
+    if (!is_trusted(project / place, owner)) return {};
+  }
+  std::error_code ignored;
+  for (fs::directory_iterator it(project / "build/cuda/nvidia", ignored), end; it != end;
+       it.increment(ignored)) {
+    const fs::path folder = it->path() / "lib";
+    if (is_trusted(it->path(), owner) && fs::is_directory(folder, ignored) &&
+        holds_trusted_libraries(folder, owner)) {
+      folders.push_back(folder);
+    }
+  }
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
 }  // namespace
+
+std::vector<fs::path> nvrtc_folders_of(const fs::path& executable) {
+  struct stat facts = {};
+  if (::stat(executable.c_str(), &facts) != 0) return {};
+  std::vector<fs::path> folders;
+  if (holds_trusted_libraries(executable.parent_path(), facts.st_uid))
+    folders.push_back(executable.parent_path());
+  const fs::path project = project_of(executable);
+  if (project.empty()) return folders;
+  const std::vector<fs::path> packages = package_folders(project, facts.st_uid);
+  folders.insert(folders.end(), packages.begin(), packages.end());
+  return folders;
+}
 
 std::vector<fs::path> versioned_files(const fs::path& folder, std::string_view prefix) {
   std::vector<fs::path> found;
@@ -51,16 +114,7 @@ NvrtcSearch NvrtcSearch::of_process() {
 
   std::error_code ignored;
   const fs::path executable = fs::read_symlink("/proc/self/exe", ignored);
-  if (executable.has_parent_path()) search.folders.push_back(executable.parent_path());
-  for (fs::path above = executable.parent_path(); above.has_relative_path(); above = above.parent_path()) {
-    std::vector<fs::path> packages;
-    for (fs::directory_iterator it(above / "build/cuda/nvidia", ignored), end; it != end;
-         it.increment(ignored)) {
-      if (fs::is_directory(it->path() / "lib", ignored)) packages.push_back(it->path() / "lib");
-    }
-    std::sort(packages.begin(), packages.end());
-    search.folders.insert(search.folders.end(), packages.begin(), packages.end());
-  }
+  search.folders = nvrtc_folders_of(executable);
   for (const fs::path& toolkit :
        {variable("CUDA_HOME"), variable("CUDA_PATH"), fs::path("/usr/local/cuda")}) {
     if (toolkit.empty()) continue;

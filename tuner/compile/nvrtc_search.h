@@ -1,6 +1,9 @@
-// Where NVRTC is looked for, in order: MOETUNE_NVRTC (a library or a folder; nothing else is tried where it
-// is set), the executable's folder, build/cuda/nvidia/*/lib below the executable's folder or one above it
-// (what scripts/setup fetches), CUDA_HOME and CUDA_PATH, /usr/local/cuda, and the loader's own path.
+// Where NVRTC is looked for, in order: MOETUNE_NVRTC (a library or a folder; nothing else is tried if it is set), the
+// executable's folder, build/cuda/nvidia/*/lib of the project that the executable was built in (what scripts/setup
+// fetches), CUDA_HOME and CUDA_PATH, /usr/local/cuda, and the loader's own path.
+//
+// A library that is loaded runs: the first two places are searched only if nobody but the owner of the executable, root
+// and the user can have put something there.
 //
 // Plain values and functions of the file system and the environment; opens no library.
 #pragma once
@@ -19,6 +22,10 @@ struct NvrtcSearch {
 
   static NvrtcSearch of_process();  // from /proc/self/exe and the environment
 };
+
+// The folders that an executable stands for: its own, and those of the packages in the build/cuda of its project, which is
+// the folder above build/PRESET/ or build/PRESET/tests/ that has this project's CMakeLists.txt and scripts/setup.
+std::vector<std::filesystem::path> nvrtc_folders_of(const std::filesystem::path& executable);
 
 // The sorted files in `folder` whose names are `prefix` followed by digits and dots.
 std::vector<std::filesystem::path> versioned_files(const std::filesystem::path& folder,

@@ -82,6 +82,8 @@ std::vector<SourceFile> collect_sources(const std::string& path, const SourceRea
     const std::string name = std::move(to_scan.back());
     to_scan.pop_back();
     if (name == path || headers.contains(name)) continue;
+    // NVRTC would look for it in the file system.
+    if (leaves_folder(name)) throw BadInput(path + ": #include \"" + name + "\" leads out of the templates");
     std::optional<std::string> text = read(name);
     if (!text) continue;
     for (std::string& include : quoted_includes(*text)) to_scan.push_back(std::move(include));

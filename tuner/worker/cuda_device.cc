@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "kernels/buffer_json.h"
 #include "launch/driver.h"
 #include "tuner/worker/harness.h"
@@ -35,7 +36,7 @@ ChildProcess::Role worker_role(const std::string& executable = {}) {
 
 // The reply's JSON; throws what the worker reports as its environment's or the request's fault.
 Json content_of(const Message& reply) {
-  Json json = Json::parse(reply.header);
+  Json json = parse_json(reply.header, "the worker's reply");
   if (!json.contains("error")) return json;
   const auto message = json.at("error").at("message").get<std::string>();
   const auto kind = json.at("error").at("kind").get<std::string>();

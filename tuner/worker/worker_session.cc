@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "kernels/buffer_json.h"
 #include "tuner/worker/benchmark.h"
 #include "tuner/worker/nvml.h"
@@ -94,7 +95,7 @@ Message WorkerSession::handle(const Message& request) {
 }
 
 Message WorkerSession::dispatch(const Message& request) {
-  const Json json = Json::parse(request.header);
+  const Json json = parse_json(request.header, "a request");
   const auto op = json.at("op").get<std::string>();
   if (op == "hello") return hello();
   if (op == "open") return open(request);
@@ -124,7 +125,7 @@ Message WorkerSession::hello() {
 }
 
 Message WorkerSession::open(const Message& request) {
-  const Json json = Json::parse(request.header);
+  const Json json = parse_json(request.header, "a request");
   TensorsSpec spec;
   const auto shared = std::span(request.blobs);
   spec.buffers = read_buffers(json.at("buffers"), shared.subspan(std::min(kPrograms, shared.size())));
@@ -194,7 +195,7 @@ void WorkerSession::measure(Run& run) {
 }
 
 Message WorkerSession::run(const Message& request) {
-  const Json json = Json::parse(request.header);
+  const Json json = parse_json(request.header, "a request");
   const auto policy = json.at("policy").get<MeasurePolicy>();
   Run run{.problem = opened(), .policy = policy, .deadline = deadline_in(policy.time_limit_s)};
   const bool measured = json.at("measure");
@@ -218,7 +219,7 @@ Message WorkerSession::run(const Message& request) {
 
 Message WorkerSession::duel(const Message& request) {
   OpenProblem& problem = opened();
-  const Json json = Json::parse(request.header);
+  const Json json = parse_json(request.header, "a request");
   const Deadline deadline = deadline_in(json.at("time_limit_s"));
   std::vector<std::unique_ptr<LoadedPlan>> plans;
   std::vector<LoadedPlan*> borrowed;
@@ -242,7 +243,7 @@ Message WorkerSession::duel(const Message& request) {
 }
 
 Message WorkerSession::fetch(const Message& request) {
-  const Json json = Json::parse(request.header);
+  const Json json = parse_json(request.header, "a request");
   Message reply = reply_of(Json::object());
   reply.blobs.push_back(opened().tensors.fetch(json.at("name"), json.at("copy"), json.at("exact")));
   return reply;

@@ -66,6 +66,39 @@ TEST_CASE("the search starts at the executable and honours CUDA_HOME") {
   CHECK(lists(search, "/usr/local/cuda/lib64"));
 }
 
+TEST_CASE("packages count in the project's own build folder only, and where nobody else can write") {
+  const TemporaryFolder folder;
+  const fs::path shared = folder.path(), project = shared / "project", binary = project / "build/dev/moetune";
+  const fs::path packages = "build/cuda/nvidia/cu13/lib";
+  fs::create_directories(binary.parent_path());
+  fs::create_directories(project / "scripts");
+  for (const fs::path& root : {shared, project, project / "build/dev"}) {
+    fs::create_directories(root / packages);
+    std::ofstream(root / packages / "libnvrtc.so.13") << "";
+  }
+  for (const fs::path& file : {binary, project / "CMakeLists.txt", project / "scripts/setup",
+                               shared / "moetune", shared / "CMakeLists.txt"})
+    std::ofstream(file) << "";
+  using Folders = std::vector<fs::path>;
+  CHECK(moetune::nvrtc_folders_of(binary) == Folders{binary.parent_path(), project / packages});
+  CHECK(moetune::nvrtc_folders_of(shared / "moetune") == Folders{shared});
+
+  fs::permissions(project / packages / "libnvrtc.so.13", fs::perms(0646));
+  CHECK(moetune::nvrtc_folders_of(binary) == Folders{binary.parent_path()});
+  fs::permissions(project / packages / "libnvrtc.so.13", fs::perms(0644));
+  fs::permissions(project / "build", fs::perms(0777));
+  CHECK(moetune::nvrtc_folders_of(binary) == Folders{binary.parent_path()});
+  fs::permissions(project / "build", fs::perms(0755));
+  fs::permissions(shared, fs::perms(01777));
+  CHECK(moetune::nvrtc_folders_of(shared / "moetune").empty());
+  fs::permissions(project / "build/cuda", fs::perms(0777));
+  CHECK(moetune::nvrtc_folders_of(binary) == Folders{binary.parent_path()});
+  if (::geteuid() != 0) return;
+  fs::permissions(project / "build/cuda", fs::perms(0755));
+  REQUIRE(::chown((project / packages).c_str(), 65534, 65534) == 0);
+  CHECK(moetune::nvrtc_folders_of(binary) == Folders{binary.parent_path()});
+}
+
 TEST_CASE("where there is no NVRTC the error lists the places and a way out") {
   NvrtcSearch search;
   search.folders = {"/nowhere/a", "/nowhere/b"};

@@ -1,0 +1,50 @@
+#include "base/json.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+
+namespace moetune {
+namespace {
+
+std::string nested(std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
+
+}  // namespace
+
+TEST_CASE("deep JSON is refused before it is parsed, in arrays, objects and mixes of them") {
+  CHECK(parse_json(nested(kMaxJsonDepth), "it").is_array());
+  CHECK_THROWS_WITH_AS(parse_json(nested(kMaxJsonDepth + 1), "a stored plan"),
+                       "a stored plan: its JSON is nested more than 64 deep", BadInput);
+  CHECK_THROWS_AS(parse_json(nested(200'000), "it"), BadInput);
+  std::string objects, open;
+  for (int i = 0; i < 200'000; ++i) objects += "{\"a\":[", open += "]}";
+  CHECK_THROWS_AS(parse_json(objects + open, "it"), BadInput);
+  CHECK_THROWS_AS(parse_json(objects, "it"), BadInput);  // cut off
+  CHECK(parse_json_or_discard(nested(200'000)).is_discarded());
+}
+
+TEST_CASE("brackets in strings are no depth, whatever is escaped") {
+  const std::string text = R"(["\"[[[[\\", "]", {"k{{": ")" + std::string(1000, '[') + "\"}]";
+  CHECK(parse_json(text, "it").size() == 3);
+}
+
+TEST_CASE("more values than memory should hold are refused") {
+  std::string text = "[0";
+  for (std::size_t i = 0; i < kMaxJsonValues; ++i) text += ",0";
+  CHECK_THROWS_WITH_AS(parse_json(text + "]", "it"), "it: its JSON holds more than 16777216 values",
+                       BadInput);
+}
+
+TEST_CASE("what is not JSON is BadInput with its place, or a discarded document") {
+  CHECK_THROWS_WITH_AS(parse_json("{\n \"a\" 1}", "x.json"),
+                       doctest::Contains("x.json: parse error at line 2"), BadInput);
+  CHECK(parse_json_or_discard("{").is_discarded());
+  CHECK_THROWS_WITH_AS(parse_json(R"({"a": 1, "a": 2})", "x.json", RepeatedKeys::refused),
+                       "x.json: the key 'a' stands twice in one object", BadInput);
+  CHECK(parse_json(R"({"a": 1, "a": 2})", "x.json").size() == 1);
+}
+
+}  // namespace moetune

@@ -1,0 +1,92 @@
+// Files from somebody else: none of them hangs the tool, crashes it or takes over the terminal.
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "replay/recording_format.h"
+#include "replay/shipped.h"
+#include "tests/cli/tool.h"
+
+using namespace moetune::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+// The text of a shipped recording of decode_attention, with `from` replaced once.
+std::string altered_recording(const std::string& from, const std::string& to) {
+  std::string text = moetune::format_recording(moetune::list_shipped_recordings().front().read());
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+std::string refusal(Tool& tool, const std::string& recording) {
+  const Ended ended = tool.run(
+      {"search", "--device", "replay:" + tool.path(recording).string(), "--budget", "4", "--no-cache"});
+  CHECK(ended.code == 2);
+  return ended.err;
+}
+
+}  // namespace
+
+TEST_CASE("a pipe, a device and deep JSON are no recordings") {
+  Tool tool;
+  REQUIRE(::mkfifo(tool.path("pipe").c_str(), 0600) == 0);
+  CHECK(contains(refusal(tool, "pipe"), "pipe is not a regular file"));
+  fs::create_symlink("/dev/zero", tool.path("zeros"));
+  CHECK(contains(refusal(tool, "zeros"), "zeros is not a regular file"));
+  tool.write("deep", "{\"moetune_recording\":" + std::string(200'000, '[') + "\n{}");
+  CHECK(contains(refusal(tool, "deep"), "deep: the header: its JSON is nested more than 64 deep"));
+  tool.write("kt", "{\"tune_params_keys\":" + std::string(200'000, '['));
+  CHECK(contains(refusal(tool, "kt"), "kt: its JSON is nested more than 64 deep"));
+}
+
+TEST_CASE(
+    "a recording of a GPU that cannot be is refused, one of values that are unknown now is not compiled") {
+  Tool tool;
+  tool.write("sms", altered_recording("\"limits\":{\"compute_capability\":90,\"sm_count\":132",
+                                      "\"limits\":{\"compute_capability\":90,\"sm_count\":-128"));
+  CHECK(contains(refusal(tool, "sms"), "sms: 'sm_count' in limits is -128, not from 1 to 4096"));
+  tool.write("math", altered_recording("\"values\":[\"mma16\"", "\"values\":[\"bogus\""));
+  const Ended ended = tool.run(
+      {"search", "--device", "replay:" + tool.path("math").string(), "--budget", "12", "--no-cache"});
+  CHECK(ended.code == 0);
+  CHECK(contains(ended.err, "nothing is compiled"));
+}
+
+TEST_CASE("a pipe in the data folder is no space, and a broken recording there hides no other") {
+  Tool tool;
+  const fs::path data = tool.copy_data();
+  fs::remove(data / "spaces/decode_kernel.json");
+  REQUIRE(::mkfifo((data / "spaces/decode_kernel.json").c_str(), 0600) == 0);
+  fs::create_directories(data / "replay/recordings");
+  moetune::write_recording(moetune::list_shipped_recordings().front().read(),
+                           data / "replay/recordings/sound.json.zst");
+  std::ofstream(data / "replay/recordings/broken.json.zst") << "no recording";
+  tool.set_environment("MOETUNE_DATA_DIR", data.string());
+  const Ended space = tool.run({"space", "decode_kernel", "--arch", "sm_90"});
+  CHECK(space.code == 2);
+  CHECK(contains(space.err, "decode_kernel.json is not a regular file"));
+  const Ended devices = tool.run({"devices"});
+  CHECK(contains(devices.out, "sound"));
+  CHECK(contains(devices.out,
+                 "broken cannot be read: replay/recordings/broken.json.zst: not a moetune recording"));
+  CHECK(
+      tool.run({"search", "--device", "replay:sound", "--budget", "4", "--no-cache", "--no-compile"}).code ==
+      0);
+}
+
+TEST_CASE("control sequences in names are shown, not obeyed") {
+  Tool tool;
+  nlohmann::json file = nlohmann::json::parse(read_text(tool.write_recording(3)));
+  file["device_name"] = "GPU\x1b[2J\x1b]0;owned\x07";
+  tool.write("escapes.json", file.dump());
+  const Ended ended = tool.run(
+      {"search", "--device", "replay:" + tool.path("escapes.json").string(), "--budget", "9", "--no-cache"});
+  CHECK(ended.code == 0);
+  CHECK(contains(ended.out, "GPU\\x1b[2J\\x1b]0;owned\\x07"));
+  CHECK_FALSE(contains(ended.out + ended.err, "\x1b["));
+  CHECK_FALSE(contains(ended.out + ended.err, "\x07"));
+}
