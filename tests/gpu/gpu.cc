@@ -1,5 +1,9 @@
 #include "tests/gpu/gpu.h"
 
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
