@@ -66,7 +66,7 @@ TEST_CASE("a pipe in the data folder is no space, and a broken recording there h
                            data / "replay/recordings/sound.json.zst");
   std::ofstream(data / "replay/recordings/broken.json.zst") << "no recording";
   tool.set_environment("MOETUNE_DATA_DIR", data.string());
-  const Ended space = tool.run({"space", "decode_kernel", "--arch", "sm_90"});
+  const Ended space = tool.run({"space", "decode_kernel", "--arch", "sm_90a"});
   CHECK(space.code == 2);
   CHECK(contains(space.err, "decode_kernel.json is not a regular file"));
   const Ended devices = tool.run({"devices"});
