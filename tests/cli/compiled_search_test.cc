@@ -34,7 +34,11 @@ std::string write_decode_recording(const Tool& tool, double read_tb_s = 0) {
     trials.push_back({.time_us = static_cast<float>(time)});
   }
   const Recording recording{
-      .hardware = {.name = "Test Hopper", .compute_capability = 90, .sm_count = limits.sm_count},
+      .hardware = {.name = "Test Hopper",
+                   .compute_capability = 90,
+                   .sm_count = limits.sm_count,
+                   .l2_bytes = limits.l2_bytes,
+                   .memory_bytes = limits.memory_bytes},
       .limits = limits,
       .kernel = kernel.name(),
       .problem = problem.text(),
