@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +25,8 @@ void misbehave(const std::string& source) {
     std::abort();
   }
   if (holds(source, "segv!")) std::raise(SIGSEGV);
+  if (holds(source, "throw!")) throw std::bad_alloc();
+  if (holds(source, "slow!")) std::this_thread::sleep_for(std::chrono::milliseconds(400));
   while (holds(source, "hang!")) std::this_thread::sleep_for(std::chrono::hours(1));
   std::vector<char*> taken;
   while (holds(source, "grow!")) {

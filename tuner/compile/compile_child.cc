@@ -126,8 +126,12 @@ Message compile_request(const NvrtcJob& job) {
 }
 
 NvrtcResult compile_reply(Message reply) {
-  const Json json = content_of(reply);
+  const Json json = Json::parse(reply.header);
   NvrtcResult result;
+  if (json.contains("failed")) {  // an exception of this job's, which says nothing of the next
+    json.at("failed").get_to(result.error);
+    return result;
+  }
   result.status = static_cast<NvrtcResult::Status>(json.at("status").get<int>());
   json.at("error").get_to(result.error);
   result.cubin = std::move(reply.blobs.at(0));

@@ -97,8 +97,10 @@ struct CompileProcesses::Impl {
         starter({.verb = kCompileVerb, .name = "the compiler", .executable = options.executable}) {}
 
   ChildPtr start();
+  ChildPtr take_idle();  // null: none; under mutex
   ChildPtr borrow();
   void give_back(ChildPtr child);
+  NvrtcResult compile(const NvrtcJob& job, bool& killed);
 };
 
 ChildPtr CompileProcesses::Impl::start() {
@@ -116,22 +118,33 @@ ChildPtr CompileProcesses::Impl::start() {
   return child;
 }
 
-// What is borrowed is given back, be it null because the child is gone.
-ChildPtr CompileProcesses::Impl::borrow() {
-  std::unique_lock lock(mutex);
-  freed.wait(lock, [this] { return lent < options.most; });
-  ++lent;
+ChildPtr CompileProcesses::Impl::take_idle() {
   while (!idle.empty()) {
     ChildPtr child = std::move(idle.back());
     idle.pop_back();
     if (child->alive()) return child;  // else it was killed while it had nothing to do
   }
-  lock.unlock();
-  try {
-    return start();
-  } catch (...) {
-    give_back(nullptr);
-    throw;
+  return nullptr;
+}
+
+// What is borrowed is given back, be it null because the child is gone. If no child can be started, as many as
+// there are must do.
+ChildPtr CompileProcesses::Impl::borrow() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    freed.wait(lock, [this] { return lent < options.most; });
+    ++lent;
+    if (ChildPtr child = take_idle()) return child;
+    lock.unlock();
+    try {
+      return start();
+    } catch (...) {
+      lock.lock();
+      --lent;
+      freed.notify_all();
+      if (lent == 0 && idle.empty()) throw;
+      freed.wait(lock, [this] { return lent == 0 || !idle.empty(); });
+    }
   }
 }
 
@@ -141,7 +154,33 @@ void CompileProcesses::Impl::give_back(ChildPtr child) {
     --lent;
     if (child != nullptr) idle.push_back(std::move(child));
   }
-  freed.notify_one();
+  freed.notify_all();  // not all wait for the same
+}
+
+NvrtcResult CompileProcesses::Impl::compile(const NvrtcJob& job, bool& killed) {
+  ChildPtr child = borrow();
+  NvrtcResult result;
+  try {
+    ChildProcess::Reply reply = child->request(compile_request(job), job.time_limit + kStopSlack);
+    killed = reply.killed;
+    if (reply.status == Replied::answered) {
+      result = compile_reply(std::move(reply.message));
+    } else if (reply.status == Replied::late) {
+      result.status = NvrtcResult::Status::timed_out;
+    } else {
+      result.status = NvrtcResult::Status::died;
+      result.error = reply.cause;
+    }
+    if (reply.status != Replied::answered) child.reset();
+  } catch (...) {
+    give_back(nullptr);
+    throw;
+  }
+  if (result.status == NvrtcResult::Status::timed_out) result.error = limit_text(job.time_limit);
+  // What ran into a limit may have left the library in any state.
+  if (result.status == NvrtcResult::Status::broken) child.reset();
+  give_back(std::move(child));
+  return result;
 }
 
 std::shared_ptr<CompileProcesses> CompileProcesses::shared() {
@@ -170,27 +209,10 @@ unsigned CompileProcesses::started() const {
 }
 
 NvrtcResult CompileProcesses::compile(const NvrtcJob& job) {
-  ChildPtr child = impl_->borrow();
-  NvrtcResult result;
-  try {
-    ChildProcess::Reply reply = child->request(compile_request(job), job.time_limit + kStopSlack);
-    if (reply.status == Replied::answered) {
-      result = compile_reply(std::move(reply.message));
-    } else if (reply.status == Replied::late) {
-      result.status = NvrtcResult::Status::timed_out;
-    } else {
-      result.status = NvrtcResult::Status::died;
-      result.error = reply.cause;
-    }
-    if (reply.status != Replied::answered) child.reset();
-  } catch (...) {
-    impl_->give_back(nullptr);
-    throw;
-  }
-  if (result.status == NvrtcResult::Status::timed_out) result.error = limit_text(job.time_limit);
-  // What ran into a limit may have left the library in any state.
-  if (result.status == NvrtcResult::Status::broken) child.reset();
-  impl_->give_back(std::move(child));
+  bool killed = false;
+  NvrtcResult result = impl_->compile(job, killed);
+  // By the kernel for want of memory, perhaps. A template that crashes the compiler does so again.
+  if (killed) result = impl_->compile(job, killed);
   return result;
 }
 

@@ -34,8 +34,9 @@ class CompileProcesses {
   const NvrtcFacts& facts() const;
   unsigned most() const;
 
-  // Waits for a free process, then at most the job's time limit and kStopSlack. Throws BrokenEnvironment if
-  // no process can be started; all that a job does to its process is a status.
+  // Waits for a free process, then at most the job's time limit and kStopSlack; twice, if the process is killed
+  // by a signal, which may have nothing to do with the job. Throws BrokenEnvironment if no process is left and
+  // none can be started; all that a job does to its process is a status.
   NvrtcResult compile(const NvrtcJob& job);
   static constexpr std::chrono::milliseconds kStopSlack{1000};
 

@@ -180,7 +180,10 @@ ChildProcess::Reply ChildProcess::request(const Message& message, std::chrono::m
   }
   kill_and_reap();
   drain_stderr();
-  if (reply.status == Reply::Status::died) reply.cause = describe_end();
+  if (reply.status == Reply::Status::died) {
+    reply.killed = WIFSIGNALED(wait_status_);
+    reply.cause = describe_end();
+  }
   return reply;
 }
 

@@ -37,7 +37,8 @@ class ChildProcess {
     enum class Status { answered, late, died, stopped };
     Status status = Status::answered;
     Message message;
-    std::string cause;  // of a death: "the worker died of signal 11 (Segmentation fault); it said: ..."
+    bool killed = false;  // died of a signal, from whomever
+    std::string cause;    // of a death: "the worker died of signal 11 (Segmentation fault); it said: ..."
   };
 
   // After `late`, `died` and `stopped` the process is gone: start another.

@@ -168,7 +168,7 @@ TEST_CASE("a compiler that crashes, hangs or grows is replaced, and says what it
   CHECK(fake.compile("hang!", 100ms).status == Status::timed_out);
   CHECK(seconds_since(begin) < 10);
   CHECK(fake.works());
-  CHECK(fake.processes.started() == 4);
+  CHECK(fake.processes.started() == 6);  // a crash is tried twice
   CHECK(children(true).empty());
 }
 
@@ -223,6 +223,52 @@ TEST_CASE("a process that was killed while idle is replaced, and none is left at
   }
   CHECK(without(children(), before).empty());
   CHECK(children(true).empty());
+}
+
+TEST_CASE("an exception in the compiler's process is its job's own") {
+  Fake fake({.most = 1});
+  const NvrtcResult result = fake.compile("throw!");
+  CHECK(result.status == Status::broken);
+  CHECK(result.error == "std::bad_alloc");
+  CHECK(fake.works());
+}
+
+TEST_CASE("a process that somebody kills while it compiles costs its job nothing") {
+  const std::set<pid_t> before = children();
+  Fake fake({.most = 1});
+  const std::set<pid_t> own = without(children(), before);
+  REQUIRE(own.size() == 1);
+  auto slow = std::async(std::launch::async, [&] { return fake.compile("slow!"); });
+  std::this_thread::sleep_for(150ms);
+  ::kill(*own.begin(), SIGKILL);
+  CHECK(slow.get().status == Status::ok);
+  CHECK(fake.processes.started() == 2);
+}
+
+TEST_CASE("where no further process can start, those that run do, and the last one's end is told") {
+  const auto folder = std::filesystem::temp_directory_path() / ("moetune_start_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  const auto script = folder / "start", full = folder / "full";
+  std::ofstream(script) << "#!/bin/sh\n[ -e " << full << " ] && exit 1\nexec "
+                        << std::filesystem::read_symlink("/proc/self/exe") << " \"$@\"\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  {
+    Fake fake({.executable = script, .most = 4});
+    std::ofstream{full};
+    std::vector<std::future<NvrtcResult>> jobs;
+    for (int i = 0; i < 3; ++i)
+      jobs.push_back(std::async(std::launch::async, [&] { return fake.compile("slow!"); }));
+    for (auto& job : jobs) {
+      NvrtcResult result;
+      CHECK_NOTHROW(result = job.get());
+      CHECK(result.status == Status::ok);
+    }
+    CHECK(fake.processes.started() == 1);
+    CHECK_THROWS_AS(fake.compile("abort!"), BrokenEnvironment);
+    std::filesystem::remove(full);
+    CHECK(fake.works());
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("what cannot be started is a broken environment, with the reason") {
