@@ -1,8 +1,9 @@
 // The CUDA driver API behind moetune's own types: libcuda.so.1 is opened at run time (or the library that
 // MOETUNE_LIBCUDA names), and every symbol comes from cuGetProcAddress. driver_symbols.h alone includes cuda.h.
 //
-// Only the worker process calls this; initialize() comes first and once. One thread, one current context:
-// nothing here is thread-safe. Handles own what they hold and must die before their Context. Errors:
+// Any process may call this, a server that replays a plan as well as the worker: initialize() comes first and
+// once, and what needs a context takes the thread's current one, a Context's or the caller's own. One thread
+// at a time: nothing here is thread-safe. Handles own what they hold and must die before their Context. Errors:
 // initialize() throws BrokenEnvironment (NoGpu where there is none); everything after it throws CudaError,
 // which is an Outcome where a candidate caused it and a broken environment where none did.
 #pragma once
