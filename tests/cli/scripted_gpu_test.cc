@@ -22,13 +22,6 @@ class ScriptedGpu {
         " blocks_per_sm == 1");
   }
 
-  // False, with the reason said, where there is no NVRTC.
-  static bool compiled(const Ended& ended) {
-    if (ended.code != 3 || !contains(ended.err, "nvrtc")) return true;
-    MESSAGE("skipped: " << ended.err);
-    return false;
-  }
-
  private:
   Tool home_;
   std::filesystem::path data_ = home_.copy_data();
@@ -45,7 +38,6 @@ TEST_CASE("devices --calibrate measures what it can, keeps it, and names what st
   CHECK(before["read_tb_s"].is_null());
 
   const Ended calibrated = gpu.tool.run({"devices", "--calibrate", "--json"});
-  if (!ScriptedGpu::compiled(calibrated)) return;
   CAPTURE(calibrated.err);
   REQUIRE(calibrated.code == 0);
   const Json found = document(calibrated)["gpus"][0];
@@ -69,7 +61,6 @@ TEST_CASE("devices --calibrate measures what it can, keeps it, and names what st
 TEST_CASE("a GPU on which every launch fails after a while costs the candidates and not the command") {
   ScriptedGpu gpu(",fail_at=60,code=719");
   const Ended ended = gpu.tool.run({"search", "decode_kernel", "--problem", "elements=16384", "--json"});
-  if (!ScriptedGpu::compiled(ended)) return;
   CAPTURE(ended.err);
   CHECK(ended.code == 1);
   const Json found = document(ended);
