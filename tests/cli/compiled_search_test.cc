@@ -33,19 +33,18 @@ std::string write_decode_recording(const Tool& tool, double read_tb_s = 0) {
                       200.0 / static_cast<double>(config.number("tile_kib"));
     trials.push_back({.time_us = static_cast<float>(time)});
   }
-  const Recording recording{
-      .hardware = {.name = "Test Hopper",
-                   .compute_capability = 90,
-                   .sm_count = limits.sm_count,
-                   .l2_bytes = limits.l2_bytes,
-                   .memory_bytes = limits.memory_bytes},
-      .limits = limits,
-      .kernel = kernel.name(),
-      .problem = problem.text(),
-      .recorded_at = "2025-01-31",
-      .read_tb_s = read_tb_s,
-      .space = std::move(legal),
-      .trials = std::move(trials)};
+  const Recording recording{.hardware = {.name = "Test Hopper",
+                                         .compute_capability = 90,
+                                         .sm_count = limits.sm_count,
+                                         .l2_bytes = limits.l2_bytes,
+                                         .memory_bytes = limits.memory_bytes},
+                            .limits = limits,
+                            .kernel = kernel.name(),
+                            .problem = problem.text(),
+                            .recorded_at = "2025-01-31",
+                            .read_tb_s = read_tb_s,
+                            .space = std::move(legal),
+                            .trials = std::move(trials)};
   const std::string path = tool.path("decode_kernel.json.zst").string();
   write_recording(recording, path);
   return path;

@@ -126,7 +126,7 @@ Message compile_request(const NvrtcJob& job) {
 }
 
 NvrtcResult compile_reply(Message reply) {
-  const Json json = Json::parse(reply.header);
+  const Json json = parse_json(reply.header, "a reply");
   NvrtcResult result;
   if (json.contains("failed")) {  // an exception of this job's, which says nothing of the next
     json.at("failed").get_to(result.error);
