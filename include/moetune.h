@@ -1,0 +1,269 @@
+/* moetune's runtime: tuned kernels inside an inference server.
+ *
+ * A server opens tuning results once, asks for the kernel families of its model once, and then picks and
+ * launches for every step:
+ *
+ *   moetune_open(&options, &runtime);                                   once
+ *   moetune_family_open(runtime, "decode_attention",
+ *                       "group=8,head_dim=128,dtype=bf16,page=64", &family);   once a model: loads cubins
+ *   moetune_pick(family, extents, 3, total_tokens, &choice);            per step: one table look-up
+ *   moetune_launch(family, &choice, &arguments, workspace, bytes, stream);   per layer
+ *
+ * It compiles nothing, times nothing, and has no network. Equal files give equal choices in every process.
+ *
+ * Words. A kernel's *family* is all its problems that share what is compiled in (the *specialization*: heads
+ * per KV head, head_dim, dtypes, page size, ...). The *free dimensions* of a family (decode_attention: batch,
+ * kv_heads, context) are chosen at every launch. A *variant* is a cubin; a *choice* is a variant with its
+ * run-time values for given free dimensions. A *pack* is a read-only file of winners that ships with a model.
+ *
+ * Threads. Every function may be called from any thread at any time, but for moetune_close. Nothing is
+ * returned that another thread's call could change.
+ *
+ * Errors. Every function that can fail returns a moetune_status; moetune_last_error() has the sentence for
+ * the calling thread: what was wrong, where, what would be right. On failure out-parameters are untouched,
+ * unless their function says otherwise. No function throws, aborts, or prints.
+ *
+ * Versions. The ABI is additive: structures begin with their size, which the caller sets to sizeof, and later
+ * versions append fields. A library takes callers of its own major version.
+ */
+#ifndef MOETUNE_H_
+#define MOETUNE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MOETUNE_ABI_MAJOR 1
+#define MOETUNE_ABI_MINOR 0
+
+#if defined(_WIN32)
+#define MOETUNE_API
+#else
+#define MOETUNE_API __attribute__((visibility("default")))
+#endif
+
+typedef enum moetune_status {
+  MOETUNE_OK = 0,
+  MOETUNE_INVALID_ARGUMENT = 1, /* a null or unaligned pointer, a value out of range, a wrong dtype or stride */
+  MOETUNE_NOT_TUNED = 2,        /* nothing is stored that could serve; the sentence names the search to run */
+  MOETUNE_UNKNOWN_NAME = 3,     /* no such kernel, dimension, configuration or generation */
+  MOETUNE_UNSUPPORTED = 4,      /* well-formed, and nothing that this version can run */
+  MOETUNE_WRONG_DEVICE = 5,     /* a tensor or stream of another device or context */
+  MOETUNE_BAD_FILE = 6,         /* a cache or pack that is damaged, foreign, unreadable or of a newer moetune */
+  MOETUNE_NO_DRIVER = 7,        /* no CUDA driver or GPU, or one that is too old */
+  MOETUNE_CUDA_ERROR = 8,       /* the driver refused; the sentence holds its words */
+  MOETUNE_OUT_OF_MEMORY = 9,    /* on the host or the device, or a workspace that is too small */
+  MOETUNE_INTERNAL = 10         /* a bug in moetune */
+} moetune_status;
+
+/* "MOETUNE_OK", ...; "unknown status" for other values. Static. */
+MOETUNE_API const char *moetune_status_name(moetune_status status);
+
+/* The sentence of the calling thread's last failure; "" before the first. Valid until the thread's next
+ * failing call. Never NULL. */
+MOETUNE_API const char *moetune_last_error(void);
+
+/* major << 16 | minor of the library that is loaded. */
+MOETUNE_API uint32_t moetune_abi_version(void);
+/* "0.1.0". Static. */
+MOETUNE_API const char *moetune_version(void);
+
+/* ---- Runtimes ------------------------------------------------------------------------------------------ */
+
+/* Opened results for one device. Owns loaded cubins, and holds the device's primary context. */
+typedef struct moetune_runtime moetune_runtime;
+
+typedef struct moetune_open_options {
+  size_t size; /* sizeof(moetune_open_options) */
+  /* Files (caches, packs) and folders (every *.db and *.pack inside, in order of name). Earlier ones win: put
+   * the user's cache before the packs. With none, the user's cache and the packs beside the library. A path
+   * that cannot be opened is left out with a warning, as long as another can; without any the call fails. */
+  const char *const *paths;
+  size_t path_count;
+  int32_t device; /* CUDA ordinal, as cuDeviceGet counts; -1: the calling thread's current context's */
+  /* Nonzero: winners measured on a recording may be used. For tests without a GPU. */
+  int32_t allow_recorded;
+} moetune_open_options;
+
+/* Opens results; the slow path, milliseconds. MOETUNE_RUNTIME=default in the environment makes every pick the
+ * space's default, and MOETUNE_PIN=decode_attention:CONFIG a stored configuration, for A/B tests. */
+MOETUNE_API moetune_status moetune_open(const moetune_open_options *options, moetune_runtime **runtime);
+
+/* Unloads all. No other call may run or follow with this runtime, its families or their choices, and no
+ * captured graph of theirs may be replayed again. NULL does nothing. */
+MOETUNE_API void moetune_close(moetune_runtime *runtime);
+
+/* Takes in what the paths hold now: new winners, new files in folders. Launches go on meanwhile; picks take
+ * the new state from the moment this returns. What was handed out stays loaded and unchanged.
+ * `generation` NULL or "": the files' state. Else the name of a state that this runtime has held (see
+ * moetune_generation), so that all ranks of a model switch at one agreed step; MOETUNE_UNKNOWN_NAME for
+ * another. If the files cannot be read the present state stays. */
+MOETUNE_API moetune_status moetune_refresh(moetune_runtime *runtime, const char *generation);
+
+/* The digest of the present state: 32 hexadecimal digits and a null. Equal on every rank that sees equal
+ * files, has the same hardware and has opened the same families. */
+MOETUNE_API moetune_status moetune_generation(moetune_runtime *runtime, char text[33]);
+
+/* What could not be used, a line each (files that could not be opened, winners that were refused and why).
+ * Copies at most `capacity` bytes including the null, and sets *needed (if not NULL) to what all would take. */
+MOETUNE_API moetune_status moetune_warnings(moetune_runtime *runtime, char *text, size_t capacity, size_t *needed);
+
+/* ---- Families ------------------------------------------------------------------------------------------ */
+
+/* A family with its cubins loaded. Owned by its runtime; lives until moetune_close. */
+typedef struct moetune_family moetune_family;
+
+/* Finds everything stored for a family and loads its cubins: the slow path, once a model. After it, pick and
+ * launch allocate nothing, open no file and synchronize nothing. A second call with the same names returns
+ * the same family. `specialization` is `name=value` pairs; names left out have the kernel's usual values.
+ * MOETUNE_NOT_TUNED if nothing can serve any problem of the family. */
+MOETUNE_API moetune_status moetune_family_open(moetune_runtime *runtime, const char *kernel,
+                                               const char *specialization, moetune_family **family);
+
+#define MOETUNE_MAX_EXTENTS 4
+
+/* How a choice came about. */
+typedef enum moetune_choice_kind {
+  MOETUNE_CHOICE_EXACT = 0,     /* the winner of this very cell */
+  MOETUNE_CHOICE_NEAREST = 1,   /* of the nearest measured cell */
+  MOETUNE_CHOICE_DEFAULT = 2,   /* the space's default: too far from anything measured */
+  MOETUNE_CHOICE_PINNED = 3     /* MOETUNE_PIN */
+} moetune_choice_kind;
+
+/* A plain value, to be copied freely; good until moetune_close, also after moetune_refresh. */
+typedef struct moetune_choice {
+  uint32_t entry; /* within the family */
+  uint32_t kind;  /* a moetune_choice_kind */
+  int64_t extents[MOETUNE_MAX_EXTENTS];
+} moetune_choice;
+
+/* The hot path: a look-up in the family's dispatch table. `extents` are the free dimensions in the kernel's
+ * order (decode_attention: batch, kv_heads, longest context). `total` is the sum that tells even batches from
+ * ragged ones (decode_attention: tokens of all contexts), 0 if unknown. MOETUNE_NOT_TUNED is a miss. */
+MOETUNE_API moetune_status moetune_pick(moetune_family *family, const int64_t *extents, size_t count,
+                                        int64_t total, moetune_choice *choice);
+
+/* For a graph that is captured once and replayed while one dimension grows: the choice of least worst regret
+ * as the last extent runs from `extents[count - 1]` to `last`. The choice's extents hold `last`. */
+MOETUNE_API moetune_status moetune_pick_range(moetune_family *family, const int64_t *extents, size_t count,
+                                              int64_t last, moetune_choice *choice);
+
+/* What a choice is: kind, configuration, where and when it was measured, hardware, file. One JSON object.
+ * Text as in moetune_warnings. */
+MOETUNE_API moetune_status moetune_explain(moetune_family *family, const moetune_choice *choice, char *text,
+                                           size_t capacity, size_t *needed);
+
+/* ---- Workspaces ---------------------------------------------------------------------------------------- */
+
+/* A workspace is device memory that the caller owns, aligned to 256 bytes, one a stream. Its first
+ * MOETUNE_WORKSPACE_COUNTERS bytes are counters that every kernel leaves at zero. */
+#define MOETUNE_WORKSPACE_COUNTERS ((size_t)1 << 20)
+
+/* Bytes that one choice needs. */
+MOETUNE_API moetune_status moetune_choice_workspace(moetune_family *family, const moetune_choice *choice,
+                                                    size_t *bytes);
+
+/* Bytes that suffice for every choice within `extents`, now and after every later moetune_refresh: what would
+ * need more is then not picked. */
+MOETUNE_API moetune_status moetune_family_workspace(moetune_family *family, const int64_t *extents,
+                                                    size_t count, size_t *bytes);
+
+/* Zeroes the counters on `stream`, once, before the first launch that uses the workspace. */
+MOETUNE_API moetune_status moetune_workspace_init(moetune_runtime *runtime, void *workspace, size_t bytes,
+                                                  void *stream);
+
+/* ---- Launching ----------------------------------------------------------------------------------------- */
+
+#define MOETUNE_MAX_TENSORS 16
+#define MOETUNE_MAX_INTEGERS 24
+#define MOETUNE_MAX_REALS 4
+
+/* What the caller's tensors are: device addresses in the order of the kernel's slots, and the call's fields
+ * (strides, pool size, scale) in the kernel's order. Filled by moetune_bind, or by hand with the enumerators
+ * below. A plain value. */
+typedef struct moetune_arguments {
+  void *tensors[MOETUNE_MAX_TENSORS];
+  int64_t integers[MOETUNE_MAX_INTEGERS];
+  double reals[MOETUNE_MAX_REALS];
+} moetune_arguments;
+
+/* decode_attention's slots. `heads` is q heads in all, `group` q heads a KV head. */
+enum {
+  MOETUNE_DECODE_Q = 0,          /* [batch, q_len, heads, head_dim], or without q_len if it is 1 */
+  MOETUNE_DECODE_K = 1,          /* [pages, page, kv_heads, head_dim] or [pages, kv_heads, page, head_dim];
+                                    without pages: [batch, ...] of contexts */
+  MOETUNE_DECODE_V = 2,          /* as K, with strides of its own */
+  MOETUNE_DECODE_PAGE_TABLE = 3, /* i32 [batch, columns]; any entries past a length; NULL without pages */
+  MOETUNE_DECODE_LENGTHS = 4,    /* i32 [batch], new tokens included; 0 gives o = 0 and lse = -inf */
+  MOETUNE_DECODE_O = 5,          /* as Q */
+  MOETUNE_DECODE_LSE = 6,        /* f32 [batch, q_len, heads], contiguous; if the family has lse */
+  MOETUNE_DECODE_SINKS = 7,      /* f32 [heads]; if the family has sinks */
+  MOETUNE_DECODE_K_SCALE = 8,    /* f32, one or one a KV head; if the family's KV is e4m3 */
+  MOETUNE_DECODE_V_SCALE = 9
+};
+
+/* decode_attention's call: strides in elements, each a multiple of 16 bytes. */
+enum {
+  MOETUNE_DECODE_Q_SEQUENCE_STRIDE = 0,
+  MOETUNE_DECODE_Q_TOKEN_STRIDE = 1,
+  MOETUNE_DECODE_Q_HEAD_STRIDE = 2,
+  MOETUNE_DECODE_O_SEQUENCE_STRIDE = 3,
+  MOETUNE_DECODE_O_TOKEN_STRIDE = 4,
+  MOETUNE_DECODE_O_HEAD_STRIDE = 5,
+  MOETUNE_DECODE_K_BLOCK_STRIDE = 6, /* from a page to the next; without pages from a sequence to the next */
+  MOETUNE_DECODE_K_HEAD_STRIDE = 7,
+  MOETUNE_DECODE_K_TOKEN_STRIDE = 8,
+  MOETUNE_DECODE_V_BLOCK_STRIDE = 9,
+  MOETUNE_DECODE_V_HEAD_STRIDE = 10,
+  MOETUNE_DECODE_V_TOKEN_STRIDE = 11,
+  MOETUNE_DECODE_V_OFFSET = 12,          /* 0: V has an address of its own */
+  MOETUNE_DECODE_BLOCKS = 13,            /* pages in the pool, or sequences that K and V have room for */
+  MOETUNE_DECODE_CAPACITY = 14,          /* tokens that a sequence has room for; lengths are cut to it */
+  MOETUNE_DECODE_PAGE_TABLE_STRIDE = 15, /* entries from a row of the page table to the next */
+  MOETUNE_DECODE_SCALE = 0               /* reals[0]: of q.k before the softmax */
+};
+
+/* Enqueues a choice on `stream` (a CUstream or cudaStream_t; NULL is the default stream) of the runtime's
+ * device. Legal under graph capture. Tensors stay the caller's and must live until the work is done. The
+ * arguments are checked on the host: a null or unaligned address, a stride that no kernel takes, too little
+ * room for the choice's extents, a workspace that is too small. What lies behind addresses is not.
+ * Allocates nothing; a thread without a current context gets the runtime's. */
+MOETUNE_API moetune_status moetune_launch(moetune_family *family, const moetune_choice *choice,
+                                          const moetune_arguments *arguments, void *workspace,
+                                          size_t workspace_bytes, void *stream);
+
+/* The standard tensor descriptor of DLPack (dlpack.h defines it). */
+struct DLTensor;
+
+/* Reads shapes, strides, dtypes and the device of the caller's tensors, in the order of the kernel's slots
+ * (NULL for one that the family does not have), into `arguments` and `extents` (the greatest that the tensors
+ * have room for: decode_attention's context is the page table's columns times the page). `options`: what the
+ * shapes do not tell, `name=value` pairs or NULL (decode_attention: `layout=tokens_first` or `heads_first`,
+ * `scale=0.088`). Sets *count to the number of extents. */
+MOETUNE_API moetune_status moetune_bind(moetune_family *family, const struct DLTensor *const *tensors,
+                                        size_t tensor_count, const char *options,
+                                        moetune_arguments *arguments,
+                                        int64_t extents[MOETUNE_MAX_EXTENTS], size_t *count);
+
+/* ---- What was picked, and what was missed --------------------------------------------------------------- */
+
+typedef struct moetune_counts {
+  size_t size; /* sizeof(moetune_counts) */
+  uint64_t exact, nearest, defaults, pinned, misses; /* picks by kind */
+  uint64_t launches;
+} moetune_counts;
+
+MOETUNE_API moetune_status moetune_count(moetune_runtime *runtime, moetune_counts *counts);
+
+/* Writes which shapes were picked without a measurement of their own, and how often, as JSON, replacing
+ * `path` in one step. `moetune search --from-misses PATH` tunes them. */
+MOETUNE_API moetune_status moetune_write_misses(moetune_runtime *runtime, const char *path);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* MOETUNE_H_ */
