@@ -26,8 +26,14 @@ void drop_unused_builds(const Database& database, std::int64_t limit) {
 
 }  // namespace
 
-std::string build_digest(const BuildRecord& build) {
-  return DigestBuilder().add(build.outcome).add(build.facts).add(build.log).add(digest(build.cubin)).finish();
+std::string build_digest(const std::string& name, const BuildRecord& build) {
+  return DigestBuilder()
+      .add(name)
+      .add(build.outcome)
+      .add(build.facts)
+      .add(build.log)
+      .add(digest(build.cubin))
+      .finish();
 }
 
 void Cache::put_build(const std::string& name, const BuildRecord& build) {
@@ -39,7 +45,7 @@ void Cache::put_build(const std::string& name, const BuildRecord& build) {
       "used)"
       " VALUES (?, ?, ?, ?, ?, ?, ?, ?, (SELECT coalesce(max(used), 0) + 1 FROM builds))",
       name, build.outcome, build.facts, build.log, frame, static_cast<std::int64_t>(build.cubin.size()),
-      build_digest(build), static_cast<std::int64_t>(size));
+      build_digest(name, build), static_cast<std::int64_t>(size));
   drop_unused_builds(impl_->database, impl_->options.max_build_bytes);
   transaction.commit();
 }
@@ -53,7 +59,7 @@ std::optional<BuildRecord> Cache::find_build(const std::string& name) {
     std::optional<Blob> cubin = decompress(row.bytes(3), row.integer(4));
     if (!cubin) return std::nullopt;
     build = {row.text(0), row.text(1), row.text(2), *std::move(cubin)};
-    if (build_digest(build) != row.text(5)) return std::nullopt;
+    if (build_digest(name, build) != row.text(5)) return std::nullopt;
   }
   if (!impl_->read_only) impl_->database.run(kTouch, name);
   return build;

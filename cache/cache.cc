@@ -115,6 +115,9 @@ std::int64_t Cache::Impl::hardware(const HardwareKey& key) const {
       " ON CONFLICT (key) DO UPDATE SET driver = excluded.driver WHERE driver <> excluded.driver",
       key.text(), key.name, key.compute_capability, key.sm_count, key.l2_bytes, key.memory_bytes,
       key.sm_clock_khz, key.memory_clock_khz, key.origin, key.driver);
+  // Of a new row and of one whose driver changed; one that was damaged stays so.
+  if (database.changes() > 0)
+    database.run("UPDATE hardware AS h SET digest = " MOETUNE_HARDWARE_DIGEST " WHERE key = ?", key.text());
   return find_hardware(key).value();
 }
 
@@ -126,16 +129,29 @@ std::optional<std::int64_t> Cache::find_workload(const WorkloadKey& key) const {
   return found.step() ? std::optional(found.integer(0)) : std::nullopt;
 }
 
-std::int64_t Cache::workload(const WorkloadKey& key) {
+std::int64_t Cache::workload(const WorkloadKey& key, const std::string& family) {
   WriteTransaction transaction(impl_->database);
   const std::int64_t hardware = impl_->hardware(key.hardware);
   impl_->database.run(
-      "INSERT INTO workloads (kernel, problem, hardware, source_digest, toolchain) VALUES (?, ?, ?, ?, ?)"
-      " ON CONFLICT DO NOTHING",
-      key.kernel, key.problem, hardware, key.source_digest, key.toolchain);
+      "INSERT INTO workloads AS w (kernel, problem, hardware, source_digest, toolchain, family, digest)"
+      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, moetune_digest(?1, ?2, ?3, ?4, ?5, ?6))"
+      " ON CONFLICT DO UPDATE SET family = excluded.family, digest = excluded.digest"
+      " WHERE w.family = '' AND w.digest = " MOETUNE_WORKLOAD_DIGEST,
+      key.kernel, key.problem, hardware, key.source_digest, key.toolchain, family);
   const std::int64_t id = find_workload(key).value();
   transaction.commit();
   return id;
+}
+
+void Cache::fill_families(const std::function<std::string(const WorkloadKey&)>& family_of) {
+  {
+    Query any = impl_->database.query("SELECT count(*) FROM workloads WHERE family = ''");
+    any.step();
+    if (any.integer(0) == 0) return;
+  }
+  for (const Workload& known : workloads()) {
+    if (const std::string family = family_of(known.key); !family.empty()) workload(known.key, family);
+  }
 }
 
 std::vector<Workload> Cache::workloads() const {
@@ -161,16 +177,17 @@ std::vector<Workload> Cache::workloads() const {
 void Cache::put_calibration(const HardwareKey& hardware, const std::string& name, double value) {
   WriteTransaction transaction(impl_->database);
   impl_->database.run(
-      "INSERT INTO calibrations (hardware, name, value) VALUES (?, ?, ?)"
-      " ON CONFLICT (hardware, name) DO UPDATE SET value = excluded.value",
-      impl_->hardware(hardware), name, value);
+      "INSERT INTO calibrations (hardware, name, value, digest) VALUES (?1, ?2, ?3, moetune_digest(?4, ?2, "
+      "?3))"
+      " ON CONFLICT (hardware, name) DO UPDATE SET value = excluded.value, digest = excluded.digest",
+      impl_->hardware(hardware), name, value, hardware.text());
   transaction.commit();
 }
 
 std::optional<double> Cache::calibration(const HardwareKey& hardware, const std::string& name) const {
   Query found = impl_->database.query(
-      "SELECT c.value FROM calibrations c JOIN hardware h ON h.id = c.hardware WHERE h.key = ? AND c.name = "
-      "?",
+      "SELECT c.value FROM calibrations c JOIN hardware h ON h.id = c.hardware WHERE h.key = ? AND c.name = ?"
+      " AND c.digest = " MOETUNE_CALIBRATION_DIGEST,
       hardware.text(), name);
   return found.step() ? std::optional(found.real(0)) : std::nullopt;
 }

@@ -32,22 +32,45 @@ struct TrialRecord {
   int samples = 0;
   std::string facts;       // JSON: registers, spills, shared memory, seconds spent
   std::string provenance;  // JSON: strategy, seed, clocks
+  bool contended = false;  // measured while somebody else used the GPU
 };
 
-struct WinnerRecord {
-  std::string config;
-  double time_us = 0, interval_low_us = 0, interval_high_us = 0;
-  double default_time_us = 0;  // 0 where unknown
-  double roofline = 0;         // fraction of the device's measured ceiling; 0 where unknown
-  std::string plan;            // JSON: all that a launch needs
+// A configuration with all that a launch of it needs.
+struct StoredLaunch {
+  std::string config;     // canonical text; "" if there is none
+  std::string plan;       // JSON
+  std::string interface;  // interface_digest of the plan: how the cubin expects to be called
   Blob cubin;
-  std::string provenance;  // JSON: strategy, seed, trials, driver, date, moetune version
-  std::string stored_at;   // UTC, ISO 8601; set by the cache
 };
+
+struct WinnerRecord : StoredLaunch {
+  double time_us = 0, interval_low_us = 0, interval_high_us = 0;
+  double default_time_us = 0;  // 0 if unknown
+  double roofline = 0;         // fraction of the device's measured ceiling; 0 if unknown
+  StoredLaunch fallback;       // the space's default, if it was built and right; may be the winner itself
+  std::string provenance;      // JSON: strategy, seed, trials, driver, date, moetune version
+  std::string stored_at;       // UTC, ISO 8601; set by the cache
+  bool contended = false;      // measured while somebody else used the GPU: not for serving
+};
+
+// Which parts of a winner to read.
+enum class WinnerParts { all, without_cubins };
 
 struct Workload {
   std::int64_t id = 0;
   WorkloadKey key;
+};
+
+// A winner as a runtime looks for it: what chooses and what loads, without plans and cubins.
+struct FamilyWinner {
+  Workload workload;
+  std::string config, interface;
+  std::string fallback_config, fallback_interface;  // "" if there is none
+  std::int64_t cubin = 0, fallback_cubin = 0;       // for Cache::cubin; 0 if there is none
+  std::string cubin_digest, fallback_cubin_digest;
+  double time_us = 0, default_time_us = 0;
+  std::string stored_at;
+  bool contended = false;
 };
 
 struct BuildRecord {
@@ -107,14 +130,18 @@ class Cache {
   // One sentence for the user where the file lies on a network file system; else empty.
   const std::string& warning() const;
 
-  // The id of a workload, inserted where it is new.
-  std::int64_t workload(const WorkloadKey& key);
+  // The id of a workload, inserted if it is new. `family` names its kernel's family; "" if that is unknown.
+  std::int64_t workload(const WorkloadKey& key, const std::string& family = "");
+  // Gives a family to workloads that have none, which files of the first schema do not: `family_of` returns ""
+  // for a workload that it does not know.
+  void fill_families(const std::function<std::string(const WorkloadKey&)>& family_of);
   std::optional<std::int64_t> find_workload(const WorkloadKey& key) const;
   std::vector<Workload> workloads() const;
 
   // A later trial of the same configuration replaces the earlier one.
   void put_trial(std::int64_t workload, const TrialRecord& trial);
-  std::vector<TrialRecord> trials(std::int64_t workload) const;  // in the order they were first stored
+  // In the order they were first stored; one that does not match its digest counts as absent.
+  std::vector<TrialRecord> trials(std::int64_t workload) const;
   // Throws BrokenEnvironment, and forgets nothing, while another search works on the workload.
   void clear_trials(std::int64_t workload);
   // Says that a search works on the workload until this Cache is closed or its process ends.
@@ -123,8 +150,12 @@ class Cache {
   // Replaces the workload's winner. The blob is stored compressed with its digest; the old winner stays until
   // the new one is committed.
   void put_winner(std::int64_t workload, const WinnerRecord& winner);
-  // Throws BrokenEnvironment where the stored blob does not match its digest.
-  std::optional<WinnerRecord> winner(std::int64_t workload) const;
+  // Throws DamagedWinner if anything of the record, its workload or its cubin does not match its digest.
+  std::optional<WinnerRecord> winner(std::int64_t workload, WinnerParts parts = WinnerParts::all) const;
+  // The undamaged winners of a family, latest first.
+  std::vector<FamilyWinner> family_winners(const std::string& kernel, const std::string& family) const;
+  // Throws BrokenEnvironment if it is not there or does not match its digest.
+  Blob cubin(std::int64_t id) const;
 
   // Compiled cubins by content digest of (source, headers, options, compiler version). The builds unused for
   // longest are dropped past CacheOptions::max_build_bytes.
@@ -136,7 +167,7 @@ class Cache {
   std::optional<double> calibration(const HardwareKey& hardware, const std::string& name) const;
 
   // PRAGMA integrity_check; tables, columns and indexes against those that moetune makes; references between
-  // rows; every text for being UTF-8; every blob against its digest; every workload, trial and winner against
+  // rows; every text for being UTF-8; every row and blob against its digest; every workload, trial and winner against
   // `rules`.
   std::vector<CacheProblem> check(const RecordRules& rules = {}) const;
 

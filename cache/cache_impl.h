@@ -23,8 +23,27 @@ struct Cache::Impl {
   std::optional<std::int64_t> find_hardware(const HardwareKey& key) const;
 };
 
-// Digests over all that a launch of the record depends on.
-std::string winner_digest(const std::string& config, const std::string& plan, const Blob& cubin);
-std::string build_digest(const BuildRecord& build);
+// Digests as SQL, for statements that write a row with its digest and that read whether both agree. They are
+// macros because a statement is one literal. WORKLOAD is an expression for the workload's id.
+#define MOETUNE_IDENTITY(WORKLOAD)                                                   \
+  "(SELECT moetune_digest(i.kernel, i.problem, j.key, i.source_digest, i.toolchain)" \
+  " FROM workloads i JOIN hardware j ON j.id = i.hardware WHERE i.id = " WORKLOAD ")"
+#define MOETUNE_HARDWARE_DIGEST                                                                 \
+  "moetune_digest(h.key, h.name, h.compute_capability, h.sm_count, h.l2_bytes, h.memory_bytes," \
+  " h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver)"
+#define MOETUNE_WORKLOAD_DIGEST \
+  "moetune_digest(w.kernel, w.problem, w.hardware, w.source_digest, w.toolchain, w.family)"
+#define MOETUNE_TRIAL_DIGEST \
+  "moetune_digest(" MOETUNE_IDENTITY("t.workload") ", t.config, t.outcome, t.message, t.time_us,"      \
+  " t.interval_low_us, t.interval_high_us, t.samples, t.facts, t.provenance, t.contended)"
+#define MOETUNE_WINNER_DIGEST \
+  "moetune_digest(" MOETUNE_IDENTITY("v.workload") ", v.config, v.time_us, v.interval_low_us,"               \
+  " v.interval_high_us, v.default_time_us, v.roofline, v.plan, v.interface,"                                 \
+  " (SELECT digest FROM cubins WHERE id = v.cubin), v.fallback_config, v.fallback_plan,"                     \
+  " v.fallback_interface, (SELECT digest FROM cubins WHERE id = v.fallback_cubin), v.contended,"             \
+  " v.provenance, v.stored_at)"
+#define MOETUNE_CALIBRATION_DIGEST "moetune_digest(h.key, c.name, c.value)"
+
+std::string build_digest(const std::string& name, const BuildRecord& build);
 
 }  // namespace moetune

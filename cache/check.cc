@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/digest.h"
 #include "base/utf8.h"
 #include "cache/blob.h"
 #include "cache/cache_impl.h"
@@ -12,6 +13,8 @@ namespace moetune {
 namespace {
 
 using Problems = std::vector<CacheProblem>;
+
+constexpr const char* kMismatch = "does not match its digest";
 
 void check_pages(const Database& database, Problems& problems) {
   Query row = database.query("PRAGMA integrity_check");
@@ -52,7 +55,7 @@ bool check_texts(const Query& row, const std::string& where, Problems& problems)
 void check_hardware(const Database& database, Problems& problems) {
   Query row = database.query(
       "SELECT id, key, name, compute_capability, sm_count, l2_bytes, memory_bytes, sm_clock_khz,"
-      " memory_clock_khz, origin, driver FROM hardware ORDER BY id");
+      " memory_clock_khz, origin, driver, digest = " MOETUNE_HARDWARE_DIGEST " FROM hardware h ORDER BY id");
   while (row.step()) {
     const std::string where = "hardware " + row.text(0);
     if (!check_texts(row, where, problems)) continue;
@@ -65,18 +68,26 @@ void check_hardware(const Database& database, Problems& problems) {
                           static_cast<int>(row.integer(8)),
                           row.text(9),
                           ""};
-    if (key.text() != row.text(1)) problems.push_back({where, "its key does not say what its columns say"});
+    if (key.text() != row.text(1)) {
+      problems.push_back({where, "its key does not say what its columns say"});
+    } else if (row.integer(11) == 0) {
+      problems.push_back({where, kMismatch});
+    }
   }
 }
 
 void check_calibrations(const Database& database, Problems& problems) {
-  Query row = database.query("SELECT hardware, name, value FROM calibrations ORDER BY hardware, name");
+  Query row =
+      database.query("SELECT c.hardware, c.name, c.value, c.digest = " MOETUNE_CALIBRATION_DIGEST
+                     " FROM calibrations c JOIN hardware h ON h.id = c.hardware ORDER BY c.hardware, c.name");
   while (row.step()) {
     const std::string where = "calibration " + to_utf8(row.text(1)) + " of hardware " + row.text(0);
     if (!check_texts(row, where, problems)) continue;
     const double value = row.real(2);
     if (!std::isfinite(value) || value <= 0)
       problems.push_back({where, "is no positive number: " + row.text(2)});
+    else if (row.integer(3) == 0)
+      problems.push_back({where, kMismatch});
   }
 }
 
@@ -89,12 +100,18 @@ WorkloadKey key_of(const Keys& keys, std::int64_t workload) {
 
 void check_workloads(const Database& database, const Keys& keys, const RecordRules& rules,
                      Problems& problems) {
-  Query row =
-      database.query("SELECT id, kernel, problem, source_digest, toolchain FROM workloads ORDER BY id");
+  Query row = database.query(
+      "SELECT id, kernel, problem, source_digest, toolchain, family, digest = " MOETUNE_WORKLOAD_DIGEST
+      " FROM workloads w ORDER BY id");
   while (row.step()) {
     const WorkloadKey key = key_of(keys, row.integer(0));
     const std::string where = place("workload", row.text(0), key);
-    if (!check_texts(row, where, problems) || !rules.workload || key.kernel.empty()) continue;
+    if (!check_texts(row, where, problems)) continue;
+    if (row.integer(6) == 0) {
+      problems.push_back({where, kMismatch});
+      continue;
+    }
+    if (!rules.workload || key.kernel.empty()) continue;
     const std::string wrong = rules.workload(key);
     if (!wrong.empty()) problems.push_back({where, wrong});
   }
@@ -103,11 +120,16 @@ void check_workloads(const Database& database, const Keys& keys, const RecordRul
 void check_trials(const Database& database, const Keys& keys, const RecordRules& rules, Problems& problems) {
   Query row = database.query(
       "SELECT id, workload, config, outcome, message, time_us, interval_low_us, interval_high_us, samples,"
-      " facts, provenance FROM trials ORDER BY id");
+      " facts, provenance, contended, digest = " MOETUNE_TRIAL_DIGEST " FROM trials t ORDER BY id");
   while (row.step()) {
     const WorkloadKey key = key_of(keys, row.integer(1));
     const std::string where = place("trial " + row.text(0) + " of workload", row.text(1), key);
-    if (!check_texts(row, where, problems) || !rules.trial) continue;
+    if (!check_texts(row, where, problems)) continue;
+    if (row.integer(12) == 0) {
+      problems.push_back({where, kMismatch});
+      continue;
+    }
+    if (!rules.trial) continue;
     const TrialRecord trial{row.text(2),
                             row.text(3),
                             row.text(4),
@@ -116,30 +138,44 @@ void check_trials(const Database& database, const Keys& keys, const RecordRules&
                             row.real(7),
                             static_cast<int>(row.integer(8)),
                             row.text(9),
-                            row.text(10)};
+                            row.text(10),
+                            row.integer(11) != 0};
     const std::string wrong = rules.trial(key, trial);
     if (!wrong.empty()) problems.push_back({where, wrong});
   }
 }
 
-void check_winners(const Database& database, const Keys& keys, const RecordRules& rules, Problems& problems) {
-  Query row = database.query(
-      "SELECT workload, config, time_us, interval_low_us, interval_high_us, default_time_us, roofline, plan,"
-      " cubin, provenance, stored_at, cubin_bytes, digest FROM winners ORDER BY workload");
-  while (row.step()) {
-    const WorkloadKey key = key_of(keys, row.integer(0));
-    const std::string where = place("winner", row.text(0), key);
-    if (!check_texts(row, where, problems)) continue;
-    std::optional<Blob> cubin = decompress(row.bytes(8), row.integer(11));
-    if (!cubin || winner_digest(row.text(1), row.text(7), *cubin) != row.text(12)) {
-      problems.push_back({where, "does not match its digest"});
-      continue;
+void check_winners(const Cache& cache, const Database& database, const Keys& keys, const RecordRules& rules,
+                   Problems& problems) {
+  std::vector<std::pair<std::int64_t, std::string>> readable;
+  {
+    Query row = database.query(
+        "SELECT workload, config, plan, interface, fallback_config, fallback_plan, fallback_interface, "
+        "provenance,"
+        " stored_at FROM winners ORDER BY workload");
+    while (row.step()) {
+      const std::string where = place("winner", row.text(0), key_of(keys, row.integer(0)));
+      if (check_texts(row, where, problems)) readable.emplace_back(row.integer(0), where);
     }
-    if (!rules.winner) continue;
-    const WinnerRecord winner{row.text(1), row.real(2), row.real(3),       row.real(4), row.real(5),
-                              row.real(6), row.text(7), *std::move(cubin), row.text(9), row.text(10)};
-    const std::string wrong = rules.winner(key, winner);
-    if (!wrong.empty()) problems.push_back({where, wrong});
+  }
+  for (const auto& [workload, where] : readable) {
+    try {
+      const std::optional<WinnerRecord> winner = cache.winner(workload);
+      if (!winner || !rules.winner) continue;  // gone since, or its workload is, which is said elsewhere
+      const std::string wrong = rules.winner(key_of(keys, workload), *winner);
+      if (!wrong.empty()) problems.push_back({where, wrong});
+    } catch (const DamagedWinner&) {
+      problems.push_back({where, kMismatch});
+    }
+  }
+}
+
+void check_cubins(const Database& database, Problems& problems) {
+  Query row = database.query("SELECT id, digest, frame, bytes FROM cubins ORDER BY id");
+  while (row.step()) {
+    const std::string where = "cubin " + row.text(0);
+    const std::optional<Blob> cubin = decompress(row.bytes(2), row.integer(3));
+    if (!cubin || digest(*cubin) != row.text(1)) problems.push_back({where, kMismatch});
   }
 }
 
@@ -150,8 +186,9 @@ void check_builds(const Database& database, Problems& problems) {
     const std::string where = "build " + to_utf8(row.text(0));
     if (!check_texts(row, where, problems)) continue;
     const std::optional<Blob> cubin = decompress(row.bytes(4), row.integer(5));
-    if (cubin && build_digest({row.text(1), row.text(2), row.text(3), *cubin}) == row.text(6)) continue;
-    problems.push_back({where, "does not match its digest"});
+    if (cubin && build_digest(row.text(0), {row.text(1), row.text(2), row.text(3), *cubin}) == row.text(6))
+      continue;
+    problems.push_back({where, kMismatch});
   }
 }
 
@@ -180,7 +217,8 @@ std::vector<CacheProblem> Cache::check(const RecordRules& rules) const {
   });
   attempt([&] { check_workloads(database, keys, rules, problems); });
   attempt([&] { check_trials(database, keys, rules, problems); });
-  attempt([&] { check_winners(database, keys, rules, problems); });
+  attempt([&] { check_winners(*this, database, keys, rules, problems); });
+  attempt([&] { check_cubins(database, problems); });
   attempt([&] { check_builds(database, problems); });
   return problems;
 }

@@ -12,6 +12,7 @@
 
 #include "base/utf8.h"
 #include "cache/companions.h"
+#include "cache/digest_functions.h"
 #include "cache/file_system.h"
 
 namespace moetune {
@@ -180,6 +181,7 @@ void Database::connect(Access access) {
   }
   // A file from elsewhere (a pack) must not run functions of its own through its schema.
   connection_->exec("PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = ON");
+  add_digest_functions(*connection_);
 }
 
 // A reader of a WAL database needs its -shm file, and makes it where it is missing. Where it can neither be
@@ -241,6 +243,8 @@ SQLite::Statement& Database::prepared(const char* sql) const {
   statement->tryReset();
   return *statement;
 }
+
+int Database::changes() const { return connection_->getChanges(); }
 
 void Database::execute(const std::string& sql) const {
   try {

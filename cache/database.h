@@ -92,6 +92,7 @@ class Database {
     }
   }
 
+  int changes() const;                         // rows that the last statement inserted, updated or deleted
   void execute(const std::string& sql) const;  // any number of statements, unprepared
   std::int64_t integer_pragma(const std::string& name) const;
 

@@ -6,8 +6,7 @@ namespace moetune {
 namespace {
 
 // The hardware's canonical text is its identity; the columns beside it are for people with a SQL prompt and
-// for packs. Blobs are zstd frames; `digest` covers the whole record, so that neither blob nor plan is used
-// when either changed.
+// for packs. Blobs are zstd frames.
 constexpr const char* kFirst = R"sql(
   CREATE TABLE hardware (
     id INTEGER PRIMARY KEY,
@@ -86,7 +85,77 @@ constexpr const char* kFirst = R"sql(
   ) STRICT, WITHOUT ROWID;
 )sql";
 
-constexpr const char* kMigrations[] = {kFirst};
+// Every row has a digest over all that it says, and those of trials and winners cover their workload too, so
+// that none can be changed or moved unnoticed (cache/digest_functions.h). Cubins stand apart, because winners
+// of one variant share theirs. Builds are dropped: they can be made again.
+constexpr const char* kSecond = R"sql(
+  ALTER TABLE hardware ADD COLUMN digest TEXT NOT NULL DEFAULT '';
+  UPDATE hardware SET digest = moetune_digest(key, name, compute_capability, sm_count, l2_bytes, memory_bytes,
+    sm_clock_khz, memory_clock_khz, origin, driver);
+
+  ALTER TABLE workloads ADD COLUMN family TEXT NOT NULL DEFAULT '';
+  ALTER TABLE workloads ADD COLUMN digest TEXT NOT NULL DEFAULT '';
+  UPDATE workloads SET digest = moetune_digest(kernel, problem, hardware, source_digest, toolchain, family);
+  CREATE INDEX workloads_by_family ON workloads (kernel, family);
+
+  ALTER TABLE trials ADD COLUMN contended INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE trials ADD COLUMN digest TEXT NOT NULL DEFAULT '';
+  UPDATE trials SET digest = moetune_digest(
+    (SELECT moetune_digest(w.kernel, w.problem, h.key, w.source_digest, w.toolchain)
+     FROM workloads w JOIN hardware h ON h.id = w.hardware WHERE w.id = trials.workload),
+    config, outcome, message, time_us, interval_low_us, interval_high_us, samples, facts, provenance, contended);
+
+  ALTER TABLE calibrations ADD COLUMN digest TEXT NOT NULL DEFAULT '';
+  UPDATE calibrations SET digest = moetune_digest(
+    (SELECT key FROM hardware WHERE id = calibrations.hardware), name, value);
+
+  CREATE TABLE cubins (
+    id INTEGER PRIMARY KEY,
+    digest TEXT NOT NULL UNIQUE,
+    frame BLOB NOT NULL,
+    bytes INTEGER NOT NULL
+  ) STRICT;
+  INSERT OR IGNORE INTO cubins (digest, frame, bytes)
+    SELECT coalesce(moetune_unpacked_digest(cubin, cubin_bytes), 'damaged ' || workload), cubin, cubin_bytes
+    FROM winners;
+
+  CREATE TABLE winners_of_2 (
+    workload INTEGER PRIMARY KEY REFERENCES workloads(id) ON DELETE CASCADE,
+    config TEXT NOT NULL,
+    time_us REAL NOT NULL,
+    interval_low_us REAL NOT NULL,
+    interval_high_us REAL NOT NULL,
+    default_time_us REAL NOT NULL,
+    roofline REAL NOT NULL,
+    plan TEXT NOT NULL,
+    interface TEXT NOT NULL,
+    cubin INTEGER NOT NULL REFERENCES cubins(id),
+    fallback_config TEXT NOT NULL,
+    fallback_plan TEXT NOT NULL,
+    fallback_interface TEXT NOT NULL,
+    fallback_cubin INTEGER REFERENCES cubins(id),
+    contended INTEGER NOT NULL,
+    provenance TEXT NOT NULL,
+    stored_at TEXT NOT NULL,
+    digest TEXT NOT NULL
+  ) STRICT;
+  INSERT INTO winners_of_2
+    SELECT v.workload, v.config, v.time_us, v.interval_low_us, v.interval_high_us, v.default_time_us, v.roofline,
+      v.plan, '', c.id, '', '', '', NULL, 0, v.provenance, v.stored_at,
+      iif(v.digest = moetune_joined_digest(v.config, v.plan, c.digest), moetune_digest(
+        (SELECT moetune_digest(w.kernel, w.problem, h.key, w.source_digest, w.toolchain)
+         FROM workloads w JOIN hardware h ON h.id = w.hardware WHERE w.id = v.workload),
+        v.config, v.time_us, v.interval_low_us, v.interval_high_us, v.default_time_us, v.roofline, v.plan, '',
+        c.digest, '', '', '', NULL, 0, v.provenance, v.stored_at), 'damaged')
+    FROM winners v JOIN cubins c
+      ON c.digest = coalesce(moetune_unpacked_digest(v.cubin, v.cubin_bytes), 'damaged ' || v.workload);
+  DROP TABLE winners;
+  ALTER TABLE winners_of_2 RENAME TO winners;
+
+  DELETE FROM builds;
+)sql";
+
+constexpr const char* kMigrations[] = {kFirst, kSecond};
 
 constexpr std::uintmax_t kSmallestPage = 512;
 

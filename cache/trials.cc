@@ -6,27 +6,27 @@ namespace moetune {
 void Cache::put_trial(std::int64_t workload, const TrialRecord& trial) {
   // One statement outside a transaction is a transaction: committed when run() returns.
   impl_->database.run(
-      "INSERT INTO trials (workload, config, outcome, message, time_us, interval_low_us, interval_high_us, "
-      "samples,"
-      " facts, provenance) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+      "INSERT INTO trials (workload, config, outcome, message, time_us, interval_low_us, interval_high_us,"
+      " samples, facts, provenance, contended, digest) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"
+      " moetune_digest(" MOETUNE_IDENTITY("?1") ", ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11))"
       " ON CONFLICT (workload, config) DO UPDATE SET outcome = excluded.outcome, message = excluded.message,"
       " time_us = excluded.time_us, interval_low_us = excluded.interval_low_us,"
       " interval_high_us = excluded.interval_high_us, samples = excluded.samples, facts = excluded.facts,"
-      " provenance = excluded.provenance",
+      " provenance = excluded.provenance, contended = excluded.contended, digest = excluded.digest",
       workload, trial.config, trial.outcome, trial.message, trial.time_us, trial.interval_low_us,
-      trial.interval_high_us, trial.samples, trial.facts, trial.provenance);
+      trial.interval_high_us, trial.samples, trial.facts, trial.provenance, int{trial.contended});
 }
 
 std::vector<TrialRecord> Cache::trials(std::int64_t workload) const {
   std::vector<TrialRecord> all;
   Query row = impl_->database.query(
-      "SELECT config, outcome, message, time_us, interval_low_us, interval_high_us, samples, facts, "
-      "provenance"
-      " FROM trials WHERE workload = ? ORDER BY id",
+      "SELECT config, outcome, message, time_us, interval_low_us, interval_high_us, samples, facts,"
+      " provenance, contended FROM trials t WHERE workload = ? AND digest = " MOETUNE_TRIAL_DIGEST
+      " ORDER BY id",
       workload);
   while (row.step()) {
     all.push_back({row.text(0), row.text(1), row.text(2), row.real(3), row.real(4), row.real(5),
-                   static_cast<int>(row.integer(6)), row.text(7), row.text(8)});
+                   static_cast<int>(row.integer(6)), row.text(7), row.text(8), row.integer(9) != 0});
   }
   return all;
 }

@@ -1,45 +1,145 @@
-// The part of Cache that stores winners.
+// The part of Cache that stores winners, and the cubins that they share.
 #include "base/digest.h"
 #include "cache/blob.h"
 #include "cache/cache_impl.h"
 
 namespace moetune {
+namespace {
 
-std::string winner_digest(const std::string& config, const std::string& plan, const Blob& cubin) {
-  return DigestBuilder().add(config).add(plan).add(digest(cubin)).finish();
+constexpr const char* kDropUnusedCubins =
+    "DELETE FROM cubins WHERE id NOT IN (SELECT cubin FROM winners UNION ALL"
+    " SELECT fallback_cubin FROM winners WHERE fallback_cubin IS NOT NULL)";
+
+// Within a transaction. 0 for a launch that has none.
+std::int64_t store_cubin(const Database& database, const StoredLaunch& launch) {
+  if (launch.config.empty()) return 0;
+  const std::string name = digest(launch.cubin);
+  const auto bytes = static_cast<std::int64_t>(launch.cubin.size());
+  // A damaged frame under this digest would stay; the sound one takes its place.
+  database.run(
+      "INSERT INTO cubins (digest, frame, bytes) VALUES (?, ?, ?)"
+      " ON CONFLICT (digest) DO UPDATE SET frame = excluded.frame, bytes = excluded.bytes",
+      name, compress(launch.cubin), bytes);
+  Query row = database.query("SELECT id FROM cubins WHERE digest = ?", name);
+  row.step();
+  return row.integer(0);
 }
+
+// From the columns frame, bytes and digest that begin at `column`; nullopt if they do not agree.
+std::optional<Blob> unpacked(const Query& row, int column) {
+  std::optional<Blob> cubin = decompress(row.bytes(column), row.integer(column + 1));
+  if (cubin && digest(*cubin) != row.text(column + 2)) return std::nullopt;
+  return cubin;
+}
+
+}  // namespace
 
 void Cache::put_winner(std::int64_t workload, const WinnerRecord& winner) {
-  impl_->database.run(
-      "INSERT INTO winners (workload, config, time_us, interval_low_us, interval_high_us, default_time_us, "
-      "roofline,"
-      " plan, cubin, cubin_bytes, digest, provenance, stored_at)"
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))"
-      " ON CONFLICT (workload) DO UPDATE SET config = excluded.config, time_us = excluded.time_us,"
-      " interval_low_us = excluded.interval_low_us, interval_high_us = excluded.interval_high_us,"
-      " default_time_us = excluded.default_time_us, roofline = excluded.roofline, plan = excluded.plan,"
-      " cubin = excluded.cubin, cubin_bytes = excluded.cubin_bytes, digest = excluded.digest,"
-      " provenance = excluded.provenance, stored_at = excluded.stored_at",
+  const Database& database = impl_->database;
+  WriteTransaction transaction(database);
+  const std::int64_t cubin = store_cubin(database, winner);
+  const std::int64_t fallback = store_cubin(database, winner.fallback);
+  database.run(
+      "INSERT OR REPLACE INTO winners (workload, config, time_us, interval_low_us, interval_high_us,"
+      " default_time_us, roofline, plan, interface, cubin, fallback_config, fallback_plan, "
+      "fallback_interface,"
+      " fallback_cubin, contended, provenance, stored_at, digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+      "?, ?,"
+      " nullif(?, 0), ?, ?, strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), '')",
       workload, winner.config, winner.time_us, winner.interval_low_us, winner.interval_high_us,
-      winner.default_time_us, winner.roofline, winner.plan, compress(winner.cubin),
-      static_cast<std::int64_t>(winner.cubin.size()), winner_digest(winner.config, winner.plan, winner.cubin),
-      winner.provenance);
+      winner.default_time_us, winner.roofline, winner.plan, winner.interface, cubin, winner.fallback.config,
+      winner.fallback.plan, winner.fallback.interface, fallback, int{winner.contended}, winner.provenance);
+  database.run("UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST " WHERE workload = ?", workload);
+  database.run(kDropUnusedCubins);
+  transaction.commit();
 }
 
-std::optional<WinnerRecord> Cache::winner(std::int64_t workload) const {
+std::optional<WinnerRecord> Cache::winner(std::int64_t workload, WinnerParts parts) const {
+  // One statement, so that a writer beside it cannot take a cubin away in between.
   Query row = impl_->database.query(
-      "SELECT config, time_us, interval_low_us, interval_high_us, default_time_us, roofline, plan, "
-      "provenance,"
-      " stored_at, cubin, cubin_bytes, digest FROM winners WHERE workload = ?",
-      workload);
+      "SELECT config, time_us, interval_low_us, interval_high_us, default_time_us, roofline, plan, interface,"
+      " fallback_config, fallback_plan, fallback_interface, contended, provenance, stored_at,"
+      " v.digest = " MOETUNE_WINNER_DIGEST " AND h.digest = " MOETUNE_HARDWARE_DIGEST
+      " AND w.digest = " MOETUNE_WORKLOAD_DIGEST
+      ", c.frame, c.bytes, c.digest, f.frame, f.bytes, f.digest"
+      " FROM winners v JOIN workloads w ON w.id = v.workload JOIN hardware h ON h.id = w.hardware"
+      " LEFT JOIN cubins c ON c.id = iif(?2, v.cubin, NULL)"
+      " LEFT JOIN cubins f ON f.id = iif(?2, v.fallback_cubin, NULL) WHERE v.workload = ?1",
+      workload, parts == WinnerParts::all ? 1 : 0);
   if (!row.step()) return std::nullopt;
-  std::optional<Blob> cubin = decompress(row.bytes(9), row.integer(10));
-  if (!cubin || winner_digest(row.text(0), row.text(6), *cubin) != row.text(11)) {
-    throw DamagedWinner("the winner of workload " + std::to_string(workload) + " in " + path().string() +
-                        " is damaged (it does not match its digest); search again to replace it");
+  WinnerRecord winner;
+  winner.config = row.text(0);
+  winner.time_us = row.real(1);
+  winner.interval_low_us = row.real(2);
+  winner.interval_high_us = row.real(3);
+  winner.default_time_us = row.real(4);
+  winner.roofline = row.real(5);
+  winner.plan = row.text(6);
+  winner.interface = row.text(7);
+  winner.fallback = {row.text(8), row.text(9), row.text(10), {}};
+  winner.contended = row.integer(11) != 0;
+  winner.provenance = row.text(12);
+  winner.stored_at = row.text(13);
+  bool sound = row.integer(14) != 0;
+  const auto load = [&](int column, Blob& into) {
+    std::optional<Blob> loaded = unpacked(row, column);
+    sound = sound && loaded;
+    if (loaded) into = *std::move(loaded);
+  };
+  if (sound && parts == WinnerParts::all) {
+    load(15, winner.cubin);
+    if (!winner.fallback.config.empty()) load(18, winner.fallback.cubin);
   }
-  return WinnerRecord{row.text(0), row.real(1), row.real(2),       row.real(3), row.real(4),
-                      row.real(5), row.text(6), *std::move(cubin), row.text(7), row.text(8)};
+  if (sound) return winner;
+  throw DamagedWinner("the winner of workload " + std::to_string(workload) + " in " + path().string() +
+                      " is damaged (it does not match its digest); search again to replace it");
+}
+
+std::vector<FamilyWinner> Cache::family_winners(const std::string& kernel, const std::string& family) const {
+  std::vector<FamilyWinner> all;
+  Query row = impl_->database.query(
+      "SELECT w.id, w.problem, w.source_digest, w.toolchain, h.name, h.compute_capability, h.sm_count,"
+      " h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver, v.config,"
+      " v.interface, v.fallback_config, v.fallback_interface, v.cubin, coalesce(v.fallback_cubin, 0),"
+      " (SELECT digest FROM cubins WHERE id = v.cubin),"
+      " coalesce((SELECT digest FROM cubins WHERE id = v.fallback_cubin), ''), v.time_us, v.default_time_us,"
+      " v.stored_at, v.contended FROM workloads w JOIN winners v ON v.workload = w.id"
+      " JOIN hardware h ON h.id = w.hardware WHERE w.kernel = ? AND w.family = ?"
+      " AND v.digest = " MOETUNE_WINNER_DIGEST " AND h.digest = " MOETUNE_HARDWARE_DIGEST
+      " AND w.digest = " MOETUNE_WORKLOAD_DIGEST " ORDER BY v.stored_at DESC, w.id DESC",
+      kernel, family);
+  while (row.step()) {
+    FamilyWinner winner;
+    winner.workload.id = row.integer(0);
+    winner.workload.key = {kernel, row.text(1), {}, row.text(2), row.text(3)};
+    winner.workload.key.hardware = {
+        row.text(4),    static_cast<int>(row.integer(5)), static_cast<int>(row.integer(6)),  row.integer(7),
+        row.integer(8), static_cast<int>(row.integer(9)), static_cast<int>(row.integer(10)), row.text(11),
+        row.text(12)};
+    winner.config = row.text(13);
+    winner.interface = row.text(14);
+    winner.fallback_config = row.text(15);
+    winner.fallback_interface = row.text(16);
+    winner.cubin = row.integer(17);
+    winner.fallback_cubin = row.integer(18);
+    winner.cubin_digest = row.text(19);
+    winner.fallback_cubin_digest = row.text(20);
+    winner.time_us = row.real(21);
+    winner.default_time_us = row.real(22);
+    winner.stored_at = row.text(23);
+    winner.contended = row.integer(24) != 0;
+    all.push_back(std::move(winner));
+  }
+  return all;
+}
+
+Blob Cache::cubin(std::int64_t id) const {
+  Query row = impl_->database.query("SELECT frame, bytes, digest FROM cubins WHERE id = ?", id);
+  if (row.step()) {
+    if (std::optional<Blob> cubin = unpacked(row, 0)) return *std::move(cubin);
+  }
+  throw BrokenEnvironment("cubin " + std::to_string(id) + " in " + path().string() +
+                          " is damaged (it does not match its digest) or gone");
 }
 
 }  // namespace moetune

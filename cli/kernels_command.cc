@@ -4,6 +4,7 @@
 #include "cli/text.h"
 #include "jobs/documents.h"
 #include "jobs/kernel_files.h"
+#include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 
 namespace moetune {

@@ -9,6 +9,7 @@
 #include "jobs/documents.h"
 #include "jobs/gpu_choice.h"
 #include "jobs/kernel_files.h"
+#include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 #include "tuner/worker/cuda_device.h"
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "jobs/kernel_files.h"
+#include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 
 namespace moetune {

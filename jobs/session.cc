@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "jobs/build_store.h"
 #include "jobs/kernel_files.h"
+#include "jobs/stored_space.h"
+#include "kernels/kernel_space.h"
 #include "tuner/compile/launchable.h"
 
 namespace moetune {
@@ -143,7 +145,8 @@ TuneRequest Session::request(const TuneSettings& settings) const {
 TuneResult Session::tune(const TuneRequest& request, std::stop_token stop) {
   TuneTools tools{.device = device(), .cache = cache_.get(), .compiler = pool_.get(), .events = events_};
   if (cache_ != nullptr) {
-    tools.workload = cache_->workload(key_);
+    cache_->fill_families([](const WorkloadKey& key) { return stored_family(key); });
+    tools.workload = cache_->workload(key_, kernel() == nullptr ? "" : stored_family(key_));
     cache_->begin_search(tools.workload);
   }
   return moetune::tune(request, std::move(tools), std::move(stop));

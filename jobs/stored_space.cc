@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "jobs/kernel_files.h"
+#include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 
 namespace moetune {
@@ -46,6 +47,16 @@ std::optional<Config> StoredSpaces::default_config(const WorkloadKey& key) {
     return known->default_config(expression_environment(problem, stored_limits(key.hardware)));
   } catch (const BadInput&) {
     return std::nullopt;
+  }
+}
+
+std::string stored_family(const WorkloadKey& key) {
+  const Kernel* const kernel = known_kernel(key.kernel);
+  if (kernel == nullptr) return "";
+  try {
+    return kernel->specialization(stored_problem(*kernel, key)).text();
+  } catch (const BadInput&) {
+    return "";
   }
 }
 

@@ -36,6 +36,9 @@ class StoredSpaces {
   std::map<std::string, Known> known_;
 };
 
+// The specialization of the stored problem; "" for a kernel or a problem that moetune does not know.
+std::string stored_family(const WorkloadKey& key);
+
 // The stored problem. Throws BadInput where the kernel does not take it.
 Problem stored_problem(const Kernel& kernel, const WorkloadKey& key);
 

@@ -1,6 +1,7 @@
 // decode_attention: the newest tokens of a sequence against its KV cache. The parts have files of their own
 // (decode_attention_problem, _call, _inputs, _plan, _reference).
 #include "kernels/decode_attention_call.h"
+#include "kernels/decode_attention_family.h"
 #include "kernels/decode_attention_inputs.h"
 #include "kernels/decode_attention_plan.h"
 #include "kernels/decode_attention_problem.h"
@@ -41,6 +42,10 @@ class DecodeAttention final : public Kernel {
 
   void check_call(const Problem& problem, const Call& call) const override {
     check_decode_attention_call(DecodeShape(problem), DecodeCall(call));
+  }
+
+  std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const override {
+    return decode_attention_family(DecodeShape(problem));
   }
 
   std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override {

@@ -274,6 +274,8 @@ class DecodeLauncher final : public Launcher {
 
   const CompileUnit& unit() const override { return unit_; }
 
+  Extents plan_extents(const Extents& extents) const override { return {extents[0], extents[1], 1}; }
+
   void plan(const Extents& extents, const Call& given, LaunchPlan& plan) const override {
     const DecodeShape shape = shape_.at(extents);
     const DecodeCall call(given);

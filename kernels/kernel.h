@@ -20,6 +20,7 @@
 #include "kernels/buffer.h"
 #include "kernels/call.h"
 #include "kernels/cost.h"
+#include "kernels/family_interface.h"
 #include "kernels/limits.h"
 #include "kernels/plan.h"
 #include "kernels/problem.h"
@@ -35,9 +36,6 @@ enum class Reference { exact, baseline };
 // Input or output tensors on the host, by buffer name.
 using HostTensors = std::map<std::string, std::vector<double>>;
 
-// Values of a family's free dimensions, in the kernel's order.
-using Extents = FixedVector<std::int64_t, 4>;
-
 // One configuration of one family on one device, with all names looked up: turns extents and a call into
 // launches. Immutable; thread-safe.
 class Launcher {
@@ -45,6 +43,10 @@ class Launcher {
   virtual ~Launcher() = default;
 
   virtual const CompileUnit& unit() const = 0;
+
+  // The extents that plan() reads, with 1 in place of the others: equal ones make equal launches. A server's
+  // contexts grow by one at every step, and most launches do not depend on them.
+  virtual Extents plan_extents(const Extents& extents) const { return extents; }
 
   // Fills `plan` with the launches of one call. Allocates nothing. The call must have passed check_call() for
   // a problem of these extents; nothing is checked again.
@@ -87,6 +89,9 @@ class Kernel {
   // Throws BadInput if a kernel could not run this call: strides that overlap or are unaligned, too little
   // room.
   virtual void check_call(const Problem& problem, const Call& call) const;
+
+  // The family as its callers in a server see it. By default that of a kernel without free dimensions.
+  virtual std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const;
 
   // Inputs first, then what is written, each with the check by which it is judged; argument names in plans
   // refer to them. Deterministic in its arguments; check_buffers accepts them.

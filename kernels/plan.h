@@ -64,7 +64,8 @@ struct Argument {
 
 using Dim3 = std::array<std::uint32_t, 3>;
 
-struct Launch {
+// How a kernel is launched, without its arguments.
+struct LaunchShape {
   Name entry;  // extern "C" name
   Dim3 grid{1, 1, 1};
   Dim3 block{1, 1, 1};
@@ -75,6 +76,10 @@ struct Launch {
   // kernel reads nothing but hints from global memory before griddepcontrol.wait, and every launch of its
   // plan waits before it ends.
   bool programmatic_dependent = false;
+  bool operator==(const LaunchShape&) const = default;
+};
+
+struct Launch : LaunchShape {
   FixedVector<Argument, 40> arguments;
   bool operator==(const Launch&) const = default;
 };

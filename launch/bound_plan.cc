@@ -1,5 +1,6 @@
 #include "launch/bound_plan.h"
 
+#include <array>
 #include <cstring>
 #include <string>
 
@@ -13,24 +14,20 @@ cuda::Address resolve(const Name& name, const AddressOf& addresses) {
                         "the plan names no buffer or scratch '" + name.text() + "'");
 }
 
-// Writes an argument as the kernel's parameter is laid out.
-struct ArgumentWriter {
-  cuda::EncodedTensorMap& slot;
+// The bytes of a scalar or an address, as the kernel's parameter is laid out.
+struct ScalarBits {
   const AddressOf& addresses;
 
-  void operator()(const Pointer& pointer) const {
-    const cuda::Address address = pointer.buffer.empty() ? 0
-                                                         : resolve(pointer.buffer, addresses) +
-                                                               static_cast<cuda::Address>(pointer.offset);
-    std::memcpy(&slot, &address, sizeof address);
+  std::uint64_t operator()(const Pointer& pointer) const {
+    if (pointer.buffer.empty()) return 0;
+    return resolve(pointer.buffer, addresses) + static_cast<cuda::Address>(pointer.offset);
   }
-  void operator()(const TensorMap& map) const {
-    slot =
-        cuda::encode_tensor_map(map, resolve(map.buffer, addresses) + static_cast<cuda::Address>(map.offset));
-  }
+  std::uint64_t operator()(const TensorMap&) const { return 0; }
   template <typename Scalar>
-  void operator()(Scalar value) const {
-    std::memcpy(&slot, &value, sizeof value);
+  std::uint64_t operator()(Scalar value) const {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof value);
+    return bits;
   }
 };
 
@@ -50,27 +47,42 @@ BoundPlan::BoundPlan(const LaunchPlan& plan, std::span<const cuda::Function> fun
     const cuda::Address base = resolve(memset.buffer, addresses);
     memsets_.push_back({base + static_cast<cuda::Address>(memset.offset), memset});
   }
-  launches_.reserve(plan.launches.size());
   for (std::size_t i = 0; i < plan.launches.size(); ++i) {
+    const Launch& launch = plan.launches[i];
     BoundLaunch& bound = launches_.emplace_back();
     bound.function = functions[i];
-    bound.launch = plan.launches[i];
-    bound.values.resize(bound.launch.arguments.size());
-    for (std::size_t a = 0; a < bound.values.size(); ++a) {
-      std::visit(ArgumentWriter{bound.values[a], addresses}, bound.launch.arguments[a].value);
-      bound.parameters.push_back(&bound.values[a]);
-    }
+    bound.shape = launch;
+    bound.first = places_.size();
+    bound.count = launch.arguments.size();
+    for (const Argument& argument : launch.arguments) places_.push_back(store(argument, addresses));
   }
 }
 
-void BoundPlan::enqueue(const cuda::Stream& stream) const {
-  auto memset = memsets_.begin();
+BoundPlan::Place BoundPlan::store(const Argument& argument, const AddressOf& addresses) {
+  if (const auto* map = std::get_if<TensorMap>(&argument.value)) {
+    const cuda::Address base = resolve(map->buffer, addresses) + static_cast<cuda::Address>(map->offset);
+    maps_.push_back(cuda::encode_tensor_map(*map, base));
+    return {true, static_cast<std::uint8_t>(maps_.size() - 1)};
+  }
+  scalars_.push_back(std::visit(ScalarBits{addresses}, argument.value));
+  return {false, static_cast<std::uint8_t>(scalars_.size() - 1)};
+}
+
+void BoundPlan::enqueue(cuda::StreamRef stream) const {
+  const BoundMemset* memset = memsets_.begin();
   for (std::size_t i = 0; i <= launches_.size(); ++i) {
     for (; memset != memsets_.end() && (memset->memset.before <= i || i == launches_.size()); ++memset)
       cuda::set_bytes(memset->address, memset->memset.value, memset->memset.bytes, stream);
     if (i == launches_.size()) break;
-    const BoundLaunch& bound = launches_[i];
-    cuda::launch(bound.function, bound.launch, const_cast<void**>(bound.parameters.data()), stream);
+    const BoundLaunch& launch = launches_[i];
+    std::array<void*, decltype(Launch::arguments)::capacity()> parameters;
+    for (std::size_t a = 0; a < launch.count; ++a) {
+      const Place place = places_[launch.first + a];
+      const void* const value = place.is_map ? static_cast<const void*>(&maps_[place.index])
+                                             : static_cast<const void*>(&scalars_[place.index]);
+      parameters[a] = const_cast<void*>(value);  // the driver's interface lacks the const
+    }
+    cuda::launch(launch.function, launch.shape, parameters.data(), stream);
   }
 }
 

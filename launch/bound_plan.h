@@ -1,15 +1,17 @@
 // A launch plan bound to its caller: functions of a loaded cubin, the addresses behind every pointer, tensor
 // maps encoded. It is enqueued on a stream as often as the caller likes, also under graph capture.
 //
-// Owns nothing on the device: the module that the functions are from and the memory that the plan points into
-// must outlive it. One thread at a time. Errors: cuda::CudaError (an argument that names no buffer, a tensor
-// map or launch that the driver refuses).
+// A plain value of fixed size: binding and enqueueing allocate nothing. Owns nothing on the device: the module
+// that the functions are from and the memory that the plan points into must outlive it. Immutable once bound;
+// threads may enqueue it at once. Errors: cuda::CudaError (an argument that names no buffer, a tensor map or
+// launch that the driver refuses), std::length_error (more arguments than fit).
 #pragma once
 
 #include <functional>
 #include <span>
 #include <vector>
 
+#include "base/fixed_vector.h"
 #include "kernels/plan.h"
 #include "launch/driver.h"
 
@@ -33,33 +35,38 @@ using AddressOf = std::function<cuda::Address(std::string_view name)>;
 
 class BoundPlan {
  public:
+  static constexpr std::size_t kMaxScalars = 120, kMaxMaps = 8;
+
+  // Holds nothing to launch.
+  BoundPlan() = default;
   BoundPlan(const LaunchPlan& plan, std::span<const cuda::Function> functions, const AddressOf& addresses);
 
-  // Parameters point into the plan's own values, which a move leaves where they are and a copy would not.
-  BoundPlan(BoundPlan&&) noexcept = default;
-  BoundPlan& operator=(BoundPlan&&) noexcept = default;
-  BoundPlan(const BoundPlan&) = delete;
-  BoundPlan& operator=(const BoundPlan&) = delete;
-
   // Every memset and launch of the plan, in order.
-  void enqueue(const cuda::Stream& stream) const;
+  void enqueue(cuda::StreamRef stream) const;
 
  private:
-  // The largest argument is a tensor map, which is also the most aligned.
-  using Slot = cuda::EncodedTensorMap;
   struct BoundLaunch {
-    cuda::Function function;
-    Launch launch;
-    std::vector<Slot> values;
-    std::vector<void*> parameters;
+    cuda::Function function = nullptr;
+    LaunchShape shape;
+    std::size_t first = 0, count = 0;  // of places_
   };
   struct BoundMemset {
-    cuda::Address address;
+    cuda::Address address = 0;
     Memset memset;
   };
+  // Where an argument's value lies.
+  struct Place {
+    bool is_map = false;
+    std::uint8_t index = 0;
+  };
 
-  std::vector<BoundMemset> memsets_;
-  std::vector<BoundLaunch> launches_;
+  Place store(const Argument& argument, const AddressOf& addresses);
+
+  FixedVector<cuda::EncodedTensorMap, kMaxMaps> maps_;
+  FixedVector<std::uint64_t, kMaxScalars> scalars_;
+  FixedVector<Place, kMaxScalars + kMaxMaps> places_;  // of all arguments of all launches, in order
+  FixedVector<BoundMemset, 4> memsets_;
+  FixedVector<BoundLaunch, 4> launches_;
 };
 
 }  // namespace moetune

@@ -1,11 +1,13 @@
 #include "launch/driver.h"
 
+#include <algorithm>
+
 #include "launch/driver_symbols.h"
 
 namespace moetune::cuda {
 namespace {
 
-CUstream raw(const Stream& stream) { return static_cast<CUstream>(stream.get()); }
+CUstream raw(StreamRef stream) { return static_cast<CUstream>(stream.raw); }
 
 }  // namespace
 
@@ -20,10 +22,39 @@ void GraphTraits::destroy(Raw raw) { cu.cuGraphExecDestroy(static_cast<CUgraphEx
 Context::Context(int ordinal) : device_(ordinal) {
   CUcontext context = nullptr;
   check(cu.cuDevicePrimaryCtxRetain(&context, device_), "cuDevicePrimaryCtxRetain");
-  check(cu.cuCtxSetCurrent(context), "cuCtxSetCurrent");
+  context_ = context;
+  try {
+    make_current();
+  } catch (...) {
+    cu.cuDevicePrimaryCtxRelease(device_);
+    throw;
+  }
 }
 
 Context::~Context() { cu.cuDevicePrimaryCtxRelease(device_); }
+
+void Context::make_current() const {
+  check(cu.cuCtxSetCurrent(static_cast<CUcontext>(context_)), "cuCtxSetCurrent");
+}
+
+bool Context::is_current() const {
+  CUcontext current = nullptr;
+  return cu.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context_;
+}
+
+bool Context::owns(StreamRef stream) const {
+  if (stream.raw == nullptr) return true;
+  CUcontext context = nullptr;
+  return cu.cuStreamGetCtx(raw(stream), &context) == CUDA_SUCCESS && context == context_;
+}
+
+std::optional<int> current_device() {
+  CUcontext context = nullptr;
+  CUdevice device = 0;
+  if (cu.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return std::nullopt;
+  check(cu.cuCtxGetDevice(&device), "cuCtxGetDevice");
+  return device;
+}
 
 bool Context::alive() const { return cu.cuCtxSynchronize() == CUDA_SUCCESS; }
 
@@ -53,7 +84,7 @@ Address device_address(const HostMemory& memory) {
   return address;
 }
 
-void set_bytes(Address address, std::uint8_t value, std::int64_t bytes, const Stream& stream) {
+void set_bytes(Address address, std::uint8_t value, std::int64_t bytes, StreamRef stream) {
   if (bytes > 0)
     check(cu.cuMemsetD8Async(address, value, static_cast<std::size_t>(bytes), raw(stream)),
           "cuMemsetD8Async");
@@ -116,7 +147,20 @@ Function find_function(const Module& module, const std::string& entry) {
   return function;
 }
 
-void permit(Function function, const Launch& launch) {
+void permit_all(Function function, const std::string& entry, const DeviceLimits& limits) {
+  const auto raw_function = static_cast<CUfunction>(function);
+  int fixed = 0;
+  check(cu.cuFuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, raw_function),
+        "cuFuncGetAttribute of " + entry);
+  LaunchShape widest;
+  widest.entry = entry;
+  widest.dynamic_shared =
+      static_cast<std::uint32_t>(std::max<std::int64_t>(0, limits.shared_per_block - fixed));
+  if (limits.compute_capability >= 90) widest.cluster = {16, 1, 1};
+  permit(function, widest);
+}
+
+void permit(Function function, const LaunchShape& launch) {
   const auto set = [&](CUfunction_attribute which, int value, const char* what) {
     check(cu.cuFuncSetAttribute(static_cast<CUfunction>(function), which, value),
           std::string("cuFuncSetAttribute(") + what + ", " + std::to_string(value) + ") of " +
@@ -131,7 +175,7 @@ void permit(Function function, const Launch& launch) {
   }
 }
 
-void launch(Function function, const Launch& shape, void** parameters, const Stream& stream) {
+void launch(Function function, const LaunchShape& shape, void** parameters, StreamRef stream) {
   std::array<CUlaunchAttribute, 2> attributes{};
   unsigned count = 0;
   if (shape.cluster != Dim3{1, 1, 1}) {
@@ -155,8 +199,9 @@ void launch(Function function, const Launch& shape, void** parameters, const Str
   config.hStream = raw(stream);
   config.attrs = attributes.data();
   config.numAttrs = count;
-  check(cu.cuLaunchKernelEx(&config, static_cast<CUfunction>(function), parameters, nullptr),
-        "cuLaunchKernelEx(" + shape.entry.text() + ")");
+  const CUresult result =
+      cu.cuLaunchKernelEx(&config, static_cast<CUfunction>(function), parameters, nullptr);
+  if (result != CUDA_SUCCESS) check(result, "cuLaunchKernelEx(" + shape.entry.text() + ")");
 }
 
 Graph capture(const Stream& stream, const std::function<void()>& enqueue) {

@@ -2,8 +2,9 @@
 // MOETUNE_LIBCUDA names), and every symbol comes from cuGetProcAddress. driver_symbols.h alone includes cuda.h.
 //
 // Any process may call this, a server that replays a plan as well as the worker: initialize() comes first and
-// once, and what needs a context takes the thread's current one, a Context's or the caller's own. One thread
-// at a time: nothing here is thread-safe. Handles own what they hold and must die before their Context. Errors:
+// once, and what needs a context takes the thread's current one, a Context's or the caller's own. After
+// initialize() the functions are as thread-safe as the driver's. Handles own what they hold, belong to one
+// thread at a time and must die before their Context. Errors:
 // initialize() throws BrokenEnvironment (NoGpu where there is none); everything after it throws CudaError,
 // which is an Outcome where a candidate caused it and a broken environment where none did.
 #pragma once
@@ -11,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -50,6 +52,8 @@ std::string driver_version();  // "CUDA 13.0"
 // Everything that can be told without a context; `key.driver` is driver_version().
 DeviceInfo describe_device(int ordinal);
 
+class StreamRef;
+
 // The device's primary context, current on this thread while it lives.
 class Context {
  public:
@@ -58,13 +62,23 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
+  // Makes it current on the calling thread, too.
+  void make_current() const;
+  bool is_current() const;
+  // Whether a stream is this context's; the default stream is always.
+  bool owns(StreamRef stream) const;
+
   // False after a sticky error: nothing but a new process helps.
   bool alive() const;
   std::int64_t free_memory() const;
 
  private:
   int device_;
+  void* context_ = nullptr;
 };
+
+// The ordinal of the calling thread's current context; nullopt if it has none.
+std::optional<int> current_device();
 
 // A move-only handle whose Traits know how to destroy it.
 template <typename Traits>
@@ -121,10 +135,19 @@ using Module = Handle<ModuleTraits>;
 using Graph = Handle<GraphTraits>;  // an instantiated one
 using Function = void*;             // owned by its module
 
+// A stream that somebody owns: a Stream above, or the caller's CUstream.
+class StreamRef {
+ public:
+  StreamRef(const Stream& stream) : raw(stream.get()) {}
+  explicit StreamRef(void* stream) : raw(stream) {}
+
+  void* raw;
+};
+
 Memory allocate(std::int64_t bytes);
 HostMemory allocate_on_host(std::int64_t bytes);
 Address device_address(const HostMemory& memory);
-void set_bytes(Address address, std::uint8_t value, std::int64_t bytes, const Stream& stream);
+void set_bytes(Address address, std::uint8_t value, std::int64_t bytes, StreamRef stream);
 void copy_on_device(Address to, Address from, std::int64_t bytes, const Stream& stream);
 // Both wait for what the stream holds first.
 void copy_to_device(Address to, std::span<const std::uint8_t> bytes, const Stream& stream);
@@ -140,10 +163,12 @@ double elapsed_us(const Event& begin, const Event& end);  // both must have happ
 Module load_module(std::span<const std::uint8_t> cubin);
 Function find_function(const Module& module, const std::string& entry);
 // Permits what the launch will ask of the function: dynamic shared memory past 48 KiB, clusters past 8.
-void permit(Function function, const Launch& launch);
+void permit(Function function, const LaunchShape& launch);
+// Permits whatever the device can do, for a function whose launches are not known yet.
+void permit_all(Function function, const std::string& entry, const DeviceLimits& limits);
 
-// `parameters` holds a pointer to each argument's bytes.
-void launch(Function function, const Launch& shape, void** parameters, const Stream& stream);
+// `parameters` holds a pointer to each argument's bytes. Allocates nothing unless it fails.
+void launch(Function function, const LaunchShape& shape, void** parameters, StreamRef stream);
 
 // Records what `enqueue` puts on the stream instead of running it.
 Graph capture(const Stream& stream, const std::function<void()>& enqueue);

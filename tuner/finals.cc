@@ -124,7 +124,9 @@ bool Finals::hold_round(const std::vector<Finalist>& contenders, TuneResult& res
     const Trial& trial = outcome.trials[i];
     // A finalist that failed here is a failure for later searches too.
     if (!has_time(trial.result.outcome)) store_.put(trial, contenders[i].candidate.build.get());
-    if (trial.id == default_id_) result.baseline = trial;
+    if (trial.id != default_id_) continue;
+    result.baseline = trial;
+    if (trial.result.outcome == Outcome::ok) result.fallback = contenders[i].candidate;
   }
   if (!outcome.winner) return false;
   result.best = outcome.trials[*outcome.winner];

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/version.h"
+#include "kernels/plan_interface.h"
 
 namespace moetune {
 namespace {
@@ -65,6 +66,15 @@ bool flag(const std::string& object, const char* name, bool fallback) {
   return at != json.end() && at->is_boolean() ? at->get<bool>() : fallback;
 }
 
+StoredLaunch stored_launch(const Candidate& candidate) {
+  StoredLaunch launch;
+  launch.config = candidate.config.text();
+  launch.plan = Json(candidate.plan).dump();
+  launch.interface = interface_digest(candidate.plan.unit, candidate.plan);
+  if (candidate.build != nullptr) launch.cubin = candidate.build->cubin;
+  return launch;
+}
+
 void add_clocks(Json& json, const Measurement& measurement) {
   if (measurement.sm_clock_mhz > 0) json["sm_clock_mhz"] = measurement.sm_clock_mhz;
   if (measurement.memory_clock_mhz > 0) json["memory_clock_mhz"] = measurement.memory_clock_mhz;
@@ -119,21 +129,20 @@ std::optional<TrialResult> from_record(const TrialRecord& record) {
   return result;
 }
 
-WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const TrialResult* baseline,
-                       double roofline, const Provenance& provenance) {
+WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const Candidate& fallback,
+                       const TrialResult* baseline, double roofline, const Provenance& provenance) {
   Json source = provenance_json(provenance);
   source["moetune"] = version();
   add_clocks(source, result.measurement);
   WinnerRecord record;
-  record.config = winner.config.text();
+  static_cast<StoredLaunch&>(record) = stored_launch(winner);
+  if (fallback.build != nullptr) record.fallback = stored_launch(fallback);
   record.time_us = result.measurement.median_us;
   record.interval_low_us = result.measurement.low_us;
   record.interval_high_us = result.measurement.high_us;
   record.default_time_us =
       baseline != nullptr && has_time(baseline->outcome) ? baseline->measurement.median_us : 0;
   record.roofline = roofline;
-  record.plan = Json(winner.plan).dump();
-  if (winner.build != nullptr) record.cubin = winner.build->cubin;
   record.provenance = text_of(source);
   return record;
 }

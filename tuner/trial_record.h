@@ -38,9 +38,10 @@ bool is_of_search(const TrialRecord& record, const std::string& strategy, std::u
 // again. The samples do not come back, only the median and its interval.
 std::optional<TrialResult> from_record(const TrialRecord& record);
 
-// `baseline` is the default's result in the same duel, where it has one; `roofline` is 0 where unknown.
-WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const TrialResult* baseline,
-                       double roofline, const Provenance& provenance);
+// `fallback` is the default, without a build if it has none, and `baseline` its result in the same duel, if
+// it has one; `roofline` is 0 if unknown.
+WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const Candidate& fallback,
+                       const TrialResult* baseline, double roofline, const Provenance& provenance);
 
 // The stored plan and cubin, ready to load again; the build carries no log and no facts.
 Candidate from_winner(const WinnerRecord& winner, const Config& config);

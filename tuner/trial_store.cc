@@ -45,7 +45,7 @@ void TrialStore::put_winner(const TuneResult& result) {
   const double roofline = floor ? floor->roofline_fraction(result.best->result.measurement.median_us) : 0.0;
   const TrialResult* baseline = result.baseline ? &result.baseline->result : nullptr;
   tools_.cache->put_winner(tools_.workload,
-                           to_winner(result.winner, result.best->result, baseline, roofline, source));
+                           to_winner(result.winner, result.best->result, result.fallback, baseline, roofline, source));
 }
 
 std::optional<std::string> TrialStore::winner() const {

@@ -97,6 +97,7 @@ struct TuneResult {
   std::optional<Trial> best;      // the winner of the duel, verified
   std::optional<Trial> baseline;  // the default configuration, measured in the same duel
   Candidate winner;               // plan and build of `best`, where it was compiled
+  Candidate fallback;             // the same of the default, if it was right in that duel
   TimeSpent time;
   std::vector<Trial> trials;  // in the order measured
 };

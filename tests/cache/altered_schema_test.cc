@@ -45,11 +45,13 @@ constexpr Alteration kAlterations[] = {
      "ON"
      " DELETE CASCADE, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (hardware, name)) STRICT, "
      "WITHOUT "
-     "ROWID",
+     "ROWID; ALTER TABLE calibrations ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
      "the column calibrations.value is TEXT NOT NULL instead of REAL NOT NULL"},
     {"DROP TABLE calibrations; CREATE TABLE calibrations (hardware INTEGER NOT NULL, name TEXT NOT NULL, "
      "value"
-     " REAL NOT NULL, PRIMARY KEY (hardware, name)) STRICT, WITHOUT ROWID",
+     " REAL NOT NULL, PRIMARY KEY (hardware, name)) STRICT, WITHOUT ROWID; ALTER TABLE calibrations ADD "
+     "COLUMN"
+     " digest TEXT NOT NULL DEFAULT ''",
      "the table calibrations is declared otherwise"},
     {"CREATE TABLE notes (text TEXT)", "the table notes is strange"},
     {"CREATE TRIGGER greedy AFTER INSERT ON trials BEGIN DELETE FROM winners; END",
@@ -95,7 +97,7 @@ TEST_CASE("tables of another application under moetune's mark are refused and un
   const TempDir dir;
   raw_sql(dir / "a.db", "PRAGMA application_id = 1836017012; CREATE TABLE theirs (x)");
   raw_sql(dir / "b.db",
-          "PRAGMA application_id = 1836017012; PRAGMA user_version = 1; CREATE TABLE theirs (x)");
+          "PRAGMA application_id = 1836017012; PRAGMA user_version = 2; CREATE TABLE theirs (x)");
   const std::string before = read_file(dir / "a.db") + read_file(dir / "b.db");
   for (const char* name : {"a.db", "b.db"}) {
     CHECK(says(broken([&] { Cache::open(dir / name, Cache::Mode::create); }), "the table theirs is strange"));
@@ -156,7 +158,7 @@ TEST_CASE("check finds hardware that is not what its key says, and ceilings that
   fill(dir / "cache.db");
   raw_sql(dir / "cache.db", "UPDATE hardware SET sm_count = 1; UPDATE calibrations SET value = -4.7");
   const auto problems = Cache::open(dir / "cache.db", Cache::Mode::inspect).check();
-  REQUIRE(problems.size() == 2);
+  REQUIRE(problems.size() == 3);  // and the winner that is of this hardware
   CHECK(problems[0].where == "hardware 1");
   CHECK(problems[1].where == "calibration read_tb_s of hardware 1");
   CHECK(problems[1].what == "is no positive number: -4.7");

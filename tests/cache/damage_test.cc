@@ -28,11 +28,12 @@ std::int64_t fill(const fs::path& file) {
   return id;
 }
 
-void flip_byte(const fs::path& file, const std::string& table, const std::string& where) {
+void flip_byte(const fs::path& file, const std::string& table, const std::string& column,
+               const std::string& where) {
   const std::string middle = std::to_string(10'000);
-  raw_sql(file, "UPDATE " + table + " SET cubin = CAST(substr(cubin, 1, " + middle +
-                    ") || CASE substr(cubin, " + middle +
-                    " + 1, 1) WHEN x'00' THEN x'01' ELSE x'00' END || substr(cubin, " + middle +
+  raw_sql(file, "UPDATE " + table + " SET " + column + " = CAST(substr(" + column + ", 1, " + middle +
+                    ") || CASE substr(" + column + ", " + middle +
+                    " + 1, 1) WHEN x'00' THEN x'01' ELSE x'00' END || substr(" + column + ", " + middle +
                     " + 2) AS BLOB) WHERE " + where);
 }
 
@@ -43,17 +44,18 @@ TEST_CASE("a winner with one changed byte in its cubin or plan is never handed o
   const std::int64_t id = fill(dir / "cache.db");
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
   REQUIRE(cache.winner(id));
-  flip_byte(dir / "cache.db", "winners", "1");
+  flip_byte(dir / "cache.db", "cubins", "frame", "1");
   const std::string sentence = broken([&] { cache.winner(id); });
   CHECK(says(sentence, "the winner of workload " + std::to_string(id)));
   CHECK(says(sentence, (dir / "cache.db").string()));
-  REQUIRE(cache.check().size() == 1);
+  REQUIRE(cache.check().size() == 2);
   CHECK(cache.check()[0].where == "winner " + std::to_string(id) + " (decode_attention batch=64)");
+  CHECK(cache.check()[1].where.starts_with("cubin "));
   cache.put_winner(id, winner(1));
   CHECK(cache.winner(id)->cubin == winner(1).cubin);
   raw_sql(dir / "cache.db", "UPDATE winners SET plan = plan || ' '");
   CHECK(says(broken([&] { cache.winner(id); }), "does not match its digest"));
-  raw_sql(dir / "cache.db", "UPDATE winners SET plan = trim(plan), cubin_bytes = 1 << 45");
+  raw_sql(dir / "cache.db", "UPDATE winners SET plan = trim(plan); UPDATE cubins SET bytes = 1 << 45");
   CHECK(says(broken([&] { cache.winner(id); }), "does not match its digest"));
 }
 
@@ -61,7 +63,7 @@ TEST_CASE("a build with one changed byte counts as absent, and check names it") 
   const TempDir dir;
   fill(dir / "cache.db");
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
-  flip_byte(dir / "cache.db", "builds", "name = 'd1'");
+  flip_byte(dir / "cache.db", "builds", "cubin", "name = 'd1'");
   CHECK_FALSE(cache.find_build("d1"));
   CHECK(cache.find_build("d2"));
   REQUIRE(cache.check().size() == 1);

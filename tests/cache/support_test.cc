@@ -55,17 +55,18 @@ moetune::TrialRecord trial(int number) {
 }
 
 moetune::WinnerRecord winner(int number) {
-  const std::string name = "tile=" + std::to_string(number);
-  return {name,
-          10.0 + number,
-          9.5,
-          10.5,
-          20,
-          0.85,
-          "{\"launches\": \"" + name + "\"}",
-          random_bytes(50'000, static_cast<std::uint64_t>(number)),
-          R"({"trials": 200})",
-          ""};
+  moetune::WinnerRecord record;
+  record.config = "tile=" + std::to_string(number);
+  record.plan = "{\"launches\": \"" + record.config + "\"}";
+  record.interface = "interface " + std::to_string(number);
+  record.cubin = random_bytes(50'000, static_cast<std::uint64_t>(number));
+  record.time_us = 10.0 + number;
+  record.interval_low_us = 9.5;
+  record.interval_high_us = 10.5;
+  record.default_time_us = 20;
+  record.roofline = 0.85;
+  record.provenance = R"({"trials": 200})";
+  return record;
 }
 
 moetune::Blob random_bytes(std::size_t size, std::uint64_t seed) {

@@ -1,6 +1,7 @@
 // `moetune cache check` on real files, each with one record damaged by SQL.
 #include "base/digest.h"
 #include "cache/cache.h"
+#include "cache/cache_impl.h"
 #include "cache/database.h"
 #include "jobs/kernel_files.h"
 #include "kernels/plan.h"
@@ -14,7 +15,7 @@ namespace {
 std::string plan_text() {
   moetune::Plan plan;
   plan.unit = {"templates/decode_kernel/decode_kernel.cu", {{"STAGES", "2"}}};
-  plan.launches.push_back({.entry = "decode_kernel", .grid = {4, 1, 1}, .block = {128, 1, 1}});
+  plan.launches.push_back({{.entry = "decode_kernel", .grid = {4, 1, 1}, .block = {128, 1, 1}}, {}});
   return Json(plan).dump();
 }
 
@@ -56,13 +57,15 @@ std::string write_cache(const Tool& tool,
                        .message = "signal 11",
                        .facts = "{}",
                        .provenance = "{}"});
-  cache.put_winner(id, {.config = kConfig,
-                        .time_us = 12,
-                        .interval_low_us = 11,
-                        .interval_high_us = 13,
-                        .plan = plan_text(),
-                        .cubin = {1, 2, 3},
-                        .provenance = "{}"});
+  moetune::WinnerRecord winner;
+  winner.config = kConfig;
+  winner.plan = plan_text();
+  winner.cubin = {1, 2, 3};
+  winner.time_us = 12;
+  winner.interval_low_us = 11;
+  winner.interval_high_us = 13;
+  winner.provenance = "{}";
+  cache.put_winner(id, winner);
   cache.put_build("b1", {"ok", "{}", "", {1, 2, 3}});
   return path;
 }
@@ -71,10 +74,12 @@ void sql(const std::string& path, const std::string& statement) {
   moetune::Database(path, moetune::Database::Access::read_write, std::chrono::seconds(5)).execute(statement);
 }
 
-// The digest that a winner with these texts would have: damage that the digest itself covers.
-std::string digest_of(const std::string& config, const std::string& plan) {
-  const moetune::Blob cubin = {1, 2, 3};
-  return moetune::DigestBuilder().add(config).add(plan).add(moetune::digest(cubin)).finish();
+// Gives every row the digest of what it says now: damage that a digest itself covers.
+void seal(const std::string& path) {
+  sql(path, "UPDATE hardware AS h SET digest = " MOETUNE_HARDWARE_DIGEST);
+  sql(path, "UPDATE workloads AS w SET digest = " MOETUNE_WORKLOAD_DIGEST);
+  sql(path, "UPDATE trials AS t SET digest = " MOETUNE_TRIAL_DIGEST);
+  sql(path, "UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST);
 }
 
 const std::string kName = " (decode_kernel " + kProblem + ")";
@@ -82,6 +87,7 @@ const std::string kTrial = "trial 1 of workload 1" + kName, kWinner = "winner 1"
 
 struct Damage {
   std::string sql, where, what;
+  bool sealed = true;
 };
 
 std::vector<Damage> damages() {
@@ -101,27 +107,28 @@ std::vector<Damage> damages() {
       {"UPDATE trials SET facts = '{' WHERE id = 1", kTrial, "its facts cannot be read as JSON"},
       {"UPDATE trials SET provenance = '7' WHERE id = 1", kTrial, "its provenance cannot be read as JSON"},
       {"UPDATE trials SET workload = 9 WHERE id = 1", "trials 1", "belongs to a missing row of workloads"},
-      {"UPDATE winners SET cubin = x'00'", kWinner, "does not match its digest"},
-      {"UPDATE winners SET cubin_bytes = 2", kWinner, "does not match its digest"},
+      {"UPDATE cubins SET frame = x'00'", kWinner, "does not match its digest"},
+      {"UPDATE cubins SET bytes = 2", "cubin 1", "does not match its digest"},
       {"UPDATE winners SET time_us = 0", kWinner, "it took 0 µs"},
       {"UPDATE winners SET default_time_us = -1", kWinner, "the default beside it took -1 µs"},
       {"UPDATE winners SET roofline = 9e999", kWinner, "its roofline fraction is inf"},
       {"UPDATE winners SET interval_high_us = 1", kWinner, "its interval is 11 to 1 µs"},
       {"UPDATE winners SET provenance = 'x'", kWinner, "its provenance cannot be read as JSON"},
-      {"UPDATE winners SET plan = '" + torn + "', digest = '" + digest_of(kConfig, torn) + "'", kWinner,
+      {"UPDATE winners SET plan = '" + torn + "'", kWinner,
        "its launch plan cannot be read: "},
-      {"UPDATE winners SET config = 'x', digest = '" + digest_of("x", plan_text()) + "'", kWinner,
+      {"UPDATE winners SET config = 'x'", kWinner,
        "its configuration: 'x' is not name=value"},
       {"UPDATE winners SET workload = 9", "winners 9", "belongs to a missing row of workloads"},
       {"UPDATE hardware SET sm_count = 3", "hardware 1", "its key does not say what its columns say"},
-      {"DROP INDEX builds_by_use", "schema", "the index builds_by_use is missing"},
-      {"ALTER TABLE winners DROP COLUMN roofline", "schema", "the table winners has no column roofline"},
+      {"DROP INDEX builds_by_use", "schema", "the index builds_by_use is missing", false},
+      {"ALTER TABLE winners DROP COLUMN roofline", "schema", "the table winners has no column roofline", false},
+      {"UPDATE trials SET time_us = 13 WHERE id = 1", kTrial, "does not match its digest", false},
+      {"UPDATE winners SET time_us = 13", kWinner, "does not match its digest", false},
   };
 }
 
 // Sound records of what moetune does not know.
 std::vector<Damage> nonsense() {
-  const std::string strange = "stagse=2", workload = "workload 1" + kName;
   const auto named = [](const std::string& problem) { return "workload 1 (decode_kernel " + problem + ")"; };
   return {
       {"UPDATE trials SET config = 'stagse=2' WHERE id = 1", kTrial,
@@ -131,7 +138,7 @@ std::vector<Damage> nonsense() {
       {"UPDATE trials SET config = 'stages=2' WHERE id = 1", kTrial, "parameter 'loader' has no value"},
       {"UPDATE trials SET config = config || ' ' WHERE id = 1", kTrial,
        "its configuration should be written " + kConfig},
-      {"UPDATE winners SET config = 'stagse=2', digest = '" + digest_of(strange, plan_text()) + "'", kWinner,
+      {"UPDATE winners SET config = 'stagse=2'", kWinner,
        "its configuration: unknown parameter 'stagse'"},
       {"UPDATE workloads SET kernel = 'decode_kernl'", "workload 1 (decode_kernl " + kProblem + ")",
        "unknown kernel 'decode_kernl'; did you mean 'decode_kernel'?"},
@@ -158,7 +165,7 @@ std::vector<Damage> broken_texts() {
       {"UPDATE hardware SET driver = " + bytes, "hardware 1", "its driver is not UTF-8 text"},
       {"UPDATE builds SET log = " + bytes, "build b1", "its log is not UTF-8 text"},
       {"UPDATE builds SET name = " + bytes, "build " + shown, "its name is not UTF-8 text"},
-      {"INSERT INTO calibrations VALUES (1, " + bytes + ", 4.5)", "calibration " + shown + " of hardware 1",
+      {"INSERT INTO calibrations VALUES (1, " + bytes + ", 4.5, '')", "calibration " + shown + " of hardware 1",
        "its name is not UTF-8 text"},
   };
 }
@@ -169,6 +176,7 @@ void check_found(const std::vector<Damage>& damages) {
     CAPTURE(damage.sql);
     const std::string path = write_cache(tool);
     sql(path, "PRAGMA foreign_keys = OFF; " + damage.sql);
+    if (damage.sealed) seal(path);
     const Ended ended = tool.run({"cache", "check", "--cache", path, "--json"});
     CHECK(ended.code == 3);
     const Json found = document(ended);
@@ -210,6 +218,7 @@ TEST_CASE(
   const auto check = [&] { return tool.run({"cache", "check", "--cache", path, "--json"}); };
   CHECK(document(check())["outdated"].empty());
   sql(path, "UPDATE trials SET config = 'stagse=2' WHERE id = 1");
+  seal(path);
   const Ended renamed = check();
   CHECK(renamed.code == 0);
   const Json found = document(renamed);
@@ -221,8 +230,10 @@ TEST_CASE(
   CHECK(contains(tool.run({"cache", "check", "--cache", path}).out, "was tuned with other sources"));
 
   sql(path, "UPDATE workloads SET problem = 'size=3'");
+  seal(path);
   CHECK(contains(document(check())["outdated"][0]["what"], "is of a problem that is none today"));
   sql(path, "UPDATE workloads SET problem = 'rubbish'");  // which no source could have made
+  seal(path);
   CHECK(check().code == 3);
 }
 

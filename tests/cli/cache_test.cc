@@ -146,7 +146,12 @@ moetune::WorkloadKey workload_key(const std::string& problem, const std::string&
 }
 
 void store_winner(moetune::Cache& cache, const moetune::WorkloadKey& key, const std::string& config) {
-  cache.put_winner(cache.workload(key), {.config = config, .time_us = 12, .plan = "{}", .cubin = {1, 2, 3}});
+  moetune::WinnerRecord winner;
+  winner.config = config;
+  winner.plan = "{}";
+  winner.cubin = {1, 2, 3};
+  winner.time_us = 12;
+  cache.put_winner(cache.workload(key), winner);
 }
 
 }  // namespace

@@ -13,7 +13,12 @@
 #include <utility>
 #include <vector>
 
+#include "tests/fake_cuda/devices.h"
+
 namespace fake_cuda {
+
+Machine machine;
+
 namespace {
 
 // What a launch saves that may start before the one in front has ended.
@@ -38,7 +43,6 @@ struct FakeModule {
   std::map<std::string, Kernel> kernels;
 };
 
-Machine machine;
 FakeGraph* capturing = nullptr;
 
 void run(const RecordedLaunch& launch) {
@@ -76,53 +80,6 @@ CUresult get_error_string(CUresult, const char** text) {
   return CUDA_SUCCESS;
 }
 
-CUresult device_get_count(int* count) {
-  *count = static_cast<int>(machine.script.number("devices", 1));
-  return CUDA_SUCCESS;
-}
-
-CUresult device_get(CUdevice* device, int ordinal) {
-  *device = ordinal;
-  return CUDA_SUCCESS;
-}
-
-CUresult device_get_name(char* name, int size, CUdevice device) {
-  std::snprintf(name, static_cast<std::size_t>(size), "Fake GPU %d", device);
-  return CUDA_SUCCESS;
-}
-
-CUresult device_get_attribute(int* value, CUdevice_attribute which, CUdevice) {
-  static const std::map<int, int> values = {
-      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
-      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
-      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 4},
-      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
-      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472},
-      {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
-      {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
-      {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 20},
-      {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1'000'000},
-      {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 2'000'000}};
-  *value = values.at(which);
-  return CUDA_SUCCESS;
-}
-
-CUresult device_total_mem(std::size_t* bytes, CUdevice) {
-  *bytes = machine.memory_bytes();
-  return CUDA_SUCCESS;
-}
-
-CUresult device_get_pci_bus_id(char* text, int size, CUdevice device) {
-  std::snprintf(text, static_cast<std::size_t>(size), "0000:%02x:00.0", device);
-  return CUDA_SUCCESS;
-}
-
-CUresult device_get_uuid(CUuuid* uuid, CUdevice device) {
-  std::memset(uuid->bytes, 0xab, sizeof uuid->bytes);
-  uuid->bytes[0] = static_cast<char>(device);
-  return CUDA_SUCCESS;
-}
-
 CUresult primary_ctx_retain(CUcontext* context, CUdevice) {
   if (machine.script.has("crash_at_open")) std::abort();
   *context = reinterpret_cast<CUcontext>(&machine);
@@ -130,7 +87,31 @@ CUresult primary_ctx_retain(CUcontext* context, CUdevice) {
 }
 
 CUresult primary_ctx_release(CUdevice) { return sticky(); }
-CUresult ctx_set_current(CUcontext) { return sticky(); }
+
+// Per thread, as the driver has it.
+thread_local CUcontext current_context = nullptr;
+
+CUresult ctx_set_current(CUcontext context) {
+  current_context = context;
+  return sticky();
+}
+
+CUresult ctx_get_current(CUcontext* context) {
+  *context = current_context;
+  return sticky();
+}
+
+CUresult ctx_get_device(CUdevice* device) {
+  *device = 0;
+  return current_context != nullptr ? sticky() : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+// A stream that this driver did not make is another context's.
+CUresult stream_get_ctx(CUstream stream, CUcontext* context) {
+  const bool own = reinterpret_cast<void*>(stream) == &machine;
+  *context = own ? reinterpret_cast<CUcontext>(&machine) : reinterpret_cast<CUcontext>(&current_context);
+  return sticky();
+}
 
 CUresult stream_synchronize(CUstream) {
   while (machine.hanging) pause();
@@ -282,6 +263,11 @@ CUresult module_get_function(CUfunction* function, CUmodule module, const char* 
   return sticky();
 }
 
+CUresult func_get_attribute(int* value, CUfunction_attribute, CUfunction) {
+  *value = 0;
+  return sticky();
+}
+
 CUresult func_set_attribute(CUfunction, CUfunction_attribute, int) { return sticky(); }
 
 CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, void** parameters, void**) {
@@ -334,6 +320,10 @@ void* find_symbol(const std::string& name) {
       {"cuDevicePrimaryCtxRetain", address_of(primary_ctx_retain)},
       {"cuDevicePrimaryCtxRelease", address_of(primary_ctx_release)},
       {"cuCtxSetCurrent", address_of(ctx_set_current)},
+      {"cuCtxGetCurrent", address_of(ctx_get_current)},
+      {"cuCtxGetDevice", address_of(ctx_get_device)},
+      {"cuStreamGetCtx", address_of(stream_get_ctx)},
+      {"cuFuncGetAttribute", address_of(func_get_attribute)},
       {"cuCtxSynchronize", address_of(ctx_synchronize)},
       {"cuMemGetInfo", address_of(mem_get_info)},
       {"cuMemAlloc", address_of(mem_alloc)},

@@ -60,6 +60,8 @@ struct Machine {
   void hold(const Parameters& parameters);
 };
 
+extern Machine machine;
+
 // The kernels of templates/common/harness.cu. True where `name` is one of them and was run.
 bool run_harness(const std::string& name, const Parameters& parameters, std::uint32_t blocks);
 

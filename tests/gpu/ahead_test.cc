@@ -114,8 +114,8 @@ Plan behind_writers(Plan plan, const std::vector<Buffer>& buffers, bool rubbish)
   add("lengths", elements_of(buffers, "lengths"));
   add("page_table", elements_of(buffers, "page_table"));
   add("k", kSpoiledKeys);
-  Launch restore{.entry = "restore", .block = {1024, 1, 1}, .arguments = arguments};
-  Launch spoil{.entry = "spoil", .block = {1024, 1, 1}, .arguments = arguments};
+  Launch restore{{.entry = "restore", .block = {1024, 1, 1}}, arguments};
+  Launch spoil{{.entry = "spoil", .block = {1024, 1, 1}}, arguments};
   spoil.arguments.push_back({"rubbish", std::int32_t{rubbish}});
   const auto attention = plan.launches;
   plan.launches = {spoil, restore};

@@ -118,7 +118,7 @@ TEST_CASE("the rate that is shown is the one that binds") {
 TEST_CASE("launches overlap if the first of a plan may begin before its predecessor ends") {
   Plan plan;
   CHECK(launches_of(plan) == Launches::separate);
-  plan.launches = {{.entry = "a"}, {.entry = "b", .programmatic_dependent = true}};
+  plan.launches = {Launch{{.entry = "a"}, {}}, Launch{{.entry = "b", .programmatic_dependent = true}, {}}};
   CHECK(launches_of(plan) == Launches::separate);
   plan.launches[0].programmatic_dependent = true;
   CHECK(launches_of(plan) == Launches::overlapping);

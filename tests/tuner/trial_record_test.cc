@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kernels/plan_interface.h"
 #include "tests/tuner/scripted_device.h"
 
 using namespace moetune;
@@ -43,7 +44,7 @@ TEST_CASE("a failed trial keeps its reason and carries no time") {
 TEST_CASE("a recording's name may hold any bytes") {
   const TrialRecord record = to_record({}, timed(1), nullptr, {.device = "replay:\xff.json"});
   CHECK(nlohmann::json::parse(record.provenance)["device"] == "replay:\xef\xbf\xbd.json");
-  const WinnerRecord winner = to_winner({}, timed(1), nullptr, 0, {.device = "replay:\xff.json"});
+  const WinnerRecord winner = to_winner({}, timed(1), {}, nullptr, 0, {.device = "replay:\xff.json"});
   CHECK(nlohmann::json::accept(winner.provenance));
 }
 
@@ -58,8 +59,11 @@ TEST_CASE("a winner's plan and cubin come back as they were stored") {
   Candidate winner;
   winner.config = Config{{"tile", Value::integer(64)}};
   winner.plan.unit = {"templates/k/k.cu", {{"TILE", "64"}}};
-  winner.plan.launches.push_back(
-      {.entry = "k", .grid = {3, 2, 1}, .block = {128, 1, 1}, .dynamic_shared = 4096});
+  Launch& launch = winner.plan.launches.emplace_back();
+  launch.entry = "k";
+  launch.grid = {3, 2, 1};
+  launch.block = {128, 1, 1};
+  launch.dynamic_shared = 4096;
   winner.plan.launches[0].arguments = {{"x", Pointer{"x", 16}}, {"a", 1.5f}};
   auto build = std::make_shared<Build>();
   build->cubin = {1, 2, 3};
@@ -67,9 +71,13 @@ TEST_CASE("a winner's plan and cubin come back as they were stored") {
 
   const TrialResult baseline = timed(20);
   const WinnerRecord record =
-      to_winner(winner, timed(10), &baseline, 0.9, {.strategy = "local", .trials = 200});
+      to_winner(winner, timed(10), winner, &baseline, 0.9, {.strategy = "local", .trials = 200});
   CHECK(record.default_time_us == 20);
   CHECK(record.roofline == 0.9);
+  CHECK(record.fallback.config == record.config);
+  CHECK(record.fallback.cubin == record.cubin);
+  CHECK(record.interface == interface_digest(winner.plan.unit, winner.plan));
+  CHECK(to_winner(winner, timed(10), {}, nullptr, 0, {}).fallback.config.empty());
 
   const Candidate loaded = from_winner(record, winner.config);
   CHECK(loaded.plan.unit == winner.plan.unit);

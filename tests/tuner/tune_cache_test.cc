@@ -209,8 +209,12 @@ TEST_CASE("what a strict search dropped as too slow is measured by one that woul
 
 TEST_CASE("a damaged stored winner counts as absent, and the search replaces it") {
   TemporaryCache stored;
-  stored.cache.put_winner(stored.workload,
-                          {.config = "x=0,y=0", .time_us = 1, .plan = "{}", .cubin = {1, 2, 3}});
+  WinnerRecord winner;
+  winner.config = "x=0,y=0";
+  winner.time_us = 1;
+  winner.plan = "{}";
+  winner.cubin = {1, 2, 3};
+  stored.cache.put_winner(stored.workload, winner);
   {
     sqlite3* raw = nullptr;
     REQUIRE(sqlite3_open(stored.file.path.c_str(), &raw) == SQLITE_OK);

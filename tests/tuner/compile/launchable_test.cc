@@ -10,7 +10,7 @@ namespace {
 
 struct Case : OneLaunch {
   Case()
-      : OneLaunch({.entry = "k", .grid = {132, 1, 1}, .block = {256, 1, 1}},
+      : OneLaunch({{.entry = "k", .grid = {132, 1, 1}, .block = {256, 1, 1}}, {}},
                   {.registers = 64, .static_shared = 1024}) {}
   std::string why() const { return why_unlaunchable(plan, build, limits); }
 };
@@ -79,6 +79,6 @@ TEST_CASE("spills up to the limit are worth a measurement; past it the plan can 
 
 TEST_CASE("every launch of a plan is looked at, and an entry that was not built is said") {
   Case c;
-  c.plan.launches.push_back({.entry = "combine"});
+  c.plan.launches.push_back({{.entry = "combine"}, {}});
   CHECK(c.why() == "combine: no such entry in the build");
 }

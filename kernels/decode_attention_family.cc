@@ -1,0 +1,234 @@
+#include "kernels/decode_attention_family.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "base/error.h"
+#include "base/integers.h"
+#include "kernels/decode_attention_call.h"
+
+namespace moetune {
+namespace {
+
+// The order is part of the C interface (include/moetune.h).
+enum Slot { kQ, kK, kV, kPageTable, kLengths, kO, kLse, kSinks, kKScale, kVScale, kSlots };
+
+[[noreturn]] void refuse(const std::string& rule) { throw BadInput("decode_attention: " + rule); }
+
+std::string size_text(std::int64_t size) { return std::to_string(size); }
+
+class DecodeFamily final : public FamilyInterface {
+ public:
+  explicit DecodeFamily(const DecodeShape& shape) : shape_(shape) {
+    const auto set = [&](Slot slot, const char* name, DType type, Role role, bool present,
+                         std::int64_t alignment) {
+      slots_[slot] = {name, type, role, present, alignment};
+    };
+    set(kQ, "q", shape.dtype, Role::input, true, 16);
+    set(kK, "k", shape.kv_dtype(), Role::input, true, 16);
+    set(kV, "v", shape.kv_dtype(), Role::input, true, 16);
+    set(kPageTable, "page_table", DType::i32, Role::input, shape.paged(), 4);
+    set(kLengths, "lengths", DType::i32, Role::input, true, 4);
+    set(kO, "o", shape.dtype, Role::output, true, 16);
+    set(kLse, "lse", DType::f32, Role::output, shape.lse, 4);
+    set(kSinks, "sinks", DType::f32, Role::input, shape.sinks, 4);
+    set(kKScale, "k_scale", DType::f32, Role::input, shape.narrow, 4);
+    set(kVScale, "v_scale", DType::f32, Role::input, shape.narrow, 4);
+  }
+
+  std::span<const TensorSlot> tensors() const override { return slots_; }
+
+  void check(const Extents& extents) const override {
+    static constexpr const char* kNames[] = {"batch", "kv_heads", "context"};
+    static constexpr std::int64_t kMost[] = {65535, 1024, std::int64_t{1} << 22};
+    if (extents.size() != 3) refuse("the extents are batch, kv_heads and context");
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (extents[i] >= 1 && extents[i] <= kMost[i]) continue;
+      refuse(std::string(kNames[i]) + "=" + std::to_string(extents[i]) + " is out of range (from 1 to " +
+             std::to_string(kMost[i]) + ")");
+    }
+  }
+
+  void check_call(const Extents& extents, const Call& call) const override {
+    check_decode_attention_call(shape_.at(extents), DecodeCall(call));
+  }
+
+  // Batch and KV heads only multiply the work: one table serves every tensor-parallel degree of a model. A
+  // batch counts as even if its contexts fill nine tenths of what the longest would.
+  TablePoint table_point(const Extents& extents, std::int64_t total) const override {
+    TablePoint point;
+    point.position = {extents[0] * extents[1], extents[2]};
+    point.uneven = extents[0] > 1 && total * 10 < 9 * extents[0] * extents[2];
+    return point;
+  }
+
+  TablePoint table_point_of(const Problem& problem) const override {
+    const DecodeShape shape(problem);
+    TablePoint point = table_point({shape.batch, shape.kv_heads, shape.context}, 0);
+    point.uneven = shape.ragged;
+    return point;
+  }
+
+  Extents extents_at(const TablePoint& point, const Extents& like) const override {
+    const std::int64_t heads = std::min(like[1], point.position[0]);
+    return {ceil_div(point.position[0], heads), heads, point.position[1]};
+  }
+
+  void bind(std::span<const TensorView* const> tensors, std::string_view options, Extents& extents,
+            Call& call) const override;
+
+ private:
+  struct Options {
+    bool heads_first = true;
+    double scale = 0;
+  };
+  Options read_options(std::string_view text) const;
+  const TensorView& tensor(std::span<const TensorView* const> tensors, Slot slot) const;
+  void require_size(Slot slot, const char* what, std::int64_t size, std::int64_t wanted) const;
+  void require_contiguous(Slot slot, const TensorView& view, std::int64_t elements) const;
+  RowStrides rows(Slot slot, const TensorView& view, std::int64_t batch, std::int64_t heads) const;
+  KvStrides keys(Slot slot, const TensorView& view, bool heads_first, std::int64_t tokens) const;
+
+  DecodeShape shape_;
+  std::array<TensorSlot, kSlots> slots_;
+};
+
+DecodeFamily::Options DecodeFamily::read_options(std::string_view text) const {
+  Options read{shape_.heads_first, 1 / std::sqrt(static_cast<double>(shape_.head_dim))};
+  while (!text.empty()) {
+    const std::string_view pair = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), pair.size() + 1));
+    const std::size_t equals = pair.find('=');
+    const std::string_view name = pair.substr(0, equals);
+    const std::string_view value = equals == std::string_view::npos ? "" : pair.substr(equals + 1);
+    if (name == "layout" && (value == "heads_first" || value == "tokens_first")) {
+      read.heads_first = value == "heads_first";
+    } else if (name == "scale") {
+      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), read.scale);
+      if (error != std::errc() || end != value.data() + value.size())
+        refuse("scale='" + std::string(value) + "' is not a number");
+    } else {
+      refuse("unknown option '" + std::string(pair) +
+             "'; known are layout=heads_first, layout=tokens_first " + "and scale=NUMBER");
+    }
+  }
+  return read;
+}
+
+const TensorView& DecodeFamily::tensor(std::span<const TensorView* const> tensors, Slot slot) const {
+  const TensorView* const view = slot < tensors.size() ? tensors[slot] : nullptr;
+  if (view == nullptr) refuse("tensor '" + slots_[slot].name.text() + "' is missing");
+  if (view->dtype != slots_[slot].dtype) {
+    refuse("tensor '" + slots_[slot].name.text() + "' is " + std::string(dtype_name(view->dtype)) +
+           "; this family takes " + std::string(dtype_name(slots_[slot].dtype)));
+  }
+  return *view;
+}
+
+void DecodeFamily::require_size(Slot slot, const char* what, std::int64_t size, std::int64_t wanted) const {
+  if (size == wanted) return;
+  refuse("tensor '" + slots_[slot].name.text() + "' has " + size_text(size) + " " + what + "; it must have " +
+         size_text(wanted));
+}
+
+void DecodeFamily::require_contiguous(Slot slot, const TensorView& view, std::int64_t elements) const {
+  std::int64_t count = 1;
+  for (std::size_t d = view.shape.size(); d-- > 0;) {
+    if (view.shape[d] != 1 && view.strides[d] != count)
+      refuse("tensor '" + slots_[slot].name.text() + "' is not contiguous");
+    count *= view.shape[d];
+  }
+  require_size(slot, "elements", count, elements);
+}
+
+// [batch, q_len, heads, head_dim], or without q_len if that is 1.
+RowStrides DecodeFamily::rows(Slot slot, const TensorView& view, std::int64_t batch,
+                              std::int64_t heads) const {
+  const std::size_t rank = view.shape.size();
+  if (rank != 4 && !(rank == 3 && shape_.q_len == 1)) {
+    refuse("tensor '" + slots_[slot].name.text() + "' has " + std::to_string(rank) +
+           " dimensions; it must be [batch, q_len, heads, head_dim]");
+  }
+  require_size(slot, "sequences", view.shape[0], batch);
+  if (rank == 4) require_size(slot, "new tokens", view.shape[1], shape_.q_len);
+  require_size(slot, "heads", view.shape[rank - 2], heads);
+  require_size(slot, "elements a head", view.shape[rank - 1], shape_.head_dim);
+  if (view.strides[rank - 1] != 1)
+    refuse("the elements of a head of '" + slots_[slot].name.text() + "' must lie side by side");
+  // Of a dimension of one no stride is ever used; a tensor may state any.
+  const std::int64_t head = heads > 1 ? view.strides[rank - 2] : shape_.head_dim;
+  const std::int64_t token = shape_.q_len > 1 ? view.strides[1] : heads * head;
+  return {batch > 1 ? view.strides[0] : shape_.q_len * token, token, head};
+}
+
+KvStrides DecodeFamily::keys(Slot slot, const TensorView& view, bool heads_first, std::int64_t tokens) const {
+  const std::size_t head = heads_first ? 1 : 2, token = heads_first ? 2 : 1;
+  if (view.strides[3] != 1)
+    refuse("the elements of a head of '" + slots_[slot].name.text() + "' must lie side by side");
+  require_size(slot, "elements a head", view.shape[3], shape_.head_dim);
+  const std::int64_t heads = view.shape[head];
+  KvStrides strides{view.strides[0], view.strides[head], view.strides[token]};
+  if (heads == 1) strides.head = shape_.head_dim;
+  if (tokens == 1) strides.token = heads * shape_.head_dim;
+  if (view.shape[0] == 1) strides.block = tokens * heads * shape_.head_dim;
+  return strides;
+}
+
+void DecodeFamily::bind(std::span<const TensorView* const> tensors, std::string_view options,
+                        Extents& extents, Call& call) const {
+  const Options read = read_options(options);
+  const TensorView &q = tensor(tensors, kQ), &k = tensor(tensors, kK), &v = tensor(tensors, kV);
+  for (const auto& [slot, view] : {std::pair{kK, &k}, std::pair{kV, &v}}) {
+    if (view->shape.size() != 4) {
+      refuse("tensor '" + slots_[slot].name.text() + "' has " + std::to_string(view->shape.size()) +
+             " dimensions; it must have 4, with layout=" +
+             (read.heads_first ? "heads_first [pages, kv_heads, page, head_dim]"
+                               : "tokens_first [pages, page, kv_heads, head_dim]"));
+    }
+  }
+  if (!(k.shape == v.shape)) refuse("tensors 'k' and 'v' differ in shape");
+  const std::int64_t tokens = k.shape[read.heads_first ? 2 : 1], heads = k.shape[read.heads_first ? 1 : 2];
+  const std::int64_t batch = q.shape.empty() ? 0 : q.shape[0];
+  DecodeCall made(shape_);
+  made.q = rows(kQ, q, batch, heads * shape_.group());
+  made.o = rows(kO, tensor(tensors, kO), batch, heads * shape_.group());
+  made.k = keys(kK, k, read.heads_first, tokens);
+  made.v = keys(kV, v, read.heads_first, tokens);
+  made.v_offset = 0;
+  made.blocks = k.shape[0];
+  made.scale = read.scale;
+  made.page_table_stride = 0;
+  made.capacity = tokens;
+  if (shape_.paged()) {
+    require_size(kK, "tokens a page", tokens, shape_.page);
+    const TensorView& table = tensor(tensors, kPageTable);
+    if (table.shape.size() != 2)
+      refuse("tensor 'page_table' must be [batch, columns]; there is no form by indptr");
+    require_size(kPageTable, "rows", table.shape[0], batch);
+    if (table.shape[1] > 1 && table.strides[1] != 1)
+      refuse("the entries of a row of 'page_table' must lie side by side");
+    made.page_table_stride = batch > 1 ? table.strides[0] : table.shape[1];
+    made.capacity = table.shape[1] * shape_.page;
+  } else if (k.shape[0] < batch) {
+    refuse("tensor 'k' has room for " + size_text(k.shape[0]) + " sequences; q has " + size_text(batch));
+  }
+  require_contiguous(kLengths, tensor(tensors, kLengths), batch);
+  if (shape_.lse)
+    require_contiguous(kLse, tensor(tensors, kLse), batch * shape_.q_len * heads * shape_.group());
+  if (shape_.sinks) require_contiguous(kSinks, tensor(tensors, kSinks), heads * shape_.group());
+  for (const Slot slot : {kKScale, kVScale}) {
+    if (shape_.narrow) require_contiguous(slot, tensor(tensors, slot), shape_.head_scales ? heads : 1);
+  }
+  extents = {batch, heads, made.capacity};
+  call = made.call();
+}
+
+}  // namespace
+
+std::unique_ptr<const FamilyInterface> decode_attention_family(const DecodeShape& shape) {
+  return std::make_unique<DecodeFamily>(shape);
+}
+
+}  // namespace moetune

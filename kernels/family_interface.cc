@@ -1,0 +1,52 @@
+#include "kernels/family_interface.h"
+
+#include "base/error.h"
+
+namespace moetune {
+
+ContiguousFamily::ContiguousFamily(const std::vector<Buffer>& buffers, const Extents& extents)
+    : extents_(extents) {
+  for (const Buffer& buffer : buffers) {
+    slots_.push_back({buffer.name, buffer.dtype, buffer.role});
+    elements_.push_back(buffer.elements);
+  }
+}
+
+void ContiguousFamily::check(const Extents& extents) const {
+  if (!(extents == extents_)) throw BadInput("the extents are not the family's own");
+}
+
+TablePoint ContiguousFamily::table_point(const Extents& extents, std::int64_t) const {
+  TablePoint point;
+  for (std::size_t i = 0; i < extents.size() && i < 2; ++i) point.position.push_back(extents[i]);
+  return point;
+}
+
+Extents ContiguousFamily::extents_at(const TablePoint&, const Extents& like) const { return like; }
+
+void ContiguousFamily::bind(std::span<const TensorView* const> tensors, std::string_view options,
+                            Extents& extents, Call&) const {
+  if (!options.empty()) throw BadInput("the kernel takes no options ('" + std::string(options) + "')");
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const TensorSlot& slot = slots_[i];
+    const TensorView* const tensor = i < tensors.size() ? tensors[i] : nullptr;
+    if (tensor == nullptr) throw BadInput("tensor '" + slot.name.text() + "' is missing");
+    if (tensor->dtype != slot.dtype) {
+      throw BadInput("tensor '" + slot.name.text() + "' is " + std::string(dtype_name(tensor->dtype)) +
+                     "; it must be " + std::string(dtype_name(slot.dtype)));
+    }
+    std::int64_t count = 1;
+    for (std::size_t d = tensor->shape.size(); d-- > 0;) {
+      if (tensor->shape[d] != 1 && tensor->strides[d] != count)
+        throw BadInput("tensor '" + slot.name.text() + "' is not contiguous");
+      count *= tensor->shape[d];
+    }
+    if (count != elements_[i]) {
+      throw BadInput("tensor '" + slot.name.text() + "' has " + std::to_string(count) +
+                     " elements; it must have " + std::to_string(elements_[i]));
+    }
+  }
+  extents = extents_;
+}
+
+}  // namespace moetune

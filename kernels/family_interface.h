@@ -1,0 +1,97 @@
+// A family as its callers in a server see it, with all names looked up: which tensors a launch takes, how the
+// caller's tensors become extents and a call, what a call must keep to, and which cell of a dispatch table
+// serves it.
+//
+// Immutable; thread-safe. Nothing here .
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/fixed_vector.h"
+#include "kernels/buffer.h"
+#include "kernels/call.h"
+#include "kernels/name.h"
+#include "kernels/problem.h"
+
+namespace moetune {
+
+// Values of a family's free dimensions, in the kernel's order.
+using Extents = FixedVector<std::int64_t, 4>;
+
+// One tensor that a kernel can take. Slots have fixed places: a family that lacks one does not move the others.
+struct TensorSlot {
+  Name name;  // the buffer's name in plans
+  DType dtype = DType::f32;
+  Role role = Role::input;
+  bool present = true;          // the family has it
+  std::int64_t alignment = 16;  // of its address, bytes
+};
+
+// A caller's tensor. Strides are in elements.
+struct TensorView {
+  static constexpr std::size_t kMaxRank = 6;
+
+  DType dtype = DType::f32;
+  FixedVector<std::int64_t, kMaxRank> shape;
+  FixedVector<std::int64_t, kMaxRank> strides;
+};
+
+// Where a problem lies in a dispatch table: a position on each axis, and whether work is spread unevenly over
+// it (ragged batches have choices of their own).
+struct TablePoint {
+  FixedVector<std::int64_t, 2> position;
+  bool uneven = false;
+};
+
+class FamilyInterface {
+ public:
+  virtual ~FamilyInterface() = default;
+
+  virtual std::span<const TensorSlot> tensors() const = 0;
+
+  // Throws BadInput for extents that no problem has.
+  virtual void check(const Extents& extents) const = 0;
+  // Throws BadInput for a call that no kernel of the family could run at such extents, which are checked.
+  virtual void check_call(const Extents& extents, const Call& call) const = 0;
+
+  // `total` is the kernel's measure of all work (decode_attention: tokens of all contexts), 0 if unknown.
+  virtual TablePoint table_point(const Extents& extents, std::int64_t total) const = 0;
+  // Of a problem of the family, by how its inputs are made.
+  virtual TablePoint table_point_of(const Problem& problem) const = 0;
+  // The least extents at or past such a position; what the position leaves open is as in `like`.
+  virtual Extents extents_at(const TablePoint& point, const Extents& like) const = 0;
+
+  // Reads the caller's tensors (by slot; null for one that the family lacks) and options, which are
+  // `name=value` pairs. Throws BadInput for a missing tensor, a wrong type, rank or size.
+  virtual void bind(std::span<const TensorView* const> tensors, std::string_view options, Extents& extents,
+                    Call& call) const = 0;
+};
+
+// For families without a call: tensors are contiguous buffers, checked by their number of elements.
+class ContiguousFamily final : public FamilyInterface {
+ public:
+  // `buffers` as Kernel::buffers gives them for a problem at `extents`, which are the only ones.
+  ContiguousFamily(const std::vector<Buffer>& buffers, const Extents& extents);
+
+  std::span<const TensorSlot> tensors() const override { return slots_; }
+  void check(const Extents& extents) const override;
+  void check_call(const Extents&, const Call&) const override {}
+  TablePoint table_point(const Extents& extents, std::int64_t total) const override;
+  TablePoint table_point_of(const Problem&) const override { return table_point(extents_, 0); }
+  Extents extents_at(const TablePoint& point, const Extents& like) const override;
+  void bind(std::span<const TensorView* const> tensors, std::string_view options, Extents& extents,
+            Call& call) const override;
+
+ private:
+  std::vector<TensorSlot> slots_;
+  std::vector<std::int64_t> elements_;
+  Extents extents_;
+};
+
+}  // namespace moetune

@@ -1,0 +1,219 @@
+// No row of a cache can be changed or moved without its digest showing it.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/digest.h"
+#include "cache/blob.h"
+#include "cache/database.h"
+#include "cache/schema.h"
+#include "tests/cache/support.h"
+
+using moetune::Cache;
+using moetune::Database;
+using moetune::Query;
+using namespace cache_test;
+
+namespace {
+
+moetune::WinnerRecord with_fallback(int number) {
+  moetune::WinnerRecord record = winner(number);
+  record.fallback = winner(number + 1);
+  return record;
+}
+
+std::int64_t fill(const fs::path& file) {
+  Cache cache = Cache::open(file, Cache::Mode::create);
+  const std::int64_t id = cache.workload(workload_key(), "head_dim=128");
+  for (int i = 0; i < 3; ++i) cache.put_trial(id, trial(i));
+  cache.put_trial(cache.workload(workload_key("batch=1"), "head_dim=128"), trial(9));
+  cache.put_winner(id, with_fallback(1));
+  cache.put_calibration(h200(), "read_tb_s", 4.6);
+  cache.put_build("d1", {"ok", "{}", "log", random_bytes(2'000, 1)});
+  return id;
+}
+
+struct Column {
+  std::string table, name, type;
+};
+
+// Numbers of rows, and a build's place in the order of use, are no facts.
+bool is_no_fact(const Column& column) {
+  return column.name == "id" ||
+         (column.table == "builds" && (column.name == "used" || column.name == "stored_bytes"));
+}
+
+std::vector<Column> columns(const fs::path& file) {
+  std::vector<Column> all;
+  const Database database(file, Database::Access::immutable, std::chrono::seconds(5));
+  Query row = database.query(
+      "SELECT t.name, c.name, c.type FROM pragma_table_list t, pragma_table_info(t.name) c"
+      " WHERE t.schema = 'main' AND t.name NOT LIKE 'sqlite_%' ORDER BY 1, 2");
+  while (row.step()) {
+    Column column{row.text(0), row.text(1), row.text(2)};
+    if (!is_no_fact(column)) all.push_back(std::move(column));
+  }
+  return all;
+}
+
+// Other values of the column's type, as SQL.
+std::vector<std::string> changes(const Column& column) {
+  const std::string& name = column.name;
+  if (column.type == "INTEGER") return {"coalesce(" + name + ", 0) + 1", name + " - 1"};
+  if (column.type == "REAL") return {name + " * 1.0000000001", "-" + name, "9e999"};
+  if (column.type == "BLOB") return {"CAST(" + name + " || x'00' AS BLOB)", "x''"};
+  return {name + " || ' '", "'x'"};
+}
+
+// One row of each table, so that no unique column refuses.
+std::string update(const Column& column, const std::string& value) {
+  return "PRAGMA foreign_keys = OFF; UPDATE " + column.table + " SET " + column.name + " = " + value +
+         " WHERE " + column.name + " = (SELECT max(" + column.name + ") FROM " + column.table + ") AND " +
+         column.name + " IS NOT " + value;
+}
+
+}  // namespace
+
+TEST_CASE("whatever is changed in a row, check names it") {
+  const TempDir dir;
+  fill(dir / "sound.db");
+  raw_sql(dir / "sound.db", "PRAGMA journal_mode = delete");
+  const std::string sound = read_file(dir / "sound.db");
+  int tried = 0;
+  for (const Column& column : columns(dir / "sound.db")) {
+    for (const std::string& value : changes(column)) {
+      const std::string sql = update(column, value);
+      CAPTURE(sql);
+      write_file(dir / "changed.db", sound);
+      raw_sql(dir / "changed.db", sql);
+      const Cache cache = Cache::open(dir / "changed.db", Cache::Mode::inspect);
+      CHECK(!cache.check().empty());
+      ++tried;
+    }
+  }
+  CHECK(tried > 100);
+}
+
+TEST_CASE("a winner that was changed, or moved to another problem, is not handed out") {
+  const TempDir dir;
+  for (const char* change :
+       {"UPDATE winners SET time_us = time_us / 2", "UPDATE winners SET default_time_us = 99",
+        "UPDATE winners SET roofline = 1", "UPDATE winners SET workload = 2",
+        "UPDATE winners SET contended = 1", "UPDATE winners SET provenance = '{}'",
+        "UPDATE winners SET stored_at = '2000-01-01T00:00:00Z'", "UPDATE winners SET fallback_config = ''",
+        "UPDATE workloads SET problem = 'batch=7' WHERE id = 1", "UPDATE hardware SET sm_count = 1",
+        "UPDATE winners SET interface = ''", "UPDATE winners SET cubin = fallback_cubin"}) {
+    CAPTURE(change);
+    fs::remove(dir / "cache.db");
+    fill(dir / "cache.db");
+    raw_sql(dir / "cache.db", change);
+    const Cache cache = Cache::open(dir / "cache.db", Cache::Mode::read_only);
+    bool handed_out = false;
+    for (const std::int64_t id : {1, 2}) {
+      try {
+        handed_out = handed_out || cache.winner(id).has_value();
+      } catch (const moetune::DamagedWinner&) {
+      }
+    }
+    CHECK_FALSE(handed_out);
+    CHECK(cache.family_winners("decode_attention", "head_dim=128").empty());
+  }
+}
+
+TEST_CASE("a trial that was changed or moved counts as absent, and the others stand") {
+  const TempDir dir;
+  const std::int64_t id = fill(dir / "cache.db");
+  raw_sql(dir / "cache.db", "UPDATE trials SET time_us = 1 WHERE config = '" + trial(1).config + "'");
+  raw_sql(dir / "cache.db", "UPDATE trials SET workload = 1 WHERE workload = 2");
+  const Cache cache = Cache::open(dir / "cache.db", Cache::Mode::read_only);
+  const auto trials = cache.trials(id);
+  REQUIRE(trials.size() == 2);
+  CHECK(trials[0].config == trial(0).config);
+  CHECK(trials[1].config == trial(2).config);
+}
+
+TEST_CASE("a calibration that was changed is unknown") {
+  const TempDir dir;
+  fill(dir / "cache.db");
+  raw_sql(dir / "cache.db", "UPDATE calibrations SET value = 9");
+  CHECK_FALSE(Cache::open(dir / "cache.db", Cache::Mode::read_only).calibration(h200(), "read_tb_s"));
+}
+
+TEST_CASE("winners of one cubin share it, and it goes with the last of them") {
+  const TempDir dir;
+  Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+  const std::int64_t one = cache.workload(workload_key("batch=1"), "f");
+  const std::int64_t two = cache.workload(workload_key("batch=2"), "f");
+  cache.put_winner(one, with_fallback(1));
+  cache.put_winner(two, with_fallback(1));
+  const auto count = [&] { return raw_text(dir / "cache.db", "SELECT count(*) FROM cubins"); };
+  CHECK(count() == "2");
+  const auto found = cache.family_winners("decode_attention", "f");
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].cubin == found[1].cubin);
+  CHECK(cache.cubin(found[0].cubin) == winner(1).cubin);
+  CHECK(cache.cubin(found[0].fallback_cubin) == winner(2).cubin);
+  CHECK(found[0].cubin_digest == moetune::digest(winner(1).cubin));
+  cache.put_winner(one, winner(5));
+  CHECK(count() == "3");
+  cache.put_winner(two, winner(5));
+  CHECK(count() == "1");
+  CHECK(cache.winner(two)->fallback.config.empty());
+}
+
+TEST_CASE("a family is filled in once and then stays") {
+  const TempDir dir;
+  Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+  const std::int64_t id = cache.workload(workload_key());
+  cache.put_winner(id, winner(1));
+  CHECK(cache.family_winners("decode_attention", "f").empty());
+  cache.fill_families([](const moetune::WorkloadKey& key) { return key.problem == "batch=64" ? "f" : ""; });
+  REQUIRE(cache.family_winners("decode_attention", "f").size() == 1);
+  CHECK(cache.workload(workload_key(), "g") == id);
+  CHECK(cache.family_winners("decode_attention", "f").size() == 1);
+  CHECK(cache.winner(id));
+  CHECK(cache.check().empty());
+}
+
+TEST_CASE("a file of the first schema keeps its sound winners and trials") {
+  const TempDir dir;
+  const moetune::Blob cubin = random_bytes(3'000, 1), frame = moetune::compress(cubin);
+  {
+    const Database database(dir / "old.db", Database::Access::create, std::chrono::seconds(5));
+    moetune::migrate(database, moetune::migrations().first(1));
+    const moetune::HardwareKey h = h200();
+    database.run("INSERT INTO hardware VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", h.text(), h.name,
+                 h.compute_capability, h.sm_count, h.l2_bytes, h.memory_bytes, h.sm_clock_khz,
+                 h.memory_clock_khz, h.origin, h.driver);
+    const moetune::WorkloadKey key = workload_key();
+    for (const char* problem : {"batch=64", "batch=1", "batch=2"}) {
+      database.run(
+          "INSERT INTO workloads (kernel, problem, hardware, source_digest, toolchain) VALUES (?, ?, 1, ?, "
+          "?)",
+          key.kernel, std::string(problem), key.source_digest, key.toolchain);
+    }
+    database.run(
+        "INSERT INTO trials (workload, config, outcome, message, time_us, interval_low_us,"
+        " interval_high_us, samples, facts, provenance) VALUES (1, 'tile=1', 'ok', '', 10, 9, 11, 5, '{}', "
+        "'{}')");
+    const std::string digest =
+        moetune::DigestBuilder().add("tile=1").add("{}").add(moetune::digest(cubin)).finish();
+    for (const auto& [workload, blob, sealed] :
+         {std::tuple{1, frame, digest}, std::tuple{2, frame, std::string("no digest of it")},
+          std::tuple{3, moetune::Blob{1, 2, 3}, digest}}) {
+      database.run(
+          "INSERT INTO winners VALUES (?, 'tile=1', 10, 9, 11, 20, 0.5, '{}', ?, 3000, ?, '{}', '2026')",
+          workload, blob, sealed);
+    }
+  }
+  Cache cache = Cache::open(dir / "old.db", Cache::Mode::create);
+  CHECK(cache.trials(1).size() == 1);
+  REQUIRE(cache.winner(1));
+  CHECK(cache.winner(1)->cubin == cubin);
+  CHECK(cache.winner(1)->time_us == 10);
+  CHECK_THROWS_AS(cache.winner(2), moetune::DamagedWinner);
+  CHECK_THROWS_AS(cache.winner(3), moetune::DamagedWinner);
+  CHECK(cache.check().size() == 3);  // two winners and a cubin
+}

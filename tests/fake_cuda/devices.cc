@@ -1,0 +1,58 @@
+#include "tests/fake_cuda/devices.h"
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+#include "tests/fake_cuda/fake_cuda.h"
+
+namespace fake_cuda {
+
+CUresult device_get_count(int* count) {
+  *count = static_cast<int>(machine.script.number("devices", 1));
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get(CUdevice* device, int ordinal) {
+  *device = ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get_name(char* name, int size, CUdevice device) {
+  std::snprintf(name, static_cast<std::size_t>(size), "Fake GPU %d", device);
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get_attribute(int* value, CUdevice_attribute which, CUdevice) {
+  static const std::map<int, int> values = {
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
+      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 4},
+      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
+      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472},
+      {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
+      {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
+      {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 20},
+      {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1'000'000},
+      {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 2'000'000}};
+  *value = values.at(which);
+  return CUDA_SUCCESS;
+}
+
+CUresult device_total_mem(std::size_t* bytes, CUdevice) {
+  *bytes = machine.memory_bytes();
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get_pci_bus_id(char* text, int size, CUdevice device) {
+  std::snprintf(text, static_cast<std::size_t>(size), "0000:%02x:00.0", device);
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get_uuid(CUuuid* uuid, CUdevice device) {
+  std::memset(uuid->bytes, 0xab, sizeof uuid->bytes);
+  uuid->bytes[0] = static_cast<char>(device);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace fake_cuda
