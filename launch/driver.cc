@@ -19,10 +19,11 @@ void EventTraits::destroy(Raw raw) { cu.cuEventDestroy(static_cast<CUevent>(raw)
 void ModuleTraits::destroy(Raw raw) { cu.cuModuleUnload(static_cast<CUmodule>(raw)); }
 void GraphTraits::destroy(Raw raw) { cu.cuGraphExecDestroy(static_cast<CUgraphExec>(raw)); }
 
-Context::Context(int ordinal) : device_(ordinal) {
+Context::Context(int ordinal, Current current) : device_(ordinal) {
   CUcontext context = nullptr;
   check(cu.cuDevicePrimaryCtxRetain(&context, device_), "cuDevicePrimaryCtxRetain");
   context_ = context;
+  if (current == Current::no) return;
   try {
     make_current();
   } catch (...) {
@@ -47,6 +48,15 @@ bool Context::owns(StreamRef stream) const {
   CUcontext context = nullptr;
   return cu.cuStreamGetCtx(raw(stream), &context) == CUDA_SUCCESS && context == context_;
 }
+
+CurrentContext::CurrentContext(const Context& context) {
+  CUcontext before = nullptr;
+  check(cu.cuCtxGetCurrent(&before), "cuCtxGetCurrent");
+  before_ = before;
+  context.make_current();
+}
+
+CurrentContext::~CurrentContext() { cu.cuCtxSetCurrent(static_cast<CUcontext>(before_)); }
 
 std::optional<int> current_device() {
   CUcontext context = nullptr;

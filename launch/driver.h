@@ -54,14 +54,17 @@ DeviceInfo describe_device(int ordinal);
 
 class StreamRef;
 
-// The device's primary context, current on this thread while it lives.
+// The device's primary context, retained while it lives.
 class Context {
  public:
-  explicit Context(int ordinal);
+  enum class Current { yes, no };  // on the thread that makes it
+
+  explicit Context(int ordinal, Current current = Current::yes);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
+  int ordinal() const { return device_; }
   // Makes it current on the calling thread, too.
   void make_current() const;
   bool is_current() const;
@@ -75,6 +78,18 @@ class Context {
  private:
   int device_;
   void* context_ = nullptr;
+};
+
+// A context that is current on its thread for a scope, in place of what was.
+class CurrentContext {
+ public:
+  explicit CurrentContext(const Context& context);
+  ~CurrentContext();
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+
+ private:
+  void* before_ = nullptr;
 };
 
 // The ordinal of the calling thread's current context; nullopt if it has none.

@@ -19,7 +19,4 @@ std::string decompress(std::string_view bytes, std::string_view file,
 
 std::string compress_zstd(std::string_view content);
 
-// Written to a temporary file beside `path` and renamed, so that a reader never sees half of it.
-void replace_file(const std::filesystem::path& path, std::string_view bytes);
-
 }  // namespace moetune

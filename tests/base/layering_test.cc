@@ -30,6 +30,7 @@ const std::map<std::string, std::set<std::string>> kArrows = {
     {"cache", {"base"}},
     {"kernels", {"search", "base"}},
     {"launch", {"kernels", "cache", "search", "base"}},
+    {"runtime", {"launch", "kernels", "cache", "search", "base"}},
     {"tuner/process", {"base"}},
     {"tuner/compile", {"tuner/process", "kernels", "search", "base"}},
     {"tuner/worker", {"tuner/process", "launch", "kernels", "search", "base"}},
@@ -183,6 +184,20 @@ std::string lines(const Complaints& complaints) {
   std::string text;
   for (const std::string& complaint : complaints) text += complaint + "\n";
   return text;
+}
+
+// Only the runtime, and what calls it, may include the public headers.
+Complaints strays(const std::vector<Source>& sources) {
+  Complaints wrong;
+  for (const Source& source : sources) {
+    const std::string room = room_of(source.path);
+    for (const std::string& header : includes_of(source)) {
+      const bool may =
+          room == "runtime" || room.starts_with("examples") || room.starts_with("python") || room == "bench";
+      if (header.starts_with("include/") && !may) wrong.push_back(source.path + " includes " + header);
+    }
+  }
+  return wrong;
 }
 
 // Rooms of the order that have no source, and rooms or data that it names and that are none.

@@ -1,4 +1,4 @@
-// See README.md beside this file. One process, one thread: plain globals.
+// See README.md beside this file. Plain globals: launches take turns, and one thread does the rest.
 #include "tests/fake_cuda/fake_cuda.h"
 
 #include <cuda.h>
@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,7 +29,7 @@ constexpr double kOverlapUs = 2;
 struct RecordedLaunch {
   const Kernel* kernel;
   std::vector<std::uint64_t> parameters;
-  std::uint32_t blocks;
+  Grid grid;
   bool overlaps;
 };
 
@@ -41,12 +43,31 @@ struct FakeEvent {
 
 struct FakeModule {
   std::map<std::string, Kernel> kernels;
+  std::map<std::string, std::int64_t> facts;
 };
+
+// Launches of several threads take turns.
+std::mutex one_at_a_time;
+
+// "moetune fake cubin head_dim=128 group=8\n": what a kernel was compiled for; other images say nothing.
+std::map<std::string, std::int64_t> facts_of(const char* image) {
+  static constexpr char kMark[] = "moetune fake cubin ";
+  for (std::size_t i = 0; i + 1 < sizeof kMark; ++i) {
+    if (image[i] != kMark[i]) return {};
+  }
+  std::map<std::string, std::int64_t> facts;
+  std::istringstream words(std::string(image + sizeof kMark - 1, std::strchr(image, '\n')));
+  for (std::string word; words >> word;) {
+    if (const std::size_t equals = word.find('='); equals != std::string::npos)
+      facts[word.substr(0, equals)] = std::stoll(word.substr(equals + 1));
+  }
+  return facts;
+}
 
 FakeGraph* capturing = nullptr;
 
 void run(const RecordedLaunch& launch) {
-  machine.run(*launch.kernel, launch.parameters, launch.blocks);
+  machine.run(*launch.kernel, launch.parameters, launch.grid);
   if (launch.overlaps) machine.clock_us -= kOverlapUs;
 }
 
@@ -244,9 +265,9 @@ CUresult event_elapsed_time(float* milliseconds, CUevent begin, CUevent end) {
   return sticky();
 }
 
-CUresult module_load_data(CUmodule* module, const void*) {
+CUresult module_load_data(CUmodule* module, const void* image) {
   if (machine.script.has("bad_image")) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  *module = reinterpret_cast<CUmodule>(new FakeModule);
+  *module = reinterpret_cast<CUmodule>(new FakeModule{{}, facts_of(static_cast<const char*>(image))});
   return sticky();
 }
 
@@ -256,8 +277,9 @@ CUresult module_unload(CUmodule module) {
 }
 
 CUresult module_get_function(CUfunction* function, CUmodule module, const char* entry) {
-  const Kernel kernel = Kernel::named(entry);
+  Kernel kernel = Kernel::named(entry);
   if (kernel.parameters == 0) return CUDA_ERROR_NOT_FOUND;
+  kernel.facts = reinterpret_cast<FakeModule*>(module)->facts;
   auto& kernels = reinterpret_cast<FakeModule*>(module)->kernels;
   *function = reinterpret_cast<CUfunction>(&kernels.emplace(entry, kernel).first->second);
   return sticky();
@@ -282,7 +304,9 @@ CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, voi
         return attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
                attribute.value.programmaticStreamSerializationAllowed != 0;
       });
-  RecordedLaunch launch{kernel, std::move(values), config->gridDimX, overlaps};
+  RecordedLaunch launch{
+      kernel, std::move(values), {config->gridDimX, config->gridDimY, config->gridDimZ}, overlaps};
+  const std::lock_guard lock(one_at_a_time);
   if (capturing != nullptr) {
     capturing->launches.push_back(std::move(launch));
   } else {

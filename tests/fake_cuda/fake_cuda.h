@@ -2,6 +2,7 @@
 // README.md.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -23,9 +24,10 @@ class Script {
 };
 
 struct Kernel {
-  std::string base;                   // "double", "moetune_fill"
-  std::vector<std::string> suffixes;  // "us50", "wrong"
-  std::size_t parameters = 0;         // of 8 bytes each; 0: no such kernel
+  std::string base;                           // "double", "moetune_fill"
+  std::vector<std::string> suffixes;          // "us50", "wrong"
+  std::size_t parameters = 0;                 // of 8 bytes each; 0: no such kernel
+  std::map<std::string, std::int64_t> facts;  // what the module's text says it was compiled for
 
   static Kernel named(const std::string& entry);
   bool is(const std::string& suffix) const;
@@ -34,6 +36,7 @@ struct Kernel {
 };
 
 using Parameters = std::vector<std::uint64_t>;
+using Grid = std::array<std::uint32_t, 3>;
 
 struct Machine {
   Script script;
@@ -48,7 +51,7 @@ struct Machine {
   std::map<std::uint64_t, std::size_t> allocations;  // bytes by address
 
   std::size_t memory_bytes() const { return static_cast<std::size_t>(script.number("memory", 16 << 20)); }
-  void run(const Kernel& kernel, const Parameters& parameters, std::uint32_t blocks);
+  void run(const Kernel& kernel, const Parameters& parameters, const Grid& grid);
 
  private:
   // Bytes from there to the end of the allocation that holds it.
@@ -64,6 +67,9 @@ extern Machine machine;
 
 // The kernels of templates/common/harness.cu. True where `name` is one of them and was run.
 bool run_harness(const std::string& name, const Parameters& parameters, std::uint32_t blocks);
+
+// decode_attention as its mma body with one split is launched, on bf16 tensors.
+void attend(const Kernel& kernel, const Parameters& parameters, const Grid& grid);
 
 // The candidates that copy integers, or add to a buffer that they also read: see README.md.
 void copy_ids(const Kernel& kernel, const Parameters& parameters);

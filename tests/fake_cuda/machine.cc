@@ -27,6 +27,7 @@ const std::map<std::string, std::size_t> kParameters = {{"moetune_fill", 7},
                                                         {"double", 3},
                                                         {"ids", 3},
                                                         {"accumulate", 3},
+                                                        {"decode_attention", 29},
                                                         {"decode_kernel", 5},
                                                         {"decode_kernel_reference", 5}};
 
@@ -86,16 +87,18 @@ std::int64_t Kernel::number_of(const std::string& suffix, std::int64_t fallback)
 
 int Kernel::refusal() const { return is("oom") ? 2 : static_cast<int>(number_of("refuse", 0)); }
 
-void Machine::run(const Kernel& kernel, const Parameters& parameters, std::uint32_t blocks) {
+void Machine::run(const Kernel& kernel, const Parameters& parameters, const Grid& grid) {
   if (kernel.base == "moetune_hold") return hold(parameters);
-  if (run_harness(kernel.base, parameters, blocks)) return;
+  if (run_harness(kernel.base, parameters, grid[0])) return;
   ++candidate_launches;
   clock_us += std::exchange(gap_us, 0);
   if (candidate_launches >= script.number("fail_at", std::numeric_limits<std::int64_t>::max())) {
     sticky = static_cast<int>(script.number("code", 719));
     return;
   }
-  if (kernel.base.starts_with("decode_kernel")) {
+  if (kernel.base == "decode_attention") {
+    attend(kernel, parameters, grid);
+  } else if (kernel.base.starts_with("decode_kernel")) {
     run_affine(parameters);
   } else {
     run_candidate(kernel, parameters);

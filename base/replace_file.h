@@ -1,0 +1,13 @@
+// A file that changes in one step.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace moetune {
+
+// Written to a temporary file beside `path` and renamed, so that a reader never sees half of it. Throws
+// BrokenEnvironment, and leaves what was there, if that cannot be done.
+void replace_file(const std::filesystem::path& path, std::string_view bytes);
+
+}  // namespace moetune

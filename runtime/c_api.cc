@@ -1,0 +1,340 @@
+// include/moetune.h over the C++ runtime: handles, structures and statuses. Nothing throws past here.
+#include <cstring>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/version.h"
+#include "include/moetune.h"
+#include "runtime/dlpack.h"
+#include "runtime/runtime.h"
+
+// What the caller holds. The mark tells a handle from other memory, as far as that can be told.
+struct moetune_family {
+  static constexpr std::uint64_t kMark = 0x6d6f6574756e6566;
+
+  std::uint64_t mark = kMark;
+  moetune::Runtime* runtime = nullptr;
+  moetune::Family* family = nullptr;
+};
+
+struct moetune_runtime {
+  static constexpr std::uint64_t kMark = 0x6d6f6574756e6572;
+
+  explicit moetune_runtime(const moetune::OpenOptions& options) : runtime(options) {}
+
+  std::uint64_t mark = kMark;
+  moetune::Runtime runtime;
+  std::deque<moetune_family> families;  // handed out; guarded by the mutex
+  std::mutex mutex;
+};
+
+namespace moetune {
+namespace {
+
+static_assert(MOETUNE_MAX_EXTENTS == Extents::capacity());
+static_assert(MOETUNE_MAX_TENSORS == LaunchKey::kMaxTensors);
+static_assert(MOETUNE_MAX_INTEGERS == Call::kMaxIntegers && MOETUNE_MAX_REALS == Call::kMaxReals);
+static_assert(MOETUNE_WORKSPACE_COUNTERS == kWorkspaceCounters);
+static_assert(int{MOETUNE_CHOICE_EXACT} == static_cast<int>(ChoiceKind::exact) &&
+              int{MOETUNE_CHOICE_NEAREST} == static_cast<int>(ChoiceKind::nearest) &&
+              int{MOETUNE_CHOICE_DEFAULT} == static_cast<int>(ChoiceKind::fallback) &&
+              int{MOETUNE_CHOICE_PINNED} == static_cast<int>(ChoiceKind::pinned));
+
+thread_local std::string last_error;
+
+moetune_status fail(moetune_status status, const char* text) noexcept {
+  try {
+    last_error = text;
+  } catch (...) {
+    last_error.clear();
+  }
+  return status;
+}
+
+moetune_status status_of(const cuda::CudaError& error) {
+  return error.kind == cuda::CudaError::Kind::memory ? MOETUNE_OUT_OF_MEMORY : MOETUNE_CUDA_ERROR;
+}
+
+// Runs what a function does, and turns what it throws into a status.
+template <typename Body>
+moetune_status guarded(const Body& body) noexcept {
+  try {
+    body();
+    return MOETUNE_OK;
+  } catch (const RuntimeError& error) {
+    return fail(error.status, error.what());
+  } catch (const cuda::CudaError& error) {
+    return fail(status_of(error), error.what());
+  } catch (const cuda::NoGpu& error) {
+    return fail(MOETUNE_NO_DRIVER, error.what());
+  } catch (const BadInput& error) {
+    return fail(MOETUNE_INVALID_ARGUMENT, error.what());
+  } catch (const BrokenEnvironment& error) {
+    return fail(MOETUNE_BAD_FILE, error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(MOETUNE_OUT_OF_MEMORY, "no memory left on the host");
+  } catch (const std::exception& error) {
+    return fail(MOETUNE_INTERNAL, error.what());
+  } catch (...) {
+    return fail(MOETUNE_INTERNAL, "an unknown error");
+  }
+}
+
+template <typename Type>
+Type& required(Type* pointer, const char* name) {
+  if (pointer != nullptr) return *pointer;
+  throw RuntimeError(MOETUNE_INVALID_ARGUMENT, std::string(name) + " is null");
+}
+
+Runtime& runtime_of(moetune_runtime* handle) {
+  if (required(handle, "the runtime").mark == moetune_runtime::kMark) return handle->runtime;
+  throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the runtime is closed or none that moetune_open returned");
+}
+
+Family& family_of(moetune_family* handle) {
+  if (required(handle, "the family").mark == moetune_family::kMark) return *handle->family;
+  throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the family is none that moetune_family_open returned");
+}
+
+Extents extents_of(const Family& family, const std::int64_t* extents, std::size_t count) {
+  const std::size_t wanted = family.kernel().free_dimensions().size();
+  if (count != wanted)
+    throw RuntimeError(MOETUNE_INVALID_ARGUMENT, family.kernel().name() + " has " + std::to_string(wanted) +
+                                                     " free dimensions, not " + std::to_string(count));
+  Extents copied;
+  if (count > 0) required(extents, "extents");
+  for (std::size_t i = 0; i < count; ++i) copied.push_back(extents[i]);
+  return copied;
+}
+
+Choice choice_of(const Family& family, const moetune_choice* given) {
+  const moetune_choice& choice = required(given, "the choice");
+  if (choice.kind > MOETUNE_CHOICE_PINNED)
+    throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the choice is not one that moetune_pick returned");
+  return {choice.entry, static_cast<ChoiceKind>(choice.kind),
+          extents_of(family, choice.extents, family.kernel().free_dimensions().size())};
+}
+
+void give(const Choice& choice, moetune_choice& out) {
+  out = {};
+  out.entry = choice.entry;
+  out.kind = static_cast<std::uint32_t>(choice.kind);
+  std::copy(choice.extents.begin(), choice.extents.end(), out.extents);
+}
+
+void give_text(const std::string& text, char* out, std::size_t capacity, std::size_t* needed) {
+  if (needed != nullptr) *needed = text.size() + 1;
+  if (capacity == 0) return;
+  const std::size_t size = std::min(text.size(), capacity - 1);
+  std::memcpy(&required(out, "the text"), text.data(), size);
+  out[size] = '\0';
+}
+
+std::string explanation(const Family& family, const Choice& choice) {
+  static constexpr const char* kKinds[] = {"exact", "nearest", "default", "pinned"};
+  const FamilyEntry& entry = family.entry(choice);
+  nlohmann::ordered_json document = {{"kind", kKinds[static_cast<std::size_t>(choice.kind)]},
+                                     {"kernel", family.kernel().name()},
+                                     {"config", entry.config},
+                                     {"cubin", entry.variant->digest()},
+                                     {"hardware", entry.source.hardware},
+                                     {"inherited", entry.source.inherited},
+                                     {"file", entry.source.file}};
+  if (!entry.source.problem.empty()) {
+    document["measured_on"] = entry.source.problem;
+    document["time_us"] = entry.source.time_us;
+    document["default_time_us"] = entry.source.default_us;
+    document["stored_at"] = entry.source.stored_at;
+  }
+  return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+OpenOptions options_of(const moetune_open_options& given) {
+  if (given.size < sizeof(moetune_open_options))
+    throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "options.size is " + std::to_string(given.size) +
+                                                     "; set it to sizeof(moetune_open_options)");
+  OpenOptions options{.device = given.device, .allow_recorded = given.allow_recorded != 0};
+  if (given.path_count > 0) required(given.paths, "options.paths");
+  for (std::size_t i = 0; i < given.path_count; ++i)
+    options.paths.emplace_back(&required(given.paths[i], "a path"));
+  return options;
+}
+
+}  // namespace
+}  // namespace moetune
+
+using namespace moetune;
+
+extern "C" {
+
+const char* moetune_status_name(moetune_status status) {
+  static constexpr const char* kNames[] = {
+      "MOETUNE_OK",          "MOETUNE_INVALID_ARGUMENT", "MOETUNE_NOT_TUNED", "MOETUNE_UNKNOWN_NAME",
+      "MOETUNE_UNSUPPORTED", "MOETUNE_WRONG_DEVICE",     "MOETUNE_BAD_FILE",  "MOETUNE_NO_DRIVER",
+      "MOETUNE_CUDA_ERROR",  "MOETUNE_OUT_OF_MEMORY",    "MOETUNE_INTERNAL"};
+  const auto index = static_cast<std::size_t>(status);
+  return index < std::size(kNames) ? kNames[index] : "unknown status";
+}
+
+const char* moetune_last_error(void) { return last_error.c_str(); }
+
+uint32_t moetune_abi_version(void) { return MOETUNE_ABI_MAJOR << 16 | MOETUNE_ABI_MINOR; }
+
+const char* moetune_version(void) {
+  static const std::string text(version());
+  return text.c_str();
+}
+
+moetune_status moetune_open(const moetune_open_options* options, moetune_runtime** runtime) {
+  return guarded([&] {
+    moetune_runtime*& out = required(runtime, "runtime");
+    out = new moetune_runtime(options_of(required(options, "options")));
+  });
+}
+
+void moetune_close(moetune_runtime* runtime) {
+  if (runtime == nullptr || runtime->mark != moetune_runtime::kMark) return;
+  runtime->mark = 0;
+  for (moetune_family& family : runtime->families) family.mark = 0;
+  delete runtime;
+}
+
+moetune_status moetune_refresh(moetune_runtime* runtime, const char* generation) {
+  return guarded([&] { runtime_of(runtime).refresh(generation == nullptr ? "" : generation); });
+}
+
+moetune_status moetune_generation(moetune_runtime* runtime, char text[33]) {
+  return guarded([&] { give_text(runtime_of(runtime).generation(), text, 33, nullptr); });
+}
+
+moetune_status moetune_warnings(moetune_runtime* runtime, char* text, size_t capacity, size_t* needed) {
+  return guarded([&] { give_text(runtime_of(runtime).warnings(), text, capacity, needed); });
+}
+
+moetune_status moetune_family_open(moetune_runtime* runtime, const char* kernel, const char* specialization,
+                                   moetune_family** family) {
+  return guarded([&] {
+    moetune_family*& out = required(family, "family");
+    Runtime& opened = runtime_of(runtime);
+    Family& found =
+        opened.family(&required(kernel, "kernel"), specialization == nullptr ? "" : specialization);
+    const std::lock_guard lock(runtime->mutex);
+    for (moetune_family& known : runtime->families) {
+      if (known.family == &found) {
+        out = &known;
+        return;
+      }
+    }
+    out = &runtime->families.emplace_back();
+    out->runtime = &opened;
+    out->family = &found;
+  });
+}
+
+moetune_status moetune_pick(moetune_family* family, const int64_t* extents, size_t count, int64_t total,
+                            moetune_choice* choice) {
+  return guarded([&] {
+    const Family& chosen = family_of(family);
+    give(chosen.pick(extents_of(chosen, extents, count), total), required(choice, "choice"));
+  });
+}
+
+moetune_status moetune_pick_range(moetune_family* family, const int64_t* extents, size_t count, int64_t last,
+                                  moetune_choice* choice) {
+  return guarded([&] {
+    const Family& chosen = family_of(family);
+    give(chosen.pick_range(extents_of(chosen, extents, count), last), required(choice, "choice"));
+  });
+}
+
+moetune_status moetune_explain(moetune_family* family, const moetune_choice* choice, char* text,
+                               size_t capacity, size_t* needed) {
+  return guarded([&] {
+    const Family& known = family_of(family);
+    give_text(explanation(known, choice_of(known, choice)), text, capacity, needed);
+  });
+}
+
+moetune_status moetune_choice_workspace(moetune_family* family, const moetune_choice* choice, size_t* bytes) {
+  return guarded([&] {
+    const Family& known = family_of(family);
+    required(bytes, "bytes") = static_cast<size_t>(known.workspace_bytes(choice_of(known, choice)));
+  });
+}
+
+moetune_status moetune_family_workspace(moetune_family* family, const int64_t* extents, size_t count,
+                                        size_t* bytes) {
+  return guarded([&] {
+    Family& known = family_of(family);
+    required(bytes, "bytes") =
+        static_cast<size_t>(family->runtime->promise_workspace(known, extents_of(known, extents, count)));
+  });
+}
+
+moetune_status moetune_workspace_init(moetune_runtime* runtime, void* workspace, size_t bytes, void* stream) {
+  return guarded([&] { runtime_of(runtime).zero_counters(workspace, bytes, cuda::StreamRef(stream)); });
+}
+
+moetune_status moetune_launch(moetune_family* family, const moetune_choice* choice,
+                              const moetune_arguments* arguments, void* workspace, size_t workspace_bytes,
+                              void* stream) {
+  return guarded([&] {
+    Family& known = family_of(family);
+    const moetune_arguments& given = required(arguments, "arguments");
+    Call call;
+    std::copy(std::begin(given.integers), std::end(given.integers), call.integers.begin());
+    std::copy(std::begin(given.reals), std::end(given.reals), call.reals.begin());
+    const cuda::StreamRef on(stream);
+    family->runtime->enter(on);
+    known.launch(choice_of(known, choice), call, given.tensors, workspace, workspace_bytes, on);
+  });
+}
+
+moetune_status moetune_bind(moetune_family* family, const struct DLTensor* const* tensors,
+                            size_t tensor_count, const char* options, moetune_arguments* arguments,
+                            int64_t extents[MOETUNE_MAX_EXTENTS], size_t* count) {
+  return guarded([&] {
+    const FamilyInterface& interface = family_of(family).interface();
+    const std::span<const TensorSlot> slots = interface.tensors();
+    if (tensor_count > slots.size())
+      throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "there are " + std::to_string(tensor_count) +
+                                                       " tensors; the kernel takes " +
+                                                       std::to_string(slots.size()));
+    if (tensor_count > 0) required(tensors, "tensors");
+    moetune_arguments made{};
+    std::array<ViewedTensor, MOETUNE_MAX_TENSORS> viewed;
+    std::array<const TensorView*, MOETUNE_MAX_TENSORS> views{};
+    for (std::size_t i = 0; i < tensor_count; ++i) {
+      if (tensors[i] == nullptr || !slots[i].present) continue;
+      viewed[i] = view_tensor(*tensors[i], slots[i].name.view(), family->runtime->ordinal());
+      views[i] = &viewed[i].view;
+      made.tensors[i] = viewed[i].address;
+    }
+    Extents most;
+    Call call;
+    interface.bind({views.data(), slots.size()}, options == nullptr ? "" : options, most, call);
+    std::copy(call.integers.begin(), call.integers.end(), made.integers);
+    std::copy(call.reals.begin(), call.reals.end(), made.reals);
+    required(arguments, "arguments") = made;
+    std::copy(most.begin(), most.end(), &required(extents, "extents"));
+    required(count, "count") = most.size();
+  });
+}
+
+moetune_status moetune_count(moetune_runtime* runtime, moetune_counts* counts) {
+  return guarded([&] {
+    moetune_counts& out = required(counts, "counts");
+    if (out.size < sizeof(moetune_counts))
+      throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "counts.size must be sizeof(moetune_counts)");
+    const UsageCounts sum = runtime_of(runtime).counts();
+    out = {
+        sizeof(moetune_counts), sum.exact, sum.nearest, sum.fallback, sum.pinned, sum.misses, sum.launches};
+  });
+}
+
+moetune_status moetune_write_misses(moetune_runtime* runtime, const char* path) {
+  return guarded([&] { runtime_of(runtime).write_misses(&required(path, "path")); });
+}
+
+}  // extern "C"

@@ -1,0 +1,93 @@
+// Which choice serves which cell of a family's free dimensions: a grid whose axes are the kernel's
+// (FamilyInterface::table_point), whose coordinates are those of the measured problems and the powers of two
+// between and around them. A cell reaches half-way, by ratio, to its neighbours.
+//
+// Filled by one rule (DispatchTable::build), so that equal results give equal tables everywhere:
+//   - a measured cell holds its winner (of several for one cell the nearest to its coordinates, then the
+//     first in order);
+//   - another cell holds the choice of the nearest measured one, by the sum of squared log2 ratios, if that is
+//     within kReach of it on every axis;
+//   - beyond that the space's default for the cell's own problem, if its cubin is there; else the nearest.
+// Cells of even and of uneven work are filled from winners of their kind, or, if there is none, of the other.
+//
+// Immutable once built; thread-safe. find() allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/family_interface.h"
+
+namespace moetune {
+
+enum class ChoiceKind : std::uint8_t { exact, nearest, fallback, pinned };
+
+struct Cell {
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+  std::uint32_t entry = kNone;  // into the family's entries
+  ChoiceKind kind = ChoiceKind::nearest;
+  bool operator==(const Cell&) const = default;
+};
+
+class DispatchTable {
+ public:
+  static constexpr std::size_t kMaxCoordinates = 128;  // an axis; more are thinned out evenly
+  static constexpr double kReach = 2.01;               // in powers of two
+
+  struct Measured {
+    TablePoint point;
+    std::uint32_t entry = 0;
+  };
+  // The entry of the space's default at such a point; nullopt if its cubin is not there.
+  using DefaultAt = std::function<std::optional<std::uint32_t>(const TablePoint& point)>;
+
+  // Points have as many positions as each other. Without measured points and defaults every cell is empty.
+  static DispatchTable build(std::span<const Measured> measured, std::size_t axes,
+                             const DefaultAt& default_at);
+  // One cell for everything.
+  static DispatchTable constant(Cell cell);
+
+  const Cell& find(const TablePoint& point) const {
+    std::size_t index = point.uneven && uneven_ > 0 ? uneven_ : 0;
+    for (std::size_t axis = 0; axis < axes_.size(); ++axis)
+      index += strides_[axis] * position(axes_[axis], point.position[axis]);
+    return cells_[index];
+  }
+
+  // Calls `visit` for every cell that holds a point of at most `most` on every axis, of both kinds of work,
+  // with the greatest such point in it.
+  void visit_within(const TablePoint& most,
+                    const std::function<void(const Cell& cell, const TablePoint& corner)>& visit) const;
+  // Before the table is shared: gives such cells another choice.
+  void replace_within(const TablePoint& most,
+                      const std::function<Cell(const Cell& cell, const TablePoint& corner)>& replace);
+  // The cells that the points from `from` to `last` on the last axis fall into, in order.
+  std::vector<Cell> cells_between(const TablePoint& from, std::int64_t last) const;
+
+  std::span<const Cell> cells() const { return cells_; }
+  std::string axes_text() const;
+
+ private:
+  // A coordinate's cell ends at `ends`, inclusive; the last one has no end.
+  struct Axis {
+    std::vector<std::int64_t> coordinates;
+    std::vector<std::int64_t> ends;  // one less than coordinates
+  };
+  // The greatest point of a cell that is at most `most`; nullopt if all of it is past that.
+  std::optional<TablePoint> corner_within(std::size_t index, const TablePoint& most) const;
+  static std::size_t position(const Axis& axis, std::int64_t value);
+  static Axis make_axis(std::vector<std::int64_t> values);
+  TablePoint point_of(std::size_t index, bool uneven) const;
+  std::size_t plane_size() const;
+
+  std::vector<Axis> axes_;
+  std::vector<std::size_t> strides_;
+  std::size_t uneven_ = 0;  // where the cells of uneven work begin; 0: one plane serves both
+  std::vector<Cell> cells_;
+};
+
+}  // namespace moetune

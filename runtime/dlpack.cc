@@ -1,0 +1,81 @@
+#include "runtime/dlpack.h"
+
+#include <string>
+
+#include "runtime/runtime_error.h"
+
+// As https://dmlc.github.io/dlpack/latest/c_api.html lays it out; the header is no package that all have.
+struct DLTensor {
+  void* data;
+  std::int32_t device_type;
+  std::int32_t device_id;
+  std::int32_t ndim;
+  std::uint8_t code, bits;
+  std::uint16_t lanes;
+  const std::int64_t* shape;
+  const std::int64_t* strides;  // null: contiguous
+  std::uint64_t byte_offset;
+};
+static_assert(sizeof(DLTensor) == 48);
+
+namespace moetune {
+namespace {
+
+constexpr std::int32_t kCuda = 2, kCudaManaged = 13;
+
+struct TypeCode {
+  std::uint8_t code, bits;
+  DType type;
+};
+
+// Codes: 0 signed, 1 unsigned, 2 float, 4 bfloat, 10 float8_e4m3fn.
+constexpr TypeCode kTypes[] = {{2, 32, DType::f32},  {2, 16, DType::f16}, {4, 16, DType::bf16},
+                               {10, 8, DType::e4m3}, {0, 32, DType::i32}, {0, 64, DType::i64},
+                               {1, 8, DType::u8}};
+
+[[noreturn]] void refuse(moetune_status status, std::string_view name, const std::string& what) {
+  throw RuntimeError(status, "tensor '" + std::string(name) + "' " + what);
+}
+
+DType type_of(const DLTensor& tensor, std::string_view name) {
+  for (const TypeCode& known : kTypes) {
+    if (tensor.code == known.code && tensor.bits == known.bits && tensor.lanes == 1) return known.type;
+  }
+  refuse(MOETUNE_INVALID_ARGUMENT, name,
+         "has elements that no kernel takes (DLPack code " + std::to_string(tensor.code) + ", " +
+             std::to_string(tensor.bits) + " bits, " + std::to_string(tensor.lanes) + " lanes)");
+}
+
+}  // namespace
+
+ViewedTensor view_tensor(const DLTensor& tensor, std::string_view name, int ordinal) {
+  if (tensor.device_type != kCuda && tensor.device_type != kCudaManaged)
+    refuse(MOETUNE_WRONG_DEVICE, name, "is not in the memory of a GPU");
+  if (tensor.device_id != ordinal)
+    refuse(MOETUNE_WRONG_DEVICE, name,
+           "is on device " + std::to_string(tensor.device_id) + "; the runtime is of device " +
+               std::to_string(ordinal));
+  if (tensor.ndim < 0 || tensor.ndim > static_cast<std::int32_t>(TensorView::kMaxRank) ||
+      (tensor.ndim > 0 && tensor.shape == nullptr))
+    refuse(MOETUNE_INVALID_ARGUMENT, name, "has " + std::to_string(tensor.ndim) + " dimensions");
+  ViewedTensor viewed;
+  viewed.view.dtype = type_of(tensor, name);
+  viewed.address = static_cast<char*>(tensor.data) + tensor.byte_offset;
+  const auto rank = static_cast<std::size_t>(tensor.ndim);
+  for (std::size_t d = 0; d < rank; ++d) {
+    if (tensor.shape[d] < 0 || tensor.shape[d] > (std::int64_t{1} << 40))
+      refuse(MOETUNE_INVALID_ARGUMENT, name, "has a dimension of " + std::to_string(tensor.shape[d]));
+    viewed.view.shape.push_back(tensor.shape[d]);
+    viewed.view.strides.push_back(0);
+  }
+  // Elements past 2^56 bytes are no tensor's; the product stays within 64 bits.
+  std::int64_t count = 1;
+  for (std::size_t d = rank; d-- > 0;) {
+    viewed.view.strides[d] = tensor.strides != nullptr ? tensor.strides[d] : count;
+    if (__builtin_mul_overflow(count, viewed.view.shape[d], &count))
+      refuse(MOETUNE_INVALID_ARGUMENT, name, "has more elements than a GPU addresses");
+  }
+  return viewed;
+}
+
+}  // namespace moetune

@@ -1,0 +1,281 @@
+#include "runtime/family.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+#include "runtime/family_builder.h"
+
+namespace moetune {
+namespace {
+
+Extents with_last(Extents extents, std::int64_t last) {
+  if (extents.size() > 0) extents.back() = last;
+  return extents;
+}
+
+std::uint64_t bits(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+
+}  // namespace
+
+Experiment Experiment::from_environment() {
+  Experiment experiment;
+  if (const char* mode = std::getenv("MOETUNE_RUNTIME"); mode != nullptr && *mode != '\0') {
+    if (std::string_view(mode) != "default")
+      throw BadInput("MOETUNE_RUNTIME=" + std::string(mode) + " is unknown; it can be 'default'");
+    experiment.defaults_only = true;
+  }
+  if (const char* pin = std::getenv("MOETUNE_PIN"); pin != nullptr && *pin != '\0') {
+    const std::string text = pin;
+    const std::size_t colon = text.find(':');
+    if (colon == std::string::npos)
+      throw BadInput("MOETUNE_PIN=" + text + " must be KERNEL:CONFIG, as decode_attention:body=tma,...");
+    experiment.pinned_kernel = text.substr(0, colon);
+    experiment.pinned_config = text.substr(colon + 1);
+  }
+  return experiment;
+}
+
+Family::Family(const Kernel& kernel, Problem problem, FamilyContext context)
+    : kernel_(kernel),
+      problem_(std::move(problem)),
+      specialization_(kernel.specialization(problem_).text()),
+      interface_(kernel.family_interface(problem_)),
+      context_(context),
+      entries_(std::make_unique<FamilyEntry[]>(kMaxEntries)) {}
+
+void Family::update(Layers& layers, std::vector<std::string>& warnings) {
+  FamilyBuilder builder(*this, layers, warnings);
+  tables_.push_back(std::make_unique<const DispatchTable>(keep_promises(builder.build())));
+  use(tables_.back().get());
+}
+
+std::string Family::table_text(const DispatchTable& table) const {
+  std::string text = kernel_.name() + " " + specialization_ + "\n" + table.axes_text() + "\n";
+  for (const Cell& cell : table.cells()) {
+    if (cell.entry != Cell::kNone)
+      text += entries_[cell.entry].variant->digest() + " " + entries_[cell.entry].config;
+    text += "\n";
+  }
+  return text;
+}
+
+std::uint32_t Family::add_entry(FamilyEntry entry) {
+  const std::uint32_t count = count_.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (entries_[i].variant == entry.variant && entries_[i].config == entry.config) return i;
+  }
+  if (count == kMaxEntries)
+    throw RuntimeError(MOETUNE_OUT_OF_MEMORY, "a family holds at most " + std::to_string(kMaxEntries) +
+                                                  " choices; open the runtime again to drop old ones");
+  entries_[count] = std::move(entry);
+  count_.store(count + 1, std::memory_order_release);
+  return count;
+}
+
+const FamilyEntry& Family::entry(const Choice& choice) const {
+  if (choice.entry < count_.load(std::memory_order_acquire)) return entries_[choice.entry];
+  throw RuntimeError(MOETUNE_INVALID_ARGUMENT,
+                     "the choice is not one that moetune_pick returned for this family");
+}
+
+std::string Family::problem_text(const Extents& extents) const {
+  try {
+    return kernel_.problem_of(kernel_.specialization(problem_), extents).text();
+  } catch (const BadInput&) {
+    return specialization_;
+  }
+}
+
+void Family::throw_miss(const Extents& extents) const {
+  const std::string problem = problem_text(extents);
+  throw RuntimeError(MOETUNE_NOT_TUNED, "nothing is tuned for " + kernel_.name() + " " + problem +
+                                            "; run: moetune search " + kernel_.name() + " --problem " +
+                                            problem);
+}
+
+Choice Family::pick(const Extents& extents, std::int64_t total) const {
+  interface_->check(extents);
+  const TablePoint point = interface_->table_point(extents, total);
+  const Cell& cell = table()->find(point);
+  context_.usage.count_pick(cell, extents, point.uneven);
+  if (cell.entry == Cell::kNone) throw_miss(extents);
+  return {cell.entry, cell.kind, extents};
+}
+
+// Of the cells between, the choice whose own cells are nowhere far from the others, in cells: how much slower
+// a choice is elsewhere is not known unless a table measured it.
+Choice Family::pick_range(const Extents& extents, std::int64_t last) const {
+  const Extents widest = with_last(extents, last);
+  interface_->check(extents);
+  interface_->check(widest);
+  if (extents.size() == 0 || extents.back() > last)
+    throw RuntimeError(MOETUNE_INVALID_ARGUMENT,
+                       "the range ends at " + std::to_string(last) + ", before it begins");
+  const TablePoint point = interface_->table_point(extents, 0);
+  const std::vector<Cell> cells = table()->cells_between(point, last);
+  std::size_t best = cells.size(), least = std::numeric_limits<std::size_t>::max();
+  for (std::size_t candidate = 0; candidate < cells.size(); ++candidate) {
+    if (cells[candidate].entry == Cell::kNone) continue;
+    std::size_t worst = 0;
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      std::size_t away = cells.size();
+      for (std::size_t home = 0; home < cells.size(); ++home) {
+        if (cells[home].entry == cells[candidate].entry)
+          away = std::min(away, home > c ? home - c : c - home);
+      }
+      worst = std::max(worst, away);
+    }
+    if (worst < least) {
+      least = worst;
+      best = candidate;
+    }
+  }
+  const Cell cell = best < cells.size() ? cells[best] : Cell{};
+  context_.usage.count_pick(cell, widest, point.uneven);
+  if (cell.entry == Cell::kNone) throw_miss(widest);
+  return {cell.entry, cell.kind, widest};
+}
+
+std::int64_t Family::workspace_at(std::uint32_t entry, const Extents& extents) const {
+  LaunchPlan plan;
+  const Launcher& launcher = *entries_[entry].launcher;
+  launcher.plan(launcher.plan_extents(extents), Call{}, plan);
+  const WorkspaceLayout layout(plan);
+  if (layout.fits()) return layout.bytes;
+  throw RuntimeError(MOETUNE_UNSUPPORTED,
+                     "the choice needs " + std::to_string(layout.counter_bytes) +
+                         " bytes of counters at these extents, more than a workspace has");
+}
+
+std::int64_t Family::workspace_bytes(const Choice& choice) const {
+  entry(choice);
+  interface_->check(choice.extents);
+  return workspace_at(choice.entry, choice.extents);
+}
+
+std::int64_t Family::workspace_within(const DispatchTable& table, const Extents& extents) const {
+  std::int64_t most = kWorkspaceCounters;
+  table.visit_within(interface_->table_point(extents, 0), [&](const Cell& cell, const TablePoint& corner) {
+    if (cell.entry != Cell::kNone)
+      most = std::max(most, workspace_at(cell.entry, interface_->extents_at(corner, extents)));
+  });
+  return most;
+}
+
+std::int64_t Family::promise_workspace(const Extents& extents) {
+  interface_->check(extents);
+  for (const Promise& promise : promises_) {
+    if (promise.extents == extents) return promise.bytes;
+  }
+  promises_.push_back({extents, workspace_within(*table(), extents)});
+  return promises_.back().bytes;
+}
+
+DispatchTable Family::keep_promises(DispatchTable made) const {
+  for (const Promise& promise : promises_) {
+    const DispatchTable& old = *table();
+    made.replace_within(interface_->table_point(promise.extents, 0),
+                        [&](const Cell& cell, const TablePoint& corner) {
+                          if (cell.entry == Cell::kNone) return cell;
+                          const Extents extents = interface_->extents_at(corner, promise.extents);
+                          return workspace_at(cell.entry, extents) <= promise.bytes ? cell : old.find(corner);
+                        });
+  }
+  return made;
+}
+
+void Family::check_pointers(const LaunchKey& key) const {
+  const std::span<const TensorSlot> slots = interface_->tensors();
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (key.tensors[i] % static_cast<std::uint64_t>(slots[i].alignment) == 0) continue;
+    throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "tensor '" + slots[i].name.text() + "' is not aligned to " +
+                                                     std::to_string(slots[i].alignment) + " bytes");
+  }
+  if (key.workspace % kWorkspaceAlignment != 0)
+    throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the workspace is not aligned to 256 bytes");
+}
+
+BoundPlan Family::bind(const FamilyEntry& entry, const LaunchKey& key, const Extents& plan_extents,
+                       std::int64_t& needed) const {
+  LaunchPlan plan;
+  entry.launcher->plan(plan_extents, key.call, plan);
+  const WorkspaceLayout layout(plan);
+  if (!layout.fits())
+    throw RuntimeError(MOETUNE_UNSUPPORTED, "the launch needs more counters than a workspace has");
+  needed = plan.scratch.empty() ? 0 : layout.bytes;
+  std::array<cuda::Function, 4> functions{};
+  for (std::size_t i = 0; i < plan.launches.size(); ++i)
+    functions[i] = entry.variant->function(plan.launches[i].entry);
+  const auto address_of = [&](std::string_view name) -> cuda::Address {
+    for (std::size_t i = 0; i < plan.scratch.size(); ++i) {
+      if (plan.scratch[i].name.view() != name) continue;
+      if (key.workspace == 0) throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the launch needs a workspace");
+      return key.workspace + static_cast<cuda::Address>(layout.offsets[i]);
+    }
+    const std::span<const TensorSlot> slots = interface_->tensors();
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      if (slots[i].name.view() != name) continue;
+      if (key.tensors[i] != 0) return key.tensors[i];
+      throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "tensor '" + std::string(name) + "' is null");
+    }
+    return 0;
+  };
+  return BoundPlan(plan, {functions.data(), plan.launches.size()}, std::cref(address_of));
+}
+
+void Family::require_room(const Choice& choice, std::int64_t needed, std::size_t given) const {
+  if (needed <=
+      static_cast<std::int64_t>(std::min<std::size_t>(given, std::numeric_limits<std::int64_t>::max())))
+    return;
+  throw RuntimeError(MOETUNE_OUT_OF_MEMORY, "the workspace has " + std::to_string(given) +
+                                                " bytes; the launch needs " + std::to_string(needed));
+}
+
+void Family::launch(const Choice& choice, const Call& call, std::span<void* const> tensors, void* workspace,
+                    std::size_t workspace_bytes, cuda::StreamRef stream) {
+  const FamilyEntry& chosen = entry(choice);
+  const Extents plan_extents = chosen.launcher->plan_extents(choice.extents);
+  LaunchKey key;
+  key.entry = choice.entry;
+  key.workspace = bits(workspace);
+  std::copy(plan_extents.begin(), plan_extents.end(), key.extents.begin());
+  const std::span<const TensorSlot> slots = interface_->tensors();
+  for (std::size_t i = 0; i < slots.size() && i < tensors.size(); ++i) {
+    if (slots[i].present) key.tensors[i] = bits(tensors[i]);
+  }
+  key.call = call;
+
+  const LaunchCache::Held place = launches_.hold(key);
+  if (place.holds(key)) {
+    LaunchCache::Place& known = *place.get();
+    if (!(known.checked == choice.extents)) {
+      interface_->check(choice.extents);
+      interface_->check_call(choice.extents, call);
+      known.checked = choice.extents;
+    }
+    require_room(choice, known.workspace_bytes, workspace_bytes);
+    known.plan.enqueue(stream);
+  } else {
+    interface_->check(choice.extents);
+    interface_->check_call(choice.extents, call);
+    check_pointers(key);
+    std::int64_t needed = 0;
+    const BoundPlan plan = bind(chosen, key, plan_extents, needed);
+    require_room(choice, needed, workspace_bytes);
+    if (LaunchCache::Place* const free = place.get()) {
+      free->filled = false;
+      free->key = key;
+      free->checked = choice.extents;
+      free->workspace_bytes = needed;
+      free->plan = plan;
+      free->filled = true;
+    }
+    plan.enqueue(stream);
+  }
+  context_.usage.count_launch();
+}
+
+}  // namespace moetune

@@ -1,0 +1,118 @@
+// A kernel family in a server: its cubins, its dispatch tables, and the hot paths pick() and launch().
+//
+// Thread-safe. pick(), pick_range() and launch() take no lock that waits and allocate nothing unless they
+// throw; update() and the workspace functions are the runtime's slow path and are called under its lock.
+// Everything handed out lives as long as the family. Errors: RuntimeError with the status for the C interface.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/kernel.h"
+#include "launch/driver.h"
+#include "runtime/dispatch_table.h"
+#include "runtime/launch_cache.h"
+#include "runtime/layers.h"
+#include "runtime/runtime_error.h"
+#include "runtime/usage.h"
+#include "runtime/variant.h"
+#include "search/space.h"
+
+namespace moetune {
+
+struct Choice {
+  std::uint32_t entry = 0;
+  ChoiceKind kind = ChoiceKind::exact;
+  Extents extents;
+};
+
+// What the environment asks for in A/B tests: MOETUNE_RUNTIME=default, MOETUNE_PIN=KERNEL:CONFIG.
+struct Experiment {
+  bool defaults_only = false;
+  std::string pinned_kernel, pinned_config;
+
+  static Experiment from_environment();  // throws BadInput
+};
+
+// What a family shares with the others of its runtime, which outlives it.
+struct FamilyContext {
+  const DeviceInfo& device;
+  Usage& usage;
+  const Experiment& experiment;
+  bool allow_recorded = false;
+};
+
+class Family {
+ public:
+  // `problem` is any problem of the family. Loads nothing yet: update() does.
+  Family(const Kernel& kernel, Problem problem, FamilyContext context);
+
+  const Kernel& kernel() const { return kernel_; }
+  const std::string& specialization() const { return specialization_; }
+  const FamilyInterface& interface() const { return *interface_; }
+
+  // Reads the layers, loads cubins that are new, and builds a table of them; picks take it at once. `warnings`
+  // gets a line for each winner that was refused. Throws RuntimeError (not_tuned) and keeps the present table
+  // if nothing can serve.
+  void update(Layers& layers, std::vector<std::string>& warnings);
+  const DispatchTable* table() const { return table_.load(std::memory_order_acquire); }
+  // Returns to a table of this family.
+  void use(const DispatchTable* table) { table_.store(table, std::memory_order_release); }
+  std::string problem_text(
+      const Extents& extents) const;  // of the family; its specialization if none has them
+  // Tables with equal text make equal choices.
+  std::string table_text(const DispatchTable& table) const;
+
+  Choice pick(const Extents& extents, std::int64_t total) const;
+  Choice pick_range(const Extents& extents, std::int64_t last) const;
+  const FamilyEntry& entry(const Choice& choice) const;  // throws RuntimeError for a choice of no family
+
+  std::int64_t workspace_bytes(const Choice& choice) const;
+  // Enough for everything within `extents`, which later updates keep to.
+  std::int64_t promise_workspace(const Extents& extents);
+
+  void launch(const Choice& choice, const Call& call, std::span<void* const> tensors, void* workspace,
+              std::size_t workspace_bytes, cuda::StreamRef stream);
+
+ private:
+  struct Promise {
+    Extents extents;
+    std::int64_t bytes = 0;
+  };
+  static constexpr std::size_t kMaxEntries = 4096;
+
+  friend class FamilyBuilder;  // what update() does
+
+  Extents checked_extents(const Extents& extents) const;
+  void require_room(const Choice& choice, std::int64_t needed, std::size_t given) const;
+  std::int64_t workspace_at(std::uint32_t entry, const Extents& extents) const;
+  std::int64_t workspace_within(const DispatchTable& table, const Extents& extents) const;
+  DispatchTable keep_promises(DispatchTable table) const;
+  void check_pointers(const LaunchKey& key) const;
+  BoundPlan bind(const FamilyEntry& entry, const LaunchKey& key, const Extents& plan_extents,
+                 std::int64_t& needed) const;
+  std::uint32_t add_entry(FamilyEntry entry);
+  [[noreturn]] void throw_miss(const Extents& extents) const;
+
+  const Kernel& kernel_;
+  const Problem problem_;
+  const std::string specialization_;
+  const std::unique_ptr<const FamilyInterface> interface_;
+  const FamilyContext context_;
+
+  std::deque<Variant> variants_;
+  // Filled in order and never moved, so that readers need no lock: those below count_ are there.
+  std::unique_ptr<FamilyEntry[]> entries_;
+  std::atomic<std::uint32_t> count_{0};
+  std::vector<std::unique_ptr<const DispatchTable>> tables_;
+  std::atomic<const DispatchTable*> table_{nullptr};
+  std::vector<Promise> promises_;
+  LaunchCache launches_;
+};
+
+}  // namespace moetune

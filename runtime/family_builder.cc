@@ -1,0 +1,166 @@
+#include "runtime/family_builder.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "kernels/kernel_space.h"
+#include "kernels/plan_interface.h"
+
+namespace moetune {
+
+FamilyBuilder::FamilyBuilder(Family& family, Layers& layers, std::vector<std::string>& warnings)
+    : family_(family), layers_(layers), warnings_(warnings), space_(shared_space(family.kernel().name())) {}
+
+DispatchTable FamilyBuilder::build() {
+  const FamilyContext& context = family_.context_;
+  winners_ = layers_.winners(family_.kernel().name(), family_.specialization(), context.allow_recorded);
+  choose_hardware();
+  for (const StoredWinner& winner : winners_) {
+    if (winner.record.workload.key.hardware.text() == hardware_) take(winner);
+  }
+  if (context.experiment.pinned_kernel == family_.kernel().name()) return pinned_table();
+  if (context.experiment.defaults_only) measured_.clear();
+  const auto default_of = [this](const TablePoint& point) { return default_at(point); };
+  const std::size_t axes = like_.size() == 0 ? 0 : family_.interface().table_point(like_, 0).position.size();
+  DispatchTable table = DispatchTable::build(measured_, axes, default_of);
+  const auto serves = [](const Cell& cell) { return cell.entry != Cell::kNone; };
+  if (!std::any_of(table.cells().begin(), table.cells().end(), serves)) {
+    throw RuntimeError(MOETUNE_NOT_TUNED, "nothing is tuned for " + family_.kernel().name() + " " +
+                                              family_.specialization() + " on " + context.device.key.name +
+                                              "; run: moetune search " + family_.kernel().name() +
+                                              " --problem " + family_.problem_.text());
+  }
+  return table;
+}
+
+// Winners of this very hardware; else, marked as inherited, of the same architecture and the nearest number of
+// SMs.
+void FamilyBuilder::choose_hardware() {
+  const HardwareKey& own = family_.context_.device.key;
+  std::optional<std::pair<int, std::string>> best;
+  for (const StoredWinner& winner : winners_) {
+    const HardwareKey& key = winner.record.workload.key.hardware;
+    if (key.compute_capability != own.compute_capability) continue;
+    const std::string text = key.text();
+    const bool same = text == own.text();
+    const std::pair candidate{same ? -1 : std::abs(key.sm_count - own.sm_count), text};
+    if (!best || candidate < *best) best = candidate;
+  }
+  if (!best) return;
+  hardware_ = best->second;
+  inherited_ = best->first >= 0;
+}
+
+std::unique_ptr<const Launcher> FamilyBuilder::make_matching(const std::string& config,
+                                                             const std::string& interface,
+                                                             const Problem& problem) const {
+  const Kernel& kernel = family_.kernel();
+  std::unique_ptr<const Launcher> launcher =
+      kernel.launcher(space_.parse_config(config), problem, family_.context_.device.limits);
+  LaunchPlan plan;
+  launcher->plan(kernel.extents_of(problem), Call{}, plan);
+  if (interface_digest(launcher->unit(), plan) == interface) return launcher;
+  throw BadInput("its cubin takes other parameters than this version of moetune passes; tune it again");
+}
+
+void FamilyBuilder::take(const StoredWinner& winner) {
+  const FamilyWinner& record = winner.record;
+  const Kernel& kernel = family_.kernel();
+  const auto refuse = [&](const std::string& what, const std::string& why) {
+    warnings_.push_back(layers_.path(winner.layer) + ": " + what + " of " + kernel.name() + " " +
+                        record.workload.key.problem + " is not used: " + why);
+  };
+  try {
+    const Problem problem =
+        parse_problem(kernel.name(), kernel.schema(), nullptr, record.workload.key.problem);
+    kernel.check(problem);
+    const TablePoint point = family_.interface().table_point_of(problem);
+    like_ = kernel.extents_of(problem);
+    Stored stored{winner.layer, record.cubin, record.cubin_digest, {}};
+    auto launcher = make_matching(record.config, record.interface, problem);
+    stored.unit = launcher->unit();
+    const Variant* const variant = load(stored, *launcher, problem);
+    cubins_.push_back(std::move(stored));
+    const auto taken = std::find_if(measured_.begin(), measured_.end(), [&](const auto& other) {
+      return other.point.uneven == point.uneven && other.point.position == point.position;
+    });
+    if (taken == measured_.end()) {
+      measured_.push_back({point, family_.add_entry({variant,
+                                                     std::move(launcher),
+                                                     record.config,
+                                                     {record.workload.key.problem, record.time_us,
+                                                      record.default_time_us, hardware_, inherited_,
+                                                      record.stored_at, layers_.path(winner.layer)}})});
+    }
+    if (record.fallback_config.empty() || record.fallback_cubin == 0) return;
+    Stored fallback{winner.layer, record.fallback_cubin, record.fallback_cubin_digest, {}};
+    fallback.unit = make_matching(record.fallback_config, record.fallback_interface, problem)->unit();
+    cubins_.push_back(std::move(fallback));
+  } catch (const BadInput& error) {
+    refuse("the winner", error.what());
+  } catch (const BrokenEnvironment& error) {
+    refuse("the winner", error.what());
+  } catch (const cuda::CudaError& error) {
+    refuse("the winner", error.what());
+  }
+}
+
+const Variant* FamilyBuilder::load(const Stored& stored, const Launcher& launcher, const Problem& problem) {
+  const auto known = std::find_if(family_.variants_.begin(), family_.variants_.end(),
+                                  [&](const Variant& variant) { return variant.digest() == stored.digest; });
+  Variant& variant = known != family_.variants_.end()
+                         ? *known
+                         : family_.variants_.emplace_back(stored.digest, stored.unit,
+                                                          layers_.cubin(stored.layer, stored.cubin));
+  LaunchPlan plan;
+  launcher.plan(family_.kernel().extents_of(problem), Call{}, plan);
+  variant.add_entries(plan, family_.context_.device.limits);
+  return &variant;
+}
+
+const FamilyBuilder::Stored* FamilyBuilder::find_cubin(const CompileUnit& unit) const {
+  const auto found =
+      std::find_if(cubins_.begin(), cubins_.end(), [&](const Stored& stored) { return stored.unit == unit; });
+  return found == cubins_.end() ? nullptr : &*found;
+}
+
+std::optional<std::uint32_t> FamilyBuilder::add_config(const Config& config, const Problem& problem,
+                                                       Provenance source) {
+  auto launcher = family_.kernel().launcher(config, problem, family_.context_.device.limits);
+  const Stored* const stored = find_cubin(launcher->unit());
+  if (stored == nullptr) return std::nullopt;
+  source.hardware = hardware_;
+  source.inherited = inherited_;
+  source.file = layers_.path(stored->layer);
+  const Variant* const variant = load(*stored, *launcher, problem);
+  return family_.add_entry({variant, std::move(launcher), config.text(), std::move(source)});
+}
+
+std::optional<std::uint32_t> FamilyBuilder::default_at(const TablePoint& point) {
+  const Kernel& kernel = family_.kernel();
+  try {
+    const Assignment specialization = kernel.specialization(family_.problem_);
+    const Problem problem = kernel.problem_of(specialization, family_.interface().extents_at(point, like_));
+    const std::optional<Config> config =
+        space_.default_config(expression_environment(problem, family_.context_.device.limits));
+    if (!config) return std::nullopt;
+    const auto known = defaults_.find(config->text());
+    if (known != defaults_.end()) return known->second;
+    const std::optional<std::uint32_t> entry = add_config(*config, problem, {});
+    defaults_.emplace(config->text(), entry);
+    return entry;
+  } catch (const BadInput&) {  // no problem has such extents
+    return std::nullopt;
+  }
+}
+
+DispatchTable FamilyBuilder::pinned_table() {
+  const Config config = space_.parse_config(family_.context_.experiment.pinned_config);
+  const std::optional<std::uint32_t> entry = add_config(config, family_.problem_, {});
+  if (entry) return DispatchTable::constant({*entry, ChoiceKind::pinned});
+  throw RuntimeError(MOETUNE_UNKNOWN_NAME, "MOETUNE_PIN: no file holds a cubin of " + config.text() +
+                                               " for this family; tune it, or pin a stored one");
+}
+
+}  // namespace moetune

@@ -1,0 +1,58 @@
+// One update of a family: from what the files hold to a dispatch table, loading the cubins that are new.
+// Lives for one call of Family::update, on its thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/family.h"
+
+namespace moetune {
+
+class FamilyBuilder {
+ public:
+  FamilyBuilder(Family& family, Layers& layers, std::vector<std::string>& warnings);
+
+  // Throws RuntimeError (not_tuned) if nothing stored can serve.
+  DispatchTable build();
+
+ private:
+  // A cubin that a file holds, loaded when it is first used.
+  struct Stored {
+    std::size_t layer = 0;
+    std::int64_t cubin = 0;
+    std::string digest;
+    CompileUnit unit;
+  };
+
+  void choose_hardware();
+  // Takes in a winner and its default: their cubins, and the winner as measured. What is wrong with it becomes
+  // a warning.
+  void take(const StoredWinner& winner);
+  // Throws BadInput if the moetune that stored the cubin passed its parameters in another way.
+  std::unique_ptr<const Launcher> make_matching(const std::string& config, const std::string& interface,
+                                                const Problem& problem) const;
+  const Variant* load(const Stored& stored, const Launcher& launcher, const Problem& problem);
+  // Of the cubins that the files hold, one compiled from the same unit.
+  const Stored* find_cubin(const CompileUnit& unit) const;
+  std::optional<std::uint32_t> add_config(const Config& config, const Problem& problem, Provenance source);
+  std::optional<std::uint32_t> default_at(const TablePoint& point);
+  DispatchTable pinned_table();
+
+  Family& family_;
+  Layers& layers_;
+  std::vector<std::string>& warnings_;
+  const Space& space_;
+  std::vector<StoredWinner> winners_;
+  std::string hardware_;  // key text of the winners in use
+  bool inherited_ = false;
+  std::vector<Stored> cubins_;
+  std::vector<DispatchTable::Measured> measured_;
+  std::map<std::string, std::optional<std::uint32_t>> defaults_;  // by configuration
+  Extents like_;                                                  // extents of a measured problem
+};
+
+}  // namespace moetune

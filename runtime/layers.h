@@ -1,0 +1,44 @@
+// The files that a runtime was opened with, in order of precedence: caches and packs, read-only.
+//
+// Not thread-safe: the runtime's slow path uses it under a lock. A file that cannot be opened is left out with
+// a warning; a winner that cannot be trusted (damaged, contended, of a recording) is never returned.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cache/cache.h"
+
+namespace moetune {
+
+// One tuned problem of a family, without its cubins.
+struct StoredWinner {
+  std::size_t layer = 0;
+  FamilyWinner record;
+};
+
+class Layers {
+ public:
+  // Files, and folders for every *.db and *.pack inside in order of name. Throws BrokenEnvironment, with the
+  // first reason, if none can be opened.
+  explicit Layers(const std::vector<std::filesystem::path>& paths);
+
+  // What of a family is fit for a server, first layers first; within a layer the latest first.
+  std::vector<StoredWinner> winners(const std::string& kernel, const std::string& family,
+                                    bool allow_recorded);
+  // Throws BrokenEnvironment if the cubin is gone or does not match its digest.
+  Blob cubin(std::size_t layer, std::int64_t id) const;
+
+  std::string path(std::size_t layer) const { return caches_.at(layer).path().string(); }
+  // What could not be opened or read, a sentence each.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  void open(const std::filesystem::path& file);
+
+  std::vector<Cache> caches_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace moetune

@@ -1,0 +1,232 @@
+#include "runtime/runtime.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/replace_file.h"
+#include "kernels/registry.h"
+
+namespace moetune {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The driver is opened once a process, by the first runtime.
+void initialize_driver() {
+  static std::once_flag once;
+  std::call_once(once, [] { cuda::initialize(); });
+}
+
+int chosen_device(int wanted) {
+  const int count = cuda::device_count();
+  if (wanted < 0) return cuda::current_device().value_or(0);
+  if (wanted < count) return wanted;
+  throw RuntimeError(MOETUNE_WRONG_DEVICE, "there is no device " + std::to_string(wanted) +
+                                               "; the driver has " + std::to_string(count));
+}
+
+// Where this code was loaded from: the library, or the program that it is linked into.
+fs::path own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&initialize_driver), &info) == 0 || info.dli_fname == nullptr)
+    return {};
+  std::error_code failure;
+  return fs::canonical(info.dli_fname, failure).parent_path();
+}
+
+// Any problem of the family that `text` names: it has the least extents.
+Problem smallest_problem(const Kernel& kernel, const std::string& text) {
+  Assignment specialization;
+  if (!text.empty()) {
+    for (const auto& [name, value] : split_assignment(text, "the specialization")) {
+      const bool number = !value.empty() && std::all_of(value.begin(), value.end(),
+                                                        [](unsigned char c) { return c >= '0' && c <= '9'; });
+      if (number && value.size() > 18)
+        throw BadInput("the specialization: " + name + "=" + value + " is too large");
+      specialization.set(name, number ? Value::integer(std::stoll(value)) : Value::named(value, 0));
+    }
+  }
+  Extents least;
+  for (const std::string& name : kernel.free_dimensions()) {
+    const auto dimension = std::find_if(kernel.schema().begin(), kernel.schema().end(),
+                                        [&](const Dimension& one) { return one.name == name; });
+    least.push_back(dimension->minimum);
+  }
+  return kernel.problem_of(specialization, least);
+}
+
+}  // namespace
+
+std::vector<fs::path> default_paths() {
+  std::vector<fs::path> paths;
+  std::vector<fs::path> candidates;
+  if (const std::optional<fs::path> cache = Cache::find_default_path()) candidates.push_back(*cache);
+  if (const fs::path folder = own_folder(); !folder.empty()) {
+    candidates.push_back(folder / "packs");
+    candidates.push_back(folder.parent_path() / "share" / "moetune" / "packs");
+  }
+  for (const fs::path& path : candidates) {
+    if (std::error_code absent; fs::exists(path, absent)) paths.push_back(path);
+  }
+  return paths;
+}
+
+Runtime::Runtime(const OpenOptions& options)
+    : options_(options),
+      experiment_(Experiment::from_environment()),
+      layers_(options.paths.empty() ? default_paths() : options.paths) {
+  initialize_driver();
+  const int ordinal = chosen_device(options.device);
+  device_ = cuda::describe_device(ordinal);
+  context_ = std::make_unique<cuda::Context>(ordinal, cuda::Context::Current::no);
+  record_generation();
+}
+
+Family& Runtime::family(const std::string& kernel_name, const std::string& specialization) {
+  const std::lock_guard lock(mutex_);
+  const Kernel& kernel = find_kernel(kernel_name);
+  Problem problem = smallest_problem(kernel, specialization);
+  const std::string canonical = kernel.specialization(problem).text();
+  for (Family& family : families_) {
+    if (&family.kernel() == &kernel && family.specialization() == canonical) return family;
+  }
+  const cuda::CurrentContext current(*context_);
+  usages_.emplace_back();
+  families_.emplace_back(kernel, std::move(problem),
+                         FamilyContext{device_, usages_.back(), experiment_, options_.allow_recorded});
+  try {
+    families_.back().update(layers_, refused_);
+  } catch (...) {
+    families_.pop_back();
+    usages_.pop_back();
+    throw;
+  }
+  record_generation();
+  return families_.back();
+}
+
+void Runtime::record_generation() {
+  DigestBuilder builder;
+  Generation made;
+  for (const Family& family : families_) {
+    builder.add(family.table_text(*family.table()));
+    made.tables.push_back(family.table());
+  }
+  made.name = builder.add(device_.key.text()).finish();
+  const auto known = std::find_if(generations_.begin(), generations_.end(),
+                                  [&](const Generation& other) { return other.name == made.name; });
+  present_ = static_cast<std::size_t>(known - generations_.begin());
+  if (known == generations_.end()) generations_.push_back(std::move(made));
+}
+
+void Runtime::refresh(const std::string& generation) {
+  const std::lock_guard lock(mutex_);
+  if (!generation.empty()) {
+    const auto found = std::find_if(generations_.begin(), generations_.end(),
+                                    [&](const Generation& one) { return one.name == generation; });
+    if (found == generations_.end())
+      throw RuntimeError(MOETUNE_UNKNOWN_NAME, "this runtime has held no generation '" + generation + "'");
+    for (std::size_t i = 0; i < found->tables.size(); ++i) families_[i].use(found->tables[i]);
+    present_ = static_cast<std::size_t>(found - generations_.begin());
+    return;
+  }
+  Layers layers(options_.paths.empty() ? default_paths() : options_.paths);
+  std::vector<std::string> refused;
+  const cuda::CurrentContext current(*context_);
+  for (Family& family : families_) {
+    try {
+      family.update(layers, refused);
+    } catch (const RuntimeError& error) {
+      refused.push_back(error.what());  // its present table stays
+    }
+  }
+  layers_ = std::move(layers);
+  refused_ = std::move(refused);
+  record_generation();
+}
+
+std::string Runtime::generation() const {
+  const std::lock_guard lock(mutex_);
+  return generations_[present_].name;
+}
+
+std::int64_t Runtime::promise_workspace(Family& family, const Extents& extents) {
+  const std::lock_guard lock(mutex_);
+  return family.promise_workspace(extents);
+}
+
+std::string Runtime::warnings() const {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  for (const std::string& warning : layers_.warnings()) text += warning + "\n";
+  for (const std::string& warning : refused_) text += warning + "\n";
+  return text;
+}
+
+UsageCounts Runtime::counts() const {
+  const std::lock_guard lock(mutex_);
+  UsageCounts sum;
+  for (const Usage& usage : usages_) {
+    const UsageCounts one = usage.counts();
+    sum.exact += one.exact;
+    sum.nearest += one.nearest;
+    sum.fallback += one.fallback;
+    sum.pinned += one.pinned;
+    sum.misses += one.misses;
+    sum.launches += one.launches;
+  }
+  return sum;
+}
+
+void Runtime::write_misses(const fs::path& path) const {
+  nlohmann::ordered_json misses = nlohmann::ordered_json::array();
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < families_.size(); ++i) {
+      for (const MissedShape& shape : usages_[i].missed()) {
+        misses.push_back({{"kernel", families_[i].kernel().name()},
+                          {"problem", families_[i].problem_text(shape.extents)},
+                          {"uneven", shape.uneven},
+                          {"count", shape.count}});
+      }
+    }
+  }
+  std::stable_sort(misses.begin(), misses.end(),
+                   [](const auto& a, const auto& b) { return a["count"] > b["count"]; });
+  const nlohmann::ordered_json document = {
+      {"moetune_misses", 1}, {"hardware", device_.key.name}, {"misses", std::move(misses)}};
+  replace_file(path, document.dump(1) + "\n");
+}
+
+void Runtime::enter(cuda::StreamRef stream) const {
+  if (!context_->is_current()) {
+    if (cuda::current_device())
+      throw RuntimeError(MOETUNE_WRONG_DEVICE, "the thread's current context is not that of " + device_.id);
+    context_->make_current();
+  }
+  thread_local const void* known_stream = nullptr;
+  thread_local const Runtime* known_runtime = nullptr;
+  if (known_stream == stream.raw && known_runtime == this) return;
+  if (!context_->owns(stream))
+    throw RuntimeError(MOETUNE_WRONG_DEVICE, "the stream is of another context than " + device_.id + "'s");
+  known_stream = stream.raw;
+  known_runtime = this;
+}
+
+void Runtime::zero_counters(void* workspace, std::size_t bytes, cuda::StreamRef stream) const {
+  const auto address = reinterpret_cast<cuda::Address>(workspace);
+  if (address == 0 || address % kWorkspaceAlignment != 0)
+    throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the workspace is null or not aligned to 256 bytes");
+  if (bytes < static_cast<std::size_t>(kWorkspaceCounters))
+    throw RuntimeError(MOETUNE_OUT_OF_MEMORY, "the workspace has " + std::to_string(bytes) +
+                                                  " bytes; its counters take " +
+                                                  std::to_string(kWorkspaceCounters));
+  enter(stream);
+  cuda::set_bytes(address, 0, kWorkspaceCounters, stream);
+}
+
+}  // namespace moetune

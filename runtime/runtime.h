@@ -1,0 +1,73 @@
+// Tuning results opened for one device: what include/moetune.h calls a runtime, in C++.
+//
+// Thread-safe: opening families and refreshing take a lock; what families do is described there. Owns the
+// device's primary context and all that is loaded in it. Errors: RuntimeError, BadInput, BrokenEnvironment,
+// cuda::CudaError, which status_of() turns into the C interface's.
+#pragma once
+
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/family.h"
+
+namespace moetune {
+
+struct OpenOptions {
+  std::vector<std::filesystem::path> paths;  // none: default_paths()
+  int device = -1;                           // -1: the calling thread's current context's, else 0
+  bool allow_recorded = false;
+};
+
+// The user's cache, and the folder `packs` beside the library or where it is installed; those that exist.
+std::vector<std::filesystem::path> default_paths();
+
+class Runtime {
+ public:
+  explicit Runtime(const OpenOptions& options);
+
+  Family& family(const std::string& kernel, const std::string& specialization);
+
+  // "": reads the files again. Else the name of a state that this runtime has held.
+  void refresh(const std::string& generation);
+  std::string generation() const;
+
+  int ordinal() const { return context_->ordinal(); }
+  // Family::promise_workspace, under the lock.
+  std::int64_t promise_workspace(Family& family, const Extents& extents);
+
+  std::string warnings() const;  // a line each
+  UsageCounts counts() const;
+  // {"moetune_misses": 1, "misses": [{"kernel", "problem", "uneven", "count"}]}, most frequent first.
+  void write_misses(const std::filesystem::path& path) const;
+
+  // Makes the device's context current if the thread has none. Throws RuntimeError (wrong_device) for another
+  // context's stream, or if the thread has another context.
+  void enter(cuda::StreamRef stream) const;
+  void zero_counters(void* workspace, std::size_t bytes, cuda::StreamRef stream) const;
+
+ private:
+  struct Generation {
+    std::string name;
+    std::vector<const DispatchTable*> tables;  // of the families that there were
+  };
+
+  void record_generation();
+
+  const OpenOptions options_;
+  const Experiment experiment_;
+  std::unique_ptr<cuda::Context> context_;
+  DeviceInfo device_;
+  mutable std::mutex mutex_;  // guards what follows
+  Layers layers_;
+  std::vector<std::string> refused_;
+  std::deque<Usage> usages_;  // by family
+  std::deque<Family> families_;
+  std::vector<Generation> generations_;
+  std::size_t present_ = 0;
+};
+
+}  // namespace moetune

@@ -1,0 +1,81 @@
+#include "runtime/usage.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+namespace moetune {
+namespace {
+
+std::atomic<std::size_t> next_shard{0};
+thread_local const std::size_t my_shard = next_shard.fetch_add(1, std::memory_order_relaxed);
+
+std::int64_t rounded_up(std::int64_t value) {
+  if (value <= 16) return value;
+  const int drop = std::bit_width(static_cast<std::uint64_t>(value - 1)) - 3;
+  return (((value - 1) >> drop) + 1) << drop;
+}
+
+std::size_t hash_of(const Extents& extents, bool uneven) {
+  std::uint64_t hash = uneven ? 0x9e3779b97f4a7c15 : 0;
+  for (const std::int64_t extent : extents)
+    hash = (hash ^ static_cast<std::uint64_t>(extent)) * 0xff51afd7ed558ccd;
+  return static_cast<std::size_t>(hash >> 32);
+}
+
+}  // namespace
+
+Usage::Usage() : shards_(std::make_unique<std::array<Shard, kShards>>()) {}
+
+Usage::Shard& Usage::own_shard() const { return (*shards_)[my_shard % kShards]; }
+
+void Usage::remember(Shard& shard, const Extents& given, bool uneven) {
+  Extents extents;
+  for (const std::int64_t extent : given) extents.push_back(rounded_up(extent));
+  // Another thread only holds this for a moment; what it would delay is a count.
+  if (shard.busy.test_and_set(std::memory_order_acquire)) return;
+  const std::size_t start = hash_of(extents, uneven);
+  for (std::size_t probe = 0; probe < 8; ++probe) {
+    Shape& shape = shard.shapes[(start + probe) % kShapes];
+    if (shape.count > 0 && !(shape.uneven == uneven && shape.extents == extents)) continue;
+    if (shape.count == 0) {
+      shape.extents = extents;
+      shape.uneven = uneven;
+    }
+    ++shape.count;
+    break;
+  }
+  shard.busy.clear(std::memory_order_release);
+}
+
+UsageCounts Usage::counts() const {
+  std::array<std::uint64_t, kKinds> sums{};
+  for (const Shard& shard : *shards_) {
+    for (std::size_t kind = 0; kind < kKinds; ++kind)
+      sums[kind] += shard.counts[kind].load(std::memory_order_relaxed);
+  }
+  return {sums[0], sums[1], sums[2], sums[3], sums[kMiss], sums[kLaunch]};
+}
+
+std::vector<MissedShape> Usage::missed() const {
+  std::map<std::pair<std::vector<std::int64_t>, bool>, MissedShape> merged;
+  for (Shard& shard : *shards_) {
+    while (shard.busy.test_and_set(std::memory_order_acquire)) {
+    }
+    for (const Shape& shape : shard.shapes) {
+      if (shape.count == 0) continue;
+      MissedShape& sum = merged[{{shape.extents.begin(), shape.extents.end()}, shape.uneven}];
+      sum.extents = shape.extents;
+      sum.uneven = shape.uneven;
+      sum.count += shape.count;
+    }
+    shard.busy.clear(std::memory_order_release);
+  }
+  std::vector<MissedShape> all;
+  for (const auto& [key, shape] : merged) all.push_back(shape);
+  std::stable_sort(all.begin(), all.end(),
+                   [](const MissedShape& a, const MissedShape& b) { return a.count > b.count; });
+  return all;
+}
+
+}  // namespace moetune

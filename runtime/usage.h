@@ -1,0 +1,71 @@
+// Counts of what was picked, and of the shapes that were picked without a measurement of their own.
+//
+// Thread-safe and quick from many threads: each thread counts in a shard of its own, which it shares only if
+// there are more threads than shards. Counting allocates nothing.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/family_interface.h"
+#include "runtime/dispatch_table.h"
+
+namespace moetune {
+
+struct UsageCounts {
+  std::uint64_t exact = 0, nearest = 0, fallback = 0, pinned = 0, misses = 0, launches = 0;
+};
+
+// A shape as misses are counted: extents above 16 rounded up to three significant bits, because contexts grow
+// by one at every step.
+struct MissedShape {
+  Extents extents;
+  bool uneven = false;
+  std::uint64_t count = 0;
+};
+
+class Usage {
+ public:
+  Usage();
+
+  // `cell` holds nothing for a miss.
+  void count_pick(const Cell& cell, const Extents& extents, bool uneven) {
+    Shard& shard = own_shard();
+    const std::size_t kind = cell.entry == Cell::kNone ? kMiss : static_cast<std::size_t>(cell.kind);
+    shard.counts[kind].fetch_add(1, std::memory_order_relaxed);
+    if (kind != static_cast<std::size_t>(ChoiceKind::exact) &&
+        kind != static_cast<std::size_t>(ChoiceKind::pinned))
+      remember(shard, extents, uneven);
+  }
+  void count_launch() { own_shard().counts[kLaunch].fetch_add(1, std::memory_order_relaxed); }
+
+  UsageCounts counts() const;
+  // Most frequent first; equal ones in order of extents.
+  std::vector<MissedShape> missed() const;
+
+ private:
+  static constexpr std::size_t kShards = 64, kShapes = 128;
+  static constexpr std::size_t kMiss = 4, kLaunch = 5, kKinds = 6;
+
+  struct Shape {
+    Extents extents;
+    bool uneven = false;
+    std::uint64_t count = 0;  // 0: empty
+  };
+  // Of a thread; a cache line and more apart from the next.
+  struct alignas(128) Shard {
+    std::array<std::atomic<std::uint64_t>, kKinds> counts{};
+    std::atomic_flag busy;
+    std::array<Shape, kShapes> shapes;
+  };
+
+  Shard& own_shard() const;
+  static void remember(Shard& shard, const Extents& extents, bool uneven);
+
+  std::unique_ptr<std::array<Shard, kShards>> shards_;
+};
+
+}  // namespace moetune

@@ -1,0 +1,77 @@
+// A cubin on the device, and a configuration of it. Thread-safe but for add_entries(); they live as long as
+// their runtime, because a captured graph may hold their functions.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/kernel.h"
+#include "launch/driver.h"
+
+namespace moetune {
+
+class Variant {
+ public:
+  Variant(std::string cubin_digest, CompileUnit compiled, std::span<const std::uint8_t> cubin);
+
+  const std::string& digest() const { return digest_; }
+  const CompileUnit& unit() const { return unit_; }
+
+  // Looks up the functions that a plan names; permits them whatever the device can do. One thread at a time,
+  // beside any number that call function(). Throws CudaError for an entry that the cubin lacks.
+  void add_entries(const LaunchPlan& plan, const DeviceLimits& limits);
+
+  // The function of a launch. Throws std::logic_error for an entry that no plan named.
+  cuda::Function function(const Name& entry) const;
+
+ private:
+  static constexpr std::size_t kMaxEntries = 8;
+  struct Entry {
+    Name name;
+    cuda::Function function = nullptr;
+  };
+
+  std::string digest_;
+  CompileUnit unit_;
+  cuda::Module module_;
+  std::array<Entry, kMaxEntries> entries_;
+  std::atomic<std::size_t> count_{0};  // those below it are there and stay
+};
+
+// Where a choice comes from, for explanations.
+struct Provenance {
+  std::string problem;  // that it was measured on; "" for a default
+  double time_us = 0;   // there
+  double default_us = 0;
+  std::string hardware;  // key text
+  bool inherited = false;
+  std::string stored_at, file;
+};
+
+// What a cell of a dispatch table holds: a variant with its run-time values.
+struct FamilyEntry {
+  const Variant* variant = nullptr;
+  std::unique_ptr<const Launcher> launcher;
+  std::string config;
+  Provenance source;
+};
+
+// Bytes that a launch needs of a workspace, and where each scratch lies in it: zeroed ones in its first
+// kWorkspaceCounters bytes, the others behind.
+inline constexpr std::int64_t kWorkspaceCounters = std::int64_t{1} << 20;
+inline constexpr std::int64_t kWorkspaceAlignment = 256;
+
+struct WorkspaceLayout {
+  explicit WorkspaceLayout(const LaunchPlan& plan);
+
+  FixedVector<std::int64_t, 8> offsets;  // by scratch
+  std::int64_t counter_bytes = 0;
+  std::int64_t bytes = 0;  // in all
+  bool fits() const { return counter_bytes <= kWorkspaceCounters; }
+};
+
+}  // namespace moetune
