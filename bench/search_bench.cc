@@ -43,7 +43,7 @@ enum class Mode { tables, warm, confidence, cost };
 struct Options {
   bench::Plan plan;
   Mode mode = Mode::tables;
-  bench::Elsewhere elsewhere = bench::Elsewhere::anywhere;
+  bench::HistorySource history_source = bench::HistorySource::anywhere;
   bool help = false;
   bool refit = false;
   bool samples = false;
@@ -81,7 +81,7 @@ void set_mode(Options& options, Mode mode) {
 void check_modes(const Options& options) {
   if ((options.refit || options.samples) && options.mode != Mode::confidence)
     throw BadInput("--refit and --samples go with --confidence");
-  if (options.elsewhere != bench::Elsewhere::anywhere && options.mode != Mode::warm)
+  if (options.history_source != bench::HistorySource::anywhere && options.mode != Mode::warm)
     throw BadInput("--other-hardware and --made-up-hardware go with --warm");
 }
 
@@ -120,9 +120,9 @@ Options parse(int argc, char** argv) {
     } else if (word == "--warm") {
       set_mode(options, Mode::warm);
     } else if (word == "--other-hardware") {
-      options.elsewhere = bench::Elsewhere::other_hardware;
+      options.history_source = bench::HistorySource::other_hardware;
     } else if (word == "--made-up-hardware") {
-      options.elsewhere = bench::Elsewhere::made_up_hardware;
+      options.history_source = bench::HistorySource::synthetic_hardware;
     } else if (word == "--refit") {
       options.refit = true;
     } else if (word == "--samples") {
@@ -150,7 +150,7 @@ nlohmann::json figures(const Options& options) {
   if (options.mode == Mode::cost) return bench::print_costs(options.plan.strategies);
   const std::vector<bench::RecordedSpace> spaces = bench::read_spaces(options.paths, options.shipped);
   if (spaces.empty()) throw BadInput("no recording was named, and none is shipped");
-  if (options.mode == Mode::warm) return bench::print_warm(options.plan, spaces, options.elsewhere);
+  if (options.mode == Mode::warm) return bench::print_warm(options.plan, spaces, options.history_source);
   if (options.mode == Mode::confidence) {
     return options.refit ? bench::print_refit(options.plan, spaces)
                          : bench::print_confidence(options.plan, spaces, options.samples);

@@ -9,9 +9,9 @@
 namespace moetune::bench {
 namespace {
 
-constexpr std::size_t kTerms = kSigns;    // a constant in the place of the held one
-constexpr std::size_t kFirstOfTimes = 2;  // residual and spread
-constexpr double kRidge = 10;             // inverse variance that a standardized slope is expected to have
+constexpr std::size_t kTerms = kFeatures;  // a constant in the place of the held one
+constexpr std::size_t kFirstOfTimes = 2;   // residual and spread
+constexpr double kRidge = 10;              // inverse variance that a standardized slope is expected to have
 constexpr int kSteps = 50;
 constexpr double kSettled = 1e-9;
 
@@ -23,11 +23,11 @@ struct Design {
 };
 
 // A constant, then the terms with mean zero and deviation one.
-Design standardized(const std::vector<Judged>& samples, bool by_times) {
+Design standardized(const std::vector<LabeledSample>& samples, bool by_times) {
   Design design;
   double all = 0;
-  for (const Judged& sample : samples) {
-    const std::array<double, kSigns> own = terms(sample.signs);
+  for (const LabeledSample& sample : samples) {
+    const std::array<double, kFeatures> own = terms(sample.features);
     Row& row = design.rows.emplace_back(Row{1});
     for (std::size_t i = 1; i < kTerms; ++i) row[i] = own[i];
     if (!by_times) std::fill(row.begin() + kFirstOfTimes, row.end(), 0.0);
@@ -63,10 +63,10 @@ Row solved(std::vector<double> matrix, const Row& right) {
 
 }  // namespace
 
-Calibration fit_calibration(const std::vector<Judged>& samples, bool by_times) {
+Calibration fit_calibration(const std::vector<LabeledSample>& samples, bool by_times) {
   const Design design = standardized(samples, by_times);
   double weights = 0;
-  for (const Judged& sample : samples) weights += sample.weight;
+  for (const LabeledSample& sample : samples) weights += sample.weight;
   Row slopes{};
   for (int step = 0; step < kSteps; ++step) {
     std::vector<double> curvature(kTerms * kTerms, 0);
@@ -77,7 +77,7 @@ Calibration fit_calibration(const std::vector<Judged>& samples, bool by_times) {
     }
     for (std::size_t s = 0; s < samples.size(); ++s) {
       const Row& row = design.rows[s];
-      double logit = kSampledSlope * terms(samples[s].signs)[0];
+      double logit = kSampledSlope * terms(samples[s].features)[0];
       for (std::size_t i = 0; i < kTerms; ++i) logit += slopes[i] * row[i];
       const double stated = 1 / (1 + std::exp(-logit));
       const double weight = samples[s].weight * static_cast<double>(samples.size()) / weights;

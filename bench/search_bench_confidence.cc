@@ -124,8 +124,9 @@ double log_loss(const std::vector<Sample>& samples) {
 }
 
 // What each teacher's searches hold, every space with the same weight.
-std::vector<Judged> lessons(const std::vector<std::vector<Sample>>& by_teacher, std::size_t left_out) {
-  std::vector<Judged> judged;
+std::vector<LabeledSample> training_samples(const std::vector<std::vector<Sample>>& by_teacher,
+                                            std::size_t left_out) {
+  std::vector<LabeledSample> samples;
   for (std::size_t t = 0; t < by_teacher.size(); ++t) {
     std::vector<double> counts;
     for (const Sample& sample : by_teacher[t]) {
@@ -134,20 +135,20 @@ std::vector<Judged> lessons(const std::vector<std::vector<Sample>>& by_teacher, 
     }
     for (const Sample& sample : by_teacher[t]) {
       if (sample.space != left_out)
-        judged.push_back(
-            {sample.confidence.signs, sample.within, kTeachers[t].weight / counts[sample.space]});
+        samples.push_back(
+            {sample.confidence.features, sample.within, kTeachers[t].weight / counts[sample.space]});
     }
   }
-  return judged;
+  return samples;
 }
 
 std::vector<Sample> judged_by_others(const std::vector<std::vector<Sample>>& by_teacher,
                                      std::size_t space_count, bool by_times) {
   std::vector<Sample> samples = by_teacher.front();
   for (std::size_t s = 0; s < space_count; ++s) {
-    const Calibration others = fit_calibration(lessons(by_teacher, s), by_times);
+    const Calibration others = fit_calibration(training_samples(by_teacher, s), by_times);
     for (Sample& sample : samples) {
-      if (sample.space == s) sample.stated = others.probability(sample.confidence.signs);
+      if (sample.space == s) sample.stated = others.probability(sample.confidence.features);
     }
   }
   return samples;
@@ -173,7 +174,7 @@ nlohmann::json print_refit(const Plan& plan, const std::vector<RecordedSpace>& s
     by_teacher.push_back(assess_all(teacher.strategy, plan, spaces));
     std::erase_if(by_teacher.back(), [](const Sample& sample) { return sample.confidence.at_floor; });
   }
-  const Calibration all = fit_calibration(lessons(by_teacher, spaces.size()));
+  const Calibration all = fit_calibration(training_samples(by_teacher, spaces.size()));
   std::printf(
       "Fitted to all spaces: offset %.3f; slopes %.3f of the model's logit (held) and of the logarithms of "
       "trials %.3f, residual %.3f, spread %.3f\n",

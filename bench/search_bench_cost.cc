@@ -35,7 +35,7 @@ LegalSpace full_space(const std::vector<std::size_t>& sizes) {
 }
 
 // Rugged enough that a search stays busy; one configuration in sixteen fails.
-Observation made_up(const LegalSpace& space, ConfigId id) {
+Observation synthetic_outcome(const LegalSpace& space, ConfigId id) {
   double time = 1;
   double phase = 0;
   for (const Position position : space.point(id)) {
@@ -64,7 +64,7 @@ Cost measure(const std::string& strategy, const LegalSpace& space) {
   Cost cost;
   for (std::size_t trial = 0; trial < kTrials; ++trial) {
     const double before = cpu_ms();
-    for (const ConfigId id : searcher->ask(1)) searcher->tell(made_up(space, id));
+    for (const ConfigId id : searcher->ask(1)) searcher->tell(synthetic_outcome(space, id));
     cost.slowest_ms = std::max(cost.slowest_ms, cpu_ms() - before);
   }
   cost.mean_ms = (cpu_ms() - begin) / kTrials;

@@ -29,8 +29,8 @@ struct Curves {
 
 class WarmStarts {
  public:
-  WarmStarts(const Plan& plan, const std::vector<RecordedSpace>& spaces, Elsewhere elsewhere)
-      : plan_(plan), spaces_(spaces), elsewhere_(elsewhere) {
+  WarmStarts(const Plan& plan, const std::vector<RecordedSpace>& spaces, HistorySource source)
+      : plan_(plan), spaces_(spaces), source_(source) {
     for (const RecordedSpace& space : spaces) {
       const std::string path = "spaces/" + space.key.kernel + ".json";
       if (space.limits.sm_count > 0 && !files_.contains(space.key.kernel))
@@ -41,25 +41,25 @@ class WarmStarts {
   std::vector<Curves> run() {
     past_.resize(spaces_.size() * plan_.seeds);
     in_parallel([&](std::size_t s, std::size_t k) {
-      past_[s * plan_.seeds + k] = cold_search_elsewhere(spaces_[s], seed(k) + kOtherSeeds);
+      past_[s * plan_.seeds + k] = cold_search(spaces_[s], seed(k) + kOtherSeeds);
     });
     const std::vector<std::vector<double>> none(plan_.seeds);
     std::vector<Curves> all(spaces_.size(), Curves{none, none, none, {}});
     for (Curves& curves : all) curves.winner_regret.resize(plan_.seeds);
     in_parallel([&](std::size_t s, std::size_t k) {
-      if (known_count(s) == 0) return;
-      std::vector<History> histories = known_to(s, k);
+      if (history_count(s) == 0) return;
+      std::vector<History> histories = known_histories(s, k);
       all[s].winner_regret[k] = winner_regret(spaces_[s], histories);
       all[s].cold[k] = search(spaces_[s], seed(k), {}).best_us;
       all[s].warm[k] = search(spaces_[s], seed(k), histories).best_us;
-      for (History& history : histories) turn_over(history);
+      for (History& history : histories) invert_times(history);
       all[s].misled[k] = search(spaces_[s], seed(k), histories).best_us;
     });
     return all;
   }
 
-  std::size_t known_count(std::size_t s) const {
-    return elsewhere_ == Elsewhere::made_up_hardware ? 1 : neighbours(s).size();
+  std::size_t history_count(std::size_t s) const {
+    return source_ == HistorySource::synthetic_hardware ? 1 : neighbours(s).size();
   }
 
  private:
@@ -70,10 +70,10 @@ class WarmStarts {
              [&](std::size_t job) { work(job / plan_.seeds, job % plan_.seeds); });
   }
 
-  std::vector<Observation> cold_search_elsewhere(const RecordedSpace& space, std::uint64_t seed) const {
+  std::vector<Observation> cold_search(const RecordedSpace& space, std::uint64_t seed) const {
     const std::vector<Observation> outcomes =
-        elsewhere_ == Elsewhere::made_up_hardware
-            ? as_on_other_hardware(space.space, space.outcomes, seed, kOtherHardware)
+        source_ == HistorySource::synthetic_hardware
+            ? simulate_other_hardware(space.space, space.outcomes, seed, kOtherHardware)
             : space.outcomes;
     const auto searcher = make_searcher("auto", space.space, seed);
     std::vector<Observation> told;
@@ -93,9 +93,9 @@ class WarmStarts {
   std::vector<std::size_t> neighbours(std::size_t here) const {
     std::vector<std::pair<double, std::size_t>> found;
     for (std::size_t s = 0; s < spaces_.size(); ++s) {
-      const bool elsewhere = elsewhere_ == Elsewhere::anywhere ||
-                             spaces_[s].key.hardware.text() != spaces_[here].key.hardware.text();
-      if (s != here && elsewhere && spaces_[s].key.kernel == spaces_[here].key.kernel)
+      const bool allowed = source_ == HistorySource::anywhere ||
+                           spaces_[s].key.hardware.text() != spaces_[here].key.hardware.text();
+      if (s != here && allowed && spaces_[s].key.kernel == spaces_[here].key.kernel)
         found.emplace_back(workload_distance(spaces_[here].key, spaces_[s].key), s);
     }
     std::sort(found.begin(), found.end());
@@ -105,15 +105,15 @@ class WarmStarts {
   }
 
   // What a cache that holds a cold search of every other space would give.
-  std::vector<History> known_to(std::size_t here, std::size_t k) const {
+  std::vector<History> known_histories(std::size_t here, std::size_t k) const {
     const RecordedSpace& space = spaces_[here];
     std::vector<History> histories;
-    const bool made_up = elsewhere_ == Elsewhere::made_up_hardware;
-    for (const std::size_t s : made_up ? std::vector<std::size_t>{here} : neighbours(here)) {
+    const bool synthetic = source_ == HistorySource::synthetic_hardware;
+    for (const std::size_t s : synthetic ? std::vector<std::size_t>{here} : neighbours(here)) {
       const RecordedSpace& other = spaces_[s];
       std::optional<Transfer> transfer = transfer_from(other, space);
       WorkloadKey there = other.key;
-      if (made_up) there.hardware.name += " (made up)";
+      if (synthetic) there.hardware.name += " (made up)";
       History history{.distance = workload_distance(space.key, there)};
       for (const Observation& trial : past_[s * plan_.seeds + k]) {
         auto point = space.space.point_of(other.space.config(trial.id).text());
@@ -145,7 +145,7 @@ class WarmStarts {
   }
 
   // The slowest becomes the fastest: experience as wrong as it gets.
-  static void turn_over(History& history) {
+  static void invert_times(History& history) {
     for (PastTrial& trial : history.trials) {
       if (has_usable_time({0, trial.outcome, trial.time_us})) trial.time_us = 1e4 / trial.time_us;
     }
@@ -154,7 +154,7 @@ class WarmStarts {
   const Plan& plan_;
   const std::vector<RecordedSpace>& spaces_;
   std::map<std::string, Space> files_;  // by kernel
-  Elsewhere elsewhere_;
+  HistorySource source_;
   std::vector<std::vector<Observation>> past_;  // what a cold search was told, by space and seed
 };
 
@@ -208,10 +208,10 @@ nlohmann::json print_space(const RecordedSpace& space, std::size_t histories, co
 
 }  // namespace
 
-nlohmann::json print_warm(const Plan& plan, const std::vector<RecordedSpace>& spaces, Elsewhere elsewhere) {
-  WarmStarts starts(plan, spaces, elsewhere);
+nlohmann::json print_warm(const Plan& plan, const std::vector<RecordedSpace>& spaces, HistorySource source) {
+  WarmStarts starts(plan, spaces, source);
   std::size_t warm = 0;
-  for (std::size_t s = 0; s < spaces.size(); ++s) warm += starts.known_count(s) > 0;
+  for (std::size_t s = 0; s < spaces.size(); ++s) warm += starts.history_count(s) > 0;
   if (warm == 0) throw BadInput("no space has a recording from elsewhere that it may know");
   const std::vector<Curves> all = starts.run();
   std::printf(
@@ -221,8 +221,8 @@ nlohmann::json print_warm(const Plan& plan, const std::vector<RecordedSpace>& sp
       plan.seeds, kBudgets[0], kBudgets[1], kBudgets[2], kBudgets[3]);
   nlohmann::json rows = nlohmann::json::array();
   for (std::size_t s = 0; s < spaces.size(); ++s) {
-    if (starts.known_count(s) > 0) {
-      rows.push_back(print_space(spaces[s], starts.known_count(s), all[s]));
+    if (starts.history_count(s) > 0) {
+      rows.push_back(print_space(spaces[s], starts.history_count(s), all[s]));
     } else {
       std::printf("%s: no recording that it may know\n", spaces[s].name.c_str());
     }

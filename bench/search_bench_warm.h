@@ -9,14 +9,14 @@
 namespace moetune::bench {
 
 // Whose trials a search may know.
-enum class Elsewhere {
-  anywhere,          // every other recording of the same kernel: other problems, other GPUs
-  other_hardware,    // those alone that were made on another GPU
-  made_up_hardware,  // none of them, but the same problem on a GPU made up from its recording
+enum class HistorySource {
+  anywhere,            // every other recording of the same kernel: other problems, other GPUs
+  other_hardware,      // those alone that were made on another GPU
+  synthetic_hardware,  // none of them, but the same problem on a GPU made up from its recording
 };
 
 // Prints for each space how many trials it takes to come within 2% of the search's own final best; returns
 // the same. Spaces with nothing to know are named and left out. Throws BadInput where none is left.
-nlohmann::json print_warm(const Plan& plan, const std::vector<RecordedSpace>& spaces, Elsewhere elsewhere);
+nlohmann::json print_warm(const Plan& plan, const std::vector<RecordedSpace>& spaces, HistorySource source);
 
 }  // namespace moetune::bench

@@ -12,7 +12,7 @@ namespace moetune {
 
 // `outcomes` by ConfigId; failures stay. The logarithm of each factor has the deviation `strength` over all
 // of the space's parameters together, half of its variance from values and half from pairs.
-std::vector<Observation> as_on_other_hardware(const LegalSpace& space, std::vector<Observation> outcomes,
-                                              std::uint64_t seed, double strength);
+std::vector<Observation> simulate_other_hardware(const LegalSpace& space, std::vector<Observation> outcomes,
+                                                 std::uint64_t seed, double strength);
 
 }  // namespace moetune

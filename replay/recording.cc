@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/replace_file.h"
-#include "base/replace_file.h"
 #include "replay/compressed_file.h"
 #include "replay/kernel_tuner.h"
 #include "replay/recording_format.h"

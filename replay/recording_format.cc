@@ -119,7 +119,7 @@ std::vector<Parameter> parameters_from(const json& header, std::string_view file
   for (const json& item : header.at("parameters")) {
     parameters.push_back(parameter_from(item, file));
     if (!names.insert(parameters.back().name).second)
-      NumberReader(file).fail("the parameter '" + parameters.back().name + "' stands twice");
+      NumberReader(file).fail("the parameter '" + parameters.back().name + "' occurs twice");
   }
   return parameters;
 }
@@ -223,7 +223,7 @@ Recording recording_from(const json& header, const json& rows, std::string_view 
       static_cast<std::size_t>(NumberReader(file).integer(header.at("rows"), "'rows'", 0, INT64_MAX));
   std::vector<RecordedRow> recorded = rows_from(rows, count, parameters, file);
   SortedRows sorted = sort_rows(std::move(parameters), std::move(recorded));
-  if (sorted.trials.size() != count) throw BadInput(std::string(file) + ": a configuration stands twice");
+  if (sorted.trials.size() != count) throw BadInput(std::string(file) + ": a configuration occurs twice");
   return {.hardware = hardware_from(header.at("hardware"), file),
           .limits = limits_from(header.at("limits"), file),
           .kernel = header.at("kernel").get<std::string>(),

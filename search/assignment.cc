@@ -9,7 +9,8 @@
 namespace moetune {
 namespace {
 
-constexpr std::size_t kMaxText = std::size_t{1} << 16;  // a problem or a configuration has a few hundred
+constexpr std::size_t kMaxAssignment = std::size_t{1}
+                                       << 16;  // a problem or a configuration has a few hundred
 
 std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
@@ -54,8 +55,8 @@ std::string Assignment::text() const {
 std::vector<std::pair<std::string, std::string>> split_assignment(std::string_view text,
                                                                   std::string_view what) {
   std::vector<std::pair<std::string, std::string>> pieces;
-  if (text.size() > kMaxText) {
-    throw BadInput(std::string(what) + ": the text is longer than " + std::to_string(kMaxText) +
+  if (text.size() > kMaxAssignment) {
+    throw BadInput(std::string(what) + ": the text is longer than " + std::to_string(kMaxAssignment) +
                    " characters");
   }
   if (trimmed(text).empty()) return pieces;
@@ -71,7 +72,7 @@ std::vector<std::pair<std::string, std::string>> split_assignment(std::string_vi
       throw BadInput(std::string(what) + ": '" + std::string(piece) + "' is not name=value");
     }
     if (!names.insert(name).second)
-      throw BadInput(std::string(what) + ": '" + std::string(name) + "' stands twice");
+      throw BadInput(std::string(what) + ": '" + std::string(name) + "' occurs twice");
     pieces.emplace_back(name, value);
     begin = end + 1;
   }

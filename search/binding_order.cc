@@ -8,7 +8,7 @@
 namespace moetune {
 namespace {
 
-constexpr int kSamples = 512;
+constexpr int kSampledRows = 512;
 
 // The share of random points that satisfies each constraint, by sampling; never 0, since the sample is small.
 std::vector<double> estimate_selectivity(const BoundSpace& space,
@@ -16,7 +16,7 @@ std::vector<double> estimate_selectivity(const BoundSpace& space,
   Random random(1);
   std::vector<int> passed(space.constraints().size());
   std::vector<std::int64_t> slots(space.slot_count());
-  for (int sample = 0; sample < kSamples; ++sample) {
+  for (int sample = 0; sample < kSampledRows; ++sample) {
     for (std::size_t p = 0; p < domains.size(); ++p) {
       slots[p] = space.value_of(p, domains[p][random.below(domains[p].size())]);
     }
@@ -27,7 +27,7 @@ std::vector<double> estimate_selectivity(const BoundSpace& space,
       passed[c] += space.constraints()[c].program.holds(slots.data());
   }
   std::vector<double> selectivity;
-  for (const int count : passed) selectivity.push_back((count + 0.5) / (kSamples + 0.5));
+  for (const int count : passed) selectivity.push_back((count + 0.5) / (kSampledRows + 0.5));
   return selectivity;
 }
 

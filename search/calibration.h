@@ -12,23 +12,23 @@
 
 namespace moetune {
 
-struct Signs {
+struct ConfidenceFeatures {
   double sampled = 0;   // probability by the model alone
   double trials = 0;    // told
   double residual = 0;  // standard deviation, of the logarithm of a time, that no parameter explains
   double spread = 0;    // standard deviation of the logarithms of the times
 };
 
-// The terms of the regression: each by itself, in the order that Signs names them, held to the range that
+// The terms of the regression: each by itself, in the order that ConfidenceFeatures names them, held to the range that
 // recorded searches cover.
-inline constexpr std::size_t kSigns = 4;
-std::array<double, kSigns> terms(const Signs& signs);
+inline constexpr std::size_t kFeatures = 4;
+std::array<double, kFeatures> terms(const ConfidenceFeatures& features);
 
 struct Calibration {
   double offset = 0;
-  std::array<double, kSigns> slopes{};
+  std::array<double, kFeatures> slopes{};
 
-  double probability(const Signs& signs) const;
+  double probability(const ConfidenceFeatures& features) const;
 };
 
 // Of the model's own logit. Held, not fitted: which spaces are hard hides in a fit what the model knows of

@@ -11,7 +11,7 @@ namespace moetune {
 namespace {
 
 constexpr std::size_t kCandidates = 200;
-constexpr int kSamples = 500;
+constexpr int kDraws = 500;
 constexpr std::uint64_t kSeed = 0x636f6e66;
 const double kFivePercent = std::log(1.05);
 
@@ -75,19 +75,19 @@ Sampled sample(const Surrogate& surrogate, const std::vector<std::size_t>& membe
   const std::vector<double> factor = joint_factor(surrogate.times(), members);
   std::vector<double> noise(n);
   Sampled sum;
-  for (int s = 0; s < kSamples; ++s) {
+  for (int s = 0; s < kDraws; ++s) {
     for (double& x : noise) x = normal(random);
     double largest = 0;  // improvement, as a logarithm
     double reachable = 0;
     for (std::size_t i = 0; i < n; ++i) {
       const double value = surrogate.times().mean(members[i]) + dot(&factor[i * n], noise.data(), i + 1);
-      if (random.unit() > surrogate.chance_to_work(members[i])) continue;
+      if (random.unit() > surrogate.success_probability(members[i])) continue;
       const double improvement = (surrogate.best_value() - value) * surrogate.scale();
       largest = std::max(largest, improvement);
       if (i < kMoreTrials) reachable = std::max(reachable, improvement);
     }
-    sum.within += largest <= kFivePercent ? 1.0 / kSamples : 0;
-    sum.gain += (1 - std::exp(-reachable)) / kSamples;
+    sum.within += largest <= kFivePercent ? 1.0 / kDraws : 0;
+    sum.gain += (1 - std::exp(-reachable)) / kDraws;
   }
   return sum;
 }
@@ -97,23 +97,23 @@ double consistent(double probability, double gain) {
   return gain > kMuchGain ? std::min(probability, kMostAtMuchGain) : probability;
 }
 
-Confidence ask_the_model(Surrogate& surrogate) {
+Confidence assess_with_model(Surrogate& surrogate) {
   Random random(kSeed);
   if (!surrogate.usable()) return {};
   surrogate.refit(random);
   const std::vector<std::size_t> members = promising(surrogate);
   if (members.empty()) return {};
   const Sampled sampled = sample(surrogate, members, random);
-  const Signs signs{sampled.within, static_cast<double>(surrogate.log().size()),
-                    surrogate.times().residual() * surrogate.scale(), surrogate.scale()};
+  const ConfidenceFeatures features{sampled.within, static_cast<double>(surrogate.log().size()),
+                                    surrogate.times().residual() * surrogate.scale(), surrogate.scale()};
   return {.known = true,
-          .within_5_percent = consistent(kCalibration.probability(signs), kGain * sampled.gain),
+          .within_5_percent = consistent(kCalibration.probability(features), kGain * sampled.gain),
           .expected_gain = kGain * sampled.gain,
-          .signs = signs};
+          .features = features};
 }
 
 // What is left between the best and the floor bounds every gain.
-void bound_by_floor(Confidence& confidence, double best_us, double floor_us) {
+void limit_gain_by_floor(Confidence& confidence, double best_us, double floor_us) {
   if (!(floor_us > 0) || !(best_us >= (1 - kFloorError) * floor_us)) return;
   const double left = std::max(0.0, 1 - floor_us / best_us);
   confidence.at_floor = best_us <= 1.05 * floor_us;
@@ -132,8 +132,8 @@ Confidence assess(const LegalSpace& space, std::span<const Observation> trials, 
   for (const Observation& trial : trials) surrogate.tell(trial);
   if (surrogate.log().successes() > 0 && surrogate.log().size() >= space.size())
     return {.known = true, .within_5_percent = 1};
-  Confidence confidence = ask_the_model(surrogate);
-  if (surrogate.log().successes() > 0) bound_by_floor(confidence, surrogate.log().best_time(), floor_us);
+  Confidence confidence = assess_with_model(surrogate);
+  if (surrogate.log().successes() > 0) limit_gain_by_floor(confidence, surrogate.log().best_time(), floor_us);
   return confidence;
 }
 

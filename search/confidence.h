@@ -20,7 +20,7 @@ struct Confidence {
   double within_5_percent = 0;  // probability that no configuration is more than 5% faster
   double expected_gain = 0;     // relative reduction of the best time that kMoreTrials more should buy
   bool at_floor = false;        // the best is within 5% of the least time that the device allows
-  Signs signs;                  // what the probability was read from, where the model was asked
+  ConfidenceFeatures features;  // what the probability was read from, where the model was asked
 };
 
 // `trials` in the order they were told; repeats and ids outside the space are ignored. `floor_us` is the

@@ -25,8 +25,12 @@ struct Level {
 
 class Enumeration {
  public:
-  Enumeration(const BoundSpace& space, EnumerationStats& stats)
-      : space_(space), stats_(stats), slots_(space.slot_count()), width_(space.file().parameters.size()) {
+  Enumeration(const BoundSpace& space, EnumerationStats& stats, std::uint64_t max_nodes = kMaxNodes)
+      : space_(space),
+        stats_(stats),
+        max_nodes_(max_nodes),
+        slots_(space.slot_count()),
+        width_(space.file().parameters.size()) {
     stats_.rejections.assign(space.constraints().size(), {});
   }
 
@@ -155,8 +159,8 @@ class Enumeration {
     if (depth == width_) return emit();
     const Level& level = levels_[depth];
     stats_.nodes += level.values.size();
-    if (stats_.nodes > kMaxNodes) {
-      throw BadInput(space_.file().file + ": more than " + std::to_string(kMaxNodes) +
+    if (stats_.nodes > max_nodes_) {
+      throw BadInput(space_.file().file + ": more than " + std::to_string(max_nodes_) +
                      " combinations to try; add constraints on fewer parameters, or drop values");
     }
     for (const auto& [position, value] : level.values) {
@@ -201,6 +205,7 @@ class Enumeration {
 
   const BoundSpace& space_;
   EnumerationStats& stats_;
+  const std::uint64_t max_nodes_;
   std::vector<std::int64_t> slots_;
   std::size_t width_;
   std::vector<std::vector<Position>> domains_;
@@ -218,9 +223,9 @@ std::vector<Position> enumerate_rows(const BoundSpace& space, EnumerationStats* 
   return Enumeration(space, stats != nullptr ? *stats : unused).run();
 }
 
-std::uint64_t count_rows(const BoundSpace& space) {
+std::uint64_t count_rows(const BoundSpace& space, std::uint64_t max_nodes) {
   EnumerationStats unused;
-  return Enumeration(space, unused).count();
+  return Enumeration(space, unused, max_nodes).count();
 }
 
 }  // namespace moetune

@@ -33,7 +33,7 @@ inline constexpr std::uint64_t kMaxNodes = 200'000'000;
 // Rows of domain positions in lexicographic order of the declared parameters.
 std::vector<Position> enumerate_rows(const BoundSpace& space, EnumerationStats* stats);
 
-// How many there are, without keeping any, however many.
-std::uint64_t count_rows(const BoundSpace& space);
+// How many there are, without keeping any, however many. Throws BadInput past `max_nodes`.
+std::uint64_t count_rows(const BoundSpace& space, std::uint64_t max_nodes = kMaxNodes);
 
 }  // namespace moetune

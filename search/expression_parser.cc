@@ -11,7 +11,7 @@ namespace {
 
 using Node = Expression::Node;
 
-constexpr std::size_t kMaxText = 4096;
+constexpr std::size_t kMaxExpression = 4096;
 constexpr int kMaxNesting = 64;
 
 struct Function {
@@ -51,7 +51,7 @@ class Parser {
       : text_(text), where_(where), vocabulary_(vocabulary) {}
 
   std::vector<Node> parse() {
-    if (text_.size() > kMaxText) fail(0, "the expression is longer than 4096 characters");
+    if (text_.size() > kMaxExpression) fail(0, "the expression is longer than 4096 characters");
     skip_blanks();
     if (at_ == text_.size()) fail(at_, "the expression is empty");
     conditional();
@@ -149,7 +149,7 @@ class Parser {
   }
 
   int primary() {
-    if (at_ == text_.size()) fail(at_, "the expression ends where a value should stand");
+    if (at_ == text_.size()) fail(at_, "the expression ends where a value is expected");
     const char c = text_[at_];
     if (is_digit(c)) return number();
     if (c == '\'') return quoted();

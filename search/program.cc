@@ -61,16 +61,57 @@ std::int64_t apply(Op op, std::int64_t a, std::int64_t b) {
   }
 }
 
+namespace {
+
+// What run() does for single operators; `top` is the top of its stack. Those that most constraints use are here because
+// an enumeration evaluates millions, and apply() is a call. False for an undefined result.
+inline bool remainder(std::int64_t*& top) {
+  if (*top-- == 0) return false;
+  *top = top[0] % top[1];
+  return true;
+}
+
+inline bool push(std::int64_t*& top, std::int64_t value) {
+  *++top = value;
+  return value != kUndefined;
+}
+
+inline void equal(std::int64_t*& top) {
+  --top;
+  *top = top[0] == top[1];
+}
+
+inline void less_equal(std::int64_t*& top) {
+  --top;
+  *top = top[0] <= top[1];
+}
+
+// Whether `&&` or `||` skips its second operand, and leaves its value. `top` is the first operand.
+inline bool skips_and(std::int64_t*& top) {
+  if (*top == 0) return true;
+  --top;
+  return false;
+}
+
+inline bool skips_or(std::int64_t*& top) {
+  if (*top != 0) {
+    *top = 1;
+    return true;
+  }
+  --top;
+  return false;
+}
+
+}  // namespace
+
 std::int64_t Program::run(const std::int64_t* slots) const {
   std::int64_t stack[kMaxStack];
   std::int64_t* top = stack - 1;
   const Instruction* const begin = code_.data();
-  const Instruction* const end = begin + code_.size();
-  for (const Instruction* at = begin; at != end; ++at) {
+  for (const Instruction *at = begin, *end = begin + code_.size(); at != end; ++at) {
     switch (at->op) {
       case Op::constant:
-        if (at->value == kUndefined) return kUndefined;
-        *++top = at->value;
+        if (!push(top, at->value)) return kUndefined;
         break;
       case Op::load:
         if (slots[at->target] == kUndefined) return kUndefined;
@@ -83,22 +124,10 @@ std::int64_t Program::run(const std::int64_t* slots) const {
         if (*top-- == 0) at = begin + at->target - 1;
         break;
       case Op::and_then:
-        if (*top == 0) {
-          at = begin + at->target - 1;
-        } else {
-          --top;
-        }
+        if (skips_and(top)) at = begin + at->target - 1;
         break;
       case Op::or_else:
-        if (*top != 0) {
-          *top = 1;
-          at = begin + at->target - 1;
-        } else {
-          --top;
-        }
-        break;
-      case Op::negate:
-        *top = -*top;
+        if (skips_or(top)) at = begin + at->target - 1;
         break;
       case Op::logical_not:
         *top = *top == 0;
@@ -106,19 +135,16 @@ std::int64_t Program::run(const std::int64_t* slots) const {
       case Op::to_bool:
         *top = *top != 0;
         break;
+      case Op::negate:
       case Op::is_pow2:
-        *top = apply(Op::is_pow2, *top, 0);
-        break;
       case Op::log2:
-        if ((*top = apply(Op::log2, *top, 0)) == kUndefined) return kUndefined;
+        if ((*top = apply(at->op, *top, 0)) == kUndefined) return kUndefined;
         break;
       case Op::equal:
-        --top;
-        *top = top[0] == top[1];
+        equal(top);
         break;
       case Op::less_equal:
-        --top;
-        *top = top[0] <= top[1];
+        less_equal(top);
         break;
       case Op::multiply:
         --top;
@@ -129,14 +155,11 @@ std::int64_t Program::run(const std::int64_t* slots) const {
         if (__builtin_add_overflow(top[0], top[1], top) || *top == kUndefined) return kUndefined;
         break;
       case Op::remainder:
-        --top;
-        if (top[1] == 0) return kUndefined;
-        *top = top[0] % top[1];
+        if (!remainder(top)) return kUndefined;
         break;
       default:
         --top;
         if ((*top = apply(at->op, top[0], top[1])) == kUndefined) return kUndefined;
-        break;
     }
   }
   return *top;

@@ -57,7 +57,7 @@ class Searcher {
   // Up to n configurations that may well be asked next, the likeliest first: a hint what to compile while
   // there is nothing better to do. Changes nothing, so that no trajectory depends on whether or when it is
   // called.
-  virtual std::vector<ConfigId> foresee(std::size_t n) const {
+  virtual std::vector<ConfigId> likely_next(std::size_t n) const {
     static_cast<void>(n);
     return {};
   }

@@ -144,7 +144,7 @@ Expression read_environment_expression(const JsonObject& item, const std::string
     const Vocabulary::Symbol& symbol = space.vocabulary[slot];
     const bool let = symbol.kind == Vocabulary::Kind::let;
     throw_at(expression.where(), expression.text(), expression.column_of(slot),
-             "'" + symbol.name + "' may not stand here: only problem.*, device.* and quantities of these" +
+             "'" + symbol.name + "' is not allowed here: only problem.*, device.* and quantities of these" +
                  (let ? ", and it depends on parameters" : ""));
   }
   return expression;

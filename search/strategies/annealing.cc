@@ -22,7 +22,7 @@ class Annealing : public OneByOne {
   Annealing(const LegalSpace& space, std::uint64_t seed) : OneByOne(space, seed) {}
 
  private:
-  void worked(const Observation& observation) override {
+  void on_success(const Observation& observation) override {
     const double value = std::log(observation.time_us);
     if (value <= value_ || random_.unit() < std::exp((value_ - value) / temperature_)) {
       at_ = observation.id;

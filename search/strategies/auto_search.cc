@@ -10,7 +10,7 @@
 namespace moetune {
 namespace {
 
-constexpr std::size_t kStarts = 5;        // random configurations before the model is asked
+constexpr std::size_t kRandomStarts = 5;  // random configurations before the model is asked
 constexpr std::size_t kMostSeeds = 4;     // winners from histories that are tried first
 constexpr std::size_t kDescentFrom = 60;  // asks; before, the model has better use for them
 constexpr std::size_t kDescentOneIn = 6;  // of the asks after that, the share that descends from the best
@@ -70,7 +70,7 @@ class AutoSearch : public Searcher {
     descent_->tell(observation);
   }
 
-  std::vector<ConfigId> foresee(std::size_t n) const override {
+  std::vector<ConfigId> likely_next(std::size_t n) const override {
     std::vector<ConfigId> ids;
     const auto add = [&](ConfigId id) {
       if (ids.size() < n && untried_.contains(id) && std::find(ids.begin(), ids.end(), id) == ids.end())
@@ -140,7 +140,7 @@ class AutoSearch : public Searcher {
         return *pick;
       }
     }
-    if (const std::optional<ConfigId> id = next_of_descent()) return *id;
+    if (const std::optional<ConfigId> id = next_descent_step()) return *id;
     return *untried_.draw(random_);
   }
 
@@ -152,14 +152,14 @@ class AutoSearch : public Searcher {
   // Winners from elsewhere stand for random starts as long as they are worth something.
   bool starts() const {
     if (surrogate_.log().successes() == 0) return true;
-    if (!warm_) return begun() < kStarts;
-    return turn() == Turn::anywhere || (!surrogate_.trusts_experience() && random_starts_ < kStarts);
+    if (!warm_) return begun() < kRandomStarts;
+    return turn() == Turn::anywhere || (!surrogate_.trusts_history() && random_starts_ < kRandomStarts);
   }
 
   // Whose neighbours the model is to choose among; nullopt for all.
   std::optional<ConfigId> centre() const {
     const Observation* best = surrogate_.log().best();
-    const bool led = warm_ && surrogate_.trusts_experience() && begun() < kDescentFrom;
+    const bool led = warm_ && surrogate_.trusts_history() && begun() < kDescentFrom;
     return led && best != nullptr && surrogate_.log().since_best() < kPatience ? std::optional(best->id)
                                                                                : std::nullopt;
   }
@@ -185,7 +185,7 @@ class AutoSearch : public Searcher {
     return best == nullptr || !tried_seeds_.contains(best->id);
   }
 
-  std::optional<ConfigId> next_of_descent() {
+  std::optional<ConfigId> next_descent_step() {
     for (;;) {
       const std::vector<ConfigId> ids = descent_->ask(1);
       if (ids.empty()) return std::nullopt;

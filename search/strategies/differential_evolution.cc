@@ -10,15 +10,15 @@
 namespace moetune {
 namespace {
 
-constexpr std::size_t kPopulation = 20;
+constexpr std::size_t kVectors = 20;
 constexpr double kWeight = 0.7;
 constexpr double kCrossover = 0.6;
-constexpr int kAttempts = 30;
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr int kMutations = 30;
+constexpr double kNoTime = std::numeric_limits<double>::infinity();
 
 struct Member {
   ConfigId id = 0;
-  double time = kNever;
+  double time = kNoTime;
 };
 
 // Differential evolution (best/1/bin) on the positions of the domains. A trial vector that is illegal or
@@ -34,7 +34,7 @@ class DifferentialEvolution : public Searcher {
     while (ids.size() < n && !untried_.empty()) {
       const ConfigId id = next();
       slot_of_[id] = slot_;
-      slot_ = (slot_ + 1) % kPopulation;
+      slot_ = (slot_ + 1) % kVectors;
       ids.push_back(id);
     }
     return ids;
@@ -44,7 +44,7 @@ class DifferentialEvolution : public Searcher {
     if (observation.id >= space_.size()) return;
     untried_.take(observation.id);
     const auto asked = slot_of_.find(observation.id);
-    const std::size_t slot = asked != slot_of_.end() ? asked->second : observation.id % kPopulation;
+    const std::size_t slot = asked != slot_of_.end() ? asked->second : observation.id % kVectors;
     if (asked != slot_of_.end()) slot_of_.erase(asked);
     if (!has_usable_time(observation)) return;
     if (slot >= members_.size()) members_.resize(slot + 1);
@@ -54,12 +54,12 @@ class DifferentialEvolution : public Searcher {
  private:
   ConfigId next() {
     std::vector<Member> alive = members_;
-    std::erase_if(alive, [](const Member& member) { return member.time == kNever; });
-    if (starts_ < kPopulation || alive.size() < 4) {
+    std::erase_if(alive, [](const Member& member) { return member.time == kNoTime; });
+    if (starts_ < kVectors || alive.size() < 4) {
       ++starts_;
       return *untried_.draw(random_);
     }
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    for (int attempt = 0; attempt < kMutations; ++attempt) {
       const std::optional<ConfigId> id = space_.find(trial_vector(alive));
       if (id && untried_.take(*id)) return *id;
     }
@@ -70,7 +70,7 @@ class DifferentialEvolution : public Searcher {
     const Member& best = *std::min_element(alive.begin(), alive.end(),
                                            [](const Member& a, const Member& b) { return a.time < b.time; });
     const auto any = [&] { return space_.point(alive[random_.below(alive.size())].id); };
-    const bool has_target = slot_ < members_.size() && members_[slot_].time < kNever;
+    const bool has_target = slot_ < members_.size() && members_[slot_].time < kNoTime;
     const std::span<const Position> target = has_target ? space_.point(members_[slot_].id) : any();
     const std::span<const Position> base = space_.point(best.id);
     const std::span<const Position> plus = any();

@@ -26,17 +26,17 @@ std::vector<double> coordinates(const Parameter& parameter) {
 int twos(std::int64_t value) { return value == 0 ? 0 : std::countr_zero(static_cast<std::uint64_t>(value)); }
 
 // Alignment, vector width and bank conflicts go by the power of two that divides a size, across any distance.
-std::vector<double> divisor_likeness(const Parameter& parameter) {
+std::vector<double> divisor_similarity(const Parameter& parameter) {
   const std::size_t size = parameter.values.size();
-  std::vector<double> likeness(size * size, 0);
+  std::vector<double> similarity(size * size, 0);
   for (std::size_t a = 0; a < size; ++a) {
     for (std::size_t b = 0; b < size; ++b) {
       const int apart = std::abs(twos(parameter.values[a].number) - twos(parameter.values[b].number));
-      if (!parameter.is_named()) likeness[a * size + b] = kDivisorWeight * std::exp(-apart);
-      if (a == b) likeness[a * size + b] = 1;
+      if (!parameter.is_named()) similarity[a * size + b] = kDivisorWeight * std::exp(-apart);
+      if (a == b) similarity[a * size + b] = 1;
     }
   }
-  return likeness;
+  return similarity;
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ Encoding::Encoding(const LegalSpace& space) {
     const Parameter& parameter = space.parameters()[p];
     if (parameter.values.size() < 2) continue;
     axes_.push_back({p, !parameter.is_named() && parameter.values.size() > 2, coordinates(parameter),
-                     divisor_likeness(parameter)});
+                     divisor_similarity(parameter)});
   }
 }
 

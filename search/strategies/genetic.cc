@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kPopulation = 20;
 constexpr int kTournament = 3;
-constexpr int kAttempts = 30;  // crossings before a random configuration takes the child's place
+constexpr int kCrossings = 30;  // crossings before a random configuration takes the child's place
 
 struct Individual {
   ConfigId id = 0;
@@ -24,7 +24,7 @@ class Genetic : public OneByOne {
   Genetic(const LegalSpace& space, std::uint64_t seed) : OneByOne(space, seed) {}
 
  private:
-  void worked(const Observation& observation) override {
+  void on_success(const Observation& observation) override {
     const auto place =
         std::upper_bound(population_.begin(), population_.end(), observation.time_us,
                          [](double time, const Individual& other) { return time < other.time; });
@@ -37,7 +37,7 @@ class Genetic : public OneByOne {
       ++starts_;
       return *untried_.draw(random_);
     }
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    for (int attempt = 0; attempt < kCrossings; ++attempt) {
       const std::optional<ConfigId> child = space_.find(breed(1 + attempt / 5));
       if (child && untried_.take(*child)) return *child;
     }

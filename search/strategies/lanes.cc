@@ -99,7 +99,7 @@ template <typename Floats>
 
 constexpr std::size_t kInRegisters = 16;  // entries of a table
 
-void multiply_by_entries_plainly(float* y, const float* table, const std::uint16_t* at, std::size_t n) {
+void multiply_by_entries_scalar(float* y, const float* table, const std::uint16_t* at, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) y[i] *= table[at[i]];
 }
 
@@ -107,7 +107,7 @@ template <typename Floats>
 [[gnu::always_inline]] inline void multiply_by_entries_in(float* y, std::span<const float> table,
                                                           const std::uint16_t* at, std::size_t n) {
   if (table.size() > kInRegisters || n < Lane<Floats>::kFloats) {
-    multiply_by_entries_plainly(y, table.data(), at, n);
+    multiply_by_entries_scalar(y, table.data(), at, n);
     return;
   }
   using Lane = Lane<Floats>;
@@ -125,7 +125,7 @@ template <typename Floats>
         is_low ? __builtin_shuffle(low.floats, index) : __builtin_shuffle(low.floats, high.floats, index);
     product.store(y + i);
   }
-  multiply_by_entries_plainly(y + i, table.data(), at + i, n - i);
+  multiply_by_entries_scalar(y + i, table.data(), at + i, n - i);
 }
 
 // One of each for every width of lanes.
@@ -139,7 +139,7 @@ struct Plain {
   }
   static void multiply_by_entries(float* y, std::span<const float> table, const std::uint16_t* at,
                                   std::size_t n) {
-    multiply_by_entries_plainly(y, table.data(), at, n);
+    multiply_by_entries_scalar(y, table.data(), at, n);
   }
 };
 

@@ -5,7 +5,7 @@
 namespace moetune {
 namespace {
 
-constexpr std::size_t kStarts = 5;  // random configurations before the model is asked
+constexpr std::size_t kStartsOfModel = 5;  // random configurations before the model is asked
 
 // Bayesian optimization and nothing else: the candidate with the largest expected improvement under the
 // Gaussian process, random ones where there is no model yet or no more.
@@ -29,7 +29,7 @@ class ModelSearch : public Searcher {
 
  private:
   ConfigId next() {
-    if (asked_++ >= kStarts && surrogate_.usable()) {
+    if (asked_++ >= kStartsOfModel && surrogate_.usable()) {
       if (const auto pick = surrogate_.pick(untried_, std::nullopt, random_)) {
         untried_.take(*pick);
         surrogate_.open(*pick);

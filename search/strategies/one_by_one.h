@@ -19,7 +19,7 @@ class OneByOne : public Searcher {
   void tell(const Observation& observation) final {
     if (observation.id >= space_.size()) return;
     untried_.take(observation.id);
-    if (has_usable_time(observation)) worked(observation);
+    if (has_usable_time(observation)) on_success(observation);
   }
 
  protected:
@@ -29,7 +29,7 @@ class OneByOne : public Searcher {
   // Takes one out of untried_, which is not empty.
   virtual ConfigId next() = 0;
   // A configuration of the space was told, with a usable time.
-  virtual void worked(const Observation& observation) = 0;
+  virtual void on_success(const Observation& observation) = 0;
 
   const LegalSpace& space_;
   Untried untried_;

@@ -44,10 +44,10 @@ Surrogate::Surrogate(const LegalSpace& space)
 
 void Surrogate::append_row(ConfigId id, std::vector<Position>& rows) const {
   encoding_.append(space_, id, rows);
-  if (likeness_.size() > 1) rows.resize(rows.size() + 2, 0);
+  if (similarity_.size() > 1) rows.resize(rows.size() + 2, 0);
 }
 
-void Surrogate::append_row(const Past& past, std::vector<Position>& rows) const {
+void Surrogate::append_row(const HistoryPoint& past, std::vector<Position>& rows) const {
   encoding_.append(past.point, rows);
   rows.push_back(1);
   rows.push_back(static_cast<Position>(past.task));
@@ -125,7 +125,7 @@ void Surrogate::renew_pool(Random& random) {
 
 void Surrogate::refit(Random& random) {
   renew_pool(random);
-  judge_tasks();
+  update_task_trust();
   const std::vector<Observation> trials = thin(log_.trials(), kMostObserved);
   std::vector<ConfigId> open;
   for (const Asked& asked : asked_) {
@@ -146,7 +146,7 @@ void Surrogate::fit_times(const std::vector<Observation>& trials) {
   const std::vector<double> offsets = task_offsets();
   std::vector<Position> past_rows;
   std::vector<double> past_values;
-  for (const Past& past : past_) {
+  for (const HistoryPoint& past : past_) {
     if (past.failed || !trusted_[past.task]) continue;
     append_row(past, past_rows);
     past_values.push_back(past.log_time - offsets[past.task]);
@@ -178,7 +178,7 @@ void Surrogate::fit_times(const std::vector<Observation>& trials) {
 void Surrogate::fit_failures(const std::vector<Observation>& trials) {
   std::vector<Position> past_rows;
   std::vector<double> past_labels;
-  for (const Past& past : past_) {
+  for (const HistoryPoint& past : past_) {
     if (!trusted_[past.task]) continue;
     append_row(past, past_rows);
     past_labels.push_back(past.failed ? 1 : 0);
@@ -204,14 +204,14 @@ void Surrogate::fit_failures(const std::vector<Observation>& trials) {
 
 double Surrogate::best_value() const { return value_of(log_.best_time()); }
 
-double Surrogate::chance_to_work(std::size_t i) const {
+double Surrogate::success_probability(std::size_t i) const {
   if (!failures_) return 1;
   return std::clamp(1 - failure_rate_ - failures_->mean(i), kLeastChance, 1.0);
 }
 
 double Surrogate::gain(std::size_t i, double best) const {
   const double deviation = times_->deviation(i);
-  return scale_ * deviation * expected_excess((best - times_->mean(i)) / deviation) * chance_to_work(i);
+  return scale_ * deviation * expected_excess((best - times_->mean(i)) / deviation) * success_probability(i);
 }
 
 bool Surrogate::is_candidate(ConfigId id, const Untried& untried, std::optional<ConfigId> beside) const {
@@ -257,7 +257,7 @@ std::optional<ConfigId> Surrogate::pick(const Untried& untried, std::optional<Co
     if (top && candidate.gain <= top->gain) continue;
     top = candidate;
     // A doubtful candidate says nothing of the bare improvement that others must reach.
-    if (chance_to_work(i) == 1) {
+    if (success_probability(i) == 1) {
       top_u = u;
       top_deviation = deviation;
     } else {

@@ -29,7 +29,7 @@ class Surrogate {
   void set_history(std::span<const History> histories);
 
   // Whether the last fit made use of a history; true where there is none to doubt.
-  bool trusts_experience() const;
+  bool trusts_history() const;
 
   // A configuration was asked: it is open until it is told.
   void open(ConfigId id);
@@ -56,10 +56,10 @@ class Surrogate {
   const Posterior& times() const { return *times_; }
   double best_value() const;               // in the units of times()
   double scale() const { return scale_; }  // of those units, as logarithms of the time
-  double chance_to_work(std::size_t i) const;
+  double success_probability(std::size_t i) const;
 
  private:
-  struct Past {
+  struct HistoryPoint {
     std::size_t task = 0;
     std::vector<Position> point;
     std::optional<ConfigId> id;  // where the point is legal here
@@ -81,15 +81,15 @@ class Surrogate {
   void add_to_pool(const std::vector<ConfigId>& ids);
   void add_neighbours_to_pool(ConfigId id);
   void append_row(ConfigId id, std::vector<Position>& rows) const;
-  void append_row(const Past& past, std::vector<Position>& rows) const;
+  void append_row(const HistoryPoint& past, std::vector<Position>& rows) const;
   struct Timed {  // what was measured here
     std::vector<Position> rows;
     std::vector<double> log_times;
   };
   Timed timed_here() const;
   std::vector<Observation> pool_starts() const;
-  void judge_tasks();
-  double share_foretold(std::size_t task, const Timed& here) const;
+  void update_task_trust();
+  double pairwise_order_agreement(std::size_t task, const Timed& here) const;
   double closeness(const Position* a, const Position* b) const;
   std::vector<double> task_offsets() const;
   void fit_times(const std::vector<Observation>& trials);
@@ -102,9 +102,9 @@ class Surrogate {
 
   const LegalSpace& space_;
   Encoding encoding_;
-  std::vector<Past> past_;
-  std::vector<double> likeness_ = {1};  // by task: this one, and one a history
-  std::vector<bool> trusted_ = {true};  // by task, at the last fit
+  std::vector<HistoryPoint> past_;
+  std::vector<double> similarity_ = {1};  // by task: this one, and one a history
+  std::vector<bool> trusted_ = {true};    // by task, at the last fit
   TrialLog log_;
   std::vector<Asked> asked_;  // in the posteriors, or since the last fit
   ProductKernel time_kernel_;

@@ -22,7 +22,7 @@ constexpr std::size_t kPoolStarts = 8;   // of this problem and of each task, wh
 constexpr std::size_t kFewestToJudge = 4;  // measured here, before a task is judged by them
 
 // What a task has in common with this one, by its distance.
-double likeness_at(double distance) { return kLikeness * std::exp(-std::max(distance, 0.0) / kLikeFor); }
+double similarity_at(double distance) { return kLikeness * std::exp(-std::max(distance, 0.0) / kLikeFor); }
 
 Axis names_axis(std::size_t size) {
   Axis axis{
@@ -33,17 +33,17 @@ Axis names_axis(std::size_t size) {
 
 // Two more axes where there are histories. One is whether a trial is of this problem or of any other: its
 // relevance says how little experience is worth here, however well the others agree with each other. The
-// other axis is whose: `likeness` of each task with the first, which is this one; two others are alike by way
+// other axis is whose: `similarity` of each task with the first, which is this one; two others are alike by way
 // of this one.
-std::vector<Axis> axes_with_task(std::vector<Axis> axes, const std::vector<double>& likeness) {
-  const std::size_t tasks = likeness.size();
+std::vector<Axis> axes_with_task(std::vector<Axis> axes, const std::vector<double>& similarity) {
+  const std::size_t tasks = similarity.size();
   if (tasks < 2) return axes;
   Axis elsewhere = names_axis(2);
   elsewhere.prior_relevance = kElsewhereDoubt;
   Axis task = names_axis(tasks);
   for (std::size_t i = 0; i < tasks; ++i) {
     for (std::size_t j = 0; j < tasks; ++j) {
-      if (i != j) task.rough[i * tasks + j] = likeness[i] * likeness[j];
+      if (i != j) task.rough[i * tasks + j] = similarity[i] * similarity[j];
     }
   }
   task.prior_relevance = kTaskDoubt;
@@ -56,9 +56,9 @@ std::vector<Axis> axes_with_task(std::vector<Axis> axes, const std::vector<doubl
 
 void Surrogate::set_history(std::span<const History> histories) {
   past_.clear();
-  likeness_.assign(1, 1.0);
+  similarity_.assign(1, 1.0);
   double sum = 0;
-  for (const History& history : histories) sum += likeness_at(history.distance);
+  for (const History& history : histories) sum += similarity_at(history.distance);
   for (const History& history : histories) {
     std::vector<Observation> known;  // by position in the history
     for (std::size_t i = 0; i < history.trials.size(); ++i) {
@@ -67,18 +67,18 @@ void Surrogate::set_history(std::span<const History> histories) {
         known.push_back({static_cast<ConfigId>(i), trial.outcome, trial.time_us});
     }
     if (known.empty()) continue;
-    const double likeness = likeness_at(history.distance);
-    const auto share = static_cast<std::size_t>(kMostPast * likeness / sum);
+    const double similarity = similarity_at(history.distance);
+    const auto share = static_cast<std::size_t>(kMostPast * similarity / sum);
     for (const Observation& kept : thin(known, std::max(share, kFewestPast))) {
       const std::vector<Position>& point = history.trials[kept.id].point;
       const bool failed = !has_usable_time(kept);
       past_.push_back(
-          {likeness_.size(), point, space_.find(point), failed, failed ? 0 : std::log(kept.time_us)});
+          {similarity_.size(), point, space_.find(point), failed, failed ? 0 : std::log(kept.time_us)});
     }
-    likeness_.push_back(likeness);
+    similarity_.push_back(similarity);
   }
-  trusted_.assign(likeness_.size(), true);
-  time_kernel_ = ProductKernel(axes_with_task(encoding_.axes(), likeness_));
+  trusted_.assign(similarity_.size(), true);
+  time_kernel_ = ProductKernel(axes_with_task(encoding_.axes(), similarity_));
   time_kernel_.tabulate(false);
   failure_kernel_ = time_kernel_;
   pool_.clear();
@@ -107,9 +107,9 @@ Surrogate::Timed Surrogate::timed_here() const {
 // the best of each task.
 std::vector<double> Surrogate::task_offsets() const {
   const Timed here = timed_here();
-  std::vector<double> difference(likeness_.size(), 0), weight(likeness_.size(), 0);
-  std::vector<double> best(likeness_.size(), std::numeric_limits<double>::infinity());
-  for (const Past& past : past_) {
+  std::vector<double> difference(similarity_.size(), 0), weight(similarity_.size(), 0);
+  std::vector<double> best(similarity_.size(), std::numeric_limits<double>::infinity());
+  for (const HistoryPoint& past : past_) {
     if (past.failed) continue;
     best[past.task] = std::min(best[past.task], past.log_time);
     std::vector<Position> row;
@@ -120,15 +120,15 @@ std::vector<double> Surrogate::task_offsets() const {
       difference[past.task] += close * (past.log_time - here.log_times[i]);
     }
   }
-  std::vector<double> offsets(likeness_.size(), 0);
-  for (std::size_t task = 1; task < likeness_.size(); ++task) {
+  std::vector<double> offsets(similarity_.size(), 0);
+  for (std::size_t task = 1; task < similarity_.size(); ++task) {
     if (std::isinf(best[task])) continue;
     offsets[task] = weight[task] > 0 ? difference[task] / weight[task] : best[task];
   }
   return offsets;
 }
 
-bool Surrogate::trusts_experience() const {
+bool Surrogate::trusts_history() const {
   return past_.empty() ||
          std::any_of(trusted_.begin() + 1, trusted_.end(), [](bool trusted) { return trusted; });
 }
@@ -137,8 +137,8 @@ bool Surrogate::trusts_experience() const {
 // sample, which should hold what was fast elsewhere and its neighbours.
 std::vector<Observation> Surrogate::pool_starts() const {
   std::vector<Observation> starts = log_.fastest(kPoolStarts);
-  std::vector<TrialLog> tasks(likeness_.size());
-  for (const Past& past : past_) {
+  std::vector<TrialLog> tasks(similarity_.size());
+  for (const HistoryPoint& past : past_) {
     if (past.id && !past.failed && trusted_[past.task])
       tasks[past.task].add({*past.id, Outcome::ok, std::exp(past.log_time)});
   }
@@ -152,10 +152,10 @@ std::vector<Observation> Surrogate::pool_starts() const {
 // Over all pairs of what was measured here, the differences whose sign a task foretells, less those that it
 // has the wrong way round, as a share of all. Winners from elsewhere differ by a few percent among
 // themselves: such differences weigh little against those foretold before.
-double Surrogate::share_foretold(std::size_t task, const Timed& here) const {
+double Surrogate::pairwise_order_agreement(std::size_t task, const Timed& here) const {
   const std::size_t axes = encoding_.axes().size();
   std::vector<double> foretold(here.log_times.size(), 0), weight(here.log_times.size(), 1e-300);
-  for (const Past& past : past_) {
+  for (const HistoryPoint& past : past_) {
     if (past.failed || past.task != task) continue;
     std::vector<Position> row;
     encoding_.append(past.point, row);
@@ -179,17 +179,17 @@ double Surrogate::share_foretold(std::size_t task, const Timed& here) const {
 
 // A task is left out of a fit where it hardly knows the order of what was measured here. Few measurements let
 // one of several wrong tasks pass by chance: so all are left out where they hardly know it on average, each
-// weighed by its likeness.
-void Surrogate::judge_tasks() {
-  trusted_.assign(likeness_.size(), true);
+// weighed by its similarity.
+void Surrogate::update_task_trust() {
+  trusted_.assign(similarity_.size(), true);
   const Timed here = timed_here();
   if (past_.empty() || here.log_times.size() < kFewestToJudge) return;
   double sum = 0, weight = 0;
-  for (std::size_t task = 1; task < likeness_.size(); ++task) {
-    const double share = share_foretold(task, here);
+  for (std::size_t task = 1; task < similarity_.size(); ++task) {
+    const double share = pairwise_order_agreement(task, here);
     trusted_[task] = share >= kLeastRight;
-    sum += likeness_[task] * share;
-    weight += likeness_[task];
+    sum += similarity_[task] * share;
+    weight += similarity_[task];
   }
   if (sum < kLeastRight * weight) std::fill(trusted_.begin() + 1, trusted_.end(), false);
 }

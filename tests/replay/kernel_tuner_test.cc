@@ -33,7 +33,7 @@ const std::string kRows = R"json(
 
 Recording parse(const std::string& text) { return parse_kernel_tuner(text, "kt.json"); }
 
-std::string error(const std::string& text) {
+std::string file_error(const std::string& text) {
   try {
     parse(text);
   } catch (const BadInput& failure) {
@@ -103,19 +103,19 @@ TEST_CASE("of two rows for one configuration the later counts") {
 }
 
 TEST_CASE("what is wrong in a cache file is named") {
-  CHECK(error("{}") == "kt.json: neither a moetune recording nor a Kernel Tuner cache");
-  CHECK(error(kHead + "}}") == "kt.json: the cache holds no whole row");
-  CHECK(error(kHead).find("no whole row") != std::string::npos);
-  CHECK(error(kHead.substr(0, 40)).starts_with("kt.json: parse error at line"));
-  CHECK(error(kHead + R"("64,0.5,True": {"time": 1}}})") ==
+  CHECK(file_error("{}") == "kt.json: neither a moetune recording nor a Kernel Tuner cache");
+  CHECK(file_error(kHead + "}}") == "kt.json: the cache holds no whole row");
+  CHECK(file_error(kHead).find("no whole row") != std::string::npos);
+  CHECK(file_error(kHead.substr(0, 40)).starts_with("kt.json: parse error at line"));
+  CHECK(file_error(kHead + R"("64,0.5,True": {"time": 1}}})") ==
         "kt.json: the cache key '64,0.5,True' has 3 values for 4 parameters");
-  CHECK(error(kHead + R"("65,0.5,True,row": {"time": 1}}})") ==
+  CHECK(file_error(kHead + R"("65,0.5,True,row": {"time": 1}}})") ==
         "kt.json: the cache key '65,0.5,True,row' gives 'block' the value '65', which tune_params does not "
         "have");
-  CHECK(error(R"({"tune_params_keys": ["a"], "tune_params": {}, "cache": {"1": {"time": 1}}})") ==
+  CHECK(file_error(R"({"tune_params_keys": ["a"], "tune_params": {}, "cache": {"1": {"time": 1}}})") ==
         "kt.json: tune_params has no values for 'a'");
-  CHECK(
-      error(kHead + R"("64,0.5,True,row": {"time": 1} "x"}})").starts_with("kt.json: parse error at line 8"));
+  CHECK(file_error(kHead + R"("64,0.5,True,row": {"time": 1} "x"}})")
+            .starts_with("kt.json: parse error at line 8"));
 }
 
 TEST_CASE("a published cache file gives the rows, failures and optimum that it holds") {
@@ -160,11 +160,11 @@ TEST_CASE("problem sizes that are tuples are still one value") {
 }
 
 TEST_CASE("times that nobody measured are refused with their row") {
-  CHECK(error(kHead + R"("64,0.5,True,row": {"time": 1e12}}})") ==
+  CHECK(file_error(kHead + R"("64,0.5,True,row": {"time": 1e12}}})") ==
         "kt.json: the row '64,0.5,True,row' has a time of 1e+12 ms");
-  CHECK(error(kHead + R"("64,0.5,True,row": {"time": 1e-12}}})") ==
+  CHECK(file_error(kHead + R"("64,0.5,True,row": {"time": 1e-12}}})") ==
         "kt.json: the row '64,0.5,True,row' has a time of 1e-12 ms");
-  CHECK(error(kHead + R"("64,0.5,True,row": {"times": [1, -1], "time": 1}}})") ==
+  CHECK(file_error(kHead + R"("64,0.5,True,row": {"times": [1, -1], "time": 1}}})") ==
         "kt.json: the row '64,0.5,True,row' has a sample of -1 ms");
-  CHECK(error(kHead + R"("64,0.5,True,row": {"time": "InvalidConfig", "times": [-1]}}})") == "");
+  CHECK(file_error(kHead + R"("64,0.5,True,row": {"time": "InvalidConfig", "times": [-1]}}})") == "");
 }

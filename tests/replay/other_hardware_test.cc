@@ -32,7 +32,7 @@ struct Published {
 
   // What a cold search of 200 trials there is told.
   History history(std::uint64_t seed) const {
-    const std::vector<Observation> there = as_on_other_hardware(recording.space, here, seed, kStrength);
+    const std::vector<Observation> there = simulate_other_hardware(recording.space, here, seed, kStrength);
     History history{.distance = kHardwareApart};
     for (const ConfigId id :
          simulate(*make_searcher("auto", recording.space, seed + 1000), there, 200).asked) {
@@ -68,12 +68,12 @@ TEST_CASE(
     "a made-up GPU has the failures of the recording, other times, and another winner that is not bad here") {
   const Published published;
   const LegalSpace& space = published.recording.space;
-  CHECK(as_on_other_hardware(space, published.here, 1, 0)[5].time_us ==
+  CHECK(simulate_other_hardware(space, published.here, 1, 0)[5].time_us ==
         doctest::Approx(published.here[5].time_us));
   std::vector<double> regrets;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
-    const std::vector<Observation> there = as_on_other_hardware(space, published.here, seed, kStrength);
-    CHECK(there[7].time_us == as_on_other_hardware(space, published.here, seed, kStrength)[7].time_us);
+    const std::vector<Observation> there = simulate_other_hardware(space, published.here, seed, kStrength);
+    CHECK(there[7].time_us == simulate_other_hardware(space, published.here, seed, kStrength)[7].time_us);
     double sum = 0, squares = 0, count = 0;
     for (ConfigId id = 0; id < space.size(); ++id) {
       REQUIRE(there[id].outcome == published.here[id].outcome);

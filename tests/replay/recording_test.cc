@@ -150,7 +150,7 @@ TEST_CASE("each damage to a recording is named with the file") {
   }
   CHECK(error(replaced(text, "\"rows\":5", "\"rows\":9000000000000000000")) ==
         "r.json: a column of positions is too short or too long");
-  CHECK(error(replaced(text, "[0,1,0,0,1]", "[0,0,0,0,1]")) == "r.json: a configuration stands twice");
+  CHECK(error(replaced(text, "[0,1,0,0,1]", "[0,0,0,0,1]")) == "r.json: a configuration occurs twice");
   CHECK(error(replaced(text, "\"time_us\":[", "\"time_us\":[1.0,")) ==
         "r.json: the column 'time_us' does not hold 5 rows");
   CHECK(error(replaced(text, "[64,16,-4]", "[64,\"x\",-4]")) ==
@@ -189,7 +189,7 @@ TEST_CASE("numbers that no GPU has and no clock measures are refused with the fi
         "r.json: a value of 'tile' is 16.5, not an integer");
   CHECK(error(replaced(text, "[64,16,-4]", "[64,true,-4]")) ==
         "r.json: a value of 'tile' is true, not an integer");
-  CHECK(error(replaced(text, "\"loader\"", "\"tile\"")) == "r.json: the parameter 'tile' stands twice");
+  CHECK(error(replaced(text, "\"loader\"", "\"tile\"")) == "r.json: the parameter 'tile' occurs twice");
   CHECK(error(replaced(text, "\"rows\":5", "\"rows\":5.5")) == "r.json: 'rows' is 5.5, not an integer");
   CHECK(error(replaced(text, "\"positions\":[[0,0,1", "\"positions\":[[0,0,0.5")) ==
         "r.json: row 2 lies outside the domain of 'tile'");

@@ -16,7 +16,7 @@ using namespace moetune;
 
 namespace {
 
-constexpr std::uint64_t kSeeds = kSanitized ? 2 : 12;
+constexpr std::uint64_t kGateSeeds = kSanitized ? 2 : 12;
 
 std::vector<Observation> outcomes_of(const Recording& recording) {
   std::vector<Observation> outcomes;
@@ -37,7 +37,7 @@ double median_regret(const Recording& recording, const char* strategy, std::size
                      std::size_t in_flight = 1) {
   const std::vector<Observation> outcomes = outcomes_of(recording);
   std::vector<double> regrets;
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= kGateSeeds; ++seed) {
     const auto searcher = make_searcher(strategy, recording.space, seed);
     const SimulatedRun run = simulate(*searcher, outcomes, trials, in_flight);
     REQUIRE_FALSE(run.repeated);
@@ -45,7 +45,7 @@ double median_regret(const Recording& recording, const char* strategy, std::size
     regrets.push_back(run.best_us.back() / recording.optimum_us());
   }
   std::sort(regrets.begin(), regrets.end());
-  return (regrets[(kSeeds - 1) / 2] + regrets[kSeeds / 2]) / 2;
+  return (regrets[(kGateSeeds - 1) / 2] + regrets[kGateSeeds / 2]) / 2;
 }
 
 }  // namespace
@@ -81,14 +81,14 @@ TEST_CASE("failing configurations stay in the replayed space, cost a trial and a
       outcomes.begin(), outcomes.end(), [](const Observation& o) { return !has_usable_time(o); }));
   CHECK(all == 318);
   double failed = 0;
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= kGateSeeds; ++seed) {
     const SimulatedRun run = simulate(*make_searcher("auto", recording.space, seed), outcomes, 60);
     CHECK(run.asked.size() == 60);
     failed += static_cast<double>(std::count_if(run.asked.begin(), run.asked.end(), fails));
   }
   if (kSanitized) return;
   CHECK(failed > 0);
-  CHECK(failed / (60.0 * kSeeds) < all / static_cast<double>(outcomes.size()));
+  CHECK(failed / (60.0 * kGateSeeds) < all / static_cast<double>(outcomes.size()));
 }
 
 TEST_CASE("no state leaks between seeds: searches side by side go the way that each goes alone") {
@@ -122,7 +122,7 @@ TEST_CASE("the stated confidence agrees with what was found on a published space
   const std::vector<Observation> outcomes = outcomes_of(recording);
   double stated = 0;
   double within = 0;
-  const std::uint64_t seeds = kSanitized ? kSeeds : 5 * kSeeds;  // a share of 60 is known to 0.065
+  const std::uint64_t seeds = kSanitized ? kGateSeeds : 5 * kGateSeeds;  // a share of 60 is known to 0.065
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     const SimulatedRun run = simulate(*make_searcher("auto", recording.space, seed), outcomes, 40);
     std::vector<Observation> told;

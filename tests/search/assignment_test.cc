@@ -31,7 +31,7 @@ TEST_CASE("assignment text splits into names and values, blanks aside") {
   CHECK(split_assignment("  ", "the configuration").empty());
 }
 
-TEST_CASE("a piece that is not name=value is named, as is a name that stands twice") {
+TEST_CASE("a piece that is not name=value is named, as is a name that occurs twice") {
   CHECK_THROWS_WITH_AS(split_assignment("a=1,b", "its problem"), "its problem: 'b' is not name=value",
                        BadInput);
   CHECK_THROWS_WITH_AS(split_assignment("a=", "its problem"), "its problem: 'a=' is not name=value",
@@ -40,7 +40,7 @@ TEST_CASE("a piece that is not name=value is named, as is a name that stands twi
                        BadInput);
   CHECK_THROWS_WITH_AS(split_assignment("a=1,", "its problem"), "its problem: '' is not name=value",
                        BadInput);
-  CHECK_THROWS_WITH_AS(split_assignment("a=1,a=2", "its problem"), "its problem: 'a' stands twice", BadInput);
+  CHECK_THROWS_WITH_AS(split_assignment("a=1,a=2", "its problem"), "its problem: 'a' occurs twice", BadInput);
 }
 
 TEST_CASE("every outcome has a name of its own that reads back") {

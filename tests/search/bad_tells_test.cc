@@ -49,7 +49,7 @@ using Measure = std::function<Observation(ConfigId)>;
 
 // Asks with up to `in_flight` open until nothing more comes, far beyond the size of the space, and tells in
 // the order of the asks; `between` may tell what it likes after each.
-std::multiset<ConfigId> drive(
+std::multiset<ConfigId> drive_to_the_end(
     Searcher& searcher, std::size_t in_flight, const Measure& measure,
     const std::function<void()>& between = [] {}) {
   std::multiset<ConfigId> asked;
@@ -91,7 +91,7 @@ TEST_CASE("where every configuration fails, each is asked once and the search en
   for_all([](const std::string& strategy, const LegalSpace& space, Random& random) {
     for (const std::size_t in_flight : {1, 16, 1000}) {
       const auto searcher = make_searcher(strategy, space, random.below(1000));
-      const auto asked = drive(*searcher, in_flight, [&](ConfigId id) {
+      const auto asked = drive_to_the_end(*searcher, in_flight, [&](ConfigId id) {
         const Outcome outcome = kOutcomes[random.below(kOutcomes.size())];
         return Observation{id, has_time(outcome) ? Outcome::crashed : outcome, 0};
       });
@@ -105,7 +105,7 @@ TEST_CASE("times that are no times count as failures, and end no search early") 
   for_all([](const std::string& strategy, const LegalSpace& space, Random& random) {
     const auto searcher = make_searcher(strategy, space, random.below(1000));
     std::vector<Observation> told;
-    const auto asked = drive(*searcher, 1 + random.below(20), [&](ConfigId id) {
+    const auto asked = drive_to_the_end(*searcher, 1 + random.below(20), [&](ConfigId id) {
       told.push_back({id, Outcome::ok, kNoTimes[random.below(std::size(kNoTimes))]});
       return told.back();
     });
@@ -118,7 +118,7 @@ TEST_CASE("results that are told again, as they were or otherwise, change nothin
   for_all([](const std::string& strategy, const LegalSpace& space, Random& random) {
     const auto searcher = make_searcher(strategy, space, random.below(1000));
     std::vector<ConfigId> told;
-    const auto asked = drive(
+    const auto asked = drive_to_the_end(
         *searcher, 1 + random.below(20),
         [&](ConfigId id) {
           told.push_back(id);
@@ -170,7 +170,7 @@ TEST_CASE("none and one configuration left of a random space end cleanly, whatev
     CHECK(idle->ask(1 + random.below(100)).empty());
     idle->tell(anything(static_cast<ConfigId>(random.below(3)), random));
     CHECK(idle->ask(7).empty());
-    CHECK(idle->foresee(7).empty());
+    CHECK(idle->likely_next(7).empty());
     CHECK_FALSE(assess(none, std::vector<Observation>{sound(0)}).known);
     if (space.empty()) return;
 
@@ -183,7 +183,7 @@ TEST_CASE("none and one configuration left of a random space end cleanly, whatev
       CHECK(one->ask(3).empty());
       one->tell(works ? sound(0) : Observation{0, Outcome::timed_out, 0});
       CHECK(one->ask(3).empty());
-      CHECK(one->foresee(3).empty());
+      CHECK(one->likely_next(3).empty());
     }
   });
 }
@@ -202,8 +202,8 @@ TEST_CASE("a history of rubbish leaves every configuration to be asked once") {
     }
     const auto searcher = make_searcher(strategy, space, random.below(1000));
     searcher->warm(histories);
-    const auto asked = drive(*searcher, 1 + random.below(20), [&](ConfigId id) {
-      CHECK(searcher->foresee(3).size() <= 3);
+    const auto asked = drive_to_the_end(*searcher, 1 + random.below(20), [&](ConfigId id) {
+      CHECK(searcher->likely_next(3).size() <= 3);
       return anything(id, random);
     });
     CHECK(is_whole(asked, space));

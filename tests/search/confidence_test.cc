@@ -28,7 +28,7 @@ LegalSpace square(std::size_t side) {
   return LegalSpace({x, y}, rows);
 }
 
-std::vector<Observation> bowl(const LegalSpace& space) {
+std::vector<Observation> bowl_trials(const LegalSpace& space) {
   std::vector<Observation> all;
   for (ConfigId id = 0; id < space.size(); ++id) {
     const double x = std::log2(1.0 + space.point(id)[0]) - 3;
@@ -42,7 +42,7 @@ std::vector<Observation> bowl(const LegalSpace& space) {
 
 TEST_CASE("confidence grows, and the expected gain shrinks, as a search goes on") {
   const LegalSpace space = square(20);
-  const std::vector<Observation> outcomes = bowl(space);
+  const std::vector<Observation> outcomes = bowl_trials(space);
   const SimulatedRun run = simulate(*make_searcher("auto", space, 1), outcomes, 60, 1);
   std::vector<Observation> told;
   for (const ConfigId id : run.asked) told.push_back(outcomes[id]);
@@ -61,7 +61,7 @@ TEST_CASE("confidence grows, and the expected gain shrinks, as a search goes on"
 
 TEST_CASE("the worst corner of a space gives little confidence and a large expected gain") {
   const LegalSpace space = square(20);
-  const std::vector<Observation> outcomes = bowl(space);
+  const std::vector<Observation> outcomes = bowl_trials(space);
   std::vector<Observation> slow;
   for (ConfigId id = 0; id < space.size(); ++id) {
     if (outcomes[id].time_us > 45) slow.push_back(outcomes[id]);
@@ -75,7 +75,7 @@ TEST_CASE("the worst corner of a space gives little confidence and a large expec
 
 TEST_CASE("a space that was tried through is certain, and one in which nothing worked is unknown") {
   const LegalSpace space = square(4);
-  const std::vector<Observation> all = bowl(space);
+  const std::vector<Observation> all = bowl_trials(space);
   const Confidence done = assess(space, all);
   CHECK(done.known);
   CHECK(done.within_5_percent == 1);
@@ -110,7 +110,7 @@ TEST_CASE("odd times, repeats and foreign ids change nothing about what a confid
 
 TEST_CASE("a floor bounds the gain: near it the best is within 5% for sure, far from it nothing changes") {
   const LegalSpace space = square(20);
-  const std::vector<Observation> outcomes = bowl(space);
+  const std::vector<Observation> outcomes = bowl_trials(space);
   std::vector<Observation> slow;
   for (ConfigId id = 0; id < space.size(); ++id) {
     if (outcomes[id].time_us > 45) slow.push_back(outcomes[id]);
@@ -137,7 +137,7 @@ TEST_CASE("a floor bounds the gain: near it the best is within 5% for sure, far 
 
 TEST_CASE("a floor that the best has undercut is none, and one trial at the floor is enough to be sure") {
   const LegalSpace space = square(20);
-  const std::vector<Observation> outcomes = bowl(space);
+  const std::vector<Observation> outcomes = bowl_trials(space);
   const std::vector<Observation> one = {outcomes[7]};
   CHECK_FALSE(assess(space, one).known);
   CHECK_FALSE(assess(space, one, outcomes[7].time_us * 1.1).known);

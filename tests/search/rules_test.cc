@@ -11,7 +11,7 @@ using namespace moetune;
 
 namespace {
 
-const std::string kSpace = R"json({
+const std::string kRules = R"json({
   "kernel": "toy",
   "parameters": [
     {"name": "tile", "values": [16, 32, 64]},
@@ -29,7 +29,7 @@ const std::string kSpace = R"json({
 
 Assignment least(std::int64_t bytes) { return {{"problem.least", Value::integer(bytes)}}; }
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
+std::string with_text(std::string text, const std::string& from, const std::string& to) {
   const std::size_t at = text.find(from);
   REQUIRE(at != std::string::npos);
   return text.replace(at, from.size(), to);
@@ -38,7 +38,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 }  // namespace
 
 TEST_CASE("a search holds to every rule, what is to run to those of must alone") {
-  const Space space = Space::parse(kSpace, "toy.json");
+  const Space space = Space::parse(kRules, "toy.json");
   const LegalSpace all = space.enumerate(least(64)), can_run = space.enumerate(least(64), Rules::must);
   CHECK(all.size() == 6);       // tile 64 plain, and five of tma
   CHECK(can_run.size() == 11);  // three plain ones, and tma with 3 + 3 + 2 splits
@@ -83,14 +83,14 @@ TEST_CASE("what a rule of must leaves holds all that a search enumerates, in ran
 }
 
 TEST_CASE("a default is one that a search would ask if there is any, else one that can run") {
-  const Space space = Space::parse(kSpace, "toy.json");
+  const Space space = Space::parse(kRules, "toy.json");
   CHECK(space.default_config(least(1))->text() == "tile=16,splits=1,loader=plain");
   CHECK(space.default_config(least(64))->text() == "tile=64,splits=2,loader=tma");
   CHECK(space.default_config(least(1000))->text() == "tile=16,splits=1,loader=plain");
 }
 
 TEST_CASE("a configuration falls into what is compiled and what is passed at launch") {
-  const Space space = Space::parse(kSpace, "toy.json");
+  const Space space = Space::parse(kRules, "toy.json");
   const ConfigParts parts =
       split_config(space.parse_config("loader=tma,splits=2,tile=32"), space.parameters());
   CHECK(parts.compiled.text() == "tile=32,loader=tma");
@@ -111,8 +111,8 @@ TEST_CASE("an unknown kind or time names the nearest") {
     }
     return std::string();
   };
-  CHECK(error(replaced(kSpace, "\"useful\"", "\"usefull\"")) ==
+  CHECK(error(with_text(kRules, "\"useful\"", "\"usefull\"")) ==
         "toy.json: constraints[2].kind: unknown kind 'usefull'; did you mean 'useful'?");
-  CHECK(error(replaced(kSpace, "\"launch\"", "\"lunch\"")) ==
+  CHECK(error(with_text(kRules, "\"launch\"", "\"lunch\"")) ==
         "toy.json: parameters[1].at: unknown at 'lunch'; did you mean 'launch'?");
 }

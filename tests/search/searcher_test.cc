@@ -47,7 +47,7 @@ LegalSpace grid(std::size_t dimensions, std::size_t side) {
   return LegalSpace(parameters, rows);
 }
 
-Observation made_up(ConfigId id, std::uint64_t seed) {
+Observation synthetic_outcome(ConfigId id, std::uint64_t seed) {
   Random random(seed * 1000003 + id);
   const Outcome outcome = random.below(4) == 0 ? kOutcomes[random.below(kOutcomes.size())] : Outcome::ok;
   const double odd[] = {0, -1, std::numeric_limits<double>::quiet_NaN(),
@@ -94,8 +94,8 @@ TEST_CASE("every strategy asks each configuration of a random space exactly once
       const LegalSpace space = Space::parse(random.json(), "random.json").enumerate(random.environment());
       for (const std::size_t in_flight : {1, 5, 32, 100000}) {
         const auto searcher = make_searcher(strategy.name, space, seed);
-        std::vector<ConfigId> asked =
-            drive(*searcher, in_flight, space.size() + 1, [&](ConfigId id) { return made_up(id, seed); });
+        std::vector<ConfigId> asked = drive(*searcher, in_flight, space.size() + 1,
+                                            [&](ConfigId id) { return synthetic_outcome(id, seed); });
         REQUIRE(asked.size() == space.size());
         std::sort(asked.begin(), asked.end());
         for (std::size_t i = 0; i < asked.size(); ++i) REQUIRE(asked[i] == i);
@@ -123,7 +123,7 @@ TEST_CASE("every strategy is deterministic in its seed, and random ones differ b
     CAPTURE(strategy.name);
     const auto trajectory = [&](std::uint64_t seed) {
       return drive(*make_searcher(strategy.name, space, seed), 32, 200,
-                   [&](ConfigId id) { return made_up(id, 5); });
+                   [&](ConfigId id) { return synthetic_outcome(id, 5); });
     };
     CHECK(trajectory(1) == trajectory(1));
     CHECK((trajectory(1) != trajectory(2)) == (strategy.name != "exhaustive"));

@@ -8,7 +8,7 @@ using namespace moetune;
 
 namespace {
 
-const std::string kGood = R"json({
+const std::string kDefaults = R"json({
   "kernel": "toy",
   "parameters": [
     {"name": "tile", "values": [16, 32, 64, 128]},
@@ -35,14 +35,14 @@ const std::string kGood = R"json({
   ]
 })json";
 
-Assignment environment(int batch, int rows, int sm_count = 16) {
+Assignment shape(int batch, int rows, int sm_count = 16) {
   return {{"problem.rows", Value::integer(rows)},
           {"problem.batch", Value::integer(batch)},
           {"device.sm_count", Value::integer(sm_count)}};
 }
 
-std::string replaced(const std::string& from, const std::string& to) {
-  std::string text = kGood;
+std::string defaults_with(const std::string& from, const std::string& to) {
+  std::string text = kDefaults;
   const std::size_t at = text.find(from);
   REQUIRE(at != std::string::npos);
   return text.replace(at, from.size(), to);
@@ -53,9 +53,9 @@ std::string default_text(const std::string& json, const Assignment& environment)
   return config ? config->text() : "none";
 }
 
-std::string error_after(const std::string& from, const std::string& to) {
+std::string defaults_error(const std::string& from, const std::string& to) {
   try {
-    Space::parse(replaced(from, to), "toy.json");
+    Space::parse(defaults_with(from, to), "toy.json");
   } catch (const BadInput& failure) {
     return failure.what();
   }
@@ -67,101 +67,103 @@ const std::string kChoice = R"({"at_most": "spare", "of": [4, 2, 8]})";
 }  // namespace
 
 TEST_CASE("a default takes from its base what it does not say itself, in the order of the parameters") {
-  CHECK(default_text(kGood, environment(16, 1024)) == "tile=128,parts=1,join=none");
-  CHECK(default_text(replaced("\"tile\": 128}", "\"tile\": 32, \"parts\": 2, \"join\": \"kernel\"}"),
-                     environment(16, 1024)) == "tile=32,parts=2,join=kernel");
-  std::string like_alone = replaced("\"tile\": 64}", "\"tile\": 64, \"parts\": 3}");
+  CHECK(default_text(kDefaults, shape(16, 1024)) == "tile=128,parts=1,join=none");
+  CHECK(default_text(defaults_with("\"tile\": 128}", "\"tile\": 32, \"parts\": 2, \"join\": \"kernel\"}"),
+                     shape(16, 1024)) == "tile=32,parts=2,join=kernel");
+  std::string like_alone = defaults_with("\"tile\": 64}", "\"tile\": 64, \"parts\": 3}");
   const std::string config = ", \"config\": {\"parts\": " + kChoice + "}";
   like_alone.erase(like_alone.find(config), config.size());
-  CHECK(default_text(like_alone, environment(2, 1024)) == "tile=64,parts=3,join=kernel");
+  CHECK(default_text(like_alone, shape(2, 1024)) == "tile=64,parts=3,join=kernel");
 }
 
 TEST_CASE("a choice is the largest listed value within its limit, or of the domain where none are listed") {
-  const std::string unlisted = replaced(kChoice, R"({"at_most": "spare"})");
-  CHECK(default_text(kGood, environment(2, 1024)) == "tile=64,parts=8,join=kernel");
-  CHECK(default_text(kGood, environment(1, 1024)) == "tile=64,parts=8,join=kernel");
-  CHECK(default_text(kGood, environment(2, 1024, 14)) == "tile=64,parts=4,join=kernel");
-  CHECK(default_text(unlisted, environment(2, 1024, 14)) == "tile=64,parts=6,join=kernel");
-  CHECK(default_text(kGood, environment(2, 1024, 6)) == "tile=64,parts=2,join=kernel");
-  CHECK(default_text(unlisted, environment(2, 1024, 6)) == "tile=64,parts=3,join=kernel");
+  const std::string unlisted = defaults_with(kChoice, R"({"at_most": "spare"})");
+  CHECK(default_text(kDefaults, shape(2, 1024)) == "tile=64,parts=8,join=kernel");
+  CHECK(default_text(kDefaults, shape(1, 1024)) == "tile=64,parts=8,join=kernel");
+  CHECK(default_text(kDefaults, shape(2, 1024, 14)) == "tile=64,parts=4,join=kernel");
+  CHECK(default_text(unlisted, shape(2, 1024, 14)) == "tile=64,parts=6,join=kernel");
+  CHECK(default_text(kDefaults, shape(2, 1024, 6)) == "tile=64,parts=2,join=kernel");
+  CHECK(default_text(unlisted, shape(2, 1024, 6)) == "tile=64,parts=3,join=kernel");
 }
 
 TEST_CASE("a choice goes down to a legal value, and its rule is passed over where there is none") {
-  const std::string unlisted = replaced(kChoice, R"({"at_most": "spare"})");
-  CHECK(default_text(kGood, environment(2, 64 * 7)) == "tile=64,parts=4,join=kernel");
-  CHECK(default_text(unlisted, environment(2, 64 * 7)) == "tile=64,parts=6,join=kernel");
-  CHECK(default_text(kGood, environment(2, 64 * 3)) == "tile=64,parts=2,join=kernel");
-  CHECK(default_text(kGood, environment(2, 64)) == "tile=16,parts=1,join=none");
+  const std::string unlisted = defaults_with(kChoice, R"({"at_most": "spare"})");
+  CHECK(default_text(kDefaults, shape(2, 64 * 7)) == "tile=64,parts=4,join=kernel");
+  CHECK(default_text(unlisted, shape(2, 64 * 7)) == "tile=64,parts=6,join=kernel");
+  CHECK(default_text(kDefaults, shape(2, 64 * 3)) == "tile=64,parts=2,join=kernel");
+  CHECK(default_text(kDefaults, shape(2, 64)) == "tile=16,parts=1,join=none");
 }
 
 TEST_CASE("a rule whose limit is below every value, or has none, is passed over") {
-  CHECK(default_text(replaced("\"spare\", \"of\"", "\"1 - spare\", \"of\""), environment(2, 1024)) ==
+  CHECK(default_text(defaults_with("\"spare\", \"of\"", "\"1 - spare\", \"of\""), shape(2, 1024)) ==
         "tile=16,parts=1,join=none");
   // Without a batch `spare` has no value, nor has `crowded`.
-  CHECK(default_text(kGood, environment(0, 1024)) == "tile=16,parts=1,join=none");
+  CHECK(default_text(kDefaults, shape(0, 1024)) == "tile=16,parts=1,join=none");
   const std::string last = ",\n    {\"like\": \"whole\", \"config\": {\"tile\": 16}}";
-  CHECK(default_text(replaced(last, ""), environment(0, 1024)) == "none");
+  CHECK(default_text(defaults_with(last, ""), shape(0, 1024)) == "none");
 }
 
 TEST_CASE("a gate may use a quantity of problem and device") {
-  const std::string gated = replaced(R"("values": ["none", "kernel"])",
-                                     R"("values": ["none", "kernel"], "gates": {"kernel": "spare >= 4"})");
-  CHECK(default_text(gated, environment(2, 1024)) == "tile=64,parts=8,join=kernel");
-  CHECK(default_text(gated, environment(8, 1024)) == "tile=16,parts=1,join=none");
-  CHECK(default_text(kGood, environment(8, 1024)) == "tile=64,parts=2,join=kernel");
+  const std::string gated =
+      defaults_with(R"("values": ["none", "kernel"])",
+                    R"("values": ["none", "kernel"], "gates": {"kernel": "spare >= 4"})");
+  CHECK(default_text(gated, shape(2, 1024)) == "tile=64,parts=8,join=kernel");
+  CHECK(default_text(gated, shape(8, 1024)) == "tile=16,parts=1,join=none");
+  CHECK(default_text(kDefaults, shape(8, 1024)) == "tile=64,parts=2,join=kernel");
 }
 
 TEST_CASE("a mistake in an expression of a default is named with the file, the key and the expression") {
   CHECK(
-      error_after("\"crowded\", \"like\"", "\"crowdd\", \"like\"") ==
+      defaults_error("\"crowded\", \"like\"", "\"crowdd\", \"like\"") ==
       "toy.json: defaults[0].when: unknown name 'crowdd'; did you mean 'crowded'? (column 1 of \"crowdd\")");
-  CHECK(error_after("\"crowded\", \"like\"", "\"crowded && tiles > 1\", \"like\"") ==
-        "toy.json: defaults[0].when: 'tiles' may not stand here: only problem.*, device.* and quantities of "
+  CHECK(defaults_error("\"crowded\", \"like\"", "\"crowded && tiles > 1\", \"like\"") ==
+        "toy.json: defaults[0].when: 'tiles' is not allowed here: only problem.*, device.* and quantities of "
         "these, and it depends on parameters (column 12 of \"crowded && tiles > 1\")");
-  CHECK(error_after("\"at_most\": \"spare\"", "\"at_most\": \"spare / tile\"") ==
-        "toy.json: defaults[1].config.parts.at_most: 'tile' may not stand here: only problem.*, device.* and "
-        "quantities of these (column 9 of \"spare / tile\")");
-  CHECK(error_after("\"at_most\": \"spare\"", "\"at_most\": \"spare /\"")
+  CHECK(
+      defaults_error("\"at_most\": \"spare\"", "\"at_most\": \"spare / tile\"") ==
+      "toy.json: defaults[1].config.parts.at_most: 'tile' is not allowed here: only problem.*, device.* and "
+      "quantities of these (column 9 of \"spare / tile\")");
+  CHECK(defaults_error("\"at_most\": \"spare\"", "\"at_most\": \"spare /\"")
             .starts_with("toy.json: defaults[1].config.parts.at_most: "));
-  CHECK(error_after("\"at_most\": \"spare\"", "\"at_most\": 4") ==
+  CHECK(defaults_error("\"at_most\": \"spare\"", "\"at_most\": 4") ==
         "toy.json: defaults[1].config.parts.at_most: must be a string, not number");
   const Space space =
-      Space::parse(replaced("\"at_most\": \"spare\"", "\"at_most\": \"problem.rowz\""), "toy.json");
+      Space::parse(defaults_with("\"at_most\": \"spare\"", "\"at_most\": \"problem.rowz\""), "toy.json");
   CHECK_THROWS_WITH_AS(
-      space.default_config(environment(2, 1024)),
+      space.default_config(shape(2, 1024)),
       "toy.json: defaults[1].config.parts.at_most: unknown name 'problem.rowz'; did you mean "
       "'problem.rows'? (column 1 of \"problem.rowz\")",
       BadInput);
 }
 
 TEST_CASE("each wrong key or value of a default is named") {
-  CHECK(error_after("\"at_most\": \"spare\"", "\"most\": \"spare\"")
+  CHECK(defaults_error("\"at_most\": \"spare\"", "\"most\": \"spare\"")
             .starts_with("toy.json: defaults[1].config.parts.most: unknown key 'most'"));
-  CHECK(error_after("\"at_most\": \"spare\", ", "") ==
+  CHECK(defaults_error("\"at_most\": \"spare\", ", "") ==
         "toy.json: defaults[1].config.parts.at_most: this key is missing");
-  CHECK(error_after("[4, 2, 8]", "[4, 5]")
+  CHECK(defaults_error("[4, 2, 8]", "[4, 5]")
             .starts_with("toy.json: defaults[1].config.parts.of: unknown value of parts '5'"));
-  CHECK(error_after("[4, 2, 8]", "[]") == "toy.json: defaults[1].config.parts.of: the list is empty");
-  CHECK(error_after("\"tile\": 128}", "\"tile\": 128, \"join\": {\"at_most\": \"1\"}}") ==
+  CHECK(defaults_error("[4, 2, 8]", "[]") == "toy.json: defaults[1].config.parts.of: the list is empty");
+  CHECK(defaults_error("\"tile\": 128}", "\"tile\": 128, \"join\": {\"at_most\": \"1\"}}") ==
         "toy.json: defaults[0].config.join: 'at_most' needs a parameter of integers");
-  CHECK(error_after("{\"parts\": {", "{\"tile\": {\"at_most\": \"64\"}, \"parts\": {") ==
+  CHECK(defaults_error("{\"parts\": {", "{\"tile\": {\"at_most\": \"64\"}, \"parts\": {") ==
         "toy.json: defaults[1].config.parts: only one parameter of a default may have an 'at_most'");
-  CHECK(error_after("\"like\": \"cut\"", "\"like\": \"cutt\"") ==
+  CHECK(defaults_error("\"like\": \"cut\"", "\"like\": \"cutt\"") ==
         "toy.json: defaults[1].like: unknown base 'cutt'; did you mean 'cut'?");
-  CHECK(error_after("\"tile\": 64}", "\"tilt\": 64}") ==
+  CHECK(defaults_error("\"tile\": 64}", "\"tilt\": 64}") ==
         "toy.json: bases.cut.tilt: unknown parameter 'tilt'; did you mean 'tile'?");
-  CHECK(error_after("\"tile\": 64}", "\"tile\": 65}")
+  CHECK(defaults_error("\"tile\": 64}", "\"tile\": 65}")
             .starts_with("toy.json: bases.cut.tile: unknown value of tile '65'"));
-  CHECK(error_after("\"tile\": 64}", "\"tile\": {\"at_most\": \"64\"}}") ==
+  CHECK(defaults_error("\"tile\": 64}", "\"tile\": {\"at_most\": \"64\"}}") ==
         "toy.json: bases.cut.tile: must be an integer or a string, not object");
-  CHECK(error_after("\"bases\": {", "\"bases\": {\"idle\": {},") ==
+  CHECK(defaults_error("\"bases\": {", "\"bases\": {\"idle\": {},") ==
         "toy.json: bases.idle: no default is like this base");
-  CHECK(error_after("\"config\": {\"tile\": 16}", "\"config\": {}") ==
+  CHECK(defaults_error("\"config\": {\"tile\": 16}", "\"config\": {}") ==
         "toy.json: defaults[2].config.tile: the default leaves this parameter without a value");
-  CHECK(error_after(", \"config\": {\"tile\": 16}", "") ==
+  CHECK(defaults_error(", \"config\": {\"tile\": 16}", "") ==
         "toy.json: defaults[2].config.tile: the default leaves this parameter without a value");
-  CHECK(error_after("\"like\": \"cut\", \"config\"", "\"config\"") ==
+  CHECK(defaults_error("\"like\": \"cut\", \"config\"", "\"config\"") ==
         "toy.json: defaults[1].config.tile: the default leaves this parameter without a value");
-  CHECK(error_after("\"doc\": \"no SM to spare\"", "\"doc\": 1") ==
+  CHECK(defaults_error("\"doc\": \"no SM to spare\"", "\"doc\": 1") ==
         "toy.json: defaults[0].doc: must be a string, not number");
 }

@@ -140,9 +140,9 @@ TEST_CASE("what is not JSON is located by line and column") {
             .starts_with("toy.json: parse error at line 2, column 15"));
   CHECK(error("[]") == "toy.json: the document must be an object, not array");
   CHECK(error_after("\"stages\", \"values\"", "\"stages\", \"name\": \"x\", \"values\"") ==
-        "toy.json: the key 'name' stands twice in one object");
+        "toy.json: the key 'name' occurs twice in one object");
   CHECK(error_after("\"bytes\": \"stages", "\"row_bytes\": \"1\", \"bytes\": \"stages") ==
-        "toy.json: the key 'row_bytes' stands twice in one object");
+        "toy.json: the key 'row_bytes' occurs twice in one object");
 }
 
 TEST_CASE("each wrong key or value of a space file is named") {
@@ -168,10 +168,10 @@ TEST_CASE("each wrong key or value of a space file is named") {
   CHECK(error_after("[1, 2, 3]", "3") == "toy.json: parameters[1].values: must be an array, not number");
   CHECK(error_after("{\"tma\": \"device", "{\"tna\": \"device") ==
         "toy.json: parameters[2].gates.tna: unknown value of loader 'tna'; did you mean 'tma'?");
-  CHECK(
-      error_after("\"device.compute_capability >= 90\"}", "\"tile >= 90\"}") ==
-      "toy.json: parameters[2].gates.tma: 'tile' may not stand here: only problem.*, device.* and quantities "
-      "of these (column 1 of \"tile >= 90\")");
+  CHECK(error_after("\"device.compute_capability >= 90\"}", "\"tile >= 90\"}") ==
+        "toy.json: parameters[2].gates.tma: 'tile' is not allowed here: only problem.*, device.* and "
+        "quantities "
+        "of these (column 1 of \"tile >= 90\")");
   CHECK(error_after("tile * problem.width", "tile * bytes") ==
         "toy.json: let.bytes: quantities that need each other: bytes -> row_bytes -> bytes");
   CHECK(error_after("\"let\": {", "\"let\": {\"idle\": \"tile\", ") ==

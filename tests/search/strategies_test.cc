@@ -16,7 +16,7 @@ using namespace moetune;
 
 namespace {
 
-std::vector<Position> rows_of(const LegalSpace& space, const std::vector<ConfigId>& ids) {
+std::vector<Position> rows_at(const LegalSpace& space, const std::vector<ConfigId>& ids) {
   const Encoding encoding(space);
   std::vector<Position> rows;
   for (const ConfigId id : ids) encoding.append(space, id, rows);
@@ -26,7 +26,7 @@ std::vector<Position> rows_of(const LegalSpace& space, const std::vector<ConfigI
 // Mean and relative variance at every configuration, by solving the whole system once a configuration.
 void check_against_dense(const LegalSpace& space, const ProductKernel& kernel, const Posterior& posterior,
                          const std::vector<ConfigId>& ids, const std::vector<double>& values) {
-  const std::vector<Position> rows = rows_of(space, ids);
+  const std::vector<Position> rows = rows_at(space, ids);
   const std::size_t n = ids.size();
   const std::size_t axes = kernel.axis_count();
   std::vector<double> factor(n * n, 0.0);
@@ -38,7 +38,7 @@ void check_against_dense(const LegalSpace& space, const ProductKernel& kernel, c
   const std::vector<double> inverse = invert_factor(factor, n);  // row j holds column j
   std::vector<ConfigId> everything(space.size());
   for (ConfigId id = 0; id < everything.size(); ++id) everything[id] = id;
-  const std::vector<Position> pool = rows_of(space, everything);
+  const std::vector<Position> pool = rows_at(space, everything);
   std::vector<double> whitened(n, 0.0);
   double signal = 0;
   for (std::size_t i = 0; i < n; ++i) {
@@ -74,9 +74,9 @@ TEST_CASE(
 
   std::vector<ConfigId> everything(space.size());
   for (ConfigId id = 0; id < everything.size(); ++id) everything[id] = id;
-  Posterior posterior(kernel, rows_of(space, everything));
-  posterior.add_open(rows_of(space, {ids.begin(), ids.begin() + 25}));
-  for (std::size_t i = 25; i < ids.size(); ++i) posterior.add_open(rows_of(space, {ids[i]}));
+  Posterior posterior(kernel, rows_at(space, everything));
+  posterior.add_open(rows_at(space, {ids.begin(), ids.begin() + 25}));
+  for (std::size_t i = 25; i < ids.size(); ++i) posterior.add_open(rows_at(space, {ids[i]}));
   for (std::size_t i = ids.size(); i-- > 0;) posterior.set_value(i, values[i]);
   check_against_dense(space, kernel, posterior, ids, values);
 }
@@ -89,13 +89,13 @@ TEST_CASE(
   kernel.tabulate(false);
   const std::vector<ConfigId> members = some_ids(space, 30, 6);
   const std::vector<ConfigId> trials = some_ids(space, 20, 7);
-  Posterior whole(kernel, rows_of(space, members));
-  Posterior grown(kernel, rows_of(space, {members.begin(), members.begin() + 5}));
+  Posterior whole(kernel, rows_at(space, members));
+  Posterior grown(kernel, rows_at(space, {members.begin(), members.begin() + 5}));
   for (Posterior* posterior : {&whole, &grown}) {
-    posterior->add_open(rows_of(space, trials));
+    posterior->add_open(rows_at(space, trials));
     for (std::size_t i = 0; i < 15; ++i) posterior->set_value(i, std::cos(0.3 * trials[i]));
   }
-  CHECK(grown.add_members(rows_of(space, {members.begin() + 5, members.end()})) == 5);
+  CHECK(grown.add_members(rows_at(space, {members.begin() + 5, members.end()})) == 5);
   for (Posterior* posterior : {&whole, &grown}) posterior->set_value(17, 2.0);
   REQUIRE(grown.pool_size() == whole.pool_size());
   for (std::size_t i = 0; i < members.size(); ++i) {
@@ -110,13 +110,13 @@ TEST_CASE("an open observation narrows the variance around it and moves no mean"
   kernel.tabulate(false);
   std::vector<ConfigId> everything(space.size());
   for (ConfigId id = 0; id < everything.size(); ++id) everything[id] = id;
-  Posterior posterior(kernel, rows_of(space, everything));
-  posterior.add_open(rows_of(space, {0, 100, 200}));
+  Posterior posterior(kernel, rows_at(space, everything));
+  posterior.add_open(rows_at(space, {0, 100, 200}));
   for (std::size_t i = 0; i < 3; ++i) posterior.set_value(i, static_cast<double>(i) - 1);
   std::vector<double> means;
   for (std::size_t i = 0; i < space.size(); ++i) means.push_back(posterior.mean(i));
   const double before = posterior.deviation(150);
-  posterior.add_open(rows_of(space, {150}));
+  posterior.add_open(rows_at(space, {150}));
   CHECK(posterior.deviation(150) < 0.3 * before);
   for (std::size_t i = 0; i < space.size(); ++i) CHECK(posterior.mean(i) == means[i]);
 }
@@ -127,7 +127,7 @@ TEST_CASE("fitting finds which axis matters") {
   std::vector<ConfigId> ids = some_ids(space, 20, 1);
   std::vector<double> values;
   for (const ConfigId id : ids) values.push_back(static_cast<double>(space.point(id)[0]) - 2.0);
-  fit_kernel(kernel, rows_of(space, ids), values, 40);
+  fit_kernel(kernel, rows_at(space, ids), values, 40);
   CHECK(kernel.parameters[kernel.relevance_index(0)] > kernel.parameters[kernel.relevance_index(1)] + 2);
 }
 

@@ -9,7 +9,7 @@ using namespace moetune;
 
 namespace {
 
-constexpr const char* kSpace = R"json({
+constexpr const char* kKeeping = R"json({
   "kernel": "toy",
   "parameters": [
     {"name": "tile", "values": [16, 32]},
@@ -25,12 +25,12 @@ constexpr const char* kSpace = R"json({
   ]
 })json";
 
-Assignment environment(std::int64_t batch, std::int64_t sms = 132) {
+Assignment batch_on(std::int64_t batch, std::int64_t sms = 132) {
   return {{"problem.batch", Value::integer(batch)}, {"device.sm_count", Value::integer(sms)}};
 }
 
 struct Carried {
-  Space space = Space::parse(kSpace, "toy.json");
+  Space space = Space::parse(kKeeping, "toy.json");
 
   // The texts that a configuration becomes, `times` over.
   std::vector<std::string> operator()(const char* config, const Assignment& there, const Assignment& here,
@@ -53,47 +53,47 @@ using Texts = std::vector<std::string>;
 
 TEST_CASE("a parameter that keeps a quantity takes the value that brings it nearest, the others stay") {
   const Carried carried;
-  CHECK(carried("tile=32,splits=2,combine=last", environment(8), environment(4)) ==
+  CHECK(carried("tile=32,splits=2,combine=last", batch_on(8), batch_on(4)) ==
         Texts{"tile=32,splits=4,combine=last"});
-  CHECK(carried("tile=32,splits=4,combine=kernel", environment(4), environment(8)) ==
+  CHECK(carried("tile=32,splits=4,combine=kernel", batch_on(4), batch_on(8)) ==
         Texts{"tile=32,splits=2,combine=kernel"});
-  CHECK(carried("tile=16,splits=2,combine=kernel", environment(4), environment(4)) ==
+  CHECK(carried("tile=16,splits=2,combine=kernel", batch_on(4), batch_on(4)) ==
         Texts{"tile=16,splits=2,combine=kernel"});
   // On a GPU with half of the multiprocessors, half of the blocks.
-  CHECK(carried("tile=16,splits=8,combine=last", environment(4), environment(4, 66)) ==
+  CHECK(carried("tile=16,splits=8,combine=last", batch_on(4), batch_on(4, 66)) ==
         Texts{"tile=16,splits=4,combine=last"});
 }
 
 TEST_CASE("what the new value makes illegal is put right by one other parameter, each choice in its turn") {
   const Carried carried;
-  CHECK(carried("tile=32,splits=2,combine=kernel", environment(8), environment(64)) ==
+  CHECK(carried("tile=32,splits=2,combine=kernel", batch_on(8), batch_on(64)) ==
         Texts{"tile=32,splits=1,combine=none"});
-  CHECK(carried("tile=32,splits=1,combine=none", environment(64), environment(16), 3) ==
+  CHECK(carried("tile=32,splits=1,combine=none", batch_on(64), batch_on(16), 3) ==
         Texts{"tile=32,splits=4,combine=last", "tile=32,splits=4,combine=kernel",
               "tile=32,splits=4,combine=last"});
 }
 
 TEST_CASE("beyond the domain the nearest value stands, and what no change makes legal stays illegal") {
   const Carried carried;
-  CHECK(carried("tile=16,splits=1,combine=none", environment(256), environment(1)) ==
+  CHECK(carried("tile=16,splits=1,combine=none", batch_on(256), batch_on(1)) ==
         Texts{"tile=16,splits=16,combine=last"});
-  const LegalSpace none = carried.space.enumerate(environment(300));
+  const LegalSpace none = carried.space.enumerate(batch_on(300));
   REQUIRE(none.empty());
-  Transfer transfer = carried.space.transfer(environment(150), environment(300));
+  Transfer transfer = carried.space.transfer(batch_on(150), batch_on(300));
   CHECK(transfer(std::vector<Position>{1, 1, 1}, none) == std::vector<Position>{1, 0, 1});
 }
 
 TEST_CASE("a problem without the dimension that a kept quantity reads is refused") {
   const Carried carried;
-  CHECK_THROWS_AS(carried.space.transfer({}, environment(1)), BadInput);
+  CHECK_THROWS_AS(carried.space.transfer({}, batch_on(1)), BadInput);
 }
 
 TEST_CASE("a name keeps nothing, and a quantity must be one that the space knows") {
-  std::string named = kSpace;
+  std::string named = kKeeping;
   named.replace(named.find("\"last\", \"kernel\"]"), 17, "\"last\", \"kernel\"], \"keeps\": \"blocks\"");
   CHECK_THROWS_WITH_AS(Space::parse(named, "toy.json"),
                        doctest::Contains("parameters[2].keeps: a name cannot grow"), BadInput);
-  std::string unknown = kSpace;
+  std::string unknown = kKeeping;
   unknown.replace(unknown.find("1024 * blocks"), 13, "1024 * blokcs");
   CHECK_THROWS_WITH_AS(Space::parse(unknown, "toy.json"), doctest::Contains("blokcs"), BadInput);
 }

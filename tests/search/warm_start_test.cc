@@ -274,12 +274,12 @@ TEST_CASE("the winners still to be tried are foreseen first") {
   const std::vector<Observation> outcomes = measure_all(space);
   const auto searcher = make_searcher("auto", space, 1);
   searcher->warm(std::vector<History>{same_elsewhere(space, 3)});
-  const std::vector<ConfigId> winners = searcher->foresee(8);
+  const std::vector<ConfigId> winners = searcher->likely_next(8);
   REQUIRE(winners.size() == 4);
   const std::vector<ConfigId> asked = searcher->ask(2);
   CHECK(asked == std::vector<ConfigId>{winners[0], winners[1]});
   for (const ConfigId id : asked) searcher->tell(outcomes[id]);
-  CHECK(searcher->foresee(1) == std::vector<ConfigId>{winners[2]});
+  CHECK(searcher->likely_next(1) == std::vector<ConfigId>{winners[2]});
 }
 
 TEST_CASE("all neighbours of a configuration are candidates, also where the pool is a sample") {

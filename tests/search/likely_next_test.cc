@@ -12,7 +12,7 @@ using namespace moetune;
 
 namespace {
 
-LegalSpace grid(std::size_t side) {
+LegalSpace square(std::size_t side) {
   std::vector<Parameter> parameters;
   for (const char* name : {"a", "b", "c"}) {
     Parameter& parameter = parameters.emplace_back(Parameter{name, {}, ""});
@@ -28,7 +28,7 @@ LegalSpace grid(std::size_t side) {
 }
 
 // Times that follow from the parameters in no way that is easily seen.
-Observation made_up(const LegalSpace& space, ConfigId id) {
+Observation synthetic_outcome(const LegalSpace& space, ConfigId id) {
   const std::span<const Position> at = space.point(id);
   const double ridge =
       std::abs(static_cast<double>(at[0] * at[1]) - static_cast<double>(3 * at[2] * at[2]) + 20);
@@ -38,13 +38,13 @@ Observation made_up(const LegalSpace& space, ConfigId id) {
 }  // namespace
 
 TEST_CASE("what is foreseen is untried and mostly what is asked next, and to look changes nothing") {
-  const LegalSpace space = grid(10);
+  const LegalSpace space = square(10);
   const auto looked_at = make_searcher("auto", space, 3), left_alone = make_searcher("auto", space, 3);
-  CHECK(looked_at->foresee(8).empty());
+  CHECK(looked_at->likely_next(8).empty());
   std::set<ConfigId> told;
   int foreseen = 0;
   for (int trial = 0; trial < 60; ++trial) {
-    const std::vector<ConfigId> next = looked_at->foresee(8);
+    const std::vector<ConfigId> next = looked_at->likely_next(8);
     CHECK(next.size() <= 8);
     CHECK(std::set<ConfigId>(next.begin(), next.end()).size() == next.size());
     for (const ConfigId id : next) CHECK_FALSE(told.contains(id));
@@ -52,8 +52,8 @@ TEST_CASE("what is foreseen is untried and mostly what is asked next, and to loo
     REQUIRE(left_alone->ask(1).at(0) == id);
     foreseen += std::find(next.begin(), next.end(), id) != next.end();
     told.insert(id);
-    looked_at->tell(made_up(space, id));
-    left_alone->tell(made_up(space, id));
+    looked_at->tell(synthetic_outcome(space, id));
+    left_alone->tell(synthetic_outcome(space, id));
   }
   CHECK(foreseen > 25);
 }
