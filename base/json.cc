@@ -82,7 +82,7 @@ json parse_json(std::string_view text, std::string_view what, RepeatedKeys repea
     DuplicateKeys duplicates;
     json document = json::parse(text, std::ref(duplicates));
     if (duplicates.first().empty()) return document;
-    throw BadInput(std::string(what) + ": the key '" + duplicates.first() + "' stands twice in one object");
+    throw BadInput(std::string(what) + ": the key '" + duplicates.first() + "' occurs twice in one object");
   } catch (const json::exception& error) {
     throw BadInput(std::string(what) + ": " + json_error_text(error));
   }

@@ -15,6 +15,8 @@ std::int64_t stored_bytes(const Database& database) {
   return sum.integer(0);
 }
 
+}  // namespace
+
 void drop_unused_builds(const Database& database, std::int64_t limit) {
   if (stored_bytes(database) <= limit) return;
   database.run(
@@ -23,8 +25,6 @@ void drop_unused_builds(const Database& database, std::int64_t limit) {
       " total FROM builds) WHERE total > ?)",
       limit);
 }
-
-}  // namespace
 
 std::string build_digest(const std::string& name, const BuildRecord& build) {
   return DigestBuilder()

@@ -7,6 +7,7 @@
 #include "cache/companions.h"
 #include "cache/file_system.h"
 #include "cache/journal.h"
+#include "cache/pack_rows.h"
 #include "cache/schema.h"
 
 namespace moetune {
@@ -68,15 +69,18 @@ Cache Cache::open(const fs::path& given, Mode mode, const CacheOptions& options)
   if (std::error_code absent; fs::file_size(path, absent) > 0 && !absent) refuse_foreign(path);
   auto impl = std::make_unique<Impl>(Impl{Database(path, access_for(mode), options.busy_timeout), options,
                                           mode == Mode::read_only || mode == Mode::inspect, std::string(),
-                                          SearchLocks(path)});
+                                          SearchLocks(path), std::nullopt});
   if (mode == Mode::inspect) {
     require_version(impl->database);
   } else if (mode == Mode::read_only) {
     require_current(impl->database);
   } else {
     migrate(impl->database);
+    if (read_manifest(impl->database))
+      throw BrokenEnvironment(path.string() + " is a pack, which is only read; name a cache to write to");
     impl->warning = choose_journal(impl->database, network_file_system(path));
   }
+  if (mode == Mode::read_only) impl->pack = read_manifest(impl->database);  // check() reads it in its turn
   return Cache(std::move(impl));
 }
 
@@ -159,7 +163,7 @@ std::vector<Workload> Cache::workloads() const {
   Query row = impl_->database.query(
       "SELECT w.id, w.kernel, w.problem, w.source_digest, w.toolchain, h.name, h.compute_capability, "
       "h.sm_count,"
-      " h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver"
+      " h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver, w.family"
       " FROM workloads w JOIN hardware h ON h.id = w.hardware ORDER BY w.id");
   while (row.step()) {
     Workload workload;
@@ -169,6 +173,7 @@ std::vector<Workload> Cache::workloads() const {
         row.text(5),    static_cast<int>(row.integer(6)),  static_cast<int>(row.integer(7)),  row.integer(8),
         row.integer(9), static_cast<int>(row.integer(10)), static_cast<int>(row.integer(11)), row.text(12),
         row.text(13)};
+    workload.family = row.text(14);
     all.push_back(std::move(workload));
   }
   return all;

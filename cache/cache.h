@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "cache/key.h"
+#include "cache/pack_manifest.h"
 
 namespace moetune {
 
@@ -49,7 +50,7 @@ struct WinnerRecord : StoredLaunch {
   double roofline = 0;         // fraction of the device's measured ceiling; 0 if unknown
   StoredLaunch fallback;       // the space's default, if it was built and right; may be the winner itself
   std::string provenance;      // JSON: strategy, seed, trials, driver, date, moetune version
-  std::string stored_at;       // UTC, ISO 8601; set by the cache
+  std::string stored_at;       // UTC, ISO 8601; "": when it is stored
   bool contended = false;      // measured while somebody else used the GPU: not for serving
 };
 
@@ -59,6 +60,7 @@ enum class WinnerParts { all, without_cubins };
 struct Workload {
   std::int64_t id = 0;
   WorkloadKey key;
+  std::string family;  // as it was stored; "" if it is unknown
 };
 
 // A winner as a runtime looks for it: what chooses and what loads, without plans and cubins.
@@ -105,6 +107,9 @@ class DamagedWinner : public BrokenEnvironment {
   using BrokenEnvironment::BrokenEnvironment;
 };
 
+struct GcRequest;
+struct GcResult;
+
 class Cache {
  public:
   enum class Mode {
@@ -115,7 +120,8 @@ class Cache {
   };
 
   // Opens, creating file and folders for Mode::create, and migrates an older schema in one transaction.
-  // Throws BadInput where there is no file to open (but for Mode::create) or the path cannot be one.
+  // Throws BadInput where there is no file to open (but for Mode::create) or the path cannot be one, and
+  // BrokenEnvironment for a pack that is to be written to, or whose manifest is damaged or of a newer moetune.
   static Cache open(const std::filesystem::path& path, Mode mode, const CacheOptions& options = {});
   // $XDG_CACHE_HOME/moetune/moetune.db, else ~/.cache/moetune/moetune.db. Where neither variable names a
   // folder the one gives nothing and the other throws BrokenEnvironment.
@@ -144,18 +150,26 @@ class Cache {
   std::vector<TrialRecord> trials(std::int64_t workload) const;
   // Throws BrokenEnvironment, and forgets nothing, while another search works on the workload.
   void clear_trials(std::int64_t workload);
+  // Removes the workload with its trials and its winner. Throws BrokenEnvironment while a search works on it.
+  void forget(std::int64_t workload);
   // Says that a search works on the workload until this Cache is closed or its process ends.
   void begin_search(std::int64_t workload);
 
-  // Replaces the workload's winner. The blob is stored compressed with its digest; the old winner stays until
-  // the new one is committed.
+  // Replaces the workload's winner, but a sound one never by a contended one. It is stored now unless its record
+  // says when. The blob is stored compressed with its digest; the old winner stays until the new one is committed.
   void put_winner(std::int64_t workload, const WinnerRecord& winner);
   // Throws DamagedWinner if anything of the record, its workload or its cubin does not match its digest.
   std::optional<WinnerRecord> winner(std::int64_t workload, WinnerParts parts = WinnerParts::all) const;
-  // The undamaged winners of a family, latest first.
+  // The undamaged winners of a family, latest first. Throws BrokenEnvironment if the file is a pack whose manifest
+  // names others.
   std::vector<FamilyWinner> family_winners(const std::string& kernel, const std::string& family) const;
   // Throws BrokenEnvironment if it is not there or does not match its digest.
   Blob cubin(std::int64_t id) const;
+
+  // What a pack holds; null for a cache.
+  const PackManifest* manifest() const;
+  // Makes a pack of this file, which from then on is only read: no trials and builds, one plain file.
+  void seal(const std::string& made_by);
 
   // Compiled cubins by content digest of (source, headers, options, compiler version). The builds unused for
   // longest are dropped past CacheOptions::max_build_bytes.
@@ -170,6 +184,10 @@ class Cache {
   // rows; every text for being UTF-8; every row and blob against its digest; every workload, trial and winner against
   // `rules`.
   std::vector<CacheProblem> check(const RecordRules& rules = {}) const;
+
+  // Takes out what cache/gc.h describes, and gives the space back to the file system. Winners stay. Needs a writable
+  // file, unless it is a dry run.
+  GcResult collect_garbage(const GcRequest& request);
 
   struct Summary {
     std::int64_t workloads = 0, trials = 0, winners = 0, builds = 0;

@@ -1,6 +1,7 @@
 // What a Cache holds; shared by the files that implement its parts (trials, winners, builds, checks).
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -16,12 +17,20 @@ struct Cache::Impl {
   bool read_only = false;
   std::string warning;
   SearchLocks searches;
+  std::optional<PackManifest> pack;
 
   // The id of a hardware row, inserted where it is new and brought up to the present driver. Within a
   // transaction.
   std::int64_t hardware(const HardwareKey& key) const;
   std::optional<std::int64_t> find_hardware(const HardwareKey& key) const;
+
+  // Makes a change that no search of the workload may run beside. Throws BrokenEnvironment if one does.
+  void alone_on(std::int64_t workload, const std::function<void()>& change);
 };
+
+inline constexpr const char* kDropUnusedCubins =
+    "DELETE FROM cubins WHERE id NOT IN (SELECT cubin FROM winners UNION ALL"
+    " SELECT fallback_cubin FROM winners WHERE fallback_cubin IS NOT NULL)";
 
 // Digests as SQL, for statements that write a row with its digest and that read whether both agree. They are
 // macros because a statement is one literal. WORKLOAD is an expression for the workload's id.
@@ -43,6 +52,9 @@ struct Cache::Impl {
   " v.fallback_interface, (SELECT digest FROM cubins WHERE id = v.fallback_cubin), v.contended,"             \
   " v.provenance, v.stored_at)"
 #define MOETUNE_CALIBRATION_DIGEST "moetune_digest(h.key, c.name, c.value)"
+
+// Removes the builds past the `limit` bytes that were used last.
+void drop_unused_builds(const Database& database, std::int64_t limit);
 
 std::string build_digest(const std::string& name, const BuildRecord& build);
 

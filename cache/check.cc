@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "cache/blob.h"
 #include "cache/cache_impl.h"
+#include "cache/pack_rows.h"
 #include "cache/schema.h"
 #include "cache/schema_check.h"
 
@@ -192,6 +193,23 @@ void check_builds(const Database& database, Problems& problems) {
   }
 }
 
+void check_pack(const Database& database, Problems& problems) {
+  const std::optional<PackManifest> pack = read_manifest(database);
+  if (!pack) return;
+  for (const PackFamily& held : families_of(database)) {
+    const PackFamily* named = pack->find(held.kernel, held.family);
+    const std::string where = "pack's family " + held.kernel + " " + to_utf8(held.family);
+    if (named == nullptr)
+      problems.push_back({where, "is not in the manifest"});
+    else if (named->digest != held.digest)
+      problems.push_back({where, "does not hold the winners that the manifest names"});
+  }
+  for (const PackFamily& named : pack->families) {
+    if (family_of(database, named.kernel, named.family).winners != 0) continue;
+    problems.push_back({"pack's family " + named.kernel + " " + to_utf8(named.family), "is missing"});
+  }
+}
+
 }  // namespace
 
 std::vector<CacheProblem> Cache::check(const RecordRules& rules) const {
@@ -220,6 +238,7 @@ std::vector<CacheProblem> Cache::check(const RecordRules& rules) const {
   attempt([&] { check_winners(*this, database, keys, rules, problems); });
   attempt([&] { check_cubins(database, problems); });
   attempt([&] { check_builds(database, problems); });
+  attempt([&] { check_pack(database, problems); });
   return problems;
 }
 

@@ -39,19 +39,19 @@ std::string immutable_uri(const fs::path& path) {
 }
 
 // 0 where there is none.
-std::uintmax_t size_beside(const fs::path& path, const char* suffix) {
+std::uintmax_t companion_size(const fs::path& path, const char* suffix) {
   std::error_code absent;
   const std::uintmax_t size = fs::file_size(path.string() + suffix, absent);
   return absent ? 0 : size;
 }
 
-bool has_pending_log(const fs::path& path) { return size_beside(path, "-wal") > 0; }
+bool has_pending_log(const fs::path& path) { return companion_size(path, "-wal") > 0; }
 
 // The first piece of a -shm file. Every connection to a WAL database has it, or makes it.
 constexpr std::size_t kSharedMemory = 32768;
 
 bool can_share_memory(const fs::path& path) {
-  return size_beside(path, "-shm") >= kSharedMemory || has_room(path.parent_path(), kSharedMemory);
+  return companion_size(path, "-shm") >= kSharedMemory || has_room(path.parent_path(), kSharedMemory);
 }
 
 // By the header, read through SQLite: a descriptor of our own would drop this process's locks when it closes.
@@ -203,7 +203,7 @@ void Database::connect_read_only() {
   } catch (const SQLite::Exception& error) {
     const bool locks_denied =
         error.getErrorCode() == SQLITE_CANTOPEN || error.getErrorCode() == SQLITE_READONLY;
-    if (!locks_denied || has_pending_log(path_) || size_beside(path_, "-shm") > 0) throw;
+    if (!locks_denied || has_pending_log(path_) || companion_size(path_, "-shm") > 0) throw;
     if (has_journal(path_)) throw cut_off_change(path_);
     connect(Access::immutable);
   }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string_view>
 
 #include "cache/database.h"
 
@@ -17,6 +18,9 @@ inline constexpr std::int64_t kApplicationId = 0x6D6F6574;  // "moet"
 
 // Each is SQL that takes the schema one version up, the first from an empty file.
 std::span<const char* const> migrations();
+
+// schema_digest of what all migrations make. To be written anew with every migration.
+std::string_view current_schema_digest();
 
 // Refuses a file that is another application's, a newer moetune's or of a version that there never was,
 // without a lock or a change to anything.

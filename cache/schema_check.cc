@@ -3,13 +3,15 @@
 #include <cctype>
 #include <map>
 
+#include "base/digest.h"
+
 namespace moetune {
 namespace {
 
 using Sentences = std::vector<std::string>;
 
 // What a statement says, however it is laid out.
-std::string without_layout(const std::string& sql) {
+std::string normalize_whitespace(const std::string& sql) {
   std::string text;
   for (const char c : sql) {
     if (!std::isspace(static_cast<unsigned char>(c))) {
@@ -30,7 +32,7 @@ std::map<std::string, Object> objects_of(const Database& database) {
   std::map<std::string, Object> objects;
   Query row = database.query(
       "SELECT name, type, coalesce(sql, '') FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'");
-  while (row.step()) objects[row.text(0)] = {row.text(1), without_layout(row.text(2))};
+  while (row.step()) objects[row.text(0)] = {row.text(1), normalize_whitespace(row.text(2))};
   return objects;
 }
 
@@ -62,6 +64,12 @@ void compare_columns(const std::string& table, const std::map<std::string, std::
 }
 
 }  // namespace
+
+std::string schema_digest(const Database& database) {
+  DigestBuilder builder;
+  for (const auto& [name, object] : objects_of(database)) builder.add(name).add(object.type).add(object.sql);
+  return builder.finish();
+}
 
 std::vector<std::string> schema_differences(const Database& database, std::span<const char* const> steps) {
   const Database model(":memory:", Database::Access::create, std::chrono::milliseconds(0));

@@ -14,4 +14,7 @@ namespace moetune {
 // (ANALYZE) does not count. Throws BrokenEnvironment where the schema cannot be read.
 std::vector<std::string> schema_differences(const Database& database, std::span<const char* const> steps);
 
+// 32 hexadecimal digits over all that the comparison looks at, but for how it is laid out.
+std::string schema_digest(const Database& database);
+
 }  // namespace moetune

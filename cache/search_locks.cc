@@ -49,9 +49,11 @@ void SearchLocks::enter(std::int64_t workload) {
   entered_.insert(workload);
 }
 
-bool SearchLocks::try_alone(std::int64_t workload) { return !open_file() || lock(F_WRLCK, workload, false); }
+bool SearchLocks::try_exclusive(std::int64_t workload) {
+  return !open_file() || lock(F_WRLCK, workload, false);
+}
 
-void SearchLocks::leave_alone(std::int64_t workload) {
+void SearchLocks::release_exclusive(std::int64_t workload) {
   if (file_ >= 0) lock(entered_.contains(workload) ? F_RDLCK : F_UNLCK, workload, false);
 }
 

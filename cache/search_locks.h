@@ -21,9 +21,9 @@ class SearchLocks {
   // From now on, until this object is gone, a search works on `workload`. Waits for whoever is alone on it.
   void enter(std::int64_t workload);
 
-  // Whether no other search works on `workload`; where true none can enter before leave_alone().
-  bool try_alone(std::int64_t workload);
-  void leave_alone(std::int64_t workload);
+  // Whether no other search works on `workload`; where true none can enter before release_exclusive().
+  bool try_exclusive(std::int64_t workload);
+  void release_exclusive(std::int64_t workload);
 
  private:
   bool open_file();

@@ -1,4 +1,5 @@
 // The part of Cache that stores trials.
+#include "base/error.h"
 #include "cache/cache_impl.h"
 
 namespace moetune {
@@ -33,18 +34,31 @@ std::vector<TrialRecord> Cache::trials(std::int64_t workload) const {
 
 void Cache::begin_search(std::int64_t workload) { impl_->searches.enter(workload); }
 
-void Cache::clear_trials(std::int64_t workload) {
-  if (!impl_->searches.try_alone(workload)) {
-    throw BrokenEnvironment("another search of this workload is running on " + path().string() +
+void Cache::Impl::alone_on(std::int64_t workload, const std::function<void()>& change) {
+  if (!searches.try_exclusive(workload)) {
+    throw BrokenEnvironment("another search of this workload is running on " + database.path().string() +
                             ", and its trials stay: wait for it to end");
   }
   try {
-    impl_->database.run("DELETE FROM trials WHERE workload = ?", workload);
+    change();
   } catch (...) {
-    impl_->searches.leave_alone(workload);
+    searches.release_exclusive(workload);
     throw;
   }
-  impl_->searches.leave_alone(workload);
+  searches.release_exclusive(workload);
+}
+
+void Cache::clear_trials(std::int64_t workload) {
+  impl_->alone_on(workload, [&] { impl_->database.run("DELETE FROM trials WHERE workload = ?", workload); });
+}
+
+void Cache::forget(std::int64_t workload) {
+  impl_->alone_on(workload, [&] {
+    WriteTransaction transaction(impl_->database);
+    impl_->database.run("DELETE FROM workloads WHERE id = ?", workload);  // its rows elsewhere go with it
+    impl_->database.run(kDropUnusedCubins);
+    transaction.commit();
+  });
 }
 
 }  // namespace moetune

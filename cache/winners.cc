@@ -2,27 +2,20 @@
 #include "base/digest.h"
 #include "cache/blob.h"
 #include "cache/cache_impl.h"
+#include "cache/pack_rows.h"
 
 namespace moetune {
 namespace {
 
-constexpr const char* kDropUnusedCubins =
-    "DELETE FROM cubins WHERE id NOT IN (SELECT cubin FROM winners UNION ALL"
-    " SELECT fallback_cubin FROM winners WHERE fallback_cubin IS NOT NULL)";
+bool has_winner(const Database& database, std::int64_t workload) {
+  return database.query("SELECT 1 FROM winners WHERE workload = ?", workload).step();
+}
 
-// Within a transaction. 0 for a launch that has none.
-std::int64_t store_cubin(const Database& database, const StoredLaunch& launch) {
-  if (launch.config.empty()) return 0;
-  const std::string name = digest(launch.cubin);
-  const auto bytes = static_cast<std::int64_t>(launch.cubin.size());
-  // A damaged frame under this digest would stay; the sound one takes its place.
-  database.run(
-      "INSERT INTO cubins (digest, frame, bytes) VALUES (?, ?, ?)"
-      " ON CONFLICT (digest) DO UPDATE SET frame = excluded.frame, bytes = excluded.bytes",
-      name, compress(launch.cubin), bytes);
-  Query row = database.query("SELECT id FROM cubins WHERE digest = ?", name);
-  row.step();
-  return row.integer(0);
+bool holds_sound_winner(const Database& database, std::int64_t workload) {
+  Query row = database.query(
+      "SELECT 1 FROM winners v WHERE workload = ? AND contended = 0 AND digest = " MOETUNE_WINNER_DIGEST,
+      workload);
+  return row.step();
 }
 
 // From the columns frame, bytes and digest that begin at `column`; nullopt if they do not agree.
@@ -32,25 +25,46 @@ std::optional<Blob> unpacked(const Query& row, int column) {
   return cubin;
 }
 
+// The cubin of that digest, if it is stored and sound; else 0.
+std::int64_t find_cubin(const Database& database, const std::string& name) {
+  Query row = database.query("SELECT id, frame, bytes, digest FROM cubins WHERE digest = ?", name);
+  return row.step() && unpacked(row, 1) ? row.integer(0) : 0;
+}
+
+// Within a transaction. 0 for a launch that has none.
+std::int64_t store_cubin(const Database& database, const StoredLaunch& launch) {
+  if (launch.config.empty()) return 0;
+  const std::string name = digest(launch.cubin);
+  if (const std::int64_t known = find_cubin(database, name); known != 0) return known;
+  // A damaged frame under this digest would stay; the sound one takes its place.
+  database.run(
+      "INSERT INTO cubins (digest, frame, bytes) VALUES (?, ?, ?)"
+      " ON CONFLICT (digest) DO UPDATE SET frame = excluded.frame, bytes = excluded.bytes",
+      name, compress(launch.cubin), static_cast<std::int64_t>(launch.cubin.size()));
+  return find_cubin(database, name);
+}
+
 }  // namespace
 
 void Cache::put_winner(std::int64_t workload, const WinnerRecord& winner) {
   const Database& database = impl_->database;
   WriteTransaction transaction(database);
+  if (winner.contended && holds_sound_winner(database, workload)) return;
+  const bool replaces = has_winner(database, workload);
   const std::int64_t cubin = store_cubin(database, winner);
   const std::int64_t fallback = store_cubin(database, winner.fallback);
   database.run(
       "INSERT OR REPLACE INTO winners (workload, config, time_us, interval_low_us, interval_high_us,"
-      " default_time_us, roofline, plan, interface, cubin, fallback_config, fallback_plan, "
-      "fallback_interface,"
-      " fallback_cubin, contended, provenance, stored_at, digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-      "?, ?,"
-      " nullif(?, 0), ?, ?, strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), '')",
+      " default_time_us, roofline, plan, interface, cubin, fallback_config, fallback_plan,"
+      " fallback_interface, fallback_cubin, contended, provenance, stored_at, digest)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), ?, ?,"
+      " coalesce(nullif(?, ''), strftime('%Y-%m-%dT%H:%M:%SZ', 'now')), '')",
       workload, winner.config, winner.time_us, winner.interval_low_us, winner.interval_high_us,
       winner.default_time_us, winner.roofline, winner.plan, winner.interface, cubin, winner.fallback.config,
-      winner.fallback.plan, winner.fallback.interface, fallback, int{winner.contended}, winner.provenance);
+      winner.fallback.plan, winner.fallback.interface, fallback, int{winner.contended}, winner.provenance,
+      winner.stored_at);
   database.run("UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST " WHERE workload = ?", workload);
-  database.run(kDropUnusedCubins);
+  if (replaces) database.run(kDropUnusedCubins);
   transaction.commit();
 }
 
@@ -130,6 +144,7 @@ std::vector<FamilyWinner> Cache::family_winners(const std::string& kernel, const
     winner.contended = row.integer(24) != 0;
     all.push_back(std::move(winner));
   }
+  if (impl_->pack) require_manifest(impl_->database, *impl_->pack, kernel, family, all.size());
   return all;
 }
 

@@ -16,22 +16,25 @@ constexpr std::int64_t kMaximumCapacity = std::int64_t{1} << 30;
 constexpr std::int64_t kMaximumBlocks = (std::int64_t{1} << 31) - 1;
 constexpr double kMaximumSpan = 0x1p56;  // bytes: no GPU addresses more
 
-[[noreturn]] void refuse(const std::string& rule) { throw BadInput("decode_attention: " + rule); }
+[[noreturn]] void refuse_call(const std::string& rule) { throw BadInput("decode_attention: " + rule); }
 
-void check_stride(const char* name, std::int64_t stride, std::int64_t element_bytes) {
-  const std::string text = std::string(name) + "=" + std::to_string(stride);
-  if (stride <= 0) refuse(text + " elements; it must be positive");
-  if (stride >= kMaximumStride / element_bytes) refuse(text + " elements is too large: less than 2^40 bytes");
-  if (stride * element_bytes % kAlignment != 0) {
-    refuse(text + " elements is not a multiple of " + std::to_string(kAlignment / element_bytes) +
-           " (16 bytes)");
-  }
+// The tensor's name and the field's are apart, so that nothing is put together unless it is wrong.
+void check_stride(const char* tensor, const char* field, std::int64_t stride, std::int64_t element_bytes) {
+  const bool sound =
+      stride > 0 && stride < kMaximumStride / element_bytes && stride * element_bytes % kAlignment == 0;
+  if (sound) return;
+  const std::string text = std::string(tensor) + field + "=" + std::to_string(stride);
+  if (stride <= 0) refuse_call(text + " elements; it must be positive");
+  if (stride >= kMaximumStride / element_bytes)
+    refuse_call(text + " elements is too large: less than 2^40 bytes");
+  refuse_call(text + " elements is not a multiple of " + std::to_string(kAlignment / element_bytes) +
+              " (16 bytes)");
 }
 
 void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value >= least && value <= most) return;
-  refuse(std::string(name) + "=" + std::to_string(value) + " is out of range (from " + std::to_string(least) +
-         " to " + std::to_string(most) + ")");
+  refuse_call(std::string(name) + "=" + std::to_string(value) + " is out of range (from " +
+              std::to_string(least) + " to " + std::to_string(most) + ")");
 }
 
 struct StridedDimension {
@@ -40,7 +43,7 @@ struct StridedDimension {
 
 // Whether rows of `row` elements lie apart: each dimension steps over all that the smaller strides span.
 template <std::size_t N>
-bool lie_apart(std::array<StridedDimension, N> dimensions, std::int64_t row) {
+bool are_disjoint(std::array<StridedDimension, N> dimensions, std::int64_t row) {
   std::sort(dimensions.begin(), dimensions.end(), [](const StridedDimension& a, const StridedDimension& b) {
     return a.stride != b.stride ? a.stride < b.stride : a.count < b.count;
   });
@@ -54,17 +57,15 @@ bool lie_apart(std::array<StridedDimension, N> dimensions, std::int64_t row) {
 }
 
 void check_rows(const char* which, const RowStrides& strides, std::int64_t element_bytes) {
-  const std::string name(which);
-  check_stride((name + "_sequence_stride").c_str(), strides.sequence, element_bytes);
-  check_stride((name + "_token_stride").c_str(), strides.token, element_bytes);
-  check_stride((name + "_head_stride").c_str(), strides.head, element_bytes);
+  check_stride(which, "_sequence_stride", strides.sequence, element_bytes);
+  check_stride(which, "_token_stride", strides.token, element_bytes);
+  check_stride(which, "_head_stride", strides.head, element_bytes);
 }
 
 void check_kv(const char* which, const KvStrides& strides, std::int64_t element_bytes) {
-  const std::string name(which);
-  check_stride((name + "_block_stride").c_str(), strides.block, element_bytes);
-  check_stride((name + "_head_stride").c_str(), strides.head, element_bytes);
-  check_stride((name + "_token_stride").c_str(), strides.token, element_bytes);
+  check_stride(which, "_block_stride", strides.block, element_bytes);
+  check_stride(which, "_head_stride", strides.head, element_bytes);
+  check_stride(which, "_token_stride", strides.token, element_bytes);
 }
 
 // Keys and values must lie within what a GPU addresses, which keeps sums of offsets within 64 bits, too.
@@ -77,7 +78,8 @@ void check_span(const char* which, const KvStrides& strides, const DecodeShape& 
                           span(call.tokens_per_block(shape), strides.token) +
                           static_cast<double>(call.v_offset);
   if (elements * static_cast<double>(dtype_bytes(shape.kv_dtype())) <= kMaximumSpan) return;
-  refuse("the strides, kv_blocks and capacity make " + std::string(which) + " span more than 2^56 bytes");
+  refuse_call("the strides, kv_blocks and capacity make " + std::string(which) +
+              " span more than 2^56 bytes");
 }
 
 // The members in the order of the schema.
@@ -159,24 +161,25 @@ void check_decode_attention_call(const DecodeShape& shape, const DecodeCall& cal
   check_rows("o", call.o, size);
   check_kv("k", call.k, kv_size);
   check_kv("v", call.v, kv_size);
-  if (!lie_apart(
+  if (!are_disjoint(
           std::array<StridedDimension, 3>{
               {{call.o.sequence, shape.batch}, {call.o.token, shape.q_len}, {call.o.head, shape.q_heads}}},
           shape.head_dim)) {
-    refuse("the strides of o let rows overlap");
+    refuse_call("the strides of o let rows overlap");
   }
   check_range("v_offset", call.v_offset, 0, static_cast<std::int64_t>(kMaximumSpan) / kv_size);
   if (call.v_offset * kv_size % kAlignment != 0)
-    refuse("v_offset=" + std::to_string(call.v_offset) + " is not a multiple of 16 bytes");
+    refuse_call("v_offset=" + std::to_string(call.v_offset) + " is not a multiple of 16 bytes");
   check_range("capacity", call.capacity, shape.context, kMaximumCapacity);
   check_range("kv_blocks", call.blocks, shape.paged() ? 1 : shape.batch, kMaximumBlocks);
   check_span("k", call.k, shape, call);
   check_span("v", call.v, shape, call);
-  if (!(std::isfinite(call.scale) && call.scale > 0)) refuse("scale must be positive and finite");
+  if (!(std::isfinite(static_cast<float>(call.scale)) && call.scale > 0))
+    refuse_call("scale must be positive and finite");
   if (!shape.paged()) return;
   if (call.capacity % shape.page != 0) {
-    refuse("capacity=" + std::to_string(call.capacity) +
-           " is not a multiple of page=" + std::to_string(shape.page));
+    refuse_call("capacity=" + std::to_string(call.capacity) +
+                " is not a multiple of page=" + std::to_string(shape.page));
   }
   check_range("page_table_stride", call.page_table_stride, call.capacity / shape.page, kMaximumBlocks);
 }

@@ -15,7 +15,7 @@ namespace {
 // The order is part of the C interface (include/moetune.h).
 enum Slot { kQ, kK, kV, kPageTable, kLengths, kO, kLse, kSinks, kKScale, kVScale, kSlots };
 
-[[noreturn]] void refuse(const std::string& rule) { throw BadInput("decode_attention: " + rule); }
+[[noreturn]] void refuse_family(const std::string& rule) { throw BadInput("decode_attention: " + rule); }
 
 std::string size_text(std::int64_t size) { return std::to_string(size); }
 
@@ -43,11 +43,11 @@ class DecodeFamily final : public FamilyInterface {
   void check(const Extents& extents) const override {
     static constexpr const char* kNames[] = {"batch", "kv_heads", "context"};
     static constexpr std::int64_t kMost[] = {65535, 1024, std::int64_t{1} << 22};
-    if (extents.size() != 3) refuse("the extents are batch, kv_heads and context");
+    if (extents.size() != 3) refuse_family("the extents are batch, kv_heads and context");
     for (std::size_t i = 0; i < 3; ++i) {
       if (extents[i] >= 1 && extents[i] <= kMost[i]) continue;
-      refuse(std::string(kNames[i]) + "=" + std::to_string(extents[i]) + " is out of range (from 1 to " +
-             std::to_string(kMost[i]) + ")");
+      refuse_family(std::string(kNames[i]) + "=" + std::to_string(extents[i]) +
+                    " is out of range (from 1 to " + std::to_string(kMost[i]) + ")");
     }
   }
 
@@ -60,8 +60,13 @@ class DecodeFamily final : public FamilyInterface {
   TablePoint table_point(const Extents& extents, std::int64_t total) const override {
     TablePoint point;
     point.position = {extents[0] * extents[1], extents[2]};
-    point.uneven = extents[0] > 1 && total * 10 < 9 * extents[0] * extents[2];
+    const std::int64_t most = extents[0] * extents[2];
+    point.uneven = extents[0] > 1 && total < most - most / 10;
     return point;
+  }
+
+  void make_uneven(Problem& problem) const override {
+    problem.dims.set("lengths", Value::named("ragged", 1));
   }
 
   TablePoint table_point_of(const Problem& problem) const override {
@@ -107,11 +112,11 @@ DecodeFamily::Options DecodeFamily::read_options(std::string_view text) const {
       read.heads_first = value == "heads_first";
     } else if (name == "scale") {
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), read.scale);
-      if (error != std::errc() || end != value.data() + value.size())
-        refuse("scale='" + std::string(value) + "' is not a number");
+      if (error != std::errc() || end != value.data() + value.size() || !(read.scale > 0))
+        refuse_family("scale='" + std::string(value) + "' is not a positive number");
     } else {
-      refuse("unknown option '" + std::string(pair) +
-             "'; known are layout=heads_first, layout=tokens_first " + "and scale=NUMBER");
+      refuse_family("unknown option '" + std::string(pair) +
+                    "'; known are layout=heads_first, layout=tokens_first " + "and scale=NUMBER");
     }
   }
   return read;
@@ -119,25 +124,25 @@ DecodeFamily::Options DecodeFamily::read_options(std::string_view text) const {
 
 const TensorView& DecodeFamily::tensor(std::span<const TensorView* const> tensors, Slot slot) const {
   const TensorView* const view = slot < tensors.size() ? tensors[slot] : nullptr;
-  if (view == nullptr) refuse("tensor '" + slots_[slot].name.text() + "' is missing");
+  if (view == nullptr) refuse_family("tensor '" + slots_[slot].name.text() + "' is missing");
   if (view->dtype != slots_[slot].dtype) {
-    refuse("tensor '" + slots_[slot].name.text() + "' is " + std::string(dtype_name(view->dtype)) +
-           "; this family takes " + std::string(dtype_name(slots_[slot].dtype)));
+    refuse_family("tensor '" + slots_[slot].name.text() + "' is " + std::string(dtype_name(view->dtype)) +
+                  "; this family takes " + std::string(dtype_name(slots_[slot].dtype)));
   }
   return *view;
 }
 
 void DecodeFamily::require_size(Slot slot, const char* what, std::int64_t size, std::int64_t wanted) const {
   if (size == wanted) return;
-  refuse("tensor '" + slots_[slot].name.text() + "' has " + size_text(size) + " " + what + "; it must have " +
-         size_text(wanted));
+  refuse_family("tensor '" + slots_[slot].name.text() + "' has " + size_text(size) + " " + what +
+                "; it must have " + size_text(wanted));
 }
 
 void DecodeFamily::require_contiguous(Slot slot, const TensorView& view, std::int64_t elements) const {
   std::int64_t count = 1;
   for (std::size_t d = view.shape.size(); d-- > 0;) {
     if (view.shape[d] != 1 && view.strides[d] != count)
-      refuse("tensor '" + slots_[slot].name.text() + "' is not contiguous");
+      refuse_family("tensor '" + slots_[slot].name.text() + "' is not contiguous");
     count *= view.shape[d];
   }
   require_size(slot, "elements", count, elements);
@@ -148,15 +153,15 @@ RowStrides DecodeFamily::rows(Slot slot, const TensorView& view, std::int64_t ba
                               std::int64_t heads) const {
   const std::size_t rank = view.shape.size();
   if (rank != 4 && !(rank == 3 && shape_.q_len == 1)) {
-    refuse("tensor '" + slots_[slot].name.text() + "' has " + std::to_string(rank) +
-           " dimensions; it must be [batch, q_len, heads, head_dim]");
+    refuse_family("tensor '" + slots_[slot].name.text() + "' has " + std::to_string(rank) +
+                  " dimensions; it must be [batch, q_len, heads, head_dim]");
   }
   require_size(slot, "sequences", view.shape[0], batch);
   if (rank == 4) require_size(slot, "new tokens", view.shape[1], shape_.q_len);
   require_size(slot, "heads", view.shape[rank - 2], heads);
   require_size(slot, "elements a head", view.shape[rank - 1], shape_.head_dim);
   if (view.strides[rank - 1] != 1)
-    refuse("the elements of a head of '" + slots_[slot].name.text() + "' must lie side by side");
+    refuse_family("the elements of a head of '" + slots_[slot].name.text() + "' must lie side by side");
   // Of a dimension of one no stride is ever used; a tensor may state any.
   const std::int64_t head = heads > 1 ? view.strides[rank - 2] : shape_.head_dim;
   const std::int64_t token = shape_.q_len > 1 ? view.strides[1] : heads * head;
@@ -166,7 +171,7 @@ RowStrides DecodeFamily::rows(Slot slot, const TensorView& view, std::int64_t ba
 KvStrides DecodeFamily::keys(Slot slot, const TensorView& view, bool heads_first, std::int64_t tokens) const {
   const std::size_t head = heads_first ? 1 : 2, token = heads_first ? 2 : 1;
   if (view.strides[3] != 1)
-    refuse("the elements of a head of '" + slots_[slot].name.text() + "' must lie side by side");
+    refuse_family("the elements of a head of '" + slots_[slot].name.text() + "' must lie side by side");
   require_size(slot, "elements a head", view.shape[3], shape_.head_dim);
   const std::int64_t heads = view.shape[head];
   KvStrides strides{view.strides[0], view.strides[head], view.strides[token]};
@@ -182,13 +187,13 @@ void DecodeFamily::bind(std::span<const TensorView* const> tensors, std::string_
   const TensorView &q = tensor(tensors, kQ), &k = tensor(tensors, kK), &v = tensor(tensors, kV);
   for (const auto& [slot, view] : {std::pair{kK, &k}, std::pair{kV, &v}}) {
     if (view->shape.size() != 4) {
-      refuse("tensor '" + slots_[slot].name.text() + "' has " + std::to_string(view->shape.size()) +
-             " dimensions; it must have 4, with layout=" +
-             (read.heads_first ? "heads_first [pages, kv_heads, page, head_dim]"
-                               : "tokens_first [pages, page, kv_heads, head_dim]"));
+      refuse_family("tensor '" + slots_[slot].name.text() + "' has " + std::to_string(view->shape.size()) +
+                    " dimensions; it must have 4, with layout=" +
+                    (read.heads_first ? "heads_first [pages, kv_heads, page, head_dim]"
+                                      : "tokens_first [pages, page, kv_heads, head_dim]"));
     }
   }
-  if (!(k.shape == v.shape)) refuse("tensors 'k' and 'v' differ in shape");
+  if (!(k.shape == v.shape)) refuse_family("tensors 'k' and 'v' differ in shape");
   const std::int64_t tokens = k.shape[read.heads_first ? 2 : 1], heads = k.shape[read.heads_first ? 1 : 2];
   const std::int64_t batch = q.shape.empty() ? 0 : q.shape[0];
   DecodeCall made(shape_);
@@ -205,14 +210,15 @@ void DecodeFamily::bind(std::span<const TensorView* const> tensors, std::string_
     require_size(kK, "tokens a page", tokens, shape_.page);
     const TensorView& table = tensor(tensors, kPageTable);
     if (table.shape.size() != 2)
-      refuse("tensor 'page_table' must be [batch, columns]; there is no form by indptr");
+      refuse_family("tensor 'page_table' must be [batch, columns]; there is no form by indptr");
     require_size(kPageTable, "rows", table.shape[0], batch);
     if (table.shape[1] > 1 && table.strides[1] != 1)
-      refuse("the entries of a row of 'page_table' must lie side by side");
+      refuse_family("the entries of a row of 'page_table' must lie side by side");
     made.page_table_stride = batch > 1 ? table.strides[0] : table.shape[1];
     made.capacity = table.shape[1] * shape_.page;
   } else if (k.shape[0] < batch) {
-    refuse("tensor 'k' has room for " + size_text(k.shape[0]) + " sequences; q has " + size_text(batch));
+    refuse_family("tensor 'k' has room for " + size_text(k.shape[0]) + " sequences; q has " +
+                  size_text(batch));
   }
   require_contiguous(kLengths, tensor(tensors, kLengths), batch);
   if (shape_.lse)

@@ -199,6 +199,26 @@ void add_kv_pointers(Arguments& arguments, const DecodeShape& shape, const Decod
   arguments.push_back({"v", Pointer{v_buffer(call), call.v_offset * dtype_bytes(shape.kv_dtype())}});
 }
 
+// What every kernel takes that reads KV through a page table, and every one that writes o.
+void add_scales_and_pages(Arguments& arguments, const DecodeShape& shape) {
+  arguments.push_back(pointer("k_scale", shape.narrow));
+  arguments.push_back(pointer("v_scale", shape.narrow));
+  arguments.push_back(pointer("page_table", shape.paged()));
+}
+
+void add_outputs(Arguments& arguments, const DecodeShape& shape) {
+  arguments.push_back(pointer("lengths"));
+  arguments.push_back(pointer("sinks", shape.sinks));
+  arguments.push_back(pointer("o"));
+  arguments.push_back(pointer("lse", shape.lse));
+}
+
+// The number of sequences and KV heads, which a persistent grid does not show.
+void add_extents(Arguments& arguments, const DecodeShape& shape) {
+  arguments.push_back({"batch", i32(shape.batch)});
+  arguments.push_back({"kv_heads", i32(shape.kv_heads)});
+}
+
 void fill_attention(Launch& launch, const Choice& choice, const DecodeShape& shape, const DecodeCall& call,
                     const DeviceLimits& limits) {
   launch.entry = "decode_attention";
@@ -218,13 +238,8 @@ void fill_attention(Launch& launch, const Choice& choice, const DecodeShape& sha
   } else {
     add_kv_pointers(arguments, shape, call);
   }
-  arguments.push_back(pointer("k_scale", shape.narrow));
-  arguments.push_back(pointer("v_scale", shape.narrow));
-  arguments.push_back(pointer("page_table", shape.paged()));
-  arguments.push_back(pointer("lengths"));
-  arguments.push_back(pointer("sinks", shape.sinks));
-  arguments.push_back(pointer("o"));
-  arguments.push_back(pointer("lse", shape.lse));
+  add_scales_and_pages(arguments, shape);
+  add_outputs(arguments, shape);
   arguments.push_back(pointer("partial_o", split));
   arguments.push_back(pointer("partial_lse", split));
   arguments.push_back(pointer("counters", choice.last_cta));
@@ -236,8 +251,7 @@ void fill_attention(Launch& launch, const Choice& choice, const DecodeShape& sha
   arguments.push_back({"scale_log2", scale_log2(call)});
   arguments.push_back({"evict_first", std::int32_t{choice.evict_first}});
   if (choice.persistent) {
-    arguments.push_back({"batch", i32(shape.batch)});
-    arguments.push_back({"kv_heads", i32(shape.kv_heads)});
+    add_extents(arguments, shape);
   } else if (choice.tma) {
     arguments.push_back({"tiles_before_wait", i32(choice.ahead)});
   }
@@ -253,15 +267,11 @@ void fill_combine(Launch& launch, const Choice& choice, const DecodeShape& shape
   Arguments& arguments = launch.arguments;
   arguments.push_back(pointer("partial_o"));
   arguments.push_back(pointer("partial_lse"));
-  arguments.push_back(pointer("lengths"));
-  arguments.push_back(pointer("sinks", shape.sinks));
-  arguments.push_back(pointer("o"));
-  arguments.push_back(pointer("lse", shape.lse));
+  add_outputs(arguments, shape);
   add_o_strides(arguments, call);
   arguments.push_back({"capacity", i32(call.capacity)});
   if (choice.persistent) {
-    arguments.push_back({"batch", i32(shape.batch)});
-    arguments.push_back({"kv_heads", i32(shape.kv_heads)});
+    add_extents(arguments, shape);
   } else {
     arguments.push_back({"splits", i32(choice.splits)});
   }
@@ -329,13 +339,8 @@ Plan decode_attention_reference_plan(Reference which, const DecodeShape& shape, 
   Arguments& arguments = launch.arguments;
   arguments.push_back(pointer("q"));
   add_kv_pointers(arguments, shape, call);
-  arguments.push_back(pointer("k_scale", shape.narrow));
-  arguments.push_back(pointer("v_scale", shape.narrow));
-  arguments.push_back(pointer("page_table", shape.paged()));
-  arguments.push_back(pointer("lengths"));
-  arguments.push_back(pointer("sinks", shape.sinks));
-  arguments.push_back(pointer("o"));
-  arguments.push_back(pointer("lse", shape.lse));
+  add_scales_and_pages(arguments, shape);
+  add_outputs(arguments, shape);
   arguments.push_back(pointer("scores"));
   add_q_strides(arguments, call);
   add_o_strides(arguments, call);

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kMaximumKvBytes = std::int64_t{256} << 30;
 constexpr std::int64_t kMaximumPageEntries = std::int64_t{64} << 20;  // inputs travel to the worker
 
-[[noreturn]] void refuse(const std::string& rule) { throw BadInput("decode_attention: " + rule); }
+[[noreturn]] void refuse_problem(const std::string& rule) { throw BadInput("decode_attention: " + rule); }
 
 Dimension integer(std::string name, std::string doc, std::int64_t fallback, std::int64_t minimum,
                   std::int64_t maximum) {
@@ -44,7 +44,7 @@ void require_one_of(const Problem& problem, const std::string& name,
   if (std::find(allowed.begin(), allowed.end(), problem[name]) != allowed.end()) return;
   std::string list;
   for (std::int64_t value : allowed) list += (list.empty() ? "" : ", ") + std::to_string(value);
-  refuse(name + "=" + std::to_string(problem[name]) + " is not supported; it takes one of " + list);
+  refuse_problem(name + "=" + std::to_string(problem[name]) + " is not supported; it takes one of " + list);
 }
 
 }  // namespace
@@ -125,7 +125,7 @@ const ProblemSchema& decode_attention_schema() {
       integer("kv_heads", "key and value heads; q_heads is a multiple of it", 8, 1, 1024),
       integer("head_dim", "elements of a head: 64, 128 or 256", 128, 64, 256),
       integer("context", "tokens in the KV cache of the longest sequence", 8192, 1, std::int64_t{1} << 22),
-      choice("dtype", "type of queries and output, and of keys and values where kv_dtype is the same",
+      choice("dtype", "type of queries and output, and of keys and values if kv_dtype is the same",
              {"bf16", "fp16"}),
       integer("page", "tokens a KV page: 1, 16, 64 or 128; 0 for contiguous KV", 0, 0, 128),
       choice("lengths", "every sequence as long as context, or uniform in [1, context], with an empty one",
@@ -169,31 +169,31 @@ void check_decode_attention(const Problem& problem) {
   require_one_of(problem, "head_dim", {64, 128, 256});
   require_one_of(problem, "page", {0, 1, 16, 64, 128});
   if (problem["q_heads"] % problem["kv_heads"] != 0) {
-    refuse("q_heads=" + std::to_string(problem["q_heads"]) +
-           " is not a multiple of kv_heads=" + std::to_string(problem["kv_heads"]));
+    refuse_problem("q_heads=" + std::to_string(problem["q_heads"]) +
+                   " is not a multiple of kv_heads=" + std::to_string(problem["kv_heads"]));
   }
   if (problem.is("kv_scale", "head") && !problem.is("kv_dtype", "e4m3")) {
-    refuse("kv_scale=head needs kv_dtype=e4m3: other keys and values have no scales");
+    refuse_problem("kv_scale=head needs kv_dtype=e4m3: other keys and values have no scales");
   }
   // 2^16 * 2^22 * 2^10 * 2^8 elements of 2 bytes, twice: 2^58 at most, so this cannot overflow.
   const std::int64_t kv_bytes = problem["batch"] * problem["context"] * problem["kv_heads"] *
                                 problem["head_dim"] * (problem.is("kv_dtype", "e4m3") ? 2 : 4);
   if (kv_bytes > kMaximumKvBytes) {
-    refuse("keys and values would take " + std::to_string(kv_bytes >> 30) + " GiB; at most " +
-           std::to_string(kMaximumKvBytes >> 30) + " GiB are supported");
+    refuse_problem("keys and values would take " + std::to_string(kv_bytes >> 30) + " GiB; at most " +
+                   std::to_string(kMaximumKvBytes >> 30) + " GiB are supported");
   }
   const DecodeShape shape(problem);
   if (const std::int64_t entries = shape.batch * shape.default_pages(); entries > kMaximumPageEntries) {
-    refuse("the page table would have " + std::to_string(entries) + " entries; at most " +
-           std::to_string(kMaximumPageEntries) + " are supported: take larger pages");
+    refuse_problem("the page table would have " + std::to_string(entries) + " entries; at most " +
+                   std::to_string(kMaximumPageEntries) + " are supported: take larger pages");
   }
 }
 
 Problem decode_attention_problem_of(const Assignment& specialization, const Extents& extents) {
   const Value* const group = specialization.find("group");
   if (group == nullptr || group->is_named() || group->number < 1 || group->number > 1024)
-    refuse("a specialization needs group=1 to 1024, the query heads that share a KV head");
-  if (extents.size() != 3) refuse("a problem of a family needs batch, kv_heads and context");
+    refuse_problem("a specialization needs group=1 to 1024, the query heads that share a KV head");
+  if (extents.size() != 3) refuse_problem("a problem of a family needs batch, kv_heads and context");
   std::string text = "batch=" + std::to_string(extents[0]) + ",q_heads=" +
                      std::to_string(group->number * std::min<std::int64_t>(extents[1], 1 << 20)) +
                      ",kv_heads=" + std::to_string(extents[1]) + ",context=" + std::to_string(extents[2]);

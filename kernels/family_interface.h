@@ -2,7 +2,7 @@
 // caller's tensors become extents and a call, what a call must keep to, and which cell of a dispatch table
 // serves it.
 //
-// Immutable; thread-safe. Nothing here .
+// Immutable; thread-safe.
 #pragma once
 
 #include <array>
@@ -64,6 +64,8 @@ class FamilyInterface {
   virtual TablePoint table_point(const Extents& extents, std::int64_t total) const = 0;
   // Of a problem of the family, by how its inputs are made.
   virtual TablePoint table_point_of(const Problem& problem) const = 0;
+  // The problem as a search of such an uneven batch would make it. A family without uneven batches leaves it.
+  virtual void make_uneven(Problem&) const {}
   // The least extents at or past such a position; what the position leaves open is as in `like`.
   virtual Extents extents_at(const TablePoint& point, const Extents& like) const = 0;
 

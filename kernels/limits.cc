@@ -50,10 +50,21 @@ const std::vector<std::string>& known_architectures() {
   return names;
 }
 
-DeviceLimits limits_of_architecture(const std::string& architecture) {
+namespace {
+
+const DeviceLimits* limits_by_name(const std::string& name) {
   for (const Architecture& known : architectures()) {
-    if (architecture == known.name) return known.limits;
+    if (name == known.name) return &known.limits;
   }
+  return nullptr;
+}
+
+}  // namespace
+
+DeviceLimits limits_of_architecture(const std::string& architecture) {
+  if (const DeviceLimits* known = limits_by_name(architecture)) return *known;
+  if (architecture.size() > 3 && limits_by_name(architecture + "a") != nullptr)
+    throw BadInput("unknown architecture '" + architecture + "'; did you mean '" + architecture + "a'?");
   std::string sentence = "unknown architecture '" + architecture + "'; known: ";
   for (const std::string& name : known_architectures()) sentence += (name == "sm_80" ? "" : ", ") + name;
   throw BadInput(sentence);

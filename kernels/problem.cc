@@ -62,6 +62,10 @@ Problem parse_problem(std::string_view kernel, const ProblemSchema& schema, cons
   for (const Dimension& dimension : schema) problem.dims.set(dimension.name, dimension.fallback);
   const auto apply = [&](const std::vector<std::pair<std::string, std::string>>& pairs) {
     for (const auto& [name, value] : pairs) {
+      if (value.find('=') != std::string::npos) {
+        throw BadInput(std::string(kernel) + ": '" + name + "=" + value +
+                       "' is more than one dimension; separate them with commas: a=1,b=2");
+      }
       problem.dims.set(name, parse_value(kernel, find_dimension(kernel, schema, name), value));
     }
   };

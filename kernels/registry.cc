@@ -32,4 +32,37 @@ const Kernel& find_kernel(std::string_view name) {
   throw BadInput(unknown_name("kernel", name, names));
 }
 
+namespace {
+
+// "name=value" of each dimension in which the problem differs from the base, with commas.
+std::string difference(const Assignment& problem, const Assignment& base) {
+  std::string text;
+  for (const auto& [name, value] : problem) {
+    const Value* const other = base.find(name);
+    if (other != nullptr && *other == value) continue;
+    text += (text.empty() ? "" : ",") + name + "=" + value.text();
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string brief_problem(const std::string& name, const std::string& text) {
+  const Kernel* const kernel = known_kernel(name);
+  if (kernel == nullptr) return text;
+  try {
+    const Assignment problem = parse_problem(name, kernel->schema(), nullptr, text).dims;
+    std::string brief = difference(problem, parse_problem(name, kernel->schema(), nullptr, "").dims);
+    if (brief.empty()) return "default";
+    for (const Preset& preset : kernel->presets()) {
+      const std::string rest = difference(problem, parse_problem(name, kernel->schema(), &preset, "").dims);
+      const std::string named = preset.name + (rest.empty() ? "" : " " + rest);
+      if (named.size() < brief.size()) brief = named;
+    }
+    return brief;
+  } catch (const BadInput&) {  // stored by another version
+    return text;
+  }
+}
+
 }  // namespace moetune

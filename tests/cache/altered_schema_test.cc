@@ -10,14 +10,10 @@ using namespace cache_test;
 
 namespace {
 
-bool says(const std::string& sentence, const std::string& part) {
-  return sentence.find(part) != std::string::npos;
-}
-
 constexpr Cache::Mode kUsing[] = {Cache::Mode::create, Cache::Mode::read_write, Cache::Mode::read_only};
 
 // A closed cache with a row in every table.
-void fill(const fs::path& file) {
+void fill_each(const fs::path& file) {
   Cache cache = Cache::open(file, Cache::Mode::create);
   const std::int64_t id = cache.workload(workload_key());
   cache.put_trial(id, trial(1));
@@ -66,7 +62,7 @@ TEST_CASE("check names each missing, altered or strange part of the schema") {
     const std::string sql = alteration.sql;
     CAPTURE(sql);
     const TempDir dir;
-    fill(dir / "cache.db");
+    fill_each(dir / "cache.db");
     REQUIRE(Cache::open(dir / "cache.db", Cache::Mode::inspect).check().empty());
     raw_sql(dir / "cache.db", alteration.sql);
     const auto problems = Cache::open(dir / "cache.db", Cache::Mode::inspect).check();
@@ -81,7 +77,7 @@ TEST_CASE("a cache whose schema was altered is refused by what uses it, and unto
     const std::string sql = alteration.sql;
     CAPTURE(sql);
     const TempDir dir;
-    fill(dir / "cache.db");
+    fill_each(dir / "cache.db");
     raw_sql(dir / "cache.db", alteration.sql);
     const std::string before = read_file(dir / "cache.db");
     for (const Cache::Mode mode : kUsing) {
@@ -109,7 +105,7 @@ TEST_CASE("tables of another application under moetune's mark are refused and un
 
 TEST_CASE("a negative version is refused in every mode, and the file untouched") {
   const TempDir dir;
-  fill(dir / "cache.db");
+  fill_each(dir / "cache.db");
   raw_sql(dir / "cache.db", "PRAGMA user_version = -3");
   const auto before = dir.content();
   for (const Cache::Mode mode :
@@ -122,7 +118,7 @@ TEST_CASE("a negative version is refused in every mode, and the file untouched")
 
 TEST_CASE("what SQLite keeps for itself is no alteration") {
   const TempDir dir;
-  fill(dir / "cache.db");
+  fill_each(dir / "cache.db");
   raw_sql(dir / "cache.db", "ANALYZE; VACUUM");
   CHECK(raw_text(dir / "cache.db", "SELECT count(*) > 0 FROM sqlite_schema WHERE name = 'sqlite_stat1'") ==
         "1");
@@ -140,7 +136,7 @@ TEST_CASE("check finds dangling references of trials, winners, workloads and cal
   for (const auto& kind : kinds) {
     CAPTURE(kind.sql);
     const TempDir dir;
-    fill(dir / "cache.db");
+    fill_each(dir / "cache.db");
     raw_sql(dir / "cache.db", std::string("PRAGMA foreign_keys = OFF; ") + kind.sql);
     const auto problems = Cache::open(dir / "cache.db", Cache::Mode::inspect).check();
     for (const std::string& where : kind.wheres) {
@@ -155,7 +151,7 @@ TEST_CASE("check finds dangling references of trials, winners, workloads and cal
 
 TEST_CASE("check finds hardware that is not what its key says, and ceilings that are none") {
   const TempDir dir;
-  fill(dir / "cache.db");
+  fill_each(dir / "cache.db");
   raw_sql(dir / "cache.db", "UPDATE hardware SET sm_count = 1; UPDATE calibrations SET value = -4.7");
   const auto problems = Cache::open(dir / "cache.db", Cache::Mode::inspect).check();
   REQUIRE(problems.size() == 3);  // and the winner that is of this hardware
@@ -166,7 +162,7 @@ TEST_CASE("check finds hardware that is not what its key says, and ceilings that
 
 TEST_CASE("check asks the rules of every trial and every winner that matches its digest") {
   const TempDir dir;
-  fill(dir / "cache.db");
+  fill_each(dir / "cache.db");
   const moetune::RecordRules rules = {
       .trial = [](const auto& key, const auto& trial) { return key.problem + " " + trial.config; },
       .winner = [](const auto& key, const auto& winner) { return key.kernel + " " + winner.config; }};

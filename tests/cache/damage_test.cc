@@ -13,10 +13,6 @@ using namespace cache_test;
 
 namespace {
 
-bool says(const std::string& sentence, const std::string& part) {
-  return sentence.find(part) != std::string::npos;
-}
-
 // A closed cache of several hundred pages. Returns the workload.
 std::int64_t fill(const fs::path& file) {
   Cache cache = Cache::open(file, Cache::Mode::create);

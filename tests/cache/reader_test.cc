@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kTrials = 300;
 
-std::int64_t fill(const fs::path& file) {
+std::int64_t fill_for_reading(const fs::path& file) {
   Cache cache = Cache::open(file, Cache::Mode::create);
   const std::int64_t id = cache.workload(workload_key());
   for (int i = 0; i < kTrials; ++i) cache.put_trial(id, trial(i));
@@ -57,7 +57,7 @@ void check_on_small_disk(const fs::path& disk, const std::function<std::string()
 TEST_CASE("readers leave nothing beside a sound file, nor beside one that they refuse") {
   const TempDir dir;
   const fs::path file = dir / "cache.db";
-  const std::int64_t id = fill(file);
+  const std::int64_t id = fill_for_reading(file);
   const std::string sound = read_file(file);
   const auto is_alone = [&](const std::string& bytes) {
     return dir.content() == std::map<std::string, std::string>{{"cache.db", bytes}};
@@ -106,7 +106,7 @@ TEST_CASE("a full disk: every reader, and nothing left there") {
   const TempDir dir;
   const fs::path disk = dir / "disk", file = disk / "cache.db";
   check_on_small_disk(disk, [&]() -> std::string {
-    const std::int64_t id = fill(file);
+    const std::int64_t id = fill_for_reading(file);
     fill_up(disk);
     if (trials_read(file, id) != kTrials) return "lost trials";
     const Cache inspected = Cache::open(file, Cache::Mode::inspect);
@@ -135,7 +135,7 @@ TEST_CASE("a folder and a file that cannot be written: every reader") {
   const TempDir dir;
   const fs::path folder = dir / "folder", file = folder / "cache.db";
   fs::create_directories(folder);
-  const std::int64_t id = fill(file);
+  const std::int64_t id = fill_for_reading(file);
   fs::permissions(file, fs::perms(0444));
   fs::permissions(folder, fs::perms(0555));
   fs::permissions(dir.path(), fs::perms(0755));
@@ -154,7 +154,7 @@ TEST_CASE(
   const TempDir dir;
   const fs::path folder = dir / "folder", file = folder / "cache.db";
   fs::create_directories(folder);
-  const std::int64_t id = fill(file);
+  const std::int64_t id = fill_for_reading(file);
   const pid_t killed = start([&] {
     SQLite::Database raw(file.string(), SQLite::OPEN_READWRITE);
     raw.exec("PRAGMA journal_mode = DELETE; PRAGMA cache_size = 2; PRAGMA cache_spill = 1; BEGIN IMMEDIATE");

@@ -169,6 +169,46 @@ TEST_CASE("a winner comes back with its cubin, its plan and the time it was stor
   CHECK(cache.winner(id)->cubin.empty());
 }
 
+TEST_CASE("a workload that is forgotten leaves neither trials nor cubins, and its neighbour all") {
+  TempDir folder;
+  Cache cache = Cache::open(folder / "cache.db", Cache::Mode::create);
+  WorkloadKey other = workload_key();
+  other.problem = "batch=1";
+  const std::int64_t gone = cache.workload(workload_key()), kept = cache.workload(other);
+  for (const std::int64_t id : {gone, kept}) {
+    cache.put_trial(id, trial(1));
+    cache.put_winner(id, winner(static_cast<int>(id)));
+  }
+  cache.forget(gone);
+  REQUIRE(cache.workloads().size() == 1);
+  CHECK(cache.workloads().front().id == kept);
+  CHECK(cache.trials(kept).size() == 1);
+  CHECK(cache.winner(kept)->cubin == winner(static_cast<int>(kept)).cubin);
+  CHECK(cache.summary().trials == 1);
+  CHECK(cache.summary().winners == 1);
+  CHECK(cache.check().empty());
+  CHECK(raw_text(folder / "cache.db", "SELECT count(*) FROM cubins") == "1");
+}
+
+TEST_CASE("a contended winner gives way to any other, a sound one only to a sound one") {
+  const TempDir dir;
+  Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+  const std::int64_t id = cache.workload(workload_key());
+  const auto put = [&](double time_us, bool contended) {
+    WinnerRecord record = winner(1);
+    record.time_us = time_us;
+    record.contended = contended;
+    cache.put_winner(id, record);
+    return cache.winner(id)->time_us;
+  };
+  CHECK(put(5, true) == 5);
+  CHECK(put(9, true) == 9);
+  CHECK(put(20, false) == 20);  // slower, and true
+  CHECK(put(3, true) == 20);
+  CHECK_FALSE(cache.winner(id)->contended);
+  CHECK(put(30, false) == 30);
+}
+
 TEST_CASE("builds are found by their digest") {
   const TempDir dir;
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);

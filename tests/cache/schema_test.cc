@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "cache/schema_check.h"
 #include "tests/cache/support.h"
 
 using moetune::Cache;
@@ -30,10 +31,6 @@ void write_first_version(const fs::path& file) {
 
 std::string open_error(const fs::path& file, Cache::Mode mode = Cache::Mode::create) {
   return broken([&] { Cache::open(file, mode); });
-}
-
-bool says(const std::string& sentence, const std::string& part) {
-  return sentence.find(part) != std::string::npos;
 }
 
 }  // namespace
@@ -74,6 +71,13 @@ TEST_CASE("every migration ends at a schema of STRICT tables") {
   CHECK(raw_text(dir / "cache.db", "PRAGMA application_id") == std::to_string(moetune::kApplicationId));
   CHECK(raw_text(dir / "cache.db", "PRAGMA user_version") == std::to_string(moetune::migrations().size()));
   CHECK(raw_text(dir / "cache.db", "PRAGMA journal_mode") == "wal");
+}
+
+TEST_CASE("the schema's digest is of what the migrations make") {
+  const TempDir dir;
+  Cache::open(dir / "cache.db", Cache::Mode::create);
+  const Database database(dir / "cache.db", Database::Access::read_only, std::chrono::seconds(5));
+  CHECK(moetune::schema_digest(database) == moetune::current_schema_digest());
 }
 
 TEST_CASE("a newer schema is refused and the file untouched") {

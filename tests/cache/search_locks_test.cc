@@ -8,13 +8,7 @@
 using moetune::Cache;
 using namespace cache_test;
 
-namespace {
-
-bool says(const std::string& sentence, const std::string& part) {
-  return sentence.find(part) != std::string::npos;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("trials of a search that goes on in another process are never forgotten") {
   const TempDir dir;
@@ -43,6 +37,7 @@ TEST_CASE("trials of a search that goes on in another process are never forgotte
   CHECK(cache.trials(id).size() == 10);
   const std::int64_t neighbour = cache.workload(workload_key("batch=128"));
   CHECK(broken([&] { cache.clear_trials(neighbour); }) == "");
+  CHECK(says(broken([&] { cache.forget(id); }), "another search of this workload is running"));
 
   REQUIRE(::kill(other, SIGKILL) == 0);
   finish(other);

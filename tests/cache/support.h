@@ -16,6 +16,10 @@ namespace cache_test {
 
 namespace fs = std::filesystem;
 
+inline bool says(const std::string& sentence, const std::string& part) {
+  return sentence.find(part) != std::string::npos;
+}
+
 class TempDir {
  public:
   TempDir();

@@ -63,7 +63,7 @@ TEST_CASE("a bad dimension says what would be right") {
   fails_with("dtype=bf15", "toy: dtype=bf15 is not a choice; it takes one of bf16, fp16");
 }
 
-TEST_CASE("a dimension that stands twice or has no value is refused") {
+TEST_CASE("a dimension that occurs twice or has no value is refused") {
   CHECK_THROWS_AS(parse_problem("toy", kSchema, nullptr, "batch=1,batch=2"), BadInput);
   CHECK_THROWS_AS(parse_problem("toy", kSchema, nullptr, "batch"), BadInput);
   CHECK_THROWS_AS(parse_problem("toy", kSchema, nullptr, "batch="), BadInput);

@@ -11,7 +11,11 @@
 #include "search/space.h"
 
 using moetune::all_kernels;
+using moetune::brief_problem;
+using moetune::find_kernel;
 using moetune::Kernel;
+using moetune::parse_problem;
+using moetune::Preset;
 using moetune::Problem;
 using moetune::Space;
 
@@ -113,4 +117,18 @@ TEST_CASE("every kernel has a default on every known architecture, and its plan 
       CHECK(nlohmann::json(nlohmann::json::parse(plan.dump()).get<moetune::Plan>()) == plan);
     }
   }
+}
+
+TEST_CASE("a brief problem is what differs from the default or from a preset") {
+  const Kernel& kernel = find_kernel("decode_attention");
+  const auto brief = [&](const Preset* preset, const std::string& text) {
+    return brief_problem("decode_attention",
+                         parse_problem("decode_attention", kernel.schema(), preset, text).text());
+  };
+  CHECK(brief(nullptr, "") == "default");
+  CHECK(brief(nullptr, "batch=3") == "batch=3");
+  const Preset& preset = kernel.presets().front();
+  CHECK(brief(&preset, "batch=3,context=77").starts_with(preset.name + " "));
+  CHECK(brief_problem("nobody's", "a=1") == "a=1");
+  CHECK(brief_problem("decode_attention", "unknown=1") == "unknown=1");
 }

@@ -1,0 +1,96 @@
+// The part of Cache that makes its file smaller.
+#include "cache/gc.h"
+
+#include <algorithm>
+
+#include "cache/cache_impl.h"
+
+namespace moetune {
+namespace {
+
+struct Size {
+  std::int64_t rows = 0, bytes = 0;
+};
+
+Size trials_of(const Database& database, std::int64_t workload) {
+  Query row = database.query(
+      "SELECT count(*), coalesce(sum(length(config) + length(message) + length(facts) + length(provenance)"
+      " + length(digest)), 0) FROM trials WHERE workload = ?",
+      workload);
+  row.step();
+  return {row.integer(0), row.integer(1)};
+}
+
+// Builds past the `limit` bytes that were used last.
+Size unused_builds(const Database& database, std::int64_t limit) {
+  Query row = database.query(
+      "SELECT count(*), coalesce(sum(stored_bytes), 0) FROM"
+      " (SELECT stored_bytes, sum(stored_bytes) OVER (ORDER BY used DESC) AS total FROM builds) WHERE total "
+      "> ?",
+      limit);
+  row.step();
+  return {row.integer(0), row.integer(1)};
+}
+
+std::int64_t free_bytes(const Database& database) {
+  return database.integer_pragma("freelist_count") * database.integer_pragma("page_size");
+}
+
+// Gives the pages of removed rows back to the file system, also those in the write-ahead log.
+void compact(const Database& database) {
+  if (free_bytes(database) > 0) database.execute("VACUUM");
+  database.execute("PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
+}  // namespace
+
+GcResult Cache::collect_garbage(const GcRequest& request) {
+  const Database& database = impl_->database;
+  GcResult result;
+  result.file_bytes_before = summary().file_bytes;
+  for (const Workload& workload : workloads()) {
+    if (!request.is_orphaned || !request.is_orphaned(workload)) continue;
+    const Size trials = trials_of(database, workload.id);
+    if (trials.rows == 0) continue;
+    if (!request.dry_run) {
+      if (!impl_->searches.try_exclusive(workload.id)) {
+        ++result.busy;
+        continue;
+      }
+      impl_->searches.release_exclusive(workload.id);
+      clear_trials(workload.id);
+    }
+    ++result.trials_from;
+    result.trials += trials.rows;
+    result.trial_bytes += trials.bytes;
+  }
+
+  const auto drop_builds = [&](std::int64_t limit) {
+    const Size unused = unused_builds(database, limit);
+    if (!request.dry_run) drop_unused_builds(database, limit);
+    result.builds += unused.rows;
+    result.build_bytes += unused.bytes;
+  };
+  // The builds to keep if the file must lose `excess` bytes more.
+  const auto builds_without = [&](std::int64_t excess) {
+    const std::int64_t all = summary().build_bytes - (request.dry_run ? result.build_bytes : 0);
+    return std::max<std::int64_t>(0, all - excess);
+  };
+  const auto measure = [&] {
+    if (!request.dry_run) compact(database);
+    result.file_bytes_after = request.dry_run ? result.file_bytes_before - result.build_bytes -
+                                                    result.trial_bytes - free_bytes(database)
+                                              : summary().file_bytes;
+    return request.max_file_bytes ? result.file_bytes_after - *request.max_file_bytes : 0;
+  };
+
+  drop_builds(request.keep_build_bytes);
+  for (std::int64_t excess = measure(); excess > 0 && builds_without(0) > 0; excess = measure()) {
+    const std::int64_t keep = builds_without(excess);
+    if (request.dry_run) result.builds = result.build_bytes = 0;  // counted again, from the first
+    drop_builds(keep);
+  }
+  return result;
+}
+
+}  // namespace moetune

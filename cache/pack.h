@@ -1,0 +1,29 @@
+// Making packs of a cache's winners.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "cache/cache.h"
+
+namespace moetune {
+
+// Which winners; an empty text takes all.
+struct PackFilter {
+  std::string kernel;
+  std::string hardware;  // a part of the device's name
+};
+
+struct PackContents {
+  std::int64_t winners = 0, families = 0;
+  std::int64_t bytes = 0;  // of the file
+  // Of those that the filter takes: left out as no server may launch them.
+  std::int64_t recorded = 0, contended = 0, damaged = 0, without_family = 0;
+};
+
+// Writes a pack of the winners that a server may launch, replacing `path` in one step. Throws BadInput for a
+// `path` that holds anything but a pack, or if there is no winner to export; BrokenEnvironment as Cache does.
+PackContents export_pack(const Cache& source, const std::filesystem::path& path, const PackFilter& filter);
+
+}  // namespace moetune

@@ -1,0 +1,31 @@
+// What a pack says that it holds. A pack is a cache file of winners alone, made to be shipped: no trials, no
+// builds, never written to again. Its manifest names every family with a digest over its winners, so that
+// none can be changed, added or taken away unnoticed. (A digest finds damage, not forgery: who loads a pack
+// trusts its maker.) Plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moetune {
+
+struct PackFamily {
+  std::string kernel, family;
+  std::int64_t winners = 0;
+  std::string digest;  // over the digests of its winners
+};
+
+struct PackManifest {
+  std::string made_by;  // moetune's version
+  std::vector<PackFamily> families;
+
+  const PackFamily* find(std::string_view kernel, std::string_view family) const;  // null if there is none
+
+  std::string text() const;  // JSON
+  // Throws BadInput that begins with `what` for a text that is none, or of a newer moetune.
+  static PackManifest parse(std::string_view text, std::string_view what);
+};
+
+}  // namespace moetune

@@ -1,0 +1,77 @@
+#include "cache/pack_rows.h"
+
+#include "base/digest.h"
+#include "cache/cache_impl.h"
+
+namespace moetune {
+
+std::optional<PackManifest> read_manifest(const Database& database) {
+  Query row = database.query("SELECT manifest, digest = moetune_digest(manifest) FROM pack");
+  if (!row.step()) return std::nullopt;
+  const std::string what = "the manifest of the pack " + database.path().string();
+  if (row.integer(1) == 0) throw BrokenEnvironment(what + " is damaged (it does not match its digest)");
+  try {
+    return PackManifest::parse(row.text(0), what);
+  } catch (const BadInput& error) {
+    throw BrokenEnvironment(error.what());
+  }
+}
+
+PackFamily family_of(const Database& database, const std::string& kernel, const std::string& family) {
+  Query row = database.query(
+      "SELECT v.digest FROM workloads w JOIN winners v ON v.workload = w.id"
+      " WHERE w.kernel = ? AND w.family = ? ORDER BY v.digest",
+      kernel, family);
+  PackFamily found{kernel, family, 0, {}};
+  DigestBuilder builder;
+  while (row.step()) {
+    builder.add(row.text(0));
+    ++found.winners;
+  }
+  found.digest = builder.finish();
+  return found;
+}
+
+std::vector<PackFamily> families_of(const Database& database) {
+  std::vector<PackFamily> families;
+  {
+    Query row = database.query(
+        "SELECT DISTINCT w.kernel, w.family FROM workloads w JOIN winners v ON v.workload = w.id"
+        " ORDER BY w.kernel, w.family");
+    while (row.step()) families.push_back({row.text(0), row.text(1), 0, {}});
+  }
+  for (PackFamily& family : families) family = family_of(database, family.kernel, family.family);
+  return families;
+}
+
+void require_manifest(const Database& database, const PackManifest& manifest, const std::string& kernel,
+                      const std::string& family, std::size_t sound) {
+  const PackFamily held = family_of(database, kernel, family);
+  const PackFamily* named = manifest.find(kernel, family);
+  const bool whole = held.winners == static_cast<std::int64_t>(sound);
+  if (whole && (named == nullptr ? sound == 0 : held.digest == named->digest)) return;
+  throw BrokenEnvironment("the pack " + database.path().string() + " does not hold the winners of " + kernel +
+                          " " + family +
+                          " that its manifest names; it was altered: take it from its maker again");
+}
+
+const PackManifest* Cache::manifest() const { return impl_->pack ? &*impl_->pack : nullptr; }
+
+void Cache::seal(const std::string& made_by) {
+  const Database& database = impl_->database;
+  {
+    WriteTransaction transaction(database);
+    database.run("DELETE FROM trials");
+    database.run("DELETE FROM builds");
+    PackManifest manifest{made_by, families_of(database)};
+    database.run("INSERT INTO pack (id, manifest, digest) VALUES (1, ?1, moetune_digest(?1))",
+                 manifest.text());
+    transaction.commit();
+    impl_->pack = std::move(manifest);
+  }
+  if (!database.set_journal("delete"))
+    throw BrokenEnvironment("cannot finish the pack " + path().string() + ": somebody else has it open");
+  database.execute("VACUUM");
+}
+
+}  // namespace moetune

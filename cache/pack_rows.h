@@ -1,0 +1,25 @@
+// The rows of a cache file that make it a pack, or that a pack's manifest speaks of. For cache/ alone.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/database.h"
+#include "cache/pack_manifest.h"
+
+namespace moetune {
+
+// nullopt for a cache. Throws BrokenEnvironment for a manifest that is damaged or of a newer moetune.
+std::optional<PackManifest> read_manifest(const Database& database);
+
+// What the file holds of one family, and of every family, by the digests that its rows state.
+PackFamily family_of(const Database& database, const std::string& kernel, const std::string& family);
+std::vector<PackFamily> families_of(const Database& database);
+
+// Throws BrokenEnvironment if the family's winners, of which so many are sound, are not those that the manifest
+// names.
+void require_manifest(const Database& database, const PackManifest& manifest, const std::string& kernel,
+                      const std::string& family, std::size_t sound);
+
+}  // namespace moetune

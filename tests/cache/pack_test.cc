@@ -1,0 +1,186 @@
+// Packs: winners alone, a manifest that names them all, and nobody who writes to one.
+#include "cache/pack.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include "cache/database.h"
+#include "tests/cache/support.h"
+
+using moetune::Cache;
+using moetune::PackContents;
+using namespace cache_test;
+
+namespace {
+
+moetune::WinnerRecord servable(int number) {
+  moetune::WinnerRecord record = winner(number);
+  record.interface = "interface";
+  record.fallback = winner(number + 1);
+  record.fallback.interface = "interface";
+  record.stored_at = "2026-01-02T03:04:05Z";
+  return record;
+}
+
+void add(Cache& cache, const moetune::WorkloadKey& key, const moetune::WinnerRecord& record,
+         const std::string& family = "head_dim=128") {
+  cache.put_winner(cache.workload(key, family), record);
+}
+
+void fill(const fs::path& file) {
+  Cache cache = Cache::open(file, Cache::Mode::create);
+  cache.put_trial(cache.workload(workload_key(), "head_dim=128"), trial(0));
+  cache.put_build("d1", {"ok", "{}", "log", random_bytes(2'000, 1)});
+  cache.put_calibration(h200(), "read_tb_s", 4.6);
+  add(cache, workload_key(), servable(1));
+  add(cache, workload_key("batch=1"), servable(1));
+  add(cache, workload_key("batch=2"), servable(3), "head_dim=64");
+}
+
+PackContents make_pack(const fs::path& cache, const fs::path& pack, const moetune::PackFilter& filter = {}) {
+  return moetune::export_pack(Cache::open(cache, Cache::Mode::read_only), pack, filter);
+}
+
+}  // namespace
+
+TEST_CASE("a pack holds the winners as the cache does, and nothing else") {
+  const TempDir dir;
+  fill(dir / "cache.db");
+  const PackContents made = make_pack(dir / "cache.db", dir / "h200.pack");
+  CHECK(made.winners == 3);
+  CHECK(made.families == 2);
+  CHECK(made.bytes == static_cast<std::int64_t>(fs::file_size(dir / "h200.pack")));
+  CHECK(dir.content().size() == 2);  // nothing is left beside them
+
+  const Cache cache = Cache::open(dir / "cache.db", Cache::Mode::read_only);
+  const Cache pack = Cache::open(dir / "h200.pack", Cache::Mode::read_only);
+  REQUIRE(pack.manifest() != nullptr);
+  CHECK(cache.manifest() == nullptr);
+  CHECK(pack.manifest()->families.size() == 2);
+  CHECK(pack.summary().trials == 0);
+  CHECK(pack.summary().builds == 0);
+  CHECK(pack.check().empty());
+  for (const char* family : {"head_dim=128", "head_dim=64"}) {
+    const auto packed = pack.family_winners("decode_attention", family);
+    const auto stored = cache.family_winners("decode_attention", family);
+    REQUIRE(packed.size() == stored.size());
+    for (const auto& one : packed) {
+      const auto again = pack.winner(one.workload.id).value();
+      const auto original = cache.winner(cache.find_workload(one.workload.key).value()).value();
+      CHECK(again.config == original.config);
+      CHECK(again.plan == original.plan);
+      CHECK(again.cubin == original.cubin);
+      CHECK(again.fallback.cubin == original.fallback.cubin);
+      CHECK(again.time_us == original.time_us);
+      CHECK(again.stored_at == "2026-01-02T03:04:05Z");
+    }
+  }
+}
+
+TEST_CASE("what no server may launch is left out and counted") {
+  const TempDir dir;
+  {
+    Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+    add(cache, workload_key("batch=1"), servable(1));
+    moetune::WinnerRecord contended = servable(2);
+    contended.contended = true;
+    add(cache, workload_key("batch=2"), contended);
+    moetune::WorkloadKey recorded = workload_key("batch=3");
+    recorded.hardware.origin = "recording";
+    add(cache, recorded, servable(3));
+    add(cache, workload_key("batch=4"), winner(4), "");
+    add(cache, workload_key("batch=5"), servable(5));
+  }
+  raw_sql(dir / "cache.db", "UPDATE winners SET time_us = 1 WHERE workload = 5");
+  const PackContents made = make_pack(dir / "cache.db", dir / "out.pack");
+  CHECK(made.winners == 1);
+  CHECK(made.contended == 1);
+  CHECK(made.recorded == 1);
+  CHECK(made.without_family == 1);
+  CHECK(made.damaged == 1);
+}
+
+TEST_CASE("a pack's filters") {
+  const TempDir dir;
+  fill(dir / "cache.db");
+  CHECK(make_pack(dir / "cache.db", dir / "a.pack", {"decode_attention", "H200"}).winners == 3);
+  CHECK_THROWS_WITH_AS(make_pack(dir / "cache.db", dir / "b.pack", {"router", ""}),
+                       doctest::Contains("there is no winner to export"), moetune::BadInput);
+  CHECK_THROWS_AS(make_pack(dir / "cache.db", dir / "b.pack", {"", "B200"}), moetune::BadInput);
+  CHECK_FALSE(fs::exists(dir / "b.pack"));
+}
+
+TEST_CASE("a pack replaces a pack and nothing else") {
+  const TempDir dir;
+  fill(dir / "cache.db");
+  make_pack(dir / "cache.db", dir / "out.pack");
+  CHECK(make_pack(dir / "cache.db", dir / "out.pack", {"decode_attention", ""}).winners == 3);
+  write_file(dir / "notes.txt", "mine");
+  fs::create_symlink(dir / "nowhere", dir / "link");
+  for (const char* occupied : {"notes.txt", "cache.db", "link"}) {
+    const auto before = dir.content();
+    CHECK_THROWS_AS(make_pack(dir / "cache.db", dir / occupied), moetune::BadInput);
+    CHECK(dir.content() == before);
+  }
+  CHECK(broken([&] { make_pack(dir / "cache.db", dir / "none" / "out.pack"); }).find("cannot write") !=
+        std::string::npos);
+}
+
+TEST_CASE("a pack is only read, also on a file system that lets nobody write") {
+  const TempDir dir;
+  fill(dir / "cache.db");
+  make_pack(dir / "cache.db", dir / "out.pack");
+  for (const Cache::Mode mode : {Cache::Mode::create, Cache::Mode::read_write}) {
+    CHECK(broken([&] { Cache::open(dir / "out.pack", mode); }).find("is a pack, which is only read") !=
+          std::string::npos);
+  }
+  const auto before = dir.content();
+  {
+    const Cache pack = Cache::open(dir / "out.pack", Cache::Mode::read_only);
+    CHECK(pack.family_winners("decode_attention", "head_dim=64").size() == 1);
+    CHECK(dir.content() == before);
+  }
+  CHECK(dir.content() == before);
+}
+
+TEST_CASE("a pack whose winners are not those of its manifest hands out none of the family") {
+  const TempDir dir;
+  fill(dir / "cache.db");
+  make_pack(dir / "cache.db", dir / "sound.pack");
+  for (const std::string& change : std::vector<std::string>{
+           "DELETE FROM winners WHERE workload = 1", "UPDATE winners SET time_us = 1 WHERE workload = 1",
+           "UPDATE workloads SET family = 'head_dim=128'",
+           "UPDATE winners SET digest = (SELECT digest FROM winners WHERE workload = 3) WHERE workload = "
+           "2"}) {
+    CAPTURE(change);
+    fs::copy_file(dir / "sound.pack", dir / "out.pack", fs::copy_options::overwrite_existing);
+    raw_sql(dir / "out.pack", change);
+    const Cache pack = Cache::open(dir / "out.pack", Cache::Mode::read_only);
+    CHECK(broken([&] { pack.family_winners("decode_attention", "head_dim=128"); }).find("was altered") !=
+          std::string::npos);
+    CHECK_FALSE(Cache::open(dir / "out.pack", Cache::Mode::inspect).check().empty());
+  }
+}
+
+TEST_CASE("a manifest that was changed, or is of a newer moetune, is refused when the pack is opened") {
+  const TempDir dir;
+  fill(dir / "cache.db");
+  make_pack(dir / "cache.db", dir / "sound.pack");
+  const auto refused = [&](const std::string& sql, const std::string& words) {
+    fs::copy_file(dir / "sound.pack", dir / "out.pack", fs::copy_options::overwrite_existing);
+    {
+      const moetune::Database database(dir / "out.pack", moetune::Database::Access::read_write,
+                                       std::chrono::seconds(5));
+      database.execute(sql);
+    }
+    const std::string sentence = broken([&] { Cache::open(dir / "out.pack", Cache::Mode::read_only); });
+    CHECK_MESSAGE(sentence.find(words) != std::string::npos, sentence);
+  };
+  refused("UPDATE pack SET manifest = replace(manifest, '\"winners\":2', '\"winners\":3')", "is damaged");
+  refused("UPDATE pack SET digest = 'x'", "is damaged");
+  const std::string sealed = "; UPDATE pack SET digest = moetune_digest(manifest)";
+  refused("UPDATE pack SET manifest = replace(manifest, '\"moetune_pack\":1', '\"moetune_pack\":2')" + sealed,
+          "is of version 2; this moetune reads 1");
+  refused("UPDATE pack SET manifest = '[]'" + sealed, "is none of moetune's");
+  refused("UPDATE pack SET manifest = '" + std::string(100'000, '[') + "'" + sealed, "nested more than");
+}
