@@ -142,7 +142,8 @@ typedef struct moetune_choice {
 
 /* The hot path: a look-up in the family's dispatch table. `extents` are the free dimensions in the kernel's
  * order (decode_attention: batch, kv_heads, longest context). `total` is the sum that tells even batches from
- * ragged ones (decode_attention: tokens of all contexts), 0 if unknown. MOETUNE_NOT_TUNED is a miss. */
+ * ragged ones (decode_attention: tokens of all contexts); 0 is for unknown and counts as ragged.
+ * MOETUNE_NOT_TUNED is a miss. */
 MOETUNE_API moetune_status moetune_pick(moetune_family *family, const int64_t *extents, size_t count,
                                         int64_t total, moetune_choice *choice);
 

@@ -43,9 +43,11 @@ static_assert(int{MOETUNE_CHOICE_EXACT} == static_cast<int>(ChoiceKind::exact) &
 
 thread_local std::string last_error;
 
+constexpr std::size_t kLongestError = 2000;  // a sentence may quote what the caller gave
+
 moetune_status fail(moetune_status status, const char* text) noexcept {
   try {
-    last_error = text;
+    last_error.assign(text, ::strnlen(text, kLongestError));
   } catch (...) {
     last_error.clear();
   }

@@ -81,9 +81,11 @@ const FamilyEntry& Family::entry(const Choice& choice) const {
                      "the choice is not one that moetune_pick returned for this family");
 }
 
-std::string Family::problem_text(const Extents& extents) const {
+std::string Family::problem_text(const Extents& extents, bool uneven) const {
   try {
-    return kernel_.problem_of(kernel_.specialization(problem_), extents).text();
+    Problem problem = kernel_.problem_of(kernel_.specialization(problem_), extents);
+    if (uneven) interface_->make_uneven(problem);
+    return problem.text();
   } catch (const BadInput&) {
     return specialization_;
   }
@@ -98,6 +100,7 @@ void Family::throw_miss(const Extents& extents) const {
 
 Choice Family::pick(const Extents& extents, std::int64_t total) const {
   interface_->check(extents);
+  if (total < 0) throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the total is negative");
   const TablePoint point = interface_->table_point(extents, total);
   const Cell& cell = table()->find(point);
   context_.usage.count_pick(cell, extents, point.uneven);

@@ -63,8 +63,8 @@ class Family {
   const DispatchTable* table() const { return table_.load(std::memory_order_acquire); }
   // Returns to a table of this family.
   void use(const DispatchTable* table) { table_.store(table, std::memory_order_release); }
-  std::string problem_text(
-      const Extents& extents) const;  // of the family; its specialization if none has them
+  // The problem at these extents; the specialization if none has them.
+  std::string problem_text(const Extents& extents, bool uneven = false) const;
   // Tables with equal text make equal choices.
   std::string table_text(const DispatchTable& table) const;
 

@@ -189,8 +189,7 @@ void Runtime::write_misses(const fs::path& path) const {
     for (std::size_t i = 0; i < families_.size(); ++i) {
       for (const MissedShape& shape : usages_[i].missed()) {
         misses.push_back({{"kernel", families_[i].kernel().name()},
-                          {"problem", families_[i].problem_text(shape.extents)},
-                          {"uneven", shape.uneven},
+                          {"problem", families_[i].problem_text(shape.extents, shape.uneven)},
                           {"count", shape.count}});
       }
     }

@@ -41,7 +41,7 @@ class Runtime {
 
   std::string warnings() const;  // a line each
   UsageCounts counts() const;
-  // {"moetune_misses": 1, "misses": [{"kernel", "problem", "uneven", "count"}]}, most frequent first.
+  // {"moetune_misses": 1, "misses": [{"kernel", "problem", "count"}]}, most frequent first.
   void write_misses(const std::filesystem::path& path) const;
 
   // Makes the device's context current if the thread has none. Throws RuntimeError (wrong_device) for another

@@ -45,6 +45,7 @@ struct Machine {
   double clock_us = 0;
   double gap_us = 0;           // until the next launch begins, because the host has not enqueued it yet
   std::int64_t impatient = 0;  // how many holds have given up
+  std::int64_t canaries = 0;   // that have run
   std::size_t used_bytes = 0;
   std::int64_t candidate_launches = 0;
   std::map<std::string, std::int64_t> launches;      // by kernel
@@ -61,6 +62,8 @@ struct Machine {
   void misbehave(const Kernel& kernel);
   void double_elements(const Kernel& kernel, const Parameters& parameters, std::int64_t runs);
   void hold(const Parameters& parameters);
+  void canary(const Parameters& parameters, std::uint32_t blocks);
+  bool is_busy() const;
 };
 
 extern Machine machine;

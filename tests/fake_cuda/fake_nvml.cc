@@ -1,4 +1,6 @@
 // A scripted stand-in for libnvidia-ml: see README.md beside this file. One process, one thread.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -53,10 +55,13 @@ FAKE nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
 }
 
 FAKE nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Process* processes) {
-  const auto running = static_cast<unsigned>(scripted("busy", ordinal_of(device), 0));
+  const bool lists_this_one = scripted("lists", ordinal_of(device), 0) != 0;
+  const unsigned others = static_cast<unsigned>(scripted("busy", ordinal_of(device), 0));
+  const unsigned running = others + lists_this_one;
   const unsigned room = *count;
   *count = running;
   if (running > 0 && (processes == nullptr || room < running)) return kInsufficientSize;
-  for (unsigned i = 0; i < running; ++i) processes[i] = {.pid = 1 + i, .used_bytes = 1 << 20};
+  for (unsigned i = 0; i < others; ++i) processes[i] = {.pid = 1 + i, .used_bytes = 1 << 20};
+  if (lists_this_one) processes[others] = {.pid = static_cast<unsigned>(getpid()), .used_bytes = 1 << 20};
   return kSuccess;
 }

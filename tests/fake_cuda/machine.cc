@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +10,7 @@
 
 #include "kernels/buffer.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tuner/worker/canary.h"
 
 namespace fake_cuda {
 namespace {
@@ -22,6 +24,7 @@ const std::map<std::string, std::size_t> kParameters = {{"moetune_fill", 7},
                                                         {"moetune_compare_integers", 8},
                                                         {"moetune_compare_segments", 8},
                                                         {"moetune_hold", 3},
+                                                        {"moetune_canary", 3},
                                                         {"moetune_check_guards", 7},
                                                         {"moetune_checksum", 3},
                                                         {"double", 3},
@@ -89,6 +92,7 @@ int Kernel::refusal() const { return is("oom") ? 2 : static_cast<int>(number_of(
 
 void Machine::run(const Kernel& kernel, const Parameters& parameters, const Grid& grid) {
   if (kernel.base == "moetune_hold") return hold(parameters);
+  if (kernel.base == "moetune_canary") return canary(parameters, grid[0]);
   if (run_harness(kernel.base, parameters, grid[0])) return;
   ++candidate_launches;
   clock_us += std::exchange(gap_us, 0);
@@ -96,6 +100,7 @@ void Machine::run(const Kernel& kernel, const Parameters& parameters, const Grid
     sticky = static_cast<int>(script.number("code", 719));
     return;
   }
+  const double begin_us = clock_us;
   if (kernel.base == "decode_attention") {
     attend(kernel, parameters, grid);
   } else if (kernel.base.starts_with("decode_kernel")) {
@@ -103,6 +108,7 @@ void Machine::run(const Kernel& kernel, const Parameters& parameters, const Grid
   } else {
     run_candidate(kernel, parameters);
   }
+  if (is_busy()) clock_us += clock_us - begin_us;
   if (candidate_launches >= script.number("hang_at", std::numeric_limits<std::int64_t>::max()))
     hanging = true;
 }
@@ -150,6 +156,38 @@ void Machine::hold(const Parameters& parameters) {
   ++impatient;
   gap_us = kGapUs;
   reinterpret_cast<std::uint64_t*>(parameters[0])[1] = parameters[1];
+}
+
+// The next canary is one of "busy=3-7".
+bool Machine::is_busy() const {
+  if (!script.has("busy")) return false;
+  std::istringstream text(script.text("busy"));
+  std::int64_t first = 0, last = 0;
+  char dash = 0;
+  text >> first >> dash >> last;
+  return first <= canaries + 1 && canaries + 1 <= last;
+}
+
+// Another process has every other slice of 2 ms.
+void Machine::canary(const Parameters& parameters, std::uint32_t blocks) {
+  constexpr std::uint64_t kSliceNs = 2'000'000;
+  if (script.has("canary_fails")) {
+    sticky = 719;
+    return;
+  }
+  auto* partials = reinterpret_cast<moetune::CanaryPartial*>(parameters[2]);
+  const auto begin = static_cast<std::uint64_t>(clock_us * 1e3);
+  const std::uint64_t lost = is_busy() ? kSliceNs : 0;
+  std::fill_n(partials, blocks,
+              moetune::CanaryPartial{.begin_ns = begin,
+                                     .end_ns = begin + parameters[0],
+                                     .lost_ns = lost,
+                                     .longest_gap_ns = lost,
+                                     .windows = 1000,
+                                     .slow_windows = 0,
+                                     .fastest_cycles = 8192});
+  clock_us += static_cast<double>(parameters[0]) * 1e-3;
+  ++canaries;
 }
 
 void Machine::run_candidate(const Kernel& kernel, const Parameters& parameters) {

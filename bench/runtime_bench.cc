@@ -1,0 +1,115 @@
+// The runtime's host time: opening, picking, launching. Needs a cache or pack with a winner of the problem's
+// family, and a GPU (or the scripted driver, whose launches are no measure of anything).
+//
+//   runtime_bench CACHE PROBLEM
+//   runtime_bench tuned.db batch=8,q_heads=32,kv_heads=4,context=4096,page=16
+//
+// Two things that are compared are measured in turns, and each figure is a median of such turns.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "base/integers.h"
+#include "bench/bench_main.h"
+#include "bench/runtime_bench_files.h"
+#include "bench/runtime_bench_launch.h"
+#include "include/moetune.h"
+
+namespace {
+
+using namespace moetune;
+using bench::check;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kTurns = 101, kPicks = 10'000, kLaunches = 100;  // fewer than 256 launches are queued
+
+double seconds(const std::function<void()>& run) {
+  const auto begin = Clock::now();
+  run();
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
+  return values[values.size() / 2];
+}
+
+void pick_many(moetune_family* family, const Extents& most, int picks) {
+  Extents extents = most;
+  moetune_choice choice;
+  for (int i = 0; i < picks; ++i) {
+    extents[2] = 1 + (most[2] + i * 7919) % most[2];  // contexts grow, and differ from call to call
+    check(moetune_pick(family, extents.begin(), extents.size(), 0, &choice));
+  }
+}
+
+double pick_ns(moetune_family* family, const Extents& extents) {
+  std::vector<double> turns;
+  for (int i = 0; i < kTurns; ++i)
+    turns.push_back(seconds([&] { pick_many(family, extents, kPicks); }) / kPicks * 1e9);
+  return median(turns);
+}
+
+// Picks a second of all threads, over those of one.
+double scaling(moetune_family* family, const Extents& extents, unsigned threads) {
+  constexpr int kEach = 2'000'000;
+  const double one = seconds([&] { pick_many(family, extents, kEach); });
+  const double all = seconds([&] {
+    std::vector<std::jthread> running;
+    for (unsigned t = 0; t < threads; ++t) running.emplace_back([&] { pick_many(family, extents, kEach); });
+  });
+  return one * threads / all;
+}
+
+void print_launches(bench::LaunchPair& pair) {
+  std::vector<double> bare, whole, over;
+  for (int i = 0; i < kTurns; ++i) {
+    const double direct = seconds([&] { pair.launch_bare(kLaunches); }) / kLaunches * 1e9;
+    pair.wait();
+    const double through = seconds([&] { pair.launch(kLaunches); }) / kLaunches * 1e9;
+    pair.wait();
+    bare.push_back(direct);
+    whole.push_back(through);
+    over.push_back((through - direct) / pair.kernels());
+  }
+  std::printf("bare cuLaunchKernelEx        %9.0f ns a choice of %d kernels\n", median(bare), pair.kernels());
+  std::printf("moetune_launch               %9.0f ns\n", median(whole));
+  std::printf("  over bare, a kernel        %9.0f ns   (bar 300)\n", median(over));
+}
+
+void print_opening(const std::filesystem::path& cache, const bench::Family& family) {
+  const bench::ManyWinners many(cache, family, 10'000);
+  std::vector<double> whole, modules;
+  for (int i = 0; i < 11; ++i) {
+    whole.push_back(1e3 * seconds([&] { const bench::Opened opened(many.file(), family.text); }));
+    modules.push_back(1e3 * seconds([&] { many.load_modules(); }));
+  }
+  std::printf("open + family of 10,000      %9.2f ms, cuModuleLoadData of its %zu cubins %.2f ms\n",
+              median(whole), many.cubins(), median(modules));
+  std::printf("  beyond loading             %9.2f ms   (bar 5)\n", median(whole) - median(modules));
+}
+
+void run(int argc, char** argv) {
+  if (argc != 3) throw BadInput("usage: runtime_bench CACHE PROBLEM");
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  const bench::Family family(argv[2]);
+  const bench::Opened opened(argv[1], family.text);
+  const unsigned threads = std::min(16U, std::thread::hardware_concurrency());
+  std::printf("pick, warm                   %9.0f ns   (bar 150)\n",
+              pick_ns(opened.family(), family.extents));
+  std::printf("  %2u threads over one        %9.1f x    (bar 12 of 16)\n", threads,
+              scaling(opened.family(), family.extents, threads));
+  bench::LaunchPair pair(argv[1], family);
+  print_launches(pair);
+  print_opening(argv[1], family);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return moetune::bench::run_main("runtime_bench", [&] { run(argc, argv); });
+}

@@ -1,0 +1,70 @@
+#include "bench/runtime_bench_files.h"
+
+#include <cstdlib>
+#include <stdexcept>
+
+#include "base/error.h"
+#include "kernels/registry.h"
+#include "launch/driver.h"
+
+namespace moetune::bench {
+
+namespace fs = std::filesystem;
+
+void check(moetune_status status) {
+  if (status != MOETUNE_OK) throw std::runtime_error(moetune_last_error());
+}
+
+Opened::Opened(const fs::path& file, const std::string& specialization) {
+  const std::string path = file.string();
+  const char* const paths[] = {path.c_str()};
+  const moetune_open_options options{sizeof options, paths, 1, 0, 0};
+  check(moetune_open(&options, &runtime_));
+  const moetune_status status =
+      moetune_family_open(runtime_, "decode_attention", specialization.c_str(), &family_);
+  if (status == MOETUNE_OK) return;
+  const std::runtime_error failure(moetune_last_error());
+  moetune_close(runtime_);
+  throw failure;
+}
+
+Family::Family(const std::string& problem_text)
+    : kernel(find_kernel("decode_attention")),
+      problem(parse_problem(kernel.name(), kernel.schema(), nullptr, problem_text)),
+      text(kernel.specialization(problem).text()),
+      extents(kernel.extents_of(problem)) {}
+
+ManyWinners::ManyWinners(const fs::path& cache, const Family& family, std::int64_t count) : winners_(count) {
+  const Cache source = Cache::open(cache, Cache::Mode::read_only);
+  const std::vector<FamilyWinner> own = source.family_winners(family.kernel.name(), family.text);
+  if (own.empty()) throw BadInput("the cache has no winner of " + family.text);
+  const WinnerRecord winner = source.winner(own.front().workload.id).value();
+  std::string name = (fs::temp_directory_path() / "runtime_bench.XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make a folder below /tmp");
+  folder_ = name;
+  file_ = folder_ / "many.db";
+  Cache many = Cache::open(file_, Cache::Mode::create);
+  const Assignment specialization = family.kernel.specialization(family.problem);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Extents extents{1 + i / 100 % 10, family.extents[1], 64 * (1 + i / 1000)};
+    WorkloadKey key = own.front().workload.key;
+    key.problem = family.kernel.problem_of(specialization, extents).text();
+    const std::string other = i % 100 == 0 ? "" : ",other=" + std::to_string(i % 100);
+    key.problem += other;
+    many.put_winner(many.workload(key, family.text + other), winner);
+  }
+  cubins_.push_back(winner.cubin);
+  if (!winner.fallback.config.empty() && winner.fallback.cubin != winner.cubin)
+    cubins_.push_back(winner.fallback.cubin);
+}
+
+ManyWinners::~ManyWinners() {
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+void ManyWinners::load_modules() const {
+  for (const Blob& cubin : cubins_) cuda::load_module(cubin);
+}
+
+}  // namespace moetune::bench

@@ -1,0 +1,62 @@
+# What a server links: libmoetune_runtime.so and .a, with include/ as their headers. Both show the functions of
+# include/moetune.h and nothing else, so that a server may have another SQLite, or another moetune, of its own.
+include(GNUInstallDirs)
+
+add_library(moetune_runtime SHARED $<TARGET_OBJECTS:runtime_resources>)
+target_link_libraries(moetune_runtime PRIVATE room_runtime)
+target_include_directories(moetune_runtime INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+set(runtime_symbols ${PROJECT_SOURCE_DIR}/packaging/runtime.symbols)
+target_link_options(moetune_runtime PRIVATE -Wl,-u,moetune_open -Wl,--version-script=${runtime_symbols} -Wl,-z,defs)
+set_target_properties(moetune_runtime PROPERTIES LINKER_LANGUAGE CXX LINK_DEPENDS ${runtime_symbols}
+  VERSION ${PROJECT_VERSION} SOVERSION 1)  # the major version of moetune.h's ABI
+if(NOT MOETUNE_SANITIZE)
+  target_link_options(moetune_runtime PRIVATE $<$<CONFIG:Release>:-s>)
+endif()
+add_library(moetune::runtime ALIAS moetune_runtime)
+
+# The static library holds what it can: packages that this machine has as archives too.
+set(bundled "")
+set(static_libraries "")
+foreach(library IN LISTS sqlitecpp_SQLiteCpp_LIBRARY sqlitecpp_sqlite3_LIBRARY zstd_zstd_LIBRARY)
+  if(library MATCHES "\\.a$")
+    list(APPEND bundled ${library})
+  else()
+    get_filename_component(name ${library} NAME_WE)
+    string(REGEX REPLACE "^lib" "" name ${name})
+    list(APPEND static_libraries ${name})
+  endif()
+endforeach()
+list(APPEND static_libraries stdc++ m dl pthread)
+set(archives "")
+foreach(room runtime launch kernels search cache base)
+  list(APPEND archives $<TARGET_FILE:room_${room}>)
+endforeach()
+set(static_archive ${PROJECT_BINARY_DIR}/libmoetune_runtime.a)
+add_custom_command(OUTPUT ${static_archive}
+  COMMAND ${PROJECT_SOURCE_DIR}/packaging/static_archive ${static_archive} ${CMAKE_LINKER} ${CMAKE_OBJCOPY} ${CMAKE_AR}
+          $<TARGET_OBJECTS:runtime_resources> ${archives} ${bundled}
+  DEPENDS ${PROJECT_SOURCE_DIR}/packaging/static_archive room_runtime runtime_resources ${archives}
+  COMMAND_EXPAND_LISTS VERBATIM)
+add_custom_target(moetune_runtime_static ALL DEPENDS ${static_archive})
+
+# find_package(moetune): moetune::runtime, and moetune::runtime_static for those who link everything in.
+include(CMakePackageConfigHelpers)
+install(TARGETS moetune RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS moetune_runtime LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES ${static_archive} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES include/moetune.h include/moetune.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/packs)
+  install(DIRECTORY packs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/moetune/packs FILES_MATCHING PATTERN *.pack)
+endif()
+set(MOETUNE_STATIC_LIBRARIES ${static_libraries})
+configure_package_config_file(packaging/moetune-config.cmake.in ${PROJECT_BINARY_DIR}/moetune-config.cmake
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/moetune
+  PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/moetune-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/moetune-config.cmake ${PROJECT_BINARY_DIR}/moetune-config-version.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/moetune)
+list(TRANSFORM static_libraries PREPEND -l OUTPUT_VARIABLE MOETUNE_STATIC_FLAGS)
+list(JOIN MOETUNE_STATIC_FLAGS " " MOETUNE_STATIC_FLAGS)
+file(RELATIVE_PATH MOETUNE_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+configure_file(packaging/moetune.pc.in ${PROJECT_BINARY_DIR}/moetune.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/moetune.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,118 @@
+#include "runtime/dispatch_table.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+using namespace moetune;
+
+namespace {
+
+TablePoint at(std::int64_t x, std::int64_t y, bool uneven = false) {
+  TablePoint point;
+  point.position = {x, y};
+  point.uneven = uneven;
+  return point;
+}
+
+std::optional<std::uint32_t> no_default(const TablePoint&) { return std::nullopt; }
+
+double ratio(std::int64_t a, std::int64_t b) {
+  return std::abs(std::log2(static_cast<double>(a) / static_cast<double>(b)));
+}
+
+}  // namespace
+
+TEST_CASE("a measured point holds its winner, and what is near it the nearest one") {
+  const std::vector<DispatchTable::Measured> measured = {
+      {at(8, 1024), 1}, {at(64, 1024), 2}, {at(8, 16384), 3}};
+  const DispatchTable table = DispatchTable::build(measured, 2, no_default);
+  for (const auto& one : measured) CHECK(table.find(one.point) == Cell{one.entry, ChoiceKind::exact});
+  CHECK(table.find(at(9, 1100)) == Cell{1, ChoiceKind::exact});  // of the same cell
+  CHECK(table.find(at(16, 2048)) == Cell{1, ChoiceKind::nearest});
+  CHECK(table.find(at(40, 1024)).entry == 2);
+  CHECK(table.find(at(1, 1)).entry == 1);
+  CHECK(table.find(at(1 << 20, 1 << 21)).entry != Cell::kNone);
+}
+
+TEST_CASE("beyond the reach of all winners the default serves, if its cubin is there") {
+  const std::vector<DispatchTable::Measured> measured = {{at(8, 1024), 1}};
+  const DispatchTable with = DispatchTable::build(measured, 2, [](const TablePoint&) { return 7u; });
+  CHECK(with.find(at(8, 4096)) == Cell{1, ChoiceKind::nearest});
+  CHECK(with.find(at(8, 32768)) == Cell{7, ChoiceKind::fallback});
+  CHECK(with.find(at(512, 1024)) == Cell{7, ChoiceKind::fallback});
+  CHECK(DispatchTable::build(measured, 2, no_default).find(at(8, 32768)) == Cell{1, ChoiceKind::nearest});
+}
+
+TEST_CASE("even and uneven work have winners of their own, or share those that there are") {
+  const std::vector<DispatchTable::Measured> both = {{at(8, 1024), 1}, {at(8, 1024, true), 2}};
+  const DispatchTable table = DispatchTable::build(both, 2, no_default);
+  CHECK(table.find(at(8, 1024)).entry == 1);
+  CHECK(table.find(at(8, 1024, true)).entry == 2);
+  const std::vector<DispatchTable::Measured> one = {{at(8, 1024), 1}};
+  CHECK(DispatchTable::build(one, 2, no_default).find(at(8, 1024, true)).entry == 1);
+}
+
+TEST_CASE("nothing measured and no default: every cell is empty, and none is out of range") {
+  const DispatchTable table = DispatchTable::build({}, 2, no_default);
+  for (const std::int64_t x : {1, 7, 1 << 30}) CHECK(table.find(at(x, x)).entry == Cell::kNone);
+}
+
+TEST_CASE("a look-up finds the coordinate that is nearest by ratio, whatever was measured") {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 100; ++round) {
+    std::vector<DispatchTable::Measured> measured;
+    const auto count = 1 + random() % 12;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const TablePoint point = at(std::int64_t{1} << (random() % 12), std::int64_t{100} << (random() % 10));
+      if (std::none_of(measured.begin(), measured.end(),
+                       [&](const auto& other) { return other.point.position == point.position; }))
+        measured.push_back({point, i});
+    }
+    const DispatchTable table = DispatchTable::build(measured, 2, no_default);
+    for (const auto& one : measured) CHECK(table.find(one.point) == Cell{one.entry, ChoiceKind::exact});
+    for (int probe = 0; probe < 50; ++probe) {
+      const TablePoint point = at(1 + static_cast<std::int64_t>(random() % 5000),
+                                  1 + static_cast<std::int64_t>(random() % 200000));
+      const Cell cell = table.find(point);
+      REQUIRE(cell.entry != Cell::kNone);
+      if (measured.size() == 1) CHECK(cell.entry == measured[0].entry);
+      if (cell.kind != ChoiceKind::exact) continue;
+      const auto home = std::find_if(measured.begin(), measured.end(),
+                                     [&](const auto& one) { return one.entry == cell.entry; });
+      for (const auto& other : measured) {
+        // Within an exact cell no other measured coordinate of the same row or column is nearer.
+        if (other.point.position[1] == home->point.position[1] &&
+            point.position[1] == home->point.position[1])
+          CHECK(ratio(home->point.position[0], point.position[0]) <=
+                ratio(other.point.position[0], point.position[0]) + 0.1);
+      }
+    }
+  }
+}
+
+TEST_CASE("many coordinates are thinned out, and the table stays within its bound") {
+  std::vector<DispatchTable::Measured> measured;
+  for (std::uint32_t i = 0; i < 5000; ++i) measured.push_back({at(1, 1 + 7 * std::int64_t{i}), i});
+  const DispatchTable table = DispatchTable::build(measured, 2, no_default);
+  CHECK(table.cells().size() < 20'000);
+  CHECK(table.find(at(1, 1)).entry == 0);
+}
+
+TEST_CASE("a range sees every cell that it crosses, and a promise every corner within it") {
+  const std::vector<DispatchTable::Measured> measured = {{at(8, 1024), 1}, {at(8, 8192), 2}};
+  const DispatchTable table = DispatchTable::build(measured, 2, no_default);
+  const auto cells = table.cells_between(at(8, 1024), 8192);
+  CHECK(cells.front().entry == 1);
+  CHECK(cells.back().entry == 2);
+  CHECK(table.cells_between(at(8, 1024), 1024).size() == 1);
+  std::int64_t widest = 0;
+  table.visit_within(at(5, 3000), [&](const Cell&, const TablePoint& corner) {
+    CHECK(corner.position[0] <= 5);
+    CHECK(corner.position[1] <= 3000);
+    widest = std::max(widest, corner.position[1]);
+  });
+  CHECK(widest == 3000);
+}

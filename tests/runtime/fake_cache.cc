@@ -1,0 +1,75 @@
+#include "tests/runtime/fake_cache.h"
+
+#include <cstdlib>
+
+#include "kernels/kernel_space.h"
+#include "kernels/plan_interface.h"
+#include "kernels/registry.h"
+#include "launch/driver.h"
+
+namespace moetune::testing {
+namespace {
+
+Blob image_of(const Problem& problem) {
+  const std::string text = "moetune fake cubin head_dim=" + std::to_string(problem["head_dim"]) +
+                           " group=" + std::to_string(problem["q_heads"] / problem["kv_heads"]) +
+                           " page=" + std::to_string(problem["page"]) + "\n";
+  return Blob(text.begin(), text.end());
+}
+
+StoredLaunch launch_of(const Kernel& kernel, const Problem& problem, const std::string& config) {
+  const auto launcher =
+      kernel.launcher(shared_space(kernel.name()).parse_config(config), problem, fake_device().limits);
+  LaunchPlan plan;
+  launcher->plan(kernel.extents_of(problem), Call{}, plan);
+  StoredLaunch stored;
+  stored.config = config;
+  stored.plan = "{}";
+  stored.interface = interface_digest(launcher->unit(), plan);
+  stored.cubin = image_of(problem);
+  const std::string unit = launcher->unit().defines.empty() ? "" : config.substr(0, config.find(",splits"));
+  stored.cubin.insert(stored.cubin.end(), unit.begin(), unit.end());  // another cubin, another digest
+  return stored;
+}
+
+}  // namespace
+
+const DeviceInfo& fake_device() {
+  static const DeviceInfo device = [] {
+    ::setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+    cuda::initialize();
+    return cuda::describe_device(0);
+  }();
+  return device;
+}
+
+std::string plain_config(int tile) {
+  return "body=mma,math=mma16,schedule=grid,residents=0,tile=" + std::to_string(tile) +
+         ",warps=" + std::to_string(tile / 16) +
+         ",stages=2,producers=0,row_tiles=1,query=shared,l2=evict_first,splits=1,combine=none,ahead=0";
+}
+
+void store(Cache& cache, const FakeWinner& winner) {
+  const Kernel& kernel = find_kernel("decode_attention");
+  const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, winner.problem);
+  WorkloadKey key{kernel.name(), problem.text(), fake_device().key, "sources", "nvrtc 13.0"};
+  key.hardware.origin = winner.origin;
+  if (winner.sm_count > 0) key.hardware.sm_count = winner.sm_count;
+  WinnerRecord record;
+  static_cast<StoredLaunch&>(record) = launch_of(kernel, problem, winner.config);
+  if (!winner.interface.empty()) record.interface = winner.interface;
+  if (!winner.fallback_config.empty()) record.fallback = launch_of(kernel, problem, winner.fallback_config);
+  record.time_us = winner.time_us;
+  record.interval_low_us = record.interval_high_us = winner.time_us;
+  record.default_time_us = 2 * winner.time_us;
+  record.provenance = "{}";
+  record.contended = winner.contended;
+  cache.put_winner(cache.workload(key, kernel.specialization(problem).text()), record);
+}
+
+void store(const std::filesystem::path& file, const std::vector<FakeWinner>& winners) {
+  Cache cache = Cache::open(file, Cache::Mode::create);
+  for (const FakeWinner& winner : winners) store(cache, winner);
+}
+
+}  // namespace moetune::testing

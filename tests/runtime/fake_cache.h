@@ -1,0 +1,34 @@
+// Caches of decode_attention winners for the scripted driver (tests/fake_cuda), whose module images say what
+// they were compiled for.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cache/cache.h"
+#include "launch/device_info.h"
+
+namespace moetune::testing {
+
+// The hardware that the scripted driver reports; opens that driver once.
+const DeviceInfo& fake_device();
+
+// A configuration that the scripted driver computes: the mma body without splits.
+std::string plain_config(int tile = 64);
+
+struct FakeWinner {
+  std::string problem;  // "batch=4,q_heads=8,kv_heads=1,context=512,page=16"; the rest as usual
+  std::string config = plain_config();
+  std::string fallback_config;  // "": no default is stored
+  double time_us = 10;
+  std::string interface;  // "": the right one
+  bool contended = false;
+  std::string origin = "gpu";
+  int sm_count = 0;  // 0: the scripted device's
+};
+
+void store(Cache& cache, const FakeWinner& winner);
+void store(const std::filesystem::path& file, const std::vector<FakeWinner>& winners);
+
+}  // namespace moetune::testing

@@ -1,0 +1,113 @@
+// pick and launch, once warm, ask neither the allocator nor the kernel for anything.
+#include <doctest/doctest.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "tests/runtime/decode_tensors.h"
+#include "tests/runtime/fake_cache.h"
+#include "tests/runtime/opened.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which allocate and call on their own
+namespace {
+thread_local std::uint64_t allocations = 0;
+}
+
+// Of all C++ code in this program, the runtime's included.
+void* operator new(std::size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  ++allocations;
+  const auto a = static_cast<std::size_t>(alignment);
+  if (void* memory = std::aligned_alloc(a, (bytes + a - 1) / a * a)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace {
+
+constexpr const char* kProblem = "batch=2,q_heads=4,kv_heads=1,head_dim=64,context=64,page=16";
+
+class Server {
+ public:
+  Server() : tensors_(kProblem) {
+    store(folder_ / "cache.db", {{kProblem}});
+    opened_ = std::make_unique<Opened>(std::vector{folder_ / "cache.db"});
+    family_ = opened_->family("group=4,head_dim=64,page=16");
+    std::int64_t extents[MOETUNE_MAX_EXTENTS];
+    std::size_t count = 0;
+    REQUIRE_OK(moetune_bind(family_, tensors_.tensors().data(), tensors_.tensors().size(), nullptr,
+                            &arguments_, extents, &count));
+  }
+
+  // A step at a context that was never seen: a pick, and a launch that binds anew at every 100th.
+  bool step(std::int64_t number) {
+    const std::int64_t wanted[] = {2, 1, 1 + number % 64};
+    moetune_choice choice;
+    if (moetune_pick(family_, wanted, 3, 0, &choice) != MOETUNE_OK) return false;
+    arguments_.reals[MOETUNE_DECODE_SCALE] = 0.1 + static_cast<double>(number / 100);
+    return moetune_launch(family_, &choice, &arguments_, nullptr, 0, nullptr) == MOETUNE_OK;
+  }
+
+ private:
+  const Folder folder_;
+  DecodeTensors tensors_;
+  std::unique_ptr<Opened> opened_;
+  moetune_family* family_ = nullptr;
+  moetune_arguments arguments_{};
+};
+
+}  // namespace
+
+TEST_CASE("picking and launching allocate nothing") {
+  Server server;
+  REQUIRE(server.step(0));
+  const std::uint64_t before = allocations;
+  bool right = true;
+  for (int i = 0; i < 1000; ++i) right = server.step(i) && right;
+  const std::uint64_t made = allocations - before;
+  CHECK(right);
+  CHECK(made == 0);
+  CHECK(before > 0);  // they are counted
+}
+
+TEST_CASE("picking and launching make no system call, of files or others") {
+  Server server;
+  REQUIRE(server.step(0));
+  const auto run_strictly = [&](bool open_a_file) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) ::_exit(77);
+      bool right = true;  // from here any call but read, write and exit is death
+      for (int i = 0; i < 1000; ++i) right = server.step(i) && right;
+      if (open_a_file) ::syscall(SYS_openat, -100, "/dev/null", 0);
+      ::syscall(SYS_exit, right ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return status;
+  };
+  const int status = run_strictly(false);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+    MESSAGE("SKIPPED: this machine has no seccomp");
+    return;
+  }
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(WIFSIGNALED(run_strictly(true)));  // the guard works
+}
+#endif
