@@ -10,11 +10,11 @@ constexpr std::size_t kKeptIdle = 2;
 
 }  // namespace
 
-void CompileAhead::run() {
+void CompileAhead::run(const Searcher& searcher) {
   if (tools_.device.info().recorded || tools_.compiler == nullptr || request_.kernel == nullptr) return;
   std::size_t idle = tools_.compiler->idle();
   if (idle <= kKeptIdle) return;
-  for (const ConfigId id : searcher_.foresee(kLikeliest)) {
+  for (const ConfigId id : searcher.likely_next(kLikeliest)) {
     if (idle <= kKeptIdle) return;
     if (asked_.contains(id) || !submitted_.insert(id).second) continue;
     const Plan plan =

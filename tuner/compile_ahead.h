@@ -15,11 +15,10 @@ namespace moetune {
 
 class CompileAhead {
  public:
-  CompileAhead(const TuneRequest& request, const TuneTools& tools, const Searcher& searcher)
-      : request_(request), tools_(tools), searcher_(searcher) {}
+  CompileAhead(const TuneRequest& request, const TuneTools& tools) : request_(request), tools_(tools) {}
 
   // Submits as many of the likeliest as there are idle threads to spare. Nothing where nothing is compiled.
-  void run();
+  void run(const Searcher& searcher);
   // `id` is to be measured.
   void asked(ConfigId id);
 
@@ -29,7 +28,6 @@ class CompileAhead {
  private:
   const TuneRequest& request_;
   const TuneTools& tools_;
-  const Searcher& searcher_;
   std::unordered_set<ConfigId> asked_;
   std::unordered_set<ConfigId> submitted_;
   std::unordered_set<ConfigId> unmeasured_;  // of those submitted

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <limits>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -51,6 +52,21 @@ struct TrialResult {
   Measurement measurement;
   double max_error = 0, dissimilarity = 0;  // of the worst output against the exact reference
   double validate_s = 0, measure_s = 0;
+  bool contended = false;  // measured while somebody else used the device: its time is no fact
+};
+
+// What a kernel of fixed work saw of a GPU that should be this process's alone (templates/common/timing.cuh).
+struct CanaryReading {
+  double elapsed_us = 0;
+  double lost_us = 0;                  // of that, while it stood still: time slices of other processes
+  double longest_gap_us = 0;           // the longest time slice
+  double slow_share = 0;               // of its windows that ran, those slowed by something on the same SMs
+  std::optional<int> other_processes;  // that NVML lists; nullopt if it does not know this one either
+  bool throttled = false;              // clocks were lowered: no sign of other processes
+
+  // Whether somebody else used the GPU meanwhile, so that medians suffer. A quiet GPU loses nothing; a
+  // desktop's window manager loses 1 or 2%. Lower clocks alone disturb nothing.
+  bool is_disturbed() const { return lost_us > 0.05 * elapsed_us || slow_share > 0.2; }
 };
 
 // A stop request ended what a device was doing; the candidate that was running has no result.
@@ -78,6 +94,10 @@ class Device {
 
   // Measures the finalists in interleaved rounds, so that drift hits all alike; one result each, in order.
   virtual std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds) = 0;
+
+  // Looks whether somebody else uses the device, for some 5 ms. nullopt if that cannot be known, and for a
+  // recording, which nobody disturbs. After open().
+  virtual std::optional<CanaryReading> canary() { return std::nullopt; }
 
   // Validates on inputs from another seed; timed_out past the limit.
   virtual TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) = 0;

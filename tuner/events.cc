@@ -32,6 +32,8 @@ std::string_view warning_name(WarningKind kind) {
       return "other_sources";
     case WarningKind::no_ceilings:
       return "no_ceilings";
+    case WarningKind::contended_winner:
+      return "contended_winner";
     case WarningKind::history_left_out:
       return "history_left_out";
   }

@@ -16,6 +16,7 @@
 #include "search/assignment.h"
 #include "search/legal_space.h"
 #include "tuner/ceilings.h"
+#include "tuner/device.h"
 
 namespace moetune {
 
@@ -34,6 +35,7 @@ enum class WarningKind {
   nothing_compiled,  // a replay goes without compiling
   other_sources,     // a stored winner is of other sources or another compiler
   no_ceilings,       // the ceilings could not be measured
+  contended_winner,  // a stored winner was measured while somebody else used the device
   history_left_out,  // stored trials that cannot be read as experience
 };
 
@@ -68,7 +70,24 @@ struct TrialBegun {
 struct TrialEnded {
   const Trial& trial;
   const TrialCounts& counts;
-  const Trial* best;  // so far; null before the first that is valid
+  const Trial* best;   // so far; null before the first that is valid
+  bool again = false;  // measured before, while somebody else used the device; this replaces it
+};
+
+// The canary shows somebody else's work on the device: a job that measures waits for a while, and one of
+// the next two follows.
+struct GpuDisturbed {
+  const CanaryReading& reading;
+};
+
+// The device is quiet again, and what had been disturbed is measured again.
+struct GpuQuiet {
+  double waited_s;
+};
+
+// The device did not get quiet in time. What is measured now is marked as contended; nothing waits any more.
+struct GpuContended {
+  double waited_s;
 };
 
 struct SearchEnded {
@@ -93,8 +112,8 @@ struct Finished {
 
 struct Event {
   JobId job;
-  std::variant<DeviceChosen, PhaseChanged, SearchStarted, TrialBegun, TrialEnded, SearchEnded,
-               CeilingMeasured, Warning, Finished>
+  std::variant<DeviceChosen, PhaseChanged, SearchStarted, TrialBegun, TrialEnded, GpuDisturbed, GpuQuiet,
+               GpuContended, SearchEnded, CeilingMeasured, Warning, Finished>
       what;
 };
 

@@ -32,22 +32,34 @@ std::vector<std::size_t> rank_duel(const std::vector<Trial>& trials, std::option
   return order;
 }
 
-Finals::Finals(const TuneRequest& request, const TuneTools& tools, TrialStore& store, Wait wait)
-    : request_(request), tools_(tools), store_(store), wait_(std::move(wait)) {
+std::vector<std::size_t> rank_recorded(const std::vector<Trial>& trials) {
+  std::vector<std::size_t> order(trials.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto rank = [&](std::size_t i) {
+    return std::tuple(trials[i].result.outcome != Outcome::ok, trials[i].result.measurement.median_us,
+                      trials[i].config.text());
+  };
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
+  return order;
+}
+
+Finals::Finals(const TuneRequest& request, const TuneTools& tools, TrialStore& store, QuietWatch& watch,
+               Wait wait)
+    : request_(request), tools_(tools), store_(store), watch_(watch), wait_(std::move(wait)) {
   if (request_.default_config) default_id_ = request_.space->find(*request_.default_config);
 }
 
-void Finals::hold(TuneResult& result, const std::stop_token& stop) {
+void Finals::run(TuneResult& result, const std::stop_token& stop) {
   while (const std::optional<std::vector<Finalist>> contenders = next_contenders(result)) {
     if (stop.stop_requested()) throw Stopped();
-    if (hold_round(*contenders, result)) return;
+    if (run_round(*contenders, result)) return;
   }
 }
 
-std::vector<Trial> Finals::best_unmet(const TuneResult& result) const {
+std::vector<Trial> Finals::best_outside_duels(const TuneResult& result) const {
   std::vector<Trial> best;
   for (const Trial& trial : result.trials) {
-    if (trial.result.outcome == Outcome::ok && !met_.contains(trial.id)) best.push_back(trial);
+    if (trial.result.outcome == Outcome::ok && !dueled_.contains(trial.id)) best.push_back(trial);
   }
   std::sort(best.begin(), best.end(), [](const Trial& a, const Trial& b) {
     return std::pair(a.result.measurement.median_us, a.id) < std::pair(b.result.measurement.median_us, b.id);
@@ -59,7 +71,7 @@ std::vector<Trial> Finals::best_unmet(const TuneResult& result) const {
 // The best trials, and at first the default and the winner that the cache holds, where they are not among
 // them and did not fail. None where there are no more.
 std::optional<std::vector<Finals::Finalist>> Finals::next_contenders(const TuneResult& result) {
-  std::vector<Trial> chosen = best_unmet(result);
+  std::vector<Trial> chosen = best_outside_duels(result);
   const auto add = [&](std::optional<ConfigId> id) {
     const auto is_it = [&](const Trial& trial) { return trial.id == *id; };
     if (!id || std::any_of(chosen.begin(), chosen.end(), is_it)) return;
@@ -67,7 +79,7 @@ std::optional<std::vector<Finals::Finalist>> Finals::next_contenders(const TuneR
     if (done != result.trials.end() && !has_time(done->result.outcome)) return;
     chosen.push_back({.id = *id, .config = request_.space->config(*id)});
   };
-  if (met_.empty()) {
+  if (dueled_.empty()) {
     add(default_id_);
     if (const auto config = store_.winner()) add(request_.space->find_text(*config));
   }
@@ -75,7 +87,7 @@ std::optional<std::vector<Finals::Finalist>> Finals::next_contenders(const TuneR
 
   std::vector<Finalist> ready;
   for (const Trial& trial : chosen) {
-    met_.insert(trial.id);
+    dueled_.insert(trial.id);
     if (std::optional<Finalist> finalist = prepare(trial)) ready.push_back(*std::move(finalist));
   }
   return ready;
@@ -97,13 +109,18 @@ Finals::Duel Finals::duel(const std::vector<Finalist>& contenders) {
   std::vector<Candidate> candidates;
   for (const Finalist& finalist : contenders) candidates.push_back(finalist.candidate);
   tools_.events.emit(PhaseChanged{Phase::duel});
-  const std::vector<TrialResult> results = tools_.device.duel(candidates, request_.duel_rounds);
+  std::vector<TrialResult> results;
+  const bool sound =
+      watch_.measure_quietly([&] { results = tools_.device.duel(candidates, request_.duel_rounds); });
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     duel.trials.push_back(contenders[i].trial);
     duel.trials.back().result = results[i];
+    duel.trials.back().result.contended = !sound;
   }
   tools_.events.emit(PhaseChanged{Phase::verifying});
-  for (const std::size_t i : rank_duel(duel.trials, default_id_)) {
+  const std::vector<std::size_t> order =
+      request_.foreign ? rank_recorded(duel.trials) : rank_duel(duel.trials, default_id_);
+  for (const std::size_t i : order) {
     TrialResult& result = duel.trials[i].result;
     if (result.outcome != Outcome::ok) break;
     const TrialResult check =
@@ -118,7 +135,24 @@ Finals::Duel Finals::duel(const std::vector<Finalist>& contenders) {
   return duel;
 }
 
-bool Finals::hold_round(const std::vector<Finalist>& contenders, TuneResult& result) {
+namespace {
+
+// The medians of those that were right too and are a tie with the winner, fastest first.
+std::vector<double> tied_with(const Trial& winner, const std::vector<Trial>& duel) {
+  const double time = winner.result.measurement.median_us;
+  std::vector<double> tied;
+  for (const Trial& trial : duel) {
+    const double other = trial.result.measurement.median_us;
+    const bool near = std::max(time, other) <= std::min(time, other) * (1 + kTie);
+    if (trial.id != winner.id && trial.result.outcome == Outcome::ok && near) tied.push_back(other);
+  }
+  std::sort(tied.begin(), tied.end());
+  return tied;
+}
+
+}  // namespace
+
+bool Finals::run_round(const std::vector<Finalist>& contenders, TuneResult& result) {
   const Duel outcome = duel(contenders);
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     const Trial& trial = outcome.trials[i];
@@ -130,8 +164,8 @@ bool Finals::hold_round(const std::vector<Finalist>& contenders, TuneResult& res
   }
   if (!outcome.winner) return false;
   result.best = outcome.trials[*outcome.winner];
+  result.tied = tied_with(*result.best, outcome.trials);
   result.winner = contenders[*outcome.winner].candidate;
-  tools_.events.emit(PhaseChanged{Phase::storing});
   store_.put_winner(result);
   return true;
 }

@@ -11,6 +11,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "tuner/quiet_watch.h"
 #include "tuner/trial_store.h"
 #include "tuner/tune.h"
 
@@ -24,17 +25,22 @@ inline constexpr double kTie = 0.003;
 std::vector<std::size_t> rank_duel(const std::vector<Trial>& trials,
                                    std::optional<ConfigId> default_id = std::nullopt);
 
+// The same for recorded times of a kernel that moetune does not have: they hold no noise and there is no default, so
+// that the fastest comes first, and of equal times the first text of a configuration. It needs no space, which a cache
+// does not keep.
+std::vector<std::size_t> rank_recorded(const std::vector<Trial>& trials);
+
 class Finals {
  public:
   // Waits for a build; null where the search is to stop.
   using Wait = std::function<BuildPtr(const std::shared_future<BuildPtr>&)>;
 
-  Finals(const TuneRequest& request, const TuneTools& tools, TrialStore& store, Wait wait);
+  Finals(const TuneRequest& request, const TuneTools& tools, TrialStore& store, QuietWatch& watch, Wait wait);
 
   // Lets the best trials of `result` meet until one stands the duel and the verification, and stores it.
   // Sets best and winner of `result`, unless none stands, and baseline, where the default met the others.
   // Throws Stopped.
-  void hold(TuneResult& result, const std::stop_token& stop);
+  void run(TuneResult& result, const std::stop_token& stop);
 
  private:
   struct Finalist {
@@ -47,17 +53,18 @@ class Finals {
   };
 
   std::optional<std::vector<Finalist>> next_contenders(const TuneResult& result);
-  std::vector<Trial> best_unmet(const TuneResult& result) const;
+  std::vector<Trial> best_outside_duels(const TuneResult& result) const;
   std::optional<Finalist> prepare(const Trial& trial);
   Duel duel(const std::vector<Finalist>& contenders);
-  bool hold_round(const std::vector<Finalist>& contenders, TuneResult& result);
+  bool run_round(const std::vector<Finalist>& contenders, TuneResult& result);
 
   const TuneRequest& request_;
   const TuneTools& tools_;
   TrialStore& store_;
+  QuietWatch& watch_;
   Wait wait_;
   std::optional<ConfigId> default_id_;
-  std::set<ConfigId> met_;  // finalists of the duels so far
+  std::set<ConfigId> dueled_;  // finalists of the duels so far
 };
 
 }  // namespace moetune

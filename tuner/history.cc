@@ -21,7 +21,7 @@ std::map<std::string, std::string> dimensions(const std::string& problem) {
   return dims;
 }
 
-std::optional<double> number(const std::string& text) {
+std::optional<double> number_in(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
@@ -30,7 +30,7 @@ std::optional<double> number(const std::string& text) {
 
 double dimension_distance(const std::string& a, const std::string& b) {
   if (a == b) return 0;
-  const std::optional<double> x = number(a), y = number(b);
+  const std::optional<double> x = number_in(a), y = number_in(b);
   if (!x || !y || *x <= 0 || *y <= 0) return kOtherName;
   return std::abs(std::log2(*x / *y));
 }
@@ -52,17 +52,17 @@ DeviceLimits limits_of(const HardwareKey& hardware, DeviceLimits limits) {
   return limits;
 }
 
-Assignment environment_of(const Carrier& carrier, const WorkloadKey& key) {
+Assignment environment_of(const TransferContext& context, const WorkloadKey& key) {
   const Problem problem =
-      parse_problem(carrier.kernel->name(), carrier.kernel->schema(), nullptr, key.problem);
-  return expression_environment(problem, limits_of(key.hardware, carrier.limits));
+      parse_problem(context.kernel->name(), context.kernel->schema(), nullptr, key.problem);
+  return expression_environment(problem, limits_of(key.hardware, context.limits));
 }
 
 History history_of(const std::vector<TrialRecord>& records, const LegalSpace& space,
                    std::optional<Transfer> transfer) {
   History history;
   for (const TrialRecord& record : records) {
-    if (may_end_otherwise(record)) continue;
+    if (should_retry(record)) continue;
     std::optional<std::vector<Position>> point = space.point_of(record.config);
     const std::optional<TrialResult> result = from_record(record);
     if (point && transfer) point = (*transfer)(*point, space);
@@ -72,7 +72,7 @@ History history_of(const std::vector<TrialRecord>& records, const LegalSpace& sp
   return history;
 }
 
-std::string odd_workload(const WorkloadKey& key, const BadInput& why) {
+std::string left_out_text(const WorkloadKey& key, const BadInput& why) {
   return "The trials of " + key.kernel + " " + key.problem + " on " + key.hardware.name +
          " in the cache are left out: " + why.what();
 }
@@ -91,24 +91,24 @@ double workload_distance(const WorkloadKey& key, const WorkloadKey& other) {
   return distance;
 }
 
-std::optional<Transfer> transfer_between(const Carrier& carrier, const WorkloadKey& there,
+std::optional<Transfer> transfer_between(const TransferContext& context, const WorkloadKey& there,
                                          const WorkloadKey& here, const LegalSpace& space) {
-  if (!same_domains(carrier.space->parameters(), space.parameters())) return std::nullopt;
+  if (!same_domains(context.space->parameters(), space.parameters())) return std::nullopt;
   try {
-    return carrier.space->transfer(environment_of(carrier, there), environment_of(carrier, here));
+    return context.space->transfer(environment_of(context, there), environment_of(context, here));
   } catch (const BadInput&) {
     return std::nullopt;
   }
 }
 
 std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, const LegalSpace& space,
-                                   const Carrier* carrier,
+                                   const TransferContext* context,
                                    const std::function<void(const std::string&)>& left_out) {
-  const auto unless_odd = [&](const Workload& workload, const auto& use) {
+  const auto unless_unreadable = [&](const Workload& workload, const auto& use) {
     try {
       use();
     } catch (const BadInput& error) {
-      if (left_out) left_out(odd_workload(workload.key, error));
+      if (left_out) left_out(left_out_text(workload.key, error));
     }
   };
   struct Neighbour {
@@ -119,7 +119,9 @@ std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, c
   const std::optional<std::int64_t> own = cache.find_workload(key);
   for (const Workload& workload : cache.workloads()) {
     if (workload.key.kernel != key.kernel || (own && workload.id == *own)) continue;
-    unless_odd(workload, [&] { neighbours.push_back({workload_distance(key, workload.key), workload}); });
+    unless_unreadable(workload, [&] {
+      neighbours.push_back({workload_distance(key, workload.key), workload});
+    });
   }
   std::sort(neighbours.begin(), neighbours.end(), [](const Neighbour& a, const Neighbour& b) {
     return a.distance != b.distance ? a.distance < b.distance : a.workload.id < b.workload.id;
@@ -128,9 +130,9 @@ std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, c
   std::vector<History> histories;
   for (const auto& [distance, workload] : neighbours) {
     if (histories.size() == kMostHistories) break;
-    unless_odd(workload, [&, distance = distance, &workload = workload] {
+    unless_unreadable(workload, [&, distance = distance, &workload = workload] {
       std::optional<Transfer> transfer =
-          carrier != nullptr ? transfer_between(*carrier, workload.key, key, space) : std::nullopt;
+          context != nullptr ? transfer_between(*context, workload.key, key, space) : std::nullopt;
       History history = history_of(cache.trials(workload.id), space, std::move(transfer));
       history.distance = distance;
       if (!history.trials.empty()) histories.push_back(std::move(history));

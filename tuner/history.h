@@ -18,25 +18,25 @@ namespace moetune {
 inline constexpr std::size_t kMostHistories = 6;
 
 // What it takes to carry configurations from one problem to another (search/transfer.h).
-struct Carrier {
+struct TransferContext {
   const Kernel* kernel = nullptr;
   const Space* space = nullptr;
   DeviceLimits limits;  // of the device that is searched for
 };
 
 // The nearest workloads' trials whose values are of the domains of `space`, legal in it or not, nearest
-// first, at most kMostHistories, each carried over to the problem of `key` where there is a carrier. The
+// first, at most kMostHistories, each carried over to the problem of `key` if `context` is given. The
 // workload of `key` itself is left out. Deterministic in the cache's content.
 //
 // A workload whose records are not as moetune writes them is left out; `left_out` gets a sentence that names it and says why.
 std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, const LegalSpace& space,
-                                   const Carrier* carrier = nullptr,
+                                   const TransferContext* context = nullptr,
                                    const std::function<void(const std::string&)>& left_out = {});
 
 // How configurations of the workload `there` are carried over to `here`, whose legal ones are `space`;
 // nullopt where they stand as they are: for a problem that the kernel no longer takes, or for other domains
 // than the kernel's space has now.
-std::optional<Transfer> transfer_between(const Carrier& carrier, const WorkloadKey& there,
+std::optional<Transfer> transfer_between(const TransferContext& context, const WorkloadKey& there,
                                          const WorkloadKey& here, const LegalSpace& space);
 
 // How far the experience of `other` is from `key`: 0 for the same problem and hardware with other sources;

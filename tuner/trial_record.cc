@@ -13,7 +13,9 @@ namespace {
 using Json = nlohmann::json;
 
 // A recording's file name is part of the provenance, and may hold any bytes.
-std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string stored_text(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 Json facts_json(const TrialResult& result, const Build* build) {
   Json facts = {{"validate_s", result.validate_s}, {"measure_s", result.measure_s}};
@@ -89,6 +91,7 @@ TrialRecord to_record(const Config& config, const TrialResult& result, const Bui
   Json source = provenance_json(provenance);
   add_clocks(source, result.measurement);
   TrialRecord record;
+  record.contended = result.contended;
   record.config = config.text();
   record.outcome = outcome_name(result.outcome);
   record.message = result.message;
@@ -98,12 +101,13 @@ TrialRecord to_record(const Config& config, const TrialResult& result, const Bui
     record.interval_high_us = result.measurement.high_us;
     record.samples = static_cast<int>(result.measurement.samples_us.size());
   }
-  record.facts = text_of(facts_json(result, build));
-  record.provenance = text_of(source);
+  record.facts = stored_text(facts_json(result, build));
+  record.provenance = stored_text(source);
   return record;
 }
 
-bool may_end_otherwise(const TrialRecord& record) {
+bool should_retry(const TrialRecord& record) {
+  if (record.contended) return true;
   const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
   if (!outcome) return true;
   if (is_breakdown(*outcome)) return !flag(record.provenance, "final_breakdown", false);
@@ -111,7 +115,7 @@ bool may_end_otherwise(const TrialRecord& record) {
   return *outcome == Outcome::compile_failed && !flag(record.facts, "repeatable", true);
 }
 
-bool is_of_search(const TrialRecord& record, const std::string& strategy, std::uint64_t seed) {
+bool belongs_to_search(const TrialRecord& record, const std::string& strategy, std::uint64_t seed) {
   const Json json = parse_json_or_discard(record.provenance);
   return json.is_object() && json.value("strategy", Json()) == strategy && json.value("seed", Json()) == seed;
 }
@@ -121,6 +125,7 @@ std::optional<TrialResult> from_record(const TrialRecord& record) {
   if (!outcome || (has_time(*outcome) && !(record.time_us > 0))) return std::nullopt;
   TrialResult result;
   result.outcome = *outcome;
+  result.contended = record.contended;
   result.message = record.message;
   result.measurement.median_us = record.time_us;
   result.measurement.low_us = record.interval_low_us;
@@ -135,6 +140,7 @@ WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const
   source["moetune"] = version();
   add_clocks(source, result.measurement);
   WinnerRecord record;
+  record.contended = result.contended;
   static_cast<StoredLaunch&>(record) = stored_launch(winner);
   if (fallback.build != nullptr) record.fallback = stored_launch(fallback);
   record.time_us = result.measurement.median_us;
@@ -143,7 +149,7 @@ WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const
   record.default_time_us =
       baseline != nullptr && has_time(baseline->outcome) ? baseline->measurement.median_us : 0;
   record.roofline = roofline;
-  record.provenance = text_of(source);
+  record.provenance = stored_text(source);
   return record;
 }
 

@@ -27,12 +27,12 @@ TrialRecord to_record(const Config& config, const TrialResult& result, const Bui
                       const Provenance& provenance);
 
 // Whether the outcome may be due to the moment rather than the configuration: a time limit or a crash that
-// was not tried twice, another process's memory, a compiler that broke down. Such a trial is kept for the
+// was not tried twice, another process's memory or its work on the device, a compiler that broke down. Such a trial is kept for the
 // reports and run again.
-bool may_end_otherwise(const TrialRecord& record);
+bool should_retry(const TrialRecord& record);
 
 // Whether a search with this strategy and seed measured it.
-bool is_of_search(const TrialRecord& record, const std::string& strategy, std::uint64_t seed);
+bool belongs_to_search(const TrialRecord& record, const std::string& strategy, std::uint64_t seed);
 
 // nullopt where the record's outcome is unknown to this version, or its time is none: such a trial is run
 // again. The samples do not come back, only the median and its interval.

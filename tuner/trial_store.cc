@@ -9,15 +9,16 @@ KnownTrials TrialStore::known_trials() {
   if (tools_.cache == nullptr) return known;
   if (request_.fresh) tools_.cache->clear_trials(tools_.workload);
   for (const TrialRecord& record : tools_.cache->trials(tools_.workload)) {
-    if (may_end_otherwise(record)) {
+    if (should_retry(record)) {
       const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
-      if (outcome && is_breakdown(*outcome)) breakdowns_.remember(record.config);
+      if (outcome && is_breakdown(*outcome)) breaker_.remember_breakdown(record.config);
       continue;
     }
     std::optional<TrialResult> result = from_record(record);
     if (!result) continue;
     known.by_config.emplace(record.config, *std::move(result));
-    if (is_of_search(record, request_.strategy, request_.seed)) known.of_this_search.push_back(record.config);
+    if (belongs_to_search(record, request_.strategy, request_.seed))
+      known.of_this_search.push_back(record.config);
   }
   return known;
 }
@@ -26,17 +27,18 @@ void TrialStore::put(const Trial& trial, const Build* build) {
   if (tools_.cache == nullptr) return;
   Provenance source = provenance();
   source.final_breakdown =
-      is_breakdown(trial.result.outcome) && breakdowns_.is_its_own_fault(trial.config.text());
+      is_breakdown(trial.result.outcome) && breaker_.is_config_fault(trial.config.text());
   tools_.cache->put_trial(tools_.workload, to_record(trial.config, trial.result, build, source));
 }
 
-void TrialStore::forgive(const Trial& trial) {
+void TrialStore::mark_retryable(const Trial& trial) {
   if (tools_.cache == nullptr) return;
   tools_.cache->put_trial(tools_.workload, to_record(trial.config, trial.result, nullptr, provenance()));
 }
 
 void TrialStore::put_winner(const TuneResult& result) {
   if (tools_.cache == nullptr || result.winner.build == nullptr) return;
+  tools_.events.emit(PhaseChanged{Phase::storing});
   Provenance source = provenance();
   source.trials = result.counts.total();
   const std::optional<Floor> floor =
@@ -44,8 +46,8 @@ void TrialStore::put_winner(const TuneResult& result) {
                stored_ceilings(tools_.cache, tools_.device.info().key), launches_of(result.winner.plan));
   const double roofline = floor ? floor->roofline_fraction(result.best->result.measurement.median_us) : 0.0;
   const TrialResult* baseline = result.baseline ? &result.baseline->result : nullptr;
-  tools_.cache->put_winner(tools_.workload,
-                           to_winner(result.winner, result.best->result, result.fallback, baseline, roofline, source));
+  tools_.cache->put_winner(tools_.workload, to_winner(result.winner, result.best->result, result.fallback,
+                                                      baseline, roofline, source));
 }
 
 std::optional<std::string> TrialStore::winner() const {

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tuner/breakdowns.h"
+#include "tuner/circuit_breaker.h"
 #include "tuner/trial_record.h"
 #include "tuner/tune.h"
 
@@ -21,15 +21,16 @@ struct KnownTrials {
 
 class TrialStore {
  public:
-  TrialStore(const TuneRequest& request, const TuneTools& tools, Breakdowns& breakdowns)
-      : request_(request), tools_(tools), breakdowns_(breakdowns) {}
+  TrialStore(const TuneRequest& request, const TuneTools& tools, CircuitBreaker& breaker)
+      : request_(request), tools_(tools), breaker_(breaker) {}
 
   // Without those that may end otherwise; forgets all of them first where the request asks for a fresh start.
   KnownTrials known_trials();
   void put(const Trial& trial, const Build* build);
   // A breakdown that was the machine's fault: another search tries the configuration again.
-  void forgive(const Trial& trial);
-  // `result` holds the winner and its counts; a winner that was not compiled is not kept.
+  void mark_retryable(const Trial& trial);
+  // `result` holds the winner and its counts; a winner that was not compiled is not kept. Emits Phase::storing if
+  // there is something to store.
   void put_winner(const TuneResult& result);
   // The configuration of the winner that the cache holds. One that it cannot hand out undamaged counts as
   // absent: this search's winner replaces it.
@@ -40,7 +41,7 @@ class TrialStore {
 
   const TuneRequest& request_;
   const TuneTools& tools_;
-  Breakdowns& breakdowns_;
+  CircuitBreaker& breaker_;
 };
 
 }  // namespace moetune

@@ -3,22 +3,24 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
-#include "tuner/breakdowns.h"
+#include "tuner/circuit_breaker.h"
 #include "tuner/compile/launchable.h"
 #include "tuner/compile_ahead.h"
 #include "tuner/finals.h"
+#include "tuner/quiet_watch.h"
+#include "tuner/trial_board.h"
 #include "tuner/trial_store.h"
+#include "tuner/unchecked_trials.h"
 
 namespace moetune {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point begin) {
+double elapsed_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
@@ -40,21 +42,37 @@ bool is_ready(const Pending& pending) {
          pending.build.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
+// A time that no search can use is no success, whoever reports it.
+void reject_unusable_time(TrialResult& result) {
+  if (!has_time(result.outcome) || has_usable_time({0, result.outcome, result.measurement.median_us})) return;
+  result.message = "measured " + std::to_string(result.measurement.median_us) + " us, which is no time";
+  result.outcome = Outcome::launch_failed;
+}
+
 class TuneLoop {
  public:
   TuneLoop(const TuneRequest& request, TuneTools tools, std::stop_token stop)
       : request_(request),
         tools_(tools),
         stop_(std::move(stop)),
-        store_(request_, tools_, breakdowns_),
-        searcher_(make_searcher(request.strategy, *request.space, request.seed)),
-        ahead_(request_, tools_, *searcher_) {
-    searcher_->warm(request.histories);
+        store_(request_, tools_, breaker_),
+        ahead_(request_, tools_),
+        board_(result_),
+        watch_(tools_.device, tools_.events, request.quiet_wait_s, stop_),
+        unchecked_(tools_, board_, store_, watch_) {
+    make_searcher_afresh();
+    if (request.time_budget_s > 0) {
+      const std::chrono::duration<double> budget(request.time_budget_s);
+      watch_.end_patience_at(begin_ + std::chrono::duration_cast<Clock::duration>(budget));
+    }
   }
 
   TuneResult run();
 
  private:
+  void make_searcher_afresh();
+  void search(bool resumes);
+  void hold_finals();
   void enqueue(ConfigId id);
   void start_build(Pending& pending);
   double drop_limit() const;
@@ -62,15 +80,18 @@ class TuneLoop {
   void take(ConfigId id);
   void resume();
   bool budget_left() const;
+  bool time_is_up() const;
   bool is_over() const { return stop_.stop_requested() || result_.converged; }
   void step();
   void finish_next();
   std::optional<Pending> take_next();                                            // none where stopped
   std::optional<TrialResult> evaluate(const Pending& pending, BuildPtr* build);  // none where stopped
+  TrialResult measure(const Candidate& candidate);
   BuildPtr wait_for(const std::shared_future<BuildPtr>& build);
-  void finish(Pending pending, TrialResult result, const Build* build);
+  void finish(Pending pending, TrialResult result, BuildPtr build);
   void watch(const Trial& trial);
-  void forgive_breakdowns();
+  void check_quiet();
+  void mark_breakdowns_retryable();
   Confidence confidence() const;
   void judge_convergence();
   void announce(Phase phase) const { tools_.events.emit(PhaseChanged{phase}); }
@@ -78,17 +99,23 @@ class TuneLoop {
   const TuneRequest& request_;
   TuneTools tools_;
   std::stop_token stop_;
-  Breakdowns breakdowns_;
+  CircuitBreaker breaker_;
   TrialStore store_;
   std::unique_ptr<Searcher> searcher_;
   CompileAhead ahead_;
-  KnownTrials known_;                               // the cache's
-  std::unordered_map<ConfigId, std::size_t> done_;  // position in result_.trials
-  std::deque<Pending> queue_;                       // in the order asked
-  std::optional<std::size_t> best_;                 // position in result_.trials
+  KnownTrials known_;          // the cache's
+  std::deque<Pending> queue_;  // in the order asked
   Clock::time_point begin_ = Clock::now();
   TuneResult result_;
+  TrialBoard board_;
+  QuietWatch watch_;
+  UncheckedTrials unchecked_;
 };
+
+void TuneLoop::make_searcher_afresh() {
+  searcher_ = make_searcher(request_.strategy, *request_.space, request_.seed);
+  searcher_->warm(request_.histories);
+}
 
 TuneResult TuneLoop::run() {
   announce(Phase::preparing);
@@ -104,42 +131,53 @@ TuneResult TuneLoop::run() {
   } catch (const Stopped&) {
     result_.interrupted = true;
   }
-  result_.time.preparing = result_.time.wall = seconds_since(begin_);
+  result_.time.preparing = result_.time.wall = elapsed_since(begin_);
   if (result_.interrupted) return std::move(result_);
   tools_.events.emit(
       SearchStarted{request_.space->size(), request_.budget, request_.time_budget_s, request_.work});
 
-  announce(Phase::searching);
-  if (resumes) resume();
-  while (!queue_.empty() && !is_over()) step();
+  search(resumes);
   result_.interrupted = stop_.stop_requested();
-  result_.counts.unmeasured = ahead_.unmeasured();
+  result_.out_of_time =
+      !is_over() && !result_.exhausted && result_.counts.total() < request_.budget && time_is_up();
+  if (tools_.compiler != nullptr) result_.counts.unmeasured = ahead_.unmeasured();
   queue_.clear();
 
   const auto finishing = Clock::now();
   const double waited = result_.time.waiting;
-  if (best_) {
-    result_.confidence = confidence();
-    if (result_.interrupted) {
-      result_.best = result_.trials[*best_];
-    } else {
-      try {
-        Finals(request_, tools_, store_, [this](const auto& build) {
-          return wait_for(build);
-        }).hold(result_, stop_);
-      } catch (const Stopped&) {
-        result_.interrupted = true;
-        result_.best = result_.trials[*best_];
-      }
-    }
-  }
+  if (board_.best() != nullptr) hold_finals();
   if (tools_.compiler != nullptr) {
     tools_.compiler->flush();
     result_.time.compiling = tools_.compiler->stats().compile_seconds;
   }
-  result_.time.finishing = seconds_since(finishing) - (result_.time.waiting - waited);
-  result_.time.wall = seconds_since(begin_);
+  result_.contention = watch_.seen;
+  result_.time.finishing = elapsed_since(finishing) - (result_.time.waiting - waited);
+  result_.time.wall = elapsed_since(begin_);
   return std::move(result_);
+}
+
+void TuneLoop::search(bool resumes) {
+  announce(Phase::searching);
+  try {
+    check_quiet();
+    if (resumes) resume();
+    while (!queue_.empty() && !is_over()) step();
+    check_quiet();
+  } catch (const Stopped&) {
+  }
+}
+
+void TuneLoop::hold_finals() {
+  result_.confidence = confidence();
+  try {
+    if (result_.interrupted) throw Stopped();
+    Finals(request_, tools_, store_, watch_, [this](const auto& build) {
+      return wait_for(build);
+    }).run(result_, stop_);
+  } catch (const Stopped&) {
+    result_.interrupted = true;
+    result_.best = *board_.best();
+  }
 }
 
 void TuneLoop::enqueue(ConfigId id) {
@@ -160,15 +198,19 @@ void TuneLoop::start_build(Pending& pending) {
 }
 
 double TuneLoop::drop_limit() const {
-  if (!best_) return request_.policy.drop_above_us;
-  return std::min(request_.policy.drop_above_us,
-                  request_.drop_factor * result_.trials[*best_].result.measurement.median_us);
+  const Trial* const best = board_.best();
+  if (best == nullptr) return request_.policy.drop_above_us;
+  return std::min(request_.policy.drop_above_us, request_.drop_factor * best->result.measurement.median_us);
 }
 
 bool TuneLoop::budget_left() const {
   if (result_.counts.total() + queue_.size() >= request_.budget) return false;
   if (result_.counts[Outcome::pruned] > kPrunedPerTrial * request_.budget) return false;
-  return request_.time_budget_s <= 0 || seconds_since(begin_) < request_.time_budget_s;
+  return !time_is_up();
+}
+
+bool TuneLoop::time_is_up() const {
+  return request_.time_budget_s > 0 && elapsed_since(begin_) >= request_.time_budget_s;
 }
 
 void TuneLoop::refill() {
@@ -182,15 +224,14 @@ void TuneLoop::refill() {
     }
     for (const ConfigId id : ids) take(id);
   }
-  if (budget_left()) ahead_.run();
+  if (budget_left()) ahead_.run(*searcher_);
 }
 
 // What was asked: told again where it is done, the default among them.
 void TuneLoop::take(ConfigId id) {
   const bool queued = std::any_of(queue_.begin(), queue_.end(), [&](const Pending& p) { return p.id == id; });
-  if (const auto done = done_.find(id); done != done_.end()) {
-    const TrialResult& result = result_.trials[done->second].result;
-    searcher_->tell({id, result.outcome, result.measurement.median_us});
+  if (const Trial* const done = board_.find(id)) {
+    searcher_->tell({id, done->result.outcome, done->result.measurement.median_us});
   } else if (!queued) {
     enqueue(id);
   }
@@ -224,7 +265,7 @@ void TuneLoop::finish_next() {
   BuildPtr build;
   const std::optional<TrialResult> result = pending->known ? pending->known : evaluate(*pending, &build);
   if (!result) return;
-  finish(*std::move(pending), *result, build.get());
+  finish(*std::move(pending), *result, std::move(build));
   if (tools_.compiler != nullptr) tools_.compiler->flush();
   judge_convergence();
 }
@@ -237,7 +278,7 @@ std::optional<Pending> TuneLoop::take_next() {
       if (stop_.stop_requested()) return std::nullopt;
       queue_.front().build.wait_for(std::chrono::milliseconds(1));
     }
-    result_.time.waiting += seconds_since(begin);
+    result_.time.waiting += elapsed_since(begin);
   }
   Pending pending = std::move(*next);
   queue_.erase(next);
@@ -249,7 +290,7 @@ BuildPtr TuneLoop::wait_for(const std::shared_future<BuildPtr>& build) {
   while (build.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
     if (stop_.stop_requested()) return nullptr;
   }
-  result_.time.waiting += seconds_since(begin);
+  result_.time.waiting += elapsed_since(begin);
   return build.get();
 }
 
@@ -264,71 +305,70 @@ std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* 
     if (reason.empty()) reason = why_spilling(pending.plan, **build, request_.kernel->spill_limit_bytes());
     if (!reason.empty()) return TrialResult{.outcome = Outcome::pruned, .message = reason};
   }
-  MeasurePolicy policy = request_.policy;
-  policy.drop_above_us = drop_limit();
   const auto begin = Clock::now();
   try {
-    TrialResult result = tools_.device.run({pending.config, pending.plan, *build}, policy);
+    TrialResult result = measure({pending.config, pending.plan, *build});
     result_.time.validating += result.validate_s;
-    result_.time.measuring += is_breakdown(result.outcome) ? seconds_since(begin) : result.measure_s;
+    result_.time.measuring += is_breakdown(result.outcome) ? elapsed_since(begin) : result.measure_s;
     return result;
   } catch (const Stopped&) {
     return std::nullopt;
   }
 }
 
-// A time that no search can use is no success, whoever reports it.
-void refuse_odd_time(TrialResult& result) {
-  if (!has_time(result.outcome) || has_usable_time({0, result.outcome, result.measurement.median_us})) return;
-  result.message = "measured " + std::to_string(result.measurement.median_us) + " us, which is no time";
-  result.outcome = Outcome::launch_failed;
+TrialResult TuneLoop::measure(const Candidate& candidate) {
+  MeasurePolicy policy = request_.policy;
+  policy.drop_above_us = drop_limit();
+  TrialResult result = tools_.device.run(candidate, policy);
+  reject_unusable_time(result);
+  return result;
 }
 
-void TuneLoop::finish(Pending pending, TrialResult result, const Build* build) {
-  refuse_odd_time(result);
-  Trial trial{pending.id, std::move(pending.config), std::move(result), pending.known.has_value()};
-  if (!trial.resumed) store_.put(trial, build);
+void TuneLoop::finish(Pending pending, TrialResult result, BuildPtr build) {
+  Trial trial{pending.id, pending.config, std::move(result), pending.known.has_value()};
+  if (!trial.resumed) store_.put(trial, build.get());
   searcher_->tell({trial.id, trial.result.outcome, trial.result.measurement.median_us});
-  ++result_.counts[trial.result.outcome];
-  result_.counts.resumed += trial.resumed;
 
-  const std::size_t position = result_.trials.size();
-  done_.emplace(trial.id, position);
-  result_.trials.push_back(std::move(trial));
-  const TrialResult& latest = result_.trials.back().result;
-  if (latest.outcome == Outcome::ok &&
-      (!best_ || latest.measurement.median_us < result_.trials[*best_].result.measurement.median_us)) {
-    best_ = position;
+  const std::size_t position = board_.add(std::move(trial));
+  const Trial& latest = result_.trials[position];
+  const bool is_best = board_.best() == &latest;
+  tools_.events.emit(TrialEnded{latest, result_.counts, board_.best()});
+  if (tools_.device.info().recorded || latest.resumed) return;  // a replay costs nothing
+  watch(latest);
+  if (!has_time(latest.result.outcome)) return;
+  unchecked_.add(position, {std::move(pending.config), std::move(pending.plan), std::move(build)});
+  if (is_best || watch_.is_due()) check_quiet();
+}
+
+void TuneLoop::check_quiet() {
+  const auto begin = Clock::now();
+  if (unchecked_.check([this](const Candidate& candidate) { return measure(candidate); })) {
+    // No strategy can unlearn what it was told: another one learns what is true.
+    make_searcher_afresh();
+    for (const Observation& trial : board_.observations(false)) searcher_->tell(trial);
   }
-  tools_.events.emit(
-      TrialEnded{result_.trials.back(), result_.counts, best_ ? &result_.trials[*best_] : nullptr});
-  // A replay costs nothing, whatever it recorded.
-  if (!tools_.device.info().recorded && !result_.trials.back().resumed) watch(result_.trials.back());
+  result_.time.disturbed += elapsed_since(begin);
 }
 
 void TuneLoop::watch(const Trial& trial) {
   try {
-    breakdowns_.saw(trial.config.text(), trial.result);
+    breaker_.record(trial.config.text(), trial.result);
   } catch (const BrokenEnvironment&) {
-    forgive_breakdowns();
+    mark_breakdowns_retryable();
     throw;
   }
 }
 
 // Where the machine is at fault, every configuration that broke down here deserves another try.
-void TuneLoop::forgive_breakdowns() {
+void TuneLoop::mark_breakdowns_retryable() {
   for (const Trial& trial : result_.trials) {
     if (trial.resumed || !is_breakdown(trial.result.outcome)) continue;
-    store_.forgive(trial);
+    store_.mark_retryable(trial);
   }
 }
 
 Confidence TuneLoop::confidence() const {
-  std::vector<Observation> observations;
-  for (const Trial& trial : result_.trials) {
-    observations.push_back({trial.id, trial.result.outcome, trial.result.measurement.median_us});
-  }
-  return assess(*request_.space, observations, request_.floor_us);
+  return assess(*request_.space, board_.observations(true), request_.floor_us);
 }
 
 void TuneLoop::judge_convergence() {
@@ -347,7 +387,7 @@ std::size_t TrialCounts::total() const {
 }
 
 double TimeSpent::other() const {
-  return std::max(0.0, wall - preparing - waiting - validating - measuring - finishing);
+  return std::max(0.0, wall - preparing - waiting - validating - measuring - disturbed - finishing);
 }
 
 TuneResult tune(const TuneRequest& request, TuneTools tools, std::stop_token stop) {

@@ -15,6 +15,7 @@
 #include "search/legal_space.h"
 #include "search/searcher.h"
 #include "tuner/compile/compile_pool.h"
+#include "tuner/contention.h"
 #include "tuner/device.h"
 #include "tuner/events.h"
 
@@ -45,6 +46,7 @@ struct TimeSpent {
   double waiting = 0;    // for the compiler, with nothing to measure
   double validating = 0;
   double measuring = 0;  // search trials; of one that hung or crashed, until its end
+  double disturbed = 0;  // canaries, waiting for a quiet device, and what is measured again then
   double finishing = 0;  // duel, verification, storing; what is waited for meanwhile counts as `waiting`
   double compiling = 0;  // summed over compiler threads, overlapped with the rest
 
@@ -67,13 +69,17 @@ struct TuneSettings {
   // 13-19% of the GPU time and lost no winner. Infinity: none is dropped.
   double drop_factor = 1.5;
   bool fresh = false;  // ignore the cache's trials of this workload
+  // How long to wait in all, while somebody else uses the device. Then the search goes on, and what it
+  // measures is marked as contended.
+  std::uint64_t quiet_wait_s = 30;
   // Above 0: the search also ends where kMoreTrials more would be expected to gain less than this fraction.
   double until_gain = 0;
 };
 
 struct TuneRequest : TuneSettings {
   const Kernel* kernel =
-      nullptr;  // null for a recording of a kernel that is not moetune's: nothing is compiled
+      nullptr;           // null for a recording of a kernel that is not moetune's: nothing is compiled
+  bool foreign = false;  // the recording's kernel is not moetune's: its finals are ranked by rank_recorded()
   Problem problem;
   const LegalSpace* space = nullptr;
   std::optional<Config> default_config;
@@ -90,14 +96,17 @@ struct TuneRequest : TuneSettings {
 
 struct TuneResult {
   bool interrupted = false;
-  bool exhausted = false;  // the strategy had nothing left to ask
-  bool converged = false;  // ended by TuneSettings::until_gain
-  Confidence confidence;   // in the best found, from the trials
+  bool exhausted = false;    // the strategy had nothing left to ask
+  bool converged = false;    // ended by TuneSettings::until_gain
+  bool out_of_time = false;  // ended by TuneSettings::time_budget_s
+  Confidence confidence;     // in the best found, from the trials
   TrialCounts counts;
   std::optional<Trial> best;      // the winner of the duel, verified
   std::optional<Trial> baseline;  // the default configuration, measured in the same duel
-  Candidate winner;               // plan and build of `best`, where it was compiled
-  Candidate fallback;             // the same of the default, if it was right in that duel
+  std::vector<double> tied;  // medians of the finalists that tie with `best` (tuner/finals.h), fastest first
+  Candidate winner;          // plan and build of `best`, where it was compiled
+  Candidate fallback;        // the same of the default, if it was right in that duel
+  Contention contention;
   TimeSpent time;
   std::vector<Trial> trials;  // in the order measured
 };

@@ -1,9 +1,11 @@
-// The device side of measuring and validating: fill, poison, compare, guard bands, checksum, hold.
+// The device side of measuring and validating: fill, poison, compare, guard bands, checksum. Hold
+// and canary are in timing.cuh.
 //
 // Every parameter is 8 bytes wide. Codes: element types as DType in kernels/dtype.h, fills as Fill::Kind in
 // kernels/buffer.h. tuner/worker/harness.cc is the host side.
 
 #include "templates/common/harness_values.cuh"
+#include "templates/common/timing.cuh"
 
 namespace {
 
@@ -96,12 +98,6 @@ __device__ void reduce_block(const P& mine, P* partials) {
 __device__ u64 sum_over_warp(u64 value) {
   for (int lane = 16; lane > 0; lane /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, lane);
   return value;
-}
-
-__device__ u64 nanoseconds() {
-  u64 now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  return now;
 }
 
 }  // namespace
@@ -264,16 +260,4 @@ extern "C" __global__ void __launch_bounds__(kBlock)
   }
   mine = sum_over_warp(mine);
   if (threadIdx.x % 32 == 0) atomicAdd(sum, mine);
-}
-
-// Holds the stream until the host has written `turn` to signal[0]. After `patience_ns` it gives up, so that a
-// host that waits for the stream is no deadlock, and writes `turn` to signal[1].
-extern "C" __global__ void moetune_hold(volatile u64* signal, u64 turn, u64 patience_ns) {
-  const u64 begin = nanoseconds();
-  while (signal[0] < turn) {
-    if (nanoseconds() - begin > patience_ns) {
-      signal[1] = turn;
-      break;
-    }
-  }
 }

@@ -101,12 +101,12 @@ std::vector<Lengths> steps_from(const Lengths& longest) {
   return {longest, half, few, one_long, longest};
 }
 
-struct Case {
+struct LengthCase {
   const char* problem;
   const char* config;
 };
 
-constexpr Case kCases[] = {
+constexpr LengthCase kCases[] = {
     {"batch=24,context=4096,lengths=ragged",
      "body=tma,math=mma16,schedule=persistent,residents=1,tile=128,warps=8,stages=2,producers=1,splits=1,"
      "combine=last_cta,ahead=0"},
@@ -124,7 +124,7 @@ constexpr Case kCases[] = {
      "combine=cluster,ahead=1"},
 };
 
-Config config_of(const Case& test, const Problem& problem, const DeviceLimits& limits) {
+Config case_config(const LengthCase& test, const Problem& problem, const DeviceLimits& limits) {
   const std::string file = "spaces/decode_attention.json";
   const Space space = Space::parse(read_resource(file), file);
   const Assignment environment = expression_environment(problem, limits);
@@ -134,7 +134,7 @@ Config config_of(const Case& test, const Problem& problem, const DeviceLimits& l
   return config;
 }
 
-Problem problem_of(const Case& test) {
+Problem case_problem(const LengthCase& test) {
   return parse_problem("decode_attention", find_kernel("decode_attention").schema(), nullptr,
                        std::string(test.problem) + ",q_heads=32,kv_heads=8,head_dim=128");
 }
@@ -143,10 +143,10 @@ Problem problem_of(const Case& test) {
 
 // Needs no GPU.
 TEST_CASE("what one graph is captured of is legal on Hopper") {
-  for (const Case& test : kCases) {
+  for (const LengthCase& test : kCases) {
     CAPTURE(test.problem);
     CAPTURE(test.config);
-    config_of(test, problem_of(test), limits_of_architecture("sm_90a"));
+    case_config(test, case_problem(test), limits_of_architecture("sm_90a"));
   }
 }
 
@@ -155,11 +155,12 @@ TEST_CASE("one captured graph serves changing lengths") {
   const DeviceLimits limits = gpu().info().limits;
   if (limits.compute_capability < 90) return;
   Machine machine;
-  for (const Case& test : kCases) {
+  for (const LengthCase& test : kCases) {
     CAPTURE(test.problem);
     CAPTURE(test.config);
-    const Problem problem = problem_of(test);
-    const Plan plan = find_kernel("decode_attention").plan(config_of(test, problem, limits), problem, limits);
+    const Problem problem = case_problem(test);
+    const Plan plan =
+        find_kernel("decode_attention").plan(case_config(test, problem, limits), problem, limits);
     const BuildPtr build = compile_for_gpu(plan.unit);
     REQUIRE_MESSAGE(build->outcome == Outcome::ok, build->message);
     Decoding decoding(machine, problem);

@@ -14,7 +14,7 @@ namespace moetune {
 namespace {
 
 // A bug: `right` in a template becomes `wrong`.
-struct Planted {
+struct PlantedCell {
   const char* problem;
   const char* config;
   const char* file;
@@ -25,71 +25,68 @@ struct Planted {
 constexpr const char* kCommon = ",stages=2,l2=normal,ahead=0";
 constexpr const char* kGrid = ",schedule=grid,residents=0";
 
-const std::vector<Planted>& planted_bugs() {
-  static const std::vector<Planted> bugs = {
-      // Every step of 16 tokens multiplies the first 16 of V.
-      {"batch=2,q_heads=16,kv_heads=2,context=300",
-       "body=mma,math=mma16,tile=64,warps=2,producers=0,row_tiles=1,query=registers,splits=2,combine=kernel",
-       "attend.cuh", "add_wide(a, v + token_offset(16 * group), lanes)", "add_wide(a, v, lanes)"},
-      // One token more than the window holds is seen.
-      {"batch=2,q_heads=16,kv_heads=2,context=300,window=40,page=16",
-       "body=tma,math=mma16,tile=64,warps=4,producers=1,row_tiles=1,query=shared,splits=1,combine=none",
-       "arguments.cuh", "{end - kWindow - token,", "{end - kWindow - 1 - token,"},
-      // The sink takes no part of the probability.
-      {"batch=2,q_heads=16,kv_heads=2,context=30,sinks=learned",
-       "body=mma,math=mma16,tile=64,warps=4,producers=0,row_tiles=1,query=registers,splits=1,combine=none",
-       "combine.cuh", "+ exp2_fast(sink - maximum)", ""},
-      // Only the first part of a cluster counts in the denominator.
-      {"batch=2,q_heads=16,kv_heads=2,context=300",
-       "body=tma,math=mma16,tile=64,warps=4,producers=1,row_tiles=1,query=registers,splits=2,combine=cluster",
-       "inbox.cuh", "weight += factor;", "weight += split == 0 ? factor : 0.0f;"},
-      // The last block, and the second kernel, weigh all parts alike.
-      {"batch=2,q_heads=16,kv_heads=2,context=300,lengths=ragged",
-       "body=mma,math=swap,tile=64,warps=4,producers=0,row_tiles=1,query=registers,splits=2,combine=last_cta",
-       "combine.cuh", "take = exp2_fast(lse - highest)", "take = 1"},
-      // A persistent block attends to every segment with the query of the first place.
-      {"batch=64,q_heads=32,kv_heads=8,context=300,lengths=ragged",
-       "body=tma,math=mma16,tile=64,warps=4,producers=1,row_tiles=1,query=registers,splits=1,combine=kernel,"
-       "schedule=persistent,residents=1",
-       "body_persistent.cuh", "+ segment.place * kQueryBytes", ""},
-      // Tokens 8..15 of every 16 count with the probabilities of 0..7.
-      {"batch=2,q_heads=16,kv_heads=2,context=300",
-       "body=mma,math=swap,tile=64,warps=4,producers=0,row_tiles=1,query=registers,splits=2,combine=kernel",
-       "attend_swap.cuh", "transposed_8x8(Math::pack(p[2], p[3]))", "transposed_8x8(Math::pack(p[0], p[1]))"},
-      // O is not rescaled when the maximum rises.
-      {"batch=2,q_heads=16,kv_heads=2,context=300",
-       "body=tma,math=swap,tile=64,warps=4,producers=1,row_tiles=1,query=shared,splits=2,combine=kernel",
-       "column_softmax.cuh", "output_[block][tile][2 + side] *= factor;", ""},
-      // Every step of 16 tokens multiplies the first 16 of V.
-      {"batch=2,q_heads=32,kv_heads=2,context=300,q_len=4",
-       "body=tma,math=wgmma64,tile=64,warps=4,producers=1,row_tiles=4,query=shared,splits=2,combine=kernel",
-       "attend_wgmma.cuh", "v + token_offset(16 * group)", "v"},
-      // All warps take the rows of the first, so 16 to 63 are never stored.
-      {"batch=2,q_heads=32,kv_heads=2,context=300,q_len=4",
-       "body=tma,math=wgmma64,tile=64,warps=4,producers=1,row_tiles=4,query=shared,splits=2,combine=kernel",
-       "row_softmax.cuh", "kWorkerWarps == 1 ? 0", "true ? 0"},
-      // Every step of 16 tokens multiplies the first 16 of P.
-      {"batch=2,q_heads=16,kv_heads=2,context=300",
-       "body=tma,math=wgmma_swap,tile=64,warps=4,producers=1,row_tiles=1,query=shared,splits=2,combine="
-       "kernel",
-       "attend_wgmma_swap.cuh", "+ token * 16, kWorkerTokens", ", kWorkerTokens"},
-      // The denominator counts the first warp's tokens alone.
-      {"batch=2,q_heads=16,kv_heads=2,context=300",
-       "body=tma,math=wgmma_swap,tile=64,warps=4,producers=1,row_tiles=1,query=shared,splits=2,combine="
-       "kernel",
-       "attend_wgmma_swap.cuh", "sum += exchange_.value(other, row)", "sum += exchange_.value(0, row)"},
-      // The first token past the end is seen.
-      {"batch=2,q_heads=4,kv_heads=4,context=300,lengths=ragged",
-       "body=mma,math=vector,tile=64,warps=4,producers=0,row_tiles=1,query=shared,splits=2,combine=kernel",
-       "attend_vector.cuh", "token < visible.end", "token <= visible.end"},
-      // The second row of a group attends with the first one's scores.
-      {"batch=2,q_heads=4,kv_heads=2,context=300",
-       "body=tma,math=vector,tile=128,warps=4,producers=1,row_tiles=1,query=shared,splits=2,combine=kernel",
-       "attend_vector.cuh", "scores_[token][row] = sum;",
-       "scores_[token][row] = row == 0 ? sum : scores_[token][0];"},
-  };
-  return bugs;
-}
+const std::vector<PlantedCell> kPlantedBugs = {
+    // Every step of 16 tokens multiplies the first 16 of V.
+    {"batch=2,q_heads=16,kv_heads=2,context=300",
+     "body=mma,math=mma16,tile=64,warps=2,producers=0,row_tiles=1,query=registers,splits=2,combine=kernel",
+     "attend.cuh", "add_wide(a, v + token_offset(16 * group), lanes)", "add_wide(a, v, lanes)"},
+    // One token more than the window holds is seen.
+    {"batch=2,q_heads=16,kv_heads=2,context=300,window=40,page=16",
+     "body=tma,math=mma16,tile=64,warps=4,producers=1,row_tiles=1,query=shared,splits=1,combine=none",
+     "arguments.cuh", "{end - kWindow - token,", "{end - kWindow - 1 - token,"},
+    // The sink takes no part of the probability.
+    {"batch=2,q_heads=16,kv_heads=2,context=30,sinks=learned",
+     "body=mma,math=mma16,tile=64,warps=4,producers=0,row_tiles=1,query=registers,splits=1,combine=none",
+     "combine.cuh", "+ exp2_fast(sink - maximum)", ""},
+    // Only the first part of a cluster counts in the denominator.
+    {"batch=2,q_heads=16,kv_heads=2,context=300",
+     "body=tma,math=mma16,tile=64,warps=4,producers=1,row_tiles=1,query=registers,splits=2,combine=cluster",
+     "inbox.cuh", "weight += factor;", "weight += split == 0 ? factor : 0.0f;"},
+    // The last block, and the second kernel, weigh all parts alike.
+    {"batch=2,q_heads=16,kv_heads=2,context=300,lengths=ragged",
+     "body=mma,math=swap,tile=64,warps=4,producers=0,row_tiles=1,query=registers,splits=2,combine=last_cta",
+     "combine.cuh", "take = exp2_fast(lse - highest)", "take = 1"},
+    // A persistent block attends to every segment with the query of the first place.
+    {"batch=64,q_heads=32,kv_heads=8,context=300,lengths=ragged",
+     "body=tma,math=mma16,tile=64,warps=4,producers=1,row_tiles=1,query=registers,splits=1,combine=kernel,"
+     "schedule=persistent,residents=1",
+     "body_persistent.cuh", "+ segment.place * kQueryBytes", ""},
+    // Tokens 8..15 of every 16 count with the probabilities of 0..7.
+    {"batch=2,q_heads=16,kv_heads=2,context=300",
+     "body=mma,math=swap,tile=64,warps=4,producers=0,row_tiles=1,query=registers,splits=2,combine=kernel",
+     "attend_swap.cuh", "transposed_8x8(Math::pack(p[2], p[3]))", "transposed_8x8(Math::pack(p[0], p[1]))"},
+    // O is not rescaled when the maximum rises.
+    {"batch=2,q_heads=16,kv_heads=2,context=300",
+     "body=tma,math=swap,tile=64,warps=4,producers=1,row_tiles=1,query=shared,splits=2,combine=kernel",
+     "column_softmax.cuh", "output_[block][tile][2 + side] *= factor;", ""},
+    // Every step of 16 tokens multiplies the first 16 of V.
+    {"batch=2,q_heads=32,kv_heads=2,context=300,q_len=4",
+     "body=tma,math=wgmma64,tile=64,warps=4,producers=1,row_tiles=4,query=shared,splits=2,combine=kernel",
+     "attend_wgmma.cuh", "v + token_offset(16 * group)", "v"},
+    // All warps take the rows of the first, so 16 to 63 are never stored.
+    {"batch=2,q_heads=32,kv_heads=2,context=300,q_len=4",
+     "body=tma,math=wgmma64,tile=64,warps=4,producers=1,row_tiles=4,query=shared,splits=2,combine=kernel",
+     "row_softmax.cuh", "kWorkerWarps == 1 ? 0", "true ? 0"},
+    // Every step of 16 tokens multiplies the first 16 of P.
+    {"batch=2,q_heads=16,kv_heads=2,context=300",
+     "body=tma,math=wgmma_swap,tile=64,warps=4,producers=1,row_tiles=1,query=shared,splits=2,combine="
+     "kernel",
+     "attend_wgmma_swap.cuh", "+ token * 16, kWorkerTokens", ", kWorkerTokens"},
+    // The denominator counts the first warp's tokens alone.
+    {"batch=2,q_heads=16,kv_heads=2,context=300",
+     "body=tma,math=wgmma_swap,tile=64,warps=4,producers=1,row_tiles=1,query=shared,splits=2,combine="
+     "kernel",
+     "attend_wgmma_swap.cuh", "sum += exchange_.value(other, row)", "sum += exchange_.value(0, row)"},
+    // The first token past the end is seen.
+    {"batch=2,q_heads=4,kv_heads=4,context=300,lengths=ragged",
+     "body=mma,math=vector,tile=64,warps=4,producers=0,row_tiles=1,query=shared,splits=2,combine=kernel",
+     "attend_vector.cuh", "token < visible.end", "token <= visible.end"},
+    // The second row of a group attends with the first one's scores.
+    {"batch=2,q_heads=4,kv_heads=2,context=300",
+     "body=tma,math=vector,tile=128,warps=4,producers=1,row_tiles=1,query=shared,splits=2,combine=kernel",
+     "attend_vector.cuh", "scores_[token][row] = sum;",
+     "scores_[token][row] = row == 0 ? sum : scores_[token][0];"},
+};
 
 // The templates, but half a power of two is all that the maximum may lag: random inputs hardly ever raise it
 // by eight. So some tiles rescale the output and others lag behind.
@@ -103,7 +100,7 @@ std::optional<std::string> read_eager(const std::string& path) {
 }
 
 // Reads them with the bug in place; `found` tells whether its place exists.
-SourceReader reader_with(const Planted& bug, std::shared_ptr<bool> found) {
+SourceReader reader_with(const PlantedCell& bug, std::shared_ptr<bool> found) {
   return [bug, found](const std::string& path) {
     std::optional<std::string> text = read_eager(path);
     if (path != std::string("templates/decode_attention/") + bug.file) return text;
@@ -119,7 +116,7 @@ SourceReader reader_with(const Planted& bug, std::shared_ptr<bool> found) {
 
 // Needs no GPU.
 TEST_CASE("every place where a bug is planted exists") {
-  for (const Planted& bug : planted_bugs()) {
+  for (const PlantedCell& bug : kPlantedBugs) {
     CAPTURE(bug.right);
     const auto found = std::make_shared<bool>(false);
     reader_with(bug, found)(std::string("templates/decode_attention/") + bug.file);
@@ -134,7 +131,7 @@ TEST_CASE("a bug planted in any of the math is rejected, and the same configurat
   const std::string file = "spaces/decode_attention.json";
   const Space space = Space::parse(read_resource(file), file);
   int rejected = 0;
-  for (const Planted& bug : planted_bugs()) {
+  for (const PlantedCell& bug : kPlantedBugs) {
     CAPTURE(bug.config);
     CAPTURE(bug.right);
     const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, bug.problem);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tests/gpu/planted_base.h"
+
 namespace moetune {
 namespace {
 
@@ -18,13 +20,9 @@ Buffer input(const std::string& name, DType type, std::int64_t elements, Fill::K
   return buffer;
 }
 
-class PlantedKernel final : public Kernel {
+class PlantedKernel final : public PlantedBase {
  public:
-  const std::string& name() const override { return name_; }
-  const std::string& summary() const override { return name_; }
-  const ProblemSchema& schema() const override { return schema_; }
-  const std::vector<Preset>& presets() const override { return presets_; }
-  void check(const Problem&) const override {}
+  PlantedKernel() : PlantedBase("planted") {}
 
   std::vector<Buffer> buffers(const Problem& problem, const Call&, std::uint64_t) const override {
     const std::int64_t n = problem["elements"];
@@ -70,12 +68,6 @@ class PlantedKernel final : public Kernel {
     return buffers;
   }
 
-  std::unique_ptr<const Launcher> launcher(const Config&, const Problem& problem,
-                                           const DeviceLimits& limits) const override {
-    const Plan plan = planted_plan("", problem["elements"], limits);
-    return make_launcher(plan.unit, [plan](const Extents&, const Call&, LaunchPlan& out) { out = plan; });
-  }
-
   Plan reference(Reference which, const Problem& problem, const Call&,
                  const DeviceLimits& limits) const override {
     return planted_plan(which == Reference::exact ? "EXACT" : "", problem["elements"], limits);
@@ -93,9 +85,9 @@ class PlantedKernel final : public Kernel {
   }
 
  private:
-  const std::string name_ = "planted";
-  const ProblemSchema schema_;
-  const std::vector<Preset> presets_;
+  Plan right_plan(std::int64_t elements, const DeviceLimits& limits) const override {
+    return planted_plan("", elements, limits);
+  }
 };
 
 }  // namespace

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "tests/gpu/planted_base.h"
+
 namespace moetune {
 namespace {
 
-constexpr std::uint32_t kThreads = 256;
+constexpr std::uint32_t kIdThreads = 256;
 
 // In the order of the template's parameters; their position is TARGET.
 std::vector<Buffer> outputs(std::int64_t n) {
@@ -28,13 +30,9 @@ std::vector<Buffer> outputs(std::int64_t n) {
   return buffers;
 }
 
-class PlantedIdsKernel final : public Kernel {
+class PlantedIdsKernel final : public PlantedBase {
  public:
-  const std::string& name() const override { return name_; }
-  const std::string& summary() const override { return name_; }
-  const ProblemSchema& schema() const override { return schema_; }
-  const std::vector<Preset>& presets() const override { return presets_; }
-  void check(const Problem&) const override {}
+  PlantedIdsKernel() : PlantedBase("planted_ids") {}
 
   std::vector<Buffer> buffers(const Problem& problem, const Call&, std::uint64_t) const override {
     const std::int64_t n = problem["elements"];
@@ -47,12 +45,6 @@ class PlantedIdsKernel final : public Kernel {
     std::vector<Buffer> all = {from, x, offsets};
     for (Buffer& buffer : outputs(n)) all.push_back(std::move(buffer));
     return all;
-  }
-
-  std::unique_ptr<const Launcher> launcher(const Config&, const Problem& problem,
-                                           const DeviceLimits&) const override {
-    const Plan plan = planted_ids_plan("", "", problem["elements"]);
-    return make_launcher(plan.unit, [plan](const Extents&, const Call&, LaunchPlan& out) { out = plan; });
   }
 
   Plan reference(Reference which, const Problem& problem, const Call&, const DeviceLimits&) const override {
@@ -70,9 +62,9 @@ class PlantedIdsKernel final : public Kernel {
   }
 
  private:
-  const std::string name_ = "planted_ids";
-  const ProblemSchema schema_;
-  const std::vector<Preset> presets_;
+  Plan right_plan(std::int64_t elements, const DeviceLimits&) const override {
+    return planted_ids_plan("", "", elements);
+  }
 };
 
 }  // namespace
@@ -95,8 +87,8 @@ Plan planted_ids_plan(const std::string& output, const std::string& bug, std::in
   if (!bug.empty()) plan.unit.defines.emplace_back(bug, "1");
   Launch launch;
   launch.entry = "planted_ids";
-  launch.grid[0] = static_cast<std::uint32_t>((elements + kThreads - 1) / kThreads);
-  launch.block[0] = kThreads;
+  launch.grid[0] = static_cast<std::uint32_t>((elements + kIdThreads - 1) / kIdThreads);
+  launch.block[0] = kIdThreads;
   launch.arguments = {{"from", Pointer{"from"}}, {"x", Pointer{"x"}}};
   for (const Buffer& buffer : all) launch.arguments.push_back({buffer.name, Pointer{buffer.name}});
   launch.arguments.push_back({"n", elements});

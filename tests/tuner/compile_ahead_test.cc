@@ -13,26 +13,12 @@ using namespace moetune;
 
 namespace {
 
-// One unit a configuration.
-class OneUnitEach final : public DoublingKernel {
- public:
-  std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
-                                           const DeviceLimits& limits) const override {
-    LaunchPlan plan;
-    const auto doubling = DoublingKernel::launcher(config, problem, limits);
-    doubling->plan({}, {}, plan);
-    CompileUnit unit = doubling->unit();
-    unit.defines = {{"CONFIG", config.text()}};
-    return make_launcher(unit, [plan](const Extents&, const Call&, LaunchPlan& out) { out = plan; });
-  }
-};
-
 class Foresees : public Searcher {
  public:
   std::vector<ConfigId> likeliest;
   std::vector<ConfigId> ask(std::size_t) override { return {}; }
   void tell(const Observation&) override {}
-  std::vector<ConfigId> foresee(std::size_t n) const override {
+  std::vector<ConfigId> likely_next(std::size_t n) const override {
     return {likeliest.begin(),
             likeliest.begin() + static_cast<std::ptrdiff_t>(std::min(n, likeliest.size()))};
   }
@@ -49,7 +35,7 @@ LegalSpace ten_points() {
 }
 
 struct Bench {
-  OneUnitEach kernel;
+  UnitPerConfigKernel kernel;
   LegalSpace space = ten_points();
   ScriptedDevice device;
   TuneRequest request;
@@ -86,20 +72,20 @@ struct Bench {
 TEST_CASE("idle threads but two compile the likeliest, each once, and wait for nothing") {
   Bench bench(5);
   const TuneTools tools = bench.tools();
-  CompileAhead ahead(bench.request, tools, bench.searcher);
-  ahead.run();
+  CompileAhead ahead(bench.request, tools);
+  ahead.run(bench.searcher);
   CHECK(bench.pool.stats().submitted == 3);
   CHECK(ahead.unmeasured() == 3);
-  ahead.run();  // two are idle, and they are kept
+  ahead.run(bench.searcher);  // two are idle, and they are kept
   CHECK(bench.pool.stats().submitted == 3);
 }
 
 TEST_CASE("what was asked is not compiled ahead, and what is asked later is no longer counted") {
   Bench bench(4);
   const TuneTools tools = bench.tools();
-  CompileAhead ahead(bench.request, tools, bench.searcher);
+  CompileAhead ahead(bench.request, tools);
   ahead.asked(5);
-  ahead.run();
+  ahead.run(bench.searcher);
   CHECK(ahead.unmeasured() == 2);
   ahead.asked(3);
   CHECK(ahead.unmeasured() == 1);
@@ -115,17 +101,17 @@ TEST_CASE("what was asked is not compiled ahead, and what is asked later is no l
 TEST_CASE("without idle threads, a compiler or a kernel nothing is compiled ahead") {
   Bench few(2), blind(8), foreign(8);
   const TuneTools few_tools = few.tools();
-  CompileAhead with_two(few.request, few_tools, few.searcher);
-  with_two.run();
+  CompileAhead with_two(few.request, few_tools);
+  with_two.run(few.searcher);
   CHECK(few.pool.stats().submitted == 0);
   TuneTools no_compiler = blind.tools();
   no_compiler.compiler = nullptr;
-  CompileAhead without(blind.request, no_compiler, blind.searcher);
-  without.run();
+  CompileAhead without(blind.request, no_compiler);
+  without.run(blind.searcher);
   CHECK(without.unmeasured() == 0);
   foreign.request.kernel = nullptr;
   const TuneTools foreign_tools = foreign.tools();
-  CompileAhead of_a_recording(foreign.request, foreign_tools, foreign.searcher);
-  of_a_recording.run();
+  CompileAhead of_a_recording(foreign.request, foreign_tools);
+  of_a_recording.run(foreign.searcher);
   CHECK(foreign.pool.stats().submitted == 0);
 }

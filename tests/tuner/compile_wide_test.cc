@@ -18,21 +18,7 @@ using namespace moetune;
 
 namespace {
 
-// A kernel with one unit a configuration; registers follow from the product of its parameters.
-class OneUnitEach final : public DoublingKernel {
- public:
-  std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
-                                           const DeviceLimits& limits) const override {
-    LaunchPlan plan;
-    const auto doubling = DoublingKernel::launcher(config, problem, limits);
-    doubling->plan({}, {}, plan);
-    plan.launches[0].block = {128, 1, 1};
-    CompileUnit unit = doubling->unit();
-    unit.defines = {{"CONFIG", config.text()}};
-    return make_launcher(unit, [plan](const Extents&, const Call&, LaunchPlan& out) { out = plan; });
-  }
-};
-
+// Registers follow from the product of the parameters.
 int registers_of(const std::string& text) {
   int x = 0, y = 0;
   std::sscanf(text.c_str(), "x=%d,y=%d", &x, &y);
@@ -42,7 +28,7 @@ int registers_of(const std::string& text) {
 struct Wide {
   LegalSpace space;
   ScriptedDevice device;
-  OneUnitEach kernel;
+  UnitPerConfigKernel kernel;
   TuneRequest request;
   std::atomic<int> compiled{0};
 
@@ -147,7 +133,7 @@ TEST_CASE("a slow compilation holds up nothing else where what is compiled first
   CHECK(wide.device.ran.back() == slow);
 }
 
-TEST_CASE("strategies that foresee nothing compile what they measure and no more") {
+TEST_CASE("strategies that likely_next nothing compile what they measure and no more") {
   Wide wide;
   wide.request.strategy = "random";
   const TuneResult result = wide.run(8);

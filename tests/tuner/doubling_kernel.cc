@@ -50,6 +50,17 @@ std::unique_ptr<const Launcher> DoublingKernel::launcher(const Config& config, c
   return make_launcher(plan.unit, [plan](const Extents&, const Call&, LaunchPlan& out) { out = plan; });
 }
 
+std::unique_ptr<const Launcher> UnitPerConfigKernel::launcher(const Config& config, const Problem& problem,
+                                                              const DeviceLimits& limits) const {
+  LaunchPlan plan;
+  const auto doubling = DoublingKernel::launcher(config, problem, limits);
+  doubling->plan({}, {}, plan);
+  plan.launches[0].block = {128, 1, 1};
+  CompileUnit unit = doubling->unit();
+  unit.defines = {{"CONFIG", config.text()}};
+  return make_launcher(unit, [plan](const Extents&, const Call&, LaunchPlan& out) { out = plan; });
+}
+
 Plan DoublingKernel::reference(Reference which, const Problem& problem, const Call&,
                                const DeviceLimits&) const {
   return doubling_plan(which == Reference::exact ? exact_ : baseline_, problem["elements"]);

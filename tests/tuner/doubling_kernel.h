@@ -39,6 +39,13 @@ class DoublingKernel : public Kernel {
   std::vector<Preset> presets_;
 };
 
+// The same with one compilation unit a configuration, whose only define is the configuration's text.
+class UnitPerConfigKernel final : public DoublingKernel {
+ public:
+  std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
+                                           const DeviceLimits& limits) const override;
+};
+
 Problem doubling_problem(std::int64_t elements);
 
 // A candidate whose one launch is `entry`; its cubin is bytes that no compiler made.

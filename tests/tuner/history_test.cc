@@ -104,12 +104,12 @@ TEST_CASE("a history of a like problem is carried over: as many blocks as there,
   const Kernel& kernel = find_kernel("decode_attention");
   const Space space =
       Space::parse(read_resource("spaces/decode_attention.json"), "spaces/decode_attention.json");
-  const Carrier carrier{&kernel, &space, limits_of_architecture("sm_90a")};
+  const TransferContext context{&kernel, &space, limits_of_architecture("sm_90a")};
   const auto problem = [&](const char* text) {
     return parse_problem(kernel.name(), kernel.schema(), nullptr, text);
   };
   const Problem there = problem("batch=8,context=4096"), here = problem("batch=4,context=4096");
-  const LegalSpace legal = space.enumerate(expression_environment(here, carrier.limits));
+  const LegalSpace legal = space.enumerate(expression_environment(here, context.limits));
   const auto config = [](const char* splits) {
     return "body=tma,math=mma16,schedule=grid,residents=0,tile=64,warps=4,stages=2,producers=1,row_tiles=1,"
            "query=registers,l2=evict_first,splits=" +
@@ -118,7 +118,7 @@ TEST_CASE("a history of a like problem is carried over: as many blocks as there,
   TemporaryCache stored;
   add(stored, key(there.text()), config("2"), 30);
   add(stored, key("batch=8,horns=2"), config("2"), 30);  // of a kernel that once had horns
-  const std::vector<History> histories = histories_for(stored.cache, key(here.text()), legal, &carrier);
+  const std::vector<History> histories = histories_for(stored.cache, key(here.text()), legal, &context);
   REQUIRE(histories.size() == 2);
   CHECK(histories[0].distance == doctest::Approx(1));
   CHECK(histories[0].trials.at(0).point == *legal.point_of(config("4")));
@@ -127,5 +127,5 @@ TEST_CASE("a history of a like problem is carried over: as many blocks as there,
   const std::vector<History> as_they_are = histories_for(stored.cache, key(here.text()), legal);
   CHECK(as_they_are.at(0).trials.at(0).point == *legal.point_of(config("2")));
   // Another space than the kernel's own, as an old recording's: nothing to go by.
-  CHECK_FALSE(transfer_between(carrier, key(there.text()), key(here.text()), line()).has_value());
+  CHECK_FALSE(transfer_between(context, key(there.text()), key(here.text()), line()).has_value());
 }

@@ -12,11 +12,12 @@ namespace moetune {
 
 class ScriptedDevice : public Device {
  public:
-  std::function<TrialResult(const Config&)> answer;       // a trial's result
-  std::function<TrialResult(const Config&)> duel_answer;  // empty: as `answer`
-  std::set<std::string> wrong_on_fresh_inputs;            // canonical texts that verify() refuses
-  std::vector<std::string> ran;                           // canonical texts, in order
-  std::vector<double> drop_limits;                        // policy.drop_above_us of each run
+  std::function<TrialResult(const Config&)> answer;             // a trial's result
+  std::function<TrialResult(const Config&)> duel_answer;        // empty: as `answer`
+  std::function<std::optional<CanaryReading>()> canary_answer;  // empty: as a recording
+  std::set<std::string> wrong_on_fresh_inputs;                  // canonical texts that verify() refuses
+  std::vector<std::string> ran;                                 // canonical texts, in order
+  std::vector<double> drop_limits;                              // policy.drop_above_us of each run
 
   const DeviceInfo& info() const override { return info_; }
   DeviceLimits& limits() { return info_.limits; }
@@ -44,6 +45,8 @@ class ScriptedDevice : public Device {
     }
     return {};
   }
+
+  std::optional<CanaryReading> canary() override { return canary_answer ? canary_answer() : std::nullopt; }
 
  private:
   DeviceInfo info_{.id = "scripted"};

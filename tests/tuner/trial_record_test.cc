@@ -93,14 +93,14 @@ TEST_CASE("what may be due to the moment is told from what the configuration doe
   };
   Build broken_down, refused;
   broken_down.repeatable = false;
-  CHECK(may_end_otherwise(record(Outcome::timed_out, "late")));
-  CHECK(may_end_otherwise(record(Outcome::crashed, "signal 11")));
-  CHECK(may_end_otherwise(record(Outcome::out_of_memory, "cuMemAlloc of 8 bytes")));
-  CHECK(may_end_otherwise(record(Outcome::compile_failed, "time limit", &broken_down)));
-  CHECK(may_end_otherwise({.outcome = "melted"}));
-  CHECK_FALSE(may_end_otherwise(record(Outcome::compile_failed, "line 3: no", &refused)));
-  CHECK_FALSE(may_end_otherwise(record(Outcome::launch_failed, "out of device memory")));
-  CHECK_FALSE(may_end_otherwise(record(Outcome::wrong_result, "off by 1")));
-  CHECK_FALSE(may_end_otherwise(record(Outcome::too_slow, "dropped")));
-  CHECK_FALSE(may_end_otherwise(record(Outcome::ok, "")));
+  CHECK(should_retry(record(Outcome::timed_out, "late")));
+  CHECK(should_retry(record(Outcome::crashed, "signal 11")));
+  CHECK(should_retry(record(Outcome::out_of_memory, "cuMemAlloc of 8 bytes")));
+  CHECK(should_retry(record(Outcome::compile_failed, "time limit", &broken_down)));
+  CHECK(should_retry({.outcome = "melted"}));
+  CHECK_FALSE(should_retry(record(Outcome::compile_failed, "line 3: no", &refused)));
+  CHECK_FALSE(should_retry(record(Outcome::launch_failed, "out of device memory")));
+  CHECK_FALSE(should_retry(record(Outcome::wrong_result, "off by 1")));
+  CHECK_FALSE(should_retry(record(Outcome::too_slow, "dropped")));
+  CHECK_FALSE(should_retry(record(Outcome::ok, "")));
 }

@@ -235,11 +235,19 @@ TEST_CASE("a damaged stored winner counts as absent, and the search replaces it"
                           return build;
                         }},
                        1);
-  const TuneResult result = tune(
-      search.request,
-      {.device = search.device, .cache = &stored.cache, .workload = stored.workload, .compiler = &compiler},
-      {});
+  std::vector<Phase> phases;
+  const auto listener = [&](const Event& event) {
+    if (const auto* change = std::get_if<PhaseChanged>(&event.what)) phases.push_back(change->phase);
+  };
+  const TuneResult result = tune(search.request,
+                                 {.device = search.device,
+                                  .cache = &stored.cache,
+                                  .workload = stored.workload,
+                                  .compiler = &compiler,
+                                  .events = {.listener = listener}},
+                                 {});
   REQUIRE(result.best);
+  CHECK(phases.back() == Phase::storing);
   REQUIRE(stored.cache.winner(stored.workload));
   CHECK(stored.cache.winner(stored.workload)->config == result.best->config.text());
 }

@@ -59,7 +59,8 @@ TEST_CASE("a search in which candidates hang, crash, fail, are wrong and lack me
   const TimeSpent& time = result.time;
   CHECK(time.measuring > request.policy.time_limit_s);
   CHECK(time.other() < time.wall / 2);
-  CHECK(time.preparing + time.waiting + time.validating + time.measuring + time.finishing + time.other() ==
+  CHECK(time.preparing + time.waiting + time.validating + time.measuring + time.disturbed + time.finishing +
+            time.other() ==
         doctest::Approx(time.wall));
 }
 

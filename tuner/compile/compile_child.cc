@@ -88,7 +88,7 @@ Message answer(const Message& message) {
   }
 }
 
-Json content_of(const Message& reply) {
+Json reply_content(const Message& reply) {
   Json json = parse_json(reply.header, "the compiler process's reply");
   if (json.contains("failed")) throw BrokenEnvironment(json.at("failed").get<std::string>());
   return json;
@@ -106,7 +106,7 @@ Message load_request(std::uint64_t memory_limit) {
 }
 
 NvrtcFacts load_reply(const Message& reply) {
-  const Json json = content_of(reply);
+  const Json json = reply_content(reply);
   return {.path = json.at("path"),
           .version = json.at("version"),
           .has_disk_cache = json.at("has_disk_cache"),

@@ -89,11 +89,11 @@ constexpr const char* kAdvice =
     "MOETUNE_NVRTC to "
     "libnvrtc.so or its folder";
 
-Opened open_insisted(const fs::path& insisted) {
-  std::vector<fs::path> candidates = {insisted};
-  if (fs::is_directory(insisted)) candidates = nvrtc_libraries_in(insisted);
+Opened open_requested(const fs::path& requested) {
+  std::vector<fs::path> candidates = {requested};
+  if (fs::is_directory(requested)) candidates = nvrtc_libraries_in(requested);
   if (candidates.empty()) {
-    throw BrokenEnvironment("MOETUNE_NVRTC: no libnvrtc.so.* in the folder " + insisted.string());
+    throw BrokenEnvironment("MOETUNE_NVRTC: no libnvrtc.so.* in the folder " + requested.string());
   }
   Opened opened = open_library(candidates.front());
   if (opened.handle == nullptr) {
@@ -104,7 +104,7 @@ Opened open_insisted(const fs::path& insisted) {
 }
 
 Opened open_first(const NvrtcSearch& search) {
-  if (!search.insisted.empty()) return open_insisted(search.insisted);
+  if (!search.requested.empty()) return open_requested(search.requested);
   std::vector<fs::path> candidates;
   std::string looked;
   for (const fs::path& folder : search.folders) {

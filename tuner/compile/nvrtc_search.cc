@@ -110,7 +110,7 @@ NvrtcSearch NvrtcSearch::of_process() {
     const char* value = std::getenv(name);
     return value != nullptr ? value : "";
   };
-  search.insisted = variable("MOETUNE_NVRTC");
+  search.requested = variable("MOETUNE_NVRTC");
 
   std::error_code ignored;
   const fs::path executable = fs::read_symlink("/proc/self/exe", ignored);

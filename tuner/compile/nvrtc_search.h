@@ -16,7 +16,7 @@ namespace moetune {
 
 // The folders to look in and the one place the user may insist on.
 struct NvrtcSearch {
-  std::filesystem::path insisted;              // MOETUNE_NVRTC
+  std::filesystem::path requested;             // MOETUNE_NVRTC
   std::vector<std::filesystem::path> folders;  // in order
   bool loader_path = true;                     // lastly, by bare name
 

@@ -37,7 +37,7 @@ std::optional<std::int64_t> number_before(std::string_view line, std::string_vie
 }
 
 template <typename Int>
-void take(Int& into, std::optional<std::int64_t> number) {
+void set_if(Int& into, std::optional<std::int64_t> number) {
   if (number) into = static_cast<Int>(*number);
 }
 
@@ -59,13 +59,13 @@ std::map<std::string, EntryFacts> parse_ptxas_log(std::string_view log) {
       function = found == entries.end() ? nullptr : &found->second;
     } else if (line.find(" bytes stack frame") != std::string_view::npos) {
       if (function == nullptr) continue;
-      take(function->stack_bytes, number_before(line, " bytes stack frame"));
-      take(function->spill_store_bytes, number_before(line, " bytes spill stores"));
-      take(function->spill_load_bytes, number_before(line, " bytes spill loads"));
+      set_if(function->stack_bytes, number_before(line, " bytes stack frame"));
+      set_if(function->spill_store_bytes, number_before(line, " bytes spill stores"));
+      set_if(function->spill_load_bytes, number_before(line, " bytes spill loads"));
     } else if (line.find(": Used ") != std::string_view::npos && entry != nullptr) {
-      take(entry->registers, number_before(line, " registers"));
-      take(entry->stack_bytes, number_before(line, " bytes cumulative stack size"));
-      take(entry->static_shared, number_before(line, " bytes smem"));
+      set_if(entry->registers, number_before(line, " registers"));
+      set_if(entry->stack_bytes, number_before(line, " bytes cumulative stack size"));
+      set_if(entry->static_shared, number_before(line, " bytes smem"));
       entry = nullptr;
     }
   }

@@ -30,7 +30,7 @@ constexpr std::chrono::milliseconds kStopPatience{300};
 }
 
 // Moves a descriptor above those that the child's own will be put on.
-FileDescriptor out_of_the_way(int fd) {
+FileDescriptor above_child_descriptors(int fd) {
   FileDescriptor low(fd);
   FileDescriptor high(fcntl(fd, F_DUPFD_CLOEXEC, 16));
   if (high.get() < 0) cannot_start("fcntl", errno);
@@ -95,10 +95,10 @@ ChildProcess::ChildProcess(Role role) : role_(std::move(role)) {
   std::array<int, 2> sockets{}, pipe_ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0)
     cannot_start("socketpair", errno);
-  FileDescriptor ours = out_of_the_way(sockets[0]), theirs = out_of_the_way(sockets[1]);
+  FileDescriptor ours = above_child_descriptors(sockets[0]), theirs = above_child_descriptors(sockets[1]);
   if (pipe2(pipe_ends.data(), O_CLOEXEC) != 0) cannot_start("pipe2", errno);
-  stderr_ = out_of_the_way(pipe_ends[0]);
-  FileDescriptor output = out_of_the_way(pipe_ends[1]);
+  stderr_ = above_child_descriptors(pipe_ends[0]);
+  FileDescriptor output = above_child_descriptors(pipe_ends[1]);
   fcntl(stderr_.get(), F_SETFL, O_NONBLOCK);
 
   channel_ = std::make_unique<Channel>(std::move(ours));

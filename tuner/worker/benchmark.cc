@@ -75,7 +75,7 @@ void Rotation::enqueue_next() {
   start_ = (start_ + launches_) % copies_;
 }
 
-double Rotation::settle(double rough_us, double sample_us) {
+double Rotation::fit_graph_length(double rough_us, double sample_us) {
   constexpr int kRefinements = 3;
   const cuda::Event begin = cuda::make_event(), end = cuda::make_event();
   for (int i = 0; i < kRefinements; ++i) {
@@ -160,7 +160,7 @@ Benchmark::Timing Benchmark::measure(LoadedPlan& plan, std::int64_t copies, doub
             {}};
   }
   Rotation rotation(plan, copies, stream_);
-  const double launch_us = rotation.settle(rough_us, kSampleUs);
+  const double launch_us = rotation.fit_graph_length(rough_us, kSampleUs);
 
   std::vector<double> samples;
   sample(rotation, std::max(1, policy.quick_samples), samples);
@@ -185,7 +185,7 @@ std::vector<Measurement> Benchmark::duel(const std::vector<LoadedPlan*>& plans, 
   std::vector<std::vector<double>> samples(plans.size());
   for (std::size_t i = 0; i < plans.size(); ++i) {
     failed = i;
-    rotations.emplace_back(*plans[i], copies, stream_).settle(kDuelSampleUs, kDuelSampleUs);
+    rotations.emplace_back(*plans[i], copies, stream_).fit_graph_length(kDuelSampleUs, kDuelSampleUs);
   }
   for (int round = 0; round < rounds && (round == 0 || seconds_left(deadline) > 0); ++round) {
     for (std::size_t turn = 0; turn < plans.size(); ++turn) {

@@ -31,7 +31,7 @@ class Rotation {
 
   // Runs graphs until one is as long as `sample_us`; `rough_us` is a first guess of one launch. Returns the
   // guess refined.
-  double settle(double rough_us, double sample_us);
+  double fit_graph_length(double rough_us, double sample_us);
   int launches() const { return launches_; }
 
   // Makes sure that the next `count` graphs exist, so that enqueueing them is quick.

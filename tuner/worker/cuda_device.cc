@@ -21,6 +21,7 @@ using std::chrono::milliseconds;
 // What a worker may take beyond a candidate's own limit: loading, checking, answering.
 constexpr milliseconds kGrace{2'000};
 constexpr milliseconds kFetchLimit{60'000};
+constexpr milliseconds kCanaryLimit{10'000};
 constexpr double kDuelSeconds = 30;
 
 std::string seconds_text(double seconds) {
@@ -35,7 +36,7 @@ ChildProcess::Role worker_role(const std::string& executable = {}) {
 }
 
 // The reply's JSON; throws what the worker reports as its environment's or the request's fault.
-Json content_of(const Message& reply) {
+Json worker_reply(const Message& reply) {
   Json json = parse_json(reply.header, "the worker's reply");
   if (!json.contains("error")) return json;
   const auto message = json.at("error").at("message").get<std::string>();
@@ -57,7 +58,7 @@ Json ask(ChildProcess& worker, const Message& request, milliseconds limit, const
   if (reply.status == ChildProcess::Reply::Status::died) {
     throw BrokenEnvironment(what + " failed: " + reply.cause + "; see whether nvidia-smi answers");
   }
-  Json json = content_of(reply.message);
+  Json json = worker_reply(reply.message);
   if (blob != nullptr && !reply.message.blobs.empty()) *blob = std::move(reply.message.blobs.front());
   return json;
 }
@@ -204,7 +205,7 @@ TrialResult CudaDevice::trial(const Candidate& candidate, const MeasurePolicy& p
     forget_worker();
     return {.outcome = Outcome::crashed, .message = reply.cause};
   }
-  auto answer = content_of(reply.message).get<RunReply>();
+  auto answer = worker_reply(reply.message).get<RunReply>();
   if (answer.context_lost) forget_worker();
   if (answer.damaged) opened_.reset();
   return std::move(answer.result);
@@ -243,7 +244,7 @@ CudaDevice::DuelAttempt CudaDevice::attempt_duel(const std::vector<Candidate>& f
     forget_worker();
     return attempt;
   }
-  const Json json = content_of(reply.message);
+  const Json json = worker_reply(reply.message);
   if (json.contains("measurements")) {
     json.at("measurements").get_to(attempt.measurements);
     return attempt;
@@ -295,6 +296,18 @@ std::vector<TrialResult> CudaDevice::duel(const std::vector<Candidate>& finalist
     if (standing.size() == before) return results;
   }
   return results;
+}
+
+std::optional<CanaryReading> CudaDevice::canary() {
+  ensure_open(opened_.value_or(wanted_));
+  const ChildProcess::Reply reply = request({R"({"op":"canary"})", {}}, kCanaryLimit);
+  if (reply.status != ChildProcess::Reply::Status::answered) {
+    forget_worker();
+    return std::nullopt;
+  }
+  const auto answer = worker_reply(reply.message).get<CanaryReply>();
+  if (answer.context_lost) forget_worker();
+  return answer.failed ? std::nullopt : std::optional(answer.reading);
 }
 
 Bytes CudaDevice::fetch(const std::string& name, Tensor which, int copy) {

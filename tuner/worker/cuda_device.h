@@ -58,6 +58,7 @@ class CudaDevice final : public Device {
   TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override;
   std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds) override;
   TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) override;
+  std::optional<CanaryReading> canary() override;
 
   // A tensor's bytes on the device: an input's copy, an output as the last run left it, or the exact
   // reference output in its exact_dtype.

@@ -12,7 +12,9 @@ namespace {
 constexpr std::int64_t kGuardBytes = 64 << 10;
 constexpr std::int64_t kAlignment = 256;
 constexpr std::uint32_t kThreads = 256;
-constexpr int kBlocksPerSm = 8;
+constexpr std::uint32_t kBlocksPerSm = 8;
+// Four warps, one for each of an SM's schedulers.
+constexpr std::uint32_t kCanaryThreads = 128;
 
 // As templates/common/harness.cu lays them out.
 struct ErrorPartial {
@@ -24,10 +26,11 @@ struct IntegerPartial {
   std::int64_t actual, expected;
   std::uint64_t unwritten, first_unwritten;
 };
-constexpr std::size_t kPartialBytes = std::max(sizeof(ErrorPartial), sizeof(IntegerPartial));
+constexpr std::size_t kPartialBytes =
+    std::max({sizeof(ErrorPartial), sizeof(IntegerPartial), sizeof(CanaryPartial)});
 
 template <typename T>
-std::span<const std::uint8_t> bytes_of(const std::vector<T>& values) {
+std::span<const std::uint8_t> bytes_in(const std::vector<T>& values) {
   return {reinterpret_cast<const std::uint8_t*>(values.data()), values.size() * sizeof(T)};
 }
 
@@ -44,7 +47,8 @@ ArenaLayout ArenaLayout::of(std::int64_t bytes, std::int64_t copies) {
 
 Harness::Harness(std::span<const std::uint8_t> cubin, int sm_count, const cuda::Stream& stream)
     : stream_(stream),
-      blocks_(static_cast<std::uint32_t>(kBlocksPerSm * sm_count)),
+      sms_(static_cast<std::uint32_t>(sm_count)),
+      blocks_(kBlocksPerSm * sms_),
       module_(cuda::load_module(cubin)),
       fill_(cuda::find_function(module_, "moetune_fill")),
       fill_zipf_(cuda::find_function(module_, "moetune_fill_zipf")),
@@ -57,6 +61,7 @@ Harness::Harness(std::span<const std::uint8_t> cubin, int sm_count, const cuda::
       check_guards_(cuda::find_function(module_, "moetune_check_guards")),
       checksum_(cuda::find_function(module_, "moetune_checksum")),
       hold_(cuda::find_function(module_, "moetune_hold")),
+      canary_(cuda::find_function(module_, "moetune_canary")),
       partials_(cuda::allocate(static_cast<std::int64_t>(blocks_ * kPartialBytes))),
       result_(cuda::allocate(sizeof(std::uint64_t))),
       signal_(cuda::allocate_on_host(sizeof(Signal))) {
@@ -105,9 +110,9 @@ void Harness::fill(cuda::Address address, const Buffer& buffer, std::uint64_t se
 }
 
 void Harness::fill_list(cuda::Address address, DType type, const std::vector<std::int32_t>& list) {
-  if (type == DType::i32) return cuda::copy_to_device(address, bytes_of(list), stream_);
+  if (type == DType::i32) return cuda::copy_to_device(address, bytes_in(list), stream_);
   const cuda::Memory uploaded = cuda::allocate(static_cast<std::int64_t>(list.size() * sizeof list[0]));
-  cuda::copy_to_device(uploaded.get(), bytes_of(list), stream_);
+  cuda::copy_to_device(uploaded.get(), bytes_in(list), stream_);
   run(fill_list_, "moetune_fill_list", blocks_, kThreads, {address, code(type), uploaded.get(), list.size()});
   cuda::synchronize(stream_);
 }
@@ -117,7 +122,7 @@ void Harness::fill_zipf(cuda::Address address, const Buffer& buffer, std::uint64
   const std::vector<std::uint64_t> thresholds = zipf_thresholds(buffer.fill.values, buffer.fill.scale);
   const cuda::Memory uploaded =
       cuda::allocate(static_cast<std::int64_t>(thresholds.size() * sizeof thresholds[0]));
-  cuda::copy_to_device(uploaded.get(), bytes_of(thresholds), stream_);
+  cuda::copy_to_device(uploaded.get(), bytes_in(thresholds), stream_);
   run(fill_zipf_, "moetune_fill_zipf", blocks_, kThreads,
       {address, code(buffer.dtype), uploaded.get(), thresholds.size(), seed, fill_stream,
        static_cast<std::uint64_t>(buffer.elements)});
@@ -128,7 +133,7 @@ void Harness::poison(cuda::Address address, DType type, const std::vector<Range>
   if (ranges.empty()) return;
   static_assert(sizeof(Range) == 2 * sizeof(std::int64_t));
   const cuda::Memory uploaded = cuda::allocate(static_cast<std::int64_t>(ranges.size() * sizeof(Range)));
-  cuda::copy_to_device(uploaded.get(), bytes_of(ranges), stream_);
+  cuda::copy_to_device(uploaded.get(), bytes_in(ranges), stream_);
   run(poison_, "moetune_poison", blocks_, kThreads, {address, code(type), uploaded.get(), ranges.size()});
   cuda::synchronize(stream_);
 }
@@ -230,6 +235,13 @@ void Harness::release() { std::atomic_ref(signal().released).store(turn_, std::m
 
 bool Harness::gave_up() const {
   return turn_ != 0 && std::atomic_ref(signal().gave_up).load(std::memory_order_acquire) == turn_;
+}
+
+std::vector<CanaryPartial> Harness::canary(std::uint64_t duration_ns, std::uint64_t gap_ns) {
+  run(canary_, "moetune_canary", sms_, kCanaryThreads, {duration_ns, gap_ns, partials_.get()});
+  std::vector<CanaryPartial> partials = read_partials<CanaryPartial>();
+  partials.resize(sms_);
+  return partials;
 }
 
 }  // namespace moetune

@@ -12,6 +12,7 @@
 
 #include "kernels/buffer.h"
 #include "launch/driver.h"
+#include "tuner/worker/canary.h"
 #include "tuner/worker/validator.h"
 
 namespace moetune {
@@ -76,6 +77,10 @@ class Harness {
   void release();
   bool gave_up() const;
 
+  // Works for `duration_ns` on every SM and waits for that: one reading a block. What takes longer than
+  // `gap_ns` within is a gap.
+  std::vector<CanaryPartial> canary(std::uint64_t duration_ns, std::uint64_t gap_ns);
+
  private:
   // What hold() and its kernel share, in memory that both see.
   struct Signal {
@@ -92,10 +97,10 @@ class Harness {
   std::uint64_t read_result();
 
   const cuda::Stream& stream_;
-  std::uint32_t blocks_;
+  std::uint32_t sms_, blocks_;
   cuda::Module module_;
   cuda::Function fill_, fill_zipf_, fill_list_, poison_, widen_, compare_, compare_integers_,
-      compare_segments_, check_guards_, checksum_, hold_;
+      compare_segments_, check_guards_, checksum_, hold_, canary_;
   cuda::Memory partials_, result_;
   cuda::HostMemory signal_;
   std::uint64_t turn_ = 0;  // of hold()

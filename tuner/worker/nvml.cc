@@ -138,6 +138,16 @@ std::optional<GpuLoad> Nvml::load() const {
                  .free_bytes = static_cast<std::int64_t>(memory.free)};
 }
 
+std::optional<int> Nvml::other_processes() const {
+  if (device_ == nullptr || library_->processes == nullptr) return std::nullopt;
+  const std::optional<std::vector<ProcessInfo>> processes = library_->compute_processes(device_);
+  if (!processes) return std::nullopt;
+  const auto own = static_cast<unsigned>(getpid());
+  const bool listed = std::any_of(processes->begin(), processes->end(),
+                                  [own](const ProcessInfo& process) { return process.pid == own; });
+  return listed ? std::optional(static_cast<int>(processes->size()) - 1) : std::nullopt;
+}
+
 std::string Nvml::driver_version() const {
   char text[96] = {};
   if (library_ == nullptr || library_->system_driver_version == nullptr) return "";

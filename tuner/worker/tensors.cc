@@ -185,7 +185,7 @@ void Tensors::poison_outputs(int run) {
   }
 }
 
-void Tensors::restore_in_outs() {
+void Tensors::refill_in_outs() {
   for (const Output& output : outputs_) {
     if (spec_.buffers[output.position].role == Role::in_out) fill_copies(output.position);
   }
@@ -245,13 +245,13 @@ std::string Tensors::damage(const LoadedPlan& plan) {
   return plan.scratch_damage(harness_);
 }
 
-Validation Tensors::judge_runs(LoadedPlan& plan, bool after_another, Judged as) {
+Validation Tensors::judge_runs(LoadedPlan& plan, bool after_previous_run, Judged as) {
   Validation validation;
   const cuda::Event begin = cuda::make_event(), end = cuda::make_event();
   for (int run = 0; run < runs_; ++run) {
     poison_outputs(run);
-    if (after_another) plan.enqueue(copies_ - 1);
-    restore_in_outs();
+    if (after_previous_run) plan.enqueue(copies_ - 1);
+    refill_in_outs();
     cuda::record(begin, stream_);
     plan.enqueue(0);
     cuda::record(end, stream_);
@@ -273,8 +273,8 @@ Validation Tensors::judge_runs(LoadedPlan& plan, bool after_another, Judged as) 
   return validation;
 }
 
-Validation Tensors::validate(LoadedPlan& plan, bool after_another) {
-  return judge_runs(plan, after_another, Judged::candidate);
+Validation Tensors::validate(LoadedPlan& plan, bool after_previous_run) {
+  return judge_runs(plan, after_previous_run, Judged::candidate);
 }
 
 std::vector<std::uint8_t> Tensors::fetch(const std::string& name, std::int64_t copy, bool exact) const {

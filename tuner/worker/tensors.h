@@ -53,8 +53,8 @@ class Tensors {
 
   // Runs the plan over copy 0 and judges every output by its check. Outputs are poisoned first and in_out
   // buffers filled again. If some output holds integers, which have no NaN, it runs twice, with two poisons.
-  // `after_another`: right behind a run over the last copy, which may have left something in the scratch.
-  Validation validate(LoadedPlan& plan, bool after_another);
+  // `after_previous_run`: right behind a run over the last copy, which may have left something in the scratch.
+  Validation validate(LoadedPlan& plan, bool after_previous_run);
 
   // A tensor as it is now; `exact` asks for the reference's output (of exact_dtype) instead. Throws BadInput
   // for an unknown name.
@@ -82,8 +82,8 @@ class Tensors {
   void find_segments(Output& output);
   void fill_copies(std::size_t position);
   void poison_outputs(int run);
-  void restore_in_outs();
-  Validation judge_runs(LoadedPlan& plan, bool after_another, Judged as);
+  void refill_in_outs();
+  Validation judge_runs(LoadedPlan& plan, bool after_previous_run, Judged as);
   Verdict judge_output(Output& output, int run, Judged as, Validation& validation);
   Verdict judge_errors(Output& output, Judged as, Validation& validation);
   Verdict judge_integers(Output& output, int run);

@@ -133,4 +133,25 @@ void from_json(const Json& json, RunReply& reply) {
   json.at("context_lost").get_to(reply.context_lost);
 }
 
+void to_json(Json& json, const CanaryReply& reply) {
+  const CanaryReading& reading = reply.reading;
+  json = {{"elapsed_us", reading.elapsed_us},         {"lost_us", reading.lost_us},
+          {"longest_gap_us", reading.longest_gap_us}, {"slow_share", reading.slow_share},
+          {"throttled", reading.throttled},           {"failed", reply.failed},
+          {"context_lost", reply.context_lost}};
+  if (reading.other_processes) json["other_processes"] = *reading.other_processes;
+}
+
+void from_json(const Json& json, CanaryReply& reply) {
+  CanaryReading& reading = reply.reading;
+  json.at("elapsed_us").get_to(reading.elapsed_us);
+  json.at("lost_us").get_to(reading.lost_us);
+  json.at("longest_gap_us").get_to(reading.longest_gap_us);
+  json.at("slow_share").get_to(reading.slow_share);
+  json.at("throttled").get_to(reading.throttled);
+  json.at("failed").get_to(reply.failed);
+  json.at("context_lost").get_to(reply.context_lost);
+  if (json.contains("other_processes")) reading.other_processes = json.at("other_processes").get<int>();
+}
+
 }  // namespace moetune

@@ -1,6 +1,7 @@
 // The values that tuner and worker exchange, as JSON. What goes in comes out, infinities included.
 //
-// Requests are objects with an "op": hello, open, run, duel, fetch; worker_session.cc answers each. Replies
+// Requests are objects with an "op": hello, open, run, duel, canary,
+// fetch; worker_session.cc answers each. Replies
 // hold what was asked for, or {"error": {"kind", "message"}} where the environment ("environment", or
 // "no_gpu") or the request ("request") is to blame. What a candidate does is never an error: it is its
 // result's outcome. Pure functions; thread-safe. Reading throws nlohmann::json::exception where the shape is
@@ -33,5 +34,15 @@ struct RunReply {
 
 void to_json(nlohmann::json& json, const RunReply& reply);
 void from_json(const nlohmann::json& json, RunReply& reply);
+
+// What a canary saw, unless it failed.
+struct CanaryReply {
+  CanaryReading reading;
+  bool failed = false;
+  bool context_lost = false;
+};
+
+void to_json(nlohmann::json& json, const CanaryReply& reply);
+void from_json(const nlohmann::json& json, CanaryReply& reply);
 
 }  // namespace moetune

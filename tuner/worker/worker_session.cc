@@ -43,6 +43,9 @@ const Bytes& blob(const Message& request, std::size_t index) {
   return request.blobs[index];
 }
 
+// At least one time slice, which is some 2 ms; no window of the canary is as long as the gap, at any clock.
+constexpr std::uint64_t kCanaryNs = 5'000'000, kCanaryGapNs = 100'000;
+
 Outcome outcome_of(const cuda::CudaError& error) {
   return error.kind == cuda::CudaError::Kind::memory ? Outcome::out_of_memory : Outcome::launch_failed;
 }
@@ -101,6 +104,7 @@ Message WorkerSession::dispatch(const Message& request) {
   if (op == "open") return open(request);
   if (op == "run") return run(request);
   if (op == "duel") return duel(request);
+  if (op == "canary") return canary();
   if (op == "fetch") return fetch(request);
   throw BadInput("the worker knows no request '" + op + "'");
 }
@@ -168,18 +172,18 @@ struct WorkerSession::Run {
 };
 
 // True if the candidate may go on.
-bool WorkerSession::validate(Run& run, bool after_another) {
+bool WorkerSession::validate(Run& run, bool after_previous_run) {
   const auto begin = Clock::now();
-  const Validation validation = run.problem.tensors.validate(*run.plan, after_another);
+  const Validation validation = run.problem.tensors.validate(*run.plan, after_previous_run);
   TrialResult& result = run.reply.result;
   result.validate_s += seconds_since(begin);
   result.max_error = std::max(result.max_error, validation.max_error);
   result.dissimilarity = std::max(result.dissimilarity, validation.dissimilarity);
   run.reply.damaged = validation.damaged;
-  if (!after_another) run.run_us = validation.run_us;
+  if (!after_previous_run) run.run_us = validation.run_us;
   if (validation.right) return true;
   result.outcome = Outcome::wrong_result;
-  result.message = validation.reason + (after_another ? " (after repeated runs)" : "");
+  result.message = validation.reason + (after_previous_run ? " (after repeated runs)" : "");
   return false;
 }
 
@@ -240,6 +244,19 @@ Message WorkerSession::duel(const Message& request) {
                      {"message", error.what()},
                      {"context_lost", !gpu_->context.alive()}});
   }
+}
+
+Message WorkerSession::canary() {
+  CanaryReply reply;
+  try {
+    reply.reading = merge_canary(opened().harness.canary(kCanaryNs, kCanaryGapNs));
+    reply.reading.other_processes = gpu_->nvml.other_processes();
+    reply.reading.throttled = gpu_->nvml.read().throttled;
+  } catch (const cuda::CudaError&) {
+    reply.failed = true;
+    reply.context_lost = !gpu_->context.alive();
+  }
+  return reply_of(reply);
 }
 
 Message WorkerSession::fetch(const Message& request) {

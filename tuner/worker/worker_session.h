@@ -28,9 +28,10 @@ class WorkerSession {
   Message open(const Message& request);
   Message run(const Message& request);
   struct Run;
-  bool validate(Run& run, bool after_another);
+  bool validate(Run& run, bool after_previous_run);
   void measure(Run& run);
   Message duel(const Message& request);
+  Message canary();
   Message fetch(const Message& request);
   OpenProblem& opened();
 

@@ -116,16 +116,16 @@ TEST_CASE("where there is no NVRTC the error lists the places and a way out") {
 TEST_CASE("a library the user insists on is not silently replaced by another") {
   const TemporaryFolder folder;
   NvrtcSearch search = NvrtcSearch::of_process();
-  search.insisted = folder.path();
+  search.requested = folder.path();
   CHECK_THROWS_AS(Nvrtc::load(search), BrokenEnvironment);
-  search.insisted = folder.path() / "libnvrtc.so.13";
-  std::ofstream(search.insisted) << "no library";
+  search.requested = folder.path() / "libnvrtc.so.13";
+  std::ofstream(search.requested) << "no library";
   CHECK_THROWS_AS(Nvrtc::load(search), BrokenEnvironment);
 }
 
 TEST_CASE("a library that is no NVRTC is named with what it lacks") {
   NvrtcSearch search;
-  search.insisted = "libm.so.6";
+  search.requested = "libm.so.6";
   try {
     Nvrtc::load(search);
     FAIL("it loaded");
@@ -153,7 +153,7 @@ TEST_CASE("NVRTC and its builtins come from one folder") {
     ++builtins;
   }
   CHECK(builtins > 0);
-  if (const char* insisted = std::getenv("MOETUNE_NVRTC")) CHECK(folder == fs::canonical(insisted));
+  if (const char* requested = std::getenv("MOETUNE_NVRTC")) CHECK(folder == fs::canonical(requested));
 }
 
 TEST_CASE("an NVRTC that the loader knows nothing of finds the builtins beside it") {

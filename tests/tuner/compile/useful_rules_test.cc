@@ -37,7 +37,7 @@ bool is_sure(const std::string& reason) {
          reason.find("registers") == std::string::npos;
 }
 
-struct Submitted {
+struct Submission {
   std::string what;
   Plan plan;
   std::shared_future<BuildPtr> build;
@@ -49,7 +49,7 @@ TEST_CASE("configurations that break useful rules alone compile and fit the devi
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   const Compiler compiler({.architecture = "sm_90a"});
   CompilePool pool(compiler, std::thread::hardware_concurrency());
-  std::vector<Submitted> submitted;
+  std::vector<Submission> submitted;
   Random random(7);
   for (const auto& [kernel_name, text] : {std::pair<const char*, const char*>{"decode_attention", ""},
                                           {"decode_attention", "batch=2,q_heads=64,kv_heads=2,page=64"},
@@ -66,7 +66,7 @@ TEST_CASE("configurations that break useful rules alone compile and fit the devi
       submitted.push_back({why + ": " + config.text(), std::move(plan), std::move(build)});
     }
   }
-  for (const Submitted& each : submitted) {
+  for (const Submission& each : submitted) {
     CAPTURE(each.what);
     const BuildPtr build = each.build.get();
     CHECK_MESSAGE(build->outcome == Outcome::ok, build->log);

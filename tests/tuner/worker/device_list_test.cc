@@ -11,7 +11,7 @@ using namespace moetune;
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
+bool mentions(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
@@ -54,7 +54,7 @@ TEST_CASE("a machine without a driver lists no device and says why") {
   setenv("MOETUNE_LIBCUDA", "/nowhere/libcuda.so.1", 1);
   const CudaDeviceList list = list_cuda_devices();
   CHECK(list.devices.empty());
-  CHECK(contains(list.why_empty, "/nowhere/libcuda.so.1"));
+  CHECK(mentions(list.why_empty, "/nowhere/libcuda.so.1"));
   CHECK_FALSE(list.broken);
   CHECK_THROWS_WITH_AS(fake_device(), doctest::Contains("install the NVIDIA driver"), BrokenEnvironment);
 }
@@ -63,7 +63,7 @@ TEST_CASE("a driver without a GPU, one that does not start and one that is too o
   const auto says = [](bool broken, const char* words) {
     const CudaDeviceList list = list_cuda_devices();
     CAPTURE(list.why_empty);
-    CHECK(contains(list.why_empty, words));
+    CHECK(mentions(list.why_empty, words));
     CHECK(list.broken == broken);
   };
   use_fake_cuda("init=100");

@@ -7,7 +7,7 @@
 namespace moetune {
 namespace {
 
-constexpr std::int64_t kElements = 1000;
+constexpr std::int64_t kChecked = 1000;
 
 MeasurePolicy short_policy() {
   MeasurePolicy policy;
@@ -56,7 +56,7 @@ TEST_CASE("exact integers of every width: off by one, not written, swapped") {
   for (const DType type : {DType::i32, DType::i64, DType::u8}) {
     CAPTURE(dtype_name(type));
     const IdsKernel kernel(type, OutputCheck::exact());
-    OpenIds ids(kernel, kElements);
+    OpenIds ids(kernel, kChecked);
     check_wrong(ids, "__off1", "first at 500");
     check_wrong(ids, "__unwritten", "never written, first at 500");
     check_wrong(ids, "__swap", "in 2 elements, first at 500");
@@ -66,7 +66,7 @@ TEST_CASE("exact integers of every width: off by one, not written, swapped") {
 
 TEST_CASE("sets of a fixed length: a swap inside is right, across is wrong") {
   const IdsKernel kernel(DType::i64, OutputCheck::sets_of(10));
-  OpenIds ids(kernel, kElements);
+  OpenIds ids(kernel, kChecked);
   CHECK(ids.run("__swap").outcome == Outcome::ok);
   check_wrong(ids, "__swapfar", "in 2 segments, first in elements 0 to 9");
   check_wrong(ids, "__off1", "in 1 segments, first in elements 500 to 509");
@@ -75,7 +75,7 @@ TEST_CASE("sets of a fixed length: a swap inside is right, across is wrong") {
 
 TEST_CASE("sets between offsets, with what lies before the first and behind the last") {
   const IdsKernel kernel(DType::i32, OutputCheck::sets_between("offsets"));
-  OpenIds ids(kernel, kElements);
+  OpenIds ids(kernel, kChecked);
   CHECK(ids.run("__swap").outcome == Outcome::ok);
   check_wrong(ids, "__swapfar", "in 2 segments, first in elements 0 to 3");
   check_wrong(ids, "__off1", "in 1 segments, first in elements 4 to 874");
@@ -83,13 +83,13 @@ TEST_CASE("sets between offsets, with what lies before the first and behind the 
 
 TEST_CASE("a buffer that is read and written is filled again before every run that is judged") {
   const AccumulateKernel kernel;
-  OpenIds sums(kernel, kElements);
+  OpenIds sums(kernel, kChecked);
   for (int i = 0; i < 2; ++i) {
     const TrialResult right = sums.run("");
     CHECK_MESSAGE(right.outcome == Outcome::ok, right.message);
   }
   check_wrong(sums, "__wrong", "off by 1");
-  CHECK(sums.device.verify(kernel.candidate("", kElements), 8, 60).outcome == Outcome::ok);
+  CHECK(sums.device.verify(kernel.candidate("", kChecked), 8, 60).outcome == Outcome::ok);
 }
 
 TEST_CASE("a kernel whose integers have a tolerance is refused when it is opened") {

@@ -38,6 +38,29 @@ TEST_CASE("results and policies cross unchanged, infinities included") {
   CHECK(back.max_samples == 11);
 }
 
+TEST_CASE("a canary's reading comes back as it was sent, with and without what NVML says") {
+  for (const bool known : {true, false}) {
+    CanaryReply reply;
+    reply.reading = {.elapsed_us = 5001.5,
+                     .lost_us = 2000.25,
+                     .longest_gap_us = 1999.5,
+                     .slow_share = 0.125,
+                     .throttled = true};
+    if (known) reply.reading.other_processes = 2;
+    reply.context_lost = known;
+    reply.failed = !known;
+    const auto same = nlohmann::json::parse(nlohmann::json(reply).dump()).get<CanaryReply>();
+    CHECK(same.reading.elapsed_us == 5001.5);
+    CHECK(same.reading.lost_us == 2000.25);
+    CHECK(same.reading.longest_gap_us == 1999.5);
+    CHECK(same.reading.slow_share == 0.125);
+    CHECK(same.reading.throttled);
+    CHECK(same.reading.other_processes == reply.reading.other_processes);
+    CHECK(same.context_lost == known);
+    CHECK(same.failed == !known);
+  }
+}
+
 TEST_CASE("the largest page table that a problem may have fits a message") {
   constexpr std::int64_t kEntries = std::int64_t{64} << 20;
   // The table, and where every unused page of a ragged batch is poisoned by itself, in keys and in values.

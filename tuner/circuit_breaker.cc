@@ -1,13 +1,13 @@
-#include "tuner/breakdowns.h"
+#include "tuner/circuit_breaker.h"
 
 #include "base/error.h"
 
 namespace moetune {
 
-void Breakdowns::saw(const std::string& config, const TrialResult& result) {
+void CircuitBreaker::record(const std::string& config, const TrialResult& result) {
   constexpr int kMost = 8;
   const bool broke_down = is_breakdown(result.outcome);
-  if (broke_down && is_its_own_fault(config)) return;
+  if (broke_down && is_config_fault(config)) return;
   in_a_row_ = broke_down ? in_a_row_ + 1 : 0;
   if (in_a_row_ < kMost) return;
   throw BrokenEnvironment(

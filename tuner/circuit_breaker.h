@@ -9,17 +9,17 @@
 
 namespace moetune {
 
-class Breakdowns {
+class CircuitBreaker {
  public:
   // A configuration that an earlier search saw break down, and that is tried once more. Should it break down
   // again, then that is its own fault: it counts no further here, and need not be tried a third time.
-  void remember(const std::string& config) { before_.insert(config); }
+  void remember_breakdown(const std::string& config) { before_.insert(config); }
 
   // Throws BrokenEnvironment at the eighth in a row that hung or crashed for the first time, with its
   // message.
-  void saw(const std::string& config, const TrialResult& result);
+  void record(const std::string& config, const TrialResult& result);
 
-  bool is_its_own_fault(const std::string& config) const { return before_.contains(config); }
+  bool is_config_fault(const std::string& config) const { return before_.contains(config); }
 
  private:
   std::set<std::string> before_;

@@ -1,0 +1,190 @@
+// A server's side on a real GPU: what a search stored, opened through moetune.h in this process, serves random
+// problems of its families with the caller's own strides, scale and pools, and captured graphs, and every output
+// is that of float64 on the CPU.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "include/moetune.h"
+#include "kernels/kernel_space.h"
+#include "kernels/registry.h"
+#include "launch/driver.h"
+#include "tests/gpu/gpu.h"
+#include "tests/kernels/random_call.h"
+#include "tests/tuner/temporary_cache.h"
+#include "tuner/tune.h"
+
+#define REQUIRE_OK(call) REQUIRE_MESSAGE((call) == MOETUNE_OK, moetune_last_error())
+
+namespace moetune {
+namespace {
+
+constexpr std::size_t kBudget = 8;
+constexpr int kMembers = 8;
+constexpr std::int64_t kLongest = 400;  // the CPU computes them too
+
+void search(Cache& cache, const Problem& problem, std::uint64_t seed) {
+  const Kernel& kernel = find_kernel("decode_attention");
+  const Space& space = shared_space(kernel.name());
+  const Assignment environment = expression_environment(problem, gpu().info().limits);
+  const LegalSpace legal = space.enumerate(environment);
+  const WorkloadKey key{kernel.name(), problem.text(), gpu().info().key, "sources", "toolchain"};
+  TuneRequest request;
+  request.kernel = &kernel;
+  request.problem = problem;
+  request.space = &legal;
+  request.default_config = space.default_config(environment);
+  request.strategy = "random";
+  request.seed = seed;
+  request.budget = kBudget;
+  const TuneResult result = tune(request,
+                                 {.device = gpu(),
+                                  .cache = &cache,
+                                  .workload = cache.workload(key, kernel.specialization(problem).text()),
+                                  .compiler = &gpu_compiler()},
+                                 {});
+  REQUIRE(result.best);
+}
+
+std::vector<std::uint8_t> narrowed(DType type, const std::vector<double>& values) {
+  std::vector<std::uint8_t> bytes(values.size() * static_cast<std::size_t>(dtype_bytes(type)));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    store_element(type, bytes.data(), static_cast<std::int64_t>(i), values[i]);
+  return bytes;
+}
+
+// The tensors of a problem on the device, by the family's slots.
+class DeviceTensors {
+ public:
+  DeviceTensors(const Kernel& kernel, const FamilyMember& member, std::uint64_t seed,
+                const cuda::Stream& stream)
+      : buffers_(kernel.buffers(member.problem, member.call, seed)), stream_(stream) {
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      const Buffer& buffer = buffers_[i];
+      memory_.push_back(cuda::allocate(buffer.bytes()));
+      cuda::set_bytes(memory_.back().get(), 0xFF, buffer.bytes(), stream);
+      if (!buffer.is_read()) continue;
+      inputs_[buffer.name] = host_values(buffer, seed, fill_stream(i, 0));
+      cuda::copy_to_device(memory_.back().get(), narrowed(buffer.dtype, inputs_[buffer.name]), stream);
+    }
+    const auto interface = kernel.family_interface(member.problem);
+    for (std::size_t slot = 0; slot < interface->tensors().size(); ++slot) {
+      for (std::size_t i = 0; i < buffers_.size(); ++i) {
+        if (interface->tensors()[slot].name.view() == buffers_[i].name)
+          arguments_.tensors[slot] = reinterpret_cast<void*>(memory_[i].get());
+      }
+    }
+    std::copy(member.call.integers.begin(), member.call.integers.end(), arguments_.integers);
+    std::copy(member.call.reals.begin(), member.call.reals.end(), arguments_.reals);
+  }
+
+  const moetune_arguments& arguments() const { return arguments_; }
+
+  void poison_outputs() {
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      if (buffers_[i].is_written()) cuda::set_bytes(memory_[i].get(), 0xFF, buffers_[i].bytes(), stream_);
+    }
+  }
+
+  void check_outputs(const Kernel& kernel, const FamilyMember& member) const {
+    for (const auto& [name, expected] : kernel.reference_on_cpu(member.problem, member.call, inputs_)) {
+      CAPTURE(name);
+      const std::vector<double> actual = fetch(name);
+      REQUIRE(actual.size() == expected.size());
+      double largest = 0, worst = 0;
+      std::size_t masks = 0;
+      for (std::size_t i = 0; i < actual.size(); ++i) {
+        if (std::isfinite(actual[i]) && std::isfinite(expected[i])) {
+          largest = std::max(largest, std::abs(expected[i]));
+          worst = std::max(worst, std::abs(actual[i] - expected[i]));
+        } else {
+          masks += !(std::isnan(actual[i]) && std::isnan(expected[i])) && actual[i] != expected[i];
+        }
+      }
+      CHECK(masks == 0);
+      CHECK(worst <= 0.02 * largest);
+      CHECK(largest > 0);
+    }
+  }
+
+ private:
+  std::vector<double> fetch(const std::string& name) const {
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      if (buffers_[i].name != name) continue;
+      std::vector<std::uint8_t> bytes(static_cast<std::size_t>(buffers_[i].bytes()));
+      cuda::copy_to_host(bytes, memory_[i].get(), stream_);
+      return widened(buffers_[i].dtype, bytes);
+    }
+    return {};
+  }
+
+  std::vector<Buffer> buffers_;
+  const cuda::Stream& stream_;
+  std::vector<cuda::Memory> memory_;
+  HostTensors inputs_;
+  moetune_arguments arguments_{};
+};
+
+struct Server {
+  explicit Server(const std::string& path) {
+    const char* const paths[] = {path.c_str()};
+    const moetune_open_options options{sizeof options, paths, 1, 0, 0};
+    REQUIRE_OK(moetune_open(&options, &runtime));
+  }
+  ~Server() { moetune_close(runtime); }
+  Server(const Server&) = delete;
+
+  moetune_runtime* runtime = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "a server launches 32 random problems of four families from stored winners, plainly and in graphs") {
+  if (no_gpu()) return;
+  const Kernel& kernel = find_kernel("decode_attention");
+  const TemporaryFile file;
+  {
+    Cache cache = Cache::open(file.path, Cache::Mode::create);
+    std::uint64_t seed = 1;
+    for (const char* text : kFamilies)
+      search(cache, parse_problem(kernel.name(), kernel.schema(), nullptr, text), seed++);
+  }
+  const Server server(file.path.string());
+  const cuda::Context context(0);
+  const cuda::Stream stream = cuda::make_stream();
+  std::uint64_t seed = 100;
+  for (const char* text : kFamilies) {
+    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+    moetune_family* family = nullptr;
+    REQUIRE_OK(moetune_family_open(server.runtime, "decode_attention",
+                                   kernel.specialization(problem).text().c_str(), &family));
+    RandomMembers members(kernel, problem, kLongest, seed);
+    for (int i = 0; i < kMembers; ++i) {
+      const FamilyMember member = members.next();
+      CAPTURE(member.problem.text());
+      DeviceTensors tensors(kernel, member, ++seed, stream);
+      const Extents extents = kernel.extents_of(member.problem);
+      moetune_choice choice;
+      REQUIRE_OK(moetune_pick(family, extents.begin(), extents.size(), 0, &choice));
+      std::size_t bytes = 0;
+      REQUIRE_OK(moetune_choice_workspace(family, &choice, &bytes));
+      const cuda::Memory workspace = cuda::allocate(static_cast<std::int64_t>(bytes));
+      void* const address = reinterpret_cast<void*>(workspace.get());
+      REQUIRE_OK(moetune_workspace_init(server.runtime, address, bytes, stream.get()));
+      const auto launch = [&] {
+        REQUIRE_OK(moetune_launch(family, &choice, &tensors.arguments(), address, bytes, stream.get()));
+      };
+      launch();
+      launch();  // counters are left as they were
+      tensors.check_outputs(kernel, member);
+      tensors.poison_outputs();
+      const cuda::Graph graph = cuda::capture(stream, launch);
+      cuda::launch(graph, stream);
+      tensors.check_outputs(kernel, member);
+    }
+  }
+}
+
+}  // namespace moetune

@@ -1,0 +1,42 @@
+#include "tuner/unchecked_trials.h"
+
+#include <utility>
+
+namespace moetune {
+
+bool UncheckedTrials::check(const Measure& measure) {
+  const std::vector<Unchecked> trials = std::exchange(trials_, {});
+  if (watch_.is_quiet()) return false;
+  // At once: what is stored must not pass for sound if this process is killed while it waits.
+  mark(trials);
+  std::vector<TrialResult> results;
+  const bool sound = watch_.take_again([&] {
+    results.clear();
+    for (const Unchecked& trial : trials) results.push_back(measure(trial.candidate));
+  });
+  if (sound) {
+    watch_.seen.again += trials.size();
+    replace(trials, std::move(results));
+  } else {
+    watch_.seen.contended += trials.size();
+  }
+  return sound && !trials.empty();
+}
+
+void UncheckedTrials::mark(const std::vector<Unchecked>& trials) {
+  for (const Unchecked& trial : trials) {
+    board_.mark_contended(trial.position);
+    store_.put(board_[trial.position], trial.candidate.build.get());
+  }
+}
+
+void UncheckedTrials::replace(const std::vector<Unchecked>& trials, std::vector<TrialResult> results) {
+  for (std::size_t i = 0; i < trials.size(); ++i) {
+    board_.replace(trials[i].position, std::move(results[i]));
+    const Trial& trial = board_[trials[i].position];
+    store_.put(trial, trials[i].candidate.build.get());
+    tools_.events.emit(TrialEnded{trial, board_.counts(), board_.best(), true});
+  }
+}
+
+}  // namespace moetune

@@ -1,0 +1,43 @@
+// The trials since the last quiet canary, which may have been disturbed, and what it takes to measure them
+// again. Belongs to the tuning thread; what it is made from must outlive it.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "tuner/quiet_watch.h"
+#include "tuner/trial_board.h"
+#include "tuner/trial_store.h"
+
+namespace moetune {
+
+class UncheckedTrials {
+ public:
+  using Measure = std::function<TrialResult(const Candidate&)>;
+
+  UncheckedTrials(const TuneTools& tools, TrialBoard& board, TrialStore& store, QuietWatch& watch)
+      : tools_(tools), board_(board), store_(store), watch_(watch) {}
+
+  void add(std::size_t position, Candidate candidate) { trials_.push_back({position, std::move(candidate)}); }
+
+  // Runs the canary. If it is disturbed, measures them again once the device is quiet; if it does not become
+  // so, they are contended, on the board and in the store. True if they were measured again. Throws Stopped.
+  bool check(const Measure& measure);
+
+ private:
+  struct Unchecked {
+    std::size_t position = 0;  // on the board
+    Candidate candidate;
+  };
+
+  void mark(const std::vector<Unchecked>& trials);
+  void replace(const std::vector<Unchecked>& trials, std::vector<TrialResult> results);
+
+  const TuneTools& tools_;
+  TrialBoard& board_;
+  TrialStore& store_;
+  QuietWatch& watch_;
+  std::vector<Unchecked> trials_;
+};
+
+}  // namespace moetune
