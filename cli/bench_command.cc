@@ -14,10 +14,11 @@ class BenchCommand : public Command {
     return "time the stored winner, the default and the reference together";
   }
   std::string_view details() const override {
-    return "All are measured in interleaved rounds, so that drift hits them alike. The winner's stored cubin "
+    return "All are measured in interleaved rounds, so that drift affects them all. The winner's stored "
+           "cubin "
            "is\n"
            "loaded as it is, never compiled again. One that does not compile now has a row that says so.\n"
-           "Launches overlap with the one before where the kernel allows it; 'winner alone' starts each once "
+           "Launches overlap with the one before if the kernel allows it; 'winner alone' starts each once "
            "the\n"
            "one before has ended.\n";
   }
@@ -35,6 +36,7 @@ void BenchCommand::declare(OptionTable& table) {
   table.whole("seed", request_.seed, 0, 1'000'000'000, "of the inputs");
   declare_gpu(table, request_.target.device);
   declare_cache(table, request_.target.cache);
+  table.whole("quiet-wait", request_.quiet_wait_s, 0, 1'000'000, kQuietWaitDoc);
   table.whole("rounds", request_.rounds, 1, 100'000, "samples of each");
 }
 
@@ -63,7 +65,13 @@ void print(const BenchResult& result, std::ostream& out) {
   for (const BenchRow& row : result.rows) table.add(row_cells(result.subject, row, winner_us));
   out << result.subject.kernel << " " << result.subject.problem << "\n"
       << table.text("  ") << (subject.floor ? "  roofline: " + std::string(subject.floor->bound) + "\n" : "")
-      << programs_text(result.programs_compiled);
+      << programs_text(result.programs_compiled)
+      << (result.winner_contended
+              ? "the stored winner is contended: somebody else used the GPU during its search\n"
+              : "")
+      << (result.contended
+              ? "contended: somebody else used the GPU during this bench, so its times are not reliable\n"
+              : "");
 }
 
 int BenchCommand::run(Output& output, std::stop_token stop) {

@@ -37,6 +37,7 @@ class Command {
 std::unique_ptr<Command> make_search_command();
 std::unique_ptr<Command> make_record_command();
 std::unique_ptr<Command> make_kernels_command();
+std::unique_ptr<Command> make_compile_command();
 std::unique_ptr<Command> make_devices_command();
 std::unique_ptr<Command> make_space_command();
 std::unique_ptr<Command> make_verify_command();

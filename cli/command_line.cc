@@ -30,10 +30,36 @@ std::string tool_help() {
     table.add({std::string(command->name()), std::string(command->summary())});
   }
   return text + table.text("  ") +
-         "\nmoetune COMMAND --help explains one command; --version prints the version.\n"
+         "\nmoetune COMMAND --help explains one command; --version prints the version;\n"
+         "moetune help environment lists the variables it reads.\n"
          "Exit codes: 0 done, 1 nothing valid found, 2 bad usage or input, 3 broken environment, 130 "
          "Ctrl-C,\n143 SIGTERM.\n"
          "Start with: moetune search decode_attention --budget 200\n";
+}
+
+// docs/environment.md has the same names.
+constexpr std::string_view kVariables[][2] = {
+    {"MOETUNE_NVRTC", "the NVRTC library to compile with (libnvrtc.so.13), or its folder"},
+    {"CUDA_HOME, CUDA_PATH", "a CUDA toolkit, whose NVRTC is taken"},
+    {"MOETUNE_DATA_DIR", "a folder with templates/, spaces/ and recordings, instead of those in the binary"},
+    {"XDG_CACHE_HOME, HOME",
+     "where the cache lies: $XDG_CACHE_HOME/moetune/moetune.db, else ~/.cache/moetune/"},
+    {"CUDA_VISIBLE_DEVICES", "the GPUs that the driver shows"},
+    {"COLUMNS", "the width of tables; by default the terminal's"},
+    {"TERM", "unset or dumb: progress in lines instead of one that is drawn anew"},
+    {"MOETUNE_LIBCUDA, MOETUNE_LIBNVML", "other driver libraries, for tests"},
+    {"MOETUNE_RUNTIME, MOETUNE_PIN", "for the runtime library: docs/runtime.md"},
+    {"MOETUNE_GPU_SAMPLE", "for the GPU tests: configurations a problem"}};
+
+void show_environment(Output& output) {
+  Table table({});
+  Json variables = Json::object();
+  for (const auto& [name, doc] : kVariables) {
+    table.add({std::string(name), std::string(doc)});
+    variables[std::string(name)] = doc;
+  }
+  output.result() << "Environment variables that moetune reads:\n\n" << table.text("  ", output.columns());
+  output.document({{"environment", variables}});
 }
 
 void show_help(const Command& command, const OptionTable& options, Output& output) {
@@ -59,15 +85,19 @@ int run_command(const std::string& name, const std::vector<std::string>& argumen
   OptionTable options;
   command->declare(options);
   bool json = false;
-  bool help = false;
+  bool help = false, wide = false;
   options.flag("json", json, "one JSON document on stdout, everything for people on stderr");
+  options.flag("wide", wide, "do not fit tables to the terminal; problems in full");
   options.flag("help", help, "this text");
   // Help wins over whatever else is wrong with the line.
-  if (std::find(arguments.begin(), arguments.end(), "--help") != arguments.end()) {
+  const bool asked = std::any_of(arguments.begin(), arguments.end(),
+                                 [](const std::string& word) { return word == "--help" || word == "-h"; });
+  if (asked) {
     show_help(*command, options, output);
     return kDone;
   }
   options.parse(arguments);
+  if (wide) output.set_wide();
   Interrupt interrupt;
   const int code = command->run(output, interrupt.token());
   return interrupt.token().stop_requested() ? interrupt.exit_code() : code;
@@ -75,6 +105,10 @@ int run_command(const std::string& name, const std::vector<std::string>& argumen
 
 int dispatch(const std::vector<std::string>& arguments, Output& output) {
   std::vector<std::string> words = arguments;
+  if (words.size() >= 2 && words[0] == "help" && words[1] == "environment") {
+    show_environment(output);
+    return kDone;
+  }
   // `moetune help search` is `moetune search --help`.
   if (words.size() >= 2 && words[0] == "help" && !words[1].starts_with("-")) {
     words = {words[1], "--help"};
@@ -94,7 +128,7 @@ int dispatch(const std::vector<std::string>& arguments, Output& output) {
     return kDone;
   }
   if (words[0].starts_with("-")) {
-    throw BadInput("options stand behind the command: moetune COMMAND " + words[0]);
+    throw BadInput("options come after the command: moetune COMMAND " + words[0]);
   }
   return run_command(words[0], {words.begin() + 1, words.end()}, output);
 }
@@ -137,8 +171,8 @@ int run_command_line(const std::vector<std::string>& arguments) {
                 kBrokenEnvironment);
   } catch (const std::system_error& error) {  // a thread that cannot start, say
     code = fail(output, "broken_environment",
-                std::string("this machine refused what was asked of it (") + error.code().message() +
-                    "); see ulimit -a for limits on processes, memory and files",
+                std::string("the system refused a resource (") + error.code().message() +
+                    "); see 'ulimit -a' for limits on processes, memory and files",
                 kBrokenEnvironment);
   } catch (const std::bad_alloc&) {
     code = fail(output, "broken_environment", "out of memory", kBrokenEnvironment);

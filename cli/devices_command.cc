@@ -41,7 +41,7 @@ std::string load_text(const std::optional<GpuLoad>& load) {
          bytes_text(static_cast<double>(load->free_bytes)) + " free";
 }
 
-void print_gpu(const DeviceInfo& info, const Ceilings& ceilings, std::ostream& out) {
+void print_gpu(const DeviceInfo& info, const Ceilings& ceilings, const Output& output) {
   const DeviceLimits& limits = info.limits;
   const HardwareKey& key = info.key;
   Table table({});
@@ -63,7 +63,7 @@ void print_gpu(const DeviceInfo& info, const Ceilings& ceilings, std::ostream& o
     table.add({figure.title, value ? ceiling_text(figure, *value) : "not measured: --calibrate"});
   }
   table.add({"key", key.text()});
-  out << info.id << "  " << key.name << "\n" << table.text("  ");
+  output.result() << info.id << "  " << key.name << "\n" << table.text("  ", output.columns());
 }
 
 Document gpu_document(const DeviceInfo& info, const Ceilings& ceilings) {
@@ -86,7 +86,7 @@ Document gpu_document(const DeviceInfo& info, const Ceilings& ceilings) {
   return document;
 }
 
-Document list_recordings(std::ostream& out) {
+Document list_recordings(const Output& output) {
   Document documents = Document::array();
   Table table({"recording", "kernel", "problem", "GPU", "recorded"});
   std::string damaged;
@@ -98,14 +98,18 @@ Document list_recordings(std::ostream& out) {
       documents.push_back({{"id", "replay:" + name}, {"error", shipped.damage}});
       continue;
     }
-    table.add({name, header.kernel, header.problem, header.hardware, header.recorded_at});
+    table.add({name, header.kernel, shown_problem(header.kernel, header.problem, output), header.hardware,
+               header.recorded_at});
     documents.push_back({{"id", "replay:" + name},
                          {"kernel", header.kernel},
                          {"problem", header.problem},
                          {"gpu", header.hardware},
                          {"recorded_at", header.recorded_at}});
   }
-  if (!documents.empty()) out << "\nRecordings (--device replay:NAME)\n" << table.text("  ") << damaged;
+  if (!documents.empty()) {
+    output.result() << "\nRecordings (--device replay:NAME)\n"
+                    << table.text("  ", output.columns()) << damaged;
+  }
   return documents;
 }
 
@@ -137,13 +141,13 @@ int DevicesCommand::run(Output& output, std::stop_token stop) {
   Document documents = Document::array();
   for (const DeviceInfo& info : gpus.devices) {
     const Ceilings ceilings = stored_ceilings(cache.get(), info.key);
-    print_gpu(info, ceilings, output.result());
+    print_gpu(info, ceilings, output);
     documents.push_back(gpu_document(info, ceilings));
   }
   if (gpus.devices.empty()) {
     output.result() << (gpus.broken ? "No GPU can be used: " : "No GPU here: ") << gpus.why_empty << "\n";
   }
-  const Document recordings = list_recordings(output.result());
+  const Document recordings = list_recordings(output);
   output.document({{"gpus", documents},
                    {"why_none", gpus.devices.empty() ? Document(gpus.why_empty) : Document(nullptr)},
                    {"recordings", recordings}});

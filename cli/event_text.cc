@@ -1,12 +1,16 @@
 #include "cli/event_text.h"
 
 #include "cli/text.h"
+#include "kernels/registry.h"
 
 namespace moetune {
 namespace {
 
 std::string device_note(const DeviceChosen& chosen) {
-  const std::string workload = chosen.kernel + (chosen.problem.empty() ? "" : " " + chosen.problem);
+  const std::string brief = brief_problem(chosen.kernel, chosen.problem);
+  const std::string workload = chosen.kernel + (brief.empty()        ? ""
+                                                : brief == "default" ? " (default problem)"
+                                                                     : " " + brief);
   const DeviceInfo& device = chosen.device;
   if (!device.recorded) {
     return workload + " on " + device.key.name + " (" + device.id + ", " + device.architecture + ").";
@@ -24,6 +28,31 @@ std::string space_note(const SearchStarted& search) {
 std::string ceiling_note(const CeilingMeasured& measured) {
   return measured.device.key.name + ", " + measured.figure.title + ": " +
          ceiling_text(measured.figure, measured.value);
+}
+
+std::string disturbance_note(const GpuDisturbed& disturbed) {
+  const CanaryReading& canary = disturbed.reading;
+  std::string text = "Somebody else is using the GPU: ";
+  text += canary.lost_us > 0
+              ? format("a test kernel stood still for %.1f of %.1f ms", canary.lost_us * 1e-3,
+                       canary.elapsed_us * 1e-3)
+              : format("a test kernel was slowed for %.0f%% of its time", canary.slow_share * 100);
+  if (canary.other_processes.value_or(0) > 0)
+    text += format(", and nvidia-smi lists %d more", *canary.other_processes);
+  return text + ".";
+}
+
+std::string quiet_note(const GpuQuiet& quiet) {
+  return format("The GPU is quiet again after %.1f s; what was disturbed has been measured again.",
+                quiet.waited_s);
+}
+
+std::string contended_note(const GpuContended& contended) {
+  return format(
+      "The GPU did not get quiet in %.0f s. Times measured beside that load are marked contended: they are "
+      "not used, "
+      "and the next search measures again.",
+      contended.waited_s);
 }
 
 }  // namespace
@@ -47,6 +76,9 @@ std::string note_of(const Event& event) {
   return std::visit(Overloaded{[](const DeviceChosen& chosen) { return device_note(chosen); },
                                [](const SearchStarted& search) { return space_note(search); },
                                [](const CeilingMeasured& measured) { return ceiling_note(measured); },
+                               [](const GpuDisturbed& disturbed) { return disturbance_note(disturbed); },
+                               [](const GpuQuiet& quiet) { return quiet_note(quiet); },
+                               [](const GpuContended& contended) { return contended_note(contended); },
                                [](const Warning& warning) { return warning.text; },
                                [](const auto&) { return std::string(); }},
                     event.what);

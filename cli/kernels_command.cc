@@ -87,30 +87,32 @@ Document kernel_document(const Kernel& kernel) {
   return document;
 }
 
-void print_kernel(const Kernel& kernel, std::ostream& out) {
+void print_kernel(const Kernel& kernel, const Output& output) {
+  std::ostream& out = output.result();
+  const std::size_t columns = output.columns();
   out << kernel.name() << ": " << kernel.summary() << "\n\nDimensions (--problem)\n";
   Table dimensions({"name", "default", "range", ""}, {1});
   for (const Dimension& d : kernel.schema())
     dimensions.add({d.name, d.fallback.text(), range_text(d), d.doc});
-  out << dimensions.text("  ");
+  out << dimensions.text("  ", columns);
 
   if (!kernel.presets().empty()) {
     out << "\nPresets (--preset)\n";
     Table presets({"name", "sets", ""});
     for (const Preset& preset : kernel.presets()) presets.add({preset.name, preset_text(preset), preset.doc});
-    out << presets.text("  ");
+    out << presets.text("  ", columns);
   }
   out << "\nParameters (what a search varies; `moetune space " << kernel.name() << "` counts them)\n";
   Table parameters({"name", "values", ""});
   const Space space = load_space(kernel.name());
   for (const Parameter& p : space.parameters()) parameters.add({p.name, domain_text(p), p.doc});
-  out << parameters.text("  ");
+  out << parameters.text("  ", columns);
 }
 
 int KernelsCommand::run(Output& output, std::stop_token) {
   if (kernel_) {
     const Kernel& kernel = find_kernel(*kernel_);
-    print_kernel(kernel, output.result());
+    print_kernel(kernel, output);
     output.document(kernel_document(kernel));
     return kDone;
   }
@@ -120,7 +122,8 @@ int KernelsCommand::run(Output& output, std::stop_token) {
     table.add({kernel->name(), std::to_string(kernel->presets().size()), kernel->summary()});
     kernels.push_back(kernel_document(*kernel));
   }
-  output.result() << table.text() << "\n`moetune kernels KERNEL` shows dimensions, presets and parameters.\n";
+  output.result() << table.text("", output.columns())
+                  << "\n`moetune kernels KERNEL` shows dimensions, presets and parameters.\n";
   output.document({{"kernels", kernels}});
   return kDone;
 }

@@ -109,13 +109,16 @@ void OptionTable::fill_positionals(const std::vector<std::string>& words) {
     if (word.size() < 2 || word.front() != '-') continue;
     const bool declared = std::any_of(options_.begin(), options_.end(),
                                       [&](const Option& option) { return dashed(option.name) == word; });
-    if (declared)
-      throw BadInput("the option " + word + " stands behind --, where it is a word like any other");
+    if (declared) throw BadInput("the option " + word + " comes after --, which makes it a plain word");
     unknown(word);
   }
   if (words.size() > positionals_.size()) {
-    throw BadInput("unexpected word '" + words[positionals_.size()] + "' after the " +
-                   (positionals_.empty() ? "command" : positionals_.back().value_name));
+    const std::string& word = words[positionals_.size()];
+    throw BadInput("unexpected word '" + word + "' after the " +
+                   (positionals_.empty() ? "command" : positionals_.back().value_name) +
+                   (word.find('=') == std::string::npos
+                        ? ""
+                        : "; dimensions are one word, with commas: --problem a=1,b=2"));
   }
   for (std::size_t i = 0; i < positionals_.size(); ++i) {
     if (i < words.size()) {
@@ -147,7 +150,7 @@ void OptionTable::parse(const std::vector<std::string>& arguments) {
       }
       const auto option = std::find_if(options_.begin(), options_.end(),
                                        [&](const Option& o) { return o.name == item.string_key; });
-      if (!seen.insert(option->name).second) throw BadInput(dashed(option->name) + " stands twice");
+      if (!seen.insert(option->name).second) throw BadInput(dashed(option->name) + " occurs twice");
       option->set(item.value.empty() ? "" : item.value.front());
     }
   } catch (const po::unknown_option& error) {

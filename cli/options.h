@@ -6,6 +6,10 @@
 
 namespace moetune {
 
+// For --quiet-wait.
+inline constexpr const char* kQuietWaitDoc =
+    "how many seconds to wait in all for a GPU that somebody else uses; then times are marked contended";
+
 void declare_workload(OptionTable& table, WorkloadSpec& workload, bool kernel_required);
 void declare_device(OptionTable& table, std::string& device);      // a GPU or a recording
 void declare_gpu(OptionTable& table, std::string& device);         // for what runs kernels

@@ -1,5 +1,11 @@
 #include "cli/output.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <streambuf>
@@ -32,10 +38,27 @@ class Output::Escaping : private std::streambuf {
   std::ostream stream_;
 };
 
+namespace {
+
+// A stream that drops what it gets: one without a buffer.
+std::ostream& nowhere() {
+  static std::ostream stream(nullptr);
+  return stream;
+}
+
+std::ostream& people_stream(bool json) {
+  if (!json) return std::cout;
+  return isatty(STDOUT_FILENO) == 1 && isatty(STDERR_FILENO) == 1 ? nowhere() : std::cerr;
+}
+
+std::ostream& notes_stream(bool json) { return json ? people_stream(true) : std::cerr; }
+
+}  // namespace
+
 Output::Output(bool json)
     : json_(json),
-      result_(std::make_unique<Escaping>(json ? std::cerr : std::cout)),
-      notes_(std::make_unique<Escaping>(std::cerr)) {}
+      result_(std::make_unique<Escaping>(people_stream(json))),
+      notes_(std::make_unique<Escaping>(notes_stream(json))) {}
 
 Output::~Output() = default;
 
@@ -43,7 +66,21 @@ std::ostream& Output::result() const { return result_->stream(); }
 
 std::ostream& Output::notes() const { return notes_->stream(); }
 
-void Output::note(const std::string& sentence) const { std::cerr << escape_controls(sentence) << std::endl; }
+void Output::note(const std::string& sentence) const {
+  // One piece, so that notes of several threads do not mix.
+  notes_stream(json_) << escape_controls(sentence) + "\n" << std::flush;
+}
+
+std::size_t Output::columns() const {
+  if (wide_) return 0;
+  const char* const set = std::getenv("COLUMNS");
+  std::size_t columns = 0;
+  if (set != nullptr && std::from_chars(set, set + std::strlen(set), columns).ec == std::errc() &&
+      columns > 0)
+    return columns;
+  winsize size = {};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
 
 std::ostream& Output::terminal() const { return std::cerr; }
 

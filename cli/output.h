@@ -1,5 +1,6 @@
 // Where text goes. Without --json a command's result is for people and goes to stdout. With --json stdout
-// carries exactly one JSON document and everything for people goes to stderr. Notes always go to stderr.
+// carries exactly one JSON document and everything for people goes to stderr; on a terminal, where both would stand
+// among each other, only the document is printed. Notes always go to stderr.
 //
 // Names and docs come from files of somebody else: control characters are escaped on their way, except in a document, where JSON
 // does so, and in terminal().
@@ -22,6 +23,11 @@ class Output {
 
   bool json() const { return json_; }
 
+  // Tables are to fit the screen, unless set_wide() said otherwise: its columns, or 0 if stdout is no terminal. The
+  // variable COLUMNS overrules both.
+  void set_wide() { wide_ = true; }
+  std::size_t columns() const;
+
   std::ostream& result() const;                  // the answer, for people
   std::ostream& notes() const;                   // banners, warnings
   void note(const std::string& sentence) const;  // one line of notes(); from any thread
@@ -36,7 +42,7 @@ class Output {
  private:
   class Escaping;
 
-  bool json_;
+  bool json_, wide_ = false;
   std::unique_ptr<Escaping> result_, notes_;
   bool written_ = false;
 };

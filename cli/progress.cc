@@ -41,7 +41,8 @@ std::string trial_text(const Trial& trial, std::size_t number) {
   const TrialResult& result = trial.result;
   std::string text = format("%5zu  %-14s  ", number, std::string(outcome_name(result.outcome)).c_str());
   text += has_time(result.outcome) ? time_text(result.measurement.median_us) : result.message;
-  return text + "  " + trial.config.text() + (trial.resumed ? "  (resumed)" : "");
+  return text + "  " + trial.config.text() + (trial.resumed ? "  (resumed)" : "") +
+         (result.contended ? "  (contended)" : "");
 }
 
 }  // namespace
@@ -99,7 +100,7 @@ void Progress::trial_ended(const TrialEnded& trial) {
   best_us_ = trial.best != nullptr ? trial.best->result.measurement.median_us : 0;
   const auto now = Clock::now();
   if (settings_.verbose) {
-    output_.note(trial_text(trial.trial, trial.counts.total()));
+    output_.note(trial_text(trial.trial, trial.counts.total()) + (trial.again ? "  (again)" : ""));
     last_ = now;
   } else if (now - last_ >= (live() ? Clock::duration(kRedraw) : Clock::duration(settings_.log_every))) {
     show(now);

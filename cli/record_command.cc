@@ -17,7 +17,7 @@ class RecordCommand : public Command {
     return "measure every legal configuration on a GPU into a file";
   }
   std::string_view details() const override {
-    return "The file serves as --device replay:FILE where there is no GPU. Failures are recorded too. Trials "
+    return "The file serves as --device replay:FILE if there is no GPU. Failures are recorded too. Trials "
            "are kept\n"
            "in the cache as they land, so an interrupted recording continues where it stopped; trials of "
            "searches are\n"
@@ -38,13 +38,14 @@ void RecordCommand::declare(OptionTable& table) {
   declare_cache(table, request_.target.cache);
   declare_threads(table, request_.threads);
   table.whole("in-flight", request_.in_flight, 1, 4096, "configurations compiled ahead of measuring");
+  table.whole("quiet-wait", request_.quiet_wait_s, 0, 1'000'000, kQuietWaitDoc);
   table.whole("seed", request_.seed, 0, std::numeric_limits<std::uint64_t>::max(), "of the inputs");
   table.flag("fresh", request_.fresh, "forget what an interrupted recording stored");
   table.flag("verbose", verbose_, "a line a trial instead of the progress line");
 }
 
 int RecordCommand::run(Output& output, std::stop_token stop) {
-  if (request_.output.empty()) throw BadInput("where to? --output FILE names the recording to write");
+  if (request_.output.empty()) throw BadInput("--output FILE is missing: the recording to write");
   Progress progress(output, {.verbose = verbose_});
   const RecordResult result = record(request_, {.events = {.listener = progress.listener()}, .stop = stop});
   progress.finished();
@@ -52,12 +53,18 @@ int RecordCommand::run(Output& output, std::stop_token stop) {
   if (result.tune.interrupted) {
     output.note(format("Interrupted after %zu of %zu configurations; the same command continues from there.",
                        measured, result.legal));
+  } else if (result.file.empty()) {
+    output.note(format(
+        "Nothing is written: %zu of %zu configurations were measured while somebody else used the GPU. The "
+        "same command measures these again.",
+        result.tune.contention.contended, result.legal));
   } else {
     output.result() << count_text(static_cast<double>(measured)) << " configurations, "
                     << result.tune.counts[Outcome::ok] << " ok, in " << result.file << "\n";
   }
   output.document(record_document(result));
-  return result.tune.best ? kDone : kNothingFound;
+  const bool recorded = result.tune.best && (result.tune.interrupted || !result.file.empty());
+  return recorded ? kDone : kNothingFound;
 }
 
 }  // namespace

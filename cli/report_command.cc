@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 #include <set>
 
@@ -8,6 +9,7 @@
 #include "cli/text.h"
 #include "jobs/stored_results.h"
 #include "kernels/registry.h"
+#include "replay/shipped.h"
 
 namespace moetune {
 namespace {
@@ -19,7 +21,8 @@ class ReportCommand : public Command {
   std::string_view details() const override {
     return "A time with * is a trial's: nothing was compiled for it, or its search did not end, so there is "
            "no cubin to\n"
-           "run.\n";
+           "run. A time with ! is contended: somebody else used the GPU meanwhile; the next search measures "
+           "again.\n";
   }
   void declare(OptionTable& table) override {
     table.positional("KERNEL", kernel_, false, "this kernel's workloads only");
@@ -32,7 +35,7 @@ class ReportCommand : public Command {
   CacheChoice cache_;
 };
 
-std::string outcomes_text(const StoredResult& result) {
+std::string stored_outcomes(const StoredResult& result) {
   std::string text = std::to_string(result.trials);
   std::string parts;
   for (const auto& [outcome, count] : result.outcomes) {
@@ -58,6 +61,12 @@ void require_known(const std::string& kernel, const std::vector<Workload>& workl
   if (!names.contains(kernel)) throw BadInput(unknown_name("kernel", kernel, {names.begin(), names.end()}));
 }
 
+bool has_recording(const std::string& kernel) {
+  const std::vector<ShippedRecording> all = list_shipped_recordings();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const ShippedRecording& one) { return one.header.kernel == kernel; });
+}
+
 std::vector<StoredResult> read_results(const Cache* cache, const std::optional<std::string>& kernel) {
   const std::vector<Workload> workloads = cache != nullptr ? cache->workloads() : std::vector<Workload>();
   if (kernel) require_known(*kernel, workloads);
@@ -72,24 +81,30 @@ std::vector<StoredResult> read_results(const Cache* cache, const std::optional<s
   return results;
 }
 
-void print(const std::vector<StoredResult>& results, std::ostream& out) {
+void print(const std::vector<StoredResult>& results, const Output& output) {
+  std::ostream& out = output.result();
   Table table({"kernel", "problem", "best", "default", "speed-up", "rate", "roofline", "bound by", "hardware",
                "date"},
               {2, 3, 4, 5, 6});
   for (const StoredResult& r : results) {
     const WorkloadKey& key = r.workload.key;
-    table.add({key.kernel, key.problem.empty() ? "-" : key.problem,
-               time_text(r.best_us) + (r.winner || r.best_us == 0 ? "" : "*"), time_text(r.default_us),
-               r.speedup() > 0 ? format("%.2f×", r.speedup()) : "-", rate_text(r.rate()),
-               percent_text(r.roofline), r.bound.empty() ? "-" : r.bound, hardware_text(key.hardware),
-               date_text(r)});
+    table.add({key.kernel, shown_problem(key.kernel, key.problem, output),
+               time_text(r.best_us) + (r.winner || r.best_us == 0 ? "" : "*") + (r.contended ? "!" : ""),
+               time_text(r.default_us), r.speedup() > 0 ? format("%.2f×", r.speedup()) : "-",
+               rate_text(r.rate()), percent_text(r.roofline), r.bound.empty() ? "-" : r.bound,
+               hardware_text(key.hardware), date_text(r)});
   }
-  out << table.text() << "\n";
+  out << table.text("", output.columns()) << "\n";
   for (const StoredResult& r : results) {
     const WorkloadKey& key = r.workload.key;
-    out << key.kernel << (key.problem.empty() ? "" : " " + key.problem) << "\n";
-    if (!r.best_config.empty()) out << "  config  " << r.best_config << "\n";
-    out << "  trials  " << outcomes_text(r) << "\n";
+    out << key.kernel << "\n";
+    Table lines({});
+    if (!key.problem.empty()) lines.add({"problem", key.problem});
+    if (!r.best_config.empty()) lines.add({"config", r.best_config});
+    if (r.contended)
+      lines.add({"contended", "measured while somebody else used the GPU; search again when it is quiet"});
+    lines.add({"trials", stored_outcomes(r)});
+    out << lines.text("  ", output.columns());
   }
 }
 
@@ -101,8 +116,13 @@ int ReportCommand::run(Output& output, std::stop_token) {
     output.result() << (kernel_ ? "Nothing of " + *kernel_ : "Nothing") << " is tuned yet in " << path
                     << ".\nStart with: moetune search " << kernel_.value_or("decode_attention")
                     << " --budget 200\n";
+    if (kernel_ && !has_recording(*kernel_)) {
+      output.result() << "That needs a GPU. Without one `moetune compile " << *kernel_
+                      << "` compiles it, and\n"
+                      << "`moetune search decode_attention` replays a recording.\n";
+    }
   } else {
-    print(results, output.result());
+    print(results, output);
   }
   for (const StoredResult& result : results) {
     if (!result.damage.empty()) output.note(result.damage);

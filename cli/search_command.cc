@@ -6,8 +6,10 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/text.h"
+#include "jobs/misses.h"
 #include "jobs/search_job.h"
 #include "search/searcher.h"
+#include "tuner/finals.h"
 
 namespace moetune {
 namespace {
@@ -23,7 +25,15 @@ class SearchCommand : public Command {
   int run(Output& output, std::stop_token stop) override;
 
  private:
+  struct Found {
+    Document document;
+    bool any = false, interrupted = false;
+  };
+  Found search_one(const SearchRequest& request, Output& output, std::stop_token stop) const;
+  int search_missed(Output& output, std::stop_token stop);
+
   SearchRequest request_;
+  std::string misses_;
   double until_gain_percent_ = 0;
   bool history_ = false, verbose_ = false;
 };
@@ -46,24 +56,29 @@ std::string strategy_names() {
 void SearchCommand::declare(OptionTable& table) {
   TuneSettings& settings = request_.settings;
   declare_workload(table, request_.target.workload, false);
+  table.text(
+      "from-misses", "FILE", misses_,
+      "instead of a KERNEL: each shape that a server missed (moetune_write_misses), most frequent first");
   table.whole("budget", settings.budget, 1, 1'000'000'000,
               "trials; what is compiled and not measured costs none");
   table.seconds("time", settings.time_budget_s, "start no trial after this many seconds");
   table.positive("until-converged", "PERCENT", "percentage", until_gain_percent_,
-                 "end where 60 more trials should gain less than this");
+                 "end when 60 more trials should gain less than this");
   table.text("strategy", "NAME", settings.strategy, "how to search: " + strategy_names());
   table.whole("seed", settings.seed, 0, std::numeric_limits<std::uint64_t>::max(),
-              "one seed, one trajectory on a recording; on a GPU times differ anyhow");
+              "the same seed repeats a search of a recording; a GPU's times differ from run to run");
   declare_device(table, request_.target.device);
   declare_cache(table, request_.target.cache);
   table.flag("fresh", settings.fresh, "forget this workload's stored trials");
   table.flag("cold", request_.cold, "take no hints from the cache's other workloads");
   table.flag("no-compile", request_.no_compile, "recordings only: do not compile what is replayed");
   declare_threads(table, request_.threads);
-  table.whole("finalists", settings.finalists, 1, 100, "configurations that meet again at the end");
+  table.whole("finalists", settings.finalists, 1, 100,
+              "of the best configurations to measure again at the end, side by side");
   table.whole("in-flight", settings.in_flight, 1, 4096, "configurations compiled ahead of measuring");
   table.seconds("trial-time", settings.policy.time_limit_s,
                 "time limit of one trial on the GPU; a worker that has not answered 2 s later is killed");
+  table.whole("quiet-wait", settings.quiet_wait_s, 0, 1'000'000, kQuietWaitDoc);
   table.flag("history", history_, "with --json: every trial, in order");
   table.flag("verbose", verbose_, "a line a trial instead of the progress line");
 }
@@ -81,7 +96,9 @@ std::string best_line(const Subject& subject, const Trial& best) {
   if (subject.optimum_us) {
     text += format("  %.3f× the recorded optimum", measured.median_us / *subject.optimum_us);
   }
-  return text + (measured.throttled ? "  (the GPU was throttled)" : "");
+  if (measured.throttled) text += "  (throttled: the GPU lowered its clocks for heat or power)";
+  if (best.result.contended) text += "  (contended: somebody else used the GPU)";
+  return text;
 }
 
 std::string trials_line(const TrialCounts& counts) {
@@ -97,9 +114,18 @@ std::string trials_line(const TrialCounts& counts) {
   return text;
 }
 
+std::string contention_line(const Contention& contention) {
+  return format(
+      "%zu of the trials were measured while somebody else used the GPU; the next search measures them again",
+      contention.contended);
+}
+
 // What no part names is said where it is much: on a recording it is the strategy's own time.
 std::string time_line(const TimeSpent& time) {
-  const std::string other = time.other() > time.wall / 10 ? format(", %.2f other", time.other()) : "";
+  const auto if_much = [&](double seconds, const char* part) {
+    return seconds > time.wall / 10 ? format(", %.2f ", seconds) + part : "";
+  };
+  const std::string other = if_much(time.disturbed, "disturbed") + if_much(time.other(), "other");
   return format(
       "%.2f s: %.2f preparing, %.2f waiting for the compiler, %.2f validating, %.2f measuring, "
       "%.2f finishing%s; %.2f of compiling beside it",
@@ -120,10 +146,29 @@ std::string default_line(const Trial& baseline, const std::optional<Trial>& best
 std::string confidence_line(const Confidence& confidence) {
   return percent_text(confidence.within_5_percent) + ": within 5% of the fastest" +
          (confidence.at_floor ? ", and at the roofline; " : "; ") +
-         format("%zu more trials should gain ", kMoreTrials) + percent_text(confidence.expected_gain);
+         format("%zu more trials should gain %.1f%%", kMoreTrials, confidence.expected_gain * 100);
 }
 
-void print_result(const SearchResult& result, std::ostream& out) {
+// Why the search ended before its budget; "" if it did not, or if Ctrl-C says so already.
+std::string ending(const SearchRequest& request, const TuneResult& tune) {
+  const TuneSettings& settings = request.settings;
+  if (tune.converged) {
+    return format("%zu more trials should gain less than %g%% (--until-converged)", kMoreTrials,
+                  settings.until_gain * 100);
+  }
+  if (tune.out_of_time) return format("%g s were over (--time)", settings.time_budget_s);
+  if (tune.exhausted) return "every configuration was tried";
+  if (tune.interrupted || tune.counts.total() >= settings.budget) return "";
+  return format("%zu configurations were pruned after compiling", tune.counts[Outcome::pruned]);
+}
+
+std::string tie_line(const TuneResult& tune) {
+  return format("with %zu more within %.1f%%, the fastest %s: ", tune.tied.size(), kTie * 100,
+                time_text(tune.tied.front()).c_str()) +
+         "the default wins a tie, otherwise the first in the space's order";
+}
+
+void print_result(const SearchRequest& request, const SearchResult& result, const Output& output) {
   const Subject& subject = result.subject;
   const TuneResult& tune = result.tune;
   Table table({});
@@ -132,13 +177,18 @@ void print_result(const SearchResult& result, std::ostream& out) {
   if (tune.best) {
     table.add({"best", best_line(subject, *tune.best)});
     table.add({"config", tune.best->config.text()});
+    // Of a recording without a default the fastest wins, and nobody asks why.
+    if (!tune.tied.empty() && tune.tied.front() < tune.best->result.measurement.median_us)
+      table.add({"tie", tie_line(tune)});
   }
   if (tune.baseline) table.add({"default", default_line(*tune.baseline, tune.best)});
   if (tune.confidence.known) table.add({"confidence", confidence_line(tune.confidence)});
   table.add({"trials", trials_line(tune.counts)});
+  if (const std::string why = ending(request, tune); !why.empty()) table.add({"ended early", why});
+  if (tune.contention.contended > 0) table.add({"contended", contention_line(tune.contention)});
   table.add({"time", time_line(tune.time)});
   if (!subject.cache.empty()) table.add({"cache", subject.cache});
-  out << subject.kernel << "\n" << table.text("  ");
+  output.result() << subject.kernel << "\n" << table.text("  ", output.columns());
 }
 
 void print_hints(const SearchResult& result, const Output& output) {
@@ -158,8 +208,16 @@ void print_hints(const SearchResult& result, const Output& output) {
 class TrialList {
  public:
   void handle(const Event& event) {
-    if (const auto* ended = std::get_if<TrialEnded>(&event.what))
-      trials_.push_back(trial_document(ended->trial));
+    const auto* const ended = std::get_if<TrialEnded>(&event.what);
+    if (ended == nullptr) return;
+    Document trial = trial_document(ended->trial);
+    const auto is_same = [&](const Document& other) { return other["config"] == trial["config"]; };
+    const auto before = std::find_if(trials_.begin(), trials_.end(), is_same);
+    if (before != trials_.end()) {
+      *before = std::move(trial);
+    } else {
+      trials_.push_back(std::move(trial));
+    }
   }
   const Document& trials() const { return trials_; }
 
@@ -167,23 +225,55 @@ class TrialList {
   Document trials_ = Document::array();
 };
 
-int SearchCommand::run(Output& output, std::stop_token stop) {
-  require_kernel(request_.target);
-  if (until_gain_percent_ > 0) request_.settings.until_gain = until_gain_percent_ / 100;
+SearchCommand::Found SearchCommand::search_one(const SearchRequest& request, Output& output,
+                                               std::stop_token stop) const {
   Progress progress(output, {.verbose = verbose_});
   TrialList history;
   const EventListener listener = [&](const Event& event) {
     progress.handle(event);
     if (history_) history.handle(event);
   };
-  const SearchResult result = search(request_, {.events = {.listener = listener}, .stop = stop});
+  const SearchResult result = search(request, {.events = {.listener = listener}, .stop = stop});
   progress.finished();
-  print_result(result, output.result());
+  print_result(request, result, output);
   print_hints(result, output);
-  Document document = search_document(request_, result);
+  Document document = search_document(request, result);
   if (history_) document["history"] = history.trials();
-  output.document(document);
-  return result.tune.best ? kDone : kNothingFound;
+  return {std::move(document), result.tune.best.has_value(), result.tune.interrupted};
+}
+
+int SearchCommand::search_missed(Output& output, std::stop_token stop) {
+  const JobTarget& target = request_.target;
+  if (target.workload.kernel || target.workload.names_problem())
+    throw BadInput(
+        "--from-misses names the kernels and problems itself; leave out KERNEL, --problem and --preset");
+  const std::vector<MissedWorkload> missed = read_misses(misses_);
+  Document searches = Document::array();
+  bool all = true;
+  for (const MissedWorkload& one : missed) {
+    SearchRequest request = request_;
+    request.target.workload.kernel = one.kernel;
+    request.target.workload.problem = one.problem;
+    Found found = search_one(request, output, stop);
+    all = all && found.any;
+    searches.push_back(std::move(found.document));
+    if (found.interrupted) break;
+  }
+  if (missed.empty()) output.result() << misses_ << " lists no miss: nothing to search.\n";
+  output.document({{"misses", misses_}, {"searches", std::move(searches)}});
+  return all ? kDone : kNothingFound;
+}
+
+int SearchCommand::run(Output& output, std::stop_token stop) {
+  if (history_ && !output.json())
+    throw BadInput(
+        "--history lists the trials in the document of --json; add it, or take --verbose for the screen");
+  if (until_gain_percent_ > 0) request_.settings.until_gain = until_gain_percent_ / 100;
+  if (!misses_.empty()) return search_missed(output, stop);
+  require_kernel(request_.target);
+  const Found found = search_one(request_, output, stop);
+  output.document(found.document);
+  return found.any ? kDone : kNothingFound;
 }
 
 }  // namespace

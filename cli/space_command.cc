@@ -23,7 +23,7 @@ class SpaceCommand : public Command {
     return "count a kernel's configurations for a workload and device";
   }
   std::string_view details() const override {
-    return "Without --arch the limits are those of --device; where --device auto finds no GPU, of sm_90a.\n";
+    return "Without --arch the limits are those of --device; if --device auto finds no GPU, of sm_90a.\n";
   }
   void declare(OptionTable& table) override;
   int run(Output& output, std::stop_token) override;
@@ -142,7 +142,8 @@ Document space_document(const Counted& counted, std::size_t list) {
   return document;
 }
 
-void print(const Counted& counted, std::size_t list, std::ostream& out) {
+void print(const Counted& counted, std::size_t list, const Output& output) {
+  std::ostream& out = output.result();
   const LegalSpace& space = counted.space;
   Table head({});
   if (!counted.problem.empty()) head.add({"problem", counted.problem});
@@ -154,7 +155,7 @@ void print(const Counted& counted, std::size_t list, std::ostream& out) {
   head.add({"legal", count_text(legal) + " (useful rules remove " + count_text(can_run - legal) + ")"});
   head.add({"default", counted.fallback ? counted.fallback->text() : "(none that is legal here)"});
   if (!counted.why_empty.empty()) head.add({"why none", counted.why_empty});
-  out << counted.kernel << "\n" << head.text("  ") << "\n";
+  out << counted.kernel << "\n" << head.text("  ", output.columns()) << "\n";
 
   Table table({"parameter", "values (legal configurations with each)", ""});
   const auto counts = uses(space);
@@ -162,7 +163,7 @@ void print(const Counted& counted, std::size_t list, std::ostream& out) {
     const Parameter& parameter = space.parameters()[i];
     table.add({parameter.name, uses_text(parameter, counts[i]), parameter.doc});
   }
-  out << table.text("  ");
+  out << table.text("  ", output.columns());
   if (list > 0) out << "\n";
   for (std::size_t id = 0; id < list; ++id) out << space.config(static_cast<ConfigId>(id)).text() << "\n";
 }
@@ -170,7 +171,7 @@ void print(const Counted& counted, std::size_t list, std::ostream& out) {
 int SpaceCommand::run(Output& output, std::stop_token) {
   const Counted counted = count_for(architecture_, target_, output);
   const std::size_t list = std::min<std::size_t>(list_, counted.space.size());
-  print(counted, list, output.result());
+  print(counted, list, output);
   output.document(space_document(counted, list));
   return kDone;
 }

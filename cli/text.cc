@@ -2,10 +2,31 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/utf8.h"
+#include "kernels/registry.h"
 
 namespace moetune {
+namespace {
+
+constexpr std::size_t kNarrowest = 12;  // columns of a table; beyond that the terminal breaks the lines
+
+bool may_break_after(char c) { return c == ',' || c == ' '; }
+
+std::size_t longest_word(const std::string& text) {
+  std::size_t longest = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    std::size_t end = begin;
+    while (end < text.size() && !may_break_after(text[end])) ++end;
+    end = std::min(end + 1, text.size());
+    longest = std::max(longest, display_width(text.substr(begin, end - begin)));
+    begin = end;
+  }
+  return longest;
+}
+
+}  // namespace
 
 std::string time_text(double microseconds) {
   if (!(microseconds > 0)) return "-";
@@ -30,6 +51,10 @@ std::string count_text(double count) {
   return digits;
 }
 
+std::string counted_text(std::int64_t count, const std::string& noun) {
+  return count_text(static_cast<double>(count)) + " " + noun + (count == 1 ? "" : "s");
+}
+
 std::string rate_text(const Rate& rate) {
   if (!(rate.value > 0)) return "-";
   const bool small = rate.value < 0.1;
@@ -50,6 +75,11 @@ std::string duration_text(double seconds) {
   return format("%lld:%02lld", whole / 60, whole % 60);
 }
 
+std::string shown_problem(const std::string& kernel, const std::string& problem, const Output& output) {
+  if (problem.empty()) return "-";
+  return output.columns() == 0 ? problem : brief_problem(kernel, problem);
+}
+
 std::string programs_text(std::size_t compiled) {
   return compiled == 0 ? "the references and the harness came from the cache\n"
                        : format("%zu of the references and the harness were compiled for this\n", compiled);
@@ -58,6 +88,28 @@ std::string programs_text(std::size_t compiled) {
 std::size_t display_width(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
+  std::vector<std::string> pieces(1);
+  std::size_t used = 0, breakable = 0;  // columns and bytes of the last piece; bytes up to its last break
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = at + 1;
+    while (end < text.size() && (text[end] & 0xC0) == 0x80) ++end;
+    if (used == width && width > 0) {
+      std::string rest = breakable > 0 ? pieces.back().substr(breakable) : "";
+      if (breakable > 0) pieces.back().resize(breakable);
+      pieces.back().erase(pieces.back().find_last_not_of(' ') + 1);
+      used = display_width(rest);
+      breakable = 0;
+      pieces.push_back(std::move(rest));
+    }
+    pieces.back().append(text, at, end - at);
+    ++used;
+    if (may_break_after(text[at])) breakable = pieces.back().size();
+    at = end;
+  }
+  return pieces;
 }
 
 std::string fit(const std::string& text, std::size_t columns) {
@@ -83,23 +135,62 @@ void Table::add(std::vector<std::string> row) {
   rows_.push_back(std::move(row));
 }
 
-std::string Table::text(const std::string& indent) const {
+bool Table::is_right(std::size_t column) const {
+  return std::find(right_.begin(), right_.end(), column) != right_.end();
+}
+
+// What the cells need, less what the widest have to give up so that a line fits in `columns`.
+std::vector<std::size_t> Table::widths(std::size_t columns) const {
   std::vector<std::size_t> widths;
   for (const auto& row : rows_) {
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], display_width(row[i]));
   }
+  if (widths.empty() || columns == 0) return widths;
+  // Names are broken only if nothing else is left.
+  std::vector<std::size_t> words(widths.size(), 0);
+  for (const auto& row : rows_) {
+    for (std::size_t i = 0; i < row.size(); ++i) words[i] = std::max(words[i], longest_word(row[i]));
+  }
+  std::size_t total = std::accumulate(widths.begin(), widths.end(), 2 * (widths.size() - 1));
+  for (const bool breaks_words : {false, true}) {
+    while (total > columns) {
+      std::size_t widest = widths.size();
+      for (std::size_t i = 0; i < widths.size(); ++i) {
+        if (is_right(i) || widths[i] <= (breaks_words ? kNarrowest : std::max(words[i], kNarrowest)))
+          continue;
+        if (widest == widths.size() || widths[i] > widths[widest]) widest = i;
+      }
+      if (widest == widths.size()) break;
+      --widths[widest];
+      --total;
+    }
+  }
+  return widths;
+}
+
+std::string Table::text(const std::string& indent, std::size_t columns) const {
+  const std::vector<std::size_t> widths =
+      this->widths(columns == 0 ? 0 : std::max(columns, indent.size() + 1) - indent.size());
   std::string text;
   for (const auto& row : rows_) {
     if (row.empty()) continue;
-    std::string line = indent;
+    std::vector<std::vector<std::string>> cells;
+    std::size_t lines = 1;
     for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string padding(widths[i] - display_width(row[i]), ' ');
-      const bool right = std::find(right_.begin(), right_.end(), i) != right_.end();
-      line += (i > 0 ? "  " : "") + (right ? padding + row[i] : row[i] + padding);
+      cells.push_back(wrapped(row[i], widths[i]));
+      lines = std::max(lines, cells.back().size());
     }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
+    for (std::size_t n = 0; n < lines; ++n) {
+      std::string line = indent;
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        const std::string cell = n < cells[i].size() ? cells[i][n] : "";
+        const std::string padding(widths[i] - display_width(cell), ' ');
+        line += (i > 0 ? "  " : "") + (is_right(i) ? padding + cell : cell + padding);
+      }
+      line.erase(line.find_last_not_of(' ') + 1);
+      text += line + "\n";
+    }
   }
   return text;
 }

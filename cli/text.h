@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/format.h"
+#include "cli/output.h"
 #include "tuner/ceilings.h"
 
 namespace moetune {
@@ -13,10 +14,14 @@ namespace moetune {
 std::string time_text(double microseconds);  // "9.21 µs", "1.24 ms"; "-" where there is none
 std::string bytes_text(double bytes);        // "512 MiB"
 std::string count_text(double count);        // "10,000,000", "2.4e+19"
-std::string rate_text(const Rate& rate);     // "4.21 TB/s", "612 TFLOP/s"
-std::string ceiling_text(const CeilingFigure& figure, double value);  // the same, or "1.62 µs"
-std::string percent_text(double fraction);                            // "89.6%"
-std::string duration_text(double seconds);                            // "0:08", "1:02:11"
+std::string counted_text(std::int64_t count, const std::string& noun);  // "1 winner", "2 winners"
+std::string rate_text(const Rate& rate);                                // "4.21 TB/s", "612 TFLOP/s"
+std::string ceiling_text(const CeilingFigure& figure, double value);    // the same, or "1.62 µs"
+std::string percent_text(double fraction);                              // "89.6%"
+std::string duration_text(double seconds);                              // "0:08", "1:02:11"
+
+// A problem as a table shows it: brief if tables are to fit the screen, "-" if there is none.
+std::string shown_problem(const std::string& kernel, const std::string& problem, const Output& output);
 
 // How many of the device's own programs (references and harness) had to be compiled.
 std::string programs_text(std::size_t compiled);
@@ -26,14 +31,22 @@ std::size_t display_width(const std::string& text);
 // Cut to `columns`, with "…" at the end where something was cut.
 std::string fit(const std::string& text, std::size_t columns);
 
-// Left-aligned columns, two spaces apart; columns named in `right` are right-aligned.
+// Pieces of at most `width` columns, broken behind a comma or a space if there is one.
+std::vector<std::string> wrapped(const std::string& text, std::size_t width);
+
+// Left-aligned columns, two spaces apart; columns named in `right` are right-aligned. Where lines are longer than the
+// screen the widest cells go on in further lines, broken behind commas and spaces.
 class Table {
  public:
   explicit Table(std::vector<std::string> header, std::vector<std::size_t> right = {});
   void add(std::vector<std::string> row);
-  std::string text(const std::string& indent = "") const;  // ends with a newline
+  // Ends with a newline. `columns` of the screen; 0 for no end.
+  std::string text(const std::string& indent = "", std::size_t columns = 0) const;
 
  private:
+  bool is_right(std::size_t column) const;
+  std::vector<std::size_t> widths(std::size_t columns) const;
+
   std::vector<std::vector<std::string>> rows_;  // the header first; an empty header prints none
   std::vector<std::size_t> right_;
 };

@@ -16,7 +16,7 @@ class VerifyCommand : public Command {
   std::string_view details() const override {
     return "The stored winner's cubin is loaded as it is, never compiled again; --config is compiled. Exit "
            "code 1\n"
-           "where the output is wrong on any seed.\n";
+           "if the output is wrong on any seed.\n";
   }
   void declare(OptionTable& table) override;
   int run(Output& output, std::stop_token stop) override;

@@ -2,6 +2,7 @@
 
 #include "jobs/gpu_session.h"
 #include "jobs/stored_candidate.h"
+#include "tuner/quiet_watch.h"
 
 namespace moetune {
 namespace {
@@ -20,9 +21,10 @@ std::optional<Candidate> without_overlap(Candidate candidate) {
   return candidate;
 }
 
-std::vector<Contestant> contestants(Session& session, const BenchRequest& request, const Events& events) {
+std::vector<Contestant> contestants(Session& session, const BenchRequest& request, const Events& events,
+                                    bool* winner_contended) {
   std::vector<Contestant> all;
-  all.push_back({"winner", {.candidate = stored_candidate(session, events)}, true});
+  all.push_back({"winner", {.candidate = stored_candidate(session, events, winner_contended)}, true});
   if (std::optional<Candidate> alone = without_overlap(all.front().attempt.candidate)) {
     all.push_back({"winner alone", {.candidate = *std::move(alone)}, true});
   }
@@ -45,25 +47,27 @@ BenchRow row_of(const Contestant& contestant) {
   return row;
 }
 
-// Those that compiled meet in one duel. Empty if a stop request came first.
-std::vector<BenchRow> measure(Session& session, const std::vector<Contestant>& all,
-                              const BenchRequest& request) try {
+// Those that compiled meet in one duel. No rows if a stop request came first.
+void measure(Session& session, const std::vector<Contestant>& all, const BenchRequest& request,
+             const JobContext& context, BenchResult& result) try {
   session.device().open(*session.kernel(), session.problem(), request.seed);
   std::vector<Candidate> candidates;
   for (const Contestant& contestant : all) {
     if (contestant.attempt.outcome == Outcome::ok) candidates.push_back(contestant.attempt.candidate);
   }
-  std::vector<TrialResult> results = session.device().duel(candidates, static_cast<int>(request.rounds));
-  std::vector<BenchRow> rows;
+  QuietWatch watch(session.device(), context.events, request.quiet_wait_s, context.stop);
+  std::vector<TrialResult> results;
+  result.contended = !watch.measure_quietly(
+      [&] { results = session.device().duel(candidates, static_cast<int>(request.rounds)); });
+  result.contention = watch.seen;
   auto next = results.begin();
   for (const Contestant& contestant : all) {
-    rows.push_back(row_of(contestant));
-    rows.back().floor = session.floor(launches_of(contestant.attempt.candidate.plan));
-    if (contestant.attempt.outcome == Outcome::ok) rows.back().result = std::move(*next++);
+    BenchRow row = row_of(contestant);
+    row.floor = session.floor(launches_of(contestant.attempt.candidate.plan));
+    if (contestant.attempt.outcome == Outcome::ok) row.result = std::move(*next++);
+    result.rows.push_back(std::move(row));
   }
-  return rows;
 } catch (const Stopped&) {
-  return {};
 }
 
 Document row_document(const Subject& subject, const BenchRow& row) {
@@ -88,10 +92,10 @@ Document row_document(const Subject& subject, const BenchRow& row) {
 BenchResult bench(const BenchRequest& request, const JobContext& context) {
   GpuSession opened(request.target, request.config, "bench", context);
   Session& session = opened.session;
-  const std::vector<Contestant> all = contestants(session, request, context.events);
   BenchResult result{.subject = session.subject()};
+  const std::vector<Contestant> all = contestants(session, request, context.events, &result.winner_contended);
   context.events.emit(PhaseChanged{Phase::benchmarking});
-  if (!context.stop.stop_requested()) result.rows = measure(session, all, request);
+  if (!context.stop.stop_requested()) measure(session, all, request, context, result);
   result.programs_compiled = session.programs_compiled();
   result.interrupted = result.rows.empty();
   context.events.emit(Finished{result.interrupted});
@@ -103,6 +107,9 @@ Document bench_document(const BenchResult& result) {
   document["programs_compiled"] = result.programs_compiled;
   document["rows"] = Document::array();
   for (const BenchRow& row : result.rows) document["rows"].push_back(row_document(result.subject, row));
+  document["winner_contended"] = result.winner_contended;
+  document["contended"] = result.contended;
+  document["contention"] = contention_document(result.contention);
   document["interrupted"] = result.interrupted;
   return document;
 }

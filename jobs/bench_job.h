@@ -17,6 +17,7 @@ struct BenchRequest {
   std::optional<std::string> config;  // one more to compare, over the default
   std::uint64_t seed = 1;             // of the inputs
   std::uint64_t rounds = 41;          // samples of each
+  std::uint64_t quiet_wait_s = TuneSettings{}.quiet_wait_s;
 };
 
 struct BenchRow {
@@ -30,7 +31,10 @@ struct BenchRow {
 struct BenchResult {
   Subject subject;
   std::size_t programs_compiled = 0;
-  std::vector<BenchRow> rows;  // the winner first; empty if interrupted
+  std::vector<BenchRow> rows;     // the winner first; empty if interrupted
+  bool winner_contended = false;  // as it is stored
+  bool contended = false;         // somebody else used the GPU during this bench
+  Contention contention;
   bool interrupted = false;
 };
 

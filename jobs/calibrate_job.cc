@@ -83,8 +83,10 @@ const CeilingFigure& figure_of(const Target& target) {
 }
 
 // Microseconds of the best configuration; nullopt if interrupted.
-std::optional<double> best_time(Session& session, const Target& target, std::stop_token stop) {
+std::optional<double> best_time(Session& session, const Target& target, std::uint64_t quiet_wait_s,
+                                std::stop_token stop) {
   TuneSettings settings;
+  settings.quiet_wait_s = quiet_wait_s;
   settings.strategy = target.strategy;
   settings.budget = target.trials;
   settings.time_budget_s = kSecondsEach;
@@ -94,6 +96,10 @@ std::optional<double> best_time(Session& session, const Target& target, std::sto
   if (!result.best) {
     throw BrokenEnvironment("no configuration of " + session.kernel_name() + " works on " +
                             session.info().key.name);
+  }
+  if (result.best->result.contended) {
+    throw BrokenEnvironment("somebody else is using " + session.info().key.name +
+                            ": what it allows at best can be measured only while it is quiet");
   }
   return result.best->result.measurement.median_us;
 }
@@ -106,11 +112,12 @@ double value_of(const CeilingFigure& figure, const Cost& cost, double time_us) {
 }
 
 // One figure; nullopt if interrupted.
-std::optional<double> measure(const DeviceInfo& device, const Target& target, const CacheChoice& cache,
-                              const JobContext& context) {
+std::optional<double> measure_ceiling(const DeviceInfo& device, const Target& target,
+                                      const CacheChoice& cache, std::uint64_t quiet_wait_s,
+                                      const JobContext& context) {
   const WorkloadSpec workload{.kernel = target.kernel, .problem = target.problem};
   Session session(choose_gpu(device.id, workload, "calibrate"), {.cache = cache}, context.events);
-  const std::optional<double> time = best_time(session, target, context.stop);
+  const std::optional<double> time = best_time(session, target, quiet_wait_s, context.stop);
   if (!time) return std::nullopt;
   const double value = value_of(figure_of(target), session.cost(), *time);
   if (session.cache() != nullptr) {
@@ -124,13 +131,13 @@ std::optional<double> measure(const DeviceInfo& device, const Target& target, co
 }  // namespace
 
 Ceilings measure_ceilings(const DeviceInfo& device, const CacheChoice& cache, const JobContext& context,
-                          bool* complete) {
+                          std::uint64_t quiet_wait_s, bool* complete) {
   Ceilings reached{.l2_bytes = device.limits.l2_bytes};
   if (complete != nullptr) *complete = false;
   for (const Target& target : targets(device)) {
     context.events.emit(PhaseChanged{Phase::calibrating});
     try {
-      const std::optional<double> value = measure(device, target, cache, context);
+      const std::optional<double> value = measure_ceiling(device, target, cache, quiet_wait_s, context);
       if (!value) return reached;
       reached.*target.figure = *value;
       context.events.emit(CeilingMeasured{device, figure_of(target), *value});
@@ -148,7 +155,7 @@ Ceilings measure_ceilings(const DeviceInfo& device, const CacheChoice& cache, co
 CalibrateResult calibrate(const CalibrateRequest& request, const JobContext& context) {
   CalibrateResult result{.device = find_gpu(request.device, "calibrate")};
   bool complete = false;
-  result.ceilings = measure_ceilings(result.device, request.cache, context, &complete);
+  result.ceilings = measure_ceilings(result.device, request.cache, context, request.quiet_wait_s, &complete);
   result.interrupted = !complete;
   context.events.emit(Finished{result.interrupted});
   return result;

@@ -122,6 +122,15 @@ Pick pick_of(const std::string& device) {
   return [device](const std::vector<DeviceInfo>& gpus) { return named_gpu(gpus, device); };
 }
 
+// A brief problem as one asks for it.
+std::string options_of(const std::string& brief) {
+  const std::size_t space = brief.find(' ');
+  if (brief == "default") return "(no option: it is the default)";
+  if (space != std::string::npos)
+    return "--preset " + brief.substr(0, space) + " --problem " + brief.substr(space + 1);
+  return (brief.find('=') == std::string::npos ? "--preset " : "--problem ") + brief;
+}
+
 // The shipped recording of the problem that was asked for; where none was, of the kernel's default problem,
 // else the first.
 DeviceChoice choose_shipped(const Kernel& kernel, const WorkloadSpec& workload,
@@ -135,17 +144,22 @@ DeviceChoice choose_shipped(const Kernel& kernel, const WorkloadSpec& workload,
     if (!problem) continue;
     if (!first) first = shipped;
     if (*problem == wanted) fitting = shipped;
-    known += "\n  " + problem->text();
+    const std::string brief = brief_problem(kernel.name(), problem->text());
+    known += "\n  " + options_of(brief);
   }
   if (!first) {
-    throw BrokenEnvironment("no GPU here (" + why_no_gpu + "); and no recording of " + kernel.name() +
-                            " is shipped" + recordings_home() +
-                            " to stand in; the device replay:FILE takes one");
+    throw BrokenEnvironment(
+        "no GPU here (" + why_no_gpu + "); and no recording of " + kernel.name() + " is shipped" +
+        recordings_home() + " to stand in. Without a GPU `moetune compile " + kernel.name() +
+        "` and `moetune space " + kernel.name() + "` work, and --device replay:FILE takes a recording");
   }
   if (!fitting && workload.names_problem()) {
-    throw BrokenEnvironment("no GPU here (" + why_no_gpu + "); and no shipped recording is of " +
-                            kernel.name() + " " + wanted.text() + "; recorded" + recordings_home() +
-                            " are:" + known);
+    throw BrokenEnvironment(
+        "no GPU here (" + why_no_gpu + "); and no shipped recording is of " + kernel.name() + " " +
+        brief_problem(kernel.name(), wanted.text()) +
+        ". Without a GPU `moetune compile` and `moetune space` work with this problem, and "
+        "`moetune search " +
+        kernel.name() + "` with what is recorded" + recordings_home() + ":" + known);
   }
   const ShippedRecording& chosen = fitting ? *fitting : *first;
   DeviceChoice choice = replay(read_shipped(chosen), std::string(kReplay) + chosen.name());

@@ -54,8 +54,20 @@ Document counts_document(const TrialCounts& counts) {
 
 Document time_document(const TimeSpent& time) {
   return {{"preparing_s", time.preparing}, {"waiting_s", time.waiting},     {"validating_s", time.validating},
-          {"measuring_s", time.measuring}, {"finishing_s", time.finishing}, {"other_s", time.other()},
-          {"compiling_s", time.compiling}};
+          {"measuring_s", time.measuring}, {"disturbed_s", time.disturbed}, {"finishing_s", time.finishing},
+          {"other_s", time.other()},       {"compiling_s", time.compiling}};
+}
+
+Document contention_document(const Contention& contention) {
+  if (contention.canaries == 0) return nullptr;
+  return {{"canaries", contention.canaries},
+          {"disturbed", contention.disturbed},
+          {"longest_quiet_gap_us", contention.longest_quiet_us},
+          {"largest_quiet_slow_share", contention.largest_quiet_slow_share},
+          {"waited_s", contention.waited_s},
+          {"measured_again", contention.again},
+          {"contended_trials", contention.contended},
+          {"gave_up", contention.gave_up}};
 }
 
 Document trial_document(const Trial& trial) {
@@ -64,6 +76,7 @@ Document trial_document(const Trial& trial) {
   document["time_us"] = has_time(result.outcome) ? number_or_null(result.measurement.median_us) : nullptr;
   if (!result.message.empty()) document["message"] = result.message;
   if (trial.resumed) document["resumed"] = true;
+  if (result.contended) document["contended"] = true;
   return document;
 }
 

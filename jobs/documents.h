@@ -20,6 +20,7 @@ Document counts_document(const TrialCounts& counts);
 Document time_document(const TimeSpent& time);
 // tb_s or tflop_s, whichever binds; the roofline fraction and the name of the ceiling that it is of.
 Document speed_document(const Work& work, const std::optional<Floor>& floor, double time_us);
-Document trial_document(const Trial& trial);  // config, outcome, time_us, message, resumed
+Document contention_document(const Contention& contention);  // null for a recording
+Document trial_document(const Trial& trial);  // config, outcome, time_us, message, resumed, contended
 
 }  // namespace moetune

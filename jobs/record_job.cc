@@ -53,10 +53,10 @@ RecordedTrial recorded(const TrialResult& result) {
 
 // A GPU that was never calibrated is calibrated now: a replay of the recording has nothing else to learn its
 // ceiling from.
-Ceilings known_ceilings(const Session& session, const CacheChoice& cache, const JobContext& context) {
+Ceilings known_ceilings(const Session& session, const RecordRequest& request, const JobContext& context) {
   if (session.ceilings().read_tb_s) return session.ceilings();
   try {
-    return measure_ceilings(session.info(), cache, context);
+    return measure_ceilings(session.info(), request.target.cache, context, request.quiet_wait_s);
   } catch (const BrokenEnvironment& error) {
     const std::string text = std::string("The recording goes without ceilings: ") + error.what();
     context.events.emit(Warning{WarningKind::no_ceilings, text});
@@ -73,6 +73,7 @@ TuneSettings settings_of(const RecordRequest& request, std::size_t legal) {
   settings.drop_factor = kDropFactor;
   settings.policy.min_samples = kMinSamples;
   settings.policy.max_samples = kMaxSamples;
+  settings.quiet_wait_s = request.quiet_wait_s;
   settings.fresh = request.fresh;
   return settings;
 }
@@ -113,10 +114,10 @@ RecordResult record(const RecordRequest& request, const JobContext& context) {
                   {.cache = target.cache, .threads = request.threads, .purpose = Purpose::recording},
                   context.events);
   RecordResult result{.legal = session.space().size()};
-  result.ceilings = known_ceilings(session, target.cache, context);
+  result.ceilings = known_ceilings(session, request, context);
   result.subject = session.subject();
   result.tune = session.tune(session.request(settings_of(request, result.legal)), context.stop);
-  if (!result.tune.interrupted) {
+  if (!result.tune.interrupted && result.tune.contention.contended == 0) {
     context.events.emit(PhaseChanged{Phase::storing});
     write_recording(make_recording(session, result.tune.trials, result.ceilings), request.output);
     result.file = request.output;
@@ -134,6 +135,7 @@ Document record_document(const RecordResult& result) {
           {"file", result.file.empty() ? Document(nullptr) : Document(result.file)},
           {"read_tb_s", number_or_null(result.ceilings.read_tb_s)},
           {"launch_us", number_or_null(result.ceilings.launch_us)},
+          {"contention", contention_document(result.tune.contention)},
           {"interrupted", result.tune.interrupted},
           {"wall_s", result.tune.time.wall}};
 }

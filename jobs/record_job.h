@@ -19,7 +19,8 @@ struct RecordRequest {
   std::uint64_t seed = 1;       // of the inputs
   std::size_t in_flight = 256;  // configurations compiled ahead of measuring
   std::uint64_t threads = 0;    // of the compiler; 0: all cores
-  bool fresh = false;           // forget what an interrupted recording stored
+  std::uint64_t quiet_wait_s = TuneSettings{}.quiet_wait_s;
+  bool fresh = false;  // forget what an interrupted recording stored
 };
 
 struct RecordResult {
@@ -27,7 +28,8 @@ struct RecordResult {
   std::size_t legal = 0;  // configurations
   Ceilings ceilings;      // of the GPU; it is calibrated first if it never was
   TuneResult tune;
-  std::string file;  // empty if interrupted: the same request continues from there
+  // Empty if interrupted, or if trials are contended: the same request continues from there.
+  std::string file;
 };
 
 // Errors and threads as in job.h; BadField for a file that cannot be written, before anything is measured.

@@ -20,9 +20,10 @@ void check_strategy(const std::string& strategy) {
 
 std::vector<History> hints(Session& session, const JobContext& context) {
   if (session.cache() == nullptr) return {};
-  const Carrier carrier{session.kernel(), session.space_file(), session.info().limits};
+  const TransferContext transfer_context{session.kernel(), session.space_file(), session.info().limits};
   return histories_for(*session.cache(), session.key(), session.space(),
-                       session.kernel() == nullptr ? nullptr : &carrier, [&](const std::string& sentence) {
+                       session.kernel() == nullptr ? nullptr : &transfer_context,
+                       [&](const std::string& sentence) {
                          context.events.emit(Warning{WarningKind::history_left_out, sentence});
                        });
 }
@@ -38,6 +39,7 @@ Document best_document(const Subject& subject, const Trial& best) {
   if (subject.optimum_us) document["regret"] = number_or_null(time / *subject.optimum_us);
   if (measured.sm_clock_mhz > 0) document["sm_clock_mhz"] = measured.sm_clock_mhz;
   if (measured.throttled) document["throttled"] = true;
+  if (best.result.contended) document["contended"] = true;
   return document;
 }
 
@@ -91,10 +93,13 @@ Document search_document(const SearchRequest& request, const SearchResult& resul
   document["default"] = tune.baseline ? trial_document(*tune.baseline) : Document(nullptr);
   document["speedup"] = speedup_document(tune);
   document["confidence"] = confidence_document(tune.confidence);
+  document["contention"] = contention_document(tune.contention);
   document["histories"] = result.histories;
   document["interrupted"] = tune.interrupted;
   document["converged"] = tune.converged;
   document["exhausted"] = tune.exhausted;
+  document["out_of_time"] = tune.out_of_time;
+  document["tied_us"] = tune.tied;
   document["compiled"] = result.compiled;
   document["cache"] = subject.cache.empty() ? Document(nullptr) : Document(subject.cache);
   document["time"] = time_document(tune.time);

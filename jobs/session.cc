@@ -133,6 +133,7 @@ TuneRequest Session::request(const TuneSettings& settings) const {
   request.ready_first = !info().recorded;
   // Where nothing is compiled nothing is planned: a recording may lack a parameter that today's plans read.
   if (compiler_ != nullptr) request.kernel = kernel();
+  request.foreign = kernel() == nullptr;
   request.problem = problem();
   request.space = &space();
   request.default_config = default_config_;

@@ -18,7 +18,7 @@ Config stored_config(const std::string& text) {
 
 }  // namespace
 
-Candidate stored_candidate(Session& session, const Events& events) {
+Candidate stored_candidate(Session& session, const Events& events, bool* contended) {
   std::optional<StoredResult> found;
   if (session.cache() != nullptr) found = find_winner(*session.cache(), session.key());
   if (!found) throw NothingTuned(session.kernel_name(), session.problem_text(), session.info().key.name);
@@ -28,6 +28,14 @@ Candidate stored_candidate(Session& session, const Events& events) {
                              key.toolchain + "); a new search would start afresh.";
     events.emit(Warning{WarningKind::other_sources, text});
   }
+  if (found->contended) {
+    const std::string text =
+        "The stored winner is contended: it was measured while somebody else used the GPU. Search again when "
+        "the GPU is "
+        "quiet.";
+    events.emit(Warning{WarningKind::contended_winner, text});
+  }
+  if (contended != nullptr) *contended = found->contended;
   return from_winner(*found->winner, stored_config(found->winner->config));
 }
 

@@ -78,23 +78,37 @@ std::vector<Trial> best_trials(std::vector<Trial> trials, std::optional<ConfigId
   return best;
 }
 
-void take(StoredResult& result, const std::string& config, double time_us) {
+void take(StoredResult& result, const std::string& config, double time_us, bool contended) {
   result.best_config = config;
   result.best_us = time_us;
+  result.contended = contended;
+}
+
+// Those to choose from: contended ones only if no other is ok.
+std::vector<TrialRecord> trusted(std::vector<TrialRecord> records) {
+  const auto is_sound = [](const TrialRecord& record) {
+    return record.outcome == outcome_name(Outcome::ok) && !record.contended;
+  };
+  if (std::any_of(records.begin(), records.end(), is_sound))
+    std::erase_if(records, [](const TrialRecord& record) { return record.contended; });
+  return records;
 }
 
 // As a search's finals choose (tuner/finals.h), with the trials' times for the duel's. Of a space that cannot
-// be told neither the default nor the order is known: there the fastest.
+// be told neither the default nor the order is known: there the fastest, as rank_recorded() has it.
 void choose_best(StoredResult& result, const std::vector<TrialRecord>& records, StoredSpaces& spaces) {
   const WorkloadKey& key = result.workload.key;
   const Space* const space = spaces.space(key);
   std::optional<std::vector<Trial>> trials;
   if (space != nullptr) trials = timed_trials(records, *space);
   if (!trials) {
+    const auto rank = [](const TrialRecord& record) { return std::pair(record.time_us, record.config); };
+    const TrialRecord* best = nullptr;
     for (const TrialRecord& record : records) {
       if (record.outcome != outcome_name(Outcome::ok)) continue;
-      if (result.best_us == 0 || record.time_us < result.best_us) take(result, record.config, record.time_us);
+      if (best == nullptr || rank(record) < rank(*best)) best = &record;
     }
+    if (best != nullptr) take(result, best->config, best->time_us, best->contended);
     return;
   }
   std::optional<ConfigId> default_id;
@@ -107,7 +121,8 @@ void choose_best(StoredResult& result, const std::vector<TrialRecord>& records, 
   const std::vector<Trial> finalists = best_trials(*std::move(trials), default_id);
   if (finalists.empty()) return;
   const Trial& best = finalists[rank_duel(finalists, default_id).front()];
-  if (best.result.outcome == Outcome::ok) take(result, best.config.text(), best.result.measurement.median_us);
+  if (best.result.outcome != Outcome::ok) return;
+  take(result, best.config.text(), best.result.measurement.median_us, best.result.contended);
 }
 
 }  // namespace
@@ -125,11 +140,11 @@ StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpa
     if (trial.outcome != outcome_name(Outcome::pruned)) ++result.trials;
   }
   if (result.winner) {
-    take(result, result.winner->config, result.winner->time_us);
+    take(result, result.winner->config, result.winner->time_us, result.winner->contended);
     result.default_us = result.winner->default_time_us;
     result.roofline = result.winner->roofline;
   } else {
-    choose_best(result, trials, spaces);
+    choose_best(result, trusted(trials), spaces);
   }
   const Cost cost = cost_of(workload.key);
   const std::optional<Floor> floor =
@@ -185,9 +200,11 @@ Document result_document(const StoredResult& result) {
         {"driver", key.hardware.driver}}},
       {"source_digest", key.source_digest},
       {"toolchain", key.toolchain},
+      {"recorded", key.hardware.origin != "gpu"},
       {"recording", is_recording(key)},
       {"winner", result.winner.has_value()},
       {"damaged", !result.damage.empty()},
+      {"contended", result.contended},
       {"config", result.best_config.empty() ? Document(nullptr) : Document(result.best_config)},
       {"time_us", number_or_null(result.best_us)},
       {"default_time_us", number_or_null(result.default_us)},

@@ -20,10 +20,11 @@ struct StoredResult {
   std::string damage;       // what is wrong with the stored winner; "" where nothing is
   std::string best_config;  // the winner's, else the best trial's; "" where none is ok
   double best_us = 0;
-  double default_us = 0;  // 0 where unknown
-  double roofline = 0;    // the fraction, 0 if unknown; computed again if the device was calibrated since
-  std::string bound;      // the ceiling that it is of; "" if that is unknown
-  Work work;              // of one launch; 0 if the kernel is not moetune's
+  double default_us = 0;   // 0 where unknown
+  double roofline = 0;     // the fraction, 0 if unknown; computed again if the device was calibrated since
+  bool contended = false;  // the best was measured while somebody else used the device
+  std::string bound;       // the ceiling that it is of; "" if that is unknown
+  Work work;               // of one launch; 0 if the kernel is not moetune's
   std::map<std::string, std::size_t> outcomes;
   std::size_t trials = 0;
 

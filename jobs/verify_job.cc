@@ -10,7 +10,7 @@ namespace {
 
 // Fewer than wanted if a stop request came first.
 std::vector<InputCheck> check_inputs(Session& session, const Candidate& candidate,
-                                     const VerifyRequest& request) {
+                                     const VerifyRequest& request, const Events& events, bool& disturbed) {
   std::vector<InputCheck> checks;
   try {
     session.device().open(*session.kernel(), session.problem(), request.seed);
@@ -18,6 +18,9 @@ std::vector<InputCheck> check_inputs(Session& session, const Candidate& candidat
       const std::uint64_t seed = request.seed + i;
       checks.push_back({seed, session.device().verify(candidate, seed, request.trial_time_s)});
     }
+    const std::optional<CanaryReading> canary = session.device().canary();
+    disturbed = canary && canary->is_disturbed();
+    if (disturbed) events.emit(GpuDisturbed{*canary});
   } catch (const Stopped&) {
   }
   return checks;
@@ -76,7 +79,7 @@ VerifyResult verify(const VerifyRequest& request, const JobContext& context) {
                       .cubin = cubin_source(candidate, stored),
                       .outputs = checked_outputs(*session.kernel(), session.problem(), request.seed)};
   context.events.emit(PhaseChanged{Phase::verifying});
-  result.checks = check_inputs(session, candidate, request);
+  result.checks = check_inputs(session, candidate, request, context.events, result.disturbed);
   result.programs_compiled = session.programs_compiled();
   result.interrupted = result.checks.size() < request.seeds;
   context.events.emit(Finished{result.interrupted});
@@ -93,6 +96,7 @@ Document verify_document(const VerifyResult& result) {
   for (const CheckedOutput& output : result.outputs) document["outputs"].push_back(allowed_document(output));
   document["checks"] = Document::array();
   for (const InputCheck& check : result.checks) document["checks"].push_back(check_document(check));
+  document["disturbed"] = result.disturbed;
   document["interrupted"] = result.interrupted;
   document["right"] = result.right();
   return document;

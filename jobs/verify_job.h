@@ -38,6 +38,7 @@ struct VerifyResult {
   std::size_t programs_compiled = 0;
   std::vector<CheckedOutput> outputs;  // and how each is checked
   std::vector<InputCheck> checks;      // fewer than asked for if interrupted
+  bool disturbed = false;  // somebody else used the GPU at the end: of no importance for what is right
   bool interrupted = false;
 
   bool right() const;  // checked at least once, and right every time

@@ -1,4 +1,5 @@
 #include "tests/cli/tool.h"
+#include "tests/sanitized.h"
 
 using namespace moetune::testing;
 
@@ -40,7 +41,7 @@ TEST_CASE("unknown commands and options name the nearest") {
                "unknown option '--bugdet'; did you mean '--budget'?"});
   check(tool, {{"search", "decode_attention", "--bugdet=5"}, 2, "did you mean '--budget'?"});
   check(tool, {{"search", "-b", "5"}, 2, "unknown option '-b'"});
-  check(tool, {{"--budget", "5"}, 2, "options stand behind the command"});
+  check(tool, {{"--budget", "5"}, 2, "options come after the command"});
   check(tool, {{"cache", "lst"}, 2, "unknown action 'lst'; did you mean 'ls'?"});
 }
 
@@ -56,7 +57,7 @@ TEST_CASE("option values of the wrong kind say what is right") {
   check(tool, {{"search", "decode_attention", "--time", "0"}, 2, "--time takes a number of seconds"});
   check(tool, {{"search", "decode_attention", "--time", "nan"}, 2, "--time takes a number of seconds"});
   check(tool, {{"search", "decode_attention", "--fresh=yes"}, 2, "--fresh takes no value"});
-  check(tool, {{"search", "decode_attention", "--seed", "1", "--seed", "2"}, 2, "--seed stands twice"});
+  check(tool, {{"search", "decode_attention", "--seed", "1", "--seed", "2"}, 2, "--seed occurs twice"});
   check(tool, {{"search", "decode_attention", "decode_kernel"}, 2, "unexpected word 'decode_kernel'"});
 }
 
@@ -205,7 +206,7 @@ TEST_CASE("an option behind -- is said to stand there") {
   Tool tool;
   const Ended ended = tool.run({"search", "--", "--budget"});
   CHECK(ended.code == 2);
-  CHECK(contains(ended.err, "the option --budget stands behind --"));
+  CHECK(contains(ended.err, "the option --budget comes after --"));
 }
 
 TEST_CASE("what is printed to a closed stream ends in no file") {
@@ -220,6 +221,23 @@ TEST_CASE("what is printed to a closed stream ends in no file") {
   std::vector<std::string> again = search;
   again.push_back("--json");
   CHECK(document(tool.run(again))["trials"]["resumed"] == 20);
+}
+
+TEST_CASE("a thread that cannot start is the machine's limit, and no bug") {
+  if (kSanitized) return;  // their own threads come first
+  Tool tool;
+  std::vector<std::string> command = {"/bin/sh",
+                                      "-c",
+                                      "ulimit -S -s 137438953472 && exec \"$0\" \"$@\"",
+                                      tool.binary(),
+                                      "search",
+                                      "--device",
+                                      "replay:" + tool.write_recording()};
+  const Ended ended = tool.start_program(command)->wait();
+  CHECK(ended.code == 3);
+  CHECK(
+      contains(ended.err,
+               "moetune: the system refused a resource (Resource temporarily unavailable); see 'ulimit -a'"));
 }
 
 TEST_CASE("devices needs no home, and no cache that is sound") {

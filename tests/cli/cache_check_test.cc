@@ -19,14 +19,14 @@ std::string plan_text() {
   return Json(plan).dump();
 }
 
-const std::string kProblem = "elements=1024,dtype=f32,write=all,passes=1";
+const std::string kChecked = "elements=1024,dtype=f32,write=all,passes=1";
 
-std::string config_with(const std::string& stages) {
+std::string stored_config(const std::string& stages) {
   return "loader=bulk,vector_bytes=16,tile_kib=32,stages=" + stages +
          ",warps=8,producers=1,blocks_per_sm=1,l2=evict_first";
 }
 
-const std::string kConfig = config_with("2");
+const std::string kConfig = stored_config("2");
 
 // A file with one sound trial of every outcome with a time and one without, a sound winner and a sound build,
 // tuned with today's sources or others.
@@ -36,7 +36,7 @@ std::string write_cache(const Tool& tool,
   std::filesystem::remove(path);
   auto cache = moetune::Cache::open(path, moetune::Cache::Mode::create);
   const std::int64_t id = cache.workload({.kernel = "decode_kernel",
-                                          .problem = kProblem,
+                                          .problem = kChecked,
                                           .hardware = {.name = "Test GPU", .compute_capability = 90},
                                           .source_digest = sources,
                                           .toolchain = "nvrtc 13.0.88"});
@@ -49,10 +49,10 @@ std::string write_cache(const Tool& tool,
                              .facts = "{}",
                              .provenance = "{}"};
   cache.put_trial(id, trial);
-  trial.config = config_with("3");
+  trial.config = stored_config("3");
   trial.outcome = "too_slow";
   cache.put_trial(id, trial);
-  cache.put_trial(id, {.config = config_with("4"),
+  cache.put_trial(id, {.config = stored_config("4"),
                        .outcome = "crashed",
                        .message = "signal 11",
                        .facts = "{}",
@@ -82,7 +82,7 @@ void seal(const std::string& path) {
   sql(path, "UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST);
 }
 
-const std::string kName = " (decode_kernel " + kProblem + ")";
+const std::string kName = " (decode_kernel " + kChecked + ")";
 const std::string kTrial = "trial 1 of workload 1" + kName, kWinner = "winner 1" + kName;
 
 struct Damage {
@@ -114,14 +114,13 @@ std::vector<Damage> damages() {
       {"UPDATE winners SET roofline = 9e999", kWinner, "its roofline fraction is inf"},
       {"UPDATE winners SET interval_high_us = 1", kWinner, "its interval is 11 to 1 µs"},
       {"UPDATE winners SET provenance = 'x'", kWinner, "its provenance cannot be read as JSON"},
-      {"UPDATE winners SET plan = '" + torn + "'", kWinner,
-       "its launch plan cannot be read: "},
-      {"UPDATE winners SET config = 'x'", kWinner,
-       "its configuration: 'x' is not name=value"},
+      {"UPDATE winners SET plan = '" + torn + "'", kWinner, "its launch plan cannot be read: "},
+      {"UPDATE winners SET config = 'x'", kWinner, "its configuration: 'x' is not name=value"},
       {"UPDATE winners SET workload = 9", "winners 9", "belongs to a missing row of workloads"},
       {"UPDATE hardware SET sm_count = 3", "hardware 1", "its key does not say what its columns say"},
       {"DROP INDEX builds_by_use", "schema", "the index builds_by_use is missing", false},
-      {"ALTER TABLE winners DROP COLUMN roofline", "schema", "the table winners has no column roofline", false},
+      {"ALTER TABLE winners DROP COLUMN roofline", "schema", "the table winners has no column roofline",
+       false},
       {"UPDATE trials SET time_us = 13 WHERE id = 1", kTrial, "does not match its digest", false},
       {"UPDATE winners SET time_us = 13", kWinner, "does not match its digest", false},
   };
@@ -133,14 +132,13 @@ std::vector<Damage> nonsense() {
   return {
       {"UPDATE trials SET config = 'stagse=2' WHERE id = 1", kTrial,
        "its configuration: unknown parameter 'stagse'; did you mean 'stages'?"},
-      {"UPDATE trials SET config = '" + config_with("7") + "' WHERE id = 1", kTrial,
+      {"UPDATE trials SET config = '" + stored_config("7") + "' WHERE id = 1", kTrial,
        "its configuration: unknown value of stages '7'"},
       {"UPDATE trials SET config = 'stages=2' WHERE id = 1", kTrial, "parameter 'loader' has no value"},
       {"UPDATE trials SET config = config || ' ' WHERE id = 1", kTrial,
        "its configuration should be written " + kConfig},
-      {"UPDATE winners SET config = 'stagse=2'", kWinner,
-       "its configuration: unknown parameter 'stagse'"},
-      {"UPDATE workloads SET kernel = 'decode_kernl'", "workload 1 (decode_kernl " + kProblem + ")",
+      {"UPDATE winners SET config = 'stagse=2'", kWinner, "its configuration: unknown parameter 'stagse'"},
+      {"UPDATE workloads SET kernel = 'decode_kernl'", "workload 1 (decode_kernl " + kChecked + ")",
        "unknown kernel 'decode_kernl'; did you mean 'decode_kernel'?"},
       {"UPDATE workloads SET problem = 'rubbish'", named("rubbish"),
        "its problem: 'rubbish' is not name=value"},
@@ -149,7 +147,7 @@ std::vector<Damage> nonsense() {
        "its problem: decode_kernel: elements=-5 is out of range"},
       {"UPDATE workloads SET problem = 'elments=5'", named("elments=5"), "did you mean 'elements'?"},
       {"UPDATE workloads SET problem = 'elements=1024'", named("elements=1024"),
-       "its problem should be written " + kProblem},
+       "its problem should be written " + kChecked},
   };
 }
 
@@ -165,8 +163,8 @@ std::vector<Damage> broken_texts() {
       {"UPDATE hardware SET driver = " + bytes, "hardware 1", "its driver is not UTF-8 text"},
       {"UPDATE builds SET log = " + bytes, "build b1", "its log is not UTF-8 text"},
       {"UPDATE builds SET name = " + bytes, "build " + shown, "its name is not UTF-8 text"},
-      {"INSERT INTO calibrations VALUES (1, " + bytes + ", 4.5, '')", "calibration " + shown + " of hardware 1",
-       "its name is not UTF-8 text"},
+      {"INSERT INTO calibrations VALUES (1, " + bytes + ", 4.5, '')",
+       "calibration " + shown + " of hardware 1", "its name is not UTF-8 text"},
   };
 }
 
@@ -241,7 +239,7 @@ TEST_CASE("a replay of a recording with other parameters counts as of the record
   Tool tool;
   moetune::Recording recording = moetune::sample_recording();
   recording.kernel = "decode_kernel";
-  recording.problem = kProblem;
+  recording.problem = kChecked;
   const std::string file = tool.path("older.zst").string();
   moetune::write_recording(recording, file);
   CHECK(tool.run({"search", "--device", "replay:" + file, "--budget", "5"}).code == 0);

@@ -301,3 +301,31 @@ TEST_CASE("an edited space or reference keeps the stored trials, an edited templ
   CHECK(other.code == 2);
   CHECK(contains(other.err, "must be 'decode_kernel'"));
 }
+
+TEST_CASE("a winner is extracted into a new folder, and removed with its trials") {
+  Tool tool;
+  const std::string recording = "replay:" + write_decode_recording(tool);
+  REQUIRE(tool.run({"search", "--device", recording, "--budget", "4"}).code == 0);
+  const std::string folder = tool.path("winner").string();
+  const Json out = document(tool.run({"cache", "extract", "1", folder, "--json"}));
+  const std::string cubin = read_text(folder + "/winner.cubin");
+  CHECK(cubin.size() == out["cubin_bytes"].get<std::size_t>());
+  CHECK(cubin.substr(1, 3) == "ELF");
+  CHECK(Json::parse(read_text(folder + "/plan.json"))["launches"][0]["entry"] == "decode_kernel");
+  const Json key = Json::parse(read_text(folder + "/key.json"));
+  CHECK(key["problem"] == kProblem);
+  CHECK(key["recorded"] == true);
+
+  const Ended again = tool.run({"cache", "extract", "1", folder});
+  CHECK(again.code == 2);
+  CHECK(contains(again.err, "there already"));
+  CHECK(tool.run({"cache", "extract", "1"}).code == 2);
+  CHECK(tool.run({"cache", "extract", "7", tool.path("other").string()}).code == 2);
+  CHECK(tool.run({"cache", "rm", "1", "2"}).code == 2);
+
+  CHECK(contains(tool.run({"cache", "ls"}).out, "1 winner,"));
+  CHECK(contains(tool.run({"cache", "rm", "1"}).out, "Removed decode_kernel"));
+  CHECK(document(tool.run({"cache", "ls", "--json"}))["workloads"].empty());
+  CHECK(tool.run({"cache", "check"}).code == 0);
+  CHECK(tool.run({"cache", "rm", "1"}).code == 2);
+}

@@ -4,8 +4,8 @@ using namespace moetune::testing;
 
 namespace {
 
-const std::vector<std::string> kCommands = {"search", "report", "kernels", "space", "devices",
-                                            "verify", "bench",  "record",  "cache"};
+const std::vector<std::string> kCommands = {"search",  "report", "kernels", "space",  "devices",
+                                            "compile", "verify", "bench",   "record", "cache"};
 
 }  // namespace
 
@@ -37,6 +37,24 @@ TEST_CASE("every command explains itself, under both spellings") {
     CHECK(contains(ended.out, "--json"));
     CHECK(tool.run({"help", command}).out == ended.out);
   }
+}
+
+TEST_CASE("-h after a command is its help") {
+  Tool tool;
+  CHECK(tool.run({"search", "-h"}).out == tool.run({"search", "--help"}).out);
+  CHECK(tool.run({"search", "--budget", "x", "-h"}).code == 0);
+}
+
+TEST_CASE("the environment has a help of its own, and a page that has every variable") {
+  Tool tool;
+  const nlohmann::json variables = document(tool.run({"help", "environment", "--json"}))["environment"];
+  const std::string page = read_text(MOETUNE_SOURCE_DIR "/docs/environment.md");
+  CHECK(variables.size() > 5);
+  for (const auto& [names, doc] : variables.items()) {
+    CAPTURE(names);
+    CHECK(contains(page, names.substr(0, names.find(','))));
+  }
+  CHECK(contains(tool.run({"help", "environment"}).out, "MOETUNE_NVRTC"));
 }
 
 TEST_CASE("only what a recording can serve offers recordings as devices") {

@@ -32,7 +32,7 @@ std::size_t count(const std::string& text, const std::string& part) {
 }
 
 template <typename What>
-void report(moetune::Progress& progress, const What& what) {
+void report_to(moetune::Progress& progress, const What& what) {
   progress.handle({0, what});
 }
 
@@ -88,9 +88,9 @@ TEST_CASE("the line keeps moving while nothing comes to an end, on a terminal an
     const moetune::Output output(false);
     {
       moetune::Progress progress(output, {.redraws = redraws, .log_every = 50ms});
-      report(progress, moetune::PhaseChanged{moetune::Phase::preparing});
-      report(progress, of_budget(7));
-      report(progress, moetune::PhaseChanged{moetune::Phase::searching});
+      report_to(progress, moetune::PhaseChanged{moetune::Phase::preparing});
+      report_to(progress, of_budget(7));
+      report_to(progress, moetune::PhaseChanged{moetune::Phase::searching});
       std::this_thread::sleep_for(redraws ? 2500ms : 400ms);
     }
     const std::string text = captured.text();
@@ -106,7 +106,7 @@ TEST_CASE("before the search begins the phase and its time are the line") {
   const moetune::Output output(false);
   {
     moetune::Progress progress(output, {.redraws = false, .log_every = 20ms});
-    report(progress, moetune::PhaseChanged{moetune::Phase::preparing});
+    report_to(progress, moetune::PhaseChanged{moetune::Phase::preparing});
     std::this_thread::sleep_for(200ms);
   }
   CHECK(count(captured.text(), "preparing …  0:00 so far\n") >= 2);
@@ -123,9 +123,9 @@ TEST_CASE("the time left is said once there is a trial to tell it from, or a lim
     const Output output(false);
     {
       Progress progress(output, {.redraws = false, .log_every = 20ms});
-      report(progress, of_budget(10, limit_s));
-      report(progress, PhaseChanged{Phase::searching});
-      report(progress, TrialEnded{trial, counts, nullptr});
+      report_to(progress, of_budget(10, limit_s));
+      report_to(progress, PhaseChanged{Phase::searching});
+      report_to(progress, TrialEnded{trial, counts, nullptr});
       std::this_thread::sleep_for(200ms);
     }
     return captured.text();
@@ -139,8 +139,8 @@ TEST_CASE("nothing is written once the progress has finished") {
   const Captured captured;
   const moetune::Output output(false);
   moetune::Progress progress(output, {.redraws = true, .log_every = 10ms});
-  report(progress, of_budget(7));
-  report(progress, moetune::PhaseChanged{moetune::Phase::searching});
+  report_to(progress, of_budget(7));
+  report_to(progress, moetune::PhaseChanged{moetune::Phase::searching});
   progress.finished();
   const std::string before = captured.text();
   std::this_thread::sleep_for(1200ms);
@@ -155,15 +155,15 @@ TEST_CASE("a second search begins afresh, and a warning goes above the line") {
   TrialCounts counts;
   counts[Outcome::ok] = 3;
   const Trial trial{.result = {.measurement = {.median_us = 5}}};
-  report(progress, of_budget(7));
-  report(progress, PhaseChanged{Phase::searching});
-  report(progress, TrialEnded{trial, counts, &trial});
+  report_to(progress, of_budget(7));
+  report_to(progress, PhaseChanged{Phase::searching});
+  report_to(progress, TrialEnded{trial, counts, &trial});
   const TuneResult result;
-  report(progress, SearchEnded{result});
+  report_to(progress, SearchEnded{result});
   const std::string text = "a sentence";
-  report(progress, Warning{WarningKind::cache, text});
-  report(progress, of_budget(9));
-  report(progress, PhaseChanged{Phase::searching});
+  report_to(progress, Warning{WarningKind::cache, text});
+  report_to(progress, of_budget(9));
+  report_to(progress, PhaseChanged{Phase::searching});
   progress.finished();
   CHECK(contains(captured.text(), "\033[Ka sentence\n"));
   CHECK(contains(captured.text(), "0/9"));

@@ -69,3 +69,59 @@ TEST_CASE("a GPU on which every launch fails after a while costs the candidates 
   CHECK(found["trials"]["launch_failed"] == found["trials"]["total"]);
   CHECK(contains(ended.err, "No valid configuration was found"));
 }
+
+TEST_CASE("beside somebody else's load a search ends with 0 and says so, and every command shows the mark") {
+  ScriptedGpu gpu(",busy=1-100000");
+  const std::vector<std::string> workload = {"decode_kernel", "--problem", "elements=16384"};
+  const auto run = [&](const std::string& verb, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {verb};
+    arguments.insert(arguments.end(), workload.begin(), workload.end());
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return gpu.tool.run(arguments);
+  };
+  const Ended searched = run("search", {"--budget", "3", "--quiet-wait", "0"});
+  CAPTURE(searched.err);
+  REQUIRE(searched.code == 0);
+  CHECK(
+      contains(searched.err, "Somebody else is using the GPU: a test kernel stood still for 2.0 of 5.0 ms."));
+  CHECK(contains(searched.err,
+                 "The GPU did not get quiet in 0 s. Times measured beside that load are marked contended"));
+  CHECK(contains(searched.out, "(contended: somebody else used the GPU)"));
+  CHECK(contains(searched.out, "of the trials were measured while somebody else used the GPU"));
+  CHECK_FALSE(contains(searched.out, "throttled"));
+
+  const Ended report = gpu.tool.run({"report"});
+  CHECK(contains(report.out, "µs!"));
+  CHECK(contains(report.out, "contended: measured while somebody else used the GPU"));
+  CHECK(contains(gpu.tool.run({"cache", "ls"}).out, "(contended)"));
+  CHECK(contains(gpu.tool.run({"cache", "show", "1"}).out, "(contended: somebody else used the GPU)"));
+  CHECK(gpu.tool.run({"cache", "check"}).code == 0);
+
+  const Ended benched = run("bench", {"--rounds", "3", "--quiet-wait", "0"});
+  CHECK(benched.code == 0);
+  CHECK(contains(benched.out, "the stored winner is contended"));
+  CHECK(contains(benched.out, "contended: somebody else used the GPU during this bench"));
+  const Ended verified = run("verify", {"--seeds", "1"});
+  CHECK(verified.code == 0);
+  CHECK(contains(verified.err, "Somebody else is using the GPU"));
+
+  const Ended recorded =
+      run("record", {"--output", gpu.tool.path("recording.json").string(), "--quiet-wait", "0"});
+  CHECK(recorded.code != 0);
+  CHECK_FALSE(std::filesystem::exists(gpu.tool.path("recording.json").string()));
+}
+
+TEST_CASE("a load that ends is waited for, and the history holds each trial once") {
+  ScriptedGpu gpu(",busy=3-4");
+  const Ended ended = gpu.tool.run(
+      {"search", "decode_kernel", "--problem", "elements=16384", "--budget", "3", "--json", "--history"});
+  CAPTURE(ended.err);
+  REQUIRE(ended.code == 0);
+  CHECK(contains(ended.err, "The GPU is quiet again after"));
+  const Json found = document(ended);
+  CHECK(found["contention"]["disturbed"] == 2);
+  CHECK(found["contention"]["contended_trials"] == 0);
+  CHECK(found["history"].size() == found["trials"]["total"]);
+  CHECK_FALSE(found["best"].contains("contended"));
+  for (const Json& trial : found["history"]) CHECK(trial["time_us"].get<double>() < 15);
+}

@@ -53,3 +53,25 @@ TEST_CASE("a line is cut to the terminal without splitting a character") {
   CHECK(fit("µµµµµ", 3) == "µµ…");
   CHECK(display_width(fit("µµµµµ", 3)) == 3);
 }
+
+TEST_CASE("a table that is wider than the screen breaks its widest cells behind commas, and loses nothing") {
+  Table table({"kernel", "problem", "time"}, {2});
+  table.add({"saxpy", "batch=64,q_heads=64,kv_heads=8,context=8192", "9.21 µs"});
+  CHECK(table.text() ==
+        "kernel  problem                                         time\n"
+        "saxpy   batch=64,q_heads=64,kv_heads=8,context=8192  9.21 µs\n");
+  CHECK(table.text("", 44) ==
+        "kernel  problem                         time\n"
+        "saxpy   batch=64,q_heads=64,         9.21 µs\n"
+        "        kv_heads=8,context=8192\n");
+}
+
+TEST_CASE("text is broken behind commas and spaces, and within a word that is too long") {
+  using Pieces = std::vector<std::string>;
+  CHECK(wrapped("", 5) == Pieces{""});
+  CHECK(wrapped("one two", 7) == Pieces{"one two"});
+  CHECK(wrapped("one two", 6) == Pieces{"one", "two"});
+  CHECK(wrapped("a=1,b=2", 4) == Pieces{"a=1,", "b=2"});
+  CHECK(wrapped("abcdefg", 3) == Pieces{"abc", "def", "g"});
+  CHECK(wrapped("µµµµ", 3) == Pieces{"µµµ", "µ"});
+}

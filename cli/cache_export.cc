@@ -1,0 +1,35 @@
+#include "cache/pack.h"
+#include "cli/cache_actions.h"
+#include "cli/command.h"
+#include "cli/text.h"
+#include "jobs/documents.h"
+
+namespace moetune {
+
+int export_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
+  const PackContents made = export_pack(cache, arguments.operand, {arguments.kernel, arguments.hardware});
+  const std::pair<std::int64_t, const char*> left_out[] = {
+      {made.recorded, "measured on a recording"},
+      {made.contended, "measured while somebody else used the GPU"},
+      {made.damaged, "damaged"},
+      {made.without_family, "stored by an older moetune; search again to export them"}};
+  for (const auto& [count, why] : left_out) {
+    if (count > 0)
+      output.note(std::to_string(count) + (count == 1 ? " winner" : " winners") + " left out: " + why);
+  }
+  output.result() << arguments.operand << ": " << made.winners << (made.winners == 1 ? " winner" : " winners")
+                  << " of " << made.families << (made.families == 1 ? " family, " : " families, ")
+                  << bytes_text(static_cast<double>(made.bytes)) << "\n";
+  output.document({{"pack", arguments.operand},
+                   {"winners", made.winners},
+                   {"families", made.families},
+                   {"bytes", made.bytes},
+                   {"left_out",
+                    {{"recorded", made.recorded},
+                     {"contended", made.contended},
+                     {"damaged", made.damaged},
+                     {"without_family", made.without_family}}}});
+  return kDone;
+}
+
+}  // namespace moetune

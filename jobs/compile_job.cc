@@ -1,0 +1,86 @@
+#include "jobs/compile_job.h"
+
+#include "base/error.h"
+#include "jobs/device_choice.h"
+#include "jobs/kernel_files.h"
+#include "kernels/kernel_space.h"
+#include "kernels/registry.h"
+#include "tuner/compile/compiler.h"
+
+namespace moetune {
+namespace {
+
+Config config_of(const Space& space, const Assignment& environment, const std::optional<std::string>& text) {
+  const std::optional<Config> fallback = space.default_config(environment);
+  if (!text && fallback) return *fallback;
+  if (!text)
+    throw BadField("config", "no default is legal for this problem and architecture; name a configuration");
+  try {
+    return space.parse_config(*text, fallback ? &*fallback : nullptr);
+  } catch (const BadInput& error) {
+    throw BadField("config", error.what());
+  }
+}
+
+}  // namespace
+
+CompileResult compile(const CompileRequest& request) {
+  const Kernel& kernel = find_kernel(request.workload.kernel.value_or(""));
+  const Problem problem = problem_of(kernel, request.workload);
+  DeviceLimits limits;
+  try {
+    limits = limits_of_architecture(request.architecture);
+  } catch (const BadInput& error) {
+    throw BadField("arch", error.what());
+  }
+  const Space space = load_space(kernel.name());
+  const Assignment environment = expression_environment(problem, limits);
+  CompileResult result{
+      .kernel = kernel.name(), .problem = problem.text(), .architecture = request.architecture};
+  result.config = config_of(space, environment, request.config);
+  result.illegal = space.why_illegal(result.config, environment);
+  // A plan is made of configurations that can run only.
+  if (const std::string why = space.why_illegal(result.config, environment, Rules::must); !why.empty())
+    throw BadField("config", "configuration " + result.config.text() + " cannot run here: " + why);
+  result.plan = kernel.plan(result.config, problem, limits);
+  const Compiler compiler({.architecture = request.architecture});
+  result.toolchain = compiler.toolchain();
+  result.build = compiler.compile(result.plan.unit);
+  if (result.build.outcome == Outcome::ok)
+    result.unlaunchable = why_unlaunchable(result.plan, result.build, limits);
+  return result;
+}
+
+Document compile_document(const CompileResult& result) {
+  Document document = {
+      {"kernel", result.kernel},
+      {"problem", result.problem},
+      {"architecture", result.architecture},
+      {"toolchain", result.toolchain},
+      {"config", result.config.text()},
+      {"outcome", outcome_name(result.build.outcome)},
+      {"message", result.build.message},
+      {"not_legal_because", result.illegal.empty() ? Document(nullptr) : Document(result.illegal)},
+      {"cannot_launch_because",
+       result.unlaunchable.empty() ? Document(nullptr) : Document(result.unlaunchable)},
+      {"cubin_bytes", result.build.cubin.size()},
+      {"seconds", result.build.seconds},
+      {"entries", Document::array()}};
+  for (const Launch& launch : result.plan.launches) {
+    const auto facts = result.build.entries.find(launch.entry.text());
+    if (facts == result.build.entries.end()) continue;
+    document["entries"].push_back({{"entry", facts->first},
+                                   {"registers", facts->second.registers},
+                                   {"spill_store_bytes", facts->second.spill_store_bytes},
+                                   {"spill_load_bytes", facts->second.spill_load_bytes},
+                                   {"stack_bytes", facts->second.stack_bytes},
+                                   {"static_shared", facts->second.static_shared},
+                                   {"dynamic_shared", launch.dynamic_shared},
+                                   {"grid", launch.grid},
+                                   {"block", launch.block}});
+  }
+  document["log"] = result.build.log;
+  return document;
+}
+
+}  // namespace moetune

@@ -1,0 +1,20 @@
+// What a server's traffic asked for and nobody had tuned: the file that moetune_write_misses writes.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace moetune {
+
+struct MissedWorkload {
+  std::string kernel, problem;
+  std::uint64_t count = 0;  // picks
+};
+
+// In the file's order, which is most frequent first. Throws BadInput that names the file for one that cannot be
+// read or is none.
+std::vector<MissedWorkload> read_misses(const std::filesystem::path& file);
+
+}  // namespace moetune

@@ -1,0 +1,85 @@
+// From a search to a server's files and back: packs of winners, and searches of what a server missed.
+#include "tests/cli/tool.h"
+
+using namespace moetune::testing;
+
+namespace {
+
+// A GPU of the scripted driver, and one configuration of decode_kernel.
+class TunedGpu {
+ public:
+  TunedGpu()
+      : tool{{{"MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA},
+              {"MOETUNE_FAKE_CUDA", "memory=4194304"},
+              {"MOETUNE_DATA_DIR", data_.string()}}} {
+    Tool::constrain(
+        data_, "decode_kernel",
+        "loader == 'cp_async' && stages == 2 && warps == 4 && tile_kib == 16 && vector_bytes == 16 &&"
+        " blocks_per_sm == 1");
+  }
+
+ private:
+  Tool home_;
+  std::filesystem::path data_ = home_.copy_data();
+
+ public:
+  Tool tool;
+};
+
+}  // namespace
+
+TEST_CASE("a server's misses are searched, and what was found is exported as a pack that nobody writes to") {
+  TunedGpu gpu;
+  Tool& tool = gpu.tool;
+  tool.write("misses.json",
+             R"({"moetune_misses": 1, "hardware": "x", "misses": [
+                  {"kernel": "decode_kernel", "problem": "elements=65536", "count": 9},
+                  {"kernel": "decode_kernel", "problem": "elements=32768", "count": 2}]})");
+  const Ended found =
+      tool.run({"search", "--from-misses", tool.path("misses.json").string(), "--budget", "1", "--json"});
+  CAPTURE(found.err);
+  REQUIRE(found.code == 0);
+  const Json searches = document(found)["searches"];
+  REQUIRE(searches.size() == 2);
+  CHECK(searches[0]["problem"].dump().find("65536") != std::string::npos);
+
+  const std::string pack = tool.path("tuned.pack").string();
+  const Ended made = tool.run({"cache", "export", pack, "--json"});
+  CAPTURE(made.err);
+  REQUIRE(made.code == 0);
+  CHECK(document(made)["winners"] == 2);
+  CHECK(contains(tool.run({"cache", "check", "--cache", pack}).out, "is sound"));
+  CHECK(document(tool.run({"cache", "ls", "--cache", pack, "--json"}))["winners"] == 2);
+  const Ended written = tool.run({"search", "decode_kernel", "--budget", "1", "--cache", pack});
+  CHECK(written.code == 3);
+  CHECK(contains(written.err, "is a pack, which is only read"));
+
+  CHECK(tool.run({"cache", "export", pack, "--kernel", "router"}).code == 2);
+  CHECK(contains(tool.run({"cache", "export", tool.path("misses.json").string()}).err,
+                 "exists and is no pack"));
+  CHECK(contains(tool.run({"cache", "export"}).err, "which PACK?"));
+}
+
+TEST_CASE("a list of misses that is none, or that says more than one thing, is refused") {
+  Tool tool;
+  const auto refused = [&](const std::string& text, const std::string& words) {
+    tool.write("misses.json", text);
+    const Ended ended = tool.run({"search", "--from-misses", tool.path("misses.json").string()});
+    CAPTURE(ended.err);
+    CHECK(ended.code == 2);
+    CHECK(contains(ended.err, words));
+  };
+  refused("[]", "is no list of misses");
+  refused("{", "parse error");
+  refused(R"({"moetune_misses": 2, "misses": []})", "of version 2");
+  refused(R"({"moetune_misses": 1, "misses": [{"kernel": "no_kernel", "problem": "", "count": 1}]})",
+          "no_kernel");
+  refused(
+      R"({"moetune_misses": 1, "misses": [{"kernel": "decode_kernel", "problem": "elements=x", "count": 1}]})",
+      "n");
+  CHECK(tool.run({"search", "--from-misses", tool.path("none.json").string()}).code == 2);
+  CHECK(tool.run({"search", "decode_kernel", "--from-misses", tool.path("misses.json").string()}).code == 2);
+  tool.write("empty.json", R"({"moetune_misses": 1, "misses": []})");
+  CHECK(contains(tool.run({"search", "--from-misses", tool.path("empty.json").string()}).out,
+                 "nothing to search"));
+}

@@ -1,0 +1,82 @@
+// What a person sees on a terminal: tables that fit it, and nothing but the document with --json.
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/cli/tool.h"
+
+using namespace moetune::testing;
+
+namespace {
+
+std::size_t longest_line(const std::string& text) {
+  std::size_t longest = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    longest = std::max<std::size_t>(
+        longest, static_cast<std::size_t>(
+                     std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; })));
+    begin = end + 1;
+  }
+  return longest;
+}
+
+// What the command writes to a terminal.
+std::string on_terminal(const std::vector<std::string>& command, const std::string& home) {
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    setenv("HOME", home.c_str(), 1);
+    setenv("XDG_CACHE_HOME", home.c_str(), 1);
+    setenv("MOETUNE_LIBCUDA", (home + "/no-libcuda").c_str(), 1);
+    setenv("TERM", "xterm", 1);
+    std::vector<char*> words;
+    for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+    words.push_back(nullptr);
+    execv(words[0], words.data());
+    _exit(127);
+  }
+  std::string text;
+  char part[4096];
+  for (ssize_t size; (size = read(terminal, part, sizeof part)) > 0;)
+    text.append(part, static_cast<std::size_t>(size));
+  close(terminal);
+  waitpid(child, nullptr, 0);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("tables fit the screen that COLUMNS names, and --wide gives whole lines") {
+  Tool tool(std::map<std::string, std::string>{{"COLUMNS", "80"}});
+  const std::string recording = "replay:" + tool.write_recording();
+  REQUIRE(tool.run({"search", "--device", recording, "--budget", "20"}).code == 0);
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"report"},
+                                                  {"cache", "ls"},
+                                                  {"devices"},
+                                                  {"kernels", "decode_attention"},
+                                                  {"space", "decode_attention", "--arch", "sm_90a"}}) {
+    CAPTURE(command.front());
+    const Ended ended = tool.run(command);
+    CHECK(ended.code == 0);
+    CHECK(longest_line(ended.out.substr(0, ended.out.find("\n\n", 200))) <= 80);
+  }
+  std::vector<std::string> wide = {"devices", "--wide"};
+  CHECK(longest_line(tool.run(wide).out) > 150);
+  CHECK(contains(tool.run(wide).out, "kv_heads="));
+}
+
+TEST_CASE("on a terminal --json prints the document and nothing else") {
+  Tool tool;
+  const std::string folder = tool.path("home").string();
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"kernels", "--json"},
+                                                {"report", "--json"},
+                                                {"report", "nothing", "--json"}}) {
+    CAPTURE(words.front());
+    std::vector<std::string> command = words;
+    command.insert(command.begin(), tool.binary());
+    CHECK(Json::accept(on_terminal(command, folder)));
+  }
+}
