@@ -27,8 +27,10 @@ function(embed_resources target)
 ${data}${names}.section .data.rel.ro, \"aw\"
 .balign 8
 .globl moetune_resource_table
+.hidden moetune_resource_table
 moetune_resource_table:
 ${table}.globl moetune_resource_count
+.hidden moetune_resource_count
 .balign 8
 moetune_resource_count: .quad ${index}
 .section .note.GNU-stack,\"\",%progbits

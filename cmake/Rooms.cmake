@@ -1,5 +1,5 @@
-# room(NAME DEPENDS ...): the sources in NAME/ and one folder below as the static library room_NAME. A dependency that is a room
-# is named without its prefix.
+# room(NAME DEPENDS ...): the sources in NAME/ and one folder below as the static library room_NAME. A dependency that is
+# a room is named without its prefix.
 function(resolve_rooms out)
   set(resolved "")
   foreach(name IN LISTS ARGN)
@@ -12,6 +12,16 @@ function(resolve_rooms out)
   set(${out} ${resolved} PARENT_SCOPE)
 endfunction()
 
+# Most of a compilation is the headers, which the files of a room share. Sanitized builds take each file alone, and so
+# find what one forgot to include.
+function(build_in_batches target)
+  if(MOETUNE_UNITY AND NOT MOETUNE_SANITIZE)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+    # A file's own type within a class of that file is what the warning is about; a batch includes both.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  endif()
+endfunction()
+
 function(room name)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cc ${PROJECT_SOURCE_DIR}/${name}/*/*.cc)
@@ -21,16 +31,18 @@ function(room name)
     set(sources ${PROJECT_BINARY_DIR}/empty_${name}.cc)
   endif()
   add_library(room_${name} STATIC ${sources})
+  build_in_batches(room_${name})
   target_include_directories(room_${name} PUBLIC ${PROJECT_SOURCE_DIR})
   resolve_rooms(deps ${ARG_DEPENDS})
   target_link_libraries(room_${name} PUBLIC ${deps})
 endfunction()
 
-# room_tests(NAME [LABELS ...] [SOURCES ...] [APART ...] DEPENDS ...): tests/NAME/ and one folder below, *_test.cc, as the doctest program test_NAME, one
-# ctest entry. SOURCES are helpers, below tests/. The files STEM_test.cc of the stems after APART are a second entry, NAME_apart,
-# which runs beside the first.
+# room_tests(NAME [ONE_BY_ONE] [LABELS ...] [SOURCES ...] [APART ...] DEPENDS ...): tests/NAME/ and one folder below,
+# *_test.cc, as the doctest program test_NAME, one ctest entry. ONE_BY_ONE: not in batches, because each file is a world
+# of its own. SOURCES are helpers, below tests/. The files STEM_test.cc of the stems after APART are a second entry,
+# NAME_apart, which runs beside the first.
 function(room_tests name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;SOURCES;APART;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "ONE_BY_ONE" "TIMEOUT" "LABELS;SOURCES;APART;DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/*_test.cc
     ${PROJECT_SOURCE_DIR}/tests/${name}/*/*_test.cc)
   if(NOT sources)
@@ -38,8 +50,12 @@ function(room_tests name)
   endif()
   list(TRANSFORM ARG_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/tests/)
   add_executable(test_${name} ${PROJECT_SOURCE_DIR}/tests/doctest_main.cc ${sources} ${ARG_SOURCES})
+  if(NOT ARG_ONE_BY_ONE)
+    build_in_batches(test_${name})
+  endif()
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/doctest_main.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   resolve_rooms(deps ${ARG_DEPENDS})
-  target_link_libraries(test_${name} PRIVATE ${deps})
+  target_link_libraries(test_${name} PRIVATE ${deps} tool_resources)
   target_compile_definitions(test_${name} PRIVATE MOETUNE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   set(entries ${name})
   if(ARG_APART)
