@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/integers.h"
+#include "base/json.h"
 #include "kernels/kernel_space.h"
 
 namespace moetune::bench {
@@ -45,7 +46,7 @@ void LaunchPair::make_tensors(const Family& family) {
 void LaunchPair::bind_bare(const std::filesystem::path& cache, const Family& family) {
   std::string explained(8192, '\0');
   check(moetune_explain(opened_.family(), &choice_, explained.data(), explained.size(), nullptr));
-  const std::string config = nlohmann::json::parse(explained.c_str())["config"];
+  const std::string config = parse_json(explained.c_str(), "moetune_explain")["config"];
   const Cache source = Cache::open(cache, Cache::Mode::read_only);
   for (const FamilyWinner& winner : source.family_winners(family.kernel.name(), family.text)) {
     if (winner.config != config && winner.fallback_config != config) continue;

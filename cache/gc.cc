@@ -36,6 +36,11 @@ std::int64_t free_bytes(const Database& database) {
   return database.integer_pragma("freelist_count") * database.integer_pragma("page_size");
 }
 
+// What the file would be without free pages and without a write-ahead log beside it.
+std::int64_t used_bytes(const Database& database) {
+  return database.integer_pragma("page_count") * database.integer_pragma("page_size") - free_bytes(database);
+}
+
 // Gives the pages of removed rows back to the file system, also those in the write-ahead log.
 void compact(const Database& database) {
   if (free_bytes(database) > 0) database.execute("VACUUM");
@@ -78,8 +83,7 @@ GcResult Cache::collect_garbage(const GcRequest& request) {
   };
   const auto measure = [&] {
     if (!request.dry_run) compact(database);
-    result.file_bytes_after = request.dry_run ? result.file_bytes_before - result.build_bytes -
-                                                    result.trial_bytes - free_bytes(database)
+    result.file_bytes_after = request.dry_run ? used_bytes(database) - result.build_bytes - result.trial_bytes
                                               : summary().file_bytes;
     return request.max_file_bytes ? result.file_bytes_after - *request.max_file_bytes : 0;
   };

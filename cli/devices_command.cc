@@ -145,7 +145,8 @@ int DevicesCommand::run(Output& output, std::stop_token stop) {
     documents.push_back(gpu_document(info, ceilings));
   }
   if (gpus.devices.empty()) {
-    output.result() << (gpus.broken ? "No GPU can be used: " : "No GPU here: ") << gpus.why_empty << "\n";
+    const std::string found = gpus.broken ? "No GPU can be used: " : "No GPU here: ";
+    output.result() << paragraph(found + gpus.why_empty, output.columns());
   }
   const Document recordings = list_recordings(output);
   output.document({{"gpus", documents},

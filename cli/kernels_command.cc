@@ -90,7 +90,7 @@ Document kernel_document(const Kernel& kernel) {
 void print_kernel(const Kernel& kernel, const Output& output) {
   std::ostream& out = output.result();
   const std::size_t columns = output.columns();
-  out << kernel.name() << ": " << kernel.summary() << "\n\nDimensions (--problem)\n";
+  out << paragraph(kernel.name() + ": " + kernel.summary(), columns) << "\nDimensions (--problem)\n";
   Table dimensions({"name", "default", "range", ""}, {1});
   for (const Dimension& d : kernel.schema())
     dimensions.add({d.name, d.fallback.text(), range_text(d), d.doc});

@@ -83,16 +83,14 @@ std::vector<StoredResult> read_results(const Cache* cache, const std::optional<s
 
 void print(const std::vector<StoredResult>& results, const Output& output) {
   std::ostream& out = output.result();
-  Table table({"kernel", "problem", "best", "default", "speed-up", "rate", "roofline", "bound by", "hardware",
-               "date"},
+  Table table({"kernel", "problem", "best", "default", "speed-up", "rate", "roofline", "hardware", "date"},
               {2, 3, 4, 5, 6});
   for (const StoredResult& r : results) {
     const WorkloadKey& key = r.workload.key;
     table.add({key.kernel, shown_problem(key.kernel, key.problem, output),
                time_text(r.best_us) + (r.winner || r.best_us == 0 ? "" : "*") + (r.contended ? "!" : ""),
                time_text(r.default_us), r.speedup() > 0 ? format("%.2f×", r.speedup()) : "-",
-               rate_text(r.rate()), percent_text(r.roofline), r.bound.empty() ? "-" : r.bound,
-               hardware_text(key.hardware), date_text(r)});
+               rate_text(r.rate()), percent_text(r.roofline), hardware_text(key.hardware), date_text(r)});
   }
   out << table.text("", output.columns()) << "\n";
   for (const StoredResult& r : results) {
@@ -101,6 +99,7 @@ void print(const std::vector<StoredResult>& results, const Output& output) {
     Table lines({});
     if (!key.problem.empty()) lines.add({"problem", key.problem});
     if (!r.best_config.empty()) lines.add({"config", r.best_config});
+    if (!r.bound.empty()) lines.add({"bound by", r.bound});
     if (r.contended)
       lines.add({"contended", "measured while somebody else used the GPU; search again when it is quiet"});
     lines.add({"trials", stored_outcomes(r)});

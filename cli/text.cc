@@ -10,7 +10,8 @@
 namespace moetune {
 namespace {
 
-constexpr std::size_t kNarrowest = 12;  // columns of a table; beyond that the terminal breaks the lines
+// Columns of a table are kept this wide while others can give way, and never get narrower than that.
+constexpr std::size_t kNarrow = 12, kNarrowest = 6;
 
 bool may_break_after(char c) { return c == ',' || c == ' '; }
 
@@ -112,6 +113,13 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   return pieces;
 }
 
+std::string paragraph(const std::string& text, std::size_t columns) {
+  if (columns == 0) return text + "\n";
+  std::string lines;
+  for (const std::string& line : wrapped(text, columns)) lines += line + "\n";
+  return lines;
+}
+
 std::string fit(const std::string& text, std::size_t columns) {
   if (display_width(text) <= columns) return text;
   std::string cut;
@@ -153,19 +161,21 @@ std::vector<std::size_t> Table::widths(std::size_t columns) const {
     for (std::size_t i = 0; i < row.size(); ++i) words[i] = std::max(words[i], longest_word(row[i]));
   }
   std::size_t total = std::accumulate(widths.begin(), widths.end(), 2 * (widths.size() - 1));
-  for (const bool breaks_words : {false, true}) {
+  const auto shrink = [&](const auto& narrowest) {
     while (total > columns) {
       std::size_t widest = widths.size();
       for (std::size_t i = 0; i < widths.size(); ++i) {
-        if (is_right(i) || widths[i] <= (breaks_words ? kNarrowest : std::max(words[i], kNarrowest)))
-          continue;
+        if (is_right(i) || widths[i] <= narrowest(i)) continue;
         if (widest == widths.size() || widths[i] > widths[widest]) widest = i;
       }
       if (widest == widths.size()) break;
       --widths[widest];
       --total;
     }
-  }
+  };
+  shrink([&](std::size_t i) { return std::max(words[i], kNarrow); });
+  shrink([](std::size_t) { return kNarrow; });
+  shrink([](std::size_t) { return kNarrowest; });
   return widths;
 }
 

@@ -33,6 +33,8 @@ std::string fit(const std::string& text, std::size_t columns);
 
 // Pieces of at most `width` columns, broken behind a comma or a space if there is one.
 std::vector<std::string> wrapped(const std::string& text, std::size_t width);
+// The same as lines, each with its newline; one line if `columns` is 0.
+std::string paragraph(const std::string& text, std::size_t columns);
 
 // Left-aligned columns, two spaces apart; columns named in `right` are right-aligned. Where lines are longer than the
 // screen the widest cells go on in further lines, broken behind commas and spaces.

@@ -21,17 +21,21 @@ DispatchTable FamilyBuilder::build() {
   }
   if (context.experiment.pinned_kernel == family_.kernel().name()) return pinned_table();
   if (context.experiment.defaults_only) measured_.clear();
+  if (cubins_.empty()) throw_not_tuned();
   const auto default_of = [this](const TablePoint& point) { return default_at(point); };
-  const std::size_t axes = like_.size() == 0 ? 0 : family_.interface().table_point(like_, 0).position.size();
+  const std::size_t axes = family_.interface().table_point(like_, 0).position.size();
   DispatchTable table = DispatchTable::build(measured_, axes, default_of);
   const auto serves = [](const Cell& cell) { return cell.entry != Cell::kNone; };
-  if (!std::any_of(table.cells().begin(), table.cells().end(), serves)) {
-    throw RuntimeError(MOETUNE_NOT_TUNED, "nothing is tuned for " + family_.kernel().name() + " " +
-                                              family_.specialization() + " on " + context.device.key.name +
-                                              "; run: moetune search " + family_.kernel().name() +
-                                              " --problem " + family_.problem_.text());
-  }
+  if (!std::any_of(table.cells().begin(), table.cells().end(), serves)) throw_not_tuned();
   return table;
+}
+
+void FamilyBuilder::throw_not_tuned() const {
+  const std::string& kernel = family_.kernel().name();
+  throw RuntimeError(MOETUNE_NOT_TUNED, "nothing is tuned for " + kernel + " " + family_.specialization() +
+                                            " on " + family_.context_.device.key.name +
+                                            "; run: moetune search " + kernel + " --problem " +
+                                            family_.problem_.text());
 }
 
 // Winners of this very hardware; else, marked as inherited, of the same architecture and the nearest number of

@@ -41,6 +41,7 @@ class FamilyBuilder {
   std::optional<std::uint32_t> add_config(const Config& config, const Problem& problem, Provenance source);
   std::optional<std::uint32_t> default_at(const TablePoint& point);
   DispatchTable pinned_table();
+  [[noreturn]] void throw_not_tuned() const;
 
   Family& family_;
   Layers& layers_;

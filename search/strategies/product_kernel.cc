@@ -57,34 +57,42 @@ double ProductKernel::penalty(std::vector<double>& gradient) const {
 }
 
 void ProductKernel::tabulate(bool with_slopes) {
-  const double share = logistic(parameters[share_index()]);
   for (std::size_t i = 0; i < axes_.size(); ++i) {
-    const Axis& axis = axes_[i];
     Table& table = tables_[i];
-    table.size = axis.size();
+    table.size = axes_[i].size();
     table.value.resize(table.size * table.size);
     if (with_slopes) {
       table.by_relevance.resize(table.value.size());
       table.by_length.resize(table.value.size());
       table.by_share.resize(table.value.size());
     }
-    const double relevance = logistic(parameters[relevance_index(i)]);
-    const double length = std::exp(parameters[length_index(i)]);
-    for (std::size_t a = 0; a < table.size; ++a) {
-      for (std::size_t b = 0; b < table.size; ++b) {
-        const double rough = axis.rough[a * table.size + b];
-        Correlation smooth{rough, 0};
-        if (axis.ordered) smooth = matern(std::abs(axis.at[a] - axis.at[b]), length);
-        const double correlation = (1 - share) * smooth.value + share * rough;
-        const double value = 1 - relevance + relevance * correlation;
-        const std::size_t at = a * table.size + b;
-        table.value[at] = static_cast<float>(value);
-        if (!with_slopes) continue;
-        table.by_relevance[at] = static_cast<float>(relevance * (1 - relevance) * (correlation - 1) / value);
-        table.by_length[at] = static_cast<float>(relevance * (1 - share) * smooth.by_log_length / value);
-        table.by_share[at] =
-            static_cast<float>(relevance * share * (1 - share) * (rough - smooth.value) / value);
-      }
+    fill(i, with_slopes);
+  }
+}
+
+// Tables are symmetric: half of the exponentials are enough.
+void ProductKernel::fill(std::size_t index, bool with_slopes) {
+  const Axis& axis = axes_[index];
+  Table& table = tables_[index];
+  const double share = logistic(parameters[share_index()]);
+  const double relevance = logistic(parameters[relevance_index(index)]);
+  const double length = std::exp(parameters[length_index(index)]);
+  for (std::size_t a = 0; a < table.size; ++a) {
+    for (std::size_t b = 0; b <= a; ++b) {
+      const std::size_t at = a * table.size + b, mirrored = b * table.size + a;
+      const double rough = axis.rough[at];
+      Correlation smooth{rough, 0};
+      if (axis.ordered) smooth = matern(std::abs(axis.at[a] - axis.at[b]), length);
+      const double correlation = (1 - share) * smooth.value + share * rough;
+      const double value = 1 - relevance + relevance * correlation;
+      const auto store = [&](std::vector<float>& into, double entry) {
+        into[at] = into[mirrored] = static_cast<float>(entry);
+      };
+      store(table.value, value);
+      if (!with_slopes) continue;
+      store(table.by_relevance, relevance * (1 - relevance) * (correlation - 1) / value);
+      store(table.by_length, relevance * (1 - share) * smooth.by_log_length / value);
+      store(table.by_share, relevance * share * (1 - share) * (rough - smooth.value) / value);
     }
   }
 }

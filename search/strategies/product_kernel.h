@@ -51,6 +51,8 @@ class ProductKernel {
   }
 
  private:
+  void fill(std::size_t axis, bool with_slopes);
+
   std::vector<Axis> axes_;
   std::vector<Table> tables_;
 };

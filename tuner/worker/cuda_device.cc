@@ -299,12 +299,16 @@ std::vector<TrialResult> CudaDevice::duel(const std::vector<Candidate>& finalist
 }
 
 std::optional<CanaryReading> CudaDevice::canary() {
-  ensure_open(opened_.value_or(wanted_));
-  const ChildProcess::Reply reply = request({R"({"op":"canary"})", {}}, kCanaryLimit);
-  if (reply.status != ChildProcess::Reply::Status::answered) {
-    forget_worker();
-    return std::nullopt;
-  }
+  const auto ask_worker = [this] {
+    ensure_open(opened_.value_or(wanted_));
+    ChildProcess::Reply reply = request({R"({"op":"canary"})", {}}, kCanaryLimit);
+    if (reply.status != ChildProcess::Reply::Status::answered) forget_worker();
+    return reply;
+  };
+  ChildProcess::Reply reply = ask_worker();
+  // A worker that died since its last candidate says nothing about the device.
+  if (reply.status == ChildProcess::Reply::Status::died) reply = ask_worker();
+  if (reply.status != ChildProcess::Reply::Status::answered) return std::nullopt;
   const auto answer = worker_reply(reply.message).get<CanaryReply>();
   if (answer.context_lost) forget_worker();
   return answer.failed ? std::nullopt : std::optional(answer.reading);
