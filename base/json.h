@@ -1,6 +1,6 @@
-// The one place where JSON text from outside is parsed: recordings, spaces, cache records, messages of child processes. Such a
-// text is bounded before a document is made of it: deep nesting would overflow the stack of whatever copies or prints it, and
-// each value takes tens of bytes more than its text.
+// The one place where JSON text from outside is parsed: recordings, spaces, cache records, messages of child
+// processes. Such a text is bounded before a document is made of it: deep nesting would overflow the stack of
+// whatever copies or prints it, and each value takes tens of bytes more than its text.
 //
 // Pure functions. `what` names the text in errors: "spaces/x.json", "a stored plan".
 #pragma once
@@ -17,8 +17,8 @@ inline constexpr std::size_t kMaxJsonValues = std::size_t{1} << 24;
 
 enum class RepeatedKeys { allowed, refused };
 
-// Throws BadInput for what is not JSON (with line and column), for more than kMaxJsonDepth levels or kMaxJsonValues values, and
-// for a key that an object has twice if that is refused.
+// Throws BadInput for what is not JSON (with line and column), for more than kMaxJsonDepth levels or
+// kMaxJsonValues values, and for a key that an object has twice if that is refused.
 nlohmann::json parse_json(std::string_view text, std::string_view what,
                           RepeatedKeys repeated = RepeatedKeys::allowed);
 

@@ -19,8 +19,8 @@ fs::path beside(const fs::path& database, const char* suffix) {
   return (failed ? database : real).string() + suffix;
 }
 
-// https://www.sqlite.org/fileformat2.html#the_rollback_journal: a journal's end is the super-journal's name, four bytes of its
-// length, four of its checksum, and the eight of the magic number. Big-endian.
+// https://www.sqlite.org/fileformat2.html#the_rollback_journal: a journal's end is the super-journal's name,
+// four bytes of its length, four of its checksum, and the eight of the magic number. Big-endian.
 constexpr std::array<unsigned char, 8> kMagic = {0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7};
 constexpr std::size_t kTail = 16;
 

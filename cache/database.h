@@ -67,7 +67,9 @@ class Database {
   enum class Access {
     create,      // read and write; the file may be new
     read_write,  // read and write; the file exists
-    read_only,  // plays no rollback journal back; leaves no -wal and -shm that it made; immutable where they cannot be made and none waits
+    // Plays no rollback journal back and leaves no -wal and -shm that it made; immutable if they cannot be made
+    // and none waits.
+    read_only,
     immutable,  // reads the main file alone: no lock, no recovery of a journal, nothing beside it
   };
 

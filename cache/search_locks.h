@@ -1,8 +1,9 @@
 // Which searches are at work on a cache file, so that nobody forgets trials under a search that goes on.
 //
 // Advisory locks on an empty file beside the database ("moetune.db-searches"), one byte a workload. They end
-// with their process, however it ends. Through a link no file is made. Where the file cannot be made or the file system knows no locks, every
-// answer is as if nobody else were there. One object belongs to one thread at a time.
+// with their process, however it ends. Through a link no file is made. Where the file cannot be made or the
+// file system knows no locks, every answer is as if nobody else were there. One object belongs to one thread
+// at a time.
 #pragma once
 
 #include <cstdint>

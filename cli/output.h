@@ -2,8 +2,8 @@
 // carries exactly one JSON document and everything for people goes to stderr; on a terminal, where both would stand
 // among each other, only the document is printed. Notes always go to stderr.
 //
-// Names and docs come from files of somebody else: control characters are escaped on their way, except in a document, where JSON
-// does so, and in terminal().
+// Names and docs come from files of somebody else: control characters are escaped on their way, except in a
+// document, where JSON does so, and in terminal().
 //
 // One Output a process, owned by the command line; single-threaded.
 #pragma once

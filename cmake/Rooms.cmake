@@ -1,5 +1,5 @@
-# room(NAME DEPENDS ...): the sources in NAME/ and one folder below as the static library room_NAME. A dependency that is
-# a room is named without its prefix.
+# room(NAME DEPENDS ...): the sources in NAME/ and one folder below as the static library room_NAME. A
+# dependency that is a room is named without its prefix.
 function(resolve_rooms out)
   set(resolved "")
   foreach(name IN LISTS ARGN)

@@ -25,8 +25,8 @@ struct CompileResult {
   std::string unlaunchable;  // why the architecture cannot launch it; "" if it can, or if it did not compile
 };
 
-// Throws BadField and BadInput for the request; BrokenEnvironment without NVRTC, or if it does not know the architecture.
-// A configuration that does not compile is a result.
+// Throws BadField and BadInput for the request; BrokenEnvironment without NVRTC, or if it does not know the
+// architecture. A configuration that does not compile is a result.
 CompileResult compile(const CompileRequest& request);
 
 Document compile_document(const CompileResult& result);

@@ -24,7 +24,8 @@ class NothingTuned : public BadInput {
 };
 
 // The stored winner of the session's workload on this very hardware, its cubin as stored. Warns if it was
-// tuned with other sources or another compiler, or if it is contended, which `contended` says too. Throws NothingTuned, and DamagedWinner if it cannot be used.
+// tuned with other sources or another compiler, or if it is contended, which `contended` says too. Throws
+// NothingTuned, and DamagedWinner if it cannot be used.
 Candidate stored_candidate(Session& session, const Events& events, bool* contended = nullptr);
 
 // Where a candidate's cubin came from: "stored" with a winner, "cached" from an earlier compilation, or

@@ -19,7 +19,8 @@ const Kernel* known_kernel(std::string_view name);
 const Kernel& find_kernel(std::string_view name);
 
 // The problem by what differs from the kernel's default, or from a preset if that is shorter:
-// "batch=16", "qwen3-30b-a3b batch=16"; "default". The text itself for a kernel or a problem that moetune does not know.
+// "batch=16", "qwen3-30b-a3b batch=16"; "default". The text itself for a kernel or a problem that moetune
+// does not know.
 std::string brief_problem(const std::string& kernel, const std::string& problem);
 
 }  // namespace moetune

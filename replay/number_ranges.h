@@ -1,5 +1,6 @@
-// The numbers of a recording, checked where they are read: a count of SMs of 0 or a time of -1 µs would otherwise surface far from
-// the file it came from, as a division by zero or as the fastest of all. Not for headers that others include.
+// The numbers of a recording, checked where they are read: a count of SMs of 0 or a time of -1 µs would
+// otherwise surface far from the file it came from, as a division by zero or as the fastest of all. Not for
+// headers that others include.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ inline constexpr double kLeastTime_us = 1e-3, kMostTime_us = 1e10;
 
 inline bool is_plausible_time(double us) { return us >= kLeastTime_us && us <= kMostTime_us; }
 
-// Reads numbers of one file. `what` says which one: "'sm_count' in limits", "the time of row 3". Throws BadInput that names the
-// file for one that is no number, or is outside its range (least and most included).
+// Reads numbers of one file. `what` says which one: "'sm_count' in limits", "the time of row 3". Throws
+// BadInput that names the file for one that is no number, or is outside its range (least and most included).
 class NumberReader {
  public:
   explicit NumberReader(std::string_view file) : file_(file) {}

@@ -28,7 +28,8 @@ struct TransferContext {
 // first, at most kMostHistories, each carried over to the problem of `key` if `context` is given. The
 // workload of `key` itself is left out. Deterministic in the cache's content.
 //
-// A workload whose records are not as moetune writes them is left out; `left_out` gets a sentence that names it and says why.
+// A workload whose records are not as moetune writes them is left out; `left_out` gets a sentence that names
+// it and says why.
 std::vector<History> histories_for(const Cache& cache, const WorkloadKey& key, const LegalSpace& space,
                                    const TransferContext* context = nullptr,
                                    const std::function<void(const std::string&)>& left_out = {});

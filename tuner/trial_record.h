@@ -27,8 +27,8 @@ TrialRecord to_record(const Config& config, const TrialResult& result, const Bui
                       const Provenance& provenance);
 
 // Whether the outcome may be due to the moment rather than the configuration: a time limit or a crash that
-// was not tried twice, another process's memory or its work on the device, a compiler that broke down. Such a trial is kept for the
-// reports and run again.
+// was not tried twice, another process's memory or its work on the device, a compiler that broke down. Such a
+// trial is kept for the reports and run again.
 bool should_retry(const TrialRecord& record);
 
 // Whether a search with this strategy and seed measured it.

@@ -68,6 +68,7 @@ const std::vector<Vendor> kVendors = {
 
 constexpr int kLongestFile = 400;
 constexpr int kLongestFunction = 60;
+constexpr std::ptrdiff_t kLongestLine = 120;  // characters
 
 // The folder; "" for a file beside none.
 std::string room_of(const std::string& path) {
@@ -147,8 +148,24 @@ std::vector<std::string> long_files(const std::vector<Source>& sources) {
   return wrong;
 }
 
-// By indentation: a function outside or inside a class ends at a brace in the first or third column. Tables of data count
-// as none.
+// Lines of JSON within a test are data.
+std::vector<std::string> long_lines(const std::vector<Source>& sources) {
+  std::vector<std::string> wrong;
+  for (const Source& source : sources) {
+    std::istringstream text(source.text);
+    std::string line;
+    for (int number = 1; std::getline(text, line); ++number) {
+      const auto starts_character = [](char c) { return (c & 0xC0) != 0x80; };
+      const bool is_data = line.find("\": ") != std::string::npos;
+      if (std::count_if(line.begin(), line.end(), starts_character) > kLongestLine && !is_data)
+        wrong.push_back(source.path + ":" + std::to_string(number) + " is longer than 120 characters");
+    }
+  }
+  return wrong;
+}
+
+// By indentation: a function outside or inside a class ends at a brace in the first or third column. Tables
+// of data count as none.
 std::vector<std::string> long_functions(const std::vector<Source>& sources) {
   static const std::regex data("^ *(namespace|class|struct|enum|union|extern)\\b|= \\{$");
   std::vector<std::string> wrong;
@@ -264,6 +281,12 @@ TEST_CASE("JSON is parsed in one place") {
 }
 
 TEST_CASE("no file is longer than 400 lines") { CHECK(lines(long_files(read_sources(is_house))) == ""); }
+
+TEST_CASE("no line is longer than 120 characters") {
+  CHECK(lines(long_lines(read_sources(is_house))) == "");
+  CHECK(lines(long_lines({{"a.cc", std::string(121, 'a')}})) == "a.cc:1 is longer than 120 characters\n");
+  CHECK(lines(long_lines({{"a.cc", "// " + std::string(117, 'a')}})) == "");
+}
 
 TEST_CASE("an arrow that points up is seen, a room's own header and an equal word are not one") {
   CHECK(lines(wrong_arrows({{"search/space.cc", "  #  include \"cache/cache.h\"\n"}})) ==

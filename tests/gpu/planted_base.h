@@ -1,4 +1,5 @@
-// What the kernels with planted bugs share: a name, no presets, any problem, and a launcher of their right plan. For tests.
+// What the kernels with planted bugs share: a name, no presets, any problem, and a launcher of their right
+// plan. For tests.
 #pragma once
 
 #include <memory>

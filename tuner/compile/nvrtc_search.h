@@ -23,8 +23,9 @@ struct NvrtcSearch {
   static NvrtcSearch of_process();  // from /proc/self/exe and the environment
 };
 
-// The folders that an executable stands for: its own, and those of the packages in the build/cuda of its project, which is
-// the folder above build/PRESET/ or build/PRESET/tests/ that has this project's CMakeLists.txt and scripts/setup.
+// The folders that an executable stands for: its own, and those of the packages in the build/cuda of its
+// project, which is the folder above build/PRESET/ or build/PRESET/tests/ that has this project's
+// CMakeLists.txt and scripts/setup.
 std::vector<std::filesystem::path> nvrtc_folders_of(const std::filesystem::path& executable);
 
 // The sorted files in `folder` whose names are `prefix` followed by digits and dots.
