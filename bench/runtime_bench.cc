@@ -41,7 +41,7 @@ double median(std::vector<double> values) {
 void pick_many(moetune_family* family, const Extents& most, int picks) {
   Extents extents = most;
   moetune_choice choice;
-  for (int i = 0; i < picks; ++i) {
+  for (std::int64_t i = 0; i < picks; ++i) {
     extents[2] = 1 + (most[2] + i * 7919) % most[2];  // contexts grow, and differ from call to call
     check(moetune_pick(family, extents.begin(), extents.size(), 0, &choice));
   }

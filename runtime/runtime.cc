@@ -15,10 +15,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The driver is opened once a process, by the first runtime.
+// The driver is opened once a process, by the first runtime. Not by call_once: an exception that passes through
+// libc's pthread_once ends a process with a static libgcc.
 void initialize_driver() {
-  static std::once_flag once;
-  std::call_once(once, [] { cuda::initialize(); });
+  static const bool initialized = (cuda::initialize(), true);
+  static_cast<void>(initialized);
 }
 
 int chosen_device(int wanted) {
