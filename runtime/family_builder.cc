@@ -97,10 +97,7 @@ void FamilyBuilder::take(const StoredWinner& winner) {
                                                       record.default_time_us, hardware_, inherited_,
                                                       record.stored_at, layers_.path(winner.layer)}})});
     }
-    if (record.fallback_config.empty() || record.fallback_cubin == 0) return;
-    Stored fallback{winner.layer, record.fallback_cubin, record.fallback_cubin_digest, {}};
-    fallback.unit = make_matching(record.fallback_config, record.fallback_interface, problem)->unit();
-    cubins_.push_back(std::move(fallback));
+    take_default(winner, problem);
   } catch (const BadInput& error) {
     refuse("the winner", error.what());
   } catch (const BrokenEnvironment& error) {
@@ -108,6 +105,16 @@ void FamilyBuilder::take(const StoredWinner& winner) {
   } catch (const cuda::CudaError& error) {
     refuse("the winner", error.what());
   }
+}
+
+void FamilyBuilder::take_default(const StoredWinner& winner, const Problem& problem) {
+  const FamilyWinner& record = winner.record;
+  if (record.fallback_config.empty() || record.fallback_cubin == 0) return;
+  // Most winners of a family come with the same default.
+  if (!stored_defaults_.emplace(record.fallback_config, record.fallback_cubin_digest).second) return;
+  Stored fallback{winner.layer, record.fallback_cubin, record.fallback_cubin_digest, {}};
+  fallback.unit = make_matching(record.fallback_config, record.fallback_interface, problem)->unit();
+  cubins_.push_back(std::move(fallback));
 }
 
 const Variant* FamilyBuilder::load(const Stored& stored, const Launcher& launcher, const Problem& problem) {

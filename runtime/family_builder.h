@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ class FamilyBuilder {
   // Takes in a winner and its default: their cubins, and the winner as measured. What is wrong with it becomes
   // a warning.
   void take(const StoredWinner& winner);
+  void take_default(const StoredWinner& winner, const Problem& problem);
   // Throws BadInput if the moetune that stored the cubin passed its parameters in another way.
   std::unique_ptr<const Launcher> make_matching(const std::string& config, const std::string& interface,
                                                 const Problem& problem) const;
@@ -52,6 +54,8 @@ class FamilyBuilder {
   bool inherited_ = false;
   std::vector<Stored> cubins_;
   std::vector<DispatchTable::Measured> measured_;
+  std::set<std::pair<std::string, std::string>>
+      stored_defaults_;  // configurations and digests of their cubins
   std::map<std::string, std::optional<std::uint32_t>> defaults_;  // by configuration
   Extents like_;                                                  // extents of a measured problem
 };

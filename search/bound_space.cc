@@ -1,12 +1,20 @@
 #include "search/bound_space.h"
 
 #include <algorithm>
-#include <set>
+#include <optional>
 
 #include "base/error.h"
 #include "base/suggest.h"
 
 namespace moetune {
+namespace {
+
+void sort_unique(std::vector<std::size_t>& values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+}
+
+}  // namespace
 
 BoundSpace::BoundSpace(const SpaceFile& file, const Assignment& environment, Rules rules)
     : file_(file), environment_(environment) {
@@ -42,12 +50,15 @@ std::int64_t BoundSpace::kept_quantity(std::size_t i, std::span<const Position> 
 
 void BoundSpace::bind_environment(const Assignment& environment) {
   bindings_.resize(file_.vocabulary.size());
-  std::vector<std::string> names = file_.vocabulary.interned_names();
+  // Names of the environment that no expression quotes come after those that one does.
+  const std::vector<std::string>& quoted = file_.vocabulary.interned_names();
+  std::vector<std::string> others;
   const auto intern = [&](const std::string& name) {
-    const auto it = std::find(names.begin(), names.end(), name);
-    if (it != names.end()) return static_cast<std::int64_t>(it - names.begin());
-    names.push_back(name);
-    return static_cast<std::int64_t>(names.size() - 1);
+    if (const std::optional<std::int64_t> known = file_.vocabulary.interned(name)) return *known;
+    const auto it = std::find(others.begin(), others.end(), name);
+    const auto number = static_cast<std::int64_t>(quoted.size()) + (it - others.begin());
+    if (it == others.end()) others.push_back(name);
+    return number;
   };
   for (Slot slot = 0; slot < bindings_.size(); ++slot) {
     const Vocabulary::Symbol& symbol = file_.vocabulary[slot];
@@ -84,22 +95,21 @@ bool BoundSpace::holds(const Expression& condition) const {
 BoundSpace::Rule BoundSpace::bind(const Expression& expression) const {
   require_known(expression);
   Rule rule{expression.compile(file_.vocabulary, bindings_), {}, {}};
-  std::set<std::size_t> parameters;
-  std::set<std::size_t> lets;
   for (const Slot slot : rule.program.loads()) {
     if (file_.vocabulary[slot].kind == Vocabulary::Kind::parameter) {
-      parameters.insert(slot);
+      rule.parameters.push_back(slot);
       continue;
     }
     const auto let =
         std::find_if(file_.lets.begin(), file_.lets.end(), [&](const auto& l) { return l.slot == slot; });
     const auto index = static_cast<std::size_t>(let - file_.lets.begin());
-    parameters.insert(lets_[index].parameters.begin(), lets_[index].parameters.end());
-    lets.insert(lets_[index].lets.begin(), lets_[index].lets.end());
-    lets.insert(index);
+    const Rule& used = lets_[index];
+    rule.parameters.insert(rule.parameters.end(), used.parameters.begin(), used.parameters.end());
+    rule.lets.insert(rule.lets.end(), used.lets.begin(), used.lets.end());
+    rule.lets.push_back(index);
   }
-  rule.parameters.assign(parameters.begin(), parameters.end());
-  rule.lets.assign(lets.begin(), lets.end());
+  sort_unique(rule.parameters);
+  sort_unique(rule.lets);
   return rule;
 }
 

@@ -9,6 +9,16 @@
 namespace moetune {
 namespace {
 
+std::vector<Slot> slots_of(const std::vector<Expression::Node>& nodes) {
+  std::vector<Slot> slots;
+  for (const Expression::Node& node : nodes) {
+    if (node.op == Op::load) slots.push_back(node.slot);
+  }
+  std::sort(slots.begin(), slots.end());
+  slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
+  return slots;
+}
+
 using Node = Expression::Node;
 
 enum class Type { integer, name, unknown };
@@ -195,18 +205,9 @@ Expression Expression::parse(std::string_view text, std::string where, Vocabular
   expression.text_ = text;
   expression.where_ = std::move(where);
   expression.nodes_ = parse_expression(text, expression.where_, vocabulary);
+  expression.slots_ = slots_of(expression.nodes_);
   TypeCheck(expression, expression.nodes_, vocabulary, nullptr).run();
   return expression;
-}
-
-std::vector<Slot> Expression::slots() const {
-  std::vector<Slot> slots;
-  for (const Node& node : nodes_) {
-    if (node.op == Op::load) slots.push_back(node.slot);
-  }
-  std::sort(slots.begin(), slots.end());
-  slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
-  return slots;
 }
 
 std::uint32_t Expression::column_of(Slot slot) const {

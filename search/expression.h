@@ -40,7 +40,7 @@ class Expression {
 
   const std::string& text() const { return text_; }
   const std::string& where() const { return where_; }
-  std::vector<Slot> slots() const;           // that it names: ascending, each once
+  const std::vector<Slot>& slots() const { return slots_; }  // that it names: ascending, each once
   std::uint32_t column_of(Slot slot) const;  // where it names `slot` first; 1 where it does not
 
   // `bindings` by slot. Checks types once more, now with the environment's.
@@ -50,6 +50,7 @@ class Expression {
   std::string text_;
   std::string where_;
   std::vector<Node> nodes_;  // operands before operators; the last is the root
+  std::vector<Slot> slots_;
 };
 
 // The sentence for an error in an expression, with its column.

@@ -18,8 +18,9 @@ struct Space::Impl {
 namespace {
 
 std::optional<Position> position_of(const Parameter& parameter, const Value& value) {
+  const std::string text = value.text();
   for (std::size_t i = 0; i < parameter.values.size(); ++i) {
-    if (parameter.values[i].text() == value.text()) return static_cast<Position>(i);
+    if (parameter.values[i].text() == text) return static_cast<Position>(i);
   }
   return std::nullopt;
 }
