@@ -18,6 +18,7 @@ namespace {
 const std::map<std::string, std::size_t> kParameters = {{"moetune_fill", 7},
                                                         {"moetune_fill_zipf", 7},
                                                         {"moetune_fill_list", 4},
+                                                        {"moetune_shift_columns", 5},
                                                         {"moetune_poison", 4},
                                                         {"moetune_widen", 4},
                                                         {"moetune_compare", 5},
