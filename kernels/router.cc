@@ -2,7 +2,7 @@
 // tokens of one expert together (docs/router.md).
 #include <algorithm>
 
-#include "base/error.h"
+#include "kernels/router_family.h"
 #include "kernels/router_plan.h"
 #include "kernels/router_reference.h"
 
@@ -45,11 +45,11 @@ class Router final : public Kernel {
   }
 
   void check_call(const Problem& problem, const Call& call) const override {
-    const std::int64_t row = call.integers[kLogitsRow], bytes = row * dtype_bytes(RouterShape(problem).dtype);
-    if (row < problem["experts"] || row > (std::int64_t{1} << 20) || bytes % 16 != 0) {
-      throw BadInput("router: logits_row=" + std::to_string(row) +
-                     " must hold a token's logits and be a multiple of 16 bytes");
-    }
+    check_router_call(RouterShape(problem), call);
+  }
+
+  std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const override {
+    return router_family(RouterShape(problem));
   }
 
   std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t) const override {

@@ -22,13 +22,13 @@ Dimension choice(const char* name, const char* doc, std::vector<std::string> nam
   return dimension;
 }
 
-[[noreturn]] void refuse(const std::string& rule) { throw BadInput("router: " + rule); }
+[[noreturn]] void refuse_router(const std::string& rule) { throw BadInput("router: " + rule); }
 
 RouterShape::Score score_named(const Problem& problem) {
   for (std::size_t i = 0; i < kScores.size(); ++i) {
     if (problem.is("score", kScores[i])) return static_cast<RouterShape::Score>(i);
   }
-  refuse("an unknown score");
+  refuse_router("an unknown score");
 }
 
 }  // namespace
@@ -145,13 +145,15 @@ const std::vector<Preset>& router_presets() {
 void check_router(const Problem& problem) {
   const RouterShape shape(problem);
   const auto text = [&](const char* name) { return name + ("=" + problem.dims.at(name).text()); };
-  if (shape.top_k > shape.experts) refuse(text("top_k") + " is more than there are experts");
-  if (shape.experts % shape.groups != 0) refuse(text("experts") + " is no multiple of " + text("groups"));
-  if (shape.groups_kept > shape.groups) refuse(text("groups_kept") + " is more than " + text("groups"));
+  if (shape.top_k > shape.experts) refuse_router(text("top_k") + " is more than there are experts");
+  if (shape.experts % shape.groups != 0)
+    refuse_router(text("experts") + " is no multiple of " + text("groups"));
+  if (shape.groups_kept > shape.groups)
+    refuse_router(text("groups_kept") + " is more than " + text("groups"));
   if (shape.experts / shape.groups * shape.groups_kept < shape.top_k)
-    refuse("the groups that are kept have fewer experts than " + text("top_k"));
+    refuse_router("the groups that are kept have fewer experts than " + text("top_k"));
   if (shape.align < 1 || (shape.align & (shape.align - 1)) != 0)
-    refuse(text("align") + " is no power of two");
+    refuse_router(text("align") + " is no power of two");
 }
 
 std::string_view router_score_name(RouterShape::Score score) {

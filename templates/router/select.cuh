@@ -45,8 +45,8 @@ __device__ __forceinline__ void select_by_rounds(int (&slots)[kSlotsHeld], u32 (
   }
 }
 
-constexpr int power_of_two_from(int n) { return n <= 1 ? 1 : 2 * power_of_two_from((n + 1) / 2); }
-constexpr int kList = power_of_two_from(kTopK);  // entries of a lane's list
+// Entries of a lane's list: the next power of two.
+constexpr int kList = kTopK > 8 ? 16 : kTopK > 4 ? 8 : kTopK > 2 ? 4 : kTopK;
 
 __device__ __forceinline__ void order_pair(u64& larger, u64& smaller) {
   const u64 a = larger, b = smaller;
