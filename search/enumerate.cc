@@ -95,7 +95,7 @@ class Enumeration {
 
   void spend(std::uint64_t work) {
     work_ += work;
-    if (work_ <= kMaxWork) return;
+    if (work_ <= kMaxWork * max_nodes_) return;
     throw BadInput(space_.file().file + ": its expressions take too long to evaluate for all combinations; " +
                    "shorten them, add constraints on fewer parameters, or drop values");
   }

@@ -30,8 +30,8 @@ inline constexpr std::size_t kMaxLegal = 50'000'000;
 inline constexpr std::size_t kMaxPositions = std::size_t{1} << 27;  // of all legal rows: 256 MiB
 // Values that are tried, of parameters one after another: a few seconds of walking.
 inline constexpr std::uint64_t kMaxNodes = 200'000'000;
-// Instructions of the expressions that are evaluated for them.
-inline constexpr std::uint64_t kMaxWork = 3'000'000'000;
+// Instructions of the expressions that are evaluated for them, on the average.
+inline constexpr std::uint64_t kMaxWork = 15;
 
 // Rows of domain positions in lexicographic order of the declared parameters.
 std::vector<Position> enumerate_rows(const BoundSpace& space, EnumerationStats* stats);
