@@ -43,11 +43,11 @@ class CacheTarget : public Target {
   void read_as_is() {
     Cache cache = Cache::open(file_, Cache::Mode::read_only);
     require_known(known_, read_all(cache), "an altered record is read");
-    StoredSpaces spaces;
-    for (const Workload& workload : cache.workloads()) result_document(read_result(cache, workload, spaces));
+    for (const Workload& workload : cache.workloads()) result_document(read_result(cache, workload, spaces_));
   }
 
   RecordRules rules_;
+  StoredSpaces spaces_;
   std::multiset<std::string> known_;
 };
 

@@ -1,6 +1,6 @@
-// fuzz [--cases N] [--minutes M] [--seed S] [--save FOLDER] [TARGET...]: runs mutants of valid inputs through whatever
+// test_fuzz [--cases N] [--minutes M] [--seed S] [--save FOLDER] [TARGET...]: runs mutants of valid inputs through whatever
 // reads what somebody else wrote. Without --cases and --minutes the short form that ctest runs.
-// fuzz --replay TARGET FILE: one input. Exits with 1 if something was found.
+// test_fuzz --replay TARGET FILE: one input. Exits with 1 if something was found.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
   try {
     return moetune::fuzz::run(moetune::fuzz::parse({argv + 1, argv + argc}));
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "fuzz: %s\n", error.what());
+    std::fprintf(stderr, "test_fuzz: %s\n", error.what());
     return 2;
   }
 }

@@ -117,7 +117,7 @@ std::uint64_t seed_of(std::uint64_t seed, std::uint64_t number) {
       ++shared->done;
     }
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "fuzz: %s cannot be set up: %s\n", kind.name, error.what());
+    std::fprintf(stderr, "test_fuzz: %s cannot be set up: %s\n", kind.name, error.what());
     code = 2;
   }
   std::fflush(nullptr);
@@ -157,7 +157,7 @@ void report(const TargetKind& kind, const RunOptions& options, std::uint64_t num
   const fs::path file = options.save / (std::string(kind.name) + "-" + std::to_string(options.seed) + "-" +
                                         std::to_string(number));
   std::ofstream(file, std::ios::binary) << input;
-  std::printf("%s: case %llu: %s\n  replay: fuzz --replay %s %s\n", kind.name,
+  std::printf("%s: case %llu: %s\n  again: test_fuzz --replay %s %s\n", kind.name,
               static_cast<unsigned long long>(number), finding.c_str(), kind.name, file.c_str());
   std::fflush(stdout);
 }
