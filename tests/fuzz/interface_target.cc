@@ -136,13 +136,20 @@ class InterfaceTarget : public Target {
   }
 
   void step(Decisions& decisions) {
-    switch (decisions.byte() % 12) {
+    switch (decisions.byte() % 24) {
       case 0:
         return pick(decisions);
       case 1:
+      case 8:
+      case 9:
+      case 10:
         return bind(decisions);
       case 2:
       case 3:
+      case 11:
+      case 12:
+      case 13:
+      case 14:
         return launch(decisions);
       case 4:
         return workspaces(decisions);
@@ -281,7 +288,8 @@ class InterfaceTarget : public Target {
     untouched(family,
               [&] { return moetune_family_open(runtime_, kernel.c_str(), specialization.c_str(), &family); });
     checked(moetune_refresh(runtime_, decisions.text().c_str()));
-    checked(moetune_write_misses(runtime_, (folder_ / "misses.json").c_str()));
+    if (decisions.byte() % 64 == 0)  // all picks so far, and they are many
+      checked(moetune_write_misses(runtime_, (folder_ / "misses.json").c_str()));
   }
 
   void options(Decisions& decisions) {
