@@ -180,6 +180,22 @@ TEST_CASE("what had to be compiled beside the winner is said") {
   CHECK(row(again, "default")["cubin"] == "cached");
 }
 
+TEST_CASE("a plan that its kernel does not make of the configuration is not run, whoever stored it") {
+  Tuned tuned;
+  {
+    auto cache = moetune::Cache::open(tuned.tool.path(kCache), moetune::Cache::Mode::read_write);
+    const std::int64_t workload = cache.workloads()[0].id;
+    moetune::WinnerRecord winner = *cache.winner(workload);
+    Json plan = Json::parse(winner.plan);
+    plan["launches"][0]["grid"][0] = 1;
+    winner.plan = plan.dump();
+    cache.put_winner(workload, winner);
+  }
+  const Ended ended = tuned.tool.run(command("bench", {"--rounds", "5"}));
+  CHECK(ended.code == 3);
+  CHECK(contains(ended.out, "cannot be true (its launch plan is not what decode_kernel plans for"));
+}
+
 TEST_CASE("a winner that overlaps with the launch before is benched alone too") {
   Tuned tuned;
   const auto bench = [&] { return document(tuned.tool.run(command("bench", {"--rounds", "5"}))); };
@@ -191,6 +207,7 @@ TEST_CASE("a winner that overlaps with the launch before is benched alone too") 
     Json plan = Json::parse(winner.plan);
     plan["launches"][0]["programmatic_dependent"] = true;
     winner.plan = plan.dump();
+    winner.provenance = "{}";  // of another version, whose plans may differ
     cache.put_winner(workload, winner);
   }
   const Json rows = bench();

@@ -102,7 +102,9 @@ void Machine::run(const Kernel& kernel, const Parameters& parameters, const Grid
     return;
   }
   const double begin_us = clock_us;
-  if (kernel.base == "decode_attention") {
+  if (script.has("idle")) {
+    clock_us += 10;
+  } else if (kernel.base == "decode_attention") {
     attend(kernel, parameters, grid);
   } else if (kernel.base.starts_with("decode_kernel")) {
     run_affine(parameters);
