@@ -44,7 +44,8 @@ const std::map<std::string, std::set<std::string>> kArrows = {
      {"jobs", "replay", "tuner", "tuner/worker", "tuner/compile", "tuner/process", "launch", "kernels",
       "cache", "search", "base"}},
     {"bench",
-     {"replay", "tuner", "runtime", "launch", "kernels", "cache", "search", "search/strategies", "base"}},
+     {"jobs", "replay", "tuner", "runtime", "launch", "kernels", "cache", "search", "search/strategies",
+      "base"}},
 };
 
 // Structs without behaviour, which both inner rooms of tuner/ speak in, each with the loop and with the
