@@ -14,8 +14,7 @@ class VerifyCommand : public Command {
     return "check a stored winner, or a configuration, against the reference";
   }
   std::string_view details() const override {
-    return "The stored winner's cubin is loaded as it is, never compiled again; --config is compiled. Exit "
-           "code 1\n"
+    return "The stored winner's cubin is loaded as it is, never compiled again; --config is compiled. Exit code 1\n"
            "if the output is wrong on any seed.\n";
   }
   void declare(OptionTable& table) override;
