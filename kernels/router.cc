@@ -70,7 +70,7 @@ class Router final : public Kernel {
     };
     add("ids", DType::i32, shape.slots(), OutputCheck::exact());
     add("weights", DType::f32, shape.slots(),
-        OutputCheck::within({.dissimilarity = 1e-9, .absolute_floor = 2e-6}));
+        OutputCheck::within({.dissimilarity = 1e-9, .absolute_error = 2e-6}));
     if (!shape.plan) return buffers;
     add("counts", DType::i32, shape.experts, OutputCheck::exact());
     add("offsets", DType::i32, shape.experts + 1, OutputCheck::exact());

@@ -130,6 +130,25 @@ TEST_CASE("a stored winner is verified and benched where its template no longer 
   CHECK(contains(document(named)["error"]["message"], "does not compile"));
 }
 
+TEST_CASE("a guess at speed keeps no configuration that can run from being verified or benched") {
+  Tuned tuned;
+  // With loader=cp_async and a block a tile a search would not look at it.
+  const std::string slow = "loader=cp_async,stages=2,producers=0,blocks_per_sm=0";
+  const Ended verified = tuned.tool.run(command("verify", {"--config", slow}));
+  CAPTURE(verified.err);
+  CHECK(verified.code == 0);
+  CHECK(document(verified)["right"] == true);
+  const Json benched = document(tuned.tool.run(command("bench", {"--rounds", "5", "--config", slow})));
+  CHECK(row(benched, "config")["outcome"] == "ok");
+  // One that cannot run is refused with the rule.
+  const std::string impossible = "loader=vector,stages=2,producers=0,blocks_per_sm=0";
+  for (const char* name : {"verify", "bench"}) {
+    const Ended refused = tuned.tool.run(command(name, {"--config", impossible}));
+    CHECK(refused.code == 2);
+    CHECK(contains(document(refused)["error"]["message"], "cannot run here: the vector loader has no ring"));
+  }
+}
+
 TEST_CASE("Ctrl-C ends verify and bench at once, also while the GPU hangs") {
   Tuned tuned;
   for (const char* hang : {"hang_at=1", "hang_at=3"}) {  // in a reference, and in what is checked or timed

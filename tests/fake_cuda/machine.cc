@@ -227,6 +227,7 @@ void Machine::double_elements(const Kernel& kernel, const Parameters& parameters
     if (kernel.is("rounded")) y[i] = static_cast<float>(moetune::round_to(moetune::DType::bf16, y[i]));
   }
   if (kernel.is("wrong") || (kernel.is("wears") && runs > kWearsAfter)) y[n / 2] += 1;
+  if (kernel.is("swap")) std::swap(y[0], y[n - 1]);
   if (kernel.is("nan")) y[n / 2] = std::numeric_limits<float>::quiet_NaN();
   if (kernel.is("past")) y[n] = 1;
   if (kernel.is("before")) y[-1] = 1;

@@ -60,7 +60,7 @@ TEST_CASE("buffers come back exactly") {
   CHECK(back[2].check.kind == OutputCheck::Kind::tolerance);
   CHECK(back[2].check.tolerance.dissimilarity == 1e-5);
   CHECK(back[2].check.tolerance.baseline_factor == 3.0);
-  CHECK(back[2].check.tolerance.absolute_floor == 1e-7);
+  CHECK(back[2].check.tolerance.absolute_error == 1e-7);
   CHECK(back[3].fill.integers == std::vector<std::int32_t>{3, 2});
 }
 
