@@ -96,10 +96,9 @@ void Grid::run() {
 void Grid::schedule() {
   while (!blocks_.empty()) {
     bool ran = false;
-    for (std::size_t turn = blocks_.size(); turn-- > 0 && error_.empty();) {
-      if (options_.seed != 0) std::swap(blocks_[turn], blocks_[random() % (turn + 1)]);
-      GridBlock& block = *blocks_[blocks_.size() - 1 - turn];
-      ran |= take_turn(block);
+    for (std::size_t turn = 0; turn < blocks_.size() && error_.empty(); ++turn) {
+      if (options_.seed != 0) std::swap(blocks_[turn], blocks_[turn + random() % (blocks_.size() - turn)]);
+      ran |= take_turn(*blocks_[turn]);
     }
     if (error_.empty() && !ran) error_ = "deadlock, no thread can go on" + waiting_threads();
     if (!error_.empty()) return;

@@ -8,12 +8,14 @@
 namespace moetune::testing {
 namespace {
 
-constexpr std::size_t kBlocksListed = 4;
+constexpr std::size_t kBlocksListed = 4, kRangesListed = 12;
 
 // "0-30, 32" of ascending numbers.
 std::string ranges(const std::vector<std::uint32_t>& numbers) {
   std::string text;
+  std::size_t listed = 0;
   for (std::size_t i = 0, end; i < numbers.size(); i = end) {
+    if (listed++ == kRangesListed) return text + " and " + std::to_string(numbers.size() - i) + " more";
     for (end = i + 1; end < numbers.size() && numbers[end] == numbers[end - 1] + 1;) ++end;
     text += (i == 0 ? "" : ", ") + std::to_string(numbers[i]);
     if (end > i + 1) text += "-" + std::to_string(numbers[end - 1]);

@@ -92,3 +92,47 @@ TEST_CASE("simt: decode_kernel by the vector loader") {
     }
   }
 }
+
+TEST_CASE("simt: the eight largest of 256 for 64 tokens, by 8 blocks, under 20 schedules") {
+  if (no_simt()) return;
+  constexpr std::size_t kTokens = 64, kExperts = 256, kTop = 8;
+  std::vector<std::uint8_t> scores(kTokens * kExperts * 4), chosen(kTokens * kTop * 4);
+  std::uint32_t word = 1;
+  for (std::size_t i = 0; i < kTokens * kExperts; ++i)
+    store_integer(DType::i32, scores.data(), static_cast<std::int64_t>(i),
+                  (word = word * 1664525 + 1013904223) >> 8);
+  LaunchPlan plan;
+  Launch& launch = plan.launches.emplace_back();
+  launch.entry = "top_experts";
+  launch.grid[0] = 8;
+  launch.block[0] = kExperts;
+  launch.dynamic_shared = kExperts * 4;
+  launch.arguments = {{"scores", Pointer{"scores"}},
+                      {"chosen", Pointer{"chosen"}},
+                      {"counts", Pointer{"counts"}},
+                      {"arrived", Pointer{"arrived"}},
+                      {"tokens", static_cast<std::int32_t>(kTokens)}};
+  plan.scratch = {Scratch{"arrived", 4, true}};
+  SimtDevice device({"tests/simt/kernels/top_experts.cu", {}});
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    std::vector<std::uint8_t> counts(kExperts * 4);
+    device.set_seed(seed);
+    device.run(plan, {{"scores", std::as_const(scores)}, {"chosen", chosen}, {"counts", counts}});
+    std::vector<std::int64_t> right_counts(kExperts);
+    for (std::size_t token = 0; token < kTokens; ++token) {
+      std::vector<std::pair<std::int64_t, std::int64_t>> order;
+      for (std::size_t e = 0; e < kExperts; ++e)
+        order.emplace_back(
+            -load_integer(DType::i32, scores.data(), static_cast<std::int64_t>(token * kExperts + e)),
+            static_cast<std::int64_t>(e));
+      std::partial_sort(order.begin(), order.begin() + kTop, order.end());
+      for (std::size_t k = 0; k < kTop; ++k) {
+        ++right_counts[static_cast<std::size_t>(order[k].second)];
+        REQUIRE(load_integer(DType::i32, chosen.data(), static_cast<std::int64_t>(token * kTop + k)) ==
+                order[k].second);
+      }
+    }
+    for (std::size_t e = 0; e < kExperts; ++e)
+      REQUIRE(load_integer(DType::i32, counts.data(), static_cast<std::int64_t>(e)) == right_counts[e]);
+  }
+}
