@@ -1,5 +1,5 @@
-// The eight largest of 256 scores for every token, as a router's kernel finds them: for the emulator's own tests. A warp
-// takes tokens in turn; counts are collected in shared memory, then over the grid.
+// For the emulator's own tests: the eight largest of 256 scores for every token, as a router's kernel finds them. A
+// warp takes tokens in turn; counts are collected in shared memory, then over the grid.
 #include "templates/common/global_sync.cuh"
 #include "templates/common/shared_memory.cuh"
 #include "templates/common/types.cuh"
