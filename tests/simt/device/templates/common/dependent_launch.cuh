@@ -1,0 +1,12 @@
+// Stands in for templates/common/dependent_launch.cuh on the CPU, where a plan's launches run one after the other.
+#pragma once
+
+__device__ __forceinline__ void allow_dependent_launch() {}
+
+__device__ __forceinline__ void wait_for_predecessor() {}
+
+template <typename Parameter>
+__device__ __forceinline__ void read_one_early(Parameter parameter) {}
+
+template <typename... Parameters>
+__device__ __forceinline__ void read_early(Parameters... parameters) {}

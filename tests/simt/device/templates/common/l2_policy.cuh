@@ -1,0 +1,6 @@
+// Stands in for templates/common/l2_policy.cuh on the CPU, where a policy is nothing.
+#pragma once
+
+#include "templates/common/types.cuh"
+
+__device__ __forceinline__ u64 l2_policy(bool evict_first) { return 0; }

@@ -1,0 +1,230 @@
+#include "tests/simt/simt_device.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <set>
+
+#include "tests/sanitized.h"
+#include "tests/simt/grid.h"
+#include "tests/simt/guarded_memory.h"
+#include "tests/simt/simt_module.h"
+
+namespace moetune::testing {
+namespace {
+
+constexpr std::uint32_t kMostThreads = 1024, kMostShared = 227 << 10;
+constexpr std::uint8_t kScratchPoison = 0xFF;
+
+using Memory = std::map<std::string, GuardedMemory>;
+
+GuardedMemory& sized(Memory& memory, const std::string& name, std::size_t bytes) {
+  const auto found = memory.find(name);
+  if (found != memory.end() && found->second.bytes().size() == bytes) return found->second;
+  memory.erase(name);
+  return memory.emplace(name, GuardedMemory(bytes)).first->second;
+}
+
+std::string describe(const Memory& memory, const char* kind, const void* address) {
+  for (const auto& [name, bytes] : memory) {
+    if (bytes.is_near(address))
+      return "byte " + std::to_string(static_cast<const std::uint8_t*>(address) - bytes.data()) + " of " +
+             kind + " '" + name + "', which has " + std::to_string(bytes.bytes().size());
+  }
+  return "";
+}
+
+void check_intact(const Memory& memory, const char* kind) {
+  for (const auto& [name, bytes] : memory) {
+    if (!bytes.is_intact())
+      throw SimtError(std::string("bytes before the begin or just past the end of ") + kind + " '" + name +
+                      "' were written");
+  }
+}
+
+void check_shape(const Launch& launch) {
+  const auto& [x, y, z] = launch.block;
+  if (x * y * z == 0 || x * y * z > kMostThreads)
+    throw SimtError(launch.entry.text() + ": blocks of " + std::to_string(x * y * z) + " threads");
+  if (launch.dynamic_shared > kMostShared)
+    throw SimtError(launch.entry.text() + ": " + std::to_string(launch.dynamic_shared) +
+                    " bytes of shared memory");
+  if (launch.cluster != Dim3{1, 1, 1}) throw SimtError(launch.entry.text() + ": clusters are not supported");
+  if (launch.grid[0] == 0 || launch.grid[1] == 0 || launch.grid[2] == 0)
+    throw SimtError(launch.entry.text() + ": an empty grid");
+}
+
+const simt::Entry& find_entry(const simt::Module& module, const std::string& name) {
+  for (int i = 0; i < module.entry_count; ++i) {
+    if (module.entries[i].name == name) return module.entries[i];
+  }
+  throw std::logic_error("the unit was compiled without its entry " + name);
+}
+
+}  // namespace
+
+struct SimtDevice::State {
+  union Slot {
+    void* pointer;
+    std::int32_t i32;
+    std::int64_t i64;
+    float f32;
+  };
+
+  State(CompileUnit compiled, SimtOptions chosen)
+      : unit(std::move(compiled)), options(chosen), stacks(chosen.stack_bytes) {}
+
+  void make_scratch(const LaunchPlan& plan);
+  void fill_buffers(const SimtBuffers& buffers);
+  void set(const Memset& memset);
+  std::vector<Slot> slots_of(const Launch& launch, const simt::Entry& entry);
+  void launch(const Launch& launch, const simt::Module& module);
+  std::uint8_t* address(const Name& name, std::int64_t offset);
+
+  CompileUnit unit;
+  SimtOptions options;
+  FiberStacks stacks;
+  std::set<std::string> entries;
+  Memory scratch, buffers;
+};
+
+void SimtDevice::State::make_scratch(const LaunchPlan& plan) {
+  for (const Scratch& wanted : plan.scratch) {
+    const auto bytes = static_cast<std::size_t>(wanted.bytes);
+    const auto found = scratch.find(wanted.name.text());
+    if (found != scratch.end() && found->second.bytes().size() == bytes) {
+      found->second.make_intact();
+      continue;
+    }
+    const std::span<std::uint8_t> fresh = sized(scratch, wanted.name.text(), bytes).bytes();
+    std::fill(fresh.begin(), fresh.end(), wanted.zeroed ? std::uint8_t{0} : kScratchPoison);
+  }
+}
+
+void SimtDevice::State::fill_buffers(const SimtBuffers& given) {
+  std::erase_if(buffers, [&](const auto& item) { return !given.contains(item.first); });
+  for (const auto& [name, buffer] : given) {
+    GuardedMemory& memory = sized(buffers, name, buffer.bytes().size());
+    memory.allow_writing(true);
+    memory.make_intact();
+    std::copy(buffer.bytes().begin(), buffer.bytes().end(), memory.data());
+    memory.allow_writing(buffer.is_written());
+  }
+}
+
+// Of a byte of a buffer or scratch, or just past the last.
+std::uint8_t* SimtDevice::State::address(const Name& name, std::int64_t offset) {
+  if (name.empty()) return nullptr;
+  for (Memory* memory : {&buffers, &scratch}) {
+    const auto found = memory->find(name.text());
+    if (found == memory->end()) continue;
+    const auto size = static_cast<std::int64_t>(found->second.bytes().size());
+    if (offset < 0 || offset > size)
+      throw SimtError("the plan points to byte " + std::to_string(offset) + " of '" + name.text() +
+                      "', which has " + std::to_string(size));
+    return found->second.data() + offset;
+  }
+  throw SimtError("the plan names a buffer '" + name.text() + "', which nobody gave");
+}
+
+void SimtDevice::State::set(const Memset& memset) {
+  std::uint8_t* begin = address(memset.buffer, memset.offset);
+  address(memset.buffer, memset.offset + memset.bytes);
+  std::memset(begin, memset.value, static_cast<std::size_t>(memset.bytes));
+}
+
+// The values of a launch's arguments, each as the kernel's parameter holds it.
+std::vector<SimtDevice::State::Slot> SimtDevice::State::slots_of(const Launch& launch,
+                                                                 const simt::Entry& entry) {
+  const std::string where = launch.entry.text() + ": ";
+  if (static_cast<std::size_t>(entry.count) != launch.arguments.size())
+    throw SimtError(where + "takes " + std::to_string(entry.count) + " arguments, the plan has " +
+                    std::to_string(launch.arguments.size()));
+  std::vector<Slot> slots(launch.arguments.size());
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const Argument& argument = launch.arguments[i];
+    const simt::Parameter& parameter = entry.parameters[i];
+    const auto expect = [&](char kind, unsigned size) {
+      if (parameter.kind != kind || parameter.size != size)
+        throw SimtError(where + "argument '" + argument.name.text() + "' does not fit its parameter's type");
+    };
+    if (const auto* pointer = std::get_if<Pointer>(&argument.value)) {
+      expect('p', sizeof(void*));
+      slots[i].pointer = address(pointer->buffer, pointer->offset);
+    } else if (const auto* i32 = std::get_if<std::int32_t>(&argument.value)) {
+      expect('i', 4);
+      slots[i].i32 = *i32;
+    } else if (const auto* i64 = std::get_if<std::int64_t>(&argument.value)) {
+      expect('i', 8);
+      slots[i].i64 = *i64;
+    } else if (const auto* f32 = std::get_if<float>(&argument.value)) {
+      expect('f', 4);
+      slots[i].f32 = *f32;
+    } else {
+      throw SimtError(where + "tensor maps are not supported");
+    }
+  }
+  return slots;
+}
+
+void SimtDevice::State::launch(const Launch& launch, const simt::Module& module) {
+  check_shape(launch);
+  const simt::Entry& entry = find_entry(module, launch.entry.text());
+  std::vector<Slot> slots = slots_of(launch, entry);
+  std::vector<void*> arguments;
+  for (Slot& slot : slots) arguments.push_back(&slot);
+  const GridLaunch grid{module, &entry, arguments.data(), launch, [this](const void* address) {
+                          const std::string text = describe(buffers, "buffer", address);
+                          return text.empty() ? describe(scratch, "scratch", address) : text;
+                        }};
+  Grid(grid, options, stacks).run();
+}
+
+SimtDevice::SimtDevice(CompileUnit unit, SimtOptions options)
+    : state_(std::make_unique<State>(std::move(unit), options)) {}
+
+SimtDevice::~SimtDevice() = default;
+
+void SimtDevice::run(const LaunchPlan& plan, const SimtBuffers& buffers) {
+  State& state = *state_;
+  std::set<std::string> entries = state.entries;
+  for (const Launch& launch : plan.launches) entries.insert(launch.entry.text());
+  const simt::Module module = load_module(state.unit, entries, Grid::runtime());
+  state.entries = std::move(entries);
+  state.make_scratch(plan);
+  state.fill_buffers(buffers);
+  for (std::uint32_t i = 0; i <= plan.launches.size(); ++i) {
+    const bool is_last = i == plan.launches.size();
+    for (const Memset& memset : plan.memsets) {
+      if (is_last ? memset.before >= i : memset.before == i) state.set(memset);
+    }
+    if (is_last) break;
+    state.launch(plan.launches[i], module);
+    check_intact(state.buffers, "buffer");
+    check_intact(state.scratch, "scratch");
+  }
+  for (const auto& [name, buffer] : buffers) {
+    if (!buffer.is_written()) continue;
+    const std::span<std::uint8_t> bytes = state.buffers.at(name).bytes();
+    std::copy(bytes.begin(), bytes.end(), buffer.bytes().begin());
+  }
+}
+
+void SimtDevice::set_seed(std::uint64_t seed) { state_->options.seed = seed; }
+
+void SimtDevice::forget_scratch() { state_->scratch.clear(); }
+
+std::vector<std::uint8_t> SimtDevice::scratch(const std::string& name) const {
+  const std::span<std::uint8_t> bytes = state_->scratch.at(name).bytes();
+  return {bytes.begin(), bytes.end()};
+}
+
+bool no_simt() {
+  if (!kSanitized) return false;
+  static bool said = false;
+  if (!said) std::printf("Not run: a sanitizer does not follow the fibers of tests/simt.\n");
+  said = true;
+  return true;
+}
+
+}  // namespace moetune::testing

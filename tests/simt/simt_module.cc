@@ -1,0 +1,100 @@
+#include "tests/simt/simt_module.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "base/digest.h"
+#include "tests/simt/simt_device.h"
+
+namespace moetune::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Without contraction, as nothing else says where a product and a sum become one. NVRTC's C++ has no strict
+// aliasing, and neither has what it compiles. An access that is not aligned as its type asks, or that is past the
+// end of a local array, ends in SIGILL or SIGTRAP.
+constexpr const char* kFlags =
+    "-std=c++20 -O1 -shared -fPIC -w -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing -fwrapv "
+    "-fno-stack-protector -fno-math-errno -fmax-errors=20 -fsanitize=alignment,bounds "
+    "-fsanitize-undefined-trap-on-error";
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "moetune-simt-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) throw SimtError("cannot make a temporary folder");
+    path_ = name;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string translation_unit(const CompileUnit& unit, const std::set<std::string>& entries) {
+  std::string text = "#include \"simt.h\"\n";
+  for (const auto& [name, value] : unit.defines) text += "#define " + name + " " + value + "\n";
+  text += "#include \"" + unit.source + "\"\nSIMT_MODULE(";
+  for (const std::string& entry : entries)
+    text += std::string(entry == *entries.begin() ? "" : ", ") + "SIMT_ENTRY(" + entry + ")";
+  return text + ")\n";
+}
+
+std::string quoted(const fs::path& path) {
+  std::string text = "'";
+  for (const char c : path.string()) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+// What the command printed; sets `status` to what it ended with.
+std::string output_of(const std::string& command, int& status) {
+  std::FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) throw SimtError("cannot start " + command);
+  std::string text;
+  std::array<char, 4096> part;
+  for (std::size_t n; (n = std::fread(part.data(), 1, part.size(), pipe)) > 0;) text.append(part.data(), n);
+  status = ::pclose(pipe);
+  return text;
+}
+
+void compile(const CompileUnit& unit, const fs::path& source, const fs::path& library) {
+  const fs::path root = MOETUNE_SOURCE_DIR;
+  const std::string command = quoted(MOETUNE_HOST_COMPILER) + " -x c++ " + kFlags + " -iquote " +
+                              quoted(root / "tests/simt/device") + " -iquote " + quoted(root) + " -o " +
+                              quoted(library) + " " + quoted(source);
+  int status = 0;
+  const std::string text = output_of(command, status);
+  if (status != 0) throw SimtError(unit.source + " does not compile for the CPU:\n" + text);
+}
+
+}  // namespace
+
+simt::Module load_module(const CompileUnit& unit, const std::set<std::string>& entries,
+                         const simt::Runtime* runtime) {
+  static const Folder folder;
+  static std::map<std::string, simt::Module> loaded;
+  const std::string text = translation_unit(unit, entries), name = digest(text);
+  if (const auto found = loaded.find(name); found != loaded.end()) return found->second;
+  const fs::path source = folder.path() / (name + ".cc"), library = folder.path() / (name + ".so");
+  std::ofstream(source) << text;
+  compile(unit, source, library);
+  void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) throw SimtError(unit.source + " cannot be loaded: " + ::dlerror());
+  using Attach = simt::Module(const simt::Runtime*);
+  auto* attach = reinterpret_cast<Attach*>(::dlsym(handle, "simt_attach"));
+  if (attach == nullptr) throw SimtError(unit.source + " has no way in: " + ::dlerror());
+  return loaded.emplace(name, attach(runtime)).first->second;
+}
+
+}  // namespace moetune::testing
