@@ -89,10 +89,17 @@ def _needed_bytes(device: int, kv_heads: int, batch: int, context: int) -> int:
     return most
 
 
+# In a thread of its own, so that the memory is of no pool that this thread allocates for graphs from.
 def _allocate(device: int, bytes_: int, q: torch.Tensor) -> torch.Tensor:
-    memory = torch.empty(bytes_ + 256, dtype=torch.uint8, device=q.device)
-    begin = -memory.data_ptr() % 256
-    memory = memory[begin:begin + bytes_]
+    made: list[torch.Tensor] = []
+    thread = threading.Thread(
+        target=lambda: made.append(torch.empty(bytes_ + 256, dtype=torch.uint8, device=q.device)))
+    thread.start()
+    thread.join()
+    if not made:
+        raise moetune.OutOfMemory(f"decode_attention: no {bytes_} bytes for a workspace on device {device}")
+    begin = -made[0].data_ptr() % 256
+    memory = made[0][begin:begin + bytes_]
     if _host_is_device:
         memory.zero_()
     else:
@@ -142,12 +149,6 @@ def _complete(step: int, arguments: tuple[Any, ...]) -> None:
         raise moetune.InternalError("decode_attention: preparing a call did not end")
 
 
-def _layout(layout: str) -> int:
-    if layout in _HEADS_FIRST:
-        return _HEADS_FIRST[layout]
-    raise moetune.InvalidArgument(f"decode_attention: layout is '{layout}'; it must be NHD or HND")
-
-
 if torch.cuda.is_available():
     from torch._C import _cuda_isCurrentStreamCapturing as _capturing
 else:
@@ -163,22 +164,28 @@ def _out(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, page_tab
          v_scale: Optional[torch.Tensor] = None) -> None:
     heads_first = _HEADS_FIRST.get(layout)
     if heads_first is None:
-        heads_first = _layout(layout)
+        raise moetune.InvalidArgument(f"decode_attention: layout is '{layout}'; it must be NHD or HND")
     arguments = (q, k_cache, v_cache, page_table, seq_lens, out, lse, sinks, k_scale, v_scale, scale, heads_first,
                  window, max_context, min_context, total_tokens, _capturing(), _host_is_device)
-    step = _step(*arguments)
-    if step:
-        _complete(step, arguments)
+    try:
+        step = _step(*arguments)
+        if step:
+            _complete(step, arguments)
+    except moetune.WrongDevice:
+        if not q.is_cuda or q.device.index == torch.cuda.current_device():
+            raise
+        with torch.cuda.device(q.device):
+            _complete(_step(*arguments), arguments)
 
 
 def _functional(q: torch.Tensor, *others: Any, **options: Any) -> torch.Tensor:
-    out = q.new_empty(q.shape)
+    out = torch.empty_like(q)
     _out(q, *others, out=out, **options)
     return out
 
 
 def _fake(q: torch.Tensor, *others: Any, **options: Any) -> torch.Tensor:
-    return q.new_empty(q.shape)
+    return torch.empty_like(q)
 
 
 def _fake_out(*arguments: Any, **options: Any) -> None:

@@ -98,10 +98,12 @@ class ChoiceObj : public ffi::Object {
  public:
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("moetune.Choice", ChoiceObj, ffi::Object);
 
-  ChoiceObj(Family from, const moetune_choice& picked) : family(std::move(from)), value(picked) {}
+  ChoiceObj(Family from, const moetune_choice& picked, size_t count)
+      : family(std::move(from)), value(picked), extent_count(count) {}
 
   const Family family;
   const moetune_choice value;
+  const size_t extent_count;
 };
 
 class Choice : public ffi::ObjectRef {

@@ -34,7 +34,7 @@ ffi::Any pick(const Args& args) {
   const Use use(*family.runtime.get());
   moetune_choice choice;
   check(moetune_pick(family.handle, extents.values, extents.count, args.integer(1, "total"), &choice));
-  return Choice(ffi::make_object<ChoiceObj>(reference_to(family), choice));
+  return Choice(ffi::make_object<ChoiceObj>(reference_to(family), choice, extents.count));
 }
 
 // (family, last, *extents) -> Choice
@@ -44,7 +44,7 @@ ffi::Any pick_range(const Args& args) {
   const Use use(*family.runtime.get());
   moetune_choice choice;
   check(moetune_pick_range(family.handle, extents.values, extents.count, args.integer(1, "last"), &choice));
-  return Choice(ffi::make_object<ChoiceObj>(reference_to(family), choice));
+  return Choice(ffi::make_object<ChoiceObj>(reference_to(family), choice, extents.count));
 }
 
 // (family, *extents) -> bytes
@@ -67,7 +67,7 @@ int64_t choice_workspace(const Choice& choice) {
 // entry, kind, extents
 ffi::Array<int64_t> choice_facts(const Choice& choice) {
   ffi::Array<int64_t> facts{choice->value.entry, choice->value.kind};
-  for (const int64_t extent : choice->value.extents) facts.push_back(extent);
+  for (size_t i = 0; i < choice->extent_count; ++i) facts.push_back(choice->value.extents[i]);
   return facts;
 }
 
@@ -76,7 +76,7 @@ Choice make_choice(const Family& family, int64_t entry, int64_t kind, const ffi:
     fail(MOETUNE_INVALID_ARGUMENT, "the choice is not one that pick returned");
   moetune_choice choice{static_cast<uint32_t>(entry), static_cast<uint32_t>(kind), {}};
   std::copy(extents.begin(), extents.end(), choice.extents);
-  return Choice(ffi::make_object<ChoiceObj>(family, choice));
+  return Choice(ffi::make_object<ChoiceObj>(family, choice, extents.size()));
 }
 
 // (runtime, workspace, stream)
