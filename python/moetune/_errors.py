@@ -71,5 +71,6 @@ class InternalError(Error):
     status = 10
 
 
-for _class in (Error, *Error.__subclasses__()):
+_CLASSES: list[type[Error]] = [Error, *Error.__subclasses__()]
+for _class in _CLASSES:
     _ffi_error.register_error(f"moetune.{_class.__name__}", _class)

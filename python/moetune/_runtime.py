@@ -54,6 +54,11 @@ class ChoiceKind(enum.IntEnum):
     """MOETUNE_PIN."""
 
 
+# An object without its C++ half would crash the process at its first use.
+def _refuse_init(self: Any, *arguments: Any, **options: Any) -> None:
+    raise TypeError(f"a {type(self).__name__} is not made by its class; see moetune.open")
+
+
 class Counts(NamedTuple):
     """Picks by kind, misses, and launches."""
 
@@ -65,12 +70,14 @@ class Counts(NamedTuple):
     launches: int
 
 
-@tvm_ffi.register_object("moetune.Arguments")
+@tvm_ffi.register_object("moetune.Arguments", init=False)
 class Arguments(tvm_ffi.Object):
     """A call's tensors, strides and scale. Keeps the tensors that it was made of.
 
     Family.bind makes one of tensors; from_fields makes one by hand, as C's moetune_arguments.
     """
+
+    __init__ = _refuse_init
 
     @staticmethod
     def from_fields(tensors: Sequence[Any], integers: Sequence[int], reals: Sequence[float]) -> "Arguments":
@@ -100,9 +107,11 @@ class Arguments(tvm_ffi.Object):
         return tuple(_arguments_facts(self)[3])
 
 
-@tvm_ffi.register_object("moetune.Choice")
+@tvm_ffi.register_object("moetune.Choice", init=False)
 class Choice(tvm_ffi.Object):
     """A variant with its run-time values for given extents. Good until its runtime closes, also after a refresh."""
+
+    __init__ = _refuse_init
 
     @property
     def entry(self) -> int:
@@ -130,9 +139,11 @@ class Choice(tvm_ffi.Object):
         return explained
 
 
-@tvm_ffi.register_object("moetune.Family")
+@tvm_ffi.register_object("moetune.Family", init=False)
 class Family(tvm_ffi.Object):
     """A kernel's problems that share what is compiled in, with their cubins loaded. Lives as long as its runtime."""
+
+    __init__ = _refuse_init
 
     def pick(self, *extents: int, total: int = 0) -> Choice:
         """The choice for these free dimensions (decode_attention: batch, kv_heads, longest context).
@@ -175,9 +186,11 @@ class Family(tvm_ffi.Object):
         _launch(self, choice, arguments, workspace, stream)
 
 
-@tvm_ffi.register_object("moetune.Runtime")
+@tvm_ffi.register_object("moetune.Runtime", init=False)
 class Runtime(tvm_ffi.Object):
     """Opened results for one device. A context manager; all methods may be called from any thread."""
+
+    __init__ = _refuse_init
 
     def __enter__(self) -> "Runtime":
         return self
