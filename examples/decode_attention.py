@@ -15,8 +15,7 @@ import numpy as np
 
 import moetune
 
-BATCH, HEADS, DIM, PAGE, COLUMNS, POOL = 4, 8, 128, 16, 32, 128
-ONE = 0x3F80  # in bf16
+BATCH, HEADS, DIM, PAGE, COLUMNS, POOL, ONE = 4, 8, 128, 16, 32, 128, 0x3F80  # one in bf16
 driver = ctypes.CDLL("libcuda.so.1")
 
 

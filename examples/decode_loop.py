@@ -8,7 +8,6 @@ bucket, how much faster attention alone is, and the largest error against float3
 """
 
 import argparse
-import math
 import statistics
 
 import torch
@@ -28,12 +27,8 @@ def normal(*shape, scale=1.0):
 
 
 def captured(work):
-    """A CUDA graph of `work`, which has run once before."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        work()
-    torch.cuda.synchronize()
+    """A CUDA graph of `work`, which runs once before."""
+    work()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         work()
@@ -46,34 +41,23 @@ def medians(loops):
     for _ in range(ROUNDS):
         for loop, taken in zip(loops, seconds):
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            loop()
-            end.record()
-            end.synchronize()
+            begin.record(), loop(), end.record(), end.synchronize()
             taken.append(begin.elapsed_time(end) / 1e3)
     return [statistics.median(taken) for taken in seconds]
 
 
-class Model:
-    """Projections of all layers."""
-
-    def __init__(self, layers):
-        self.qkv = [normal(HIDDEN, (HEADS + 2 * KV_HEADS) * DIM, scale=HIDDEN**-0.5) for _ in range(layers)]
-        self.out = [normal(HEADS * DIM, HIDDEN, scale=(HEADS * DIM)**-0.5) for _ in range(layers)]
-
-    def step(self, x, attention):
-        """attention(layer, q, k, v) -> [batch, heads * dim]"""
-        for layer, (qkv, out) in enumerate(zip(self.qkv, self.out)):
-            joined = (F.rms_norm(x, (HIDDEN,)) @ qkv).view(len(x), HEADS + 2 * KV_HEADS, DIM)
-            x = x + attention(layer, *joined.split((HEADS, KV_HEADS, KV_HEADS), 1)) @ out
-        return x
+def step(weights, x, attention):
+    for layer, (qkv, out) in enumerate(weights):
+        joined = (F.rms_norm(x, (HIDDEN,)) @ qkv).view(len(x), HEADS + 2 * KV_HEADS, DIM)
+        x = x + attention(layer, *joined.split((HEADS, KV_HEADS, KV_HEADS), 1)) @ out
+    return x
 
 
 class Paged:
-    """Pages of a pool in random order, contexts from `context` on."""
+    """Pages of a pool in random order; contexts grow from `context` on."""
 
     def __init__(self, layers, batch, context, page):
-        self.page, self.context, columns = page, context, math.ceil((context + STEPS) / page)
+        self.page, self.context, columns = page, context, -(-(context + STEPS) // page)
         self.table = torch.randperm(batch * columns, device=GPU).to(torch.int32).view(batch, columns)
         self.k, self.v = ([normal(batch * columns, page, KV_HEADS, DIM) for _ in range(layers)] for _ in range(2))
         self.lengths = torch.full((batch,), context, dtype=torch.int32, device=GPU)
@@ -115,17 +99,17 @@ class Contiguous:
         return o.flatten(1)
 
 
-def run_bucket(model, batch, context, page):
-    layers, x, q = len(model.qkv), normal(batch, HIDDEN), normal(batch, HEADS, DIM)
+def run_bucket(weights, batch, context, page):
+    layers, x, q = len(weights), normal(batch, HIDDEN), normal(batch, HEADS, DIM)
     paged = Paged(layers, batch, context, page)
     error = paged.error(q)
-    ours = captured(lambda: (paged.advance(), model.step(x, paged.attention)))
+    ours = captured(lambda: (paged.advance(), step(weights, x, paged.attention)))
     ours_alone = captured(lambda: [paged.attention(layer, q) for layer in range(layers)])
     sdpa = Contiguous(layers, batch, context, SDPBackend.CUDNN_ATTENTION)
     rivals = {}
     for name, sdpa.backend in (("cudnn", SDPBackend.CUDNN_ATTENTION), ("flash", SDPBackend.FLASH_ATTENTION)):
         try:
-            rivals[name] = (captured(lambda: model.step(x, sdpa.attention)),
+            rivals[name] = (captured(lambda: step(weights, x, sdpa.attention)),
                             captured(lambda: [sdpa.attention(layer, q) for layer in range(layers)]))
         except RuntimeError as refused:
             print(f"{name} refuses batch {batch}: {str(refused).splitlines()[0]}")
@@ -139,25 +123,26 @@ def run_bucket(model, batch, context, page):
     alone, *theirs = medians([ours_alone.replay] + [graphs[1].replay for graphs in rivals.values()])
     best, (name, graphs) = min(zip(theirs, rivals.items()), key=lambda each: each[0])
     mine, other = medians([lambda: decode(ours), lambda: decode(graphs[0])])
-    print(f"{batch:>6} {batch * STEPS / mine:>12.0f} {batch * STEPS / other:>12.0f} {alone / layers * 1e6:>10.2f} "
-          f"{best / layers * 1e6:>10.2f} {name:>6} {best / alone:>6.3f} {error:>9.5f}", flush=True)
+    print(f"{batch:>6} {batch * STEPS / mine:>12.0f} {batch * STEPS / other:>13.0f} {alone / layers * 1e6:>9.2f} "
+          f"{best / layers * 1e6:>9.2f} {name:>6} {best / alone:>6.3f} {error:>9.5f}", flush=True)
     return best / alone, error
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--paths", nargs="*", default=[])
     parser.add_argument("--buckets", default="1,8,32,64")
     for name, default in (("--context", 4096), ("--page", 64), ("--layers", 48)):
         parser.add_argument(name, type=int, default=default)
     options = parser.parse_args()
     moetune.torch.use(moetune.open(options.paths))
-    model = Model(options.layers)
-    print(" batch   tokens/s SDPA tokens/s  layer us    SDPA us  which  ratio max error")
-    rows = [run_bucket(model, int(batch), options.context, options.page) for batch in options.buckets.split(",")]
-    ratios = [ratio for ratio, _ in rows]
-    print(f"attention over SDPA: geometric mean {math.exp(statistics.fmean(map(math.log, ratios))):.3f}, "
-          f"least {min(ratios):.3f}; max error {max(error for _, error in rows):.5f}")
+    weights = [(normal(HIDDEN, (HEADS + 2 * KV_HEADS) * DIM, scale=HIDDEN**-0.5),
+                normal(HEADS * DIM, HIDDEN, scale=(HEADS * DIM)**-0.5)) for _ in range(options.layers)]
+    print(" batch     tokens/s SDPA tokens/s  layer us   SDPA us  which  ratio max error")
+    rows = [run_bucket(weights, int(batch), options.context, options.page) for batch in options.buckets.split(",")]
+    ratios, errors = zip(*rows)
+    print(f"attention over SDPA: geometric mean {statistics.geometric_mean(ratios):.3f}, least {min(ratios):.3f}; "
+          f"max error {max(errors):.5f}")
 
 
 if __name__ == "__main__":
