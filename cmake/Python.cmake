@@ -1,7 +1,7 @@
 # libmoetune_tvm_ffi.so: moetune.h for Python, through Apache TVM-FFI's stable ABI; one library for every Python.
 # scripts/setup brings the pip package apache-tvm-ffi into build/python; without it there is no Python part.
 find_path(TVM_FFI_INCLUDE tvm/ffi/c_api.h PATHS ${PROJECT_SOURCE_DIR}/build/python/tvm_ffi/include NO_DEFAULT_PATH)
-find_library(TVM_FFI_LIBRARY NAMES libtvm_ffi.so PATHS ${PROJECT_SOURCE_DIR}/build/python/tvm_ffi/lib NO_DEFAULT_PATH)
+find_file(TVM_FFI_LIBRARY libtvm_ffi.so PATHS ${PROJECT_SOURCE_DIR}/build/python/tvm_ffi/lib NO_DEFAULT_PATH)
 if(NOT TVM_FFI_INCLUDE OR NOT TVM_FFI_LIBRARY OR MOETUNE_SANITIZE)  # a Python without a sanitizer loads none
   return()
 endif()

@@ -73,7 +73,7 @@ def main(build: Path, folder: Path) -> None:
     platform = f"manylinux_{major}_{minor}_{machine}"
     info = f"moetune-{version}.dist-info"
     license_text = (ROOT / "LICENSE").read_text()
-    metadata = METADATA.format(version=version, tvm_ffi=version_of_tvm_ffi(), license=license_text.split("\n")[0].strip())
+    metadata = METADATA.format(version=version, tvm_ffi=version_of_tvm_ffi(), license=license_text.split("\n")[0])
     metadata += (ROOT / "docs/python.md").read_text()
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -200,7 +200,7 @@ class Runtime(tvm_ffi.Object):
         self.close()
 
     def close(self) -> None:
-        """Unloads all. Families and choices raise InvalidArgument from then on; captured graphs must not be replayed."""
+        """Unloads all. Families and choices raise InvalidArgument from then on; replay no captured graph."""
         _close(self)
 
     @property

@@ -28,8 +28,8 @@ enum Place : int32_t {
 class DecodeCall {
  public:
   explicit DecodeCall(const Args& args) : args_(args) {
-    static constexpr const char* kNames[kDecodeTensors] = {"q",   "k_cache", "v_cache", "page_table", "seq_lens",
-                                                           "out", "lse",     "sinks",   "k_scale",    "v_scale"};
+    static constexpr const char* kNames[kDecodeTensors] = {
+        "q", "k_cache", "v_cache", "page_table", "seq_lens", "out", "lse", "sinks", "k_scale", "v_scale"};
     const bool host_is_device = args.integer(kHostIsDevice, "host_is_device") != 0;
     for (int slot = 0; slot < kDecodeTensors; ++slot) {
       tensors[slot] = tensor_or_null(args[slot], kNames[slot]);
@@ -83,8 +83,8 @@ ffi::Any decode(const Args& args) {
   int64_t most[MOETUNE_MAX_EXTENTS];
   size_t count = 0;
   check(moetune_bind((*family)->handle, reinterpret_cast<const moetune_DLTensor* const*>(call.tensors),
-                     kDecodeTensors, call.heads_first ? "layout=heads_first" : "layout=tokens_first", &arguments,
-                     most, &count));
+                     kDecodeTensors, call.heads_first ? "layout=heads_first" : "layout=tokens_first",
+                     &arguments, most, &count));
   if (most[0] == 0) return static_cast<int64_t>(kLaunched);  // no sequences
   arguments.reals[MOETUNE_DECODE_SCALE] = call.scale();
   const moetune_choice choice = choose(call, *family->get(), most);
@@ -96,7 +96,8 @@ ffi::Any decode(const Args& args) {
   if (status == MOETUNE_OUT_OF_MEMORY) {
     const std::string sentence = moetune_last_error();
     size_t needed = 0;
-    if (moetune_choice_workspace((*family)->handle, &choice, &needed) == MOETUNE_OK && needed > workspace.bytes)
+    if (moetune_choice_workspace((*family)->handle, &choice, &needed) == MOETUNE_OK &&
+        needed > workspace.bytes)
       return static_cast<int64_t>(kGrowWorkspace);
     fail(status, sentence);
   }
@@ -104,7 +105,9 @@ ffi::Any decode(const Args& args) {
   return static_cast<int64_t>(kLaunched);
 }
 
-ffi::Any decode_specialization(const Args& args) { return ffi::String(DecodeCall(args).key.specialization()); }
+ffi::Any decode_specialization(const Args& args) {
+  return ffi::String(DecodeCall(args).key.specialization());
+}
 
 // (decode's, family)
 ffi::Any decode_add_family(const Args& args) {
@@ -121,7 +124,8 @@ void decode_add_workspace(int64_t device, int64_t stream, const ffi::Tensor& ten
 }
 
 int64_t decode_workspace_bytes(int64_t device, int64_t stream) {
-  return static_cast<int64_t>(DecodeTable::instance().workspace(device, reinterpret_cast<void*>(stream)).bytes);
+  return static_cast<int64_t>(
+      DecodeTable::instance().workspace(device, reinterpret_cast<void*>(stream)).bytes);
 }
 
 }  // namespace

@@ -7,9 +7,13 @@
 namespace moetune::python {
 namespace {
 
-bool same_type(DLDataType a, DLDataType b) { return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes; }
+bool same_type(DLDataType a, DLDataType b) {
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
 
-[[noreturn]] void refuse(const std::string& sentence) { fail(MOETUNE_INVALID_ARGUMENT, "decode_attention: " + sentence); }
+[[noreturn]] void refuse(const std::string& sentence) {
+  fail(MOETUNE_INVALID_ARGUMENT, "decode_attention: " + sentence);
+}
 
 const DLTensor& required(const DecodeTensors& tensors, int slot, const char* name) {
   if (tensors[slot] != nullptr) return *tensors[slot];
@@ -27,10 +31,11 @@ std::string type_name(DLDataType type, const char* what) {
 
 bool DecodeKey::operator==(const DecodeKey& other) const {
   const auto numbers = [](const DecodeKey& key) {
-    return std::tie(key.device, key.group, key.head_dim, key.page, key.window, key.q_len, key.heads_first, key.lse,
-                    key.sinks, key.head_scales);
+    return std::tie(key.device, key.group, key.head_dim, key.page, key.window, key.q_len, key.heads_first,
+                    key.lse, key.sinks, key.head_scales);
   };
-  return numbers(*this) == numbers(other) && same_type(dtype, other.dtype) && same_type(kv_dtype, other.kv_dtype);
+  return numbers(*this) == numbers(other) && same_type(dtype, other.dtype) &&
+         same_type(kv_dtype, other.kv_dtype);
 }
 
 std::string DecodeKey::specialization() const {
@@ -50,15 +55,17 @@ DecodeKey decode_key(const DecodeTensors& tensors, bool heads_first, int64_t win
   const DLTensor& q = required(tensors, MOETUNE_DECODE_Q, "q");
   const DLTensor& k = required(tensors, MOETUNE_DECODE_K, "k_cache");
   if (q.ndim != 3 && q.ndim != 4)
-    refuse("q has " + std::to_string(q.ndim) + " dimensions; it must be [batch, heads, head_dim] or [batch, q_len, "
+    refuse("q has " + std::to_string(q.ndim) +
+           " dimensions; it must be [batch, heads, head_dim] or [batch, q_len, "
            "heads, head_dim]");
   if (k.ndim != 4)
-    refuse("k_cache has " + std::to_string(k.ndim) + " dimensions; it must be [pages, page, kv_heads, head_dim] "
+    refuse("k_cache has " + std::to_string(k.ndim) +
+           " dimensions; it must be [pages, page, kv_heads, head_dim] "
            "(NHD) or [pages, kv_heads, page, head_dim] (HND)");
   const int64_t heads = q.shape[q.ndim - 2], kv_heads = k.shape[heads_first ? 1 : 2];
   if (kv_heads < 1 || heads % kv_heads != 0)
-    refuse("q has " + std::to_string(heads) + " heads, no multiple of the cache's " + std::to_string(kv_heads) +
-           " (layout=" + (heads_first ? "HND" : "NHD") + ")");
+    refuse("q has " + std::to_string(heads) + " heads, no multiple of the cache's " +
+           std::to_string(kv_heads) + " (layout=" + (heads_first ? "HND" : "NHD") + ")");
   DecodeKey key{};
   key.device = q.device.device_id;
   key.group = heads / kv_heads;

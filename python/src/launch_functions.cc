@@ -72,7 +72,8 @@ ffi::Array<int64_t> choice_facts(const Choice& choice) {
 }
 
 Choice make_choice(const Family& family, int64_t entry, int64_t kind, const ffi::Array<int64_t>& extents) {
-  if (entry < 0 || entry > UINT32_MAX || kind < 0 || kind > UINT32_MAX || extents.size() > MOETUNE_MAX_EXTENTS)
+  if (entry < 0 || entry > UINT32_MAX || kind < 0 || kind > UINT32_MAX ||
+      extents.size() > MOETUNE_MAX_EXTENTS)
     fail(MOETUNE_INVALID_ARGUMENT, "the choice is not one that pick returned");
   moetune_choice choice{static_cast<uint32_t>(entry), static_cast<uint32_t>(kind), {}};
   std::copy(extents.begin(), extents.end(), choice.extents);
@@ -84,7 +85,8 @@ ffi::Any init_workspace(const Args& args) {
   const auto& runtime = args.object<RuntimeObj>(0, "Runtime");
   const Memory memory = memory_of(args[1]);
   const Use use(runtime);
-  check(moetune_workspace_init(use.handle(), memory.address, memory.bytes, stream_of(args[2], runtime.device())));
+  check(moetune_workspace_init(use.handle(), memory.address, memory.bytes,
+                               stream_of(args[2], runtime.device())));
   return nullptr;
 }
 
@@ -92,7 +94,8 @@ ffi::Any init_workspace(const Args& args) {
 ffi::Any bind(const Args& args) {
   const FamilyObj& family = family_at(args);
   const auto options = args[1].cast<ffi::String>();
-  if (args.size() - 2 > MOETUNE_MAX_TENSORS) fail(MOETUNE_INVALID_ARGUMENT, "no kernel has more than 16 tensors");
+  if (args.size() - 2 > MOETUNE_MAX_TENSORS)
+    fail(MOETUNE_INVALID_ARGUMENT, "no kernel has more than 16 tensors");
   auto bound = ffi::make_object<ArgumentsObj>();
   const moetune_DLTensor* tensors[MOETUNE_MAX_TENSORS]{};
   size_t count = 0;
@@ -154,7 +157,8 @@ struct Launch {
       fail(MOETUNE_INVALID_ARGUMENT, "the choice is another family's");
   }
   void run() const {
-    check(moetune_launch(family.handle, &choice.value, &arguments.value, memory.address, memory.bytes, stream));
+    check(
+        moetune_launch(family.handle, &choice.value, &arguments.value, memory.address, memory.bytes, stream));
   }
 
   const FamilyObj& family;

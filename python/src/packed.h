@@ -20,7 +20,8 @@ class Args {
   template <typename Object>
   const Object& object(int32_t index, const char* what) const {
     if (const auto* found = (*this)[index].as<Object>()) return *found;
-    throw ffi::Error("TypeError", std::string("argument ") + std::to_string(index) + " must be a moetune." + what, "");
+    throw ffi::Error("TypeError",
+                     std::string("argument ") + std::to_string(index) + " must be a moetune." + what, "");
   }
   int64_t integer(int32_t index, const char* name) const {
     const TVMFFIAny raw = (*this)[index].CopyToTVMFFIAny();
@@ -36,10 +37,10 @@ class Args {
 
 }  // namespace moetune::python
 
-#define MOETUNE_EXPORT_PACKED(name, function)                                                           \
-  extern "C" TVM_FFI_DLL_EXPORT int __tvm_ffi_##name(void*, const TVMFFIAny* args, int32_t num_args,    \
-                                                     TVMFFIAny* result) {                               \
-    TVM_FFI_SAFE_CALL_BEGIN();                                                                          \
-    *reinterpret_cast<::tvm::ffi::Any*>(result) = function(::moetune::python::Args(args, num_args));    \
-    TVM_FFI_SAFE_CALL_END();                                                                            \
+#define MOETUNE_EXPORT_PACKED(name, function)                                                        \
+  extern "C" TVM_FFI_DLL_EXPORT int __tvm_ffi_##name(void*, const TVMFFIAny* args, int32_t num_args, \
+                                                     TVMFFIAny* result) {                            \
+    TVM_FFI_SAFE_CALL_BEGIN();                                                                       \
+    *reinterpret_cast<::tvm::ffi::Any*>(result) = function(::moetune::python::Args(args, num_args)); \
+    TVM_FFI_SAFE_CALL_END();                                                                         \
   }

@@ -70,8 +70,8 @@ ffi::Array<int64_t> counts(const Runtime& runtime) {
   counts.size = sizeof counts;
   check(moetune_count(Use(*runtime.get()).handle(), &counts));
   ffi::Array<int64_t> values;
-  for (const uint64_t value : {counts.exact, counts.nearest, counts.defaults, counts.pinned, counts.misses,
-                               counts.launches})
+  for (const uint64_t value :
+       {counts.exact, counts.nearest, counts.defaults, counts.pinned, counts.misses, counts.launches})
     values.push_back(static_cast<int64_t>(value));
   return values;
 }

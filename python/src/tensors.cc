@@ -15,8 +15,8 @@ struct Borrowed {
 };
 
 // `owner` is anything that must outlive the tensor; strides in elements, none for contiguous.
-ffi::Tensor from_address(int64_t address, const ffi::Shape& shape, DLDataType dtype, const ffi::Shape& strides,
-                         int64_t device, ffi::Any owner) {
+ffi::Tensor from_address(int64_t address, const ffi::Shape& shape, DLDataType dtype,
+                         const ffi::Shape& strides, int64_t device, ffi::Any owner) {
   if (!strides.empty() && strides.size() != shape.size())
     fail(MOETUNE_INVALID_ARGUMENT, "shape and strides differ in length");
   for (const int64_t size : shape) {

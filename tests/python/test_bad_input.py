@@ -36,7 +36,8 @@ class BadInputTest(unittest.TestCase):
         q = self.call.q
         invalid = moetune.InvalidArgument
         self.refused(invalid, "'q' is f16", self.bind_with(0, on_device(q, "float16")))
-        self.refused(invalid, "side by side", self.bind_with(0, on_device(aligned((4, 8, 256), np.uint16)[:, :, ::2], "bfloat16")))
+        every_other = aligned((4, 8, 256), np.uint16)[:, :, ::2]
+        self.refused(invalid, "side by side", self.bind_with(0, on_device(every_other, "bfloat16")))
         self.refused(invalid, "'q' is missing", self.bind_with(0, None))
         self.refused(invalid, "'q' has 1 dim", self.bind_with(0, on_device(q.reshape(-1), "bfloat16")))
         self.refused(invalid, "no kernel takes", self.bind_with(0, on_device(q, "int16")))
