@@ -21,7 +21,7 @@ Version: {version}
 Summary: Tuned CUDA kernels for mixture-of-experts inference: runtime, PyTorch operators, tuner
 License: {license}
 Requires-Python: >=3.10
-Requires-Dist: apache-tvm-ffi>={tvm_ffi},<0.2
+Requires-Dist: apache-tvm-ffi>=0.1.6,<0.2
 Provides-Extra: search
 Requires-Dist: nvidia-cuda-nvrtc>=12.8; extra == "search"
 Classifier: Operating System :: POSIX :: Linux
@@ -47,13 +47,6 @@ def version_of_project() -> str:
     return found[1]
 
 
-def version_of_tvm_ffi() -> str:
-    folders = sorted((ROOT / "build/python").glob("apache_tvm_ffi-*.dist-info"))
-    found = re.search(r"apache_tvm_ffi-(\d+\.\d+\.\d+)", folders[-1].name)
-    assert found is not None
-    return found[1]
-
-
 def write(wheel: zipfile.ZipFile, records: list[str], name: str, data: bytes, mode: int = 0o644) -> None:
     entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # equal files make equal wheels
     entry.external_attr = (0o100000 | mode) << 16
@@ -73,7 +66,7 @@ def main(build: Path, folder: Path) -> None:
     platform = f"manylinux_{major}_{minor}_{machine}"
     info = f"moetune-{version}.dist-info"
     license_text = (ROOT / "LICENSE").read_text()
-    metadata = METADATA.format(version=version, tvm_ffi=version_of_tvm_ffi(), license=license_text.split("\n")[0])
+    metadata = METADATA.format(version=version, license=license_text.split("\n")[0])
     metadata += (ROOT / "docs/python.md").read_text()
 
     folder.mkdir(parents=True, exist_ok=True)

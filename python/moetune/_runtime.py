@@ -70,7 +70,7 @@ class Counts(NamedTuple):
     launches: int
 
 
-@tvm_ffi.register_object("moetune.Arguments", init=False)
+@tvm_ffi.register_object("moetune.Arguments")
 class Arguments(tvm_ffi.Object):
     """A call's tensors, strides and scale. Keeps the tensors that it was made of.
 
@@ -107,7 +107,7 @@ class Arguments(tvm_ffi.Object):
         return tuple(_arguments_facts(self)[3])
 
 
-@tvm_ffi.register_object("moetune.Choice", init=False)
+@tvm_ffi.register_object("moetune.Choice")
 class Choice(tvm_ffi.Object):
     """A variant with its run-time values for given extents. Good until its runtime closes, also after a refresh."""
 
@@ -139,7 +139,7 @@ class Choice(tvm_ffi.Object):
         return explained
 
 
-@tvm_ffi.register_object("moetune.Family", init=False)
+@tvm_ffi.register_object("moetune.Family")
 class Family(tvm_ffi.Object):
     """A kernel's problems that share what is compiled in, with their cubins loaded. Lives as long as its runtime."""
 
@@ -186,7 +186,7 @@ class Family(tvm_ffi.Object):
         _launch(self, choice, arguments, workspace, stream)
 
 
-@tvm_ffi.register_object("moetune.Runtime", init=False)
+@tvm_ffi.register_object("moetune.Runtime")
 class Runtime(tvm_ffi.Object):
     """Opened results for one device. A context manager; all methods may be called from any thread."""
 

@@ -1,7 +1,6 @@
 #include "handles.h"
 
 #include <tvm/ffi/extra/c_env_api.h>
-#include <tvm/ffi/reflection/registry.h>
 
 namespace moetune::python {
 namespace {
@@ -48,12 +47,9 @@ void* stream_of(const ffi::AnyView& value, int device) {
   throw ffi::Error("TypeError", "stream must be an address, have __cuda_stream__, or be None", "");
 }
 
-TVM_FFI_STATIC_INIT_BLOCK() {
-  namespace refl = tvm::ffi::reflection;
-  refl::ObjectDef<RuntimeObj>();
-  refl::ObjectDef<FamilyObj>();
-  refl::ObjectDef<ChoiceObj>();
-  refl::ObjectDef<ArgumentsObj>();
-}
+// Names the types when the library is loaded, so that Python can give them classes. Their fields are no part of
+// TVM-FFI's reflection, whose functions older versions of it lack.
+[[maybe_unused]] const int32_t type_indices[] = {RuntimeObj::RuntimeTypeIndex(), FamilyObj::RuntimeTypeIndex(),
+                                                 ChoiceObj::RuntimeTypeIndex(), ArgumentsObj::RuntimeTypeIndex()};
 
 }  // namespace moetune::python
