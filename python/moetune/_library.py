@@ -25,6 +25,7 @@ _QUICK = (
     "decode",
     "decode_specialization",
     "decode_add_family",
+    "decode_forget_families",
     "decode_add_workspace",
     "decode_workspace_bytes",
 )

@@ -20,6 +20,7 @@ __all__ = ["decode_attention", "prepare", "runtime", "use"]
 _step = function("decode")
 _specialization = function("decode_specialization")
 _add_family = function("decode_add_family")
+_forget_families = function("decode_forget_families")
 _add_workspace = function("decode_add_workspace")
 _workspace_bytes = function("decode_workspace_bytes")
 
@@ -27,6 +28,7 @@ _HEADS_FIRST = {"NHD": 0, "HND": 1}
 _OPEN_FAMILY, _GROW_WORKSPACE = 1, 2
 
 _lock = threading.RLock()
+_kept: list[moetune.Runtime] = []  # captured graphs may run what they loaded
 _runtimes: dict[int, moetune.Runtime] = {}
 _families: dict[tuple[int, str], moetune.Family] = {}
 _spares: dict[int, list[torch.Tensor]] = {}
@@ -38,18 +40,20 @@ _host_is_device = 0  # of the tests: CPU tensors on the scripted driver
 def use(runtime: moetune.Runtime) -> None:
     """Makes the operators of the runtime's device use it, instead of moetune.open(device=...). Never close it."""
     with _lock:
-        _runtimes[max(runtime.device, 0)] = runtime
+        device = max(runtime.device, 0)
+        for key in [key for key in _families if key[0] == device]:
+            del _families[key]
+        _forget_families(device)
+        _kept.append(runtime)
+        _runtimes[device] = runtime
 
 
 def runtime(device: int = 0) -> moetune.Runtime:
     """The runtime that serves a device; opened at first use."""
     with _lock:
-        found = _runtimes.get(device)
-        if found is None or found.closed:
-            found = _runtimes[device] = moetune.open(device=device)
-            for key in [key for key in _families if key[0] == device]:
-                del _families[key]
-        return found
+        if device not in _runtimes or _runtimes[device].closed:
+            use(moetune.open(device=device))
+        return _runtimes[device]
 
 
 def prepare(max_batch: int = 256, max_context: int = 131072) -> None:
@@ -62,8 +66,12 @@ def prepare(max_batch: int = 256, max_context: int = 131072) -> None:
         _bytes.clear()
 
 
+# What torch.cuda.is_current_stream_capturing() calls, without asking first whether there is a GPU.
+_stream_captures: Any = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
+
+
 def _is_capturing() -> bool:
-    return _host_is_device == 0 and torch.cuda.is_current_stream_capturing()
+    return _host_is_device == 0 and bool(_stream_captures())
 
 
 def _open_family(arguments: tuple[Any, ...], device: int) -> None:
@@ -121,8 +129,8 @@ def _grow_workspace(arguments: tuple[Any, ...], device: int) -> None:
         fitting = [each for each in spares if each.numel() > present]
         if not fitting:
             raise moetune.OutOfMemory(
-                "decode_attention: no workspace is ready for this capture; call the operator once before, outside of "
-                "capture, with the largest batch and context, or state them with moetune.torch.prepare()")
+                "decode_attention: no workspace is ready for this capture; call the operator on this stream before it, "
+                "with the largest batch and context, or state them with moetune.torch.prepare()")
         spares.remove(fitting[-1])
         _add_workspace(device, stream, fitting[-1])
         return
@@ -149,14 +157,6 @@ def _complete(step: int, arguments: tuple[Any, ...]) -> None:
         raise moetune.InternalError("decode_attention: preparing a call did not end")
 
 
-if torch.cuda.is_available():
-    from torch._C import _cuda_isCurrentStreamCapturing as _capturing
-else:
-
-    def _capturing() -> bool:
-        return False
-
-
 def _out(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, page_table: Optional[torch.Tensor],
          seq_lens: torch.Tensor, scale: float, layout: str = "NHD", *, out: torch.Tensor,
          lse: Optional[torch.Tensor] = None, max_context: int = 0, min_context: int = 0, total_tokens: int = 0,
@@ -166,7 +166,7 @@ def _out(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, page_tab
     if heads_first is None:
         raise moetune.InvalidArgument(f"decode_attention: layout is '{layout}'; it must be NHD or HND")
     arguments = (q, k_cache, v_cache, page_table, seq_lens, out, lse, sinks, k_scale, v_scale, scale, heads_first,
-                 window, max_context, min_context, total_tokens, _capturing(), _host_is_device)
+                 window, max_context, min_context, total_tokens, _host_is_device == 0 and _stream_captures(), _host_is_device)
     try:
         step = _step(*arguments)
         if step:

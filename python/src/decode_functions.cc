@@ -118,6 +118,8 @@ ffi::Any decode_add_family(const Args& args) {
   throw ffi::Error("TypeError", "a moetune.Family is wanted", "");
 }
 
+void decode_forget_families(int64_t device) { DecodeTable::instance().forget(device); }
+
 // (device, stream, tensor)
 void decode_add_workspace(int64_t device, int64_t stream, const ffi::Tensor& tensor) {
   DecodeTable::instance().add_workspace(device, reinterpret_cast<void*>(stream), tensor);
@@ -136,5 +138,6 @@ namespace mp = moetune::python;
 MOETUNE_EXPORT_PACKED(decode, mp::decode)
 MOETUNE_EXPORT_PACKED(decode_specialization, mp::decode_specialization)
 MOETUNE_EXPORT_PACKED(decode_add_family, mp::decode_add_family)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(decode_forget_families, mp::decode_forget_families)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(decode_add_workspace, mp::decode_add_workspace)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(decode_workspace_bytes, mp::decode_workspace_bytes)

@@ -102,6 +102,11 @@ void DecodeTable::add(const DecodeKey& key, const Family& family) {
   families_.push_back({key, family});
 }
 
+void DecodeTable::forget(int64_t device) {
+  const std::unique_lock alone(mutex_);
+  std::erase_if(families_, [&](const OpenedFamily& opened) { return opened.key.device == device; });
+}
+
 Memory DecodeTable::workspace(int64_t device, void* stream) const {
   const std::shared_lock shared(mutex_);
   for (const Workspace& workspace : workspaces_) {

@@ -36,6 +36,7 @@ class DecodeTable {
 
   std::optional<Family> family(const DecodeKey& key) const;
   void add(const DecodeKey& key, const Family& family);  // replaces one of an equal key
+  void forget(int64_t device);                           // the families, not the workspaces
 
   Memory workspace(int64_t device, void* stream) const;  // empty if there is none
   // A tensor of bytes whose counters are zero; earlier ones of the stream stay allocated.

@@ -49,7 +49,8 @@ void* stream_of(const ffi::AnyView& value, int device) {
 
 // Names the types when the library is loaded, so that Python can give them classes. Their fields are no part of
 // TVM-FFI's reflection, whose functions older versions of it lack.
-[[maybe_unused]] const int32_t type_indices[] = {RuntimeObj::RuntimeTypeIndex(), FamilyObj::RuntimeTypeIndex(),
-                                                 ChoiceObj::RuntimeTypeIndex(), ArgumentsObj::RuntimeTypeIndex()};
+[[maybe_unused]] const int32_t type_indices[] = {RuntimeObj::RuntimeTypeIndex(),
+                                                 FamilyObj::RuntimeTypeIndex(), ChoiceObj::RuntimeTypeIndex(),
+                                                 ArgumentsObj::RuntimeTypeIndex()};
 
 }  // namespace moetune::python
