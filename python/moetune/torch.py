@@ -196,24 +196,25 @@ _INPUTS = ("Tensor q, Tensor k_cache, Tensor v_cache, Tensor? page_table, Tensor
            "str layout='NHD', *, ")
 _OPTIONS = ("SymInt max_context=0, SymInt min_context=0, SymInt total_tokens=0, int window=0, Tensor? sinks=None, "
             "Tensor? k_scale=None, Tensor? v_scale=None")
-_OVERLOADS = {
+_OVERLOADS: dict[str, tuple[str, Any, Any]] = {
     "decode_attention": (f"({_INPUTS}{_OPTIONS}) -> Tensor", _functional, _fake),
     "decode_attention.out": (f"({_INPUTS}Tensor(a!) out, Tensor(b!)? lse=None, {_OPTIONS}) -> ()", _out, _fake_out),
     "decode_attention.lse": (f"({_INPUTS}Tensor(a!) lse, {_OPTIONS}) -> Tensor", _functional, _fake),
 }
 
 _registered: list[Any] = []
+_Library: Any = torch.library.Library
 
 
 def _register(key: str) -> None:
-    library = torch.library.Library("moetune", "FRAGMENT")
+    library = _Library("moetune", "FRAGMENT")
     for name, (_, function_, _) in _OVERLOADS.items():
         library.impl(name, function_, key)
     _registered.append(library)
 
 
 def _define() -> None:
-    library = torch.library.Library("moetune", "DEF")
+    library = _Library("moetune", "DEF")
     for name, (schema, _, fake) in _OVERLOADS.items():
         library.define(name + schema, tags=(torch.Tag.needs_fixed_stride_order,))
         torch.library.register_fake(f"moetune::{name}", fake, lib=library)

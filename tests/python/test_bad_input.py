@@ -122,6 +122,23 @@ class BadInputTest(unittest.TestCase):
                      lambda: runtime.init_workspace(self.call.workspace)):
             self.refused(moetune.InvalidArgument, "the runtime is closed", work)
 
+    def test_any_objects_at_all(self) -> None:
+        random = np.random.default_rng(5)
+        junk = [None, 0, 1, -1, 2**63 - 1, 2**64, 1.5, float("nan"), "", "decode_attention", "group=8", b"x", [], {}, (),
+                object(), self.runtime, self.family, self.choice, self.arguments, self.call.workspace, self.call.q,
+                np.float32(1), np.int64(4), np.zeros(0), np.array("text"), on_device(aligned((0, 4), np.int32), "int32")]
+        works: list[Callable[..., Any]] = [
+            self.family.pick, self.family.bind, self.family.workspace_bytes, self.family.choice, self.runtime.family,
+            self.runtime.refresh, self.runtime.init_workspace, moetune.Arguments.from_fields,
+            lambda *each: self.family.pick_range(*each, last=each[0] if each else 0),
+            lambda *each: self.family.launch(*each[:3]), lambda *each: moetune.open(*each[:2])]
+        for _ in range(4000):
+            work = works[random.integers(len(works))]
+            try:
+                work(*(junk[random.integers(len(junk))] for _ in range(random.integers(6))))
+            except Exception as error:
+                self.assertNotIsInstance(error, moetune.InternalError, str(error))
+
     def test_every_status_has_its_class(self) -> None:
         classes = moetune.Error.__subclasses__()
         self.assertEqual(sorted(each.status for each in classes), list(range(1, 11)))
