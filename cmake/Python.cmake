@@ -11,4 +11,4 @@ target_include_directories(moetune_tvm_ffi SYSTEM PRIVATE ${TVM_FFI_INCLUDE})
 target_link_libraries(moetune_tvm_ffi PRIVATE moetune_runtime ${TVM_FFI_LIBRARY})
 # Beside each other in the wheel; libtvm_ffi.so is loaded by `import tvm_ffi`.
 set_target_properties(moetune_tvm_ffi PROPERTIES INSTALL_RPATH "$ORIGIN" BUILD_WITH_INSTALL_RPATH ON)
-target_link_options(moetune_tvm_ffi PRIVATE -Wl,-z,defs $<$<CONFIG:Release>:-s>)
+target_link_options(moetune_tvm_ffi PRIVATE -Wl,-z,defs -Wl,--exclude-libs,ALL $<$<CONFIG:Release>:-s>)

@@ -74,6 +74,13 @@ def _is_capturing() -> bool:
     return _host_is_device == 0 and bool(_stream_captures())
 
 
+def _extents(arguments: tuple[Any, ...]) -> tuple[int, int, int]:
+    q, k, page_table = arguments[0], arguments[1], arguments[3]
+    heads, tokens = (1, 2) if arguments[11] else (2, 1)
+    capacity = k.shape[tokens] * (1 if page_table is None else page_table.shape[1])
+    return q.shape[0], k.shape[heads], arguments[13] or capacity
+
+
 def _open_family(arguments: tuple[Any, ...], device: int) -> None:
     specialization = str(_specialization(*arguments))
     if _is_capturing():
@@ -83,11 +90,19 @@ def _open_family(arguments: tuple[Any, ...], device: int) -> None:
     key = (device, specialization)
     serving = runtime(device)
     if key not in _families:
-        _families[key] = serving.family("decode_attention", specialization)
+        try:
+            _families[key] = serving.family("decode_attention", specialization)
+        except moetune.NotTuned as miss:
+            batch, kv_heads, context = _extents(arguments)
+            group, _, others = specialization.partition(",")
+            heads = kv_heads * int(group.removeprefix("group="))
+            raise moetune.NotTuned(
+                f"nothing is tuned for decode_attention {specialization}; run: moetune search decode_attention "
+                f"--problem batch={batch},q_heads={heads},kv_heads={kv_heads},context={context},{others}") from miss
     _add_family(*arguments, _families[key])
 
 
-def _needed_bytes(device: int, kv_heads: int, batch: int, context: int) -> int:
+def _needed_bytes(device: int, batch: int, kv_heads: int, context: int) -> int:
     most = _bytes.get(device, moetune.WORKSPACE_COUNTERS)
     extents = max(batch, _largest["batch"]), kv_heads, max(context, _largest["context"])
     for (of, _), family in _families.items():
@@ -118,10 +133,7 @@ def _allocate(device: int, bytes_: int, q: torch.Tensor) -> torch.Tensor:
 # One workspace for each stream. Capturing cannot allocate; so whenever a stream gets its workspace outside of capture,
 # another one is made ready for the stream that captures next.
 def _grow_workspace(arguments: tuple[Any, ...], device: int) -> None:
-    q, k = arguments[0], arguments[1]
-    kv_heads = k.shape[1 if arguments[11] else 2]
-    page_table = arguments[3]
-    capacity = k.shape[2 if arguments[11] else 1] * (1 if page_table is None else page_table.shape[1])
+    q = arguments[0]
     stream = 0 if _host_is_device else torch.cuda.current_stream(q.device).cuda_stream
     spares = _spares.setdefault(device, [])
     if _is_capturing():
@@ -134,7 +146,7 @@ def _grow_workspace(arguments: tuple[Any, ...], device: int) -> None:
         spares.remove(fitting[-1])
         _add_workspace(device, stream, fitting[-1])
         return
-    bytes_ = _needed_bytes(device, kv_heads, q.shape[0], arguments[13] or capacity)
+    bytes_ = _needed_bytes(device, *_extents(arguments))
     if int(_workspace_bytes(device, stream)) >= bytes_:
         raise moetune.OutOfMemory(f"decode_attention: a workspace of {bytes_} bytes is too small for a stored choice")
     _add_workspace(device, stream, _allocate(device, bytes_, q))
