@@ -23,8 +23,6 @@ _QUICK = (
     "counts",
     "from_address",
     "decode",
-    "decode_specialization",
-    "decode_add_family",
     "decode_forget_families",
     "decode_add_workspace",
     "decode_workspace_bytes",

@@ -7,6 +7,7 @@ They work eagerly, under torch.compile and inside torch.cuda.graph. Nothing of t
 the host. `.out` writes what the caller allocated; `.lse` returns the output and writes the log-sum-exp.
 """
 
+import os
 import threading
 from typing import Any, Optional
 
@@ -17,15 +18,15 @@ from moetune._library import function
 
 __all__ = ["decode_attention", "prepare", "runtime", "use"]
 
-_step = function("decode")
-_specialization = function("decode_specialization")
-_add_family = function("decode_add_family")
+_decode = function("decode")
+_set_helper = function("decode_set_helper")
 _forget_families = function("decode_forget_families")
 _add_workspace = function("decode_add_workspace")
 _workspace_bytes = function("decode_workspace_bytes")
+_register_kernels = function("torch_register")
 
 _HEADS_FIRST = {"NHD": 0, "HND": 1}
-_OPEN_FAMILY, _GROW_WORKSPACE = 1, 2
+_OPEN_FAMILY = 1
 
 _lock = threading.RLock()
 _kept: list[moetune.Runtime] = []  # captured graphs may run what they loaded
@@ -70,36 +71,24 @@ def prepare(max_batch: int = 256, max_context: int = 131072) -> None:
 _stream_captures: Any = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
 
 
-def _is_capturing() -> bool:
-    return _host_is_device == 0 and bool(_stream_captures())
-
-
-def _extents(arguments: tuple[Any, ...]) -> tuple[int, int, int]:
-    q, k, page_table = arguments[0], arguments[1], arguments[3]
-    heads, tokens = (1, 2) if arguments[11] else (2, 1)
-    capacity = k.shape[tokens] * (1 if page_table is None else page_table.shape[1])
-    return q.shape[0], k.shape[heads], arguments[13] or capacity
-
-
-def _open_family(arguments: tuple[Any, ...], device: int) -> None:
-    specialization = str(_specialization(*arguments))
-    if _is_capturing():
+def _open_family(device: int, specialization: str, batch: int, kv_heads: int, context: int,
+                 capturing: bool) -> moetune.Family:
+    key = (device, specialization)
+    if capturing:
         raise moetune.InvalidArgument(
             f"decode_attention: the family {specialization} is not loaded yet, and loading is not possible while a "
             "graph is captured; call the operator once before")
-    key = (device, specialization)
     serving = runtime(device)
     if key not in _families:
         try:
             _families[key] = serving.family("decode_attention", specialization)
         except moetune.NotTuned as miss:
-            batch, kv_heads, context = _extents(arguments)
             group, _, others = specialization.partition(",")
             heads = kv_heads * int(group.removeprefix("group="))
             raise moetune.NotTuned(
                 f"nothing is tuned for decode_attention {specialization}; run: moetune search decode_attention "
                 f"--problem batch={batch},q_heads={heads},kv_heads={kv_heads},context={context},{others}") from miss
-    _add_family(*arguments, _families[key])
+    return _families[key]
 
 
 def _needed_bytes(device: int, batch: int, kv_heads: int, context: int) -> int:
@@ -113,10 +102,10 @@ def _needed_bytes(device: int, batch: int, kv_heads: int, context: int) -> int:
 
 
 # In a thread of its own, so that the memory is of no pool that this thread allocates for graphs from.
-def _allocate(device: int, bytes_: int, q: torch.Tensor) -> torch.Tensor:
+def _allocate(device: int, bytes_: int, stream: int) -> torch.Tensor:
+    place = torch.device("cpu") if _host_is_device else torch.device("cuda", device)
     made: list[torch.Tensor] = []
-    thread = threading.Thread(
-        target=lambda: made.append(torch.empty(bytes_ + 256, dtype=torch.uint8, device=q.device)))
+    thread = threading.Thread(target=lambda: made.append(torch.empty(bytes_ + 256, dtype=torch.uint8, device=place)))
     thread.start()
     thread.join()
     if not made:
@@ -126,47 +115,42 @@ def _allocate(device: int, bytes_: int, q: torch.Tensor) -> torch.Tensor:
     if _host_is_device:
         memory.zero_()
     else:
-        runtime(device).init_workspace(memory)
+        runtime(device).init_workspace(memory, stream)
     return memory
 
 
 # One workspace for each stream. Capturing cannot allocate; so whenever a stream gets its workspace outside of capture,
 # another one is made ready for the stream that captures next.
-def _grow_workspace(arguments: tuple[Any, ...], device: int) -> None:
-    q = arguments[0]
-    stream = 0 if _host_is_device else torch.cuda.current_stream(q.device).cuda_stream
+def _grow_workspace(device: int, batch: int, kv_heads: int, context: int, stream: int, capturing: bool) -> None:
     spares = _spares.setdefault(device, [])
-    if _is_capturing():
-        present = int(_workspace_bytes(device, stream))
+    present = int(_workspace_bytes(device, stream))
+    if capturing:
         fitting = [each for each in spares if each.numel() > present]
         if not fitting:
             raise moetune.OutOfMemory(
                 "decode_attention: no workspace is ready for this capture; call the operator on this stream before it, "
                 "with the largest batch and context, or state them with moetune.torch.prepare()")
-        spares.remove(fitting[-1])
+        spares[:] = [each for each in spares if each is not fitting[-1]]
         _add_workspace(device, stream, fitting[-1])
         return
-    bytes_ = _needed_bytes(device, *_extents(arguments))
-    if int(_workspace_bytes(device, stream)) >= bytes_:
-        raise moetune.OutOfMemory(f"decode_attention: a workspace of {bytes_} bytes is too small for a stored choice")
-    _add_workspace(device, stream, _allocate(device, bytes_, q))
+    bytes_ = _needed_bytes(device, batch, kv_heads, context)
+    if present < bytes_:
+        _add_workspace(device, stream, _allocate(device, bytes_, stream))
     if not spares or spares[-1].numel() < bytes_:
-        spares.append(_allocate(device, bytes_, q))
+        spares.append(_allocate(device, bytes_, stream))
 
 
-def _complete(step: int, arguments: tuple[Any, ...]) -> None:
-    device = arguments[0].device.index or 0
+def _help(step: int, device: int, specialization: str, batch: int, kv_heads: int, context: int, stream: int,
+          capturing: bool) -> Optional[moetune.Family]:
+    """Called by the library when a call needs a family or a workspace that is not there."""
     with _lock:
-        for _ in range(4):
-            if step == 0:
-                return
-            if step == _OPEN_FAMILY:
-                _open_family(arguments, device)
-            else:
-                _grow_workspace(arguments, device)
-            step = _step(*arguments)
-    if step != 0:
-        raise moetune.InternalError("decode_attention: preparing a call did not end")
+        if step == _OPEN_FAMILY:
+            return _open_family(device, specialization, batch, kv_heads, context, capturing)
+        _grow_workspace(device, batch, kv_heads, context, stream, capturing)
+        return None
+
+
+_set_helper(_help)
 
 
 def _out(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, page_table: Optional[torch.Tensor],
@@ -180,24 +164,22 @@ def _out(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, page_tab
     arguments = (q, k_cache, v_cache, page_table, seq_lens, out, lse, sinks, k_scale, v_scale, scale, heads_first,
                  window, max_context, min_context, total_tokens, _host_is_device == 0 and _stream_captures(), _host_is_device)
     try:
-        step = _step(*arguments)
-        if step:
-            _complete(step, arguments)
+        _decode(*arguments)
     except moetune.WrongDevice:
         if not q.is_cuda or q.device.index == torch.cuda.current_device():
             raise
         with torch.cuda.device(q.device):
-            _complete(_step(*arguments), arguments)
+            _decode(*arguments)
 
 
 def _functional(q: torch.Tensor, *others: Any, **options: Any) -> torch.Tensor:
-    out = torch.empty_like(q)
+    out = torch.empty_like(q, memory_format=torch.contiguous_format)
     _out(q, *others, out=out, **options)
     return out
 
 
 def _fake(q: torch.Tensor, *others: Any, **options: Any) -> torch.Tensor:
-    return torch.empty_like(q)
+    return torch.empty_like(q, memory_format=torch.contiguous_format)
 
 
 def _fake_out(*arguments: Any, **options: Any) -> None:
@@ -219,6 +201,10 @@ _Library: Any = torch.library.Library
 
 
 def _register(key: str) -> None:
+    """Kernels of the library if this PyTorch's stable C interface has what they need (2.10), else Python's."""
+    folder = os.path.join(os.path.dirname(torch.__file__), "lib")
+    if os.environ.get("MOETUNE_TORCH_KERNELS") != "python" and _register_kernels(folder, key, bool(_host_is_device)):
+        return
     library = _Library("moetune", "FRAGMENT")
     for name, (_, function_, _) in _OVERLOADS.items():
         library.impl(name, function_, key)
@@ -237,6 +223,13 @@ _define()
 _register("CUDA")
 
 
+def _error_of(error: RuntimeError) -> Exception:
+    """The class that a kernel's error names; PyTorch has one class for all."""
+    name, _, sentence = str(error).partition(": ")
+    kind = getattr(moetune, name.removeprefix("moetune."), None) if name.startswith("moetune.") else None
+    return kind(sentence) if isinstance(kind, type) and issubclass(kind, moetune.Error) else error
+
+
 def decode_attention(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, page_table: Optional[torch.Tensor],
                      seq_lens: torch.Tensor, scale: float, layout: str = "NHD", *, out: Optional[torch.Tensor] = None,
                      lse: Optional[torch.Tensor] = None, **options: Any) -> torch.Tensor:
@@ -245,14 +238,18 @@ def decode_attention(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tens
     q [batch, heads, dim] or [batch, q_len, heads, dim]; caches [pages, page, kv_heads, dim] (NHD) or [pages, kv_heads,
     page, dim] (HND), or [batch, ...] of contexts if page_table is None; page_table i32 [batch, columns]; seq_lens i32
     [batch]. Options: max_context (of all sequences now; 0 for what page_table has room for), min_context (a captured
-    graph's choice is the best from here to max_context), total_tokens, window, sinks, k_scale, v_scale.
+    graph's choice is the best from here to max_context), total_tokens, window, sinks, k_scale, v_scale. Raises
+    moetune.Error's classes; the operators themselves raise RuntimeError, whose text begins with the class.
     """
     given = (q, k_cache, v_cache, page_table, seq_lens, scale, layout)
-    if out is not None:
-        torch.ops.moetune.decode_attention.out(*given, out=out, lse=lse, **options)
-        return out
-    if lse is not None:
-        made: torch.Tensor = torch.ops.moetune.decode_attention.lse(*given, lse=lse, **options)
+    try:
+        if out is not None:
+            torch.ops.moetune.decode_attention.out(*given, out=out, lse=lse, **options)
+            return out
+        if lse is not None:
+            made: torch.Tensor = torch.ops.moetune.decode_attention.lse(*given, lse=lse, **options)
+        else:
+            made = torch.ops.moetune.decode_attention.default(*given, **options)
         return made
-    made = torch.ops.moetune.decode_attention.default(*given, **options)
-    return made
+    except RuntimeError as error:
+        raise _error_of(error) from None

@@ -166,10 +166,12 @@ class TorchTest(unittest.TestCase):
                 (invalid, "'o' is f32", inputs.arguments(), {"out": q.float()}),
                 (moetune.NotTuned, "moetune search", (q[:, :7], k, v, table, lengths, scale), {})):
             with self.assertRaisesRegex(kind, sentence):
+                operators.decode_attention(*arguments, **options)
+            with self.assertRaisesRegex((kind, RuntimeError), sentence):
                 operator(*arguments, **options)
         if DEVICE == "cuda":
             with self.assertRaises(moetune.WrongDevice):
-                operator(q, k, v, table, lengths.cpu(), scale)
+                operators.decode_attention(q, k, v, table, lengths.cpu(), scale)
         self.close_to(operator(*inputs.arguments()), inputs.right())
 
 
