@@ -87,6 +87,7 @@ def operator_rows(torch: Any, runtime: moetune.Runtime, tensors: list[Any]) -> d
     operator(*given)
     x = torch.zeros_like(q)
     return {"torch operator": lambda: timed(lambda: operator(*given)),
+            "moetune.torch function": lambda: timed(lambda: moetune.torch.decode_attention(*given, out=out)),
             "torch operator .out": lambda: timed(lambda: operator.out(*given, out=out)),
             "torch in-place add": lambda: timed(lambda: x.add_(1))}
 

@@ -91,6 +91,22 @@ class TorchTest(unittest.TestCase):
         self.close_to(again, out, 1e-6)
         self.assertIs(operators.decode_attention(*inputs.arguments(), out=out), out)
 
+    def test_log_sum_exp(self) -> None:
+        inputs = Inputs()
+        lse, out = torch.empty(4, 8, dtype=torch.float32, device=DEVICE), torch.empty_like(inputs.q)
+        try:
+            made = operators.decode_attention(*inputs.arguments(), lse=lse)
+        except moetune.NotTuned:
+            self.skipTest("the cache has no family with lse=natural")
+        self.close_to(made, inputs.right())
+        operators.decode_attention(*inputs.arguments(), out=out, lse=lse)
+        self.close_to(out, inputs.right())
+        if SCRIPTED:
+            return  # its driver writes none
+        keys = inputs.k[inputs.page_table[0].long()].reshape(-1, 128)[:int(inputs.lengths[0])].float()
+        right = torch.logsumexp(inputs.q[0].float() @ keys.T * SCALE, -1)
+        self.assertLess(float((lse[0] - right).abs().max()), 0.01)
+
     def test_q_may_be_a_slice_of_a_projection(self) -> None:
         inputs = Inputs()
         joined = torch.cat([inputs.q, inputs.q + 1], dim=1)
