@@ -161,8 +161,9 @@ def _out(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, page_tab
     heads_first = _HEADS_FIRST.get(layout)
     if heads_first is None:
         raise moetune.InvalidArgument(f"decode_attention: layout is '{layout}'; it must be NHD or HND")
+    capturing = _host_is_device == 0 and _stream_captures()
     arguments = (q, k_cache, v_cache, page_table, seq_lens, out, lse, sinks, k_scale, v_scale, scale, heads_first,
-                 window, max_context, min_context, total_tokens, _host_is_device == 0 and _stream_captures(), _host_is_device)
+                 window, max_context, min_context, total_tokens, capturing, _host_is_device)
     try:
         _decode(*arguments)
     except moetune.WrongDevice:

@@ -124,9 +124,10 @@ class BadInputTest(unittest.TestCase):
 
     def test_any_objects_at_all(self) -> None:
         random = np.random.default_rng(5)
-        junk = [None, 0, 1, -1, 2**63 - 1, 2**64, 1.5, float("nan"), "", "decode_attention", "group=8", b"x", [], {}, (),
-                object(), self.runtime, self.family, self.choice, self.arguments, self.call.workspace, self.call.q,
-                np.float32(1), np.int64(4), np.zeros(0), np.array("text"), on_device(aligned((0, 4), np.int32), "int32")]
+        junk = [None, 0, 1, -1, 2**63 - 1, 2**64, 1.5, float("nan"), "", "decode_attention", "group=8", b"x", [], {},
+                (), object(), self.runtime, self.family, self.choice, self.arguments, self.call.workspace, self.call.q,
+                np.float32(1), np.int64(4), np.zeros(0), np.array("text"),
+                on_device(aligned((0, 4), np.int32), "int32")]
         works: list[Callable[..., Any]] = [
             self.family.pick, self.family.bind, self.family.workspace_bytes, self.family.choice, self.runtime.family,
             self.runtime.refresh, self.runtime.init_workspace, moetune.Arguments.from_fields,
