@@ -31,6 +31,7 @@ struct Torch {
   Status (*aoti_torch_get_device_index)(TensorHandle, int32_t*);
   Status (*aoti_torch_empty_strided)(int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t,
                                      TensorHandle*);
+  void (*aoti_torch_check)(bool, const char*, const char*, uint32_t, const char*);
   Status (*torch_string_c_str)(void*, const char**);
   Status (*torch_delete_string)(void*);
   int32_t (*aoti_torch_dtype_bfloat16)();
@@ -192,16 +193,28 @@ void run(StackValue* stack) {
   if (overload != kOut) stack[0] = reinterpret_cast<StackValue>(tensors[MOETUNE_DECODE_O].release());
 }
 
-// PyTorch makes a RuntimeError of what() says.
+// What the last kernel of this thread failed with; PyTorch makes a RuntimeError of it. The exception is thrown by
+// PyTorch itself, while nothing here is to be destroyed: this library may have a C++ runtime of its own, whose
+// exceptions nobody else can catch.
+thread_local std::string sentence;
+
 template <Overload overload>
-void kernel(StackValue* stack, uint64_t, uint64_t) {
-  std::string sentence;
+bool succeeds(StackValue* stack) noexcept {
   try {
-    return run<overload>(stack);
+    run<overload>(stack);
+    return true;
   } catch (const ffi::Error& error) {
     sentence = error.kind() + ": " + error.message();
+  } catch (const std::exception& error) {
+    sentence = std::string("moetune.InternalError: ") + error.what();
   }
-  throw std::runtime_error(sentence);
+  return false;
+}
+
+template <Overload overload>
+void kernel(StackValue* stack, uint64_t, uint64_t) {
+  if (!succeeds<overload>(stack))
+    torch.aoti_torch_check(false, "decode_attention", "moetune", 0, sentence.c_str());
 }
 
 template <typename Function>
@@ -220,15 +233,16 @@ bool find_functions(const std::string& folder) {
   MOETUNE_FIND(cuda, aoti_torch_delete_cuda_guard);
   MOETUNE_FIND(::dlopen("libcuda.so.1", RTLD_LAZY), cuStreamIsCapturing);
   return MOETUNE_FIND(cpu, aoti_torch_library_init_impl) && MOETUNE_FIND(cpu, torch_library_impl) &&
-         MOETUNE_FIND(cpu, aoti_torch_delete_tensor_object) && MOETUNE_FIND(cpu, aoti_torch_get_sizes) &&
-         MOETUNE_FIND(cpu, aoti_torch_get_strides) && MOETUNE_FIND(cpu, aoti_torch_get_dim) &&
-         MOETUNE_FIND(cpu, aoti_torch_get_data_ptr) && MOETUNE_FIND(cpu, aoti_torch_get_dtype) &&
-         MOETUNE_FIND(cpu, aoti_torch_get_device_type) && MOETUNE_FIND(cpu, aoti_torch_get_device_index) &&
-         MOETUNE_FIND(cpu, aoti_torch_empty_strided) && MOETUNE_FIND(cpu, torch_string_c_str) &&
-         MOETUNE_FIND(cpu, torch_delete_string) && MOETUNE_FIND(cpu, aoti_torch_dtype_bfloat16) &&
-         MOETUNE_FIND(cpu, aoti_torch_dtype_float16) && MOETUNE_FIND(cpu, aoti_torch_dtype_float32) &&
-         MOETUNE_FIND(cpu, aoti_torch_dtype_float8_e4m3fn) && MOETUNE_FIND(cpu, aoti_torch_dtype_int32) &&
-         MOETUNE_FIND(cpu, aoti_torch_dtype_int64) && MOETUNE_FIND(cpu, aoti_torch_device_type_cuda);
+         MOETUNE_FIND(cpu, aoti_torch_check) && MOETUNE_FIND(cpu, aoti_torch_delete_tensor_object) &&
+         MOETUNE_FIND(cpu, aoti_torch_get_sizes) && MOETUNE_FIND(cpu, aoti_torch_get_strides) &&
+         MOETUNE_FIND(cpu, aoti_torch_get_dim) && MOETUNE_FIND(cpu, aoti_torch_get_data_ptr) &&
+         MOETUNE_FIND(cpu, aoti_torch_get_dtype) && MOETUNE_FIND(cpu, aoti_torch_get_device_type) &&
+         MOETUNE_FIND(cpu, aoti_torch_get_device_index) && MOETUNE_FIND(cpu, aoti_torch_empty_strided) &&
+         MOETUNE_FIND(cpu, torch_string_c_str) && MOETUNE_FIND(cpu, torch_delete_string) &&
+         MOETUNE_FIND(cpu, aoti_torch_dtype_bfloat16) && MOETUNE_FIND(cpu, aoti_torch_dtype_float16) &&
+         MOETUNE_FIND(cpu, aoti_torch_dtype_float32) && MOETUNE_FIND(cpu, aoti_torch_dtype_float8_e4m3fn) &&
+         MOETUNE_FIND(cpu, aoti_torch_dtype_int32) && MOETUNE_FIND(cpu, aoti_torch_dtype_int64) &&
+         MOETUNE_FIND(cpu, aoti_torch_device_type_cuda);
 #undef MOETUNE_FIND
 }
 
