@@ -95,8 +95,12 @@ def _needed_bytes(device: int, batch: int, kv_heads: int, context: int) -> int:
     most = _bytes.get(device, moetune.WORKSPACE_COUNTERS)
     extents = max(batch, _largest["batch"]), kv_heads, max(context, _largest["context"])
     for (of, _), family in _families.items():
-        if of == device:
+        if of != device:
+            continue
+        try:
             most = max(most, family.workspace_bytes(*extents))
+        except moetune.Unsupported:  # some choice's counters do not fit at such extents
+            most = max(most, family.workspace_bytes(batch, kv_heads, context))
     _bytes[device] = most
     return most
 
