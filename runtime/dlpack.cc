@@ -1,5 +1,6 @@
 #include "runtime/dlpack.h"
 
+#include <algorithm>
 #include <string>
 
 #include "runtime/runtime_error.h"
@@ -21,7 +22,7 @@ static_assert(sizeof(DLTensor) == 48);
 namespace moetune {
 namespace {
 
-constexpr std::uint64_t kFarthest = std::uint64_t{1} << 56;  // bytes; no GPU has such an address
+constexpr std::int64_t kFarthest = std::int64_t{1} << 56;  // bytes; no GPU has such an address
 constexpr std::int32_t kCuda = 2, kCudaManaged = 13;
 
 struct TypeCode {
@@ -61,7 +62,7 @@ ViewedTensor view_tensor(const DLTensor& tensor, std::string_view name, int ordi
     refuse(MOETUNE_INVALID_ARGUMENT, name, "has " + std::to_string(tensor.ndim) + " dimensions");
   ViewedTensor viewed;
   viewed.view.dtype = type_of(tensor, name);
-  if (tensor.byte_offset > kFarthest)
+  if (tensor.byte_offset > static_cast<std::uint64_t>(kFarthest))
     refuse(MOETUNE_INVALID_ARGUMENT, name,
            "begins " + std::to_string(tensor.byte_offset) + " bytes from its address");
   if (tensor.data != nullptr)  // else it stays null, wherever it would begin
@@ -74,11 +75,17 @@ ViewedTensor view_tensor(const DLTensor& tensor, std::string_view name, int ordi
     viewed.view.shape.push_back(tensor.shape[d]);
     viewed.view.strides.push_back(0);
   }
-  // Elements past 2^56 bytes are no tensor's; the product stays within 64 bits.
+  // Elements past 2^56 bytes are no tensor's; what is computed of sizes and strides stays within 64 bits.
   std::int64_t count = 1;
   for (std::size_t d = rank; d-- > 0;) {
-    viewed.view.strides[d] = tensor.strides != nullptr ? tensor.strides[d] : count;
-    if (__builtin_mul_overflow(count, viewed.view.shape[d], &count))
+    const std::int64_t size = viewed.view.shape[d];
+    const std::int64_t stride = tensor.strides != nullptr ? tensor.strides[d] : count;
+    std::int64_t reach = 0;
+    const bool far = __builtin_mul_overflow(stride, std::max<std::int64_t>(size, 1), &reach) ||
+                     reach > kFarthest || reach < -kFarthest;
+    if (far && size > 1) refuse(MOETUNE_INVALID_ARGUMENT, name, "has a stride of " + std::to_string(stride));
+    viewed.view.strides[d] = far ? count : stride;  // of a dimension of one it is never used
+    if (__builtin_mul_overflow(count, size, &count) || count > kFarthest)
       refuse(MOETUNE_INVALID_ARGUMENT, name, "has more elements than a GPU addresses");
   }
   return viewed;

@@ -112,13 +112,13 @@ TEST_CASE("the shell's limits on files and memory end in a sentence") {
   const auto limited = [&](const std::string& limit) {
     return tool
         .start_program({"/bin/sh", "-c", "ulimit " + limit + " && exec \"$0\" \"$@\"", tool.binary(),
-                        "search", "--device", "replay:" + recording, "--cache", cache})
+                        "search", "--device", "replay:" + recording, "--budget", "3", "--cache", cache})
         ->wait();
   };
   const Ended files = limited("-f 40");
   CHECK(files.code == 3);
   CHECK(contains(files.err, "cannot grow past the limit of this shell on the size of files"));
-  for (int megabytes = 20; megabytes < 60; ++megabytes) {
+  for (int megabytes = 20; megabytes < 60; megabytes += 5) {
     const Ended memory = limited("-v " + std::to_string(megabytes * 1024));
     CAPTURE(megabytes);
     CAPTURE(memory.err);
