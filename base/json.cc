@@ -66,17 +66,17 @@ class DuplicateKeys {
 
 }  // namespace
 
-void check_json_bounds(std::string_view text, std::string_view what) {
+void check_json_bounds(std::string_view text, std::string_view what, std::size_t most_values) {
   const Extent extent = extent_of(text);
   const auto refuse = [&](const std::string& why) { throw BadInput(std::string(what) + ": " + why); };
   if (extent.depth > kMaxJsonDepth)
     refuse("its JSON is nested more than " + std::to_string(kMaxJsonDepth) + " deep");
-  if (extent.values > kMaxJsonValues)
-    refuse("its JSON holds more than " + std::to_string(kMaxJsonValues) + " values");
+  if (extent.values > most_values)
+    refuse("its JSON holds more than " + std::to_string(most_values) + " values");
 }
 
 json parse_json(std::string_view text, std::string_view what, RepeatedKeys repeated) {
-  check_json_bounds(text, what);
+  check_json_bounds(text, what, kMaxJsonValues);
   try {
     if (repeated == RepeatedKeys::allowed) return json::parse(text);
     DuplicateKeys duplicates;

@@ -13,7 +13,8 @@
 namespace moetune {
 
 inline constexpr int kMaxJsonDepth = 64;
-inline constexpr std::size_t kMaxJsonValues = std::size_t{1} << 24;
+inline constexpr std::size_t kMaxJsonValues = std::size_t{1} << 22;  // of a document: some 400 MiB
+inline constexpr std::size_t kMaxReadValues = std::size_t{1} << 24;  // for a reader that keeps no document
 
 enum class RepeatedKeys { allowed, refused };
 
@@ -26,7 +27,8 @@ nlohmann::json parse_json(std::string_view text, std::string_view what,
 nlohmann::json parse_json_or_discard(std::string_view text);
 
 // What parse_json() refuses before it parses, for a reader that keeps no document.
-void check_json_bounds(std::string_view text, std::string_view what);
+void check_json_bounds(std::string_view text, std::string_view what,
+                       std::size_t most_values = kMaxReadValues);
 
 // The library's message without its own prefix: "parse error at line 3, column 5: ...".
 std::string json_error_text(const std::exception& error);

@@ -8,8 +8,8 @@
 namespace moetune {
 namespace {
 
-constexpr int kLevel = 3;  // a cubin of 100 KB takes under a millisecond
-constexpr std::int64_t kLargest = std::int64_t{1} << 30;
+constexpr int kLevel = 3;                                   // a cubin of 100 KB takes under a millisecond
+constexpr std::int64_t kLargest = std::int64_t{256} << 20;  // a cubin has a few MiB
 
 }  // namespace
 

@@ -12,7 +12,7 @@ namespace moetune {
 std::vector<std::uint8_t> compress(std::span<const std::uint8_t> bytes);
 
 // The bytes of a frame that compress() made from `size` bytes; nullopt where it is not one. Never allocates
-// more than `size` says, and refuses a size past 1 GiB.
+// more than `size` says, and refuses a size past 256 MiB.
 std::optional<std::vector<std::uint8_t>> decompress(std::span<const std::uint8_t> frame, std::int64_t size);
 
 }  // namespace moetune

@@ -20,8 +20,7 @@ std::int64_t stored_bytes(const Database& database) {
 void drop_unused_builds(const Database& database, std::int64_t limit) {
   if (stored_bytes(database) <= limit) return;
   database.run(
-      "DELETE FROM builds WHERE id IN (SELECT id FROM (SELECT id, sum(stored_bytes) OVER (ORDER BY used "
-      "DESC) AS"
+      "DELETE FROM builds WHERE id IN (SELECT id FROM (SELECT id, sum(stored_bytes) OVER (ORDER BY used DESC) AS"
       " total FROM builds) WHERE total > ?)",
       limit);
 }
@@ -41,8 +40,7 @@ void Cache::put_build(const std::string& name, const BuildRecord& build) {
   const std::size_t size = frame.size() + build.log.size() + build.facts.size();
   WriteTransaction transaction(impl_->database);
   impl_->database.run(
-      "INSERT OR REPLACE INTO builds (name, outcome, facts, log, cubin, cubin_bytes, digest, stored_bytes, "
-      "used)"
+      "INSERT OR REPLACE INTO builds (name, outcome, facts, log, cubin, cubin_bytes, digest, stored_bytes, used)"
       " VALUES (?, ?, ?, ?, ?, ?, ?, ?, (SELECT coalesce(max(used), 0) + 1 FROM builds))",
       name, build.outcome, build.facts, build.log, frame, static_cast<std::int64_t>(build.cubin.size()),
       build_digest(name, build), static_cast<std::int64_t>(size));

@@ -161,8 +161,7 @@ void Cache::fill_families(const std::function<std::string(const WorkloadKey&)>& 
 std::vector<Workload> Cache::workloads() const {
   std::vector<Workload> all;
   Query row = impl_->database.query(
-      "SELECT w.id, w.kernel, w.problem, w.source_digest, w.toolchain, h.name, h.compute_capability, "
-      "h.sm_count,"
+      "SELECT w.id, w.kernel, w.problem, w.source_digest, w.toolchain, h.name, h.compute_capability, h.sm_count,"
       " h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver, w.family"
       " FROM workloads w JOIN hardware h ON h.id = w.hardware ORDER BY w.id");
   while (row.step()) {
@@ -182,8 +181,7 @@ std::vector<Workload> Cache::workloads() const {
 void Cache::put_calibration(const HardwareKey& hardware, const std::string& name, double value) {
   WriteTransaction transaction(impl_->database);
   impl_->database.run(
-      "INSERT INTO calibrations (hardware, name, value, digest) VALUES (?1, ?2, ?3, moetune_digest(?4, ?2, "
-      "?3))"
+      "INSERT INTO calibrations (hardware, name, value, digest) VALUES (?1, ?2, ?3, moetune_digest(?4, ?2, ?3))"
       " ON CONFLICT (hardware, name) DO UPDATE SET value = excluded.value, digest = excluded.digest",
       impl_->hardware(hardware), name, value, hardware.text());
   transaction.commit();

@@ -146,7 +146,8 @@ class Cache {
 
   // A later trial of the same configuration replaces the earlier one.
   void put_trial(std::int64_t workload, const TrialRecord& trial);
-  // In the order they were first stored; one that does not match its digest counts as absent.
+  // In the order they were first stored; one that does not match its digest, or whose workload or hardware does not,
+  // counts as absent.
   std::vector<TrialRecord> trials(std::int64_t workload) const;
   // Throws BrokenEnvironment, and forgets nothing, while another search works on the workload.
   void clear_trials(std::int64_t workload);

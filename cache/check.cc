@@ -151,8 +151,7 @@ void check_winners(const Cache& cache, const Database& database, const Keys& key
   std::vector<std::pair<std::int64_t, std::string>> readable;
   {
     Query row = database.query(
-        "SELECT workload, config, plan, interface, fallback_config, fallback_plan, fallback_interface, "
-        "provenance,"
+        "SELECT workload, config, plan, interface, fallback_config, fallback_plan, fallback_interface, provenance,"
         " stored_at FROM winners ORDER BY workload");
     while (row.step()) {
       const std::string where = place("winner", row.text(0), key_of(keys, row.integer(0)));
@@ -245,8 +244,7 @@ std::vector<CacheProblem> Cache::check(const RecordRules& rules) const {
 Cache::Summary Cache::summary() const {
   Summary summary;
   Query row = impl_->database.query(
-      "SELECT (SELECT count(*) FROM workloads), (SELECT count(*) FROM trials), (SELECT count(*) FROM "
-      "winners),"
+      "SELECT (SELECT count(*) FROM workloads), (SELECT count(*) FROM trials), (SELECT count(*) FROM winners),"
       " (SELECT count(*) FROM builds), (SELECT coalesce(sum(stored_bytes), 0) FROM builds)");
   row.step();
   summary.workloads = row.integer(0);

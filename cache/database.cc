@@ -2,6 +2,7 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <sqlite3.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -75,6 +76,17 @@ std::string why_unopenable(const fs::path& path, const char* otherwise) {
 }
 
 constexpr int kLooks = 3;
+
+// SQLite does not keep the reason of every write that fails.
+bool at_size_limit(const fs::path& path) {
+  constexpr std::uintmax_t kLargestWrite = 65536 + 4096;  // a page
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
+  const auto at_limit = [&](const char* suffix) {
+    return companion_size(path, suffix) + kLargestWrite > limit.rlim_cur;
+  };
+  return at_limit("") || at_limit("-wal") || at_limit("-journal") || at_limit("-shm");
+}
 
 BrokenEnvironment cut_off_change(const fs::path& path) {
   return BrokenEnvironment(path.string() + " holds half of a change that was cut off, and " + path.string() +
@@ -284,6 +296,11 @@ BrokenEnvironment Database::explain(const SQLite::Exception& error) const {
   if (code == SQLITE_FULL || (code == SQLITE_IOERR && (system_error == ENOSPC || system_error == EDQUOT))) {
     return BrokenEnvironment("no space left for " + file +
                              "; what was committed is kept: free some space and go on");
+  }
+  if (system_error == EFBIG || (code == SQLITE_IOERR && at_size_limit(path_))) {
+    return BrokenEnvironment(file +
+                             " cannot grow past the limit of this shell on the size of files; what was " +
+                             "committed is kept: raise the limit ('ulimit -f') and go on");
   }
   switch (code) {
     case SQLITE_NOTADB:

@@ -25,8 +25,7 @@ Size trials_of(const Database& database, std::int64_t workload) {
 Size unused_builds(const Database& database, std::int64_t limit) {
   Query row = database.query(
       "SELECT count(*), coalesce(sum(stored_bytes), 0) FROM"
-      " (SELECT stored_bytes, sum(stored_bytes) OVER (ORDER BY used DESC) AS total FROM builds) WHERE total "
-      "> ?",
+      " (SELECT stored_bytes, sum(stored_bytes) OVER (ORDER BY used DESC) AS total FROM builds) WHERE total > ?",
       limit);
   row.step();
   return {row.integer(0), row.integer(1)};

@@ -22,8 +22,9 @@ std::vector<TrialRecord> Cache::trials(std::int64_t workload) const {
   std::vector<TrialRecord> all;
   Query row = impl_->database.query(
       "SELECT config, outcome, message, time_us, interval_low_us, interval_high_us, samples, facts,"
-      " provenance, contended FROM trials t WHERE workload = ? AND digest = " MOETUNE_TRIAL_DIGEST
-      " ORDER BY id",
+      " provenance, contended FROM trials t WHERE workload = ?1 AND digest = " MOETUNE_TRIAL_DIGEST
+      " AND (SELECT w.digest = " MOETUNE_WORKLOAD_DIGEST " AND h.digest = " MOETUNE_HARDWARE_DIGEST
+      " FROM workloads w JOIN hardware h ON h.id = w.hardware WHERE w.id = ?1) ORDER BY id",
       workload);
   while (row.step()) {
     all.push_back({row.text(0), row.text(1), row.text(2), row.real(3), row.real(4), row.real(5),

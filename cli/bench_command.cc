@@ -14,12 +14,9 @@ class BenchCommand : public Command {
     return "time the stored winner, the default and the reference together";
   }
   std::string_view details() const override {
-    return "All are measured in interleaved rounds, so that drift affects them all. The winner's stored "
-           "cubin "
-           "is\n"
+    return "All are measured in interleaved rounds, so that drift affects them all. The winner's stored cubin is\n"
            "loaded as it is, never compiled again. One that does not compile now has a row that says so.\n"
-           "Launches overlap with the one before if the kernel allows it; 'winner alone' starts each once "
-           "the\n"
+           "Launches overlap with the one before if the kernel allows it; 'winner alone' starts each once the\n"
            "one before has ended.\n";
   }
   void declare(OptionTable& table) override;

@@ -50,19 +50,15 @@ class CacheCommand : public Command {
   std::string_view details() const override {
     return "  ls           workloads and winners, with their keys\n"
            "  show KEY     one workload in full: configuration, launch plan, provenance\n"
-           "  check        pages, tables, references, digests, and every trial and winner; exit code 3 if "
-           "any is\n"
-           "               damaged; what was tuned with other sources and is not known any more is named, "
-           "and is\n"
+           "  check        pages, tables, references, digests, and every trial and winner; exit code 3 if any is\n"
+           "               damaged; what was tuned with other sources and is not known any more is named, and is\n"
            "               sound\n"
            "  extract KEY FOLDER\n"
            "               writes one winner's cubin, launch plan and key into a new folder\n"
            "  rm KEY       removes one workload with its trials and its winner\n"
            "  export PACK  writes the winners with their cubins, and no trials, into a file for servers\n"
-           "  gc           removes compiled builds that were not used for longest, and trials that were "
-           "measured\n"
-           "               with other templates if today's have a winner; winners stay; --dry-run only "
-           "counts\n";
+           "  gc           removes compiled builds that were not used for longest, and trials that were measured\n"
+           "               with other templates if today's have a winner; winners stay; --dry-run only counts\n";
   }
   void declare(OptionTable& table) override {
     table.positional("ACTION", action_, true, "ls, show, check, export, extract, rm or gc");

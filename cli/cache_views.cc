@@ -65,7 +65,8 @@ Workload find_workload(const Cache& cache, const std::string& written) {
 
 int show_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
   StoredSpaces spaces;
-  const StoredResult r = read_result(cache, find_workload(cache, arguments.operand), spaces);
+  const StoredResult r =
+      read_result(cache, find_workload(cache, arguments.operand), spaces, WinnerParts::all);
   if (!r.damage.empty()) throw DamagedWinner(r.damage);
   const WorkloadKey& key = r.workload.key;
   Table table({});

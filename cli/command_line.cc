@@ -171,11 +171,15 @@ int run_command_line(const std::vector<std::string>& arguments) {
                 kBrokenEnvironment);
   } catch (const std::system_error& error) {  // a thread that cannot start, say
     code = fail(output, "broken_environment",
-                std::string("the system refused a resource (") + error.code().message() +
-                    "); see 'ulimit -a' for limits on processes, memory and files",
+                error.code() == std::errc::resource_unavailable_try_again
+                    ? "cannot start a thread: the limit on threads and processes ('ulimit -u') or on memory "
+                      "('ulimit -v') is reached"
+                    : std::string("the system refused a resource (") + error.code().message() +
+                          "); see 'ulimit -a' for limits on processes, memory and files",
                 kBrokenEnvironment);
   } catch (const std::bad_alloc&) {
-    code = fail(output, "broken_environment", "out of memory", kBrokenEnvironment);
+    code = fail(output, "broken_environment", "out of memory; see 'ulimit -v' for this shell's limit",
+                kBrokenEnvironment);
   } catch (const std::exception& error) {
     code = fail(output, "internal", std::string("a bug in moetune: ") + error.what(), kBrokenEnvironment);
   }

@@ -23,8 +23,7 @@ class CompileCommand : public Command {
     return "compile one configuration, and show what ptxas says; no GPU";
   }
   std::string_view details() const override {
-    return "Nothing is stored. The exit code is 1 if it does not compile, or if the architecture cannot "
-           "launch\n"
+    return "Nothing is stored. The exit code is 1 if it does not compile, or if the architecture cannot launch\n"
            "it. --sass needs nvdisasm, which CUDA toolkits have.\n";
   }
   void declare(OptionTable& table) override {

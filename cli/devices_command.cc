@@ -18,10 +18,8 @@ class DevicesCommand : public Command {
     return "list GPUs with their limits and ceilings, and recordings";
   }
   std::string_view details() const override {
-    return "--calibrate measures each GPU and keeps the figures in the cache: streams that only read, copy, "
-           "and\n"
-           "read and write 8 to 1 and 1 to 8 (of 8 GiB, less on small GPUs), reads from L2, the tensor "
-           "cores,\n"
+    return "--calibrate measures each GPU and keeps the figures in the cache: streams that only read, copy, and\n"
+           "read and write 8 to 1 and 1 to 8 (of 8 GiB, less on small GPUs), reads from L2, the tensor cores,\n"
            "and the least launch. They are the ceilings that floors and roofline fractions come from.\n";
   }
   void declare(OptionTable& table) override {

@@ -49,8 +49,7 @@ std::string quiet_note(const GpuQuiet& quiet) {
 
 std::string contended_note(const GpuContended& contended) {
   return format(
-      "The GPU did not get quiet in %.0f s. Times measured beside that load are marked contended: they are "
-      "not used, "
+      "The GPU did not get quiet in %.0f s. Times measured beside that load are marked contended: they are not used, "
       "and the next search measures again.",
       contended.waited_s);
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "cli/command_line.h"
+#include "cli/resource_limits.h"
 #include "tuner/child_roles.h"
 
 namespace {
@@ -20,6 +21,7 @@ void fill_standard_streams() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  moetune::prepare_for_resource_limits();
   fill_standard_streams();
   int status = 0;
   if (moetune::is_child_call(argc, argv, status)) return status;

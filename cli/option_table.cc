@@ -154,7 +154,10 @@ void OptionTable::parse(const std::vector<std::string>& arguments) {
       option->set(item.value.empty() ? "" : item.value.front());
     }
   } catch (const po::unknown_option& error) {
-    unknown(dashed(error.get_option_name().substr(error.get_option_name().find_first_not_of('-'))));
+    const std::string name = error.get_option_name();
+    const std::size_t letters = name.find_first_not_of('-');
+    if (letters == std::string::npos) throw BadInput("'" + name + "' is no option");
+    unknown(dashed(name.substr(letters)));
   } catch (const po::error_with_option_name& error) {
     const std::string name = error.get_option_name();
     const auto option = std::find_if(options_.begin(), options_.end(), [&](const Option& o) {

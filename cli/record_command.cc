@@ -17,10 +17,8 @@ class RecordCommand : public Command {
     return "measure every legal configuration on a GPU into a file";
   }
   std::string_view details() const override {
-    return "The file serves as --device replay:FILE if there is no GPU. Failures are recorded too. Trials "
-           "are kept\n"
-           "in the cache as they land, so an interrupted recording continues where it stopped; trials of "
-           "searches are\n"
+    return "The file serves as --device replay:FILE if there is no GPU. Failures are recorded too. Trials are kept\n"
+           "in the cache as they land, so an interrupted recording continues where it stopped; trials of searches are\n"
            "never taken over, for a search drops slow ones sooner.\n";
   }
   void declare(OptionTable& table) override;

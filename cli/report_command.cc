@@ -21,8 +21,7 @@ class ReportCommand : public Command {
   std::string_view details() const override {
     return "A time with * is a trial's: nothing was compiled for it, or its search did not end, so there is "
            "no cubin to\n"
-           "run. A time with ! is contended: somebody else used the GPU meanwhile; the next search measures "
-           "again.\n";
+           "run. A time with ! is contended: somebody else used the GPU meanwhile; the next search measures again.\n";
   }
   void declare(OptionTable& table) override {
     table.positional("KERNEL", kernel_, false, "this kernel's workloads only");

@@ -196,6 +196,8 @@ void print_hints(const SearchResult& result, const Output& output) {
     output.note(format("Interrupted after %zu trials; ", result.tune.counts.total()) +
                 (result.subject.cache.empty() ? "with --no-cache they are not kept."
                                               : "the same command continues from there."));
+  } else if (!result.tune.best && result.tune.counts.total() == 0) {
+    output.note("No trial was started; give the search more time or another budget.");
   } else if (!result.tune.best) {
     output.note("No valid configuration was found; --verbose shows why each trial failed.");
   } else if (!result.subject.device.recorded && !result.subject.floor) {

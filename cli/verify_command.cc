@@ -14,8 +14,7 @@ class VerifyCommand : public Command {
     return "check a stored winner, or a configuration, against the reference";
   }
   std::string_view details() const override {
-    return "The stored winner's cubin is loaded as it is, never compiled again; --config is compiled. Exit "
-           "code 1\n"
+    return "The stored winner's cubin is loaded as it is, never compiled again; --config is compiled. Exit code 1\n"
            "if the output is wrong on any seed.\n";
   }
   void declare(OptionTable& table) override;
@@ -48,7 +47,7 @@ std::string allowed_text(const CheckedOutput& output) {
   const Tolerance& tolerance = output.check.tolerance;
   return output.name +
          format(": dissimilarity %.3g; max error %.3g of the low-precision baseline's, plus %.3g\n",
-                tolerance.dissimilarity, tolerance.baseline_factor, tolerance.absolute_floor);
+                tolerance.dissimilarity, tolerance.baseline_factor, tolerance.absolute_error);
 }
 
 void print(const VerifyResult& result, std::ostream& out) {

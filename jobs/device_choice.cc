@@ -157,8 +157,7 @@ DeviceChoice choose_shipped(const Kernel& kernel, const WorkloadSpec& workload,
     throw BrokenEnvironment(
         "no GPU here (" + why_no_gpu + "); and no shipped recording is of " + kernel.name() + " " +
         brief_problem(kernel.name(), wanted.text()) +
-        ". Without a GPU `moetune compile` and `moetune space` work with this problem, and "
-        "`moetune search " +
+        ". Without a GPU `moetune compile` and `moetune space` work with this problem, and `moetune search " +
         kernel.name() + "` with what is recorded" + recordings_home() + ":" + known);
   }
   const ShippedRecording& chosen = fitting ? *fitting : *first;

@@ -9,6 +9,7 @@
 #include "base/suggest.h"
 #include "jobs/stored_results.h"
 #include "jobs/stored_space.h"
+#include "jobs/winner_truths.h"
 #include "kernels/registry.h"
 #include "tuner/trial_record.h"
 
@@ -117,7 +118,7 @@ std::string wrong_winner(const WorkloadKey& key, const WinnerRecord& winner, Sto
     return format("its roofline fraction is %g", winner.roofline);
   return first_wrong({wrong_interval(winner.interval_low_us, winner.interval_high_us),
                       wrong_config(key, winner.config, spaces), wrong_plan(winner),
-                      winner.cubin.empty() ? "its cubin is empty" : "",
+                      winner.cubin.empty() ? "its cubin is empty" : "", untrue_winner(key, winner, spaces),
                       wrong_json("provenance", winner.provenance)});
 }
 

@@ -177,17 +177,13 @@ Attempt Session::try_compile(Plan plan, const Config& config) {
 }
 
 Attempt Session::try_compile(const Config& config) {
-  const std::string reason = space_file_->why_illegal(config, environment());
-  if (!reason.empty()) {
-    throw BadField("config", "configuration " + config.text() + " is illegal here: " + reason);
-  }
+  const std::string reason = space_file_->why_illegal(config, environment(), Rules::must);
+  if (!reason.empty())
+    throw BadField("config", "configuration " + config.text() + " cannot run here: " + reason);
   return try_compile(kernel()->plan(config, problem(), info().limits), config);
 }
 
 Candidate Session::compile(const Config& config) {
-  const std::string reason = space_file_->why_illegal(config, environment(), Rules::must);
-  if (!reason.empty())
-    throw BadField("config", "configuration " + config.text() + " cannot run here: " + reason);
   Attempt attempt = try_compile(config);
   if (attempt.outcome == Outcome::ok) return std::move(attempt.candidate);
   const std::string sentence = "configuration " + config.text() + ": " + attempt.message;

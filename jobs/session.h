@@ -66,7 +66,8 @@ class Session {
   // `a=1,b=tma` over the default configuration. Throws BadField.
   Config parse_config(const std::string& text) const;
 
-  // Compiles one configuration, or another plan. Throws BadField for a configuration that is illegal here.
+  // Compiles one configuration, or another plan. Throws BadField for a configuration that cannot run here;
+  // guesses at speed are a search's alone.
   Attempt try_compile(const Config& config);
   Attempt try_compile(Plan plan, const Config& config);
   // The same, but throws BrokenEnvironment if it does not compile, BadField if it cannot be launched.

@@ -30,9 +30,8 @@ Candidate stored_candidate(Session& session, const Events& events, bool* contend
   }
   if (found->contended) {
     const std::string text =
-        "The stored winner is contended: it was measured while somebody else used the GPU. Search again when "
-        "the GPU is "
-        "quiet.";
+        "The stored winner is contended: it was measured while somebody else used the GPU. Search again when the "
+        "GPU is quiet.";
     events.emit(Warning{WarningKind::contended_winner, text});
   }
   if (contended != nullptr) *contended = found->contended;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "jobs/winner_truths.h"
 #include "kernels/registry.h"
 #include "tuner/ceilings.h"
 #include "tuner/finals.h"
@@ -125,12 +126,22 @@ void choose_best(StoredResult& result, const std::vector<TrialRecord>& records, 
   take(result, best.config.text(), best.result.measurement.median_us, best.result.contended);
 }
 
+std::optional<WinnerRecord> true_winner(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
+                                        WinnerParts parts) {
+  std::optional<WinnerRecord> winner = cache.winner(workload.id, parts);
+  const std::string wrong = winner ? untrue_winner(workload.key, *winner, spaces) : "";
+  if (wrong.empty()) return winner;
+  throw DamagedWinner("the winner of workload " + std::to_string(workload.id) + " in " +
+                      cache.path().string() + " cannot be true (" + wrong + "); search again to replace it");
+}
+
 }  // namespace
 
-StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces) {
+StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
+                         WinnerParts parts) {
   StoredResult result{.workload = workload};
   try {
-    result.winner = cache.winner(workload.id);
+    result.winner = true_winner(cache, workload, spaces, parts);
   } catch (const DamagedWinner& error) {
     result.damage = error.what();
   }
@@ -168,7 +179,7 @@ std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& k
       continue;
     }
     const bool current = other.source_digest == key.source_digest && other.toolchain == key.toolchain;
-    StoredResult result = read_result(cache, workload, spaces);
+    StoredResult result = read_result(cache, workload, spaces, WinnerParts::all);
     if (!result.damage.empty()) {
       if (current) throw DamagedWinner(result.damage);
       damage = result.damage;

@@ -32,8 +32,10 @@ struct StoredResult {
   double speedup() const { return best_us > 0 ? default_us / best_us : 0; }
 };
 
-// A damaged winner is told in `damage`. Throws BrokenEnvironment where the file is.
-StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces);
+// A damaged winner, and one that cannot be true (jobs/winner_truths.h), is told in `damage`; whether a cubin is
+// damaged only if it is read. Throws BrokenEnvironment where the file is.
+StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
+                         WinnerParts parts = WinnerParts::without_cubins);
 
 // A workload of this kernel, problem and hardware with a winner: the one of these sources and this compiler,
 // else the one stored last; never a recording in progress. Throws DamagedWinner where the one of these

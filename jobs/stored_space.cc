@@ -6,9 +6,6 @@
 #include "kernels/registry.h"
 
 namespace moetune {
-namespace {
-
-// A key tells of the GPU what space files read, but for what the architecture gives every GPU of its kind.
 DeviceLimits stored_limits(const HardwareKey& hardware) {
   DeviceLimits limits = limits_of_architecture(architecture_name(hardware.compute_capability));
   limits.sm_count = hardware.sm_count;
@@ -16,8 +13,6 @@ DeviceLimits stored_limits(const HardwareKey& hardware) {
   limits.memory_bytes = hardware.memory_bytes;
   return limits;
 }
-
-}  // namespace
 
 StoredSpaces::Known* StoredSpaces::find(const std::string& kernel) {
   if (known_kernel(kernel) == nullptr) return nullptr;

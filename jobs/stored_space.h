@@ -39,6 +39,10 @@ class StoredSpaces {
 // The specialization of the stored problem; "" for a kernel or a problem that moetune does not know.
 std::string stored_family(const WorkloadKey& key);
 
+// A key tells what space files read of the GPU, but for what the architecture gives every GPU of its kind. Throws
+// BadInput for an unknown architecture.
+DeviceLimits stored_limits(const HardwareKey& hardware);
+
 // The stored problem. Throws BadInput where the kernel does not take it.
 Problem stored_problem(const Kernel& kernel, const WorkloadKey& key);
 

@@ -12,12 +12,17 @@ std::unique_ptr<Cache> open_existing_cache(const CacheChoice& choice, Cache::Mod
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(choice.file(), error);
   if (status.type() == std::filesystem::file_type::not_found) return nullptr;
+  // Another process has just made it, and has stored nothing so far.
+  if (std::filesystem::is_regular_file(status) && std::filesystem::file_size(choice.file(), error) == 0 &&
+      !std::filesystem::exists(choice.file().string() + "-journal", error))
+    return nullptr;
   return std::make_unique<Cache>(Cache::open(choice.file(), mode));
 }
 
 std::unique_ptr<Cache> open_named_cache(const CacheChoice& choice, Cache::Mode mode) {
   std::unique_ptr<Cache> cache = open_existing_cache(choice, mode);
-  if (cache == nullptr && !choice.path.empty()) {
+  std::error_code error;
+  if (cache == nullptr && !choice.path.empty() && !std::filesystem::exists(choice.file(), error)) {
     throw BadField("cache", "there is no cache at " + choice.path);
   }
   return cache;

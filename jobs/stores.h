@@ -16,7 +16,7 @@ struct CacheChoice {
   std::filesystem::path file() const;
 };
 
-// For what only reads: null if nothing was ever tuned (the file does not exist).
+// For what only reads: null if nothing was ever tuned (the file does not exist, or is empty).
 std::unique_ptr<Cache> open_existing_cache(const CacheChoice& choice,
                                            Cache::Mode mode = Cache::Mode::read_only);
 // The same for what looks at nothing else: throws BadField if a file was named that does not exist.

@@ -54,6 +54,9 @@ void check_fill(const Buffer& buffer) {
   const std::int64_t values = fill.kind == Fill::Kind::zipf ? fill.values : buffer.elements;
   if (counts && static_cast<double>(values - 1) > largest_integer(buffer.dtype))
     refuse(buffer, "holds integers that " + std::string(dtype_name(buffer.dtype)) + " cannot");
+  if ((fill.kind == Fill::Kind::columns) == fill.shifts.empty())
+    refuse(buffer, "has shifts without columns, or columns without shifts");
+  if (!fill.shifts.empty() && is_integer(buffer.dtype)) refuse(buffer, "shifts columns of integers");
   for (const Range& range : fill.poison) {
     if (range.begin < 0 || range.count < 0 || range.begin > buffer.elements - range.count)
       refuse(buffer, "is poisoned past its end");
@@ -84,7 +87,7 @@ void check_output(const Buffer& buffer, const std::vector<Buffer>& all) {
 class Values {
  public:
   Values(const Buffer& buffer, std::uint64_t seed, std::uint64_t stream)
-      : fill_(buffer.fill), elements_(buffer.elements), seed_(seed), stream_(stream) {
+      : fill_(buffer.fill), dtype_(buffer.dtype), elements_(buffer.elements), seed_(seed), stream_(stream) {
     if (fill_.kind == Fill::Kind::zipf) thresholds_ = zipf_thresholds(fill_.values, fill_.scale);
   }
 
@@ -100,6 +103,8 @@ class Values {
         return static_cast<double>(zipf_element(thresholds_, seed_, stream_, index));
       case Fill::Kind::permutation:
         return static_cast<double>(permuted_element(elements_, seed_, stream_, index));
+      case Fill::Kind::columns:
+        return shifted(index);
       case Fill::Kind::normal:
       case Fill::Kind::uniform:
         break;
@@ -108,7 +113,14 @@ class Values {
   }
 
  private:
+  double shifted(std::uint64_t index) const {
+    const float drawn = generate_element(Fill::Kind::normal, fill_.scale, seed_, stream_, index);
+    const auto rounded = static_cast<float>(round_to(dtype_, drawn));
+    return rounded + fill_.shifts[index % fill_.shifts.size()];
+  }
+
   const Fill& fill_;
+  DType dtype_;
   std::int64_t elements_;
   std::uint64_t seed_, stream_;
   std::vector<std::uint64_t> thresholds_;

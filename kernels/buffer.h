@@ -32,12 +32,14 @@ struct Fill {
     constant,     // `scale` everywhere
     zipf,         // integers below `values`: k with a probability proportional to (k + 1)^-scale
     permutation,  // the integers 0 .. elements - 1, each once
+    columns,      // normal, rounded to the type, plus shifts[i % shifts.size()], rounded again
   };
   Kind kind = Kind::zeros;
   float scale = 1;                     // standard deviation, half-width, constant or Zipf's exponent
   std::vector<std::int32_t> integers;  // every element, whatever the buffer's type
   std::vector<Range> poison;           // what a right kernel never reads: NaN, or the largest integer
   std::int64_t values = 0;
+  std::vector<float> shifts;  // of `columns`: for rows of a matrix whose columns differ
 };
 
 enum class Role {
@@ -73,7 +75,7 @@ inline DType exact_dtype(DType type) { return is_integer(type) ? type : DType::f
 // The value of element `index` of a normal or uniform fill before rounding to the buffer's type. `stream`
 // tells buffers and copies apart. With mix(x) = one step of SplitMix64 from state x,
 // word = mix(mix(mix(seed) + stream) + index);
-// - normal (Irwin-Hall): the sum of the word's four 16-bit lanes less 2 * 65535, times
+// - normal (Irwin-Hall), and `columns` before its shift: the sum of the word's four 16-bit lanes less 2 * 65535, times
 //   (scale * 0x1.bb67aep-16f);
 // - uniform: 2 * (word >> 40) + 1 - 2^24, times (scale * 2^-24): never an end point, symmetric around 0.
 // The integers are exact in a float and each product rounds once (no fused multiply-add), so that the

@@ -17,7 +17,8 @@ const Names<Fill::Kind> kFills = {{Fill::Kind::zeros, "zeros"},
                                   {Fill::Kind::integers, "integers"},
                                   {Fill::Kind::constant, "constant"},
                                   {Fill::Kind::zipf, "zipf"},
-                                  {Fill::Kind::permutation, "permutation"}};
+                                  {Fill::Kind::permutation, "permutation"},
+                                  {Fill::Kind::columns, "columns"}};
 const Names<Role> kRoles = {{Role::input, "input"}, {Role::output, "output"}, {Role::in_out, "in_out"}};
 const Names<OutputCheck::Kind> kChecks = {{OutputCheck::Kind::tolerance, "tolerance"},
                                           {OutputCheck::Kind::exact, "exact"},
@@ -46,6 +47,7 @@ std::vector<T> list_of(const Json& position, std::span<const Blob> blobs) {
 Json fill_to_json(const Fill& fill, std::vector<Blob>& blobs) {
   Json json = {{"kind", name_of(kFills, fill.kind)}, {"scale", fill.scale}, {"values", fill.values}};
   if (!fill.integers.empty()) json["integers"] = append_blob(blobs, fill.integers);
+  if (!fill.shifts.empty()) json["shifts"] = append_blob(blobs, fill.shifts);
   if (!fill.poison.empty()) json["poison"] = append_blob(blobs, fill.poison);
   return json;
 }
@@ -56,6 +58,7 @@ Fill fill_from_json(const Json& json, std::span<const Blob> blobs) {
   json.at("scale").get_to(fill.scale);
   json.at("values").get_to(fill.values);
   if (json.contains("integers")) fill.integers = list_of<std::int32_t>(json.at("integers"), blobs);
+  if (json.contains("shifts")) fill.shifts = list_of<float>(json.at("shifts"), blobs);
   if (json.contains("poison")) fill.poison = list_of<Range>(json.at("poison"), blobs);
   return fill;
 }
@@ -64,7 +67,7 @@ Json check_to_json(const OutputCheck& check) {
   return {{"kind", name_of(kChecks, check.kind)},
           {"dissimilarity", check.tolerance.dissimilarity},
           {"baseline_factor", check.tolerance.baseline_factor},
-          {"absolute_floor", check.tolerance.absolute_floor},
+          {"absolute_error", check.tolerance.absolute_error},
           {"segments", check.segments},
           {"segment_length", check.segment_length}};
 }
@@ -74,7 +77,7 @@ OutputCheck check_from_json(const Json& json) {
   check.kind = from_name(kChecks, "output check", json.at("kind"));
   json.at("dissimilarity").get_to(check.tolerance.dissimilarity);
   json.at("baseline_factor").get_to(check.tolerance.baseline_factor);
-  json.at("absolute_floor").get_to(check.tolerance.absolute_floor);
+  json.at("absolute_error").get_to(check.tolerance.absolute_error);
   json.at("segments").get_to(check.segments);
   json.at("segment_length").get_to(check.segment_length);
   return check;

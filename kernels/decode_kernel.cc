@@ -116,7 +116,7 @@ class DecodeKernel final : public Kernel {
     // Rounding y to bf16 alone gives a dissimilarity near 1e-6. A sum of 1024 elements is near 256, where
     // neighbouring floats are 3e-5 apart, and its terms may be added in any order.
     out.check = OutputCheck::within(
-        {.dissimilarity = 1e-5, .baseline_factor = 2.0, .absolute_floor = shape.writes_sums() ? 1e-3 : 1e-6});
+        {.dissimilarity = 1e-5, .baseline_factor = 2.0, .absolute_error = shape.writes_sums() ? 1e-3 : 1e-6});
     return {x, out};
   }
 

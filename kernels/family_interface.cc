@@ -4,6 +4,30 @@
 
 namespace moetune {
 
+const TensorView& require_tensor(std::span<const TensorSlot> slots,
+                                 std::span<const TensorView* const> tensors, std::size_t slot) {
+  const TensorView* const tensor = slot < tensors.size() ? tensors[slot] : nullptr;
+  if (tensor == nullptr) throw BadInput("tensor '" + slots[slot].name.text() + "' is missing");
+  if (tensor->dtype != slots[slot].dtype) {
+    throw BadInput("tensor '" + slots[slot].name.text() + "' is " + std::string(dtype_name(tensor->dtype)) +
+                   "; it must be " + std::string(dtype_name(slots[slot].dtype)));
+  }
+  return *tensor;
+}
+
+void require_contiguous(const TensorSlot& slot, const TensorView& tensor, std::int64_t elements) {
+  std::int64_t count = 1;
+  for (std::size_t d = tensor.shape.size(); d-- > 0;) {
+    if (tensor.shape[d] != 1 && tensor.strides[d] != count)
+      throw BadInput("tensor '" + slot.name.text() + "' is not contiguous");
+    count *= tensor.shape[d];
+  }
+  if (count != elements) {
+    throw BadInput("tensor '" + slot.name.text() + "' has " + std::to_string(count) +
+                   " elements; it must have " + std::to_string(elements));
+  }
+}
+
 ContiguousFamily::ContiguousFamily(const std::vector<Buffer>& buffers, const Extents& extents)
     : extents_(extents) {
   for (const Buffer& buffer : buffers) {
@@ -27,25 +51,8 @@ Extents ContiguousFamily::extents_at(const TablePoint&, const Extents& like) con
 void ContiguousFamily::bind(std::span<const TensorView* const> tensors, std::string_view options,
                             Extents& extents, Call&) const {
   if (!options.empty()) throw BadInput("the kernel takes no options ('" + std::string(options) + "')");
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    const TensorSlot& slot = slots_[i];
-    const TensorView* const tensor = i < tensors.size() ? tensors[i] : nullptr;
-    if (tensor == nullptr) throw BadInput("tensor '" + slot.name.text() + "' is missing");
-    if (tensor->dtype != slot.dtype) {
-      throw BadInput("tensor '" + slot.name.text() + "' is " + std::string(dtype_name(tensor->dtype)) +
-                     "; it must be " + std::string(dtype_name(slot.dtype)));
-    }
-    std::int64_t count = 1;
-    for (std::size_t d = tensor->shape.size(); d-- > 0;) {
-      if (tensor->shape[d] != 1 && tensor->strides[d] != count)
-        throw BadInput("tensor '" + slot.name.text() + "' is not contiguous");
-      count *= tensor->shape[d];
-    }
-    if (count != elements_[i]) {
-      throw BadInput("tensor '" + slot.name.text() + "' has " + std::to_string(count) +
-                     " elements; it must have " + std::to_string(elements_[i]));
-    }
-  }
+  for (std::size_t i = 0; i < slots_.size(); ++i)
+    require_contiguous(slots_[i], require_tensor(slots_, tensors, i), elements_[i]);
   extents = extents_;
 }
 

@@ -75,6 +75,12 @@ class FamilyInterface {
                     Call& call) const = 0;
 };
 
+// The caller's tensor of a slot. Throws BadInput if it is missing or of another type.
+const TensorView& require_tensor(std::span<const TensorSlot> slots,
+                                 std::span<const TensorView* const> tensors, std::size_t slot);
+// Throws BadInput if the tensor has gaps, or another number of elements.
+void require_contiguous(const TensorSlot& slot, const TensorView& tensor, std::int64_t elements);
+
 // For families without a call: tensors are contiguous buffers, checked by their number of elements.
 class ContiguousFamily final : public FamilyInterface {
  public:

@@ -1,6 +1,7 @@
 #include "launch/driver_symbols.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -27,17 +28,23 @@ CudaError::Kind kind_of(CUresult result) {
   }
 }
 
+// Whether the machine has a driver, going by files: the library that was named, else what the driver's kernel
+// module makes. The loader's words do not tell: it has the same ones for a library that lacks another.
+bool has_driver(const char* named) {
+  return ::access(named != nullptr ? named : "/dev/nvidiactl", F_OK) == 0;
+}
+
 void* open_library() {
   const char* named = std::getenv("MOETUNE_LIBCUDA");
-  const char* path = named != nullptr && *named != '\0' ? named : "libcuda.so.1";
+  if (named != nullptr && *named == '\0') named = nullptr;
+  const char* const path = named != nullptr ? named : "libcuda.so.1";
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library != nullptr) return library;
   const char* const error = dlerror();
   const std::string reason = error != nullptr ? error : path;
-  const std::string message = "no CUDA driver: " + reason + "; install the NVIDIA driver";
-  // The loader tells a file that is not there from one that is no library by its words alone.
-  if (reason.find("cannot open shared object file") != std::string::npos) throw NoGpu(message);
-  throw BrokenEnvironment(message);
+  if (!has_driver(named)) throw NoGpu("no CUDA driver: " + reason + "; install the NVIDIA driver");
+  throw BrokenEnvironment("the CUDA driver cannot be loaded: " + reason +
+                          "; check that the NVIDIA driver is installed as a whole");
 }
 
 void resolve_all(void* library) {

@@ -2,10 +2,12 @@
 
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <new>
 
 #include "base/error.h"
 #include "base/regular_file.h"
@@ -54,6 +56,8 @@ std::string gunzip(std::string_view bytes, std::string_view file, std::size_t en
     if (status == Z_STREAM_END) {  // gzip files may be several members, one after another
       if (stream.avail_in == 0) return {produced, true};
       inflateReset(&stream);
+    } else if (status == Z_MEM_ERROR) {
+      throw std::bad_alloc();
     } else if (status == Z_BUF_ERROR || (status == Z_OK && stream.avail_in == 0 && produced < size)) {
       throw BadInput(std::string(file) + ": the gzip data end too early");
     } else if (status != Z_OK) {
@@ -70,6 +74,7 @@ std::string unzstd(std::string_view bytes, std::string_view file, std::size_t en
   return collect(file, enough, [&](char* buffer, std::size_t size) -> Produced {
     ZSTD_outBuffer output = {buffer, size, 0};
     const std::size_t status = ZSTD_decompressStream(context.get(), &output, &input);
+    if (ZSTD_getErrorCode(status) == ZSTD_error_memory_allocation) throw std::bad_alloc();
     if (ZSTD_isError(status)) {
       throw BadInput(std::string(file) + ": damaged zstd data: " + ZSTD_getErrorName(status));
     }

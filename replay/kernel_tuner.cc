@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/digest.h"
 #include "base/error.h"
@@ -21,7 +22,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMaxRows = std::size_t{1} << 22;
+constexpr std::size_t kMaxRows = std::size_t{1} << 20;  // the largest published space has a third of that
+constexpr std::size_t kMaxDomain = 65536, kMaxParameters = 128;
 constexpr double kErrorTime = 1e20;  // what Kernel Tuner stored for failures before it had names for them
 
 // A value as Python prints it, which is how the keys of `cache` hold it.
@@ -119,8 +121,28 @@ class Handler : public json::json_sax_t {
     if (depth_ == 1 && in("device_name")) file.device_name = found.text;
     if (depth_ == 1 && in("kernel_name")) file.kernel_name = found.text;
     if ((depth_ == 1 || depth_ == 2) && in("problem_size")) file.problem_size.push_back(found.text);
-    if (depth_ == 2 && in("tune_params_keys")) file.keys.push_back(found.text);
-    if (depth_ == 3 && in("tune_params")) file.domains[key_[2]].push_back(std::move(found));
+    if (depth_ == 2 && in("tune_params_keys")) return add_key(std::move(found.text));
+    if (depth_ == 3 && in("tune_params")) return add_value(std::move(found));
+    return true;
+  }
+
+  bool add_key(std::string name) {
+    if (file.keys.size() == kMaxParameters)
+      return fail("more than " + std::to_string(kMaxParameters) + " parameters");
+    if (std::find(file.keys.begin(), file.keys.end(), name) != file.keys.end())
+      return fail("tune_params_keys has '" + name + "' twice");
+    file.keys.push_back(std::move(name));
+    return true;
+  }
+
+  bool add_value(PythonValue found) {
+    const std::string& name = key_[2];
+    if (file.domains.size() > kMaxParameters) return fail("more than 128 parameters in tune_params");
+    std::vector<PythonValue>& domain = file.domains[name];
+    if (domain.size() == kMaxDomain) return fail("'" + name + "' has more than 65536 values");
+    if (!seen_[name].insert(found.text).second)
+      return fail("'" + name + "' has the value " + found.text + " twice");
+    domain.push_back(std::move(found));
     return true;
   }
 
@@ -130,7 +152,8 @@ class Handler : public json::json_sax_t {
       implausible_sample_ = milliseconds;
     if (depth_ == 4 && key_[3] == "times") row_.trial.samples_us.push_back(microseconds);
     if (depth_ != 3 || key_[3] != "time") return true;
-    if (std::isfinite(milliseconds) && milliseconds > 0 && milliseconds < kErrorTime) {
+    if (milliseconds < 0) return refuse(format("a time of %g ms", milliseconds));
+    if (milliseconds > 0 && milliseconds < kErrorTime) {
       if (!is_plausible_time(milliseconds * 1000)) return refuse(format("a time of %g ms", milliseconds));
       row_.trial.time_us = microseconds;
     } else {
@@ -146,8 +169,10 @@ class Handler : public json::json_sax_t {
     return true;
   }
 
-  bool refuse(const std::string& what) {
-    error = "the row '" + row_.key + "' has " + what;
+  bool refuse(const std::string& what) { return fail("the row '" + row_.key + "' has " + what); }
+
+  bool fail(std::string why) {
+    error = std::move(why);
     return false;
   }
 
@@ -159,10 +184,7 @@ class Handler : public json::json_sax_t {
     if (row_.trial.outcome != Outcome::ok) row_.trial.samples_us.clear();
     if (row_.trial.outcome == Outcome::ok && implausible_sample_)
       return refuse(format("a sample of %g ms", *implausible_sample_));
-    if (file.rows.size() == kMaxRows) {
-      error = "more than " + std::to_string(kMaxRows) + " rows";
-      return false;
-    }
+    if (file.rows.size() == kMaxRows) return fail("more than " + std::to_string(kMaxRows) + " rows");
     file.rows.push_back(std::move(row_));
     return true;
   }
@@ -171,7 +193,8 @@ class Handler : public json::json_sax_t {
   std::size_t depth_ = 0;
   std::array<std::string, 4> key_;  // the current key of each depth
   CacheRow row_;
-  std::optional<double> implausible_sample_;  // of the row, milliseconds
+  std::map<std::string, std::unordered_set<std::string>> seen_;  // the values of each domain
+  std::optional<double> implausible_sample_;                     // of the row, milliseconds
 };
 
 std::vector<std::string> split_key(const std::string& key) {
@@ -208,15 +231,10 @@ std::vector<Parameter> make_parameters(const CacheFile& cache, std::string_view 
     if (domain == cache.domains.end() || domain->second.empty()) {
       throw BadInput(std::string(file) + ": tune_params has no values for '" + name + "'");
     }
-    if (domain->second.size() > 65536)
-      throw BadInput(std::string(file) + ": '" + name + "' has more than 65536 values");
-    std::vector<PythonValue> distinct;
     std::unordered_map<std::string, Position>& position_of = positions.emplace_back();
-    for (const PythonValue& value : domain->second) {
-      if (position_of.try_emplace(value.text, static_cast<Position>(distinct.size())).second)
-        distinct.push_back(value);
-    }
-    parameters.push_back(make_parameter(name, distinct));
+    for (const PythonValue& value : domain->second)
+      position_of.emplace(value.text, static_cast<Position>(position_of.size()));
+    parameters.push_back(make_parameter(name, domain->second));
   }
   return parameters;
 }

@@ -12,6 +12,8 @@
 namespace moetune {
 namespace {
 
+// Its document takes several times as much memory. The largest that is shipped has 1 MiB.
+constexpr std::size_t kMostText = std::size_t{96} << 20;
 constexpr std::size_t kHeaderBytes = std::size_t{1} << 16;
 
 }  // namespace
@@ -26,7 +28,10 @@ double Recording::optimum_us() const {
 
 Recording parse_recording(std::string_view bytes, std::string_view file) {
   const std::string text = decompress(bytes, file);
-  return is_moetune_recording(text) ? parse_moetune_recording(text, file) : parse_kernel_tuner(text, file);
+  if (!is_moetune_recording(text)) return parse_kernel_tuner(text, file);
+  if (text.size() <= kMostText) return parse_moetune_recording(text, file);
+  throw BadInput(std::string(file) + ": its content is larger than " + std::to_string(kMostText >> 20) +
+                 " MiB");
 }
 
 RecordingHeader parse_recording_header(std::string_view bytes, std::string_view file) {

@@ -298,6 +298,9 @@ moetune_status moetune_bind(moetune_family* family, const struct DLTensor* const
                             int64_t extents[MOETUNE_MAX_EXTENTS], size_t* count) {
   return guarded([&] {
     const FamilyInterface& interface = family_of(family).interface();
+    moetune_arguments& given = required(arguments, "arguments");
+    std::int64_t* const most_given = &required(extents, "extents");
+    std::size_t& count_given = required(count, "count");
     const std::span<const TensorSlot> slots = interface.tensors();
     if (tensor_count > slots.size())
       throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "there are " + std::to_string(tensor_count) +
@@ -318,9 +321,9 @@ moetune_status moetune_bind(moetune_family* family, const struct DLTensor* const
     interface.bind({views.data(), slots.size()}, options == nullptr ? "" : options, most, call);
     std::copy(call.integers.begin(), call.integers.end(), made.integers);
     std::copy(call.reals.begin(), call.reals.end(), made.reals);
-    required(arguments, "arguments") = made;
-    std::copy(most.begin(), most.end(), &required(extents, "extents"));
-    required(count, "count") = most.size();
+    given = made;
+    std::copy(most.begin(), most.end(), most_given);
+    count_given = most.size();
   });
 }
 

@@ -21,6 +21,7 @@ struct Level {
   std::size_t parameter;
   std::vector<std::pair<Position, std::int64_t>> values;  // position and what it is worth in expressions
   std::vector<Step> steps;
+  std::uint64_t work = 0;  // of all steps: instructions
 };
 
 class Enumeration {
@@ -73,7 +74,9 @@ class Enumeration {
   }
 
   void narrow(std::size_t p, const BoundSpace::Rule& rule) {
+    const std::uint64_t work = work_of(rule);
     std::erase_if(domains_[p], [&](Position position) {
+      spend(work);
       slots_[p] = space_.value_of(p, position);
       for (const std::size_t let : rule.lets) compute_let(let);
       return !holds(rule);
@@ -82,6 +85,19 @@ class Enumeration {
 
   bool holds(const BoundSpace::Rule& rule) {
     return passes_with(rule.program.run(slots_.data()), number_of(rule));
+  }
+
+  std::uint64_t work_of(const BoundSpace::Rule& rule) const {
+    std::uint64_t size = rule.program.size();
+    for (const std::size_t let : rule.lets) size += space_.lets()[let].program.size();
+    return size;
+  }
+
+  void spend(std::uint64_t work) {
+    work_ += work;
+    if (work_ <= kMaxWork * max_nodes_) return;
+    throw BadInput(space_.file().file + ": its expressions take too long to evaluate for all combinations; " +
+                   "shorten them, add constraints on fewer parameters, or drop values");
   }
 
   bool passes_with(std::int64_t value, std::uint32_t constraint) {
@@ -118,16 +134,14 @@ class Enumeration {
     for (const BoundSpace::Rule& rule : space_.constraints()) {
       if (rule.parameters.size() > 1) constraints.push_back(&rule);
     }
-    const auto work = [&](const BoundSpace::Rule* rule) {
-      std::size_t size = rule->program.size();
-      for (const std::size_t let : rule->lets) size += space_.lets()[let].program.size();
-      return size;
-    };
     std::stable_sort(constraints.begin(), constraints.end(), [&](const auto* a, const auto* b) {
-      return std::pair(last_level(*a), work(a)) < std::pair(last_level(*b), work(b));
+      return std::pair(last_level(*a), work_of(*a)) < std::pair(last_level(*b), work_of(*b));
     });
     std::vector<bool> computed(space_.lets().size());
     for (const BoundSpace::Rule* rule : constraints) add_steps(*rule, last_level, computed);
+    for (Level& level : levels_) {
+      for (const Step& step : level.steps) level.work += step.program->size();
+    }
   }
 
   // A let is computed at the level of its own last parameter, once, before the first constraint there that
@@ -164,6 +178,7 @@ class Enumeration {
                      " combinations to try; add constraints on fewer parameters, or drop values");
     }
     for (const auto& [position, value] : level.values) {
+      spend(level.work);
       slots_[level.parameter] = value;
       row_[level.parameter] = position;
       if (passes(level)) descend(depth + 1);
@@ -173,8 +188,8 @@ class Enumeration {
   void emit() {
     ++found_;
     if (!keeps_rows_) return;
-    if (found_ > kMaxLegal) {
-      throw BadInput(space_.file().file + ": more than " + std::to_string(kMaxLegal) +
+    if (found_ > kMaxLegal || found_ * width_ > kMaxPositions) {
+      throw BadInput(space_.file().file + ": more than " + std::to_string(found_ - 1) +
                      " legal configurations; add constraints or drop values");
     }
     rows_.insert(rows_.end(), row_.begin(), row_.end());
@@ -206,6 +221,7 @@ class Enumeration {
   const BoundSpace& space_;
   EnumerationStats& stats_;
   const std::uint64_t max_nodes_;
+  std::uint64_t work_ = 0;  // instructions of expressions
   std::vector<std::int64_t> slots_;
   std::size_t width_;
   std::vector<std::vector<Position>> domains_;

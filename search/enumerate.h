@@ -3,7 +3,7 @@
 // bound, and a quantity from "let" is computed once a partial assignment, just before the first constraint
 // that needs it.
 //
-// Stateless; deterministic. Throws BadInput past kMaxLegal rows and past kMaxNodes.
+// Stateless; deterministic. Throws BadInput past kMaxLegal rows, kMaxPositions, kMaxNodes and kMaxWork.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,11 @@ struct EnumerationStats {
 };
 
 inline constexpr std::size_t kMaxLegal = 50'000'000;
+inline constexpr std::size_t kMaxPositions = std::size_t{1} << 27;  // of all legal rows: 256 MiB
 // Values that are tried, of parameters one after another: a few seconds of walking.
 inline constexpr std::uint64_t kMaxNodes = 200'000'000;
+// Instructions of the expressions that are evaluated for them, on the average.
+inline constexpr std::uint64_t kMaxWork = 15;
 
 // Rows of domain positions in lexicographic order of the declared parameters.
 std::vector<Position> enumerate_rows(const BoundSpace& space, EnumerationStats* stats);

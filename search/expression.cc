@@ -196,8 +196,13 @@ class Emitter {
 }  // namespace
 
 void throw_at(std::string_view where, std::string_view text, std::uint32_t column, const std::string& what) {
-  throw BadInput(std::string(where) + ": " + what + " (column " + std::to_string(column) + " of \"" +
-                 std::string(text) + "\")");
+  constexpr std::size_t kMostShown = 200;
+  const std::size_t begin =
+      text.size() <= kMostShown ? 0 : std::min<std::size_t>(column - 1, text.size() - kMostShown);
+  const std::string shown = (begin > 0 ? "…" : "") + std::string(text.substr(begin, kMostShown)) +
+                            (begin + kMostShown < text.size() ? "…" : "");
+  throw BadInput(std::string(where) + ": " + what + " (column " + std::to_string(column) + " of \"" + shown +
+                 "\")");
 }
 
 Expression Expression::parse(std::string_view text, std::string where, Vocabulary& vocabulary) {

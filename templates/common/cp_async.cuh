@@ -3,9 +3,9 @@
 
 #include "templates/common/types.cuh"
 
-// The same value in a vector register. ptxas 13.0 miscompiles cp.async with an L2 policy whose shared address is a lane's
-// offset plus a uniform register (`LDGSTS [R+UR], desc[UR1]`: an illegal instruction when run), so a ring's base goes
-// through here once where the lane's offset is a plain sum.
+// The same value in a vector register. ptxas 13.0 miscompiles cp.async with an L2 policy whose shared address is a
+// lane's offset plus a uniform register (`LDGSTS [R+UR], desc[UR1]`: an illegal instruction when run), so a ring's base
+// goes through here once where the lane's offset is a plain sum.
 __device__ __forceinline__ u32 in_vector_register(u32 value) { return __shfl_sync(0xFFFFFFFFu, value, 0); }
 
 // Copies 16 bytes, or writes 16 zero bytes without reading `source` where `valid` is false.

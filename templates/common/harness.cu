@@ -143,6 +143,12 @@ extern "C" __global__ void __launch_bounds__(kBlock)
 }
 
 extern "C" __global__ void __launch_bounds__(kBlock)
+    moetune_shift_columns(u64 address, u64 type, const float* shifts, u64 columns, u64 elements) {
+  for (u64 i = global_thread(); i < elements; i += global_threads())
+    store(address, type, i, __fadd_rn(load(address, type, i), shifts[i % columns]));
+}
+
+extern "C" __global__ void __launch_bounds__(kBlock)
     moetune_widen(u64 from, u64 type, float* to, u64 elements) {
   for (u64 i = global_thread(); i < elements; i += global_threads()) to[i] = load(from, type, i);
 }

@@ -127,6 +127,53 @@ class CpAsyncLoader {
   const KvElement* v_;
 };
 
+// Begins to load the ring's first tiles. Returns the length: what there was of it, or, with pages, as it is now.
+__device__ __forceinline__ int fill_ring(CpAsyncLoader& loader, int length, int capacity) {
+  CpAsyncLoader::Pages pages[kStages];
+#pragma unroll
+  for (int stage = 0; stage < kStages; ++stage) pages[stage] = loader.find_pages(stage);
+  if constexpr (kPage > 0) {
+    length = clamp_length(needed_now(length), capacity);
+    loader.stop_at(length);
+  }
+#pragma unroll
+  for (int stage = 0; stage < kStages; ++stage) {
+    loader.load_k(stage, stage, pages[stage]);
+    loader.load_v(stage, stage, pages[stage]);
+  }
+  return length;
+}
+
+// This warp's share of all tiles. The ring holds the first kStages of them, or will.
+__device__ __forceinline__ void attend_tiles(Attention& attention, const CpAsyncLoader& loader, u8* shared,
+                                             u32 ring, const Query& query, const LaneOffsets& lanes,
+                                             const Work& work, int first, int length, float scale_log2) {
+  CpAsyncLoader::Pages next = loader.find_pages(kStages);
+  int slot = 0;
+  for (int i = 0; i < work.tiles; ++i) {
+    const int token = first + i * work.step, valid = length - token;
+    if (valid <= 0) break;  // the last tile may end before this warp's share of it
+    cp_async_wait<2 * kStages - 1>();
+    __syncwarp();
+    attention.score(CpAsyncLoader::k_slot(ring, slot), query, lanes);
+    __syncwarp();
+    loader.load_k(i + kStages, slot, next);
+    attention.softmax_tile(visible_range(work, token), work.first_row, scale_log2);
+    cp_async_wait<2 * kStages - 1>();
+    __syncwarp();
+    const u32 v_slot = CpAsyncLoader::v_slot(ring, slot);
+    // What was read before the length was known is no zeros past it.
+    if (kPage == 0 && valid < kWarpTokens)
+      clear_rows(shared + (v_slot - shared_address(shared)), valid, kWarpTokens);
+    attention.accumulate(v_slot, lanes);
+    __syncwarp();
+    loader.load_v(i + kStages, slot, next);
+    next = loader.find_pages(i + kStages + 1);
+    slot = slot + 1 == kStages ? 0 : slot + 1;
+  }
+  cp_async_wait<0>();
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads)
     decode_attention(const Element* q, const KvElement* k, const KvElement* v, const float* k_scale,
                      const float* v_scale, const i32* page_table, const i32* lengths, const float* sinks,
@@ -160,18 +207,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                        kWindow > 0 ? length : capacity, evict_first);
   if constexpr (kWindow == 0) length = find_length();
 
-  CpAsyncLoader::Pages pages[kStages];
-#pragma unroll
-  for (int stage = 0; stage < kStages; ++stage) pages[stage] = loader.find_pages(stage);
-  if constexpr (kPage > 0) {
-    length = clamp_length(needed_now(length), capacity);
-    loader.stop_at(length);
-  }
-#pragma unroll
-  for (int stage = 0; stage < kStages; ++stage) {
-    loader.load_k(stage, stage, pages[stage]);
-    loader.load_v(stage, stage, pages[stage]);
-  }
+  length = fill_ring(loader, length, capacity);
   stage_query(shared, {q, {q_sequence_stride, q_token_stride, q_head_stride}}, work, threadIdx.x,
               kWarps * kWarpSize);
   length = clamp_length(needed_now(length), capacity);
@@ -184,30 +220,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const Query query(shared_address(shared), lanes);
   Attention attention;
   scale_log2 *= kv_scale(k_scale, work.kv_head);
-  CpAsyncLoader::Pages next = loader.find_pages(kStages);
-  int slot = 0;
-  for (int i = 0; i < work.tiles; ++i) {
-    const int token = first + i * work.step, valid = length - token;
-    if (valid <= 0) break;  // the last tile may end before this warp's share of it
-    cp_async_wait<2 * kStages - 1>();
-    __syncwarp();
-    attention.score(CpAsyncLoader::k_slot(ring, slot), query, lanes);
-    __syncwarp();
-    loader.load_k(i + kStages, slot, next);
-    attention.softmax_tile(visible_range(work, token), work.first_row, scale_log2);
-    cp_async_wait<2 * kStages - 1>();
-    __syncwarp();
-    const u32 v_slot = CpAsyncLoader::v_slot(ring, slot);
-    // What was read before the length was known is no zeros past it.
-    if (kPage == 0 && valid < kWarpTokens)
-      clear_rows(shared + (v_slot - shared_address(shared)), valid, kWarpTokens);
-    attention.accumulate(v_slot, lanes);
-    __syncwarp();
-    loader.load_v(i + kStages, slot, next);
-    next = loader.find_pages(i + kStages + 1);
-    slot = slot + 1 == kStages ? 0 : slot + 1;
-  }
-  cp_async_wait<0>();
+  attend_tiles(attention, loader, shared, ring, query, lanes, work, first, length, scale_log2);
   finish(shared, attention, work,
          {o,
           {o_sequence_stride, o_token_stride, o_head_stride},

@@ -118,6 +118,20 @@ struct Row {
   int end;
 };
 
+// Adds up what the lanes of all warps have for their elements of a row.
+__device__ __forceinline__ void store_sum(const float (&total)[kLaneDims], float (&sums)[kWarps][kHeadDim],
+                                          Output* row) {
+  const int warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
+#pragma unroll
+  for (int i = 0; i < kLaneDims; ++i) sums[warp][lane * kLaneDims + i] = total[i];
+  __syncthreads();
+  for (int dim = threadIdx.x; dim < kHeadDim; dim += kWarps * kWarpSize) {
+    float sum = 0;
+    for (int other = 0; other < kWarps; ++other) sum += sums[other][dim];
+    row[dim] = output(sum);
+  }
+}
+
 __device__ void attend(const Tensors& t, const Row& at) {
   __shared__ float reduced[kWarps];
   __shared__ float sums[kWarps][kHeadDim];
@@ -172,14 +186,7 @@ __device__ void attend(const Tensors& t, const Row& at) {
 #pragma unroll
     for (int i = 0; i < kLaneDims; ++i) total[i] = fmaf(p, value.values[i], total[i]);
   }
-#pragma unroll
-  for (int i = 0; i < kLaneDims; ++i) sums[warp][lane * kLaneDims + i] = total[i];
-  __syncthreads();
-  for (int dim = threadIdx.x; dim < kHeadDim; dim += kWarps * kWarpSize) {
-    float sum = 0;
-    for (int other = 0; other < kWarps; ++other) sum += sums[other][dim];
-    t.o[at.o_offset + dim] = output(sum);
-  }
+  store_sum(total, sums, t.o + at.o_offset);
 }
 
 extern "C" __global__ void __launch_bounds__(kWarps* kWarpSize)

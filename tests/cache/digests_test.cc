@@ -134,6 +134,16 @@ TEST_CASE("a trial that was changed or moved counts as absent, and the others st
   CHECK(trials[1].config == trial(2).config);
 }
 
+TEST_CASE("trials of a workload or of hardware that was changed count as absent") {
+  for (const char* change : {"UPDATE hardware SET origin = 'replay:1'", "UPDATE hardware SET driver = '1'",
+                             "UPDATE workloads SET family = 'x'"}) {
+    const TempDir dir;
+    const std::int64_t id = fill_records(dir / "cache.db");
+    raw_sql(dir / "cache.db", change);
+    CHECK(Cache::open(dir / "cache.db", Cache::Mode::read_only).trials(id).empty());
+  }
+}
+
 TEST_CASE("a calibration that was changed is unknown") {
   const TempDir dir;
   fill_records(dir / "cache.db");

@@ -41,6 +41,7 @@ TEST_CASE("unknown commands and options name the nearest") {
                "unknown option '--bugdet'; did you mean '--budget'?"});
   check(tool, {{"search", "decode_attention", "--bugdet=5"}, 2, "did you mean '--budget'?"});
   check(tool, {{"search", "-b", "5"}, 2, "unknown option '-b'"});
+  check(tool, {{"search", "---"}, 2, "'---' is no option"});
   check(tool, {{"--budget", "5"}, 2, "options come after the command"});
   check(tool, {{"cache", "lst"}, 2, "unknown action 'lst'; did you mean 'ls'?"});
 }
@@ -235,9 +236,8 @@ TEST_CASE("a thread that cannot start is the machine's limit, and no bug") {
                                       "replay:" + tool.write_recording()};
   const Ended ended = tool.start_program(command)->wait();
   CHECK(ended.code == 3);
-  CHECK(
-      contains(ended.err,
-               "moetune: the system refused a resource (Resource temporarily unavailable); see 'ulimit -a'"));
+  CHECK(contains(ended.err,
+                 "moetune: cannot start a thread: the limit on threads and processes ('ulimit -u')"));
 }
 
 TEST_CASE("devices needs no home, and no cache that is sound") {

@@ -204,6 +204,11 @@ TEST_CASE("a replay has a roofline fraction where its recording holds the read c
       const double share = found["best"]["tb_s"].get<double>() / ceiling;
       CHECK(found["best"]["roofline"].get<double>() == doctest::Approx(share));
       CHECK(report["roofline"].get<double>() == doctest::Approx(share));
+      CHECK(found["best"]["bound"] == "memory bandwidth");
+      const Ended shown = tool.run(
+          {"search", "decode_kernel", "--device", "replay:" + recording, "--budget", "20", "--no-compile"});
+      CHECK(contains(shown.out, " TB/s  "));
+      CHECK(contains(shown.out, "% of the roofline (memory bandwidth)"));
     }
     CHECK(tool.run({"cache", "check"}).code == 0);
   }

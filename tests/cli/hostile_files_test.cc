@@ -8,6 +8,7 @@
 #include "replay/recording_format.h"
 #include "replay/shipped.h"
 #include "tests/cli/tool.h"
+#include "tests/sanitized.h"
 
 using namespace moetune::testing;
 namespace fs = std::filesystem;
@@ -89,4 +90,46 @@ TEST_CASE("control sequences in names are shown, not obeyed") {
   CHECK(contains(ended.out, "GPU\\x1b[2J\\x1b]0;owned\\x07"));
   CHECK_FALSE(contains(ended.out + ended.err, "\x1b["));
   CHECK_FALSE(contains(ended.out + ended.err, "\x07"));
+}
+
+TEST_CASE("a cache that another process has just made holds nothing so far") {
+  Tool tool;
+  tool.write("new.db", "");
+  const std::string path = tool.path("new.db").string();
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"report"}, {"cache", "ls"}, {"cache", "check"}}) {
+    std::vector<std::string> command = words;
+    command.insert(command.end(), {"--cache", path});
+    CHECK(tool.run(command).code == 0);
+  }
+  CHECK(contains(tool.run({"report", "--cache", path}).err, "Nothing is tuned yet"));
+}
+
+TEST_CASE("the shell's limits on files and memory end in a sentence") {
+  if (kSanitized) return;  // their shadow memory is beyond any limit
+  Tool tool;
+  const std::string recording = tool.write_recording(), cache = tool.path("c.db").string();
+  const auto limited = [&](const std::string& limit) {
+    return tool
+        .start_program({"/bin/sh", "-c", "ulimit " + limit + " && exec \"$0\" \"$@\"", tool.binary(),
+                        "search", "--device", "replay:" + recording, "--cache", cache})
+        ->wait();
+  };
+  const Ended files = limited("-f 40");
+  CHECK(files.code == 3);
+  CHECK(contains(files.err, "cannot grow past the limit of this shell on the size of files"));
+  for (int megabytes = 20; megabytes < 60; ++megabytes) {
+    const Ended memory = limited("-v " + std::to_string(megabytes * 1024));
+    CAPTURE(megabytes);
+    CAPTURE(memory.err);
+    CHECK((memory.code == 0 || memory.code == 3 || memory.code == 127));  // 127: not even loaded
+  }
+}
+
+TEST_CASE("a search without time says that it tried nothing") {
+  Tool tool;
+  const Ended ended =
+      tool.run({"search", "--device", "replay:" + tool.write_recording(), "--time", "1e-300"});
+  CHECK(ended.code == 1);
+  CHECK(contains(ended.err, "No trial was started"));
 }

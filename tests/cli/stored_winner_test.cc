@@ -130,6 +130,25 @@ TEST_CASE("a stored winner is verified and benched where its template no longer 
   CHECK(contains(document(named)["error"]["message"], "does not compile"));
 }
 
+TEST_CASE("a guess at speed keeps no configuration that can run from being verified or benched") {
+  Tuned tuned;
+  // With loader=cp_async and a block a tile a search would not look at it.
+  const std::string slow = "loader=cp_async,stages=2,producers=0,blocks_per_sm=0";
+  const Ended verified = tuned.tool.run(command("verify", {"--config", slow}));
+  CAPTURE(verified.err);
+  CHECK(verified.code == 0);
+  CHECK(document(verified)["right"] == true);
+  const Json benched = document(tuned.tool.run(command("bench", {"--rounds", "5", "--config", slow})));
+  CHECK(row(benched, "config")["outcome"] == "ok");
+  // One that cannot run is refused with the rule.
+  const std::string impossible = "loader=vector,stages=2,producers=0,blocks_per_sm=0";
+  for (const char* name : {"verify", "bench"}) {
+    const Ended refused = tuned.tool.run(command(name, {"--config", impossible}));
+    CHECK(refused.code == 2);
+    CHECK(contains(document(refused)["error"]["message"], "cannot run here: the vector loader has no ring"));
+  }
+}
+
 TEST_CASE("Ctrl-C ends verify and bench at once, also while the GPU hangs") {
   Tuned tuned;
   for (const char* hang : {"hang_at=1", "hang_at=3"}) {  // in a reference, and in what is checked or timed
@@ -180,6 +199,22 @@ TEST_CASE("what had to be compiled beside the winner is said") {
   CHECK(row(again, "default")["cubin"] == "cached");
 }
 
+TEST_CASE("a plan that its kernel does not make of the configuration is not run, whoever stored it") {
+  Tuned tuned;
+  {
+    auto cache = moetune::Cache::open(tuned.tool.path(kCache), moetune::Cache::Mode::read_write);
+    const std::int64_t workload = cache.workloads()[0].id;
+    moetune::WinnerRecord winner = *cache.winner(workload);
+    Json plan = Json::parse(winner.plan);
+    plan["launches"][0]["grid"][0] = 1;
+    winner.plan = plan.dump();
+    cache.put_winner(workload, winner);
+  }
+  const Ended ended = tuned.tool.run(command("bench", {"--rounds", "5"}));
+  CHECK(ended.code == 3);
+  CHECK(contains(ended.out, "cannot be true (its launch plan is not what decode_kernel plans for"));
+}
+
 TEST_CASE("a winner that overlaps with the launch before is benched alone too") {
   Tuned tuned;
   const auto bench = [&] { return document(tuned.tool.run(command("bench", {"--rounds", "5"}))); };
@@ -191,6 +226,7 @@ TEST_CASE("a winner that overlaps with the launch before is benched alone too") 
     Json plan = Json::parse(winner.plan);
     plan["launches"][0]["programmatic_dependent"] = true;
     winner.plan = plan.dump();
+    winner.provenance = "{}";  // of another version, whose plans may differ
     cache.put_winner(workload, winner);
   }
   const Json rows = bench();

@@ -64,6 +64,15 @@ void fill(const Parameters& p, std::uint32_t) {
   }
 }
 
+void shift_columns(const Parameters& p, std::uint32_t) {
+  const auto* shifts = pointer<const float>(p[2]);
+  for (std::uint64_t i = 0; i < p[4]; ++i) {
+    const double drawn =
+        moetune::load_element(type_of(p[1]), pointer<const void>(p[0]), static_cast<std::int64_t>(i));
+    store(p[0], type_of(p[1]), i, static_cast<float>(drawn) + shifts[i % p[3]]);
+  }
+}
+
 void fill_zipf(const Parameters& p, std::uint32_t) {
   const std::span thresholds(pointer<const std::uint64_t>(p[2]), p[3]);
   for (std::uint64_t i = 0; i < p[6]; ++i)
@@ -155,6 +164,7 @@ bool run_harness(const std::string& name, const Parameters& parameters, std::uin
   using Run = void (*)(const Parameters&, std::uint32_t);
   static const std::map<std::string, Run> kernels = {{"moetune_fill", fill},
                                                      {"moetune_fill_zipf", fill_zipf},
+                                                     {"moetune_shift_columns", shift_columns},
                                                      {"moetune_fill_list", fill_list},
                                                      {"moetune_poison", poison},
                                                      {"moetune_widen", widen},

@@ -18,6 +18,7 @@ namespace {
 const std::map<std::string, std::size_t> kParameters = {{"moetune_fill", 7},
                                                         {"moetune_fill_zipf", 7},
                                                         {"moetune_fill_list", 4},
+                                                        {"moetune_shift_columns", 5},
                                                         {"moetune_poison", 4},
                                                         {"moetune_widen", 4},
                                                         {"moetune_compare", 5},
@@ -101,7 +102,9 @@ void Machine::run(const Kernel& kernel, const Parameters& parameters, const Grid
     return;
   }
   const double begin_us = clock_us;
-  if (kernel.base == "decode_attention") {
+  if (script.has("idle")) {
+    clock_us += 10;
+  } else if (kernel.base == "decode_attention") {
     attend(kernel, parameters, grid);
   } else if (kernel.base.starts_with("decode_kernel")) {
     run_affine(parameters);
@@ -224,6 +227,7 @@ void Machine::double_elements(const Kernel& kernel, const Parameters& parameters
     if (kernel.is("rounded")) y[i] = static_cast<float>(moetune::round_to(moetune::DType::bf16, y[i]));
   }
   if (kernel.is("wrong") || (kernel.is("wears") && runs > kWearsAfter)) y[n / 2] += 1;
+  if (kernel.is("swap")) std::swap(y[0], y[n - 1]);
   if (kernel.is("nan")) y[n / 2] = std::numeric_limits<float>::quiet_NaN();
   if (kernel.is("past")) y[n] = 1;
   if (kernel.is("before")) y[-1] = 1;

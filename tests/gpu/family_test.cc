@@ -49,7 +49,7 @@ Candidate stored_winner(const Kernel& kernel, const Problem& problem, std::uint6
   return from_winner(*winner, result.best->config);
 }
 
-// decode_attention, but that its lengths say more than a sequence has room for.
+// decode_attention, but that its lengths say more than a sequence has room for, and one less than nothing.
 class LongLengths final : public Kernel {
  public:
   const std::string& name() const override { return of_.name(); }
@@ -63,7 +63,9 @@ class LongLengths final : public Kernel {
   std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override {
     std::vector<Buffer> buffers = of_.buffers(problem, call, seed);
     for (Buffer& buffer : buffers) {
-      if (buffer.name == "lengths") std::fill(buffer.fill.integers.begin(), buffer.fill.integers.end(), 1000);
+      if (buffer.name != "lengths") continue;
+      std::fill(buffer.fill.integers.begin(), buffer.fill.integers.end(), 1000);
+      buffer.fill.integers.at(1) = -3;
     }
     return buffers;
   }
@@ -127,7 +129,7 @@ TEST_CASE("with strides of the caller's own the exact reference agrees with floa
   }
 }
 
-TEST_CASE("lengths past the room of a sequence are cut to it") {
+TEST_CASE("lengths past the room of a sequence are cut to it, and those below 0 count as 0") {
   if (no_gpu()) return;
   const LongLengths kernel;
   const DeviceLimits& limits = gpu().info().limits;

@@ -21,8 +21,10 @@ constexpr Planted kPlanted[] = {
     {"exact_i32", "SWAPS_ACROSS", "differs from the reference in 2 elements, first at 0"},
     {"exact_i64", "OFF_BY_1", "differs from the reference in 1 elements"},
     {"exact_i64", "SKIPS_ONE", "has 1 elements that were never written"},
+    {"exact_i64", "SWAPS_ACROSS", "differs from the reference in 2 elements, first at 0"},
     {"exact_u8", "OFF_BY_1", "differs from the reference in 1 elements"},
     {"exact_u8", "SKIPS_ONE", "has 1 elements that were never written"},
+    {"exact_u8", "SWAPS_ACROSS", "differs from the reference in 2 elements, first at 0"},
     {"sets_i32", "SWAPS_INSIDE", nullptr},
     {"sets_i32", "SWAPS_ACROSS", "in 2 segments, first in elements 0 to 3"},
     {"sets_i32", "OFF_BY_1", "in 1 segments"},
@@ -34,12 +36,15 @@ constexpr Planted kPlanted[] = {
     {"exact_bf16", "ONE_NAN", "is NaN or infinite where the reference is not"},
     {"exact_bf16", "OFF_BY_1", "differs from the reference, which it should equal"},
     {"exact_bf16", "SKIPS_ONE", "is NaN or infinite where the reference is not"},
+    {"exact_bf16", "SWAPS_ACROSS", "differs from the reference, which it should equal"},
     {"y", "ONE_NAN", "is NaN or infinite where the reference is not"},
     {"y", "OFF_BY_1", "off by 1"},
     {"y", "SKIPS_ONE", "is NaN or infinite where the reference is not"},
+    {"y", "SWAPS_ACROSS", "off by"},
     {"total", "ONE_NAN", "is NaN or infinite where the reference is not"},
     {"total", "OFF_BY_1", "off by"},
     {"total", "SKIPS_ONE", "off by"},
+    {"total", "SWAPS_ACROSS", "off by"},
 };
 
 }  // namespace

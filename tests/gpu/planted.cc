@@ -62,6 +62,10 @@ class PlantedKernel final : public PlantedBase {
     for (const DType type : {DType::i32, DType::i64, DType::u8, DType::f16}) {
       buffers.push_back(input("zipf_" + std::string(dtype_name(type)), type, n, Fill::Kind::zipf, 1.1f));
       buffers.back().fill.values = 200;
+      if (type == DType::f16) {
+        buffers.push_back(input("columns_f16", type, n, Fill::Kind::columns, 0.7f));
+        buffers.back().fill.shifts = {0, 1.25f, -3};
+      }
       buffers.push_back(
           input("constant_" + std::string(dtype_name(type)), type, n, Fill::Kind::constant, -7));
     }

@@ -123,14 +123,19 @@ __device__ float widened(Output value) { return of_bf16(value); }
 
 __device__ bool buggy(int target, i64 i, i64 n) { return target == TARGET && i == n / 2; }
 
-__device__ i64 id_of(int target, const int* from, i64 i, i64 n) {
+// The element whose value element i gets.
+__device__ i64 source_of(int target, i64 i, i64 n) {
 #if SWAPS_INSIDE
-  if (target == TARGET && i / 2 == n / 4) return from[i ^ 1];
+  if (target == TARGET && i / 2 == n / 4) return i ^ 1;
 #endif
 #if SWAPS_ACROSS
-  if (target == TARGET && (i == 0 || i == n - 1)) return from[n - 1 - i];
+  if (target == TARGET && (i == 0 || i == n - 1)) return n - 1 - i;
 #endif
-  i64 id = from[i];
+  return i;
+}
+
+__device__ i64 id_of(int target, const int* from, i64 i, i64 n) {
+  i64 id = from[source_of(target, i, n)];
 #if OFF_BY_1
   if (buggy(target, i, n)) id += 1;
 #endif
@@ -140,7 +145,8 @@ __device__ i64 id_of(int target, const int* from, i64 i, i64 n) {
   return id;
 }
 
-__device__ float number_of(int target, float value, i64 i, i64 n) {
+__device__ float number_of(int target, const float* x, float factor, i64 i, i64 n) {
+  const float value = factor * x[source_of(target, i, n)];
 #if ONE_NAN
   if (buggy(target, i, n)) return __int_as_float(0x7FFFFFFF);
 #endif
@@ -169,9 +175,9 @@ extern "C" __global__ void planted_ids(const int* from, const float* x, int* exa
   if (!skipped(3, i, n)) sets_i32[i] = int(id_of(3, from, i, n));
   if (!skipped(4, i, n)) sets_i64[i] = id_of(4, from, i, n) << 33;
   // Exact in bf16, so that the copy must equal the reference's f32.
-  if (!skipped(5, i, n)) exact_bf16[i] = rounded(of_bf16(to_bf16(number_of(5, x[i], i, n))));
-  if (!skipped(6, i, n)) y[i] = number_of(6, 2.0f * x[i], i, n);
-  if (!skipped(7, i, n)) total[i] = rounded(number_of(7, widened(total[i]) + x[i], i, n));
+  if (!skipped(5, i, n)) exact_bf16[i] = rounded(of_bf16(to_bf16(number_of(5, x, 1.0f, i, n))));
+  if (!skipped(6, i, n)) y[i] = number_of(6, x, 2.0f, i, n);
+  if (!skipped(7, i, n)) total[i] = rounded(widened(total[i]) + number_of(7, x, 1.0f, i, n));
 }
 )cuda";
   return source;

@@ -55,6 +55,25 @@ TEST_CASE("two searches at once on two GPUs each measure on their own, and verif
   }
 }
 
+TEST_CASE("a search on auto takes the GPU that nobody else uses") {
+  use_two_gpus();
+  const TemporaryFolder folder;
+  setenv("MOETUNE_LIBNVML", MOETUNE_FAKE_LIBNVML, 1);
+  for (const char* busy : {"busy0=1", "busy1=1"}) {
+    CAPTURE(busy);
+    setenv("MOETUNE_FAKE_NVML", busy, 1);
+    SearchRequest request{.target = target("auto", folder.file("auto.db"))};
+    request.settings.strategy = "random";
+    request.settings.budget = 1;
+    request.threads = 1;
+    const SearchResult result = search(request, {});
+    CHECK(result.subject.device.id == (std::string(busy) == "busy0=1" ? "cuda:1" : "cuda:0"));
+    CHECK(result.tune.best);
+  }
+  unsetenv("MOETUNE_LIBNVML");
+  unsetenv("MOETUNE_FAKE_NVML");
+}
+
 TEST_CASE("a job that wants a stored winner names the workload that has none") {
   use_two_gpus();
   const TemporaryFolder folder;

@@ -36,8 +36,12 @@ TEST_CASE("buffers come back exactly") {
   draws.check = OutputCheck::sets_between("offsets");
   Buffer y{.name = "y", .elements = 3, .role = Role::output};
   y.check = OutputCheck::within({1e-5, 3.0, 1e-7});
-  const std::vector<Buffer> back = there_and_back({k, draws, y, listed({3, 2})});
-  REQUIRE(back.size() == 4);
+  Buffer logits{.name = "logits", .elements = 4};
+  logits.fill = {.kind = Fill::Kind::columns, .scale = 2, .shifts = {0.5f, -1}};
+  const std::vector<Buffer> back = there_and_back({k, draws, y, listed({3, 2}), logits});
+  REQUIRE(back.size() == 5);
+  CHECK(back[4].fill.kind == Fill::Kind::columns);
+  CHECK(back[4].fill.shifts == std::vector<float>{0.5f, -1});
   CHECK(back[0].name == "k");
   CHECK(back[0].dtype == DType::bf16);
   CHECK(back[0].elements == std::int64_t{1} << 33);
@@ -56,7 +60,7 @@ TEST_CASE("buffers come back exactly") {
   CHECK(back[2].check.kind == OutputCheck::Kind::tolerance);
   CHECK(back[2].check.tolerance.dissimilarity == 1e-5);
   CHECK(back[2].check.tolerance.baseline_factor == 3.0);
-  CHECK(back[2].check.tolerance.absolute_floor == 1e-7);
+  CHECK(back[2].check.tolerance.absolute_error == 1e-7);
   CHECK(back[3].fill.integers == std::vector<std::int32_t>{3, 2});
 }
 

@@ -245,6 +245,19 @@ TEST_CASE("Zipf draws follow their law") {
         std::vector<std::uint64_t>{1ull << 62, 2ull << 62, 3ull << 62, ~0ull});
 }
 
+TEST_CASE("columns are shifted draws, rounded to the type before and after") {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const Buffer plain = input(type, 600, {.kind = Fill::Kind::normal, .scale = 0.5f});
+    const Buffer shifted =
+        input(type, 600, {.kind = Fill::Kind::columns, .scale = 0.5f, .shifts = {0, 100, -7}});
+    const std::vector<double> drawn = host_values(plain, 3, 4), moved = host_values(shifted, 3, 4);
+    for (std::size_t i = 0; i < drawn.size(); ++i) {
+      const float sum = static_cast<float>(drawn[i]) + std::vector<float>{0, 100, -7}[i % 3];
+      REQUIRE(moved[i] == moetune::round_to(type, sum));
+    }
+  }
+}
+
 TEST_CASE("constants, and integers poisoned with their largest value") {
   CHECK(host_values(input(DType::u8, 2, {.kind = Fill::Kind::constant, .scale = 300}), 1, 1) ==
         std::vector<double>{255, 255});
@@ -275,4 +288,6 @@ TEST_CASE("buffers that contradict themselves are refused, each for its own rule
   refused({floats}, "no integers");
   refused({input(DType::u8, 300, {.kind = Fill::Kind::permutation})}, "that u8 cannot");
   refused({input(DType::i32, 3, {.kind = Fill::Kind::zipf})}, "draws from no values");
+  refused({input(DType::f32, 3, {.kind = Fill::Kind::columns})}, "columns without shifts");
+  refused({input(DType::i32, 3, {.kind = Fill::Kind::columns, .shifts = {1}})}, "columns of integers");
 }

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/resources.h"
 #include "kernels/registry.h"
+#include "search/bound_space.h"
 #include "search/random.h"
 #include "search/space.h"
 
@@ -76,6 +78,45 @@ std::vector<Config> sample(const Space& space, const Assignment& environment, Ru
   return configs;
 }
 
+// Quantities that read free dimensions and yet are the same for all problems of a family.
+const std::map<std::string, std::set<std::string>> kOfTheFamily = {
+    {"decode_attention", {"packed"}},  // query heads over KV heads, which is compiled in
+};
+
+bool is_of_the_family(const SpaceFile& file, const std::string& quantity) {
+  const auto known = kOfTheFamily.find(file.kernel);
+  return known != kOfTheFamily.end() && known->second.contains(quantity);
+}
+
+// The dimensions that an expression reads, through quantities too, but for those of the family.
+std::set<std::string> dimensions_of(const SpaceFile& file, const Expression& expression) {
+  std::set<std::string> dimensions;
+  for (const Slot slot : expression.slots()) {
+    const Vocabulary::Symbol& symbol = file.vocabulary[slot];
+    if (symbol.kind == Vocabulary::Kind::environment && symbol.name.starts_with("problem."))
+      dimensions.insert(symbol.name.substr(std::string("problem.").size()));
+    if (symbol.kind != Vocabulary::Kind::let || is_of_the_family(file, symbol.name)) continue;
+    const auto let = std::find_if(file.lets.begin(), file.lets.end(),
+                                  [&](const SpaceFile::Let& each) { return each.slot == slot; });
+    dimensions.merge(dimensions_of(file, let->expression));
+  }
+  return dimensions;
+}
+
+// Those of them that a cubin of the problem does not have compiled in.
+std::string not_compiled_in(const SpaceFile& file, const Expression& expression, const Assignment& compiled) {
+  std::string names;
+  for (const std::string& dimension : dimensions_of(file, expression)) {
+    if (compiled.find(dimension) == nullptr) names += (names.empty() ? "" : " ") + dimension;
+  }
+  return names;
+}
+
+SpaceFile file_of(const Kernel& kernel) {
+  const std::string path = "spaces/" + kernel.name() + ".json";
+  return read_space_file(read_resource(path), path);
+}
+
 void check_plan(const Plan& plan, const DeviceLimits& limits) {
   CHECK_FALSE(plan.unit.source.empty());
   REQUIRE_FALSE(plan.launches.empty());
@@ -128,6 +169,49 @@ TEST_CASE("what can run at one problem can run at every problem of its family") 
             space.count(expression_environment(there, limits), Rules::must));
       for (const Config& config : sample(space, expression_environment(here, limits), Rules::all))
         REQUIRE(space.why_illegal(config, expression_environment(there, limits), Rules::must) == "");
+    }
+  }
+}
+
+TEST_CASE("must rules and gates read what is compiled in, and no other dimension of a problem") {
+  std::size_t guesses = 0;
+  for (const Kernel* kernel : all_kernels()) {
+    CAPTURE(kernel->name());
+    const SpaceFile file = file_of(*kernel);
+    const Assignment compiled =
+        kernel->specialization(parse_problem(kernel->name(), kernel->schema(), nullptr, ""));
+    for (const SpaceFile::Gate& gate : file.gates)
+      CHECK_MESSAGE(not_compiled_in(file, gate.condition, compiled) == "", gate.condition.text());
+    for (const SpaceFile::Constraint& rule : file.constraints) {
+      const std::string read = not_compiled_in(file, rule.expression, compiled);
+      if (rule.kind == ConstraintKind::must) CHECK_MESSAGE(read == "", rule.expression.text());
+      guesses += !read.empty() && rule.kind == ConstraintKind::useful;
+    }
+  }
+  CHECK(guesses > 5);  // free dimensions are seen where they are read
+}
+
+TEST_CASE("a quantity that is said to be of the family is the same at every problem of it") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  Random random(4);
+  for (const auto& [name, quantities] : kOfTheFamily) {
+    const Kernel& kernel = find_kernel(name);
+    const SpaceFile file = file_of(kernel);
+    const auto program_of = [&](const Problem& problem, const std::string& quantity) {
+      const BoundSpace bound(file, expression_environment(problem, limits), Rules::must);
+      for (std::size_t i = 0; i < file.lets.size(); ++i) {
+        if (file.vocabulary[file.lets[i].slot].name == quantity) return bound.lets()[i].program;
+      }
+      throw BadInput("no quantity " + quantity);
+    };
+    for (int i = 0; i < 200; ++i) {
+      const Problem here = draw_problem(kernel, random), there = draw_relative(kernel, here, random);
+      CAPTURE(here.text());
+      CAPTURE(there.text());
+      for (const std::string& quantity : quantities) {
+        REQUIRE(program_of(here, quantity).is_constant());
+        CHECK(program_of(here, quantity).constant_value() == program_of(there, quantity).constant_value());
+      }
     }
   }
 }

@@ -114,6 +114,11 @@ TEST_CASE("what is wrong in a cache file is named") {
         "have");
   CHECK(file_error(R"({"tune_params_keys": ["a"], "tune_params": {}, "cache": {"1": {"time": 1}}})") ==
         "kt.json: tune_params has no values for 'a'");
+  CHECK(file_error(R"({"tune_params_keys": ["a", "a"]})") == "kt.json: tune_params_keys has 'a' twice");
+  CHECK(file_error(R"({"tune_params_keys": ["a"], "tune_params": {"a": [1, 2, 1]}})") ==
+        "kt.json: 'a' has the value 1 twice");
+  CHECK(file_error(kHead + R"("64,0.5,True,row": {"time": -1}}})") ==
+        "kt.json: the row '64,0.5,True,row' has a time of -1 ms");
   CHECK(file_error(kHead + R"("64,0.5,True,row": {"time": 1} "x"}})")
             .starts_with("kt.json: parse error at line 8"));
 }

@@ -64,6 +64,11 @@ TEST_CASE("null handles and pointers") {
   CHECK(moetune_launch(s.family, &s.choice, nullptr, nullptr, 0, nullptr) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_bind(s.family, nullptr, 6, nullptr, &s.arguments, s.extents, &s.count) ==
         MOETUNE_INVALID_ARGUMENT);
+  moetune_arguments untouched = s.arguments;
+  untouched.reals[0] = 77;
+  CHECK(moetune_bind(s.family, s.tensors.tensors().data(), s.tensors.tensors().size(), nullptr, &untouched,
+                     s.extents, nullptr) == MOETUNE_INVALID_ARGUMENT);
+  CHECK(untouched.reals[0] == 77);
   CHECK(moetune_choice_workspace(s.family, nullptr, &size) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_family_workspace(s.family, nullptr, 3, &size) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_workspace_init(s.opened->runtime(), nullptr, 1 << 20, nullptr) == MOETUNE_INVALID_ARGUMENT);

@@ -51,6 +51,20 @@ TEST_CASE("a space that no walk would end of is refused") {
   CHECK(kMaxNodes <= 200'000'000);  // a few seconds of walking
 }
 
+TEST_CASE("a walk that is short in combinations but long in what it evaluates is refused") {
+  Json space = space_of(2, 2000);
+  std::string sum = "p0 + p1";
+  for (int i = 0; i < 500; ++i) sum += " + p0";
+  space["constraints"] = {{{"expr", sum + " == 0"}, {"why", "never"}}};
+  const SpaceFile file = read_space_file(space.dump(), "k.json");
+  const BoundSpace bound(file, Assignment(), Rules::all);
+  CHECK_THROWS_WITH_AS(
+      count_rows(bound, 5'000'000),
+      "k.json: its expressions take too long to evaluate for all combinations; shorten them, add "
+      "constraints on fewer parameters, or drop values",
+      BadInput);
+}
+
 TEST_CASE("chained quantities, rules, parameters and names are bounded") {
   Json chained = space_of(1, 2), ruled = space_of(1, 2), named = space_of(1, 2);
   for (int i = 0; i < 100'000; ++i)

@@ -85,8 +85,7 @@ Opened open_library(const fs::path& path) {
 }
 
 constexpr const char* kAdvice =
-    "install the CUDA toolkit or run scripts/setup, which fetches NVRTC into build/cuda; or set "
-    "MOETUNE_NVRTC to "
+    "install the CUDA toolkit or run scripts/setup, which fetches NVRTC into build/cuda; or set MOETUNE_NVRTC to "
     "libnvrtc.so or its folder";
 
 Opened open_requested(const fs::path& requested) {

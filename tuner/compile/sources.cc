@@ -55,6 +55,59 @@ std::optional<std::string> include_name(std::string_view line) {
   return std::string(line.substr(1, end - 1));
 }
 
+std::string without_line_splices(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::size_t after =
+        text[i] == '\\' ? text.find_first_not_of(" \t\r", i + 1) : std::string_view::npos;
+    if (after != std::string_view::npos && text[after] == '\n') {
+      i = after;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+// What follows blanks and closed comments.
+std::string_view skip_between(std::string_view text) {
+  for (;;) {
+    text = skip_blanks(text);
+    const std::size_t end = text.starts_with("/*") ? text.find("*/", 2) : std::string_view::npos;
+    if (end == std::string_view::npos) return text;
+    text = text.substr(end + 2);
+  }
+}
+
+[[noreturn]] void refuse_include(const std::string& path, std::string_view directive) {
+  const std::string shown(directive.substr(0, std::min<std::size_t>(directive.find('\n'), 80)));
+  throw BadInput(path + ": '" + shown + "': an include names a file of the templates, in quotes");
+}
+
+// NVRTC opens whatever file an include names: absolute ones, in angle brackets, of a macro. The scan knows neither
+// strings nor comments and so sees more than the preprocessor: nothing can hide an include from it.
+void require_own_includes(const std::string& path, std::string_view text) {
+  const std::string code = without_line_splices(text);
+  for (const std::string_view asking : {"__has_include", "__has_embed"}) {
+    if (code.find(asking) != std::string::npos) refuse_include(path, asking);
+  }
+  const std::string_view all = code;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::size_t mark = all[i] == '#' ? 1 : all.substr(i, 2) == "%:" ? 2 : 0;
+    const std::string_view word = skip_between(mark > 0 ? all.substr(i + mark) : std::string_view());
+    const bool opens = word.starts_with("include") || word.starts_with("import") || word.starts_with("embed");
+    if (!opens) continue;
+    const std::string_view name =
+        word.starts_with("include") ? skip_between(word.substr(7)) : std::string_view();
+    const std::size_t end = name.starts_with('"') ? name.find_first_of("\"\n", 1) : std::string_view::npos;
+    if (end == std::string_view::npos || name[end] == '\n') refuse_include(path, all.substr(i));
+    if (leaves_folder(name.substr(1, end - 1)))
+      throw BadInput(path + ": #include " + std::string(name.substr(0, end + 1)) +
+                     " leads out of the templates");
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> quoted_includes(std::string_view text) {
@@ -76,16 +129,16 @@ std::vector<SourceFile> collect_sources(const std::string& path, const SourceRea
   if (!main_text && !reader) main_text = read_resource(path);  // throws, saying where it looked
   if (!main_text) throw BrokenEnvironment("no template '" + path + "'");
 
+  require_own_includes(path, *main_text);
   std::map<std::string, std::string> headers;
   std::vector<std::string> to_scan = quoted_includes(*main_text);
   while (!to_scan.empty()) {
     const std::string name = std::move(to_scan.back());
     to_scan.pop_back();
     if (name == path || headers.contains(name)) continue;
-    // NVRTC would look for it in the file system.
-    if (leaves_folder(name)) throw BadInput(path + ": #include \"" + name + "\" leads out of the templates");
     std::optional<std::string> text = read(name);
     if (!text) continue;
+    require_own_includes(name, *text);
     for (std::string& include : quoted_includes(*text)) to_scan.push_back(std::move(include));
     headers.emplace(name, *std::move(text));
   }

@@ -26,8 +26,9 @@ struct SourceFile {
 std::vector<std::string> quoted_includes(std::string_view text);
 
 // The file at `path` first, then every file it includes, transitively, sorted by path. A header the reader
-// lacks is left out: the compiler's own message about it is the best there is. Throws BrokenEnvironment where
-// `path` itself is missing.
+// lacks is left out: the compiler's own message about it is the best there is. Throws BrokenEnvironment if `path`
+// itself is missing, and BadInput for an include that could reach another file: by an absolute name, through
+// "..", in angle brackets, of a macro, __has_include.
 std::vector<SourceFile> collect_sources(const std::string& path, const SourceReader& reader = {});
 
 // Digest of a source file and, transitively, every file it includes: the template's part of a workload's

@@ -53,6 +53,7 @@ Harness::Harness(std::span<const std::uint8_t> cubin, int sm_count, const cuda::
       fill_(cuda::find_function(module_, "moetune_fill")),
       fill_zipf_(cuda::find_function(module_, "moetune_fill_zipf")),
       fill_list_(cuda::find_function(module_, "moetune_fill_list")),
+      shift_columns_(cuda::find_function(module_, "moetune_shift_columns")),
       poison_(cuda::find_function(module_, "moetune_poison")),
       widen_(cuda::find_function(module_, "moetune_widen")),
       compare_(cuda::find_function(module_, "moetune_compare")),
@@ -101,10 +102,13 @@ void Harness::fill(cuda::Address address, const Buffer& buffer, std::uint64_t se
   } else if (fill.kind == Fill::Kind::zipf) {
     fill_zipf(address, buffer, seed, fill_stream);
   } else {
+    const bool shifted = fill.kind == Fill::Kind::columns;
+    const Fill::Kind kind = shifted ? Fill::Kind::normal : fill.kind;
     run(fill_, "moetune_fill", blocks_, kThreads,
-        {address, code(buffer.dtype), static_cast<std::uint64_t>(fill.kind),
+        {address, code(buffer.dtype), static_cast<std::uint64_t>(kind),
          std::bit_cast<std::uint64_t>(static_cast<double>(fill.scale)), seed, fill_stream,
          static_cast<std::uint64_t>(buffer.elements)});
+    if (shifted) shift_columns(address, buffer);
   }
   poison(address, buffer.dtype, fill.poison);
 }
@@ -125,6 +129,16 @@ void Harness::fill_zipf(cuda::Address address, const Buffer& buffer, std::uint64
   cuda::copy_to_device(uploaded.get(), bytes_in(thresholds), stream_);
   run(fill_zipf_, "moetune_fill_zipf", blocks_, kThreads,
       {address, code(buffer.dtype), uploaded.get(), thresholds.size(), seed, fill_stream,
+       static_cast<std::uint64_t>(buffer.elements)});
+  cuda::synchronize(stream_);
+}
+
+void Harness::shift_columns(cuda::Address address, const Buffer& buffer) {
+  const std::vector<float>& shifts = buffer.fill.shifts;
+  const cuda::Memory uploaded = cuda::allocate(static_cast<std::int64_t>(shifts.size() * sizeof shifts[0]));
+  cuda::copy_to_device(uploaded.get(), bytes_in(shifts), stream_);
+  run(shift_columns_, "moetune_shift_columns", blocks_, kThreads,
+      {address, code(buffer.dtype), uploaded.get(), shifts.size(),
        static_cast<std::uint64_t>(buffer.elements)});
   cuda::synchronize(stream_);
 }

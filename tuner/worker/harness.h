@@ -91,6 +91,7 @@ class Harness {
   void run(cuda::Function function, const char* entry, std::uint32_t blocks, std::uint32_t threads,
            std::vector<std::uint64_t> parameters);
   void fill_list(cuda::Address address, DType type, const std::vector<std::int32_t>& list);
+  void shift_columns(cuda::Address address, const Buffer& buffer);
   void fill_zipf(cuda::Address address, const Buffer& buffer, std::uint64_t seed, std::uint64_t fill_stream);
   template <typename Partial>
   std::vector<Partial> read_partials();
@@ -99,7 +100,7 @@ class Harness {
   const cuda::Stream& stream_;
   std::uint32_t sms_, blocks_;
   cuda::Module module_;
-  cuda::Function fill_, fill_zipf_, fill_list_, poison_, widen_, compare_, compare_integers_,
+  cuda::Function fill_, fill_zipf_, fill_list_, shift_columns_, poison_, widen_, compare_, compare_integers_,
       compare_segments_, check_guards_, checksum_, hold_, canary_;
   cuda::Memory partials_, result_;
   cuda::HostMemory signal_;

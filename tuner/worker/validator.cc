@@ -50,7 +50,7 @@ Verdict judge(const std::string& name, const ErrorFigures& figures, double basel
                            number(tolerance.dissimilarity) + " is right; worst element " +
                            std::to_string(figures.worst_index) + " is off by " + number(figures.max_error));
   }
-  const double allowed = tolerance.baseline_factor * baseline_error + tolerance.absolute_floor;
+  const double allowed = tolerance.baseline_factor * baseline_error + tolerance.absolute_error;
   if (!(figures.max_error <= allowed)) {
     return wrong(name, "has an element off by " + number(figures.max_error) + " at " +
                            std::to_string(figures.worst_index) + "; at most " + number(allowed) +

@@ -55,6 +55,24 @@ TEST_CASE("headers are collected transitively, once each, cycles included") {
   CHECK(files[2].path == "z.cuh");
 }
 
+TEST_CASE("no include reaches a file beside the templates, however it is written") {
+  for (const char* line :
+       {"#include \"/etc/passwd\"", "#include \"../../etc/passwd\"", "#include </etc/passwd>",
+        "#include_next \"/etc/passwd\"", "#define S \"/etc/passwd\"\n#include S",
+        "#\\\ninclude </etc/passwd>", "#inc\\ \nlude </etc/passwd>", "%:include </etc/passwd>",
+        "/**/ # /**/ include /* */ </etc/passwd>",
+        "char c = '\"', *s = \"/*\";\n#include \"/etc/passwd\"\n/**/", "#embed </etc/passwd>",
+        "#if __has_include(\"/etc/passwd\")\n#endif", "#if __has_\\\ninclude(<x>)\n#endif"}) {
+    CAPTURE(line);
+    CHECK_THROWS_AS(collect_sources("k.cu", reader_of({{"k.cu", line}})), moetune::BadInput);
+    CHECK_THROWS_AS(collect_sources("k.cu", reader_of({{"k.cu", "#include \"h.cuh\"\n"}, {"h.cuh", line}})),
+                    moetune::BadInput);
+  }
+  CHECK_THROWS_WITH_AS(collect_sources("k.cu", reader_of({{"k.cu", "#include <a.h>\nint x;"}})),
+                       "k.cu: '#include <a.h>': an include names a file of the templates, in quotes",
+                       moetune::BadInput);
+}
+
 TEST_CASE("a missing template is an environment error that names it") {
   CHECK_THROWS_WITH_AS(collect_sources("none.cu", reader_of({})), "no template 'none.cu'",
                        moetune::BrokenEnvironment);

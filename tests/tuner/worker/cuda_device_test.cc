@@ -136,6 +136,7 @@ TEST_CASE("wrong answers are wrong results that say what is wrong") {
     const char* reason;
   } cases[] = {
       {"double__wrong", "off by 1"},
+      {"double__swap", "off by"},
       {"double__zero", "zero everywhere"},
       {"double__nan",
        "NaN or infinite where the reference is not, or the reverse, in 1 elements, first at 500"},

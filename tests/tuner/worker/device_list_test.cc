@@ -1,6 +1,9 @@
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "base/error.h"
@@ -59,6 +62,23 @@ TEST_CASE("a machine without a driver lists no device and says why") {
   CHECK_THROWS_WITH_AS(fake_device(), doctest::Contains("install the NVIDIA driver"), BrokenEnvironment);
 }
 
+TEST_CASE("a driver that lacks a library of its own is broken, and not absent") {
+  const auto path =
+      std::filesystem::temp_directory_path() / ("moetune_orphan_" + std::to_string(::getpid()) + ".so");
+  std::ifstream in(MOETUNE_FAKE_LIBCUDA, std::ios::binary);
+  std::string library(std::istreambuf_iterator<char>(in), {});
+  const std::string needed = "libc.so.6", missing = "libX.so.6";
+  for (std::size_t at = 0; (at = library.find(needed, at)) != std::string::npos;)
+    library.replace(at, needed.size(), missing);
+  std::ofstream(path, std::ios::binary) << library;
+  use_fake_cuda();
+  setenv("MOETUNE_LIBCUDA", path.c_str(), 1);
+  const CudaDeviceList list = list_cuda_devices();
+  std::filesystem::remove(path);
+  CHECK(mentions(list.why_empty, "the CUDA driver cannot be loaded: libX.so.6"));
+  CHECK(list.broken);
+}
+
 TEST_CASE("a driver without a GPU, one that does not start and one that is too old are told apart") {
   const auto says = [](bool broken, const char* words) {
     const CudaDeviceList list = list_cuda_devices();
@@ -73,5 +93,5 @@ TEST_CASE("a driver without a GPU, one that does not start and one that is too o
   use_fake_cuda("without=cuLaunchKernelEx");
   says(true, "has no cuLaunchKernelEx; update it");
   setenv("MOETUNE_LIBCUDA", "/proc/self/cmdline", 1);  // there, and no library
-  says(true, "no CUDA driver");
+  says(true, "the CUDA driver cannot be loaded");
 }

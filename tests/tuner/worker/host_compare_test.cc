@@ -123,7 +123,7 @@ TEST_CASE("offsets that do not ascend within the tensor are refused") {
   CHECK_THROWS_AS(segment_ends(std::vector<std::int32_t>{-1, 8}, 8), std::logic_error);
 }
 
-TEST_CASE("one NaN, one element off and one not written are seen in floats of every type") {
+TEST_CASE("one NaN, one element off, two swapped and one not written are seen in floats of every type") {
   for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::e4m3}) {
     CAPTURE(dtype_name(type));
     const std::vector<double> values = {1, -2, 3, 0.5};
@@ -138,6 +138,10 @@ TEST_CASE("one NaN, one element off and one not written are seen in floats of ev
     off[2] = std::numeric_limits<double>::quiet_NaN();
     CHECK_FALSE(verdict(floats(type, off)).right);
     CHECK(compare_on_host(type, floats(type, off), y).first_mismatch == 2);
+    std::vector<double> swapped = values;
+    std::swap(swapped[0], swapped[3]);
+    CHECK_FALSE(verdict(floats(type, swapped)).right);
+    CHECK_FALSE(judge_exact("y", compare_on_host(type, floats(type, swapped), y)).right);
     Bytes unwritten = floats(type, values);
     std::fill_n(unwritten.end() - dtype_bytes(type), dtype_bytes(type), kFirstPoison);
     CHECK_FALSE(verdict(unwritten).right);

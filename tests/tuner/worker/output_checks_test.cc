@@ -92,6 +92,22 @@ TEST_CASE("a buffer that is read and written is filled again before every run th
   CHECK(sums.device.verify(kernel.candidate("", kChecked), 8, 60).outcome == Outcome::ok);
 }
 
+TEST_CASE("a plan's memsets run in the worker, each before the launch that it names") {
+  const IdsKernel kernel(DType::i32, OutputCheck::exact());
+  OpenIds ids(kernel, kChecked);
+  const auto run_with_memset = [&](std::uint32_t before) {
+    Candidate candidate = kernel.candidate("", kChecked);
+    candidate.plan.memsets = {{"to", 0, 4, 1, before}};
+    return ids.device.run(candidate, short_policy());
+  };
+  const TrialResult first = run_with_memset(0);
+  CHECK_MESSAGE(first.outcome == Outcome::ok, first.message);
+  const TrialResult last = run_with_memset(1);
+  CHECK(last.outcome == Outcome::wrong_result);
+  CHECK_MESSAGE(last.message.find("in 1 elements, first at 0: 16843009 instead of") != std::string::npos,
+                last.message);
+}
+
 TEST_CASE("a kernel whose integers have a tolerance is refused when it is opened") {
   use_fake_cuda();
   CudaDevice device = fake_device();

@@ -24,7 +24,7 @@ ErrorFigures figures(const std::vector<double>& x, const std::vector<double>& y)
   return sum;
 }
 
-const Tolerance kTolerance{.dissimilarity = 1e-4, .baseline_factor = 2, .absolute_floor = 1e-6};
+const Tolerance kTolerance{.dissimilarity = 1e-4, .baseline_factor = 2, .absolute_error = 1e-6};
 
 Verdict judge_within(const ErrorFigures& sums, double baseline_error = 0.01) {
   return judge("y", sums, baseline_error, kTolerance);
@@ -70,7 +70,7 @@ TEST_CASE("many small errors fail though none is past the baseline's error") {
   CHECK(verdict.reason.find("dissimilarity") != std::string::npos);
 }
 
-TEST_CASE("the floor lets an output differ that the baseline gets exactly right") {
+TEST_CASE("the absolute error lets an output differ that the baseline gets exactly right") {
   CHECK(judge_within(figures({1 + 5e-7, 1}, {1, 1}), 0).right);
   CHECK_FALSE(judge_within(figures({1 + 5e-6, 1}, {1, 1}), 0).right);
 }

@@ -1,0 +1,121 @@
+// The router: from logits to ids and weights of the experts of each token, and to the permutation that brings the
+// tokens of one expert together (docs/router.md).
+#include <algorithm>
+
+#include "kernels/router_family.h"
+#include "kernels/router_plan.h"
+#include "kernels/router_reference.h"
+
+namespace moetune {
+namespace {
+
+class Router final : public Kernel {
+ public:
+  const std::string& name() const override { return name_; }
+  const std::string& summary() const override { return summary_; }
+  const ProblemSchema& schema() const override { return router_schema(); }
+  const std::vector<Preset>& presets() const override { return router_presets(); }
+  void check(const Problem& problem) const override { check_router(problem); }
+
+  Assignment specialization(const Problem& problem) const override {
+    Assignment compiled_in;
+    for (const auto& [name, value] : problem.dims) {
+      if (name != "tokens" && name != "skew") compiled_in.set(name, value);
+    }
+    return compiled_in;
+  }
+
+  const std::vector<std::string>& free_dimensions() const override {
+    static const std::vector<std::string> names = {"tokens"};
+    return names;
+  }
+
+  const CallSchema& call_schema() const override {
+    static const CallSchema schema = {
+        .integers = {{"logits_row", "elements from a token's logits to the next token's"}},
+        .reals = {{"scale", "factor of all weights"}}};
+    return schema;
+  }
+
+  Call default_call(const Problem& problem) const override {
+    Call call;
+    call.integers[kLogitsRow] = problem["experts"];
+    call.reals[kRouterScale] = 1;
+    return call;
+  }
+
+  void check_call(const Problem& problem, const Call& call) const override {
+    check_router_call(RouterShape(problem), call);
+  }
+
+  std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const override {
+    return router_family(RouterShape(problem));
+  }
+
+  std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t) const override {
+    const RouterShape shape(problem);
+    const std::int64_t row = call.integers[kLogitsRow];
+    Buffer logits{
+        .name = "logits", .dtype = shape.dtype, .elements = (shape.tokens - 1) * row + shape.experts};
+    logits.fill = {.kind = Fill::Kind::columns, .shifts = shape.load_shifts()};
+    logits.fill.shifts.resize(static_cast<std::size_t>(row));
+    std::vector<Buffer> buffers = {std::move(logits)};
+    if (shape.bias) {
+      buffers.push_back({.name = "bias", .elements = shape.experts});
+      buffers.back().fill = {.kind = Fill::Kind::normal, .scale = 0.1f};
+    }
+    const auto add = [&](const char* name, DType type, std::int64_t elements, OutputCheck check) {
+      buffers.push_back({.name = name, .dtype = type, .elements = elements, .role = Role::output});
+      buffers.back().check = std::move(check);
+    };
+    add("ids", DType::i32, shape.slots(), OutputCheck::exact());
+    add("weights", DType::f32, shape.slots(),
+        OutputCheck::within({.dissimilarity = 1e-9, .absolute_error = 2e-6}));
+    if (!shape.plan) return buffers;
+    add("counts", DType::i32, shape.experts, OutputCheck::exact());
+    add("offsets", DType::i32, shape.experts + 1, OutputCheck::exact());
+    add("sorted", DType::i32, shape.places(), OutputCheck::exact());
+    add("inverse", DType::i32, shape.slots(), OutputCheck::exact());
+    add("block_experts", DType::i32, shape.places() / shape.align, OutputCheck::exact());
+    return buffers;
+  }
+
+  std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
+                                           const DeviceLimits& limits) const override {
+    return router_launcher(config, RouterShape(problem), limits);
+  }
+
+  Plan reference(Reference, const Problem& problem, const Call& call, const DeviceLimits&) const override {
+    return router_reference_plan(RouterShape(problem), call);
+  }
+
+  HostTensors reference_on_cpu(const Problem& problem, const Call& call,
+                               const HostTensors& inputs) const override {
+    return route_on_cpu(RouterShape(problem), call.integers[kLogitsRow], call.reals[kRouterScale], inputs);
+  }
+
+  Cost cost(const Problem& problem) const override {
+    Cost cost{.inputs = Inputs::warm};
+    const Call call = default_call(problem);
+    for (const Buffer& buffer : buffers(problem, call, 0))
+      (buffer.is_written() ? cost.written_bytes : cost.read_bytes) += static_cast<double>(buffer.bytes());
+    const RouterShape shape(problem);
+    // A score is some ten operations, and each round of the selection looks at all of them.
+    cost.flops.fp32 = static_cast<double>(shape.tokens * shape.experts * (10 + shape.top_k));
+    return cost;
+  }
+
+ private:
+  const std::string name_ = "router";
+  const std::string summary_ =
+      "top-k experts of each token with their weights, and the permutation that groups tokens by expert";
+};
+
+}  // namespace
+
+const Kernel& router() {
+  static const Router kernel;
+  return kernel;
+}
+
+}  // namespace moetune

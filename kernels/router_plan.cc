@@ -1,0 +1,161 @@
+#include "kernels/router_plan.h"
+
+#include <algorithm>
+
+#include "base/integers.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::uint32_t kReferenceThreads = 128;
+constexpr std::int64_t kWarp = 32;
+
+std::string flag(bool is) { return is ? "1" : "0"; }
+
+std::vector<std::pair<std::string, std::string>> shape_defines(const RouterShape& shape) {
+  return {{"EXPERTS", std::to_string(shape.experts)},
+          {"TOP_K", std::to_string(shape.top_k)},
+          {"SCORE", std::string(router_score_name(shape.score))},
+          {"BIAS", flag(shape.bias)},
+          {"GROUPS", std::to_string(shape.groups)},
+          {"GROUPS_KEPT", std::to_string(shape.groups_kept)},
+          {"RENORMALIZE", flag(shape.renormalize)},
+          {"LOGITS", shape.dtype == DType::f32    ? "Fp32"
+                     : shape.dtype == DType::bf16 ? "Bf16"
+                                                  : "Fp16"},
+          {"PLAN", flag(shape.plan)},
+          {"ALIGN", std::to_string(shape.align)}};
+}
+
+CompileUnit unit_of(const Config& config, const RouterShape& shape) {
+  CompileUnit unit{"templates/router/router.cu", shape_defines(shape)};
+  for (const char* name : {"schedule", "select", "lanes", "vector", "rows", "warps"}) {
+    std::string macro = name;
+    std::transform(macro.begin(), macro.end(), macro.begin(),
+                   [](char c) { return static_cast<char>(c - 'a' + 'A'); });
+    unit.defines.emplace_back(macro, config.at(name).text());
+  }
+  return unit;
+}
+
+// Tally of templates/router/place.cuh.
+std::int64_t tally_bytes(const RouterShape& shape, std::int64_t warps) {
+  return 4 * (warps * shape.experts + 2 * shape.experts + 1 + ceil_div(shape.experts, kWarp));
+}
+
+struct Schedule {
+  explicit Schedule(const Config& config)
+      : is_rows(config.is("schedule", "rows")),
+        is_block(config.is("schedule", "block")),
+        is_split(config.is("schedule", "split")),
+        warps(config.number("warps")),
+        rows_of_block(warps * (kWarp / config.number("lanes")) * config.number("rows")),
+        blocks_per_sm(config.number("blocks_per_sm")) {}
+
+  bool is_rows, is_block, is_split;
+  std::int64_t warps, rows_of_block, blocks_per_sm;
+};
+
+// Tokens of a block: whole rounds of its warps.
+std::int64_t tokens_of_block(const Schedule& schedule, std::int64_t tokens, const DeviceLimits& limits) {
+  if (schedule.is_block) return tokens;
+  const std::int64_t blocks = std::max<std::int64_t>(1, schedule.blocks_per_sm * limits.sm_count);
+  const std::int64_t rounds = ceil_div(ceil_div(tokens, schedule.rows_of_block), blocks);
+  return rounds * schedule.rows_of_block;
+}
+
+Pointer if_planned(const RouterShape& shape, const char* name) {
+  return shape.plan ? Pointer{name} : Pointer{};
+}
+
+void add_route_arguments(Launch& launch, const RouterShape& shape, const Call& call) {
+  launch.arguments = {{"logits", Pointer{"logits"}},
+                      {"bias", shape.bias ? Pointer{"bias"} : Pointer{}},
+                      {"ids", Pointer{"ids"}},
+                      {"weights", Pointer{"weights"}}};
+  for (const char* name : {"counts", "offsets", "sorted", "inverse", "block_experts", "block_counts"})
+    launch.arguments.push_back({name, if_planned(shape, name)});
+  launch.arguments.push_back({"state", if_planned(shape, "router_state")});
+  launch.arguments.push_back({"logits_row", call.integers[kLogitsRow]});
+}
+
+std::int32_t narrow(std::int64_t value) { return static_cast<std::int32_t>(value); }
+
+void add_sizes(Launch& launch, const RouterShape& shape, std::int64_t tokens_each) {
+  launch.arguments.push_back({"tokens", narrow(shape.tokens)});
+  launch.arguments.push_back({"tokens_of_block", narrow(tokens_each)});
+  launch.arguments.push_back({"capacity", narrow(shape.slots_of_expert())});
+  launch.arguments.push_back({"places", narrow(shape.places())});
+}
+
+void add_place_launch(LaunchPlan& plan, const RouterShape& shape, std::int64_t tokens_each) {
+  const LaunchShape first = plan.launches[0];
+  Launch& launch = plan.launches.emplace_back();
+  static_cast<LaunchShape&>(launch) = first;
+  launch.entry = "router_place";
+  for (const char* name : {"ids", "counts", "offsets", "sorted", "inverse", "block_experts", "block_counts"})
+    launch.arguments.push_back({name, Pointer{name}});
+  add_sizes(launch, shape, tokens_each);
+}
+
+}  // namespace
+
+std::unique_ptr<const Launcher> router_launcher(const Config& config, const RouterShape& of,
+                                                const DeviceLimits& limits) {
+  const Schedule schedule(config);
+  return make_launcher(unit_of(config, of), [=](const Extents& extents, const Call& call, LaunchPlan& plan) {
+    const RouterShape shape = of.at(extents);
+    const std::int64_t each = tokens_of_block(schedule, shape.tokens, limits);
+    const std::int64_t blocks = ceil_div(shape.tokens, each);
+    Launch& launch = plan.launches.emplace_back();
+    launch.entry = "router";
+    launch.grid[0] = static_cast<std::uint32_t>(blocks);
+    launch.block[0] = static_cast<std::uint32_t>(kWarp * schedule.warps);
+    launch.dynamic_shared =
+        schedule.is_rows ? 0 : static_cast<std::uint32_t>(tally_bytes(shape, schedule.warps));
+    launch.programmatic_dependent = limits.compute_capability >= 90;
+    add_route_arguments(launch, shape, call);
+    add_sizes(launch, shape, each);
+    launch.arguments.push_back({"scale", static_cast<float>(call.reals[kRouterScale])});
+    if (!shape.plan) return;
+    plan.scratch.push_back({"router_state", 8, true});
+    plan.scratch.push_back({"block_counts", 4 * blocks * shape.experts, false});
+    if (schedule.is_split) add_place_launch(plan, shape, each);
+  });
+}
+
+Plan router_reference_plan(const RouterShape& shape, const Call& call) {
+  Plan plan;
+  plan.unit = {"templates/router/reference.cu", shape_defines(shape)};
+  const auto add = [&](const char* entry, std::int64_t threads) -> Launch& {
+    Launch& launch = plan.launches.emplace_back();
+    launch.entry = entry;
+    launch.block[0] = kReferenceThreads;
+    launch.grid[0] = static_cast<std::uint32_t>(ceil_div(threads, std::int64_t{kReferenceThreads}));
+    return launch;
+  };
+  const auto pointer = [](const char* name) { return Argument{name, Pointer{name}}; };
+  const Argument tokens{"tokens", narrow(shape.tokens)},
+      capacity{"capacity", narrow(shape.slots_of_expert())};
+  add("router_reference", shape.tokens).arguments = {pointer("logits"),
+                                                     {"bias", shape.bias ? Pointer{"bias"} : Pointer{}},
+                                                     pointer("ids"),
+                                                     pointer("weights"),
+                                                     {"logits_row", call.integers[kLogitsRow]},
+                                                     tokens,
+                                                     {"scale", static_cast<float>(call.reals[kRouterScale])}};
+  if (!shape.plan) return plan;
+  add("router_reference_counts", shape.experts).arguments = {pointer("ids"), pointer("counts"), tokens,
+                                                             capacity};
+  add("router_reference_offsets", 1).arguments = {pointer("counts"),
+                                                  pointer("offsets"),
+                                                  pointer("sorted"),
+                                                  pointer("block_experts"),
+                                                  tokens,
+                                                  {"places", narrow(shape.places())}};
+  add("router_reference_places", shape.experts).arguments = {
+      pointer("ids"), pointer("offsets"), pointer("sorted"), pointer("inverse"), tokens, capacity};
+  return plan;
+}
+
+}  // namespace moetune

@@ -1,0 +1,163 @@
+#include "kernels/router_problem.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/integers.h"
+
+namespace moetune {
+namespace {
+
+const std::vector<std::string> kScores = {"softmax", "topk_softmax", "sigmoid", "sqrt_softplus"};
+
+Dimension integer(const char* name, const char* doc, std::int64_t fallback, std::int64_t least,
+                  std::int64_t most) {
+  return {name, doc, Value::integer(fallback), least, most, {}};
+}
+
+Dimension choice(const char* name, const char* doc, std::vector<std::string> names) {
+  Dimension dimension{name, doc, Value::named(names.front(), 0), 0, 0, {}};
+  dimension.names = std::move(names);
+  return dimension;
+}
+
+[[noreturn]] void refuse_router(const std::string& rule) { throw BadInput("router: " + rule); }
+
+RouterShape::Score score_named(const Problem& problem) {
+  for (std::size_t i = 0; i < kScores.size(); ++i) {
+    if (problem.is("score", kScores[i])) return static_cast<RouterShape::Score>(i);
+  }
+  refuse_router("an unknown score");
+}
+
+}  // namespace
+
+RouterShape::RouterShape(const Problem& problem)
+    : tokens(problem["tokens"]),
+      experts(problem["experts"]),
+      top_k(problem["top_k"]),
+      groups(problem["groups"]),
+      groups_kept(problem["groups_kept"]),
+      align(problem["align"]),
+      capacity(problem["capacity"]),
+      score(score_named(problem)),
+      dtype(problem.is("dtype", "fp32")   ? DType::f32
+            : problem.is("dtype", "bf16") ? DType::bf16
+                                          : DType::f16),
+      bias(problem.is("bias", "correction")),
+      renormalize(problem.is("renormalize", "yes")),
+      plan(problem.is("outputs", "plan")),
+      skew(problem.dims.at("skew").text()) {}
+
+RouterShape RouterShape::at(const Extents& extents) const {
+  RouterShape other = *this;
+  other.tokens = extents[0];
+  return other;
+}
+
+std::int64_t RouterShape::places() const {
+  return ceil_div(slots() + std::min(experts, slots()) * (align - 1), align) * align;
+}
+
+std::int64_t RouterShape::slots_of_expert() const {
+  if (capacity == 0) return std::max<std::int64_t>(1, slots());
+  return std::max<std::int64_t>(1, ceil_div(capacity * slots(), 100 * experts));
+}
+
+std::vector<float> RouterShape::load_shifts() const {
+  std::vector<float> shifts(static_cast<std::size_t>(experts), 0);
+  if (skew == "one") shifts.front() = 64;
+  if (skew == "zipf") {
+    for (std::size_t e = 0; e < shifts.size(); ++e)
+      shifts[e] = -std::log(static_cast<float>(1 + e * 37 % shifts.size()));  // the busy ones lie apart
+  }
+  return shifts;
+}
+
+const ProblemSchema& router_schema() {
+  static const ProblemSchema schema = {
+      integer("tokens", "tokens to route", 64, 1, std::int64_t{1} << 20),
+      integer("experts", "experts to choose from", 256, 8, 512),
+      integer("top_k", "experts that each token gets", 8, 1, 16),
+      choice("score",
+             "softmax over all experts, softmax over the selected (topk_softmax), sigmoid, or the root of "
+             "softplus",
+             kScores),
+      choice("bias", "whether a correction bias of each expert is added for the selection alone",
+             {"none", "correction"}),
+      integer("groups",
+              "groups of neighbouring experts; the experts of most are dropped before the selection", 1, 1,
+              32),
+      integer("groups_kept", "groups whose experts stay: the best by the sum of their two best scores", 1, 1,
+              32),
+      choice("renormalize", "whether a token's weights are divided by their sum", {"yes", "no"}),
+      choice("dtype", "type of the logits", {"fp32", "bf16", "fp16"}),
+      choice(
+          "outputs",
+          "plan: ids, weights, counts, offsets, permutation and its inverse; weights: ids and weights alone",
+          {"plan", "weights"}),
+      integer("align", "each expert's segment begins at a multiple of it: a power of two", 16, 1, 256),
+      integer("capacity", "slots that an expert takes, in percent of the even share; 0 for all", 0, 0,
+              100'000),
+      choice("skew",
+             "how the inputs load the experts: evenly, by Zipf's law, or one of them with every token",
+             {"uniform", "zipf", "one"}),
+  };
+  return schema;
+}
+
+const std::vector<Preset>& router_presets() {
+  static const std::vector<Preset> presets = {
+      {"gpt-oss-20b",
+       "gpt-oss-20b",
+       {{"experts", "32"}, {"top_k", "4"}, {"score", "topk_softmax"}, {"dtype", "bf16"}}},
+      {"gpt-oss-120b",
+       "gpt-oss-120b",
+       {{"experts", "128"}, {"top_k", "4"}, {"score", "topk_softmax"}, {"dtype", "bf16"}}},
+      {"qwen3-30b-a3b",
+       "Qwen3-30B-A3B",
+       {{"experts", "128"}, {"top_k", "8"}, {"score", "softmax"}, {"dtype", "bf16"}}},
+      {"qwen3-235b-a22b",
+       "Qwen3-235B-A22B",
+       {{"experts", "128"}, {"top_k", "8"}, {"score", "softmax"}, {"dtype", "bf16"}}},
+      {"deepseek-v3",
+       "DeepSeek-V3 and R1",
+       {{"experts", "256"},
+        {"top_k", "8"},
+        {"score", "sigmoid"},
+        {"bias", "correction"},
+        {"groups", "8"},
+        {"groups_kept", "4"}}},
+      {"kimi-k2",
+       "Kimi-K2",
+       {{"experts", "384"}, {"top_k", "8"}, {"score", "sigmoid"}, {"bias", "correction"}}},
+      {"mixtral-8x7b",
+       "Mixtral 8x7B",
+       {{"experts", "8"}, {"top_k", "2"}, {"score", "softmax"}, {"dtype", "bf16"}}},
+      {"lab",
+       "a laboratory's router: 4096 tokens, 32 experts, top 2, capacity factor 1.25",
+       {{"tokens", "4096"}, {"experts", "32"}, {"top_k", "2"}, {"score", "softmax"}, {"capacity", "125"}}},
+  };
+  return presets;
+}
+
+void check_router(const Problem& problem) {
+  const RouterShape shape(problem);
+  const auto text = [&](const char* name) { return name + ("=" + problem.dims.at(name).text()); };
+  if (shape.top_k > shape.experts) refuse_router(text("top_k") + " is more than there are experts");
+  if (shape.experts % shape.groups != 0)
+    refuse_router(text("experts") + " is no multiple of " + text("groups"));
+  if (shape.groups_kept > shape.groups)
+    refuse_router(text("groups_kept") + " is more than " + text("groups"));
+  if (shape.experts / shape.groups * shape.groups_kept < shape.top_k)
+    refuse_router("the groups that are kept have fewer experts than " + text("top_k"));
+  if (shape.align < 1 || (shape.align & (shape.align - 1)) != 0)
+    refuse_router(text("align") + " is no power of two");
+}
+
+std::string_view router_score_name(RouterShape::Score score) {
+  return kScores[static_cast<std::size_t>(score)];
+}
+
+}  // namespace moetune

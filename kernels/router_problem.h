@@ -1,0 +1,43 @@
+// A router problem as numbers: what is compiled in, and the sizes that follow from the number of tokens.
+// Plain values; immutable once made; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/buffer.h"
+#include "kernels/kernel.h"
+#include "kernels/problem.h"
+
+namespace moetune {
+
+struct RouterShape {
+  enum class Score { softmax, topk_softmax, sigmoid, sqrt_softplus };
+
+  explicit RouterShape(const Problem& problem);
+
+  // The same family with so many tokens.
+  RouterShape at(const Extents& extents) const;
+
+  std::int64_t slots() const { return tokens * top_k; }
+  // Room for every segment padded to `align`: no routing needs more. A multiple of `align`.
+  std::int64_t places() const;
+  // Slots that an expert takes: `capacity` percent of the even share, rounded up. As many as there are if 0.
+  std::int64_t slots_of_expert() const;
+  // What is added to the logits of each expert, so that the load is as the problem says.
+  std::vector<float> load_shifts() const;
+
+  std::int64_t tokens, experts, top_k, groups, groups_kept, align, capacity;
+  Score score;
+  DType dtype;
+  bool bias, renormalize, plan;
+  std::string skew;
+};
+
+const ProblemSchema& router_schema();
+const std::vector<Preset>& router_presets();
+void check_router(const Problem& problem);  // throws BadInput
+std::string_view router_score_name(RouterShape::Score score);
+
+}  // namespace moetune

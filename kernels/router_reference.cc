@@ -1,0 +1,161 @@
+#include "kernels/router_reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/integers.h"
+
+namespace moetune {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+using Score = RouterShape::Score;
+
+double clean(double logit) {
+  return std::isnan(logit) ? -kInfinity : std::min(logit, double{std::numeric_limits<float>::max()});
+}
+
+class Token {
+ public:
+  Token(const RouterShape& shape, std::vector<double> logits, const std::vector<double>* bias)
+      : shape_(shape), logits_(std::move(logits)), bias_(bias) {
+    std::transform(logits_.begin(), logits_.end(), logits_.begin(), clean);
+    const double largest = *std::max_element(logits_.begin(), logits_.end());
+    shift_ = largest == -kInfinity ? 0 : largest;
+    for (const double logit : logits_) sum_ += std::exp(logit - shift_);
+  }
+
+  // Best first; of equals the lower id.
+  std::vector<std::size_t> selected() const {
+    std::vector<std::size_t> ids(logits_.size());
+    std::iota(ids.begin(), ids.end(), 0);
+    const std::vector<float> scores = selection();
+    const std::vector<bool> kept = kept_groups(scores);
+    const auto better = [&](std::size_t a, std::size_t b) {
+      const bool a_kept = kept[group_of(a)], b_kept = kept[group_of(b)];
+      return a_kept != b_kept ? a_kept : scores[a] > scores[b];
+    };
+    std::stable_sort(ids.begin(), ids.end(), better);
+    ids.resize(static_cast<std::size_t>(shape_.top_k));
+    return ids;
+  }
+
+  std::vector<double> weights(const std::vector<std::size_t>& ids, double scale) const {
+    std::vector<double> weights;
+    for (const std::size_t id : ids) weights.push_back(score(id));
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    const bool divides = shape_.renormalize || shape_.score == Score::topk_softmax;
+    for (double& weight : weights) weight = scale * (!divides ? weight : sum > 0 ? weight / sum : 0);
+    return weights;
+  }
+
+ private:
+  std::size_t group_of(std::size_t id) const {
+    return id / static_cast<std::size_t>(shape_.experts / shape_.groups);
+  }
+
+  double score(std::size_t id) const {
+    const double logit = logits_[id];
+    switch (shape_.score) {
+      case Score::sigmoid:
+        return 1 / (1 + std::exp(-logit));
+      case Score::sqrt_softplus:
+        return std::sqrt(std::max(logit, 0.0) + std::log1p(std::exp(-std::abs(logit))));
+      case Score::topk_softmax:
+        return std::exp(logit - shift_);
+      case Score::softmax:
+        break;
+    }
+    return sum_ > 0 ? std::exp(logit - shift_) / sum_ : 0;
+  }
+
+  std::vector<float> selection() const {
+    const bool by_logit = shape_.score == Score::topk_softmax ||
+                          (shape_.score == Score::softmax && bias_ == nullptr && shape_.groups == 1);
+    std::vector<float> scores;
+    for (std::size_t id = 0; id < logits_.size(); ++id) {
+      const auto unbiased = static_cast<float>(by_logit ? logits_[id] : score(id));
+      scores.push_back(bias_ == nullptr ? unbiased : unbiased + static_cast<float>((*bias_)[id]));
+    }
+    return scores;
+  }
+
+  std::vector<bool> kept_groups(const std::vector<float>& scores) const {
+    const auto size = static_cast<std::ptrdiff_t>(shape_.experts / shape_.groups);
+    std::vector<float> sums;
+    for (std::ptrdiff_t g = 0; g < shape_.groups; ++g) {
+      std::vector<float> group(scores.begin() + g * size, scores.begin() + (g + 1) * size);
+      std::partial_sort(group.begin(), group.begin() + std::min<std::ptrdiff_t>(2, size), group.end(),
+                        std::greater<>());
+      sums.push_back(size > 1 ? group[0] + group[1] : group[0]);
+    }
+    std::vector<std::size_t> order(sums.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return sums[a] > sums[b]; });
+    std::vector<bool> kept(sums.size(), false);
+    for (std::int64_t i = 0; i < shape_.groups_kept; ++i) kept[order[static_cast<std::size_t>(i)]] = true;
+    return kept;
+  }
+
+  const RouterShape& shape_;
+  std::vector<double> logits_;
+  const std::vector<double>* bias_;
+  double shift_ = 0, sum_ = 0;
+};
+
+// Counts, offsets and permutations of given ids.
+void add_plan(const RouterShape& shape, HostTensors& outputs) {
+  const std::vector<double>& ids = outputs.at("ids");
+  const auto experts = static_cast<std::size_t>(shape.experts);
+  const auto room = static_cast<double>(shape.slots_of_expert());
+  std::vector<double> chosen(experts, 0), counts(experts, 0), offsets = {0}, taken(experts, 0);
+  for (const double id : ids) ++chosen[static_cast<std::size_t>(id)];
+  for (std::size_t e = 0; e < experts; ++e) {
+    counts[e] = std::min(chosen[e], room);
+    const auto blocks = ceil_div(static_cast<std::int64_t>(counts[e]), shape.align);
+    offsets.push_back(offsets.back() + static_cast<double>(blocks * shape.align));
+  }
+  std::vector<double> sorted(static_cast<std::size_t>(shape.places()), static_cast<double>(shape.slots()));
+  std::vector<double> inverse, blocks(sorted.size() / static_cast<std::size_t>(shape.align), -1);
+  for (std::size_t slot = 0; slot < ids.size(); ++slot) {
+    const auto e = static_cast<std::size_t>(ids[slot]);
+    const bool fits = taken[e] < room;
+    inverse.push_back(fits ? offsets[e] + taken[e] : -1);
+    if (fits) sorted[static_cast<std::size_t>(inverse.back())] = static_cast<double>(slot);
+    ++taken[e];
+  }
+  for (std::size_t e = 0; e < experts; ++e) {
+    for (auto row = static_cast<std::int64_t>(offsets[e]); row < static_cast<std::int64_t>(offsets[e + 1]);
+         row += shape.align)
+      blocks[static_cast<std::size_t>(row / shape.align)] = static_cast<double>(e);
+  }
+  outputs["counts"] = std::move(counts);
+  outputs["offsets"] = std::move(offsets);
+  outputs["sorted"] = std::move(sorted);
+  outputs["inverse"] = std::move(inverse);
+  outputs["block_experts"] = std::move(blocks);
+}
+
+}  // namespace
+
+HostTensors route_on_cpu(const RouterShape& shape, std::int64_t logits_row, double scale,
+                         const HostTensors& inputs) {
+  const std::vector<double>& logits = inputs.at("logits");
+  const std::vector<double>* const bias = shape.bias ? &inputs.at("bias") : nullptr;
+  HostTensors outputs;
+  for (std::ptrdiff_t token = 0; token < shape.tokens; ++token) {
+    const auto row = logits.begin() + token * static_cast<std::ptrdiff_t>(logits_row);
+    const Token one(shape, {row, row + static_cast<std::ptrdiff_t>(shape.experts)}, bias);
+    const std::vector<std::size_t> ids = one.selected();
+    const std::vector<double> weights = one.weights(ids, scale);
+    outputs["ids"].insert(outputs["ids"].end(), ids.begin(), ids.end());
+    outputs["weights"].insert(outputs["weights"].end(), weights.begin(), weights.end());
+  }
+  if (shape.plan) add_plan(shape, outputs);
+  return outputs;
+}
+
+}  // namespace moetune

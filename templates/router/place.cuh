@@ -1,0 +1,150 @@
+// From ids to counts, offsets and permutations. Slots (token * kTopK + j) are placed in their order, so that every
+// run gives the same: a block takes a range of tokens, a warp a range of its slots, 32 at a time.
+#pragma once
+
+#include "templates/common/shared_memory.cuh"
+#include "templates/router/route.cuh"
+
+struct PlaceArguments {
+  int* counts;         // [kExperts], of the slots that were placed
+  int* offsets;        // [kExperts + 1], multiples of kAlign
+  int* sorted;         // [places]: the slot, or tokens * kTopK for padding
+  int* inverse;        // [tokens * kTopK]: the place, or -1 for a slot beyond its expert's capacity
+  int* block_experts;  // [places / kAlign]: the expert of each block of kAlign places, or -1
+  int*
+      block_counts;  // scratch [gridDim.x, kExperts]; counts first, then how many slots come in blocks before
+  int tokens, capacity, places;
+};
+
+constexpr int kChunks = ceil_div(kExperts, kWarpSize);
+
+// In dynamic shared memory.
+struct Tally {
+  u32 before[kWarps]
+            [kExperts];  // slots of the expert that come before this warp's, in the end of the whole grid
+  int counts[kExperts];
+  int offsets[kExperts + 1];
+  int chunks[kChunks];
+};
+
+__device__ __forceinline__ Tally& tally_memory() { return *reinterpret_cast<Tally*>(dynamic_shared()); }
+
+struct SlotRange {
+  int begin, end;
+
+  // Of the calling warp.
+  __device__ __forceinline__ SlotRange of_warp() const {
+    const int each = ceil_div(ceil_div(end - begin, kWarpSize), kWarps) * kWarpSize;
+    const int first = begin + int(threadIdx.x) / kWarpSize * each;
+    return {min_of(first, end), min_of(first + each, end)};
+  }
+};
+
+// Calls `use(slot, expert, position)` for the calling warp's slots, in all lanes together: position is how many of
+// the warp's slots before it chose the same expert, plus what `before` held; slot is -1 in lanes without one.
+template <typename Use>
+__device__ __forceinline__ void for_each_slot(u32* before, const int* ids, SlotRange range, Use use) {
+  const int lane = int(threadIdx.x) % kWarpSize;
+  for (int first = range.begin; first < range.end; first += kWarpSize) {
+    const int slot = first + lane < range.end ? first + lane : -1;
+    const int expert = slot >= 0 ? ids[slot] : -1;
+    const u32 same = __match_any_sync(kWholeWarp, expert);
+    const u32 rank = __popc(same & ((1u << lane) - 1));
+    const u32 position = slot >= 0 ? before[expert] + rank : 0;
+    __syncwarp();
+    if (slot >= 0 && rank == 0) before[expert] += __popc(same);
+    __syncwarp();
+    use(slot, expert, position);
+  }
+}
+
+// Leaves in `before` what each warp's slots are preceded by within the block, in `counts` the block's counts.
+__device__ __forceinline__ void tally_block(Tally& tally, const int* ids, SlotRange range) {
+  for (int i = threadIdx.x; i < kWarps * kExperts; i += kThreads) (&tally.before[0][0])[i] = 0;
+  __syncthreads();
+  u32* own = tally.before[threadIdx.x / kWarpSize];
+  for_each_slot(own, ids, range.of_warp(), [](int, int, u32) {});
+  __syncthreads();
+  for (int e = threadIdx.x; e < kExperts; e += kThreads) {
+    u32 sum = 0;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      const u32 count = tally.before[w][e];
+      tally.before[w][e] = sum;
+      sum += count;
+    }
+    tally.counts[e] = int(sum);
+  }
+  __syncthreads();
+}
+
+// From all slots' counts: caps them, and adds up the segments.
+__device__ __forceinline__ void lay_out(Tally& tally, int capacity) {
+  const int lane = int(threadIdx.x) % kWarpSize;
+  for (int chunk = int(threadIdx.x) / kWarpSize; chunk < kChunks; chunk += kWarps) {
+    const int e = chunk * kWarpSize + lane;
+    const int count = e < kExperts ? min_of(tally.counts[e], capacity) : 0;
+    int sum = padded(count);
+#pragma unroll
+    for (int distance = 1; distance < kWarpSize; distance *= 2) {
+      const int other = __shfl_up_sync(kWholeWarp, sum, distance);
+      if (lane >= distance) sum += other;
+    }
+    if (e < kExperts) {
+      tally.counts[e] = count;
+      tally.offsets[e + 1] = sum;
+    }
+    if (lane == kWarpSize - 1) tally.chunks[chunk] = sum;
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < kExperts; e += kThreads) {
+    int sum = tally.offsets[e + 1];
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) sum += chunk < e / kWarpSize ? tally.chunks[chunk] : 0;
+    tally.offsets[e + 1] = sum;
+  }
+  if (threadIdx.x == 0) tally.offsets[0] = 0;
+  __syncthreads();
+}
+
+__device__ __forceinline__ void store_layout(const PlaceArguments& a, const Tally& tally) {
+  for (int e = threadIdx.x; e <= kExperts; e += kThreads) {
+    a.offsets[e] = tally.offsets[e];
+    if (e < kExperts) a.counts[e] = tally.counts[e];
+  }
+}
+
+__device__ __forceinline__ void load_layout(const PlaceArguments& a, Tally& tally) {
+  for (int e = threadIdx.x; e <= kExperts; e += kThreads) {
+    tally.offsets[e] = a.offsets[e];
+    if (e < kExperts) tally.counts[e] = a.counts[e];
+  }
+}
+
+// The slots of this block.
+__device__ __forceinline__ void place_slots(const PlaceArguments& a, Tally& tally, const int* ids,
+                                            SlotRange range) {
+  u32* own = tally.before[threadIdx.x / kWarpSize];
+  for_each_slot(own, ids, range.of_warp(), [&](int slot, int expert, u32 position) {
+    if (slot < 0) return;
+    const bool fits = int(position) < a.capacity;
+    const int place = tally.offsets[expert] + int(position);
+    a.inverse[slot] = fits ? place : -1;
+    if (fits) a.sorted[place] = slot;
+  });
+}
+
+// This block's share of the padding, and of the experts of blocks.
+__device__ __forceinline__ void pad(const PlaceArguments& a, const Tally& tally) {
+  const int lane = int(threadIdx.x) % kWarpSize, nothing = a.tokens * kTopK;
+  const int warp = int(blockIdx.x) * kWarps + int(threadIdx.x) / kWarpSize, warps = int(gridDim.x) * kWarps;
+  for (int e = warp; e < kExperts; e += warps) {
+    const int begin = tally.offsets[e], end = tally.offsets[e + 1];
+    for (int p = begin + tally.counts[e] + lane; p < end; p += kWarpSize) a.sorted[p] = nothing;
+    for (int b = begin / kAlign + lane; b < end / kAlign; b += kWarpSize) a.block_experts[b] = e;
+  }
+  const int used = tally.offsets[kExperts];
+  for (int p = used + warp * kWarpSize + lane; p < a.places; p += warps * kWarpSize) a.sorted[p] = nothing;
+  for (int b = used / kAlign + warp * kWarpSize + lane; b < a.places / kAlign; b += warps * kWarpSize)
+    a.block_experts[b] = -1;
+}

@@ -1,0 +1,132 @@
+// The plain version of the router: a thread a token, then a thread an expert.
+//
+// Macros: those of shape.cuh.
+#include "templates/router/score.cuh"
+
+namespace {
+
+struct Row {
+  const Logit* logits;
+  const float* bias;
+  RowSoftmax softmax;
+
+  __device__ float logit(int expert) const { return clean(Logit::to_float(logits[expert])); }
+  __device__ float selection(int expert) const {
+    return selection_score(logit(expert), softmax, bias, expert);
+  }
+};
+
+__device__ float sum_of_exponentials(const Row& row) {
+  float partials[kPartials] = {};
+  for (int e = 0; e < kExperts; ++e)
+    partials[e % kPartials] =
+        __fadd_rn(partials[e % kPartials], exponential(row.logit(e), row.softmax.shift));
+  for (int half = kPartials / 2; half > 0; half /= 2) {
+    for (int p = 0; p < half; ++p) partials[p] = __fadd_rn(partials[p], partials[p + half]);
+  }
+  return partials[0];
+}
+
+__device__ RowSoftmax softmax_of(const Row& row) {
+  RowSoftmax softmax;
+  float maximum = minus_infinity();
+  for (int e = 0; e < kExperts; ++e) maximum = fmaxf(maximum, row.logit(e));
+  softmax.shift = softmax_shift(maximum);
+  Row with_shift = row;
+  with_shift.softmax = softmax;
+  if constexpr (kNeedsSum) {
+    const float sum = sum_of_exponentials(with_shift);
+    softmax.inverse_sum = sum > 0.0f ? 1.0f / sum : 0.0f;
+  }
+  return softmax;
+}
+
+// The sum of a group's two best selection scores.
+__device__ float group_score(const Row& row, int group) {
+  float best = minus_infinity(), second = minus_infinity();
+  for (int e = group * kGroupSize; e < (group + 1) * kGroupSize; ++e) {
+    const float score = row.selection(e);
+    if (score > best) {
+      second = best;
+      best = score;
+    } else if (score > second) {
+      second = score;
+    }
+  }
+  return kGroupSize > 1 ? __fadd_rn(best, second) : best;
+}
+
+// Whether fewer than kGroupsKept groups are better.
+__device__ bool keeps(const Row& row, int group) {
+  if constexpr (kGroups == 1) return true;
+  const u64 own = rank_of(order_of(group_score(row, group)), group);
+  int better = 0;
+  for (int g = 0; g < kGroups; ++g) better += rank_of(order_of(group_score(row, g)), g) > own;
+  return better < kGroupsKept;
+}
+
+}  // namespace
+
+extern "C" __global__ void router_reference(const Logit* logits, const float* bias, int* ids, float* weights,
+                                            i64 logits_row, int tokens, float scale) {
+  const int token = blockIdx.x * blockDim.x + threadIdx.x;
+  if (token >= tokens) return;
+  Row row{logits + token * logits_row, bias, {}};
+  if constexpr (kScore == Score::softmax || kScore == Score::topk_softmax) row.softmax = softmax_of(row);
+  u32 kept = 0;  // a bit a group
+  for (int g = 0; g < kGroups; ++g) kept |= u32(keeps(row, g)) << g;
+  u64 last = ~0ull;
+  float scores[kTopK], sum = 0;
+  for (int j = 0; j < kTopK; ++j) {
+    u64 best = 0;
+    for (int e = 0; e < kExperts; ++e) {
+      const u32 order = kept >> (e / kGroupSize) & 1 ? order_of(row.selection(e)) : kDropped;
+      const u64 rank = rank_of(order, e);
+      if (rank < last && rank > best) best = rank;
+    }
+    last = best;
+    const int expert = int(expert_of(best));
+    ids[i64(token) * kTopK + j] = expert;
+    scores[j] = score_of(row.logit(expert), row.softmax);
+    sum = __fadd_rn(sum, scores[j]);
+  }
+  for (int j = 0; j < kTopK; ++j) weights[i64(token) * kTopK + j] = weight_of(scores[j], sum, scale);
+}
+
+#if PLAN
+extern "C" __global__ void router_reference_counts(const int* ids, int* counts, int tokens, int capacity) {
+  const int expert = blockIdx.x * blockDim.x + threadIdx.x;
+  if (expert >= kExperts) return;
+  int count = 0;
+  for (int s = 0; s < tokens * kTopK; ++s) count += ids[s] == expert;
+  counts[expert] = min(count, capacity);
+}
+
+// One block.
+extern "C" __global__ void router_reference_offsets(const int* counts, int* offsets, int* sorted,
+                                                    int* experts, int tokens, int places) {
+  if (threadIdx.x == 0) {
+    offsets[0] = 0;
+    for (int e = 0; e < kExperts; ++e) offsets[e + 1] = offsets[e] + padded(counts[e]);
+    for (int e = 0; e < kExperts; ++e) {
+      for (int b = offsets[e] / kAlign; b < offsets[e + 1] / kAlign; ++b) experts[b] = e;
+    }
+    for (int b = offsets[kExperts] / kAlign; b < places / kAlign; ++b) experts[b] = -1;
+  }
+  for (int p = threadIdx.x; p < places; p += blockDim.x) sorted[p] = tokens * kTopK;
+}
+
+extern "C" __global__ void router_reference_places(const int* ids, const int* offsets, int* sorted,
+                                                   int* inverse, int tokens, int capacity) {
+  const int expert = blockIdx.x * blockDim.x + threadIdx.x;
+  if (expert >= kExperts) return;
+  int count = 0;
+  for (int s = 0; s < tokens * kTopK; ++s) {
+    if (ids[s] != expert) continue;
+    const bool fits = count < capacity;
+    inverse[s] = fits ? offsets[expert] + count : -1;
+    if (fits) sorted[offsets[expert] + count] = s;
+    ++count;
+  }
+}
+#endif

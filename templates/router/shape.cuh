@@ -1,0 +1,52 @@
+// What the router and its reference agree on: the family's shape, element types, and the order of experts.
+//
+// Macros: EXPERTS, TOP_K, SCORE (a Score), BIAS, GROUPS, GROUPS_KEPT, RENORMALIZE, LOGITS (Fp32, Bf16 or Fp16),
+// PLAN (1: counts, offsets and permutations too), ALIGN (segments of experts begin at multiples of it).
+#pragma once
+
+#include "templates/common/convert.cuh"
+#include "templates/common/types.cuh"
+
+struct Fp32 {
+  float value;
+
+  static __device__ __forceinline__ float to_float(Fp32 element) { return element.value; }
+};
+
+using Logit = LOGITS;
+constexpr int kExperts = EXPERTS, kTopK = TOP_K;
+constexpr int kGroups = GROUPS, kGroupsKept = GROUPS_KEPT, kGroupSize = kExperts / kGroups;
+constexpr bool kBias = BIAS, kRenormalize = RENORMALIZE, kPlan = PLAN;
+constexpr int kAlign = ALIGN;
+
+// How a logit becomes a score. topk_softmax: the softmax runs over the selected experts alone.
+enum class Score { softmax, topk_softmax, sigmoid, sqrt_softplus };
+constexpr Score kScore = Score::SCORE;
+
+// Selecting by the logits selects by the scores, which grow with them, and needs no sum over all experts.
+constexpr bool kByLogit =
+    kScore == Score::topk_softmax || (kScore == Score::softmax && !kBias && kGroups == 1);
+// Softmax weights that are renormalized are a softmax over the selected.
+constexpr bool kOverSelected =
+    kScore == Score::topk_softmax || (kScore == Score::softmax && kRenormalize && kByLogit);
+constexpr bool kNeedsSum = kScore == Score::softmax && !kOverSelected;
+
+// Where slots of dropped and absent experts stand in the order: behind all that have a score.
+constexpr u32 kTaken = 0, kDropped = 1;
+
+// Larger for a larger score; at least 2 for every score, NaN and -infinity included.
+__device__ __forceinline__ u32 order_of(float score) {
+  const u32 bits = __float_as_uint(score);
+  const u32 ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+  return score == score && ordered > 2 ? ordered : 2;
+}
+
+// Larger is better: a higher score, then a lower id.
+__device__ __forceinline__ u64 rank_of(u32 order, u32 expert) {
+  return u64(order) << 32 | (0xffffffffu - expert);
+}
+__device__ __forceinline__ u32 expert_of(u64 rank) { return 0xffffffffu - u32(rank); }
+__device__ __forceinline__ u32 order_in(u64 rank) { return u32(rank >> 32); }
+
+// Segment sizes are whole blocks of kAlign rows.
+__device__ __forceinline__ int padded(int count) { return (count + kAlign - 1) / kAlign * kAlign; }

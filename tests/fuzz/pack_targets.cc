@@ -1,0 +1,139 @@
+// Packs, as a server opens them: a cubin whose digest is wrong is never loaded, whatever else the file says.
+#include "base/digest.h"
+#include "base/regular_file.h"
+#include "cache/database.h"
+#include "cache/pack.h"
+#include "include/moetune.h"
+#include "kernels/registry.h"
+#include "runtime/layers.h"
+#include "tests/fuzz/cache_content.h"
+#include "tests/fuzz/mutator.h"
+#include "tests/fuzz/target.h"
+#include "tests/runtime/fake_cache.h"
+
+namespace moetune::fuzz {
+namespace {
+
+constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+constexpr const char* kFamily = "group=4,head_dim=64,page=16";
+
+std::vector<testing::FakeWinner> winners() {
+  std::vector<testing::FakeWinner> all;
+  for (int batch = 1; batch <= 16; batch *= 4) {
+    all.push_back({"batch=" + std::to_string(batch) + ",q_heads=4,kv_heads=1,head_dim=64,context=512,page=16",
+                   testing::plain_config(batch == 4 ? 32 : 64), testing::plain_config(64)});
+  }
+  return all;
+}
+
+class PackTarget : public Target {
+ public:
+  explicit PackTarget(const Folder& folder) : file_(folder / "models.pack") {
+    ::setenv("MOETUNE_FAKE_CUDA", "idle", 1);
+    testing::store(folder / "source.db", winners());
+    export_pack(Cache::open(folder / "source.db", Cache::Mode::read_only), file_, {});
+    bytes_ = read_regular_file(file_, kMostBytes);
+    known_ = read();
+    if (known_.size() != 3 * winners().size()) throw std::logic_error("the sample pack is not read");
+    serve();
+  }
+
+ protected:
+  void judge() {
+    require_known(known_, read(), "altered, and taken from a pack");
+    serve();
+  }
+
+  const Folder file_;
+  std::string bytes_;
+
+ private:
+  // A line for every winner that a server would take, and one for every cubin.
+  std::multiset<std::string> read() const {
+    Layers layers({file_});
+    std::multiset<std::string> lines;
+    const Kernel& kernel = find_kernel("decode_attention");
+    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, winners().front().problem);
+    for (const StoredWinner& winner :
+         layers.winners(kernel.name(), kernel.specialization(problem).text(), true)) {
+      const FamilyWinner& record = winner.record;
+      lines.insert(record.workload.key.problem + "|" + record.workload.key.hardware.text() + "|" +
+                   record.config + "|" + record.interface + "|" + record.fallback_config + "|" +
+                   record.cubin_digest + "|" + record.fallback_cubin_digest + "|" + record.stored_at +
+                   std::to_string(record.time_us));
+      for (const auto& [id, name] : {std::pair(record.cubin, record.cubin_digest),
+                                     std::pair(record.fallback_cubin, record.fallback_cubin_digest)}) {
+        try {
+          if (id != 0) lines.insert("cubin|" + name + "|" + digest(layers.cubin(winner.layer, id)));
+        } catch (const BrokenEnvironment&) {  // damaged, and said to be
+        }
+      }
+    }
+    return lines;
+  }
+
+  void serve() const {
+    const std::string path = file_.string();
+    const char* const paths[] = {path.c_str()};
+    const moetune_open_options options{sizeof options, paths, 1, 0, 0};
+    moetune_runtime* runtime = nullptr;
+    if (moetune_open(&options, &runtime) != MOETUNE_OK) return check_refusal();
+    moetune_family* family = nullptr;
+    const moetune_status opened = moetune_family_open(runtime, "decode_attention", kFamily, &family);
+    if (opened != MOETUNE_OK) check_refusal();
+    for (std::int64_t batch = 1; opened == MOETUNE_OK && batch < 100; batch = batch * 3 + 1) {
+      const std::int64_t extents[] = {batch, 1, 100 * batch};
+      moetune_choice choice{};
+      if (moetune_pick(family, extents, 3, 0, &choice) != MOETUNE_OK) continue;
+      char text[4096];
+      if (moetune_explain(family, &choice, text, sizeof text, nullptr) != MOETUNE_OK) check_refusal();
+    }
+    moetune_close(runtime);
+  }
+
+  static void check_refusal() {
+    const std::string why = moetune_last_error();
+    if (why.empty()) throw Finding("a refusal without a sentence");
+  }
+
+  std::multiset<std::string> known_;
+};
+
+class PackBytesTarget : public PackTarget {
+ public:
+  explicit PackBytesTarget(const Folder& folder)
+      : PackTarget(folder), mutator_({bytes_}, {"moetune fake cubin "}) {}
+  std::string make(Random& random) override { return mutator_.make(random); }
+  void run(const std::string& input) override {
+    write_database(file_, input);
+    judge();
+  }
+
+ private:
+  const Mutator mutator_;
+};
+
+class PackRecordsTarget : public PackTarget {
+ public:
+  using PackTarget::PackTarget;
+  std::string make(Random& random) override { return random_change(random); }
+  void run(const std::string& input) override {
+    write_database(file_, bytes_);
+    Database(file_, Database::Access::read_write, std::chrono::seconds(1))
+        .execute(
+            "PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON; " +
+            input);
+    judge();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Target> pack_bytes_target(const Folder& folder) {
+  return std::make_unique<PackBytesTarget>(folder);
+}
+std::unique_ptr<Target> pack_records_target(const Folder& folder) {
+  return std::make_unique<PackRecordsTarget>(folder);
+}
+
+}  // namespace moetune::fuzz

@@ -1,0 +1,145 @@
+// Texts: recordings, Kernel Tuner's files, space files, problems and configurations.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/resources.h"
+#include "kernels/kernel_space.h"
+#include "kernels/registry.h"
+#include "replay/compressed_file.h"
+#include "replay/kernel_tuner.h"
+#include "replay/recording_format.h"
+#include "replay/replay_device.h"
+#include "search/bound_space.h"
+#include "search/enumerate.h"
+#include "search/space_file.h"
+#include "tests/fuzz/mutator.h"
+#include "tests/fuzz/target.h"
+#include "tests/replay/sample_recording.h"
+
+namespace moetune::fuzz {
+namespace {
+
+class MutantTarget : public Target {
+ public:
+  explicit MutantTarget(Mutator mutator) : mutator_(std::move(mutator)) {}
+  std::string make(Random& random) override { return mutator_.make(random); }
+
+ private:
+  const Mutator mutator_;
+};
+
+// What a search asks of any recording.
+void use(Recording recording) {
+  for (const RecordedTrial& trial : recording.trials) {
+    const bool timed = has_time(trial.outcome);
+    if (timed && !(trial.time_us > 0 && trial.time_us < 1e11f)) throw Finding("a recorded time is no time");
+  }
+  if (recording.trials.size() != recording.space.size()) throw Finding("rows and trials differ in number");
+  if (is_moetune_recording(parse_moetune_recording(format_recording(recording), "again").kernel)) return;
+  const auto shared = std::make_shared<const Recording>(std::move(recording));
+  ReplayDevice device(shared, "replay:fuzz");
+  const MeasurePolicy policy;
+  for (ConfigId id = 0; id < std::min<ConfigId>(static_cast<ConfigId>(shared->space.size()), 16); ++id)
+    device.run({shared->space.config(id), {}, {}}, policy);
+}
+
+class RecordingTarget : public MutantTarget {
+ public:
+  using MutantTarget::MutantTarget;
+  void run(const std::string& input) override { use(parse_recording(input, "fuzz")); }
+};
+
+constexpr const char* kKernelTuner =
+    R"json({"device_name": "Some GPU", "kernel_name": "add", "problem_size": [4096, 1],
+"tune_params_keys": ["block", "ratio"], "tune_params": {"block": [64, 32], "ratio": [0.5, "row"]}, "cache": {
+"64,0.5": {"block": 64, "time": 2.5, "times": [2.25, 2.5], "GFLOP/s": 3.5, "timestamp": "2024-05-06 07:08:09"},
+"32,0.5": {"time": "CompilationFailedConfig", "times": []}, "32,row": {"time": 1e20},
+"64,row": {"nested": {"time": 1, "times": [1]}, "time": 3}}})json";
+
+class SpaceTarget : public MutantTarget {
+ public:
+  using MutantTarget::MutantTarget;
+
+  void run(const std::string& input) override {
+    const SpaceFile file = read_space_file(input, "fuzz.json");
+    for (const char* kernel : {"decode_attention", "decode_kernel"}) {
+      for (const Rules rules : {Rules::all, Rules::must}) {
+        const BoundSpace bound(file, environment(kernel), rules);
+        count_rows(bound, kMostNodes);
+      }
+    }
+    const Space space = Space::parse(input, "fuzz.json");
+    space.default_config(environment("decode_kernel"));
+  }
+
+ private:
+  static constexpr std::uint64_t kMostNodes = 100'000;  // what a larger one costs is bounded alike
+
+  static Assignment environment(const char* name) {
+    const Kernel& kernel = find_kernel(name);
+    const Problem problem = parse_problem(name, kernel.schema(), nullptr, "");
+    return expression_environment(problem, limits_of_architecture("sm_90a"));
+  }
+};
+
+// "KERNEL\nPROBLEM\nCONFIG"
+class ProblemTarget : public MutantTarget {
+ public:
+  using MutantTarget::MutantTarget;
+
+  void run(const std::string& input) override {
+    const std::size_t first = std::min(input.find('\n'), input.size());
+    const std::size_t second = std::min(input.find('\n', first + 1), input.size());
+    const Kernel* kernel = known_kernel(input.substr(0, first));
+    if (kernel == nullptr) kernel = &find_kernel("decode_attention");
+    const std::string text = first < second ? input.substr(first + 1, second - first - 1) : "";
+    const Problem problem = parse_problem(kernel->name(), kernel->schema(), nullptr, text);
+    kernel->check(problem);
+    if (parse_problem(kernel->name(), kernel->schema(), nullptr, problem.text()).text() != problem.text())
+      throw Finding("a problem reads differently from what it writes");
+    const DeviceLimits limits = limits_of_architecture("sm_90a");
+    kernel->cost(problem);
+    kernel->specialization(problem);
+    const Space& space = shared_space(kernel->name());
+    const std::optional<Config> usual = space.default_config(expression_environment(problem, limits));
+    if (usual) kernel->plan(*usual, problem, limits);
+    if (second < input.size()) space.parse_config(input.substr(second + 1));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Target> recordings_target(const Folder&) {
+  const std::string text = format_recording(sample_recording()),
+                    other = format_recording(sample_recording(7));
+  return std::make_unique<RecordingTarget>(
+      Mutator({text, other, text, compress_zstd(text)},
+              {"ok", "too_slow", "crashed", "pruned", "\"rows\"", "\"limits\"", "[0,1]", "\"positions\"",
+               "\x1b[2J", "\\u0000"}));
+}
+
+std::unique_ptr<Target> kernel_tuner_target(const Folder&) {
+  return std::make_unique<RecordingTarget>(
+      Mutator({kKernelTuner},
+              {"InvalidConfig", "\"time\"", "\"times\"", "Infinity", "NaN", "\"cache\"", "1e20", "True"}));
+}
+
+std::unique_ptr<Target> spaces_target(const Folder&) {
+  std::vector<std::string> seeds;
+  for (const std::string& path : list_resources("spaces/")) seeds.push_back(read_resource(path));
+  return std::make_unique<SpaceTarget>(Mutator(
+      std::move(seeds), {"problem.", "device.", "\"let\"", " ? ", " : ", " / 0", " % ", "log2(", "max(", "((",
+                         " == ", " && ", "\"must\"", "tile", "'", "\"at\": \"launch\""}));
+}
+
+std::unique_ptr<Target> problems_target(const Folder&) {
+  return std::make_unique<ProblemTarget>(
+      Mutator({"decode_attention\nbatch=4,q_heads=8,kv_heads=1,context=512,page=16\nbody=mma,tile=64,warps=4",
+               "decode_attention\nbatch=64,context=8192,dtype=bf16,lengths=ragged,window=128,kv_dtype=e4m3\n",
+               "decode_kernel\nelements=1024,dtype=f32,write=all,passes=1\nloader=bulk,stages=2",
+               "tensor_ceiling\n\n"},
+              {"batch", "context", "q_heads", "kv_heads", "head_dim", "page", "window", "q_len", "lengths",
+               "ragged", "sinks", "dtype", "fp16", "e4m3", "elements", "passes", "=", ",", "\n"}));
+}
+
+}  // namespace moetune::fuzz

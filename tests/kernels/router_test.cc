@@ -1,0 +1,169 @@
+// The router's host half: sizes, rules, calls, and the answer in float64 on examples worked out by hand.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "kernels/registry.h"
+#include "kernels/router_problem.h"
+
+namespace {
+
+using namespace moetune;
+
+const Kernel& kernel() { return find_kernel("router"); }
+
+Problem problem_of(const std::string& text, const char* preset_name = nullptr) {
+  const Preset* preset = nullptr;
+  for (const Preset& one : kernel().presets()) {
+    if (preset_name != nullptr && one.name == preset_name) preset = &one;
+  }
+  REQUIRE((preset != nullptr) == (preset_name != nullptr));
+  Problem problem = parse_problem("router", kernel().schema(), preset, text);
+  kernel().check(problem);
+  return problem;
+}
+
+std::vector<double> row_of(std::size_t experts, std::map<std::size_t, double> values) {
+  std::vector<double> row(experts, -10);
+  for (const auto& [expert, value] : values) row[expert] = value;
+  return row;
+}
+
+HostTensors route(const std::string& text, const std::vector<std::vector<double>>& rows,
+                  const std::vector<double>& bias = {}) {
+  const Problem problem = problem_of("tokens=" + std::to_string(rows.size()) + "," + text);
+  HostTensors inputs;
+  for (const std::vector<double>& row : rows)
+    inputs["logits"].insert(inputs["logits"].end(), row.begin(), row.end());
+  if (!bias.empty()) inputs["bias"] = bias;
+  return kernel().reference_on_cpu(problem, inputs);
+}
+
+using Values = std::vector<double>;
+
+}  // namespace
+
+TEST_CASE("router: rules across dimensions") {
+  CHECK_NOTHROW(problem_of("", "deepseek-v3"));
+  for (const char* wrong : {"top_k=16,experts=8", "experts=100,groups=8", "groups=2,groups_kept=3",
+                            "align=24", "experts=64,groups=16,groups_kept=1,top_k=8"}) {
+    CAPTURE(wrong);
+    CHECK_THROWS_AS(problem_of(wrong), BadInput);
+  }
+}
+
+TEST_CASE("router: room for every way to pad the segments") {
+  CHECK(RouterShape(problem_of("tokens=1,experts=256,top_k=8,align=16")).places() == 8 * 16);
+  CHECK(RouterShape(problem_of("tokens=64,experts=8,top_k=2,align=16")).places() == 256);
+  CHECK(RouterShape(problem_of("tokens=3,experts=8,top_k=1,align=1")).places() == 3);
+}
+
+TEST_CASE("router: a capacity is a share of an even load, rounded up") {
+  CHECK(RouterShape(problem_of("", "lab")).slots_of_expert() == 320);  // 1.25 * 4096 * 2 / 32
+  CHECK(RouterShape(problem_of("tokens=10,experts=8,top_k=1,capacity=100")).slots_of_expert() == 2);
+  CHECK(RouterShape(problem_of("tokens=10,experts=8,top_k=3")).slots_of_expert() == 30);
+}
+
+TEST_CASE("router: the best experts in order, of equals the lower id, with softmax weights") {
+  const HostTensors out = route("experts=8,top_k=3,align=1", {row_of(8, {{5, 2}, {1, 1}, {6, 1}, {7, 1}})});
+  CHECK(out.at("ids") == Values{5, 1, 6});
+  const double e = std::exp(1.0), sum = e + 2;
+  CHECK(out.at("weights")[0] == doctest::Approx(e / sum));
+  CHECK(out.at("weights")[1] == doctest::Approx(1 / sum));
+  CHECK(out.at("weights")[2] == out.at("weights")[1]);
+}
+
+TEST_CASE("router: without renormalizing, weights are the softmax over all experts") {
+  const HostTensors out = route("experts=8,top_k=1,renormalize=no,align=1", {Values(8, 3)});
+  CHECK(out.at("ids") == Values{0});
+  CHECK(out.at("weights")[0] == doctest::Approx(1.0 / 8));
+}
+
+TEST_CASE("router: a correction bias selects, and is no part of the weights") {
+  std::vector<double> bias(8, 0);
+  bias[6] = 5;
+  const HostTensors out = route("experts=8,top_k=2,score=sigmoid,bias=correction,renormalize=no,align=1",
+                                {row_of(8, {{2, 1}, {6, -1}})}, bias);
+  CHECK(out.at("ids") == Values{6, 2});
+  CHECK(out.at("weights")[0] == doctest::Approx(1 / (1 + std::exp(1.0))));
+  CHECK(out.at("weights")[1] == doctest::Approx(1 / (1 + std::exp(-1.0))));
+}
+
+TEST_CASE("router: a group counts as its two best, and a dropped expert comes behind -infinity") {
+  // Groups of two: expert 0 is better than 7, whose group is better.
+  const double inf = std::numeric_limits<double>::infinity();
+  const HostTensors out = route("experts=8,groups=4,groups_kept=2,top_k=4,score=sigmoid,align=1",
+                                {{-0.5, -9, 3, 3, -9, -9, 2, -inf}});
+  CHECK(out.at("ids") == Values{2, 3, 6, 7});
+}
+
+TEST_CASE("router: NaN counts as -infinity, and infinity is the largest number") {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const HostTensors out =
+      route("experts=8,top_k=2,align=1", {{nan, -inf, 0, inf, 1, 1, 1, 1}, Values(8, nan)});
+  CHECK(out.at("ids") == Values{3, 4, 0, 1});
+  CHECK(out.at("weights")[0] == 1);
+  CHECK(out.at("weights")[1] == 0);
+  CHECK(out.at("weights")[2] == 0);  // nothing to share
+}
+
+TEST_CASE("router: counts, offsets and permutation of a worked example") {
+  // Token 0 takes experts 1 and 2, token 1 takes 2 and 1, token 2 takes 2 and 7.
+  const HostTensors out =
+      route("experts=8,top_k=2,align=4",
+            {row_of(8, {{1, 2}, {2, 1}}), row_of(8, {{2, 2}, {1, 1}}), row_of(8, {{2, 2}, {7, 1}})});
+  CHECK(out.at("ids") == Values{1, 2, 2, 1, 2, 7});
+  CHECK(out.at("counts") == Values{0, 2, 3, 0, 0, 0, 0, 1});
+  CHECK(out.at("offsets") == Values{0, 0, 4, 8, 8, 8, 8, 8, 12});
+  const Values sorted(out.at("sorted").begin(), out.at("sorted").begin() + 12);
+  CHECK(sorted == Values{0, 3, 6, 6, 1, 2, 4, 6, 5, 6, 6, 6});
+  CHECK(out.at("inverse") == Values{0, 4, 5, 1, 6, 8});
+  CHECK(out.at("block_experts") == Values{1, 2, 7, -1, -1, -1});
+}
+
+TEST_CASE("router: slots beyond the capacity are dropped in token order") {
+  const std::vector<double> row = row_of(8, {{3, 1}});
+  const HostTensors out = route("experts=8,top_k=1,align=1,capacity=200", {row, row, row, row});
+  CHECK(out.at("counts") == Values{0, 0, 0, 1, 0, 0, 0, 0});  // 2 * 4 / 8
+  CHECK(out.at("inverse") == Values{0, -1, -1, -1});
+  CHECK(out.at("sorted") == Values{0, 4, 4, 4});
+}
+
+TEST_CASE("router: a skewed problem loads its experts as it says") {
+  const Problem problem = problem_of("tokens=200,experts=16,top_k=2,skew=one");
+  HostTensors inputs;
+  const std::vector<Buffer> buffers = kernel().buffers(problem, 1);
+  inputs["logits"] = host_values(buffers[0], 1, fill_stream(0, 0));
+  const HostTensors out = kernel().reference_on_cpu(problem, inputs);
+  CHECK(out.at("counts")[0] == 200);
+}
+
+TEST_CASE("router: tensors of a server become extents and a call, and wrong ones are named") {
+  const Problem problem = problem_of("experts=64,top_k=4,outputs=weights,dtype=bf16");
+  const auto family = kernel().family_interface(problem);
+  TensorView logits{DType::bf16, {10, 64}, {128, 1}}, ids{DType::i32, {10, 4}, {4, 1}},
+      weights{DType::f32, {10, 4}, {4, 1}};
+  std::vector<const TensorView*> tensors = {&logits, nullptr, &ids, &weights};
+  Extents extents;
+  Call call;
+  family->bind(tensors, "scale=2.5", extents, call);
+  CHECK(extents == Extents{10});
+  CHECK(call.integers[0] == 128);
+  CHECK(call.reals[0] == 2.5);
+  const auto refused = [&](const char* why) {
+    CHECK_THROWS_WITH_AS(family->bind(tensors, "", extents, call), doctest::Contains(why), BadInput);
+  };
+  logits.strides[0] = 65;
+  refused("multiple of 16 bytes");
+  logits.strides[0] = 64;
+  ids.shape[0] = 9;
+  refused("'ids' has 36 elements; it must have 40");
+  ids.shape[0] = 10;
+  weights.dtype = DType::bf16;
+  refused("'weights' is bf16; it must be f32");
+  weights.dtype = DType::f32;
+  CHECK_THROWS_WITH_AS(family->bind(tensors, "layout=x", extents, call), doctest::Contains("scale=NUMBER"),
+                       BadInput);
+}
