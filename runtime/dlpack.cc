@@ -21,6 +21,7 @@ static_assert(sizeof(DLTensor) == 48);
 namespace moetune {
 namespace {
 
+constexpr std::uint64_t kFarthest = std::uint64_t{1} << 56;  // bytes; no GPU has such an address
 constexpr std::int32_t kCuda = 2, kCudaManaged = 13;
 
 struct TypeCode {
@@ -60,7 +61,12 @@ ViewedTensor view_tensor(const DLTensor& tensor, std::string_view name, int ordi
     refuse(MOETUNE_INVALID_ARGUMENT, name, "has " + std::to_string(tensor.ndim) + " dimensions");
   ViewedTensor viewed;
   viewed.view.dtype = type_of(tensor, name);
-  viewed.address = static_cast<char*>(tensor.data) + tensor.byte_offset;
+  if (tensor.byte_offset > kFarthest)
+    refuse(MOETUNE_INVALID_ARGUMENT, name,
+           "begins " + std::to_string(tensor.byte_offset) + " bytes from its address");
+  if (tensor.data != nullptr)  // else it stays null, wherever it would begin
+    viewed.address =
+        reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(tensor.data) + tensor.byte_offset);
   const auto rank = static_cast<std::size_t>(tensor.ndim);
   for (std::size_t d = 0; d < rank; ++d) {
     if (tensor.shape[d] < 0 || tensor.shape[d] > (std::int64_t{1} << 40))

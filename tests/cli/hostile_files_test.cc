@@ -102,7 +102,7 @@ TEST_CASE("a cache that another process has just made holds nothing so far") {
     command.insert(command.end(), {"--cache", path});
     CHECK(tool.run(command).code == 0);
   }
-  CHECK(contains(tool.run({"report", "--cache", path}).err, "Nothing is tuned yet"));
+  CHECK(contains(tool.run({"report", "--cache", path}).out, "Nothing is tuned yet"));
 }
 
 TEST_CASE("the shell's limits on files and memory end in a sentence") {

@@ -94,7 +94,7 @@ class InterfaceTarget : public Target {
   ~InterfaceTarget() override { moetune_close(runtime_); }
 
   std::string make(Random& random) override {
-    std::string input(16 + random.below(300), '\0');
+    std::string input(8 + random.below(64), '\0');
     for (char& byte : input) byte = static_cast<char>(random.below(256));
     return input;
   }

@@ -1,6 +1,6 @@
-// test_fuzz [--cases N] [--minutes M] [--seed S] [--save FOLDER] [TARGET...]: runs mutants of valid inputs through whatever
-// reads what somebody else wrote. Without --cases and --minutes the short form that ctest runs.
-// test_fuzz --replay TARGET FILE: one input. Exits with 1 if something was found.
+// test_fuzz [--cases N] [--minutes M] [--seed S] [--save FOLDER] [TARGET...]: runs mutants of valid inputs
+// through whatever reads what somebody else wrote. Without --cases and --minutes the short form that ctest
+// runs. test_fuzz --replay TARGET FILE: one input. Exits with 1 if something was found.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>

@@ -143,5 +143,5 @@ TEST_CASE("one cubin with launch values of each shape's own costs 0.6% at most o
     for (const auto& [name, regret] : by_problem) worst = std::max(worst, regret);
     least = std::min(least, worst);
   }
-  CHECK(least < 1.0065);
+  CHECK(least < 1.0063);  // 0.62%
 }

@@ -134,6 +134,8 @@ TEST_CASE("tensors that the kernel cannot take") {
   CHECK(bound(MOETUNE_DECODE_Q, [](DLTensor& t) { t.ndim = -1; }) == MOETUNE_INVALID_ARGUMENT);
   static const std::int64_t odd[] = {1, 3, 5, 7}, narrow[] = {2, 1};
   CHECK(bound(MOETUNE_DECODE_K, [](DLTensor& t) { t.strides = odd; }) == MOETUNE_INVALID_ARGUMENT);
+  CHECK(bound(MOETUNE_DECODE_Q, [](DLTensor& t) { t.byte_offset = UINT64_MAX; }) == MOETUNE_INVALID_ARGUMENT);
+  CHECK(says("begins 18446744073709551615 bytes from its address"));
   CHECK(s.bind("scale=nan") == MOETUNE_INVALID_ARGUMENT);
   CHECK(s.bind("layout=sideways") == MOETUNE_INVALID_ARGUMENT);
   CHECK(s.bind("speed=9") == MOETUNE_INVALID_ARGUMENT);

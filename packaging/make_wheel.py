@@ -1,0 +1,96 @@
+"""make_wheel.py BUILD FOLDER: puts python/moetune and what BUILD holds into a wheel in FOLDER, and prints its path.
+
+A wheel is a zip file with a manifest (PEP 427). No library of it depends on a version of Python: they are loaded
+through TVM-FFI's stable ABI.
+"""
+
+import base64
+import hashlib
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+METADATA = """\
+Metadata-Version: 2.1
+Name: moetune
+Version: {version}
+Summary: Tuned CUDA kernels for mixture-of-experts inference: runtime, PyTorch operators, tuner
+License: {license}
+Requires-Python: >=3.10
+Requires-Dist: apache-tvm-ffi>=0.1.6,<0.2
+Provides-Extra: search
+Requires-Dist: nvidia-cuda-nvrtc>=12.8; extra == "search"
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: Python :: 3
+Description-Content-Type: text/markdown
+
+"""
+
+
+def needed_glibc(files: list[Path]) -> tuple[int, int]:
+    """The newest version of glibc that any of the files asks for."""
+    newest = (2, 17)
+    for file in files:
+        symbols = subprocess.run(["objdump", "-T", str(file)], check=True, capture_output=True, text=True).stdout
+        for major, minor in re.findall(r"GLIBC_(\d+)\.(\d+)", symbols):
+            newest = max(newest, (int(major), int(minor)))
+    return newest
+
+
+def version_of_project() -> str:
+    found = re.search(r"project\(moetune VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())
+    assert found is not None
+    return found[1]
+
+
+def write(wheel: zipfile.ZipFile, records: list[str], name: str, data: bytes, mode: int = 0o644) -> None:
+    entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # equal files make equal wheels
+    entry.external_attr = (0o100000 | mode) << 16
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    wheel.writestr(entry, data)
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+    records.append(f"{name},sha256={digest},{len(data)}")
+
+
+def main(build: Path, folder: Path) -> None:
+    libraries = [build / "libmoetune_runtime.so.1", build / "libmoetune_tvm_ffi.so"]
+    tool = build / "moetune"
+    present = libraries + ([tool] if tool.exists() else [])
+    version = version_of_project()
+    major, minor = needed_glibc(present)
+    machine = subprocess.run(["uname", "-m"], check=True, capture_output=True, text=True).stdout.strip()
+    platform = f"manylinux_{major}_{minor}_{machine}"
+    info = f"moetune-{version}.dist-info"
+    license_text = (ROOT / "LICENSE").read_text()
+    metadata = METADATA.format(version=version, license=license_text.split("\n")[0])
+    metadata += (ROOT / "docs/python.md").read_text()
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"moetune-{version}-py3-none-{platform}.whl"
+    records: list[str] = []
+    with zipfile.ZipFile(path, "w") as wheel:
+        for source in sorted((ROOT / "python/moetune").iterdir()):
+            if source.suffix == ".py" or source.name == "py.typed":
+                write(wheel, records, f"moetune/{source.name}", source.read_bytes())
+        for library in libraries:
+            write(wheel, records, f"moetune/lib/{library.name}", library.read_bytes(), 0o755)
+        if tool.exists():
+            write(wheel, records, "moetune/bin/moetune", tool.read_bytes(), 0o755)
+        for pack in sorted((ROOT / "packs").glob("*.pack")):
+            write(wheel, records, f"moetune/lib/packs/{pack.name}", pack.read_bytes())
+        write(wheel, records, f"{info}/METADATA", metadata.encode())
+        write(wheel, records, f"{info}/WHEEL",
+              f"Wheel-Version: 1.0\nGenerator: moetune\nRoot-Is-Purelib: false\nTag: py3-none-{platform}\n".encode())
+        write(wheel, records, f"{info}/entry_points.txt", b"[console_scripts]\nmoetune = moetune._tool:main\n")
+        write(wheel, records, f"{info}/LICENSE", license_text.encode())
+        records.append(f"{info}/RECORD,,\n")
+        wheel.writestr(zipfile.ZipInfo(f"{info}/RECORD", (1980, 1, 1, 0, 0, 0)), "\n".join(records))
+    print(path)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,3 @@
+from moetune._tool import main
+
+main()

@@ -1,0 +1,39 @@
+"""Loads libmoetune_tvm_ffi.so, and what of it is called while the GIL is held."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import tvm_ffi
+
+# Calls of a microsecond keep the GIL: giving it up and taking it back costs more. All others release it.
+_QUICK = (
+    "pick",
+    "pick_range",
+    "choice_workspace",
+    "choice_facts",
+    "make_choice",
+    "make_arguments",
+    "arguments_facts",
+    "bind",
+    "launch",
+    "time_launches",
+    "is_closed",
+    "device",
+    "counts",
+    "from_address",
+    "decode",
+    "decode_forget_families",
+    "decode_add_workspace",
+    "decode_workspace_bytes",
+)
+
+FOLDER = Path(__file__).absolute().parent
+_library = tvm_ffi.load_module(os.fspath(FOLDER / "lib" / "libmoetune_tvm_ffi.so"))
+
+
+def function(name: str) -> Any:
+    """An exported function."""
+    found = _library.get_function(name)
+    found.release_gil = name not in _QUICK
+    return found

@@ -1,0 +1,274 @@
+"""Runtimes, families, choices and launches: moetune.h in Python."""
+
+import enum
+import json
+import os
+from types import TracebackType
+from typing import Any, NamedTuple, Optional, Sequence, Union
+
+import tvm_ffi
+
+from moetune._library import function
+
+WORKSPACE_COUNTERS = 1 << 20
+"""Bytes at the start of a workspace that hold counters."""
+
+_Path = Union[str, "os.PathLike[str]"]
+
+_open = function("open")
+_close = function("close")
+_is_closed = function("is_closed")
+_device = function("device")
+_family = function("family")
+_refresh = function("refresh")
+_generation = function("generation")
+_warnings = function("warnings")
+_explain = function("explain")
+_counts = function("counts")
+_write_misses = function("write_misses")
+_abi_version = function("abi_version")
+_pick = function("pick")
+_pick_range = function("pick_range")
+_family_workspace = function("family_workspace")
+_choice_workspace = function("choice_workspace")
+_choice_facts = function("choice_facts")
+_make_choice = function("make_choice")
+_init_workspace = function("init_workspace")
+_bind = function("bind")
+_make_arguments = function("make_arguments")
+_arguments_facts = function("arguments_facts")
+_launch = function("launch")
+_from_address = function("from_address")
+
+
+class ChoiceKind(enum.IntEnum):
+    """How a choice came about."""
+
+    EXACT = 0
+    """The winner of this very cell."""
+    NEAREST = 1
+    """The winner of the nearest measured cell."""
+    DEFAULT = 2
+    """The space's default: too far from anything measured."""
+    PINNED = 3
+    """MOETUNE_PIN."""
+
+
+# An object without its C++ half would crash the process at its first use.
+def _refuse_init(self: Any, *arguments: Any, **options: Any) -> None:
+    raise TypeError(f"a {type(self).__name__} is not made by its class; see moetune.open")
+
+
+class Counts(NamedTuple):
+    """Picks by kind, misses, and launches."""
+
+    exact: int
+    nearest: int
+    defaults: int
+    pinned: int
+    misses: int
+    launches: int
+
+
+@tvm_ffi.register_object("moetune.Arguments")
+class Arguments(tvm_ffi.Object):
+    """A call's tensors, strides and scale. Keeps the tensors that it was made of.
+
+    Family.bind makes one of tensors; from_fields makes one by hand, as C's moetune_arguments.
+    """
+
+    __init__ = _refuse_init
+
+    @staticmethod
+    def from_fields(tensors: Sequence[Any], integers: Sequence[int], reals: Sequence[float]) -> "Arguments":
+        """`tensors` by slot: device addresses, DLPack tensors or None; the call's fields in the kernel's order."""
+        made: Arguments = _make_arguments([0 if each is None else each for each in tensors], list(integers),
+                                          [float(each) for each in reals])
+        return made
+
+    @property
+    def tensors(self) -> tuple[int, ...]:
+        """The device addresses by slot."""
+        return tuple(_arguments_facts(self)[0])
+
+    @property
+    def integers(self) -> tuple[int, ...]:
+        """Strides and sizes in the kernel's order."""
+        return tuple(_arguments_facts(self)[1])
+
+    @property
+    def reals(self) -> tuple[float, ...]:
+        """decode_attention: the scale."""
+        return tuple(_arguments_facts(self)[2])
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The greatest extents that the tensors have room for; () if made by hand."""
+        return tuple(_arguments_facts(self)[3])
+
+
+@tvm_ffi.register_object("moetune.Choice")
+class Choice(tvm_ffi.Object):
+    """A variant with its run-time values for given extents. Good until its runtime closes, also after a refresh."""
+
+    __init__ = _refuse_init
+
+    @property
+    def entry(self) -> int:
+        """The choice's number within its family."""
+        return int(_choice_facts(self)[0])
+
+    @property
+    def kind(self) -> ChoiceKind:
+        """How the choice came about."""
+        return ChoiceKind(_choice_facts(self)[1])
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The extents that it is for; of pick_range the last ones."""
+        return tuple(_choice_facts(self)[2:])
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of workspace that a launch of it needs."""
+        return int(_choice_workspace(self))
+
+    def explain(self) -> dict[str, Any]:
+        """Kind, configuration, where and when it was measured, hardware, file."""
+        explained: dict[str, Any] = json.loads(_explain(self))
+        return explained
+
+
+@tvm_ffi.register_object("moetune.Family")
+class Family(tvm_ffi.Object):
+    """A kernel's problems that share what is compiled in, with their cubins loaded. Lives as long as its runtime."""
+
+    __init__ = _refuse_init
+
+    def pick(self, *extents: int, total: int = 0) -> Choice:
+        """The choice for these free dimensions (decode_attention: batch, kv_heads, longest context).
+
+        `total` is the sum that tells even batches from ragged ones (decode_attention: tokens of all contexts); 0 is
+        for unknown. Raises NotTuned on a miss.
+        """
+        choice: Choice = _pick(self, total, *extents)
+        return choice
+
+    def pick_range(self, *extents: int, last: int) -> Choice:
+        """The choice of least worst regret as the last extent grows to `last`, for a graph that is captured once."""
+        choice: Choice = _pick_range(self, last, *extents)
+        return choice
+
+    def choice(self, entry: int, kind: int, extents: Sequence[int]) -> Choice:
+        """A choice from its plain values: to take one from another rank with the same generation."""
+        made: Choice = _make_choice(self, entry, kind, list(extents))
+        return made
+
+    def workspace_bytes(self, *extents: int) -> int:
+        """Bytes that suffice for every choice within `extents`, now and after every later refresh."""
+        return int(_family_workspace(self, *extents))
+
+    def bind(self, *tensors: Any, **options: Any) -> Arguments:
+        """Reads shapes, strides and dtypes of DLPack tensors, in the order of the kernel's slots, None for absent.
+
+        `options` say what shapes do not (decode_attention: layout="tokens_first" or "heads_first", scale=0.088).
+        """
+        text = ",".join(f"{name}={value}" for name, value in options.items()) if options else ""
+        arguments: Arguments = _bind(self, text, *tensors)
+        return arguments
+
+    def launch(self, choice: Choice, arguments: Arguments, workspace: Any = None, stream: Any = None) -> None:
+        """Enqueues a choice. Legal under graph capture.
+
+        `workspace` is a contiguous DLPack tensor, aligned to 256 bytes; one a stream. `stream` is an address or an
+        object with __cuda_stream__; None is the current stream of the framework that `workspace` is of.
+        """
+        _launch(self, choice, arguments, workspace, stream)
+
+
+@tvm_ffi.register_object("moetune.Runtime")
+class Runtime(tvm_ffi.Object):
+    """Opened results for one device. A context manager; all methods may be called from any thread."""
+
+    __init__ = _refuse_init
+
+    def __enter__(self) -> "Runtime":
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unloads all. Families and choices raise InvalidArgument from then on; replay no captured graph."""
+        _close(self)
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() was called."""
+        return bool(_is_closed(self))
+
+    @property
+    def device(self) -> int:
+        """The device that it was opened for."""
+        return int(_device(self))
+
+    def family(self, kernel: str, specialization: str = "") -> Family:
+        """Finds everything stored for a family and loads its cubins: the slow path, once a model."""
+        family: Family = _family(self, kernel, specialization)
+        return family
+
+    def refresh(self, generation: str = "") -> None:
+        """Takes in what the paths hold now, or moves to a generation that this runtime has held."""
+        _refresh(self, generation)
+
+    @property
+    def generation(self) -> str:
+        """The digest of the present state, equal on all ranks that see equal files on equal hardware."""
+        return str(_generation(self))
+
+    @property
+    def warnings(self) -> list[str]:
+        """What could not be used, and why."""
+        return str(_warnings(self)).splitlines()
+
+    def init_workspace(self, workspace: Any, stream: Any = None) -> None:
+        """Zeroes the counters of a workspace, once, before the first launch that uses it."""
+        _init_workspace(self, workspace, stream)
+
+    @property
+    def counts(self) -> Counts:
+        """Picks by kind, misses and launches so far."""
+        return Counts(*_counts(self))
+
+    def write_misses(self, path: _Path) -> None:
+        """Writes the shapes that were picked without a measurement of their own, for `moetune search --from-misses`."""
+        _write_misses(self, os.fspath(path))
+
+
+def open(paths: Sequence[_Path] = (), device: int = 0, *, allow_recorded: bool = False) -> Runtime:
+    """Opens caches, packs and folders of them; earlier ones win. None: the user's cache and the packs of the package.
+
+    `device` is a CUDA ordinal; -1 is that of the thread's current context. `allow_recorded` is for tests.
+    """
+    if isinstance(paths, (str, os.PathLike)):
+        raise TypeError("paths must be a list of paths, not one path")
+    runtime: Runtime = _open([os.fspath(path) for path in paths], device, allow_recorded)
+    return runtime
+
+
+def from_address(address: int, shape: Sequence[int], dtype: str, *, strides: Sequence[int] = (), device: int = 0,
+                 owner: Any = None) -> tvm_ffi.Tensor:
+    """A tensor over device memory that no framework describes, or of another dtype than the array states.
+
+    `strides` are in elements; none for contiguous. `owner` is kept until the tensor is gone.
+    """
+    tensor: tvm_ffi.Tensor = _from_address(address, tvm_ffi.Shape(tuple(shape)), tvm_ffi.dtype(dtype),
+                                           tvm_ffi.Shape(tuple(strides)), device, owner)
+    return tensor
+
+
+def abi_version() -> tuple[int, int]:
+    """Major and minor version of the loaded library's ABI."""
+    version = int(_abi_version())
+    return version >> 16, version & 0xFFFF

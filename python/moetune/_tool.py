@@ -1,0 +1,34 @@
+"""The command `moetune`: the tool in this package, with NVRTC from NVIDIA's pip packages if they are installed."""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Optional
+
+TOOL = Path(__file__).absolute().parent / "bin" / "moetune"
+
+
+def _major(library: Path) -> int:
+    digits = library.name.rpartition(".so.")[2].split(".")[0]
+    return int(digits) if digits.isdigit() else 0
+
+
+def find_nvrtc() -> Optional[Path]:
+    """The newest NVRTC among the installed packages (nvidia-cuda-nvrtc and its like), or None."""
+    found = importlib.util.find_spec("nvidia")
+    folders = list(found.submodule_search_locations or ()) if found is not None else []
+    libraries = [each for folder in folders for each in Path(folder).glob("*/lib/libnvrtc.so.*")]
+    return max(libraries, key=_major, default=None)
+
+
+def main() -> None:
+    """Becomes the tool."""
+    environment = dict(os.environ)
+    if not any(environment.get(name) for name in ("MOETUNE_NVRTC", "CUDA_HOME", "CUDA_PATH")):
+        library = find_nvrtc()
+        if library is not None:
+            environment["MOETUNE_NVRTC"] = str(library)
+    if not TOOL.exists():
+        sys.exit(f"moetune: this package was built without the tool ({TOOL})")
+    os.execve(TOOL, ["moetune", *sys.argv[1:]], environment)

@@ -1,0 +1,103 @@
+// Runtimes: the slow path, called with the GIL released.
+#include <tvm/ffi/container/array.h>
+
+#include "handles.h"
+
+namespace moetune::python {
+namespace {
+
+using Use = RuntimeObj::Use;
+
+Runtime open(const ffi::Array<ffi::String>& paths, int64_t device, bool allow_recorded) {
+  std::vector<const char*> texts;
+  for (const ffi::String& path : paths) texts.push_back(path.c_str());
+  const moetune_open_options options{sizeof options, texts.data(), texts.size(), static_cast<int32_t>(device),
+                                     allow_recorded ? 1 : 0};
+  if (options.device != device) fail(MOETUNE_INVALID_ARGUMENT, "no device has such a number");
+  moetune_runtime* handle = nullptr;
+  check(moetune_open(&options, &handle));
+  return Runtime(ffi::make_object<RuntimeObj>(handle, options.device));
+}
+
+void close(const Runtime& runtime) { runtime->close(); }
+bool is_closed(const Runtime& runtime) { return runtime->is_closed(); }
+int64_t device(const Runtime& runtime) { return runtime->device(); }
+
+Family family(const Runtime& runtime, const ffi::String& kernel, const ffi::String& specialization) {
+  const Use use(*runtime.get());
+  moetune_family* handle = nullptr;
+  check(moetune_family_open(use.handle(), kernel.c_str(), specialization.c_str(), &handle));
+  return Family(ffi::make_object<FamilyObj>(runtime, handle));
+}
+
+void refresh(const Runtime& runtime, const ffi::String& generation) {
+  check(moetune_refresh(Use(*runtime.get()).handle(), generation.c_str()));
+}
+
+ffi::String generation(const Runtime& runtime) {
+  char text[33];
+  check(moetune_generation(Use(*runtime.get()).handle(), text));
+  return text;
+}
+
+// A text of unknown length, read until the buffer holds it all.
+template <typename Read>
+ffi::String read_text(const Read& read) {
+  std::string text(1024, '\0');
+  for (size_t needed = 0;;) {
+    check(read(text.data(), text.size(), &needed));
+    if (needed <= text.size()) return ffi::String(text.data(), needed > 0 ? needed - 1 : 0);
+    text.resize(needed);
+  }
+}
+
+ffi::String warnings(const Runtime& runtime) {
+  const Use use(*runtime.get());
+  return read_text([&](char* text, size_t capacity, size_t* needed) {
+    return moetune_warnings(use.handle(), text, capacity, needed);
+  });
+}
+
+ffi::String explain(const Choice& choice) {
+  const Use use(*choice->family->runtime.get());
+  return read_text([&](char* text, size_t capacity, size_t* needed) {
+    return moetune_explain(choice->family->handle, &choice->value, text, capacity, needed);
+  });
+}
+
+ffi::Array<int64_t> counts(const Runtime& runtime) {
+  moetune_counts counts{};
+  counts.size = sizeof counts;
+  check(moetune_count(Use(*runtime.get()).handle(), &counts));
+  ffi::Array<int64_t> values;
+  for (const uint64_t value :
+       {counts.exact, counts.nearest, counts.defaults, counts.pinned, counts.misses, counts.launches})
+    values.push_back(static_cast<int64_t>(value));
+  return values;
+}
+
+void write_misses(const Runtime& runtime, const ffi::String& path) {
+  check(moetune_write_misses(Use(*runtime.get()).handle(), path.c_str()));
+}
+
+ffi::String version() { return moetune_version(); }
+int64_t abi_version() { return moetune_abi_version(); }
+
+}  // namespace
+}  // namespace moetune::python
+
+namespace mp = moetune::python;
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(open, mp::open)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(close, mp::close)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(is_closed, mp::is_closed)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(device, mp::device)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(family, mp::family)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(refresh, mp::refresh)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(generation, mp::generation)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(warnings, mp::warnings)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(explain, mp::explain)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(counts, mp::counts)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(write_misses, mp::write_misses)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(version, mp::version)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(abi_version, mp::abi_version)

@@ -1,0 +1,149 @@
+"""What a careless caller may pass: one exception with a sentence, never a crash, and the next good call works."""
+
+import unittest
+from typing import Any, Callable
+
+import numpy as np
+
+import moetune
+from support import CACHE, FAMILY, Call, aligned, needs_scripted_driver, on_device
+
+
+@needs_scripted_driver
+class BadInputTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.runtime = moetune.open([CACHE])
+        self.family = self.runtime.family("decode_attention", FAMILY)
+        self.call = Call()
+        self.arguments = self.call.bind(self.family)
+        self.choice = self.family.pick(4, 1, 500)
+
+    def tearDown(self) -> None:
+        self.family.launch(self.choice, self.arguments, self.call.workspace)
+        self.assertLess(self.call.error(), 0.02)
+        self.runtime.close()
+
+    def refused(self, kind: type[Exception], sentence: str, work: Callable[[], Any]) -> None:
+        with self.assertRaisesRegex(kind, sentence):
+            work()
+
+    def bind_with(self, slot: int, tensor: Any) -> Callable[[], Any]:
+        tensors = self.call.tensors()
+        tensors[slot] = tensor
+        return lambda: self.family.bind(*tensors, layout="tokens_first")
+
+    def test_tensors(self) -> None:
+        q = self.call.q
+        invalid = moetune.InvalidArgument
+        self.refused(invalid, "'q' is f16", self.bind_with(0, on_device(q, "float16")))
+        every_other = aligned((4, 8, 256), np.uint16)[:, :, ::2]
+        self.refused(invalid, "side by side", self.bind_with(0, on_device(every_other, "bfloat16")))
+        self.refused(invalid, "'q' is missing", self.bind_with(0, None))
+        self.refused(invalid, "'q' has 1 dim", self.bind_with(0, on_device(q.reshape(-1), "bfloat16")))
+        self.refused(invalid, "no kernel takes", self.bind_with(0, on_device(q, "int16")))
+        self.refused(invalid, "differ in shape", self.bind_with(1, on_device(self.call.k[:, :, :, :64], "bfloat16")))
+        self.refused(invalid, "'page_table' is i64",
+                     self.bind_with(3, on_device(aligned((4, 32), np.int64), "int64")))
+        self.refused(invalid, "rows", self.bind_with(3, on_device(self.call.page_table[:2], "int32")))
+        self.refused(moetune.WrongDevice, "not in the memory of a GPU", self.bind_with(0, q.view(np.float16)))
+        self.refused(moetune.WrongDevice, "device 1", self.bind_with(0, on_device(q, "bfloat16", device=1)))
+        self.refused(TypeError, "DLPack", self.bind_with(0, "q"))
+        self.refused(TypeError, "DLPack", self.bind_with(0, object()))
+        self.refused(invalid, "16 tensors|takes 10", lambda: self.family.bind(*[None] * 17))
+
+    def test_options(self) -> None:
+        tensors = self.call.tensors()
+        for options in ({"scale": -1}, {"scale": "nan"}, {"layout": "other"}, {"unknown": 1}, {"a=b,c": ",=,"}):
+            self.refused(moetune.InvalidArgument, "", lambda: self.family.bind(*tensors, **options))
+
+    def test_extents(self) -> None:
+        for extents in ((0, 1, 1), (-1, 1, 1), (1, 1), (1, 1, 1, 1), (1, 1, 1, 1, 1), (2**62, 1, 1), ()):
+            self.refused(moetune.InvalidArgument, "", lambda: self.family.pick(*extents))
+            self.refused(moetune.InvalidArgument, "", lambda: self.family.workspace_bytes(*extents))
+        self.refused(Exception, "", lambda: self.family.pick(2**80, 1, 1))
+        for wrong in (None, "1", 1.5, [1]):
+            self.refused(TypeError, "int", lambda: self.family.pick(wrong, 1, 1))  # type: ignore[arg-type]
+
+    def test_a_page_table_narrower_than_the_choice(self) -> None:
+        longer = self.family.pick(4, 1, 513)
+        self.refused(moetune.InvalidArgument, "capacity", lambda: self.family.launch(longer, self.arguments,
+                                                                                     self.call.workspace))
+
+    def test_launches(self) -> None:
+        family, choice, arguments, workspace = self.family, self.choice, self.arguments, self.call.workspace
+        self.refused(TypeError, "Choice", lambda: family.launch(None, arguments, workspace))  # type: ignore[arg-type]
+        self.refused(TypeError, "Arguments", lambda: family.launch(choice, None, workspace))  # type: ignore[arg-type]
+        self.refused(TypeError, "Choice", lambda: family.launch(arguments, choice, workspace))  # type: ignore[arg-type]
+        self.refused(TypeError, "stream", lambda: family.launch(choice, arguments, workspace, stream=object()))
+        self.refused(TypeError, "DLPack", lambda: family.launch(choice, arguments, 5))
+        crooked = on_device(aligned((1 << 21,), np.uint8)[1:], "uint8")
+        self.refused(moetune.InvalidArgument, "256", lambda: family.launch(choice, arguments, crooked))
+        strided = on_device(aligned((1 << 21,), np.uint8)[::2], "uint8")
+        self.refused(moetune.InvalidArgument, "contiguous", lambda: family.launch(choice, arguments, strided))
+        small = on_device(aligned((256,), np.uint8), "uint8")
+        self.refused(moetune.Error, "", lambda: self.runtime.init_workspace(small))
+        self.refused(moetune.InvalidArgument, "null", lambda: self.runtime.init_workspace(None))
+        empty = moetune.Arguments.from_fields([], [], [])
+        self.refused(moetune.InvalidArgument, "", lambda: family.launch(choice, empty, workspace))
+        self.refused(moetune.InvalidArgument, "at most", lambda: moetune.Arguments.from_fields([0] * 17, [], []))
+        foreign = family.choice(99, 0, (4, 1, 500))
+        self.refused(moetune.InvalidArgument, "", lambda: family.launch(foreign, arguments, workspace))
+
+    def test_objects_are_not_made_from_nothing(self) -> None:
+        for made in (moetune.Runtime, moetune.Family, moetune.Choice, moetune.Arguments):
+            self.refused(TypeError, "", made)
+
+    def test_files_and_names(self) -> None:
+        self.refused(moetune.BadFile, "/nowhere", lambda: moetune.open(["/nowhere"]))
+        self.refused(moetune.BadFile, "", lambda: moetune.open(["/dev/null"]))
+        self.refused(TypeError, "list of paths", lambda: moetune.open(CACHE))
+        self.refused(TypeError, "", lambda: moetune.open([None]))  # type: ignore[list-item]
+        self.refused(moetune.WrongDevice, "device 99", lambda: moetune.open([CACHE], device=99))
+        self.refused(moetune.InvalidArgument, "", lambda: moetune.open([CACHE], device=2**40))
+        self.refused(moetune.Error, "unknown kernel", lambda: self.runtime.family("decode"))
+        self.refused(moetune.Error, "", lambda: self.runtime.family("decode_attention", "group=x"))
+        self.refused(moetune.NotTuned, "moetune search", lambda: self.runtime.family("decode_attention", "group=5"))
+        self.refused(TypeError, "", lambda: self.runtime.family(None))  # type: ignore[arg-type]
+        self.refused(moetune.Error, "", lambda: self.runtime.write_misses("/nowhere/misses.json"))
+
+    def test_a_closed_runtime(self) -> None:
+        runtime = moetune.open([CACHE])
+        family = runtime.family("decode_attention", FAMILY)
+        choice = family.pick(4, 1, 500)
+        arguments = self.call.bind(family)
+        runtime.close()
+        runtime.close()
+        for work in (lambda: family.pick(4, 1, 500), lambda: family.pick_range(4, 1, 1, last=500),
+                     lambda: family.bind(*self.call.tensors()), lambda: choice.explain(),
+                     lambda: choice.workspace_bytes, lambda: family.workspace_bytes(4, 1, 500),
+                     lambda: family.launch(choice, arguments, self.call.workspace), lambda: runtime.counts,
+                     lambda: runtime.generation, lambda: runtime.warnings, lambda: runtime.refresh(),
+                     lambda: runtime.family("decode_attention", FAMILY), lambda: runtime.write_misses("/tmp/x"),
+                     lambda: runtime.init_workspace(self.call.workspace)):
+            self.refused(moetune.InvalidArgument, "the runtime is closed", work)
+
+    def test_any_objects_at_all(self) -> None:
+        random = np.random.default_rng(5)
+        junk = [None, 0, 1, -1, 2**63 - 1, 2**64, 1.5, float("nan"), "", "decode_attention", "group=8", b"x", [], {},
+                (), object(), self.runtime, self.family, self.choice, self.arguments, self.call.workspace, self.call.q,
+                np.float32(1), np.int64(4), np.zeros(0), np.array("text"),
+                on_device(aligned((0, 4), np.int32), "int32")]
+        works: list[Callable[..., Any]] = [
+            self.family.pick, self.family.bind, self.family.workspace_bytes, self.family.choice, self.runtime.family,
+            self.runtime.refresh, self.runtime.init_workspace, moetune.Arguments.from_fields,
+            lambda *each: self.family.pick_range(*each, last=each[0] if each else 0),
+            lambda *each: self.family.launch(*each[:3]), lambda *each: moetune.open(*each[:2])]
+        for _ in range(4000):
+            work = works[random.integers(len(works))]
+            try:
+                work(*(junk[random.integers(len(junk))] for _ in range(random.integers(6))))
+            except Exception as error:
+                self.assertNotIsInstance(error, moetune.InternalError, str(error))
+
+    def test_every_status_has_its_class(self) -> None:
+        classes = moetune.Error.__subclasses__()
+        self.assertEqual(sorted(each.status for each in classes), list(range(1, 11)))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,149 @@
+"""The runtime from Python, on the scripted driver with numpy."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+import moetune
+from support import CACHE, FAMILY, Call, needs_scripted_driver
+
+
+@needs_scripted_driver
+class RuntimeTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.runtime = moetune.open([CACHE])
+        self.family = self.runtime.family("decode_attention", FAMILY)
+
+    def tearDown(self) -> None:
+        self.runtime.close()
+
+    def test_launches_of_both_layouts_are_right(self) -> None:
+        for layout in ("tokens_first", "heads_first"):
+            call = Call(layout)
+            arguments = call.bind(self.family)
+            self.assertEqual(arguments.extents, (4, 1, 512))
+            self.assertEqual(arguments.reals[0], call.SCALE)
+            choice = self.family.pick(4, 1, 500, total=801)
+            self.runtime.init_workspace(call.workspace)
+            self.family.launch(choice, arguments, call.workspace)
+            self.assertLess(call.error(), 0.02)
+
+    def test_a_choice_explains_itself(self) -> None:
+        choice = self.family.pick(4, 1, 512, total=2048)
+        self.assertIs(choice.kind, moetune.ChoiceKind.EXACT)
+        self.assertEqual(choice.extents, (4, 1, 512))
+        explained = choice.explain()
+        self.assertEqual((explained["kind"], explained["file"]), ("exact", CACHE))
+        self.assertGreaterEqual(self.family.workspace_bytes(4, 1, 512), choice.workspace_bytes)
+        same = self.family.choice(choice.entry, choice.kind, choice.extents)
+        self.assertEqual(same.explain(), explained)
+
+    def test_a_range_holds_its_last_extent(self) -> None:
+        self.assertEqual(self.family.pick_range(4, 1, 1, last=512).extents, (4, 1, 512))
+
+    def test_arguments_by_hand_are_those_of_bind(self) -> None:
+        call = Call()
+        bound = call.bind(self.family)
+        made = moetune.Arguments.from_fields(call.tensors(), bound.integers, bound.reals)
+        self.assertEqual(made.tensors, bound.tensors)
+        by_address = moetune.Arguments.from_fields(bound.tensors, bound.integers, bound.reals)
+        self.family.launch(self.family.pick(4, 1, 500), by_address, call.workspace, stream=0)
+        self.assertLess(call.error(), 0.02)
+
+    def test_counts_and_misses(self) -> None:
+        self.family.pick(4, 1, 512, total=2048)
+        self.family.pick(4, 1, 300)
+        counts = self.runtime.counts
+        self.assertEqual((counts.exact + counts.nearest + counts.defaults, counts.launches), (2, 0))
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "misses.json"
+            self.runtime.write_misses(path)
+            self.assertEqual(json.loads(path.read_text())["moetune_misses"], 1)
+
+    def test_generations(self) -> None:
+        name = self.runtime.generation
+        self.assertRegex(name, "^[0-9a-f]{32}$")
+        self.runtime.refresh()
+        self.assertEqual(self.runtime.generation, name)
+        self.runtime.refresh(name)
+        with self.assertRaises(moetune.UnknownName):
+            self.runtime.refresh("0" * 32)
+
+    def test_paths_that_cannot_be_opened_are_warnings(self) -> None:
+        with moetune.open([CACHE, "/nowhere.db"]) as runtime:
+            self.assertIn("/nowhere.db", "\n".join(runtime.warnings))
+        self.assertTrue(runtime.closed)
+
+    def test_threads_pick_and_launch_while_others_refresh(self) -> None:
+        failures: list[Exception] = []
+
+        def repeat(work: object, count: int) -> None:
+            try:
+                for _ in range(count):
+                    work()  # type: ignore[operator]
+            except Exception as error:
+                failures.append(error)
+
+        call = Call()
+        call.lengths[:] = 1
+        arguments = call.bind(self.family)
+        work = [(lambda: self.family.launch(self.family.pick(4, 1, 500), arguments, call.workspace), 300)] * 3
+        threads = [threading.Thread(target=repeat, args=each) for each in [*work, (self.runtime.refresh, 20)]]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+
+    def test_closing_while_threads_launch_raises_there(self) -> None:
+        call = Call()
+        call.lengths[:] = 1
+        arguments = call.bind(self.family)
+        ended: list[str] = []
+
+        def launch_until_closed() -> None:
+            try:
+                while True:
+                    self.family.launch(self.family.pick(4, 1, 500), arguments, call.workspace)
+            except moetune.InvalidArgument as error:
+                ended.append(str(error))
+
+        threads = [threading.Thread(target=launch_until_closed) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        self.runtime.close()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(ended, ["the runtime is closed"] * 3)
+
+
+class PackageTest(unittest.TestCase):
+    def test_versions(self) -> None:
+        self.assertRegex(moetune.__version__, r"^\d+\.\d+\.\d+$")
+        self.assertEqual(moetune.abi_version()[0], 1)
+
+    def test_the_tool_runs(self) -> None:
+        shown = subprocess.run([sys.executable, "-m", "moetune", "--version"], capture_output=True, text=True,
+                               check=True)
+        self.assertIn(moetune.__version__, shown.stdout)
+
+    def test_every_function_of_the_c_interface_is_reached(self) -> None:
+        source = os.environ.get("MOETUNE_SOURCE", "")
+        if not source:
+            self.skipTest("there is no source folder beside the package")
+        declared = set()
+        for line in (Path(source) / "include/moetune.h").read_text().splitlines():
+            if line.startswith("MOETUNE_API "):
+                declared.add(line.partition("(")[0].split()[-1].lstrip("*"))
+        called = "".join(path.read_text() for path in (Path(source) / "python/src").iterdir())
+        # An error's class says what a status's name would.
+        self.assertEqual({name for name in declared if f"{name}(" not in called}, {"moetune_status_name"})
+
+
+if __name__ == "__main__":
+    unittest.main()

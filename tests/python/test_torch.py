@@ -1,0 +1,251 @@
+"""moetune.torch on a GPU, or on the scripted driver with tensors in host memory."""
+
+import itertools
+import math
+import os
+import unittest
+from typing import Any
+
+import moetune
+from support import CACHE, SCRIPTED
+
+try:
+    import torch
+except ImportError:
+    REASON = "there is no torch"
+else:
+    REASON = "" if torch.cuda.is_available() or SCRIPTED else "torch has no CUDA"
+    if not CACHE:
+        REASON = "no cache is named in MOETUNE_TEST_CACHE"
+if not REASON:
+    import moetune.torch as operators
+
+    DEVICE = "cpu" if SCRIPTED else "cuda"
+    if SCRIPTED:
+        operators._host_is_device = 1
+        operators._register("CPU")
+    operators.use(moetune.open([CACHE]))
+    operators.prepare(max_batch=16, max_context=4096)
+    operator = torch.ops.moetune.decode_attention
+
+SCALE = 1 / math.sqrt(128)
+
+
+def why_no_inductor() -> str:
+    """Inductor needs a C compiler, which a server may lack."""
+    try:
+        torch.compile(lambda x: x * 2 + 1, fullgraph=True)(torch.ones(8, device=DEVICE))
+    except Exception as error:
+        return f"torch.compile does not work here: {str(error).splitlines()[0]}"
+    return ""
+
+
+class Inputs:
+    """4 sequences, 8 query heads, one KV head of 128, pages of 16; `columns` pages a sequence."""
+
+    def __init__(self, layout: str = "NHD", columns: int = 32, lengths: tuple[int, ...] = (500, 1, 17, 300)) -> None:
+        generator = torch.Generator().manual_seed(3)
+
+        def normal(*shape: int) -> Any:
+            return torch.randn(*shape, generator=generator).to(torch.bfloat16).to(DEVICE)
+
+        pages = 4 * columns
+        cache = (pages, 16, 1, 128) if layout == "NHD" else (pages, 1, 16, 128)
+        self.layout = layout
+        self.q, self.k, self.v = normal(4, 8, 128), normal(*cache), normal(*cache)
+        table = torch.randperm(pages, generator=generator).to(torch.int32)
+        self.page_table = table.reshape(4, columns).to(DEVICE)
+        self.lengths = torch.tensor(lengths, dtype=torch.int32, device=DEVICE)
+
+    def arguments(self) -> tuple[Any, ...]:
+        return self.q, self.k, self.v, self.page_table, self.lengths, SCALE, self.layout
+
+    def right(self) -> Any:
+        """In float32."""
+        rows = []
+        for sequence in range(4):
+            length, pages = int(self.lengths[sequence]), self.page_table[sequence].long()
+            keys, values = (pool[pages].reshape(-1, 128)[:length].float() for pool in (self.k, self.v))
+            rows.append(torch.softmax(self.q[sequence].float() @ keys.T * SCALE, -1) @ values)
+        return torch.stack(rows)
+
+
+@unittest.skipIf(REASON, REASON)
+class TorchTest(unittest.TestCase):
+    def close_to(self, made: Any, right: Any, limit: float = 0.02) -> None:
+        self.assertEqual(made.shape, right.shape)
+        self.assertLess(float((made.float() - right.float()).abs().max()), limit)
+
+    def test_both_layouts(self) -> None:
+        for layout in ("NHD", "HND"):
+            inputs = Inputs(layout)
+            self.close_to(operator(*inputs.arguments()), inputs.right())
+
+    def test_outputs_of_the_caller(self) -> None:
+        inputs = Inputs()
+        out = torch.empty_like(inputs.q)
+        self.assertIsNone(operator.out(*inputs.arguments(), out=out, max_context=500, total_tokens=818))
+        self.close_to(out, inputs.right())
+        again = torch.empty_like(out)
+        operator(*inputs.arguments(), out=again)
+        self.close_to(again, out, 1e-6)
+        self.assertIs(operators.decode_attention(*inputs.arguments(), out=out), out)
+
+    def test_log_sum_exp(self) -> None:
+        inputs = Inputs()
+        lse, out = torch.empty(4, 8, dtype=torch.float32, device=DEVICE), torch.empty_like(inputs.q)
+        try:
+            made = operators.decode_attention(*inputs.arguments(), lse=lse)
+        except moetune.NotTuned:
+            self.skipTest("the cache has no family with lse=natural")
+        self.close_to(made, inputs.right())
+        operators.decode_attention(*inputs.arguments(), out=out, lse=lse)
+        self.close_to(out, inputs.right())
+        if SCRIPTED:
+            return  # its driver writes none
+        keys = inputs.k[inputs.page_table[0].long()].reshape(-1, 128)[:int(inputs.lengths[0])].float()
+        right = torch.logsumexp(inputs.q[0].float() @ keys.T * SCALE, -1)
+        self.assertLess(float((lse[0] - right).abs().max()), 0.01)
+
+    def test_q_may_be_a_slice_of_a_projection(self) -> None:
+        inputs = Inputs()
+        joined = torch.cat([inputs.q, inputs.q + 1], dim=1)
+        inputs.q = joined[:, :8]
+        self.assertFalse(inputs.q.is_contiguous())
+        self.close_to(operator(*inputs.arguments()), inputs.right())
+
+    def test_no_sequences(self) -> None:
+        inputs = Inputs()
+        empty = operator(inputs.q[:0], inputs.k, inputs.v, inputs.page_table[:0], inputs.lengths[:0], SCALE)
+        self.assertEqual(tuple(empty.shape), (0, 8, 128))
+
+    def test_compiled(self) -> None:
+        backends = ["aot_eager"] if SCRIPTED or why_no_inductor() else ["aot_eager", "inductor"]
+
+        def functional(q: Any, *others: Any) -> Any:
+            return operators.decode_attention(q * 2, *others) + 1
+
+        def writing(q: Any, *others: Any) -> Any:
+            out = torch.empty_like(q)
+            operators.decode_attention(q * 2, *others, out=out, max_context=500)
+            return out + 1
+
+        inputs = Inputs()
+        inputs.q /= 2
+        arguments = inputs.arguments()
+        inputs.q = inputs.q * 2
+        for function, backend in itertools.product((functional, writing), backends):
+            compiled = torch.compile(function, backend=backend, fullgraph=True)
+            self.close_to(compiled(*arguments) - 1, inputs.right(), 0.04)
+
+    def test_fake_tensors_and_schemas(self) -> None:
+        inputs = Inputs()
+        torch.library.opcheck(operator.default, inputs.arguments())
+        torch.library.opcheck(operator.out, inputs.arguments(), {"out": torch.empty_like(inputs.q)})
+        with torch.device("meta"):
+            q = torch.empty(4, 8, 128, dtype=torch.bfloat16)
+            k = torch.empty(128, 16, 1, 128, dtype=torch.bfloat16)
+            table, lengths = torch.empty(4, 32, dtype=torch.int32), torch.empty(4, dtype=torch.int32)
+        with torch._subclasses.FakeTensorMode() as mode:
+            faked = [mode.from_tensor(each) for each in (q, k, k, table, lengths)]
+            self.assertEqual(operator(*faked, 0.1).shape, q.shape)
+
+    def test_another_runtime_takes_over(self) -> None:
+        inputs = Inputs()
+        operator(*inputs.arguments())
+        before = operators.runtime().counts.launches
+        operators.use(moetune.open([CACHE]))
+        self.close_to(operator(*inputs.arguments()), inputs.right())
+        self.assertEqual(operators.runtime().counts.launches, 1)
+        self.assertGreater(before, 0)
+
+    def test_a_larger_call_than_prepared(self) -> None:
+        operators.prepare(max_batch=1, max_context=16)
+        try:
+            inputs = Inputs()
+            self.close_to(operator(*inputs.arguments()), inputs.right())
+        finally:
+            operators.prepare(max_batch=16, max_context=4096)
+
+    def test_refused(self) -> None:
+        inputs = Inputs()
+        q, k, v, table, lengths, scale, layout = inputs.arguments()
+        invalid = moetune.InvalidArgument
+        for kind, sentence, arguments, options in (
+                (invalid, "NHD or HND", (q, k, v, table, lengths, scale, "XYZ"), {}),
+                (invalid, "max_context is 513", inputs.arguments(), {"max_context": 513}),
+                (invalid, "bf16 or fp16", (q.float(), k, v, table, lengths, scale), {}),
+                (invalid, "page_table", (q, k, v, table.long(), lengths, scale), {}),
+                (invalid, "scale", (q, k, v, table, lengths, -1.0), {}),
+                (invalid, "dimensions", (q[0], k, v, table, lengths, scale), {}),
+                (invalid, "heads", (q[:, :3], k.expand(-1, -1, 2, -1), v, table, lengths, scale), {}),
+                (invalid, "'o' is f32", inputs.arguments(), {"out": q.float()}),
+                (moetune.NotTuned, "moetune search", (q[:, :7], k, v, table, lengths, scale), {})):
+            with self.assertRaisesRegex(kind, sentence):
+                operators.decode_attention(*arguments, **options)
+            with self.assertRaisesRegex((kind, RuntimeError), sentence):
+                operator(*arguments, **options)
+        if DEVICE == "cuda":
+            with self.assertRaises(moetune.WrongDevice):
+                operators.decode_attention(q, k, v, table, lengths.cpu(), scale)
+        self.close_to(operator(*inputs.arguments()), inputs.right())
+
+
+@unittest.skipIf(REASON or DEVICE != "cuda", REASON or "torch has no CUDA")
+class GraphTest(unittest.TestCase):
+    def test_captured_once_while_contexts_grow(self) -> None:
+        inputs = Inputs()
+        out = torch.empty_like(inputs.q)
+        operator.out(*inputs.arguments(), out=out)  # loads the family and makes workspaces ready
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(3):
+                operator.out(*inputs.arguments(), out=out)
+        for lengths in ((1, 1, 1, 1), (500, 2, 3, 400), (512, 512, 512, 512)):
+            inputs.lengths.copy_(torch.tensor(lengths, dtype=torch.int32))
+            out.fill_(float("nan"))
+            graph.replay()
+            torch.cuda.synchronize()
+            self.assertLess(float((out.float() - inputs.right()).abs().max()), 0.02)
+
+    def test_side_streams(self) -> None:
+        inputs = Inputs()
+        right = inputs.right()
+        for _ in range(4):
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                out = operator(*inputs.arguments())
+            stream.synchronize()
+            self.assertLess(float((out.float() - right).abs().max()), 0.02)
+
+    def test_reduce_overhead(self) -> None:
+        if reason := why_no_inductor():
+            self.skipTest(reason)
+        inputs = Inputs()
+        compiled = torch.compile(lambda *each: operators.decode_attention(*each) + 1, mode="reduce-overhead",
+                                 fullgraph=True)
+        for _ in range(4):
+            made = compiled(*inputs.arguments()).clone()
+            self.assertLess(float((made.float() - 1 - inputs.right()).abs().max()), 0.04)
+
+    def test_direct_launches_with_torch_tensors(self) -> None:
+        inputs = Inputs()
+        runtime = operators.runtime()
+        family = runtime.family("decode_attention", "group=8,head_dim=128,page=16")
+        out = torch.empty_like(inputs.q)
+        arguments = family.bind(inputs.q, inputs.k, inputs.v, inputs.page_table, inputs.lengths, out,
+                                layout="tokens_first", scale=SCALE)
+        workspace = torch.empty(family.workspace_bytes(4, 1, 512), dtype=torch.uint8, device=DEVICE)
+        for stream in (torch.cuda.Stream(), torch.cuda.current_stream()):
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                runtime.init_workspace(workspace)
+                family.launch(family.pick(4, 1, 500), arguments, workspace)
+            family.launch(family.pick(4, 1, 500), arguments, workspace, stream=stream.cuda_stream)
+            stream.synchronize()
+            self.assertLess(float((out.float() - inputs.right()).abs().max()), 0.02)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2 if os.environ.get("MOETUNE_VERBOSE") else 1)
