@@ -39,7 +39,7 @@ FiberStack FiberStacks::at(std::size_t position) {
   return {mappings_[position] + guard_bytes(), bytes_};
 }
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(MOETUNE_SIMT_UCONTEXT)
 
 // The registers that a call preserves go onto the old stack and come from the new one.
 extern "C" void moetune_simt_switch(void** from, void* to);

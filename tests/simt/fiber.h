@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-#if !defined(__x86_64__)
+#if !defined(__x86_64__) || defined(MOETUNE_SIMT_UCONTEXT)
 #include <ucontext.h>
 #endif
 
@@ -38,7 +38,7 @@ class FiberStacks {
 
 // What runs: the place where it stopped.
 struct Fiber {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(MOETUNE_SIMT_UCONTEXT)
   void* stack_pointer = nullptr;
 #else
   ucontext_t context;

@@ -11,6 +11,10 @@
 // templates/common/shared_memory.cuh instead). Launches run one after the other: nothing is said about
 // programmatic dependent launch, memory order weaker than sequential, or speed.
 //
+// Stricter than CUDA: a collective's mask names no lane that has ended or was never there. What a lane takes from one
+// outside of the mask is garbage. A read of the bytes between a buffer and its page's end goes unnoticed; a write is
+// found when the launch has ended.
+//
 // Not thread-safe: one run at a time in a process. While it runs it takes SIGSEGV, SIGBUS and SIGVTALRM.
 #pragma once
 

@@ -132,6 +132,20 @@ TEST_CASE("simt: static shared memory is each block's own, while others are aliv
   }
 }
 
+TEST_CASE("simt: named barriers over part of a block") {
+  if (no_simt()) return;
+  Words out(std::vector<std::uint32_t>(128));
+  for (const std::uint64_t seed : {0, 4}) {
+    collectives().set_seed(seed);
+    collectives().run(plan_of("named_barriers", 1, 128, {{"out", Pointer{"out"}}}, 64 * 4),
+                      {{"out", out.bytes()}});
+    for (std::uint32_t at = 0; at < 64; ++at) {
+      CHECK(out[at] == 64 - at);
+      CHECK(out[64 + at] == 1);
+    }
+  }
+}
+
 TEST_CASE("simt: a barrier over eight blocks, run after run over the same scratch") {
   if (no_simt()) return;
   LaunchPlan plan = plan_of("grid_rounds", 8, 64,

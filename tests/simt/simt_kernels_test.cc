@@ -93,6 +93,17 @@ TEST_CASE("simt: decode_kernel by the vector loader") {
   }
 }
 
+TEST_CASE("simt: decode_attention's exact reference") {
+  if (no_simt()) return;
+  const Kernel& kernel = find_kernel("decode_attention");
+  for (const char* problem :
+       {"batch=2,context=37,q_heads=4,kv_heads=2,lengths=ragged",
+        "batch=1,context=65,q_heads=4,kv_heads=2,window=20,sinks=learned,kv_dtype=e4m3"}) {
+    CAPTURE(problem);
+    CHECK(error_of_reference(kernel, problem) < 1e-4);
+  }
+}
+
 TEST_CASE("simt: the eight largest of 256 for 64 tokens, by 8 blocks, under 20 schedules") {
   if (no_simt()) return;
   constexpr std::size_t kTokens = 64, kExperts = 256, kTop = 8;

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 // aliasing, and neither has what it compiles. An access that is not aligned as its type asks, or that is past the
 // end of a local array, ends in SIGILL or SIGTRAP.
 constexpr const char* kFlags =
-    "-std=c++20 -O1 -shared -fPIC -w -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing -fwrapv "
+    "-std=c++20 -O1 -fPIC -w -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing -fwrapv "
     "-fno-stack-protector -fno-math-errno -fmax-errors=20 -fsanitize=alignment,bounds "
     "-fsanitize-undefined-trap-on-error";
 
@@ -51,7 +51,7 @@ std::string translation_unit(const CompileUnit& unit, const std::set<std::string
   return text + ")\n";
 }
 
-std::string quoted(const fs::path& path) {
+std::string shell_word(const fs::path& path) {
   std::string text = "'";
   for (const char c : path.string()) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
@@ -59,7 +59,7 @@ std::string quoted(const fs::path& path) {
 
 // What the command printed; sets `status` to what it ended with.
 std::string output_of(const std::string& command, int& status) {
-  std::FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+  std::FILE* pipe = ::popen(("(" + command + ") 2>&1").c_str(), "r");
   if (pipe == nullptr) throw SimtError("cannot start " + command);
   std::string text;
   std::array<char, 4096> part;
@@ -68,13 +68,21 @@ std::string output_of(const std::string& command, int& status) {
   return text;
 }
 
-void compile(const CompileUnit& unit, const fs::path& source, const fs::path& library) {
+// NAME.cc in the folder becomes NAME.so there. The compiler works in the folder, on the bare name, and does not link,
+// so that a launcher (ccache) knows the same text again in the next process.
+void compile(const CompileUnit& unit, const fs::path& folder, const std::string& name) {
   const fs::path root = MOETUNE_SOURCE_DIR;
-  const std::string command = quoted(MOETUNE_HOST_COMPILER) + " -x c++ " + kFlags + " -iquote " +
-                              quoted(root / "tests/simt/device") + " -iquote " + quoted(root) + " -o " +
-                              quoted(library) + " " + quoted(source);
-  int status = 0;
-  const std::string text = output_of(command, status);
+  const std::string compiler = shell_word(MOETUNE_HOST_COMPILER), launcher = MOETUNE_HOST_COMPILER_LAUNCHER;
+  const std::string compiling = compiler + " -x c++ " + kFlags + " -iquote " +
+                                shell_word(root / "tests/simt/device") + " -iquote " + shell_word(root) +
+                                " -c -o " + name + ".o " + name + ".cc",
+                    linking = compiler + " -shared -o " + name + ".so " + name + ".o",
+                    there = "cd " + shell_word(folder) + " && ";
+  int status = 1;
+  if (!launcher.empty()) output_of(there + shell_word(launcher) + " " + compiling + " && " + linking, status);
+  if (status == 0) return;
+  // Without the launcher, whose own troubles are nobody's mistake here.
+  const std::string text = output_of(there + compiling + " && " + linking, status);
   if (status != 0) throw SimtError(unit.source + " does not compile for the CPU:\n" + text);
 }
 
@@ -86,9 +94,9 @@ simt::Module load_module(const CompileUnit& unit, const std::set<std::string>& e
   static std::map<std::string, simt::Module> loaded;
   const std::string text = translation_unit(unit, entries), name = digest(text);
   if (const auto found = loaded.find(name); found != loaded.end()) return found->second;
-  const fs::path source = folder.path() / (name + ".cc"), library = folder.path() / (name + ".so");
-  std::ofstream(source) << text;
-  compile(unit, source, library);
+  const fs::path library = folder.path() / (name + ".so");
+  std::ofstream(folder.path() / (name + ".cc")) << text;
+  compile(unit, folder.path(), name);
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) throw SimtError(unit.source + " cannot be loaded: " + ::dlerror());
   using Attach = simt::Module(const simt::Runtime*);

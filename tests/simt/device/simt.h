@@ -29,9 +29,6 @@ inline const Thread* current = nullptr;  // set at every switch; the same whenev
 // does not compile: dynamic shared memory is dynamic_shared() of templates/common/shared_memory.cuh.
 #define __shared__ static __attribute__((section("simt_shared")))
 #define __builtin_assume(condition) ((void)0)
-#ifndef __clang__
-#define __builtin_assume_aligned_cuda __builtin_assume_aligned
-#endif
 
 #define threadIdx (simt::current->thread)
 #define blockIdx (simt::current->block)

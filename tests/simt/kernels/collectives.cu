@@ -1,4 +1,5 @@
 // Small kernels for the emulator's own tests: barriers and the collectives of a warp.
+#include "templates/common/barrier.cuh"
 #include "templates/common/reduce.cuh"
 #include "templates/common/shared_memory.cuh"
 #include "templates/common/types.cuh"
@@ -67,4 +68,19 @@ extern "C" __global__ void static_shared(u32* total, u32* gate) {
   }
   __syncthreads();
   if (threadIdx.x == 0) total[blockIdx.x] = block_total;
+}
+
+// Two halves of a block meet at barriers of their own, the second half as producer: it arrives and goes on.
+extern "C" __global__ void named_barriers(u32* out) {
+  volatile u32* words = reinterpret_cast<u32*>(dynamic_shared());
+  const u32 half = blockDim.x / 2, at = threadIdx.x % half;
+  if (threadIdx.x >= half) {
+    words[at] = at + 1;
+    named_barrier_arrive(1, blockDim.x);
+  } else {
+    named_barrier_sync(1, blockDim.x);
+    out[at] = words[half - 1 - at];
+    const bool any = named_barrier_any(2, half, at == 5), none = named_barrier_any(2, half, false);
+    out[half + at] = any + 2 * none;
+  }
 }

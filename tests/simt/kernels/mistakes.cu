@@ -44,7 +44,9 @@ extern "C" __global__ void traps(u32* out) {
   if (threadIdx.x == 6) __trap();
 }
 
-extern "C" __global__ void misaligned(u8* out, i32 offset) {
+extern "C" __global__ void misaligned(u8* out, i32 offset) { *reinterpret_cast<u64*>(out + offset) = 1; }
+
+extern "C" __global__ void misaligned_vector(u8* out, i32 offset) {
   *reinterpret_cast<uint4*>(out + offset) = make_uint4(1, 2, 3, 4);
 }
 
