@@ -12,10 +12,11 @@
 // programmatic dependent launch, memory order weaker than sequential, or speed.
 //
 // Stricter than CUDA: a collective's mask names no lane that has ended or was never there. What a lane takes from one
-// outside of the mask is garbage. A read of the bytes between a buffer and its page's end goes unnoticed; a write is
-// found when the launch has ended.
+// outside of the mask is garbage. What lies before a buffer in its first page, or less than 16 bytes past its end, can
+// be read unnoticed; a write there is found when the launch has ended.
 //
-// Not thread-safe: one run at a time in a process. While it runs it takes SIGSEGV, SIGBUS and SIGVTALRM.
+// Not thread-safe: one run at a time in a process. While it runs it takes SIGSEGV, SIGBUS, SIGILL,
+// SIGTRAP, SIGFPE and SIGVTALRM.
 #pragma once
 
 #include <cstdint>
