@@ -237,14 +237,16 @@ MOETUNE_API moetune_status moetune_launch(moetune_family *family, const moetune_
                                           size_t workspace_bytes, void *stream);
 
 /* The standard tensor descriptor of DLPack (dlpack.h defines it). */
-struct DLTensor;
+#ifndef DLPACK_DLPACK_H_ /* dlpack.h names an unnamed struct: include it before this header, or not at all */
+typedef struct DLTensor DLTensor;
+#endif
 
 /* Reads shapes, strides, dtypes and the device of the caller's tensors, in the order of the kernel's slots
  * (NULL for one that the family does not have), into `arguments` and `extents` (the greatest that the tensors
  * have room for: decode_attention's context is the page table's columns times the page). `options`: what the
  * shapes do not tell, `name=value` pairs or NULL (decode_attention: `layout=tokens_first` or `heads_first`,
  * `scale=0.088`). Sets *count to the number of extents. */
-MOETUNE_API moetune_status moetune_bind(moetune_family *family, const struct DLTensor *const *tensors,
+MOETUNE_API moetune_status moetune_bind(moetune_family *family, const DLTensor *const *tensors,
                                         size_t tensor_count, const char *options,
                                         moetune_arguments *arguments,
                                         int64_t extents[MOETUNE_MAX_EXTENTS], size_t *count);

@@ -293,8 +293,8 @@ moetune_status moetune_launch(moetune_family* family, const moetune_choice* choi
   });
 }
 
-moetune_status moetune_bind(moetune_family* family, const struct DLTensor* const* tensors,
-                            size_t tensor_count, const char* options, moetune_arguments* arguments,
+moetune_status moetune_bind(moetune_family* family, const DLTensor* const* tensors, size_t tensor_count,
+                            const char* options, moetune_arguments* arguments,
                             int64_t extents[MOETUNE_MAX_EXTENTS], size_t* count) {
   return guarded([&] {
     const FamilyInterface& interface = family_of(family).interface();

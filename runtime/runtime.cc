@@ -39,6 +39,14 @@ fs::path own_folder() {
   return fs::canonical(info.dli_fname, failure).parent_path();
 }
 
+const Kernel& named_kernel(const std::string& name) {
+  try {
+    return find_kernel(name);
+  } catch (const BadInput& unknown) {
+    throw RuntimeError(MOETUNE_UNKNOWN_NAME, unknown.what());
+  }
+}
+
 // Any problem of the family that `text` names: it has the least extents.
 Problem smallest_problem(const Kernel& kernel, const std::string& text) {
   Assignment specialization;
@@ -89,7 +97,7 @@ Runtime::Runtime(const OpenOptions& options)
 
 Family& Runtime::family(const std::string& kernel_name, const std::string& specialization) {
   const std::lock_guard lock(mutex_);
-  const Kernel& kernel = find_kernel(kernel_name);
+  const Kernel& kernel = named_kernel(kernel_name);
   Problem problem = smallest_problem(kernel, specialization);
   const std::string canonical = kernel.specialization(problem).text();
   for (Family& family : families_) {

@@ -36,9 +36,9 @@ Step attempt(const DecodeRequest& request, const DecodeKey& key) {
   moetune_arguments arguments;
   int64_t most[MOETUNE_MAX_EXTENTS];
   size_t count = 0;
-  check(moetune_bind((*family)->handle, reinterpret_cast<const moetune_DLTensor* const*>(request.tensors),
-                     kDecodeTensors, request.heads_first ? "layout=heads_first" : "layout=tokens_first",
-                     &arguments, most, &count));
+  check(moetune_bind((*family)->handle, request.tensors, kDecodeTensors,
+                     request.heads_first ? "layout=heads_first" : "layout=tokens_first", &arguments, most,
+                     &count));
   if (most[0] == 0) return kLaunched;  // no sequences
   arguments.reals[MOETUNE_DECODE_SCALE] = request.scale;
   const moetune_choice choice = choose(request, *family->get(), most);

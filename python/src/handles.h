@@ -6,16 +6,14 @@
 // tvm::ffi::Error, whose kind names the Python class ("moetune.NotTuned").
 #pragma once
 
+#include <dlpack/dlpack.h>
+#include <moetune.h>
 #include <tvm/ffi/cast.h>
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/error.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/object.h>
 #include <tvm/ffi/string.h>
-
-#define DLTensor moetune_DLTensor  // dlpack.h has an unnamed struct by this name
-#include <moetune.h>
-#undef DLTensor
 
 #include <mutex>
 #include <shared_mutex>
@@ -142,9 +140,5 @@ const DLTensor* tensor_or_null(const ffi::AnyView& value, const char* name);
 Memory memory_of(const ffi::AnyView& value);
 // An address, an object with __cuda_stream__, or None: the framework's current stream on the device.
 void* stream_of(const ffi::AnyView& value, int device);
-
-inline const moetune_DLTensor* as_moetune(const DLTensor* tensor) {
-  return reinterpret_cast<const moetune_DLTensor*>(tensor);
-}
 
 }  // namespace moetune::python

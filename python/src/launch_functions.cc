@@ -97,11 +97,11 @@ ffi::Any bind(const Args& args) {
   if (args.size() - 2 > MOETUNE_MAX_TENSORS)
     fail(MOETUNE_INVALID_ARGUMENT, "no kernel has more than 16 tensors");
   auto bound = ffi::make_object<ArgumentsObj>();
-  const moetune_DLTensor* tensors[MOETUNE_MAX_TENSORS]{};
+  const DLTensor* tensors[MOETUNE_MAX_TENSORS]{};
   size_t count = 0;
   for (int32_t i = 2; i < args.size(); ++i, ++count) {
     const DLTensor* tensor = tensor_or_null(args[i], "a tensor");
-    tensors[count] = as_moetune(tensor);
+    tensors[count] = tensor;
     if (tensor == nullptr) continue;
     bound->device = tensor->device.device_id;
     if (auto held = args[i].as<ffi::Tensor>()) bound->tensors.push_back(*std::move(held));

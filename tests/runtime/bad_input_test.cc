@@ -54,6 +54,7 @@ TEST_CASE("null handles and pointers") {
   CHECK(moetune_open(nullptr, nullptr) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_family_open(nullptr, "decode_attention", "", &family) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_family_open(s.opened->runtime(), nullptr, "", &family) == MOETUNE_INVALID_ARGUMENT);
+  CHECK(moetune_family_open(s.opened->runtime(), "decode_attentio", "", &family) == MOETUNE_UNKNOWN_NAME);
   CHECK(moetune_family_open(s.opened->runtime(), "decode_attention", kFamily, nullptr) ==
         MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_pick(nullptr, s.extents, 3, 0, &s.choice) == MOETUNE_INVALID_ARGUMENT);
