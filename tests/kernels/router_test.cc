@@ -3,10 +3,14 @@
 
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
+#include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 #include "kernels/router_problem.h"
+#include "search/space.h"
 
 namespace {
 
@@ -166,4 +170,28 @@ TEST_CASE("router: tensors of a server become extents and a call, and wrong ones
   weights.dtype = DType::f32;
   CHECK_THROWS_WITH_AS(family->bind(tensors, "layout=x", extents, call), doctest::Contains("scale=NUMBER"),
                        BadInput);
+}
+
+TEST_CASE("router: no two configurations launch the same code in the same way") {
+  DeviceLimits limits = limits_of_architecture("sm_90a");
+  limits.sm_count = 16;
+  for (const char* text :
+       {"tokens=64", "tokens=4096,experts=128", "tokens=1000,outputs=weights,dtype=bf16"}) {
+    CAPTURE(text);
+    const Problem problem = problem_of(text);
+    const LegalSpace legal = shared_space("router").enumerate(expression_environment(problem, limits));
+    CHECK(legal.size() > 500);
+    std::set<std::string> seen;
+    for (ConfigId id = 0; id < legal.size(); ++id) {
+      const nlohmann::json plan = kernel().plan(legal.config(id), problem, limits);
+      CHECK_MESSAGE(seen.insert(plan.dump()).second, legal.config(id).text());
+    }
+  }
+}
+
+TEST_CASE("router: a typical problem has a thousand configurations to choose from") {
+  const Problem problem = problem_of("tokens=4096", "deepseek-v3");
+  const LegalSpace legal =
+      shared_space("router").enumerate(expression_environment(problem, limits_of_architecture("sm_90a")));
+  CHECK(legal.size() >= 1000);
 }
