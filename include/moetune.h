@@ -227,6 +227,25 @@ enum {
   MOETUNE_DECODE_SCALE = 0               /* reals[0]: of q.k before the softmax */
 };
 
+/* router's slots, all contiguous but for rows of logits (docs/router.md has the layouts). */
+enum {
+  MOETUNE_ROUTER_LOGITS = 0,       /* [tokens, experts] */
+  MOETUNE_ROUTER_BIAS = 1,         /* f32 [experts]; if the family has bias=correction */
+  MOETUNE_ROUTER_IDS = 2,          /* i32 [tokens, top_k] */
+  MOETUNE_ROUTER_WEIGHTS = 3,      /* f32 [tokens, top_k] */
+  MOETUNE_ROUTER_COUNTS = 4,       /* i32 [experts]; this and what follows if the family has outputs=plan */
+  MOETUNE_ROUTER_OFFSETS = 5,      /* i32 [experts + 1] */
+  MOETUNE_ROUTER_SORTED = 6,       /* i32 [places] */
+  MOETUNE_ROUTER_INVERSE = 7,      /* i32 [tokens, top_k] */
+  MOETUNE_ROUTER_BLOCK_EXPERTS = 8 /* i32 [places / align] */
+};
+
+/* router's call. */
+enum {
+  MOETUNE_ROUTER_LOGITS_ROW = 0, /* elements from a token's logits to the next token's */
+  MOETUNE_ROUTER_SCALE = 0       /* reals[0]: factor of all weights */
+};
+
 /* Enqueues a choice on `stream` (a CUstream or cudaStream_t; NULL is the default stream) of the runtime's
  * device. Legal under graph capture. Tensors stay the caller's and must live until the work is done. The
  * arguments are checked on the host: a null or unaligned address, a stride that no kernel takes, too little

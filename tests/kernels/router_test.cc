@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "include/moetune.h"
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 #include "kernels/router_problem.h"
@@ -170,6 +171,25 @@ TEST_CASE("router: tensors of a server become extents and a call, and wrong ones
   weights.dtype = DType::f32;
   CHECK_THROWS_WITH_AS(family->bind(tensors, "layout=x", extents, call), doctest::Contains("scale=NUMBER"),
                        BadInput);
+}
+
+TEST_CASE("router: the C interface counts tensors and fields as the family does") {
+  const auto family = kernel().family_interface(problem_of("bias=correction,score=sigmoid"));
+  const std::map<int, std::string> names = {{MOETUNE_ROUTER_LOGITS, "logits"},
+                                            {MOETUNE_ROUTER_BIAS, "bias"},
+                                            {MOETUNE_ROUTER_IDS, "ids"},
+                                            {MOETUNE_ROUTER_WEIGHTS, "weights"},
+                                            {MOETUNE_ROUTER_COUNTS, "counts"},
+                                            {MOETUNE_ROUTER_OFFSETS, "offsets"},
+                                            {MOETUNE_ROUTER_SORTED, "sorted"},
+                                            {MOETUNE_ROUTER_INVERSE, "inverse"},
+                                            {MOETUNE_ROUTER_BLOCK_EXPERTS, "block_experts"}};
+  REQUIRE(family->tensors().size() == names.size());
+  for (const auto& [slot, name] : names)
+    CHECK(family->tensors()[static_cast<std::size_t>(slot)].name.text() == name);
+  const CallSchema& call = kernel().call_schema();
+  CHECK(call.integers[MOETUNE_ROUTER_LOGITS_ROW].name == "logits_row");
+  CHECK(call.reals[MOETUNE_ROUTER_SCALE].name == "scale");
 }
 
 TEST_CASE("router: no two configurations launch the same code in the same way") {
