@@ -237,7 +237,9 @@ enum {
   MOETUNE_ROUTER_OFFSETS = 5,      /* i32 [experts + 1] */
   MOETUNE_ROUTER_SORTED = 6,       /* i32 [places] */
   MOETUNE_ROUTER_INVERSE = 7,      /* i32 [tokens, top_k] */
-  MOETUNE_ROUTER_BLOCK_EXPERTS = 8 /* i32 [places / align] */
+  MOETUNE_ROUTER_BLOCK_EXPERTS = 8, /* i32 [places / align] */
+  MOETUNE_ROUTER_EXPERT_MAP = 9,   /* i32 [experts]; if the family has map=local */
+  MOETUNE_ROUTER_TOKEN_COUNT = 10  /* i32 [1]; if the family has count=device */
 };
 
 /* router's call. */

@@ -64,6 +64,12 @@ class Router final : public Kernel {
       buffers.push_back({.name = "bias", .elements = shape.experts});
       buffers.back().fill = {.kind = Fill::Kind::normal, .scale = 0.1f};
     }
+    const auto add_list = [&](const char* name, std::vector<std::int32_t> list) {
+      buffers.push_back({.name = name, .dtype = DType::i32, .elements = std::ssize(list)});
+      buffers.back().fill = {.kind = Fill::Kind::integers, .integers = std::move(list)};
+    };
+    if (shape.mapped) add_list("expert_map", shape.sample_map());
+    if (shape.counted) add_list("token_count", {static_cast<std::int32_t>(shape.sample_count())});
     const auto add = [&](const char* name, DType type, std::int64_t elements, OutputCheck check) {
       buffers.push_back({.name = name, .dtype = type, .elements = elements, .role = Role::output});
       buffers.back().check = std::move(check);

@@ -10,7 +10,20 @@ namespace moetune {
 namespace {
 
 // The order is part of the C interface (include/moetune.h).
-enum Slot { kLogits, kBias, kIds, kWeights, kCounts, kOffsets, kSorted, kInverse, kBlockExperts, kSlots };
+enum Slot {
+  kLogits,
+  kBias,
+  kIds,
+  kWeights,
+  kCounts,
+  kOffsets,
+  kSorted,
+  kInverse,
+  kBlockExperts,
+  kExpertMap,
+  kTokenCount,
+  kSlots
+};
 
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 20;
 
@@ -44,6 +57,8 @@ class RouterFamily final : public FamilyInterface {
     set(kSorted, "sorted", DType::i32, Role::output, shape.plan, 4);
     set(kInverse, "inverse", DType::i32, Role::output, shape.plan, 4);
     set(kBlockExperts, "block_experts", DType::i32, Role::output, shape.plan, 4);
+    set(kExpertMap, "expert_map", DType::i32, Role::input, shape.mapped, 4);
+    set(kTokenCount, "token_count", DType::i32, Role::input, shape.counted, 4);
   }
 
   std::span<const TensorSlot> tensors() const override { return slots_; }
@@ -87,6 +102,8 @@ class RouterFamily final : public FamilyInterface {
     require(kSorted, shape.places());
     require(kInverse, shape.slots());
     require(kBlockExperts, shape.places() / shape.align);
+    require(kExpertMap, shape.experts);
+    require(kTokenCount, 1);
     extents = {shape.tokens};
     call = Call{};
     call.integers[kLogitsRow] = shape.tokens > 1 ? logits.strides[0] : shape.experts;

@@ -24,6 +24,8 @@ std::vector<std::pair<std::string, std::string>> shape_defines(const RouterShape
                      : shape.dtype == DType::bf16 ? "Bf16"
                                                   : "Fp16"},
           {"PLAN", flag(shape.plan)},
+          {"MAPPED", flag(shape.mapped)},
+          {"COUNTED", flag(shape.counted)},
           {"ALIGN", std::to_string(shape.align)}};
 }
 
@@ -64,18 +66,18 @@ std::int64_t tokens_of_block(const Schedule& schedule, std::int64_t tokens, cons
   return rounds * schedule.rows_of_block;
 }
 
-Pointer if_planned(const RouterShape& shape, const char* name) {
-  return shape.plan ? Pointer{name} : Pointer{};
-}
+Argument pointer_if(bool present, const char* name) { return {name, present ? Pointer{name} : Pointer{}}; }
 
 void add_route_arguments(Launch& launch, const RouterShape& shape, const Call& call) {
   launch.arguments = {{"logits", Pointer{"logits"}},
-                      {"bias", shape.bias ? Pointer{"bias"} : Pointer{}},
+                      pointer_if(shape.bias, "bias"),
+                      pointer_if(shape.mapped, "expert_map"),
+                      pointer_if(shape.counted, "token_count"),
                       {"ids", Pointer{"ids"}},
                       {"weights", Pointer{"weights"}}};
   for (const char* name : {"counts", "offsets", "sorted", "inverse", "block_experts", "block_counts"})
-    launch.arguments.push_back({name, if_planned(shape, name)});
-  launch.arguments.push_back({"state", if_planned(shape, "router_state")});
+    launch.arguments.push_back(pointer_if(shape.plan, name));
+  launch.arguments.push_back({"state", shape.plan ? Pointer{"router_state"} : Pointer{}});
   launch.arguments.push_back({"logits_row", call.integers[kLogitsRow]});
 }
 
@@ -93,7 +95,8 @@ void add_place_launch(LaunchPlan& plan, const RouterShape& shape, std::int64_t t
   Launch& launch = plan.launches.emplace_back();
   static_cast<LaunchShape&>(launch) = first;
   launch.entry = "router_place";
-  for (const char* name : {"ids", "counts", "offsets", "sorted", "inverse", "block_experts", "block_counts"})
+  launch.arguments = {{"ids", Pointer{"ids"}}, pointer_if(shape.mapped, "expert_map")};
+  for (const char* name : {"counts", "offsets", "sorted", "inverse", "block_experts", "block_counts"})
     launch.arguments.push_back({name, Pointer{name}});
   add_sizes(launch, shape, tokens_each);
 }
@@ -136,25 +139,23 @@ Plan router_reference_plan(const RouterShape& shape, const Call& call) {
   };
   const auto pointer = [](const char* name) { return Argument{name, Pointer{name}}; };
   const Argument tokens{"tokens", narrow(shape.tokens)},
-      capacity{"capacity", narrow(shape.slots_of_expert())};
+      capacity{"capacity", narrow(shape.slots_of_expert())}, places{"places", narrow(shape.places())},
+      map = pointer_if(shape.mapped, "expert_map"), ids = pointer("ids");
   add("router_reference", shape.tokens).arguments = {pointer("logits"),
-                                                     {"bias", shape.bias ? Pointer{"bias"} : Pointer{}},
-                                                     pointer("ids"),
+                                                     pointer_if(shape.bias, "bias"),
+                                                     pointer_if(shape.counted, "token_count"),
+                                                     ids,
                                                      pointer("weights"),
                                                      {"logits_row", call.integers[kLogitsRow]},
                                                      tokens,
                                                      {"scale", static_cast<float>(call.reals[kRouterScale])}};
   if (!shape.plan) return plan;
-  add("router_reference_counts", shape.experts).arguments = {pointer("ids"), pointer("counts"), tokens,
-                                                             capacity};
-  add("router_reference_offsets", 1).arguments = {pointer("counts"),
-                                                  pointer("offsets"),
-                                                  pointer("sorted"),
-                                                  pointer("block_experts"),
-                                                  tokens,
-                                                  {"places", narrow(shape.places())}};
+  const Argument offsets = pointer("offsets"), sorted = pointer("sorted");
+  add("router_reference_counts", shape.experts).arguments = {ids, map, pointer("counts"), tokens, capacity};
+  add("router_reference_offsets", 1).arguments = {pointer("counts"),        offsets, sorted,
+                                                  pointer("block_experts"), tokens,  places};
   add("router_reference_places", shape.experts).arguments = {
-      pointer("ids"), pointer("offsets"), pointer("sorted"), pointer("inverse"), tokens, capacity};
+      ids, map, offsets, sorted, pointer("inverse"), tokens, capacity};
   return plan;
 }
 

@@ -48,6 +48,8 @@ RouterShape::RouterShape(const Problem& problem)
       bias(problem.is("bias", "correction")),
       renormalize(problem.is("renormalize", "yes")),
       plan(problem.is("outputs", "plan")),
+      mapped(problem.is("map", "local")),
+      counted(problem.is("count", "device")),
       skew(problem.dims.at("skew").text()) {}
 
 RouterShape RouterShape::at(const Extents& extents) const {
@@ -75,6 +77,12 @@ std::vector<float> RouterShape::load_shifts() const {
   return shifts;
 }
 
+std::vector<std::int32_t> RouterShape::sample_map() const {
+  std::vector<std::int32_t> map(static_cast<std::size_t>(experts), -1);
+  for (std::size_t e = 0; e < map.size(); e += 2) map[e] = static_cast<std::int32_t>(e / 2);
+  return map;
+}
+
 const ProblemSchema& router_schema() {
   static const ProblemSchema schema = {
       integer("tokens", "tokens to route", 64, 1, std::int64_t{1} << 20),
@@ -100,6 +108,11 @@ const ProblemSchema& router_schema() {
       integer("align", "each expert's segment begins at a multiple of it: a power of two", 16, 1, 256),
       integer("capacity", "slots that an expert takes, in percent of the even share; 0 for all", 0, 0,
               100'000),
+      choice("map", "local: segments are those of local ids, which an expert map gives; others get no place",
+             {"none", "local"}),
+      choice("count",
+             "device: how many of the tokens are routed is read on the device; the others get ids of -1",
+             {"host", "device"}),
       choice("skew",
              "how the inputs load the experts: evenly, by Zipf's law, or one of them with every token",
              {"uniform", "zipf", "one"}),
@@ -152,6 +165,10 @@ void check_router(const Problem& problem) {
     refuse_router(text("groups_kept") + " is more than " + text("groups"));
   if (shape.experts / shape.groups * shape.groups_kept < shape.top_k)
     refuse_router("the groups that are kept have fewer experts than " + text("top_k"));
+  if (shape.mapped && !shape.plan)
+    refuse_router("map=local changes places, which outputs=weights has none of");
+  if (shape.counted && shape.capacity > 0)
+    refuse_router("a capacity is a share of the tokens, which count=device does not know on the host");
   if (shape.align < 1 || (shape.align & (shape.align - 1)) != 0)
     refuse_router(text("align") + " is no power of two");
 }

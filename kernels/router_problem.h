@@ -28,10 +28,16 @@ struct RouterShape {
   // What is added to the logits of each expert, so that the load is as the problem says.
   std::vector<float> load_shifts() const;
 
+  // Inputs for tests: every other expert is on this GPU, and three quarters of the tokens are routed.
+  std::vector<std::int32_t> sample_map() const;
+  std::int64_t sample_count() const { return counted ? tokens - tokens / 4 : tokens; }
+
   std::int64_t tokens, experts, top_k, groups, groups_kept, align, capacity;
   Score score;
   DType dtype;
   bool bias, renormalize, plan;
+  bool mapped;   // experts have local ids, or none on this GPU
+  bool counted;  // how many tokens are routed stands in device memory
   std::string skew;
 };
 

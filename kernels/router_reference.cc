@@ -106,13 +106,26 @@ class Token {
   double shift_ = 0, sum_ = 0;
 };
 
-// Counts, offsets and permutations of given ids.
-void add_plan(const RouterShape& shape, HostTensors& outputs) {
-  const std::vector<double>& ids = outputs.at("ids");
+// Where each slot goes: the segment of its expert, or -1.
+std::vector<double> segments_of(const RouterShape& shape, std::vector<double> ids,
+                                const HostTensors& inputs) {
+  if (!shape.mapped) return ids;
+  const std::vector<double>& map = inputs.at("expert_map");
+  for (double& id : ids) {
+    const double local = id < 0 ? -1 : map[static_cast<std::size_t>(id)];
+    id = local < static_cast<double>(shape.experts) ? local : -1;
+  }
+  return ids;
+}
+
+// Counts, offsets and permutations of given segments.
+void add_plan(const RouterShape& shape, const std::vector<double>& ids, HostTensors& outputs) {
   const auto experts = static_cast<std::size_t>(shape.experts);
   const auto room = static_cast<double>(shape.slots_of_expert());
   std::vector<double> chosen(experts, 0), counts(experts, 0), offsets = {0}, taken(experts, 0);
-  for (const double id : ids) ++chosen[static_cast<std::size_t>(id)];
+  for (const double id : ids) {
+    if (id >= 0) ++chosen[static_cast<std::size_t>(id)];
+  }
   for (std::size_t e = 0; e < experts; ++e) {
     counts[e] = std::min(chosen[e], room);
     const auto blocks = ceil_div(static_cast<std::int64_t>(counts[e]), shape.align);
@@ -121,6 +134,10 @@ void add_plan(const RouterShape& shape, HostTensors& outputs) {
   std::vector<double> sorted(static_cast<std::size_t>(shape.places()), static_cast<double>(shape.slots()));
   std::vector<double> inverse, blocks(sorted.size() / static_cast<std::size_t>(shape.align), -1);
   for (std::size_t slot = 0; slot < ids.size(); ++slot) {
+    if (ids[slot] < 0) {
+      inverse.push_back(-1);
+      continue;
+    }
     const auto e = static_cast<std::size_t>(ids[slot]);
     const bool fits = taken[e] < room;
     inverse.push_back(fits ? offsets[e] + taken[e] : -1);
@@ -146,7 +163,10 @@ HostTensors route_on_cpu(const RouterShape& shape, std::int64_t logits_row, doub
   const std::vector<double>& logits = inputs.at("logits");
   const std::vector<double>* const bias = shape.bias ? &inputs.at("bias") : nullptr;
   HostTensors outputs;
-  for (std::ptrdiff_t token = 0; token < shape.tokens; ++token) {
+  const auto live = shape.counted ? std::clamp<double>(inputs.at("token_count").front(), 0,
+                                                       static_cast<double>(shape.tokens))
+                                  : static_cast<double>(shape.tokens);
+  for (std::ptrdiff_t token = 0; token < static_cast<std::ptrdiff_t>(live); ++token) {
     const auto row = logits.begin() + token * static_cast<std::ptrdiff_t>(logits_row);
     const Token one(shape, {row, row + static_cast<std::ptrdiff_t>(shape.experts)}, bias);
     const std::vector<std::size_t> ids = one.selected();
@@ -154,7 +174,9 @@ HostTensors route_on_cpu(const RouterShape& shape, std::int64_t logits_row, doub
     outputs["ids"].insert(outputs["ids"].end(), ids.begin(), ids.end());
     outputs["weights"].insert(outputs["weights"].end(), weights.begin(), weights.end());
   }
-  if (shape.plan) add_plan(shape, outputs);
+  outputs["ids"].resize(static_cast<std::size_t>(shape.slots()), -1);
+  outputs["weights"].resize(static_cast<std::size_t>(shape.slots()), 0);
+  if (shape.plan) add_plan(shape, segments_of(shape, outputs.at("ids"), inputs), outputs);
   return outputs;
 }
 

@@ -13,6 +13,7 @@ struct PlaceArguments {
   int* block_experts;  // [places / kAlign]: the expert of each block of kAlign places, or -1
   int*
       block_counts;  // scratch [gridDim.x, kExperts]; counts first, then how many slots come in blocks before
+  const int* expert_map;
   int tokens, capacity, places;
 };
 
@@ -40,30 +41,33 @@ struct SlotRange {
   }
 };
 
-// Calls `use(slot, expert, position)` for the calling warp's slots, in all lanes together: position is how many of
-// the warp's slots before it chose the same expert, plus what `before` held; slot is -1 in lanes without one.
+// Calls `use(slot, segment, position)` for the calling warp's slots, in all lanes together: position is how many of
+// the warp's slots before it go to the same segment, plus what `before` held; slot is -1 in lanes without one, and
+// segment for slots that go nowhere.
 template <typename Use>
-__device__ __forceinline__ void for_each_slot(u32* before, const int* ids, SlotRange range, Use use) {
+__device__ __forceinline__ void for_each_slot(u32* before, const int* ids, const int* expert_map,
+                                              SlotRange range, Use use) {
   const int lane = int(threadIdx.x) % kWarpSize;
   for (int first = range.begin; first < range.end; first += kWarpSize) {
     const int slot = first + lane < range.end ? first + lane : -1;
-    const int expert = slot >= 0 ? ids[slot] : -1;
-    const u32 same = __match_any_sync(kWholeWarp, expert);
+    const int segment = slot >= 0 ? segment_of(ids[slot], expert_map) : -1;
+    const u32 same = __match_any_sync(kWholeWarp, segment);
     const u32 rank = __popc(same & ((1u << lane) - 1));
-    const u32 position = slot >= 0 ? before[expert] + rank : 0;
+    const u32 position = segment >= 0 ? before[segment] + rank : 0;
     __syncwarp();
-    if (slot >= 0 && rank == 0) before[expert] += __popc(same);
+    if (segment >= 0 && rank == 0) before[segment] += __popc(same);
     __syncwarp();
-    use(slot, expert, position);
+    use(slot, segment, position);
   }
 }
 
 // Leaves in `before` what each warp's slots are preceded by within the block, in `counts` the block's counts.
-__device__ __forceinline__ void tally_block(Tally& tally, const int* ids, SlotRange range) {
+__device__ __forceinline__ void tally_block(Tally& tally, const int* ids, const int* expert_map,
+                                            SlotRange range) {
   for (int i = threadIdx.x; i < kWarps * kExperts; i += kThreads) (&tally.before[0][0])[i] = 0;
   __syncthreads();
   u32* own = tally.before[threadIdx.x / kWarpSize];
-  for_each_slot(own, ids, range.of_warp(), [](int, int, u32) {});
+  for_each_slot(own, ids, expert_map, range.of_warp(), [](int, int, u32) {});
   __syncthreads();
   for (int e = threadIdx.x; e < kExperts; e += kThreads) {
     u32 sum = 0;
@@ -125,11 +129,11 @@ __device__ __forceinline__ void load_layout(const PlaceArguments& a, Tally& tall
 __device__ __forceinline__ void place_slots(const PlaceArguments& a, Tally& tally, const int* ids,
                                             SlotRange range) {
   u32* own = tally.before[threadIdx.x / kWarpSize];
-  for_each_slot(own, ids, range.of_warp(), [&](int slot, int expert, u32 position) {
+  for_each_slot(own, ids, a.expert_map, range.of_warp(), [&](int slot, int segment, u32 position) {
     if (slot < 0) return;
-    const bool fits = int(position) < a.capacity;
-    const int place = tally.offsets[expert] + int(position);
-    a.inverse[slot] = fits ? place : -1;
+    const bool fits = segment >= 0 && int(position) < a.capacity;
+    const int place = fits ? tally.offsets[segment] + int(position) : -1;
+    a.inverse[slot] = place;
     if (fits) a.sorted[place] = slot;
   });
 }

@@ -67,10 +67,18 @@ __device__ bool keeps(const Row& row, int group) {
 
 }  // namespace
 
-extern "C" __global__ void router_reference(const Logit* logits, const float* bias, int* ids, float* weights,
-                                            i64 logits_row, int tokens, float scale) {
+extern "C" __global__ void router_reference(const Logit* logits, const float* bias, const int* token_count,
+                                            int* ids, float* weights, i64 logits_row, int tokens,
+                                            float scale) {
   const int token = blockIdx.x * blockDim.x + threadIdx.x;
   if (token >= tokens) return;
+  if (token >= live_tokens(tokens, token_count)) {
+    for (int j = 0; j < kTopK; ++j) {
+      ids[i64(token) * kTopK + j] = -1;
+      weights[i64(token) * kTopK + j] = 0;
+    }
+    return;
+  }
   Row row{logits + token * logits_row, bias, {}};
   if constexpr (kScore == Score::softmax || kScore == Score::topk_softmax) row.softmax = softmax_of(row);
   u32 kept = 0;  // a bit a group
@@ -94,11 +102,12 @@ extern "C" __global__ void router_reference(const Logit* logits, const float* bi
 }
 
 #if PLAN
-extern "C" __global__ void router_reference_counts(const int* ids, int* counts, int tokens, int capacity) {
+extern "C" __global__ void router_reference_counts(const int* ids, const int* expert_map, int* counts,
+                                                   int tokens, int capacity) {
   const int expert = blockIdx.x * blockDim.x + threadIdx.x;
   if (expert >= kExperts) return;
   int count = 0;
-  for (int s = 0; s < tokens * kTopK; ++s) count += ids[s] == expert;
+  for (int s = 0; s < tokens * kTopK; ++s) count += segment_of(ids[s], expert_map) == expert;
   counts[expert] = min(count, capacity);
 }
 
@@ -116,13 +125,15 @@ extern "C" __global__ void router_reference_offsets(const int* counts, int* offs
   for (int p = threadIdx.x; p < places; p += blockDim.x) sorted[p] = tokens * kTopK;
 }
 
-extern "C" __global__ void router_reference_places(const int* ids, const int* offsets, int* sorted,
-                                                   int* inverse, int tokens, int capacity) {
+extern "C" __global__ void router_reference_places(const int* ids, const int* expert_map, const int* offsets,
+                                                   int* sorted, int* inverse, int tokens, int capacity) {
   const int expert = blockIdx.x * blockDim.x + threadIdx.x;
   if (expert >= kExperts) return;
   int count = 0;
   for (int s = 0; s < tokens * kTopK; ++s) {
-    if (ids[s] != expert) continue;
+    const int segment = segment_of(ids[s], expert_map);
+    if (segment < 0 && expert == 0) inverse[s] = -1;
+    if (segment != expert) continue;
     const bool fits = count < capacity;
     inverse[s] = fits ? offsets[expert] + count : -1;
     if (fits) sorted[offsets[expert] + count] = s;

@@ -16,6 +16,7 @@ struct RouteArguments {
   int* ids;
   float* weights;
   i64 logits_row;  // elements
+  int live;        // tokens that are routed
   float scale;
 };
 
@@ -100,8 +101,16 @@ __device__ __forceinline__ void route_row(const RouteArguments& a, const float (
   }
 }
 
-// The tokens from `first` to `last`, by all warps of the block.
-__device__ __forceinline__ void route(const RouteArguments& a, int first, int last) {
+// The tokens from `first` to `end`, by all warps of the block.
+__device__ __forceinline__ void route(const RouteArguments& a, int first, int end) {
+  const int last = min_of(end, a.live);
+  if constexpr (kCounted) {
+    for (i64 slot = i64(max_of(first, last)) * kTopK + threadIdx.x; slot < i64(end) * kTopK;
+         slot += kThreads) {
+      a.ids[slot] = -1;
+      a.weights[slot] = 0;
+    }
+  }
   const Lane lane;
   const int warp = int(threadIdx.x) / kWarpSize;
   const int row_of_warp = int(threadIdx.x) % kWarpSize / kLanes * kRows;

@@ -14,23 +14,24 @@ enum class Schedule { rows, block, split, barrier };
 constexpr Schedule kSchedule = Schedule::SCHEDULE;
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    router(const Logit* logits, const float* bias, int* ids, float* weights, int* counts, int* offsets,
-           int* sorted, int* inverse, int* block_experts, int* block_counts, GridState* state, i64 logits_row,
-           int tokens, int tokens_of_block, int capacity, int places, float scale) {
+    router(const Logit* logits, const float* bias, const int* expert_map, const int* token_count, int* ids,
+           float* weights, int* counts, int* offsets, int* sorted, int* inverse, int* block_experts,
+           int* block_counts, GridState* state, i64 logits_row, int tokens, int tokens_of_block, int capacity,
+           int places, float scale) {
   allow_dependent_launch();
   wait_for_predecessor();
-  const RouteArguments rows{logits, bias, ids, weights, logits_row, scale};
+  const RouteArguments rows{logits, bias, ids, weights, logits_row, live_tokens(tokens, token_count), scale};
   const int first = min_of(int(blockIdx.x) * tokens_of_block, tokens),
             last = min_of(first + tokens_of_block, tokens);
   route(rows, first, last);
   if constexpr (kSchedule == Schedule::rows) return;
 
-  const PlaceArguments places_of{counts,       offsets, sorted,   inverse, block_experts,
-                                 block_counts, tokens,  capacity, places};
+  const PlaceArguments places_of{counts,       offsets,    sorted, inverse,  block_experts,
+                                 block_counts, expert_map, tokens, capacity, places};
   const SlotRange slots{first * kTopK, last * kTopK};
   Tally& tally = tally_memory();
   __syncthreads();
-  tally_block(tally, ids, slots);
+  tally_block(tally, ids, expert_map, slots);
   if constexpr (kSchedule == Schedule::block) {
     lay_out(tally, capacity);
     store_layout(places_of, tally);
@@ -65,17 +66,18 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    router_place(const int* ids, int* counts, int* offsets, int* sorted, int* inverse, int* block_experts,
-                 int* block_counts, int tokens, int tokens_of_block, int capacity, int places) {
+    router_place(const int* ids, const int* expert_map, int* counts, int* offsets, int* sorted, int* inverse,
+                 int* block_experts, int* block_counts, int tokens, int tokens_of_block, int capacity,
+                 int places) {
   allow_dependent_launch();
   wait_for_predecessor();
-  const PlaceArguments a{counts,       offsets, sorted,   inverse, block_experts,
-                         block_counts, tokens,  capacity, places};
+  const PlaceArguments a{counts,       offsets,    sorted, inverse,  block_experts,
+                         block_counts, expert_map, tokens, capacity, places};
   const int first = min_of(int(blockIdx.x) * tokens_of_block, tokens),
             last = min_of(first + tokens_of_block, tokens);
   const SlotRange slots{first * kTopK, last * kTopK};
   Tally& tally = tally_memory();
-  tally_block(tally, ids, slots);
+  tally_block(tally, ids, expert_map, slots);
   load_layout(a, tally);
   add_blocks_before(a, tally);
   __syncthreads();

@@ -1,7 +1,8 @@
 // What the router and its reference agree on: the family's shape, element types, and the order of experts.
 //
 // Macros: EXPERTS, TOP_K, SCORE (a Score), BIAS, GROUPS, GROUPS_KEPT, RENORMALIZE, LOGITS (Fp32, Bf16 or Fp16),
-// PLAN (1: counts, offsets and permutations too), ALIGN (segments of experts begin at multiples of it).
+// PLAN (1: counts, offsets and permutations too), MAPPED (1: an expert map), COUNTED (1: the number of tokens is
+// on the device), ALIGN (segments of experts begin at multiples of it).
 #pragma once
 
 #include "templates/common/convert.cuh"
@@ -17,6 +18,7 @@ using Logit = LOGITS;
 constexpr int kExperts = EXPERTS, kTopK = TOP_K;
 constexpr int kGroups = GROUPS, kGroupsKept = GROUPS_KEPT, kGroupSize = kExperts / kGroups;
 constexpr bool kBias = BIAS, kRenormalize = RENORMALIZE, kPlan = PLAN;
+constexpr bool kMapped = MAPPED, kCounted = COUNTED;
 constexpr int kAlign = ALIGN;
 
 // How a logit becomes a score. topk_softmax: the softmax runs over the selected experts alone.
@@ -47,6 +49,18 @@ __device__ __forceinline__ u64 rank_of(u32 order, u32 expert) {
 }
 __device__ __forceinline__ u32 expert_of(u64 rank) { return 0xffffffffu - u32(rank); }
 __device__ __forceinline__ u32 order_in(u64 rank) { return u32(rank >> 32); }
+
+// Tokens that are routed. The others get ids of -1, weights of 0 and no place.
+__device__ __forceinline__ int live_tokens(int tokens, const int* token_count) {
+  return kCounted ? min_of(tokens, max_of(0, *token_count)) : tokens;
+}
+
+// Where the slots of an expert go: its own segment, that of its local id, or -1 for nowhere.
+__device__ __forceinline__ int segment_of(int expert, const int* expert_map) {
+  if constexpr (!kMapped) return expert;
+  const int local = expert >= 0 ? expert_map[expert] : -1;
+  return local < kExperts ? local : -1;
+}
 
 // Segment sizes are whole blocks of kAlign rows.
 __device__ __forceinline__ int padded(int count) { return (count + kAlign - 1) / kAlign * kAlign; }

@@ -91,6 +91,8 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "tokens=45,experts=512,top_k=10,bias=correction,groups=16,groups_kept=3,renormalize=no",
          "tokens=3000,experts=256,top_k=8,outputs=weights",
          "tokens=5000,experts=256,top_k=8,align=128",
+         "tokens=700,experts=64,top_k=6,align=32,map=local,count=device",
+         "tokens=300,experts=16,top_k=2,outputs=weights,count=device",
      }},
     {"tensor_ceiling",
      {

@@ -53,7 +53,8 @@ using Values = std::vector<double>;
 TEST_CASE("router: rules across dimensions") {
   CHECK_NOTHROW(problem_of("", "deepseek-v3"));
   for (const char* wrong : {"top_k=16,experts=8", "experts=100,groups=8", "groups=2,groups_kept=3",
-                            "align=24", "experts=64,groups=16,groups_kept=1,top_k=8"}) {
+                            "align=24", "experts=64,groups=16,groups_kept=1,top_k=8",
+                            "map=local,outputs=weights", "count=device,capacity=100"}) {
     CAPTURE(wrong);
     CHECK_THROWS_AS(problem_of(wrong), BadInput);
   }
@@ -136,6 +137,28 @@ TEST_CASE("router: slots beyond the capacity are dropped in token order") {
   CHECK(out.at("sorted") == Values{0, 4, 4, 4});
 }
 
+TEST_CASE("router: an expert map moves segments, and slots of experts elsewhere get no place") {
+  const Problem problem = problem_of("tokens=2,experts=8,top_k=2,align=1,map=local");
+  HostTensors inputs = {{"expert_map", {-1, -1, 1, -1, 0, -1, 9, -1}}};
+  for (const std::vector<double>& row : {row_of(8, {{2, 2}, {4, 1}}), row_of(8, {{6, 2}, {4, 1}})})
+    inputs["logits"].insert(inputs["logits"].end(), row.begin(), row.end());
+  const HostTensors out = kernel().reference_on_cpu(problem, inputs);
+  CHECK(out.at("ids") == Values{2, 4, 6, 4});
+  CHECK(out.at("counts") == Values{2, 1, 0, 0, 0, 0, 0, 0});
+  CHECK(out.at("inverse") == Values{2, 0, -1, 1});
+  CHECK(out.at("sorted") == Values{1, 3, 0, 4});
+}
+
+TEST_CASE("router: tokens past the device's count get no expert, weight or place") {
+  const Problem problem = problem_of("tokens=3,experts=8,top_k=1,align=1,count=device");
+  const HostTensors out =
+      kernel().reference_on_cpu(problem, {{"logits", Values(24, 1)}, {"token_count", {1}}});
+  CHECK(out.at("ids") == Values{0, -1, -1});
+  CHECK(out.at("weights") == Values{1, 0, 0});
+  CHECK(out.at("counts")[0] == 1);
+  CHECK(out.at("inverse") == Values{0, -1, -1});
+}
+
 TEST_CASE("router: a skewed problem loads its experts as it says") {
   const Problem problem = problem_of("tokens=200,experts=16,top_k=2,skew=one");
   HostTensors inputs;
@@ -183,7 +206,9 @@ TEST_CASE("router: the C interface counts tensors and fields as the family does"
                                             {MOETUNE_ROUTER_OFFSETS, "offsets"},
                                             {MOETUNE_ROUTER_SORTED, "sorted"},
                                             {MOETUNE_ROUTER_INVERSE, "inverse"},
-                                            {MOETUNE_ROUTER_BLOCK_EXPERTS, "block_experts"}};
+                                            {MOETUNE_ROUTER_BLOCK_EXPERTS, "block_experts"},
+                                            {MOETUNE_ROUTER_EXPERT_MAP, "expert_map"},
+                                            {MOETUNE_ROUTER_TOKEN_COUNT, "token_count"}};
   REQUIRE(family->tensors().size() == names.size());
   for (const auto& [slot, name] : names)
     CHECK(family->tensors()[static_cast<std::size_t>(slot)].name.text() == name);

@@ -105,6 +105,8 @@ const std::vector<std::string> kProblems = {
     "tokens=19,experts=16,top_k=16,align=2",
     "tokens=45,experts=512,top_k=10,score=softmax,bias=correction,groups=16,groups_kept=3,renormalize=no",
     "tokens=57,experts=128,top_k=8,outputs=weights",
+    "tokens=61,experts=64,top_k=6,align=32,map=local,count=device",
+    "tokens=30,experts=16,top_k=2,outputs=weights,count=device",
 };
 
 }  // namespace
