@@ -8,9 +8,10 @@
 
 namespace moetune {
 
-// Tensors, in the order of the C interface: logits [tokens, experts], whose rows may lie apart; bias [experts]; ids
-// and weights [tokens, top_k]; counts [experts]; offsets [experts + 1]; sorted [places]; inverse [tokens, top_k];
-// block_experts [places / align]; expert_map [experts]; token_count [1]. Option: scale=NUMBER. The axis of its table is the number of tokens.
+// Tensors, in the order of the C interface: logits [tokens, experts], whose rows may lie apart; bias
+// [experts]; ids and weights [tokens, top_k]; counts [experts]; offsets [experts + 1]; sorted [places];
+// inverse [tokens, top_k]; block_experts [places / align]; expert_map [experts]; token_count [1]. Option:
+// scale=NUMBER. The axis of its table is the number of tokens.
 std::unique_ptr<const FamilyInterface> router_family(const RouterShape& shape);
 
 // Throws BadInput for rows of logits that overlap, or that vectors cannot be read from.
