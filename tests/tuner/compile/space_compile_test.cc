@@ -95,7 +95,7 @@ void submit_problem(const Kernel& kernel, const Problem& problem, const DeviceLi
   }
 }
 
-// Registers are the compiler's to decide; all else a space's constraints can likely_next.
+// Registers are the compiler's to decide; all else a space's constraints can foresee.
 bool foreseeable(const std::string& reason) {
   return !reason.empty() && reason.find("registers") == std::string::npos;
 }
