@@ -8,6 +8,24 @@
 #include "kernels/plan_interface.h"
 
 namespace moetune {
+namespace {
+
+// The family's problem with the usual values of the free dimensions; `any` of the family if there is none.
+std::string usual_problem(const Kernel& kernel, const Problem& any) {
+  Extents extents;
+  for (const std::string& name : kernel.free_dimensions()) {
+    for (const Dimension& dimension : kernel.schema()) {
+      if (dimension.name == name) extents.push_back(dimension.fallback.number);
+    }
+  }
+  try {
+    return kernel.problem_of(kernel.specialization(any), extents).text();
+  } catch (const BadInput&) {
+    return any.text();
+  }
+}
+
+}  // namespace
 
 FamilyBuilder::FamilyBuilder(Family& family, Layers& layers, std::vector<std::string>& warnings)
     : family_(family), layers_(layers), warnings_(warnings), space_(shared_space(family.kernel().name())) {}
@@ -35,7 +53,7 @@ void FamilyBuilder::throw_not_tuned() const {
   throw RuntimeError(MOETUNE_NOT_TUNED, "nothing is tuned for " + kernel + " " + family_.specialization() +
                                             " on " + family_.context_.device.key.name +
                                             "; run: moetune search " + kernel + " --problem " +
-                                            family_.problem_.text());
+                                            usual_problem(family_.kernel(), family_.problem_));
 }
 
 // Winners of this very hardware; else, marked as inherited, of the same architecture and the nearest number of

@@ -146,6 +146,7 @@ TEST_CASE("what is not fit for a server is never loaded") {
     return status == MOETUNE_NOT_TUNED && family == nullptr;
   };
   CHECK(refused({.problem = kShort, .contended = true}));
+  CHECK(says("run: moetune search decode_attention --problem batch=64,"));  // a usual size, not the least
   CHECK(refused({.problem = kShort, .origin = "replay:abc"}));
   CHECK(refused({.problem = kShort, .interface = "of another version"}));
   CHECK_FALSE(refused({.problem = kShort}));
