@@ -281,6 +281,13 @@ TEST_CASE("JSON is parsed in one place") {
         "cache/a.cc parses JSON itself\n");
 }
 
+TEST_CASE("only the runtime, and what measures it, include the public headers") {
+  CHECK(lines(strays(rooms())) == "");
+  CHECK(lines(strays({{"jobs/a.cc", "#include \"include/moetune.h\"\n"},
+                      {"runtime/a.cc", "#include \"include/moetune.h\"\n"}})) ==
+        "jobs/a.cc includes include/moetune.h\n");
+}
+
 TEST_CASE("no file is longer than 400 lines") { CHECK(lines(long_files(read_sources(is_house))) == ""); }
 
 TEST_CASE("no line is longer than 120 characters") {

@@ -21,7 +21,8 @@ namespace {
 thread_local std::uint64_t allocations = 0;
 }
 
-// Of all C++ code in this program, the runtime's included.
+// Of all C++ code in this program, the runtime's included. The compiler takes malloc for another's memory.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void* operator new(std::size_t bytes) {
   ++allocations;
   if (void* memory = std::malloc(bytes)) return memory;
