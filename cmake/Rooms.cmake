@@ -12,10 +12,10 @@ function(resolve_rooms out)
   set(${out} ${resolved} PARENT_SCOPE)
 endfunction()
 
-# Most of a compilation is the headers, which the files of a room share. The build under ThreadSanitizer takes each
-# file alone, and so finds what one forgot to include.
+# Most of a compilation is the headers, which the files of a room share. MOETUNE_UNITY=OFF takes each file alone, and so
+# finds what one forgot to include.
 function(build_in_batches target)
-  if(MOETUNE_UNITY AND NOT MOETUNE_SANITIZE STREQUAL "thread")
+  if(MOETUNE_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
     # A file's own type within a class of that file is what the warning is about; a batch includes both.
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
