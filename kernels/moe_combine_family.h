@@ -9,8 +9,8 @@
 namespace moetune {
 
 // Tensors, in the order of the C interface: rows bf16 [places, hidden]; inverse i32 [tokens, top_k], places or -1;
-// weights f32 [tokens, top_k]; out bf16 [tokens, hidden], whose rows may lie apart. No options. The axis of its table is
-// the number of tokens.
+// weights f32 [tokens, top_k]; out bf16 [tokens, hidden], whose rows may lie apart. No options. The axis of its table
+// is the number of tokens.
 std::unique_ptr<const FamilyInterface> moe_combine_family(const MoeShape& shape);
 
 }  // namespace moetune

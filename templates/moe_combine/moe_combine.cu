@@ -49,11 +49,19 @@ __device__ __forceinline__ Slots slots_of(const CombineArguments& a, int token) 
   return slots;
 }
 
-__device__ __forceinline__ RowVector read_columns(const CombineArguments& a, int place, int column, int end) {
-  if (place < 0 || column >= end) return zero_vector<VECTOR>();
-  const Bf16* const source = a.rows + i64(place) * kHidden + column;
-  if constexpr (STREAM) return load_vector_once<VECTOR>(source);  // the place was read behind the wait
-  return load_vector<VECTOR>(source);
+// Reads of all rows are unconditional, so that they are in flight together: for a dropped slot, and past the end, of
+// something else, which counts nothing.
+__device__ __forceinline__ RowVector read_columns(const CombineArguments& a, int place, int column) {
+  const Bf16* const source = a.rows + i64(max_of(place, 0)) * kHidden + column;
+  RowVector vector;
+  if constexpr (STREAM) {
+    vector = load_vector_once<VECTOR>(source);  // the place was read behind the wait
+  } else {
+    vector = load_vector<VECTOR>(source);
+  }
+#pragma unroll
+  for (int w = 0; w < kWords; ++w) vector.words[w] = place < 0 ? 0 : vector.words[w];
+  return vector;
 }
 
 __device__ __forceinline__ void add_vector(float (&sums)[kElements], float weight, RowVector vector) {
@@ -87,10 +95,11 @@ __device__ __forceinline__ void combine_token(const CombineArguments& a, int tok
       for (int r = 0; r < kRows; ++r) {
 #pragma unroll
         for (int v = 0; v < kVectors; ++v) {
-          const int place = batch + r < kTopK ? slots.places[min_of(batch + r, kTopK - 1)] : -1;
-          vectors[r][v] = read_columns(a, place, column(v), end);
+          if (batch + r < kTopK)
+            vectors[r][v] = read_columns(a, slots.places[batch + r], min_of(column(v), end - kElements));
         }
       }
+      __syncwarp();  // keeps the assembler from putting reads off until after the first sums
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         if (batch + r >= kTopK) break;
