@@ -1,4 +1,4 @@
-// moe_combine: each token's output as the weighted sum of its experts' rows (docs/moe.md).
+// moe_combine: each token's output as the weighted sum of its experts' rows (docs/router.md).
 #include "kernels/moe_combine_family.h"
 #include "kernels/moe_combine_plan.h"
 

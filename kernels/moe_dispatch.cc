@@ -1,4 +1,4 @@
-// moe_dispatch: the rows of tokens in the order of their experts, as they are or in e4m3 with scales (docs/moe.md).
+// moe_dispatch: the rows of tokens in the order of their experts, as they are or in e4m3 with scales (docs/router.md).
 #include "kernels/moe_dispatch_family.h"
 #include "kernels/moe_dispatch_plan.h"
 

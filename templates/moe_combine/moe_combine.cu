@@ -1,5 +1,5 @@
 // The output of each token: the weighted sum of the rows that its experts made of it, which lie where inverse[token,
-// slot] says. docs/moe.md has the layouts.
+// slot] says. docs/router.md has the layouts.
 //
 // A team, which is a warp or a block, takes a token at a time; SPLITS blocks share a token's columns.
 //

@@ -1,5 +1,5 @@
 // Brings the rows of tokens into the order of their experts: row `place` of the output is that of token
-// sorted[place] / TOP_K, as it is or in e4m3 with scales. docs/moe.md has the layouts.
+// sorted[place] / TOP_K, as it is or in e4m3 with scales. docs/router.md has the layouts.
 //
 // Macros: those of shape.cuh, team.cuh and move.cuh; AHEAD (1: a team reads the places of its next row before it moves
 // the current one).
