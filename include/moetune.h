@@ -248,6 +248,35 @@ enum {
   MOETUNE_ROUTER_SCALE = 0       /* reals[0]: factor of all weights */
 };
 
+/* moe_dispatch's slots, all contiguous but for rows of x (docs/router.md has the layouts). */
+enum {
+  MOETUNE_MOE_DISPATCH_X = 0,       /* bf16 [tokens, hidden] */
+  MOETUNE_MOE_DISPATCH_SORTED = 1,  /* i32 [places], as the router writes it */
+  MOETUNE_MOE_DISPATCH_INVERSE = 2, /* i32 [tokens, top_k], likewise */
+  MOETUNE_MOE_DISPATCH_ROWS = 3,    /* bf16 or e4m3 [places, hidden] */
+  MOETUNE_MOE_DISPATCH_SCALES = 4   /* f32; if the family has out=e4m3 */
+};
+
+/* moe_dispatch's call. */
+enum {
+  MOETUNE_MOE_DISPATCH_X_ROW = 0, /* elements from a token's row of x to the next token's */
+  MOETUNE_MOE_DISPATCH_PLACES = 1 /* rows that are written */
+};
+
+/* moe_combine's slots, all contiguous but for rows of out. */
+enum {
+  MOETUNE_MOE_COMBINE_ROWS = 0,    /* bf16 [places, hidden] */
+  MOETUNE_MOE_COMBINE_INVERSE = 1, /* i32 [tokens, top_k], as the router writes it */
+  MOETUNE_MOE_COMBINE_WEIGHTS = 2, /* f32 [tokens, top_k] */
+  MOETUNE_MOE_COMBINE_OUT = 3      /* bf16 [tokens, hidden] */
+};
+
+/* moe_combine's call. */
+enum {
+  MOETUNE_MOE_COMBINE_OUT_ROW = 0, /* elements from a token's row of out to the next token's */
+  MOETUNE_MOE_COMBINE_PLACES = 1   /* rows that there are */
+};
+
 /* Enqueues a choice on `stream` (a CUstream or cudaStream_t; NULL is the default stream) of the runtime's
  * device. Legal under graph capture. Tensors stay the caller's and must live until the work is done. The
  * arguments are checked on the host: a null or unaligned address, a stride that no kernel takes, too little

@@ -10,12 +10,14 @@ namespace moetune {
 // One function a kernel, defined in kernels/NAME.cc; one line here and one in the list make it known.
 const Kernel& decode_attention();
 const Kernel& decode_kernel();
+const Kernel& moe_combine();
+const Kernel& moe_dispatch();
 const Kernel& router();
 const Kernel& tensor_ceiling();
 
 const std::vector<const Kernel*>& all_kernels() {
-  static const std::vector<const Kernel*> kernels = {&decode_attention(), &decode_kernel(), &router(),
-                                                     &tensor_ceiling()};
+  static const std::vector<const Kernel*> kernels = {
+      &decode_attention(), &decode_kernel(), &moe_combine(), &moe_dispatch(), &router(), &tensor_ceiling()};
   return kernels;
 }
 

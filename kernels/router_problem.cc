@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/integers.h"
 
 namespace moetune {
 namespace {
@@ -56,15 +55,6 @@ RouterShape RouterShape::at(const Extents& extents) const {
   RouterShape other = *this;
   other.tokens = extents[0];
   return other;
-}
-
-std::int64_t RouterShape::places() const {
-  return ceil_div(slots() + std::min(experts, slots()) * (align - 1), align) * align;
-}
-
-std::int64_t RouterShape::slots_of_expert() const {
-  if (capacity == 0) return std::max<std::int64_t>(1, slots());
-  return std::max<std::int64_t>(1, ceil_div(capacity * slots(), 100 * experts));
 }
 
 std::vector<float> RouterShape::load_shifts() const {

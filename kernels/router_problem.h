@@ -9,6 +9,7 @@
 #include "kernels/buffer.h"
 #include "kernels/kernel.h"
 #include "kernels/problem.h"
+#include "kernels/routing.h"
 
 namespace moetune {
 
@@ -20,11 +21,10 @@ struct RouterShape {
   // The same family with so many tokens.
   RouterShape at(const Extents& extents) const;
 
-  std::int64_t slots() const { return tokens * top_k; }
-  // Room for every segment padded to `align`: no routing needs more. A multiple of `align`.
-  std::int64_t places() const;
-  // Slots that an expert takes: `capacity` percent of the even share, rounded up. As many as there are if 0.
-  std::int64_t slots_of_expert() const;
+  RoutingSizes sizes() const { return {tokens, experts, top_k, align, capacity}; }
+  std::int64_t slots() const { return sizes().slots(); }
+  std::int64_t places() const { return sizes().places(); }
+  std::int64_t slots_of_expert() const { return sizes().slots_of_expert(); }
   // What is added to the logits of each expert, so that the load is as the problem says.
   std::vector<float> load_shifts() const;
 

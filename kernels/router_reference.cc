@@ -5,8 +5,6 @@
 #include <limits>
 #include <numeric>
 
-#include "base/integers.h"
-
 namespace moetune {
 namespace {
 
@@ -119,41 +117,17 @@ std::vector<double> segments_of(const RouterShape& shape, std::vector<double> id
 }
 
 // Counts, offsets and permutations of given segments.
-void add_plan(const RouterShape& shape, const std::vector<double>& ids, HostTensors& outputs) {
-  const auto experts = static_cast<std::size_t>(shape.experts);
-  const auto room = static_cast<double>(shape.slots_of_expert());
-  std::vector<double> chosen(experts, 0), counts(experts, 0), offsets = {0}, taken(experts, 0);
-  for (const double id : ids) {
-    if (id >= 0) ++chosen[static_cast<std::size_t>(id)];
-  }
-  for (std::size_t e = 0; e < experts; ++e) {
-    counts[e] = std::min(chosen[e], room);
-    const auto blocks = ceil_div(static_cast<std::int64_t>(counts[e]), shape.align);
-    offsets.push_back(offsets.back() + static_cast<double>(blocks * shape.align));
-  }
-  std::vector<double> sorted(static_cast<std::size_t>(shape.places()), static_cast<double>(shape.slots()));
-  std::vector<double> inverse, blocks(sorted.size() / static_cast<std::size_t>(shape.align), -1);
-  for (std::size_t slot = 0; slot < ids.size(); ++slot) {
-    if (ids[slot] < 0) {
-      inverse.push_back(-1);
-      continue;
-    }
-    const auto e = static_cast<std::size_t>(ids[slot]);
-    const bool fits = taken[e] < room;
-    inverse.push_back(fits ? offsets[e] + taken[e] : -1);
-    if (fits) sorted[static_cast<std::size_t>(inverse.back())] = static_cast<double>(slot);
-    ++taken[e];
-  }
-  for (std::size_t e = 0; e < experts; ++e) {
-    for (auto row = static_cast<std::int64_t>(offsets[e]); row < static_cast<std::int64_t>(offsets[e + 1]);
-         row += shape.align)
-      blocks[static_cast<std::size_t>(row / shape.align)] = static_cast<double>(e);
-  }
-  outputs["counts"] = std::move(counts);
-  outputs["offsets"] = std::move(offsets);
-  outputs["sorted"] = std::move(sorted);
-  outputs["inverse"] = std::move(inverse);
-  outputs["block_experts"] = std::move(blocks);
+void add_plan(const RouterShape& shape, const std::vector<double>& segments, HostTensors& outputs) {
+  const RoutingPlan plan =
+      plan_routing(shape.sizes(), std::vector<std::int32_t>(segments.begin(), segments.end()));
+  const auto add = [&](const char* name, const std::vector<std::int32_t>& values) {
+    outputs[name] = {values.begin(), values.end()};
+  };
+  add("counts", plan.counts);
+  add("offsets", plan.offsets);
+  add("sorted", plan.sorted);
+  add("inverse", plan.inverse);
+  add("block_experts", plan.block_experts);
 }
 
 }  // namespace

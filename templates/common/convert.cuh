@@ -50,7 +50,7 @@ struct Fp16 {
   }
 };
 
-// Eight bits: sign, 4 of exponent (bias 7), 3 of mantissa. Only ever widened.
+// Eight bits: sign, 4 of exponent (bias 7), 3 of mantissa; no infinity, and NaN is 0x7f.
 struct E4m3 {
   u8 bits;
 };
@@ -66,6 +66,29 @@ __device__ __forceinline__ u32 widen_e4m3x2(u32 pair) {
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(biased), "r"(0x5c005c00u));  // times 2^8, twice
 #endif
   return result;
+}
+
+// To nearest, ties to even; beyond 448 and infinity to 448, NaN to 0x7f. For devices without the instruction.
+__device__ __forceinline__ u32 narrow_e4m3_in_software(float value) {
+  const u32 bits = __float_as_uint(value), sign = bits >> 24 & 0x80u;
+  const float magnitude = fabsf(value);
+  if (!(magnitude == magnitude)) return 0x7fu;
+  if (magnitude >= 448.0f) return sign | 0x7eu;
+  const int exponent = max(int(bits >> 23 & 0xffu) - 127, -6);
+  // Steps of 2^(exponent - 3); 16 of them are 8 of the next exponent, whose code follows.
+  const int steps = __float2int_rn(magnitude * __int_as_float((130 - exponent) << 23));
+  return sign | u32(((exponent + 6) << 3) + steps);
+}
+
+// Two values to e4m3, `low` in the lower byte.
+__device__ __forceinline__ u32 narrow_e4m3x2(float low, float high) {
+#if __CUDA_ARCH__ >= 890
+  u16 result;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(result) : "f"(high), "f"(low));
+  return result;
+#else
+  return narrow_e4m3_in_software(low) | narrow_e4m3_in_software(high) << 8;
+#endif
 }
 
 // What rounding to the element type does to a value.

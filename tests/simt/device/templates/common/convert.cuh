@@ -6,10 +6,12 @@
 #define Bf16 PtxBf16
 #define Fp16 PtxFp16
 #define widen_e4m3x2 ptx_widen_e4m3x2
+#define narrow_e4m3x2 ptx_narrow_e4m3x2
 #include_next "templates/common/convert.cuh"
 #undef Bf16
 #undef Fp16
 #undef widen_e4m3x2
+#undef narrow_e4m3x2
 
 struct Bf16 {
   u16 bits;
@@ -70,4 +72,8 @@ __device__ __forceinline__ u32 widen_e4m3x2(u32 pair) {
     result |= half << (16 * i);
   }
   return result;
+}
+
+__device__ __forceinline__ u32 narrow_e4m3x2(float low, float high) {
+  return narrow_e4m3_in_software(low) | narrow_e4m3_in_software(high) << 8;
 }

@@ -1,0 +1,128 @@
+// moe_combine: each token's output as the weighted sum of its experts' rows (docs/router.md).
+#include "kernels/moe_combine_family.h"
+#include "kernels/moe_combine_plan.h"
+
+namespace moetune {
+namespace {
+
+// Rows that belong to no slot, as runs of elements.
+std::vector<Range> padding_of(const RoutingPlan& routing, const MoeShape& shape) {
+  std::vector<Range> ranges;
+  for (std::size_t place = 0; place < routing.sorted.size(); ++place) {
+    if (routing.sorted[place] < shape.slots()) continue;
+    const auto begin = static_cast<std::int64_t>(place) * shape.hidden;
+    const bool continues = !ranges.empty() && ranges.back().begin + ranges.back().count == begin;
+    if (continues) {
+      ranges.back().count += shape.hidden;
+    } else {
+      ranges.push_back({begin, shape.hidden});
+    }
+  }
+  return ranges;
+}
+
+class MoeCombine final : public Kernel {
+ public:
+  const std::string& name() const override { return name_; }
+  const std::string& summary() const override { return summary_; }
+  const ProblemSchema& schema() const override {
+    static const ProblemSchema schema = moe_schema();
+    return schema;
+  }
+  const std::vector<Preset>& presets() const override {
+    static const std::vector<Preset> presets = moe_presets();
+    return presets;
+  }
+  void check(const Problem& problem) const override { check_moe("moe_combine", problem); }
+
+  Assignment specialization(const Problem& problem) const override {
+    Assignment compiled_in;
+    for (const char* name : {"hidden", "top_k"}) compiled_in.set(name, problem.dims.at(name));
+    return compiled_in;
+  }
+
+  const std::vector<std::string>& free_dimensions() const override {
+    static const std::vector<std::string> names = {"tokens"};
+    return names;
+  }
+
+  const CallSchema& call_schema() const override {
+    static const CallSchema schema = {
+        .integers = {{"out_row", "elements from a token's row of the output to the next token's"},
+                     {"places", "rows that are read from"}},
+        .reals = {}};
+    return schema;
+  }
+
+  Call default_call(const Problem& problem) const override {
+    const MoeShape shape(problem);
+    Call call;
+    call.integers[kCombineRow] = shape.hidden;
+    call.integers[kCombinePlaces] = shape.sizes.places();
+    return call;
+  }
+
+  void check_call(const Problem& problem, const Call& call) const override {
+    check_moe_combine_call(MoeShape(problem), call);
+  }
+
+  std::unique_ptr<const FamilyInterface> family_interface(const Problem& problem) const override {
+    return moe_combine_family(MoeShape(problem));
+  }
+
+  std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override {
+    const MoeShape shape(problem);
+    const std::int64_t places = call.integers[kCombinePlaces], row = call.integers[kCombineRow];
+    RoutingPlan routing = shape.routing(places, seed);
+    Buffer rows{.name = "rows", .dtype = DType::bf16, .elements = places * shape.hidden, .rotates = true};
+    rows.fill = {.kind = Fill::Kind::normal, .poison = padding_of(routing, shape)};
+    Buffer inverse{.name = "inverse", .dtype = DType::i32, .elements = shape.slots()};
+    inverse.fill = {.kind = Fill::Kind::integers, .integers = std::move(routing.inverse)};
+    Buffer weights{.name = "weights", .elements = shape.slots()};
+    const float share = 1 / static_cast<float>(shape.top_k);
+    weights.fill = {.kind = Fill::Kind::columns, .scale = share / 4, .shifts = {share}};
+    Buffer out{.name = "out",
+               .dtype = DType::bf16,
+               .elements = (shape.tokens - 1) * row + shape.hidden,
+               .role = Role::output};
+    out.check = OutputCheck::within({.dissimilarity = 1e-5, .baseline_factor = 2.0, .absolute_error = 1e-6});
+    return {std::move(rows), std::move(inverse), std::move(weights), std::move(out)};
+  }
+
+  std::unique_ptr<const Launcher> launcher(const Config& config, const Problem& problem,
+                                           const DeviceLimits& limits) const override {
+    return moe_combine_launcher(config, MoeShape(problem), limits);
+  }
+
+  Plan reference(Reference which, const Problem& problem, const Call& call,
+                 const DeviceLimits&) const override {
+    return moe_combine_reference_plan(which, MoeShape(problem), call);
+  }
+
+  HostTensors reference_on_cpu(const Problem& problem, const Call& call,
+                               const HostTensors& inputs) const override {
+    return combine_on_cpu(MoeShape(problem), call, inputs);
+  }
+
+  // Rows of padding are not read; dropped slots, whose number hangs on the routing, are counted.
+  Cost cost(const Problem& problem) const override {
+    const MoeShape shape(problem);
+    const auto slots = static_cast<double>(shape.slots()), hidden = static_cast<double>(shape.hidden);
+    return {.read_bytes = slots * (2 * hidden + 8),
+            .written_bytes = 2 * static_cast<double>(shape.tokens) * hidden,
+            .flops = {.fp32 = 2 * slots * hidden}};
+  }
+
+ private:
+  const std::string name_ = "moe_combine";
+  const std::string summary_ = "each token's output as the weighted sum of its experts' rows, in fp32";
+};
+
+}  // namespace
+
+const Kernel& moe_combine() {
+  static const MoeCombine kernel;
+  return kernel;
+}
+
+}  // namespace moetune
