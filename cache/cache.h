@@ -109,6 +109,8 @@ class DamagedWinner : public BrokenEnvironment {
 
 struct GcRequest;
 struct GcResult;
+struct Duel;
+struct MergeResult;
 
 class Cache {
  public:
@@ -172,6 +174,18 @@ class Cache {
   // Makes a pack of this file, which from then on is only read: no trials and builds, one plain file.
   void seal(const std::string& made_by);
 
+  // Takes the winners and trials of other caches and packs into the cache at `into`, which is made if it is new, as
+  // cache/merge.h says. Every file is checked whole, against `rules` too, before `into` is touched; then one
+  // transaction takes all of them or, whatever happens, none. Builds and calibrations stay where they are. Throws
+  // BadInput for a file that is `into` itself, that does not exist or is past 16 GiB; BrokenEnvironment, naming file
+  // and record, for one that is unsound.
+  static MergeResult merge(const std::filesystem::path& into, const std::vector<std::filesystem::path>& files,
+                           const RecordRules& rules, const CacheOptions& options = {});
+  // The pairs that merges left to a duel, in order of workload.
+  std::vector<Duel> duels() const;
+  // A duel of the workload's winner with its rivals has been held: whoever won it is the winner now.
+  void settle_duels(std::int64_t workload);
+
   // Compiled cubins by content digest of (source, headers, options, compiler version). The builds unused for
   // longest are dropped past CacheOptions::max_build_bytes.
   void put_build(const std::string& digest, const BuildRecord& build);
@@ -200,6 +214,8 @@ class Cache {
  private:
   struct Impl;
   explicit Cache(std::unique_ptr<Impl> impl);
+  // Within a transaction of this cache.
+  void take_winner(const Cache& from, std::int64_t source, std::int64_t workload, MergeResult& result);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -18,11 +18,17 @@ struct Cache::Impl {
   std::string warning;
   SearchLocks searches;
   std::optional<PackManifest> pack;
+  std::int64_t schema = 0;  // of the file
 
   // The id of a hardware row, inserted where it is new and brought up to the present driver. Within a
   // transaction.
   std::int64_t hardware(const HardwareKey& key) const;
   std::optional<std::int64_t> find_hardware(const HardwareKey& key) const;
+
+  // As Cache::workload and Cache::put_winner, within a transaction. Cubins that no winner has any more stay.
+  std::int64_t insert_workload(const WorkloadKey& key, const std::string& family) const;
+  std::optional<std::int64_t> find_workload(const WorkloadKey& key) const;
+  void store_winner(std::int64_t workload, const WinnerRecord& winner) const;
 
   // Makes a change that no search of the workload may run beside. Throws BrokenEnvironment if one does.
   void alone_on(std::int64_t workload, const std::function<void()>& change);
@@ -51,6 +57,9 @@ inline constexpr const char* kDropUnusedCubins =
   " (SELECT digest FROM cubins WHERE id = v.cubin), v.fallback_config, v.fallback_plan,"                     \
   " v.fallback_interface, (SELECT digest FROM cubins WHERE id = v.fallback_cubin), v.contended,"             \
   " v.provenance, v.stored_at)"
+#define MOETUNE_RIVAL_DIGEST \
+  "moetune_digest(" MOETUNE_IDENTITY("r.workload") ", r.config, r.time_us, r.interval_low_us,"              \
+  " r.interval_high_us, r.contended, r.provenance, r.stored_at, r.record)"
 #define MOETUNE_CALIBRATION_DIGEST "moetune_digest(h.key, c.name, c.value)"
 
 // Removes the builds past the `limit` bytes that were used last.

@@ -2,6 +2,7 @@
 #include "base/digest.h"
 #include "cache/blob.h"
 #include "cache/cache_impl.h"
+#include "cache/duels.h"
 #include "cache/pack_rows.h"
 
 namespace moetune {
@@ -46,11 +47,7 @@ std::int64_t store_cubin(const Database& database, const StoredLaunch& launch) {
 
 }  // namespace
 
-void Cache::put_winner(std::int64_t workload, const WinnerRecord& winner) {
-  const Database& database = impl_->database;
-  WriteTransaction transaction(database);
-  if (winner.contended && holds_sound_winner(database, workload)) return;
-  const bool replaces = has_winner(database, workload);
+void Cache::Impl::store_winner(std::int64_t workload, const WinnerRecord& winner) const {
   const std::int64_t cubin = store_cubin(database, winner);
   const std::int64_t fallback = store_cubin(database, winner.fallback);
   database.run(
@@ -64,6 +61,15 @@ void Cache::put_winner(std::int64_t workload, const WinnerRecord& winner) {
       winner.fallback.plan, winner.fallback.interface, fallback, int{winner.contended}, winner.provenance,
       winner.stored_at);
   database.run("UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST " WHERE workload = ?", workload);
+}
+
+void Cache::put_winner(std::int64_t workload, const WinnerRecord& winner) {
+  const Database& database = impl_->database;
+  WriteTransaction transaction(database);
+  if (winner.contended && holds_sound_winner(database, workload)) return;
+  const bool replaces = has_winner(database, workload);
+  impl_->store_winner(workload, winner);
+  drop_settled_rivals(database, workload, winner.contended, winner.interval_high_us);
   if (replaces) database.run(kDropUnusedCubins);
   transaction.commit();
 }
