@@ -110,6 +110,7 @@ class DamagedWinner : public BrokenEnvironment {
 struct GcRequest;
 struct GcResult;
 struct Duel;
+struct Generation;
 struct MergeResult;
 
 class Cache {
@@ -158,8 +159,8 @@ class Cache {
   // Says that a search works on the workload until this Cache is closed or its process ends.
   void begin_search(std::int64_t workload);
 
-  // Replaces the workload's winner, but a sound one never by a contended one. It is stored now unless its record
-  // says when. The blob is stored compressed with its digest; the old winner stays until the new one is committed.
+  // Replaces the workload's winner, but a sound one never by a contended one; the old one goes into the history. It
+  // is stored now unless its record says when. The blob is stored compressed with its digest; the old winner stays until the new one is committed.
   void put_winner(std::int64_t workload, const WinnerRecord& winner);
   // Throws DamagedWinner if anything of the record, its workload or its cubin does not match its digest.
   std::optional<WinnerRecord> winner(std::int64_t workload, WinnerParts parts = WinnerParts::all) const;
@@ -168,6 +169,12 @@ class Cache {
   std::vector<FamilyWinner> family_winners(const std::string& kernel, const std::string& family) const;
   // Throws BrokenEnvironment if it is not there or does not match its digest.
   Blob cubin(std::int64_t id) const;
+
+  // The undamaged winners that others replaced, latest first. Never handed out, exported or merged.
+  std::vector<Generation> history(std::int64_t workload) const;
+  // Makes that generation, or the latest, the winner again; the present one goes into the history. Returns it. Throws
+  // BadInput if there is none.
+  Generation roll_back(std::int64_t workload, std::optional<std::int64_t> number = std::nullopt);
 
   // What a pack holds; null for a cache.
   const PackManifest* manifest() const;

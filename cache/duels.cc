@@ -72,7 +72,7 @@ void drop_settled_rivals(const Database& database, std::int64_t workload, bool c
 
 std::vector<Duel> Cache::duels() const {
   std::vector<Duel> all;
-  if (impl_->schema < kSchemaWithRivals) return all;
+  if (impl_->schema < kSchemaWithHistory) return all;
   for (Workload& workload : workloads()) {
     const std::vector<Contender> rivals = find_rivals(impl_->database, workload.id);
     if (rivals.empty()) continue;

@@ -6,6 +6,7 @@
 
 #include "cache/cache_impl.h"
 #include "cache/duels.h"
+#include "cache/history.h"
 #include "cache/schema.h"
 
 namespace moetune {
@@ -77,7 +78,7 @@ void Cache::take_winner(const Cache& from, std::int64_t source, std::int64_t wor
   const Database& database = impl_->database;
   const std::optional<Contender> ours = find_contender(database, workload);
   std::vector<Contender> known = find_rivals(database, workload);
-  if (from.impl_->schema >= kSchemaWithRivals) {
+  if (from.impl_->schema >= kSchemaWithHistory) {
     const std::vector<Contender> rivals = find_rivals(from.impl_->database, source);
     known.insert(known.end(), rivals.begin(), rivals.end());
   }
@@ -85,7 +86,10 @@ void Cache::take_winner(const Cache& from, std::int64_t source, std::int64_t wor
   if (ours) known.push_back(*ours);
   const bool same = ours && ours->record == theirs->record;
   const bool better = !ours || theirs->beats(*ours);
-  if (better) impl_->store_winner(workload, from.winner(source).value());
+  if (better) {
+    impl_->keep_winner(workload, kReplacedMerge);
+    impl_->store_winner(workload, from.winner(source).value());
+  }
   ++(same     ? result.winners_equal
      : !ours  ? result.winners_added
      : better ? result.winners_replaced

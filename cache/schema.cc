@@ -162,7 +162,7 @@ constexpr const char* kSecond = R"sql(
   DELETE FROM builds;
 )sql";
 
-// What a merge leaves to a duel (cache/duels.h).
+// What a merge leaves to a duel (cache/duels.h), and winners that others replaced (cache/history.h).
 constexpr const char* kThird = R"sql(
   CREATE TABLE rivals (
     workload INTEGER NOT NULL REFERENCES workloads(id) ON DELETE CASCADE,
@@ -176,6 +176,31 @@ constexpr const char* kThird = R"sql(
     record TEXT NOT NULL,
     digest TEXT NOT NULL,
     PRIMARY KEY (workload, config)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE history (
+    workload INTEGER NOT NULL REFERENCES workloads(id) ON DELETE CASCADE,
+    generation INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    replaced_at TEXT NOT NULL,
+    config TEXT NOT NULL,
+    time_us REAL NOT NULL,
+    interval_low_us REAL NOT NULL,
+    interval_high_us REAL NOT NULL,
+    default_time_us REAL NOT NULL,
+    roofline REAL NOT NULL,
+    plan TEXT NOT NULL,
+    interface TEXT NOT NULL,
+    cubin INTEGER NOT NULL REFERENCES cubins(id),
+    fallback_config TEXT NOT NULL,
+    fallback_plan TEXT NOT NULL,
+    fallback_interface TEXT NOT NULL,
+    fallback_cubin INTEGER REFERENCES cubins(id),
+    contended INTEGER NOT NULL,
+    provenance TEXT NOT NULL,
+    stored_at TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (workload, generation)
   ) STRICT, WITHOUT ROWID;
 )sql";
 
@@ -230,7 +255,7 @@ void require_unaltered(const Database& database, std::int64_t version, std::span
 
 std::span<const char* const> migrations() { return kMigrations; }
 
-std::string_view current_schema_digest() { return "f8738fac0918f64f1ebb4697e769856f"; }
+std::string_view current_schema_digest() { return "ebac5e834e75f12a4ccac145201dadf3"; }
 
 void refuse_foreign(const std::filesystem::path& path) {
   // SQLite would take a file shorter than any page for an empty database, and overwrite it.

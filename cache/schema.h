@@ -32,7 +32,7 @@ void migrate(const Database& database, std::span<const char* const> steps = migr
 
 // Files from this version on are read as they lie: a pack is never migrated. They lack the tables of later versions.
 inline constexpr std::int64_t kOldestReadable = 2;
-inline constexpr std::int64_t kSchemaWithRivals = 3;
+inline constexpr std::int64_t kSchemaWithHistory = 3;  // and with rivals
 
 // For a file opened read-only: throws BrokenEnvironment where its version is not one of those.
 void require_version(const Database& database);

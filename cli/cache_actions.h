@@ -13,7 +13,7 @@ namespace moetune {
 
 struct CacheArguments {
   std::string operand;             // the word after the action: a key, a path
-  std::vector<std::string> words;  // after that: extract's folder, merge's and import's files
+  std::vector<std::string> words;  // after that: extract's folder, merge's files, rollback's generation
   CacheChoice cache;
   std::string kernel, hardware;  // export: which winners; empty for all
   // gc: MiB of builds to keep, MiB that the file may take (0: as much as it likes), and whether only to count
@@ -29,6 +29,8 @@ int check_cache(const CacheArguments& arguments, Cache& cache, Output& output);
 int export_cache(const CacheArguments& arguments, Cache& cache, Output& output);
 int remove_from_cache(const CacheArguments& arguments, Cache& cache, Output& output);
 int extract_from_cache(const CacheArguments& arguments, Cache& cache, Output& output);
+int show_history(const CacheArguments& arguments, Cache& cache, Output& output);
+int roll_back_cache(const CacheArguments& arguments, Cache& cache, Output& output);
 int collect_garbage(const CacheArguments& arguments, Cache& cache, Output& output);
 // These open their files themselves.
 int merge_caches(const CacheArguments& arguments, Output& output);

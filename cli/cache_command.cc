@@ -30,6 +30,8 @@ constexpr CacheAction kActions[] = {
     {"extract", "KEY", "FOLDER", 1, 1, Cache::Mode::read_only, extract_from_cache},
     {"rm", "KEY", "", 0, 0, Cache::Mode::read_write, remove_from_cache},
     {"gc", "", "", 0, 0, Cache::Mode::read_write, collect_garbage},
+    {"history", "KEY", "", 0, 0, Cache::Mode::read_only, show_history},
+    {"rollback", "KEY", "GENERATION", 0, 1, Cache::Mode::read_write, roll_back_cache},
     {"merge", "INTO", "FILE", 1, kAnyNumber, Cache::Mode::create, nullptr, merge_caches},
     {"import", "FILE", "FILE", 0, kAnyNumber, Cache::Mode::create, nullptr, import_into_cache},
 };
@@ -54,7 +56,8 @@ class CacheCommand : public Command {
  public:
   std::string_view name() const override { return "cache"; }
   std::string_view summary() const override {
-    return "look into the cache: ls, show, check; take from it: export, extract, rm, gc; add to it: import, merge";
+    return "look into the cache: ls, show, check; take from it: export, extract, rm, gc; add to it: import, merge; go "
+           "back: history, rollback";
   }
   std::string_view details() const override {
     return "  ls           workloads and winners, with their keys\n"
@@ -68,16 +71,21 @@ class CacheCommand : public Command {
            "  export PACK  writes the winners with their cubins, and no trials, into a file for servers\n"
            "  gc           removes compiled builds that were not used for longest, and trials that were measured\n"
            "               with other templates if today's have a winner; winners stay; --dry-run only counts\n"
+           "  history KEY  the winners that others replaced, with the reason; gc keeps the last eight\n"
+           "  rollback KEY [GENERATION]\n"
+           "               makes that one, else the last, the winner again; a second rollback undoes the first\n"
            "  import FILE...      takes the winners and trials of other caches and packs into the cache\n"
            "  merge INTO FILE...  the same into the cache INTO, which is made if it is new; of two winners of one\n"
            "               problem the sound one stays, then the one whose interval ends lower; pairs whose\n"
            "               intervals overlap are listed for a duel; an unsound file changes nothing\n";
   }
   void declare(OptionTable& table) override {
-    table.positional("ACTION", action_, true, "ls, show, check, export, extract, rm, gc, import or merge");
+    table.positional("ACTION", action_, true,
+                     "ls, show, check, export, extract, rm, gc, import, merge, history or rollback");
     table.positional("OPERAND", arguments_.operand, false,
                      "a workload's key, as ls prints it; for export, import and merge: a path");
-    table.words("WORD", arguments_.words, "for extract: the folder to make; for import and merge: files");
+    table.words("WORD", arguments_.words,
+                "for extract: the folder to make; for import and merge: files; for rollback: a generation");
     declare_cache_path(table, arguments_.cache);
     table.text("kernel", "NAME", arguments_.kernel, "export: the winners of one kernel");
     table.text("hardware", "TEXT", arguments_.hardware, "export: those of GPUs whose name holds TEXT");

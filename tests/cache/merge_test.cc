@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cache/history.h"
 #include "cache/pack.h"
 #include "tests/cache/support.h"
 
@@ -109,7 +110,11 @@ TEST_CASE("of two winners the sound one stays, then the one whose interval ends 
       CHECK(result.duels[0].rival_provenance == pair.worse.provenance);
     }
     CHECK(merged(dir / "two.db", {dir / "better.db"}).winners_equal == 1);
-    CHECK(raw_text(dir / "two.db", "SELECT count(*) FROM cubins") == "2");  // the loser's went with it
+    CHECK(Cache::open(dir / "one.db", Cache::Mode::read_only).history(1).empty());
+    const auto history = Cache::open(dir / "two.db", Cache::Mode::read_only).history(1);
+    REQUIRE(history.size() == 1);
+    CHECK(history[0].reason == "merge");
+    CHECK(history[0].interval_high_us == pair.worse.interval_high_us);
   }
 }
 
@@ -197,7 +202,8 @@ TEST_CASE("a file of the second schema is read as it lies, and a pack of it is n
   cache_of(dir / "old.db", timed_winner(1, 9, 10));
   moetune::export_pack(Cache::open(dir / "old.db", Cache::Mode::read_only), dir / "old.pack", {});
   for (const char* name : {"old.db", "old.pack"})
-    raw_sql(dir / name, "DROP TABLE rivals; PRAGMA journal_mode = delete; PRAGMA user_version = 2");
+    raw_sql(dir / name,
+            "DROP TABLE rivals; DROP TABLE history; PRAGMA journal_mode = delete; PRAGMA user_version = 2");
   const auto before = dir.content();
   for (const char* name : {"old.db", "old.pack"}) {
     const Cache cache = Cache::open(dir / name, Cache::Mode::read_only);

@@ -87,6 +87,32 @@ TEST_CASE("cache merge takes the better winner and names the pairs that need a d
   CHECK(tool.run({"cache", "check", "--cache", into}).code == 0);
 }
 
+TEST_CASE("cache history lists what was replaced, and rollback goes back to it") {
+  Tool tool;
+  const std::string file = write_one(tool, "a.db", merge_winner("2", 11, 13));
+  CHECK(contains(tool.run({"cache", "history", "1", "--cache", file}).out,
+                 "No winner of workload 1 was replaced"));
+  CHECK(tool.run({"cache", "rollback", "1", "--cache", file}).code == 2);
+  const std::string other = write_one(tool, "b.db", merge_winner("3", 5, 6));
+  CHECK(tool.run({"cache", "merge", file, other}).code == 0);
+  const Ended listed = tool.run({"cache", "history", "1", "--cache", file, "--wide"});
+  CHECK(contains(listed.out, "a merge brought a better one"));
+  CHECK(contains(listed.out, "stages=2"));
+  const Ended back = tool.run({"cache", "rollback", "1", "1", "--cache", file});
+  CHECK(back.code == 0);
+  CHECK(contains(back.out, "The winner is generation 1 again: loader=bulk"));
+  CHECK(document(tool.run({"cache", "show", "1", "--cache", file, "--json"}))["time_us"] == 12.0);
+  const Json history =
+      document(tool.run({"cache", "history", "1", "--cache", file, "--json"}))["generations"];
+  REQUIRE(history.size() == 2);
+  CHECK(history[0]["reason"] == "rollback");
+  CHECK(history[0]["interval_us"] == Json({5.0, 6.0}));
+  const Ended none = tool.run({"cache", "rollback", "1", "x", "--cache", file});
+  CHECK(none.code == 2);
+  CHECK(contains(none.err, "'x' is no generation"));
+  CHECK(tool.run({"cache", "check", "--cache", file}).code == 0);
+}
+
 TEST_CASE("cache import makes the user's cache, and takes packs") {
   Tool tool;
   const std::string other = write_one(tool, "b.db", merge_winner("3", 10, 12));
