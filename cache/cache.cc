@@ -56,6 +56,15 @@ Database::Access access_for(Cache::Mode mode) {
   throw std::logic_error("an enumerator without a meaning");
 }
 
+// Before a migration, for a pack is never changed.
+void refuse_pack(const Database& database) {
+  if (database.integer_pragma("user_version") < kOldestReadable) return;
+  require_readable(database);
+  if (read_manifest(database))
+    throw BrokenEnvironment(database.path().string() +
+                            " is a pack, which is only read; name a cache to write to");
+}
+
 }  // namespace
 
 Cache::Cache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -73,13 +82,13 @@ Cache Cache::open(const fs::path& given, Mode mode, const CacheOptions& options)
   if (mode == Mode::inspect) {
     require_version(impl->database);
   } else if (mode == Mode::read_only) {
-    require_current(impl->database);
+    require_readable(impl->database);
   } else {
+    refuse_pack(impl->database);
     migrate(impl->database);
-    if (read_manifest(impl->database))
-      throw BrokenEnvironment(path.string() + " is a pack, which is only read; name a cache to write to");
     impl->warning = choose_journal(impl->database, network_file_system(path));
   }
+  impl->schema = impl->database.integer_pragma("user_version");
   if (mode == Mode::read_only) impl->pack = read_manifest(impl->database);  // check() reads it in its turn
   return Cache(std::move(impl));
 }
@@ -125,24 +134,31 @@ std::int64_t Cache::Impl::hardware(const HardwareKey& key) const {
   return find_hardware(key).value();
 }
 
-std::optional<std::int64_t> Cache::find_workload(const WorkloadKey& key) const {
-  Query found = impl_->database.query(
+std::optional<std::int64_t> Cache::Impl::find_workload(const WorkloadKey& key) const {
+  Query found = database.query(
       "SELECT w.id FROM workloads w JOIN hardware h ON h.id = w.hardware WHERE w.kernel = ? AND w.problem = ?"
       " AND h.key = ? AND w.source_digest = ? AND w.toolchain = ?",
       key.kernel, key.problem, key.hardware.text(), key.source_digest, key.toolchain);
   return found.step() ? std::optional(found.integer(0)) : std::nullopt;
 }
 
-std::int64_t Cache::workload(const WorkloadKey& key, const std::string& family) {
-  WriteTransaction transaction(impl_->database);
-  const std::int64_t hardware = impl_->hardware(key.hardware);
-  impl_->database.run(
+std::int64_t Cache::Impl::insert_workload(const WorkloadKey& key, const std::string& family) const {
+  database.run(
       "INSERT INTO workloads AS w (kernel, problem, hardware, source_digest, toolchain, family, digest)"
       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, moetune_digest(?1, ?2, ?3, ?4, ?5, ?6))"
       " ON CONFLICT DO UPDATE SET family = excluded.family, digest = excluded.digest"
       " WHERE w.family = '' AND w.digest = " MOETUNE_WORKLOAD_DIGEST,
-      key.kernel, key.problem, hardware, key.source_digest, key.toolchain, family);
-  const std::int64_t id = find_workload(key).value();
+      key.kernel, key.problem, hardware(key.hardware), key.source_digest, key.toolchain, family);
+  return find_workload(key).value();
+}
+
+std::optional<std::int64_t> Cache::find_workload(const WorkloadKey& key) const {
+  return impl_->find_workload(key);
+}
+
+std::int64_t Cache::workload(const WorkloadKey& key, const std::string& family) {
+  WriteTransaction transaction(impl_->database);
+  const std::int64_t id = impl_->insert_workload(key, family);
   transaction.commit();
   return id;
 }

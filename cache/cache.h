@@ -109,6 +109,9 @@ class DamagedWinner : public BrokenEnvironment {
 
 struct GcRequest;
 struct GcResult;
+struct Duel;
+struct Generation;
+struct MergeResult;
 
 class Cache {
  public:
@@ -156,8 +159,8 @@ class Cache {
   // Says that a search works on the workload until this Cache is closed or its process ends.
   void begin_search(std::int64_t workload);
 
-  // Replaces the workload's winner, but a sound one never by a contended one. It is stored now unless its record
-  // says when. The blob is stored compressed with its digest; the old winner stays until the new one is committed.
+  // Replaces the workload's winner, but a sound one never by a contended one; the old one goes into the history. It
+  // is stored now unless its record says when. The blob is stored compressed with its digest; the old winner stays until the new one is committed.
   void put_winner(std::int64_t workload, const WinnerRecord& winner);
   // Throws DamagedWinner if anything of the record, its workload or its cubin does not match its digest.
   std::optional<WinnerRecord> winner(std::int64_t workload, WinnerParts parts = WinnerParts::all) const;
@@ -167,10 +170,28 @@ class Cache {
   // Throws BrokenEnvironment if it is not there or does not match its digest.
   Blob cubin(std::int64_t id) const;
 
+  // The undamaged winners that others replaced, latest first. Never handed out, exported or merged.
+  std::vector<Generation> history(std::int64_t workload) const;
+  // Makes that generation, or the latest, the winner again; the present one goes into the history. Returns it. Throws
+  // BadInput if there is none.
+  Generation roll_back(std::int64_t workload, std::optional<std::int64_t> number = std::nullopt);
+
   // What a pack holds; null for a cache.
   const PackManifest* manifest() const;
   // Makes a pack of this file, which from then on is only read: no trials and builds, one plain file.
   void seal(const std::string& made_by);
+
+  // Takes the winners and trials of other caches and packs into the cache at `into`, which is made if it is new, as
+  // cache/merge.h says. Every file is checked whole, against `rules` too, before `into` is touched; then one
+  // transaction takes all of them or, whatever happens, none. Builds and calibrations stay where they are. Throws
+  // BadInput for a file that is `into` itself, that does not exist or is past 16 GiB; BrokenEnvironment, naming file
+  // and record, for one that is unsound.
+  static MergeResult merge(const std::filesystem::path& into, const std::vector<std::filesystem::path>& files,
+                           const RecordRules& rules, const CacheOptions& options = {});
+  // The pairs that merges left to a duel, in order of workload.
+  std::vector<Duel> duels() const;
+  // A duel of the workload's winner with its rivals has been held: whoever won it is the winner now.
+  void settle_duels(std::int64_t workload);
 
   // Compiled cubins by content digest of (source, headers, options, compiler version). The builds unused for
   // longest are dropped past CacheOptions::max_build_bytes.
@@ -200,6 +221,8 @@ class Cache {
  private:
   struct Impl;
   explicit Cache(std::unique_ptr<Impl> impl);
+  // Within a transaction of this cache.
+  void take_winner(const Cache& from, std::int64_t source, std::int64_t workload, MergeResult& result);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -18,11 +18,19 @@ struct Cache::Impl {
   std::string warning;
   SearchLocks searches;
   std::optional<PackManifest> pack;
+  std::int64_t schema = 0;  // of the file
 
   // The id of a hardware row, inserted where it is new and brought up to the present driver. Within a
   // transaction.
   std::int64_t hardware(const HardwareKey& key) const;
   std::optional<std::int64_t> find_hardware(const HardwareKey& key) const;
+
+  // As Cache::workload and Cache::put_winner, within a transaction. Cubins that no winner has any more stay.
+  std::int64_t insert_workload(const WorkloadKey& key, const std::string& family) const;
+  std::optional<std::int64_t> find_workload(const WorkloadKey& key) const;
+  void store_winner(std::int64_t workload, const WinnerRecord& winner) const;
+  // Adds the present winner, unless there is none or it is damaged, to the history. Within a transaction.
+  void keep_winner(std::int64_t workload, const std::string& reason) const;
 
   // Makes a change that no search of the workload may run beside. Throws BrokenEnvironment if one does.
   void alone_on(std::int64_t workload, const std::function<void()>& change);
@@ -30,7 +38,8 @@ struct Cache::Impl {
 
 inline constexpr const char* kDropUnusedCubins =
     "DELETE FROM cubins WHERE id NOT IN (SELECT cubin FROM winners UNION ALL"
-    " SELECT fallback_cubin FROM winners WHERE fallback_cubin IS NOT NULL)";
+    " SELECT fallback_cubin FROM winners WHERE fallback_cubin IS NOT NULL UNION ALL SELECT cubin FROM history"
+    " UNION ALL SELECT fallback_cubin FROM history WHERE fallback_cubin IS NOT NULL)";
 
 // Digests as SQL, for statements that write a row with its digest and that read whether both agree. They are
 // macros because a statement is one literal. WORKLOAD is an expression for the workload's id.
@@ -51,6 +60,15 @@ inline constexpr const char* kDropUnusedCubins =
   " (SELECT digest FROM cubins WHERE id = v.cubin), v.fallback_config, v.fallback_plan,"                     \
   " v.fallback_interface, (SELECT digest FROM cubins WHERE id = v.fallback_cubin), v.contended,"             \
   " v.provenance, v.stored_at)"
+#define MOETUNE_RIVAL_DIGEST \
+  "moetune_digest(" MOETUNE_IDENTITY("r.workload") ", r.config, r.time_us, r.interval_low_us,"              \
+  " r.interval_high_us, r.contended, r.provenance, r.stored_at, r.record)"
+#define MOETUNE_HISTORY_DIGEST \
+  "moetune_digest(" MOETUNE_IDENTITY("y.workload") ", y.generation, y.reason, y.replaced_at, y.config, y.time_us," \
+  " y.interval_low_us, y.interval_high_us, y.default_time_us, y.roofline, y.plan, y.interface," \
+  " (SELECT digest FROM cubins WHERE id = y.cubin), y.fallback_config, y.fallback_plan," \
+  " y.fallback_interface, (SELECT digest FROM cubins WHERE id = y.fallback_cubin), y.contended," \
+  " y.provenance, y.stored_at)"
 #define MOETUNE_CALIBRATION_DIGEST "moetune_digest(h.key, c.name, c.value)"
 
 // Removes the builds past the `limit` bytes that were used last.

@@ -170,6 +170,29 @@ void check_winners(const Cache& cache, const Database& database, const Keys& key
   }
 }
 
+void check_rivals(const Database& database, const Keys& keys, Problems& problems) {
+  Query row =
+      database.query("SELECT workload, config, provenance, stored_at, record, digest = " MOETUNE_RIVAL_DIGEST
+                     " FROM rivals r ORDER BY workload, config");
+  while (row.step()) {
+    const std::string where =
+        place("rival " + to_utf8(row.text(1)) + " of workload", row.text(0), key_of(keys, row.integer(0)));
+    if (check_texts(row, where, problems) && row.integer(5) == 0) problems.push_back({where, kMismatch});
+  }
+}
+
+void check_history(const Database& database, const Keys& keys, Problems& problems) {
+  Query row = database.query(
+      "SELECT workload, generation, reason, replaced_at, config, plan, interface, fallback_config, fallback_plan,"
+      " fallback_interface, provenance, stored_at, digest = " MOETUNE_HISTORY_DIGEST
+      " FROM history y ORDER BY workload, generation");
+  while (row.step()) {
+    const std::string where =
+        place("generation " + row.text(1) + " of workload", row.text(0), key_of(keys, row.integer(0)));
+    if (check_texts(row, where, problems) && row.integer(12) == 0) problems.push_back({where, kMismatch});
+  }
+}
+
 void check_cubins(const Database& database, Problems& problems) {
   Query row = database.query("SELECT id, digest, frame, bytes FROM cubins ORDER BY id");
   while (row.step()) {
@@ -235,6 +258,10 @@ std::vector<CacheProblem> Cache::check(const RecordRules& rules) const {
   attempt([&] { check_workloads(database, keys, rules, problems); });
   attempt([&] { check_trials(database, keys, rules, problems); });
   attempt([&] { check_winners(*this, database, keys, rules, problems); });
+  if (impl_->schema >= kSchemaWithHistory) {
+    attempt([&] { check_rivals(database, keys, problems); });
+    attempt([&] { check_history(database, keys, problems); });
+  }
   attempt([&] { check_cubins(database, problems); });
   attempt([&] { check_builds(database, problems); });
   attempt([&] { check_pack(database, problems); });

@@ -325,6 +325,20 @@ BrokenEnvironment Database::explain(const SQLite::Exception& error) const {
   }
 }
 
+ReadTransaction::ReadTransaction(const Database& database) : database_(database) {
+  database_.run("BEGIN");
+  Query first = database_.query("SELECT count(*) FROM sqlite_schema");  // BEGIN alone takes no snapshot
+  first.step();
+}
+
+ReadTransaction::~ReadTransaction() {
+  try {
+    database_.run("ROLLBACK");
+  } catch (const BrokenEnvironment&) {
+    // SQLite has ended it, and the first error is on its way up.
+  }
+}
+
 WriteTransaction::WriteTransaction(const Database& database) : database_(database) {
   database_.run("BEGIN IMMEDIATE");
 }

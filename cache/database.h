@@ -120,6 +120,17 @@ class Database {
   mutable std::map<std::string_view, std::unique_ptr<SQLite::Statement>> statements_;
 };
 
+// What is read within stays as it was at the beginning, whoever writes beside it. One a connection.
+class ReadTransaction {
+ public:
+  explicit ReadTransaction(const Database& database);
+  ReadTransaction(const ReadTransaction&) = delete;
+  ~ReadTransaction();
+
+ private:
+  const Database& database_;
+};
+
 // Several statements as one: takes the write lock at once, rolls back unless committed.
 class WriteTransaction {
  public:

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cache/cache_impl.h"
+#include "cache/schema.h"
 
 namespace moetune {
 namespace {
@@ -40,6 +41,31 @@ std::int64_t used_bytes(const Database& database) {
   return database.integer_pragma("page_count") * database.integer_pragma("page_size") - free_bytes(database);
 }
 
+constexpr const char* kOldGenerations =
+    "SELECT count(*) FROM history y WHERE generation <="
+    " (SELECT max(generation) FROM history WHERE workload = y.workload) - ?";
+constexpr const char* kDropOldGenerations =
+    "DELETE FROM history AS y WHERE generation <="
+    " (SELECT max(generation) FROM history WHERE workload = y.workload) - ?";
+
+// The latest stays even if none is to be kept: its number is the one that the next counts from.
+std::int64_t drop_generations(const Database& database, std::int64_t keep, bool dry_run) {
+  keep = std::max<std::int64_t>(keep, 1);
+  std::int64_t count = 0;
+  {
+    Query old = database.query(kOldGenerations, keep);
+    old.step();
+    count = old.integer(0);
+  }
+  if (dry_run || count == 0) return count;
+  WriteTransaction transaction(database);
+  database.run(kDropOldGenerations, keep);
+  count = database.changes();
+  database.run(kDropUnusedCubins);
+  transaction.commit();
+  return count;
+}
+
 // Gives the pages of removed rows back to the file system, also those in the write-ahead log.
 void compact(const Database& database) {
   if (free_bytes(database) > 0) database.execute("VACUUM");
@@ -68,6 +94,9 @@ GcResult Cache::collect_garbage(const GcRequest& request) {
     result.trials += trials.rows;
     result.trial_bytes += trials.bytes;
   }
+
+  if (impl_->schema >= kSchemaWithHistory)
+    result.generations = drop_generations(database, request.keep_generations, request.dry_run);
 
   const auto drop_builds = [&](std::int64_t limit) {
     const Size unused = unused_builds(database, limit);

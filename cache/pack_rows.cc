@@ -63,6 +63,9 @@ void Cache::seal(const std::string& made_by) {
     WriteTransaction transaction(database);
     database.run("DELETE FROM trials");
     database.run("DELETE FROM builds");
+    database.run("DELETE FROM rivals");
+    database.run("DELETE FROM history");
+    database.run(kDropUnusedCubins);
     PackManifest manifest{made_by, families_of(database)};
     database.run("INSERT INTO pack (id, manifest, digest) VALUES (1, ?1, moetune_digest(?1))",
                  manifest.text());

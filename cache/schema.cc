@@ -162,7 +162,49 @@ constexpr const char* kSecond = R"sql(
   DELETE FROM builds;
 )sql";
 
-constexpr const char* kMigrations[] = {kFirst, kSecond};
+// What a merge leaves to a duel (cache/duels.h), and winners that others replaced (cache/history.h).
+constexpr const char* kThird = R"sql(
+  CREATE TABLE rivals (
+    workload INTEGER NOT NULL REFERENCES workloads(id) ON DELETE CASCADE,
+    config TEXT NOT NULL,
+    time_us REAL NOT NULL,
+    interval_low_us REAL NOT NULL,
+    interval_high_us REAL NOT NULL,
+    contended INTEGER NOT NULL,
+    provenance TEXT NOT NULL,
+    stored_at TEXT NOT NULL,
+    record TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (workload, config)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE history (
+    workload INTEGER NOT NULL REFERENCES workloads(id) ON DELETE CASCADE,
+    generation INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    replaced_at TEXT NOT NULL,
+    config TEXT NOT NULL,
+    time_us REAL NOT NULL,
+    interval_low_us REAL NOT NULL,
+    interval_high_us REAL NOT NULL,
+    default_time_us REAL NOT NULL,
+    roofline REAL NOT NULL,
+    plan TEXT NOT NULL,
+    interface TEXT NOT NULL,
+    cubin INTEGER NOT NULL REFERENCES cubins(id),
+    fallback_config TEXT NOT NULL,
+    fallback_plan TEXT NOT NULL,
+    fallback_interface TEXT NOT NULL,
+    fallback_cubin INTEGER REFERENCES cubins(id),
+    contended INTEGER NOT NULL,
+    provenance TEXT NOT NULL,
+    stored_at TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (workload, generation)
+  ) STRICT, WITHOUT ROWID;
+)sql";
+
+constexpr const char* kMigrations[] = {kFirst, kSecond, kThird};
 
 constexpr std::uintmax_t kSmallestPage = 512;
 
@@ -213,7 +255,7 @@ void require_unaltered(const Database& database, std::int64_t version, std::span
 
 std::span<const char* const> migrations() { return kMigrations; }
 
-std::string_view current_schema_digest() { return "0b2a7412bbd6e6008522e2d09730dbc6"; }
+std::string_view current_schema_digest() { return "ebac5e834e75f12a4ccac145201dadf3"; }
 
 void refuse_foreign(const std::filesystem::path& path) {
   // SQLite would take a file shorter than any page for an empty database, and overwrite it.
@@ -253,14 +295,14 @@ void migrate(const Database& database, std::span<const char* const> steps) {
 void require_version(const Database& database) {
   const Identity found = identity(database);
   refuse(database.path(), found, migrations().size());
-  if (found.version == static_cast<std::int64_t>(migrations().size())) return;
+  if (found.version >= kOldestReadable) return;
   throw BrokenEnvironment(database.path().string() + (found.empty ? " is empty" : " has an older schema") +
                           "; open it for writing once, with any command that stores results");
 }
 
-void require_current(const Database& database) {
+void require_readable(const Database& database) {
   require_version(database);
-  require_unaltered(database, static_cast<std::int64_t>(migrations().size()), migrations());
+  require_unaltered(database, database.integer_pragma("user_version"), migrations());
 }
 
 }  // namespace moetune

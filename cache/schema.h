@@ -30,9 +30,13 @@ void refuse_foreign(const std::filesystem::path& path);
 // another application's or newer, or its tables are not those that the steps up to its version make.
 void migrate(const Database& database, std::span<const char* const> steps = migrations());
 
-// For a file opened read-only: throws BrokenEnvironment where it is not of the present version.
+// Files from this version on are read as they lie: a pack is never migrated. They lack the tables of later versions.
+inline constexpr std::int64_t kOldestReadable = 2;
+inline constexpr std::int64_t kSchemaWithHistory = 3;  // and with rivals
+
+// For a file opened read-only: throws BrokenEnvironment where its version is not one of those.
 void require_version(const Database& database);
-// The same, and where its tables are not those of that version.
-void require_current(const Database& database);
+// The same, and where its tables are not those of its version.
+void require_readable(const Database& database);
 
 }  // namespace moetune

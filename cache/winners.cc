@@ -2,6 +2,8 @@
 #include "base/digest.h"
 #include "cache/blob.h"
 #include "cache/cache_impl.h"
+#include "cache/duels.h"
+#include "cache/history.h"
 #include "cache/pack_rows.h"
 
 namespace moetune {
@@ -16,6 +18,11 @@ bool holds_sound_winner(const Database& database, std::int64_t workload) {
       "SELECT 1 FROM winners v WHERE workload = ? AND contended = 0 AND digest = " MOETUNE_WINNER_DIGEST,
       workload);
   return row.step();
+}
+
+const char* reason_to_replace(const Contender& old, const WinnerRecord& winner) {
+  if (old.contended && !winner.contended) return kReplacedContended;
+  return old.config != winner.config && winner.time_us < old.time_us ? kReplacedFaster : kReplacedSearch;
 }
 
 // From the columns frame, bytes and digest that begin at `column`; nullopt if they do not agree.
@@ -46,11 +53,7 @@ std::int64_t store_cubin(const Database& database, const StoredLaunch& launch) {
 
 }  // namespace
 
-void Cache::put_winner(std::int64_t workload, const WinnerRecord& winner) {
-  const Database& database = impl_->database;
-  WriteTransaction transaction(database);
-  if (winner.contended && holds_sound_winner(database, workload)) return;
-  const bool replaces = has_winner(database, workload);
+void Cache::Impl::store_winner(std::int64_t workload, const WinnerRecord& winner) const {
   const std::int64_t cubin = store_cubin(database, winner);
   const std::int64_t fallback = store_cubin(database, winner.fallback);
   database.run(
@@ -64,6 +67,17 @@ void Cache::put_winner(std::int64_t workload, const WinnerRecord& winner) {
       winner.fallback.plan, winner.fallback.interface, fallback, int{winner.contended}, winner.provenance,
       winner.stored_at);
   database.run("UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST " WHERE workload = ?", workload);
+}
+
+void Cache::put_winner(std::int64_t workload, const WinnerRecord& winner) {
+  const Database& database = impl_->database;
+  WriteTransaction transaction(database);
+  if (winner.contended && holds_sound_winner(database, workload)) return;
+  const bool replaces = has_winner(database, workload);
+  if (const std::optional<Contender> old = find_contender(database, workload))
+    impl_->keep_winner(workload, reason_to_replace(*old, winner));
+  impl_->store_winner(workload, winner);
+  drop_settled_rivals(database, workload, winner.contended, winner.interval_high_us);
   if (replaces) database.run(kDropUnusedCubins);
   transaction.commit();
 }

@@ -2,15 +2,18 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "cache/merge.h"
 #include "cli/output.h"
+#include "jobs/documents.h"
 #include "jobs/stores.h"
 
 namespace moetune {
 
 struct CacheArguments {
-  std::string operand;  // the word after the action: a key, a path
-  std::string folder;   // extract: where to
+  std::string operand;             // the word after the action: a key, a path
+  std::vector<std::string> words;  // after that: extract's folder, merge's files, rollback's generation
   CacheChoice cache;
   std::string kernel, hardware;  // export: which winners; empty for all
   // gc: MiB of builds to keep, MiB that the file may take (0: as much as it likes), and whether only to count
@@ -26,7 +29,15 @@ int check_cache(const CacheArguments& arguments, Cache& cache, Output& output);
 int export_cache(const CacheArguments& arguments, Cache& cache, Output& output);
 int remove_from_cache(const CacheArguments& arguments, Cache& cache, Output& output);
 int extract_from_cache(const CacheArguments& arguments, Cache& cache, Output& output);
+int show_history(const CacheArguments& arguments, Cache& cache, Output& output);
+int roll_back_cache(const CacheArguments& arguments, Cache& cache, Output& output);
 int collect_garbage(const CacheArguments& arguments, Cache& cache, Output& output);
+// These open their files themselves.
+int merge_caches(const CacheArguments& arguments, Output& output);
+int import_into_cache(const CacheArguments& arguments, Output& output);
+
+// The pairs that merges left to a duel, for --json.
+Document duels_document(const std::vector<Duel>& duels);
 
 // The workload that a key, as `cache ls` prints it, names. Throws BadInput.
 Workload find_workload(const Cache& cache, const std::string& key);

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "base/error.h"
 #include "base/suggest.h"
 #include "cli/cache_actions.h"
@@ -11,18 +13,27 @@ namespace {
 struct CacheAction {
   std::string_view name;
   std::string_view operand;  // what its word is; empty for none
+  std::string_view further;  // what its further words are; empty for none
+  std::size_t fewest, most;  // further words
   Cache::Mode mode;
   int (*run)(const CacheArguments&, Cache&, Output&);
+  int (*run_alone)(const CacheArguments&, Output&) = nullptr;  // instead, for what opens its files itself
 };
 
+constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
+
 constexpr CacheAction kActions[] = {
-    {"ls", "", Cache::Mode::read_only, list_cache},
-    {"show", "KEY", Cache::Mode::read_only, show_cache},
-    {"check", "", Cache::Mode::inspect, check_cache},
-    {"export", "PACK", Cache::Mode::read_only, export_cache},
-    {"extract", "KEY", Cache::Mode::read_only, extract_from_cache},
-    {"rm", "KEY", Cache::Mode::read_write, remove_from_cache},
-    {"gc", "", Cache::Mode::read_write, collect_garbage},
+    {"ls", "", "", 0, 0, Cache::Mode::read_only, list_cache},
+    {"show", "KEY", "", 0, 0, Cache::Mode::read_only, show_cache},
+    {"check", "", "", 0, 0, Cache::Mode::inspect, check_cache},
+    {"export", "PACK", "", 0, 0, Cache::Mode::read_only, export_cache},
+    {"extract", "KEY", "FOLDER", 1, 1, Cache::Mode::read_only, extract_from_cache},
+    {"rm", "KEY", "", 0, 0, Cache::Mode::read_write, remove_from_cache},
+    {"gc", "", "", 0, 0, Cache::Mode::read_write, collect_garbage},
+    {"history", "KEY", "", 0, 0, Cache::Mode::read_only, show_history},
+    {"rollback", "KEY", "GENERATION", 0, 1, Cache::Mode::read_write, roll_back_cache},
+    {"merge", "INTO", "FILE", 1, kAnyNumber, Cache::Mode::create, nullptr, merge_caches},
+    {"import", "FILE", "FILE", 0, kAnyNumber, Cache::Mode::create, nullptr, import_into_cache},
 };
 
 const CacheAction& find_action(const std::string& name) {
@@ -45,7 +56,8 @@ class CacheCommand : public Command {
  public:
   std::string_view name() const override { return "cache"; }
   std::string_view summary() const override {
-    return "look into the cache: ls, show, check; take from it: export, extract, rm, gc";
+    return "look into the cache: ls, show, check; take from it: export, extract, rm, gc; add to it: import, merge; go "
+           "back: history, rollback";
   }
   std::string_view details() const override {
     return "  ls           workloads and winners, with their keys\n"
@@ -58,13 +70,22 @@ class CacheCommand : public Command {
            "  rm KEY       removes one workload with its trials and its winner\n"
            "  export PACK  writes the winners with their cubins, and no trials, into a file for servers\n"
            "  gc           removes compiled builds that were not used for longest, and trials that were measured\n"
-           "               with other templates if today's have a winner; winners stay; --dry-run only counts\n";
+           "               with other templates if today's have a winner; winners stay; --dry-run only counts\n"
+           "  history KEY  the winners that others replaced, with the reason; gc keeps the last eight\n"
+           "  rollback KEY [GENERATION]\n"
+           "               makes that one, else the last, the winner again; a second rollback undoes the first\n"
+           "  import FILE...      takes the winners and trials of other caches and packs into the cache\n"
+           "  merge INTO FILE...  the same into the cache INTO, which is made if it is new; of two winners of one\n"
+           "               problem the sound one stays, then the one whose interval ends lower; pairs whose\n"
+           "               intervals overlap are listed for a duel; an unsound file changes nothing\n";
   }
   void declare(OptionTable& table) override {
-    table.positional("ACTION", action_, true, "ls, show, check, export, extract, rm or gc");
+    table.positional("ACTION", action_, true,
+                     "ls, show, check, export, extract, rm, gc, import, merge, history or rollback");
     table.positional("OPERAND", arguments_.operand, false,
-                     "a workload's key, as ls prints it; for export: the pack's path");
-    table.positional("FOLDER", arguments_.folder, false, "for extract: the folder to make");
+                     "a workload's key, as ls prints it; for export, import and merge: a path");
+    table.words("WORD", arguments_.words,
+                "for extract: the folder to make; for import and merge: files; for rollback: a generation");
     declare_cache_path(table, arguments_.cache);
     table.text("kernel", "NAME", arguments_.kernel, "export: the winners of one kernel");
     table.text("hardware", "TEXT", arguments_.hardware, "export: those of GPUs whose name holds TEXT");
@@ -81,20 +102,28 @@ class CacheCommand : public Command {
       throw BadInput("unexpected word '" + arguments_.operand + "' after " + action_);
     if (!action.operand.empty() && arguments_.operand.empty())
       throw BadInput("which " + std::string(action.operand) + "? " + action_ + " needs one");
-    const bool extracts = action.run == extract_from_cache;
-    if (extracts == arguments_.folder.empty()) {
-      throw BadInput(extracts ? "which FOLDER? extract needs one that does not exist yet"
-                              : "unexpected word '" + arguments_.folder + "' after the " +
-                                    std::string(action.operand));
-    }
+    require_words(action);
     if (arguments_.dry_run && action.run != collect_garbage)
       throw BadInput("--dry-run: " + action_ + " has none; gc does");
+    if (action.run_alone != nullptr) return action.run_alone(arguments_, output);
     const std::unique_ptr<Cache> cache = open_named_cache(arguments_.cache, mode_of(action));
     if (cache == nullptr) return print_nothing_tuned(arguments_.cache, output);
     return action.run(arguments_, *cache, output);
   }
 
  private:
+  void require_words(const CacheAction& action) const {
+    const std::vector<std::string>& words = arguments_.words;
+    if (words.size() < action.fewest) {
+      throw BadInput("which " + std::string(action.further) + "? " + action_ + " needs one" +
+                     (action.run == extract_from_cache ? " that does not exist yet" : ""));
+    }
+    if (words.size() > action.most) {
+      const std::string_view before = action.most > 0 ? action.further : action.operand;
+      throw BadInput("unexpected word '" + words[action.most] + "' after the " + std::string(before));
+    }
+  }
+
   Cache::Mode mode_of(const CacheAction& action) const {
     return arguments_.dry_run && action.run == collect_garbage ? Cache::Mode::read_only : action.mode;
   }

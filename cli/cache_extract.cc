@@ -44,7 +44,7 @@ int extract_from_cache(const CacheArguments& arguments, Cache& cache, Output& ou
   }
   if (winner->contended)
     output.note("This winner was measured while somebody else used the GPU; search again.");
-  const fs::path folder = arguments.folder;
+  const fs::path folder = arguments.words.front();
   make_folder(folder);
   write_whole(folder / "winner.cubin",
               {reinterpret_cast<const char*>(winner->cubin.data()), winner->cubin.size()});

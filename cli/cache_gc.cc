@@ -25,7 +25,8 @@ int collect_garbage(const CacheArguments& arguments, Cache& cache, Output& outpu
 
   output.result() << (arguments.dry_run ? "would remove  " : "removed  ") << counted(done.builds, "build")
                   << " (" << bytes_text(static_cast<double>(done.build_bytes)) << "), "
-                  << counted(done.trials, "trial") << " of " << counted(done.trials_from, "workload") << "\n"
+                  << counted(done.trials, "trial") << " of " << counted(done.trials_from, "workload") << ", "
+                  << counted(done.generations, "earlier winner") << "\n"
                   << cache.path().string() << "  " << bytes_text(static_cast<double>(done.file_bytes_before))
                   << " -> " << (arguments.dry_run ? "about " : "")
                   << bytes_text(static_cast<double>(done.file_bytes_after)) << "\n";
@@ -40,6 +41,7 @@ int collect_garbage(const CacheArguments& arguments, Cache& cache, Output& outpu
                    {"build_bytes", done.build_bytes},
                    {"trials", done.trials},
                    {"trials_from_workloads", done.trials_from},
+                   {"generations", done.generations},
                    {"busy_workloads", done.busy},
                    {"file_bytes_before", done.file_bytes_before},
                    {"file_bytes_after", done.file_bytes_after}});

@@ -35,6 +35,7 @@ int list_cache(const CacheArguments&, Cache& cache, Output& output) {
     workloads.push_back(result_document(r));
   }
   const Cache::Summary summary = cache.summary();
+  const std::vector<Duel> duels = cache.duels();
   output.result() << table.text("", output.columns())
                   << format("\n%s, %s, %s (%s) in %s (%s)\n", counted_text(summary.trials, "trial").c_str(),
                             counted_text(summary.winners, "winner").c_str(),
@@ -42,6 +43,10 @@ int list_cache(const CacheArguments&, Cache& cache, Output& output) {
                             bytes_text(static_cast<double>(summary.build_bytes)).c_str(),
                             cache.path().c_str(),
                             bytes_text(static_cast<double>(summary.file_bytes)).c_str());
+  if (!duels.empty()) {
+    output.note(counted_text(static_cast<std::int64_t>(duels.size()), "pair") +
+                " of winner and rival wait for a duel; cache show KEY names them");
+  }
   output.document({{"cache", cache.path().string()},
                    {"schema_version", summary.schema_version},
                    {"file_bytes", summary.file_bytes},
@@ -49,7 +54,8 @@ int list_cache(const CacheArguments&, Cache& cache, Output& output) {
                    {"trials", summary.trials},
                    {"winners", summary.winners},
                    {"builds", summary.builds},
-                   {"workloads", workloads}});
+                   {"workloads", workloads},
+                   {"duels", duels_document(duels)}});
   return kDone;
 }
 
@@ -96,6 +102,13 @@ int show_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
     document["provenance"] = parse_stored(r.winner->provenance);
     document["plan"] = parse_stored(r.winner->plan);
   }
+  std::vector<Duel> duels = cache.duels();
+  std::erase_if(duels, [&](const Duel& duel) { return duel.workload.id != r.workload.id; });
+  for (const Duel& duel : duels) {
+    table.add({"rival", format("%s to %s, waits for a duel: %s", time_text(duel.rival_low_us).c_str(),
+                               time_text(duel.rival_high_us).c_str(), duel.rival_config.c_str())});
+  }
+  document["duels"] = duels_document(duels);
   output.result() << table.text("", output.columns());
   output.document(document);
   return kDone;

@@ -88,14 +88,19 @@ void OptionTable::positive(std::string_view name, std::string_view value_name, s
 
 void OptionTable::positional(std::string_view value_name, std::string& target, bool required,
                              std::string_view doc) {
-  positionals_.push_back({std::string(value_name), std::string(doc), required,
+  positionals_.push_back({std::string(value_name), std::string(doc), required, false,
                           [&target](const std::string& word) { target = word; }});
 }
 
 void OptionTable::positional(std::string_view value_name, std::optional<std::string>& target, bool required,
                              std::string_view doc) {
-  positionals_.push_back({std::string(value_name), std::string(doc), required,
+  positionals_.push_back({std::string(value_name), std::string(doc), required, false,
                           [&target](const std::string& word) { target = word; }});
+}
+
+void OptionTable::words(std::string_view value_name, std::vector<std::string>& target, std::string_view doc) {
+  positionals_.push_back({std::string(value_name), std::string(doc), false, true,
+                          [&target](const std::string& word) { target.push_back(word); }});
 }
 
 void OptionTable::unknown(const std::string& written) const {
@@ -112,7 +117,8 @@ void OptionTable::fill_positionals(const std::vector<std::string>& words) {
     if (declared) throw BadInput("the option " + word + " comes after --, which makes it a plain word");
     unknown(word);
   }
-  if (words.size() > positionals_.size()) {
+  const bool repeats = !positionals_.empty() && positionals_.back().repeats;
+  if (words.size() > positionals_.size() && !repeats) {
     const std::string& word = words[positionals_.size()];
     throw BadInput("unexpected word '" + word + "' after the " +
                    (positionals_.empty() ? "command" : positionals_.back().value_name) +
@@ -127,6 +133,7 @@ void OptionTable::fill_positionals(const std::vector<std::string>& words) {
       throw BadInput("which " + positionals_[i].value_name + "? It is missing: " + positionals_[i].doc);
     }
   }
+  for (std::size_t i = positionals_.size(); i < words.size(); ++i) positionals_.back().set(words[i]);
 }
 
 void OptionTable::parse(const std::vector<std::string>& arguments) {
@@ -180,7 +187,8 @@ void OptionTable::parse(const std::vector<std::string>& arguments) {
 std::string OptionTable::usage() const {
   std::string text;
   for (const Positional& word : positionals_) {
-    text += (text.empty() ? "" : " ") + (word.required ? word.value_name : "[" + word.value_name + "]");
+    const std::string name = word.value_name + (word.repeats ? "..." : "");
+    text += (text.empty() ? "" : " ") + (word.required ? name : "[" + name + "]");
   }
   return text + (text.empty() ? "" : " ") + "[options]";
 }

@@ -33,6 +33,8 @@ class OptionTable {
   void positional(std::string_view value_name, std::string& target, bool required, std::string_view doc);
   void positional(std::string_view value_name, std::optional<std::string>& target, bool required,
                   std::string_view doc);
+  // All further words. At most one, declared last.
+  void words(std::string_view value_name, std::vector<std::string>& target, std::string_view doc);
 
   void parse(const std::vector<std::string>& arguments);
 
@@ -50,6 +52,7 @@ class OptionTable {
     std::string value_name;
     std::string doc;
     bool required = false;
+    bool repeats = false;
     std::function<void(const std::string& word)> set;
   };
 

@@ -8,6 +8,8 @@
 #include "base/digest.h"
 #include "cache/blob.h"
 #include "cache/database.h"
+#include "cache/history.h"
+#include "cache/merge.h"
 #include "cache/schema.h"
 #include "tests/cache/support.h"
 
@@ -24,12 +26,27 @@ moetune::WinnerRecord with_fallback(int number) {
   return record;
 }
 
+// As a merge does with another's winner that may be as fast.
+void add_rival(const fs::path& file) {
+  const fs::path other = file.string() + ".other";
+  fs::remove(other);
+  {
+    Cache cache = Cache::open(other, Cache::Mode::create);
+    moetune::WinnerRecord rival = with_fallback(3);
+    rival.interval_high_us += 1;  // never the winner
+    cache.put_winner(cache.workload(workload_key(), "head_dim=128"), rival);
+  }
+  Cache::merge(file, {other}, {});
+}
+
 std::int64_t fill_records(const fs::path& file) {
   Cache cache = Cache::open(file, Cache::Mode::create);
   const std::int64_t id = cache.workload(workload_key(), "head_dim=128");
   for (int i = 0; i < 3; ++i) cache.put_trial(id, trial(i));
   cache.put_trial(cache.workload(workload_key("batch=1"), "head_dim=128"), trial(9));
+  cache.put_winner(id, with_fallback(5));
   cache.put_winner(id, with_fallback(1));
+  add_rival(file);
   cache.put_calibration(h200(), "read_tb_s", 4.6);
   cache.put_build("d1", {"ok", "{}", "log", random_bytes(2'000, 1)});
   return id;
@@ -169,8 +186,14 @@ TEST_CASE("winners of one cubin share it, and it goes with the last of them") {
   cache.put_winner(one, winner(5));
   CHECK(count() == "3");
   cache.put_winner(two, winner(5));
-  CHECK(count() == "1");
+  CHECK(count() == "3");  // the history has them
   CHECK(cache.winner(two)->fallback.config.empty());
+  cache.forget(one);
+  CHECK(count() == "3");
+  cache.roll_back(two);
+  CHECK(cache.winner(two)->cubin == winner(1).cubin);
+  cache.forget(two);
+  CHECK(count() == "0");
 }
 
 TEST_CASE("a family is filled in once and then stays") {

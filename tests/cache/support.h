@@ -22,7 +22,9 @@ inline bool says(const std::string& sentence, const std::string& part) {
 
 class TempDir {
  public:
-  TempDir();
+  // In memory where the machine has such a folder, for what makes files by the thousand.
+  enum class Place { disk, memory };
+  explicit TempDir(Place place = Place::disk);
   ~TempDir();
   TempDir(const TempDir&) = delete;
 

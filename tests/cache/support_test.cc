@@ -15,8 +15,10 @@
 
 namespace cache_test {
 
-TempDir::TempDir() {
-  std::string pattern = (fs::temp_directory_path() / "moetune_cache_XXXXXX").string();
+TempDir::TempDir(Place place) {
+  const fs::path memory = "/dev/shm";
+  const bool in_memory = place == Place::memory && ::access(memory.c_str(), W_OK) == 0;
+  std::string pattern = ((in_memory ? memory : fs::temp_directory_path()) / "moetune_cache_XXXXXX").string();
   REQUIRE(::mkdtemp(pattern.data()) != nullptr);
   path_ = pattern;
 }

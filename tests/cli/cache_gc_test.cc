@@ -15,7 +15,7 @@ TEST_CASE("cache gc says what it removes, and a dry run removes nothing") {
   const Ended planned = tool.run({"cache", "gc", "--keep-builds", "0", "--dry-run"});
   CHECK(planned.code == 0);
   CHECK(contains(planned.out, "would remove  2 builds ("));
-  CHECK(contains(planned.out, "), 0 trials of 0 workloads\n"));
+  CHECK(contains(planned.out, "), 0 trials of 0 workloads, 0 earlier winners\n"));
   CHECK(contains(planned.out, " -> about "));
   CHECK(document(tool.run({"cache", "ls", "--json"}))["builds"] == 2);
 

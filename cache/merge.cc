@@ -1,0 +1,131 @@
+// The part of Cache that takes in what other files hold.
+#include "cache/merge.h"
+
+#include <set>
+#include <tuple>
+
+#include "cache/cache_impl.h"
+#include "cache/duels.h"
+#include "cache/history.h"
+#include "cache/schema.h"
+
+namespace moetune {
+namespace {
+
+namespace merge_fs = std::filesystem;
+
+// Merging reads every file twice within one snapshot; a fleet's caches have a few GB together.
+constexpr std::uintmax_t kLargestFile = std::uintmax_t{16} << 30;
+
+void require_mergeable(const merge_fs::path& into, const merge_fs::path& file) {
+  std::error_code unknown;
+  if (merge_fs::equivalent(into, file, unknown) && !unknown)
+    throw BadInput(file.string() + " is the file to merge into; name another");
+  const std::uintmax_t bytes = merge_fs::file_size(file, unknown);
+  if (!unknown && bytes > kLargestFile)
+    throw BadInput(file.string() +
+                   " is larger than the 16 GiB that a merge reads; make it smaller with cache gc");
+}
+
+void require_sound(const Cache& cache, const RecordRules& rules) {
+  const std::vector<CacheProblem> problems = cache.check(rules);
+  if (problems.empty()) return;
+  const auto& [where, what] = problems.front();
+  const std::string more =
+      problems.size() == 1 ? "" : " (and " + std::to_string(problems.size() - 1) + " more problems)";
+  throw BrokenEnvironment(cache.path().string() + ": " + where + ": " + what + more +
+                          "; nothing was merged. Take the file from its maker again, or see cache check");
+}
+
+// Of two trials of one configuration: sound before contended, with an interval before without, the lower end of
+// the interval, measured before failed, the smaller digest. One statement a row.
+constexpr const char* kTakeTrial =
+    "INSERT INTO trials AS t (workload, config, outcome, message, time_us, interval_low_us, interval_high_us,"
+    " samples, facts, provenance, contended, digest) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"
+    " moetune_digest(" MOETUNE_IDENTITY("?1") ", ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11))"
+    " ON CONFLICT (workload, config) DO UPDATE SET outcome = excluded.outcome, message = excluded.message,"
+    " time_us = excluded.time_us, interval_low_us = excluded.interval_low_us,"
+    " interval_high_us = excluded.interval_high_us, samples = excluded.samples, facts = excluded.facts,"
+    " provenance = excluded.provenance, contended = excluded.contended, digest = excluded.digest"
+    " WHERE (excluded.contended, excluded.interval_high_us <= 0, excluded.interval_high_us, excluded.time_us <= 0,"
+    " excluded.digest) < (t.contended, t.interval_high_us <= 0, t.interval_high_us, t.time_us <= 0, t.digest)"
+    " OR t.digest <> " MOETUNE_TRIAL_DIGEST;
+
+std::int64_t take_trials(const Database& from, std::int64_t source, const Database& into,
+                         std::int64_t workload) {
+  std::int64_t taken = 0;
+  Query row = from.query(
+      "SELECT config, outcome, message, time_us, interval_low_us, interval_high_us, samples, facts, provenance,"
+      " contended FROM trials WHERE workload = ? ORDER BY id",
+      source);
+  while (row.step()) {
+    into.run(kTakeTrial, workload, row.text(0), row.text(1), row.text(2), row.real(3), row.real(4),
+             row.real(5), row.integer(6), row.text(7), row.text(8), row.integer(9));
+    taken += into.changes();
+  }
+  return taken;
+}
+
+std::tuple<std::int64_t, std::string, std::string> pair_of(const Duel& duel) {
+  return {duel.workload.id, duel.winner_config, duel.rival_config};
+}
+
+}  // namespace
+
+void Cache::take_winner(const Cache& from, std::int64_t source, std::int64_t workload, MergeResult& result) {
+  const std::optional<Contender> theirs = find_contender(from.impl_->database, source);
+  if (!theirs) return;
+  const Database& database = impl_->database;
+  const std::optional<Contender> ours = find_contender(database, workload);
+  std::vector<Contender> known = find_rivals(database, workload);
+  if (from.impl_->schema >= kSchemaWithHistory) {
+    const std::vector<Contender> rivals = find_rivals(from.impl_->database, source);
+    known.insert(known.end(), rivals.begin(), rivals.end());
+  }
+  known.push_back(*theirs);
+  if (ours) known.push_back(*ours);
+  const bool same = ours && ours->record == theirs->record;
+  const bool better = !ours || theirs->beats(*ours);
+  if (better) {
+    impl_->keep_winner(workload, kReplacedMerge);
+    impl_->store_winner(workload, from.winner(source).value());
+  }
+  ++(same     ? result.winners_equal
+     : !ours  ? result.winners_added
+     : better ? result.winners_replaced
+              : result.winners_kept);
+  store_rivals(database, workload, better ? *theirs : *ours, known);
+}
+
+MergeResult Cache::merge(const std::filesystem::path& into, const std::vector<std::filesystem::path>& files,
+                         const RecordRules& rules, const CacheOptions& options) {
+  for (const auto& file : files) require_mergeable(into, file);
+  std::vector<Cache> sources;
+  std::vector<std::unique_ptr<ReadTransaction>> snapshots;  // what is checked is what is read
+  for (const auto& file : files) {
+    sources.push_back(open(file, Mode::read_only, options));
+    snapshots.push_back(std::make_unique<ReadTransaction>(sources.back().impl_->database));
+    require_sound(sources.back(), rules);
+  }
+  Cache cache = open(into, Mode::create, options);
+  const Database& database = cache.impl_->database;
+  WriteTransaction transaction(database);
+  MergeResult result{.files = static_cast<std::int64_t>(sources.size())};
+  std::set<std::tuple<std::int64_t, std::string, std::string>> pending;
+  for (const Duel& duel : cache.duels()) pending.insert(pair_of(duel));
+  for (const Cache& source : sources) {
+    for (const Workload& workload : source.workloads()) {
+      const std::int64_t id = cache.impl_->insert_workload(workload.key, workload.family);
+      result.trials_taken += take_trials(source.impl_->database, workload.id, database, id);
+      cache.take_winner(source, workload.id, id, result);
+    }
+  }
+  database.run(kDropUnusedCubins);
+  for (Duel& duel : cache.duels()) {
+    if (!pending.contains(pair_of(duel))) result.duels.push_back(std::move(duel));
+  }
+  transaction.commit();
+  return result;
+}
+
+}  // namespace moetune

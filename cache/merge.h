@@ -1,0 +1,41 @@
+// What merging cache files did. Plain data; Cache::merge does the work.
+//
+// Of two winners of one key the better one stays: a sound one before a contended one, then the one whose 95% interval
+// ends lower, then the one with the smaller digest. That is a total order, so any order and grouping of merges ends
+// with the same winners, and repeating one changes nothing. Recordings never meet results of a GPU, because the origin
+// of a time is part of its key.
+//
+// An interval says how sure a time is, so where the intervals of two configurations overlap the order above is only
+// luck. Such a pair is kept for a duel: the winner stays, and the other is its rival until a duel has settled it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cache/cache.h"
+
+namespace moetune {
+
+// A stored winner and another configuration that may be as fast, by the times of both.
+struct Duel {
+  Workload workload;
+  std::string winner_config;
+  double winner_us = 0, winner_low_us = 0, winner_high_us = 0;
+  std::string rival_config;
+  double rival_us = 0, rival_low_us = 0, rival_high_us = 0;
+  std::string rival_provenance;  // JSON, as a winner's
+  std::string rival_stored_at;
+};
+
+struct MergeResult {
+  std::int64_t files = 0;
+  std::int64_t winners_added = 0;     // their keys had none, or a damaged one
+  std::int64_t winners_replaced = 0;  // they were better
+  std::int64_t winners_kept = 0;      // of the destination, better than another of a file
+  std::int64_t winners_equal = 0;     // the same record on both sides
+  std::int64_t trials_taken = 0;      // new, or better than the one of their configuration
+  std::vector<Duel> duels;            // that were not pending before
+};
+
+}  // namespace moetune

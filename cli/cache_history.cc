@@ -1,0 +1,93 @@
+// `moetune cache history` and `rollback`: the winners that others replaced.
+#include <charconv>
+
+#include "base/error.h"
+#include "cache/history.h"
+#include "cli/cache_actions.h"
+#include "cli/command.h"
+#include "cli/text.h"
+#include "jobs/stored_results.h"
+
+namespace moetune {
+namespace {
+
+std::string reason_text(const std::string& stored) {
+  constexpr std::pair<const char*, const char*> kReasons[] = {
+      {kReplacedFaster, "a search found a faster one"},
+      {kReplacedSearch, "a search chose again"},
+      {kReplacedContended, "it was contended"},
+      {kReplacedMerge, "a merge brought a better one"},
+      {kReplacedRollback, "rolled back"}};
+  for (const auto& [name, text] : kReasons) {
+    if (stored == name) return text;
+  }
+  return stored;
+}
+
+// A field of the provenance; "-" if it is not known.
+std::string known(const Document& provenance, const char* field) {
+  if (!provenance.is_object() || !provenance.contains(field)) return "-";
+  const Document& value = provenance[field];
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+Document generation_document(const Generation& one) {
+  return {{"generation", one.number},
+          {"reason", one.reason},
+          {"replaced_at", one.replaced_at},
+          {"stored_at", one.stored_at},
+          {"config", one.config},
+          {"time_us", number_or_null(one.time_us)},
+          {"interval_us", {number_or_null(one.interval_low_us), number_or_null(one.interval_high_us)}},
+          {"default_us", number_or_null(one.default_time_us)},
+          {"contended", one.contended},
+          {"provenance", parse_stored(one.provenance)}};
+}
+
+std::int64_t parse_generation(const std::string& written) {
+  std::int64_t number = 0;
+  const char* const last = written.data() + written.size();
+  const auto [end, error] = std::from_chars(written.data(), last, number);
+  if (error == std::errc() && end == last && number > 0) return number;
+  throw BadInput("'" + written + "' is no generation; `moetune cache history KEY` lists them");
+}
+
+}  // namespace
+
+int show_history(const CacheArguments& arguments, Cache& cache, Output& output) {
+  const Workload workload = find_workload(cache, arguments.operand);
+  Table table({"generation", "time", "interval", "stored", "replaced", "because", "driver", "configuration"},
+              {0, 1});
+  Document list = Document::array();
+  for (const Generation& one : cache.history(workload.id)) {
+    table.add({std::to_string(one.number), time_text(one.time_us) + (one.contended ? " (contended)" : ""),
+               time_text(one.interval_low_us) + " to " + time_text(one.interval_high_us), one.stored_at,
+               one.replaced_at, reason_text(one.reason), known(parse_stored(one.provenance), "driver"),
+               one.config});
+    list.push_back(generation_document(one));
+  }
+  if (list.empty()) {
+    output.result() << "No winner of workload " << workload.id << " was replaced so far.\n";
+  } else {
+    output.result() << table.text("", output.columns());
+  }
+  output.document({{"key", workload.id},
+                   {"kernel", workload.key.kernel},
+                   {"problem", workload.key.problem},
+                   {"hardware", workload.key.hardware.name},
+                   {"generations", list}});
+  return kDone;
+}
+
+int roll_back_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
+  const Workload workload = find_workload(cache, arguments.operand);
+  std::optional<std::int64_t> number;
+  if (!arguments.words.empty()) number = parse_generation(arguments.words.front());
+  const Generation restored = cache.roll_back(workload.id, number);
+  output.result() << "The winner is generation " << restored.number << " again: " << restored.config << ", "
+                  << time_text(restored.time_us) << ", stored " << restored.stored_at << ".\n";
+  output.document({{"key", workload.id}, {"restored", generation_document(restored)}});
+  return kDone;
+}
+
+}  // namespace moetune

@@ -1,0 +1,157 @@
+// Random caches, merged in every order and grouping, end with the same records.
+#include <doctest/doctest.h>
+
+#include <random>
+#include <set>
+
+#include "cache/cache_impl.h"
+#include "cache/merge.h"
+#include "cache/pack.h"
+#include "tests/cache/support.h"
+#include "tests/sanitized.h"
+
+using moetune::Cache;
+using moetune::Database;
+using moetune::Query;
+using namespace cache_test;
+
+namespace {
+
+// Few values of everything, so that times tie, intervals overlap and records recur in several caches.
+class RandomCaches {
+ public:
+  explicit RandomCaches(const fs::path& folder, std::uint64_t seed) : folder_(folder), random_(seed) {
+    Cache::open(folder_ / "blank.db", Cache::Mode::create);
+    raw_sql(folder_ / "blank.db", "PRAGMA journal_mode = delete");
+  }
+
+  fs::path make(const std::string& name) {
+    const fs::path file = blank(name);
+    {
+      Cache cache = Cache::open(file, Cache::Mode::read_write);
+      for (int problem = 0; problem < 3; ++problem) {
+        const std::int64_t id = cache.workload(workload_key("batch=" + std::to_string(problem)), "f");
+        for (int i = below(3); i > 0; --i) cache.put_trial(id, random_trial());
+        if (below(4) > 0) cache.put_winner(id, random_winner());
+      }
+    }
+    return file;
+  }
+
+  fs::path blank(const std::string& name) const {
+    fs::copy_file(folder_ / "blank.db", folder_ / name, fs::copy_options::overwrite_existing);
+    return folder_ / name;
+  }
+
+  int below(int end) { return static_cast<int>(random_() % static_cast<unsigned>(end)); }
+
+ private:
+  moetune::TrialRecord random_trial() {
+    moetune::TrialRecord record = trial(below(3));
+    record.interval_high_us = below(3);
+    record.time_us = below(2);
+    record.contended = below(3) == 0;
+    return record;
+  }
+
+  moetune::WinnerRecord random_winner() {
+    moetune::WinnerRecord record = winner(below(4));
+    record.cubin = random_bytes(50, static_cast<std::uint64_t>(below(3)));
+    record.interval_high_us = 2 + below(8);
+    record.interval_low_us = std::max(0.5, record.interval_high_us - below(6));
+    record.time_us = record.interval_low_us;
+    record.contended = below(4) == 0;
+    if (below(2) == 0) record.fallback = record;
+    record.stored_at = below(2) == 0 ? "2026-01-01T00:00:00Z" : "2026-01-02T00:00:00Z";
+    return record;
+  }
+
+  fs::path folder_;
+  std::mt19937_64 random_;
+};
+
+// Winners, trials and rivals by key and digest, whatever the numbers of their rows are.
+std::string state(const fs::path& file) {
+  const Database database(file, Database::Access::read_only, std::chrono::seconds(5));
+  std::string text;
+  Query row = database.query("SELECT " MOETUNE_IDENTITY(
+      "x.workload") " || x.what FROM ("
+                    "SELECT workload, 'winner ' || config || digest AS what FROM winners UNION ALL"
+                    " SELECT workload, 'trial ' || config || digest FROM trials UNION ALL"
+                    " SELECT workload, 'rival ' || config || digest FROM rivals) x ORDER BY 1");
+  while (row.step()) text += row.text(0) + "\n";
+  return text;
+}
+
+class Merges {
+ public:
+  explicit Merges(const RandomCaches& caches) : caches_(caches) {}
+  fs::path operator()(const std::vector<fs::path>& files) {
+    const fs::path into = caches_.blank("merged" + std::to_string(made_++) + ".db");
+    Cache::merge(into, files, {});
+    return into;
+  }
+  void start_again() { made_ = 0; }
+
+ private:
+  const RandomCaches& caches_;
+  int made_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("merging is commutative, associative and idempotent") {
+  const TempDir dir(TempDir::Place::memory);
+  RandomCaches caches(dir.path(), 7);
+  Merges merged(caches);
+  int overlapping = 0, replaced = 0;
+  const int triples = kSanitized ? 20 : 200;
+  for (int round = 0; round < triples; ++round) {
+    CAPTURE(round);
+    merged.start_again();
+    const fs::path a = caches.make("a.db"), b = caches.make("b.db"), c = caches.make("c.db");
+    const fs::path all = merged({merged({a, b}), c});
+    const std::string expected = state(all);
+    REQUIRE(state(merged({a, merged({c, b})})) == expected);
+    const moetune::MergeResult again = Cache::merge(all, {b, a}, {});
+    REQUIRE(state(all) == expected);
+    REQUIRE(again.duels.empty());
+    REQUIRE(again.winners_added + again.winners_replaced + again.trials_taken == 0);
+    const moetune::MergeResult in_place = Cache::merge(a, {c, b}, {});  // into one of them
+    REQUIRE(state(a) == expected);
+    REQUIRE(Cache::open(a, Cache::Mode::read_only).check().empty());
+    overlapping += static_cast<int>(in_place.duels.size());
+    replaced += static_cast<int>(in_place.winners_replaced);
+  }
+  CHECK(overlapping > triples / 2);
+  CHECK(replaced > triples / 2);
+}
+
+TEST_CASE("no rival's interval lies apart from its winner's, and none that overlaps is lost") {
+  const TempDir dir(TempDir::Place::memory);
+  RandomCaches caches(dir.path(), 8);
+  Merges merged(caches);
+  for (int round = 0; round < 20; ++round) {
+    merged.start_again();
+    std::vector<fs::path> files;
+    for (const char* name : {"a.db", "b.db", "c.db", "d.db"}) files.push_back(caches.make(name));
+    const Cache cache = Cache::open(merged(files), Cache::Mode::read_only);
+    std::set<std::pair<std::string, std::string>> expected, found;
+    for (const moetune::Duel& duel : cache.duels())
+      found.emplace(duel.workload.key.problem, duel.rival_config);
+    for (const fs::path& file : files) {
+      const Cache source = Cache::open(file, Cache::Mode::read_only);
+      for (const moetune::Workload& workload : source.workloads()) {
+        const auto one = source.winner(workload.id);
+        if (!one) continue;
+        const auto best = cache.winner(cache.find_workload(workload.key).value()).value();
+        REQUIRE((best.contended <= one->contended));
+        if (best.contended != one->contended) continue;
+        REQUIRE(best.interval_high_us <= one->interval_high_us);
+        if (one->config != best.config && one->interval_low_us <= best.interval_high_us)
+          expected.emplace(workload.key.problem, one->config);
+      }
+    }
+    CHECK(found == expected);
+  }
+}

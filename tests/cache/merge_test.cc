@@ -1,0 +1,310 @@
+// Merging cache files: which record of a key stays, what is left to a duel, and what a merge must never do.
+#include "cache/merge.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "cache/history.h"
+#include "cache/pack.h"
+#include "tests/cache/support.h"
+
+using moetune::Cache;
+using moetune::MergeResult;
+using namespace cache_test;
+
+namespace {
+
+moetune::WinnerRecord timed_winner(int number, double low, double high, bool contended = false) {
+  moetune::WinnerRecord record = winner(number);
+  record.cubin = random_bytes(300, static_cast<std::uint64_t>(number));
+  record.fallback = winner(0);
+  record.fallback.cubin = random_bytes(300, 0);
+  record.time_us = (low + high) / 2;
+  record.interval_low_us = low;
+  record.interval_high_us = high;
+  record.contended = contended;
+  record.stored_at = "2026-01-02T03:04:05Z";
+  record.provenance = "{\"seed\": " + std::to_string(number) + "}";
+  return record;
+}
+
+fs::path cache_of(const fs::path& file, const moetune::WinnerRecord& record,
+                  const std::string& problem = "batch=64") {
+  Cache cache = Cache::open(file, Cache::Mode::create);
+  cache.put_winner(cache.workload(workload_key(problem), "head_dim=128"), record);
+  return file;
+}
+
+MergeResult merged(const fs::path& into, const std::vector<fs::path>& files) {
+  return Cache::merge(into, files, {});
+}
+
+std::string winner_config(const fs::path& file, const std::string& problem = "batch=64") {
+  const Cache cache = Cache::open(file, Cache::Mode::read_only);
+  const auto id = cache.find_workload(workload_key(problem));
+  const auto found = id ? cache.winner(*id) : std::nullopt;
+  return found ? found->config : "";
+}
+
+}  // namespace
+
+TEST_CASE("a merge takes winners whole, with both cubins, and trials") {
+  const TempDir dir;
+  cache_of(dir / "a.db", timed_winner(1, 9, 10));
+  {
+    Cache cache = Cache::open(dir / "a.db", Cache::Mode::read_write);
+    cache.put_trial(1, trial(1));
+    cache.put_build("d1", {"ok", "{}", "log", random_bytes(2'000, 1)});
+    cache.put_calibration(h200(), "read_tb_s", 4.6);
+  }
+  const MergeResult result = merged(dir / "new" / "into.db", {dir / "a.db"});
+  CHECK(result.files == 1);
+  CHECK(result.winners_added == 1);
+  CHECK(result.trials_taken == 1);
+  CHECK(result.duels.empty());
+  const Cache into = Cache::open(dir / "new" / "into.db", Cache::Mode::read_only);
+  const moetune::WinnerRecord taken = into.winner(1).value(), original = timed_winner(1, 9, 10);
+  CHECK(taken.cubin == original.cubin);
+  CHECK(taken.fallback.cubin == original.fallback.cubin);
+  CHECK(taken.fallback.plan == original.fallback.plan);
+  CHECK(taken.provenance == original.provenance);
+  CHECK(taken.stored_at == original.stored_at);
+  CHECK(into.workloads()[0].family == "head_dim=128");
+  CHECK(into.trials(1).size() == 1);
+  CHECK(into.summary().builds == 0);
+  CHECK_FALSE(into.calibration(h200(), "read_tb_s"));
+  CHECK(into.check().empty());
+}
+
+TEST_CASE("of two winners the sound one stays, then the one whose interval ends lower") {
+  struct Pair {
+    moetune::WinnerRecord better, worse;
+    std::size_t duels;
+  };
+  for (const Pair& pair :
+       {Pair{timed_winner(1, 9, 10), timed_winner(2, 11, 12), 0},
+        Pair{timed_winner(1, 9.9, 10), timed_winner(2, 5, 12), 1},  // a lower time, by luck
+        Pair{timed_winner(1, 20, 30), timed_winner(2, 5, 6, true), 0},
+        Pair{timed_winner(1, 5, 6, true), timed_winner(2, 5, 7, true), 1},
+        Pair{timed_winner(1, 5, 6), timed_winner(1, 5, 7), 0}}) {  // one configuration
+    const TempDir dir;
+    cache_of(dir / "better.db", pair.better);
+    cache_of(dir / "worse.db", pair.worse);
+    fs::copy_file(dir / "better.db", dir / "one.db");
+    fs::copy_file(dir / "worse.db", dir / "two.db");
+    const MergeResult kept = merged(dir / "one.db", {dir / "worse.db"});
+    const MergeResult replaced = merged(dir / "two.db", {dir / "better.db"});
+    CHECK(kept.winners_kept == 1);
+    CHECK(replaced.winners_replaced == 1);
+    for (const auto& [file, result] : {std::pair("one.db", kept), {"two.db", replaced}}) {
+      CHECK(result.duels.size() == pair.duels);
+      const Cache cache = Cache::open(dir / file, Cache::Mode::read_only);
+      CHECK(cache.winner(1)->interval_high_us == pair.better.interval_high_us);
+      CHECK(cache.duels().size() == pair.duels);
+      CHECK(cache.check().empty());
+      if (pair.duels == 0) continue;
+      CHECK(result.duels[0].winner_config == "tile=1");
+      CHECK(result.duels[0].rival_config == "tile=2");
+      CHECK(result.duels[0].rival_high_us == pair.worse.interval_high_us);
+      CHECK(result.duels[0].rival_provenance == pair.worse.provenance);
+    }
+    CHECK(merged(dir / "two.db", {dir / "better.db"}).winners_equal == 1);
+    CHECK(Cache::open(dir / "one.db", Cache::Mode::read_only).history(1).empty());
+    const auto history = Cache::open(dir / "two.db", Cache::Mode::read_only).history(1);
+    REQUIRE(history.size() == 1);
+    CHECK(history[0].reason == "merge");
+    CHECK(history[0].interval_high_us == pair.worse.interval_high_us);
+  }
+}
+
+TEST_CASE("results of a recording never meet those of a GPU") {
+  const TempDir dir;
+  cache_of(dir / "gpu.db", timed_winner(1, 9, 10));
+  moetune::WorkloadKey recorded = workload_key();
+  recorded.hardware.origin = "replay:1";
+  {
+    Cache cache = Cache::open(dir / "replay.db", Cache::Mode::create);
+    cache.put_winner(cache.workload(recorded, "head_dim=128"), timed_winner(2, 1, 2));
+  }
+  merged(dir / "gpu.db", {dir / "replay.db"});
+  const Cache cache = Cache::open(dir / "gpu.db", Cache::Mode::read_only);
+  CHECK(cache.winner(cache.find_workload(workload_key()).value())->config == "tile=1");
+  CHECK(cache.winner(cache.find_workload(recorded).value())->config == "tile=2");
+  CHECK(cache.duels().empty());
+}
+
+TEST_CASE("of two trials the sound one stays, then the exact one, then the one whose interval ends lower") {
+  const auto record = [](double high, bool contended, const std::string& outcome = "ok") {
+    moetune::TrialRecord one = trial(1);
+    one.outcome = outcome;
+    one.time_us = outcome == "crashed" ? 0 : 10;
+    one.interval_low_us = high > 0 ? high - 1 : 0;
+    one.interval_high_us = high;
+    one.contended = contended;
+    return one;
+  };
+  const std::vector<moetune::TrialRecord> order = {record(11, false), record(12, false),
+                                                   record(0, false, "too_slow"), record(0, false, "crashed"),
+                                                   record(5, true)};
+  for (std::size_t better = 0; better < order.size(); ++better) {
+    for (std::size_t worse = better; worse < order.size(); ++worse) {
+      const TempDir dir;
+      for (const auto& [name, index] : {std::pair("a.db", better), {"b.db", worse}}) {
+        Cache cache = Cache::open(dir / name, Cache::Mode::create);
+        cache.put_trial(cache.workload(workload_key()), order[index]);
+      }
+      for (const auto& [into, from] : {std::pair("a.db", "b.db"), {"b.db", "a.db"}}) {
+        merged(dir / into, {dir / from});
+        const auto trials = Cache::open(dir / into, Cache::Mode::read_only).trials(1);
+        REQUIRE(trials.size() == 1);
+        CHECK(trials[0].outcome == order[better].outcome);
+        CHECK(trials[0].interval_high_us == order[better].interval_high_us);
+      }
+    }
+  }
+}
+
+TEST_CASE("a pair stays for its duel until a winner is stored that settles it") {
+  const TempDir dir;
+  cache_of(dir / "a.db", timed_winner(1, 9, 10));
+  cache_of(dir / "b.db", timed_winner(2, 8, 12));
+  REQUIRE(merged(dir / "a.db", {dir / "b.db"}).duels.size() == 1);
+  CHECK(merged(dir / "a.db", {dir / "b.db"}).duels.empty());  // it was pending before
+  Cache cache = Cache::open(dir / "a.db", Cache::Mode::read_write);
+  cache.put_winner(1, timed_winner(3, 9, 9.5));
+  CHECK(cache.duels().size() == 1);  // they overlap still
+  cache.put_winner(1, timed_winner(3, 6, 7));
+  CHECK(cache.duels().empty());
+  merged(dir / "a.db", {cache_of(dir / "c.db", timed_winner(4, 6.5, 8))});
+  REQUIRE(cache.duels().size() == 1);
+  CHECK(cache.duels()[0].rival_config == "tile=4");
+  cache.settle_duels(1);
+  CHECK(cache.duels().empty());
+  CHECK(cache.check().empty());
+}
+
+TEST_CASE("packs are merged as caches are, and hold no duels") {
+  const TempDir dir;
+  cache_of(dir / "a.db", timed_winner(1, 9, 10));
+  cache_of(dir / "b.db", timed_winner(2, 8, 12));
+  merged(dir / "a.db", {dir / "b.db"});
+  moetune::export_pack(Cache::open(dir / "a.db", Cache::Mode::read_only), dir / "a.pack", {});
+  CHECK(raw_text(dir / "a.pack", "SELECT count(*) FROM rivals") == "0");
+  CHECK(merged(dir / "b.db", {dir / "a.pack"}).winners_replaced == 1);
+  CHECK(winner_config(dir / "b.db") == "tile=1");
+  CHECK(Cache::open(dir / "b.db", Cache::Mode::read_only).duels().size() == 1);
+  CHECK(says(broken([&] { merged(dir / "a.pack", {dir / "b.db"}); }), "is a pack, which is only read"));
+}
+
+TEST_CASE("a file of the second schema is read as it lies, and a pack of it is never changed") {
+  const TempDir dir;
+  cache_of(dir / "old.db", timed_winner(1, 9, 10));
+  moetune::export_pack(Cache::open(dir / "old.db", Cache::Mode::read_only), dir / "old.pack", {});
+  for (const char* name : {"old.db", "old.pack"})
+    raw_sql(dir / name,
+            "DROP TABLE rivals; DROP TABLE history; PRAGMA journal_mode = delete; PRAGMA user_version = 2");
+  const auto before = dir.content();
+  for (const char* name : {"old.db", "old.pack"}) {
+    const Cache cache = Cache::open(dir / name, Cache::Mode::read_only);
+    CHECK(cache.family_winners("decode_attention", "head_dim=128").size() == 1);
+    CHECK(cache.winner(1)->config == "tile=1");
+    CHECK(cache.duels().empty());
+    CHECK(cache.check().empty());
+    CHECK(Cache::open(dir / name, Cache::Mode::inspect).check().empty());
+  }
+  CHECK(says(broken([&] { Cache::open(dir / "old.pack", Cache::Mode::read_write); }), "is a pack"));
+  CHECK(dir.content() == before);
+  CHECK(merged(dir / "into.db", {dir / "old.db", dir / "old.pack"}).winners_equal == 1);
+  Cache::open(dir / "old.db", Cache::Mode::read_write);
+  CHECK(raw_text(dir / "old.db", "PRAGMA user_version") == std::to_string(3));
+}
+
+TEST_CASE("one unsound file among several, and nothing is touched") {
+  const TempDir dir;
+  cache_of(dir / "into.db", timed_winner(1, 9, 10));
+  cache_of(dir / "good.db", timed_winner(2, 1, 2));
+  cache_of(dir / "bad.db", timed_winner(3, 1, 2));
+  moetune::export_pack(Cache::open(dir / "bad.db", Cache::Mode::read_only), dir / "bad.pack", {});
+  for (const char* name : {"into.db", "bad.db"}) raw_sql(dir / name, "PRAGMA journal_mode = delete");
+  write_file(dir / "notes.txt", "no cache at all");
+  raw_sql(dir / "theirs.db", "CREATE TABLE theirs (x)");
+  Cache::open(dir / "newer.db", Cache::Mode::create);
+  raw_sql(dir / "newer.db", "PRAGMA journal_mode = delete; PRAGMA user_version = 99");
+  raw_sql(dir / "bad.db", "UPDATE winners SET time_us = 1");
+  raw_sql(dir / "bad.pack", "DELETE FROM winners");
+  const auto before = dir.content();
+  for (const auto& [name, words] :
+       {std::pair("bad.db", "winner 1 (decode_attention batch=64): does not match"),
+        {"bad.pack", "is missing"},
+        {"notes.txt", "is not a moetune cache"},
+        {"theirs.db", "another application's"},
+        {"newer.db", "of a newer moetune"}}) {
+    const std::string sentence = broken([&] { merged(dir / "into.db", {dir / "good.db", dir / name}); });
+    CAPTURE(sentence);
+    CHECK(says(sentence, words));
+    CHECK(says(sentence, (dir / name).string()));
+    CHECK(broken([&] { merged(dir / "none.db", {dir / "good.db", dir / name}); }) == sentence);
+    CHECK(dir.content() == before);
+  }
+  moetune::RecordRules rules;
+  rules.winner = [](const auto&, const moetune::WinnerRecord& one) {
+    return one.config == "tile=2" ? std::string("it is untrue") : std::string();
+  };
+  CHECK(says(broken([&] { Cache::merge(dir / "into.db", {dir / "good.db"}, rules); }),
+             "good.db: winner 1 (decode_attention batch=64): it is untrue; nothing was merged"));
+  CHECK(dir.content() == before);
+}
+
+TEST_CASE("a file is not merged into itself, under any name, and a huge one not at all") {
+  const TempDir dir;
+  cache_of(dir / "a.db", timed_winner(1, 9, 10));
+  raw_sql(dir / "a.db", "PRAGMA journal_mode = delete");
+  fs::create_symlink(dir / "a.db", dir / "link.db");
+  fs::create_hard_link(dir / "a.db", dir / "hard.db");
+  write_file(dir / "huge.db", read_file(dir / "a.db"));
+  fs::resize_file(dir / "huge.db", (std::uintmax_t{16} << 30) + 1);  // of holes
+  for (const char* name : {"a.db", "link.db", "hard.db"}) {
+    CHECK_THROWS_WITH_AS(merged(dir / "a.db", {dir / name}), doctest::Contains("is the file to merge into"),
+                         moetune::BadInput);
+  }
+  CHECK_THROWS_WITH_AS(merged(dir / "a.db", {dir / "huge.db"}), doctest::Contains("larger than the 16 GiB"),
+                       moetune::BadInput);
+  CHECK_THROWS_WITH_AS(merged(dir / "a.db", {dir / "none.db"}), doctest::Contains("there is no cache at"),
+                       moetune::BadInput);
+}
+
+TEST_CASE("a damaged winner of the destination gives way to any") {
+  const TempDir dir;
+  cache_of(dir / "into.db", timed_winner(1, 9, 10));
+  cache_of(dir / "a.db", timed_winner(2, 20, 30));
+  raw_sql(dir / "into.db", "UPDATE winners SET time_us = 1");
+  CHECK(merged(dir / "into.db", {dir / "a.db"}).winners_added == 1);
+  CHECK(winner_config(dir / "into.db") == "tile=2");
+}
+
+TEST_CASE("a disk that fills up in mid-merge leaves the destination as it was") {
+  const TempDir dir;
+  {
+    Cache cache = Cache::open(dir / "big.db", Cache::Mode::create);
+    for (int i = 0; i < 200; ++i) {
+      moetune::WinnerRecord record = timed_winner(i, 1, 2);
+      record.cubin = random_bytes(30'000, static_cast<std::uint64_t>(i));
+      cache.put_winner(cache.workload(workload_key("batch=" + std::to_string(i)), "f"), record);
+    }
+  }
+  const fs::path into = dir / "disk" / "into.db";
+  const auto outcome = on_small_disk(dir / "disk", 3 << 20, [&]() -> std::string {
+    cache_of(into, timed_winner(999, 9, 10));
+    const std::string sentence = broken([&] { merged(into, {dir / "big.db"}); });
+    if (!says(sentence, "no space left for " + into.string())) return "said: " + sentence;
+    const Cache cache = Cache::open(into, Cache::Mode::read_only);
+    if (cache.summary().winners != 1 || cache.summary().workloads != 1) return "half of it is there";
+    return cache.check().empty() && cache.winner(1)->config == "tile=999" ? "" : "it is damaged";
+  });
+  if (outcome) {
+    CHECK(*outcome == "");
+  } else {
+    MESSAGE("skipped: this machine does not let a test mount a tmpfs");
+  }
+}
