@@ -144,6 +144,21 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("simt: a block of moe_dispatch that takes many rows keeps their scales apart") {
+  if (no_simt()) return;
+  const Dispatched one("tokens=24,hidden=1032,experts=8,top_k=2,align=1,out=e4m3,scale=token");
+  const HostTensors right = one.reference(Reference::exact);
+  const Config config = shared_space("moe_dispatch")
+                            .parse_config(
+                                "by=token,team=block,warps=4,splits=1,vector=16,flight=1,keep=1,"
+                                "ahead=0,stores=keep,blocks_per_sm=1",
+                                nullptr);
+  for (std::uint64_t schedule = 1; schedule <= 8; ++schedule) {
+    CAPTURE(schedule);
+    check_same(one.run(one.kernel.plan(config, one.problem, one.call, one.limits), schedule, false), right);
+  }
+}
+
 TEST_CASE("simt: moe_dispatch rounds every bf16 to the nearest e4m3, ties to even") {
   if (no_simt()) return;
   // All finite magnitudes up to 448, in groups whose largest value is 448, so that scales are 1.
