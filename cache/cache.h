@@ -159,8 +159,9 @@ class Cache {
   // Says that a search works on the workload until this Cache is closed or its process ends.
   void begin_search(std::int64_t workload);
 
-  // Replaces the workload's winner, but a sound one never by a contended one; the old one goes into the history. It
-  // is stored now unless its record says when. The blob is stored compressed with its digest; the old winner stays until the new one is committed.
+  // Replaces the workload's winner, but a sound one never by a contended one; the old one goes into the history.
+  // It is stored now unless its record says when. The blob is stored compressed with its digest; the old winner stays
+  // until the new one is committed.
   void put_winner(std::int64_t workload, const WinnerRecord& winner);
   // Throws DamagedWinner if anything of the record, its workload or its cubin does not match its digest.
   std::optional<WinnerRecord> winner(std::int64_t workload, WinnerParts parts = WinnerParts::all) const;
