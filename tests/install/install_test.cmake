@@ -60,3 +60,10 @@ run(objdump -p ${library})
 if(output MATCHES "NEEDED +lib(cuda|nvrtc|boost|nvidia)")
   message(FATAL_ERROR "${library} needs what it should open at run time, or not at all:\n${output}")
 endif()
+
+# It is to be small, whatever is linked in.
+run(objcopy --strip-all ${library} ${FOLDER}/stripped.so)
+file(SIZE ${FOLDER}/stripped.so size)
+if(size GREATER 3000000)
+  message(FATAL_ERROR "${library} has ${size} bytes without symbols; at most 3,000,000 are wanted")
+endif()
