@@ -1,6 +1,7 @@
 // moe_combine: each token's output as the weighted sum of its experts' rows (docs/router.md).
 #include "kernels/moe_combine_family.h"
 #include "kernels/moe_combine_plan.h"
+#include "kernels/tokens_family.h"
 
 namespace moetune {
 namespace {
@@ -41,10 +42,7 @@ class MoeCombine final : public Kernel {
     return compiled_in;
   }
 
-  const std::vector<std::string>& free_dimensions() const override {
-    static const std::vector<std::string> names = {"tokens"};
-    return names;
-  }
+  const std::vector<std::string>& free_dimensions() const override { return tokens_alone(); }
 
   const CallSchema& call_schema() const override {
     static const CallSchema schema = {

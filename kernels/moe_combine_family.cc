@@ -1,70 +1,45 @@
 #include "kernels/moe_combine_family.h"
 
-#include <array>
-
-#include "base/error.h"
 #include "kernels/moe_combine_plan.h"
+#include "kernels/tokens_family.h"
 
 namespace moetune {
 namespace {
 
 // The order is part of the C interface (include/moetune.h).
-enum CombineSlot { kCombineRows, kCombineInverse, kCombineWeights, kCombineOut, kCombineSlots };
+enum CombineSlot { kCombineRows, kCombineInverse, kCombineWeights, kCombineOut };
 
-[[noreturn]] void refuse_combine(const std::string& rule) { throw BadInput("moe_combine: " + rule); }
-
-class MoeCombineFamily final : public FamilyInterface {
+class MoeCombineFamily final : public TokensFamily {
  public:
-  explicit MoeCombineFamily(const MoeShape& shape) : shape_(shape) {
-    slots_[kCombineRows] = {"rows", DType::bf16, Role::input, true, 16};
-    slots_[kCombineInverse] = {"inverse", DType::i32, Role::input, true, 4};
-    slots_[kCombineWeights] = {"weights", DType::f32, Role::input, true, 4};
-    slots_[kCombineOut] = {"out", DType::bf16, Role::output, true, 16};
-  }
+  explicit MoeCombineFamily(const MoeShape& shape)
+      : TokensFamily("moe_combine", {{"rows", DType::bf16, Role::input, true, 16},
+                                     {"inverse", DType::i32, Role::input, true, 4},
+                                     {"weights", DType::f32, Role::input, true, 4},
+                                     {"out", DType::bf16, Role::output, true, 16}}),
+        shape_(shape) {}
 
-  std::span<const TensorSlot> tensors() const override { return slots_; }
-  void check(const Extents& extents) const override { check_moe_extents("moe_combine", extents); }
   void check_call(const Extents&, const Call& call) const override { check_moe_combine_call(shape_, call); }
-
-  TablePoint table_point(const Extents& extents, std::int64_t) const override {
-    TablePoint point;
-    point.position = {extents[0]};
-    return point;
-  }
-  TablePoint table_point_of(const Problem& problem) const override {
-    return table_point({problem["tokens"]}, 0);
-  }
-  Extents extents_at(const TablePoint& point, const Extents&) const override { return {point.position[0]}; }
 
   void bind(std::span<const TensorView* const> tensors, std::string_view options, Extents& extents,
             Call& call) const override {
-    if (!options.empty()) refuse_combine("unknown option '" + std::string(options) + "'; there are none");
-    const auto rows_of = [&](CombineSlot slot, const char* rows) -> const TensorView& {
-      const TensorView& tensor = require_tensor(slots_, tensors, slot);
-      if (tensor.shape.size() == 2 && tensor.shape[1] == shape_.hidden && tensor.strides[1] == 1)
-        return tensor;
-      refuse_combine("tensor '" + std::string(slots_[slot].name.view()) + "' must be [" + rows + ", " +
-                     std::to_string(shape_.hidden) + "], the values of a row side by side");
-    };
-    const TensorView& out = rows_of(kCombineOut, "tokens");
-    const TensorView& rows = rows_of(kCombineRows, "places");
-    extents = {out.shape[0]};
-    check(extents);
-    call = Call{};
-    call.integers[kCombineRow] = out.shape[0] > 1 ? out.strides[0] : shape_.hidden;
-    call.integers[kCombinePlaces] = rows.shape[0];
-    check_moe_combine_call(shape_, call);
-    const auto require = [&](CombineSlot slot, std::int64_t elements) {
-      require_contiguous(slots_[slot], require_tensor(slots_, tensors, slot), elements);
-    };
-    require(kCombineRows, rows.shape[0] * shape_.hidden);
-    require(kCombineInverse, out.shape[0] * shape_.top_k);
-    require(kCombineWeights, out.shape[0] * shape_.top_k);
+    if (!options.empty()) refuse("unknown option '" + std::string(options) + "'; there are none");
+    const TensorView& out = matrix(tensors, kCombineOut, "tokens", shape_.hidden);
+    const TensorView& rows = matrix(tensors, kCombineRows, "places", shape_.hidden);
+    const std::int64_t tokens = out.shape[0], places = rows.shape[0];
+    check({tokens});
+    Call made;
+    made.integers[kCombineRow] = tokens > 1 ? out.strides[0] : shape_.hidden;
+    made.integers[kCombinePlaces] = places;
+    check_moe_combine_call(shape_, made);
+    require(tensors, kCombineRows, places * shape_.hidden);
+    require(tensors, kCombineInverse, tokens * shape_.top_k);
+    require(tensors, kCombineWeights, tokens * shape_.top_k);
+    extents = {tokens};
+    call = made;
   }
 
  private:
   MoeShape shape_;
-  std::array<TensorSlot, kCombineSlots> slots_;
 };
 
 }  // namespace

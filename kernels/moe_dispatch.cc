@@ -1,6 +1,7 @@
 // moe_dispatch: the rows of tokens in the order of their experts, as they are or in e4m3 with scales (docs/router.md).
 #include "kernels/moe_dispatch_family.h"
 #include "kernels/moe_dispatch_plan.h"
+#include "kernels/tokens_family.h"
 
 namespace moetune {
 namespace {
@@ -23,10 +24,7 @@ class MoeDispatch final : public Kernel {
     return compiled_in;
   }
 
-  const std::vector<std::string>& free_dimensions() const override {
-    static const std::vector<std::string> names = {"tokens"};
-    return names;
-  }
+  const std::vector<std::string>& free_dimensions() const override { return tokens_alone(); }
 
   const CallSchema& call_schema() const override {
     static const CallSchema schema = {

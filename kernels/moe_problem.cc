@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/integers.h"
+#include "kernels/tokens_family.h"
 
 namespace moetune {
 namespace {
@@ -49,7 +50,7 @@ ProblemSchema moe_schema() {
                  0,
                  {"uniform", "zipf", "one"}};
   return {
-      moe_integer("tokens", "tokens that were routed", 64, 1, kMostMoeTokens),
+      moe_integer("tokens", "tokens that were routed", 64, 1, kMostTokens),
       moe_integer("hidden", "values of a token, a multiple of 8", 7168, 8, 16384),
       moe_integer("experts", "experts that were chosen from", 256, 8, 512),
       moe_integer("top_k", "experts that each token got", 8, 1, 16),
@@ -90,13 +91,6 @@ void check_moe_row(const std::string& kernel, const char* name, std::int64_t row
   if (row < hidden || row > (std::int64_t{1} << 20) || row % kVectorElements != 0)
     refuse_moe(kernel, name + ("=" + std::to_string(row)) + " must be a multiple of 8 that holds " +
                            std::to_string(hidden) + " values");
-}
-
-void check_moe_extents(const std::string& kernel, const Extents& extents) {
-  if (extents.size() != 1) refuse_moe(kernel, "the extents are the number of tokens");
-  if (extents[0] < 1 || extents[0] > kMostMoeTokens)
-    refuse_moe(kernel, "tokens=" + std::to_string(extents[0]) + " is out of range (from 1 to " +
-                           std::to_string(kMostMoeTokens) + ")");
 }
 
 MoeTeams::MoeTeams(const Config& config)

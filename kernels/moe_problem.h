@@ -13,8 +13,6 @@
 
 namespace moetune {
 
-inline constexpr std::int64_t kMostMoeTokens = std::int64_t{1} << 20;
-
 struct MoeShape {
   explicit MoeShape(const Problem& problem);
 
@@ -37,7 +35,6 @@ void check_moe(const std::string& kernel, const Problem& problem);
 // The same of a number of places, and of the elements from one token's row to the next's.
 void check_moe_places(const std::string& kernel, std::int64_t places);
 void check_moe_row(const std::string& kernel, const char* name, std::int64_t row, std::int64_t hidden);
-void check_moe_extents(const std::string& kernel, const Extents& extents);
 
 // Teams of threads that take rows in turn, and blocks that share a row's columns.
 struct MoeTeams {

@@ -5,6 +5,7 @@
 #include "kernels/router_family.h"
 #include "kernels/router_plan.h"
 #include "kernels/router_reference.h"
+#include "kernels/tokens_family.h"
 
 namespace moetune {
 namespace {
@@ -25,10 +26,7 @@ class Router final : public Kernel {
     return compiled_in;
   }
 
-  const std::vector<std::string>& free_dimensions() const override {
-    static const std::vector<std::string> names = {"tokens"};
-    return names;
-  }
+  const std::vector<std::string>& free_dimensions() const override { return tokens_alone(); }
 
   const CallSchema& call_schema() const override {
     static const CallSchema schema = {

@@ -1,16 +1,16 @@
 #include "kernels/router_family.h"
 
-#include <array>
 #include <charconv>
 
 #include "base/error.h"
 #include "kernels/router_plan.h"
+#include "kernels/tokens_family.h"
 
 namespace moetune {
 namespace {
 
 // The order is part of the C interface (include/moetune.h).
-enum Slot {
+enum RouterSlot {
   kLogits,
   kBias,
   kIds,
@@ -21,11 +21,8 @@ enum Slot {
   kInverse,
   kBlockExperts,
   kExpertMap,
-  kTokenCount,
-  kSlots
+  kTokenCount
 };
-
-constexpr std::int64_t kMostTokens = std::int64_t{1} << 20;
 
 [[noreturn]] void refuse_call(const std::string& rule) { throw BadInput("router: " + rule); }
 
@@ -41,79 +38,52 @@ double read_scale(std::string_view options) {
   refuse_call("unknown option '" + std::string(options) + "'; known is scale=NUMBER, a positive one");
 }
 
-class RouterFamily final : public FamilyInterface {
+std::vector<TensorSlot> router_slots(const RouterShape& shape) {
+  return {{"logits", shape.dtype, Role::input, true, 16},
+          {"bias", DType::f32, Role::input, shape.bias, 4},
+          {"ids", DType::i32, Role::output, true, 4},
+          {"weights", DType::f32, Role::output, true, 4},
+          {"counts", DType::i32, Role::output, shape.plan, 4},
+          {"offsets", DType::i32, Role::output, shape.plan, 4},
+          {"sorted", DType::i32, Role::output, shape.plan, 4},
+          {"inverse", DType::i32, Role::output, shape.plan, 4},
+          {"block_experts", DType::i32, Role::output, shape.plan, 4},
+          {"expert_map", DType::i32, Role::input, shape.mapped, 4},
+          {"token_count", DType::i32, Role::input, shape.counted, 4}};
+}
+
+class RouterFamily final : public TokensFamily {
  public:
-  explicit RouterFamily(const RouterShape& shape) : shape_(shape) {
-    const auto set = [&](Slot slot, const char* name, DType type, Role role, bool present,
-                         std::int64_t alignment) {
-      slots_[slot] = {name, type, role, present, alignment};
-    };
-    set(kLogits, "logits", shape.dtype, Role::input, true, 16);
-    set(kBias, "bias", DType::f32, Role::input, shape.bias, 4);
-    set(kIds, "ids", DType::i32, Role::output, true, 4);
-    set(kWeights, "weights", DType::f32, Role::output, true, 4);
-    set(kCounts, "counts", DType::i32, Role::output, shape.plan, 4);
-    set(kOffsets, "offsets", DType::i32, Role::output, shape.plan, 4);
-    set(kSorted, "sorted", DType::i32, Role::output, shape.plan, 4);
-    set(kInverse, "inverse", DType::i32, Role::output, shape.plan, 4);
-    set(kBlockExperts, "block_experts", DType::i32, Role::output, shape.plan, 4);
-    set(kExpertMap, "expert_map", DType::i32, Role::input, shape.mapped, 4);
-    set(kTokenCount, "token_count", DType::i32, Role::input, shape.counted, 4);
-  }
-
-  std::span<const TensorSlot> tensors() const override { return slots_; }
-
-  void check(const Extents& extents) const override {
-    if (extents.size() != 1) refuse_call("the extents are the number of tokens");
-    if (extents[0] < 1 || extents[0] > kMostTokens)
-      refuse_call("tokens=" + std::to_string(extents[0]) + " is out of range (from 1 to " +
-                  std::to_string(kMostTokens) + ")");
-  }
+  explicit RouterFamily(const RouterShape& shape)
+      : TokensFamily("router", router_slots(shape)), shape_(shape) {}
 
   void check_call(const Extents&, const Call& call) const override { check_router_call(shape_, call); }
 
-  TablePoint table_point(const Extents& extents, std::int64_t) const override {
-    TablePoint point;
-    point.position = {extents[0]};
-    return point;
-  }
-  TablePoint table_point_of(const Problem& problem) const override {
-    return table_point({problem["tokens"]}, 0);
-  }
-  Extents extents_at(const TablePoint& point, const Extents&) const override { return {point.position[0]}; }
-
   void bind(std::span<const TensorView* const> tensors, std::string_view options, Extents& extents,
             Call& call) const override {
-    const TensorView& logits = require_tensor(slots_, tensors, kLogits);
-    if (logits.shape.size() != 2 || logits.shape[1] != shape_.experts || logits.strides[1] != 1)
-      refuse_call("tensor 'logits' must be [tokens, " + std::to_string(shape_.experts) +
-                  "], a token's logits side by side");
+    const TensorView& logits = matrix(tensors, kLogits, "tokens", shape_.experts);
+    check({logits.shape[0]});
     const RouterShape shape = shape_.at({logits.shape[0]});
-    check({shape.tokens});
-    const auto require = [&](Slot slot, std::int64_t elements) {
-      if (slots_[slot].present)
-        require_contiguous(slots_[slot], require_tensor(slots_, tensors, slot), elements);
-    };
-    require(kBias, shape.experts);
-    require(kIds, shape.slots());
-    require(kWeights, shape.slots());
-    require(kCounts, shape.experts);
-    require(kOffsets, shape.experts + 1);
-    require(kSorted, shape.places());
-    require(kInverse, shape.slots());
-    require(kBlockExperts, shape.places() / shape.align);
-    require(kExpertMap, shape.experts);
-    require(kTokenCount, 1);
+    require(tensors, kBias, shape.experts);
+    require(tensors, kIds, shape.slots());
+    require(tensors, kWeights, shape.slots());
+    require(tensors, kCounts, shape.experts);
+    require(tensors, kOffsets, shape.experts + 1);
+    require(tensors, kSorted, shape.places());
+    require(tensors, kInverse, shape.slots());
+    require(tensors, kBlockExperts, shape.places() / shape.align);
+    require(tensors, kExpertMap, shape.experts);
+    require(tensors, kTokenCount, 1);
+    Call made;
+    made.integers[kLogitsRow] = shape.tokens > 1 ? logits.strides[0] : shape.experts;
+    made.reals[kRouterScale] = read_scale(options);
+    check_router_call(shape, made);
     extents = {shape.tokens};
-    call = Call{};
-    call.integers[kLogitsRow] = shape.tokens > 1 ? logits.strides[0] : shape.experts;
-    call.reals[kRouterScale] = read_scale(options);
-    check_router_call(shape, call);
+    call = made;
   }
 
  private:
   RouterShape shape_;
-  std::array<TensorSlot, kSlots> slots_;
 };
 
 }  // namespace

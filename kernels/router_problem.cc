@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/integers.h"
+#include "kernels/tokens_family.h"
 
 namespace moetune {
 namespace {
@@ -75,7 +77,7 @@ std::vector<std::int32_t> RouterShape::sample_map() const {
 
 const ProblemSchema& router_schema() {
   static const ProblemSchema schema = {
-      integer("tokens", "tokens to route", 64, 1, std::int64_t{1} << 20),
+      integer("tokens", "tokens to route", 64, 1, kMostTokens),
       integer("experts", "experts to choose from", 256, 8, 512),
       integer("top_k", "experts that each token gets", 8, 1, 16),
       choice("score",
