@@ -155,7 +155,7 @@ const FamilyBuilder::Stored* FamilyBuilder::find_cubin(const CompileUnit& unit) 
 }
 
 std::optional<std::uint32_t> FamilyBuilder::add_config(const Config& config, const Problem& problem,
-                                                       Provenance source) {
+                                                       ChoiceSource source) {
   auto launcher = family_.kernel().launcher(config, problem, family_.context_.device.limits);
   const Stored* const stored = find_cubin(launcher->unit());
   if (stored == nullptr) return std::nullopt;

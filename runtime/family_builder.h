@@ -40,7 +40,7 @@ class FamilyBuilder {
   const Variant* load(const Stored& stored, const Launcher& launcher, const Problem& problem);
   // Of the cubins that the files hold, one compiled from the same unit.
   const Stored* find_cubin(const CompileUnit& unit) const;
-  std::optional<std::uint32_t> add_config(const Config& config, const Problem& problem, Provenance source);
+  std::optional<std::uint32_t> add_config(const Config& config, const Problem& problem, ChoiceSource source);
   std::optional<std::uint32_t> default_at(const TablePoint& point);
   DispatchTable pinned_table();
   [[noreturn]] void throw_not_tuned() const;

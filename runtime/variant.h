@@ -43,7 +43,7 @@ class Variant {
 };
 
 // Where a choice comes from, for explanations.
-struct Provenance {
+struct ChoiceSource {
   std::string problem;  // that it was measured on; "" for a default
   double time_us = 0;   // there
   double default_us = 0;
@@ -57,7 +57,7 @@ struct FamilyEntry {
   const Variant* variant = nullptr;
   std::unique_ptr<const Launcher> launcher;
   std::string config;
-  Provenance source;
+  ChoiceSource source;
 };
 
 // Bytes that a launch needs of a workspace, and where each scratch lies in it: zeroed ones in its first

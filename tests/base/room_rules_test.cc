@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -76,6 +77,39 @@ std::string lines_printing(const std::vector<Source>& sources) {
   return lines_with(sources, printing, std::regex("^#error"));
 }
 
+// The files that define each type in namespace moetune itself, where programs that link several rooms see it.
+std::map<std::string, std::set<std::string>> shared_types(const std::vector<Source>& sources) {
+  static const std::regex opened("^(inline )?namespace ?([A-Za-z_:]*) ?\\{"), closed("^\\}  // namespace"),
+      defined("^(struct|class|union|enum class) ([A-Za-z0-9_]+)( final)?( :.*| \\{.*)?$");
+  std::map<std::string, std::set<std::string>> types;
+  for (const Source& source : sources) {
+    std::vector<std::string> inside;
+    std::istringstream text(source.text);
+    std::smatch found;
+    for (std::string line; std::getline(text, line);) {
+      if (std::regex_search(line, found, opened))
+        inside.push_back(found[2]);
+      else if (std::regex_search(line, closed) && !inside.empty())
+        inside.pop_back();
+      else if (inside == std::vector<std::string>{"moetune"} && std::regex_match(line, found, defined))
+        types[found[2]].insert(source.path);
+    }
+  }
+  return types;
+}
+
+// "Name: a.h b.h" of every type that two files define: the linker would keep one and use it for both.
+std::string types_defined_twice(const std::vector<Source>& sources) {
+  std::string twice;
+  for (const auto& [name, files] : shared_types(sources)) {
+    if (files.size() < 2) continue;
+    twice += name + ":";
+    for (const std::string& file : files) twice += " " + file;
+    twice += "\n";
+  }
+  return twice;
+}
+
 }  // namespace
 
 TEST_CASE("no room but kernels knows a kernel by name") {
@@ -97,4 +131,16 @@ TEST_CASE("only the command line prints, and child processes their last words") 
   CHECK(
       lines_printing({{"jobs/a.cc", "std::cerr << 1;\nstd::printf(\"\");\nsnprintf(buffer, 1, \"\");\n"}}) ==
       "jobs/a.cc:1\njobs/a.cc:2\n");
+}
+
+TEST_CASE("no two rooms give different types one name") {
+  const std::set<std::string> linked_together = {"base",  "search", "kernels", "cache", "launch", "runtime",
+                                                 "tuner", "replay", "jobs",    "cli",   "bench",  "tests"};
+  CHECK(shared_types(sources_of(linked_together)).size() > 100);
+  CHECK(types_defined_twice(sources_of(linked_together)) == "");
+  const std::string begin = "namespace moetune {\n", end = "}  // namespace moetune\n",
+                    type = "struct A {\n};\n", hidden = "namespace {\n" + type + "}  // namespace\n";
+  CHECK(types_defined_twice({{"a.h", begin + type + end}, {"b.cc", begin + type + end}}) == "A: a.h b.cc\n");
+  CHECK(types_defined_twice({{"a.h", begin + type + end}, {"b.cc", begin + hidden + "struct A;\n" + end}}) ==
+        "");
 }

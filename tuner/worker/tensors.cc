@@ -45,8 +45,9 @@ std::int64_t copies_for(std::int64_t rotating_bytes, std::int64_t fixed_bytes, s
   return std::min(wanted, usable / rotating_bytes);
 }
 
-Tensors::Tensors(TensorsSpec spec, const Program& exact, const Program& baseline, const DeviceLimits& limits,
-                 std::int64_t free_memory, Harness& harness, const cuda::Stream& stream)
+Tensors::Tensors(TensorsSpec spec, const CompiledReference& exact, const CompiledReference& baseline,
+                 const DeviceLimits& limits, std::int64_t free_memory, Harness& harness,
+                 const cuda::Stream& stream)
     : spec_(std::move(spec)), harness_(harness), stream_(stream) {
   check_buffers(spec_.buffers);
   try {
@@ -128,7 +129,7 @@ cuda::Address Tensors::reference_address(std::string_view name) const {
   return address(name, 0);
 }
 
-void Tensors::run_references(const Program& exact, const Program& baseline) {
+void Tensors::run_references(const CompiledReference& exact, const CompiledReference& baseline) {
   {
     const auto to_exact = [this](std::string_view name, std::int64_t) { return reference_address(name); };
     LoadedPlan plan(exact.plan, exact.cubin, to_exact, stream_);

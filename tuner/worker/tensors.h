@@ -23,7 +23,7 @@ struct TensorsSpec {
   std::int64_t copies = 0;  // of rotating buffers; 0: as many as keep the caches cold
 };
 
-struct Program {
+struct CompiledReference {
   Plan plan;
   std::vector<std::uint8_t> cubin;
 };
@@ -43,8 +43,8 @@ std::int64_t copies_for(std::int64_t rotating_bytes, std::int64_t fixed_bytes, s
 
 class Tensors {
  public:
-  Tensors(TensorsSpec spec, const Program& exact, const Program& baseline, const DeviceLimits& limits,
-          std::int64_t free_memory, Harness& harness, const cuda::Stream& stream);
+  Tensors(TensorsSpec spec, const CompiledReference& exact, const CompiledReference& baseline,
+          const DeviceLimits& limits, std::int64_t free_memory, Harness& harness, const cuda::Stream& stream);
   Tensors(const Tensors&) = delete;  // loaded plans point into it
   Tensors& operator=(const Tensors&) = delete;
 
@@ -78,7 +78,7 @@ class Tensors {
 
   void allocate(const DeviceLimits& limits, std::int64_t free_memory);
   void fill_inputs();
-  void run_references(const Program& exact, const Program& baseline);
+  void run_references(const CompiledReference& exact, const CompiledReference& baseline);
   void find_segments(Output& output);
   void fill_copies(std::size_t position);
   void poison_outputs(int run);

@@ -68,8 +68,8 @@ struct WorkerSession::Gpu {
 };
 
 struct WorkerSession::OpenProblem {
-  OpenProblem(Gpu& gpu, TensorsSpec spec, const Bytes& harness_cubin, const Program& exact,
-              const Program& baseline)
+  OpenProblem(Gpu& gpu, TensorsSpec spec, const Bytes& harness_cubin, const CompiledReference& exact,
+              const CompiledReference& baseline)
       : harness(harness_cubin, gpu.info.limits.sm_count, gpu.stream),
         tensors(std::move(spec), exact, baseline, gpu.info.limits, gpu.context.free_memory(), harness,
                 gpu.stream),
@@ -135,8 +135,8 @@ Message WorkerSession::open(const Message& request) {
   spec.buffers = read_buffers(json.at("buffers"), shared.subspan(std::min(kPrograms, shared.size())));
   json.at("seed").get_to(spec.seed);
   json.at("copies").get_to(spec.copies);
-  const Program exact{json.at("exact").get<Plan>(), blob(request, 1)};
-  const Program baseline{json.at("baseline").get<Plan>(), blob(request, 2)};
+  const CompiledReference exact{json.at("exact").get<Plan>(), blob(request, 1)};
+  const CompiledReference baseline{json.at("baseline").get<Plan>(), blob(request, 2)};
 
   problem_.reset();  // its memory is needed
   start_driver();
