@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/error.h"
-#include "base/suggest.h"
+#include "search/environment.h"
 
 namespace moetune {
 namespace {
@@ -17,8 +16,7 @@ void sort_unique(std::vector<std::size_t>& values) {
 }  // namespace
 
 BoundSpace::BoundSpace(const SpaceFile& file, const Assignment& environment, Rules rules)
-    : file_(file), environment_(environment) {
-  bind_environment(environment);
+    : file_(file), environment_(environment), bindings_(environment_bindings(file, environment)) {
   for (const Parameter& parameter : file.parameters) {
     std::vector<std::int64_t>& values = values_.emplace_back();
     for (const Value& value : parameter.values) {
@@ -48,43 +46,9 @@ std::int64_t BoundSpace::kept_quantity(std::size_t i, std::span<const Position> 
   return kept_[i].program.run(slots.data());
 }
 
-void BoundSpace::bind_environment(const Assignment& environment) {
-  bindings_.resize(file_.vocabulary.size());
-  // Names of the environment that no expression quotes come after those that one does.
-  const std::vector<std::string>& quoted = file_.vocabulary.interned_names();
-  std::vector<std::string> others;
-  const auto intern = [&](const std::string& name) {
-    if (const std::optional<std::int64_t> known = file_.vocabulary.interned(name)) return *known;
-    const auto it = std::find(others.begin(), others.end(), name);
-    const auto number = static_cast<std::int64_t>(quoted.size()) + (it - others.begin());
-    if (it == others.end()) others.push_back(name);
-    return number;
-  };
-  for (Slot slot = 0; slot < bindings_.size(); ++slot) {
-    const Vocabulary::Symbol& symbol = file_.vocabulary[slot];
-    if (symbol.kind != Vocabulary::Kind::environment) continue;
-    if (const Value* value = environment.find(symbol.name)) {
-      bindings_[slot] = {true, value->is_named(), value->is_named() ? intern(value->name) : value->number};
-    }
-  }
-}
-
-void BoundSpace::require_known(const Expression& expression) const {
-  for (const Slot slot : expression.slots()) {
-    const Vocabulary::Symbol& symbol = file_.vocabulary[slot];
-    if (symbol.kind != Vocabulary::Kind::environment || bindings_[slot].known) continue;
-    std::vector<std::string> known;
-    for (const auto& [name, ignored] : environment_) known.push_back(name);
-    const std::string what = known.empty()
-                                 ? "unknown name '" + symbol.name + "'; no problem or device is given"
-                                 : unknown_name("name", symbol.name, known);
-    throw_at(expression.where(), expression.text(), expression.column_of(slot), what);
-  }
-}
-
 std::int64_t BoundSpace::evaluate(const Expression& expression) const {
-  require_known(expression);
-  return expression.compile(file_.vocabulary, bindings_).run(nullptr);
+  require_known(expression, file_, environment_);
+  return expression.evaluate(file_.vocabulary, bindings_).value_or(kUndefined);
 }
 
 bool BoundSpace::holds(const Expression& condition) const {
@@ -93,7 +57,7 @@ bool BoundSpace::holds(const Expression& condition) const {
 }
 
 BoundSpace::Rule BoundSpace::bind(const Expression& expression) const {
-  require_known(expression);
+  require_known(expression, file_, environment_);
   Rule rule{expression.compile(file_.vocabulary, bindings_), {}, {}};
   for (const Slot slot : rule.program.loads()) {
     if (file_.vocabulary[slot].kind == Vocabulary::Kind::parameter) {

@@ -54,8 +54,6 @@ class BoundSpace {
   bool holds(const Expression& condition) const;
 
  private:
-  void bind_environment(const Assignment& environment);
-  void require_known(const Expression& expression) const;
   Rule bind(const Expression& expression) const;
   const Expression* closed_gate(std::size_t parameter, Position position) const;
 

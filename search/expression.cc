@@ -99,13 +99,40 @@ class TypeCheck {
   const std::vector<Binding>* bindings_;
 };
 
-// Folds known values and emits the rest as postfix code. `folded_` marks the nodes whose value is known.
+struct Folded {
+  bool known = false;
+  std::int64_t value = 0;
+};
+
+Folded fold(const Node& node, const std::vector<Folded>& folded, const std::vector<Binding>& bindings) {
+  if (node.op == Op::constant) return {true, node.value};
+  if (node.op == Op::load) return {bindings[node.slot].known, bindings[node.slot].value};
+  const Folded& a = folded[node.a];
+  if (a.known && a.value == kUndefined) return a;
+  if (node.op == Op::choose) return a.known ? folded[a.value != 0 ? node.b : node.c] : Folded{};
+  if (node.op == Op::logical_and && a.known && a.value == 0) return {true, 0};
+  if (node.op == Op::logical_or && a.known && a.value != 0) return {true, 1};
+  if (node.b < 0) return a.known ? Folded{true, apply(node.op, a.value, 0)} : Folded{};
+  const Folded& b = folded[node.b];
+  if (!a.known || !b.known) return {};
+  if (b.value == kUndefined) return b;
+  if (node.op == Op::logical_and || node.op == Op::logical_or) return {true, b.value != 0};
+  return {true, apply(node.op, a.value, b.value)};
+}
+
+// By node: its value, where the bindings decide it.
+std::vector<Folded> fold_all(const std::vector<Node>& nodes, const std::vector<Binding>& bindings) {
+  std::vector<Folded> folded;
+  folded.reserve(nodes.size());
+  for (const Node& node : nodes) folded.push_back(fold(node, folded, bindings));
+  return folded;
+}
+
+// Emits postfix code; a known value becomes a constant.
 class Emitter {
  public:
-  Emitter(const std::vector<Node>& nodes, const std::vector<Binding>& bindings) : nodes_(nodes) {
-    folded_.resize(nodes.size());
-    for (std::size_t i = 0; i < nodes.size(); ++i) folded_[i] = fold(nodes[i], bindings);
-  }
+  Emitter(const std::vector<Node>& nodes, const std::vector<Binding>& bindings)
+      : nodes_(nodes), folded_(fold_all(nodes, bindings)) {}
 
   Program finish() {
     emit(static_cast<int>(nodes_.size()) - 1);
@@ -115,27 +142,6 @@ class Emitter {
   std::size_t deepest() const { return deepest_; }
 
  private:
-  struct Folded {
-    bool known = false;
-    std::int64_t value = 0;
-  };
-
-  Folded fold(const Node& node, const std::vector<Binding>& bindings) const {
-    if (node.op == Op::constant) return {true, node.value};
-    if (node.op == Op::load) return {bindings[node.slot].known, bindings[node.slot].value};
-    const Folded& a = folded_[node.a];
-    if (a.known && a.value == kUndefined) return a;
-    if (node.op == Op::choose) return a.known ? folded_[a.value != 0 ? node.b : node.c] : Folded{};
-    if (node.op == Op::logical_and && a.known && a.value == 0) return {true, 0};
-    if (node.op == Op::logical_or && a.known && a.value != 0) return {true, 1};
-    if (node.b < 0) return a.known ? Folded{true, apply(node.op, a.value, 0)} : Folded{};
-    const Folded& b = folded_[node.b];
-    if (!a.known || !b.known) return {};
-    if (b.value == kUndefined) return b;
-    if (node.op == Op::logical_and || node.op == Op::logical_or) return {true, b.value != 0};
-    return {true, apply(node.op, a.value, b.value)};
-  }
-
   void push(Program::Instruction instruction, int stack_change) {
     code_.push_back(instruction);
     depth_ += stack_change;
@@ -219,6 +225,13 @@ std::uint32_t Expression::column_of(Slot slot) const {
   const auto it = std::find_if(nodes_.begin(), nodes_.end(),
                                [&](const Node& node) { return node.op == Op::load && node.slot == slot; });
   return it != nodes_.end() ? it->column : 1;
+}
+
+std::optional<std::int64_t> Expression::evaluate(const Vocabulary& vocabulary,
+                                                 const std::vector<Binding>& bindings) const {
+  TypeCheck(*this, nodes_, vocabulary, &bindings).run();
+  const Folded root = fold_all(nodes_, bindings).back();
+  return root.known ? std::optional(root.value) : std::nullopt;
 }
 
 Program Expression::compile(const Vocabulary& vocabulary, const std::vector<Binding>& bindings) const {

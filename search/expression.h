@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,10 @@ class Expression {
 
   // `bindings` by slot. Checks types once more, now with the environment's.
   Program compile(const Vocabulary& vocabulary, const std::vector<Binding>& bindings) const;
+
+  // The value, without compiling; nullopt where it needs a slot that is not known. Checks types as compile() does.
+  std::optional<std::int64_t> evaluate(const Vocabulary& vocabulary,
+                                       const std::vector<Binding>& bindings) const;
 
  private:
   std::string text_;

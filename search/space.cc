@@ -7,6 +7,7 @@
 #include "search/bound_space.h"
 #include "search/empty_space.h"
 #include "search/enumerate.h"
+#include "search/point_check.h"
 #include "search/space_file.h"
 
 namespace moetune {
@@ -40,17 +41,15 @@ std::string why_illegal_in(const BoundSpace& space, const Config& config) {
 }
 
 // What a default comes to, nullopt where that is illegal.
-std::optional<Config> legal_config(const BoundSpace& space, const SpaceFile::Default& rule) {
+std::optional<Config> legal_config(const PointCheck& check, const SpaceFile& file,
+                                   const SpaceFile::Default& rule, Rules rules) {
   Config config = rule.config;
-  if (!rule.choice) {
-    if (why_illegal_in(space, config).empty()) return config;
-    return std::nullopt;
-  }
-  const std::int64_t limit = space.evaluate(rule.choice->at_most);  // kUndefined is below every value
+  if (!rule.choice) return check.is_legal(config, rules) ? std::optional(config) : std::nullopt;
+  const std::int64_t limit = check.evaluate(rule.choice->at_most);  // kUndefined is below every value
   for (const Value& value : rule.choice->values) {
     if (value.number > limit) continue;
-    config.set(space.file().parameters[rule.choice->parameter].name, value);
-    if (why_illegal_in(space, config).empty()) return config;
+    config.set(file.parameters[rule.choice->parameter].name, value);
+    if (check.is_legal(config, rules)) return config;
   }
   return std::nullopt;
 }
@@ -85,11 +84,11 @@ std::string Space::why_empty(const Assignment& environment) const {
 }
 
 std::optional<Config> Space::default_config(const Assignment& environment) const {
+  const PointCheck check(impl_->file, environment);
   for (const Rules rules : {Rules::all, Rules::must}) {
-    const BoundSpace space(impl_->file, environment, rules);
-    for (const SpaceFile::Default& entry : impl_->file.defaults) {
-      if (entry.when && !space.holds(*entry.when)) continue;
-      if (std::optional<Config> config = legal_config(space, entry)) return config;
+    for (const SpaceFile::Default& rule : impl_->file.defaults) {
+      if (rule.when && !check.holds(*rule.when)) continue;
+      if (std::optional<Config> config = legal_config(check, impl_->file, rule, rules)) return config;
     }
   }
   return std::nullopt;
