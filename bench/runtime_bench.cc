@@ -6,10 +6,12 @@
 //
 // Two things that are compared are measured in turns, and each figure is a median of such turns.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -54,15 +56,38 @@ double pick_ns(moetune_family* family, const Extents& extents) {
   return median(turns);
 }
 
-// Picks a second of all threads, over those of one.
-double scaling(moetune_family* family, const Extents& extents, unsigned threads) {
-  constexpr int kEach = 2'000'000;
-  const double one = seconds([&] { pick_many(family, extents, kEach); });
+// What `threads` threads do a second, over what one does.
+double scaling(const std::function<void()>& work, unsigned threads) {
+  const double one = seconds(work);
   const double all = seconds([&] {
     std::vector<std::jthread> running;
-    for (unsigned t = 0; t < threads; ++t) running.emplace_back([&] { pick_many(family, extents, kEach); });
+    for (unsigned t = 0; t < threads; ++t) running.emplace_back(work);
   });
   return one * threads / all;
+}
+
+// Arithmetic that shares nothing: what the machine's cores, which may be halves of cores, can give.
+void count_primes() {
+  static std::atomic<int> sink;
+  int primes = 0;
+  for (int n = 2; n < 60'000; ++n) {
+    int divisor = 2;
+    while (divisor * divisor <= n && n % divisor != 0) ++divisor;
+    primes += divisor * divisor > n;
+  }
+  sink = primes;
+}
+
+void print_scaling(moetune_family* family, const Extents& extents) {
+  const unsigned threads = std::min(16U, std::thread::hardware_concurrency());
+  constexpr int kEach = 2'000'000;
+  std::printf("  %2u threads over one        %9.1f x    (bar 12 of 16)\n", threads,
+              scaling([&] { pick_many(family, extents, kEach); }, threads));
+  std::printf("  the same of arithmetic     %9.1f x\n", scaling(
+                                                            [] {
+                                                              for (int i = 0; i < 20; ++i) count_primes();
+                                                            },
+                                                            threads));
 }
 
 void print_launches(bench::LaunchPair& pair) {
@@ -85,7 +110,8 @@ void print_opening(const std::filesystem::path& cache, const bench::Family& fami
   const bench::ManyWinners many(cache, family, 10'000);
   std::vector<double> whole, modules;
   for (int i = 0; i < 11; ++i) {
-    whole.push_back(1e3 * seconds([&] { const bench::Opened opened(many.file(), family.text); }));
+    std::optional<bench::Opened> opened;  // closed outside of the time
+    whole.push_back(1e3 * seconds([&] { opened.emplace(many.file(), family.text); }));
     modules.push_back(1e3 * seconds([&] { many.load_modules(); }));
   }
   std::printf("open + family of 10,000      %9.2f ms, cuModuleLoadData of its %zu cubins %.2f ms\n",
@@ -98,11 +124,9 @@ void run(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const bench::Family family(argv[2]);
   const bench::Opened opened(argv[1], family.text);
-  const unsigned threads = std::min(16U, std::thread::hardware_concurrency());
   std::printf("pick, warm                   %9.0f ns   (bar 150)\n",
               pick_ns(opened.family(), family.extents));
-  std::printf("  %2u threads over one        %9.1f x    (bar 12 of 16)\n", threads,
-              scaling(opened.family(), family.extents, threads));
+  print_scaling(opened.family(), family.extents);
   bench::LaunchPair pair(argv[1], family);
   print_launches(pair);
   print_opening(argv[1], family);
