@@ -19,7 +19,6 @@ import moetune.torch
 
 HIDDEN, HEADS, KV_HEADS, DIM, STEPS, ROUNDS = 2048, 32, 4, 128, 64, 5
 SCALE, GPU = DIM**-0.5, torch.device("cuda", 0)
-attend = torch.ops.moetune.decode_attention.out
 
 
 def normal(*shape, scale=1.0):
@@ -65,14 +64,15 @@ class Paged:
 
     def advance(self):
         position = self.lengths.long()
-        self.slots = self.table.gather(1, (position // self.page)[:, None])[:, 0].long(), position % self.page
+        self.slots = position % self.page + self.page * self.table.gather(1, (position // self.page)[:, None])[:, 0]
         self.lengths += 1
 
     def attention(self, layer, q, k=None, v=None):
         if k is not None:
-            self.k[layer][self.slots], self.v[layer][self.slots] = k, v
-        attend(q, self.k[layer], self.v[layer], self.table, self.lengths, SCALE, out=self.o,
-               min_context=self.context, max_context=self.context + STEPS)
+            for pool, new in ((self.k, k), (self.v, v)):
+                pool[layer].flatten(0, 1).index_copy_(0, self.slots, new)
+        torch.ops.moetune.decode_attention.out(q, self.k[layer], self.v[layer], self.table, self.lengths, SCALE,
+                                               out=self.o, min_context=self.context, max_context=self.context + STEPS)
         return self.o.flatten(1)
 
     def error(self, q):
