@@ -71,5 +71,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < BATCH * HEADS * DIM; ++i) wrong += o[i] != ONE;
   printf("%d of %d outputs are wrong\n", wrong, BATCH * HEADS * DIM);
   moetune_close(runtime);
+  for (int i = 0; i <= MOETUNE_DECODE_O; ++i) CUDA(cuMemFree((CUdeviceptr)(uintptr_t)call.tensors[i]));
+  CUDA(cuMemFree((CUdeviceptr)(uintptr_t)workspace));
   return wrong != 0;
 }
