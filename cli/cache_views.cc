@@ -118,7 +118,7 @@ int check_cache(const CacheArguments&, Cache& cache, Output& output) {
   const std::vector<CacheProblem> problems = cache.check(record_rules());
   std::vector<CacheProblem> outdated;
   if (problems.empty()) outdated = outdated_workloads(cache);
-  const auto told = [&](const std::vector<CacheProblem>& all) {
+  const auto listed = [&](const std::vector<CacheProblem>& all) {
     Document list = Document::array();
     for (const auto& [where, what] : all) {
       output.result() << where << ": " << what << "\n";
@@ -127,8 +127,8 @@ int check_cache(const CacheArguments&, Cache& cache, Output& output) {
     return list;
   };
   Document document = {{"cache", cache.path().string()}, {"sound", problems.empty()}};
-  document["problems"] = told(problems);
-  document["outdated"] = problems.empty() ? told(outdated) : Document(nullptr);  // null: not looked at
+  document["problems"] = listed(problems);
+  document["outdated"] = problems.empty() ? listed(outdated) : Document(nullptr);  // null: not looked at
   if (problems.empty()) output.result() << cache.path().string() << " is sound.\n";
   output.document(document);
   return problems.empty() ? kDone : kBrokenEnvironment;

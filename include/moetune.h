@@ -26,6 +26,7 @@
  * Versions. The ABI is additive: structures begin with their size, which the caller sets to sizeof, and later
  * versions append fields. A library takes callers of its own major version.
  */
+/* clang-format off: laid out by hand */
 #ifndef MOETUNE_H_
 #define MOETUNE_H_
 
@@ -47,29 +48,30 @@ extern "C" {
 
 typedef enum moetune_status {
   MOETUNE_OK = 0,
-  MOETUNE_INVALID_ARGUMENT = 1, /* a null or unaligned pointer, a value out of range, a wrong dtype or stride */
-  MOETUNE_NOT_TUNED = 2,        /* nothing is stored that could serve; the sentence names the search to run */
-  MOETUNE_UNKNOWN_NAME = 3,     /* no such kernel, dimension, configuration or generation */
-  MOETUNE_UNSUPPORTED = 4,      /* well-formed, and nothing that this version can run */
-  MOETUNE_WRONG_DEVICE = 5,     /* a tensor or stream of another device or context */
-  MOETUNE_BAD_FILE = 6,         /* a cache or pack that is damaged, foreign, unreadable or of a newer moetune */
-  MOETUNE_NO_DRIVER = 7,        /* no CUDA driver or GPU, or one that is too old */
-  MOETUNE_CUDA_ERROR = 8,       /* the driver refused; the sentence holds its words */
-  MOETUNE_OUT_OF_MEMORY = 9,    /* on the host or the device, or a workspace that is too small */
-  MOETUNE_INTERNAL = 10         /* a bug in moetune */
+  MOETUNE_INVALID_ARGUMENT =
+      1,                     /* a null or unaligned pointer, a value out of range, a wrong dtype or stride */
+  MOETUNE_NOT_TUNED = 2,     /* nothing is stored that could serve; the sentence names the search to run */
+  MOETUNE_UNKNOWN_NAME = 3,  /* no such kernel, dimension, configuration or generation */
+  MOETUNE_UNSUPPORTED = 4,   /* well-formed, and nothing that this version can run */
+  MOETUNE_WRONG_DEVICE = 5,  /* a tensor or stream of another device or context */
+  MOETUNE_BAD_FILE = 6,      /* a cache or pack that is damaged, foreign, unreadable or of a newer moetune */
+  MOETUNE_NO_DRIVER = 7,     /* no CUDA driver or GPU, or one that is too old */
+  MOETUNE_CUDA_ERROR = 8,    /* the driver refused; the sentence holds its words */
+  MOETUNE_OUT_OF_MEMORY = 9, /* on the host or the device, or a workspace that is too small */
+  MOETUNE_INTERNAL = 10      /* a bug in moetune */
 } moetune_status;
 
 /* "MOETUNE_OK", ...; "unknown status" for other values. Static. */
-MOETUNE_API const char *moetune_status_name(moetune_status status);
+MOETUNE_API const char* moetune_status_name(moetune_status status);
 
 /* The sentence of the calling thread's last failure; "" before the first. Valid until the thread's next
  * failing call. Never NULL. */
-MOETUNE_API const char *moetune_last_error(void);
+MOETUNE_API const char* moetune_last_error(void);
 
 /* major << 16 | minor of the library that is loaded. */
 MOETUNE_API uint32_t moetune_abi_version(void);
 /* "0.1.0". Static. */
-MOETUNE_API const char *moetune_version(void);
+MOETUNE_API const char* moetune_version(void);
 
 /* ---- Runtimes ------------------------------------------------------------------------------------------ */
 
@@ -81,7 +83,7 @@ typedef struct moetune_open_options {
   /* Files (caches, packs) and folders (every *.db and *.pack inside, in order of name). Earlier ones win: put
    * the user's cache before the packs. With none, the user's cache and the packs beside the library. A path
    * that cannot be opened is left out with a warning, as long as another can; without any the call fails. */
-  const char *const *paths;
+  const char* const* paths;
   size_t path_count;
   int32_t device; /* CUDA ordinal, as cuDeviceGet counts; -1: the calling thread's current context's */
   /* Nonzero: winners measured on a recording may be used. For tests without a GPU. */
@@ -90,26 +92,27 @@ typedef struct moetune_open_options {
 
 /* Opens results; the slow path, milliseconds. MOETUNE_RUNTIME=default in the environment makes every pick the
  * space's default, and MOETUNE_PIN=decode_attention:CONFIG a stored configuration, for A/B tests. */
-MOETUNE_API moetune_status moetune_open(const moetune_open_options *options, moetune_runtime **runtime);
+MOETUNE_API moetune_status moetune_open(const moetune_open_options* options, moetune_runtime** runtime);
 
 /* Unloads all. No other call may run or follow with this runtime, its families or their choices, and no
  * captured graph of theirs may be replayed again. NULL does nothing. */
-MOETUNE_API void moetune_close(moetune_runtime *runtime);
+MOETUNE_API void moetune_close(moetune_runtime* runtime);
 
 /* Takes in what the paths hold now: new winners, new files in folders. Launches go on meanwhile; picks take
  * the new state from the moment this returns. What was handed out stays loaded and unchanged.
  * `generation` NULL or "": the files' state. Else the name of a state that this runtime has held (see
  * moetune_generation), so that all ranks of a model switch at one agreed step; MOETUNE_UNKNOWN_NAME for
  * another. If the files cannot be read the present state stays. */
-MOETUNE_API moetune_status moetune_refresh(moetune_runtime *runtime, const char *generation);
+MOETUNE_API moetune_status moetune_refresh(moetune_runtime* runtime, const char* generation);
 
 /* The digest of the present state: 32 hexadecimal digits and a null. Equal on every rank that sees equal
  * files, has the same hardware and has opened the same families. */
-MOETUNE_API moetune_status moetune_generation(moetune_runtime *runtime, char text[33]);
+MOETUNE_API moetune_status moetune_generation(moetune_runtime* runtime, char text[33]);
 
 /* What could not be used, a line each (files that could not be opened, winners that were refused and why).
  * Copies at most `capacity` bytes including the null, and sets *needed (if not NULL) to what all would take. */
-MOETUNE_API moetune_status moetune_warnings(moetune_runtime *runtime, char *text, size_t capacity, size_t *needed);
+MOETUNE_API moetune_status moetune_warnings(moetune_runtime* runtime, char* text, size_t capacity,
+                                            size_t* needed);
 
 /* ---- Families ------------------------------------------------------------------------------------------ */
 
@@ -120,17 +123,17 @@ typedef struct moetune_family moetune_family;
  * launch allocate nothing, open no file and synchronize nothing. A second call with the same names returns
  * the same family. `specialization` is `name=value` pairs; names left out have the kernel's usual values.
  * MOETUNE_NOT_TUNED if nothing can serve any problem of the family. */
-MOETUNE_API moetune_status moetune_family_open(moetune_runtime *runtime, const char *kernel,
-                                               const char *specialization, moetune_family **family);
+MOETUNE_API moetune_status moetune_family_open(moetune_runtime* runtime, const char* kernel,
+                                               const char* specialization, moetune_family** family);
 
 #define MOETUNE_MAX_EXTENTS 4
 
 /* How a choice came about. */
 typedef enum moetune_choice_kind {
-  MOETUNE_CHOICE_EXACT = 0,     /* the winner of this very cell */
-  MOETUNE_CHOICE_NEAREST = 1,   /* of the nearest measured cell */
-  MOETUNE_CHOICE_DEFAULT = 2,   /* the space's default: too far from anything measured */
-  MOETUNE_CHOICE_PINNED = 3     /* MOETUNE_PIN */
+  MOETUNE_CHOICE_EXACT = 0,   /* the winner of this very cell */
+  MOETUNE_CHOICE_NEAREST = 1, /* of the nearest measured cell */
+  MOETUNE_CHOICE_DEFAULT = 2, /* the space's default: too far from anything measured */
+  MOETUNE_CHOICE_PINNED = 3   /* MOETUNE_PIN */
 } moetune_choice_kind;
 
 /* A plain value, to be copied freely; good until moetune_close, also after moetune_refresh. */
@@ -144,18 +147,18 @@ typedef struct moetune_choice {
  * order (decode_attention: batch, kv_heads, longest context). `total` is the sum that tells even batches from
  * ragged ones (decode_attention: tokens of all contexts); 0 is for unknown and counts as ragged.
  * MOETUNE_NOT_TUNED is a miss. */
-MOETUNE_API moetune_status moetune_pick(moetune_family *family, const int64_t *extents, size_t count,
-                                        int64_t total, moetune_choice *choice);
+MOETUNE_API moetune_status moetune_pick(moetune_family* family, const int64_t* extents, size_t count,
+                                        int64_t total, moetune_choice* choice);
 
 /* For a graph that is captured once and replayed while one dimension grows: the choice of least worst regret
  * as the last extent runs from `extents[count - 1]` to `last`. The choice's extents hold `last`. */
-MOETUNE_API moetune_status moetune_pick_range(moetune_family *family, const int64_t *extents, size_t count,
-                                              int64_t last, moetune_choice *choice);
+MOETUNE_API moetune_status moetune_pick_range(moetune_family* family, const int64_t* extents, size_t count,
+                                              int64_t last, moetune_choice* choice);
 
 /* What a choice is: kind, configuration, where and when it was measured, hardware, file. One JSON object.
  * Text as in moetune_warnings. */
-MOETUNE_API moetune_status moetune_explain(moetune_family *family, const moetune_choice *choice, char *text,
-                                           size_t capacity, size_t *needed);
+MOETUNE_API moetune_status moetune_explain(moetune_family* family, const moetune_choice* choice, char* text,
+                                           size_t capacity, size_t* needed);
 
 /* ---- Workspaces ---------------------------------------------------------------------------------------- */
 
@@ -164,17 +167,17 @@ MOETUNE_API moetune_status moetune_explain(moetune_family *family, const moetune
 #define MOETUNE_WORKSPACE_COUNTERS ((size_t)1 << 20)
 
 /* Bytes that one choice needs. */
-MOETUNE_API moetune_status moetune_choice_workspace(moetune_family *family, const moetune_choice *choice,
-                                                    size_t *bytes);
+MOETUNE_API moetune_status moetune_choice_workspace(moetune_family* family, const moetune_choice* choice,
+                                                    size_t* bytes);
 
 /* Bytes that suffice for every choice within `extents`, now and after every later moetune_refresh: what would
  * need more is then not picked. */
-MOETUNE_API moetune_status moetune_family_workspace(moetune_family *family, const int64_t *extents,
-                                                    size_t count, size_t *bytes);
+MOETUNE_API moetune_status moetune_family_workspace(moetune_family* family, const int64_t* extents,
+                                                    size_t count, size_t* bytes);
 
 /* Zeroes the counters on `stream`, once, before the first launch that uses the workspace. */
-MOETUNE_API moetune_status moetune_workspace_init(moetune_runtime *runtime, void *workspace, size_t bytes,
-                                                  void *stream);
+MOETUNE_API moetune_status moetune_workspace_init(moetune_runtime* runtime, void* workspace, size_t bytes,
+                                                  void* stream);
 
 /* ---- Launching ----------------------------------------------------------------------------------------- */
 
@@ -186,7 +189,7 @@ MOETUNE_API moetune_status moetune_workspace_init(moetune_runtime *runtime, void
  * (strides, pool size, scale) in the kernel's order. Filled by moetune_bind, or by hand with the enumerators
  * below. A plain value. */
 typedef struct moetune_arguments {
-  void *tensors[MOETUNE_MAX_TENSORS];
+  void* tensors[MOETUNE_MAX_TENSORS];
   int64_t integers[MOETUNE_MAX_INTEGERS];
   double reals[MOETUNE_MAX_REALS];
 } moetune_arguments;
@@ -229,17 +232,17 @@ enum {
 
 /* router's slots, all contiguous but for rows of logits (docs/router.md has the layouts). */
 enum {
-  MOETUNE_ROUTER_LOGITS = 0,       /* [tokens, experts] */
-  MOETUNE_ROUTER_BIAS = 1,         /* f32 [experts]; if the family has bias=correction */
-  MOETUNE_ROUTER_IDS = 2,          /* i32 [tokens, top_k] */
-  MOETUNE_ROUTER_WEIGHTS = 3,      /* f32 [tokens, top_k] */
-  MOETUNE_ROUTER_COUNTS = 4,       /* i32 [experts]; this and what follows if the family has outputs=plan */
-  MOETUNE_ROUTER_OFFSETS = 5,      /* i32 [experts + 1] */
-  MOETUNE_ROUTER_SORTED = 6,       /* i32 [places] */
-  MOETUNE_ROUTER_INVERSE = 7,      /* i32 [tokens, top_k] */
+  MOETUNE_ROUTER_LOGITS = 0,        /* [tokens, experts] */
+  MOETUNE_ROUTER_BIAS = 1,          /* f32 [experts]; if the family has bias=correction */
+  MOETUNE_ROUTER_IDS = 2,           /* i32 [tokens, top_k] */
+  MOETUNE_ROUTER_WEIGHTS = 3,       /* f32 [tokens, top_k] */
+  MOETUNE_ROUTER_COUNTS = 4,        /* i32 [experts]; this and what follows if the family has outputs=plan */
+  MOETUNE_ROUTER_OFFSETS = 5,       /* i32 [experts + 1] */
+  MOETUNE_ROUTER_SORTED = 6,        /* i32 [places] */
+  MOETUNE_ROUTER_INVERSE = 7,       /* i32 [tokens, top_k] */
   MOETUNE_ROUTER_BLOCK_EXPERTS = 8, /* i32 [places / align] */
-  MOETUNE_ROUTER_EXPERT_MAP = 9,   /* i32 [experts]; if the family has map=local */
-  MOETUNE_ROUTER_TOKEN_COUNT = 10  /* i32 [1]; if the family has count=device */
+  MOETUNE_ROUTER_EXPERT_MAP = 9,    /* i32 [experts]; if the family has map=local */
+  MOETUNE_ROUTER_TOKEN_COUNT = 10   /* i32 [1]; if the family has count=device */
 };
 
 /* router's call. */
@@ -282,9 +285,9 @@ enum {
  * arguments are checked on the host: a null or unaligned address, a stride that no kernel takes, too little
  * room for the choice's extents, a workspace that is too small. What lies behind addresses is not.
  * Allocates nothing; a thread without a current context gets the runtime's. */
-MOETUNE_API moetune_status moetune_launch(moetune_family *family, const moetune_choice *choice,
-                                          const moetune_arguments *arguments, void *workspace,
-                                          size_t workspace_bytes, void *stream);
+MOETUNE_API moetune_status moetune_launch(moetune_family* family, const moetune_choice* choice,
+                                          const moetune_arguments* arguments, void* workspace,
+                                          size_t workspace_bytes, void* stream);
 
 /* The standard tensor descriptor of DLPack (dlpack.h defines it). */
 #ifndef DLPACK_DLPACK_H_ /* dlpack.h names an unnamed struct: include it before this header, or not at all */
@@ -296,24 +299,24 @@ typedef struct DLTensor DLTensor;
  * have room for: decode_attention's context is the page table's columns times the page). `options`: what the
  * shapes do not tell, `name=value` pairs or NULL (decode_attention: `layout=tokens_first` or `heads_first`,
  * `scale=0.088`). Sets *count to the number of extents. */
-MOETUNE_API moetune_status moetune_bind(moetune_family *family, const DLTensor *const *tensors,
-                                        size_t tensor_count, const char *options,
-                                        moetune_arguments *arguments,
-                                        int64_t extents[MOETUNE_MAX_EXTENTS], size_t *count);
+MOETUNE_API moetune_status moetune_bind(moetune_family* family, const DLTensor* const* tensors,
+                                        size_t tensor_count, const char* options,
+                                        moetune_arguments* arguments, int64_t extents[MOETUNE_MAX_EXTENTS],
+                                        size_t* count);
 
 /* ---- What was picked, and what was missed --------------------------------------------------------------- */
 
 typedef struct moetune_counts {
-  size_t size; /* sizeof(moetune_counts) */
+  size_t size;                                       /* sizeof(moetune_counts) */
   uint64_t exact, nearest, defaults, pinned, misses; /* picks by kind */
   uint64_t launches;
 } moetune_counts;
 
-MOETUNE_API moetune_status moetune_count(moetune_runtime *runtime, moetune_counts *counts);
+MOETUNE_API moetune_status moetune_count(moetune_runtime* runtime, moetune_counts* counts);
 
 /* Writes which shapes were picked without a measurement of their own, and how often, as JSON, replacing
  * `path` in one step. `moetune search --from-misses PATH` tunes them. */
-MOETUNE_API moetune_status moetune_write_misses(moetune_runtime *runtime, const char *path);
+MOETUNE_API moetune_status moetune_write_misses(moetune_runtime* runtime, const char* path);
 
 #ifdef __cplusplus
 } /* extern "C" */

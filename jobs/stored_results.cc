@@ -95,8 +95,8 @@ std::vector<TrialRecord> trusted(std::vector<TrialRecord> records) {
   return records;
 }
 
-// As a search's finals choose (tuner/finals.h), with the trials' times for the duel's. Of a space that cannot
-// be told neither the default nor the order is known: there the fastest, as rank_recorded() has it.
+// As a search's finals choose (tuner/finals.h), with the trials' times for the duel's. Of an
+// unknown space neither the default nor the order is known: there the fastest, as rank_recorded() has it.
 void choose_best(StoredResult& result, const std::vector<TrialRecord>& records, StoredSpaces& spaces) {
   const WorkloadKey& key = result.workload.key;
   const Space* const space = spaces.space(key);

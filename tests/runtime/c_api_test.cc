@@ -169,9 +169,9 @@ TEST_CASE("winners of the same architecture are inherited, from the nearest numb
   const std::int64_t extents[] = {2, 1, 64};
   moetune_choice choice;
   REQUIRE_OK(moetune_pick(family, extents, 3, 128, &choice));
-  const auto told = opened.explain(family, choice);
-  CHECK(told["inherited"] == true);
-  CHECK(told["config"] == plain_config(32));
+  const auto explained = opened.explain(family, choice);
+  CHECK(explained["inherited"] == true);
+  CHECK(explained["config"] == plain_config(32));
 }
 
 TEST_CASE("a file that cannot be used leaves the others") {

@@ -80,7 +80,7 @@ TEST_CASE("simt's headers declare every function that has PTX in the real ones, 
   }
 }
 
-TEST_CASE("functions are told by their whole declaration") {
+TEST_CASE("functions are compared by their whole declaration") {
   const auto functions = functions_of(
       "__device__ __forceinline__ u32 f(u32 a,\n    u64 b) {\n  if (a) {\n asm(\"\");\n}\n}\n"
       "  static __device__ __forceinline__ u32 f(u32 a) { return a; }");
