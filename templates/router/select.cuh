@@ -1,13 +1,14 @@
-// The kTopK best experts of a row, in order. Two ways:
+// The kTopK best experts of a row, in order. Three ways:
 // - rounds: the best of all lanes, kTopK times over; the lane that held it looks for its next best.
+// - reduce: the same by the warp's own reductions, for rows of a whole warp.
 // - merge: every lane sorts its best, then neighbours merge their lists, twice as far away each time.
 //
-// Macros: SELECT (rounds or merge).
+// Macros: SELECT (rounds, reduce or merge).
 #pragma once
 
 #include "templates/router/row.cuh"
 
-enum class Select { rounds, merge };
+enum class Select { rounds, reduce, merge };
 constexpr Select kSelect = Select::SELECT;
 
 // Slot j lies in lane j % kLanes, at j / kLanes.
@@ -41,6 +42,40 @@ __device__ __forceinline__ void select_by_rounds(int (&slots)[kSlotsHeld], u32 (
         if (lane.expert(i) == expert) orders[i] = kTaken;
       }
       find_own();
+    }
+  }
+}
+
+struct BestOfLane {
+  u32 order;
+  int expert;
+};
+
+// Of equals the first, which has the lowest id.
+__device__ __forceinline__ BestOfLane best_of_lane(const u32 (&orders)[kHeld], Lane lane) {
+  BestOfLane best{orders[0], lane.expert(0)};
+#pragma unroll
+  for (int i = 1; i < kHeld; ++i) {
+    const bool better = orders[i] > best.order;
+    best.order = better ? orders[i] : best.order;
+    best.expert = better ? lane.expert(i) : best.expert;
+  }
+  return best;
+}
+
+__device__ __forceinline__ void select_by_reduction(int (&slots)[kSlotsHeld], u32 (&orders)[kHeld],
+                                                    Lane lane) {
+  static_assert(kSelect != Select::reduce || kLanes == kWarpSize);
+  BestOfLane own = best_of_lane(orders, lane);
+#pragma unroll
+  for (int j = 0; j < kTopK; ++j) {
+    const u32 order = __reduce_max_sync(kWholeWarp, own.order);
+    const int expert = int(__reduce_min_sync(kWholeWarp, own.order == order ? u32(own.expert) : ~0u));
+    if (lane.lane == j % kLanes) slots[j / kLanes] = expert;
+    if (own.expert == expert && j + 1 < kTopK) {
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i) orders[i] = lane.expert(i) == expert ? kTaken : orders[i];
+      own = best_of_lane(orders, lane);
     }
   }
 }
