@@ -11,8 +11,7 @@ constexpr float kLargest = 3.40282347e38f;
 
 // NaN counts as -infinity, +infinity as the largest number.
 __device__ __forceinline__ float clean(float logit) {
-  if (!(logit == logit)) return minus_infinity();
-  return fminf(logit, kLargest);
+  return fminf(fmaxf(logit, minus_infinity()), kLargest);  // of NaN and a number both give the number
 }
 
 // What a softmax subtracts from every logit: their maximum, or 0 if all are -infinity.
