@@ -7,6 +7,8 @@
 #include "templates/common/global_sync.cuh"
 #include "templates/router/board.cuh"
 
+constexpr u32 kReadAtOnce = 8;  // counts of other blocks that a thread waits for together
+
 // Zeroed once; every launch leaves the arrivals at zero.
 struct GridState {
   u32 arrivals;
@@ -20,10 +22,16 @@ __device__ __forceinline__ void exchange_in_cluster(Board& board) {
   const u32 rank = cluster_rank(), size = cluster_size();
   for (int e = threadIdx.x; e < kExperts; e += kThreads) {
     u32 before = 0, all = 0;
-    for (u32 block = 0; block < size; ++block) {
-      const u32 count = read_of_block(&board.own[e], block);
-      before += block < rank ? count : 0;
-      all += count;
+    for (u32 first = 0; first < size; first += kReadAtOnce) {
+      u32 counts[kReadAtOnce];
+#pragma unroll
+      for (u32 b = 0; b < kReadAtOnce; ++b)
+        counts[b] = first + b < size ? read_of_block(&board.own[e], first + b) : 0;
+#pragma unroll
+      for (u32 b = 0; b < kReadAtOnce; ++b) {
+        before += first + b < rank ? counts[b] : 0;
+        all += counts[b];
+      }
     }
     board.before[e] = before;
     board.layout.counts[e] = int(all);
@@ -70,7 +78,7 @@ __device__ __forceinline__ void add_to_pair(u32* sums, int pair, PairOfSums adde
 
 // Several threads share a pair of experts, and each takes every kSlices-th block.
 __device__ __forceinline__ void exchange_in_grid(Board& board, u32* counts, GridState* state) {
-  constexpr int kSlices = max_of(1, kThreads / kPairs), kAtOnce = 8;
+  constexpr int kSlices = max_of(1, kThreads / kPairs);
   u32* const all = reinterpret_cast<u32*>(board.layout.counts);
   store_own_counts(board, counts);
   for (int e = threadIdx.x; e < kExperts; e += kThreads) all[e] = board.before[e] = 0;
@@ -79,15 +87,15 @@ __device__ __forceinline__ void exchange_in_grid(Board& board, u32* counts, Grid
   for (int i = threadIdx.x; i < kPairs * kSlices; i += kThreads) {
     const int pair = i % kPairs;
     PairOfSums before, total;
-    for (int first = i / kPairs; first < blocks; first += kSlices * kAtOnce) {
-      u32 loaded[kAtOnce];
+    for (int first = i / kPairs; first < blocks; first += kSlices * int(kReadAtOnce)) {
+      u32 loaded[kReadAtOnce];
 #pragma unroll
-      for (int b = 0; b < kAtOnce; ++b) {
+      for (int b = 0; b < int(kReadAtOnce); ++b) {
         const int block = first + b * kSlices;
         loaded[b] = block < blocks ? __ldcg(&counts[i64(block) * kPairs + pair]) : 0;
       }
 #pragma unroll
-      for (int b = 0; b < kAtOnce; ++b) {
+      for (int b = 0; b < int(kReadAtOnce); ++b) {
         total.add(loaded[b]);
         if (first + b * kSlices < own) before.add(loaded[b]);
       }
