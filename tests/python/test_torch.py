@@ -19,11 +19,12 @@ else:
         REASON = "no cache is named in MOETUNE_TEST_CACHE"
 if not REASON:
     import moetune.torch as operators
+    from moetune import _operators, _serving
 
     DEVICE = "cpu" if SCRIPTED else "cuda"
     if SCRIPTED:
-        operators._host_is_device = 1
-        operators._register("CPU")
+        _serving.host_is_device = 1
+        _operators.register("CPU")
     operators.use(moetune.open([CACHE]))
     operators.prepare(max_batch=16, max_context=4096)
     operator = torch.ops.moetune.decode_attention
