@@ -23,6 +23,7 @@ _QUICK = (
     "counts",
     "from_address",
     "operate",
+    "operator_check",
     "operator_forget_families",
     "operator_add_workspace",
     "operator_workspace_bytes",

@@ -1,7 +1,7 @@
 """Defines torch.ops.moetune.*: the schemas, what they return, and their kernels in Python for older PyTorch."""
 
 import os
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 import torch
 
@@ -10,6 +10,7 @@ from moetune import _serving
 from moetune._library import function
 
 _operate = function("operate")
+_check = function("operator_check")
 _overload_texts = function("operator_overloads")
 _register_kernels = function("torch_register")
 
@@ -92,38 +93,44 @@ _registered: list[Any] = []
 _Library: Any = torch.library.Library
 
 
-class _Launcher:
-    """An overload's kernel in Python if it makes no outputs: all arguments in the schema's order, to the library."""
+class _Kernel:
+    """An overload in Python: its arguments go to the library in the schema's order."""
 
-    def __init__(self, name: str, index: int) -> None:
+    def __init__(self, name: str) -> None:
         operator, _, overload = name.partition(".")
-        arguments = getattr(getattr(torch.ops.moetune, operator), overload)._schema.arguments
-        self.index = index
+        arguments = getattr(getattr(torch.ops.moetune, operator), overload or "default")._schema.arguments
+        self.index = [text.partition("(")[0] for text in signatures()].index(name)
         self.places = {argument.name: place for place, argument in enumerate(arguments)}
         self.defaults = [argument.default_value for argument in arguments]
         self.written = [argument.name for argument in arguments
                         if argument.alias_info is not None and argument.alias_info.is_write]
 
-    def __call__(self, *given: Any, **options: Any) -> None:
+    def arguments(self, given: Sequence[Any], options: dict[str, Any]) -> list[Any]:
         values = [*given, *self.defaults[len(given):]]
         for name, value in options.items():
             values[self.places[name]] = value
-        arguments = (self.index, _serving.is_capturing(), _serving.host_is_device, *values)
+        return [self.index, _serving.is_capturing(), _serving.host_is_device, *values]
+
+    def __call__(self, *given: Any, **options: Any) -> None:
+        arguments = self.arguments(given, options)
+        first = given[0]
         try:
             launched = _operate(*arguments)
         except moetune.WrongDevice:
-            first = values[0]
             if not first.is_cuda or first.device.index == torch.cuda.current_device():
                 raise
             with torch.cuda.device(first.device):
                 launched = _operate(*arguments)
         if not launched:  # no tokens
             for name in self.written:
-                values[self.places[name]].zero_()
+                options[name].zero_()
 
 
-def _functional(make: Callable[..., Any], out: _Launcher) -> Callable[..., Any]:
+def _functional(name: str, make: Callable[..., Any]) -> Callable[..., Any]:
+    own, out = _Kernel(name), _Kernel(f"{name.partition('.')[0]}.out")
+
     def kernel(*given: Any, **options: Any) -> Any:
+        _check(*own.arguments(given, options))
         made = make(*given, **options)
         outputs = made if isinstance(made, tuple) else (made,)
         out(*given, **dict(zip(out.written, outputs)), **options)
@@ -144,11 +151,8 @@ def register(key: str) -> None:
     if wanted and _register_kernels(folder, key, bool(_serving.host_is_device)):
         return
     library = _Library("moetune", "FRAGMENT")
-    indices = {text.partition("(")[0]: index for index, text in enumerate(signatures())}
     for name, (_, make) in _OVERLOADS.items():
-        out = f"{name.partition('.')[0]}.out"
-        launcher = _Launcher(out, indices[out])
-        library.impl(name, launcher if make is None else _functional(make, launcher), key)
+        library.impl(name, _Kernel(name) if make is None else _functional(name, make), key)
     _registered.append(library)
 
 

@@ -44,10 +44,19 @@ struct FakeEvent {
 struct FakeModule {
   std::map<std::string, Kernel> kernels;
   std::map<std::string, std::int64_t> facts;
+  std::string specialization;
 };
 
 // Launches of several threads take turns.
 std::mutex one_at_a_time;
+
+// "moetune fake cubin of experts=8,top_k=2\n"
+std::string specialization_of(const char* image) {
+  static constexpr std::string_view kMark = "moetune fake cubin of ";
+  if (std::strncmp(image, kMark.data(), kMark.size()) != 0) return "";
+  const char* const begin = image + kMark.size();
+  return std::string(begin, std::strchr(begin, '\n'));
+}
 
 // "moetune fake cubin head_dim=128 group=8\n": what a kernel was compiled for; other images say nothing.
 std::map<std::string, std::int64_t> facts_of(const char* image) {
@@ -56,6 +65,7 @@ std::map<std::string, std::int64_t> facts_of(const char* image) {
     if (image[i] != kMark[i]) return {};
   }
   std::map<std::string, std::int64_t> facts;
+  if (!specialization_of(image).empty()) return facts;
   std::istringstream words(std::string(image + sizeof kMark - 1, std::strchr(image, '\n')));
   for (std::string word; words >> word;) {
     if (const std::size_t equals = word.find('='); equals != std::string::npos)
@@ -267,7 +277,8 @@ CUresult event_elapsed_time(float* milliseconds, CUevent begin, CUevent end) {
 
 CUresult module_load_data(CUmodule* module, const void* image) {
   if (machine.script.has("bad_image")) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  *module = reinterpret_cast<CUmodule>(new FakeModule{{}, facts_of(static_cast<const char*>(image))});
+  const auto* text = static_cast<const char*>(image);
+  *module = reinterpret_cast<CUmodule>(new FakeModule{{}, facts_of(text), specialization_of(text)});
   return sticky();
 }
 
@@ -280,6 +291,7 @@ CUresult module_get_function(CUfunction* function, CUmodule module, const char* 
   Kernel kernel = Kernel::named(entry);
   if (kernel.parameters == 0) return CUDA_ERROR_NOT_FOUND;
   kernel.facts = reinterpret_cast<FakeModule*>(module)->facts;
+  kernel.specialization = reinterpret_cast<FakeModule*>(module)->specialization;
   auto& kernels = reinterpret_cast<FakeModule*>(module)->kernels;
   *function = reinterpret_cast<CUfunction>(&kernels.emplace(entry, kernel).first->second);
   return sticky();
