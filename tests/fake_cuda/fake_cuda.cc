@@ -50,14 +50,6 @@ struct FakeModule {
 // Launches of several threads take turns.
 std::mutex one_at_a_time;
 
-// "moetune fake cubin of experts=8,top_k=2\n"
-std::string specialization_of(const char* image) {
-  static constexpr std::string_view kMark = "moetune fake cubin of ";
-  if (std::strncmp(image, kMark.data(), kMark.size()) != 0) return "";
-  const char* const begin = image + kMark.size();
-  return std::string(begin, std::strchr(begin, '\n'));
-}
-
 // "moetune fake cubin head_dim=128 group=8\n": what a kernel was compiled for; other images say nothing.
 std::map<std::string, std::int64_t> facts_of(const char* image) {
   static constexpr char kMark[] = "moetune fake cubin ";

@@ -79,6 +79,8 @@ void attend(const Kernel& kernel, const Parameters& parameters, const Grid& grid
 bool has_reference(const std::string& name);
 std::size_t reference_parameters(const std::string& name);
 void run_reference(const Kernel& kernel, const Parameters& parameters);
+// Of the image of such a kernel's module, "moetune fake cubin of experts=8,top_k=2\n"; "" for others.
+std::string specialization_of(const char* image);
 
 // The candidates that copy integers, or add to a buffer that they also read: see README.md.
 void copy_ids(const Kernel& kernel, const Parameters& parameters);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
+#include <string_view>
 
 #include "kernels/registry.h"
 #include "tests/fake_cuda/fake_cuda.h"
@@ -64,6 +65,13 @@ Call call_of(const moetune::Kernel& kernel, const Problem& problem, const Launch
 }
 
 }  // namespace
+
+std::string specialization_of(const char* image) {
+  static constexpr std::string_view kMark = "moetune fake cubin of ";
+  if (std::strncmp(image, kMark.data(), kMark.size()) != 0) return "";
+  const char* const begin = image + kMark.size();
+  return std::string(begin, std::strchr(begin, '\n'));
+}
 
 bool has_reference(const std::string& name) { return kNames.contains(name); }
 

@@ -1,11 +1,11 @@
-"""route, moe_dispatch and moe_combine of moetune.torch, on a GPU or on the scripted driver."""
+"""moe_dispatch and moe_combine of moetune.torch, and all its MoE operators under torch.compile and in graphs."""
 
-import functools
 import itertools
 import unittest
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable
 
 import moetune
+from moe_cases import HIDDEN, Case, Rows, if_tuned
 from torch_support import DEVICE, NO_GPU, REASON, VERBOSITY, backends, largest_error, why_no_inductor
 
 if not REASON:
@@ -16,183 +16,6 @@ if not REASON:
     from moetune import _operators
 
     ops = torch.ops.moetune
-
-Method = TypeVar("Method", bound=Callable[..., None])
-HIDDEN = 256
-
-
-def if_tuned(method: Method) -> Method:
-    """Skips on a cache that lacks the test's families."""
-
-    @functools.wraps(method)
-    def run(self: Any) -> None:
-        try:
-            method(self)
-        except (moetune.NotTuned, RuntimeError) as error:
-            if "nothing is tuned" not in str(error):
-                raise
-            self.skipTest(str(error))
-
-    return run  # type: ignore[return-value]
-
-
-class Case:
-    """Logits and options of one routing, on the CPU and on the device."""
-
-    def __init__(self, tokens: int = 64, experts: int = 16, top_k: int = 2, dtype: str = "float32", seed: int = 3,
-                 **options: Any) -> None:
-        self.experts, self.top_k, self.options = experts, top_k, options
-        self.host_logits = plain.distinct_logits(tokens, experts, getattr(torch, dtype), seed)
-        self.logits = self.host_logits.to(DEVICE)
-
-    @classmethod
-    def with_everything(cls) -> "Case":
-        bias = torch.randn(32, generator=torch.Generator().manual_seed(7)) / 10
-        expert_map = torch.tensor([each // 2 if each % 2 == 0 else -1 for each in range(32)], dtype=torch.int32)
-        return cls(50, 32, 4, "bfloat16", score="sigmoid", bias=bias, groups=4, groups_kept=2, renormalize=False,
-                   scale=2.5, align=8, expert_map=expert_map, token_count=torch.tensor([41], dtype=torch.int32))
-
-    def on_device(self) -> dict[str, Any]:
-        return {name: value.to(DEVICE) if isinstance(value, torch.Tensor) else value
-                for name, value in self.options.items()}
-
-    def right(self) -> tuple[Any, ...]:
-        plan_options = {name: self.options[name] for name in ("align", "capacity", "expert_map")
-                        if name in self.options}
-        others = {name: value for name, value in self.options.items() if name not in plan_options}
-        ids, weights = plain.weights_of(self.host_logits, self.top_k, **others)
-        return ids, weights, *plain.plan_of(ids, self.experts, **plan_options)
-
-
-def poisoned(made: Any) -> Any:
-    """Tensors like these, with values that no operator writes."""
-    return [torch.full_like(each, -7) for each in made]
-
-
-@unittest.skipIf(REASON, REASON)
-class RouteTest(unittest.TestCase):
-    def check_routing(self, made: Any, right: Any) -> None:
-        self.assertEqual(len(made), len(right))
-        for name, mine, theirs in zip(operators.Routing._fields, made, right):
-            mine = mine.cpu()
-            self.assertEqual((name, mine.dtype, mine.shape), (name, theirs.dtype, theirs.shape))
-            if name == "weights":
-                torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-5)
-            else:
-                self.assertTrue(torch.equal(mine, theirs), f"{name}: {mine} is not {theirs}")
-
-    @if_tuned
-    def test_experts_and_permutation(self) -> None:
-        for case in (Case(), Case(tokens=50, seed=4)):
-            self.check_routing(operators.route(case.logits, case.top_k), case.right())
-
-    @if_tuned
-    def test_every_option(self) -> None:
-        case = Case.with_everything()
-        self.check_routing(operators.route(case.logits, case.top_k, **case.on_device()), case.right())
-
-    @if_tuned
-    def test_a_capacity(self) -> None:
-        case = Case(capacity=100)
-        right = case.right()
-        self.assertTrue((right[5] < 0).any())
-        self.check_routing(operators.route(case.logits, case.top_k, capacity=100), right)
-
-    @if_tuned
-    def test_weights_alone(self) -> None:
-        case = Case(scale=0.5)
-        self.check_routing(operators.route_weights(case.logits, case.top_k, scale=0.5), case.right()[:2])
-
-    @if_tuned
-    def test_outputs_of_the_caller(self) -> None:
-        case = Case()
-        right = case.right()
-        out = operators.Routing(*poisoned(each.to(DEVICE) for each in right))
-        self.assertIs(operators.route(case.logits, case.top_k, out=out), out)
-        self.check_routing(out, right)
-        pair = tuple(poisoned(each.to(DEVICE) for each in right[:2]))
-        self.assertIs(operators.route_weights(case.logits, case.top_k, out=pair), pair)
-        self.check_routing(pair, right[:2])
-
-    @if_tuned
-    def test_logits_may_be_a_slice(self) -> None:
-        case = Case()
-        case.logits = torch.cat([case.logits, case.logits + 1], dim=1)[:, :16]
-        self.assertFalse(case.logits.is_contiguous())
-        self.check_routing(operators.route(case.logits, case.top_k), case.right())
-
-    def test_no_tokens(self) -> None:
-        empty = torch.empty(0, 16, device=DEVICE)
-        self.check_routing(operators.route(empty, 2), plan_of_nothing())
-        out = operators.Routing(*poisoned(each.to(DEVICE) for each in plan_of_nothing()))
-        self.check_routing(operators.route(empty, 2, out=out), plan_of_nothing())
-
-    def test_refused(self) -> None:
-        case, invalid = Case(), moetune.InvalidArgument
-        logits = case.logits
-        short = operators.Routing(*poisoned(each.to(DEVICE) for each in Case(tokens=63).right()))
-        fit = short._replace(ids=torch.empty(64, 2, dtype=torch.int32, device=DEVICE))
-        for kind, sentence, given, options in (
-                (invalid, "'logits' has 3 dimensions; it must be .tokens, experts.", (logits[None], 2), {}),
-                (invalid, "fp32, bf16 or fp16", (logits.double(), 2), {}),
-                (invalid, "top_k is 17; it must be from 1 to the 16 experts", (logits, 17), {}),
-                (invalid, "align is 3; it must be a power of two", (logits, 2), {"align": 3}),
-                (invalid, "scale is -1", (logits, 2), {"scale": -1.0}),
-                (invalid, "score is 'max'; it must be softmax, topk_softmax, sigmoid or sqrt_softplus", (logits, 2),
-                 {"score": "max"}),
-                (invalid, "'bias' is .15.; it must be .16.", (logits, 2), {"bias": logits[0, :15]}),
-                (invalid, "'ids' is .63, 2.; it must be .64, 2.", (logits, 2), {"out": short}),
-                (invalid, "'weights' is .63, 2.; it must be .64, 2.", (logits, 2), {"out": fit}),
-                (invalid, "groups", (logits, 2), {"groups": 3}),
-                (moetune.NotTuned, "moetune search router --problem tokens=64,experts=16,top_k=3,score=softmax,"
-                 "dtype=fp32", (logits, 3), {})):
-            with self.assertRaisesRegex(kind, sentence):
-                operators.route(*given, **options)
-        with self.assertRaisesRegex((moetune.NotTuned, RuntimeError), "^(moetune.NotTuned: )?route: nothing is tuned"):
-            ops.route(logits, 3)
-
-    @if_tuned
-    def test_refused_by_the_family(self) -> None:
-        case = Case()
-        right = [each.to(DEVICE) for each in case.right()]
-        out = operators.Routing(*right)
-        for sentence, logits, wrong in (
-                ("'ids' is i64; it must be i32", case.logits, out._replace(ids=out.ids.long())),
-                ("'sorted' is not contiguous", case.logits, out._replace(sorted=out.sorted.repeat(2)[::2])),
-                ("side by side", case.logits.T.contiguous().T, out)):
-            with self.assertRaisesRegex(moetune.InvalidArgument, sentence):
-                operators.route(logits, 2, out=wrong)
-        if DEVICE == "cuda":
-            with self.assertRaises(moetune.WrongDevice):
-                operators.route(case.logits, 2, out=out._replace(ids=out.ids.cpu()))
-        self.check_routing(operators.route(case.logits, 2, out=out), case.right())
-
-
-def plan_of_nothing() -> tuple[Any, ...]:
-    """What route returns without tokens, for 16 experts and top 2."""
-    ids, weights = torch.empty(0, 2, dtype=torch.int32), torch.empty(0, 2)
-    return ids, weights, *plain.plan_of(ids, 16)
-
-
-class Rows:
-    """A routing of 64 tokens among 16 experts, two each, and rows to move."""
-
-    def __init__(self, tokens: int = 64) -> None:
-        generator = torch.Generator().manual_seed(5)
-        _, weights, _, _, sorted_, inverse, _ = Case(tokens).right()
-        inverse[3, 1] = -1  # as one beyond its capacity
-        self.sorted, self.inverse, self.weights = sorted_.to(DEVICE), inverse.to(DEVICE), weights.to(DEVICE)
-
-        def normal(rows: int) -> Any:
-            return torch.randn(rows, HIDDEN, generator=generator).bfloat16().to(DEVICE)
-
-        self.x, self.rows = normal(tokens), normal(len(sorted_))
-
-    def dispatched(self) -> Any:
-        return plain.dispatched(self.x, self.sorted, 2)
-
-    def combined(self) -> Any:
-        return plain.combined(self.rows, self.inverse, self.weights)
 
 
 @unittest.skipIf(REASON, REASON)
@@ -281,14 +104,15 @@ class RowsTest(unittest.TestCase):
     def test_refused_by_the_family(self) -> None:
         inputs = Rows()
         x, sorted_, inverse, weights = inputs.x, inputs.sorted, inputs.inverse, inputs.weights
-        for sentence, work in (
-                ("'x' is f32; it must be bf16", lambda: operators.moe_dispatch(x.float(), sorted_, inverse)),
-                ("'sorted' is i64; it must be i32", lambda: operators.moe_dispatch(x, sorted_.long(), inverse)),
-                ("side by side", lambda: operators.moe_dispatch(x.T.contiguous().T, sorted_, inverse)),
-                ("'weights' is bf16; it must be f32",
-                 lambda: operators.moe_combine(inputs.rows, inverse, weights.bfloat16())),
-                ("'inverse' is not contiguous",
-                 lambda: operators.moe_combine(inputs.rows, inverse.T.contiguous().T, weights))):
+        refused: list[tuple[str, Callable[[], Any]]] = [
+            ("'x' is f32; it must be bf16", lambda: operators.moe_dispatch(x.float(), sorted_, inverse)),
+            ("'sorted' is i64; it must be i32", lambda: operators.moe_dispatch(x, sorted_.long(), inverse)),
+            ("side by side", lambda: operators.moe_dispatch(x.T.contiguous().T, sorted_, inverse)),
+            ("'weights' is bf16; it must be f32",
+             lambda: operators.moe_combine(inputs.rows, inverse, weights.bfloat16())),
+            ("'inverse' is not contiguous",
+             lambda: operators.moe_combine(inputs.rows, inverse.T.contiguous().T, weights))]
+        for sentence, work in refused:
             with self.assertRaisesRegex(moetune.InvalidArgument, sentence):
                 work()
 
@@ -336,8 +160,9 @@ class CompiledTest(unittest.TestCase):
     @if_tuned
     def test_fake_outputs_are_like_real_ones(self) -> None:
         case, inputs = Case.with_everything(), Rows()
-        calls = ((ops.route, (case.logits, 4), case.on_device()), (ops.route, (Case().logits, 2), {}),
-                 (ops.moe_dispatch_e4m3, (inputs.x, inputs.sorted, inputs.inverse), {"scale_layout": "column"}))
+        calls: tuple[Any, ...] = (
+            (ops.route, (case.logits, 4), case.on_device()), (ops.route, (Case().logits, 2), {}),
+            (ops.moe_dispatch_e4m3, (inputs.x, inputs.sorted, inputs.inverse), {"scale_layout": "column"}))
         for operator, given, options in calls:
             real = operator(*given, **options)
             with torch._subclasses.FakeTensorMode() as mode:
