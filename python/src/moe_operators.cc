@@ -43,6 +43,8 @@ class TokensOperator : public Operator {
   }
 };
 
+constexpr int64_t kTopkSoftmax = 1;  // of kScores: its weights always add up to 1
+
 struct RouteFacts {
   int64_t experts, top_k, score, bias, groups, groups_kept, renormalize, dtype, align, capacity, mapped,
       counted;
@@ -71,7 +73,7 @@ class RouteOperator final : public TokensOperator {
                        .bias = has(MOETUNE_ROUTER_BIAS),
                        .groups = integers[kGroups],
                        .groups_kept = integers[kGroupsKept],
-                       .renormalize = integers[kRenormalize],
+                       .renormalize = integers[kRenormalize] | int64_t{integers[kScore] == kTopkSoftmax},
                        .dtype = number_of(logits.dtype),
                        .align = integers[kAlign],
                        .capacity = integers[kCapacity],

@@ -90,6 +90,8 @@ class RouteTest(unittest.TestCase):
                 (invalid, "'ids' is .63, 2.; it must be .64, 2.", (logits, 2), {"out": short}),
                 (invalid, "'weights' is .63, 2.; it must be .64, 2.", (logits, 2), {"out": fit}),
                 (invalid, "groups", (logits, 2), {"groups": 3}),
+                (moetune.NotTuned, "top_k=2,score=topk_softmax,dtype=fp32$", (logits, 2),
+                 {"score": "topk_softmax", "renormalize": False}),
                 (moetune.NotTuned, "moetune search router --problem tokens=64,experts=16,top_k=3,score=softmax,"
                  "dtype=fp32", (logits, 3), {})):
             with self.assertRaisesRegex(kind, sentence):
