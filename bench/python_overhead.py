@@ -3,7 +3,8 @@
     python bench/python_overhead.py [--cache FILE] [--json FILE]
 
 The C call is timed in the same process, by a loop inside the library; what is above it is Python's share. With PyTorch
-and a GPU, the operator's whole host time stands beside torch's in-place add. All are medians of interleaved rounds of
+and a GPU, the operators' whole host time stands beside torch's in-place add; those of the MoE kernels need the problems
+of tests/python/problems.txt in the cache. All are medians of interleaved rounds of
 100 launches that the GPU does not hold up; lengths are 0, so that kernels are short.
 """
 
@@ -92,6 +93,27 @@ def operator_rows(torch: Any, runtime: moetune.Runtime, tensors: list[Any]) -> d
             "torch in-place add": lambda: timed(lambda: x.add_(1))}
 
 
+def moe_rows(torch: Any) -> dict[str, Callable[[], float]]:
+    """The operators that write what the caller allocated, on 64 tokens; none if their families are not tuned."""
+    import moetune.torch
+
+    logits, x = torch.randn(64, 16, device="cuda"), torch.randn(64, 256, device="cuda").bfloat16()
+    ops = torch.ops.moetune
+    try:
+        routing = moetune.torch.route(logits, 2)
+        rows = moetune.torch.moe_dispatch(x, routing.sorted, routing.inverse)
+        out = moetune.torch.moe_combine(rows, routing.inverse, routing.weights)
+    except moetune.NotTuned as error:
+        print(f"no MoE operators: {error}")
+        return {}
+    routed = routing._asdict()
+    moved, summed = (x, routing.sorted, routing.inverse), (rows, routing.inverse, routing.weights)
+    return {"route": lambda: timed(lambda: ops.route(logits, 2)),
+            "route.out": lambda: timed(lambda: ops.route.out(logits, 2, **routed)),
+            "moe_dispatch.out": lambda: timed(lambda: ops.moe_dispatch.out(*moved, rows=rows)),
+            "moe_combine.out": lambda: timed(lambda: ops.moe_combine.out(*summed, out=out))}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--cache", default="")
@@ -103,7 +125,7 @@ def main() -> int:
     tensors = host_tensors() if torch is None else torch_tensors(torch)
     rows = direct_rows(runtime, tensors)
     if torch is not None:
-        rows |= operator_rows(torch, runtime, tensors)
+        rows |= operator_rows(torch, runtime, tensors) | moe_rows(torch)
     found = medians(rows, (lambda: None) if torch is None else torch.cuda.synchronize)
     found["Python above C"] = found["Python launch"] - found["C launch"]
     for name, microseconds in found.items():

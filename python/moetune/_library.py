@@ -22,10 +22,11 @@ _QUICK = (
     "device",
     "counts",
     "from_address",
-    "decode",
-    "decode_forget_families",
-    "decode_add_workspace",
-    "decode_workspace_bytes",
+    "operate",
+    "operator_check",
+    "operator_forget_families",
+    "operator_add_workspace",
+    "operator_workspace_bytes",
 )
 
 FOLDER = Path(__file__).absolute().parent

@@ -1,231 +1,49 @@
-"""PyTorch operators: `import moetune.torch` registers torch.ops.moetune.decode_attention.
+"""PyTorch operators: `import moetune.torch` registers torch.ops.moetune.*.
 
     out = torch.ops.moetune.decode_attention(q, k_cache, v_cache, page_table, seq_lens, scale)
-    torch.ops.moetune.decode_attention.out(q, k_cache, v_cache, page_table, seq_lens, scale, out=out, lse=lse)
 
-They work eagerly, under torch.compile and inside torch.cuda.graph. Nothing of them synchronizes or reads seq_lens on
-the host. `.out` writes what the caller allocated; `.lse` returns the output and writes the log-sum-exp.
+    ids, weights, counts, offsets, sorted, inverse, block_experts = torch.ops.moetune.route(logits, top_k)
+    rows = torch.ops.moetune.moe_dispatch(x, sorted, inverse)
+    out = torch.ops.moetune.moe_combine(experts(rows), inverse, weights)
+
+route_weights gives ids and weights alone, moe_dispatch_e4m3 rows in e4m3 and their scales. They work eagerly, under
+torch.compile and inside torch.cuda.graph. Nothing of them synchronizes or reads a tensor on the host. Each has an
+overload `.out`, which writes what the caller allocated. The functions here are the operators with an optional `out`.
+They raise moetune.Error's classes; the operators themselves raise RuntimeError, whose text begins with the class.
 """
 
-import os
-import threading
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 
 import moetune
-from moetune._library import function
+from moetune import _operators
+from moetune._serving import prepare, runtime, use
 
-__all__ = ["decode_attention", "prepare", "runtime", "use"]
-
-_decode = function("decode")
-_set_helper = function("decode_set_helper")
-_forget_families = function("decode_forget_families")
-_add_workspace = function("decode_add_workspace")
-_workspace_bytes = function("decode_workspace_bytes")
-_register_kernels = function("torch_register")
-
-_HEADS_FIRST = {"NHD": 0, "HND": 1}
-_OPEN_FAMILY = 1
-
-_lock = threading.RLock()
-_kept: list[moetune.Runtime] = []  # captured graphs may run what they loaded
-_runtimes: dict[int, moetune.Runtime] = {}
-_families: dict[tuple[int, str], moetune.Family] = {}
-_spares: dict[int, list[torch.Tensor]] = {}
-_largest = {"batch": 256, "context": 131072}
-_bytes: dict[int, int] = {}
-_host_is_device = 0  # of the tests: CPU tensors on the scripted driver
+__all__ = ["Routing", "decode_attention", "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "prepare", "route",
+           "route_weights", "runtime", "use"]
 
 
-def use(runtime: moetune.Runtime) -> None:
-    """Makes the operators of the runtime's device use it, instead of moetune.open(device=...). Never close it."""
-    with _lock:
-        device = max(runtime.device, 0)
-        for key in [key for key in _families if key[0] == device]:
-            del _families[key]
-        _forget_families(device)
-        _kept.append(runtime)
-        _runtimes[device] = runtime
+class Routing(NamedTuple):
+    """What route returns. T tokens, k experts each, E experts; a slot is one choice of one token, t * k + j."""
+
+    ids: torch.Tensor
+    """i32 [T, k]: the experts, best first."""
+    weights: torch.Tensor
+    """f32 [T, k]."""
+    counts: torch.Tensor
+    """i32 [E]: slots of each expert."""
+    offsets: torch.Tensor
+    """i32 [E + 1]: where the experts' segments begin, multiples of `align`."""
+    sorted: torch.Tensor
+    """i32 [places]: the slot at each place; T * k for none."""
+    inverse: torch.Tensor
+    """i32 [T, k]: the place of each slot; -1 for one that was dropped."""
+    block_experts: torch.Tensor
+    """i32 [places / align]: the expert of each block; -1 behind the last."""
 
 
-def runtime(device: int = 0) -> moetune.Runtime:
-    """The runtime that serves a device; opened at first use."""
-    with _lock:
-        if device not in _runtimes or _runtimes[device].closed:
-            use(moetune.open(device=device))
-        return _runtimes[device]
-
-
-def prepare(max_batch: int = 256, max_context: int = 131072) -> None:
-    """States the largest batch and context that workspaces must suffice for, before they are allocated.
-
-    A larger call outside of graph capture allocates a larger workspace; while capturing it fails.
-    """
-    with _lock:
-        _largest.update(batch=max_batch, context=max_context)
-        _bytes.clear()
-
-
-# What torch.cuda.is_current_stream_capturing() calls, without asking first whether there is a GPU.
-_stream_captures: Any = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
-
-
-def _open_family(device: int, specialization: str, batch: int, kv_heads: int, context: int,
-                 capturing: bool) -> moetune.Family:
-    key = (device, specialization)
-    if capturing:
-        raise moetune.InvalidArgument(
-            f"decode_attention: the family {specialization} is not loaded yet, and loading is not possible while a "
-            "graph is captured; call the operator once before")
-    serving = runtime(device)
-    if key not in _families:
-        try:
-            _families[key] = serving.family("decode_attention", specialization)
-        except moetune.NotTuned as miss:
-            group, _, others = specialization.partition(",")
-            heads = kv_heads * int(group.removeprefix("group="))
-            raise moetune.NotTuned(
-                f"nothing is tuned for decode_attention {specialization}; run: moetune search decode_attention "
-                f"--problem batch={batch},q_heads={heads},kv_heads={kv_heads},context={context},{others}") from miss
-    return _families[key]
-
-
-def _needed_bytes(device: int, batch: int, kv_heads: int, context: int) -> int:
-    most = _bytes.get(device, moetune.WORKSPACE_COUNTERS)
-    extents = max(batch, _largest["batch"]), kv_heads, max(context, _largest["context"])
-    for (of, _), family in _families.items():
-        if of != device:
-            continue
-        try:
-            most = max(most, family.workspace_bytes(*extents))
-        except moetune.Unsupported:  # some choice's counters do not fit at such extents
-            most = max(most, family.workspace_bytes(batch, kv_heads, context))
-    _bytes[device] = most
-    return most
-
-
-# In a thread of its own, so that the memory is of no pool that this thread allocates for graphs from.
-def _allocate(device: int, bytes_: int, stream: int) -> torch.Tensor:
-    place = torch.device("cpu") if _host_is_device else torch.device("cuda", device)
-    made: list[torch.Tensor] = []
-    thread = threading.Thread(target=lambda: made.append(torch.empty(bytes_ + 256, dtype=torch.uint8, device=place)))
-    thread.start()
-    thread.join()
-    if not made:
-        raise moetune.OutOfMemory(f"decode_attention: no {bytes_} bytes for a workspace on device {device}")
-    begin = -made[0].data_ptr() % 256
-    memory = made[0][begin:begin + bytes_]
-    if _host_is_device:
-        memory.zero_()
-    else:
-        runtime(device).init_workspace(memory, stream)
-    return memory
-
-
-# One workspace for each stream. Capturing cannot allocate; so whenever a stream gets its workspace outside of capture,
-# another one is made ready for the stream that captures next.
-def _grow_workspace(device: int, batch: int, kv_heads: int, context: int, stream: int, capturing: bool) -> None:
-    spares = _spares.setdefault(device, [])
-    present = int(_workspace_bytes(device, stream))
-    if capturing:
-        fitting = [each for each in spares if each.numel() > present]
-        if not fitting:
-            raise moetune.OutOfMemory(
-                "decode_attention: no workspace is ready for this capture; call the operator on this stream before it, "
-                "with the largest batch and context, or state them with moetune.torch.prepare()")
-        spares[:] = [each for each in spares if each is not fitting[-1]]
-        _add_workspace(device, stream, fitting[-1])
-        return
-    bytes_ = _needed_bytes(device, batch, kv_heads, context)
-    if present < bytes_:
-        _add_workspace(device, stream, _allocate(device, bytes_, stream))
-    if not spares or spares[-1].numel() < bytes_:
-        spares.append(_allocate(device, bytes_, stream))
-
-
-def _help(step: int, device: int, specialization: str, batch: int, kv_heads: int, context: int, stream: int,
-          capturing: bool) -> Optional[moetune.Family]:
-    """Called by the library when a call needs a family or a workspace that is not there."""
-    with _lock:
-        if step == _OPEN_FAMILY:
-            return _open_family(device, specialization, batch, kv_heads, context, capturing)
-        _grow_workspace(device, batch, kv_heads, context, stream, capturing)
-        return None
-
-
-_set_helper(_help)
-
-
-def _out(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, page_table: Optional[torch.Tensor],
-         seq_lens: torch.Tensor, scale: float, layout: str = "NHD", *, out: torch.Tensor,
-         lse: Optional[torch.Tensor] = None, max_context: int = 0, min_context: int = 0, total_tokens: int = 0,
-         window: int = 0, sinks: Optional[torch.Tensor] = None, k_scale: Optional[torch.Tensor] = None,
-         v_scale: Optional[torch.Tensor] = None) -> None:
-    heads_first = _HEADS_FIRST.get(layout)
-    if heads_first is None:
-        raise moetune.InvalidArgument(f"decode_attention: layout is '{layout}'; it must be NHD or HND")
-    capturing = _host_is_device == 0 and _stream_captures()
-    arguments = (q, k_cache, v_cache, page_table, seq_lens, out, lse, sinks, k_scale, v_scale, scale, heads_first,
-                 window, max_context, min_context, total_tokens, capturing, _host_is_device)
-    try:
-        _decode(*arguments)
-    except moetune.WrongDevice:
-        if not q.is_cuda or q.device.index == torch.cuda.current_device():
-            raise
-        with torch.cuda.device(q.device):
-            _decode(*arguments)
-
-
-def _functional(q: torch.Tensor, *others: Any, **options: Any) -> torch.Tensor:
-    out = torch.empty_like(q, memory_format=torch.contiguous_format)
-    _out(q, *others, out=out, **options)
-    return out
-
-
-def _fake(q: torch.Tensor, *others: Any, **options: Any) -> torch.Tensor:
-    return torch.empty_like(q, memory_format=torch.contiguous_format)
-
-
-def _fake_out(*arguments: Any, **options: Any) -> None:
-    pass
-
-
-_INPUTS = ("Tensor q, Tensor k_cache, Tensor v_cache, Tensor? page_table, Tensor seq_lens, float scale, "
-           "str layout='NHD', *, ")
-_OPTIONS = ("SymInt max_context=0, SymInt min_context=0, SymInt total_tokens=0, int window=0, Tensor? sinks=None, "
-            "Tensor? k_scale=None, Tensor? v_scale=None")
-_OVERLOADS: dict[str, tuple[str, Any, Any]] = {
-    "decode_attention": (f"({_INPUTS}{_OPTIONS}) -> Tensor", _functional, _fake),
-    "decode_attention.out": (f"({_INPUTS}Tensor(a!) out, Tensor(b!)? lse=None, {_OPTIONS}) -> ()", _out, _fake_out),
-    "decode_attention.lse": (f"({_INPUTS}Tensor(a!) lse, {_OPTIONS}) -> Tensor", _functional, _fake),
-}
-
-_registered: list[Any] = []
-_Library: Any = torch.library.Library
-
-
-def _register(key: str) -> None:
-    """Kernels of the library if this PyTorch's stable C interface has what they need (2.10), else Python's."""
-    folder = os.path.join(os.path.dirname(torch.__file__), "lib")
-    if os.environ.get("MOETUNE_TORCH_KERNELS") != "python" and _register_kernels(folder, key, bool(_host_is_device)):
-        return
-    library = _Library("moetune", "FRAGMENT")
-    for name, (_, function_, _) in _OVERLOADS.items():
-        library.impl(name, function_, key)
-    _registered.append(library)
-
-
-def _define() -> None:
-    library = _Library("moetune", "DEF")
-    for name, (schema, _, fake) in _OVERLOADS.items():
-        library.define(name + schema, tags=(torch.Tag.needs_fixed_stride_order,))
-        torch.library.register_fake(f"moetune::{name}", fake, lib=library)
-    _registered.append(library)
-
-
-_define()
-_register("CUDA")
+assert Routing._fields == _operators.ROUTING
 
 
 def _error_of(error: RuntimeError) -> Exception:
@@ -233,6 +51,13 @@ def _error_of(error: RuntimeError) -> Exception:
     name, _, sentence = str(error).partition(": ")
     kind = getattr(moetune, name.removeprefix("moetune."), None) if name.startswith("moetune.") else None
     return kind(sentence) if isinstance(kind, type) and issubclass(kind, moetune.Error) else error
+
+
+def _call(overload: Any, *given: Any, **options: Any) -> Any:
+    try:
+        return overload(*given, **options)
+    except RuntimeError as error:
+        raise _error_of(error) from None
 
 
 def decode_attention(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, page_table: Optional[torch.Tensor],
@@ -243,18 +68,80 @@ def decode_attention(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tens
     q [batch, heads, dim] or [batch, q_len, heads, dim]; caches [pages, page, kv_heads, dim] (NHD) or [pages, kv_heads,
     page, dim] (HND), or [batch, ...] of contexts if page_table is None; page_table i32 [batch, columns]; seq_lens i32
     [batch]. Options: max_context (of all sequences now; 0 for what page_table has room for), min_context (a captured
-    graph's choice is the best from here to max_context), total_tokens, window, sinks, k_scale, v_scale. Raises
-    moetune.Error's classes; the operators themselves raise RuntimeError, whose text begins with the class.
+    graph's choice is the best from here to max_context), total_tokens, window, sinks, k_scale, v_scale.
     """
-    given = (q, k_cache, v_cache, page_table, seq_lens, scale, layout)
-    try:
-        if out is not None:
-            torch.ops.moetune.decode_attention.out(*given, out=out, lse=lse, **options)
-            return out
-        if lse is not None:
-            made: torch.Tensor = torch.ops.moetune.decode_attention.lse(*given, lse=lse, **options)
-        else:
-            made = torch.ops.moetune.decode_attention.default(*given, **options)
+    given, operator = (q, k_cache, v_cache, page_table, seq_lens, scale, layout), torch.ops.moetune.decode_attention
+    if out is not None:
+        _call(operator.out, *given, out=out, lse=lse, **options)
+        return out
+    made: torch.Tensor = (_call(operator.default, *given, **options) if lse is None else
+                          _call(operator.lse, *given, lse=lse, **options))
+    return made
+
+
+def route(logits: torch.Tensor, top_k: int, *, out: Optional[Routing] = None, **options: Any) -> Routing:
+    """Each token's experts and weights, and the permutation that brings the tokens of one expert together.
+
+    logits fp32, bf16 or fp16 [tokens, experts], whose rows may lie apart. Options: score ("softmax", "topk_softmax",
+    "sigmoid" or "sqrt_softplus"), bias (f32 [experts], for the selection alone), groups, groups_kept, renormalize,
+    scale (of the weights), align (of the experts' segments), capacity (percent of the even share; 0 for all),
+    expert_map (i32 [experts]), token_count (i32 [1]: how many tokens are routed, read on the device).
+    """
+    operator = torch.ops.moetune.route
+    if out is None:
+        return Routing(*_call(operator.default, logits, top_k, **options))
+    _call(operator.out, logits, top_k, ids=out.ids, weights=out.weights, counts=out.counts, offsets=out.offsets,
+          sorted=out.sorted, inverse=out.inverse, block_experts=out.block_experts, **options)
+    return out
+
+
+def route_weights(logits: torch.Tensor, top_k: int, *, out: Optional[tuple[torch.Tensor, torch.Tensor]] = None,
+                  **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """The ids and weights of route alone. Options: its own but for align, capacity and expert_map."""
+    operator = torch.ops.moetune.route_weights
+    if out is None:
+        ids, weights = _call(operator.default, logits, top_k, **options)
+        return ids, weights
+    _call(operator.out, logits, top_k, ids=out[0], weights=out[1], **options)
+    return out
+
+
+def moe_dispatch(x: torch.Tensor, sorted: torch.Tensor, inverse: torch.Tensor, *, out: Optional[torch.Tensor] = None,
+                 padding: str = "zeros") -> torch.Tensor:
+    """bf16 [places, hidden]: the rows of x, bf16 [tokens, hidden], in the order of route's `sorted`.
+
+    padding: "zeros", or "none" to leave the rows of places without a token as they are.
+    """
+    operator = torch.ops.moetune.moe_dispatch
+    if out is None:
+        made: torch.Tensor = _call(operator.default, x, sorted, inverse, padding=padding)
         return made
-    except RuntimeError as error:
-        raise _error_of(error) from None
+    _call(operator.out, x, sorted, inverse, rows=out, padding=padding)
+    return out
+
+
+def moe_dispatch_e4m3(x: torch.Tensor, sorted: torch.Tensor, inverse: torch.Tensor, *,
+                      out: Optional[tuple[torch.Tensor, torch.Tensor]] = None,
+                      **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """moe_dispatch with rows in e4m3, and what they are multiplied by to get x back.
+
+    Options: scale ("group" of 128 values, or "token"), scale_layout ("row": [places, groups]; "column": [groups, places
+    rounded up to 4]), padding.
+    """
+    operator = torch.ops.moetune.moe_dispatch_e4m3
+    if out is None:
+        rows, scales = _call(operator.default, x, sorted, inverse, **options)
+        return rows, scales
+    _call(operator.out, x, sorted, inverse, rows=out[0], scales=out[1], **options)
+    return out
+
+
+def moe_combine(rows: torch.Tensor, inverse: torch.Tensor, weights: torch.Tensor, *,
+                out: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """bf16 [tokens, hidden]: the sum of each token's rows, times their weights. rows bf16 [places, hidden]."""
+    operator = torch.ops.moetune.moe_combine
+    if out is None:
+        made: torch.Tensor = _call(operator.default, rows, inverse, weights)
+        return made
+    _call(operator.out, rows, inverse, weights, out=out)
+    return out

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "decode_launch.h"
+#include "operator_launch.h"
 
 namespace moetune::python {
 namespace {
@@ -32,6 +32,7 @@ struct Torch {
   Status (*aoti_torch_empty_strided)(int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t,
                                      TensorHandle*);
   void (*aoti_torch_check)(bool, const char*, const char*, uint32_t, const char*);
+  Status (*aoti_torch_zero_)(TensorHandle);
   Status (*torch_string_c_str)(void*, const char**);
   Status (*torch_delete_string)(void*);
   int32_t (*aoti_torch_dtype_bfloat16)();
@@ -65,6 +66,30 @@ DLDataType type_of(int32_t dtype) {
   if (dtype == torch.int64) return {kDLInt, 64, 1};
   return {kDLOpaqueHandle, 0, 1};
 }
+
+int32_t dtype_of(DLDataType type) {
+  for (const int32_t dtype :
+       {torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn, torch.int32, torch.int64}) {
+    if (number_of(type_of(dtype)) == number_of(type)) return dtype;
+  }
+  fail(MOETUNE_INVALID_ARGUMENT, "an output would have a type that no kernel writes");
+}
+
+// A string of the stack: released at the end of the call.
+struct Text {
+  Text() = default;
+  Text(const Text&) = delete;
+  ~Text() {
+    if (handle != nullptr) torch.torch_delete_string(handle);
+  }
+  std::string_view view() const {
+    const char* data = nullptr;
+    require(torch.torch_string_c_str(handle, &data), "read a string");
+    return data;
+  }
+
+  void* handle = nullptr;
+};
 
 // A tensor of the stack: released at the end of the call.
 class Borrowed {
@@ -111,46 +136,22 @@ class Borrowed {
   DLTensor view_{};
 };
 
-bool heads_first(StackValue value) {
-  void* const text = reinterpret_cast<void*>(value);
-  const char* data = nullptr;
-  require(torch.torch_string_c_str(text, &data), "read a string");
-  const std::string layout = data;
-  torch.torch_delete_string(text);
-  if (layout != "NHD" && layout != "HND")
-    fail(MOETUNE_INVALID_ARGUMENT, "decode_attention: layout is '" + layout + "'; it must be NHD or HND");
-  return layout == "HND";
-}
-
-void empty_like(Borrowed& made, const DLTensor& q, TensorHandle handle) {
-  int64_t strides[8] = {}, step = 1;
-  if (q.ndim > 8) fail(MOETUNE_INVALID_ARGUMENT, "decode_attention: q has more than 4 dimensions");
-  for (int d = q.ndim; d-- > 0; step *= std::max<int64_t>(q.shape[d], 1)) strides[d] = step;
-  int32_t dtype = 0, device_type = 0, index = 0;
-  torch.aoti_torch_get_dtype(handle, &dtype);
-  torch.aoti_torch_get_device_type(handle, &device_type);
-  torch.aoti_torch_get_device_index(handle, &index);
-  TensorHandle out = nullptr;
-  require(torch.aoti_torch_empty_strided(q.ndim, q.shape, strides, dtype, device_type, index, &out),
-          "allocate the output");
-  made.take(reinterpret_cast<StackValue>(out));
-}
-
-void launch_on_current_stream(DecodeRequest& request, int32_t device) {
+void launch_on_current_stream(const FamilyKey& key, Given& given) {
+  const auto device = static_cast<int32_t>(key.device);
   if (!torch.host_is_device) {
-    require(torch.aoti_torch_get_current_cuda_stream(device, &request.stream), "tell the current stream");
+    require(torch.aoti_torch_get_current_cuda_stream(device, &given.stream), "tell the current stream");
     int state = 0;
-    request.capturing = torch.cuStreamIsCapturing != nullptr &&
-                        torch.cuStreamIsCapturing(request.stream, &state) == 0 && state != 0;
+    given.capturing = torch.cuStreamIsCapturing != nullptr &&
+                      torch.cuStreamIsCapturing(given.stream, &state) == 0 && state != 0;
   }
   try {
-    launch_decode(request);
+    launch_operator(key, given);
   } catch (const ffi::Error& error) {
     if (torch.host_is_device || error.kind() != "moetune.WrongDevice") throw;
     void* guard = nullptr;  // the thread's current device may be another one
     require(torch.aoti_torch_create_cuda_guard(device, &guard), "change the current device");
     try {
-      launch_decode(request);
+      launch_operator(key, given);
     } catch (...) {
       torch.aoti_torch_delete_cuda_guard(guard);
       throw;
@@ -159,49 +160,100 @@ void launch_on_current_stream(DecodeRequest& request, int32_t device) {
   }
 }
 
-enum Overload { kFunctional, kOut, kLse };
-
-// The stack holds the arguments in the order of the schemas in moetune/torch.py.
-template <Overload overload>
-void run(StackValue* stack) {
-  Borrowed tensors[kDecodeTensors];
-  int next = 0;
-  for (const int slot : {MOETUNE_DECODE_Q, MOETUNE_DECODE_K, MOETUNE_DECODE_V})
-    tensors[slot].take(stack[next++]);
-  tensors[MOETUNE_DECODE_PAGE_TABLE].take_optional(stack[next++]);
-  tensors[MOETUNE_DECODE_LENGTHS].take(stack[next++]);
-  const int scalars = next;
-  next += 2;
-  if (overload == kOut) tensors[MOETUNE_DECODE_O].take(stack[next++]);
-  if (overload == kOut) tensors[MOETUNE_DECODE_LSE].take_optional(stack[next++]);
-  if (overload == kLse) tensors[MOETUNE_DECODE_LSE].take(stack[next++]);
-  DecodeRequest request;
-  for (int64_t* field : {&request.max_context, &request.min_context, &request.total_tokens, &request.window})
-    *field = static_cast<int64_t>(stack[next++]);
-  for (const int slot : {MOETUNE_DECODE_SINKS, MOETUNE_DECODE_K_SCALE, MOETUNE_DECODE_V_SCALE})
-    tensors[slot].take_optional(stack[next++]);
-  std::memcpy(&request.scale, &stack[scalars], sizeof request.scale);
-  request.heads_first = heads_first(stack[scalars + 1]);
-
-  for (int slot = 0; slot < kDecodeTensors; ++slot) request.tensors[slot] = tensors[slot].view();
-  const DLTensor& q = *request.tensors[MOETUNE_DECODE_Q];
-  if (overload != kOut) {
-    empty_like(tensors[MOETUNE_DECODE_O], q, tensors[MOETUNE_DECODE_Q].handle());
-    request.tensors[MOETUNE_DECODE_O] = tensors[MOETUNE_DECODE_O].view();
+// A call of an overload, as PyTorch hands it over: owns what the stack holds.
+class StackCall {
+ public:
+  // Everything has its owner before anything can throw.
+  StackCall(const Overload& overload, const StackValue* stack) : overload_(overload) {
+    int texts = 0;
+    for (const Parameter& parameter : overload.parameters) {
+      const StackValue value = *stack++;
+      switch (parameter.kind) {
+        case Parameter::kTensor:
+          tensors_[parameter.place].take(value);
+          break;
+        case Parameter::kOptionalTensor:
+          tensors_[parameter.place].take_optional(value);
+          break;
+        case Parameter::kInteger:
+          integer(parameter) = static_cast<int64_t>(value);
+          break;
+        case Parameter::kFlag:
+          integer(parameter) = int64_t{(value & 0xff) != 0};
+          break;
+        case Parameter::kScale:
+          std::memcpy(&given_.scale, &value, sizeof given_.scale);
+          break;
+        case Parameter::kChoice:
+          texts_[texts++].handle = reinterpret_cast<void*>(value);
+      }
+    }
   }
-  launch_on_current_stream(request, q.device.device_id);
-  if (overload != kOut) stack[0] = reinterpret_cast<StackValue>(tensors[MOETUNE_DECODE_O].release());
-}
+
+  // Runs it; `stack` gets what the overload returns.
+  void run(StackValue* stack) {
+    read();
+    const FamilyKey key = key_of(overload_, given_);
+    TensorShapes made;
+    if (overload_.makes_outputs) made = overload_.of.outputs(given_, key);
+    for (const TensorShape& output : made) make(output);
+    launch_on_current_stream(key, given_);
+    if (overload_.of.is_idle(given_)) zero(overload_.of.outputs(given_, key));
+    for (const TensorShape& output : made)
+      *stack++ = reinterpret_cast<StackValue>(tensors_[output.slot].release());
+  }
+
+ private:
+  int64_t& integer(const Parameter& parameter) {
+    return given_.integers[static_cast<size_t>(parameter.place)];
+  }
+
+  void read() {
+    const Text* text = texts_;
+    for (const Parameter& parameter : overload_.parameters) {
+      if (parameter.kind == Parameter::kChoice)
+        integer(parameter) = choice_of(overload_, parameter, (text++)->view());
+    }
+    for (int slot = 0; slot < MOETUNE_MAX_TENSORS; ++slot) given_.tensors[slot] = tensors_[slot].view();
+  }
+
+  // On the device of the first argument.
+  void make(const TensorShape& output) {
+    std::array<int64_t, 4> strides{};
+    int64_t step = 1;
+    for (size_t d = output.shape().size(); d-- > 0; step *= std::max<int64_t>(output.sizes[d], 1))
+      strides[d] = step;
+    TensorHandle const like = tensors_[overload_.parameters.front().place].handle();
+    int32_t device_type = 0, index = 0;
+    torch.aoti_torch_get_device_type(like, &device_type);
+    torch.aoti_torch_get_device_index(like, &index);
+    TensorHandle made = nullptr;
+    require(torch.aoti_torch_empty_strided(output.rank, output.sizes.data(), strides.data(),
+                                           dtype_of(output.type), device_type, index, &made),
+            "allocate an output");
+    tensors_[output.slot].take(reinterpret_cast<StackValue>(made));
+    given_.tensors[output.slot] = tensors_[output.slot].view();
+  }
+
+  void zero(const TensorShapes& outputs) {
+    for (const TensorShape& output : outputs)
+      require(torch.aoti_torch_zero_(tensors_[output.slot].handle()), "zero an output");
+  }
+
+  const Overload& overload_;
+  Borrowed tensors_[MOETUNE_MAX_TENSORS];
+  Text texts_[4];
+  Given given_;
+};
 
 // What the last kernel of this thread failed with; PyTorch makes a RuntimeError of it. The exception is thrown by
 // PyTorch itself, while nothing here is to be destroyed: this library may have a C++ runtime of its own, whose
 // exceptions nobody else can catch.
 thread_local std::string sentence;
 
-template <Overload overload>
-bool succeeds(StackValue* stack) noexcept {
+bool succeeds(const Overload& overload, StackValue* stack) noexcept {
   try {
-    run<overload>(stack);
+    StackCall(overload, stack).run(stack);
     return true;
   } catch (const ffi::Error& error) {
     sentence = error.kind() + ": " + error.message();
@@ -211,10 +263,16 @@ bool succeeds(StackValue* stack) noexcept {
   return false;
 }
 
-template <Overload overload>
+template <size_t index>
 void kernel(StackValue* stack, uint64_t, uint64_t) {
-  if (!succeeds<overload>(stack))
-    torch.aoti_torch_check(false, "decode_attention", "moetune", 0, sentence.c_str());
+  const Overload& overload = overloads()[index];
+  if (!succeeds(overload, stack))
+    torch.aoti_torch_check(false, overload.name, "moetune", 0, sentence.c_str());
+}
+
+template <size_t... indices>
+constexpr std::array<Kernel, kOverloads> kernels_of(std::index_sequence<indices...>) {
+  return {kernel<indices>...};
 }
 
 template <typename Function>
@@ -238,11 +296,11 @@ bool find_functions(const std::string& folder) {
          MOETUNE_FIND(cpu, aoti_torch_get_dim) && MOETUNE_FIND(cpu, aoti_torch_get_data_ptr) &&
          MOETUNE_FIND(cpu, aoti_torch_get_dtype) && MOETUNE_FIND(cpu, aoti_torch_get_device_type) &&
          MOETUNE_FIND(cpu, aoti_torch_get_device_index) && MOETUNE_FIND(cpu, aoti_torch_empty_strided) &&
-         MOETUNE_FIND(cpu, torch_string_c_str) && MOETUNE_FIND(cpu, torch_delete_string) &&
-         MOETUNE_FIND(cpu, aoti_torch_dtype_bfloat16) && MOETUNE_FIND(cpu, aoti_torch_dtype_float16) &&
-         MOETUNE_FIND(cpu, aoti_torch_dtype_float32) && MOETUNE_FIND(cpu, aoti_torch_dtype_float8_e4m3fn) &&
-         MOETUNE_FIND(cpu, aoti_torch_dtype_int32) && MOETUNE_FIND(cpu, aoti_torch_dtype_int64) &&
-         MOETUNE_FIND(cpu, aoti_torch_device_type_cuda);
+         MOETUNE_FIND(cpu, aoti_torch_zero_) && MOETUNE_FIND(cpu, torch_string_c_str) &&
+         MOETUNE_FIND(cpu, torch_delete_string) && MOETUNE_FIND(cpu, aoti_torch_dtype_bfloat16) &&
+         MOETUNE_FIND(cpu, aoti_torch_dtype_float16) && MOETUNE_FIND(cpu, aoti_torch_dtype_float32) &&
+         MOETUNE_FIND(cpu, aoti_torch_dtype_float8_e4m3fn) && MOETUNE_FIND(cpu, aoti_torch_dtype_int32) &&
+         MOETUNE_FIND(cpu, aoti_torch_dtype_int64) && MOETUNE_FIND(cpu, aoti_torch_device_type_cuda);
 #undef MOETUNE_FIND
 }
 
@@ -264,12 +322,9 @@ bool torch_register(const ffi::String& folder, const ffi::String& key, bool host
   void* library = nullptr;  // kept: deleting it takes the kernels away
   require(torch.aoti_torch_library_init_impl("moetune", key.c_str(), "moetune", 0, &library),
           "make a library");
-  require(torch.torch_library_impl(library, "decode_attention", kernel<kFunctional>, kBuiltFor),
-          "take a kernel");
-  require(torch.torch_library_impl(library, "decode_attention.out", kernel<kOut>, kBuiltFor),
-          "take a kernel");
-  require(torch.torch_library_impl(library, "decode_attention.lse", kernel<kLse>, kBuiltFor),
-          "take a kernel");
+  constexpr auto kernels = kernels_of(std::make_index_sequence<kOverloads>());
+  for (size_t i = 0; i < kOverloads; ++i)
+    require(torch.torch_library_impl(library, overloads()[i].name, kernels[i], kBuiltFor), "take a kernel");
   return true;
 }
 

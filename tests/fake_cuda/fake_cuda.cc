@@ -44,6 +44,7 @@ struct FakeEvent {
 struct FakeModule {
   std::map<std::string, Kernel> kernels;
   std::map<std::string, std::int64_t> facts;
+  std::string specialization;
 };
 
 // Launches of several threads take turns.
@@ -56,6 +57,7 @@ std::map<std::string, std::int64_t> facts_of(const char* image) {
     if (image[i] != kMark[i]) return {};
   }
   std::map<std::string, std::int64_t> facts;
+  if (!specialization_of(image).empty()) return facts;
   std::istringstream words(std::string(image + sizeof kMark - 1, std::strchr(image, '\n')));
   for (std::string word; words >> word;) {
     if (const std::size_t equals = word.find('='); equals != std::string::npos)
@@ -267,7 +269,8 @@ CUresult event_elapsed_time(float* milliseconds, CUevent begin, CUevent end) {
 
 CUresult module_load_data(CUmodule* module, const void* image) {
   if (machine.script.has("bad_image")) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  *module = reinterpret_cast<CUmodule>(new FakeModule{{}, facts_of(static_cast<const char*>(image))});
+  const auto* text = static_cast<const char*>(image);
+  *module = reinterpret_cast<CUmodule>(new FakeModule{{}, facts_of(text), specialization_of(text)});
   return sticky();
 }
 
@@ -280,6 +283,7 @@ CUresult module_get_function(CUfunction* function, CUmodule module, const char* 
   Kernel kernel = Kernel::named(entry);
   if (kernel.parameters == 0) return CUDA_ERROR_NOT_FOUND;
   kernel.facts = reinterpret_cast<FakeModule*>(module)->facts;
+  kernel.specialization = reinterpret_cast<FakeModule*>(module)->specialization;
   auto& kernels = reinterpret_cast<FakeModule*>(module)->kernels;
   *function = reinterpret_cast<CUfunction>(&kernels.emplace(entry, kernel).first->second);
   return sticky();

@@ -28,6 +28,7 @@ struct Kernel {
   std::vector<std::string> suffixes;          // "us50", "wrong"
   std::size_t parameters = 0;                 // of 8 bytes each; 0: no such kernel
   std::map<std::string, std::int64_t> facts;  // what the module's text says it was compiled for
+  std::string specialization;                 // the same of a kernel that has_reference()
 
   static Kernel named(const std::string& entry);
   bool is(const std::string& suffix) const;
@@ -73,6 +74,13 @@ bool run_harness(const std::string& name, const Parameters& parameters, std::uin
 
 // decode_attention as its mma body with one split is launched, on bf16 tensors.
 void attend(const Kernel& kernel, const Parameters& parameters, const Grid& grid);
+
+// router, moe_dispatch and moe_combine: their CPU references. Other launches of theirs do nothing.
+bool has_reference(const std::string& name);
+std::size_t reference_parameters(const std::string& name);
+void run_reference(const Kernel& kernel, const Parameters& parameters);
+// Of the image of such a kernel's module, "moetune fake cubin of experts=8,top_k=2\n"; "" for others.
+std::string specialization_of(const char* image);
 
 // The candidates that copy integers, or add to a buffer that they also read: see README.md.
 void copy_ids(const Kernel& kernel, const Parameters& parameters);

@@ -32,6 +32,7 @@ const std::map<std::string, std::size_t> kParameters = {{"moetune_fill", 7},
                                                         {"ids", 3},
                                                         {"accumulate", 3},
                                                         {"decode_attention", 29},
+                                                        {"router_place", 12},
                                                         {"decode_kernel", 5},
                                                         {"decode_kernel_reference", 5}};
 
@@ -71,6 +72,7 @@ Kernel Kernel::named(const std::string& entry) {
   }
   const auto known = kParameters.find(kernel.base);
   if (known != kParameters.end()) kernel.parameters = known->second;
+  if (has_reference(kernel.base)) kernel.parameters = reference_parameters(kernel.base);
   return kernel;
 }
 
@@ -106,6 +108,10 @@ void Machine::run(const Kernel& kernel, const Parameters& parameters, const Grid
     clock_us += 10;
   } else if (kernel.base == "decode_attention") {
     attend(kernel, parameters, grid);
+  } else if (has_reference(kernel.base)) {
+    run_reference(kernel, parameters);
+  } else if (kernel.base == "router_place") {
+    clock_us += 10;  // the first launch has done it all
   } else if (kernel.base.starts_with("decode_kernel")) {
     run_affine(parameters);
   } else {

@@ -1,43 +1,22 @@
-"""moetune.torch on a GPU, or on the scripted driver with tensors in host memory."""
+"""decode_attention of moetune.torch, on a GPU or on the scripted driver."""
 
 import itertools
 import math
-import os
 import unittest
 from typing import Any
 
 import moetune
 from support import CACHE, SCRIPTED
+from torch_support import DEVICE, NO_GPU, REASON, VERBOSITY, backends, why_no_inductor
 
-try:
-    import torch
-except ImportError:
-    REASON = "there is no torch"
-else:
-    REASON = "" if torch.cuda.is_available() or SCRIPTED else "torch has no CUDA"
-    if not CACHE:
-        REASON = "no cache is named in MOETUNE_TEST_CACHE"
 if not REASON:
+    import torch
+
     import moetune.torch as operators
 
-    DEVICE = "cpu" if SCRIPTED else "cuda"
-    if SCRIPTED:
-        operators._host_is_device = 1
-        operators._register("CPU")
-    operators.use(moetune.open([CACHE]))
-    operators.prepare(max_batch=16, max_context=4096)
     operator = torch.ops.moetune.decode_attention
 
 SCALE = 1 / math.sqrt(128)
-
-
-def why_no_inductor() -> str:
-    """Inductor needs a C compiler, which a server may lack."""
-    try:
-        torch.compile(lambda x: x * 2 + 1, fullgraph=True)(torch.ones(8, device=DEVICE))
-    except Exception as error:
-        return f"torch.compile does not work here: {str(error).splitlines()[0]}"
-    return ""
 
 
 class Inputs:
@@ -120,8 +99,6 @@ class TorchTest(unittest.TestCase):
         self.assertEqual(tuple(empty.shape), (0, 8, 128))
 
     def test_compiled(self) -> None:
-        backends = ["aot_eager"] if SCRIPTED or why_no_inductor() else ["aot_eager", "inductor"]
-
         def functional(q: Any, *others: Any) -> Any:
             return operators.decode_attention(q * 2, *others) + 1
 
@@ -134,7 +111,7 @@ class TorchTest(unittest.TestCase):
         inputs.q /= 2
         arguments = inputs.arguments()
         inputs.q = inputs.q * 2
-        for function, backend in itertools.product((functional, writing), backends):
+        for function, backend in itertools.product((functional, writing), backends()):
             compiled = torch.compile(function, backend=backend, fullgraph=True)
             self.close_to(compiled(*arguments) - 1, inputs.right(), 0.04)
 
@@ -191,7 +168,7 @@ class TorchTest(unittest.TestCase):
         self.close_to(operator(*inputs.arguments()), inputs.right())
 
 
-@unittest.skipIf(REASON or DEVICE != "cuda", REASON or "torch has no CUDA")
+@unittest.skipIf(NO_GPU, NO_GPU)
 class GraphTest(unittest.TestCase):
     def test_captured_once_while_contexts_grow(self) -> None:
         inputs = Inputs()
@@ -248,4 +225,4 @@ class GraphTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2 if os.environ.get("MOETUNE_VERBOSE") else 1)
+    unittest.main(verbosity=VERBOSITY)

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "base/error.h"
 #include "kernels/kernel_space.h"
 #include "kernels/plan_interface.h"
 #include "kernels/registry.h"
@@ -11,10 +12,22 @@ namespace moetune::testing {
 namespace {
 
 Blob image_of(const Problem& problem) {
+  if (problem.kernel != "decode_attention") {
+    const std::string text =
+        "moetune fake cubin of " + find_kernel(problem.kernel).specialization(problem).text() + "\n";
+    return Blob(text.begin(), text.end());
+  }
   const std::string text = "moetune fake cubin head_dim=" + std::to_string(problem["head_dim"]) +
                            " group=" + std::to_string(problem["q_heads"] / problem["kv_heads"]) +
                            " page=" + std::to_string(problem["page"]) + "\n";
   return Blob(text.begin(), text.end());
+}
+
+std::string default_config(const Kernel& kernel, const Problem& problem) {
+  const auto config =
+      shared_space(kernel.name()).default_config(expression_environment(problem, fake_device().limits));
+  if (!config.has_value()) throw BadInput(kernel.name() + ": the space has no default for " + problem.text());
+  return config->text();
 }
 
 StoredLaunch launch_of(const Kernel& kernel, const Problem& problem, const std::string& config) {
@@ -50,13 +63,14 @@ std::string plain_config(int tile) {
 }
 
 void store(Cache& cache, const FakeWinner& winner) {
-  const Kernel& kernel = find_kernel("decode_attention");
+  const Kernel& kernel = find_kernel(winner.kernel);
   const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, winner.problem);
   WorkloadKey key{kernel.name(), problem.text(), fake_device().key, "sources", "nvrtc 13.0"};
   key.hardware.origin = winner.origin;
   if (winner.sm_count > 0) key.hardware.sm_count = winner.sm_count;
   WinnerRecord record;
-  static_cast<StoredLaunch&>(record) = launch_of(kernel, problem, winner.config);
+  static_cast<StoredLaunch&>(record) =
+      launch_of(kernel, problem, winner.config.empty() ? default_config(kernel, problem) : winner.config);
   if (!winner.interface.empty()) record.interface = winner.interface;
   if (!winner.fallback_config.empty()) record.fallback = launch_of(kernel, problem, winner.fallback_config);
   record.time_us = winner.time_us;

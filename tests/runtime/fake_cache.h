@@ -1,5 +1,4 @@
-// Caches of decode_attention winners for the scripted driver (tests/fake_cuda), whose module images say what
-// they were compiled for.
+// Caches of winners for the scripted driver (tests/fake_cuda), whose module images say what they were compiled for.
 #pragma once
 
 #include <filesystem>
@@ -19,13 +18,14 @@ std::string plain_config(int tile = 64);
 
 struct FakeWinner {
   std::string problem;  // "batch=4,q_heads=8,kv_heads=1,context=512,page=16"; the rest as usual
-  std::string config = plain_config();
-  std::string fallback_config;  // "": no default is stored
+  std::string config = plain_config();  // "": the space's default
+  std::string fallback_config;          // "": no default is stored
   double time_us = 10;
   std::string interface;  // "": the right one
   bool contended = false;
   std::string origin = "gpu";
   int sm_count = 0;  // 0: the scripted device's
+  std::string kernel = "decode_attention";
 };
 
 void store(Cache& cache, const FakeWinner& winner);

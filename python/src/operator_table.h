@@ -8,34 +8,16 @@
 #include <optional>
 #include <shared_mutex>
 
-#include "handles.h"
+#include "operator.h"
 
 namespace moetune::python {
 
-// The tensors of one call, in the order of MOETUNE_DECODE_Q and its followers.
-constexpr int kDecodeTensors = MOETUNE_DECODE_V_SCALE + 1;
-using DecodeTensors = const DLTensor* [kDecodeTensors];
-
-// What decides a call's family, and its device.
-struct DecodeKey {
-  int64_t device, group, head_dim, page, window, q_len;
-  DLDataType dtype, kv_dtype;
-  bool heads_first, lse, sinks, head_scales;
-
-  bool operator==(const DecodeKey& other) const;
-  // `name=value` pairs for Runtime.family.
-  std::string specialization() const;
-};
-
-// Throws InvalidArgument for tensors that no family takes.
-DecodeKey decode_key(const DecodeTensors& tensors, bool heads_first, int64_t window);
-
-class DecodeTable {
+class OperatorTable {
  public:
-  static DecodeTable& instance();
+  static OperatorTable& instance();
 
-  std::optional<Family> family(const DecodeKey& key) const;
-  void add(const DecodeKey& key, const Family& family);  // replaces one of an equal key
+  std::optional<Family> family(const FamilyKey& key) const;
+  void add(const FamilyKey& key, const Family& family);  // replaces one of an equal key
   void forget(int64_t device);                           // the families, not the workspaces
 
   Memory workspace(int64_t device, void* stream) const;  // empty if there is none
@@ -44,7 +26,7 @@ class DecodeTable {
 
  private:
   struct OpenedFamily {
-    DecodeKey key;
+    FamilyKey key;
     Family family;
   };
   struct Workspace {

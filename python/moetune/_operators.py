@@ -1,0 +1,172 @@
+"""Defines torch.ops.moetune.*: the schemas, what they return, and their kernels in Python for older PyTorch."""
+
+import os
+from typing import Any, Callable, NamedTuple, Optional, Sequence
+
+import torch
+
+import moetune
+from moetune import _serving
+from moetune._library import function
+
+_operate = function("operate")
+_check = function("operator_check")
+_overload_texts = function("operator_overloads")
+_register_kernels = function("torch_register")
+
+
+def _like_q(q: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    return torch.empty_like(q, memory_format=torch.contiguous_format)
+
+
+def _ids_and_weights(logits: torch.Tensor, top_k: int, **_: Any) -> tuple[torch.Tensor, ...]:
+    shape = (logits.shape[0], top_k)
+    return logits.new_empty(shape, dtype=torch.int32), logits.new_empty(shape, dtype=torch.float32)
+
+
+def _routing(logits: torch.Tensor, top_k: int, *, align: int = 16, **_: Any) -> tuple[torch.Tensor, ...]:
+    tokens, experts = logits.shape
+    slots = tokens * top_k
+    blocks = (slots + torch.sym_min(experts, slots) * (align - 1) + align - 1) // align
+    shapes = ((experts,), (experts + 1,), (blocks * align,), (tokens, top_k), (blocks,))
+    return (*_ids_and_weights(logits, top_k), *(logits.new_empty(shape, dtype=torch.int32) for shape in shapes))
+
+
+def _rows(x: torch.Tensor, sorted: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    return x.new_empty((sorted.shape[0], x.shape[1]), dtype=torch.bfloat16)
+
+
+def _rows_and_scales(x: torch.Tensor, sorted: torch.Tensor, *_: Any, scale: str = "group", scale_layout: str = "row",
+                     **__: Any) -> tuple[torch.Tensor, ...]:
+    (places,), hidden = sorted.shape, x.shape[1]
+    groups = 1 if scale == "token" else (hidden + 127) // 128
+    shape = (places, groups) if scale_layout == "row" else (groups, (places + 3) // 4 * 4)
+    return x.new_empty((places, hidden), dtype=torch.float8_e4m3fn), x.new_empty(shape, dtype=torch.float32)
+
+
+def _sums(rows: torch.Tensor, inverse: torch.Tensor, *_: Any) -> torch.Tensor:
+    return rows.new_empty((inverse.shape[0], rows.shape[1]), dtype=torch.bfloat16)
+
+
+class _Overload(NamedTuple):
+    schema: str
+    make: Optional[Callable[..., Any]]  # the outputs, uninitialized; None: the caller has them
+
+
+def _with_out(name: str, inputs: str, outputs: tuple[str, ...], options: str,
+              make: Callable[..., Any]) -> dict[str, _Overload]:
+    """An operator that returns its outputs, and its overload `.out`."""
+    returned = f"({', '.join(f'Tensor {each}' for each in outputs)})" if len(outputs) > 1 else "Tensor"
+    written = ", ".join(f"Tensor({chr(97 + i)}!) {each}" for i, each in enumerate(outputs))
+    others = f", {options}" if options else ""
+    return {name: _Overload(f"({inputs}{', *' if options else ''}{others}) -> {returned}", make),
+            f"{name}.out": _Overload(f"({inputs}, *, {written}{others}) -> ()", None)}
+
+
+_DECODE = ("Tensor q, Tensor k_cache, Tensor v_cache, Tensor? page_table, Tensor seq_lens, float scale, "
+           "str layout='NHD', *, ")
+_DECODE_OPTIONS = ("SymInt max_context=0, SymInt min_context=0, SymInt total_tokens=0, int window=0, "
+                   "Tensor? sinks=None, Tensor? k_scale=None, Tensor? v_scale=None")
+_ROUTE = "Tensor logits, int top_k"
+_ROUTE_OPTIONS = ("str score='softmax', Tensor? bias=None, int groups=1, int groups_kept=1, bool renormalize=True, "
+                  "float scale=1.0, Tensor? token_count=None")
+_PLAN_OPTIONS = ", int align=16, int capacity=0, Tensor? expert_map=None"
+_DISPATCH = "Tensor x, Tensor sorted, Tensor inverse"
+_PADDING = "str padding='zeros'"
+ROUTING = ("ids", "weights", "counts", "offsets", "sorted", "inverse", "block_experts")
+
+# python/src/overloads.cc has the same arguments in the same order.
+_OVERLOADS: dict[str, _Overload] = {
+    "decode_attention": _Overload(f"({_DECODE}{_DECODE_OPTIONS}) -> Tensor", _like_q),
+    "decode_attention.out":
+        _Overload(f"({_DECODE}Tensor(a!) out, Tensor(b!)? lse=None, {_DECODE_OPTIONS}) -> ()", None),
+    "decode_attention.lse": _Overload(f"({_DECODE}Tensor(a!) lse, {_DECODE_OPTIONS}) -> Tensor", _like_q),
+    **_with_out("route", _ROUTE, ROUTING, _ROUTE_OPTIONS + _PLAN_OPTIONS, _routing),
+    **_with_out("route_weights", _ROUTE, ("ids", "weights"), _ROUTE_OPTIONS, _ids_and_weights),
+    **_with_out("moe_dispatch", _DISPATCH, ("rows",), _PADDING, _rows),
+    **_with_out("moe_dispatch_e4m3", _DISPATCH, ("rows", "scales"),
+                f"str scale='group', str scale_layout='row', {_PADDING}", _rows_and_scales),
+    **_with_out("moe_combine", "Tensor rows, Tensor inverse, Tensor weights", ("out",), "", _sums),
+}
+
+_registered: list[Any] = []
+_Library: Any = torch.library.Library
+
+
+class _Kernel:
+    """An overload in Python: its arguments go to the library in the schema's order."""
+
+    def __init__(self, name: str) -> None:
+        operator, _, overload = name.partition(".")
+        arguments = getattr(getattr(torch.ops.moetune, operator), overload or "default")._schema.arguments
+        self.index = [text.partition("(")[0] for text in signatures()].index(name)
+        self.places = {argument.name: place for place, argument in enumerate(arguments)}
+        self.defaults = [argument.default_value for argument in arguments]
+        self.written = [argument.name for argument in arguments
+                        if argument.alias_info is not None and argument.alias_info.is_write]
+
+    def arguments(self, given: Sequence[Any], options: dict[str, Any]) -> list[Any]:
+        values = [*given, *self.defaults[len(given):]]
+        for name, value in options.items():
+            values[self.places[name]] = value
+        return [self.index, _serving.is_capturing(), _serving.host_is_device, *values]
+
+    def __call__(self, *given: Any, **options: Any) -> None:
+        arguments = self.arguments(given, options)
+        first = given[0]
+        try:
+            launched = _operate(*arguments)
+        except moetune.WrongDevice:
+            if not first.is_cuda or first.device.index == torch.cuda.current_device():
+                raise
+            with torch.cuda.device(first.device):
+                launched = _operate(*arguments)
+        if not launched:  # no tokens
+            for name in self.written:
+                options[name].zero_()
+
+
+def _functional(name: str, make: Callable[..., Any]) -> Callable[..., Any]:
+    own, out = _Kernel(name), _Kernel(f"{name.partition('.')[0]}.out")
+
+    def kernel(*given: Any, **options: Any) -> Any:
+        _check(*own.arguments(given, options))
+        made = make(*given, **options)
+        outputs = made if isinstance(made, tuple) else (made,)
+        out(*given, **dict(zip(out.written, outputs)), **options)
+        return made
+
+    return kernel
+
+
+def signatures() -> list[str]:
+    """What the library takes: "route.out(logits, top_k, ...)" of each overload."""
+    return [str(text) for text in _overload_texts()]
+
+
+def register(key: str) -> None:
+    """Kernels of the library if this PyTorch's stable C interface has what they need (2.10), else Python's."""
+    folder = os.path.join(os.path.dirname(torch.__file__), "lib")
+    wanted = os.environ.get("MOETUNE_TORCH_KERNELS") != "python"
+    if wanted and _register_kernels(folder, key, bool(_serving.host_is_device)):
+        return
+    library = _Library("moetune", "FRAGMENT")
+    for name, (_, make) in _OVERLOADS.items():
+        library.impl(name, _Kernel(name) if make is None else _functional(name, make), key)
+    _registered.append(library)
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+def _define() -> None:
+    library = _Library("moetune", "DEF")
+    for name, (schema, make) in _OVERLOADS.items():
+        library.define(name + schema, tags=(torch.Tag.needs_fixed_stride_order,))
+        torch.library.register_fake(f"moetune::{name}", make or _nothing, lib=library)
+    _registered.append(library)
+
+
+_define()
+register("CUDA")

@@ -1,0 +1,168 @@
+"""What the operators need at run time: a runtime for each device, families, and a workspace for each stream."""
+
+import threading
+from typing import Any, Optional, Sequence
+
+import torch
+
+import moetune
+from moetune._library import function
+
+_set_helper = function("operator_set_helper")
+_forget_families = function("operator_forget_families")
+_add_workspace = function("operator_add_workspace")
+_workspace_bytes = function("operator_workspace_bytes")
+
+_OPEN_FAMILY = 1
+
+_lock = threading.RLock()
+_kept: list[moetune.Runtime] = []  # captured graphs may run what they loaded
+_runtimes: dict[int, moetune.Runtime] = {}
+_spares: dict[int, list[torch.Tensor]] = {}
+_largest = {"batch": 256, "context": 131072, "tokens": 32768}
+_bytes: dict[int, int] = {}
+host_is_device = 0  # of the tests: CPU tensors on the scripted driver
+
+
+class _Opened:
+    """A family, and the largest extents that a workspace was wanted for."""
+
+    def __init__(self, kernel: str, family: moetune.Family) -> None:
+        self.kernel, self.family = kernel, family
+        self.extents: tuple[int, ...] = ()
+
+    def saw(self, extents: Sequence[int]) -> None:
+        self.extents = tuple(map(max, extents, self.extents or extents))
+
+    def workspace_bytes(self) -> int:
+        """For these extents and for those of prepare()."""
+        if self.kernel == "decode_attention":
+            batch, kv_heads, context = self.extents
+            wanted: tuple[int, ...] = max(batch, _largest["batch"]), kv_heads, max(context, _largest["context"])
+        else:
+            wanted = (max(self.extents[0], _largest["tokens"]),)
+        try:
+            return self.family.workspace_bytes(*wanted)
+        except moetune.Unsupported:  # some choice's counters do not fit at such extents
+            return self.family.workspace_bytes(*self.extents)
+
+
+_families: dict[tuple[int, str, str], _Opened] = {}
+
+
+def use(runtime: moetune.Runtime) -> None:
+    """Makes the operators of the runtime's device use it, instead of moetune.open(device=...). Never close it."""
+    with _lock:
+        device = max(runtime.device, 0)
+        for key in [key for key in _families if key[0] == device]:
+            del _families[key]
+        _forget_families(device)
+        _kept.append(runtime)
+        _runtimes[device] = runtime
+
+
+def runtime(device: int = 0) -> moetune.Runtime:
+    """The runtime that serves a device; opened at first use."""
+    with _lock:
+        if device not in _runtimes or _runtimes[device].closed:
+            use(moetune.open(device=device))
+        return _runtimes[device]
+
+
+def prepare(max_batch: int = 256, max_context: int = 131072, max_tokens: int = 32768) -> None:
+    """States what workspaces must suffice for, before they are allocated.
+
+    `max_batch` and `max_context` are decode_attention's, `max_tokens` the other operators'. A larger call outside of
+    graph capture allocates a larger workspace; while capturing it fails.
+    """
+    with _lock:
+        _largest.update(batch=max_batch, context=max_context, tokens=max_tokens)
+        _bytes.clear()
+
+
+def _open_family(device: int, operator: str, kernel: str, specialization: str, problem: str) -> _Opened:
+    serving = runtime(device)
+    key = (device, kernel, specialization)
+    if key not in _families:
+        try:
+            _families[key] = _Opened(kernel, serving.family(kernel, specialization))
+        except moetune.NotTuned as miss:
+            raise moetune.NotTuned(f"{operator}: nothing is tuned for {kernel} {specialization}; run: moetune search "
+                                   f"{kernel} --problem {problem}") from miss
+    return _families[key]
+
+
+def _needed_bytes(device: int) -> int:
+    most = max([_bytes.get(device, moetune.WORKSPACE_COUNTERS),
+                *(opened.workspace_bytes() for (of, _, _), opened in _families.items() if of == device)])
+    _bytes[device] = most
+    return most
+
+
+# In a thread of its own, so that the memory is of no pool that this thread allocates for graphs from.
+def _allocate(device: int, bytes_: int, stream: int) -> torch.Tensor:
+    place = torch.device("cpu") if host_is_device else torch.device("cuda", device)
+    made: list[torch.Tensor] = []
+    thread = threading.Thread(target=lambda: made.append(torch.empty(bytes_ + 256, dtype=torch.uint8, device=place)))
+    thread.start()
+    thread.join()
+    if not made:
+        raise moetune.OutOfMemory(f"moetune.torch: no {bytes_} bytes for a workspace on device {device}")
+    begin = -made[0].data_ptr() % 256
+    memory = made[0][begin:begin + bytes_]
+    if host_is_device:
+        memory.zero_()
+    else:
+        runtime(device).init_workspace(memory, stream)
+    return memory
+
+
+# One workspace for each stream. Capturing cannot allocate; so whenever a stream gets its workspace outside of capture,
+# another one is made ready for the stream that captures next.
+def _grow_workspace(device: int, stream: int) -> None:
+    bytes_ = _needed_bytes(device)
+    spares = _spares.setdefault(device, [])
+    if int(_workspace_bytes(device, stream)) < bytes_:
+        _add_workspace(device, stream, _allocate(device, bytes_, stream))
+    if not spares or spares[-1].numel() < bytes_:
+        spares.append(_allocate(device, bytes_, stream))
+
+
+def _take_spare(device: int, stream: int, operator: str) -> None:
+    spares = _spares.setdefault(device, [])
+    present = int(_workspace_bytes(device, stream))
+    fitting = [each for each in spares if each.numel() > present]
+    if not fitting:
+        raise moetune.OutOfMemory(
+            f"{operator}: no workspace is ready for this capture; call the operator on this stream before it, with "
+            "tensors as large, or state how large they get with moetune.torch.prepare()")
+    spares[:] = [each for each in spares if each is not fitting[-1]]
+    _add_workspace(device, stream, fitting[-1])
+
+
+def _help(step: int, device: int, operator: str, kernel: str, specialization: str, problem: str,
+          extents: Sequence[int], stream: int, capturing: bool) -> Optional[moetune.Family]:
+    """Called by the library when a call needs a family or a workspace that is not there."""
+    with _lock:
+        if capturing and step == _OPEN_FAMILY:
+            raise moetune.InvalidArgument(
+                f"{operator}: the family {specialization} is not loaded yet, and loading is not possible while a graph "
+                "is captured; call the operator once before")
+        if capturing:
+            _take_spare(device, stream, operator)
+            return None
+        opened = _open_family(device, operator, kernel, specialization, problem)
+        opened.saw(extents)
+        _grow_workspace(device, stream)
+        return opened.family if step == _OPEN_FAMILY else None
+
+
+_set_helper(_help)
+
+# What torch.cuda.is_current_stream_capturing() calls, without asking first whether there is a GPU.
+_cuda_captures: Any = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
+
+
+def is_capturing() -> bool:
+    """Whether the current stream captures a graph."""
+    return host_is_device == 0 and bool(_cuda_captures())

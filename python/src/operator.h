@@ -1,0 +1,134 @@
+// What moetune.torch's operators have in common: the arguments of a call, and what each operator decides by itself.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <span>
+
+#include "handles.h"
+
+namespace moetune::python {
+
+class Operator;
+
+// An argument of a schema, and where a call keeps it.
+struct Parameter {
+  enum Kind { kTensor, kOptionalTensor, kInteger, kFlag, kScale, kChoice };
+
+  const char* name;
+  Kind kind;
+  int place = 0;                           // a tensor's slot, or an index of Given::integers
+  std::span<const char* const> choices{};  // of kChoice: the names that become 0, 1, ...
+};
+
+// The arguments of one call. Tensors are the caller's.
+struct Given {
+  const DLTensor* tensors[MOETUNE_MAX_TENSORS]{};  // by slot; null for none
+  std::array<int64_t, 8> integers{};               // an operator's own order; a flag is 0 or 1
+  double scale = 1;
+  void* stream = nullptr;
+  bool capturing = false;
+};
+
+// What decides a call's family, and its device.
+struct FamilyKey {
+  const Operator* of = nullptr;
+  int64_t device = 0;
+  std::array<int64_t, 14> facts{};  // an operator's own
+
+  bool operator==(const FamilyKey&) const = default;
+
+  template <typename Facts>
+  void set(const Facts& own) {
+    static_assert(sizeof(Facts) <= sizeof facts && std::is_trivially_copyable_v<Facts>);
+    std::memcpy(facts.data(), &own, sizeof own);
+  }
+  template <typename Facts>
+  Facts as() const {
+    Facts own;
+    std::memcpy(&own, facts.data(), sizeof own);
+    return own;
+  }
+};
+
+// A tensor that a call must have, or one that the operator makes.
+struct TensorShape {
+  int slot;
+  const char* name;
+  DLDataType type;
+  std::span<const int64_t> shape() const { return {sizes.data(), static_cast<size_t>(rank)}; }
+
+  int rank;
+  std::array<int64_t, 4> sizes;
+};
+
+struct TensorShapes {
+  std::array<TensorShape, 8> list{};
+  int count = 0;
+
+  void add(const TensorShape& shape) { list[static_cast<size_t>(count++)] = shape; }
+  const TensorShape* begin() const { return list.data(); }
+  const TensorShape* end() const { return list.data() + count; }
+};
+
+// Free dimensions, in the kernel's order.
+struct FreeExtents {
+  std::array<int64_t, MOETUNE_MAX_EXTENTS> values{};
+  size_t count = 0;
+};
+
+// Stateless; thread-safe. Messages begin with the operator's name.
+class Operator {
+ public:
+  virtual ~Operator() = default;
+
+  virtual const char* name() const = 0;     // "route"
+  virtual const char* kernel() const = 0;   // "router"
+  virtual size_t tensor_count() const = 0;  // of its slots
+
+  // Throws InvalidArgument for tensors that no family takes. Outputs that the operator makes may be missing yet.
+  virtual FamilyKey key(const Given& given) const = 0;
+  // `name=value` pairs for Runtime.family.
+  virtual std::string specialization(const FamilyKey& key) const = 0;
+  // What `moetune search --problem` takes to tune this call.
+  virtual std::string problem(const Given& given, const FamilyKey& key) const = 0;
+  virtual FreeExtents extents(const Given& given) const = 0;
+  // What the functional overload returns, in this order.
+  virtual TensorShapes outputs(const Given& given, const FamilyKey& key) const = 0;
+
+  // Whether there is nothing to launch, and outputs that have elements are zeros.
+  virtual bool is_idle(const Given&) const { return false; }
+  virtual const char* bind_options(const Given&) const { return nullptr; }
+  // Fields of the call that tensors do not tell.
+  virtual void complete(const Given&, moetune_arguments&) const {}
+  // `most` are bind's extents.
+  virtual moetune_choice choose(const Given& given, moetune_family* family, const FreeExtents& most) const;
+
+ protected:
+  [[noreturn]] void refuse(const std::string& sentence) const;
+  const DLTensor& tensor(const Given& given, int slot, const char* name) const;  // throws if it is missing
+  // Throws unless the call has the tensor in this shape.
+  void require(const Given& given, const TensorShape& expected) const;
+};
+
+// Numbers for FamilyKey::facts, equal for equal types.
+int64_t number_of(DLDataType type);
+
+// One schema of an operator.
+struct Overload {
+  const char* name;  // "route.out"
+  const Operator& of;
+  std::span<const Parameter> parameters;  // in the schema's order; the first is a tensor
+  bool makes_outputs;
+};
+
+constexpr size_t kOverloads = 13;
+const std::array<Overload, kOverloads>& overloads();
+
+// The family of a call, whose first tensor must be in a GPU's memory.
+FamilyKey key_of(const Overload& overload, const Given& given);
+
+// The place of a name among a parameter's choices. Throws InvalidArgument, naming them.
+int64_t choice_of(const Overload& overload, const Parameter& parameter, std::string_view name);
+
+}  // namespace moetune::python

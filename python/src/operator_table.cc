@@ -1,0 +1,49 @@
+#include "operator_table.h"
+
+#include <algorithm>
+#include <mutex>
+
+namespace moetune::python {
+
+OperatorTable& OperatorTable::instance() {
+  static auto* const table = new OperatorTable;
+  return *table;
+}
+
+std::optional<Family> OperatorTable::family(const FamilyKey& key) const {
+  const std::shared_lock shared(mutex_);
+  for (const OpenedFamily& opened : families_) {
+    if (opened.key == key) return opened.family;
+  }
+  return std::nullopt;
+}
+
+void OperatorTable::add(const FamilyKey& key, const Family& family) {
+  const std::unique_lock alone(mutex_);
+  std::erase_if(families_, [&](const OpenedFamily& opened) { return opened.key == key; });
+  families_.push_back({key, family});
+}
+
+void OperatorTable::forget(int64_t device) {
+  const std::unique_lock alone(mutex_);
+  std::erase_if(families_, [&](const OpenedFamily& opened) { return opened.key.device == device; });
+}
+
+Memory OperatorTable::workspace(int64_t device, void* stream) const {
+  const std::shared_lock shared(mutex_);
+  for (const Workspace& workspace : workspaces_) {
+    if (workspace.stream == stream && workspace.device == device) return workspace.memory;
+  }
+  return {};
+}
+
+void OperatorTable::add_workspace(int64_t device, void* stream, const ffi::Tensor& tensor) {
+  const Memory memory = memory_of(tensor);
+  const std::unique_lock alone(mutex_);
+  std::erase_if(workspaces_,
+                [&](const Workspace& old) { return old.stream == stream && old.device == device; });
+  workspaces_.push_back({device, stream, memory});
+  kept_.push_back(tensor);
+}
+
+}  // namespace moetune::python

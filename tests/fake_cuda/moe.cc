@@ -1,0 +1,107 @@
+// router, moe_dispatch and moe_combine on the host: their CPU references on what the launch's parameters point to.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <string_view>
+
+#include "kernels/registry.h"
+#include "tests/fake_cuda/fake_cuda.h"
+
+namespace fake_cuda {
+namespace {
+
+using namespace moetune;
+
+// The parameters of each kernel, in the template's order.
+const std::map<std::string, std::vector<std::string>> kNames = {
+    {"router",
+     {"logits", "bias", "expert_map", "token_count", "ids", "weights", "counts", "offsets", "sorted",
+      "inverse", "block_experts", "block_counts", "router_state", "logits_row", "tokens", "tokens_of_block",
+      "capacity", "places", "scale"}},
+    {"moe_dispatch", {"x", "sorted", "inverse", "rows", "scales", "x_row", "tokens", "places"}},
+    {"moe_combine", {"rows", "inverse", "weights", "out", "out_row", "tokens"}},
+};
+
+// One launch: its parameters by name.
+struct Launched {
+  const std::vector<std::string>& names;
+  const Parameters& values;
+
+  const std::uint64_t* find(const std::string& name) const {
+    const auto found = std::ranges::find(names, name);
+    return found == names.end() ? nullptr : &values[static_cast<std::size_t>(found - names.begin())];
+  }
+  void* tensor(const std::string& name) const {
+    const std::uint64_t* found = find(name);
+    if (found == nullptr || *found == 0) throw std::runtime_error("tensor " + name + " was not launched");
+    return reinterpret_cast<void*>(*found);
+  }
+  std::int64_t tokens() const { return static_cast<std::int32_t>(*find("tokens")); }
+};
+
+// moe_combine is not passed how many rows there are; it reads those that slots point to.
+std::int64_t places_used(const Launched& launched, std::int64_t slots) {
+  const auto* inverse = static_cast<const std::int32_t*>(launched.tensor("inverse"));
+  return std::max(0, *std::max_element(inverse, inverse + slots)) + 1;
+}
+
+Call call_of(const moetune::Kernel& kernel, const Problem& problem, const Launched& launched) {
+  const CallSchema& schema = kernel.call_schema();
+  Call call;
+  for (std::size_t i = 0; i < schema.integers.size(); ++i) {
+    const std::string& name = schema.integers[i].name;
+    const std::uint64_t* found = launched.find(name);
+    call.integers[i] = found == nullptr   ? places_used(launched, problem["tokens"] * problem["top_k"])
+                       : name == "places" ? static_cast<std::int32_t>(*found)
+                                          : static_cast<std::int64_t>(*found);
+  }
+  for (std::size_t i = 0; i < schema.reals.size(); ++i) {
+    float value = 0;
+    std::memcpy(&value, launched.find(schema.reals[i].name), sizeof value);
+    call.reals[i] = value;
+  }
+  return call;
+}
+
+}  // namespace
+
+std::string specialization_of(const char* image) {
+  static constexpr std::string_view kMark = "moetune fake cubin of ";
+  if (std::strncmp(image, kMark.data(), kMark.size()) != 0) return "";
+  const char* const begin = image + kMark.size();
+  return std::string(begin, std::strchr(begin, '\n'));
+}
+
+bool has_reference(const std::string& name) { return kNames.contains(name); }
+
+std::size_t reference_parameters(const std::string& name) { return kNames.at(name).size(); }
+
+void run_reference(const Kernel& kernel, const Parameters& parameters) {
+  const moetune::Kernel& known = find_kernel(kernel.base);
+  const Launched launched{kNames.at(kernel.base), parameters};
+  const Problem problem =
+      parse_problem(known.name(), known.schema(), nullptr,
+                    kernel.specialization + ",tokens=" + std::to_string(launched.tokens()));
+  const Call call = call_of(known, problem, launched);
+  const std::vector<Buffer> buffers = known.buffers(problem, call, 0);
+  HostTensors inputs;
+  for (const Buffer& buffer : buffers) {
+    if (buffer.is_written()) continue;
+    std::vector<double>& values = inputs[buffer.name];
+    for (std::int64_t i = 0; i < buffer.elements; ++i)
+      values.push_back(load_element(buffer.dtype, launched.tensor(buffer.name), i));
+  }
+  const HostTensors outputs = known.reference_on_cpu(problem, call, inputs);
+  for (const Buffer& buffer : buffers) {
+    if (!buffer.is_written()) continue;
+    const std::vector<double>& values = outputs.at(buffer.name);
+    for (std::int64_t i = 0; i < buffer.elements; ++i) {
+      const double value = values[static_cast<std::size_t>(i)];
+      if (std::isnan(value)) continue;  // not written
+      store_element(buffer.dtype, launched.tensor(buffer.name), i, round_to(buffer.dtype, value));
+    }
+  }
+}
+
+}  // namespace fake_cuda

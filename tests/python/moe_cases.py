@@ -1,0 +1,90 @@
+"""Calls of route, moe_dispatch and moe_combine, and what they should return."""
+
+import functools
+from typing import Any, Callable, TypeVar
+
+import moetune
+from torch_support import DEVICE, REASON
+
+if not REASON:
+    import torch
+
+    import moe_reference as plain
+
+Method = TypeVar("Method", bound=Callable[[Any], None])
+HIDDEN = 256
+
+
+def if_tuned(method: Method) -> Method:
+    """Skips on a cache that lacks the test's families."""
+
+    @functools.wraps(method)
+    def run(self: Any) -> None:
+        try:
+            method(self)
+        except (moetune.NotTuned, RuntimeError) as error:
+            if "nothing is tuned" not in str(error):
+                raise
+            self.skipTest(str(error))
+
+    return run  # type: ignore[return-value]
+
+
+class Case:
+    """Logits and options of one routing, on the CPU and on the device."""
+
+    def __init__(self, tokens: int = 64, experts: int = 16, top_k: int = 2, dtype: str = "float32", seed: int = 3,
+                 **options: Any) -> None:
+        self.experts, self.top_k, self.options = experts, top_k, options
+        self.host_logits = plain.distinct_logits(tokens, experts, getattr(torch, dtype), seed)
+        self.logits = self.host_logits.to(DEVICE)
+
+    @classmethod
+    def with_everything(cls) -> "Case":
+        bias = torch.randn(32, generator=torch.Generator().manual_seed(7)) / 10
+        expert_map = torch.tensor([each // 2 if each % 2 == 0 else -1 for each in range(32)], dtype=torch.int32)
+        return cls(50, 32, 4, score="sigmoid", bias=bias, groups=4, groups_kept=2, scale=2.5, align=8,
+                   expert_map=expert_map, token_count=torch.tensor([41], dtype=torch.int32))
+
+    def on_device(self) -> dict[str, Any]:
+        return {name: value.to(DEVICE) if isinstance(value, torch.Tensor) else value
+                for name, value in self.options.items()}
+
+    def right(self) -> tuple[Any, ...]:
+        plan_options = {name: self.options[name] for name in ("align", "capacity", "expert_map")
+                        if name in self.options}
+        others = {name: value for name, value in self.options.items() if name not in plan_options}
+        ids, weights = plain.weights_of(self.host_logits, self.top_k, **others)
+        return ids, weights, *plain.plan_of(ids, self.experts, **plan_options)
+
+
+def poisoned(made: Any) -> Any:
+    """Tensors like these, with values that no operator writes."""
+    return [torch.full_like(each, -7) for each in made]
+
+
+def plan_of_nothing() -> tuple[Any, ...]:
+    """What route returns without tokens, for 16 experts and top 2."""
+    ids, weights = torch.empty(0, 2, dtype=torch.int32), torch.empty(0, 2)
+    return ids, weights, *plain.plan_of(ids, 16)
+
+
+class Rows:
+    """A routing of 64 tokens among 16 experts, two each, and rows to move."""
+
+    def __init__(self, tokens: int = 64) -> None:
+        generator = torch.Generator().manual_seed(5)
+        _, weights, _, _, sorted_, inverse, _ = Case(tokens).right()
+        inverse[3, 1] = -1  # as one beyond its capacity
+        self.sorted, self.inverse, self.weights = sorted_.to(DEVICE), inverse.to(DEVICE), weights.to(DEVICE)
+
+        def normal(rows: int) -> Any:
+            return torch.randn(rows, HIDDEN, generator=generator).bfloat16().to(DEVICE)
+
+        self.x, self.rows = normal(tokens), normal(len(sorted_))
+
+    def dispatched(self) -> Any:
+        return plain.dispatched(self.x, self.sorted, 2)
+
+    def combined(self) -> Any:
+        return plain.combined(self.rows, self.inverse, self.weights)

@@ -1,0 +1,72 @@
+"""route, moe_dispatch and moe_combine in plain PyTorch, and inputs for them."""
+
+from typing import Any, Optional
+
+import torch
+
+
+def distinct_logits(tokens: int, experts: int, dtype: Any, seed: int) -> Any:
+    """Logits that no rounding brings into another order: those of a token differ by 1/8 at least."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = [torch.randperm(experts, generator=generator) for _ in range(tokens)]
+    return (torch.stack(rows) / 8 - experts / 16).to(dtype)
+
+
+def _kept_groups(selection: Any, groups: int, kept: int) -> Any:
+    """-inf for experts of groups other than the best."""
+    grouped = selection.reshape(selection.shape[0], groups, -1)
+    best = grouped.topk(2, -1).values.sum(-1).topk(kept, -1).indices
+    dropped = torch.ones(selection.shape[0], groups, dtype=torch.bool).scatter_(1, best, False)
+    return grouped.masked_fill(dropped[..., None], float("-inf")).reshape(selection.shape)
+
+
+def weights_of(logits: Any, top_k: int, *, score: str = "softmax", bias: Optional[Any] = None, groups: int = 1,
+               groups_kept: int = 1, renormalize: bool = True, scale: float = 1.0,
+               token_count: Optional[Any] = None) -> tuple[Any, Any]:
+    """ids and weights, on the CPU."""
+    scores = logits.float().sigmoid() if score == "sigmoid" else logits.float().softmax(-1)
+    selection = scores if bias is None else scores + bias
+    if groups > 1:
+        selection = _kept_groups(selection, groups, groups_kept)
+    ids = selection.sort(dim=-1, descending=True, stable=True).indices[:, :top_k]
+    weights = scores.gather(1, ids)
+    if renormalize:
+        weights = weights / weights.sum(-1, keepdim=True)
+    if token_count is not None:
+        ids[int(token_count):], weights[int(token_count):] = -1, 0
+    return ids.int(), weights * scale
+
+
+def plan_of(ids: Any, experts: int, *, align: int = 16, capacity: int = 0,
+            expert_map: Optional[Any] = None) -> tuple[Any, ...]:
+    """counts, offsets, sorted, inverse and block_experts, on the CPU."""
+    slots = ids.flatten().tolist()
+    if expert_map is not None:
+        slots = [-1 if each < 0 else int(expert_map[each]) for each in slots]
+    room = -(-capacity * len(slots) // (100 * experts)) if capacity else len(slots)
+    chosen = [[slot for slot, each in enumerate(slots) if each == expert][:room] for expert in range(experts)]
+    places = -(-(len(slots) + min(experts, len(slots)) * (align - 1)) // align) * align
+    order, inverse, offsets, blocks = [len(slots)] * places, [-1] * len(slots), [0], [-1] * (places // align)
+    for expert, mine in enumerate(chosen):
+        begin, end = offsets[-1], offsets[-1] - (-len(mine) // align) * align
+        order[begin:begin + len(mine)] = mine
+        for place, slot in enumerate(mine, begin):
+            inverse[slot] = place
+        blocks[begin // align:end // align] = [expert] * ((end - begin) // align)
+        offsets.append(end)
+    lists = [len(mine) for mine in chosen], offsets, order, inverse, blocks
+    counts, begins, sorted_, inverses, block_experts = (torch.tensor(each, dtype=torch.int32) for each in lists)
+    return counts, begins, sorted_, inverses.reshape(ids.shape), block_experts
+
+
+def dispatched(x: Any, sorted_: Any, top_k: int) -> Any:
+    """Rows in x's type; zeros for padding."""
+    tokens = sorted_.long() // top_k
+    rows = torch.cat([x, torch.zeros_like(x[:1])])
+    return rows[tokens.clamp(max=x.shape[0])]
+
+
+def combined(rows: Any, inverse: Any, weights: Any) -> Any:
+    """In float32."""
+    kept = torch.where(inverse >= 0, weights, torch.zeros_like(weights))
+    return (rows[inverse.clamp(min=0).long()].float() * kept[..., None]).sum(1)

@@ -1,0 +1,267 @@
+"""moe_dispatch and moe_combine of moetune.torch, and all its MoE operators under torch.compile and in graphs."""
+
+import itertools
+import unittest
+from typing import Any, Callable
+
+import moetune
+from moe_cases import HIDDEN, Case, Rows, if_tuned
+from torch_support import DEVICE, NO_GPU, REASON, VERBOSITY, backends, largest_error, why_no_inductor
+
+if not REASON:
+    import torch
+
+    import moe_reference as plain
+    import moetune.torch as operators
+    from moetune import _operators
+
+    ops = torch.ops.moetune
+
+
+@unittest.skipIf(REASON, REASON)
+class RowsTest(unittest.TestCase):
+    @if_tuned
+    def test_dispatch(self) -> None:
+        for tokens in (64, 50):
+            inputs = Rows(tokens)
+            inputs.inverse = Case(tokens).right()[5].to(DEVICE)
+            made = operators.moe_dispatch(inputs.x, inputs.sorted, inputs.inverse)
+            self.assertTrue(torch.equal(made, inputs.dispatched()))
+            out = torch.full_like(made, 7)
+            self.assertIs(operators.moe_dispatch(inputs.x, inputs.sorted, inputs.inverse, out=out), out)
+            self.assertTrue(torch.equal(out, made))
+
+    @if_tuned
+    def test_dispatch_in_e4m3(self) -> None:
+        inputs = Rows()
+        inputs.inverse = Case().right()[5].to(DEVICE)
+        given = inputs.x, inputs.sorted, inputs.inverse
+        rows, scales = operators.moe_dispatch_e4m3(*given, scale_layout="column")
+        places = len(inputs.sorted)
+        self.assertEqual((rows.shape, scales.shape), ((places, HIDDEN), (2, (places + 3) // 4 * 4)))
+        again = rows.float().reshape(places, 2, 128) * scales[:, :places].T[..., None]
+        self.assertLess(largest_error(again.reshape(rows.shape), inputs.dispatched()), 0.15)
+        out = torch.zeros_like(rows), torch.zeros_like(scales)
+        self.assertIs(operators.moe_dispatch_e4m3(*given, scale_layout="column", out=out), out)
+        self.assertTrue(torch.equal(out[0].view(torch.uint8), rows.view(torch.uint8)))
+        self.assertTrue(torch.equal(out[1], scales))
+
+    @if_tuned
+    def test_combine(self) -> None:
+        for tokens in (64, 50):
+            inputs = Rows(tokens)
+            made = operators.moe_combine(inputs.rows, inputs.inverse, inputs.weights)
+            self.assertEqual((made.shape, made.dtype), ((tokens, HIDDEN), torch.bfloat16))
+            self.assertLess(largest_error(made, inputs.combined()), 0.02)
+            wide = torch.zeros(tokens, 2 * HIDDEN, dtype=torch.bfloat16, device=DEVICE)
+            operators.moe_combine(inputs.rows, inputs.inverse, inputs.weights, out=wide[:, HIDDEN:])
+            self.assertTrue(torch.equal(wide[:, HIDDEN:], made))
+            self.assertFalse(wide[:, :HIDDEN].any())
+
+    @if_tuned
+    def test_there_and_back(self) -> None:
+        case, inputs = Case(), Rows()
+        routing = operators.route(case.logits, 2)
+        rows = operators.moe_dispatch(inputs.x, routing.sorted, routing.inverse)
+        made = operators.moe_combine(rows, routing.inverse, routing.weights)
+        self.assertLess(largest_error(made, inputs.x), 0.04)  # weights of a token add up to 1
+
+    def test_nothing_to_move(self) -> None:
+        x = torch.empty(0, HIDDEN, dtype=torch.bfloat16, device=DEVICE)
+        sorted_, inverse = (torch.empty(*shape, dtype=torch.int32, device=DEVICE) for shape in ((0,), (0, 2)))
+        self.assertEqual(operators.moe_dispatch(x, sorted_, inverse).shape, (0, HIDDEN))
+        self.assertEqual(operators.moe_combine(x, inverse, inverse.float()).shape, (0, HIDDEN))
+        self.assertEqual(operators.moe_dispatch_e4m3(x, sorted_, inverse)[1].shape, (0, 2))
+
+    def test_refused(self) -> None:
+        inputs, invalid = Rows(), moetune.InvalidArgument
+        x, sorted_, inverse, weights, rows = inputs.x, inputs.sorted, inputs.inverse, inputs.weights, inputs.rows
+        for kind, sentence, work in (
+                (invalid, "'x' has 1 dimensions", lambda: operators.moe_dispatch(x[0], sorted_, inverse)),
+                (invalid, "'sorted' has 2 dimensions", lambda: operators.moe_dispatch(x, sorted_[None], inverse)),
+                (invalid, "'inverse' is .63, 2.; it must be .64, 2.",
+                 lambda: operators.moe_dispatch(x, sorted_, inverse[:63])),
+                (invalid, "'rows' is ", lambda: operators.moe_dispatch(x, sorted_, inverse, out=rows[1:])),
+                (invalid, "padding is 'ones'; it must be zeros or none",
+                 lambda: operators.moe_dispatch(x, sorted_, inverse, padding="ones")),
+                (invalid, "scale is 'row'", lambda: operators.moe_dispatch_e4m3(x, sorted_, inverse, scale="row")),
+                (invalid, "hidden=12", lambda: operators.moe_dispatch(x[:, :12], sorted_, inverse)),
+                (invalid, "'weights' is .64, 1.; it must be .64, 2.",
+                 lambda: operators.moe_combine(rows, inverse, weights[:, :1])),
+                (invalid, "'out' is .63, 256.; it must be .64, 256.",
+                 lambda: operators.moe_combine(rows, inverse, weights, out=x[:63])),
+                (moetune.NotTuned, "moetune search moe_dispatch --problem tokens=64,hidden=128,top_k=2$",
+                 lambda: operators.moe_dispatch(x[:, :128], sorted_, inverse)),
+                (moetune.NotTuned, "moe_dispatch --problem tokens=64,hidden=256,top_k=2,out=e4m3,scale=token,"
+                 "scale_layout=row,padding=none$",
+                 lambda: operators.moe_dispatch_e4m3(x, sorted_, inverse, scale="token", padding="none")),
+                (moetune.NotTuned, "moetune search moe_combine --problem tokens=64,hidden=128,top_k=2$",
+                 lambda: operators.moe_combine(rows[:, :128], inverse, weights))):
+            with self.assertRaisesRegex(kind, sentence):
+                work()
+
+    @if_tuned
+    def test_refused_by_the_family(self) -> None:
+        inputs = Rows()
+        x, sorted_, inverse, weights = inputs.x, inputs.sorted, inputs.inverse, inputs.weights
+        refused: list[tuple[str, Callable[[], Any]]] = [
+            ("'x' is f32; it must be bf16", lambda: operators.moe_dispatch(x.float(), sorted_, inverse)),
+            ("'sorted' is i64; it must be i32", lambda: operators.moe_dispatch(x, sorted_.long(), inverse)),
+            ("side by side", lambda: operators.moe_dispatch(x.T.contiguous().T, sorted_, inverse)),
+            ("'weights' is bf16; it must be f32",
+             lambda: operators.moe_combine(inputs.rows, inverse, weights.bfloat16())),
+            ("'inverse' is not contiguous",
+             lambda: operators.moe_combine(inputs.rows, inverse.T.contiguous().T, weights))]
+        for sentence, work in refused:
+            with self.assertRaisesRegex(moetune.InvalidArgument, sentence):
+                work()
+
+
+def moe(logits: Any, x: Any) -> Any:
+    """An MoE layer whose experts double their rows."""
+    routing = operators.route(logits, 2)
+    rows = operators.moe_dispatch(x, routing.sorted, routing.inverse)
+    return operators.moe_combine(rows * 2, routing.inverse, routing.weights)
+
+
+@unittest.skipIf(REASON, REASON)
+class CompiledTest(unittest.TestCase):
+    def test_library_and_python_agree_on_the_schemas(self) -> None:
+        schemas = []
+        for text in _operators.signatures():
+            operator, _, overload = text.partition("(")[0].partition(".")
+            arguments = getattr(getattr(ops, operator), overload or "default")._schema.arguments
+            schemas.append(f"{text.partition('(')[0]}({', '.join(argument.name for argument in arguments)})")
+        self.assertEqual(schemas, _operators.signatures())
+        self.assertEqual(len(schemas), len(_operators._OVERLOADS))
+
+    @if_tuned
+    def test_schemas_and_fake_tensors(self) -> None:
+        case, inputs, everything = Case(), Rows(), Case.with_everything()
+        inputs.inverse = Case().right()[5].to(DEVICE)
+        names = operators.Routing._fields
+        outs = dict(zip(names, (each.to(DEVICE) for each in case.right())))
+        moved = inputs.x, inputs.sorted, inputs.inverse
+        summed = inputs.rows, inputs.inverse, inputs.weights
+        for overload, given, options in (
+                (ops.route.default, (case.logits, 2), {}),
+                (ops.route.default, (everything.logits, 4), everything.on_device()),
+                (ops.route.out, (case.logits, 2), outs),
+                (ops.route_weights.default, (case.logits, 2), {}),
+                (ops.route_weights.out, (case.logits, 2), {name: outs[name] for name in names[:2]}),
+                (ops.moe_dispatch.default, moved, {}),
+                (ops.moe_dispatch.out, moved, {"rows": inputs.dispatched()}),
+                (ops.moe_dispatch_e4m3.default, moved, {"scale_layout": "column"}),
+                (ops.moe_combine.default, summed, {}),
+                (ops.moe_combine.out, summed, {"out": torch.empty_like(inputs.x)})):
+            with self.subTest(overload=str(overload)):
+                torch.library.opcheck(overload, given, options)
+
+    @if_tuned
+    def test_fake_outputs_are_like_real_ones(self) -> None:
+        case, inputs = Case.with_everything(), Rows()
+        calls: tuple[Any, ...] = (
+            (ops.route, (case.logits, 4), case.on_device()), (ops.route, (Case().logits, 2), {}),
+            (ops.moe_dispatch_e4m3, (inputs.x, inputs.sorted, inputs.inverse), {"scale_layout": "column"}))
+        for operator, given, options in calls:
+            real = operator(*given, **options)
+            with torch._subclasses.FakeTensorMode() as mode:
+                def faked(value: Any) -> Any:
+                    return mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
+
+                fake = operator(*map(faked, given), **{name: faked(value) for name, value in options.items()})
+            for mine, theirs in zip(fake, real):
+                self.assertEqual((mine.shape, mine.stride(), mine.dtype), (theirs.shape, theirs.stride(), theirs.dtype))
+
+    @if_tuned
+    def test_compiled(self) -> None:
+        case, inputs = Case(), Rows()
+        right = moe(case.logits, inputs.x)
+        self.assertLess(largest_error(right, inputs.x * 2), 0.08)
+        for backend, dynamic in itertools.product(backends(), (False, True)):
+            torch._dynamo.reset()
+            compiled = torch.compile(moe, backend=backend, fullgraph=True, dynamic=dynamic)
+            for tokens in (64, 50):
+                made = compiled(case.logits[:tokens], inputs.x[:tokens])
+                self.assertTrue(torch.equal(made, right[:tokens]))
+
+    @if_tuned
+    def test_compiled_writing(self) -> None:
+        case, inputs = Case(), Rows()
+
+        def writing(logits: Any, rows: Any, inverse: Any) -> Any:
+            ids, weights = (torch.empty(64, 2, dtype=each, device=DEVICE) for each in (torch.int32, torch.float32))
+            out = torch.empty(64, HIDDEN, dtype=torch.bfloat16, device=DEVICE)
+            operators.route_weights(logits, 2, out=(ids, weights))
+            return operators.moe_combine(rows, inverse, weights, out=out) + 0
+
+        for backend in backends():
+            compiled = torch.compile(writing, backend=backend, fullgraph=True)
+            made = compiled(case.logits, inputs.rows, inputs.inverse)
+            self.assertLess(largest_error(made, inputs.combined()), 0.02)
+
+
+@unittest.skipIf(NO_GPU, NO_GPU)
+class MoeGraphTest(unittest.TestCase):
+    @if_tuned
+    def test_captured(self) -> None:
+        case, inputs = Case(), Rows()
+        moe(case.logits, inputs.x)  # loads the families and makes workspaces ready
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            routing = operators.route(case.logits, 2)
+            rows = operators.moe_dispatch(inputs.x, routing.sorted, routing.inverse)
+            out = operators.moe_combine(rows, routing.inverse, routing.weights)
+        for seed in range(3):
+            other = Case(seed=seed)
+            case.logits.copy_(other.host_logits)
+            inputs.x.normal_()
+            for written in (*routing, rows, out):
+                written.zero_()
+            graph.replay()
+            torch.cuda.synchronize()
+            for mine, theirs in zip(routing, other.right()):
+                self.assertLess(largest_error(mine.cpu(), theirs), 1e-5)
+            self.assertTrue(torch.equal(rows, plain.dispatched(inputs.x, routing.sorted, 2)))
+            self.assertLess(largest_error(out, inputs.x), 0.04)
+
+    @if_tuned
+    def test_captured_with_more_tokens_than_before(self) -> None:
+        small, large = Case(tokens=32), Case()
+        operators.route(small.logits, 2)
+        out = operators.Routing(*(each.to(DEVICE) for each in large.right()))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            operators.route(large.logits, 2, out=out)
+        for written in out:
+            written.zero_()
+        graph.replay()
+        torch.cuda.synchronize()
+        for mine, theirs in zip(out, large.right()):
+            self.assertLess(largest_error(mine.cpu(), theirs), 1e-5)
+
+    @if_tuned
+    def test_side_streams(self) -> None:
+        case, inputs = Case(), Rows()
+        right = moe(case.logits, inputs.x)
+        for _ in range(4):
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                made = moe(case.logits, inputs.x)
+            stream.synchronize()
+            self.assertTrue(torch.equal(made, right))
+
+    @if_tuned
+    def test_reduce_overhead(self) -> None:
+        if reason := why_no_inductor():
+            self.skipTest(reason)
+        case, inputs = Case(), Rows()
+        right = moe(case.logits, inputs.x)
+        compiled = torch.compile(moe, mode="reduce-overhead", fullgraph=True)
+        for _ in range(4):
+            self.assertLess(largest_error(compiled(case.logits, inputs.x).clone(), right), 0.04)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=VERBOSITY)
