@@ -2,23 +2,20 @@
 #include <fstream>
 
 #include "base/regular_file.h"
-#include "cache/database.h"
 #include "jobs/record_rules.h"
 #include "jobs/stored_results.h"
 #include "tests/fuzz/cache_content.h"
-#include "tests/fuzz/mutator.h"
+#include "tests/fuzz/database_targets.h"
 #include "tests/fuzz/target.h"
 
 namespace moetune::fuzz {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{16} << 20;
-
 class CacheTarget : public Target {
  public:
   explicit CacheTarget(const Folder& folder) : file_(folder / "cache.db"), rules_(record_rules()) {
     write_sample_cache(file_);
-    bytes_ = read_regular_file(file_, kMostBytes);
+    bytes_ = read_regular_file(file_, kMostDatabaseBytes);
     Cache cache = Cache::open(file_, Cache::Mode::read_only);
     known_ = read_all(cache);
     if (known_.size() != 16 || !cache.check(rules_).empty())
@@ -26,6 +23,8 @@ class CacheTarget : public Target {
   }
 
  protected:
+  static constexpr const char* kWord = "SQLite format 3";
+
   // The file as it is now.
   void judge() {
     {
@@ -51,41 +50,13 @@ class CacheTarget : public Target {
   std::multiset<std::string> known_;
 };
 
-class CacheBytesTarget : public CacheTarget {
- public:
-  explicit CacheBytesTarget(const Folder& folder)
-      : CacheTarget(folder), mutator_({bytes_}, {"SQLite format 3"}) {}
-  std::string make(Random& random) override { return mutator_.make(random); }
-  void run(const std::string& input) override {
-    write_database(file_, input);
-    judge();
-  }
-
- private:
-  const Mutator mutator_;
-};
-
-class CacheRecordsTarget : public CacheTarget {
- public:
-  using CacheTarget::CacheTarget;
-  std::string make(Random& random) override { return random_change(random); }
-  void run(const std::string& input) override {
-    write_database(file_, bytes_);
-    Database(file_, Database::Access::read_write, std::chrono::seconds(1))
-        .execute(
-            "PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON; " +
-            input);
-    judge();
-  }
-};
-
 }  // namespace
 
 std::unique_ptr<Target> cache_bytes_target(const Folder& folder) {
-  return std::make_unique<CacheBytesTarget>(folder);
+  return std::make_unique<BytesOf<CacheTarget>>(folder);
 }
 std::unique_ptr<Target> cache_records_target(const Folder& folder) {
-  return std::make_unique<CacheRecordsTarget>(folder);
+  return std::make_unique<RecordsOf<CacheTarget>>(folder);
 }
 
 }  // namespace moetune::fuzz

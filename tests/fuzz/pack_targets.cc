@@ -1,20 +1,18 @@
 // Packs, as a server opens them: a cubin whose digest is wrong is never loaded, whatever else the file says.
 #include "base/digest.h"
 #include "base/regular_file.h"
-#include "cache/database.h"
 #include "cache/pack.h"
 #include "include/moetune.h"
 #include "kernels/registry.h"
 #include "runtime/layers.h"
 #include "tests/fuzz/cache_content.h"
-#include "tests/fuzz/mutator.h"
+#include "tests/fuzz/database_targets.h"
 #include "tests/fuzz/target.h"
 #include "tests/runtime/fake_cache.h"
 
 namespace moetune::fuzz {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{16} << 20;
 constexpr const char* kFamily = "group=4,head_dim=64,page=16";
 
 std::vector<testing::FakeWinner> winners() {
@@ -32,13 +30,15 @@ class PackTarget : public Target {
     ::setenv("MOETUNE_FAKE_CUDA", "idle", 1);
     testing::store(folder / "source.db", winners());
     export_pack(Cache::open(folder / "source.db", Cache::Mode::read_only), file_, {});
-    bytes_ = read_regular_file(file_, kMostBytes);
+    bytes_ = read_regular_file(file_, kMostDatabaseBytes);
     known_ = read();
     if (known_.size() != 3 * winners().size()) throw std::logic_error("the sample pack is not read");
     serve();
   }
 
  protected:
+  static constexpr const char* kWord = "moetune fake cubin ";
+
   void judge() {
     require_known(known_, read(), "altered, and taken from a pack");
     serve();
@@ -99,41 +99,13 @@ class PackTarget : public Target {
   std::multiset<std::string> known_;
 };
 
-class PackBytesTarget : public PackTarget {
- public:
-  explicit PackBytesTarget(const Folder& folder)
-      : PackTarget(folder), mutator_({bytes_}, {"moetune fake cubin "}) {}
-  std::string make(Random& random) override { return mutator_.make(random); }
-  void run(const std::string& input) override {
-    write_database(file_, input);
-    judge();
-  }
-
- private:
-  const Mutator mutator_;
-};
-
-class PackRecordsTarget : public PackTarget {
- public:
-  using PackTarget::PackTarget;
-  std::string make(Random& random) override { return random_change(random); }
-  void run(const std::string& input) override {
-    write_database(file_, bytes_);
-    Database(file_, Database::Access::read_write, std::chrono::seconds(1))
-        .execute(
-            "PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON; " +
-            input);
-    judge();
-  }
-};
-
 }  // namespace
 
 std::unique_ptr<Target> pack_bytes_target(const Folder& folder) {
-  return std::make_unique<PackBytesTarget>(folder);
+  return std::make_unique<BytesOf<PackTarget>>(folder);
 }
 std::unique_ptr<Target> pack_records_target(const Folder& folder) {
-  return std::make_unique<PackRecordsTarget>(folder);
+  return std::make_unique<RecordsOf<PackTarget>>(folder);
 }
 
 }  // namespace moetune::fuzz
