@@ -2,77 +2,36 @@
 // the reference rounded to bf16, bit for bit.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
-#include "kernels/kernel_space.h"
 #include "kernels/moe_combine_plan.h"
-#include "kernels/registry.h"
-#include "search/space.h"
-#include "tests/simt/simt_tensors.h"
+#include "tests/simt/simt_problem.h"
 
 using namespace moetune;
 using namespace moetune::testing;
 
 namespace {
 
-// Configurations of each problem; MOETUNE_SIMT_SAMPLE takes more than CI has time for.
-std::size_t combine_sample_size() {
-  const char* const text = std::getenv("MOETUNE_SIMT_SAMPLE");
-  return text != nullptr ? static_cast<std::size_t>(std::atoi(text)) : 4;
+SimtProblem combined(const std::string& text) {
+  SimtProblem one("moe_combine", text, 3);  // several tokens a team
+  one.seed = 13;
+  return one;
 }
 
-struct Combined {
-  explicit Combined(const std::string& text)
-      : kernel(find_kernel("moe_combine")),
-        problem(parse_problem("moe_combine", kernel.schema(), nullptr, text)) {
-    kernel.check(problem);
-    call = kernel.default_call(problem);
-    limits.sm_count = 3;  // several tokens a team
-  }
-
-  SimtTensors tensors(bool exact) const { return {kernel.buffers(problem, call, kSeed), kSeed, exact}; }
-  std::vector<double> run(const Plan& plan, std::uint64_t schedule, bool exact) const {
-    SimtDevice device(plan.unit, {.seed = schedule});
-    SimtTensors own = tensors(exact);
-    own.run(device, plan);
-    return own.outputs().at("out");
-  }
-  std::vector<double> reference(Reference which) const {
-    return run(kernel.reference(which, problem, call, limits), 0, which == Reference::exact);
-  }
-
-  static constexpr std::uint64_t kSeed = 13;
-  const Kernel& kernel;
-  Problem problem;
-  Call call;
-  DeviceLimits limits = limits_of_architecture("sm_90a");
-};
-
-void check_near(const std::vector<double>& got, const std::vector<double>& right, double error) {
-  REQUIRE(got.size() == right.size());
-  std::size_t wrong = 0, first = 0;
-  for (std::size_t i = right.size(); i-- > 0;) {
-    if ((std::isnan(got[i]) && std::isnan(right[i])) || std::abs(got[i] - right[i]) <= error) continue;
-    ++wrong;
-    first = i;
-  }
-  CAPTURE(first);
-  CAPTURE(got[first]);
-  CAPTURE(right[first]);
-  CHECK(wrong == 0);
+// Off by no more than `error`, or NaN both.
+IsRight within(double error) {
+  return [error](const std::string&, double got, double right) {
+    return (std::isnan(got) && std::isnan(right)) || std::abs(got - right) <= error;
+  };
 }
 
-void check_sample(const Combined& one) {
-  std::vector<double> right = one.reference(Reference::exact);
-  for (double& value : right) value = round_to(DType::bf16, value);
-  const LegalSpace can_run =
-      shared_space("moe_combine").enumerate(expression_environment(one.problem, one.limits), Rules::must);
-  for (std::size_t i = 1; i <= combine_sample_size(); ++i) {
-    const Config config = can_run.config(i * 0x9E3779B97F4A7C15u % can_run.size());
+void check_sample(const SimtProblem& one) {
+  HostTensors right = one.reference(Reference::exact);
+  for (double& value : right.at("out")) value = round_to(DType::bf16, value);
+  std::uint64_t schedule = 0;
+  for (const Config& config : one.sample(simt_sample(4), Rules::must)) {
     CAPTURE(config.text());
-    check_near(one.run(one.kernel.plan(config, one.problem, one.call, one.limits), i, false), right, 0);
+    check_outputs(one.run(config, ++schedule), right, within(0));
   }
 }
 
@@ -92,10 +51,10 @@ TEST_CASE("simt: moe_combine's references agree with float64") {
   if (no_simt()) return;
   for (const std::string& text : kCombineProblems) {
     CAPTURE(text);
-    const Combined one(text);
-    const HostTensors right = one.kernel.reference_on_cpu(one.problem, one.call, one.tensors(false).inputs());
-    check_near(one.reference(Reference::exact), right.at("out"), 1e-5);
-    check_near(one.reference(Reference::baseline), right.at("out"), 0.1);
+    const SimtProblem one = combined(text);
+    const HostTensors right = one.on_cpu();
+    check_outputs(one.reference(Reference::exact), right, within(1e-5));
+    check_outputs(one.reference(Reference::baseline), right, within(0.1));
   }
 }
 
@@ -103,13 +62,13 @@ TEST_CASE("simt: moe_combine configurations sum as the reference does, under sev
   if (no_simt()) return;
   for (const std::string& text : kCombineProblems) {
     CAPTURE(text);
-    check_sample(Combined(text));
+    check_sample(combined(text));
   }
 }
 
 TEST_CASE("simt: moe_combine with rows of the output that lie apart") {
   if (no_simt()) return;
-  Combined one("tokens=7,hidden=264,experts=8,top_k=4,align=2,capacity=100,skew=zipf");
+  SimtProblem one = combined("tokens=7,hidden=264,experts=8,top_k=4,align=2,capacity=100,skew=zipf");
   one.call.integers[kCombineRow] = 288;
   check_sample(one);
 }

@@ -2,89 +2,28 @@
 // the reference, every element of every output.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <limits>
+#include <utility>
 
 #include "kernels/kernel_space.h"
 #include "kernels/moe_dispatch_problem.h"
-#include "kernels/registry.h"
-#include "search/space.h"
-#include "tests/simt/simt_tensors.h"
+#include "tests/simt/simt_problem.h"
 
 using namespace moetune;
 using namespace moetune::testing;
 
 namespace {
 
-// Configurations of each problem; MOETUNE_SIMT_SAMPLE takes more than CI has time for.
-std::size_t dispatch_sample_size() {
-  const char* const text = std::getenv("MOETUNE_SIMT_SAMPLE");
-  return text != nullptr ? static_cast<std::size_t>(std::atoi(text)) : 3;
+SimtProblem dispatched(const std::string& text) {
+  return {"moe_dispatch", text, 3};  // several rows a team
 }
 
-struct Dispatched {
-  explicit Dispatched(const std::string& text)
-      : kernel(find_kernel("moe_dispatch")),
-        problem(parse_problem("moe_dispatch", kernel.schema(), nullptr, text)) {
-    kernel.check(problem);
-    call = kernel.default_call(problem);
-    limits.sm_count = 3;  // several rows a team
-  }
-
-  SimtTensors tensors(bool exact) const {
-    SimtTensors made(kernel.buffers(problem, call, kSeed), kSeed, exact);
-    if (!x.empty()) std::memcpy(made.bytes("x").data(), x.data(), x.size() * sizeof x[0]);
-    return made;
-  }
-  HostTensors run(const Plan& plan, std::uint64_t schedule, bool exact) const {
-    SimtDevice device(plan.unit, {.seed = schedule});
-    SimtTensors own = tensors(exact);
-    own.run(device, plan);
-    return own.outputs();
-  }
-  HostTensors reference(Reference which) const {
-    return run(kernel.reference(which, problem, call, limits), 0, which == Reference::exact);
-  }
-  HostTensors on_cpu() const { return kernel.reference_on_cpu(problem, call, tensors(false).inputs()); }
-
-  // Spread over the configurations that can run.
-  std::vector<Config> sample(std::size_t count) const {
-    const LegalSpace can_run =
-        shared_space("moe_dispatch").enumerate(expression_environment(problem, limits), Rules::must);
-    std::vector<Config> chosen;
-    for (std::size_t i = 0; i < count; ++i)
-      chosen.push_back(can_run.config((i + 1) * 0x9E3779B97F4A7C15u % can_run.size()));
-    return chosen;
-  }
-
-  static constexpr std::uint64_t kSeed = 11;
-  const Kernel& kernel;
-  Problem problem;
-  Call call;
-  DeviceLimits limits = limits_of_architecture("sm_90a");
-  std::vector<std::uint16_t> x;  // in place of the problem's, if any
-};
-
-void check_same(const HostTensors& got, const HostTensors& right) {
-  REQUIRE(got.size() == right.size());
-  for (const auto& [name, values] : right) {
-    CAPTURE(name);
-    const std::vector<double>& mine = got.at(name);
-    REQUIRE(mine.size() == values.size());
-    std::size_t wrong = 0, first = 0;
-    for (std::size_t i = values.size(); i-- > 0;) {
-      if (mine[i] == values[i] || (std::isnan(mine[i]) && std::isnan(values[i]))) continue;
-      ++wrong;
-      first = i;
-    }
-    CAPTURE(first);
-    CAPTURE(mine[first]);
-    CAPTURE(values[first]);
-    CHECK(wrong == 0);
-  }
+// bf16 values in place of the problem's.
+void set_x(SimtProblem& one, std::vector<std::uint16_t> x) {
+  one.edit = [x = std::move(x)](SimtTensors& tensors) {
+    std::memcpy(tensors.bytes("x").data(), x.data(), x.size() * sizeof x[0]);
+  };
 }
 
 const std::vector<std::string> kDispatchProblems = {
@@ -105,10 +44,10 @@ TEST_CASE("simt: moe_dispatch's references agree with float64") {
   if (no_simt()) return;
   for (const std::string& text : kDispatchProblems) {
     CAPTURE(text);
-    const Dispatched one(text);
+    const SimtProblem one = dispatched(text);
     const HostTensors right = one.on_cpu();
-    check_same(one.reference(Reference::exact), right);
-    check_same(one.reference(Reference::baseline), right);
+    check_outputs(one.reference(Reference::exact), right);
+    check_outputs(one.reference(Reference::baseline), right);
   }
 }
 
@@ -117,12 +56,11 @@ TEST_CASE("simt: moe_dispatch configurations write what the reference does, unde
   std::uint64_t schedule = 0;
   for (const std::string& text : kDispatchProblems) {
     CAPTURE(text);
-    const Dispatched one(text);
+    const SimtProblem one = dispatched(text);
     const HostTensors right = one.reference(Reference::exact);
-    for (const Config& config : one.sample(dispatch_sample_size())) {
+    for (const Config& config : one.sample(simt_sample(3), Rules::must)) {
       CAPTURE(config.text());
-      check_same(one.run(one.kernel.plan(config, one.problem, one.call, one.limits), schedule++, false),
-                 right);
+      check_outputs(one.run(config, schedule++), right);
     }
   }
 }
@@ -130,23 +68,23 @@ TEST_CASE("simt: moe_dispatch configurations write what the reference does, unde
 TEST_CASE(
     "simt: moe_dispatch with rows that lie apart, and with more and fewer places than the routing needs") {
   if (no_simt()) return;
-  Dispatched one("tokens=10,hidden=264,experts=8,top_k=2,align=4,out=e4m3,scale_layout=column");
+  SimtProblem one = dispatched("tokens=10,hidden=264,experts=8,top_k=2,align=4,out=e4m3,scale_layout=column");
   one.call.integers[kDispatchRow] = 304;
   for (const std::int64_t places : {6, 47, 131}) {
     CAPTURE(places);
     one.call.integers[kDispatchPlaces] = places;
     const HostTensors right = one.on_cpu();
-    check_same(one.reference(Reference::exact), right);
-    for (const Config& config : one.sample(dispatch_sample_size())) {
+    check_outputs(one.reference(Reference::exact), right);
+    for (const Config& config : one.sample(simt_sample(3), Rules::must)) {
       CAPTURE(config.text());
-      check_same(one.run(one.kernel.plan(config, one.problem, one.call, one.limits), 5, false), right);
+      check_outputs(one.run(config, 5), right);
     }
   }
 }
 
 TEST_CASE("simt: a block of moe_dispatch that takes many rows keeps their scales apart") {
   if (no_simt()) return;
-  const Dispatched one("tokens=24,hidden=1032,experts=8,top_k=2,align=1,out=e4m3,scale=token");
+  const SimtProblem one = dispatched("tokens=24,hidden=1032,experts=8,top_k=2,align=1,out=e4m3,scale=token");
   const HostTensors right = one.reference(Reference::exact);
   const Config config = shared_space("moe_dispatch")
                             .parse_config(
@@ -155,25 +93,26 @@ TEST_CASE("simt: a block of moe_dispatch that takes many rows keeps their scales
                                 nullptr);
   for (std::uint64_t schedule = 1; schedule <= 8; ++schedule) {
     CAPTURE(schedule);
-    check_same(one.run(one.kernel.plan(config, one.problem, one.call, one.limits), schedule, false), right);
+    check_outputs(one.run(config, schedule), right);
   }
 }
 
 TEST_CASE("simt: moe_dispatch rounds every bf16 to the nearest e4m3, ties to even") {
   if (no_simt()) return;
   // All finite magnitudes up to 448, in groups whose largest value is 448, so that scales are 1.
-  Dispatched one("tokens=135,hidden=1024,experts=8,top_k=1,align=1,out=e4m3");
+  SimtProblem one = dispatched("tokens=135,hidden=1024,experts=8,top_k=1,align=1,out=e4m3");
+  std::vector<std::uint16_t> x;
   std::uint16_t next = 0;
   for (std::size_t i = 0; i < 135 * 1024; ++i)
-    one.x.push_back(i % 128 == 0 ? 0x43e0
-                                 : static_cast<std::uint16_t>(i % 2 << 15 | (next += i % 2) % 0x43e1));
+    x.push_back(i % 128 == 0 ? 0x43e0 : static_cast<std::uint16_t>(i % 2 << 15 | (next += i % 2) % 0x43e1));
+  set_x(one, x);
   const HostTensors out = one.reference(Reference::baseline);
-  const SimtTensors tensors = one.tensors(false);
+  const SimtTensors tensors = one.tensors();
   std::size_t wrong = 0, seen = 0;
   for (std::size_t slot = 0; slot < 135; ++slot) {
     const auto place = static_cast<std::size_t>(tensors.inputs().at("inverse")[slot]);
     for (std::size_t c = 0; c < 1024; ++c, ++seen) {
-      const double value = load_element(DType::bf16, &one.x[slot * 1024 + c], 0);
+      const double value = load_element(DType::bf16, &x[slot * 1024 + c], 0);
       wrong += out.at("rows")[place * 1024 + c] != round_to(DType::e4m3, value);
     }
   }
@@ -183,13 +122,14 @@ TEST_CASE("simt: moe_dispatch rounds every bf16 to the nearest e4m3, ties to eve
 
 TEST_CASE("simt: NaN stays NaN in moe_dispatch's e4m3, and leaves the other values of its group alone") {
   if (no_simt()) return;
-  Dispatched one("tokens=1,hidden=256,experts=8,top_k=1,align=1,out=e4m3");
-  one.x.assign(256, 0x3f80);  // 1
-  one.x[3] = 0x7fc0;
-  one.x[200] = 0xffc1;
-  for (const Config& config : one.sample(2 * dispatch_sample_size())) {
+  SimtProblem one = dispatched("tokens=1,hidden=256,experts=8,top_k=1,align=1,out=e4m3");
+  std::vector<std::uint16_t> x(256, 0x3f80);  // 1
+  x[3] = 0x7fc0;
+  x[200] = 0xffc1;
+  set_x(one, x);
+  for (const Config& config : one.sample(2 * simt_sample(3), Rules::must)) {
     CAPTURE(config.text());
-    const HostTensors out = one.run(one.kernel.plan(config, one.problem, one.call, one.limits), 2, false);
+    const HostTensors out = one.run(config, 2);
     for (std::size_t i = 0; i < 256; ++i) CHECK(std::isnan(out.at("rows")[i]) == (i == 3 || i == 200));
     CHECK(out.at("scales") == std::vector<double>(2, static_cast<double>(1.0f / 448)));
     CHECK(out.at("rows")[4] == 448);

@@ -4,92 +4,26 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <functional>
 #include <limits>
 
 #include "kernels/kernel_space.h"
-#include "kernels/registry.h"
-#include "search/space.h"
-#include "tests/simt/simt_tensors.h"
+#include "tests/simt/simt_problem.h"
 
 using namespace moetune;
 using namespace moetune::testing;
 
 namespace {
 
-// Configurations of each problem; MOETUNE_SIMT_SAMPLE takes more than CI has time for.
-std::size_t sample_size() {
-  const char* const text = std::getenv("MOETUNE_SIMT_SAMPLE");
-  return text != nullptr ? static_cast<std::size_t>(std::atoi(text)) : 3;
+SimtProblem routed_problem(const std::string& text) {
+  SimtProblem routed("router", text, 5);  // several tokens a block, in few blocks
+  routed.call.reals[0] = 2.5;
+  return routed;
 }
-
-DeviceLimits small_gpu() {
-  DeviceLimits limits = limits_of_architecture("sm_90a");
-  limits.sm_count = 5;  // several tokens a block, in few blocks
-  return limits;
-}
-
-struct Routed {
-  explicit Routed(const std::string& text)
-      : kernel(find_kernel("router")), problem(parse_problem("router", kernel.schema(), nullptr, text)) {
-    kernel.check(problem);
-    call = kernel.default_call(problem);
-    call.reals[0] = 2.5;
-  }
-
-  HostTensors run(const Plan& plan, std::uint64_t schedule, int times) {
-    SimtDevice device(plan.unit, {.seed = schedule});
-    SimtTensors tensors(kernel.buffers(problem, call, kSeed), kSeed);
-    if (edit) edit(tensors);
-    for (int i = 0; i < times; ++i) tensors.run(device, plan);
-    return tensors.outputs();
-  }
-
-  HostTensors reference() { return run(kernel.reference(Reference::exact, problem, call, limits), 0, 1); }
-  HostTensors on_cpu() {
-    SimtTensors tensors(kernel.buffers(problem, call, kSeed), kSeed);
-    return kernel.reference_on_cpu(problem, call, tensors.inputs());
-  }
-
-  static constexpr std::uint64_t kSeed = 11;
-  const Kernel& kernel;
-  Problem problem;
-  Call call;
-  DeviceLimits limits = small_gpu();
-  std::function<void(SimtTensors&)> edit;
-};
 
 // Integers must be equal, weights within what the emulator's and the host's exponentials differ.
-void check_equal(const HostTensors& got, const HostTensors& right) {
-  REQUIRE(got.size() == right.size());
-  for (const auto& [name, values] : right) {
-    CAPTURE(name);
-    const std::vector<double>& mine = got.at(name);
-    REQUIRE(mine.size() == values.size());
-    std::size_t wrong = 0, first = 0;
-    for (std::size_t i = values.size(); i-- > 0;) {
-      const double error = std::abs(mine[i] - values[i]);
-      if (name == "weights" ? error <= 1e-5 * (1 + std::abs(values[i])) : error == 0) continue;
-      ++wrong;
-      first = i;
-    }
-    CAPTURE(first);
-    CAPTURE(mine[first]);
-    CAPTURE(values[first]);
-    CHECK(wrong == 0);
-  }
-}
-
-// Spread over the legal configurations, and with them over schedules, selections and lanes.
-std::vector<Config> sample(const Routed& routed, std::size_t count) {
-  const Space& space = shared_space("router");
-  const LegalSpace legal = space.enumerate(expression_environment(routed.problem, routed.limits));
-  REQUIRE(legal.size() >= count);
-  std::vector<Config> chosen;
-  const std::uint64_t step = 0x9E3779B97F4A7C15u;
-  for (std::size_t i = 0; i < count; ++i) chosen.push_back(legal.config((i + 1) * step % legal.size()));
-  return chosen;
+bool is_right(const std::string& output, double got, double right) {
+  const double error = std::abs(got - right);
+  return output == "weights" ? error <= 1e-5 * (1 + std::abs(right)) : error == 0;
 }
 
 const std::vector<std::string> kProblems = {
@@ -115,8 +49,8 @@ TEST_CASE("simt: the router's reference agrees with float64") {
   if (no_simt()) return;
   for (const std::string& text : kProblems) {
     CAPTURE(text);
-    Routed routed(text);
-    check_equal(routed.reference(), routed.on_cpu());
+    const SimtProblem routed = routed_problem(text);
+    check_outputs(routed.reference(Reference::exact), routed.on_cpu(), is_right);
   }
 }
 
@@ -125,20 +59,19 @@ TEST_CASE(
   if (no_simt()) return;
   for (const std::string& text : kProblems) {
     CAPTURE(text);
-    Routed routed(text);
-    const HostTensors right = routed.reference();
+    const SimtProblem routed = routed_problem(text);
+    const HostTensors right = routed.reference(Reference::exact);
     std::uint64_t schedule = 0;
-    for (const Config& config : sample(routed, sample_size())) {
+    for (const Config& config : routed.sample(simt_sample(3), Rules::all)) {
       CAPTURE(config.text());
-      const Plan plan = routed.kernel.plan(config, routed.problem, routed.call, routed.limits);
-      check_equal(routed.run(plan, schedule++, 2), right);
+      check_outputs(routed.run(config, schedule++, 2), right, is_right);
     }
   }
 }
 
 TEST_CASE("simt: the router on NaN, infinities and equal logits, and with rows that lie apart") {
   if (no_simt()) return;
-  Routed routed("tokens=9,experts=64,top_k=8,align=8");
+  SimtProblem routed = routed_problem("tokens=9,experts=64,top_k=8,align=8");
   routed.call.integers[0] = 80;
   routed.edit = [](SimtTensors& tensors) {
     auto* const logits = reinterpret_cast<float*>(tensors.bytes("logits").data());
@@ -150,29 +83,28 @@ TEST_CASE("simt: the router on NaN, infinities and equal logits, and with rows t
     logits[240 + 5] = logits[240 + 9] = inf;
     logits[320 + 3] = std::nanf("");
   };
-  const HostTensors right = routed.reference();
+  const HostTensors right = routed.reference(Reference::exact);
   CHECK(std::vector<double>(right.at("ids").begin(), right.at("ids").begin() + 16) ==
         std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7});
   CHECK(right.at("ids")[16] == 63);
   CHECK(right.at("weights")[8] == 0);
-  for (const Config& config : sample(routed, 2 * sample_size())) {
+  for (const Config& config : routed.sample(2 * simt_sample(3), Rules::all)) {
     CAPTURE(config.text());
-    check_equal(routed.run(routed.kernel.plan(config, routed.problem, routed.call, routed.limits), 3, 1),
-                right);
+    check_outputs(routed.run(config, 3), right, is_right);
   }
 }
 
 TEST_CASE("simt: blocks whose tokens need several chunks of bits, counted or not") {
   if (no_simt()) return;
   for (const char* const others : {"capacity=150", "count=device"}) {
-    Routed routed(std::string("tokens=1400,experts=8,top_k=2,align=4,skew=zipf,") + others);
-    const HostTensors right = routed.reference();
+    const SimtProblem routed =
+        routed_problem(std::string("tokens=1400,experts=8,top_k=2,align=4,skew=zipf,") + others);
+    const HostTensors right = routed.reference(Reference::exact);
     for (const char* const schedule : {"schedule=barrier,cluster=1", "schedule=cluster,cluster=4"}) {
       CAPTURE(schedule);
       const Config config = shared_space("router").parse_config(
           std::string(schedule) + ",select=rounds,lanes=8,vector=1,rows=1,warps=4,blocks_per_sm=1");
-      check_equal(routed.run(routed.kernel.plan(config, routed.problem, routed.call, routed.limits), 5, 2),
-                  right);
+      check_outputs(routed.run(config, 5, 2), right, is_right);
     }
   }
 }

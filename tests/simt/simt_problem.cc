@@ -1,0 +1,83 @@
+#include "tests/simt/simt_problem.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "kernels/kernel_space.h"
+#include "kernels/registry.h"
+
+namespace moetune::testing {
+
+SimtProblem::SimtProblem(const std::string& kernel_name, const std::string& text, int sm_count)
+    : kernel(find_kernel(kernel_name)),
+      problem(parse_problem(kernel_name, kernel.schema(), nullptr, text)),
+      limits(limits_of_architecture("sm_90a")) {
+  kernel.check(problem);
+  call = kernel.default_call(problem);
+  limits.sm_count = sm_count;
+}
+
+SimtTensors SimtProblem::tensors(bool exact) const {
+  SimtTensors made(kernel.buffers(problem, call, seed), seed, exact);
+  if (edit) edit(made);
+  return made;
+}
+
+HostTensors SimtProblem::run_plan(const Plan& plan, std::uint64_t schedule, bool exact, int times) const {
+  SimtDevice device(plan.unit, {.seed = schedule});
+  SimtTensors own = tensors(exact);
+  for (int i = 0; i < times; ++i) own.run(device, plan);
+  return own.outputs();
+}
+
+HostTensors SimtProblem::run(const Config& config, std::uint64_t schedule, int times) const {
+  return run_plan(kernel.plan(config, problem, call, limits), schedule, false, times);
+}
+
+HostTensors SimtProblem::reference(Reference which) const {
+  return run_plan(kernel.reference(which, problem, call, limits), 0, which == Reference::exact, 1);
+}
+
+HostTensors SimtProblem::on_cpu() const { return kernel.reference_on_cpu(problem, call, tensors().inputs()); }
+
+std::vector<Config> SimtProblem::sample(std::size_t count, Rules rules) const {
+  const LegalSpace space =
+      shared_space(kernel.name()).enumerate(expression_environment(problem, limits), rules);
+  REQUIRE(space.size() >= count);
+  std::vector<Config> chosen;
+  for (std::size_t i = 1; i <= count; ++i)
+    chosen.push_back(space.config(i * 0x9E3779B97F4A7C15u % space.size()));
+  return chosen;
+}
+
+std::size_t simt_sample(std::size_t fallback) {
+  const char* const text = std::getenv("MOETUNE_SIMT_SAMPLE");
+  return text != nullptr ? static_cast<std::size_t>(std::atoi(text)) : fallback;
+}
+
+bool is_same(const std::string&, double got, double right) {
+  return got == right || (std::isnan(got) && std::isnan(right));
+}
+
+void check_outputs(const HostTensors& got, const HostTensors& right, const IsRight& is_right) {
+  REQUIRE(got.size() == right.size());
+  for (const auto& [name, values] : right) {
+    CAPTURE(name);
+    const std::vector<double>& mine = got.at(name);
+    REQUIRE(mine.size() == values.size());
+    std::size_t wrong = 0, first = 0;
+    for (std::size_t i = values.size(); i-- > 0;) {
+      if (is_right(name, mine[i], values[i])) continue;
+      ++wrong;
+      first = i;
+    }
+    CAPTURE(first);
+    CAPTURE(mine[first]);
+    CAPTURE(values[first]);
+    CHECK(wrong == 0);
+  }
+}
+
+}  // namespace moetune::testing
