@@ -2,16 +2,11 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/error.h"
 #include "include/moetune.h"
-#include "kernels/kernel_space.h"
 #include "kernels/moe_combine_plan.h"
-#include "kernels/registry.h"
-#include "search/space.h"
+#include "tests/kernels/kernel_checks.h"
 
 namespace {
 
@@ -20,11 +15,7 @@ using Values = std::vector<double>;
 
 const Kernel& combine_kernel() { return find_kernel("moe_combine"); }
 
-Problem combine_problem(const std::string& text) {
-  Problem problem = parse_problem("moe_combine", combine_kernel().schema(), nullptr, text);
-  combine_kernel().check(problem);
-  return problem;
-}
+Problem combine_problem(const std::string& text) { return checked_problem("moe_combine", text); }
 
 Values eight(double value) { return Values(8, value); }
 
@@ -128,32 +119,17 @@ TEST_CASE("moe_combine: tensors of a server become extents and a call, and wrong
 }
 
 TEST_CASE("moe_combine: no two configurations launch the same code in the same way, and there are hundreds") {
-  DeviceLimits limits = limits_of_architecture("sm_90a");
-  limits.sm_count = 16;
   for (const char* text :
-       {"tokens=64", "tokens=4096,hidden=2880,top_k=4,experts=32", "tokens=7,hidden=4096,top_k=2"}) {
-    CAPTURE(text);
-    const Problem problem = combine_problem(text);
-    const LegalSpace legal = shared_space("moe_combine").enumerate(expression_environment(problem, limits));
-    CHECK(legal.size() > 400);
-    std::set<std::string> seen;
-    for (ConfigId id = 0; id < legal.size(); ++id) {
-      const nlohmann::json plan = combine_kernel().plan(legal.config(id), problem, limits);
-      CHECK_MESSAGE(seen.insert(plan.dump()).second, legal.config(id).text());
-    }
-  }
+       {"tokens=64", "tokens=4096,hidden=2880,top_k=4,experts=32", "tokens=7,hidden=4096,top_k=2"})
+    check_launches_differ(combine_problem(text), 400);
 }
 
 TEST_CASE("moe_combine: the C interface counts tensors and fields as the family does") {
-  const auto family = combine_kernel().family_interface(combine_problem(""));
-  const std::map<int, std::string> names = {{MOETUNE_MOE_COMBINE_ROWS, "rows"},
-                                            {MOETUNE_MOE_COMBINE_INVERSE, "inverse"},
-                                            {MOETUNE_MOE_COMBINE_WEIGHTS, "weights"},
-                                            {MOETUNE_MOE_COMBINE_OUT, "out"}};
-  REQUIRE(family->tensors().size() == names.size());
-  for (const auto& [slot, name] : names)
-    CHECK(family->tensors()[static_cast<std::size_t>(slot)].name.text() == name);
-  const CallSchema& call = combine_kernel().call_schema();
-  CHECK(call.integers[MOETUNE_MOE_COMBINE_OUT_ROW].name == "out_row");
-  CHECK(call.integers[MOETUNE_MOE_COMBINE_PLACES].name == "places");
+  check_c_interface(combine_problem(""), {.tensors = {{MOETUNE_MOE_COMBINE_ROWS, "rows"},
+                                                      {MOETUNE_MOE_COMBINE_INVERSE, "inverse"},
+                                                      {MOETUNE_MOE_COMBINE_WEIGHTS, "weights"},
+                                                      {MOETUNE_MOE_COMBINE_OUT, "out"}},
+                                          .integers = {{MOETUNE_MOE_COMBINE_OUT_ROW, "out_row"},
+                                                       {MOETUNE_MOE_COMBINE_PLACES, "places"}},
+                                          .reals = {}});
 }

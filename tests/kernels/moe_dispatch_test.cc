@@ -2,16 +2,11 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/error.h"
 #include "include/moetune.h"
-#include "kernels/kernel_space.h"
 #include "kernels/moe_dispatch_problem.h"
-#include "kernels/registry.h"
-#include "search/space.h"
+#include "tests/kernels/kernel_checks.h"
 
 namespace {
 
@@ -20,11 +15,7 @@ using Values = std::vector<double>;
 
 const Kernel& dispatch_kernel() { return find_kernel("moe_dispatch"); }
 
-Problem dispatch_problem(const std::string& text) {
-  Problem problem = parse_problem("moe_dispatch", dispatch_kernel().schema(), nullptr, text);
-  dispatch_kernel().check(problem);
-  return problem;
-}
+Problem dispatch_problem(const std::string& text) { return checked_problem("moe_dispatch", text); }
 
 const Values& values_of(const std::vector<Buffer>& buffers, HostTensors& values, const std::string& name) {
   for (std::size_t i = 0; i < buffers.size(); ++i) {
@@ -181,33 +172,18 @@ TEST_CASE("moe_dispatch: tensors of a server become extents and a call, and wron
 
 TEST_CASE(
     "moe_dispatch: no two configurations launch the same code in the same way, and there are hundreds") {
-  DeviceLimits limits = limits_of_architecture("sm_90a");
-  limits.sm_count = 16;
   for (const char* text : {"tokens=64", "tokens=4096,hidden=2880,top_k=4,experts=32,out=e4m3",
-                           "tokens=1000,out=e4m3,scale=token"}) {
-    CAPTURE(text);
-    const Problem problem = dispatch_problem(text);
-    const LegalSpace legal = shared_space("moe_dispatch").enumerate(expression_environment(problem, limits));
-    CHECK(legal.size() > 400);
-    std::set<std::string> seen;
-    for (ConfigId id = 0; id < legal.size(); ++id) {
-      const nlohmann::json plan = dispatch_kernel().plan(legal.config(id), problem, limits);
-      CHECK_MESSAGE(seen.insert(plan.dump()).second, legal.config(id).text());
-    }
-  }
+                           "tokens=1000,out=e4m3,scale=token"})
+    check_launches_differ(dispatch_problem(text), 400);
 }
 
 TEST_CASE("moe_dispatch: the C interface counts tensors and fields as the family does") {
-  const auto family = dispatch_kernel().family_interface(dispatch_problem("out=e4m3"));
-  const std::map<int, std::string> names = {{MOETUNE_MOE_DISPATCH_X, "x"},
-                                            {MOETUNE_MOE_DISPATCH_SORTED, "sorted"},
-                                            {MOETUNE_MOE_DISPATCH_INVERSE, "inverse"},
-                                            {MOETUNE_MOE_DISPATCH_ROWS, "rows"},
-                                            {MOETUNE_MOE_DISPATCH_SCALES, "scales"}};
-  REQUIRE(family->tensors().size() == names.size());
-  for (const auto& [slot, name] : names)
-    CHECK(family->tensors()[static_cast<std::size_t>(slot)].name.text() == name);
-  const CallSchema& call = dispatch_kernel().call_schema();
-  CHECK(call.integers[MOETUNE_MOE_DISPATCH_X_ROW].name == "x_row");
-  CHECK(call.integers[MOETUNE_MOE_DISPATCH_PLACES].name == "places");
+  check_c_interface(dispatch_problem("out=e4m3"), {.tensors = {{MOETUNE_MOE_DISPATCH_X, "x"},
+                                                               {MOETUNE_MOE_DISPATCH_SORTED, "sorted"},
+                                                               {MOETUNE_MOE_DISPATCH_INVERSE, "inverse"},
+                                                               {MOETUNE_MOE_DISPATCH_ROWS, "rows"},
+                                                               {MOETUNE_MOE_DISPATCH_SCALES, "scales"}},
+                                                   .integers = {{MOETUNE_MOE_DISPATCH_X_ROW, "x_row"},
+                                                                {MOETUNE_MOE_DISPATCH_PLACES, "places"}},
+                                                   .reals = {}});
 }

@@ -3,15 +3,11 @@
 
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/error.h"
 #include "include/moetune.h"
-#include "kernels/kernel_space.h"
-#include "kernels/registry.h"
 #include "kernels/router_problem.h"
-#include "search/space.h"
+#include "tests/kernels/kernel_checks.h"
 
 namespace {
 
@@ -197,41 +193,25 @@ TEST_CASE("router: tensors of a server become extents and a call, and wrong ones
 }
 
 TEST_CASE("router: the C interface counts tensors and fields as the family does") {
-  const auto family = kernel().family_interface(problem_of("bias=correction,score=sigmoid"));
-  const std::map<int, std::string> names = {{MOETUNE_ROUTER_LOGITS, "logits"},
-                                            {MOETUNE_ROUTER_BIAS, "bias"},
-                                            {MOETUNE_ROUTER_IDS, "ids"},
-                                            {MOETUNE_ROUTER_WEIGHTS, "weights"},
-                                            {MOETUNE_ROUTER_COUNTS, "counts"},
-                                            {MOETUNE_ROUTER_OFFSETS, "offsets"},
-                                            {MOETUNE_ROUTER_SORTED, "sorted"},
-                                            {MOETUNE_ROUTER_INVERSE, "inverse"},
-                                            {MOETUNE_ROUTER_BLOCK_EXPERTS, "block_experts"},
-                                            {MOETUNE_ROUTER_EXPERT_MAP, "expert_map"},
-                                            {MOETUNE_ROUTER_TOKEN_COUNT, "token_count"}};
-  REQUIRE(family->tensors().size() == names.size());
-  for (const auto& [slot, name] : names)
-    CHECK(family->tensors()[static_cast<std::size_t>(slot)].name.text() == name);
-  const CallSchema& call = kernel().call_schema();
-  CHECK(call.integers[MOETUNE_ROUTER_LOGITS_ROW].name == "logits_row");
-  CHECK(call.reals[MOETUNE_ROUTER_SCALE].name == "scale");
+  check_c_interface(problem_of("bias=correction,score=sigmoid"),
+                    {.tensors = {{MOETUNE_ROUTER_LOGITS, "logits"},
+                                 {MOETUNE_ROUTER_BIAS, "bias"},
+                                 {MOETUNE_ROUTER_IDS, "ids"},
+                                 {MOETUNE_ROUTER_WEIGHTS, "weights"},
+                                 {MOETUNE_ROUTER_COUNTS, "counts"},
+                                 {MOETUNE_ROUTER_OFFSETS, "offsets"},
+                                 {MOETUNE_ROUTER_SORTED, "sorted"},
+                                 {MOETUNE_ROUTER_INVERSE, "inverse"},
+                                 {MOETUNE_ROUTER_BLOCK_EXPERTS, "block_experts"},
+                                 {MOETUNE_ROUTER_EXPERT_MAP, "expert_map"},
+                                 {MOETUNE_ROUTER_TOKEN_COUNT, "token_count"}},
+                     .integers = {{MOETUNE_ROUTER_LOGITS_ROW, "logits_row"}},
+                     .reals = {{MOETUNE_ROUTER_SCALE, "scale"}}});
 }
 
 TEST_CASE("router: no two configurations launch the same code in the same way") {
-  DeviceLimits limits = limits_of_architecture("sm_90a");
-  limits.sm_count = 16;
-  for (const char* text :
-       {"tokens=64", "tokens=4096,experts=128", "tokens=1000,outputs=weights,dtype=bf16"}) {
-    CAPTURE(text);
-    const Problem problem = problem_of(text);
-    const LegalSpace legal = shared_space("router").enumerate(expression_environment(problem, limits));
-    CHECK(legal.size() > 500);
-    std::set<std::string> seen;
-    for (ConfigId id = 0; id < legal.size(); ++id) {
-      const nlohmann::json plan = kernel().plan(legal.config(id), problem, limits);
-      CHECK_MESSAGE(seen.insert(plan.dump()).second, legal.config(id).text());
-    }
-  }
+  for (const char* text : {"tokens=64", "tokens=4096,experts=128", "tokens=1000,outputs=weights,dtype=bf16"})
+    check_launches_differ(problem_of(text), 500);
 }
 
 TEST_CASE("router: a typical problem has a thousand configurations to choose from") {
