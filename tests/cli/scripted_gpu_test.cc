@@ -1,36 +1,8 @@
 // Whole commands on the scripted GPU of tests/fake_cuda, with the real NVRTC: one that is sound, and one that
 // fails.
-#include "tests/cli/tool.h"
+#include "tests/cli/scripted_gpu.h"
 
 using namespace moetune::testing;
-
-namespace {
-
-// Its launches run on the CPU: what a calibration moves, a sixteenth of it, should be little.
-constexpr std::int64_t kMemory = 4 << 20;
-
-// A small GPU, and a few configurations of decode_kernel.
-class ScriptedGpu {
- public:
-  explicit ScriptedGpu(const std::string& script = "")
-      : tool{{{"MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA},
-              {"MOETUNE_FAKE_CUDA", "memory=" + std::to_string(kMemory) + script},
-              {"MOETUNE_DATA_DIR", data_.string()}}} {
-    Tool::constrain(
-        data_, "decode_kernel",
-        "loader == 'cp_async' && stages == 2 && warps == 4 && tile_kib == 16 && vector_bytes == 16 &&"
-        " blocks_per_sm == 1");
-  }
-
- private:
-  Tool home_;
-  std::filesystem::path data_ = home_.copy_data();
-
- public:
-  Tool tool;
-};
-
-}  // namespace
 
 TEST_CASE("devices --calibrate measures what it can, keeps it, and names what stays unknown") {
   ScriptedGpu gpu;
@@ -43,7 +15,7 @@ TEST_CASE("devices --calibrate measures what it can, keeps it, and names what st
   const Json found = document(calibrated)["gpus"][0];
   // Every launch takes 10 us, whatever it moves: a sixteenth of the memory read with one sum for every 1024
   // elements, or half of that read and as much written.
-  const double bytes = kMemory / 16.0;
+  const double bytes = ScriptedGpu::kMemory / 16.0;
   CHECK(found["read_tb_s"].get<double>() == doctest::Approx((bytes + bytes / 1024) / 10 * 1e-6));
   CHECK(found["copy_tb_s"].get<double>() == doctest::Approx(bytes / 10 * 1e-6));
   CHECK(found["launch_us"].get<double>() == doctest::Approx(10));

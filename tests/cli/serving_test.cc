@@ -1,35 +1,10 @@
 // From a search to a server's files and back: packs of winners, and searches of what a server missed.
-#include "tests/cli/tool.h"
+#include "tests/cli/scripted_gpu.h"
 
 using namespace moetune::testing;
 
-namespace {
-
-// A GPU of the scripted driver, and one configuration of decode_kernel.
-class TunedGpu {
- public:
-  TunedGpu()
-      : tool{{{"MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA},
-              {"MOETUNE_FAKE_CUDA", "memory=4194304"},
-              {"MOETUNE_DATA_DIR", data_.string()}}} {
-    Tool::constrain(
-        data_, "decode_kernel",
-        "loader == 'cp_async' && stages == 2 && warps == 4 && tile_kib == 16 && vector_bytes == 16 &&"
-        " blocks_per_sm == 1");
-  }
-
- private:
-  Tool home_;
-  std::filesystem::path data_ = home_.copy_data();
-
- public:
-  Tool tool;
-};
-
-}  // namespace
-
 TEST_CASE("a server's misses are searched, and what was found is exported as a pack that nobody writes to") {
-  TunedGpu gpu;
+  ScriptedGpu gpu;
   Tool& tool = gpu.tool;
   tool.write("misses.json",
              R"({"moetune_misses": 1, "hardware": "x", "misses": [

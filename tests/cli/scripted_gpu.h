@@ -1,0 +1,36 @@
+// The tool on a small GPU of tests/fake_cuda, with the real NVRTC and a few configurations of decode_kernel.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "tests/cli/tool.h"
+
+namespace moetune::testing {
+
+class ScriptedGpu {
+ public:
+  // Launches run on the CPU: what a calibration moves, a sixteenth of it, should be little.
+  static constexpr std::int64_t kMemory = 4 << 20;
+
+  // `script` goes on after the size of the memory: ",fail_at=60,code=719" (tests/fake_cuda/README.md).
+  explicit ScriptedGpu(const std::string& script = "")
+      : tool{{{"MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA},
+              {"MOETUNE_FAKE_CUDA", "memory=" + std::to_string(kMemory) + script},
+              {"MOETUNE_DATA_DIR", data_.string()}}} {
+    Tool::constrain(
+        data_, "decode_kernel",
+        "loader == 'cp_async' && stages == 2 && warps == 4 && tile_kib == 16 && vector_bytes == 16 &&"
+        " blocks_per_sm == 1");
+  }
+
+ private:
+  Tool home_;
+  std::filesystem::path data_ = home_.copy_data();
+
+ public:
+  Tool tool;
+};
+
+}  // namespace moetune::testing
