@@ -58,6 +58,24 @@ CudaDevice& gpu() {
   return device;
 }
 
+void check_close(const std::vector<double>& actual, const std::vector<double>& expected, double share) {
+  REQUIRE(actual.size() == expected.size());
+  double largest = 0, worst = 0;
+  std::size_t masks = 0;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    if (std::isfinite(actual[i]) && std::isfinite(expected[i])) {
+      largest = std::max(largest, std::abs(expected[i]));
+      worst = std::max(worst, std::abs(actual[i] - expected[i]));
+    } else {
+      const bool both_nan = std::isnan(actual[i]) && std::isnan(expected[i]);
+      masks += !both_nan && actual[i] != expected[i];
+    }
+  }
+  CHECK(masks == 0);
+  CHECK(largest > 0);
+  CHECK(worst <= share * largest);
+}
+
 void check_exact_reference(const Kernel& kernel, const Problem& problem, const Call& call,
                            std::uint64_t seed) {
   const std::vector<Buffer> buffers = kernel.buffers(problem, call, seed);
@@ -72,21 +90,7 @@ void check_exact_reference(const Kernel& kernel, const Problem& problem, const C
     REQUIRE(written != buffers.end());
     const std::vector<double> actual =
         widened(exact_dtype(written->dtype), gpu().fetch(name, CudaDevice::Tensor::exact));
-    REQUIRE(actual.size() == expected.size());
-    double largest = 0, worst = 0;
-    std::size_t masks = 0;
-    for (std::size_t i = 0; i < actual.size(); ++i) {
-      if (std::isfinite(actual[i]) && std::isfinite(expected[i])) {
-        largest = std::max(largest, std::abs(expected[i]));
-        worst = std::max(worst, std::abs(actual[i] - expected[i]));
-      } else {
-        const bool both_nan = std::isnan(actual[i]) && std::isnan(expected[i]);
-        masks += !both_nan && actual[i] != expected[i];
-      }
-    }
-    CHECK(masks == 0);
-    CHECK(largest > 0);
-    CHECK(worst <= 2e-5 * largest);
+    check_close(actual, expected, 2e-5);
   }
 }
 

@@ -21,8 +21,12 @@ CudaDevice& gpu();
 CompilePool& gpu_compiler();
 BuildPtr compile_for_gpu(const CompileUnit& unit);
 
+// Whether an output agrees with the answer in float64: within `share` of the largest value, which is not 0, NaN and
+// infinities in the same places. Checks with doctest.
+void check_close(const std::vector<double>& actual, const std::vector<double>& expected, double share);
+
 // Whether a kernel's exact reference on the GPU, with a problem open, agrees with float64 on the CPU: within
-// 2e-5 of the largest value, NaN and infinities in the same places. Checks with doctest.
+// 2e-5 of the largest value. Checks with doctest.
 void check_exact_reference(const Kernel& kernel, const Problem& problem, const Call& call,
                            std::uint64_t seed);
 
