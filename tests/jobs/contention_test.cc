@@ -13,6 +13,7 @@
 #include "jobs/stored_results.h"
 #include "jobs/verify_job.h"
 #include "tests/jobs/temporary_folder.h"
+#include "tests/tuner/contention_events.h"
 
 using namespace moetune;
 
@@ -25,7 +26,6 @@ void use_gpu_busy(int first, int last) {
   setenv("MOETUNE_FAKE_CUDA", script.c_str(), 1);
 }
 
-constexpr int kForEver = 1'000'000;
 void use_quiet_gpu() { use_gpu_busy(kForEver, kForEver); }
 
 struct Bench {
@@ -38,9 +38,7 @@ struct Bench {
   }
   JobContext context() {
     return {.events = {.listener = [this](const Event& event) {
-              if (std::holds_alternative<GpuDisturbed>(event.what)) notes.emplace_back("disturbed");
-              if (std::holds_alternative<GpuQuiet>(event.what)) notes.emplace_back("quiet");
-              if (std::holds_alternative<GpuContended>(event.what)) notes.emplace_back("contended");
+              note_contention(event, notes);
               if (const auto* warning = std::get_if<Warning>(&event.what))
                 notes.emplace_back(warning_name(warning->kind));
             }}};

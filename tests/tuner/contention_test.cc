@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "tests/tuner/contention_events.h"
 #include "tests/tuner/grid_search.h"
 #include "tests/tuner/temporary_cache.h"
 #include "tuner/history.h"
@@ -38,17 +39,13 @@ struct LoadedSearch : Search {
   int left;
 };
 
-constexpr int kForEver = 1'000'000;
-
-// Kinds of events in order, each once in a row.
+// Kinds of events, in order.
 struct Heard {
   std::vector<std::string> kinds;
   std::size_t again = 0;
   Events events() {
     return {.listener = [this](const Event& event) {
-      if (std::holds_alternative<GpuDisturbed>(event.what)) kinds.push_back("disturbed");
-      if (std::holds_alternative<GpuQuiet>(event.what)) kinds.push_back("quiet");
-      if (std::holds_alternative<GpuContended>(event.what)) kinds.push_back("contended");
+      note_contention(event, kinds);
       if (const auto* trial = std::get_if<TrialEnded>(&event.what)) again += trial->again;
     }};
   }
@@ -97,12 +94,7 @@ TEST_CASE("a load in the middle of a search: it waits, measures again, and finds
     search.request.strategy = strategy;
     search.request.budget = 64;
     Heard heard;
-    const TuneResult result = tune(search.request,
-                                   {.device = search.device,
-                                    .cache = &stored.cache,
-                                    .workload = stored.workload,
-                                    .events = heard.events()},
-                                   {});
+    const TuneResult result = search.run(&stored.cache, stored.workload, {}, heard.events());
     CHECK(heard.kinds == std::vector<std::string>{"disturbed", "quiet"});
     CHECK(heard.again == result.contention.again);
     CHECK(result.contention.again > 0);
@@ -127,12 +119,7 @@ TEST_CASE("a load that never ends: the search says so once, marks its trials and
   LoadedSearch search(0, kForEver);
   search.request.quiet_wait_s = 0;
   Heard heard;
-  const TuneResult result = tune(search.request,
-                                 {.device = search.device,
-                                  .cache = &stored.cache,
-                                  .workload = stored.workload,
-                                  .events = heard.events()},
-                                 {});
+  const TuneResult result = search.run(&stored.cache, stored.workload, {}, heard.events());
   CHECK(heard.kinds == std::vector<std::string>{"disturbed", "contended"});
   CHECK(result.contention.gave_up);
   CHECK(result.contention.contended == 40);

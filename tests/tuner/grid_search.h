@@ -38,8 +38,10 @@ struct Search {
     request.budget = 40;
     request.in_flight = 4;
   }
-  TuneResult run(Cache* cache = nullptr, std::int64_t workload = 0, std::stop_token stop = {}) {
-    return tune(request, {.device = device, .cache = cache, .workload = workload}, stop);
+  TuneResult run(Cache* cache = nullptr, std::int64_t workload = 0, std::stop_token stop = {},
+                 Events events = {}) {
+    return tune(request,
+                {.device = device, .cache = cache, .workload = workload, .events = std::move(events)}, stop);
   }
 };
 
