@@ -27,25 +27,19 @@ const FamilyObj& family_at(const Args& args) { return args.object<FamilyObj>(0, 
 
 Family reference_to(const FamilyObj& family) { return ffi::GetRef<Family>(&const_cast<FamilyObj&>(family)); }
 
-// (family, total, *extents) -> Choice
-ffi::Any pick(const Args& args) {
+// (family, a number called `name`, *extents) -> Choice
+template <auto kPick>
+ffi::Any picked(const Args& args, const char* name) {
   const FamilyObj& family = family_at(args);
   const Extents extents = read_extents(args, 2);
   const Use use(*family.runtime.get());
   moetune_choice choice;
-  check(moetune_pick(family.handle, extents.values, extents.count, args.integer(1, "total"), &choice));
+  check(kPick(family.handle, extents.values, extents.count, args.integer(1, name), &choice));
   return Choice(ffi::make_object<ChoiceObj>(reference_to(family), choice, extents.count));
 }
 
-// (family, last, *extents) -> Choice
-ffi::Any pick_range(const Args& args) {
-  const FamilyObj& family = family_at(args);
-  const Extents extents = read_extents(args, 2);
-  const Use use(*family.runtime.get());
-  moetune_choice choice;
-  check(moetune_pick_range(family.handle, extents.values, extents.count, args.integer(1, "last"), &choice));
-  return Choice(ffi::make_object<ChoiceObj>(reference_to(family), choice, extents.count));
-}
+ffi::Any pick(const Args& args) { return picked<moetune_pick>(args, "total"); }
+ffi::Any pick_range(const Args& args) { return picked<moetune_pick_range>(args, "last"); }
 
 // (family, *extents) -> bytes
 ffi::Any family_workspace(const Args& args) {
