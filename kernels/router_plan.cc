@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::uint32_t kReferenceThreads = 128;
 constexpr std::int64_t kWarp = 32;
+constexpr std::int64_t kChunkTokens = 256;  // of templates/router/board.cuh
 
 std::string flag(bool is) { return is ? "1" : "0"; }
 
@@ -40,27 +41,40 @@ CompileUnit unit_of(const Config& config, const RouterShape& shape) {
   return unit;
 }
 
-// Tally of templates/router/place.cuh.
-std::int64_t tally_bytes(const RouterShape& shape, std::int64_t warps) {
-  return 4 * (warps * shape.experts + 2 * shape.experts + 1 + ceil_div(shape.experts, kWarp));
-}
-
 struct Schedule {
   explicit Schedule(const Config& config)
       : is_rows(config.is("schedule", "rows")),
-        is_block(config.is("schedule", "block")),
         is_split(config.is("schedule", "split")),
+        is_cluster(config.is("schedule", "cluster")),
+        is_barrier(config.is("schedule", "barrier")),
         warps(config.number("warps")),
         rows_of_block(warps * (kWarp / config.number("lanes")) * config.number("rows")),
-        blocks_per_sm(config.number("blocks_per_sm")) {}
+        blocks_per_sm(config.number("blocks_per_sm")),
+        blocks(config.is("schedule", "block") ? 1
+               : is_cluster                   ? config.number("cluster")
+                                              : 0) {}
 
-  bool is_rows, is_block, is_split;
+  bool has_board() const { return is_cluster || is_barrier; }
+
+  bool is_rows, is_split, is_cluster, is_barrier;
   std::int64_t warps, rows_of_block, blocks_per_sm;
+  std::int64_t blocks;  // whatever the number of tokens; 0: by the GPU's size
 };
 
-// Tokens of a block: whole rounds of its warps.
+// Layout of templates/router/place.cuh.
+std::int64_t layout_words(std::int64_t experts) { return 2 * experts + 1 + ceil_div(experts, kWarp); }
+
+// Tally of templates/router/place.cuh, or Board of board.cuh.
+std::int64_t shared_bytes(const Schedule& schedule, const RouterShape& shape, std::int64_t tokens_each) {
+  if (schedule.is_rows) return 0;
+  if (!schedule.has_board()) return 4 * (schedule.warps * shape.experts + layout_words(shape.experts));
+  const std::int64_t words = ceil_div(std::min(tokens_each, kChunkTokens), kWarp);
+  return 4 * (layout_words(shape.experts) + (2 + words) * shape.experts) + 2 * kChunkTokens * shape.top_k;
+}
+
+// Tokens of a block: whole rounds of its warps, but for a fixed number of blocks.
 std::int64_t tokens_of_block(const Schedule& schedule, std::int64_t tokens, const DeviceLimits& limits) {
-  if (schedule.is_block) return tokens;
+  if (schedule.blocks > 0) return std::max<std::int64_t>(1, ceil_div(tokens, schedule.blocks));
   const std::int64_t blocks = std::max<std::int64_t>(1, schedule.blocks_per_sm * limits.sm_count);
   const std::int64_t rounds = ceil_div(ceil_div(tokens, schedule.rows_of_block), blocks);
   return rounds * schedule.rows_of_block;
@@ -109,13 +123,13 @@ std::unique_ptr<const Launcher> router_launcher(const Config& config, const Rout
   return make_launcher(unit_of(config, of), [=](const Extents& extents, const Call& call, LaunchPlan& plan) {
     const RouterShape shape = of.at(extents);
     const std::int64_t each = tokens_of_block(schedule, shape.tokens, limits);
-    const std::int64_t blocks = ceil_div(shape.tokens, each);
+    const std::int64_t blocks = schedule.blocks > 0 ? schedule.blocks : ceil_div(shape.tokens, each);
     Launch& launch = plan.launches.emplace_back();
     launch.entry = "router";
     launch.grid[0] = static_cast<std::uint32_t>(blocks);
     launch.block[0] = static_cast<std::uint32_t>(kWarp * schedule.warps);
-    launch.dynamic_shared =
-        schedule.is_rows ? 0 : static_cast<std::uint32_t>(tally_bytes(shape, schedule.warps));
+    launch.dynamic_shared = static_cast<std::uint32_t>(shared_bytes(schedule, shape, each));
+    if (schedule.is_cluster) launch.cluster[0] = launch.grid[0];
     launch.programmatic_dependent = limits.compute_capability >= 90;
     add_route_arguments(launch, shape, call);
     add_sizes(launch, shape, each);

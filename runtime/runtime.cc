@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "base/digest.h"
@@ -28,6 +30,16 @@ int chosen_device(int wanted) {
   if (wanted < count) return wanted;
   throw RuntimeError(MOETUNE_WRONG_DEVICE, "there is no device " + std::to_string(wanted) +
                                                "; the driver has " + std::to_string(count));
+}
+
+// Asked of the driver once a process: some answers take it a millisecond.
+DeviceInfo device_info(int ordinal) {
+  static std::mutex mutex;
+  static std::map<int, DeviceInfo> known;
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(ordinal);
+  return found != known.end() ? found->second
+                              : known.emplace(ordinal, cuda::describe_device(ordinal)).first->second;
 }
 
 // Where this code was loaded from: the library, or the program that it is linked into.
@@ -90,7 +102,7 @@ Runtime::Runtime(const OpenOptions& options)
       layers_(options.paths.empty() ? default_paths() : options.paths) {
   initialize_driver();
   const int ordinal = chosen_device(options.device);
-  device_ = cuda::describe_device(ordinal);
+  device_ = device_info(ordinal);
   context_ = std::make_unique<cuda::Context>(ordinal, cuda::Context::Current::no);
   record_generation();
 }

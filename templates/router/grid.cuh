@@ -1,18 +1,11 @@
-// Counts of all blocks: each block stores its own, and the last one to do so adds them up.
+// Counts of all blocks for a second kernel: each block stores its own, and the last one to do so adds them up.
 #pragma once
 
-#include "templates/common/global_sync.cuh"
-#include "templates/router/place.cuh"
-
-// Zeroed once; every launch leaves the arrivals at zero.
-struct GridState {
-  u32 arrivals;
-  u32 generation;  // launches so far
-};
+#include "templates/router/exchange.cuh"
 
 __device__ __forceinline__ void store_block_counts(const PlaceArguments& a, const Tally& tally) {
   for (int e = threadIdx.x; e < kExperts; e += kThreads)
-    a.block_counts[i64(blockIdx.x) * kExperts + e] = tally.counts[e];
+    a.block_counts[i64(blockIdx.x) * kExperts + e] = tally.layout.counts[e];
 }
 
 // Whether this block is the last to arrive; then it sees what all have stored. `flag` is shared.
@@ -25,7 +18,7 @@ __device__ __forceinline__ bool arrives_last(GridState* state, int& flag) {
   return flag != 0;
 }
 
-// Turns the blocks' counts into how many slots of the expert come in blocks before; totals go to `tally.counts`.
+// Turns the blocks' counts into how many slots of the expert come in blocks before; totals go to `tally.layout`.
 __device__ __forceinline__ void add_up_blocks(const PlaceArguments& a, Tally& tally) {
   for (int e = threadIdx.x; e < kExperts; e += kThreads) {
     int sum = 0;
@@ -36,7 +29,7 @@ __device__ __forceinline__ void add_up_blocks(const PlaceArguments& a, Tally& ta
       count = sum;
       sum += own;
     }
-    tally.counts[e] = sum;
+    tally.layout.counts[e] = sum;
   }
   __syncthreads();
 }

@@ -5,18 +5,24 @@
 #include "templates/router/row.cuh"
 
 struct TopTwo {
-  float best, second;
+  float best = minus_infinity(), second = minus_infinity();
 
   __device__ __forceinline__ void add(float score) {
     second = fmaxf(second, fminf(best, score));
     best = fmaxf(best, score);
   }
+
+  // What the group counts.
+  __device__ __forceinline__ u32 order() const {
+    return order_of(kGroupSize > 1 ? __fadd_rn(best, second) : best);
+  }
 };
 
-// Over the lanes that share a row.
+// Over `kAcross` neighbouring lanes.
+template <int kAcross>
 __device__ __forceinline__ TopTwo top_two_across(TopTwo top) {
 #pragma unroll
-  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+  for (int distance = kAcross / 2; distance > 0; distance /= 2) {
     const float best = __shfl_xor_sync(kWholeWarp, top.best, distance);
     const float second = __shfl_xor_sync(kWholeWarp, top.second, distance);
     top.add(best);
@@ -25,25 +31,63 @@ __device__ __forceinline__ TopTwo top_two_across(TopTwo top) {
   return top;
 }
 
-// A bit for each group that is kept.
-__device__ __forceinline__ u32 kept_groups(const float (&scores)[kHeld], Lane lane) {
-  u64 ranks[kGroups];
+// Where what the lanes load at once is whole groups, each of kLanesOfGroup lanes.
+constexpr int kGroupsOfStep = kStep / kGroupSize, kLanesOfGroup = max_of(1, kGroupSize / kVector);
+constexpr bool kWholeGroups = kStep % kGroupSize == 0 && kGroupSize % kVector == 0 && kExperts % kStep == 0 &&
+                              (kLanesOfGroup & (kLanesOfGroup - 1)) == 0;
+
+__device__ __forceinline__ void order_whole_groups(u32 (&orders)[kGroups], const float (&scores)[kHeld]) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    TopTwo top;
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) top.add(scores[step * kVector + v]);
+    const u32 own = top_two_across<kLanesOfGroup>(top).order();
+#pragma unroll
+    for (int g = 0; g < kGroupsOfStep; ++g)
+      orders[step * kGroupsOfStep + g] = __shfl_sync(kWholeWarp, own, g * kLanesOfGroup, kLanes);
+  }
+}
+
+__device__ __forceinline__ void order_any_groups(u32 (&orders)[kGroups], const float (&scores)[kHeld],
+                                                 Lane lane) {
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
-    TopTwo top{minus_infinity(), minus_infinity()};
+    TopTwo top;
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
       if (lane.expert(i) / kGroupSize == g) top.add(scores[i]);
     }
-    top = top_two_across(top);
-    ranks[g] = rank_of(order_of(kGroupSize > 1 ? __fadd_rn(top.best, top.second) : top.best), g);
+    orders[g] = top_two_across<kLanes>(top).order();
+  }
+}
+
+// A bit for each group that is kept: the better of two equals is the first.
+__device__ __forceinline__ u32 kept_groups(const float (&scores)[kHeld], Lane lane) {
+  u32 orders[kGroups];
+  if constexpr (kWholeGroups) {
+    order_whole_groups(orders, scores);
+  } else {
+    order_any_groups(orders, scores, lane);
+  }
+  if constexpr (kGroups <= kLanes) {  // a lane judges a group
+    u32 own = 0;
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) own = lane.lane == g ? orders[g] : own;
+    int better = 0;
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) better += g < lane.lane ? orders[g] >= own : orders[g] > own;
+    const u32 kept = __ballot_sync(kWholeWarp, lane.lane < kGroups && better < kGroupsKept);
+    return kLanes == kWarpSize ? kept
+                               : kept >> (threadIdx.x % kWarpSize / kLanes * kLanes) & ((1u << kGroups) - 1);
   }
   u32 kept = 0;
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
     int better = 0;
 #pragma unroll
-    for (int other = 0; other < kGroups; ++other) better += ranks[other] > ranks[g];
+    for (int other = 0; other < kGroups; ++other)
+      better += other < g ? orders[other] >= orders[g] : orders[other] > orders[g];
     kept |= u32(better < kGroupsKept) << g;
   }
   return kept;

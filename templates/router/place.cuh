@@ -19,13 +19,18 @@ struct PlaceArguments {
 
 constexpr int kChunks = ceil_div(kExperts, kWarpSize);
 
+// The segments of all experts, in shared memory.
+struct Layout {
+  int counts[kExperts];
+  int offsets[kExperts + 1];
+  int chunks[kChunks];
+};
+
 // In dynamic shared memory.
 struct Tally {
   u32 before[kWarps]
             [kExperts];  // slots of the expert that come before this warp's, in the end of the whole grid
-  int counts[kExperts];
-  int offsets[kExperts + 1];
-  int chunks[kChunks];
+  Layout layout;
 };
 
 __device__ __forceinline__ Tally& tally_memory() { return *reinterpret_cast<Tally*>(dynamic_shared()); }
@@ -77,17 +82,17 @@ __device__ __forceinline__ void tally_block(Tally& tally, const int* ids, const 
       tally.before[w][e] = sum;
       sum += count;
     }
-    tally.counts[e] = int(sum);
+    tally.layout.counts[e] = int(sum);
   }
   __syncthreads();
 }
 
 // From all slots' counts: caps them, and adds up the segments.
-__device__ __forceinline__ void lay_out(Tally& tally, int capacity) {
+__device__ __forceinline__ void lay_out(Layout& layout, int capacity) {
   const int lane = int(threadIdx.x) % kWarpSize;
   for (int chunk = int(threadIdx.x) / kWarpSize; chunk < kChunks; chunk += kWarps) {
     const int e = chunk * kWarpSize + lane;
-    const int count = e < kExperts ? min_of(tally.counts[e], capacity) : 0;
+    const int count = e < kExperts ? min_of(layout.counts[e], capacity) : 0;
     int sum = padded(count);
 #pragma unroll
     for (int distance = 1; distance < kWarpSize; distance *= 2) {
@@ -95,33 +100,33 @@ __device__ __forceinline__ void lay_out(Tally& tally, int capacity) {
       if (lane >= distance) sum += other;
     }
     if (e < kExperts) {
-      tally.counts[e] = count;
-      tally.offsets[e + 1] = sum;
+      layout.counts[e] = count;
+      layout.offsets[e + 1] = sum;
     }
-    if (lane == kWarpSize - 1) tally.chunks[chunk] = sum;
+    if (lane == kWarpSize - 1) layout.chunks[chunk] = sum;
   }
   __syncthreads();
   for (int e = threadIdx.x; e < kExperts; e += kThreads) {
-    int sum = tally.offsets[e + 1];
+    int sum = layout.offsets[e + 1];
 #pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) sum += chunk < e / kWarpSize ? tally.chunks[chunk] : 0;
-    tally.offsets[e + 1] = sum;
+    for (int chunk = 0; chunk < kChunks; ++chunk) sum += chunk < e / kWarpSize ? layout.chunks[chunk] : 0;
+    layout.offsets[e + 1] = sum;
   }
-  if (threadIdx.x == 0) tally.offsets[0] = 0;
+  if (threadIdx.x == 0) layout.offsets[0] = 0;
   __syncthreads();
 }
 
-__device__ __forceinline__ void store_layout(const PlaceArguments& a, const Tally& tally) {
+__device__ __forceinline__ void store_layout(const PlaceArguments& a, const Layout& layout) {
   for (int e = threadIdx.x; e <= kExperts; e += kThreads) {
-    a.offsets[e] = tally.offsets[e];
-    if (e < kExperts) a.counts[e] = tally.counts[e];
+    a.offsets[e] = layout.offsets[e];
+    if (e < kExperts) a.counts[e] = layout.counts[e];
   }
 }
 
-__device__ __forceinline__ void load_layout(const PlaceArguments& a, Tally& tally) {
+__device__ __forceinline__ void load_layout(const PlaceArguments& a, Layout& layout) {
   for (int e = threadIdx.x; e <= kExperts; e += kThreads) {
-    tally.offsets[e] = a.offsets[e];
-    if (e < kExperts) tally.counts[e] = a.counts[e];
+    layout.offsets[e] = a.offsets[e];
+    if (e < kExperts) layout.counts[e] = a.counts[e];
   }
 }
 
@@ -132,22 +137,22 @@ __device__ __forceinline__ void place_slots(const PlaceArguments& a, Tally& tall
   for_each_slot(own, ids, a.expert_map, range.of_warp(), [&](int slot, int segment, u32 position) {
     if (slot < 0) return;
     const bool fits = segment >= 0 && int(position) < a.capacity;
-    const int place = fits ? tally.offsets[segment] + int(position) : -1;
+    const int place = fits ? tally.layout.offsets[segment] + int(position) : -1;
     a.inverse[slot] = place;
     if (fits) a.sorted[place] = slot;
   });
 }
 
 // This block's share of the padding, and of the experts of blocks.
-__device__ __forceinline__ void pad(const PlaceArguments& a, const Tally& tally) {
+__device__ __forceinline__ void pad(const PlaceArguments& a, const Layout& layout) {
   const int lane = int(threadIdx.x) % kWarpSize, nothing = a.tokens * kTopK;
   const int warp = int(blockIdx.x) * kWarps + int(threadIdx.x) / kWarpSize, warps = int(gridDim.x) * kWarps;
   for (int e = warp; e < kExperts; e += warps) {
-    const int begin = tally.offsets[e], end = tally.offsets[e + 1];
-    for (int p = begin + tally.counts[e] + lane; p < end; p += kWarpSize) a.sorted[p] = nothing;
+    const int begin = layout.offsets[e], end = layout.offsets[e + 1];
+    for (int p = begin + layout.counts[e] + lane; p < end; p += kWarpSize) a.sorted[p] = nothing;
     for (int b = begin / kAlign + lane; b < end / kAlign; b += kWarpSize) a.block_experts[b] = e;
   }
-  const int used = tally.offsets[kExperts];
+  const int used = layout.offsets[kExperts];
   for (int p = used + warp * kWarpSize + lane; p < a.places; p += warps * kWarpSize) a.sorted[p] = nothing;
   for (int b = used / kAlign + warp * kWarpSize + lane; b < a.places / kAlign; b += warps * kWarpSize)
     a.block_experts[b] = -1;

@@ -12,7 +12,7 @@ struct Row {
 
   __device__ float logit(int expert) const { return clean(Logit::to_float(logits[expert])); }
   __device__ float selection(int expert) const {
-    return selection_score(logit(expert), softmax, bias, expert);
+    return selection_score(logit(expert), softmax, kBias ? bias[expert] : 0.0f);
   }
 };
 

@@ -35,12 +35,12 @@ __device__ __forceinline__ RowSoftmax row_softmax(const float (&logits)[kHeld], 
 }
 
 __device__ __forceinline__ void order_experts(u32 (&orders)[kHeld], const float (&logits)[kHeld],
-                                              const RowSoftmax& row, const float* bias, Lane lane) {
+                                              const RowSoftmax& row, const float (&bias)[kHeld], Lane lane) {
   float scores[kHeld];
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
     const int expert = lane.expert(i);
-    scores[i] = expert < kExperts ? selection_score(logits[i], row, bias, expert) : minus_infinity();
+    scores[i] = expert < kExperts ? selection_score(logits[i], row, bias[i]) : minus_infinity();
     orders[i] = expert < kExperts ? order_of(scores[i]) : kTaken;
   }
   if constexpr (kGroups > 1) {
@@ -79,14 +79,18 @@ __device__ __forceinline__ float sum_of_selected(const Selected& selected) {
 }
 
 // A token past the end computes the first token's row, so that all lanes take part, and stores nothing.
+template <typename Use>
 __device__ __forceinline__ void route_row(const RouteArguments& a, const float (&logits)[kHeld],
-                                          const Logit* row, i64 token, bool present, Lane lane) {
+                                          const float (&bias)[kHeld], const Logit* row, int token,
+                                          bool present, Lane lane, Use use) {
   const RowSoftmax softmax = row_softmax(logits, lane);
   u32 orders[kHeld];
-  order_experts(orders, logits, softmax, a.bias, lane);
+  order_experts(orders, logits, softmax, bias, lane);
   Selected selected = {};
   if constexpr (kSelect == Select::rounds) {
     select_by_rounds(selected.experts, orders, lane);
+  } else if constexpr (kSelect == Select::reduce) {
+    select_by_reduction(selected.experts, orders, lane);
   } else {
     select_by_merge(selected.experts, orders, lane);
   }
@@ -96,13 +100,15 @@ __device__ __forceinline__ void route_row(const RouteArguments& a, const float (
   for (int s = 0; s < kSlotsHeld; ++s) {
     const int slot = s * kLanes + lane.lane;
     if (!present || slot >= kTopK) continue;
-    a.ids[token * kTopK + slot] = selected.experts[s];
-    a.weights[token * kTopK + slot] = weight_of(selected.scores[s], sum, a.scale);
+    a.ids[i64(token) * kTopK + slot] = selected.experts[s];
+    a.weights[i64(token) * kTopK + slot] = weight_of(selected.scores[s], sum, a.scale);
+    use(token, slot, selected.experts[s]);
   }
 }
 
-// The tokens from `first` to `end`, by all warps of the block.
-__device__ __forceinline__ void route(const RouteArguments& a, int first, int end) {
+// The tokens from `first` to `end`, by all warps of the block. Calls `use(token, slot, expert)` in the lane that stores.
+template <typename Use>
+__device__ __forceinline__ void route(const RouteArguments& a, int first, int end, Use use) {
   const int last = min_of(end, a.live);
   if constexpr (kCounted) {
     for (i64 slot = i64(max_of(first, last)) * kTopK + threadIdx.x; slot < i64(end) * kTopK;
@@ -112,6 +118,8 @@ __device__ __forceinline__ void route(const RouteArguments& a, int first, int en
     }
   }
   const Lane lane;
+  float bias[kHeld];
+  load_bias(bias, a.bias, lane);
   const int warp = int(threadIdx.x) / kWarpSize;
   const int row_of_warp = int(threadIdx.x) % kWarpSize / kLanes * kRows;
   for (int begin = first + warp * kRowsOfWarp; begin < last; begin += kRowsOfBlock) {
@@ -126,7 +134,7 @@ __device__ __forceinline__ void route(const RouteArguments& a, int first, int en
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const int token = begin + row_of_warp + r;
-      route_row(a, logits[r], rows[r], token, token < last, lane);
+      route_row(a, logits[r], bias, rows[r], token, token < last, lane, use);
     }
   }
 }

@@ -56,6 +56,12 @@ __device__ __forceinline__ void load_row(float (&logits)[kHeld], const Logit* ro
   }
 }
 
+// The biases of a lane's experts.
+__device__ __forceinline__ void load_bias(float (&held)[kHeld], const float* bias, Lane lane) {
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) held[i] = kBias && lane.expert(i) < kExperts ? bias[lane.expert(i)] : 0.0f;
+}
+
 // The sum of all exponentials in the order of score.cuh: a lane holds kPartials / kLanes partials. First those
 // that differ by whole steps of the lanes, then lanes, then values of one vector.
 __device__ __forceinline__ float sum_of_exponentials(const float (&logits)[kHeld], float shift, Lane lane) {

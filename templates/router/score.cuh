@@ -2,6 +2,7 @@
 // same experts. Products and sums that could become a fused multiply-add are written as intrinsics.
 #pragma once
 
+#include "templates/common/reciprocal.cuh"
 #include "templates/common/reduce.cuh"
 #include "templates/router/shape.cuh"
 
@@ -10,8 +11,7 @@ constexpr float kLargest = 3.40282347e38f;
 
 // NaN counts as -infinity, +infinity as the largest number.
 __device__ __forceinline__ float clean(float logit) {
-  if (!(logit == logit)) return minus_infinity();
-  return fminf(logit, kLargest);
+  return fminf(fmaxf(logit, minus_infinity()), kLargest);  // of NaN and a number both give the number
 }
 
 // What a softmax subtracts from every logit: their maximum, or 0 if all are -infinity.
@@ -28,7 +28,7 @@ struct RowSoftmax {
 
 __device__ __forceinline__ float score_of(float logit, const RowSoftmax& row) {
   if constexpr (kScore == Score::sigmoid) {
-    return 1.0f / (1.0f + exp2_fast(__fmul_rn(-logit, kLog2E)));
+    return reciprocal_fast(1.0f + exp2_fast(__fmul_rn(-logit, kLog2E)));
   } else if constexpr (kScore == Score::sqrt_softplus) {
     // softplus(x) = max(x, 0) + log(1 + e^-|x|)
     const float tail = log2_fast(1.0f + exp2_fast(__fmul_rn(-fabsf(logit), kLog2E)));
@@ -40,11 +40,10 @@ __device__ __forceinline__ float score_of(float logit, const RowSoftmax& row) {
   }
 }
 
-// What experts are selected by.
-__device__ __forceinline__ float selection_score(float logit, const RowSoftmax& row, const float* bias,
-                                                 int expert) {
+// What experts are selected by; `bias` is the expert's.
+__device__ __forceinline__ float selection_score(float logit, const RowSoftmax& row, float bias) {
   const float score = kByLogit ? logit : score_of(logit, row);
-  return kBias ? __fadd_rn(score, bias[expert]) : score;
+  return kBias ? __fadd_rn(score, bias) : score;
 }
 
 // The weight of a selected expert. `sum` is that of the selected experts' scores, in the order of their slots.

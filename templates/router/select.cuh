@@ -1,13 +1,14 @@
-// The kTopK best experts of a row, in order. Two ways:
+// The kTopK best experts of a row, in order. Three ways:
 // - rounds: the best of all lanes, kTopK times over; the lane that held it looks for its next best.
+// - reduce: the same by the warp's own reductions, for rows of a whole warp.
 // - merge: every lane sorts its best, then neighbours merge their lists, twice as far away each time.
 //
-// Macros: SELECT (rounds or merge).
+// Macros: SELECT (rounds, reduce or merge).
 #pragma once
 
 #include "templates/router/row.cuh"
 
-enum class Select { rounds, merge };
+enum class Select { rounds, reduce, merge };
 constexpr Select kSelect = Select::SELECT;
 
 // Slot j lies in lane j % kLanes, at j / kLanes.
@@ -42,6 +43,60 @@ __device__ __forceinline__ void select_by_rounds(int (&slots)[kSlotsHeld], u32 (
       }
       find_own();
     }
+  }
+}
+
+struct Ranked {
+  u32 order;
+  int expert;
+};
+
+// A lane's two best. Of equals the first comes first: it has the lower id.
+struct TwoOfLane {
+  Ranked best{kTaken, kExperts}, second{kTaken, kExperts};
+
+  // Values come in ascending order of experts.
+  __device__ __forceinline__ void add(Ranked next) {
+    const bool is_best = next.order > best.order, is_second = next.order > second.order;
+    second = is_best ? best : is_second ? next : second;
+    best = is_best ? next : best;
+  }
+};
+
+__device__ __forceinline__ TwoOfLane two_of_lane(const u32 (&orders)[kHeld], Lane lane) {
+  TwoOfLane two;
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) two.add({orders[i], lane.expert(i)});
+  return two;
+}
+
+// Of those that come behind `last`.
+__device__ __forceinline__ TwoOfLane two_of_lane_behind(Ranked last, const u32 (&orders)[kHeld], Lane lane) {
+  TwoOfLane two;
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    const bool is_behind =
+        orders[i] < last.order || (orders[i] == last.order && lane.expert(i) > last.expert);
+    two.add({is_behind ? orders[i] : kTaken, lane.expert(i)});
+  }
+  return two;
+}
+
+// A lane seldom holds more than two of the best; then it looks again.
+__device__ __forceinline__ void select_by_reduction(int (&slots)[kSlotsHeld], const u32 (&orders)[kHeld],
+                                                    Lane lane) {
+  static_assert(kSelect != Select::reduce || (kLanes == kWarpSize && kSlotsHeld == 1));
+  TwoOfLane own = two_of_lane(orders, lane);
+#pragma unroll 1
+  for (int j = 0; j < kTopK; ++j) {
+    const u32 order = __reduce_max_sync(kWholeWarp, own.best.order);
+    const int expert =
+        int(__reduce_min_sync(kWholeWarp, own.best.order == order ? u32(own.best.expert) : ~0u));
+    if (lane.lane == j) slots[0] = expert;
+    if (own.best.expert != expert) continue;
+    own.best = own.second;
+    own.second.order = kTaken;
+    if (own.best.order == kTaken) own = two_of_lane_behind({order, expert}, orders, lane);
   }
 }
 

@@ -36,11 +36,10 @@ constexpr bool kNeedsSum = kScore == Score::softmax && !kOverSelected;
 // Where slots of dropped and absent experts stand in the order: behind all that have a score.
 constexpr u32 kTaken = 0, kDropped = 1;
 
-// Larger for a larger score; at least 2 for every score, NaN and -infinity included.
+// Larger for a larger score; at least 2 for every score, -infinity included. NaN counts as -infinity.
 __device__ __forceinline__ u32 order_of(float score) {
-  const u32 bits = __float_as_uint(score);
-  const u32 ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-  return score == score && ordered > 2 ? ordered : 2;
+  const int bits = int(__float_as_uint(fmaxf(score, -__uint_as_float(0x7f800000u))));
+  return u32(bits) ^ (u32(bits >> 31) | 0x80000000u);
 }
 
 // Larger is better: a higher score, then a lower id.

@@ -30,7 +30,8 @@ Grid::Grid(const GridLaunch& launch, const SimtOptions& options, FiberStacks& st
   block_threads_ = block[0] * block[1] * block[2];
   block_count_ = std::uint64_t{grid[0]} * grid[1] * grid[2];
   const std::uint32_t fit = std::max(1u, kThreadsAlive / block_threads_);
-  const std::uint32_t resident = options.resident_blocks == 0 ? fit : options.resident_blocks;
+  const std::uint32_t resident =
+      std::max(launch.shape.cluster[0], options.resident_blocks == 0 ? fit : options.resident_blocks);
   for (std::size_t slot = 0; slot < std::min<std::uint64_t>(resident, block_count_); ++slot) {
     blocks_.push_back(std::make_unique<GridBlock>());
     start_block(*blocks_.back(), slot);
@@ -57,10 +58,21 @@ void Grid::start_block(GridBlock& block, std::size_t slot) {
   block.alive = static_cast<int>(block_threads_);
   block.ready.clear();
   block.next = 0;
+  join_cluster(block);
   for (GridWarp& warp : block.warps) warp = {};
   for (std::uint32_t i = 0; i < block_threads_; ++i) prepare_thread(block, i);
   for (std::uint32_t i = block_threads_; i < block.warps.size() * kWarp; ++i)
     block.warps.back().absent |= 1u << i % kWarp;
+}
+
+// Clusters are neighbours along x, and blocks start in order.
+void Grid::join_cluster(GridBlock& block) {
+  const std::uint32_t size = launch_.shape.cluster[0];
+  const auto rank = static_cast<std::uint32_t>(block.number % size);
+  if (rank == 0)
+    cluster_ = std::make_shared<simt::Cluster>(simt::Cluster{.size = size, .threads = size * block_threads_});
+  cluster_->shared[rank] = block.shared->data();
+  block.cluster = cluster_;
 }
 
 void Grid::prepare_thread(GridBlock& block, std::uint32_t position) {
@@ -70,7 +82,8 @@ void Grid::prepare_thread(GridBlock& block, std::uint32_t position) {
                  .block_dim = index_of(launch_.shape.block),
                  .grid_dim = index_of(launch_.shape.grid),
                  .lane = position % kWarp,
-                 .dynamic_shared = block.shared->data()};
+                 .dynamic_shared = block.shared->data(),
+                 .cluster_rank = static_cast<unsigned>(block.number % launch_.shape.cluster[0])};
   thread.block = &block;
   thread.warp = &block.warps[position / kWarp];
   if (thread.view.lane == 0) thread.warp->lanes = &thread;
@@ -232,11 +245,14 @@ const simt::Runtime* Grid::runtime() {
       .barrier = call<&Grid::barrier, const char*, int, int, int>,
       .arrive = call<&Grid::arrive, int, int>,
       .wait = call<&Grid::wait, const unsigned*, unsigned, bool>,
+      .cluster = call<&Grid::cluster>,
       .yield = call<&Grid::yield>,
       .step = call<&Grid::step, bool>,
       .fail = call<&Grid::fail, const char*>};
   return &calls;
 }
+
+simt::Cluster* Grid::cluster() { return running_->block->cluster.get(); }
 
 void Grid::yield() {
   running_->what = "runs, and lets others run";

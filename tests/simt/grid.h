@@ -69,6 +69,7 @@ struct GridBlock {
   std::vector<GridWarp> warps;
   std::array<GridBarrier, kBarriers> barriers;
   int alive = 0;
+  std::shared_ptr<simt::Cluster> cluster;
   std::vector<GridThread*> ready;  // from `next` on
   std::size_t next = 0;
   std::vector<GridThread*> yielded;  // ready at the block's next turn
@@ -110,6 +111,7 @@ class Grid {
   simt::BarrierResult barrier(const char* what, int id, int threads, int value);
   void arrive(int id, int threads);
   void wait(const unsigned* address, unsigned value, bool reaches);
+  simt::Cluster* cluster();
   void yield();
   void step(bool changed);
   [[noreturn]] void fail(const std::string& message);
@@ -127,6 +129,7 @@ class Grid {
   void make_ready(GridThread& thread);
   void start_block(GridBlock& block, std::size_t slot);
   void prepare_thread(GridBlock& block, std::uint32_t position);
+  void join_cluster(GridBlock& block);
   void retire_ended();
   void place_static_shared(GridBlock& block);
 
@@ -150,6 +153,7 @@ class Grid {
   std::uint32_t block_threads_;
   std::uint64_t block_count_, started_ = 0;
   std::vector<std::unique_ptr<GridBlock>> blocks_;  // alive
+  std::shared_ptr<simt::Cluster> cluster_;          // that the last block to start has joined
   GridBlock* in_place_ = nullptr;                   // whose static shared memory is there
   GridThread* running_ = nullptr;
   bool in_call_ = false;  // the running thread is in one of the emulator's functions

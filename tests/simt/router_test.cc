@@ -161,3 +161,18 @@ TEST_CASE("simt: the router on NaN, infinities and equal logits, and with rows t
                 right);
   }
 }
+
+TEST_CASE("simt: blocks whose tokens need several chunks of bits, counted or not") {
+  if (no_simt()) return;
+  for (const char* const others : {"capacity=150", "count=device"}) {
+    Routed routed(std::string("tokens=1400,experts=8,top_k=2,align=4,skew=zipf,") + others);
+    const HostTensors right = routed.reference();
+    for (const char* const schedule : {"schedule=barrier,cluster=1", "schedule=cluster,cluster=4"}) {
+      CAPTURE(schedule);
+      const Config config = shared_space("router").parse_config(
+          std::string(schedule) + ",select=rounds,lanes=8,vector=1,rows=1,warps=4,blocks_per_sm=1");
+      check_equal(routed.run(routed.kernel.plan(config, routed.problem, routed.call, routed.limits), 5, 2),
+                  right);
+    }
+  }
+}

@@ -49,7 +49,11 @@ void check_shape(const Launch& launch) {
   if (launch.dynamic_shared > kMostShared)
     throw SimtError(launch.entry.text() + ": " + std::to_string(launch.dynamic_shared) +
                     " bytes of shared memory");
-  if (launch.cluster != Dim3{1, 1, 1}) throw SimtError(launch.entry.text() + ": clusters are not supported");
+  if (launch.cluster[1] * launch.cluster[2] != 1)
+    throw SimtError(launch.entry.text() + ": clusters are supported along x alone");
+  if (launch.cluster[0] > simt::Cluster::kMostBlocks || launch.grid[0] % launch.cluster[0] != 0)
+    throw SimtError(launch.entry.text() + ": clusters of " + std::to_string(launch.cluster[0]) +
+                    " blocks in a grid of " + std::to_string(launch.grid[0]));
   if (launch.grid[0] == 0 || launch.grid[1] == 0 || launch.grid[2] == 0)
     throw SimtError(launch.entry.text() + ": an empty grid");
 }

@@ -13,6 +13,16 @@ struct Thread {
   Index thread, block, block_dim, grid_dim;
   unsigned lane;
   unsigned char* dynamic_shared;
+  unsigned cluster_rank;
+  mutable unsigned cluster_phases;  // barriers of the cluster that this thread has waited for
+};
+
+// The blocks that share a cluster with the running thread's.
+struct Cluster {
+  static constexpr unsigned kMostBlocks = 16;
+
+  unsigned size, threads, arrivals;
+  const unsigned char* shared[kMostBlocks];  // by rank
 };
 
 // What the lanes of a warp gave to a collective. Valid until this thread's next call.
@@ -35,6 +45,7 @@ struct Runtime {
   void (*arrive)(int id, int threads);  // counts, and goes on
   // Waits until *address equals `value`, or (`reaches`) has come less than 2^31 past it.
   void (*wait)(const unsigned* address, unsigned value, bool reaches);
+  Cluster* (*cluster)();
   void (*yield)();                    // lets the others run
   void (*step)(bool changed);         // maybe: after a look at what other threads change, or a change of it
   void (*fail)(const char* message);  // ends the run; does not return

@@ -1,0 +1,86 @@
+"""What the benches beside peers share: moetune's commands, and times of PyTorch calls in CUDA graphs.
+
+Both are timed by replays of graphs between two events; the median counts. To start a graph takes some microseconds more,
+which a graph of few launches shows, so that peers get graphs as long as moetune's own.
+"""
+import json
+import math
+import statistics
+import subprocess
+import sys
+
+REPLAYS = 15
+GRAPH_US = 3000  # as kDuelSampleUs in tuner/benchmark.cc, and kLeadCycles
+LEAD_CYCLES = 120_000
+
+
+class Moetune:
+    def __init__(self, options):
+        self.options = options
+
+    def call(self, *arguments):
+        done = subprocess.run([self.options.moetune, *arguments, "--json"], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+        if done.returncode not in (0, 1):
+            sys.stderr.write(done.stderr)
+            raise SystemExit(done.returncode)
+        return json.loads(done.stdout)
+
+    def time_workload(self, *workload):
+        """The winner's row of `bench`, with its time alone, after a search unless --stored; None without a winner."""
+        common = [*workload, *(["--cache", self.options.cache] if self.options.cache else [])]
+        if not self.options.stored:
+            self.call("search", *common, "--budget", str(self.options.budget), "--strategy", self.options.strategy)
+        rows = {row["what"]: row for row in self.call("bench", *common)["rows"] if row["time_us"]}
+        best = rows.get("winner")
+        if best:
+            best["alone_us"] = rows.get("winner alone", best)["time_us"]
+            best["default_us"] = rows.get("default", best)["time_us"]
+        return best
+
+
+def add_options(parser, default_moetune):
+    parser.add_argument("--moetune", default=default_moetune, metavar="PATH")
+    parser.add_argument("--budget", type=int, default=200, metavar="N")
+    parser.add_argument("--strategy", default="auto", metavar="NAME")
+    parser.add_argument("--cache", metavar="FILE")
+    parser.add_argument("--stored", action="store_true", help="search nothing: time the winners that the cache holds")
+    parser.add_argument("--json", metavar="FILE")
+
+
+def import_torch(program):
+    try:
+        import torch
+    except ImportError:
+        raise SystemExit(f"{program}: the peers need PyTorch; --peers none goes without")
+    return torch
+
+
+def graph_time(torch, calls, lead):
+    """Microseconds of one of `calls`, all of them captured in one graph."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for call in calls:
+            call()
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for call in calls:
+                call()
+        times = []
+        for _ in range(REPLAYS):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            if lead:  # the GPU is busy while the host enqueues what is timed
+                torch.cuda._sleep(LEAD_CYCLES)
+            begin.record(stream)
+            graph.replay()
+            end.record(stream)
+            end.synchronize()
+            times.append(begin.elapsed_time(end) * 1e3 / len(calls))
+    return statistics.median(times)
+
+
+def long_graph_time(torch, calls):
+    """The same of a graph as long as moetune's own."""
+    one = graph_time(torch, calls, lead=False)
+    return graph_time(torch, math.ceil(GRAPH_US / (one * len(calls))) * calls, lead=True), one
