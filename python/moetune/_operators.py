@@ -123,7 +123,8 @@ class _Kernel:
                 launched = _operate(*arguments)
         if not launched:  # no tokens
             for name in self.written:
-                options[name].zero_()
+                if options[name].numel() > 0:
+                    options[name].zero_()
 
 
 def _functional(name: str, make: Callable[..., Any]) -> Callable[..., Any]:

@@ -56,10 +56,10 @@ struct TensorShape {
   int slot;
   const char* name;
   DLDataType type;
-  std::span<const int64_t> shape() const { return {sizes.data(), static_cast<size_t>(rank)}; }
-
   int rank;
   std::array<int64_t, 4> sizes;
+
+  std::span<const int64_t> shape() const { return {sizes.data(), static_cast<size_t>(rank)}; }
 };
 
 struct TensorShapes {

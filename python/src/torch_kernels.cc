@@ -3,7 +3,7 @@
 // that nothing here is built against PyTorch.
 #include <dlfcn.h>
 
-#include <mutex>
+#include <algorithm>
 #include <stdexcept>
 
 #include "operator_launch.h"
@@ -236,8 +236,10 @@ class StackCall {
   }
 
   void zero(const TensorShapes& outputs) {
-    for (const TensorShape& output : outputs)
+    for (const TensorShape& output : outputs) {
+      if (std::ranges::find(output.shape(), 0) != output.shape().end()) continue;  // no elements
       require(torch.aoti_torch_zero_(tensors_[output.slot].handle()), "zero an output");
+    }
   }
 
   const Overload& overload_;
