@@ -17,6 +17,14 @@ void fail(moetune_status status, const std::string& sentence) {
   throw ffi::Error(kKinds[index < std::size(kKinds) ? index : 0], sentence, "");
 }
 
+const char* c_text(const ffi::String& text, const char* name) {
+  const std::string_view view(text.data(), text.size());
+  if (const size_t end = view.find('\0'); end != view.npos)
+    fail(MOETUNE_INVALID_ARGUMENT,
+         std::string(name) + " holds a null character, after '" + std::string(view.substr(0, end)) + "'");
+  return text.c_str();
+}
+
 const DLTensor* tensor_or_null(const ffi::AnyView& value, const char* name) {
   const TVMFFIAny raw = value.CopyToTVMFFIAny();
   if (raw.type_index == TVMFFITypeIndex::kTVMFFITensor) return TVMFFITensorGetDLTensorPtr(raw.v_obj);

@@ -32,6 +32,9 @@ inline void check(moetune_status status) {
     fail(status, moetune_last_error());
 }
 
+// The text for C. Throws InvalidArgument if it holds a NUL, where C would end it; `name` says what it is.
+const char* c_text(const ffi::String& text, const char* name);
+
 class RuntimeObj : public ffi::Object {
  public:
   static constexpr bool _type_mutable = true;
@@ -40,9 +43,12 @@ class RuntimeObj : public ffi::Object {
   RuntimeObj(moetune_runtime* handle, int device) : handle_(handle), device_(device) {}
   ~RuntimeObj() { close(); }
 
+  // Unloads without the lock: others find the runtime closed at once, and need not wait with the GIL held.
   void close() {
-    const std::unique_lock alone(mutex_);
-    moetune_close(std::exchange(handle_, nullptr));
+    std::unique_lock alone(mutex_);
+    moetune_runtime* const handle = std::exchange(handle_, nullptr);
+    alone.unlock();
+    moetune_close(handle);
   }
   bool is_closed() const {
     const std::shared_lock shared(mutex_);

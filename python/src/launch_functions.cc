@@ -101,8 +101,8 @@ ffi::Any bind(const Args& args) {
     if (auto held = args[i].as<ffi::Tensor>()) bound->tensors.push_back(*std::move(held));
   }
   const Use use(*family.runtime.get());
-  check(moetune_bind(family.handle, tensors, count, options.c_str(), &bound->value, bound->extents,
-                     &bound->extent_count));
+  check(moetune_bind(family.handle, tensors, count, c_text(options, "an option"), &bound->value,
+                     bound->extents, &bound->extent_count));
   return Arguments(std::move(bound));
 }
 

@@ -9,8 +9,10 @@ namespace {
 using Use = RuntimeObj::Use;
 
 Runtime open(const ffi::Array<ffi::String>& paths, int64_t device, bool allow_recorded) {
+  std::vector<ffi::String> kept;  // the array may hand out temporaries, which hold short texts themselves
+  for (const ffi::String& path : paths) kept.push_back(path);
   std::vector<const char*> texts;
-  for (const ffi::String& path : paths) texts.push_back(path.c_str());
+  for (const ffi::String& path : kept) texts.push_back(c_text(path, "a path"));
   const moetune_open_options options{sizeof options, texts.data(), texts.size(), static_cast<int32_t>(device),
                                      allow_recorded ? 1 : 0};
   if (options.device != device) fail(MOETUNE_INVALID_ARGUMENT, "no device has such a number");
@@ -26,12 +28,13 @@ int64_t device(const Runtime& runtime) { return runtime->device(); }
 Family family(const Runtime& runtime, const ffi::String& kernel, const ffi::String& specialization) {
   const Use use(*runtime.get());
   moetune_family* handle = nullptr;
-  check(moetune_family_open(use.handle(), kernel.c_str(), specialization.c_str(), &handle));
+  check(moetune_family_open(use.handle(), c_text(kernel, "the kernel's name"),
+                            c_text(specialization, "the specialization"), &handle));
   return Family(ffi::make_object<FamilyObj>(runtime, handle));
 }
 
 void refresh(const Runtime& runtime, const ffi::String& generation) {
-  check(moetune_refresh(Use(*runtime.get()).handle(), generation.c_str()));
+  check(moetune_refresh(Use(*runtime.get()).handle(), c_text(generation, "the generation")));
 }
 
 ffi::String generation(const Runtime& runtime) {
@@ -77,7 +80,7 @@ ffi::Array<int64_t> counts(const Runtime& runtime) {
 }
 
 void write_misses(const Runtime& runtime, const ffi::String& path) {
-  check(moetune_write_misses(Use(*runtime.get()).handle(), path.c_str()));
+  check(moetune_write_misses(Use(*runtime.get()).handle(), c_text(path, "the path")));
 }
 
 ffi::String version() { return moetune_version(); }

@@ -22,6 +22,7 @@ ffi::Tensor from_address(int64_t address, const ffi::Shape& shape, DLDataType dt
   for (const int64_t size : shape) {
     if (size < 0) fail(MOETUNE_INVALID_ARGUMENT, "a shape has no negative sizes");
   }
+  if (device < 0 || device > INT32_MAX) fail(MOETUNE_INVALID_ARGUMENT, "no device has such a number");
   const Borrowed memory{reinterpret_cast<void*>(address), std::move(owner)};
   const DLDevice place{kDLCUDA, static_cast<int32_t>(device)};
   if (strides.empty()) return ffi::Tensor::FromNDAlloc(memory, shape, dtype, place);

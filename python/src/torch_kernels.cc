@@ -34,6 +34,7 @@ struct Torch {
   void (*aoti_torch_check)(bool, const char*, const char*, uint32_t, const char*);
   Status (*aoti_torch_zero_)(TensorHandle);
   Status (*torch_string_c_str)(void*, const char**);
+  Status (*torch_string_length)(void*, size_t*);
   Status (*torch_delete_string)(void*);
   int32_t (*aoti_torch_dtype_bfloat16)();
   int32_t (*aoti_torch_dtype_float16)();
@@ -84,8 +85,10 @@ struct Text {
   }
   std::string_view view() const {
     const char* data = nullptr;
+    size_t length = 0;
     require(torch.torch_string_c_str(handle, &data), "read a string");
-    return data;
+    require(torch.torch_string_length(handle, &length), "read a string");
+    return {data, length};
   }
 
   void* handle = nullptr;
@@ -299,10 +302,11 @@ bool find_functions(const std::string& folder) {
          MOETUNE_FIND(cpu, aoti_torch_get_dtype) && MOETUNE_FIND(cpu, aoti_torch_get_device_type) &&
          MOETUNE_FIND(cpu, aoti_torch_get_device_index) && MOETUNE_FIND(cpu, aoti_torch_empty_strided) &&
          MOETUNE_FIND(cpu, aoti_torch_zero_) && MOETUNE_FIND(cpu, torch_string_c_str) &&
-         MOETUNE_FIND(cpu, torch_delete_string) && MOETUNE_FIND(cpu, aoti_torch_dtype_bfloat16) &&
-         MOETUNE_FIND(cpu, aoti_torch_dtype_float16) && MOETUNE_FIND(cpu, aoti_torch_dtype_float32) &&
-         MOETUNE_FIND(cpu, aoti_torch_dtype_float8_e4m3fn) && MOETUNE_FIND(cpu, aoti_torch_dtype_int32) &&
-         MOETUNE_FIND(cpu, aoti_torch_dtype_int64) && MOETUNE_FIND(cpu, aoti_torch_device_type_cuda);
+         MOETUNE_FIND(cpu, torch_string_length) && MOETUNE_FIND(cpu, torch_delete_string) &&
+         MOETUNE_FIND(cpu, aoti_torch_dtype_bfloat16) && MOETUNE_FIND(cpu, aoti_torch_dtype_float16) &&
+         MOETUNE_FIND(cpu, aoti_torch_dtype_float32) && MOETUNE_FIND(cpu, aoti_torch_dtype_float8_e4m3fn) &&
+         MOETUNE_FIND(cpu, aoti_torch_dtype_int32) && MOETUNE_FIND(cpu, aoti_torch_dtype_int64) &&
+         MOETUNE_FIND(cpu, aoti_torch_device_type_cuda);
 #undef MOETUNE_FIND
 }
 
