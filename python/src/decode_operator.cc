@@ -7,7 +7,8 @@ struct DecodeFacts {
   int64_t group, head_dim, page, window, q_len, dtype, kv_dtype, heads_first, lse, sinks, head_scales;
 };
 
-constexpr DLDataType kBf16{kDLBfloat, 16, 1}, kFp16{kDLFloat, 16, 1}, kE4m3{kDLFloat8_e4m3fn, 8, 1};
+constexpr DLDataType kBf16{kDLBfloat, 16, 1}, kFp16{kDLFloat, 16, 1}, kE4m3{kDLFloat8_e4m3fn, 8, 1},
+    kF32{kDLFloat, 32, 1}, kI32{kDLInt, 32, 1};
 
 class DecodeOperator final : public Operator {
  public:
@@ -32,7 +33,10 @@ class DecodeOperator final : public Operator {
              ")");
     type_name(number_of(q.dtype), "q");
     const auto has = [&](int slot) { return int64_t{given.tensors[slot] != nullptr}; };
-    const DLTensor* scale = given.tensors[MOETUNE_DECODE_K_SCALE];
+    check_scales(given);
+    check_shapes(given);
+    if (given.integers[kMaxContext] < 0)
+      refuse("max_context is " + std::to_string(given.integers[kMaxContext]) + "; it must be 0 or more");
     FamilyKey key{.of = this, .device = q.device.device_id};
     key.set(DecodeFacts{
         .group = heads / kv_heads,
@@ -45,7 +49,7 @@ class DecodeOperator final : public Operator {
         .heads_first = given.integers[kHeadsFirst],
         .lse = has(MOETUNE_DECODE_LSE),
         .sinks = has(MOETUNE_DECODE_SINKS),
-        .head_scales = int64_t{scale != nullptr && scale->ndim == 1 && scale->shape[0] > 1},
+        .head_scales = int64_t{has_head_scales(given)},
     });
     return key;
   }
@@ -108,6 +112,36 @@ class DecodeOperator final : public Operator {
   }
 
  private:
+  static bool has_head_scales(const Given& given) {
+    const DLTensor* scale = given.tensors[MOETUNE_DECODE_K_SCALE];
+    return scale != nullptr && scale->ndim == 1 && scale->shape[0] > 1;
+  }
+
+  // Throws for a scale that no kernel would read, because the cache is not in e4m3.
+  void check_scales(const Given& given) const {
+    const int64_t type = number_of(given.tensors[MOETUNE_DECODE_K]->dtype);
+    if (type == number_of(kE4m3)) return;
+    for (const auto& [slot, name] :
+         {std::pair{MOETUNE_DECODE_K_SCALE, "k_scale"}, {MOETUNE_DECODE_V_SCALE, "v_scale"}}) {
+      if (given.tensors[slot] != nullptr)
+        refuse(std::string("'") + name + "' is for a cache in e4m3; this one is in " +
+               type_name(type, "the cache") + ", which has no scales");
+    }
+  }
+
+  // Throws if a tensor has as many elements as the kernel reads or writes, but in another shape.
+  void check_shapes(const Given& given) const {
+    const DLTensor& q = *given.tensors[MOETUNE_DECODE_Q];
+    const int64_t heads = q.shape[q.ndim - 2];
+    require(given, {MOETUNE_DECODE_LENGTHS, "seq_lens", kI32, 1, {q.shape[0]}});
+    if (given.tensors[MOETUNE_DECODE_SINKS] != nullptr)
+      require(given, {MOETUNE_DECODE_SINKS, "sinks", kF32, 1, {heads}});
+    if (given.tensors[MOETUNE_DECODE_LSE] == nullptr) return;
+    TensorShape lse{MOETUNE_DECODE_LSE, "lse", kF32, q.ndim - 1, {}};
+    std::copy_n(q.shape, q.ndim - 1, lse.sizes.begin());
+    require(given, lse);
+  }
+
   static int64_t kv_heads_of(const Given& given) {
     return given.tensors[MOETUNE_DECODE_K]->shape[given.integers[kHeadsFirst] != 0 ? 1 : 2];
   }
