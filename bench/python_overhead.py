@@ -73,7 +73,8 @@ def direct_rows(runtime: moetune.Runtime, tensors: list[Any]) -> dict[str, Calla
     choice = family.pick(BATCH, 1, COLUMNS * PAGE)
     runtime.init_workspace(workspace)
     time_launches = function("time_launches")
-    return {"C launch": lambda: float(time_launches(family, choice, call, workspace, None, LAUNCHES)),
+    handles = [each._handle for each in (family, choice, call)]
+    return {"C launch": lambda: float(time_launches(*handles, workspace, None, LAUNCHES)),
             "Python launch": lambda: timed(lambda: family.launch(choice, call, workspace)),
             "Python pick": lambda: timed(lambda: family.pick(BATCH, 1, COLUMNS * PAGE)),
             "Python bind": lambda: timed(lambda: family.bind(*bound, layout="tokens_first"))}

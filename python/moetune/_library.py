@@ -6,7 +6,8 @@ from typing import Any
 
 import tvm_ffi
 
-# Calls of a microsecond keep the GIL: giving it up and taking it back costs more. All others release it.
+# Calls of a microsecond keep the GIL: giving it up and taking it back costs more. Those that read files, unload, or
+# take the lock that refresh() holds meanwhile release it, or every Python thread would wait with them.
 _QUICK = (
     "pick",
     "pick_range",
@@ -17,10 +18,8 @@ _QUICK = (
     "arguments_facts",
     "bind",
     "launch",
-    "time_launches",
     "is_closed",
     "device",
-    "counts",
     "from_address",
     "operate",
     "operator_check",

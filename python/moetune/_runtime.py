@@ -4,7 +4,7 @@ import enum
 import json
 import os
 from types import TracebackType
-from typing import Any, NamedTuple, Optional, Sequence, Union
+from typing import Any, NamedTuple, Optional, Sequence, TypeVar, Union
 
 import tvm_ffi
 
@@ -54,9 +54,45 @@ class ChoiceKind(enum.IntEnum):
     """MOETUNE_PIN."""
 
 
-# An object without its C++ half would crash the process at its first use.
-def _refuse_init(self: Any, *arguments: Any, **options: Any) -> None:
-    raise TypeError(f"a {type(self).__name__} is not made by its class; see moetune.open")
+# TVM-FFI crashes on an object of its own without its C++ half, which __new__ makes of any class below tvm_ffi.Object.
+# So the public classes are plain ones that hold such an object.
+for _name in ("Arguments", "Choice", "Family", "Runtime"):
+    tvm_ffi.register_object(f"moetune.{_name}")(type(f"_{_name}Handle", (tvm_ffi.Object,), {}))
+
+
+class _Holder:
+    """Holds an object of the library. Only this module makes one, with _hold."""
+
+    __slots__ = ("_handle", "__weakref__")
+    _handle: Any
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        raise TypeError(f"a {type(self).__name__} is not made by its class; see moetune.open")
+
+    # Of attributes that are missing.
+    def __getattr__(self, name: str) -> Any:
+        if name == "_handle":
+            raise TypeError(f"this {type(self).__name__} was made by its class and holds nothing; see moetune.open")
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"a {type(self).__name__} belongs to this process's runtime; it cannot be copied or pickled")
+
+
+_Held = TypeVar("_Held", bound=_Holder)
+_new = object.__new__
+
+
+def _hold(kind: type[_Held], handle: Any) -> _Held:
+    made = _new(kind)
+    made._handle = handle
+    return made
+
+
+def _handle_of(value: Any, kind: type[_Holder]) -> Any:
+    if isinstance(value, kind):
+        return value._handle
+    raise TypeError(f"a moetune.{kind.__name__} is expected, not {type(value).__name__}")
 
 
 class Counts(NamedTuple):
@@ -70,80 +106,77 @@ class Counts(NamedTuple):
     launches: int
 
 
-@tvm_ffi.register_object("moetune.Arguments")
-class Arguments(tvm_ffi.Object):
+class Arguments(_Holder):
     """A call's tensors, strides and scale. Keeps the tensors that it was made of.
 
     Family.bind makes one of tensors; from_fields makes one by hand, as C's moetune_arguments.
     """
 
-    __init__ = _refuse_init
+    __slots__ = ()
 
     @staticmethod
     def from_fields(tensors: Sequence[Any], integers: Sequence[int], reals: Sequence[float]) -> "Arguments":
         """`tensors` by slot: device addresses, DLPack tensors or None; the call's fields in the kernel's order."""
-        made: Arguments = _make_arguments([0 if each is None else each for each in tensors], list(integers),
-                                          [float(each) for each in reals])
-        return made
+        handle = _make_arguments([0 if each is None else each for each in tensors], list(integers),
+                                 [float(each) for each in reals])
+        return _hold(Arguments, handle)
 
     @property
     def tensors(self) -> tuple[int, ...]:
         """The device addresses by slot."""
-        return tuple(_arguments_facts(self)[0])
+        return tuple(_arguments_facts(self._handle)[0])
 
     @property
     def integers(self) -> tuple[int, ...]:
         """Strides and sizes in the kernel's order."""
-        return tuple(_arguments_facts(self)[1])
+        return tuple(_arguments_facts(self._handle)[1])
 
     @property
     def reals(self) -> tuple[float, ...]:
         """decode_attention: the scale."""
-        return tuple(_arguments_facts(self)[2])
+        return tuple(_arguments_facts(self._handle)[2])
 
     @property
     def extents(self) -> tuple[int, ...]:
         """The greatest extents that the tensors have room for; () if made by hand."""
-        return tuple(_arguments_facts(self)[3])
+        return tuple(_arguments_facts(self._handle)[3])
 
 
-@tvm_ffi.register_object("moetune.Choice")
-class Choice(tvm_ffi.Object):
+class Choice(_Holder):
     """A variant with its run-time values for given extents. Good until its runtime closes, also after a refresh."""
 
-    __init__ = _refuse_init
+    __slots__ = ()
 
     @property
     def entry(self) -> int:
         """The choice's number within its family."""
-        return int(_choice_facts(self)[0])
+        return int(_choice_facts(self._handle)[0])
 
     @property
     def kind(self) -> ChoiceKind:
         """How the choice came about."""
-        return ChoiceKind(_choice_facts(self)[1])
+        return ChoiceKind(_choice_facts(self._handle)[1])
 
     @property
     def extents(self) -> tuple[int, ...]:
         """The extents that it is for; of pick_range the last ones."""
-        return tuple(_choice_facts(self)[2:])
+        return tuple(_choice_facts(self._handle)[2:])
 
     @property
     def workspace_bytes(self) -> int:
         """Bytes of workspace that a launch of it needs."""
-        return int(_choice_workspace(self))
+        return int(_choice_workspace(self._handle))
 
     def explain(self) -> dict[str, Any]:
         """Kind, configuration, where and when it was measured, hardware, file."""
-        explained: dict[str, Any] = json.loads(_explain(self))
+        explained: dict[str, Any] = json.loads(_explain(self._handle))
         return explained
 
 
-@tvm_ffi.register_object("moetune.Family")
-class Family(tvm_ffi.Object):
+class Family(_Holder):
     """A kernel's problems that share what is compiled in, with their cubins loaded. Lives as long as its runtime."""
 
-    __init__ = _refuse_init
+    __slots__ = ()
 
     def pick(self, *extents: int, total: int = 0) -> Choice:
         """The choice for these free dimensions (decode_attention: batch, kv_heads, longest context).
@@ -151,22 +184,19 @@ class Family(tvm_ffi.Object):
         `total` is the sum that tells even batches from ragged ones (decode_attention: tokens of all contexts); 0 is
         for unknown. Raises NotTuned on a miss.
         """
-        choice: Choice = _pick(self, total, *extents)
-        return choice
+        return _hold(Choice, _pick(self._handle, total, *extents))
 
     def pick_range(self, *extents: int, last: int) -> Choice:
         """The choice of least worst regret as the last extent grows to `last`, for a graph that is captured once."""
-        choice: Choice = _pick_range(self, last, *extents)
-        return choice
+        return _hold(Choice, _pick_range(self._handle, last, *extents))
 
     def choice(self, entry: int, kind: int, extents: Sequence[int]) -> Choice:
         """A choice from its plain values: to take one from another rank with the same generation."""
-        made: Choice = _make_choice(self, entry, kind, list(extents))
-        return made
+        return _hold(Choice, _make_choice(self._handle, entry, kind, list(extents)))
 
     def workspace_bytes(self, *extents: int) -> int:
         """Bytes that suffice for every choice within `extents`, now and after every later refresh."""
-        return int(_family_workspace(self, *extents))
+        return int(_family_workspace(self._handle, *extents))
 
     def bind(self, *tensors: Any, **options: Any) -> Arguments:
         """Reads shapes, strides and dtypes of DLPack tensors, in the order of the kernel's slots, None for absent.
@@ -174,8 +204,7 @@ class Family(tvm_ffi.Object):
         `options` say what shapes do not (decode_attention: layout="tokens_first" or "heads_first", scale=0.088).
         """
         text = ",".join(f"{name}={value}" for name, value in options.items()) if options else ""
-        arguments: Arguments = _bind(self, text, *tensors)
-        return arguments
+        return _hold(Arguments, _bind(self._handle, text, *tensors))
 
     def launch(self, choice: Choice, arguments: Arguments, workspace: Any = None, stream: Any = None) -> None:
         """Enqueues a choice. Legal under graph capture.
@@ -183,14 +212,13 @@ class Family(tvm_ffi.Object):
         `workspace` is a contiguous DLPack tensor, aligned to 256 bytes; one a stream. `stream` is an address or an
         object with __cuda_stream__; None is the current stream of the framework that `workspace` is of.
         """
-        _launch(self, choice, arguments, workspace, stream)
+        _launch(self._handle, _handle_of(choice, Choice), _handle_of(arguments, Arguments), workspace, stream)
 
 
-@tvm_ffi.register_object("moetune.Runtime")
-class Runtime(tvm_ffi.Object):
+class Runtime(_Holder):
     """Opened results for one device. A context manager; all methods may be called from any thread."""
 
-    __init__ = _refuse_init
+    __slots__ = ()
 
     def __enter__(self) -> "Runtime":
         return self
@@ -201,49 +229,48 @@ class Runtime(tvm_ffi.Object):
 
     def close(self) -> None:
         """Unloads all. Families and choices raise InvalidArgument from then on; replay no captured graph."""
-        _close(self)
+        _close(self._handle)
 
     @property
     def closed(self) -> bool:
         """Whether close() was called."""
-        return bool(_is_closed(self))
+        return bool(_is_closed(self._handle))
 
     @property
     def device(self) -> int:
         """The device that it was opened for."""
-        return int(_device(self))
+        return int(_device(self._handle))
 
     def family(self, kernel: str, specialization: str = "") -> Family:
         """Finds everything stored for a family and loads its cubins: the slow path, once a model."""
-        family: Family = _family(self, kernel, specialization)
-        return family
+        return _hold(Family, _family(self._handle, kernel, specialization))
 
     def refresh(self, generation: str = "") -> None:
         """Takes in what the paths hold now, or moves to a generation that this runtime has held."""
-        _refresh(self, generation)
+        _refresh(self._handle, generation)
 
     @property
     def generation(self) -> str:
         """The digest of the present state, equal on all ranks that see equal files on equal hardware."""
-        return str(_generation(self))
+        return str(_generation(self._handle))
 
     @property
     def warnings(self) -> list[str]:
         """What could not be used, and why."""
-        return str(_warnings(self)).splitlines()
+        return str(_warnings(self._handle)).splitlines()
 
     def init_workspace(self, workspace: Any, stream: Any = None) -> None:
         """Zeroes the counters of a workspace, once, before the first launch that uses it."""
-        _init_workspace(self, workspace, stream)
+        _init_workspace(self._handle, workspace, stream)
 
     @property
     def counts(self) -> Counts:
         """Picks by kind, misses and launches so far."""
-        return Counts(*_counts(self))
+        return Counts(*_counts(self._handle))
 
     def write_misses(self, path: _Path) -> None:
         """Writes the shapes that were picked without a measurement of their own, for `moetune search --from-misses`."""
-        _write_misses(self, os.fspath(path))
+        _write_misses(self._handle, os.fspath(path))
 
 
 def open(paths: Sequence[_Path] = (), device: int = 0, *, allow_recorded: bool = False) -> Runtime:
@@ -253,8 +280,7 @@ def open(paths: Sequence[_Path] = (), device: int = 0, *, allow_recorded: bool =
     """
     if isinstance(paths, (str, os.PathLike)):
         raise TypeError("paths must be a list of paths, not one path")
-    runtime: Runtime = _open([os.fspath(path) for path in paths], device, allow_recorded)
-    return runtime
+    return _hold(Runtime, _open([os.fspath(path) for path in paths], device, allow_recorded))
 
 
 def from_address(address: int, shape: Sequence[int], dtype: str, *, strides: Sequence[int] = (), device: int = 0,

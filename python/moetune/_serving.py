@@ -141,8 +141,8 @@ def _take_spare(device: int, stream: int, operator: str) -> None:
 
 
 def _help(step: int, device: int, operator: str, kernel: str, specialization: str, problem: str,
-          extents: Sequence[int], stream: int, capturing: bool) -> Optional[moetune.Family]:
-    """Called by the library when a call needs a family or a workspace that is not there."""
+          extents: Sequence[int], stream: int, capturing: bool) -> Any:
+    """Called by the library when a call needs a family, which this returns, or a workspace that is not there."""
     with _lock:
         if capturing and step == _OPEN_FAMILY:
             raise moetune.InvalidArgument(
@@ -154,7 +154,7 @@ def _help(step: int, device: int, operator: str, kernel: str, specialization: st
         opened = _open_family(device, operator, kernel, specialization, problem)
         opened.saw(extents)
         _grow_workspace(device, stream)
-        return opened.family if step == _OPEN_FAMILY else None
+        return opened.family._handle if step == _OPEN_FAMILY else None
 
 
 _set_helper(_help)

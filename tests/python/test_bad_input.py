@@ -1,5 +1,9 @@
 """What a careless caller may pass: one exception with a sentence, never a crash, and the next good call works."""
 
+import copy
+import os
+import pickle
+import tempfile
 import unittest
 from typing import Any, Callable
 
@@ -7,6 +11,8 @@ import numpy as np
 
 import moetune
 from support import CACHE, FAMILY, Call, aligned, needs_scripted_driver, on_device
+
+HANDLES: tuple[Any, ...] = (moetune.Runtime, moetune.Family, moetune.Choice, moetune.Arguments)
 
 
 @needs_scripted_driver
@@ -90,8 +96,37 @@ class BadInputTest(unittest.TestCase):
         self.refused(moetune.InvalidArgument, "", lambda: family.launch(foreign, arguments, workspace))
 
     def test_objects_are_not_made_from_nothing(self) -> None:
-        for made in (moetune.Runtime, moetune.Family, moetune.Choice, moetune.Arguments):
-            self.refused(TypeError, "", made)
+        for made in HANDLES:
+            self.refused(TypeError, "moetune.open", made)
+
+    def test_objects_that_hold_nothing(self) -> None:
+        empty = {kind: kind.__new__(kind) for kind in HANDLES}
+        for kind, each in empty.items():
+            for name in [name for name, value in vars(kind).items() if isinstance(value, property)]:
+                self.refused(TypeError, f"{kind.__name__} .*holds nothing", lambda: getattr(each, name))
+            repr(each), hash(each)
+        runtime, family = empty[moetune.Runtime], empty[moetune.Family]
+        choice, arguments = empty[moetune.Choice], empty[moetune.Arguments]
+        works: list[Callable[[], Any]] = [
+            runtime.close, runtime.refresh, lambda: runtime.family("router"), lambda: runtime.write_misses("/tmp/x"),
+            lambda: runtime.init_workspace(self.call.workspace), lambda: family.pick(4, 1, 5), choice.explain,
+            lambda: family.pick_range(4, 1, 1, last=5), lambda: family.choice(0, 0, [4, 1, 5]),
+            lambda: family.workspace_bytes(4, 1, 5), lambda: family.bind(*self.call.tensors()),
+            lambda: family.launch(self.choice, self.arguments, self.call.workspace),
+            lambda: self.family.launch(choice, self.arguments, self.call.workspace),
+            lambda: self.family.launch(self.choice, arguments, self.call.workspace)]
+        for work in works:
+            self.refused(TypeError, "holds nothing", work)
+        for each in empty.values():
+            for work in (lambda: self.family.pick(each, 1, 1), lambda: self.family.bind(each),
+                         lambda: self.runtime.init_workspace(each), lambda: self.runtime.family(each),
+                         lambda: self.family.launch(self.choice, self.arguments, each)):
+                self.refused(TypeError, "", work)
+
+    def test_objects_are_not_copied(self) -> None:
+        for each in (self.runtime, self.family, self.choice, self.arguments):
+            for work in (copy.copy, copy.deepcopy, pickle.dumps):
+                self.refused(TypeError, "copied or pickled", lambda: work(each))
 
     def test_files_and_names(self) -> None:
         self.refused(moetune.BadFile, "/nowhere", lambda: moetune.open(["/nowhere"]))
@@ -105,6 +140,23 @@ class BadInputTest(unittest.TestCase):
         self.refused(moetune.NotTuned, "moetune search", lambda: self.runtime.family("decode_attention", "group=5"))
         self.refused(TypeError, "", lambda: self.runtime.family(None))  # type: ignore[arg-type]
         self.refused(moetune.Error, "", lambda: self.runtime.write_misses("/nowhere/misses.json"))
+
+    def test_every_path_is_read_as_given(self) -> None:
+        names = [f"/{'moetune-absent'[:length]}" for length in range(1, 12)]
+        with moetune.open([*names, CACHE]) as runtime:
+            self.assertEqual([line.rpartition(" ")[2] for line in runtime.warnings], names)
+
+    def test_null_characters(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for sentence, work in (
+                    ("a path holds a null character, after '/tmp/a'", lambda: moetune.open([CACHE, "/tmp/a\0b"])),
+                    ("the path holds", lambda: self.runtime.write_misses(f"{folder}/a\0b")),
+                    ("kernel's name holds", lambda: self.runtime.family("decode_attention\0x", FAMILY)),
+                    ("specialization holds", lambda: self.runtime.family("decode_attention", f"{FAMILY}\0,x")),
+                    ("generation holds", lambda: self.runtime.refresh(f"{self.runtime.generation}\0x")),
+                    ("option holds", lambda: self.family.bind(*self.call.tensors(), layout="tokens_first\0x"))):
+                self.refused(moetune.InvalidArgument, sentence, work)
+            self.assertEqual(os.listdir(folder), [])
 
     def test_a_closed_runtime(self) -> None:
         runtime = moetune.open([CACHE])

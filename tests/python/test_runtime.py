@@ -6,11 +6,36 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
+from typing import Callable
 
 import moetune
 from support import CACHE, FAMILY, Call, needs_scripted_driver
+
+
+def longest_pause_during(work: Callable[[], object], beside: Callable[[], object]) -> float:
+    """Of this thread, as a share of the time that `work` takes, while another thread calls `beside` over and over."""
+    pause, begin = 0.0, time.perf_counter()
+    last = begin
+    working = threading.Thread(target=work)
+
+    def repeat() -> None:
+        while working.is_alive():
+            beside()
+            time.sleep(0.001)
+
+    repeating = threading.Thread(target=repeat)
+    working.start()
+    repeating.start()
+    while working.is_alive():
+        now = time.perf_counter()
+        pause, last = max(pause, now - last), now
+        time.sleep(0.001)
+    end = time.perf_counter()
+    repeating.join()
+    return max(pause, end - last) / (end - begin)
 
 
 @needs_scripted_driver
@@ -99,6 +124,16 @@ class RuntimeTest(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(failures, [])
+
+    def test_other_threads_run_while_one_waits_for_a_refresh(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for number in range(100):  # for a refresh of some length
+                (Path(folder) / f"{number}.db").symlink_to(CACHE)
+            with moetune.open([folder]) as runtime:
+                runtime.family("decode_attention", FAMILY)
+                for ask in (lambda: runtime.counts, lambda: runtime.generation, lambda: runtime.warnings):
+                    shares = [longest_pause_during(runtime.refresh, ask) for _ in range(3)]
+                    self.assertLess(min(shares), 0.5)
 
     def test_closing_while_threads_launch_raises_there(self) -> None:
         call = Call()
