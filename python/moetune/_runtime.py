@@ -63,7 +63,7 @@ for _name in ("Arguments", "Choice", "Family", "Runtime"):
 class _Holder:
     """Holds an object of the library. Only this module makes one, with _hold."""
 
-    __slots__ = ("_handle", "__weakref__")
+    __slots__ = ("_handle",)
     _handle: Any
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

@@ -1,6 +1,10 @@
 """moe_dispatch and moe_combine of moetune.torch, and all its MoE operators under torch.compile and in graphs."""
 
+import contextlib
+import io
 import itertools
+import os
+import runpy
 import unittest
 from typing import Any, Callable
 
@@ -65,6 +69,14 @@ class RowsTest(unittest.TestCase):
         rows = operators.moe_dispatch(inputs.x, routing.sorted, routing.inverse)
         made = operators.moe_combine(rows, routing.inverse, routing.weights)
         self.assertLess(largest_error(made, inputs.x), 0.04)  # weights of a token add up to 1
+
+    @unittest.skipUnless(os.environ.get("MOETUNE_SOURCE"), "there is no source folder beside the package")
+    @if_tuned
+    def test_example(self) -> None:
+        example = runpy.run_path(f"{os.environ['MOETUNE_SOURCE']}/examples/moe_layer.py")
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            code = example["main"](DEVICE)
+        self.assertEqual(code, 0, shown.getvalue())
 
     def test_nothing_to_move(self) -> None:
         x = torch.empty(0, HIDDEN, dtype=torch.bfloat16, device=DEVICE)
