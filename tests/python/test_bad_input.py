@@ -57,6 +57,11 @@ class BadInputTest(unittest.TestCase):
         self.refused(TypeError, "DLPack", self.bind_with(0, object()))
         self.refused(invalid, "16 tensors|takes 10", lambda: self.family.bind(*[None] * 17))
 
+    def test_devices_that_no_number_fits(self) -> None:
+        for device in (-1, 2**31, 2**40):
+            self.refused(moetune.InvalidArgument, "no device",
+                         lambda: moetune.from_address(4096, (4,), "uint8", device=device))
+
     def test_options(self) -> None:
         tensors = self.call.tensors()
         for options in ({"scale": -1}, {"scale": "nan"}, {"layout": "other"}, {"unknown": 1}, {"a=b,c": ",=,"}):

@@ -150,6 +150,7 @@ class TorchTest(unittest.TestCase):
         invalid, one = moetune.InvalidArgument, torch.ones(1, device=DEVICE)
         for kind, sentence, arguments, options in (
                 (invalid, "NHD or HND", (q, k, v, table, lengths, scale, "XYZ"), {}),
+                (invalid, "layout is 'NHD", (q, k, v, table, lengths, scale, "NHD\0"), {}),
                 (invalid, "max_context is 513", inputs.arguments(), {"max_context": 513}),
                 (invalid, "bf16 or fp16", (q.float(), k, v, table, lengths, scale), {}),
                 (invalid, "page_table", (q, k, v, table.long(), lengths, scale), {}),
