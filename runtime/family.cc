@@ -16,6 +16,10 @@ Extents with_last(Extents extents, std::int64_t last) {
   return extents;
 }
 
+bool are_equal(const DispatchTable& a, const DispatchTable& b) {
+  return std::ranges::equal(a.cells(), b.cells()) && a.axes_text() == b.axes_text();
+}
+
 std::uint64_t bits(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
 
 }  // namespace
@@ -46,10 +50,14 @@ Family::Family(const Kernel& kernel, Problem problem, FamilyContext context)
       context_(context),
       entries_(std::make_unique<FamilyEntry[]>(kMaxEntries)) {}
 
-void Family::update(Layers& layers, std::vector<std::string>& warnings) {
+const DispatchTable* Family::prepare(Layers& layers, std::vector<std::string>& warnings) {
   FamilyBuilder builder(*this, layers, warnings);
-  tables_.push_back(std::make_unique<const DispatchTable>(keep_promises(builder.build())));
-  use(tables_.back().get());
+  DispatchTable made = keep_promises(builder.build());
+  for (const std::unique_ptr<const DispatchTable>& known : tables_) {
+    if (are_equal(*known, made)) return known.get();
+  }
+  tables_.push_back(std::make_unique<const DispatchTable>(std::move(made)));
+  return tables_.back().get();
 }
 
 std::string Family::table_text(const DispatchTable& table) const {

@@ -80,6 +80,12 @@ Problem smallest_problem(const Kernel& kernel, const std::string& text) {
   return kernel.problem_of(specialization, least);
 }
 
+void add_new(std::vector<std::string>& warnings, const std::vector<std::string>& more) {
+  for (const std::string& one : more) {
+    if (std::find(warnings.begin(), warnings.end(), one) == warnings.end()) warnings.push_back(one);
+  }
+}
+
 }  // namespace
 
 std::vector<fs::path> default_paths() {
@@ -97,14 +103,17 @@ std::vector<fs::path> default_paths() {
 }
 
 Runtime::Runtime(const OpenOptions& options)
-    : options_(options),
-      experiment_(Experiment::from_environment()),
-      layers_(options.paths.empty() ? default_paths() : options.paths) {
+    : options_(options), experiment_(Experiment::from_environment()) {
+  add_new(warnings_, open_layers().warnings());
   initialize_driver();
   const int ordinal = chosen_device(options.device);
   device_ = device_info(ordinal);
   context_ = std::make_unique<cuda::Context>(ordinal, cuda::Context::Current::no);
-  record_generation();
+  use({});
+}
+
+Layers Runtime::open_layers() const {
+  return Layers(options_.paths.empty() ? default_paths() : options_.paths);
 }
 
 Family& Runtime::family(const std::string& kernel_name, const std::string& specialization) {
@@ -115,33 +124,42 @@ Family& Runtime::family(const std::string& kernel_name, const std::string& speci
   for (Family& family : families_) {
     if (&family.kernel() == &kernel && family.specialization() == canonical) return family;
   }
+  Layers layers = open_layers();
+  std::vector<std::string> refused;
   const cuda::CurrentContext current(*context_);
   usages_.emplace_back();
   families_.emplace_back(kernel, std::move(problem),
                          FamilyContext{device_, usages_.back(), experiment_, options_.allow_recorded});
+  const auto warn = [&] {
+    add_new(warnings_, layers.warnings());
+    add_new(warnings_, refused);
+  };
   try {
-    families_.back().update(layers_, refused_);
+    std::vector<const DispatchTable*> tables;
+    for (const Family& family : families_) tables.push_back(family.table());
+    tables.back() = families_.back().prepare(layers, refused);
+    use(std::move(tables));
+    warn();
   } catch (...) {
     families_.pop_back();
     usages_.pop_back();
+    warn();
     throw;
   }
-  record_generation();
   return families_.back();
 }
 
-void Runtime::record_generation() {
+void Runtime::use(std::vector<const DispatchTable*> tables) {
   DigestBuilder builder;
-  Generation made;
-  for (const Family& family : families_) {
-    builder.add(family.table_text(*family.table()));
-    made.tables.push_back(family.table());
-  }
-  made.name = builder.add(device_.key.text()).finish();
+  for (std::size_t i = 0; i < tables.size(); ++i) builder.add(families_[i].table_text(*tables[i]));
+  Generation made{builder.add(device_.key.text()).finish(), std::move(tables)};
   const auto known = std::find_if(generations_.begin(), generations_.end(),
                                   [&](const Generation& other) { return other.name == made.name; });
-  present_ = static_cast<std::size_t>(known - generations_.begin());
+  const auto index = static_cast<std::size_t>(known - generations_.begin());
   if (known == generations_.end()) generations_.push_back(std::move(made));
+  present_ = index;
+  const Generation& present = generations_[present_];
+  for (std::size_t i = 0; i < families_.size(); ++i) families_[i].use(present.tables[i]);
 }
 
 void Runtime::refresh(const std::string& generation) {
@@ -155,19 +173,25 @@ void Runtime::refresh(const std::string& generation) {
     present_ = static_cast<std::size_t>(found - generations_.begin());
     return;
   }
-  Layers layers(options_.paths.empty() ? default_paths() : options_.paths);
+  Layers layers = open_layers();
   std::vector<std::string> refused;
+  std::vector<const DispatchTable*> tables;
   const cuda::CurrentContext current(*context_);
+  // Whatever is thrown from here leaves every family as it is.
   for (Family& family : families_) {
     try {
-      family.update(layers, refused);
+      tables.push_back(family.prepare(layers, refused));
     } catch (const RuntimeError& error) {
-      refused.push_back(error.what());  // its present table stays
+      if (error.status != MOETUNE_NOT_TUNED && error.status != MOETUNE_UNKNOWN_NAME) throw;
+      refused.push_back(error.what());
+      tables.push_back(family.table());  // the files no longer hold it, and what was loaded still serves
     }
   }
-  layers_ = std::move(layers);
-  refused_ = std::move(refused);
-  record_generation();
+  std::vector<std::string> warnings;
+  add_new(warnings, layers.warnings());
+  add_new(warnings, refused);
+  use(std::move(tables));
+  warnings_ = std::move(warnings);
 }
 
 std::string Runtime::generation() const {
@@ -183,8 +207,7 @@ std::int64_t Runtime::promise_workspace(Family& family, const Extents& extents) 
 std::string Runtime::warnings() const {
   const std::lock_guard lock(mutex_);
   std::string text;
-  for (const std::string& warning : layers_.warnings()) text += warning + "\n";
-  for (const std::string& warning : refused_) text += warning + "\n";
+  for (const std::string& warning : warnings_) text += warning + "\n";
   return text;
 }
 

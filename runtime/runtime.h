@@ -1,7 +1,7 @@
 // Tuning results opened for one device: what include/moetune.h calls a runtime, in C++.
 //
 // Thread-safe: opening families and refreshing take a lock; what families do is described there. Owns the
-// device's primary context and all that is loaded in it. Errors: RuntimeError, BadInput, BrokenEnvironment,
+// device's primary context and all that is loaded in it. Holds no file open between calls. Errors: RuntimeError, BadInput, BrokenEnvironment,
 // cuda::CudaError, which status_of() turns into the C interface's.
 #pragma once
 
@@ -55,16 +55,17 @@ class Runtime {
     std::vector<const DispatchTable*> tables;  // of the families that there were
   };
 
-  void record_generation();
+  Layers open_layers() const;
+  // Lets every family serve from its table, of as many families as there are, and names that state.
+  void use(std::vector<const DispatchTable*> tables);
 
   const OpenOptions options_;
   const Experiment experiment_;
   std::unique_ptr<cuda::Context> context_;
   DeviceInfo device_;
-  mutable std::mutex mutex_;  // guards what follows
-  Layers layers_;
-  std::vector<std::string> refused_;
-  std::deque<Usage> usages_;  // by family
+  mutable std::mutex mutex_;           // guards what follows
+  std::vector<std::string> warnings_;  // each once
+  std::deque<Usage> usages_;           // by family
   std::deque<Family> families_;
   std::vector<Generation> generations_;
   std::size_t present_ = 0;
