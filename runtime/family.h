@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -75,6 +76,8 @@ class Family {
   std::int64_t workspace_bytes(const Choice& choice) const;
   // Enough for everything within `extents`, which later tables keep to.
   std::int64_t promise_workspace(const Extents& extents);
+  // Throws RuntimeError (out_of_memory) if a choice of the table needs more than was promised since it was built.
+  void require_promised(const DispatchTable& table) const;
 
   void launch(const Choice& choice, const Call& call, std::span<void* const> tensors, void* workspace,
               std::size_t workspace_bytes, cuda::StreamRef stream);
@@ -85,14 +88,18 @@ class Family {
     std::int64_t bytes = 0;
   };
   static constexpr std::size_t kMaxEntries = 4096;
+  static constexpr std::int64_t kUnfit = std::numeric_limits<std::int64_t>::max();
 
   friend class FamilyBuilder;  // what prepare() does
 
   Extents checked_extents(const Extents& extents) const;
   void require_room(const Choice& choice, std::int64_t needed, std::size_t given) const;
+  // kUnfit if a workspace has too few counters for it.
   std::int64_t workspace_at(std::uint32_t entry, const Extents& extents) const;
   std::int64_t workspace_within(const DispatchTable& table, const Extents& extents) const;
   DispatchTable keep_promises(DispatchTable table) const;
+  // The first promise that the table breaks, with the bytes that it needs there; nullopt if it keeps all.
+  std::optional<Promise> broken_promise(const DispatchTable& table) const;
   void check_pointers(const LaunchKey& key) const;
   BoundPlan bind(const FamilyEntry& entry, const LaunchKey& key, const Extents& plan_extents,
                  std::int64_t& needed) const;

@@ -150,8 +150,11 @@ Family& Runtime::family(const std::string& kernel_name, const std::string& speci
 }
 
 void Runtime::use(std::vector<const DispatchTable*> tables) {
+  std::vector<std::string> texts;  // sorted: ranks may open their families in other orders
+  for (std::size_t i = 0; i < tables.size(); ++i) texts.push_back(families_[i].table_text(*tables[i]));
+  std::sort(texts.begin(), texts.end());
   DigestBuilder builder;
-  for (std::size_t i = 0; i < tables.size(); ++i) builder.add(families_[i].table_text(*tables[i]));
+  for (const std::string& text : texts) builder.add(text);
   Generation made{builder.add(device_.key.text()).finish(), std::move(tables)};
   const auto known = std::find_if(generations_.begin(), generations_.end(),
                                   [&](const Generation& other) { return other.name == made.name; });
@@ -162,17 +165,24 @@ void Runtime::use(std::vector<const DispatchTable*> tables) {
   for (std::size_t i = 0; i < families_.size(); ++i) families_[i].use(present.tables[i]);
 }
 
+void Runtime::return_to(const std::string& name) {
+  const auto found = std::find_if(generations_.begin(), generations_.end(),
+                                  [&](const Generation& one) { return one.name == name; });
+  if (found == generations_.end())
+    throw RuntimeError(MOETUNE_UNKNOWN_NAME, "this runtime has held no generation '" + name + "'");
+  if (found->tables.size() < families_.size()) {
+    const Family& later = families_[found->tables.size()];
+    throw RuntimeError(MOETUNE_UNKNOWN_NAME, "generation '" + name + "' is from before the family " +
+                                                 later.kernel().name() + " " + later.specialization() +
+                                                 " was opened; name one since then");
+  }
+  for (std::size_t i = 0; i < families_.size(); ++i) families_[i].require_promised(*found->tables[i]);
+  use(found->tables);
+}
+
 void Runtime::refresh(const std::string& generation) {
   const std::lock_guard lock(mutex_);
-  if (!generation.empty()) {
-    const auto found = std::find_if(generations_.begin(), generations_.end(),
-                                    [&](const Generation& one) { return one.name == generation; });
-    if (found == generations_.end())
-      throw RuntimeError(MOETUNE_UNKNOWN_NAME, "this runtime has held no generation '" + generation + "'");
-    for (std::size_t i = 0; i < found->tables.size(); ++i) families_[i].use(found->tables[i]);
-    present_ = static_cast<std::size_t>(found - generations_.begin());
-    return;
-  }
+  if (!generation.empty()) return return_to(generation);
   Layers layers = open_layers();
   std::vector<std::string> refused;
   std::vector<const DispatchTable*> tables;

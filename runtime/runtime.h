@@ -31,7 +31,8 @@ class Runtime {
 
   Family& family(const std::string& kernel, const std::string& specialization);
 
-  // "": reads the files again. Else the name of a state that this runtime has held.
+  // "": reads the files again. Else the name of a state that this runtime has held since its last family was
+  // opened. Throws, and changes nothing, if no file can be read, or if the state breaks a promise of workspace.
   void refresh(const std::string& generation);
   std::string generation() const;
 
@@ -56,6 +57,7 @@ class Runtime {
   };
 
   Layers open_layers() const;
+  void return_to(const std::string& name);
   // Lets every family serve from its table, of as many families as there are, and names that state.
   void use(std::vector<const DispatchTable*> tables);
 

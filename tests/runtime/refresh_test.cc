@@ -93,3 +93,51 @@ TEST_CASE("a refresh that fails leaves every family as it was") {
   CHECK(config_at_512(opened, first) == plain_config(refused ? 64 : 32));
   CHECK(config_at_512(opened, second) == plain_config(refused ? 32 : 64));
 }
+
+TEST_CASE("a state that needs more workspace than was promised since is refused") {
+  const Folder folder;
+  std::string split = plain_config(32);
+  split.replace(split.find("splits=1,combine=none"), 21, "splits=8,combine=last_cta");
+  store(folder / "cache.db", {{.problem = kProblem, .config = split, .time_us = 20}});
+  const Opened opened({folder / "cache.db"});
+  moetune_family* const family = opened.family(kFamily);
+  const std::string splitting = opened.generation();
+  store(folder / "cache.db", {{kProblem}});
+  REQUIRE_OK(moetune_refresh(opened.runtime(), nullptr));
+  const std::string plain = opened.generation();
+  REQUIRE_OK(moetune_refresh(opened.runtime(), splitting.c_str()));  // nothing is promised yet
+  CHECK(config_at_512(opened, family) == split);
+  REQUIRE_OK(moetune_refresh(opened.runtime(), plain.c_str()));
+
+  const std::int64_t extents[] = {2, 1, 512};
+  std::size_t promised = 0;
+  REQUIRE_OK(moetune_family_workspace(family, extents, 3, &promised));
+  CHECK(promised == MOETUNE_WORKSPACE_COUNTERS);
+  CHECK(moetune_refresh(opened.runtime(), splitting.c_str()) == MOETUNE_OUT_OF_MEMORY);
+  CHECK(says("from before a workspace was promised"));
+  CHECK(opened.generation() == plain);
+  CHECK(config_at_512(opened, family) == plain_config());
+}
+
+TEST_CASE("a state's name says what every family serves, in whatever order they were opened") {
+  const Folder folder;
+  store(folder / "cache.db", {{kProblem}, {kOtherProblem}});
+  const Opened opened({folder / "cache.db"}), other({folder / "cache.db"});
+  opened.family(kFamily);
+  const std::string one_family = opened.generation();
+  moetune_family* const second = opened.family(kOtherFamily);
+  const std::string both = opened.generation();
+  other.family(kOtherFamily);
+  other.family(kFamily);
+  CHECK(other.generation() == both);
+
+  store(folder / "cache.db", {{.problem = kOtherProblem, .config = plain_config(32), .time_us = 5}});
+  REQUIRE_OK(moetune_refresh(opened.runtime(), nullptr));
+  const std::string later = opened.generation();
+  CHECK(moetune_refresh(opened.runtime(), one_family.c_str()) == MOETUNE_UNKNOWN_NAME);
+  CHECK(says("group=8"));
+  CHECK(opened.generation() == later);
+  CHECK(config_at_512(opened, second) == plain_config(32));
+  REQUIRE_OK(moetune_refresh(opened.runtime(), both.c_str()));
+  CHECK(config_at_512(opened, second) == plain_config());
+}
