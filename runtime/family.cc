@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "kernels/registry.h"
 #include "runtime/family_builder.h"
 
 namespace moetune {
@@ -44,6 +45,13 @@ Experiment Experiment::from_environment() {
       throw BadInput("MOETUNE_PIN=" + text + " must be KERNEL:CONFIG, as decode_attention:body=tma,...");
     experiment.pinned_kernel = text.substr(0, colon);
     experiment.pinned_config = text.substr(colon + 1);
+    try {
+      find_kernel(experiment.pinned_kernel);
+    } catch (const BadInput& unknown) {
+      throw RuntimeError(MOETUNE_UNKNOWN_NAME, "MOETUNE_PIN=" + text + ": " + unknown.what());
+    }
+    if (experiment.pinned_config.empty())
+      throw BadInput("MOETUNE_PIN=" + text + " names no configuration; it is KERNEL:CONFIG");
   }
   return experiment;
 }

@@ -37,7 +37,7 @@ struct Experiment {
   bool defaults_only = false;
   std::string pinned_kernel, pinned_config;
 
-  static Experiment from_environment();  // throws BadInput
+  static Experiment from_environment();  // throws BadInput, RuntimeError (unknown_name) for a kernel
 };
 
 // What a family shares with the others of its runtime, which outlives it.

@@ -23,7 +23,7 @@ struct StoredWinner {
 
 class Layers {
  public:
-  // Files, and folders for every *.db and *.pack inside in order of name. Throws BrokenEnvironment, with the
+  // Files, and folders for every *.db and *.pack inside in order of name. A *.pack must have its manifest. Throws BrokenEnvironment, with the
   // first reason, if none can be opened.
   explicit Layers(const std::vector<std::filesystem::path>& paths);
 
