@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -16,6 +17,8 @@ namespace moetune {
 namespace {
 
 namespace fs = std::filesystem;
+
+std::atomic<std::uint64_t> next_id{1};
 
 // The driver is opened once a process, by the first runtime. Not by call_once: an exception that passes through
 // libc's pthread_once ends a process with a static libgcc.
@@ -103,7 +106,7 @@ std::vector<fs::path> default_paths() {
 }
 
 Runtime::Runtime(const OpenOptions& options)
-    : options_(options), experiment_(Experiment::from_environment()) {
+    : id_(next_id.fetch_add(1)), options_(options), experiment_(Experiment::from_environment()) {
   add_new(warnings_, open_layers().warnings());
   initialize_driver();
   const int ordinal = chosen_device(options.device);
@@ -255,19 +258,38 @@ void Runtime::write_misses(const fs::path& path) const {
   replace_file(path, document.dump(1) + "\n");
 }
 
-void Runtime::enter(cuda::StreamRef stream) const {
-  if (!context_->is_current()) {
-    if (cuda::current_device())
-      throw RuntimeError(MOETUNE_WRONG_DEVICE, "the thread's current context is not that of " + device_.id);
-    context_->make_current();
-  }
-  thread_local const void* known_stream = nullptr;
-  thread_local const Runtime* known_runtime = nullptr;
-  if (known_stream == stream.raw && known_runtime == this) return;
+void Runtime::enter() const {
+  if (context_->is_current()) return;
+  if (cuda::current_device())
+    throw RuntimeError(MOETUNE_WRONG_DEVICE, "the thread's current context is not that of " + device_.id);
+  context_->make_current();
+}
+
+void Runtime::require_own(cuda::StreamRef stream) const {
   if (!context_->owns(stream))
     throw RuntimeError(MOETUNE_WRONG_DEVICE, "the stream is of another context than " + device_.id + "'s");
-  known_stream = stream.raw;
-  known_runtime = this;
+}
+
+// A thread asks whose a stream is when it launches on another one than before, not at every launch: that is one more
+// call of the driver. A stream of another context at an address seen before is refused by the driver itself, which
+// runs a kernel in its own context alone; then the question is asked, for the status and the sentence.
+void Runtime::launch(Family& family, const Choice& choice, const Call& call, std::span<void* const> tensors,
+                     void* workspace, std::size_t workspace_bytes, cuda::StreamRef stream) const {
+  thread_local const void* known_stream = nullptr;
+  thread_local std::uint64_t known_runtime = 0;
+  enter();
+  if (known_stream != stream.raw || known_runtime != id_) {
+    require_own(stream);
+    known_stream = stream.raw;
+    known_runtime = id_;
+  }
+  try {
+    family.launch(choice, call, tensors, workspace, workspace_bytes, stream);
+  } catch (const cuda::CudaError&) {
+    known_runtime = 0;
+    require_own(stream);
+    throw;
+  }
 }
 
 void Runtime::zero_counters(void* workspace, std::size_t bytes, cuda::StreamRef stream) const {
@@ -278,7 +300,8 @@ void Runtime::zero_counters(void* workspace, std::size_t bytes, cuda::StreamRef 
     throw RuntimeError(MOETUNE_OUT_OF_MEMORY, "the workspace has " + std::to_string(bytes) +
                                                   " bytes; its counters take " +
                                                   std::to_string(kWorkspaceCounters));
-  enter(stream);
+  enter();
+  require_own(stream);
   cuda::set_bytes(address, 0, kWorkspaceCounters, stream);
 }
 

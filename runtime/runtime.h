@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,9 +46,10 @@ class Runtime {
   // {"moetune_misses": 1, "misses": [{"kernel", "problem", "count"}]}, most frequent first.
   void write_misses(const std::filesystem::path& path) const;
 
-  // Makes the device's context current if the thread has none. Throws RuntimeError (wrong_device) for another
-  // context's stream, or if the thread has another context.
-  void enter(cuda::StreamRef stream) const;
+  // Family::launch in the device's context, which becomes current if the thread has none. Throws RuntimeError
+  // (wrong_device) for another context's stream, or if the thread has another context.
+  void launch(Family& family, const Choice& choice, const Call& call, std::span<void* const> tensors,
+              void* workspace, std::size_t workspace_bytes, cuda::StreamRef stream) const;
   void zero_counters(void* workspace, std::size_t bytes, cuda::StreamRef stream) const;
 
  private:
@@ -56,11 +58,14 @@ class Runtime {
     std::vector<const DispatchTable*> tables;  // of the families that there were
   };
 
+  void enter() const;
+  void require_own(cuda::StreamRef stream) const;
   Layers open_layers() const;
   void return_to(const std::string& name);
   // Lets every family serve from its table, of as many families as there are, and names that state.
   void use(std::vector<const DispatchTable*> tables);
 
+  const std::uint64_t id_;  // no other runtime of this process ever had it
   const OpenOptions options_;
   const Experiment experiment_;
   std::unique_ptr<cuda::Context> context_;

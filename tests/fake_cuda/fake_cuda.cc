@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -89,6 +90,7 @@ CUresult get_error_name(CUresult error, const char** name) {
                                                    {100, "CUDA_ERROR_NO_DEVICE"},
                                                    {200, "CUDA_ERROR_INVALID_IMAGE"},
                                                    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
+                                                   {400, "CUDA_ERROR_INVALID_HANDLE"},
                                                    {500, "CUDA_ERROR_NOT_FOUND"},
                                                    {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
                                                    {719, "CUDA_ERROR_LAUNCH_FAILED"},
@@ -129,11 +131,29 @@ CUresult ctx_get_device(CUdevice* device) {
   return current_context != nullptr ? sticky() : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-// A stream that this driver did not make is another context's.
+// Streams belong to the context that was current when they were made, and the handle of a destroyed one is used
+// again, as the driver does.
+struct FakeStream {
+  CUcontext context = nullptr;
+  bool alive = false;
+};
+std::deque<FakeStream> streams;
+std::mutex streams_mutex;
+
+FakeStream* find_stream(CUstream stream) {
+  for (FakeStream& known : streams) {
+    if (&known == reinterpret_cast<void*>(stream) && known.alive) return &known;
+  }
+  return nullptr;
+}
+
 CUresult stream_get_ctx(CUstream stream, CUcontext* context) {
-  const bool own = reinterpret_cast<void*>(stream) == &machine;
-  *context = own ? reinterpret_cast<CUcontext>(&machine) : reinterpret_cast<CUcontext>(&current_context);
-  return sticky();
+  if (machine.sticky != 0) return sticky();
+  const std::lock_guard lock(streams_mutex);
+  const FakeStream* const known = find_stream(stream);
+  if (known == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *context = known->context;
+  return CUDA_SUCCESS;
 }
 
 CUresult stream_synchronize(CUstream) {
@@ -205,11 +225,27 @@ CUresult memcpy_d_to_h(void* to, CUdeviceptr from, std::size_t bytes) {
 }
 
 CUresult stream_create(CUstream* stream, unsigned) {
-  *stream = reinterpret_cast<CUstream>(&machine);
+  const std::lock_guard lock(streams_mutex);
+  auto made = std::find_if(streams.begin(), streams.end(), [](const FakeStream& one) { return !one.alive; });
+  if (made == streams.end()) made = streams.emplace(streams.end());
+  *made = {current_context, true};
+  *stream = reinterpret_cast<CUstream>(&*made);
   return sticky();
 }
 
-CUresult stream_destroy(CUstream) { return sticky(); }
+CUresult stream_destroy(CUstream stream) {
+  const std::lock_guard lock(streams_mutex);
+  if (FakeStream* const known = find_stream(stream)) known->alive = false;
+  return sticky();
+}
+
+// A kernel runs in the context that its module was loaded in, here always the machine's.
+bool takes_kernels(CUstream stream) {
+  if (stream == nullptr) return true;
+  const std::lock_guard lock(streams_mutex);
+  const FakeStream* const known = find_stream(stream);
+  return known != nullptr && known->context == reinterpret_cast<CUcontext>(&machine);
+}
 
 CUresult stream_begin_capture(CUstream, CUstreamCaptureMode) {
   capturing = new FakeGraph;
@@ -298,6 +334,7 @@ CUresult func_set_attribute(CUfunction, CUfunction_attribute, int) { return stic
 
 CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, void** parameters, void**) {
   if (machine.sticky != 0) return sticky();
+  if (!takes_kernels(config->hStream)) return CUDA_ERROR_INVALID_HANDLE;
   const auto* kernel = reinterpret_cast<const Kernel*>(function);
   if (const int refusal = kernel->refusal(); refusal != 0) return static_cast<CUresult>(refusal);
   std::vector<std::uint64_t> values(kernel->parameters);
