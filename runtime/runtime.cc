@@ -29,10 +29,11 @@ void initialize_driver() {
 
 int chosen_device(int wanted) {
   const int count = cuda::device_count();
-  if (wanted < 0) return cuda::current_device().value_or(0);
-  if (wanted < count) return wanted;
+  if (wanted == -1) return cuda::current_device().value_or(0);
+  if (wanted >= 0 && wanted < count) return wanted;
   throw RuntimeError(MOETUNE_WRONG_DEVICE, "there is no device " + std::to_string(wanted) +
-                                               "; the driver has " + std::to_string(count));
+                                               "; the driver has " + std::to_string(count) +
+                                               ", from 0 on (-1: the current one)");
 }
 
 // Asked of the driver once a process: some answers take it a millisecond.

@@ -253,3 +253,18 @@ TEST_CASE(
     CHECK(above.generation() == alone.generation());
   }
 }
+
+TEST_CASE("devices that there are not") {
+  const Folder folder;
+  store(folder / "cache.db", {{kProblem}});
+  const std::string path = (folder / "cache.db").string();
+  const char* const paths[] = {path.c_str()};
+  for (const std::int32_t device : {-2, -7, INT32_MIN, 99, INT32_MAX}) {
+    CAPTURE(device);
+    const moetune_open_options options{sizeof options, paths, 1, device, 0};
+    moetune_runtime* runtime = nullptr;
+    CHECK(moetune_open(&options, &runtime) == MOETUNE_WRONG_DEVICE);
+    CHECK(says("there is no device " + std::to_string(device)));
+    CHECK(runtime == nullptr);
+  }
+}

@@ -7,6 +7,7 @@
 #include "cache/database.h"
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
+#include "runtime/runtime.h"
 #include "tests/runtime/fake_cache.h"
 #include "tests/runtime/opened.h"
 
@@ -140,4 +141,37 @@ TEST_CASE("a state's name says what every family serves, in whatever order they 
   CHECK(config_at_512(opened, second) == plain_config(32));
   REQUIRE_OK(moetune_refresh(opened.runtime(), both.c_str()));
   CHECK(config_at_512(opened, second) == plain_config());
+}
+
+TEST_CASE("a refresh of unchanged files, or back to a state that was, keeps no new table") {
+  const Folder folder;
+  store(folder / "cache.db", {{kProblem}});
+  fake_device();
+  Runtime runtime({.paths = {folder / "cache.db"}, .device = 0});
+  const Family& family = runtime.family("decode_attention", kFamily);
+  const DispatchTable* const first = family.table();
+  runtime.refresh("");
+  CHECK(family.table() == first);
+  store(folder / "cache.db", {{.problem = kProblem, .config = plain_config(32), .time_us = 5}});
+  runtime.refresh("");
+  CHECK(family.table() != first);
+  store(folder / "cache.db", {{.problem = kProblem, .time_us = 2}});
+  runtime.refresh("");
+  CHECK(family.table() == first);
+}
+
+TEST_CASE("the same warning is given once") {
+  const Folder folder;
+  store(folder / "stale.db", {{.problem = kProblem, .interface = "of another version"}});
+  const Opened opened({folder / "stale.db", folder / "missing.db"});
+  moetune_family* family = nullptr;
+  const auto open = [&] {
+    return moetune_family_open(opened.runtime(), "decode_attention", kFamily, &family);
+  };
+  CHECK(open() == MOETUNE_NOT_TUNED);
+  const std::string once = opened.warnings();
+  CHECK(once.find("stale.db") != std::string::npos);
+  CHECK(once.find("missing.db") != std::string::npos);
+  for (int i = 0; i < 3; ++i) CHECK(open() == MOETUNE_NOT_TUNED);
+  CHECK(opened.warnings() == once);
 }
