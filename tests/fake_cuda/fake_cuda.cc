@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/fake_cuda/contexts.h"
 #include "tests/fake_cuda/devices.h"
 
 namespace fake_cuda {
@@ -113,49 +113,6 @@ CUresult primary_ctx_retain(CUcontext* context, CUdevice) {
 
 CUresult primary_ctx_release(CUdevice) { return sticky(); }
 
-// Per thread, as the driver has it.
-thread_local CUcontext current_context = nullptr;
-
-CUresult ctx_set_current(CUcontext context) {
-  current_context = context;
-  return sticky();
-}
-
-CUresult ctx_get_current(CUcontext* context) {
-  *context = current_context;
-  return sticky();
-}
-
-CUresult ctx_get_device(CUdevice* device) {
-  *device = 0;
-  return current_context != nullptr ? sticky() : CUDA_ERROR_INVALID_CONTEXT;
-}
-
-// Streams belong to the context that was current when they were made, and the handle of a destroyed one is used
-// again, as the driver does.
-struct FakeStream {
-  CUcontext context = nullptr;
-  bool alive = false;
-};
-std::deque<FakeStream> streams;
-std::mutex streams_mutex;
-
-FakeStream* find_stream(CUstream stream) {
-  for (FakeStream& known : streams) {
-    if (&known == reinterpret_cast<void*>(stream) && known.alive) return &known;
-  }
-  return nullptr;
-}
-
-CUresult stream_get_ctx(CUstream stream, CUcontext* context) {
-  if (machine.sticky != 0) return sticky();
-  const std::lock_guard lock(streams_mutex);
-  const FakeStream* const known = find_stream(stream);
-  if (known == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  *context = known->context;
-  return CUDA_SUCCESS;
-}
-
 CUresult stream_synchronize(CUstream) {
   while (machine.hanging) pause();
   return sticky();
@@ -222,29 +179,6 @@ CUresult mem_free_host(void* memory) {
 CUresult memcpy_d_to_h(void* to, CUdeviceptr from, std::size_t bytes) {
   if (machine.sticky == 0) std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
   return sticky();
-}
-
-CUresult stream_create(CUstream* stream, unsigned) {
-  const std::lock_guard lock(streams_mutex);
-  auto made = std::find_if(streams.begin(), streams.end(), [](const FakeStream& one) { return !one.alive; });
-  if (made == streams.end()) made = streams.emplace(streams.end());
-  *made = {current_context, true};
-  *stream = reinterpret_cast<CUstream>(&*made);
-  return sticky();
-}
-
-CUresult stream_destroy(CUstream stream) {
-  const std::lock_guard lock(streams_mutex);
-  if (FakeStream* const known = find_stream(stream)) known->alive = false;
-  return sticky();
-}
-
-// A kernel runs in the context that its module was loaded in, here always the machine's.
-bool takes_kernels(CUstream stream) {
-  if (stream == nullptr) return true;
-  const std::lock_guard lock(streams_mutex);
-  const FakeStream* const known = find_stream(stream);
-  return known != nullptr && known->context == reinterpret_cast<CUcontext>(&machine);
 }
 
 CUresult stream_begin_capture(CUstream, CUstreamCaptureMode) {
