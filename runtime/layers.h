@@ -23,8 +23,8 @@ struct StoredWinner {
 
 class Layers {
  public:
-  // Files, and folders for every *.db and *.pack inside in order of name. A *.pack must have its manifest. Throws BrokenEnvironment, with the
-  // first reason, if none can be opened.
+  // Files, and folders for every *.db and *.pack inside in order of name. A *.pack must have its manifest. Throws
+  // BrokenEnvironment, with the first reason, if none can be opened.
   explicit Layers(const std::vector<std::filesystem::path>& paths);
 
   // What of a family is fit for a server, first layers first; within a layer the latest first.

@@ -1,8 +1,8 @@
 // Tuning results opened for one device: what include/moetune.h calls a runtime, in C++.
 //
 // Thread-safe: opening families and refreshing take a lock; what families do is described there. Owns the
-// device's primary context and all that is loaded in it. Holds no file open between calls. Errors: RuntimeError, BadInput, BrokenEnvironment,
-// cuda::CudaError, which status_of() turns into the C interface's.
+// device's primary context and all that is loaded in it. Holds no file open between calls. Errors: RuntimeError,
+// BadInput, BrokenEnvironment, cuda::CudaError, which status_of() turns into the C interface's.
 #pragma once
 
 #include <deque>
