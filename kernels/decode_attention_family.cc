@@ -65,6 +65,7 @@ class DecodeFamily final : public FamilyInterface {
     return point;
   }
 
+  bool has_uneven() const override { return true; }
   void make_uneven(Problem& problem) const override {
     problem.dims.set("lengths", Value::named("ragged", 1));
   }

@@ -64,7 +64,8 @@ class FamilyInterface {
   virtual TablePoint table_point(const Extents& extents, std::int64_t total) const = 0;
   // Of a problem of the family, by how its inputs are made.
   virtual TablePoint table_point_of(const Problem& problem) const = 0;
-  // The problem as a search of such an uneven batch would make it. A family without uneven batches leaves it.
+  // Whether a table_point can be uneven; then make_uneven gives the problem as a search of such a batch would make it.
+  virtual bool has_uneven() const { return false; }
   virtual void make_uneven(Problem&) const {}
   // The least extents at or past such a position; what the position leaves open is as in `like`.
   virtual Extents extents_at(const TablePoint& point, const Extents& like) const = 0;

@@ -1,6 +1,7 @@
 #include "runtime/dispatch_table.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -21,28 +22,49 @@ double log_ratio(std::int64_t a, std::int64_t b) {
 struct Nearest {
   const DispatchTable::Measured* measured = nullptr;
   bool within_reach = false;
-  bool exact = false;
+  bool here = false;       // at the very point
+  bool same_kind = false;  // of work
 };
 
-// Of the winners of this kind of work if there are any, else of the other.
-Nearest nearest(std::span<const DispatchTable::Measured> all, const TablePoint& point, bool same_kind) {
-  Nearest best;
-  double least = std::numeric_limits<double>::infinity();
-  for (const DispatchTable::Measured& measured : all) {
-    if (same_kind && measured.point.uneven != point.uneven) continue;
-    double distance = 0, farthest = 0;
-    for (std::size_t axis = 0; axis < point.position.size(); ++axis) {
-      const double ratio = std::abs(log_ratio(measured.point.position[axis], point.position[axis]));
-      distance += ratio * ratio;
-      farthest = std::max(farthest, ratio);
-    }
-    if (distance < least) {
-      least = distance;
-      best = {&measured, farthest <= DispatchTable::kReach, distance == 0};
+// Finds the nearest measured point, with logarithms taken once.
+class Measurements {
+ public:
+  Measurements(std::span<const DispatchTable::Measured> all, std::size_t axes) : all_(all), axes_(axes) {
+    for (const DispatchTable::Measured& one : all) {
+      kinds_[one.point.uneven] = true;
+      for (const std::int64_t position : one.point.position)
+        logs_.push_back(std::log2(static_cast<double>(position)));
     }
   }
-  return best;
-}
+
+  Nearest nearest(const TablePoint& point) const {
+    std::vector<double> here;
+    for (const std::int64_t position : point.position)
+      here.push_back(std::log2(static_cast<double>(position)));
+    Nearest best;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      if (kinds_[point.uneven] && all_[i].point.uneven != point.uneven) continue;
+      double distance = 0, farthest = 0;
+      for (std::size_t axis = 0; axis < axes_; ++axis) {
+        const double ratio = std::abs(logs_[i * axes_ + axis] - here[axis]);
+        distance += ratio * ratio;
+        farthest = std::max(farthest, ratio);
+      }
+      if (distance >= least) continue;
+      least = distance;
+      const bool same_kind = all_[i].point.uneven == point.uneven;
+      best = {&all_[i], farthest <= DispatchTable::kReach, distance == 0, same_kind};
+    }
+    return best;
+  }
+
+ private:
+  std::span<const DispatchTable::Measured> all_;
+  std::size_t axes_;
+  std::array<bool, 2> kinds_{};  // even, uneven: whether any was measured
+  std::vector<double> logs_;
+};
 
 void thin_out(std::vector<std::int64_t>& values) {
   if (values.size() <= DispatchTable::kMaxCoordinates) return;
@@ -62,11 +84,14 @@ DispatchTable::Axis DispatchTable::make_axis(std::vector<std::int64_t> values) {
   const std::int64_t first = std::max<std::int64_t>(1, values.front() / 8);
   const std::int64_t last = values.back() > (std::int64_t{1} << 40) ? values.back() : values.back() * 8;
   std::vector<std::int64_t> all = values;
-  for (std::int64_t power = 1; power <= last; power *= 2) {
-    const bool stands = std::any_of(values.begin(), values.end(), [&](std::int64_t value) {
-      return std::abs(log_ratio(value, power)) < 0.5;
+  constexpr double kStep = 0.5;  // in octaves
+  for (int step = 0;; ++step) {
+    const auto value = static_cast<std::int64_t>(std::llround(std::exp2(kStep * step)));
+    if (value > last) break;
+    const bool stands = std::any_of(all.begin(), all.end(), [&](std::int64_t other) {
+      return std::abs(log_ratio(other, value)) < kStep / 2;
     });
-    if (power >= first && !stands) all.push_back(power);
+    if (value >= first && !stands) all.push_back(value);
   }
   std::sort(all.begin(), all.end());
   Axis axis{std::move(all), {}};
@@ -108,38 +133,41 @@ DispatchTable DispatchTable::constant(Cell cell) {
   return table;
 }
 
-DispatchTable DispatchTable::build(std::span<const Measured> measured, std::size_t axes,
+DispatchTable DispatchTable::build(std::span<const Measured> measured, const Grid& grid,
                                    const DefaultAt& default_at) {
   DispatchTable table;
-  for (std::size_t axis = 0; axis < axes; ++axis) {
+  for (std::size_t axis = 0; axis < grid.axes; ++axis) {
     std::vector<std::int64_t> values;
     for (const Measured& one : measured) values.push_back(one.point.position[axis]);
     if (values.empty()) values.push_back(1);
     table.axes_.push_back(make_axis(std::move(values)));
   }
-  table.strides_.assign(axes, 1);
-  for (std::size_t axis = axes; axis-- > 1;)
+  table.strides_.assign(grid.axes, 1);
+  for (std::size_t axis = grid.axes; axis-- > 1;)
     table.strides_[axis - 1] = table.strides_[axis] * table.axes_[axis].coordinates.size();
-  const auto is_uneven = [](const Measured& one) { return one.point.uneven; };
-  const bool any_uneven = std::any_of(measured.begin(), measured.end(), is_uneven);
-  const bool any_even = !std::all_of(measured.begin(), measured.end(), is_uneven);
   const std::size_t plane = table.plane_size();
-  table.uneven_ = any_even && any_uneven ? plane : 0;
-  for (const bool uneven : {false, true}) {
-    if (uneven && table.uneven_ == 0) break;
-    for (std::size_t index = 0; index < plane; ++index) {
-      const TablePoint point = table.point_of(index, uneven);
-      const Nearest found = nearest(measured, point, table.uneven_ > 0);
-      Cell cell;
-      if (found.measured != nullptr && found.within_reach) {
-        cell = {found.measured->entry, found.exact ? ChoiceKind::exact : ChoiceKind::nearest};
-      } else if (const std::optional<std::uint32_t> entry = default_at(point)) {
-        cell = {*entry, ChoiceKind::fallback};
-      } else if (found.measured != nullptr) {
-        cell = {found.measured->entry, ChoiceKind::nearest};
-      }
-      table.cells_.push_back(cell);
+  table.uneven_ = grid.has_uneven ? plane : 0;
+
+  const Measurements measurements(measured, grid.axes);
+  std::vector<std::optional<Default>> defaults;  // where it was measured
+  for (const Measured& one : measured) defaults.push_back(default_at(one.point));
+  const auto choose = [&](const TablePoint& point) -> Cell {
+    const Nearest found = measurements.nearest(point);
+    if (found.here && found.same_kind) return {found.measured->entry, ChoiceKind::exact};
+    const std::optional<Default> here = default_at(point);
+    if (found.within_reach) {
+      const std::optional<Default>& there =
+          defaults[static_cast<std::size_t>(found.measured - measured.data())];
+      if (!here || !there || here->config == there->config)
+        return {found.measured->entry, found.here ? ChoiceKind::exact : ChoiceKind::nearest};
     }
+    if (here && here->entry != Cell::kNone) return {here->entry, ChoiceKind::fallback};
+    return found.measured != nullptr ? Cell{found.measured->entry, ChoiceKind::nearest} : Cell{};
+  };
+  for (const bool uneven : {false, true}) {
+    if (uneven && !grid.has_uneven) break;
+    for (std::size_t index = 0; index < plane; ++index)
+      table.cells_.push_back(choose(table.point_of(index, uneven)));
   }
   return table;
 }

@@ -1,14 +1,15 @@
 // Which choice serves which cell of a family's free dimensions: a grid whose axes are the kernel's
-// (FamilyInterface::table_point), whose coordinates are those of the measured problems and the powers of two
-// between and around them. A cell reaches half-way, by ratio, to its neighbours.
+// (FamilyInterface::table_point), whose coordinates are those of the measured problems and half octaves between and
+// around them. A cell reaches half-way, by ratio, to its neighbours.
 //
 // Filled by one rule (DispatchTable::build), so that equal results give equal tables everywhere:
-//   - a measured cell holds its winner (of several for one cell the nearest to its coordinates, then the
-//     first in order);
+//   - a measured cell holds its winner (of several for one cell the nearest to its coordinates, then the first in
+//     order);
 //   - another cell holds the choice of the nearest measured one, by the sum of squared log2 ratios, if that is
-//     within kReach of it on every axis;
-//   - beyond that the space's default for the cell's own problem, if its cubin is there; else the nearest.
-// Cells of even and of uneven work are filled from winners of their kind, or, if there is none, of the other.
+//     within kReach of it on every axis, and if the space's default is the same here as there: the winner is known to
+//     be faster than that default, and where the default decides otherwise nothing is known;
+//   - else the space's default for the cell's own problem, if its cubin is there; else the nearest.
+// Even and uneven work have cells of their own, filled from winners of their kind, or, if there is none, of the other.
 //
 // Immutable once built; thread-safe. find() allocates nothing.
 #pragma once
@@ -42,11 +43,21 @@ class DispatchTable {
     TablePoint point;
     std::uint32_t entry = 0;
   };
-  // The entry of the space's default at such a point; nullopt if its cubin is not there.
-  using DefaultAt = std::function<std::optional<std::uint32_t>(const TablePoint& point)>;
+  // The space's default at some point: its entry, kNone if its cubin is not there, and a number for its configuration.
+  struct Default {
+    std::uint32_t config = 0;
+    std::uint32_t entry = Cell::kNone;
+  };
+  using DefaultAt = std::function<std::optional<Default>(const TablePoint& point)>;
 
-  // Points have as many positions as each other. Without measured points and defaults every cell is empty.
-  static DispatchTable build(std::span<const Measured> measured, std::size_t axes,
+  // The grid of a family: `axes` positions a point, and cells for uneven work if there can be any.
+  struct Grid {
+    std::size_t axes = 0;
+    bool has_uneven = false;
+  };
+
+  // Without measured points and defaults every cell is empty. Where there is no default, all count as the same.
+  static DispatchTable build(std::span<const Measured> measured, const Grid& grid,
                              const DefaultAt& default_at);
   // One cell for everything.
   static DispatchTable constant(Cell cell);

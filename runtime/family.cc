@@ -94,7 +94,9 @@ std::string Family::table_text(const DispatchTable& table) const {
 std::uint32_t Family::add_entry(FamilyEntry entry) {
   const std::uint32_t count = count_.load(std::memory_order_relaxed);
   for (std::uint32_t i = 0; i < count; ++i) {
-    if (entries_[i].variant == entry.variant && entries_[i].config == entry.config) return i;
+    if (entries_[i].variant == entry.variant && entries_[i].config == entry.config &&
+        entries_[i].source == entry.source)
+      return i;
   }
   if (count == kMaxEntries)
     throw RuntimeError(MOETUNE_OUT_OF_MEMORY, "a family holds at most " + std::to_string(kMaxEntries) +

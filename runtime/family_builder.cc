@@ -40,9 +40,10 @@ DispatchTable FamilyBuilder::build() {
   if (context.experiment.pinned_kernel == family_.kernel().name()) return pinned_table();
   if (context.experiment.defaults_only) measured_.clear();
   if (cubins_.empty()) throw_not_tuned();
-  const auto default_of = [this](const TablePoint& point) { return default_at(point); };
-  const std::size_t axes = family_.interface().table_point(like_, 0).position.size();
-  DispatchTable table = DispatchTable::build(measured_, axes, default_of);
+  const auto default_there = [this](const TablePoint& point) { return default_at(point); };
+  const DispatchTable::Grid grid{family_.interface().table_point(like_, 0).position.size(),
+                                 family_.interface().has_uneven()};
+  DispatchTable table = DispatchTable::build(measured_, grid, default_there);
   const auto serves = [](const Cell& cell) { return cell.entry != Cell::kNone; };
   if (!std::any_of(table.cells().begin(), table.cells().end(), serves)) throw_not_tuned();
   return table;
@@ -89,47 +90,62 @@ std::unique_ptr<const Launcher> FamilyBuilder::make_matching(const std::string& 
 void FamilyBuilder::take(const StoredWinner& winner) {
   const FamilyWinner& record = winner.record;
   const Kernel& kernel = family_.kernel();
-  const auto refuse = [&](const std::string& what, const std::string& why) {
+  const auto refuse = [&](const char* what, const char* why) {
     warnings_.push_back(layers_.path(winner.layer) + ": " + what + " of " + kernel.name() + " " +
                         record.workload.key.problem + " is not used: " + why);
   };
+  const char* what = "the winner";
   try {
     const Problem problem =
         parse_problem(kernel.name(), kernel.schema(), nullptr, record.workload.key.problem);
     kernel.check(problem);
-    const TablePoint point = family_.interface().table_point_of(problem);
+    if (kernel.specialization(problem).text() != family_.specialization())
+      throw BadInput("its problem is of another family than it is stored for");
     like_ = kernel.extents_of(problem);
-    Stored stored{winner.layer, record.cubin, record.cubin_digest, {}};
-    auto launcher = make_matching(record.config, record.interface, problem);
-    stored.unit = launcher->unit();
-    const Variant* const variant = load(stored, *launcher, problem);
-    cubins_.push_back(std::move(stored));
-    const auto taken = std::find_if(measured_.begin(), measured_.end(), [&](const auto& other) {
-      return other.point.uneven == point.uneven && other.point.position == point.position;
-    });
-    if (taken == measured_.end()) {
-      measured_.push_back({point, family_.add_entry({variant,
-                                                     std::move(launcher),
-                                                     record.config,
-                                                     {record.workload.key.problem, record.time_us,
-                                                      record.default_time_us, hardware_, inherited_,
-                                                      record.stored_at, layers_.path(winner.layer)}})});
-    }
+    take_winner(winner, problem);
+    what = "the default";
     take_default(winner, problem);
   } catch (const BadInput& error) {
-    refuse("the winner", error.what());
+    refuse(what, error.what());
   } catch (const BrokenEnvironment& error) {
-    refuse("the winner", error.what());
+    refuse(what, error.what());
   } catch (const cuda::CudaError& error) {
-    refuse("the winner", error.what());
+    refuse(what, error.what());
+  } catch (const RuntimeError& error) {
+    refuse(what, error.what());
   }
+}
+
+// A winner that is slower than the default serves nowhere; its cubin may still be a default's.
+void FamilyBuilder::take_winner(const StoredWinner& winner, const Problem& problem) {
+  const FamilyWinner& record = winner.record;
+  Stored stored{winner.layer, record.cubin, record.cubin_digest, {}};
+  auto launcher = make_matching(record.config, record.interface, problem);
+  stored.unit = launcher->unit();
+  const Variant* const variant = load(stored, *launcher, problem);
+  cubins_.push_back(std::move(stored));
+  if (record.default_time_us > 0 && record.time_us > record.default_time_us) return;
+  const TablePoint point = family_.interface().table_point_of(problem);
+  std::vector<std::int64_t> place(point.position.begin(), point.position.end());
+  place.push_back(point.uneven);
+  if (!taken_.insert(std::move(place)).second) return;
+  ChoiceSource source{record.workload.key.problem,
+                      record.time_us,
+                      record.default_time_us,
+                      hardware_,
+                      inherited_,
+                      record.stored_at,
+                      layers_.path(winner.layer)};
+  measured_.push_back(
+      {point, family_.add_entry({variant, std::move(launcher), record.config, std::move(source)})});
 }
 
 void FamilyBuilder::take_default(const StoredWinner& winner, const Problem& problem) {
   const FamilyWinner& record = winner.record;
   if (record.fallback_config.empty() || record.fallback_cubin == 0) return;
   // Most winners of a family come with the same default.
-  if (!stored_defaults_.emplace(record.fallback_config, record.fallback_cubin_digest).second) return;
+  if (!stored_defaults_.emplace(winner.layer, record.fallback_config, record.fallback_cubin_digest).second)
+    return;
   Stored fallback{winner.layer, record.fallback_cubin, record.fallback_cubin_digest, {}};
   fallback.unit = make_matching(record.fallback_config, record.fallback_interface, problem)->unit();
   cubins_.push_back(std::move(fallback));
@@ -148,40 +164,53 @@ const Variant* FamilyBuilder::load(const Stored& stored, const Launcher& launche
   return &variant;
 }
 
-const FamilyBuilder::Stored* FamilyBuilder::find_cubin(const CompileUnit& unit) const {
-  const auto found =
-      std::find_if(cubins_.begin(), cubins_.end(), [&](const Stored& stored) { return stored.unit == unit; });
-  return found == cubins_.end() ? nullptr : &*found;
-}
-
 std::optional<std::uint32_t> FamilyBuilder::add_config(const Config& config, const Problem& problem,
                                                        ChoiceSource source) {
   auto launcher = family_.kernel().launcher(config, problem, family_.context_.device.limits);
-  const Stored* const stored = find_cubin(launcher->unit());
-  if (stored == nullptr) return std::nullopt;
-  source.hardware = hardware_;
-  source.inherited = inherited_;
-  source.file = layers_.path(stored->layer);
-  const Variant* const variant = load(*stored, *launcher, problem);
-  return family_.add_entry({variant, std::move(launcher), config.text(), std::move(source)});
+  for (Stored& stored : cubins_) {
+    if (stored.broken || stored.unit != launcher->unit()) continue;
+    try {
+      const Variant* const variant = load(stored, *launcher, problem);
+      source.hardware = hardware_;
+      source.inherited = inherited_;
+      source.file = layers_.path(stored.layer);
+      return family_.add_entry({variant, std::move(launcher), config.text(), std::move(source)});
+    } catch (const BrokenEnvironment& error) {
+      stored.broken = true;
+      warnings_.push_back(layers_.path(stored.layer) + ": the cubin of " + config.text() +
+                          " is not used: " + error.what());
+    } catch (const cuda::CudaError& error) {
+      stored.broken = true;
+      warnings_.push_back(layers_.path(stored.layer) + ": the cubin of " + config.text() +
+                          " is not used: " + error.what());
+    }
+  }
+  return std::nullopt;
 }
 
-std::optional<std::uint32_t> FamilyBuilder::default_at(const TablePoint& point) {
+std::optional<DispatchTable::Default> FamilyBuilder::default_at(const TablePoint& point) {
   const Kernel& kernel = family_.kernel();
   try {
-    const Assignment specialization = kernel.specialization(family_.problem_);
-    const Problem problem = kernel.problem_of(specialization, family_.interface().extents_at(point, like_));
+    const FamilyInterface& interface = family_.interface();
+    Problem problem =
+        kernel.problem_of(kernel.specialization(family_.problem_), interface.extents_at(point, like_));
+    if (point.uneven) interface.make_uneven(problem);
     const std::optional<Config> config =
         space_.default_config(expression_environment(problem, family_.context_.device.limits));
     if (!config) return std::nullopt;
-    const auto known = defaults_.find(config->text());
-    if (known != defaults_.end()) return known->second;
-    const std::optional<std::uint32_t> entry = add_config(*config, problem, {});
-    defaults_.emplace(config->text(), entry);
-    return entry;
+    return default_of(*config, problem);
   } catch (const BadInput&) {  // no problem has such extents
     return std::nullopt;
   }
+}
+
+DispatchTable::Default FamilyBuilder::default_of(const Config& config, const Problem& problem) {
+  std::string text = config.text();
+  const auto known = defaults_.find(text);
+  if (known != defaults_.end()) return known->second;
+  const DispatchTable::Default made{static_cast<std::uint32_t>(defaults_.size()),
+                                    add_config(config, problem, {}).value_or(Cell::kNone)};
+  return defaults_.emplace(std::move(text), made).first->second;
 }
 
 DispatchTable FamilyBuilder::pinned_table() {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "runtime/family.h"
@@ -27,21 +28,23 @@ class FamilyBuilder {
     std::int64_t cubin = 0;
     std::string digest;
     CompileUnit unit;
+    bool broken = false;  // it did not load
   };
 
   void choose_hardware();
   // Takes in a winner and its default: their cubins, and the winner as measured. What is wrong with it becomes
   // a warning.
   void take(const StoredWinner& winner);
+  void take_winner(const StoredWinner& winner, const Problem& problem);
   void take_default(const StoredWinner& winner, const Problem& problem);
   // Throws BadInput if the moetune that stored the cubin passed its parameters in another way.
   std::unique_ptr<const Launcher> make_matching(const std::string& config, const std::string& interface,
                                                 const Problem& problem) const;
   const Variant* load(const Stored& stored, const Launcher& launcher, const Problem& problem);
-  // Of the cubins that the files hold, one compiled from the same unit.
-  const Stored* find_cubin(const CompileUnit& unit) const;
+  // By the first of the files' cubins that is compiled from the same unit and loads; nullopt if there is none.
   std::optional<std::uint32_t> add_config(const Config& config, const Problem& problem, ChoiceSource source);
-  std::optional<std::uint32_t> default_at(const TablePoint& point);
+  std::optional<DispatchTable::Default> default_at(const TablePoint& point);
+  DispatchTable::Default default_of(const Config& config, const Problem& problem);
   DispatchTable pinned_table();
   [[noreturn]] void throw_not_tuned() const;
 
@@ -54,10 +57,11 @@ class FamilyBuilder {
   bool inherited_ = false;
   std::vector<Stored> cubins_;
   std::vector<DispatchTable::Measured> measured_;
-  std::set<std::pair<std::string, std::string>>
-      stored_defaults_;  // configurations and digests of their cubins
-  std::map<std::string, std::optional<std::uint32_t>> defaults_;  // by configuration
-  Extents like_;                                                  // extents of a measured problem
+  std::set<std::vector<std::int64_t>> taken_;  // positions of measured_, and whether they are uneven
+  std::set<std::tuple<std::size_t, std::string, std::string>>
+      stored_defaults_;  // layers, configurations and digests of their cubins
+  std::map<std::string, DispatchTable::Default> defaults_;  // by configuration
+  Extents like_;                                            // extents of a measured problem
 };
 
 }  // namespace moetune

@@ -50,6 +50,7 @@ struct ChoiceSource {
   std::string hardware;  // key text
   bool inherited = false;
   std::string stored_at, file;
+  bool operator==(const ChoiceSource&) const = default;
 };
 
 // What a cell of a dispatch table holds: a variant with its run-time values.

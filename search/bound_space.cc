@@ -47,7 +47,7 @@ std::int64_t BoundSpace::kept_quantity(std::size_t i, std::span<const Position> 
 }
 
 std::int64_t BoundSpace::evaluate(const Expression& expression) const {
-  require_known(expression, file_, environment_);
+  require_known(expression, file_, environment_, bindings_);
   return expression.evaluate(file_.vocabulary, bindings_).value_or(kUndefined);
 }
 
@@ -57,7 +57,7 @@ bool BoundSpace::holds(const Expression& condition) const {
 }
 
 BoundSpace::Rule BoundSpace::bind(const Expression& expression) const {
-  require_known(expression, file_, environment_);
+  require_known(expression, file_, environment_, bindings_);
   Rule rule{expression.compile(file_.vocabulary, bindings_), {}, {}};
   for (const Slot slot : rule.program.loads()) {
     if (file_.vocabulary[slot].kind == Vocabulary::Kind::parameter) {

@@ -30,10 +30,11 @@ std::vector<Binding> environment_bindings(const SpaceFile& file, const Assignmen
   return bindings;
 }
 
-void require_known(const Expression& expression, const SpaceFile& file, const Assignment& environment) {
+void require_known(const Expression& expression, const SpaceFile& file, const Assignment& environment,
+                   const std::vector<Binding>& bindings) {
   for (const Slot slot : expression.slots()) {
     const Vocabulary::Symbol& symbol = file.vocabulary[slot];
-    if (symbol.kind != Vocabulary::Kind::environment || environment.find(symbol.name) != nullptr) continue;
+    if (symbol.kind != Vocabulary::Kind::environment || bindings[slot].known) continue;
     std::vector<std::string> known;
     for (const auto& [name, ignored] : environment) known.push_back(name);
     const std::string what = known.empty()

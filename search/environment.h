@@ -13,6 +13,8 @@ namespace moetune {
 // What `environment` says of each slot of the file's vocabulary; parameters and lets are unknown.
 std::vector<Binding> environment_bindings(const SpaceFile& file, const Assignment& environment);
 
-void require_known(const Expression& expression, const SpaceFile& file, const Assignment& environment);
+// `bindings` are the environment's.
+void require_known(const Expression& expression, const SpaceFile& file, const Assignment& environment,
+                   const std::vector<Binding>& bindings);
 
 }  // namespace moetune

@@ -18,7 +18,7 @@ std::int64_t PointCheck::evaluate(const Expression& expression) const {
 }
 
 std::int64_t PointCheck::evaluate(const Expression& expression, const std::vector<Binding>& bindings) const {
-  require_known(expression, file_, environment_);
+  require_known(expression, file_, environment_, bindings_);
   return expression.evaluate(file_.vocabulary, bindings).value_or(kUndefined);
 }
 

@@ -106,7 +106,8 @@ __device__ __forceinline__ void route_row(const RouteArguments& a, const float (
   }
 }
 
-// The tokens from `first` to `end`, by all warps of the block. Calls `use(token, slot, expert)` in the lane that stores.
+// The tokens from `first` to `end`, by all warps of the block. Calls `use(token, slot, expert)` in the lane that
+// stores.
 template <typename Use>
 __device__ __forceinline__ void route(const RouteArguments& a, int first, int end, Use use) {
   const int last = min_of(end, a.live);

@@ -17,7 +17,11 @@ TablePoint at(std::int64_t x, std::int64_t y, bool uneven = false) {
   return point;
 }
 
-std::optional<std::uint32_t> no_default(const TablePoint&) { return std::nullopt; }
+using Default = DispatchTable::Default;
+
+constexpr DispatchTable::Grid kEven{2, false}, kBoth{2, true};
+
+std::optional<Default> no_default(const TablePoint&) { return std::nullopt; }
 
 double ratio(std::int64_t a, std::int64_t b) {
   return std::abs(std::log2(static_cast<double>(a) / static_cast<double>(b)));
@@ -28,7 +32,7 @@ double ratio(std::int64_t a, std::int64_t b) {
 TEST_CASE("a measured point holds its winner, and what is near it the nearest one") {
   const std::vector<DispatchTable::Measured> measured = {
       {at(8, 1024), 1}, {at(64, 1024), 2}, {at(8, 16384), 3}};
-  const DispatchTable table = DispatchTable::build(measured, 2, no_default);
+  const DispatchTable table = DispatchTable::build(measured, kEven, no_default);
   for (const auto& one : measured) CHECK(table.find(one.point) == Cell{one.entry, ChoiceKind::exact});
   CHECK(table.find(at(9, 1100)) == Cell{1, ChoiceKind::exact});  // of the same cell
   CHECK(table.find(at(16, 2048)) == Cell{1, ChoiceKind::nearest});
@@ -39,24 +43,46 @@ TEST_CASE("a measured point holds its winner, and what is near it the nearest on
 
 TEST_CASE("beyond the reach of all winners the default serves, if its cubin is there") {
   const std::vector<DispatchTable::Measured> measured = {{at(8, 1024), 1}};
-  const DispatchTable with = DispatchTable::build(measured, 2, [](const TablePoint&) { return 7u; });
+  const DispatchTable with = DispatchTable::build(measured, kEven, [](const TablePoint&) {
+    return Default{0, 7};
+  });
   CHECK(with.find(at(8, 4096)) == Cell{1, ChoiceKind::nearest});
   CHECK(with.find(at(8, 32768)) == Cell{7, ChoiceKind::fallback});
   CHECK(with.find(at(512, 1024)) == Cell{7, ChoiceKind::fallback});
-  CHECK(DispatchTable::build(measured, 2, no_default).find(at(8, 32768)) == Cell{1, ChoiceKind::nearest});
+  CHECK(DispatchTable::build(measured, kEven, no_default).find(at(8, 32768)) == Cell{1, ChoiceKind::nearest});
 }
 
 TEST_CASE("even and uneven work have winners of their own, or share those that there are") {
   const std::vector<DispatchTable::Measured> both = {{at(8, 1024), 1}, {at(8, 1024, true), 2}};
-  const DispatchTable table = DispatchTable::build(both, 2, no_default);
+  const DispatchTable table = DispatchTable::build(both, kBoth, no_default);
   CHECK(table.find(at(8, 1024)).entry == 1);
   CHECK(table.find(at(8, 1024, true)).entry == 2);
   const std::vector<DispatchTable::Measured> one = {{at(8, 1024), 1}};
-  CHECK(DispatchTable::build(one, 2, no_default).find(at(8, 1024, true)).entry == 1);
+  CHECK(DispatchTable::build(one, kBoth, no_default).find(at(8, 1024, true)).entry == 1);
+}
+
+TEST_CASE("where the default decides otherwise than where a winner beat it, the default serves") {
+  const std::vector<DispatchTable::Measured> measured = {{at(8, 1024), 1}, {at(64, 1024), 2}};
+  // Splits a sequence while there are few rows, and ragged batches in another way.
+  const auto default_at = [](const TablePoint& point) {
+    const std::uint32_t config = point.uneven ? 2 : point.position[0] < 32 ? 0 : 1;
+    return Default{config, 10 + config};
+  };
+  const DispatchTable table = DispatchTable::build(measured, kBoth, default_at);
+  CHECK(table.find(at(16, 1024)) == Cell{1, ChoiceKind::nearest});
+  CHECK(table.find(at(32, 1024)) == Cell{2, ChoiceKind::nearest});
+  CHECK(table.find(at(23, 1024)) ==
+        Cell{10, ChoiceKind::fallback});  // nearer to 64, where the default is another
+  CHECK(table.find(at(8, 1024, true)) == Cell{12, ChoiceKind::fallback});
+  const auto without_cubin = [&](const TablePoint& point) {
+    return Default{default_at(point).config, Cell::kNone};
+  };
+  CHECK(DispatchTable::build(measured, kBoth, without_cubin).find(at(8, 1024, true)) ==
+        Cell{1, ChoiceKind::nearest});
 }
 
 TEST_CASE("nothing measured and no default: every cell is empty, and none is out of range") {
-  const DispatchTable table = DispatchTable::build({}, 2, no_default);
+  const DispatchTable table = DispatchTable::build({}, kEven, no_default);
   for (const std::int64_t x : {1, 7, 1 << 30}) CHECK(table.find(at(x, x)).entry == Cell::kNone);
 }
 
@@ -71,7 +97,7 @@ TEST_CASE("a look-up finds the coordinate that is nearest by ratio, whatever was
                        [&](const auto& other) { return other.point.position == point.position; }))
         measured.push_back({point, i});
     }
-    const DispatchTable table = DispatchTable::build(measured, 2, no_default);
+    const DispatchTable table = DispatchTable::build(measured, kEven, no_default);
     for (const auto& one : measured) CHECK(table.find(one.point) == Cell{one.entry, ChoiceKind::exact});
     for (int probe = 0; probe < 50; ++probe) {
       const TablePoint point = at(1 + static_cast<std::int64_t>(random() % 5000),
@@ -96,14 +122,14 @@ TEST_CASE("a look-up finds the coordinate that is nearest by ratio, whatever was
 TEST_CASE("many coordinates are thinned out, and the table stays within its bound") {
   std::vector<DispatchTable::Measured> measured;
   for (std::uint32_t i = 0; i < 5000; ++i) measured.push_back({at(1, 1 + 7 * std::int64_t{i}), i});
-  const DispatchTable table = DispatchTable::build(measured, 2, no_default);
+  const DispatchTable table = DispatchTable::build(measured, kEven, no_default);
   CHECK(table.cells().size() < 20'000);
   CHECK(table.find(at(1, 1)).entry == 0);
 }
 
 TEST_CASE("a range sees every cell that it crosses, and a promise every corner within it") {
   const std::vector<DispatchTable::Measured> measured = {{at(8, 1024), 1}, {at(8, 8192), 2}};
-  const DispatchTable table = DispatchTable::build(measured, 2, no_default);
+  const DispatchTable table = DispatchTable::build(measured, kEven, no_default);
   const auto cells = table.cells_between(at(8, 1024), 8192);
   CHECK(cells.front().entry == 1);
   CHECK(cells.back().entry == 2);

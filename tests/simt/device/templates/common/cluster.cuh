@@ -1,5 +1,5 @@
-// Stands in for templates/common/cluster.cuh on the CPU: the barrier; of the stores nothing. Its arrivals are counted, and a thread waits
-// until all of the cluster's threads have arrived as often as it has.
+// Stands in for templates/common/cluster.cuh on the CPU: the barrier; of the stores nothing. Its arrivals are counted,
+// and a thread waits until all of the cluster's threads have arrived as often as it has.
 #pragma once
 
 #include "templates/common/types.cuh"

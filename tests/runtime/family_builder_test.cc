@@ -1,0 +1,103 @@
+// Which of a family's stored winners and defaults serve: those that are of the family, load, and beat the default.
+#include <doctest/doctest.h>
+
+#include "cache/database.h"
+#include "kernels/kernel_space.h"
+#include "kernels/registry.h"
+#include "tests/runtime/fake_cache.h"
+#include "tests/runtime/opened.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+
+namespace {
+
+constexpr const char* kProblem = "batch=2,q_heads=4,kv_heads=1,head_dim=64,context=64,page=16";
+constexpr const char* kFamily = "group=4,head_dim=64,page=16";
+
+moetune_choice pick(moetune_family* family, std::int64_t batch, std::int64_t context) {
+  const std::int64_t extents[] = {batch, 1, context};
+  moetune_choice choice{};
+  REQUIRE_OK(moetune_pick(family, extents, 3, 0, &choice));
+  return choice;
+}
+
+// The winner of a new cache, changed and stored in another.
+template <typename Change>
+void store_changed(const Folder& folder, const FakeWinner& winner, const Change& change) {
+  store(folder / "as_made.db", {winner});
+  const Cache made = Cache::open(folder / "as_made.db", Cache::Mode::read_only);
+  const Problem problem =
+      parse_problem("decode_attention", find_kernel("decode_attention").schema(), nullptr, kProblem);
+  std::string family = find_kernel("decode_attention").specialization(problem).text();
+  const FamilyWinner stored = made.family_winners("decode_attention", family).at(0);
+  WinnerRecord record = made.winner(stored.workload.id).value();
+  change(record, family);
+  Cache changed = Cache::open(folder / "changed.db", Cache::Mode::create);
+  changed.put_winner(changed.workload(stored.workload.key, family), record);
+}
+
+std::string default_of(const char* problem_text) {
+  const Kernel& kernel = find_kernel("decode_attention");
+  const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, problem_text);
+  return shared_space(kernel.name())
+      .default_config(expression_environment(problem, fake_device().limits))
+      ->text();
+}
+
+}  // namespace
+
+TEST_CASE("a winner that is slower than the default serves nowhere, and its default does") {
+  const Folder folder;
+  store_changed(folder, {.problem = kProblem, .fallback_config = default_of(kProblem)},
+                [](WinnerRecord& record, std::string&) { record.default_time_us = record.time_us / 2; });
+  const Opened opened({folder / "changed.db"});
+  moetune_family* const family = opened.family(kFamily);
+  CHECK(opened.explain(family, pick(family, 2, 64))["kind"] == "default");
+  CHECK(opened.explain(family, pick(family, 2, 96))["kind"] == "default");
+}
+
+TEST_CASE("a winner whose problem is of another family than its row says is not loaded") {
+  const Folder folder;
+  store_changed(folder, {.problem = kProblem}, [](WinnerRecord&, std::string& family) {
+    family.replace(family.find("page=16"), 7, "page=64");
+  });
+  const Opened opened({folder / "changed.db"});
+  moetune_family* family = nullptr;
+  CHECK(moetune_family_open(opened.runtime(), "decode_attention", "group=4,head_dim=64,page=64", &family) ==
+        MOETUNE_NOT_TUNED);
+  CHECK(opened.warnings().find("of another family") != std::string::npos);
+}
+
+TEST_CASE("a default whose cubin is damaged does not take the family down, and another layer's serves") {
+  const Folder folder;
+  const std::string far = "batch=64,q_heads=4,kv_heads=1,head_dim=64,context=4096,page=16";
+  const FakeWinner winner{.problem = kProblem, .fallback_config = default_of(far.c_str())};
+  store(folder / "damaged.db", {winner});
+  store(folder / "sound.db", {winner});
+  {
+    const Database raw(folder / "damaged.db", Database::Access::read_write, std::chrono::seconds(5));
+    raw.execute(
+        "UPDATE cubins SET frame = zeroblob(length(frame)) WHERE id = (SELECT fallback_cubin FROM winners)");
+  }
+  {
+    const Opened alone({folder / "damaged.db"});
+    moetune_family* const family = alone.family(kFamily);
+    CHECK(alone.explain(family, pick(family, 64, 4096))["kind"] == "nearest");
+    CHECK(alone.warnings().find("damaged.db: the cubin of") != std::string::npos);
+  }
+  const Opened both({folder / "damaged.db", folder / "sound.db"});
+  moetune_family* const family = both.family(kFamily);
+  CHECK(both.explain(family, pick(family, 64, 4096))["kind"] == "default");
+}
+
+TEST_CASE("an exact choice says on which problem it was measured, whoever else has its configuration") {
+  const Folder folder;
+  const std::string longer = "batch=2,q_heads=4,kv_heads=1,head_dim=64,context=4096,page=16";
+  store(folder / "cache.db", {{.problem = longer, .time_us = 500}, {.problem = kProblem, .time_us = 10}});
+  const Opened opened({folder / "cache.db"});
+  moetune_family* const family = opened.family(kFamily);
+  const nlohmann::json shorter = opened.explain(family, pick(family, 2, 64));
+  CHECK(shorter["kind"] == "exact");
+  CHECK(shorter.dump().find("context=64") != std::string::npos);
+}
