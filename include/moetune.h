@@ -21,10 +21,16 @@
  *
  * Errors. Every function that can fail returns a moetune_status; moetune_last_error() has the sentence for
  * the calling thread: what was wrong, where, what would be right. On failure out-parameters are untouched,
- * unless their function says otherwise. No function throws, aborts, or prints.
+ * unless their function says otherwise. No function throws, aborts, or prints. Each function names its statuses
+ * below; beside those any may return MOETUNE_INVALID_ARGUMENT for a null pointer or a handle that is closed,
+ * MOETUNE_OUT_OF_MEMORY when the host has no memory left, and MOETUNE_INTERNAL.
  *
- * Versions. The ABI is additive: structures begin with their size, which the caller sets to sizeof, and later
- * versions append fields. A library takes callers of its own major version.
+ * Files. They are open while moetune_open, moetune_family_open or moetune_refresh runs, and not between. Replace
+ * one by renaming another onto it: one that is cut short while it is being read can end the process.
+ *
+ * Versions. The ABI is additive. moetune_open_options and moetune_counts begin with their size, which the caller
+ * sets to sizeof, and later versions append fields. moetune_choice and moetune_arguments have no size and keep
+ * their layout. A library takes callers of its own major version.
  */
 /* clang-format off: laid out by hand */
 #ifndef MOETUNE_H_
@@ -85,13 +91,17 @@ typedef struct moetune_open_options {
    * that cannot be opened is left out with a warning, as long as another can; without any the call fails. */
   const char* const* paths;
   size_t path_count;
-  int32_t device; /* CUDA ordinal, as cuDeviceGet counts; -1: the calling thread's current context's */
+  int32_t
+      device; /* CUDA ordinal, as cuDeviceGet counts; -1: the calling thread's current context's, else 0 */
   /* Nonzero: winners measured on a recording may be used. For tests without a GPU. */
   int32_t allow_recorded;
 } moetune_open_options;
 
 /* Opens results; the slow path, milliseconds. MOETUNE_RUNTIME=default in the environment makes every pick the
- * space's default, and MOETUNE_PIN=decode_attention:CONFIG a stored configuration, for A/B tests. */
+ * space's default, and MOETUNE_PIN=decode_attention:CONFIG a stored configuration, for A/B tests.
+ * MOETUNE_INVALID_ARGUMENT for a wrong size or a malformed variable, MOETUNE_UNKNOWN_NAME for a MOETUNE_PIN of no
+ * kernel, MOETUNE_BAD_FILE if no path can be opened, MOETUNE_NO_DRIVER, MOETUNE_WRONG_DEVICE for an ordinal that
+ * there is not, MOETUNE_CUDA_ERROR. */
 MOETUNE_API moetune_status moetune_open(const moetune_open_options* options, moetune_runtime** runtime);
 
 /* Unloads all. No other call may run or follow with this runtime, its families or their choices, and no
@@ -100,17 +110,24 @@ MOETUNE_API void moetune_close(moetune_runtime* runtime);
 
 /* Takes in what the paths hold now: new winners, new files in folders. Launches go on meanwhile; picks take
  * the new state from the moment this returns. What was handed out stays loaded and unchanged.
- * `generation` NULL or "": the files' state. Else the name of a state that this runtime has held (see
- * moetune_generation), so that all ranks of a model switch at one agreed step; MOETUNE_UNKNOWN_NAME for
- * another. If the files cannot be read the present state stays. */
+ * `generation` NULL or "": the files' state. A file that is gone or damaged is a warning, and the others serve; a
+ * family that no file holds any more keeps what it has, with a warning. Else the name of a state that this runtime
+ * has held since its last family was opened (see moetune_generation), so that all ranks of a model switch at one
+ * agreed step.
+ * Whatever fails, the present state stays, of all families: MOETUNE_BAD_FILE if no file can be read or a cubin is
+ * damaged, MOETUNE_UNKNOWN_NAME for a state that it has not held since then, MOETUNE_OUT_OF_MEMORY for one that
+ * needs more workspace than moetune_family_workspace has promised since, for a family of more than 4096 choices,
+ * or on the device, MOETUNE_CUDA_ERROR. */
 MOETUNE_API moetune_status moetune_refresh(moetune_runtime* runtime, const char* generation);
 
 /* The digest of the present state: 32 hexadecimal digits and a null. Equal on every rank that sees equal
- * files, has the same hardware and has opened the same families. */
+ * files, has the same hardware and has opened the same families, in any order. Never fails otherwise. */
 MOETUNE_API moetune_status moetune_generation(moetune_runtime* runtime, char text[33]);
 
-/* What could not be used, a line each (files that could not be opened, winners that were refused and why).
- * Copies at most `capacity` bytes including the null, and sets *needed (if not NULL) to what all would take. */
+/* What could not be used, a line each and each once (files that could not be opened, winners that were refused and
+ * why), since moetune_open or the last moetune_refresh that read the files.
+ * Copies at most `capacity` bytes including the null, and sets *needed (if not NULL) to what all would take. Never
+ * fails otherwise. */
 MOETUNE_API moetune_status moetune_warnings(moetune_runtime* runtime, char* text, size_t capacity,
                                             size_t* needed);
 
@@ -122,7 +139,10 @@ typedef struct moetune_family moetune_family;
 /* Finds everything stored for a family and loads its cubins: the slow path, once a model. After it, pick and
  * launch allocate nothing, open no file and synchronize nothing. A second call with the same names returns
  * the same family. `specialization` is `name=value` pairs; names left out have the kernel's usual values.
- * MOETUNE_NOT_TUNED if nothing can serve any problem of the family. */
+ * MOETUNE_NOT_TUNED if nothing can serve any problem of the family, MOETUNE_UNKNOWN_NAME for a kernel that there is
+ * not or a MOETUNE_PIN that no file holds, MOETUNE_INVALID_ARGUMENT for a specialization that is none,
+ * MOETUNE_BAD_FILE if no file can be read or a cubin is damaged, MOETUNE_OUT_OF_MEMORY (on the device too, or for
+ * more than 4096 choices), MOETUNE_CUDA_ERROR. */
 MOETUNE_API moetune_status moetune_family_open(moetune_runtime* runtime, const char* kernel,
                                                const char* specialization, moetune_family** family);
 
@@ -146,17 +166,19 @@ typedef struct moetune_choice {
 /* The hot path: a look-up in the family's dispatch table. `extents` are the free dimensions in the kernel's
  * order (decode_attention: batch, kv_heads, longest context). `total` is the sum that tells even batches from
  * ragged ones (decode_attention: tokens of all contexts); 0 is for unknown and counts as ragged.
- * MOETUNE_NOT_TUNED is a miss. */
+ * MOETUNE_NOT_TUNED is a miss; MOETUNE_INVALID_ARGUMENT for extents that no problem has, a wrong count or a
+ * negative total. */
 MOETUNE_API moetune_status moetune_pick(moetune_family* family, const int64_t* extents, size_t count,
                                         int64_t total, moetune_choice* choice);
 
 /* For a graph that is captured once and replayed while one dimension grows: the choice of least worst regret
- * as the last extent runs from `extents[count - 1]` to `last`. The choice's extents hold `last`. */
+ * as the last extent runs from `extents[count - 1]` to `last`. The choice's extents hold `last`. Allocates.
+ * Statuses as of moetune_pick; MOETUNE_INVALID_ARGUMENT also for a range that ends before it begins. */
 MOETUNE_API moetune_status moetune_pick_range(moetune_family* family, const int64_t* extents, size_t count,
                                               int64_t last, moetune_choice* choice);
 
 /* What a choice is: kind, configuration, where and when it was measured, hardware, file. One JSON object.
- * Text as in moetune_warnings. */
+ * Text as in moetune_warnings. MOETUNE_INVALID_ARGUMENT for a choice that is none of this family's. */
 MOETUNE_API moetune_status moetune_explain(moetune_family* family, const moetune_choice* choice, char* text,
                                            size_t capacity, size_t* needed);
 
@@ -166,16 +188,20 @@ MOETUNE_API moetune_status moetune_explain(moetune_family* family, const moetune
  * MOETUNE_WORKSPACE_COUNTERS bytes are counters that every kernel leaves at zero. */
 #define MOETUNE_WORKSPACE_COUNTERS ((size_t)1 << 20)
 
-/* Bytes that one choice needs. */
+/* Bytes that one choice needs. MOETUNE_INVALID_ARGUMENT for a choice that is none of this family's or extents that
+ * no problem has, MOETUNE_UNSUPPORTED if a launch needs more than MOETUNE_WORKSPACE_COUNTERS of counters. */
 MOETUNE_API moetune_status moetune_choice_workspace(moetune_family* family, const moetune_choice* choice,
                                                     size_t* bytes);
 
 /* Bytes that suffice for every choice within `extents`, now and after every later moetune_refresh: what would
- * need more is then not picked. */
+ * need more is then not picked. MOETUNE_INVALID_ARGUMENT for extents that no problem has, MOETUNE_UNSUPPORTED if a
+ * choice within them needs more than MOETUNE_WORKSPACE_COUNTERS of counters. */
 MOETUNE_API moetune_status moetune_family_workspace(moetune_family* family, const int64_t* extents,
                                                     size_t count, size_t* bytes);
 
-/* Zeroes the counters on `stream`, once, before the first launch that uses the workspace. */
+/* Zeroes the counters on `stream`, once, before the first launch that uses the workspace.
+ * MOETUNE_INVALID_ARGUMENT if it is null or not aligned, MOETUNE_OUT_OF_MEMORY if it is less than the counters;
+ * MOETUNE_WRONG_DEVICE and MOETUNE_CUDA_ERROR as of moetune_launch. */
 MOETUNE_API moetune_status moetune_workspace_init(moetune_runtime* runtime, void* workspace, size_t bytes,
                                                   void* stream);
 
@@ -284,7 +310,12 @@ enum {
  * device. Legal under graph capture. Tensors stay the caller's and must live until the work is done. The
  * arguments are checked on the host: a null or unaligned address, a stride that no kernel takes, too little
  * room for the choice's extents, a workspace that is too small. What lies behind addresses is not.
- * Allocates nothing; a thread without a current context gets the runtime's. */
+ * Allocates nothing; a thread without a current context gets the runtime's.
+ * MOETUNE_INVALID_ARGUMENT for these and for a choice that is none of this family's, MOETUNE_OUT_OF_MEMORY for the
+ * workspace, MOETUNE_UNSUPPORTED for more counters than a workspace has, MOETUNE_CUDA_ERROR for what the driver
+ * refuses, and MOETUNE_WRONG_DEVICE if the thread's current context or the stream is not the runtime's. A stream's
+ * context is asked for when a thread launches on another stream than before. If a stream of another context takes
+ * the address of one that was destroyed, the driver refuses the launch, and only then is its context asked for. */
 MOETUNE_API moetune_status moetune_launch(moetune_family* family, const moetune_choice* choice,
                                           const moetune_arguments* arguments, void* workspace,
                                           size_t workspace_bytes, void* stream);
@@ -298,7 +329,8 @@ typedef struct DLTensor DLTensor;
  * (NULL for one that the family does not have), into `arguments` and `extents` (the greatest that the tensors
  * have room for: decode_attention's context is the page table's columns times the page). `options`: what the
  * shapes do not tell, `name=value` pairs or NULL (decode_attention: `layout=tokens_first` or `heads_first`,
- * `scale=0.088`). Sets *count to the number of extents. */
+ * `scale=0.088`). Sets *count to the number of extents. MOETUNE_INVALID_ARGUMENT for a shape, stride, dtype or
+ * option that the kernel does not take, MOETUNE_WRONG_DEVICE for a tensor of another device. */
 MOETUNE_API moetune_status moetune_bind(moetune_family* family, const DLTensor* const* tensors,
                                         size_t tensor_count, const char* options,
                                         moetune_arguments* arguments, int64_t extents[MOETUNE_MAX_EXTENTS],
@@ -312,10 +344,12 @@ typedef struct moetune_counts {
   uint64_t launches;
 } moetune_counts;
 
+/* The sums since moetune_open. MOETUNE_INVALID_ARGUMENT for a wrong size. */
 MOETUNE_API moetune_status moetune_count(moetune_runtime* runtime, moetune_counts* counts);
 
 /* Writes which shapes were picked without a measurement of their own, and how often, as JSON, replacing
- * `path` in one step. `moetune search --from-misses PATH` tunes them. */
+ * `path` in one step, most frequent first. `moetune search --from-misses PATH` tunes them. Of more than 128 shapes a
+ * thread and family, rare ones are left out, and counts are lower bounds. MOETUNE_BAD_FILE if it cannot be written. */
 MOETUNE_API moetune_status moetune_write_misses(moetune_runtime* runtime, const char* path);
 
 #ifdef __cplusplus

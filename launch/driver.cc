@@ -46,7 +46,12 @@ bool Context::is_current() const {
 bool Context::owns(StreamRef stream) const {
   if (stream.raw == nullptr) return true;
   CUcontext context = nullptr;
-  return cu.cuStreamGetCtx(raw(stream), &context) == CUDA_SUCCESS && context == context_;
+  const CUresult result = cu.cuStreamGetCtx(raw(stream), &context);
+  if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT ||
+      result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    return false;
+  check(result, "cuStreamGetCtx");
+  return context == context_;
 }
 
 CurrentContext::CurrentContext(const Context& context) {

@@ -68,7 +68,7 @@ class Context {
   // Makes it current on the calling thread, too.
   void make_current() const;
   bool is_current() const;
-  // Whether a stream is this context's; the default stream is always.
+  // Whether a stream is this context's; the default stream is always. Throws CudaError if the driver cannot tell.
   bool owns(StreamRef stream) const;
 
   // False after a sticky error: nothing but a new process helps.

@@ -288,8 +288,8 @@ moetune_status moetune_launch(moetune_family* family, const moetune_choice* choi
     std::copy(std::begin(given.integers), std::end(given.integers), call.integers.begin());
     std::copy(std::begin(given.reals), std::end(given.reals), call.reals.begin());
     const cuda::StreamRef on(stream);
-    family->runtime->enter(on);
-    known.launch(choice_of(known, choice), call, given.tensors, workspace, workspace_bytes, on);
+    family->runtime->launch(known, choice_of(known, choice), call, given.tensors, workspace, workspace_bytes,
+                            on);
   });
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "kernels/registry.h"
 #include "runtime/family_builder.h"
 
 namespace moetune {
@@ -14,6 +15,16 @@ namespace {
 Extents with_last(Extents extents, std::int64_t last) {
   if (extents.size() > 0) extents.back() = last;
   return extents;
+}
+
+bool are_equal(const DispatchTable& a, const DispatchTable& b) {
+  return std::ranges::equal(a.cells(), b.cells()) && a.axes_text() == b.axes_text();
+}
+
+std::int64_t required_fit(std::int64_t bytes) {
+  if (bytes < std::numeric_limits<std::int64_t>::max()) return bytes;
+  throw RuntimeError(MOETUNE_UNSUPPORTED,
+                     "a launch at these extents needs more counters than a workspace has");
 }
 
 std::uint64_t bits(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
@@ -34,6 +45,13 @@ Experiment Experiment::from_environment() {
       throw BadInput("MOETUNE_PIN=" + text + " must be KERNEL:CONFIG, as decode_attention:body=tma,...");
     experiment.pinned_kernel = text.substr(0, colon);
     experiment.pinned_config = text.substr(colon + 1);
+    try {
+      find_kernel(experiment.pinned_kernel);
+    } catch (const BadInput& unknown) {
+      throw RuntimeError(MOETUNE_UNKNOWN_NAME, "MOETUNE_PIN=" + text + ": " + unknown.what());
+    }
+    if (experiment.pinned_config.empty())
+      throw BadInput("MOETUNE_PIN=" + text + " names no configuration; it is KERNEL:CONFIG");
   }
   return experiment;
 }
@@ -46,17 +64,28 @@ Family::Family(const Kernel& kernel, Problem problem, FamilyContext context)
       context_(context),
       entries_(std::make_unique<FamilyEntry[]>(kMaxEntries)) {}
 
-void Family::update(Layers& layers, std::vector<std::string>& warnings) {
+const DispatchTable* Family::prepare(Layers& layers, std::vector<std::string>& warnings) {
   FamilyBuilder builder(*this, layers, warnings);
-  tables_.push_back(std::make_unique<const DispatchTable>(keep_promises(builder.build())));
-  use(tables_.back().get());
+  DispatchTable made = keep_promises(builder.build());
+  if (const std::optional<Promise> broken = broken_promise(made)) {
+    warnings.push_back(
+        kernel_.name() + " " + problem_text(broken->extents) +
+        ": the new winners would need more workspace than was promised; the present ones stay");
+    return table();
+  }
+  for (const std::unique_ptr<const DispatchTable>& known : tables_) {
+    if (are_equal(*known, made)) return known.get();
+  }
+  tables_.push_back(std::make_unique<const DispatchTable>(std::move(made)));
+  return tables_.back().get();
 }
 
 std::string Family::table_text(const DispatchTable& table) const {
   std::string text = kernel_.name() + " " + specialization_ + "\n" + table.axes_text() + "\n";
   for (const Cell& cell : table.cells()) {
     if (cell.entry != Cell::kNone)
-      text += entries_[cell.entry].variant->digest() + " " + entries_[cell.entry].config;
+      text += entries_[cell.entry].variant->digest() + " " + entries_[cell.entry].config + " " +
+              std::to_string(static_cast<int>(cell.kind));
     text += "\n";
   }
   return text;
@@ -149,16 +178,13 @@ std::int64_t Family::workspace_at(std::uint32_t entry, const Extents& extents) c
   const Launcher& launcher = *entries_[entry].launcher;
   launcher.plan(launcher.plan_extents(extents), Call{}, plan);
   const WorkspaceLayout layout(plan);
-  if (layout.fits()) return layout.bytes;
-  throw RuntimeError(MOETUNE_UNSUPPORTED,
-                     "the choice needs " + std::to_string(layout.counter_bytes) +
-                         " bytes of counters at these extents, more than a workspace has");
+  return layout.fits() ? layout.bytes : kUnfit;
 }
 
 std::int64_t Family::workspace_bytes(const Choice& choice) const {
   entry(choice);
   interface_->check(choice.extents);
-  return workspace_at(choice.entry, choice.extents);
+  return required_fit(workspace_at(choice.entry, choice.extents));
 }
 
 std::int64_t Family::workspace_within(const DispatchTable& table, const Extents& extents) const {
@@ -175,8 +201,27 @@ std::int64_t Family::promise_workspace(const Extents& extents) {
   for (const Promise& promise : promises_) {
     if (promise.extents == extents) return promise.bytes;
   }
-  promises_.push_back({extents, workspace_within(*table(), extents)});
+  promises_.push_back({extents, required_fit(workspace_within(*table(), extents))});
   return promises_.back().bytes;
+}
+
+std::optional<Family::Promise> Family::broken_promise(const DispatchTable& table) const {
+  for (const Promise& promise : promises_) {
+    const std::int64_t needed = workspace_within(table, promise.extents);
+    if (needed > promise.bytes) return Promise{promise.extents, needed};
+  }
+  return std::nullopt;
+}
+
+void Family::require_promised(const DispatchTable& table) const {
+  const std::optional<Promise> broken = broken_promise(table);
+  if (!broken) return;
+  throw RuntimeError(MOETUNE_OUT_OF_MEMORY,
+                     "that state is from before a workspace was promised for " + kernel_.name() + " " +
+                         problem_text(broken->extents) + "; it needs " +
+                         (broken->bytes == kUnfit ? "more counters than a workspace has"
+                                                  : std::to_string(broken->bytes) + " bytes") +
+                         "; refresh to a later one");
 }
 
 DispatchTable Family::keep_promises(DispatchTable made) const {

@@ -1,12 +1,13 @@
 // A kernel family in a server: its cubins, its dispatch tables, and the hot paths pick() and launch().
 //
 // Thread-safe. pick(), pick_range() and launch() take no lock that waits and allocate nothing unless they
-// throw; update() and the workspace functions are the runtime's slow path and are called under its lock.
+// throw; prepare(), use() and the workspace functions are the runtime's slow path and are called under its lock.
 // Everything handed out lives as long as the family. Errors: RuntimeError with the status for the C interface.
 #pragma once
 
 #include <atomic>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,7 +37,7 @@ struct Experiment {
   bool defaults_only = false;
   std::string pinned_kernel, pinned_config;
 
-  static Experiment from_environment();  // throws BadInput
+  static Experiment from_environment();  // throws BadInput, RuntimeError (unknown_name) for a kernel
 };
 
 // What a family shares with the others of its runtime, which outlives it.
@@ -49,19 +50,19 @@ struct FamilyContext {
 
 class Family {
  public:
-  // `problem` is any problem of the family. Loads nothing yet: update() does.
+  // `problem` is any problem of the family. Loads nothing yet: prepare() does. Serves once use() gave it a table.
   Family(const Kernel& kernel, Problem problem, FamilyContext context);
 
   const Kernel& kernel() const { return kernel_; }
   const std::string& specialization() const { return specialization_; }
   const FamilyInterface& interface() const { return *interface_; }
 
-  // Reads the layers, loads cubins that are new, and builds a table of them; picks take it at once. `warnings`
-  // gets a line for each winner that was refused. Throws RuntimeError (not_tuned) and keeps the present table
-  // if nothing can serve.
-  void update(Layers& layers, std::vector<std::string>& warnings);
+  // Reads the layers, loads cubins that are new, and builds a table of them, which keeps every promise: picks take
+  // it once it is given to use(). Returns an earlier table if that is equal. `warnings` gets a line for each winner
+  // that was refused. Throws RuntimeError (not_tuned) if nothing can serve.
+  const DispatchTable* prepare(Layers& layers, std::vector<std::string>& warnings);
   const DispatchTable* table() const { return table_.load(std::memory_order_acquire); }
-  // Returns to a table of this family.
+  // Takes a table that prepare() returned.
   void use(const DispatchTable* table) { table_.store(table, std::memory_order_release); }
   // The problem at these extents; the specialization if none has them.
   std::string problem_text(const Extents& extents, bool uneven = false) const;
@@ -73,8 +74,10 @@ class Family {
   const FamilyEntry& entry(const Choice& choice) const;  // throws RuntimeError for a choice of no family
 
   std::int64_t workspace_bytes(const Choice& choice) const;
-  // Enough for everything within `extents`, which later updates keep to.
+  // Enough for everything within `extents`, which later tables keep to.
   std::int64_t promise_workspace(const Extents& extents);
+  // Throws RuntimeError (out_of_memory) if a choice of the table needs more than was promised since it was built.
+  void require_promised(const DispatchTable& table) const;
 
   void launch(const Choice& choice, const Call& call, std::span<void* const> tensors, void* workspace,
               std::size_t workspace_bytes, cuda::StreamRef stream);
@@ -85,14 +88,18 @@ class Family {
     std::int64_t bytes = 0;
   };
   static constexpr std::size_t kMaxEntries = 4096;
+  static constexpr std::int64_t kUnfit = std::numeric_limits<std::int64_t>::max();
 
-  friend class FamilyBuilder;  // what update() does
+  friend class FamilyBuilder;  // what prepare() does
 
   Extents checked_extents(const Extents& extents) const;
   void require_room(const Choice& choice, std::int64_t needed, std::size_t given) const;
+  // kUnfit if a workspace has too few counters for it.
   std::int64_t workspace_at(std::uint32_t entry, const Extents& extents) const;
   std::int64_t workspace_within(const DispatchTable& table, const Extents& extents) const;
   DispatchTable keep_promises(DispatchTable table) const;
+  // The first promise that the table breaks, with the bytes that it needs there; nullopt if it keeps all.
+  std::optional<Promise> broken_promise(const DispatchTable& table) const;
   void check_pointers(const LaunchKey& key) const;
   BoundPlan bind(const FamilyEntry& entry, const LaunchKey& key, const Extents& plan_extents,
                  std::int64_t& needed) const;

@@ -42,7 +42,13 @@ Layers::Layers(const std::vector<fs::path>& paths) {
 
 void Layers::open(const fs::path& file) {
   try {
-    caches_.push_back(Cache::open(file, Cache::Mode::read_only));
+    Cache cache = Cache::open(file, Cache::Mode::read_only);
+    if (file.extension() == ".pack" && cache.manifest() == nullptr)
+      throw BrokenEnvironment(
+          file.string() +
+          " has no manifest, which every pack has; it was altered: take it from its maker "
+          "again (a cache goes by another name)");
+    caches_.push_back(std::move(cache));
   } catch (const BrokenEnvironment& error) {
     warnings_.push_back(error.what());
   } catch (const BadInput& error) {

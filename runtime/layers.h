@@ -1,5 +1,8 @@
 // The files that a runtime was opened with, in order of precedence: caches and packs, read-only.
 //
+// Lives while a family is opened or a runtime refreshed, and no longer: a file that is open in WAL mode is mapped
+// (its -shm), and whoever cuts the mapping short meanwhile kills the process that reads it.
+//
 // Not thread-safe: the runtime's slow path uses it under a lock. A file that cannot be opened is left out with
 // a warning; a winner that cannot be trusted (damaged, contended, of a recording) is never returned.
 #pragma once
@@ -20,8 +23,8 @@ struct StoredWinner {
 
 class Layers {
  public:
-  // Files, and folders for every *.db and *.pack inside in order of name. Throws BrokenEnvironment, with the
-  // first reason, if none can be opened.
+  // Files, and folders for every *.db and *.pack inside in order of name. A *.pack must have its manifest. Throws
+  // BrokenEnvironment, with the first reason, if none can be opened.
   explicit Layers(const std::vector<std::filesystem::path>& paths);
 
   // What of a family is fit for a server, first layers first; within a layer the latest first.

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -17,6 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+std::atomic<std::uint64_t> next_id{1};
+
 // The driver is opened once a process, by the first runtime. Not by call_once: an exception that passes through
 // libc's pthread_once ends a process with a static libgcc.
 void initialize_driver() {
@@ -26,10 +29,11 @@ void initialize_driver() {
 
 int chosen_device(int wanted) {
   const int count = cuda::device_count();
-  if (wanted < 0) return cuda::current_device().value_or(0);
-  if (wanted < count) return wanted;
+  if (wanted == -1) return cuda::current_device().value_or(0);
+  if (wanted >= 0 && wanted < count) return wanted;
   throw RuntimeError(MOETUNE_WRONG_DEVICE, "there is no device " + std::to_string(wanted) +
-                                               "; the driver has " + std::to_string(count));
+                                               "; the driver has " + std::to_string(count) +
+                                               ", from 0 on (-1: the current one)");
 }
 
 // Asked of the driver once a process: some answers take it a millisecond.
@@ -80,6 +84,12 @@ Problem smallest_problem(const Kernel& kernel, const std::string& text) {
   return kernel.problem_of(specialization, least);
 }
 
+void add_new(std::vector<std::string>& warnings, const std::vector<std::string>& more) {
+  for (const std::string& one : more) {
+    if (std::find(warnings.begin(), warnings.end(), one) == warnings.end()) warnings.push_back(one);
+  }
+}
+
 }  // namespace
 
 std::vector<fs::path> default_paths() {
@@ -97,14 +107,17 @@ std::vector<fs::path> default_paths() {
 }
 
 Runtime::Runtime(const OpenOptions& options)
-    : options_(options),
-      experiment_(Experiment::from_environment()),
-      layers_(options.paths.empty() ? default_paths() : options.paths) {
+    : id_(next_id.fetch_add(1)), options_(options), experiment_(Experiment::from_environment()) {
+  add_new(warnings_, open_layers().warnings());
   initialize_driver();
   const int ordinal = chosen_device(options.device);
   device_ = device_info(ordinal);
   context_ = std::make_unique<cuda::Context>(ordinal, cuda::Context::Current::no);
-  record_generation();
+  use({});
+}
+
+Layers Runtime::open_layers() const {
+  return Layers(options_.paths.empty() ? default_paths() : options_.paths);
 }
 
 Family& Runtime::family(const std::string& kernel_name, const std::string& specialization) {
@@ -115,59 +128,84 @@ Family& Runtime::family(const std::string& kernel_name, const std::string& speci
   for (Family& family : families_) {
     if (&family.kernel() == &kernel && family.specialization() == canonical) return family;
   }
+  Layers layers = open_layers();
+  std::vector<std::string> refused;
   const cuda::CurrentContext current(*context_);
   usages_.emplace_back();
   families_.emplace_back(kernel, std::move(problem),
                          FamilyContext{device_, usages_.back(), experiment_, options_.allow_recorded});
+  const auto warn = [&] {
+    add_new(warnings_, layers.warnings());
+    add_new(warnings_, refused);
+  };
   try {
-    families_.back().update(layers_, refused_);
+    std::vector<const DispatchTable*> tables;
+    for (const Family& family : families_) tables.push_back(family.table());
+    tables.back() = families_.back().prepare(layers, refused);
+    use(std::move(tables));
+    warn();
   } catch (...) {
     families_.pop_back();
     usages_.pop_back();
+    warn();
     throw;
   }
-  record_generation();
   return families_.back();
 }
 
-void Runtime::record_generation() {
+void Runtime::use(std::vector<const DispatchTable*> tables) {
+  std::vector<std::string> texts;  // sorted: ranks may open their families in other orders
+  for (std::size_t i = 0; i < tables.size(); ++i) texts.push_back(families_[i].table_text(*tables[i]));
+  std::sort(texts.begin(), texts.end());
   DigestBuilder builder;
-  Generation made;
-  for (const Family& family : families_) {
-    builder.add(family.table_text(*family.table()));
-    made.tables.push_back(family.table());
-  }
-  made.name = builder.add(device_.key.text()).finish();
+  for (const std::string& text : texts) builder.add(text);
+  Generation made{builder.add(device_.key.text()).finish(), std::move(tables)};
   const auto known = std::find_if(generations_.begin(), generations_.end(),
                                   [&](const Generation& other) { return other.name == made.name; });
-  present_ = static_cast<std::size_t>(known - generations_.begin());
+  const auto index = static_cast<std::size_t>(known - generations_.begin());
   if (known == generations_.end()) generations_.push_back(std::move(made));
+  present_ = index;
+  const Generation& present = generations_[present_];
+  for (std::size_t i = 0; i < families_.size(); ++i) families_[i].use(present.tables[i]);
+}
+
+void Runtime::return_to(const std::string& name) {
+  const auto found = std::find_if(generations_.begin(), generations_.end(),
+                                  [&](const Generation& one) { return one.name == name; });
+  if (found == generations_.end())
+    throw RuntimeError(MOETUNE_UNKNOWN_NAME, "this runtime has held no generation '" + name + "'");
+  if (found->tables.size() < families_.size()) {
+    const Family& later = families_[found->tables.size()];
+    throw RuntimeError(MOETUNE_UNKNOWN_NAME, "generation '" + name + "' is from before the family " +
+                                                 later.kernel().name() + " " + later.specialization() +
+                                                 " was opened; name one since then");
+  }
+  for (std::size_t i = 0; i < families_.size(); ++i) families_[i].require_promised(*found->tables[i]);
+  use(found->tables);
 }
 
 void Runtime::refresh(const std::string& generation) {
   const std::lock_guard lock(mutex_);
-  if (!generation.empty()) {
-    const auto found = std::find_if(generations_.begin(), generations_.end(),
-                                    [&](const Generation& one) { return one.name == generation; });
-    if (found == generations_.end())
-      throw RuntimeError(MOETUNE_UNKNOWN_NAME, "this runtime has held no generation '" + generation + "'");
-    for (std::size_t i = 0; i < found->tables.size(); ++i) families_[i].use(found->tables[i]);
-    present_ = static_cast<std::size_t>(found - generations_.begin());
-    return;
-  }
-  Layers layers(options_.paths.empty() ? default_paths() : options_.paths);
+  if (!generation.empty()) return return_to(generation);
+  Layers layers = open_layers();
   std::vector<std::string> refused;
+  std::vector<const DispatchTable*> tables;
   const cuda::CurrentContext current(*context_);
+  // Whatever is thrown from here leaves every family as it is.
   for (Family& family : families_) {
     try {
-      family.update(layers, refused);
+      tables.push_back(family.prepare(layers, refused));
     } catch (const RuntimeError& error) {
-      refused.push_back(error.what());  // its present table stays
+      if (error.status != MOETUNE_NOT_TUNED && error.status != MOETUNE_UNKNOWN_NAME) throw;
+      refused.push_back(error.what());
+      tables.push_back(family.table());  // the files no longer hold it, and what was loaded still serves
     }
   }
-  layers_ = std::move(layers);
-  refused_ = std::move(refused);
-  record_generation();
+  std::vector<std::string> warnings;
+  add_new(warnings, layers.warnings());
+  add_new(warnings, refused);
+  use(std::move(tables));
+  warnings_ = std::move(warnings);
 }
 
 std::string Runtime::generation() const {
@@ -183,8 +221,7 @@ std::int64_t Runtime::promise_workspace(Family& family, const Extents& extents) 
 std::string Runtime::warnings() const {
   const std::lock_guard lock(mutex_);
   std::string text;
-  for (const std::string& warning : layers_.warnings()) text += warning + "\n";
-  for (const std::string& warning : refused_) text += warning + "\n";
+  for (const std::string& warning : warnings_) text += warning + "\n";
   return text;
 }
 
@@ -222,19 +259,38 @@ void Runtime::write_misses(const fs::path& path) const {
   replace_file(path, document.dump(1) + "\n");
 }
 
-void Runtime::enter(cuda::StreamRef stream) const {
-  if (!context_->is_current()) {
-    if (cuda::current_device())
-      throw RuntimeError(MOETUNE_WRONG_DEVICE, "the thread's current context is not that of " + device_.id);
-    context_->make_current();
-  }
-  thread_local const void* known_stream = nullptr;
-  thread_local const Runtime* known_runtime = nullptr;
-  if (known_stream == stream.raw && known_runtime == this) return;
+void Runtime::enter() const {
+  if (context_->is_current()) return;
+  if (cuda::current_device())
+    throw RuntimeError(MOETUNE_WRONG_DEVICE, "the thread's current context is not that of " + device_.id);
+  context_->make_current();
+}
+
+void Runtime::require_own(cuda::StreamRef stream) const {
   if (!context_->owns(stream))
     throw RuntimeError(MOETUNE_WRONG_DEVICE, "the stream is of another context than " + device_.id + "'s");
-  known_stream = stream.raw;
-  known_runtime = this;
+}
+
+// A thread asks whose a stream is when it launches on another one than before, not at every launch: that is one more
+// call of the driver. A stream of another context at an address seen before is refused by the driver itself, which
+// runs a kernel in its own context alone; then the question is asked, for the status and the sentence.
+void Runtime::launch(Family& family, const Choice& choice, const Call& call, std::span<void* const> tensors,
+                     void* workspace, std::size_t workspace_bytes, cuda::StreamRef stream) const {
+  thread_local const void* known_stream = nullptr;
+  thread_local std::uint64_t known_runtime = 0;
+  enter();
+  if (known_stream != stream.raw || known_runtime != id_) {
+    require_own(stream);
+    known_stream = stream.raw;
+    known_runtime = id_;
+  }
+  try {
+    family.launch(choice, call, tensors, workspace, workspace_bytes, stream);
+  } catch (const cuda::CudaError&) {
+    known_runtime = 0;
+    require_own(stream);
+    throw;
+  }
 }
 
 void Runtime::zero_counters(void* workspace, std::size_t bytes, cuda::StreamRef stream) const {
@@ -245,7 +301,8 @@ void Runtime::zero_counters(void* workspace, std::size_t bytes, cuda::StreamRef 
     throw RuntimeError(MOETUNE_OUT_OF_MEMORY, "the workspace has " + std::to_string(bytes) +
                                                   " bytes; its counters take " +
                                                   std::to_string(kWorkspaceCounters));
-  enter(stream);
+  enter();
+  require_own(stream);
   cuda::set_bytes(address, 0, kWorkspaceCounters, stream);
 }
 

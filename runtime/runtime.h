@@ -1,14 +1,15 @@
 // Tuning results opened for one device: what include/moetune.h calls a runtime, in C++.
 //
 // Thread-safe: opening families and refreshing take a lock; what families do is described there. Owns the
-// device's primary context and all that is loaded in it. Errors: RuntimeError, BadInput, BrokenEnvironment,
-// cuda::CudaError, which status_of() turns into the C interface's.
+// device's primary context and all that is loaded in it. Holds no file open between calls. Errors: RuntimeError,
+// BadInput, BrokenEnvironment, cuda::CudaError, which status_of() turns into the C interface's.
 #pragma once
 
 #include <deque>
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ class Runtime {
 
   Family& family(const std::string& kernel, const std::string& specialization);
 
-  // "": reads the files again. Else the name of a state that this runtime has held.
+  // "": reads the files again. Else the name of a state that this runtime has held since its last family was
+  // opened. Throws, and changes nothing, if no file can be read, or if the state breaks a promise of workspace.
   void refresh(const std::string& generation);
   std::string generation() const;
 
@@ -44,9 +46,10 @@ class Runtime {
   // {"moetune_misses": 1, "misses": [{"kernel", "problem", "count"}]}, most frequent first.
   void write_misses(const std::filesystem::path& path) const;
 
-  // Makes the device's context current if the thread has none. Throws RuntimeError (wrong_device) for another
-  // context's stream, or if the thread has another context.
-  void enter(cuda::StreamRef stream) const;
+  // Family::launch in the device's context, which becomes current if the thread has none. Throws RuntimeError
+  // (wrong_device) for another context's stream, or if the thread has another context.
+  void launch(Family& family, const Choice& choice, const Call& call, std::span<void* const> tensors,
+              void* workspace, std::size_t workspace_bytes, cuda::StreamRef stream) const;
   void zero_counters(void* workspace, std::size_t bytes, cuda::StreamRef stream) const;
 
  private:
@@ -55,16 +58,21 @@ class Runtime {
     std::vector<const DispatchTable*> tables;  // of the families that there were
   };
 
-  void record_generation();
+  void enter() const;
+  void require_own(cuda::StreamRef stream) const;
+  Layers open_layers() const;
+  void return_to(const std::string& name);
+  // Lets every family serve from its table, of as many families as there are, and names that state.
+  void use(std::vector<const DispatchTable*> tables);
 
+  const std::uint64_t id_;  // no other runtime of this process ever had it
   const OpenOptions options_;
   const Experiment experiment_;
   std::unique_ptr<cuda::Context> context_;
   DeviceInfo device_;
-  mutable std::mutex mutex_;  // guards what follows
-  Layers layers_;
-  std::vector<std::string> refused_;
-  std::deque<Usage> usages_;  // by family
+  mutable std::mutex mutex_;           // guards what follows
+  std::vector<std::string> warnings_;  // each once
+  std::deque<Usage> usages_;           // by family
   std::deque<Family> families_;
   std::vector<Generation> generations_;
   std::size_t present_ = 0;

@@ -35,16 +35,17 @@ void Usage::remember(Shard& shard, const Extents& given, bool uneven) {
   // Another thread only holds this for a moment; what it would delay is a count.
   if (shard.busy.test_and_set(std::memory_order_acquire)) return;
   const std::size_t start = hash_of(extents, uneven);
-  for (std::size_t probe = 0; probe < 8; ++probe) {
+  Shape* place =
+      &shard.shapes[start % kShapes];  // of this shape, else the rarest of its places, first an empty one
+  bool known = false;
+  for (std::size_t probe = 0; probe < kProbes && !known; ++probe) {
     Shape& shape = shard.shapes[(start + probe) % kShapes];
-    if (shape.count > 0 && !(shape.uneven == uneven && shape.extents == extents)) continue;
-    if (shape.count == 0) {
-      shape.extents = extents;
-      shape.uneven = uneven;
-    }
-    ++shape.count;
-    break;
+    known = shape.rank > 0 && shape.uneven == uneven && shape.extents == extents;
+    if (known || shape.rank < place->rank) place = &shape;
+    if (shape.rank == 0) break;
   }
+  if (!known) *place = {extents, uneven, place->rank, place->rank};
+  ++place->rank;
   shard.busy.clear(std::memory_order_release);
 }
 
@@ -63,11 +64,11 @@ std::vector<MissedShape> Usage::missed() const {
     while (shard.busy.test_and_set(std::memory_order_acquire)) {
     }
     for (const Shape& shape : shard.shapes) {
-      if (shape.count == 0) continue;
+      if (shape.rank == 0) continue;
       MissedShape& sum = merged[{{shape.extents.begin(), shape.extents.end()}, shape.uneven}];
       sum.extents = shape.extents;
       sum.uneven = shape.uneven;
-      sum.count += shape.count;
+      sum.count += shape.rank - shape.inherited;
     }
     shard.busy.clear(std::memory_order_release);
   }

@@ -20,7 +20,8 @@ struct UsageCounts {
 };
 
 // A shape as misses are counted: extents above 16 rounded up to three significant bits, because contexts grow
-// by one at every step.
+// by one at every step. Of more shapes than there is room for the frequent ones stay, and their counts are what is
+// certain: at least so many.
 struct MissedShape {
   Extents extents;
   bool uneven = false;
@@ -47,13 +48,16 @@ class Usage {
   std::vector<MissedShape> missed() const;
 
  private:
-  static constexpr std::size_t kShards = 64, kShapes = 128;
+  static constexpr std::size_t kShards = 64, kShapes = 128, kProbes = 8;
   static constexpr std::size_t kMiss = 4, kLaunch = 5, kKinds = 6;
 
+  // Space-saving counts (Metwally et al. 2005): a newcomer takes the place of the rarest with its rank, so that
+  // whatever comes often enough stays.
   struct Shape {
     Extents extents;
     bool uneven = false;
-    std::uint64_t count = 0;  // 0: empty
+    std::uint64_t rank = 0;       // at least how often it came; 0: empty
+    std::uint64_t inherited = 0;  // of the rank, from those whose place it took
   };
   // Of a thread; a cache line and more apart from the next.
   struct alignas(128) Shard {

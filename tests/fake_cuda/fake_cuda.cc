@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/fake_cuda/contexts.h"
 #include "tests/fake_cuda/devices.h"
 
 namespace fake_cuda {
@@ -89,6 +90,7 @@ CUresult get_error_name(CUresult error, const char** name) {
                                                    {100, "CUDA_ERROR_NO_DEVICE"},
                                                    {200, "CUDA_ERROR_INVALID_IMAGE"},
                                                    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
+                                                   {400, "CUDA_ERROR_INVALID_HANDLE"},
                                                    {500, "CUDA_ERROR_NOT_FOUND"},
                                                    {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
                                                    {719, "CUDA_ERROR_LAUNCH_FAILED"},
@@ -110,31 +112,6 @@ CUresult primary_ctx_retain(CUcontext* context, CUdevice) {
 }
 
 CUresult primary_ctx_release(CUdevice) { return sticky(); }
-
-// Per thread, as the driver has it.
-thread_local CUcontext current_context = nullptr;
-
-CUresult ctx_set_current(CUcontext context) {
-  current_context = context;
-  return sticky();
-}
-
-CUresult ctx_get_current(CUcontext* context) {
-  *context = current_context;
-  return sticky();
-}
-
-CUresult ctx_get_device(CUdevice* device) {
-  *device = 0;
-  return current_context != nullptr ? sticky() : CUDA_ERROR_INVALID_CONTEXT;
-}
-
-// A stream that this driver did not make is another context's.
-CUresult stream_get_ctx(CUstream stream, CUcontext* context) {
-  const bool own = reinterpret_cast<void*>(stream) == &machine;
-  *context = own ? reinterpret_cast<CUcontext>(&machine) : reinterpret_cast<CUcontext>(&current_context);
-  return sticky();
-}
 
 CUresult stream_synchronize(CUstream) {
   while (machine.hanging) pause();
@@ -203,13 +180,6 @@ CUresult memcpy_d_to_h(void* to, CUdeviceptr from, std::size_t bytes) {
   if (machine.sticky == 0) std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
   return sticky();
 }
-
-CUresult stream_create(CUstream* stream, unsigned) {
-  *stream = reinterpret_cast<CUstream>(&machine);
-  return sticky();
-}
-
-CUresult stream_destroy(CUstream) { return sticky(); }
 
 CUresult stream_begin_capture(CUstream, CUstreamCaptureMode) {
   capturing = new FakeGraph;
@@ -298,6 +268,7 @@ CUresult func_set_attribute(CUfunction, CUfunction_attribute, int) { return stic
 
 CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, void** parameters, void**) {
   if (machine.sticky != 0) return sticky();
+  if (!takes_kernels(config->hStream)) return CUDA_ERROR_INVALID_HANDLE;
   const auto* kernel = reinterpret_cast<const Kernel*>(function);
   if (const int refusal = kernel->refusal(); refusal != 0) return static_cast<CUresult>(refusal);
   std::vector<std::uint64_t> values(kernel->parameters);

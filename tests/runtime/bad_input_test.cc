@@ -184,6 +184,19 @@ TEST_CASE("names that nothing has") {
   moetune_runtime* const runtime = s.opened->runtime();
   CHECK(moetune_family_open(runtime, "decode_atention", kFamily, &family) != MOETUNE_OK);
   CHECK(says("decode_attention"));  // the nearest name
+  for (const char* pin :
+       {"decode_atention:tile=64", ":", ":tile=64", "decode_attention:", "decode_attention"}) {
+    CAPTURE(pin);
+    ::setenv("MOETUNE_PIN", pin, 1);
+    const std::string path = (s.folder / "cache.db").string();
+    const char* const paths[] = {path.c_str()};
+    const moetune_open_options options{sizeof options, paths, 1, 0, 0};
+    moetune_runtime* pinned = nullptr;
+    CHECK(moetune_open(&options, &pinned) != MOETUNE_OK);
+    CHECK(says("MOETUNE_PIN"));
+    CHECK(pinned == nullptr);
+  }
+  ::unsetenv("MOETUNE_PIN");
   for (const char* text :
        {"group", "group=", "=4", "group=4,group=4", "grup=4", "head_dim=65", "batch=4", "dtype=i7",
         "group=99999999999999999999", "group=4,,page=16", ",", "group=-4", "page=17"}) {
@@ -222,8 +235,9 @@ TEST_CASE(
     CHECK(opened.warnings().size() <= 1);
   }
   store(folder / "cache.db", {{kProblem}});
-  for (const char* change : {"DELETE FROM winners WHERE workload = 2", "UPDATE winners SET time_us = 1",
-                             "UPDATE pack SET manifest = replace(manifest, ':1', ':9'), digest = 'x'"}) {
+  for (const char* change :
+       {"DELETE FROM winners WHERE workload = 2", "UPDATE winners SET time_us = 1", "DELETE FROM pack",
+        "UPDATE pack SET manifest = replace(manifest, ':1', ':9'), digest = 'x'"}) {
     CAPTURE(change);
     std::filesystem::copy_file(folder / "a.pack", folder / "b.pack",
                                std::filesystem::copy_options::overwrite_existing);
@@ -234,5 +248,23 @@ TEST_CASE(
     const Opened alone({folder / "cache.db"});
     CHECK(alone.family(kFamily) != nullptr);
     CHECK(alone.generation() == opened.generation());
+    const Opened above({folder / "b.pack", folder / "cache.db"});
+    CHECK(above.family(kFamily) != nullptr);
+    CHECK(above.generation() == alone.generation());
+  }
+}
+
+TEST_CASE("devices that there are not") {
+  const Folder folder;
+  store(folder / "cache.db", {{kProblem}});
+  const std::string path = (folder / "cache.db").string();
+  const char* const paths[] = {path.c_str()};
+  for (const std::int32_t device : {-2, -7, INT32_MIN, 99, INT32_MAX}) {
+    CAPTURE(device);
+    const moetune_open_options options{sizeof options, paths, 1, device, 0};
+    moetune_runtime* runtime = nullptr;
+    CHECK(moetune_open(&options, &runtime) == MOETUNE_WRONG_DEVICE);
+    CHECK(says("there is no device " + std::to_string(device)));
+    CHECK(runtime == nullptr);
   }
 }

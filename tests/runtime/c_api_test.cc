@@ -218,7 +218,7 @@ TEST_CASE("MOETUNE_PIN and MOETUNE_RUNTIME choose for A/B tests") {
   CHECK(choice.kind == MOETUNE_CHOICE_PINNED);
   CHECK(config == plain_config(32));
   CHECK(pick("MOETUNE_PIN", "decode_attention:" + plain_config(128), choice, config) == MOETUNE_UNKNOWN_NAME);
-  CHECK(pick("MOETUNE_PIN", "decode_kernel:stages=2", choice, config) == MOETUNE_OK);  // of another kernel
+  CHECK(pick("MOETUNE_PIN", "router:tile=2", choice, config) == MOETUNE_OK);  // of another kernel
   CHECK(choice.kind != MOETUNE_CHOICE_PINNED);
 }
 
