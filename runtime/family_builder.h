@@ -1,5 +1,5 @@
 // One update of a family: from what the files hold to a dispatch table, loading the cubins that are new.
-// Lives for one call of Family::update, on its thread.
+// Lives for one call of Family::prepare, on its thread.
 #pragma once
 
 #include <map>
