@@ -311,7 +311,10 @@ moetune_status moetune_bind(moetune_family* family, const DLTensor* const* tenso
     std::array<ViewedTensor, MOETUNE_MAX_TENSORS> viewed;
     std::array<const TensorView*, MOETUNE_MAX_TENSORS> views{};
     for (std::size_t i = 0; i < tensor_count; ++i) {
-      if (tensors[i] == nullptr || !slots[i].present) continue;
+      if (tensors[i] == nullptr) continue;
+      if (!slots[i].present)
+        throw RuntimeError(MOETUNE_INVALID_ARGUMENT,
+                           "tensor '" + slots[i].name.text() + "' is none of this family's; pass NULL");
       viewed[i] = view_tensor(*tensors[i], slots[i].name.view(), family->runtime->ordinal());
       views[i] = &viewed[i].view;
       made.tensors[i] = viewed[i].address;

@@ -80,6 +80,17 @@ TEST_CASE("null handles and pointers") {
   CHECK(s.launch(s.arguments) == MOETUNE_OK);
 }
 
+TEST_CASE("a tensor that the family does not have is named, not dropped") {
+  Served s;
+  std::vector<const DLTensor*> given = s.tensors.tensors();
+  REQUIRE(given.size() > MOETUNE_DECODE_O);
+  given.resize(MOETUNE_DECODE_LSE + 1);
+  given[MOETUNE_DECODE_LSE] = given[MOETUNE_DECODE_O];
+  CHECK(moetune_bind(s.family, given.data(), given.size(), nullptr, &s.arguments, s.extents, &s.count) ==
+        MOETUNE_INVALID_ARGUMENT);
+  CHECK(says("tensor 'lse' is none of this family's"));
+}
+
 TEST_CASE("memory that is no handle") {
   alignas(64) unsigned char zeros[4096] = {};
   moetune_choice choice{};
