@@ -6,6 +6,10 @@
 template <int kBytes>
 struct PackedBytes;
 template <>
+struct PackedBytes<2> {
+  using Type = u16;
+};
+template <>
 struct PackedBytes<4> {
   using Type = u32;
 };

@@ -15,6 +15,7 @@
 #include "templates/common/l2_policy.cuh"
 #include "templates/common/mbarrier.cuh"
 #include "templates/common/reduce.cuh"
+#include "templates/common/vectors.cuh"
 #include "templates/decode_kernel/elements.cuh"
 
 constexpr int kChunkBytes = kChunk * sizeof(Element);
@@ -24,17 +25,7 @@ constexpr int kWords = VECTOR_BYTES / 4;
 constexpr int kWarps = WARPS;
 static_assert(TILE_BYTES % kChunkBytes == 0 && kTileChunks >= kWarps, "every warp has a chunk of each tile");
 
-template <int kBytes>
-struct VectorOf;
-template <>
-struct VectorOf<8> {
-  using Type = uint2;
-};
-template <>
-struct VectorOf<16> {
-  using Type = uint4;
-};
-using Vector = VectorOf<VECTOR_BYTES>::Type;
+using Vector = PackedBytes<VECTOR_BYTES>::Type;
 
 struct Arguments {
   const Element* x;

@@ -3,6 +3,7 @@
 // Macros: those of shape.cuh; LANES (that share a row), VECTOR (logits that a lane loads at once).
 #pragma once
 
+#include "templates/common/vectors.cuh"
 #include "templates/router/score.cuh"
 
 constexpr int kLanes = LANES, kVector = VECTOR;
@@ -10,26 +11,6 @@ constexpr int kStep = kLanes * kVector;  // experts that the lanes load at once
 constexpr int kSteps = ceil_div(kExperts, kStep);
 constexpr int kHeld = kSteps * kVector;  // experts of a lane
 static_assert(kExperts % kVector == 0 && kStep <= kPartials, "the space keeps to both");
-
-// Bytes that are loaded with one instruction.
-template <int kBytes>
-struct Packed;
-template <>
-struct Packed<2> {
-  using Type = u16;
-};
-template <>
-struct Packed<4> {
-  using Type = u32;
-};
-template <>
-struct Packed<8> {
-  using Type = uint2;
-};
-template <>
-struct Packed<16> {
-  using Type = uint4;
-};
 
 struct Lane {
   int lane = int(threadIdx.x) % kLanes;
@@ -42,7 +23,7 @@ struct Lane {
 
 __device__ __forceinline__ void load_row(float (&logits)[kHeld], const Logit* row, Lane lane) {
   union {
-    typename Packed<kVector* int(sizeof(Logit))>::Type packed;
+    typename PackedBytes<kVector* int(sizeof(Logit))>::Type packed;
     Logit elements[kVector];
   } loaded;
 #pragma unroll
