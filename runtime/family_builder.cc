@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <stdexcept>
 
 #include "base/error.h"
 #include "kernels/kernel_space.h"
@@ -105,13 +106,7 @@ void FamilyBuilder::take(const StoredWinner& winner) {
     take_winner(winner, problem);
     what = "the default";
     take_default(winner, problem);
-  } catch (const BadInput& error) {
-    refuse(what, error.what());
-  } catch (const BrokenEnvironment& error) {
-    refuse(what, error.what());
-  } catch (const cuda::CudaError& error) {
-    refuse(what, error.what());
-  } catch (const RuntimeError& error) {
+  } catch (const std::runtime_error& error) {  // bad input, a damaged file, the driver's, or no room
     refuse(what, error.what());
   }
 }
@@ -175,11 +170,7 @@ std::optional<std::uint32_t> FamilyBuilder::add_config(const Config& config, con
       source.inherited = inherited_;
       source.file = layers_.path(stored.layer);
       return family_.add_entry({variant, std::move(launcher), config.text(), std::move(source)});
-    } catch (const BrokenEnvironment& error) {
-      stored.broken = true;
-      warnings_.push_back(layers_.path(stored.layer) + ": the cubin of " + config.text() +
-                          " is not used: " + error.what());
-    } catch (const cuda::CudaError& error) {
+    } catch (const std::runtime_error& error) {
       stored.broken = true;
       warnings_.push_back(layers_.path(stored.layer) + ": the cubin of " + config.text() +
                           " is not used: " + error.what());
