@@ -3,15 +3,17 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include <cstdio>
+#include <charconv>
 
 namespace moetune {
 
 std::string digest(std::span<const std::uint8_t> bytes) {
   const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  char text[33];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
+  std::string text(32, '0');
+  for (std::size_t i = 0; i < 16; ++i) {
+    text[15 - i] = "0123456789abcdef"[hash.high64 >> (4 * i) & 15];
+    text[31 - i] = "0123456789abcdef"[hash.low64 >> (4 * i) & 15];
+  }
   return text;
 }
 
@@ -20,9 +22,10 @@ std::string digest(std::string_view text) {
 }
 
 DigestBuilder& DigestBuilder::add(std::string_view field) {
-  text_ += std::to_string(field.size());
-  text_ += ':';
-  text_ += field;
+  char size[21];  // and a colon
+  char* const end = std::to_chars(size, size + 20, field.size()).ptr;
+  *end = ':';
+  text_.append(size, end + 1).append(field);
   return *this;
 }
 

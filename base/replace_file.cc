@@ -44,6 +44,8 @@ class TemporaryFile {
     return true;
   }
 
+  bool flush() const { return ::fsync(file_) == 0; }
+
   bool rename_to(const std::filesystem::path& path) {
     if (::close(std::exchange(file_, -1)) != 0 || ::rename(name_.c_str(), path.c_str()) != 0) return false;
     name_.clear();
@@ -59,12 +61,33 @@ class TemporaryFile {
   int file_ = -1;
 };
 
+// A rename lasts once its folder is on the disk. Some file systems cannot flush folders, and need not.
+void flush_folder_of(const std::filesystem::path& path) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  ::fsync(descriptor);
+  ::close(descriptor);
+}
+
+// A rename would put a file in the place of a device or a pipe.
+void require_replaceable(const std::filesystem::path& path) {
+  struct stat facts = {};
+  if (::stat(path.c_str(), &facts) != 0 || S_ISREG(facts.st_mode)) return;
+  throw BrokenEnvironment("cannot write " + path.string() + ": " +
+                          (S_ISDIR(facts.st_mode) ? std::strerror(EISDIR) : "it is no regular file"));
+}
+
 }  // namespace
 
-void replace_file(const std::filesystem::path& path, std::string_view bytes) {
+void replace_file(const std::filesystem::path& path, std::string_view bytes, Durable durable) {
+  require_replaceable(path);
   TemporaryFile temporary(path);
   temporary.make_readable();
-  if (!temporary.write(bytes) || !temporary.rename_to(path)) TemporaryFile::fail(path);
+  if (!temporary.write(bytes) || (durable == Durable::yes && !temporary.flush()) ||
+      !temporary.rename_to(path))
+    TemporaryFile::fail(path);
+  if (durable == Durable::yes) flush_folder_of(path);
 }
 
 }  // namespace moetune

@@ -6,8 +6,10 @@
 
 namespace moetune {
 
-// Written to a temporary file beside `path` and renamed, so that a reader never sees half of it. Throws
+enum class Durable { no, yes };  // yes: on the disk when it returns, also if the machine fails
+
+// Written to a temporary file beside `path` (PATH.XXXXXX) and renamed, so that a reader never sees half of it. Throws
 // BrokenEnvironment, and leaves what was there, if that cannot be done.
-void replace_file(const std::filesystem::path& path, std::string_view bytes);
+void replace_file(const std::filesystem::path& path, std::string_view bytes, Durable durable = Durable::no);
 
 }  // namespace moetune

@@ -60,6 +60,10 @@ bool leaves_folder(std::string_view path) {
 
 std::optional<std::string> find_resource(std::string_view path) {
   if (const char* dir = data_dir()) return read_file(dir, path);
+  return find_embedded(path);
+}
+
+std::optional<std::string> find_embedded(std::string_view path) {
   for (std::uint64_t i = 0; i < moetune_resource_count; ++i) {
     const EmbeddedFile& file = moetune_resource_table[i];
     if (path == file.path) return std::string(file.data, file.size);

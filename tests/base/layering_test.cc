@@ -28,9 +28,10 @@ const std::map<std::string, std::set<std::string>> kArrows = {
     {"search/strategies", {"search", "base"}},
     {"search", {"search/strategies", "base"}},
     {"cache", {"base"}},
+    {"ranges", {"base"}},
     {"kernels", {"search", "base"}},
     {"launch", {"kernels", "cache", "search", "base"}},
-    {"runtime", {"launch", "kernels", "cache", "search", "base"}},
+    {"runtime", {"launch", "kernels", "ranges", "cache", "search", "base"}},
     {"tuner/process", {"base"}},
     {"tuner/compile", {"tuner/process", "kernels", "search", "base"}},
     {"tuner/worker", {"tuner/process", "launch", "kernels", "search", "base"}},
@@ -38,14 +39,21 @@ const std::map<std::string, std::set<std::string>> kArrows = {
      {"tuner/worker", "tuner/compile", "tuner/process", "launch", "kernels", "cache", "search", "base"}},
     {"replay", {"tuner", "launch", "kernels", "cache", "search", "base"}},
     {"jobs",
-     {"replay", "tuner", "tuner/worker", "tuner/compile", "tuner/process", "launch", "kernels", "cache",
+     {"replay", "tuner", "tuner/worker", "tuner/compile", "tuner/process", "launch", "kernels", "ranges",
+      "cache", "search", "base"}},
+    {"report", {"jobs", "ranges", "tuner", "kernels", "cache", "search", "base"}},
+    {"workloads", {"jobs", "ranges", "tuner", "kernels", "cache", "search", "base"}},
+    {"retune", {"workloads", "jobs", "ranges", "tuner", "kernels", "cache", "search", "base"}},
+    {"serve",
+     {"retune", "workloads", "report", "jobs", "replay", "tuner", "launch", "kernels", "ranges", "cache",
       "search", "base"}},
     {"cli",
-     {"jobs", "replay", "tuner", "tuner/worker", "tuner/compile", "tuner/process", "launch", "kernels",
-      "cache", "search", "base"}},
+     {"sync", "serve", "retune", "workloads", "report", "jobs", "replay", "tuner", "tuner/worker",
+      "tuner/compile", "tuner/process", "launch", "kernels", "ranges", "cache", "search", "base"}},
+    {"sync", {"serve", "jobs", "cache", "base"}},
     {"bench",
-     {"jobs", "replay", "tuner", "runtime", "launch", "kernels", "cache", "search", "search/strategies",
-      "base"}},
+     {"retune", "jobs", "replay", "tuner", "runtime", "launch", "kernels", "cache", "search",
+      "search/strategies", "base"}},
 };
 
 // Structs without behaviour, which both inner rooms of tuner/ speak in, each with the loop and with the
@@ -64,7 +72,10 @@ const std::vector<Vendor> kVendors = {
     {"NVRTC", std::regex("nvrtc\\.h"), "tuner/compile", true},
     {"NVML", std::regex("nvml\\.h"), "tuner/worker", true},
     {"SQLite", std::regex("sqlite3.*\\.h|SQLiteCpp/.*"), "cache", false},
-    {"Boost", std::regex("boost/.*"), "cli", false},
+    {"Boost.Program_options", std::regex("boost/program_options.*"), "cli", false},
+    {"the rest of Boost", std::regex("boost/(?!program_options).*"), "serve", false},
+    {"OpenSSL", std::regex("openssl/.*"), "serve", false},
+    {"libsodium", std::regex("sodium(/.*)?\\.h"), "base", true},
 };
 
 constexpr int kLongestFile = 400;
@@ -219,8 +230,9 @@ bool is_house(const std::string& folder) {
 
 bool is_room(const std::string& folder) {
   // include/ holds the C ABI, which stands outside the order; templates are device code; examples and the Python
-  // package are programs of users.
-  static const std::set<std::string> none = {"tests", "templates", "include", "examples", "python"};
+  // package are programs of users; packaging says what is linked.
+  static const std::set<std::string> none = {"tests",    "templates", "include",
+                                             "examples", "python",    "packaging"};
   return is_house(folder) && !none.contains(folder);
 }
 

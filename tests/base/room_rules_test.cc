@@ -112,10 +112,16 @@ std::string types_defined_twice(const std::vector<Source>& sources) {
 
 }  // namespace
 
+TEST_CASE("random bytes are the kernel's: std::random_device would want glibc 2.36") {
+  CHECK(lines_with(sources_of({"base", "cache", "runtime", "tuner", "jobs", "report", "retune", "cli"}),
+                   std::regex("std::random_device"), std::regex("$^")) == "");
+}
+
 TEST_CASE("no room but kernels knows a kernel by name") {
-  const std::set<std::string> rooms = {"base",  "search", "cache", "launch", "runtime",
-                                       "tuner", "replay", "jobs",  "cli"};
-  const std::set<std::string> yardsticks = {"jobs/calibrate_job.cc"};  // by which ceilings are measured
+  const std::set<std::string> rooms = {"base",   "search", "cache",     "launch", "runtime", "tuner",
+                                       "replay", "jobs",   "workloads", "retune", "cli"};
+  const std::set<std::string> yardsticks = {"jobs/calibrate_job.cc",  // by which ceilings are measured
+                                            "jobs/gpu_speed.cc"};     // and GPUs compared
   CHECK(kernel_names().size() >= 3);
   CHECK(lines_naming_kernels(without(sources_of(rooms), yardsticks)) == "");
   CHECK(lines_naming_kernels({{"cli/a.cc", "if (kernel == \"decode_attention\") {}\n"}}) == "cli/a.cc:1\n");
@@ -124,8 +130,8 @@ TEST_CASE("no room but kernels knows a kernel by name") {
 }
 
 TEST_CASE("only the command line prints, and child processes their last words") {
-  const std::set<std::string> rooms = {"base",    "search", "kernels", "cache", "launch",
-                                       "runtime", "tuner",  "replay",  "jobs"};
+  const std::set<std::string> rooms = {"base",  "search", "kernels", "cache",     "launch", "runtime",
+                                       "tuner", "replay", "jobs",    "workloads", "retune"};
   const std::set<std::string> last_words = {"tuner/process/child_main.cc", "tuner/compile/compile_child.cc"};
   CHECK(lines_printing(without(sources_of(rooms), last_words)) == "");
   CHECK(
@@ -134,8 +140,9 @@ TEST_CASE("only the command line prints, and child processes their last words") 
 }
 
 TEST_CASE("no two rooms give different types one name") {
-  const std::set<std::string> linked_together = {"base",  "search", "kernels", "cache", "launch", "runtime",
-                                                 "tuner", "replay", "jobs",    "cli",   "bench",  "tests"};
+  const std::set<std::string> linked_together = {"base",    "search", "kernels",   "cache", "launch",
+                                                 "runtime", "tuner",  "replay",    "jobs",  "cli",
+                                                 "bench",   "tests",  "workloads", "retune"};
   CHECK(shared_types(sources_of(linked_together)).size() > 100);
   CHECK(types_defined_twice(sources_of(linked_together)) == "");
   const std::string begin = "namespace moetune {\n", end = "}  // namespace moetune\n",

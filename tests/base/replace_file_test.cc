@@ -1,0 +1,67 @@
+// Files that change in one step, or not at all.
+#include "base/replace_file.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/regular_file.h"
+
+using namespace moetune;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class ReplaceFolder {
+ public:
+  ReplaceFolder() : path_((fs::temp_directory_path() / "moetune.XXXXXX").string()) {
+    REQUIRE(::mkdtemp(path_.data()) != nullptr);
+  }
+  ReplaceFolder(const ReplaceFolder&) = delete;
+  ~ReplaceFolder() { fs::remove_all(path_); }
+  fs::path operator/(const char* name) const { return fs::path(path_) / name; }
+  std::ptrdiff_t count() const {
+    return std::distance(fs::directory_iterator(path_), fs::directory_iterator());
+  }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+TEST_CASE("a file is made, and replaced whole") {
+  const ReplaceFolder folder;
+  replace_file(folder / "a", "one");
+  replace_file(folder / "a", "two", Durable::yes);
+  CHECK(read_regular_file(folder / "a", 100) == "two");
+  CHECK(folder.count() == 1);
+}
+
+TEST_CASE("a pipe, a device and a folder stay what they are") {
+  const ReplaceFolder folder;
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  fs::create_directory(folder / "folder");
+  fs::create_symlink("/dev/null", folder / "device");
+  CHECK_THROWS_WITH_AS(replace_file(folder / "pipe", "x"), doctest::Contains("it is no regular file"),
+                       BrokenEnvironment);
+  CHECK_THROWS_WITH_AS(replace_file(folder / "device", "x"), doctest::Contains("it is no regular file"),
+                       BrokenEnvironment);
+  CHECK_THROWS_WITH_AS(replace_file(folder / "folder", "x"), doctest::Contains("Is a directory"),
+                       BrokenEnvironment);
+  CHECK(fs::is_fifo(folder / "pipe"));
+  CHECK(fs::is_symlink(folder / "device"));
+  CHECK(folder.count() == 3);
+}
+
+TEST_CASE("a folder that is missing is said, and nothing is made") {
+  const ReplaceFolder folder;
+  CHECK_THROWS_WITH_AS(replace_file(folder / "no" / "a", "x"), doctest::Contains("cannot write"),
+                       BrokenEnvironment);
+  CHECK(folder.count() == 0);
+}
