@@ -1,0 +1,225 @@
+// workloads.json: what it may say, what it stands for, and the place that an error names.
+#include "workloads/workload_list.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "kernels/registry.h"
+#include "search/random.h"
+#include "tests/jobs/temporary_folder.h"
+#include "workloads/from_misses.h"
+#include "workloads/located_json.h"
+
+using namespace moetune;
+
+namespace {
+
+std::string list_text(const std::string& entries) {
+  return "{\n \"moetune_workloads\": 1,\n \"workloads\": [\n" + entries + "\n]}\n";
+}
+
+std::string refused(const std::string& text) {
+  try {
+    parse_workloads(text, "w.json");
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  return "(accepted)";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a range stands for a coarse grid with both ends, heaviest entries first") {
+  const WorkloadList list = parse_workloads(
+      list_text(R"({"kernel": "router", "preset": "qwen3-30b-a3b", "ranges": {"tokens": "1..16k"}},
+                   {"kernel": "decode_attention", "preset": "qwen3-30b-a3b", "problem": "page=64",
+                    "ranges": {"batch": "1..256", "context": "512..128k"}, "weight": 48})"),
+      "w.json");
+  const std::vector<TuningPoint> points = points_of(list);
+  CHECK(points.size() == 25 + 8);
+  CHECK(points.front().kernel == "decode_attention");
+  CHECK(has(points.front().problem, "batch=1,q_heads=32,kv_heads=4,head_dim=128,context=512,"));
+  CHECK(has(points[24].problem, "batch=256,q_heads=32,kv_heads=4,head_dim=128,context=131072,"));
+  CHECK(has(points.back().problem, "tokens=16384,"));
+  double sum = 0;
+  for (const TuningPoint& point : points) sum += point.weight;
+  CHECK(sum == doctest::Approx(49));
+}
+
+TEST_CASE("shapes have weights, and equal problems of several entries are one") {
+  const std::vector<TuningPoint> points = points_of(parse_workloads(
+      list_text(
+          R"({"kernel": "router", "shapes": ["tokens=1", {"problem": "tokens=64", "weight": 3}], "weight": 8},
+                   {"kernel": "router", "problem": "tokens=1", "weight": 5})"),
+      "w.json"));
+  REQUIRE(points.size() == 2);
+  CHECK(has(points[0].problem, "tokens=1,"));
+  CHECK(points[0].weight == doctest::Approx(7));
+  CHECK(points[1].weight == doctest::Approx(6));
+}
+
+TEST_CASE("combinations of ranges that no problem has are left out") {
+  const std::vector<TuningPoint> points = points_of(parse_workloads(
+      list_text(
+          R"({"kernel": "prefill_attention", "ranges": {"seqlen_q": "512..8k", "seqlen_kv": "512..8k"}})"),
+      "w.json"));
+  CHECK(points.size() == 6);
+  CHECK(has(refused(list_text(R"({"kernel": "prefill_attention", "problem": "seqlen_q=4096",
+                                  "ranges": {"seqlen_kv": "1..64"}})")),
+            "no shape of its ranges is a problem"));
+}
+
+TEST_CASE("an error names the file, the line and the key") {
+  CHECK(refused(list_text("{\"kernel\": \"router\",\n \"weight\": -1}")) ==
+        "w.json:5: workloads[0].weight must be a number above 0 (got -1)");
+  CHECK(refused(list_text("{\"kernel\": \"rooter\"}")) ==
+        "w.json:4: workloads[0].kernel is refused: unknown kernel 'rooter'; did you mean 'router'?");
+  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"wieght\": 1}")),
+            "w.json:4: workloads[0].wieght is not known: unknown key 'wieght'; did you mean 'weight'?"));
+  CHECK(has(refused(list_text("{\"kernel\": \"router\",\n\n \"ranges\": {\n  \"tokens\": \"5..1\"}}")),
+            "w.json:7: workloads[0].ranges.tokens is refused: '5..1' ends before it begins"));
+  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"ranges\": {\"tokens\": \"1..2000k\"}}")),
+            "must lie from"));
+  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"ranges\": {\"dtype\": 1}}")),
+            "no dimension of that name"));
+  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"preset\": \"x\"}")), "unknown preset"));
+  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"shapes\": [\"tokens=0\"]}")),
+            "w.json:4: workloads[0]"));
+  CHECK(has(
+      refused(list_text("{\"kernel\": \"router\", \"shapes\": [\"tokens=1\"], \"ranges\": {\"tokens\": 1}}")),
+      "both ranges and shapes"));
+  CHECK(refused("{\"workloads\": []}") == "w.json:1: the document lacks the key 'moetune_workloads'");
+  CHECK(has(refused("{\"moetune_workloads\": 2, \"workloads\": []}"),
+            "must be an integer from 1 to 1 (got 2)"));
+  CHECK(has(refused("{\"moetune_workloads\": 1, \"workloads\": 3}"), "must be a list (got 3)"));
+}
+
+TEST_CASE("hostile files are refused in bounded time") {
+  CHECK(has(refused(std::string(1000, '[')), "w.json"));
+  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"kernel\": \"router\"}")), "w.json"));
+  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"weight\": 1e999}")), "w.json"));
+  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"ranges\": {\"tokens\": 99999999999999999999}}")),
+            "w.json"));
+  CHECK(has(refused(list_text("{\"kernel\": \"" + std::string(10'000, 'x') + "\"}")), "longer than 4096"));
+  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"name\": \"\xff\"}")), "w.json"));
+  const TemporaryFolder folder;
+  CHECK_THROWS_AS(read_workloads(folder.file("none.json")), BadInput);
+  CHECK_THROWS_AS(read_workloads("/dev/zero"), BadInput);
+}
+
+TEST_CASE("a list stands for 100,000 shapes at most, however its entries share them") {
+  const std::string wide =
+      "{\"kernel\": \"decode_attention\", \"ranges\": {\"batch\": \"1..4096\", \"context\": \"1..1m\","
+      " \"window\": \"1..1m\", \"q_len\": \"1..4\"}}";
+  const WorkloadList one = parse_workloads(list_text(wide), "w.json");
+  CHECK(shape_count(one.entries.front()) == 7 * 11 * 11 * 2);
+  std::string many = wide;
+  for (int i = 0; i < 9'999; ++i) many += ",\n" + wide;
+  CHECK(has(refused(list_text(many)), "workloads[59] brings the list to more than 100000 shapes"));
+}
+
+TEST_CASE("a range of one value may be 0") {
+  const WorkloadList list =
+      parse_workloads(list_text("{\"kernel\": \"decode_attention\", \"ranges\": {\"page\": 0}}"), "w.json");
+  CHECK(points_of(list).size() == 1);
+}
+
+TEST_CASE("altered texts are read or refused, never anything else") {
+  const std::string sound = list_text(
+      R"({"name": "a", "kernel": "router", "shapes": ["tokens=1"], "weight": 2}, {"kernel": "moe_combine",
+         "ranges": {"tokens": "1..64"}})");
+  Random random(7);
+  for (int i = 0; i < 2000; ++i) {
+    std::string text = sound;
+    for (std::uint64_t changes = 1 + random.below(4); changes > 0; --changes) {
+      const std::size_t at = random.below(text.size());
+      if (random.below(3) == 0)
+        text.erase(at, 1 + random.below(5));
+      else
+        text[at] = "{}[]\",:0123456789.-aeknt \n"[random.below(26)];
+    }
+    try {
+      points_of(parse_workloads(text, "w.json"));
+    } catch (const BadInput& error) {
+      CHECK(has(error.what(), "w.json"));
+    }
+  }
+}
+
+TEST_CASE("lines are those of the innermost value, whatever the text looks like") {
+  const LocatedJson json("\n{ \"a\\\"b\" : [ 1 ,\n {\"c\":\"}]\\\"\"} , [],\n {} ,\n 7 ] , \"d\":\n null}",
+                         "f");
+  using Pointer = nlohmann::json::json_pointer;
+  CHECK(json.line_of(Pointer("")) == 2);
+  CHECK(json.line_of(Pointer("/a\"b/0")) == 2);
+  CHECK(json.line_of(Pointer("/a\"b/1/c")) == 3);
+  CHECK(json.line_of(Pointer("/a\"b/2")) == 3);
+  CHECK(json.line_of(Pointer("/a\"b/3")) == 4);
+  CHECK(json.line_of(Pointer("/a\"b/4")) == 5);
+  CHECK(json.line_of(Pointer("/d")) == 6);
+  CHECK(json.line_of(Pointer("/d/e/f")) == 6);
+}
+
+TEST_CASE("the schema in the repository has the keys that are read") {
+  std::ifstream in(MOETUNE_SOURCE_DIR "/workloads/workloads.schema.json");
+  const nlohmann::json schema = nlohmann::json::parse(in);
+  std::set<std::string> keys;
+  for (const auto& [key, value] : schema.at("$defs").at("workload").at("properties").items())
+    keys.insert(key);
+  CHECK(keys == std::set<std::string>{"kernel", "name", "preset", "problem", "ranges", "shapes", "weight"});
+  std::set<std::string> kernels;
+  for (const nlohmann::json& name : schema["$defs"]["workload"]["properties"]["kernel"]["examples"])
+    kernels.insert(name);
+  for (const std::string& name : kernels) CHECK(known_kernel(name) != nullptr);
+}
+
+TEST_CASE("misses become a list, weighted by picks; what is not known is said") {
+  const TemporaryFolder folder;
+  std::ofstream(folder.file("misses.json"))
+      << R"({"moetune_misses": 1, "hardware": "x", "misses": [{"kernel": "router", "problem": "tokens=7", "count": 30},
+            {"kernel": "router", "problem": "tokens=8", "count": 10}, {"kernel": "gone", "problem": "a=1", "count": 5},
+            {"kernel": "moe_combine", "problem": "tokens=3", "count": 2}]})";
+  const MissedList missed = workloads_from_misses(folder.file("misses.json"));
+  REQUIRE(missed.list.entries.size() == 2);
+  CHECK(missed.list.entries[0].weight == 40);
+  REQUIRE(missed.notes.size() == 1);
+  CHECK(has(missed.notes[0], "unknown kernel 'gone'"));
+  const std::vector<TuningPoint> points = points_of(missed.list);
+  REQUIRE(points.size() == 3);
+  CHECK(points[0].weight == doctest::Approx(30));
+  CHECK(points[2].kernel == "moe_combine");
+  CHECK(points_of(parse_workloads(workloads_text(missed.list), "w.json")) == points);
+}
+
+TEST_CASE("whatever was counted, the list that misses become is one that can be read") {
+  const TemporaryFolder folder;
+  const auto of = [&](const std::string& misses, const std::string& over = "") {
+    std::ofstream(folder.file("m.json")) << "{\"moetune_misses\": 1, \"misses\": " << misses << "}";
+    return workloads_from_misses(folder.file("m.json"), over).list;
+  };
+  const auto router = [](const std::string& count) {
+    return "[{\"kernel\": \"router\", \"problem\": \"tokens=7\", \"count\": " + count + "}]";
+  };
+  for (const char* const count : {"0", "1", "18446744073709551615"}) {
+    CAPTURE(count);
+    const WorkloadList list = of(router(count));
+    CHECK(parse_workloads(workloads_text(list), "w.json").entries == list.entries);
+  }
+  CHECK_THROWS_WITH_AS(of(router("-1")), doctest::Contains("must be a whole number"), BadInput);
+  CHECK_THROWS_WITH_AS(of(router("1.5")), doctest::Contains("must be a whole number"), BadInput);
+  CHECK_THROWS_WITH_AS(of("{}"), doctest::Contains("its misses are no list"), BadInput);
+  CHECK_THROWS_WITH_AS(of(router("3"), "tokens=1..99999999"), doctest::Contains("must lie from 1 to"),
+                       BadField);
+  std::string many = "[";
+  for (int i = 0; i < 100'001; ++i)
+    many += std::string(i == 0 ? "" : ",") + R"({"kernel": "router", "problem": "tokens=)" +
+            std::to_string(i + 1) + R"(", "count": 1})";
+  CHECK(of(many + "]").entries.front().shapes.size() == 100'000);
+}

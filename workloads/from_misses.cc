@@ -1,0 +1,116 @@
+#include "workloads/from_misses.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "jobs/misses.h"
+#include "kernels/registry.h"
+#include "ranges/grid.h"
+
+namespace moetune {
+namespace {
+
+// What a list may hold (workloads/located_json.h, workload_file.cc).
+constexpr double kMostWeight = 1e12;
+constexpr std::size_t kMostShapes = 100'000;
+
+// "" if this moetune has the problem.
+std::string why_unknown(const MissedWorkload& missed) {
+  try {
+    const Kernel& kernel = find_kernel(missed.kernel);
+    kernel.check(parse_problem(kernel.name(), kernel.schema(), nullptr, missed.problem));
+    return "";
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+}
+
+std::vector<RangeDimension> read_over(const std::string& over) {
+  try {
+    return over.empty() ? std::vector<RangeDimension>() : parse_ranges(over);
+  } catch (const BadInput& error) {
+    throw BadField("over", error.what());
+  }
+}
+
+// The asked ranges among a kernel's free dimensions; marks them as used.
+std::vector<DimensionRange> ranges_for(const Kernel& kernel, const std::vector<RangeDimension>& over,
+                                       std::set<std::string>& used) {
+  std::vector<DimensionRange> ranges;
+  const std::vector<std::string>& names = kernel.free_dimensions();
+  for (const RangeDimension& one : over) {
+    if (std::find(names.begin(), names.end(), one.name) == names.end()) continue;
+    used.insert(one.name);
+    for (const Dimension& dimension : kernel.schema()) {
+      if (dimension.name == one.name && (one.first < dimension.minimum || one.last > dimension.maximum))
+        throw BadField("over", one.name + " of " + kernel.name() + " must lie from " +
+                                   std::to_string(dimension.minimum) + " to " +
+                                   std::to_string(dimension.maximum));
+    }
+    ranges.push_back({one.name, one.first, one.last});
+  }
+  return ranges;
+}
+
+// The entry of the problem's family: its dimensions but for those of the ranges.
+WorkloadEntry family_entry(const Kernel& kernel, const Problem& problem, std::vector<DimensionRange> ranges) {
+  std::string rest;
+  for (const auto& [name, value] : split_assignment(problem.text(), "a missed problem")) {
+    const auto is_it = [&, &wanted = name](const DimensionRange& range) { return range.dimension == wanted; };
+    if (std::none_of(ranges.begin(), ranges.end(), is_it))
+      rest += (rest.empty() ? "" : ",") + name + "=" + value;
+  }
+  return {
+      .name = "missed", .kernel = kernel.name(), .problem = rest, .ranges = std::move(ranges), .weight = 0};
+}
+
+}  // namespace
+
+MissedList workloads_from_misses(const std::filesystem::path& file, const std::string& over) {
+  MissedList result;
+  const std::vector<RangeDimension> asked = read_over(over);
+  std::set<std::string> used;
+  std::map<std::pair<std::string, std::string>, std::size_t> families;
+  std::size_t shapes = 0;
+  for (const MissedWorkload& missed : read_misses(file)) {
+    if (const std::string why = why_unknown(missed); !why.empty()) {
+      result.notes.push_back(missed.kernel + " " + missed.problem + " is left out: " + why);
+      continue;
+    }
+    std::vector<WorkloadEntry>& entries = result.list.entries;
+    const double weight =
+        std::min(kMostWeight, static_cast<double>(std::max<std::uint64_t>(1, missed.count)));
+    const auto add = [&](WorkloadEntry& to) { to.weight = std::min(kMostWeight, to.weight + weight); };
+    const Kernel& kernel = find_kernel(missed.kernel);
+    if (std::vector<DimensionRange> ranges = ranges_for(kernel, asked, used); !ranges.empty()) {
+      const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, missed.problem);
+      const auto [family, is_new] =
+          families.emplace(std::pair(kernel.name(), kernel.specialization(problem).text()), entries.size());
+      if (is_new) entries.push_back(family_entry(kernel, problem, std::move(ranges)));
+      add(entries[family->second]);
+      continue;
+    }
+    auto entry = std::find_if(entries.begin(), entries.end(), [&](const WorkloadEntry& one) {
+      return one.kernel == missed.kernel && one.ranges.empty();
+    });
+    if (entry == entries.end()) {
+      entries.push_back({.name = "missed", .kernel = missed.kernel, .weight = 0});
+      entry = entries.end() - 1;
+    }
+    if (++shapes > kMostShapes) continue;
+    entry->shapes.push_back({missed.problem, weight});
+    add(*entry);
+  }
+  if (shapes > kMostShapes)
+    result.notes.push_back(std::to_string(shapes - kMostShapes) +
+                           " shapes are left out: a list has at most " + std::to_string(kMostShapes));
+  for (const RangeDimension& one : asked) {
+    if (!used.contains(one.name) && !result.list.entries.empty())
+      throw BadField("over", "no kernel in " + file.string() + " has a free dimension '" + one.name + "'");
+  }
+  return result;
+}
+
+}  // namespace moetune

@@ -1,0 +1,22 @@
+// What a server's traffic asked for, as a list to tune. A pure function over files; throws as read_misses does.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "workloads/workload_list.h"
+
+namespace moetune {
+
+struct MissedList {
+  WorkloadList list;               // an entry a kernel, weighted by picks
+  std::vector<std::string> notes;  // what this moetune has no kernel or no problem for
+};
+
+// With ranges ("batch=1..256,context=512..128k") the misses of a family become one entry over those of them that its
+// kernel has, with the weight of all; kernels that have none keep their shapes. Throws BadField (over) for a range that
+// no kernel in the file has.
+MissedList workloads_from_misses(const std::filesystem::path& file, const std::string& over = "");
+
+}  // namespace moetune

@@ -1,0 +1,216 @@
+#include "workloads/located_json.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "base/regular_file.h"
+#include "base/suggest.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::size_t kLongestText = 4096;  // bytes of one string
+
+// Walks a text that is known to be JSON.
+class JsonWalk {
+ public:
+  explicit JsonWalk(std::string_view text) : text_(text) { skip_space(); }
+
+  std::size_t at() const { return at_; }
+
+  // Steps into the member or element that `token` names; false if there is none.
+  bool enter(const std::string& token) {
+    if (at_ >= text_.size()) return false;
+    if (text_[at_] == '{') return enter_member(token);
+    if (text_[at_] == '[') return enter_element(token);
+    return false;
+  }
+
+ private:
+  void skip_space() {
+    while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos)
+      ++at_;
+  }
+
+  void skip_string() {
+    for (++at_; at_ < text_.size() && text_[at_] != '"'; ++at_) at_ += text_[at_] == '\\' ? 1 : 0;
+    ++at_;
+  }
+
+  void skip_value() {
+    int depth = 0;
+    do {
+      skip_space();
+      if (at_ >= text_.size()) return;
+      const char c = text_[at_];
+      if (c == '"') {
+        skip_string();
+      } else {
+        depth += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
+        ++at_;
+        // A number or a word goes on.
+        if (depth == 0 && c != '}' && c != ']')
+          while (at_ < text_.size() &&
+                 std::string_view(",]} \t\r\n").find(text_[at_]) == std::string_view::npos)
+            ++at_;
+      }
+    } while (depth > 0);
+    skip_space();
+  }
+
+  bool enter_member(const std::string& token) {
+    for (++at_, skip_space(); at_ < text_.size() && text_[at_] == '"'; ++at_, skip_space()) {
+      const std::size_t begin = at_;
+      skip_string();
+      const nlohmann::json key = parse_json_or_discard(text_.substr(begin, at_ - begin));
+      skip_space();
+      ++at_;  // the colon
+      skip_space();
+      if (key.is_string() && key.get_ref<const std::string&>() == token) return true;
+      skip_value();
+    }
+    return false;
+  }
+
+  bool enter_element(const std::string& token) {
+    ++at_;
+    skip_space();
+    for (std::size_t index = 0; at_ < text_.size() && text_[at_] != ']'; ++index) {
+      if (std::to_string(index) == token) return true;
+      skip_value();
+      if (at_ < text_.size() && text_[at_] == ',') ++at_;
+      skip_space();
+    }
+    return false;
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+std::vector<std::string> tokens_of(nlohmann::json::json_pointer pointer) {
+  std::vector<std::string> tokens;
+  for (; !pointer.empty(); pointer.pop_back()) tokens.push_back(pointer.back());
+  std::reverse(tokens.begin(), tokens.end());
+  return tokens;
+}
+
+bool is_index(const std::string& token) {
+  return !token.empty() && token.find_first_not_of("0123456789") == std::string::npos;
+}
+
+}  // namespace
+
+LocatedJson::LocatedJson(std::string text, std::string file)
+    : text_(std::move(text)),
+      file_(std::move(file)),
+      document_(parse_json(text_, file_, RepeatedKeys::refused)) {}
+
+LocatedJson LocatedJson::read(const std::filesystem::path& file, std::size_t most_bytes) {
+  return LocatedJson(read_regular_file(file, most_bytes), file.string());
+}
+
+std::size_t LocatedJson::line_of(const nlohmann::json::json_pointer& pointer) const {
+  JsonWalk walk(text_);
+  std::size_t at = walk.at();
+  for (const std::string& token : tokens_of(pointer)) {
+    if (!walk.enter(token)) break;
+    at = walk.at();
+  }
+  return 1 + static_cast<std::size_t>(
+                 std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+}
+
+std::string JsonPlace::name() const {
+  std::string name;
+  for (const std::string& token : tokens_of(pointer_)) {
+    if (is_index(token)) {
+      name += "[" + token + "]";
+    } else {
+      name += (name.empty() ? "" : ".") + token;
+    }
+  }
+  return name.empty() ? "the document" : name;
+}
+
+std::string JsonPlace::shown() const {
+  std::string text = value_->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return " (got " + text + ")";
+}
+
+void JsonPlace::fail(const std::string& what) const {
+  throw BadInput(file_->file() + ":" + std::to_string(file_->line_of(pointer_)) + ": " + name() + " " + what);
+}
+
+std::optional<JsonPlace> JsonPlace::find(const std::string& key) const {
+  if (!value_->is_object()) fail("must be an object" + shown());
+  const auto found = value_->find(key);
+  if (found == value_->end() || found->is_null()) return std::nullopt;
+  return JsonPlace(*file_, *found, pointer_ / key);
+}
+
+JsonPlace JsonPlace::at(const std::string& key) const {
+  if (std::optional<JsonPlace> found = find(key)) return *std::move(found);
+  fail("lacks the key '" + key + "'");
+}
+
+void JsonPlace::allow_only(std::initializer_list<std::string_view> keys) const {
+  if (!value_->is_object()) fail("must be an object" + shown());
+  const std::vector<std::string> known(keys.begin(), keys.end());
+  for (const auto& [key, member] : value_->items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    JsonPlace(*file_, member, pointer_ / key).fail("is not known: " + unknown_name("key", key, known));
+  }
+}
+
+std::vector<std::pair<std::string, JsonPlace>> JsonPlace::members(std::size_t most) const {
+  if (!value_->is_object()) fail("must be an object" + shown());
+  if (value_->size() > most) fail("has more than " + std::to_string(most) + " members");
+  std::vector<std::pair<std::string, JsonPlace>> all;
+  for (const auto& [key, member] : value_->items())
+    all.emplace_back(key, JsonPlace(*file_, member, pointer_ / key));
+  return all;
+}
+
+std::vector<JsonPlace> JsonPlace::elements(std::size_t most) const {
+  if (!value_->is_array()) fail("must be a list" + shown());
+  if (value_->size() > most) fail("has more than " + std::to_string(most) + " elements");
+  std::vector<JsonPlace> all;
+  for (std::size_t i = 0; i < value_->size(); ++i) all.emplace_back(*file_, (*value_)[i], pointer_ / i);
+  return all;
+}
+
+std::int64_t JsonPlace::integer(std::int64_t least, std::int64_t most) const {
+  const std::string wanted = format("must be an integer from %lld to %lld", static_cast<long long>(least),
+                                    static_cast<long long>(most));
+  if (!value_->is_number_integer()) fail(wanted + shown());
+  if (value_->is_number_unsigned() && value_->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX))
+    fail(wanted + shown());
+  const auto number = value_->get<std::int64_t>();
+  if (number < least || number > most) fail(wanted + shown());
+  return number;
+}
+
+double JsonPlace::positive() const {
+  const double number = value_->is_number() ? value_->get<double>() : 0;
+  if (!std::isfinite(number) || number <= 0 || number > 1e12) fail("must be a number above 0" + shown());
+  return number;
+}
+
+std::string JsonPlace::text() const {
+  if (!value_->is_string()) fail("must be a text" + shown());
+  std::string text = value_->get<std::string>();
+  if (text.size() > kLongestText) fail("is longer than " + std::to_string(kLongestText) + " bytes");
+  return text;
+}
+
+bool JsonPlace::boolean() const {
+  if (!value_->is_boolean()) fail("must be true or false" + shown());
+  return value_->get<bool>();
+}
+
+}  // namespace moetune

@@ -1,0 +1,137 @@
+// Reading and writing workloads.json.
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/registry.h"
+#include "search/assignment.h"
+#include "workloads/located_json.h"
+#include "workloads/workload_list.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::size_t kMostFileBytes = std::size_t{16} << 20;
+constexpr std::size_t kMostEntries = 10'000, kMostShapes = 100'000, kMostRanges = 16;
+constexpr int kFileVersion = 1;
+
+// What `read` throws, with the place before it.
+template <typename Read>
+auto located(const JsonPlace& place, Read&& read) {
+  try {
+    return read();
+  } catch (const BadInput& error) {
+    place.fail(std::string("is refused: ") + error.what());
+  }
+}
+
+std::vector<DimensionRange> ranges_of(const JsonPlace& place, const Kernel& kernel) {
+  std::vector<DimensionRange> ranges;
+  for (const auto& [dimension, value] : place.members(kMostRanges)) {
+    const auto& schema = kernel.schema();
+    const auto known = std::find_if(schema.begin(), schema.end(),
+                                    [&, &name = dimension](const Dimension& d) { return d.name == name; });
+    if (known == schema.end() || !known->names.empty())
+      value.fail("is refused: " + kernel.name() + " has no dimension of that name that is a number");
+    if (value.value().is_number_integer()) {
+      const std::int64_t number = value.integer(known->minimum, known->maximum);
+      ranges.push_back({dimension, number, number});
+      continue;
+    }
+    const std::string text = value.text();
+    ranges.push_back(located(value, [&, &name = dimension] { return parse_range(name, text); }));
+    if (ranges.back().low < known->minimum || ranges.back().high > known->maximum)
+      value.fail("must lie from " + std::to_string(known->minimum) + " to " + std::to_string(known->maximum) +
+                 " (got " + text + ")");
+  }
+  return ranges;
+}
+
+std::vector<WorkloadShape> listed_shapes(const JsonPlace& place) {
+  std::vector<WorkloadShape> shapes;
+  for (const JsonPlace& one : place.elements(kMostShapes)) {
+    if (one.value().is_string()) {
+      shapes.push_back({one.text()});
+      continue;
+    }
+    one.allow_only({"problem", "weight"});
+    const std::optional<JsonPlace> weight = one.find("weight");
+    shapes.push_back({one.at("problem").text(), weight ? weight->positive() : 1});
+  }
+  return shapes;
+}
+
+// `left` is how many shapes the file may still have.
+WorkloadEntry entry_of(const JsonPlace& place, std::size_t& left) {
+  place.allow_only({"name", "kernel", "preset", "problem", "ranges", "shapes", "weight"});
+  const auto text = [&](const char* key) {
+    const std::optional<JsonPlace> found = place.find(key);
+    return found ? found->text() : std::string();
+  };
+  WorkloadEntry entry{.name = text("name"), .kernel = place.at("kernel").text()};
+  const Kernel& kernel = located(place.at("kernel"), [&]() -> std::reference_wrapper<const Kernel> {
+    return find_kernel(entry.kernel);
+  });
+  entry.preset = text("preset");
+  entry.problem = text("problem");
+  if (const auto ranges = place.find("ranges")) entry.ranges = ranges_of(*ranges, kernel);
+  if (const auto shapes = place.find("shapes")) entry.shapes = listed_shapes(*shapes);
+  if (!entry.ranges.empty() && !entry.shapes.empty()) place.fail("has both ranges and shapes; it takes one");
+  if (const auto weight = place.find("weight")) entry.weight = weight->positive();
+  const std::size_t shapes = shape_count(entry);
+  if (shapes > left) place.fail("brings the list to more than " + std::to_string(kMostShapes) + " shapes");
+  left -= shapes;
+  located(place, [&] { return points_of(entry).size(); });  // what no problem is, is said now
+  return entry;
+}
+
+WorkloadList list_of(const LocatedJson& file) {
+  const JsonPlace root = file.root();
+  root.allow_only({"$schema", "moetune_workloads", "workloads", "notes"});
+  root.at("moetune_workloads").integer(kFileVersion, kFileVersion);
+  WorkloadList list;
+  std::size_t left = kMostShapes;
+  for (const JsonPlace& one : root.at("workloads").elements(kMostEntries))
+    list.entries.push_back(entry_of(one, left));
+  return list;
+}
+
+}  // namespace
+
+WorkloadList read_workloads(const std::filesystem::path& file) {
+  const LocatedJson json = LocatedJson::read(file, kMostFileBytes);
+  return list_of(json);
+}
+
+WorkloadList parse_workloads(std::string text, const std::string& file) {
+  const LocatedJson json(std::move(text), file);
+  return list_of(json);
+}
+
+std::string workloads_text(const WorkloadList& list) {
+  using Json = nlohmann::ordered_json;
+  Json entries = Json::array();
+  for (const WorkloadEntry& entry : list.entries) {
+    Json one = Json::object();
+    if (!entry.name.empty()) one["name"] = entry.name;
+    one["kernel"] = entry.kernel;
+    if (!entry.preset.empty()) one["preset"] = entry.preset;
+    if (!entry.problem.empty()) one["problem"] = entry.problem;
+    for (const DimensionRange& range : entry.ranges) {
+      Json& value = one["ranges"][range.dimension];
+      if (range.low == range.high) {
+        value = range.low;
+      } else {
+        value = std::to_string(range.low) + ".." + std::to_string(range.high);
+      }
+    }
+    for (const WorkloadShape& shape : entry.shapes)
+      one["shapes"].push_back(shape.weight == 1 ? Json(shape.problem)
+                                                : Json{{"problem", shape.problem}, {"weight", shape.weight}});
+    if (entry.weight != 1) one["weight"] = entry.weight;
+    entries.push_back(std::move(one));
+  }
+  const Json document = {{"moetune_workloads", kFileVersion}, {"workloads", std::move(entries)}};
+  return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace moetune

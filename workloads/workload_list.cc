@@ -1,0 +1,217 @@
+#include "workloads/workload_list.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+#include "base/suggest.h"
+#include "kernels/registry.h"
+
+namespace moetune {
+namespace {
+
+constexpr double kGridStep = 4;
+constexpr std::size_t kMostPoints = 100'000;  // of one entry
+
+const Preset* find_preset(const Kernel& kernel, const std::string& name) {
+  if (name.empty()) return nullptr;
+  std::vector<std::string> names;
+  for (const Preset& preset : kernel.presets()) {
+    if (preset.name == name) return &preset;
+    names.push_back(preset.name);
+  }
+  throw BadInput(unknown_name("preset of " + kernel.name(), name, names));
+}
+
+// Both ends, and between them numbers about kGridStep apart.
+std::vector<std::int64_t> grid_of(const DimensionRange& range) {
+  std::vector<std::int64_t> values = {range.low};
+  if (range.low == range.high) return values;  // it may be 0, which has no ratio
+  const double ratio = static_cast<double>(range.high) / static_cast<double>(range.low);
+  const int steps = static_cast<int>(std::ceil(std::log(ratio) / std::log(kGridStep) - 1e-9));
+  for (int i = 1; i <= steps; ++i) {
+    const double value = static_cast<double>(range.low) * std::pow(ratio, static_cast<double>(i) / steps);
+    const std::int64_t rounded = i == steps ? range.high : std::llround(value);
+    if (rounded > values.back()) values.push_back(rounded);
+  }
+  return values;
+}
+
+std::vector<WorkloadShape> shapes_of(const WorkloadEntry& entry) {
+  if (!entry.shapes.empty()) return entry.shapes;
+  std::vector<WorkloadShape> shapes = {{}};
+  for (const DimensionRange& range : entry.ranges) {
+    std::vector<WorkloadShape> wider;
+    for (const WorkloadShape& shape : shapes) {
+      for (const std::int64_t value : grid_of(range))
+        wider.push_back({shape.problem + (shape.problem.empty() ? "" : ",") + range.dimension + "=" +
+                         std::to_string(value)});
+      if (wider.size() > kMostPoints)
+        throw BadInput("its ranges make more than " + std::to_string(kMostPoints) + " shapes");
+    }
+    shapes = std::move(wider);
+  }
+  return shapes;
+}
+
+// A shape's dimensions replace those of the entry.
+std::string merged(const std::string& base, const std::string& over) {
+  if (base.empty() || over.empty()) return base + over;
+  const auto replaced = split_assignment(over, "a shape");
+  std::string text = over;
+  for (const auto& [name, value] : split_assignment(base, "the problem")) {
+    const auto same = [&, &wanted = name](const auto& pair) { return pair.first == wanted; };
+    if (std::none_of(replaced.begin(), replaced.end(), same)) text += "," + name + "=" + value;
+  }
+  return text;
+}
+
+}  // namespace
+
+DimensionRange parse_range(const std::string& dimension, const std::string& text) {
+  const auto refuse = [&]() -> std::int64_t {
+    throw BadInput("'" + text + "' is no range; it would be 1..256, 512..128k or 64");
+  };
+  const auto number = [&](std::string_view word) {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || value < 1 || value > std::int64_t{1} << 40) return refuse();
+    const std::string_view unit = word.substr(static_cast<std::size_t>(end - word.data()));
+    if (unit == "k" || unit == "K") return value << 10;
+    if (unit == "m" || unit == "M") return value << 20;
+    return unit.empty() ? value : refuse();
+  };
+  const std::size_t dots = text.find("..");
+  DimensionRange range{dimension};
+  range.low = number(std::string_view(text).substr(0, dots));
+  range.high = dots == std::string::npos ? range.low : number(std::string_view(text).substr(dots + 2));
+  if (range.high < range.low) throw BadInput("'" + text + "' ends before it begins");
+  return range;
+}
+
+std::size_t shape_count(const WorkloadEntry& entry) {
+  if (!entry.shapes.empty()) return entry.shapes.size();
+  std::size_t count = 1;
+  for (const DimensionRange& range : entry.ranges)
+    count = std::min(count * grid_of(range).size(), kMostPoints + 1);
+  return count;
+}
+
+std::vector<TuningPoint> points_of(const WorkloadEntry& entry) {
+  const Kernel& kernel = find_kernel(entry.kernel);
+  const Preset* const preset = find_preset(kernel, entry.preset);
+  std::vector<TuningPoint> points;
+  std::optional<std::string> why_none;
+  double sum = 0;
+  for (const WorkloadShape& shape : shapes_of(entry)) {
+    try {
+      const Problem problem =
+          parse_problem(kernel.name(), kernel.schema(), preset, merged(entry.problem, shape.problem));
+      kernel.check(problem);
+      points.push_back({kernel.name(), problem.text(), shape.weight});
+      sum += shape.weight;
+    } catch (const BadInput& error) {
+      if (!entry.shapes.empty() || entry.ranges.empty()) throw;
+      if (!why_none) why_none = error.what();
+    }
+  }
+  if (points.empty())
+    throw BadInput("no shape of its ranges is a problem: " + why_none.value_or("there is none"));
+  for (TuningPoint& point : points) point.weight *= entry.weight / sum;
+  return points;
+}
+
+std::vector<TuningPoint> points_of(const WorkloadList& list) {
+  std::vector<TuningPoint> all;
+  std::map<std::pair<std::string, std::string>, std::size_t> known;
+  for (const WorkloadEntry& entry : list.entries) {
+    for (TuningPoint& point : points_of(entry)) {
+      const auto [found, is_new] = known.emplace(std::pair(point.kernel, point.problem), all.size());
+      if (is_new) {
+        all.push_back(std::move(point));
+      } else {
+        all[found->second].weight += point.weight;
+      }
+    }
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const TuningPoint& a, const TuningPoint& b) { return a.weight > b.weight; });
+  return all;
+}
+
+namespace {
+
+bool is_range(const WorkloadEntry& entry) {
+  const std::vector<std::string>& names = find_kernel(entry.kernel).free_dimensions();
+  const auto is_free = [&](const DimensionRange& range) {
+    return std::find(names.begin(), names.end(), range.dimension) != names.end();
+  };
+  const auto is_wide = [](const DimensionRange& range) { return range.high > range.low; };
+  return entry.shapes.empty() && std::all_of(entry.ranges.begin(), entry.ranges.end(), is_free) &&
+         std::any_of(entry.ranges.begin(), entry.ranges.end(), is_wide);
+}
+
+// The free dimensions of a family, as wide as all its entries.
+struct FamilyHull {
+  std::string problem;  // of the first entry
+  std::vector<DimensionRange> axes;
+  double weight = 0;
+
+  void add(const std::vector<TuningPoint>& points, const Kernel& kernel) {
+    if (problem.empty()) problem = points.front().problem;
+    for (const TuningPoint& point : points) {
+      const Extents extents =
+          kernel.extents_of(parse_problem(kernel.name(), kernel.schema(), nullptr, point.problem));
+      const std::vector<std::string>& names = kernel.free_dimensions();
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        if (axes.size() == i) axes.push_back({names[i], extents[i], extents[i]});
+        axes[i].low = std::min(axes[i].low, extents[i]);
+        axes[i].high = std::max(axes[i].high, extents[i]);
+      }
+      weight += point.weight;
+    }
+  }
+
+  std::string over() const {
+    std::string text;
+    for (const DimensionRange& axis : axes) {
+      if (axis.low < axis.high)
+        text += (text.empty() ? "" : ",") + axis.dimension + "=" + std::to_string(axis.low) + ".." +
+                std::to_string(axis.high);
+    }
+    return text;
+  }
+};
+
+}  // namespace
+
+TuningWork work_of(const WorkloadList& list) {
+  TuningWork work;
+  WorkloadList single;
+  std::vector<std::pair<std::pair<std::string, std::string>, FamilyHull>> families;
+  for (const WorkloadEntry& entry : list.entries) {
+    const std::vector<TuningPoint> points = is_range(entry) ? points_of(entry) : std::vector<TuningPoint>();
+    if (points.size() < 2) {  // what is left of a range may be one shape
+      single.entries.push_back(entry);
+      continue;
+    }
+    const Kernel& kernel = find_kernel(entry.kernel);
+    const Problem first = parse_problem(kernel.name(), kernel.schema(), nullptr, points.front().problem);
+    const std::pair id(entry.kernel, kernel.specialization(first).text());
+    auto found =
+        std::find_if(families.begin(), families.end(), [&](const auto& one) { return one.first == id; });
+    if (found == families.end()) found = families.insert(families.end(), {id, {}});
+    found->second.add(points, kernel);
+  }
+  for (const auto& [id, hull] : families)
+    work.ranges.push_back({id.first, hull.problem, hull.over(), hull.weight});
+  std::stable_sort(work.ranges.begin(), work.ranges.end(),
+                   [](const TuningRange& a, const TuningRange& b) { return a.weight > b.weight; });
+  work.points = points_of(single);
+  return work;
+}
+
+}  // namespace moetune
