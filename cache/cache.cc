@@ -89,7 +89,18 @@ Cache Cache::open(const fs::path& given, Mode mode, const CacheOptions& options)
     impl->warning = choose_journal(impl->database, network_file_system(path));
   }
   impl->schema = impl->database.integer_pragma("user_version");
+  if (impl->read_only) show_later_columns(impl->database);
   if (mode == Mode::read_only) impl->pack = read_manifest(impl->database);  // check() reads it in its turn
+  return Cache(std::move(impl));
+}
+
+Cache Cache::open_content(const fs::path& path, std::string content, Mode mode) {
+  auto impl = std::make_unique<Impl>(
+      Impl{Database(path, std::move(content)), {}, true, std::string(), SearchLocks(path), std::nullopt});
+  mode == Mode::inspect ? require_version(impl->database) : require_readable(impl->database);
+  impl->schema = impl->database.integer_pragma("user_version");
+  show_later_columns(impl->database);
+  if (mode == Mode::read_only) impl->pack = read_manifest(impl->database);
   return Cache(std::move(impl));
 }
 
@@ -137,18 +148,21 @@ std::int64_t Cache::Impl::hardware(const HardwareKey& key) const {
 std::optional<std::int64_t> Cache::Impl::find_workload(const WorkloadKey& key) const {
   Query found = database.query(
       "SELECT w.id FROM workloads w JOIN hardware h ON h.id = w.hardware WHERE w.kernel = ? AND w.problem = ?"
-      " AND h.key = ? AND w.source_digest = ? AND w.toolchain = ?",
-      key.kernel, key.problem, key.hardware.text(), key.source_digest, key.toolchain);
+      " AND h.key = ? AND w.source_digest = ? AND w.toolchain = ? AND w.timing = ?",
+      key.kernel, key.problem, key.hardware.text(), key.source_digest, key.toolchain,
+      std::string(timing_name(key.timing)));
   return found.step() ? std::optional(found.integer(0)) : std::nullopt;
 }
 
 std::int64_t Cache::Impl::insert_workload(const WorkloadKey& key, const std::string& family) const {
   database.run(
-      "INSERT INTO workloads AS w (kernel, problem, hardware, source_digest, toolchain, family, digest)"
-      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, moetune_digest(?1, ?2, ?3, ?4, ?5, ?6))"
+      "INSERT INTO workloads AS w (kernel, problem, hardware, source_digest, toolchain, family, timing, digest)"
+      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, moetune_digest(?1, ?2, ?3, ?4,"
+      " ?5 || iif(?7 = 'overlapped', '', char(10) || ?7), ?6))"
       " ON CONFLICT DO UPDATE SET family = excluded.family, digest = excluded.digest"
       " WHERE w.family = '' AND w.digest = " MOETUNE_WORKLOAD_DIGEST,
-      key.kernel, key.problem, hardware(key.hardware), key.source_digest, key.toolchain, family);
+      key.kernel, key.problem, hardware(key.hardware), key.source_digest, key.toolchain, family,
+      std::string(timing_name(key.timing)));
   return find_workload(key).value();
 }
 
@@ -178,7 +192,7 @@ std::vector<Workload> Cache::workloads() const {
   std::vector<Workload> all;
   Query row = impl_->database.query(
       "SELECT w.id, w.kernel, w.problem, w.source_digest, w.toolchain, h.name, h.compute_capability, h.sm_count,"
-      " h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver, w.family"
+      " h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver, w.family, w.timing"
       " FROM workloads w JOIN hardware h ON h.id = w.hardware ORDER BY w.id");
   while (row.step()) {
     Workload workload;
@@ -189,6 +203,7 @@ std::vector<Workload> Cache::workloads() const {
         row.integer(9), static_cast<int>(row.integer(10)), static_cast<int>(row.integer(11)), row.text(12),
         row.text(13)};
     workload.family = row.text(14);
+    workload.key.timing = stored_timing(row.text(15));
     all.push_back(std::move(workload));
   }
   return all;

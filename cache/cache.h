@@ -51,7 +51,8 @@ struct WinnerRecord : StoredLaunch {
   StoredLaunch fallback;       // the space's default, if it was built and right; may be the winner itself
   std::string provenance;      // JSON: strategy, seed, trials, driver, date, moetune version
   std::string stored_at;       // UTC, ISO 8601; "": when it is stored
-  bool contended = false;      // measured while somebody else used the GPU: not for serving
+  std::string timings;     // JSON: its times by how launches follow each other; "" if only its own is known
+  bool contended = false;  // measured while somebody else used the GPU: not for serving
 };
 
 // Which parts of a winner to read.
@@ -107,11 +108,14 @@ class DamagedWinner : public BrokenEnvironment {
   using BrokenEnvironment::BrokenEnvironment;
 };
 
+struct FamilyRange;
 struct GcRequest;
 struct GcResult;
 struct Duel;
 struct Generation;
 struct MergeResult;
+struct RangeKey;
+struct RangeRecord;
 
 class Cache {
  public:
@@ -126,6 +130,8 @@ class Cache {
   // Throws BadInput where there is no file to open (but for Mode::create) or the path cannot be one, and
   // BrokenEnvironment for a pack that is to be written to, or whose manifest is damaged or of a newer moetune.
   static Cache open(const std::filesystem::path& path, Mode mode, const CacheOptions& options = {});
+  // The same of bytes that were read, for Mode::read_only or inspect; `path` names them in errors.
+  static Cache open_content(const std::filesystem::path& path, std::string content, Mode mode);
   // $XDG_CACHE_HOME/moetune/moetune.db, else ~/.cache/moetune/moetune.db. Where neither variable names a
   // folder the one gives nothing and the other throws BrokenEnvironment.
   static std::optional<std::filesystem::path> find_default_path();
@@ -170,6 +176,16 @@ class Cache {
   std::vector<FamilyWinner> family_winners(const std::string& kernel, const std::string& family) const;
   // Throws BrokenEnvironment if it is not there or does not match its digest.
   Blob cubin(std::int64_t id) const;
+
+  // Replaces the range table of that key (cache/ranges.h).
+  void put_range(const RangeKey& key, const RangeRecord& record);
+  // What the record says of its progress; "" if there is none, or none that matches its digest.
+  std::string range_progress(const RangeKey& key) const;
+  // The undamaged range tables of a family, latest first.
+  std::vector<FamilyRange> family_ranges(const std::string& kernel, const std::string& family) const;
+  std::vector<FamilyRange> ranges() const;  // the same of all families
+  // With its cubins, without its progress. Throws BrokenEnvironment for a damaged cubin.
+  RangeRecord range_record(const FamilyRange& range) const;
 
   // The undamaged winners that others replaced, latest first. Never handed out, exported or merged.
   std::vector<Generation> history(std::int64_t workload) const;
@@ -224,6 +240,8 @@ class Cache {
   explicit Cache(std::unique_ptr<Impl> impl);
   // Within a transaction of this cache.
   void take_winner(const Cache& from, std::int64_t source, std::int64_t workload, MergeResult& result);
+  // The later of two tables with one key stays. Returns how many were taken.
+  std::int64_t take_ranges(const Cache& from);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -29,6 +29,10 @@ struct Cache::Impl {
   std::int64_t insert_workload(const WorkloadKey& key, const std::string& family) const;
   std::optional<std::int64_t> find_workload(const WorkloadKey& key) const;
   void store_winner(std::int64_t workload, const WinnerRecord& winner) const;
+  // As Cache::put_range, within a transaction.
+  void store_range(const RangeKey& key, const RangeRecord& record) const;
+  // Within a transaction. 0 for a launch that has none.
+  std::int64_t store_cubin(const StoredLaunch& launch) const;
   // Adds the present winner, unless there is none or it is damaged, to the history. Within a transaction.
   void keep_winner(std::int64_t workload, const std::string& reason) const;
 
@@ -36,30 +40,48 @@ struct Cache::Impl {
   void alone_on(std::int64_t workload, const std::function<void()>& change);
 };
 
+// A timing of a later moetune counts as the least that a server wants.
+inline Timing stored_timing(const std::string& name) {
+  return timing_from_name(name).value_or(Timing::alone);
+}
+
 inline constexpr const char* kDropUnusedCubins =
     "DELETE FROM cubins WHERE id NOT IN (SELECT cubin FROM winners UNION ALL"
     " SELECT fallback_cubin FROM winners WHERE fallback_cubin IS NOT NULL UNION ALL SELECT cubin FROM history"
-    " UNION ALL SELECT fallback_cubin FROM history WHERE fallback_cubin IS NOT NULL)";
+    " UNION ALL SELECT fallback_cubin FROM history WHERE fallback_cubin IS NOT NULL"
+    " UNION ALL SELECT cubin FROM range_cubins)";
 
 // Digests as SQL, for statements that write a row with its digest and that read whether both agree. They are
 // macros because a statement is one literal. WORKLOAD is an expression for the workload's id.
-#define MOETUNE_IDENTITY(WORKLOAD)                                                   \
-  "(SELECT moetune_digest(i.kernel, i.problem, j.key, i.source_digest, i.toolchain)" \
-  " FROM workloads i JOIN hardware j ON j.id = i.hardware WHERE i.id = " WORKLOAD ")"
+// What a result of overlapping launches says is what it said before there were other timings.
+#define MOETUNE_MADE_BY(ROW) \
+  ROW ".toolchain || iif(" ROW ".timing = 'overlapped', '', char(10) || " ROW ".timing)"
+#define MOETUNE_STORED(ROW) \
+  "iif(" ROW ".timings = '', " ROW ".stored_at, moetune_digest(" ROW ".stored_at, " ROW ".timings))"
+#define MOETUNE_IDENTITY_OF(WORKLOAD_ROW, HARDWARE_ROW)                             \
+  "moetune_digest(" WORKLOAD_ROW ".kernel, " WORKLOAD_ROW ".problem, " HARDWARE_ROW \
+  ".key,"                                                                           \
+  " " WORKLOAD_ROW ".source_digest, " MOETUNE_MADE_BY(WORKLOAD_ROW) ")"
+#define MOETUNE_IDENTITY(WORKLOAD) \
+  "(SELECT " MOETUNE_IDENTITY_OF(  \
+      "i", "j") " FROM workloads i JOIN hardware j ON j.id = i.hardware WHERE i.id = " WORKLOAD ")"
 #define MOETUNE_HARDWARE_DIGEST                                                                 \
   "moetune_digest(h.key, h.name, h.compute_capability, h.sm_count, h.l2_bytes, h.memory_bytes," \
   " h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver)"
 #define MOETUNE_WORKLOAD_DIGEST \
-  "moetune_digest(w.kernel, w.problem, w.hardware, w.source_digest, w.toolchain, w.family)"
+  "moetune_digest(w.kernel, w.problem, w.hardware, w.source_digest, " MOETUNE_MADE_BY("w") ", w.family)"
 #define MOETUNE_TRIAL_DIGEST \
   "moetune_digest(" MOETUNE_IDENTITY("t.workload") ", t.config, t.outcome, t.message, t.time_us,"      \
   " t.interval_low_us, t.interval_high_us, t.samples, t.facts, t.provenance, t.contended)"
-#define MOETUNE_WINNER_DIGEST \
-  "moetune_digest(" MOETUNE_IDENTITY("v.workload") ", v.config, v.time_us, v.interval_low_us,"               \
-  " v.interval_high_us, v.default_time_us, v.roofline, v.plan, v.interface,"                                 \
-  " (SELECT digest FROM cubins WHERE id = v.cubin), v.fallback_config, v.fallback_plan,"                     \
-  " v.fallback_interface, (SELECT digest FROM cubins WHERE id = v.fallback_cubin), v.contended,"             \
-  " v.provenance, v.stored_at)"
+// IDENTITY is that of the winner's workload.
+#define MOETUNE_WINNER_DIGEST_OF(IDENTITY)                                                       \
+  "moetune_digest(" IDENTITY                                                                     \
+  ", v.config, v.time_us, v.interval_low_us,"                                                    \
+  " v.interval_high_us, v.default_time_us, v.roofline, v.plan, v.interface,"                     \
+  " (SELECT digest FROM cubins WHERE id = v.cubin), v.fallback_config, v.fallback_plan,"         \
+  " v.fallback_interface, (SELECT digest FROM cubins WHERE id = v.fallback_cubin), v.contended," \
+  " v.provenance, " MOETUNE_STORED("v") ")"
+#define MOETUNE_WINNER_DIGEST MOETUNE_WINNER_DIGEST_OF(MOETUNE_IDENTITY("v.workload"))
 #define MOETUNE_RIVAL_DIGEST \
   "moetune_digest(" MOETUNE_IDENTITY("r.workload") ", r.config, r.time_us, r.interval_low_us,"              \
   " r.interval_high_us, r.contended, r.provenance, r.stored_at, r.record)"
@@ -68,7 +90,12 @@ inline constexpr const char* kDropUnusedCubins =
   " y.interval_low_us, y.interval_high_us, y.default_time_us, y.roofline, y.plan, y.interface," \
   " (SELECT digest FROM cubins WHERE id = y.cubin), y.fallback_config, y.fallback_plan," \
   " y.fallback_interface, (SELECT digest FROM cubins WHERE id = y.fallback_cubin), y.contended," \
-  " y.provenance, y.stored_at)"
+  " y.provenance, " MOETUNE_STORED("y") ")"
+#define MOETUNE_RANGE_DIGEST \
+  "moetune_digest(g.kernel, g.family, (SELECT key FROM hardware WHERE id = g.hardware), g.source_digest," \
+  " " MOETUNE_MADE_BY("g") ", g.plan, g.progress, g.stored_at, (SELECT group_concat(one, '; ') FROM (SELECT"           \
+  " v.number || ' ' || v.config || ' ' || v.interface || ' ' || c.digest AS one FROM range_cubins v"      \
+  " LEFT JOIN cubins c ON c.id = v.cubin WHERE v.range = g.id ORDER BY v.number)))"
 #define MOETUNE_CALIBRATION_DIGEST "moetune_digest(h.key, c.name, c.value)"
 
 // Removes the builds past the `limit` bytes that were used last.

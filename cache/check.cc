@@ -102,14 +102,18 @@ WorkloadKey key_of(const Keys& keys, std::int64_t workload) {
 void check_workloads(const Database& database, const Keys& keys, const RecordRules& rules,
                      Problems& problems) {
   Query row = database.query(
-      "SELECT id, kernel, problem, source_digest, toolchain, family, digest = " MOETUNE_WORKLOAD_DIGEST
+      "SELECT id, kernel, problem, source_digest, toolchain, timing, family, digest = " MOETUNE_WORKLOAD_DIGEST
       " FROM workloads w ORDER BY id");
   while (row.step()) {
     const WorkloadKey key = key_of(keys, row.integer(0));
     const std::string where = place("workload", row.text(0), key);
     if (!check_texts(row, where, problems)) continue;
-    if (row.integer(6) == 0) {
+    if (row.integer(7) == 0) {
       problems.push_back({where, kMismatch});
+      continue;
+    }
+    if (!timing_from_name(row.text(5))) {
+      problems.push_back({where, "its timing '" + to_utf8(row.text(5)) + "' is unknown"});
       continue;
     }
     if (!rules.workload || key.kernel.empty()) continue;
@@ -152,7 +156,7 @@ void check_winners(const Cache& cache, const Database& database, const Keys& key
   {
     Query row = database.query(
         "SELECT workload, config, plan, interface, fallback_config, fallback_plan, fallback_interface, provenance,"
-        " stored_at FROM winners ORDER BY workload");
+        " stored_at, timings FROM winners ORDER BY workload");
     while (row.step()) {
       const std::string where = place("winner", row.text(0), key_of(keys, row.integer(0)));
       if (check_texts(row, where, problems)) readable.emplace_back(row.integer(0), where);
@@ -184,12 +188,23 @@ void check_rivals(const Database& database, const Keys& keys, Problems& problems
 void check_history(const Database& database, const Keys& keys, Problems& problems) {
   Query row = database.query(
       "SELECT workload, generation, reason, replaced_at, config, plan, interface, fallback_config, fallback_plan,"
-      " fallback_interface, provenance, stored_at, digest = " MOETUNE_HISTORY_DIGEST
+      " fallback_interface, provenance, stored_at, timings, digest = " MOETUNE_HISTORY_DIGEST
       " FROM history y ORDER BY workload, generation");
   while (row.step()) {
     const std::string where =
         place("generation " + row.text(1) + " of workload", row.text(0), key_of(keys, row.integer(0)));
-    if (check_texts(row, where, problems) && row.integer(12) == 0) problems.push_back({where, kMismatch});
+    if (check_texts(row, where, problems) && row.integer(13) == 0) problems.push_back({where, kMismatch});
+  }
+}
+
+void check_ranges(const Database& database, Problems& problems) {
+  Query row = database.query(
+      "SELECT id, kernel, family, source_digest, toolchain, timing, plan, progress, stored_at,"
+      " digest = " MOETUNE_RANGE_DIGEST " FROM ranges g ORDER BY id");
+  while (row.step()) {
+    const std::string where =
+        "range table " + row.text(0) + " (" + to_utf8(row.text(1) + " " + row.text(2)) + ")";
+    if (check_texts(row, where, problems) && row.integer(9) == 0) problems.push_back({where, kMismatch});
   }
 }
 
@@ -262,6 +277,7 @@ std::vector<CacheProblem> Cache::check(const RecordRules& rules) const {
     attempt([&] { check_rivals(database, keys, problems); });
     attempt([&] { check_history(database, keys, problems); });
   }
+  if (impl_->schema >= kSchemaWithRanges) attempt([&] { check_ranges(database, problems); });
   attempt([&] { check_cubins(database, problems); });
   attempt([&] { check_builds(database, problems); });
   attempt([&] { check_pack(database, problems); });

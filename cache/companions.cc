@@ -12,11 +12,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// SQLite resolves links before it adds the suffix.
-fs::path beside(const fs::path& database, const char* suffix) {
+// What SQLite adds its suffixes to: it resolves links before.
+std::string stem_of(const fs::path& database) {
   std::error_code failed;
   const fs::path real = fs::weakly_canonical(database, failed);
-  return (failed ? database : real).string() + suffix;
+  return (failed ? database : real).string();
 }
 
 // https://www.sqlite.org/fileformat2.html#the_rollback_journal: a journal's end is the super-journal's name,
@@ -39,8 +39,9 @@ bool names_super_journal(const fs::path& journal) {
 }  // namespace
 
 void require_sound_companions(const fs::path& database) {
+  const std::string stem = stem_of(database);
   for (const char* suffix : {"-journal", "-wal", "-shm"}) {
-    const fs::path file = beside(database, suffix);
+    const fs::path file = stem + suffix;
     std::error_code ignored;
     const fs::file_status status = fs::symlink_status(file, ignored);
     if (fs::exists(status) && !fs::is_regular_file(status)) {
@@ -48,7 +49,7 @@ void require_sound_companions(const fs::path& database) {
                               " is not a regular file; remove it, or name another cache file");
     }
   }
-  const fs::path journal = beside(database, "-journal");
+  const fs::path journal = stem + "-journal";
   if (names_super_journal(journal)) {
     throw BrokenEnvironment(
         journal.string() +
@@ -58,7 +59,7 @@ void require_sound_companions(const fs::path& database) {
 }
 
 bool has_journal(const fs::path& database) {
-  std::ifstream in(beside(database, "-journal"), std::ios::binary);
+  std::ifstream in(stem_of(database) + "-journal", std::ios::binary);
   return in.get() > 0;  // a journal that is over begins with zeros
 }
 

@@ -75,6 +75,15 @@ std::string why_unopenable(const fs::path& path, const char* otherwise) {
   return otherwise;
 }
 
+// SQLite reads no file of two parts (its header's format numbers are 2) out of memory.
+void require_whole(const fs::path& path, const std::string& content) {
+  constexpr std::size_t kWriteFormat = 18, kReadFormat = 19;
+  if (content.size() <= kReadFormat || (content[kWriteFormat] != 2 && content[kReadFormat] != 2)) return;
+  throw BrokenEnvironment(
+      path.string() +
+      " is a cache that grows by a log beside it, and no pack; `moetune cache export` makes one");
+}
+
 constexpr int kLooks = 3;
 
 // SQLite does not keep the reason of every write that fails.
@@ -157,6 +166,25 @@ Database::Database(const fs::path& path, Access access, std::chrono::millisecond
   if (access == Access::create || access == Access::read_write) require_writable();
 }
 
+Database::Database(const fs::path& path, std::string content)
+    : path_(path),
+      access_(Access::immutable),
+      busy_timeout_(0),
+      content_(std::make_unique<std::string>(std::move(content))) {
+  require_whole(path, *content_);
+  try {
+    connection_ = std::make_unique<SQLite::Database>(":memory:", SQLite::OPEN_READWRITE);
+    auto* const bytes = reinterpret_cast<unsigned char*>(content_->data());
+    const auto size = static_cast<sqlite3_int64>(content_->size());
+    const int code =
+        sqlite3_deserialize(connection_->getHandle(), "main", bytes, size, size, SQLITE_DESERIALIZE_READONLY);
+    if (code != SQLITE_OK) throw SQLite::Exception(connection_->getHandle(), code);
+    prepare_connection();
+  } catch (const SQLite::Exception& error) {
+    throw explain(error);
+  }
+}
+
 Database::Database(Database&&) noexcept = default;
 
 Database::~Database() { close(); }
@@ -172,7 +200,7 @@ void Database::close() noexcept {
       !fs::exists(path_.string() + "-wal", absent))
     return;
   try {
-    SQLite::Database(path_.string(), SQLite::OPEN_READWRITE).exec("SELECT 1 FROM sqlite_schema LIMIT 1");
+    SQLite::Database(path_.string(), SQLite::OPEN_READWRITE).exec("PRAGMA user_version");
   } catch (const SQLite::Exception&) {
     // Somebody uses the file, or it is damaged, which has been said.
   }
@@ -191,6 +219,10 @@ void Database::connect(Access access) {
                           : SQLite::OPEN_READWRITE | (access == Access::create ? SQLite::OPEN_CREATE : 0);
     connection_ = std::make_unique<SQLite::Database>(path_.string(), flags, wait_ms);
   }
+  prepare_connection();
+}
+
+void Database::prepare_connection() const {
   // A file from elsewhere (a pack) must not run functions of its own through its schema.
   connection_->exec("PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = ON");
   add_digest_functions(*connection_);
@@ -225,6 +257,7 @@ void Database::connect_read_only() {
 // was there before in -journal. SQLite would put that back, and so change the file, for whoever may write. While
 // a writer is at work it holds SQLite's reserved lock.
 void Database::require_no_cut_off_change() const {
+  if (!has_journal(path_)) return;
   const SQLite::Database probe(path_.string(), SQLite::OPEN_READONLY);
   for (int look = 0; has_journal(path_); ++look) {
     sqlite3_file* file = nullptr;

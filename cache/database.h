@@ -74,6 +74,9 @@ class Database {
   };
 
   Database(const std::filesystem::path& path, Access access, std::chrono::milliseconds busy_timeout);
+  // Reads `content`, the bytes of a whole database, and no file: what was verified is what is used. `path` names
+  // it in errors.
+  Database(const std::filesystem::path& path, std::string content);
   Database(Database&&) noexcept;
   Database& operator=(Database&&) = delete;
   ~Database();
@@ -109,6 +112,7 @@ class Database {
   void close() noexcept;
   void connect(Access access);
   void connect_read_only();
+  void prepare_connection() const;
   void require_no_cut_off_change() const;
   void require_writable() const;
   SQLite::Statement& prepared(const char* sql) const;
@@ -116,6 +120,7 @@ class Database {
   std::filesystem::path path_;
   Access access_ = Access::read_only;
   std::chrono::milliseconds busy_timeout_;
+  std::unique_ptr<std::string> content_;  // that the connection reads, if it reads no file
   std::unique_ptr<SQLite::Database> connection_;
   mutable std::map<std::string_view, std::unique_ptr<SQLite::Statement>> statements_;
 };

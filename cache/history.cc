@@ -12,7 +12,7 @@ namespace {
 #define MOETUNE_WINNER_COLUMNS                                                                        \
   "workload, config, time_us, interval_low_us, interval_high_us, default_time_us, roofline, plan,"    \
   " interface, cubin, fallback_config, fallback_plan, fallback_interface, fallback_cubin, contended," \
-  " provenance, stored_at"
+  " provenance, stored_at, timings"
 
 // Whether the cubins of a generation are there and whole.
 bool has_cubins(const Database& database, std::int64_t workload, std::int64_t generation) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "cache/timing.h"
+
 namespace moetune {
 
 // The hardware a time was measured on. Two GPUs with equal keys are interchangeable for tuning: an H200 never
@@ -29,6 +31,7 @@ struct WorkloadKey {
   HardwareKey hardware;
   std::string source_digest;  // of the templates that candidates compile from, with their headers
   std::string toolchain;      // "nvrtc 13.0.88"
+  Timing timing = Timing::overlapped;
 };
 
 // Stands before the source digest of a recording in progress (`moetune record`). Its trials were measured by

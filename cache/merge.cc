@@ -7,6 +7,7 @@
 #include "cache/cache_impl.h"
 #include "cache/duels.h"
 #include "cache/history.h"
+#include "cache/ranges.h"
 #include "cache/schema.h"
 
 namespace moetune {
@@ -119,6 +120,7 @@ MergeResult Cache::merge(const std::filesystem::path& into, const std::vector<st
       result.trials_taken += take_trials(source.impl_->database, workload.id, database, id);
       cache.take_winner(source, workload.id, id, result);
     }
+    result.ranges_taken += cache.take_ranges(source);
   }
   database.run(kDropUnusedCubins);
   for (Duel& duel : cache.duels()) {

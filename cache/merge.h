@@ -35,6 +35,7 @@ struct MergeResult {
   std::int64_t winners_kept = 0;      // of the destination, better than another of a file
   std::int64_t winners_equal = 0;     // the same record on both sides
   std::int64_t trials_taken = 0;      // new, or better than the one of their configuration
+  std::int64_t ranges_taken = 0;      // range tables, new or later than the one of their key
   std::vector<Duel> duels;            // that were not pending before
 };
 

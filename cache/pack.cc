@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/version.h"
+#include "cache/ranges.h"
 
 namespace moetune {
 namespace {
@@ -62,6 +63,22 @@ void copy_winner(const Cache& source, const Workload& workload, Cache& pack, Pac
   }
 }
 
+void copy_ranges(const Cache& source, const PackFilter& filter, Cache& pack, PackContents& contents) {
+  for (const FamilyRange& range : source.ranges()) {
+    const HardwareKey& hardware = range.key.hardware;
+    if ((hardware.origin != "gpu" && !filter.recorded) ||
+        hardware.name.find(filter.hardware) == std::string::npos)
+      continue;
+    if (!filter.kernel.empty() && range.key.kernel != filter.kernel) continue;
+    try {
+      pack.put_range(range.key, source.range_record(range));
+      ++contents.ranges;
+    } catch (const BrokenEnvironment&) {
+      ++contents.damaged;
+    }
+  }
+}
+
 }  // namespace
 
 PackContents export_pack(const Cache& source, const fs::path& path, const PackFilter& filter) {
@@ -75,7 +92,7 @@ PackContents export_pack(const Cache& source, const fs::path& path, const PackFi
       if (!filter.kernel.empty() && key.kernel != filter.kernel) continue;
       if (key.hardware.name.find(filter.hardware) == std::string::npos) continue;
       if (is_recording(key)) continue;  // trials alone
-      if (key.hardware.origin != "gpu") {
+      if (key.hardware.origin != "gpu" && !filter.recorded) {
         contents.recorded += source.winner(workload.id, WinnerParts::without_cubins).has_value();
         continue;
       }
@@ -84,6 +101,7 @@ PackContents export_pack(const Cache& source, const fs::path& path, const PackFi
     if (contents.winners == 0)
       throw BadInput("there is no winner to export in " + source.path().string() +
                      (contents.recorded > 0 ? " but of recordings, which no server launches" : ""));
+    copy_ranges(source, filter, pack, contents);
     pack.seal(std::string(version()));
     contents.families = static_cast<std::int64_t>(pack.manifest()->families.size());
   }

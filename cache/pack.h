@@ -12,11 +12,12 @@ namespace moetune {
 // Which winners; an empty text takes all.
 struct PackFilter {
   std::string kernel;
-  std::string hardware;  // a part of the device's name
+  std::string hardware;   // a part of the device's name
+  bool recorded = false;  // those of recordings too, which only a runtime that is opened for tests takes
 };
 
 struct PackContents {
-  std::int64_t winners = 0, families = 0;
+  std::int64_t winners = 0, families = 0, ranges = 0;
   std::int64_t bytes = 0;  // of the file
   // Of those that the filter takes: left out as no server may launch them.
   std::int64_t recorded = 0, contended = 0, damaged = 0, without_family = 0;

@@ -2,6 +2,7 @@
 
 #include "base/digest.h"
 #include "cache/cache_impl.h"
+#include "cache/schema.h"
 
 namespace moetune {
 
@@ -27,6 +28,11 @@ PackFamily family_of(const Database& database, const std::string& kernel, const 
   while (row.step()) {
     builder.add(row.text(0));
     ++found.winners;
+  }
+  if (database.integer_pragma("user_version") >= kSchemaWithRanges) {
+    Query range = database.query("SELECT digest FROM ranges WHERE kernel = ? AND family = ? ORDER BY digest",
+                                 kernel, family);
+    while (range.step()) builder.add("range").add(range.text(0));
   }
   found.digest = builder.finish();
   return found;
@@ -65,6 +71,8 @@ void Cache::seal(const std::string& made_by) {
     database.run("DELETE FROM builds");
     database.run("DELETE FROM rivals");
     database.run("DELETE FROM history");
+    database.run("UPDATE ranges SET progress = ''");
+    database.run("UPDATE ranges AS g SET digest = " MOETUNE_RANGE_DIGEST);
     database.run(kDropUnusedCubins);
     PackManifest manifest{made_by, families_of(database)};
     database.run("INSERT INTO pack (id, manifest, digest) VALUES (1, ?1, moetune_digest(?1))",

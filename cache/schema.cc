@@ -204,21 +204,112 @@ constexpr const char* kThird = R"sql(
   ) STRICT, WITHOUT ROWID;
 )sql";
 
-constexpr const char* kMigrations[] = {kFirst, kSecond, kThird};
+// Tables of whole ranges of problems (cache/ranges.h). `plan` and `progress` are documents.
+constexpr const char* kFourth = R"sql(
+  CREATE TABLE ranges (
+    id INTEGER PRIMARY KEY,
+    kernel TEXT NOT NULL,
+    family TEXT NOT NULL,
+    hardware INTEGER NOT NULL REFERENCES hardware(id),
+    source_digest TEXT NOT NULL,
+    toolchain TEXT NOT NULL,
+    plan TEXT NOT NULL,
+    progress TEXT NOT NULL,
+    stored_at TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    UNIQUE (kernel, family, hardware, source_digest, toolchain)
+  ) STRICT;
+
+  CREATE TABLE range_cubins (
+    range INTEGER NOT NULL REFERENCES ranges(id) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    config TEXT NOT NULL,
+    interface TEXT NOT NULL,
+    cubin INTEGER NOT NULL REFERENCES cubins(id),
+    PRIMARY KEY (range, number)
+  ) STRICT, WITHOUT ROWID;
+)sql";
+
+// How launches followed each other while they were timed (cache/timing.h): of a workload and a range table a part of
+// what they are; of a winner its times under all of them, a document. Tables with another key are made anew, for which
+// migrate() suspends references between rows.
+constexpr const char* kFifth = R"sql(
+  CREATE TABLE workloads_of_5 (
+    id INTEGER PRIMARY KEY,
+    kernel TEXT NOT NULL,
+    problem TEXT NOT NULL,
+    hardware INTEGER NOT NULL REFERENCES hardware(id),
+    source_digest TEXT NOT NULL,
+    toolchain TEXT NOT NULL,
+    timing TEXT NOT NULL DEFAULT 'overlapped',
+    family TEXT NOT NULL DEFAULT '',
+    digest TEXT NOT NULL DEFAULT '',
+    UNIQUE (kernel, problem, hardware, source_digest, toolchain, timing)
+  ) STRICT;
+  INSERT INTO workloads_of_5 (id, kernel, problem, hardware, source_digest, toolchain, family, digest)
+    SELECT id, kernel, problem, hardware, source_digest, toolchain, family, digest FROM workloads;
+  DROP TABLE workloads;
+  ALTER TABLE workloads_of_5 RENAME TO workloads;
+  CREATE INDEX workloads_by_family ON workloads (kernel, family);
+
+  CREATE TABLE ranges_of_5 (
+    id INTEGER PRIMARY KEY,
+    kernel TEXT NOT NULL,
+    family TEXT NOT NULL,
+    hardware INTEGER NOT NULL REFERENCES hardware(id),
+    source_digest TEXT NOT NULL,
+    toolchain TEXT NOT NULL,
+    timing TEXT NOT NULL DEFAULT 'overlapped',
+    plan TEXT NOT NULL,
+    progress TEXT NOT NULL,
+    stored_at TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    UNIQUE (kernel, family, hardware, source_digest, toolchain, timing)
+  ) STRICT;
+  INSERT INTO ranges_of_5 (id, kernel, family, hardware, source_digest, toolchain, plan, progress, stored_at, digest)
+    SELECT id, kernel, family, hardware, source_digest, toolchain, plan, progress, stored_at, digest FROM ranges;
+  DROP TABLE ranges;
+  ALTER TABLE ranges_of_5 RENAME TO ranges;
+
+  ALTER TABLE winners ADD COLUMN timings TEXT NOT NULL DEFAULT '';
+  ALTER TABLE history ADD COLUMN timings TEXT NOT NULL DEFAULT '';
+)sql";
+
+constexpr const char* kMigrations[] = {kFirst, kSecond, kThird, kFourth, kFifth};
+
+// References between rows are not kept up for a while: dropping a table would drop what refers to it as well. Nothing
+// within a transaction.
+class SuspendedReferences {
+ public:
+  explicit SuspendedReferences(const Database& database) : database_(database) {
+    database_.execute("PRAGMA foreign_keys = OFF");
+  }
+  ~SuspendedReferences() {
+    try {
+      database_.execute("PRAGMA foreign_keys = ON");
+    } catch (const BrokenEnvironment&) {  // the connection is beyond use, as its next statement will say
+    }
+  }
+  SuspendedReferences(const SuspendedReferences&) = delete;
+  SuspendedReferences& operator=(const SuspendedReferences&) = delete;
+
+ private:
+  const Database& database_;
+};
 
 constexpr std::uintmax_t kSmallestPage = 512;
 
 struct Identity {
   std::int64_t application = 0;
   std::int64_t version = 0;
-  bool empty = true;  // no table yet
+  bool empty = false;  // of version 0, and no table yet
 };
 
+// Of any version but 0 it reads the file's header alone: SQLite takes longer over the tables.
 Identity identity(const Database& database) {
-  Query tables = database.query("SELECT count(*) FROM sqlite_schema");
-  tables.step();
-  return {database.integer_pragma("application_id"), database.integer_pragma("user_version"),
-          tables.integer(0) == 0};
+  Identity found{database.integer_pragma("application_id"), database.integer_pragma("user_version")};
+  if (found.version == 0) found.empty = !database.query("SELECT 1 FROM sqlite_schema").step();
+  return found;
 }
 
 void refuse(const std::filesystem::path& path, const Identity& found, std::size_t newest) {
@@ -255,7 +346,7 @@ void require_unaltered(const Database& database, std::int64_t version, std::span
 
 std::span<const char* const> migrations() { return kMigrations; }
 
-std::string_view current_schema_digest() { return "ebac5e834e75f12a4ccac145201dadf3"; }
+std::string_view current_schema_digest() { return "4b030280519f79522563a52c17c5d2c0"; }
 
 void refuse_foreign(const std::filesystem::path& path) {
   // SQLite would take a file shorter than any page for an empty database, and overwrite it.
@@ -281,6 +372,7 @@ void migrate(const Database& database, std::span<const char* const> steps) {
       found.application == kApplicationId && found.version == static_cast<std::int64_t>(steps.size())) {
     return require_unaltered(database, found.version, steps);
   }
+  const SuspendedReferences suspended(database);
   WriteTransaction transaction(database);
   const Identity found = identity(database);  // another process may have been first
   refuse(database.path(), found, steps.size());

@@ -30,13 +30,19 @@ void refuse_foreign(const std::filesystem::path& path);
 // another application's or newer, or its tables are not those that the steps up to its version make.
 void migrate(const Database& database, std::span<const char* const> steps = migrations());
 
-// Files from this version on are read as they lie: a pack is never migrated. They lack the tables of later versions.
+// Files from this version on are read as they lie: a pack is never migrated. They lack the tables of later versions;
+// columns that came later are shown by show_later_columns().
 inline constexpr std::int64_t kOldestReadable = 2;
 inline constexpr std::int64_t kSchemaWithHistory = 3;  // and with rivals
+inline constexpr std::int64_t kSchemaWithRanges = 4;
+inline constexpr std::int64_t kSchemaWithTimings = 5;
 
 // For a file opened read-only: throws BrokenEnvironment where its version is not one of those.
 void require_version(const Database& database);
 // The same, and where its tables are not those of its version.
 void require_readable(const Database& database);
+
+// Lets this connection, which only reads, see an older file with the columns of today, as a migration would fill them.
+void show_later_columns(const Database& database);
 
 }  // namespace moetune

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/digest.h"
+#include "cache/schema.h"
 
 namespace moetune {
 namespace {
@@ -41,7 +42,7 @@ std::map<std::string, std::string> columns_of(const Database& database, const st
   std::map<std::string, std::string> columns;
   Query row = database.query(
       "SELECT name, type || iif(\"notnull\", ' NOT NULL', '') || iif(pk, ' PRIMARY KEY', '') ||"
-      " coalesce(' DEFAULT ' || dflt_value, '') FROM pragma_table_xinfo(?)",
+      " coalesce(' DEFAULT ' || dflt_value, '') FROM pragma_table_xinfo(?, 'main')",
       table);
   while (row.step()) columns[row.text(0)] = row.text(1);
   return columns;
@@ -99,6 +100,18 @@ std::vector<std::string> schema_differences(const Database& database, std::span<
     }
   }
   return differences;
+}
+
+void show_later_columns(const Database& database) {
+  const std::int64_t version = database.integer_pragma("user_version");
+  if (version >= kSchemaWithTimings) return;
+  database.execute(
+      "CREATE TEMP VIEW workloads AS SELECT *, 'overlapped' AS timing FROM main.workloads;"
+      "CREATE TEMP VIEW winners AS SELECT *, '' AS timings FROM main.winners");
+  if (version >= kSchemaWithHistory)
+    database.execute("CREATE TEMP VIEW history AS SELECT *, '' AS timings FROM main.history");
+  if (version >= kSchemaWithRanges)
+    database.execute("CREATE TEMP VIEW ranges AS SELECT *, 'overlapped' AS timing FROM main.ranges");
 }
 
 }  // namespace moetune

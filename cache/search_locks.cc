@@ -9,8 +9,12 @@
 
 namespace moetune {
 
+// A child that another thread has forked and that has not yet become its program shares the open file: closing it here
+// would leave the locks to that child.
 SearchLocks::~SearchLocks() {
-  if (file_ >= 0) ::close(file_);
+  if (file_ < 0) return;
+  for (const std::int64_t workload : entered_) lock(F_UNLCK, workload, false);
+  ::close(file_);
 }
 
 SearchLocks::SearchLocks(SearchLocks&& other) noexcept

@@ -38,8 +38,9 @@ std::int64_t find_cubin(const Database& database, const std::string& name) {
   return row.step() && unpacked(row, 1) ? row.integer(0) : 0;
 }
 
-// Within a transaction. 0 for a launch that has none.
-std::int64_t store_cubin(const Database& database, const StoredLaunch& launch) {
+}  // namespace
+
+std::int64_t Cache::Impl::store_cubin(const StoredLaunch& launch) const {
   if (launch.config.empty()) return 0;
   const std::string name = digest(launch.cubin);
   if (const std::int64_t known = find_cubin(database, name); known != 0) return known;
@@ -51,21 +52,19 @@ std::int64_t store_cubin(const Database& database, const StoredLaunch& launch) {
   return find_cubin(database, name);
 }
 
-}  // namespace
-
 void Cache::Impl::store_winner(std::int64_t workload, const WinnerRecord& winner) const {
-  const std::int64_t cubin = store_cubin(database, winner);
-  const std::int64_t fallback = store_cubin(database, winner.fallback);
+  const std::int64_t cubin = store_cubin(winner);
+  const std::int64_t fallback = store_cubin(winner.fallback);
   database.run(
       "INSERT OR REPLACE INTO winners (workload, config, time_us, interval_low_us, interval_high_us,"
       " default_time_us, roofline, plan, interface, cubin, fallback_config, fallback_plan,"
-      " fallback_interface, fallback_cubin, contended, provenance, stored_at, digest)"
+      " fallback_interface, fallback_cubin, contended, provenance, stored_at, timings, digest)"
       " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), ?, ?,"
-      " coalesce(nullif(?, ''), strftime('%Y-%m-%dT%H:%M:%SZ', 'now')), '')",
+      " coalesce(nullif(?, ''), strftime('%Y-%m-%dT%H:%M:%SZ', 'now')), ?, '')",
       workload, winner.config, winner.time_us, winner.interval_low_us, winner.interval_high_us,
       winner.default_time_us, winner.roofline, winner.plan, winner.interface, cubin, winner.fallback.config,
       winner.fallback.plan, winner.fallback.interface, fallback, int{winner.contended}, winner.provenance,
-      winner.stored_at);
+      winner.stored_at, winner.timings);
   database.run("UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST " WHERE workload = ?", workload);
 }
 
@@ -89,7 +88,7 @@ std::optional<WinnerRecord> Cache::winner(std::int64_t workload, WinnerParts par
       " fallback_config, fallback_plan, fallback_interface, contended, provenance, stored_at,"
       " v.digest = " MOETUNE_WINNER_DIGEST " AND h.digest = " MOETUNE_HARDWARE_DIGEST
       " AND w.digest = " MOETUNE_WORKLOAD_DIGEST
-      ", c.frame, c.bytes, c.digest, f.frame, f.bytes, f.digest"
+      ", c.frame, c.bytes, c.digest, f.frame, f.bytes, f.digest, v.timings"
       " FROM winners v JOIN workloads w ON w.id = v.workload JOIN hardware h ON h.id = w.hardware"
       " LEFT JOIN cubins c ON c.id = iif(?2, v.cubin, NULL)"
       " LEFT JOIN cubins f ON f.id = iif(?2, v.fallback_cubin, NULL) WHERE v.workload = ?1",
@@ -108,6 +107,7 @@ std::optional<WinnerRecord> Cache::winner(std::int64_t workload, WinnerParts par
   winner.contended = row.integer(11) != 0;
   winner.provenance = row.text(12);
   winner.stored_at = row.text(13);
+  winner.timings = row.text(21);
   bool sound = row.integer(14) != 0;
   const auto load = [&](int column, Blob& into) {
     std::optional<Blob> loaded = unpacked(row, column);
@@ -125,16 +125,18 @@ std::optional<WinnerRecord> Cache::winner(std::int64_t workload, WinnerParts par
 
 std::vector<FamilyWinner> Cache::family_winners(const std::string& kernel, const std::string& family) const {
   std::vector<FamilyWinner> all;
+  // Few devices have many winners: each device's own digest is checked once.
   Query row = impl_->database.query(
-      "SELECT w.id, w.problem, w.source_digest, w.toolchain, h.name, h.compute_capability, h.sm_count,"
+      "WITH devices AS MATERIALIZED (SELECT * FROM hardware h WHERE h.digest = " MOETUNE_HARDWARE_DIGEST
+      ") SELECT w.id, w.problem, w.source_digest, w.toolchain, h.name, h.compute_capability, h.sm_count,"
       " h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver, v.config,"
       " v.interface, v.fallback_config, v.fallback_interface, v.cubin, coalesce(v.fallback_cubin, 0),"
       " (SELECT digest FROM cubins WHERE id = v.cubin),"
       " coalesce((SELECT digest FROM cubins WHERE id = v.fallback_cubin), ''), v.time_us, v.default_time_us,"
-      " v.stored_at, v.contended FROM workloads w JOIN winners v ON v.workload = w.id"
-      " JOIN hardware h ON h.id = w.hardware WHERE w.kernel = ? AND w.family = ?"
-      " AND v.digest = " MOETUNE_WINNER_DIGEST " AND h.digest = " MOETUNE_HARDWARE_DIGEST
-      " AND w.digest = " MOETUNE_WORKLOAD_DIGEST " ORDER BY v.stored_at DESC, w.id DESC",
+      " v.stored_at, v.contended, w.timing FROM workloads w JOIN winners v ON v.workload = w.id"
+      " JOIN devices h ON h.id = w.hardware WHERE w.kernel = ? AND w.family = ?"
+      " AND v.digest = " MOETUNE_WINNER_DIGEST_OF(MOETUNE_IDENTITY_OF(
+          "w", "h")) " AND w.digest = " MOETUNE_WORKLOAD_DIGEST " ORDER BY v.stored_at DESC, w.id DESC",
       kernel, family);
   while (row.step()) {
     FamilyWinner winner;
@@ -156,6 +158,7 @@ std::vector<FamilyWinner> Cache::family_winners(const std::string& kernel, const
     winner.default_time_us = row.real(22);
     winner.stored_at = row.text(23);
     winner.contended = row.integer(24) != 0;
+    winner.workload.key.timing = stored_timing(row.text(25));
     all.push_back(std::move(winner));
   }
   if (impl_->pack) require_manifest(impl_->database, *impl_->pack, kernel, family, all.size());

@@ -10,6 +10,7 @@
 #include "cache/database.h"
 #include "cache/history.h"
 #include "cache/merge.h"
+#include "cache/ranges.h"
 #include "cache/schema.h"
 #include "tests/cache/support.h"
 
@@ -48,6 +49,9 @@ std::int64_t fill_records(const fs::path& file) {
   cache.put_winner(id, with_fallback(1));
   add_rival(file);
   cache.put_calibration(h200(), "read_tb_s", 4.6);
+  cache.put_range(
+      {"decode_attention", "head_dim=128", h200(), "sources", "nvrtc"},
+      {.table = "{}", .progress = "so far", .variants = {with_fallback(1)}, .stored_at = "2026-01-01"});
   cache.put_build("d1", {"ok", "{}", "log", random_bytes(2'000, 1)});
   return id;
 }

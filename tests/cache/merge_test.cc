@@ -7,6 +7,7 @@
 
 #include "cache/history.h"
 #include "cache/pack.h"
+#include "cache/schema.h"
 #include "tests/cache/support.h"
 
 using moetune::Cache;
@@ -197,13 +198,37 @@ TEST_CASE("packs are merged as caches are, and hold no duels") {
   CHECK(says(broken([&] { merged(dir / "a.pack", {dir / "b.db"}); }), "is a pack, which is only read"));
 }
 
+namespace {
+
+// The same records in the tables of the second schema.
+void make_second_schema(const fs::path& file) {
+  const fs::path old = file.string() + ".2";
+  {
+    const moetune::Database database(old, moetune::Database::Access::create, std::chrono::seconds(5));
+    moetune::migrate(database, moetune::migrations().first(2));
+  }
+  raw_sql(
+      old,
+      "ATTACH '" + file.string() +
+          "' AS new; INSERT INTO hardware SELECT * FROM new.hardware;"
+          " INSERT INTO workloads (id, kernel, problem, hardware, source_digest, toolchain, family, digest)"
+          " SELECT id, kernel, problem, hardware, source_digest, toolchain, family, digest FROM new.workloads;"
+          " INSERT INTO trials SELECT * FROM new.trials; INSERT INTO cubins SELECT * FROM new.cubins;"
+          " INSERT INTO winners SELECT workload, config, time_us, interval_low_us, interval_high_us,"
+          " default_time_us, roofline, plan, interface, cubin, fallback_config, fallback_plan,"
+          " fallback_interface, fallback_cubin, contended, provenance, stored_at, digest FROM new.winners;"
+          " INSERT INTO pack SELECT * FROM new.pack; DETACH new; PRAGMA journal_mode = delete");
+  for (const char* part : {"", "-wal", "-shm"}) fs::remove(file.string() + part);
+  fs::rename(old, file);
+}
+
+}  // namespace
+
 TEST_CASE("a file of the second schema is read as it lies, and a pack of it is never changed") {
   const TempDir dir;
   cache_of(dir / "old.db", timed_winner(1, 9, 10));
   moetune::export_pack(Cache::open(dir / "old.db", Cache::Mode::read_only), dir / "old.pack", {});
-  for (const char* name : {"old.db", "old.pack"})
-    raw_sql(dir / name,
-            "DROP TABLE rivals; DROP TABLE history; PRAGMA journal_mode = delete; PRAGMA user_version = 2");
+  for (const char* name : {"old.db", "old.pack"}) make_second_schema(dir / name);
   const auto before = dir.content();
   for (const char* name : {"old.db", "old.pack"}) {
     const Cache cache = Cache::open(dir / name, Cache::Mode::read_only);
@@ -217,7 +242,7 @@ TEST_CASE("a file of the second schema is read as it lies, and a pack of it is n
   CHECK(dir.content() == before);
   CHECK(merged(dir / "into.db", {dir / "old.db", dir / "old.pack"}).winners_equal == 1);
   Cache::open(dir / "old.db", Cache::Mode::read_write);
-  CHECK(raw_text(dir / "old.db", "PRAGMA user_version") == std::to_string(3));
+  CHECK(raw_text(dir / "old.db", "PRAGMA user_version") == std::to_string(moetune::migrations().size()));
 }
 
 TEST_CASE("one unsound file among several, and nothing is touched") {

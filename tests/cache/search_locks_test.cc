@@ -64,3 +64,22 @@ TEST_CASE("two caches of one process keep each other's trials, until one is clos
   Cache three = Cache::open(dir / "cache.db", Cache::Mode::create);
   CHECK(says(broken([&] { three.clear_trials(id); }), "is running"));  // `one` goes on after its own clearing
 }
+
+TEST_CASE("a search that has ended holds nothing, though a child was forked meanwhile") {
+  const TempDir dir;
+  const fs::path file = dir / "cache.db";
+  pid_t child = -1;
+  {
+    Cache ended = Cache::open(file, Cache::Mode::create);
+    ended.begin_search(ended.workload(workload_key()));
+    child = start([] {  // shares every open file, as one that is to become a worker does for a moment
+      for (;;) ::pause();
+    });
+  }
+  Cache cache = Cache::open(file, Cache::Mode::create);
+  const std::int64_t id = cache.workload(workload_key());
+  cache.begin_search(id);
+  CHECK(broken([&] { cache.clear_trials(id); }) == "");
+  REQUIRE(::kill(child, SIGKILL) == 0);
+  finish(child);
+}

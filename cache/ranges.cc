@@ -1,0 +1,126 @@
+// The part of Cache that stores range tables.
+#include "cache/ranges.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "cache/cache_impl.h"
+#include "cache/pack_rows.h"
+#include "cache/schema.h"
+
+namespace moetune {
+namespace {
+
+std::int64_t find_range(const Database& database, const RangeKey& key, std::int64_t hardware) {
+  Query row = database.query(
+      "SELECT id FROM ranges WHERE kernel = ? AND family = ? AND hardware = ? AND source_digest = ?"
+      " AND toolchain = ? AND timing = ?",
+      key.kernel, key.family, hardware, key.source_digest, key.toolchain,
+      std::string(timing_name(key.timing)));
+  return row.step() ? row.integer(0) : 0;
+}
+
+std::vector<FamilyRange::Variant> variants_of(const Database& database, std::int64_t range) {
+  std::vector<FamilyRange::Variant> variants;
+  Query row = database.query(
+      "SELECT v.config, v.interface, c.digest, c.id FROM range_cubins v JOIN cubins c ON c.id = v.cubin"
+      " WHERE v.range = ? ORDER BY v.number",
+      range);
+  while (row.step()) variants.push_back({row.text(0), row.text(1), row.text(2), row.integer(3)});
+  return variants;
+}
+
+}  // namespace
+
+void Cache::Impl::store_range(const RangeKey& key, const RangeRecord& record) const {
+  const std::int64_t on = hardware(key.hardware);
+  database.run(
+      "INSERT INTO ranges (kernel, family, hardware, source_digest, toolchain, timing, plan, progress, stored_at,"
+      " digest) VALUES (?1, ?2, ?3, ?4, ?5, ?9, ?6, ?7, coalesce(nullif(?8, ''),"
+      " strftime('%Y-%m-%dT%H:%M:%SZ', 'now')), '')"
+      " ON CONFLICT (kernel, family, hardware, source_digest, toolchain, timing) DO UPDATE SET plan = excluded.plan,"
+      " progress = excluded.progress, stored_at = excluded.stored_at",
+      key.kernel, key.family, on, key.source_digest, key.toolchain, record.table, record.progress,
+      record.stored_at, std::string(timing_name(key.timing)));
+  const std::int64_t range = find_range(database, key, on);
+  database.run("DELETE FROM range_cubins WHERE range = ?", range);
+  std::int64_t number = 0;
+  for (const StoredLaunch& variant : record.variants) {
+    database.run("INSERT INTO range_cubins (range, number, config, interface, cubin) VALUES (?, ?, ?, ?, ?)",
+                 range, number++, variant.config, variant.interface, store_cubin(variant));
+  }
+  database.run("UPDATE ranges AS g SET digest = " MOETUNE_RANGE_DIGEST " WHERE id = ?", range);
+  database.run(kDropUnusedCubins);
+}
+
+void Cache::put_range(const RangeKey& key, const RangeRecord& record) {
+  WriteTransaction transaction(impl_->database);
+  impl_->store_range(key, record);
+  transaction.commit();
+}
+
+std::string Cache::range_progress(const RangeKey& key) const {
+  const std::optional<std::int64_t> hardware = impl_->find_hardware(key.hardware);
+  if (impl_->schema < kSchemaWithRanges || !hardware) return "";
+  Query row =
+      impl_->database.query("SELECT progress FROM ranges g WHERE id = ? AND digest = " MOETUNE_RANGE_DIGEST,
+                            find_range(impl_->database, key, *hardware));
+  return row.step() ? row.text(0) : "";
+}
+
+std::vector<FamilyRange> Cache::family_ranges(const std::string& kernel, const std::string& family) const {
+  std::vector<FamilyRange> all;
+  for (FamilyRange& range : ranges()) {
+    if (range.key.kernel == kernel && range.key.family == family) all.push_back(std::move(range));
+  }
+  return all;
+}
+
+std::vector<FamilyRange> Cache::ranges() const {
+  std::vector<FamilyRange> all;
+  if (impl_->schema < kSchemaWithRanges) return all;
+  Query row = impl_->database.query(
+      "SELECT g.id, g.source_digest, g.toolchain, g.plan, g.stored_at, h.name, h.compute_capability, h.sm_count,"
+      " h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver, g.kernel, g.family,"
+      " g.timing"
+      " FROM ranges g JOIN hardware h ON h.id = g.hardware WHERE g.plan <> ''"
+      " AND g.digest = " MOETUNE_RANGE_DIGEST " AND h.digest = " MOETUNE_HARDWARE_DIGEST
+      " ORDER BY g.stored_at DESC, g.id DESC");
+  while (row.step()) {
+    FamilyRange found{.key = {row.text(14), row.text(15), {}, row.text(1), row.text(2)},
+                      .table = row.text(3)};
+    found.stored_at = row.text(4);
+    found.key.hardware = {
+        row.text(5),    static_cast<int>(row.integer(6)),  static_cast<int>(row.integer(7)),  row.integer(8),
+        row.integer(9), static_cast<int>(row.integer(10)), static_cast<int>(row.integer(11)), row.text(12),
+        row.text(13)};
+    found.key.timing = stored_timing(row.text(16));
+    found.variants = variants_of(impl_->database, row.integer(0));
+    all.push_back(std::move(found));
+  }
+  return all;
+}
+
+RangeRecord Cache::range_record(const FamilyRange& range) const {
+  RangeRecord record{.table = range.table, .progress = "", .stored_at = range.stored_at};
+  for (const FamilyRange::Variant& variant : range.variants)
+    record.variants.push_back({variant.config, "", variant.interface, cubin(variant.cubin)});
+  return record;
+}
+
+std::int64_t Cache::take_ranges(const Cache& from) {
+  std::int64_t taken = 0;
+  const std::vector<FamilyRange> ours = ranges();
+  for (const FamilyRange& theirs : from.ranges()) {
+    const bool is_older = std::any_of(ours.begin(), ours.end(), [&](const FamilyRange& one) {
+      return one.key == theirs.key &&
+             std::tie(one.stored_at, one.table) >= std::tie(theirs.stored_at, theirs.table);
+    });
+    if (is_older) continue;
+    impl_->store_range(theirs.key, from.range_record(theirs));
+    ++taken;
+  }
+  return taken;
+}
+
+}  // namespace moetune

@@ -1,0 +1,121 @@
+// Range tables in a cache: kept with their cubins, replaced as a whole, refused when altered.
+#include "cache/ranges.h"
+
+#include "cache/gc.h"
+#include "cache/merge.h"
+#include "cache/pack.h"
+#include "tests/cache/support.h"
+
+using namespace cache_test;
+using moetune::Cache;
+using moetune::RangeKey;
+using moetune::RangeRecord;
+
+namespace {
+
+RangeKey range_key(const std::string& family = "head_dim=128") {
+  return {"decode_attention", family, h200(), "sources", "nvrtc 13.0"};
+}
+
+RangeRecord range_record(std::uint64_t seed, const std::string& stored_at = "") {
+  return {.table = "{\"seed\":" + std::to_string(seed) + "}",
+          .progress = "so far",
+          .variants = {{"tile=1", "", "interface", random_bytes(500, seed)},
+                       {"tile=2", "", "interface", random_bytes(600, seed + 1)}},
+          .stored_at = stored_at};
+}
+
+std::size_t cubin_count(const fs::path& file) {
+  return std::stoul(raw_text(file, "SELECT count(*) FROM cubins"));
+}
+
+}  // namespace
+
+TEST_CASE("a range table comes back with its cubins, and another takes its place with all that it had") {
+  const TempDir dir;
+  Cache cache = Cache::open(dir / "a.db", Cache::Mode::create);
+  CHECK(cache.range_progress(range_key()).empty());
+  cache.put_range(range_key(), range_record(1));
+  cache.put_range(range_key("head_dim=64"), range_record(1));
+  CHECK(cache.range_progress(range_key()) == "so far");
+  const auto found = cache.family_ranges("decode_attention", "head_dim=128");
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].key == range_key());
+  CHECK(found[0].table == "{\"seed\":1}");
+  REQUIRE(found[0].variants.size() == 2);
+  CHECK(found[0].variants[1].config == "tile=2");
+  CHECK(cache.cubin(found[0].variants[0].cubin) == random_bytes(500, 1));
+  CHECK(cubin_count(dir / "a.db") == 2);  // both families share them
+
+  cache.put_range(range_key(), range_record(10));
+  cache.put_range(range_key("head_dim=64"), range_record(10));
+  CHECK(cubin_count(dir / "a.db") == 2);
+  CHECK(cache.family_ranges("decode_attention", "head_dim=128").at(0).table == "{\"seed\":10}");
+  CHECK(cache.check().empty());
+  cache.collect_garbage({});
+  CHECK(cubin_count(dir / "a.db") == 2);
+  // A winner that goes takes no cubin of a table with it.
+  cache.put_winner(cache.workload(workload_key()), winner(1));
+  cache.put_winner(cache.workload(workload_key()), winner(2));
+  CHECK(cache.range_record(cache.family_ranges("decode_attention", "head_dim=64").at(0)).variants.size() ==
+        2);
+}
+
+TEST_CASE("a record that only says how far a search is serves nobody") {
+  const TempDir dir;
+  Cache cache = Cache::open(dir / "a.db", Cache::Mode::create);
+  cache.put_range(range_key(), {.table = "", .progress = "half"});
+  CHECK(cache.ranges().empty());
+  CHECK(cache.range_progress(range_key()) == "half");
+}
+
+TEST_CASE("an altered range table counts as absent, and a check names it") {
+  for (const char* change :
+       {"UPDATE ranges SET plan = replace(plan, '1', '2')", "UPDATE ranges SET progress = 'other'",
+        "UPDATE range_cubins SET config = 'tile=3' WHERE number = 0",
+        "DELETE FROM range_cubins WHERE number = 1",
+        "UPDATE range_cubins SET cubin = (SELECT cubin FROM range_cubins WHERE number = 1)"}) {
+    CAPTURE(change);
+    const TempDir dir;
+    Cache::open(dir / "a.db", Cache::Mode::create).put_range(range_key(), range_record(1));
+    raw_sql(dir / "a.db", change);
+    const Cache cache = Cache::open(dir / "a.db", Cache::Mode::read_only);
+    CHECK(cache.ranges().empty());
+    CHECK(cache.range_progress(range_key()).empty());
+    REQUIRE(cache.check().size() == 1);
+    CHECK(says(cache.check()[0].where, "range table 1 (decode_attention head_dim=128)"));
+  }
+}
+
+TEST_CASE("a merge keeps the later table, and a pack carries it without its progress") {
+  const TempDir dir;
+  {
+    Cache old = Cache::open(dir / "old.db", Cache::Mode::create);
+    old.put_range(range_key(), range_record(1, "2026-01-01T00:00:00Z"));
+    Cache later = Cache::open(dir / "later.db", Cache::Mode::create);
+    later.put_range(range_key(), range_record(5, "2026-02-01T00:00:00Z"));
+    later.put_winner(later.workload(workload_key(), "head_dim=128"), winner(1));
+  }
+  CHECK(Cache::merge(dir / "old.db", {dir / "later.db"}, {}).ranges_taken == 1);
+  CHECK(Cache::merge(dir / "later.db", {dir / "old.db"}, {}).ranges_taken == 0);
+  const Cache merged = Cache::open(dir / "old.db", Cache::Mode::read_only);
+  CHECK(merged.ranges().at(0).table == "{\"seed\":5}");
+  CHECK(moetune::export_pack(merged, dir / "a.pack", {}).ranges == 1);
+  const Cache pack = Cache::open(dir / "a.pack", Cache::Mode::read_only);
+  CHECK(pack.check().empty());
+  CHECK(pack.range_progress(range_key()).empty());
+  CHECK(pack.range_record(pack.ranges().at(0)).variants.at(0).cubin == random_bytes(500, 5));
+}
+
+TEST_CASE("a pack whose table was taken away is refused") {
+  const TempDir dir;
+  {
+    Cache cache = Cache::open(dir / "a.db", Cache::Mode::create);
+    cache.put_range(range_key(), range_record(5));
+    cache.put_winner(cache.workload(workload_key(), "head_dim=128"), winner(1));
+    moetune::export_pack(cache, dir / "a.pack", {});
+  }
+  raw_sql(dir / "a.pack", "DELETE FROM range_cubins; DELETE FROM ranges");
+  const Cache pack = Cache::open(dir / "a.pack", Cache::Mode::read_only);
+  CHECK(says(broken([&] { pack.family_winners("decode_attention", "head_dim=128"); }), "it was altered"));
+}
