@@ -55,6 +55,8 @@ struct Buffer {
   Role role = Role::input;
   // Streamed inputs: each replay of a measurement reads another copy, so that L2 is cold.
   bool rotates = false;
+  // An input that whatever runs in front of the kernel in a server has just written (Timing::chained).
+  bool fresh = false;
   // Of inputs and in_out buffers; outputs are poisoned before every run. An in_out buffer is filled again
   // before every run that is judged. During measuring each launch finds what the launches before it left.
   Fill fill;

@@ -93,6 +93,7 @@ Json write_buffers(const std::vector<Buffer>& buffers, std::vector<Blob>& blobs)
                     {"elements", buffer.elements},
                     {"role", name_of(kRoles, buffer.role)},
                     {"rotates", buffer.rotates},
+                    {"fresh", buffer.fresh},
                     {"fill", fill_to_json(buffer.fill, blobs)},
                     {"check", check_to_json(buffer.check)}});
   }
@@ -109,6 +110,7 @@ std::vector<Buffer> read_buffers(const Json& json, std::span<const Blob> blobs) 
       item.at("elements").get_to(buffer.elements);
       buffer.role = from_name(kRoles, "role", item.at("role"));
       item.at("rotates").get_to(buffer.rotates);
+      item.at("fresh").get_to(buffer.fresh);
       buffer.fill = fill_from_json(item.at("fill"), blobs);
       buffer.check = check_from_json(item.at("check"));
     }

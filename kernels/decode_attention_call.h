@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 
+#include "kernels/attention_call.h"
 #include "kernels/call.h"
 #include "kernels/decode_attention_problem.h"
 
@@ -18,16 +19,9 @@ struct RowStrides {
   std::int64_t head = 0;
 };
 
-// Elements between neighbours in K or V. A block is a page, or a sequence of contiguous KV.
-struct KvStrides {
-  std::int64_t block = 0;
-  std::int64_t head = 0;
-  std::int64_t token = 0;
-};
-
 struct DecodeCall {
   RowStrides q, o;
-  KvStrides k, v;
+  KvStrides k, v;             // a block is a page, or a sequence of contiguous KV
   std::int64_t v_offset = 0;  // elements from K's start to V's in one buffer; 0: V has a buffer of its own
   std::int64_t blocks = 0;    // pages in the pool, or sequences that contiguous KV has room for
   std::int64_t capacity = 0;  // tokens that a sequence has room for: longer lengths are cut to it
@@ -43,9 +37,9 @@ struct DecodeCall {
   std::int64_t tokens_per_block(const DecodeShape& shape) const {
     return shape.paged() ? shape.page : capacity;
   }
-  // Elements from the first of a tensor to behind its last.
+  // Elements from the first to behind the last of queries or outputs.
   std::int64_t row_elements(const RowStrides& strides, const DecodeShape& shape) const;
-  std::int64_t kv_elements(const KvStrides& strides, const DecodeShape& shape) const;
+  KvTensors kv(const DecodeShape& shape) const;
 };
 
 // The offset of a row, in elements; `row` counts [sequence, new token, query head].

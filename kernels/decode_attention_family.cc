@@ -1,23 +1,34 @@
 #include "kernels/decode_attention_family.h"
 
-#include <charconv>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include "base/error.h"
 #include "base/integers.h"
+#include "kernels/attention_options.h"
 #include "kernels/decode_attention_call.h"
 
 namespace moetune {
 namespace {
 
-// The order is part of the C interface (include/moetune.h).
+// The order is part of the C interface (include/moetune_kernels.h).
 enum Slot { kQ, kK, kV, kPageTable, kLengths, kO, kLse, kSinks, kKScale, kVScale, kSlots };
 
 [[noreturn]] void refuse_family(const std::string& rule) { throw BadInput("decode_attention: " + rule); }
 
 std::string size_text(std::int64_t size) { return std::to_string(size); }
+
+constexpr std::int64_t kMostHeads = 1024;
+constexpr std::int64_t kMostExtents[] = {65535, kMostHeads, std::int64_t{1} << 22};
+
+// 3 if none is.
+std::size_t first_out_of_range(const Extents& extents) {
+  std::size_t i = 0;
+  while (i < 3 && extents[i] >= 1 && extents[i] <= kMostExtents[i]) ++i;
+  return i;
+}
 
 class DecodeFamily final : public FamilyInterface {
  public:
@@ -42,13 +53,11 @@ class DecodeFamily final : public FamilyInterface {
 
   void check(const Extents& extents) const override {
     static constexpr const char* kNames[] = {"batch", "kv_heads", "context"};
-    static constexpr std::int64_t kMost[] = {65535, 1024, std::int64_t{1} << 22};
     if (extents.size() != 3) refuse_family("the extents are batch, kv_heads and context");
-    for (std::size_t i = 0; i < 3; ++i) {
-      if (extents[i] >= 1 && extents[i] <= kMost[i]) continue;
-      refuse_family(std::string(kNames[i]) + "=" + std::to_string(extents[i]) +
-                    " is out of range (from 1 to " + std::to_string(kMost[i]) + ")");
-    }
+    const std::size_t i = first_out_of_range(extents);
+    if (i == 3) return;
+    refuse_family(std::string(kNames[i]) + "=" + std::to_string(extents[i]) + " is out of range (from 1 to " +
+                  std::to_string(kMostExtents[i]) + ")");
   }
 
   void check_call(const Extents& extents, const Call& call) const override {
@@ -56,12 +65,15 @@ class DecodeFamily final : public FamilyInterface {
   }
 
   // Batch and KV heads only multiply the work: one table serves every tensor-parallel degree of a model. A
-  // batch counts as even if its contexts fill nine tenths of what the longest would.
+  // batch counts as even if its contexts fill nine tenths of what the longest would, or, with a window, of two
+  // windows each: most sequences are then longer than what they see. An unknown total counts as half of the most.
   TablePoint table_point(const Extents& extents, std::int64_t total) const override {
     TablePoint point;
     point.position = {extents[0] * extents[1], extents[2]};
-    const std::int64_t most = extents[0] * extents[2];
-    point.uneven = extents[0] > 1 && total < most - most / 10;
+    const std::int64_t known = total > 0 ? total : extents[0] * extents[2] / 2;
+    const std::int64_t length = shape_.window == 0 ? extents[2] : std::min(extents[2], 2 * shape_.window);
+    const std::int64_t most = extents[0] * length;
+    point.uneven = extents[0] > 1 && known < most - most / 10;
     return point;
   }
 
@@ -72,9 +84,9 @@ class DecodeFamily final : public FamilyInterface {
 
   TablePoint table_point_of(const Problem& problem) const override {
     const DecodeShape shape(problem);
-    TablePoint point = table_point({shape.batch, shape.kv_heads, shape.context}, 0);
-    point.uneven = shape.ragged;
-    return point;
+    const std::vector<std::int64_t> lengths = shape.lengths();
+    const std::int64_t total = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+    return table_point({shape.batch, shape.kv_heads, shape.context}, total);
   }
 
   Extents extents_at(const TablePoint& point, const Extents& like) const override {
@@ -82,15 +94,23 @@ class DecodeFamily final : public FamilyInterface {
     return {ceil_div(point.position[0], heads), heads, point.position[1]};
   }
 
+  bool set_extents(Problem& problem, const Extents& extents) const override {
+    if (extents.size() != 3 || first_out_of_range(extents) < 3) return false;
+    const DecodeShape shape = shape_.at(extents);
+    if (shape.q_heads > kMostHeads || exceeded_size(shape)) return false;
+    problem.dims.set("batch", Value::integer(shape.batch));
+    problem.dims.set("q_heads", Value::integer(shape.q_heads));
+    problem.dims.set("kv_heads", Value::integer(shape.kv_heads));
+    problem.dims.set("context", Value::integer(shape.context));
+    return true;
+  }
+  // Few tables reach down to fewer rows than the KV heads of their problems.
+  std::vector<std::string> varying_dimensions() const override { return {"batch", "context", "lengths"}; }
+
   void bind(std::span<const TensorView* const> tensors, std::string_view options, Extents& extents,
             Call& call) const override;
 
  private:
-  struct Options {
-    bool heads_first = true;
-    double scale = 0;
-  };
-  Options read_options(std::string_view text) const;
   const TensorView& tensor(std::span<const TensorView* const> tensors, Slot slot) const;
   void require_size(Slot slot, const char* what, std::int64_t size, std::int64_t wanted) const;
   void require_contiguous(Slot slot, const TensorView& view, std::int64_t elements) const;
@@ -100,28 +120,6 @@ class DecodeFamily final : public FamilyInterface {
   DecodeShape shape_;
   std::array<TensorSlot, kSlots> slots_;
 };
-
-DecodeFamily::Options DecodeFamily::read_options(std::string_view text) const {
-  Options read{shape_.heads_first, 1 / std::sqrt(static_cast<double>(shape_.head_dim))};
-  while (!text.empty()) {
-    const std::string_view pair = text.substr(0, text.find(','));
-    text.remove_prefix(std::min(text.size(), pair.size() + 1));
-    const std::size_t equals = pair.find('=');
-    const std::string_view name = pair.substr(0, equals);
-    const std::string_view value = equals == std::string_view::npos ? "" : pair.substr(equals + 1);
-    if (name == "layout" && (value == "heads_first" || value == "tokens_first")) {
-      read.heads_first = value == "heads_first";
-    } else if (name == "scale") {
-      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), read.scale);
-      if (error != std::errc() || end != value.data() + value.size() || !(read.scale > 0))
-        refuse_family("scale='" + std::string(value) + "' is not a positive number");
-    } else {
-      refuse_family("unknown option '" + std::string(pair) +
-                    "'; known are layout=heads_first, layout=tokens_first " + "and scale=NUMBER");
-    }
-  }
-  return read;
-}
 
 const TensorView& DecodeFamily::tensor(std::span<const TensorView* const> tensors, Slot slot) const {
   const TensorView* const view = slot < tensors.size() ? tensors[slot] : nullptr;
@@ -184,7 +182,9 @@ KvStrides DecodeFamily::keys(Slot slot, const TensorView& view, bool heads_first
 
 void DecodeFamily::bind(std::span<const TensorView* const> tensors, std::string_view options,
                         Extents& extents, Call& call) const {
-  const Options read = read_options(options);
+  const AttentionOptions read =
+      read_attention_options(CallRules("decode_attention"), options,
+                             {shape_.heads_first, 1 / std::sqrt(static_cast<double>(shape_.head_dim))});
   const TensorView &q = tensor(tensors, kQ), &k = tensor(tensors, kK), &v = tensor(tensors, kV);
   for (const auto& [slot, view] : {std::pair{kK, &k}, std::pair{kV, &v}}) {
     if (view->shape.size() != 4) {
@@ -197,7 +197,7 @@ void DecodeFamily::bind(std::span<const TensorView* const> tensors, std::string_
   if (!(k.shape == v.shape)) refuse_family("tensors 'k' and 'v' differ in shape");
   const std::int64_t tokens = k.shape[read.heads_first ? 2 : 1], heads = k.shape[read.heads_first ? 1 : 2];
   const std::int64_t batch = q.shape.empty() ? 0 : q.shape[0];
-  DecodeCall made(shape_);
+  DecodeCall made{Call{}};
   made.q = rows(kQ, q, batch, heads * shape_.group());
   made.o = rows(kO, tensor(tensors, kO), batch, heads * shape_.group());
   made.k = keys(kK, k, read.heads_first, tokens);

@@ -6,14 +6,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/attention_inputs.h"
 #include "kernels/buffer.h"
 #include "kernels/decode_attention_call.h"
 
 namespace moetune {
-
-// What page-table entries before a sequence's window and past its last page hold: an id that no allocation
-// has.
-inline constexpr std::int32_t kGarbagePage = 0x7fffffff;
 
 // q, k, v, k_scale and v_scale (where narrow), page_table (where paged), lengths, sinks (where learned); then
 // o and lse (where wanted).

@@ -1,7 +1,6 @@
 #include "kernels/decode_attention_plan.h"
 
 #include <algorithm>
-#include <numbers>
 #include <stdexcept>
 #include <string>
 
@@ -17,15 +16,6 @@ constexpr std::int64_t kReferenceScoreBytes = std::int64_t{4} << 30;  // 256 blo
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
 std::int32_t i32(std::int64_t value) { return static_cast<std::int32_t>(value); }
-
-Argument pointer(const char* buffer, bool present = true) {
-  return {buffer, present ? Pointer{buffer} : Pointer{}};
-}
-
-std::string element_type(DType type) {
-  if (type == DType::e4m3) return "E4m3";
-  return type == DType::f16 ? "Fp16" : "Bf16";
-}
 
 // MATH of a configuration, as templates/decode_attention/shape.cuh names it.
 std::string math_macro(const Config& config) {
@@ -129,30 +119,6 @@ CompileUnit compile_unit(const Choice& choice, const DecodeShape& shape) {
            {"SHARED_BYTES", std::to_string(choice.shared_bytes(shape))}}};
 }
 
-// KV as [block][head][chunk][token][128 bytes], so that one box is a tile of one head in the order that the
-// 128-byte swizzle wants it in shared memory.
-TensorMap kv_map(const char* buffer, const KvStrides& strides, std::int64_t offset, const Choice& choice,
-                 const DecodeShape& shape, const DecodeCall& call) {
-  const auto bytes = [&](std::int64_t elements) {
-    return static_cast<std::uint64_t>(elements * dtype_bytes(shape.kv_dtype()));
-  };
-  const auto count = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-  const std::int64_t chunk = 128 / dtype_bytes(shape.kv_dtype());
-  TensorMap map;
-  map.buffer = buffer;
-  map.offset = offset * dtype_bytes(shape.kv_dtype());
-  map.dtype = shape.kv_dtype();
-  map.dims = {count(chunk), count(call.tokens_per_block(shape)), count(shape.head_dim / chunk),
-              count(shape.kv_heads), count(call.blocks)};
-  map.strides = {bytes(strides.token), bytes(chunk), bytes(strides.head), bytes(strides.block)};
-  map.box = {u32(chunk), u32(choice.box_tokens), u32(shape.head_dim / chunk), 1, 1};
-  map.swizzle = TensorMap::Swizzle::b128;
-  return map;
-}
-
-// Softmax runs on powers of two: 2^(score * scale * log2(e)).
-float scale_log2(const DecodeCall& call) { return static_cast<float>(std::numbers::log2e * call.scale); }
-
 // Extra shared memory that keeps the next launch's blocks from becoming resident early. In a one-wave grid
 // each block prefetches for its successor as it ends; successors already resident would prefetch at once,
 // while memory is still busy (measured: 32.6 instead of 31.1 us at batch 8, context 4096).
@@ -192,25 +158,23 @@ void add_o_strides(Arguments& arguments, const DecodeCall& call) {
   add_row_strides(arguments, "o_sequence_stride", "o_token_stride", "o_head_stride", call.o);
 }
 
-const char* v_buffer(const DecodeCall& call) { return call.v_offset > 0 ? "k" : "v"; }
-
 void add_kv_pointers(Arguments& arguments, const DecodeShape& shape, const DecodeCall& call) {
-  arguments.push_back({"k", Pointer{"k"}});
-  arguments.push_back({"v", Pointer{v_buffer(call), call.v_offset * dtype_bytes(shape.kv_dtype())}});
+  arguments.push_back({"k", call.kv(shape).pointer(false)});
+  arguments.push_back({"v", call.kv(shape).pointer(true)});
 }
 
 // What every kernel takes that reads KV through a page table, and every one that writes o.
 void add_scales_and_pages(Arguments& arguments, const DecodeShape& shape) {
-  arguments.push_back(pointer("k_scale", shape.narrow));
-  arguments.push_back(pointer("v_scale", shape.narrow));
-  arguments.push_back(pointer("page_table", shape.paged()));
+  arguments.push_back(pointer_argument("k_scale", shape.narrow));
+  arguments.push_back(pointer_argument("v_scale", shape.narrow));
+  arguments.push_back(pointer_argument("page_table", shape.paged()));
 }
 
 void add_outputs(Arguments& arguments, const DecodeShape& shape) {
-  arguments.push_back(pointer("lengths"));
-  arguments.push_back(pointer("sinks", shape.sinks));
-  arguments.push_back(pointer("o"));
-  arguments.push_back(pointer("lse", shape.lse));
+  arguments.push_back(pointer_argument("lengths"));
+  arguments.push_back(pointer_argument("sinks", shape.sinks));
+  arguments.push_back(pointer_argument("o"));
+  arguments.push_back(pointer_argument("lse", shape.lse));
 }
 
 // The number of sequences and KV heads, which a persistent grid does not show.
@@ -231,24 +195,26 @@ void fill_attention(Launch& launch, const Choice& choice, const DecodeShape& sha
   launch.programmatic_dependent = limits.compute_capability >= 90;
   Arguments& arguments = launch.arguments;
   const bool split = choice.partial_rows(shape) > 0;
-  arguments.push_back(pointer("q"));
+  arguments.push_back(pointer_argument("q"));
   if (choice.tma) {
-    arguments.push_back({"k_map", kv_map("k", call.k, 0, choice, shape, call)});
-    arguments.push_back({"v_map", kv_map(v_buffer(call), call.v, call.v_offset, choice, shape, call)});
+    const KvTensors kv = call.kv(shape);
+    const std::int64_t chunks = shape.head_dim * dtype_bytes(shape.kv_dtype()) / 128;
+    arguments.push_back({"k_map", kv.map(false, choice.box_tokens, chunks)});
+    arguments.push_back({"v_map", kv.map(true, choice.box_tokens, chunks)});
   } else {
     add_kv_pointers(arguments, shape, call);
   }
   add_scales_and_pages(arguments, shape);
   add_outputs(arguments, shape);
-  arguments.push_back(pointer("partial_o", split));
-  arguments.push_back(pointer("partial_lse", split));
-  arguments.push_back(pointer("counters", choice.last_cta));
+  arguments.push_back(pointer_argument("partial_o", split));
+  arguments.push_back(pointer_argument("partial_lse", split));
+  arguments.push_back(pointer_argument("counters", choice.last_cta));
   add_q_strides(arguments, call);
   add_o_strides(arguments, call);
   if (!choice.tma) add_kv_strides(arguments, call);
   arguments.push_back({"page_table_stride", call.page_table_stride});
   arguments.push_back({"capacity", i32(call.capacity)});
-  arguments.push_back({"scale_log2", scale_log2(call)});
+  arguments.push_back({"scale_log2", scale_log2(call.scale)});
   arguments.push_back({"evict_first", std::int32_t{choice.evict_first}});
   if (choice.persistent) {
     add_extents(arguments, shape);
@@ -265,8 +231,8 @@ void fill_combine(Launch& launch, const Choice& choice, const DecodeShape& shape
   launch.block = {kCombineThreads, 1, 1};
   launch.programmatic_dependent = limits.compute_capability >= 90;
   Arguments& arguments = launch.arguments;
-  arguments.push_back(pointer("partial_o"));
-  arguments.push_back(pointer("partial_lse"));
+  arguments.push_back(pointer_argument("partial_o"));
+  arguments.push_back(pointer_argument("partial_lse"));
   add_outputs(arguments, shape);
   add_o_strides(arguments, call);
   arguments.push_back({"capacity", i32(call.capacity)});
@@ -337,11 +303,11 @@ Plan decode_attention_reference_plan(Reference which, const DecodeShape& shape, 
   launch.grid = {u32(blocks), 1, 1};
   launch.block = {kReferenceThreads, 1, 1};
   Arguments& arguments = launch.arguments;
-  arguments.push_back(pointer("q"));
+  arguments.push_back(pointer_argument("q"));
   add_kv_pointers(arguments, shape, call);
   add_scales_and_pages(arguments, shape);
   add_outputs(arguments, shape);
-  arguments.push_back(pointer("scores"));
+  arguments.push_back(pointer_argument("scores"));
   add_q_strides(arguments, call);
   add_o_strides(arguments, call);
   add_kv_strides(arguments, call);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/integers.h"
 
 namespace moetune {
 namespace {
@@ -175,18 +176,22 @@ void check_decode_attention(const Problem& problem) {
   if (problem.is("kv_scale", "head") && !problem.is("kv_dtype", "e4m3")) {
     refuse_problem("kv_scale=head needs kv_dtype=e4m3: other keys and values have no scales");
   }
+  if (const std::optional<std::string> rule = exceeded_size(DecodeShape(problem))) refuse_problem(*rule);
+}
+
+std::optional<std::string> exceeded_size(const DecodeShape& shape) {
   // 2^16 * 2^22 * 2^10 * 2^8 elements of 2 bytes, twice: 2^58 at most, so this cannot overflow.
-  const std::int64_t kv_bytes = problem["batch"] * problem["context"] * problem["kv_heads"] *
-                                problem["head_dim"] * (problem.is("kv_dtype", "e4m3") ? 2 : 4);
+  const std::int64_t kv_bytes =
+      shape.batch * shape.context * shape.kv_heads * shape.head_dim * (shape.narrow ? 2 : 4);
   if (kv_bytes > kMaximumKvBytes) {
-    refuse_problem("keys and values would take " + std::to_string(kv_bytes >> 30) + " GiB; at most " +
-                   std::to_string(kMaximumKvBytes >> 30) + " GiB are supported");
+    return "keys and values would take " + std::to_string(ceil_div(kv_bytes, std::int64_t{1} << 30)) +
+           " GiB; at most " + std::to_string(kMaximumKvBytes >> 30) + " GiB are supported";
   }
-  const DecodeShape shape(problem);
   if (const std::int64_t entries = shape.batch * shape.default_pages(); entries > kMaximumPageEntries) {
-    refuse_problem("the page table would have " + std::to_string(entries) + " entries; at most " +
-                   std::to_string(kMaximumPageEntries) + " are supported: take larger pages");
+    return "the page table would have " + std::to_string(entries) + " entries; at most " +
+           std::to_string(kMaximumPageEntries) + " are supported: take larger pages";
   }
+  return std::nullopt;
 }
 
 Problem decode_attention_problem_of(const Assignment& specialization, const Extents& extents) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "kernels/buffer.h"
@@ -58,6 +60,8 @@ const std::vector<Preset>& decode_attention_presets();
 // Models that people look for, and whose attention is another kernel.
 std::string decode_attention_advice(std::string_view preset);
 void check_decode_attention(const Problem& problem);  // throws BadInput
+// The limit on a problem's size that the shape exceeds, in words; nullopt if it keeps to all.
+std::optional<std::string> exceeded_size(const DecodeShape& shape);
 // Throws BadInput for a specialization or extents that no problem has.
 Problem decode_attention_problem_of(const Assignment& specialization, const Extents& extents);
 Cost decode_attention_cost(const DecodeShape& shape);

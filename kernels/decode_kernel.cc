@@ -107,7 +107,8 @@ class DecodeKernel final : public Kernel {
     Buffer x{.name = "x",
              .dtype = shape.dtype,
              .elements = shape.elements,
-             .rotates = shape.inputs() == Inputs::cold};
+             .rotates = shape.inputs() == Inputs::cold,
+             .fresh = true};
     x.fill.kind = Fill::Kind::normal;
     Buffer out{.name = shape.output(),
                .dtype = shape.output_type(),

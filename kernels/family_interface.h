@@ -45,7 +45,7 @@ struct TensorView {
 // Where a problem lies in a dispatch table: a position on each axis, and whether work is spread unevenly over
 // it (ragged batches have choices of their own).
 struct TablePoint {
-  FixedVector<std::int64_t, 2> position;
+  FixedVector<std::int64_t, 3> position;
   bool uneven = false;
 };
 
@@ -69,6 +69,11 @@ class FamilyInterface {
   virtual void make_uneven(Problem&) const {}
   // The least extents at or past such a position; what the position leaves open is as in `like`.
   virtual Extents extents_at(const TablePoint& point, const Extents& like) const = 0;
+  // Moves a problem of the family to other extents: the same as Kernel::problem_of, but cheap, because nothing is
+  // parsed. False if no problem has such extents; then `problem` may have been changed.
+  virtual bool set_extents(Problem& problem, const Extents& extents) const = 0;
+  // The dimensions of a problem that differ between most cells of a table. A hint for speed.
+  virtual std::vector<std::string> varying_dimensions() const { return {}; }
 
   // Reads the caller's tensors (by slot; null for one that the family lacks) and options, which are
   // `name=value` pairs. Throws BadInput for a missing tensor, a wrong type, rank or size.
@@ -94,6 +99,7 @@ class ContiguousFamily final : public FamilyInterface {
   TablePoint table_point(const Extents& extents, std::int64_t total) const override;
   TablePoint table_point_of(const Problem&) const override { return table_point(extents_, 0); }
   Extents extents_at(const TablePoint& point, const Extents& like) const override;
+  bool set_extents(Problem&, const Extents& extents) const override { return extents == extents_; }
   void bind(std::span<const TensorView* const> tensors, std::string_view options, Extents& extents,
             Call& call) const override;
 

@@ -72,7 +72,11 @@ class MoeCombine final : public Kernel {
     const MoeShape shape(problem);
     const std::int64_t places = call.integers[kCombinePlaces], row = call.integers[kCombineRow];
     RoutingPlan routing = shape.routing(places, seed);
-    Buffer rows{.name = "rows", .dtype = DType::bf16, .elements = places * shape.hidden, .rotates = true};
+    Buffer rows{.name = "rows",
+                .dtype = DType::bf16,
+                .elements = places * shape.hidden,
+                .rotates = true,
+                .fresh = true};
     rows.fill = {.kind = Fill::Kind::normal, .poison = padding_of(routing, shape)};
     Buffer inverse{.name = "inverse", .dtype = DType::i32, .elements = shape.slots()};
     inverse.fill = {.kind = Fill::Kind::integers, .integers = std::move(routing.inverse)};

@@ -57,7 +57,8 @@ class MoeDispatch final : public Kernel {
     Buffer x{.name = "x",
              .dtype = DType::bf16,
              .elements = (shape.tokens - 1) * row + shape.hidden,
-             .rotates = true};
+             .rotates = true,
+             .fresh = true};
     x.fill.kind = Fill::Kind::normal;
     for (std::int64_t token = 0; token + 1 < shape.tokens && row > shape.hidden; ++token)
       x.fill.poison.push_back({token * row + shape.hidden, row - shape.hidden});

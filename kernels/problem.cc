@@ -16,17 +16,16 @@ std::string join(const std::vector<std::string>& names) {
 }
 
 Value parse_integer(std::string_view kernel, const Dimension& dimension, std::string_view text) {
-  const std::string range = " (an integer from " + std::to_string(dimension.minimum) + " to " +
-                            std::to_string(dimension.maximum) + ")";
-  const std::string place = std::string(kernel) + ": " + dimension.name + "=" + std::string(text);
+  const auto refuse = [&](const char* what) {
+    throw BadInput(std::string(kernel) + ": " + dimension.name + "=" + std::string(text) + what +
+                   " (an integer from " + std::to_string(dimension.minimum) + " to " +
+                   std::to_string(dimension.maximum) + ")");
+  };
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc::invalid_argument || end != text.data() + text.size()) {
-    throw BadInput(place + " is not an integer" + range);
-  }
-  if (error == std::errc::result_out_of_range || number < dimension.minimum || number > dimension.maximum) {
-    throw BadInput(place + " is out of range" + range);
-  }
+  if (error == std::errc::invalid_argument || end != text.data() + text.size()) refuse(" is not an integer");
+  if (error == std::errc::result_out_of_range || number < dimension.minimum || number > dimension.maximum)
+    refuse(" is out of range");
   return Value::integer(number);
 }
 

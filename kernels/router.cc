@@ -55,6 +55,7 @@ class Router final : public Kernel {
     const std::int64_t row = call.integers[kLogitsRow];
     Buffer logits{
         .name = "logits", .dtype = shape.dtype, .elements = (shape.tokens - 1) * row + shape.experts};
+    logits.fresh = true;
     logits.fill = {.kind = Fill::Kind::columns, .shifts = shape.load_shifts()};
     logits.fill.shifts.resize(static_cast<std::size_t>(row));
     std::vector<Buffer> buffers = {std::move(logits)};
@@ -72,15 +73,23 @@ class Router final : public Kernel {
       buffers.push_back({.name = name, .dtype = type, .elements = elements, .role = Role::output});
       buffers.back().check = std::move(check);
     };
-    add("ids", DType::i32, shape.slots(), OutputCheck::exact());
+    const auto add_integers = [&](const char* name, std::int64_t elements, DType type = DType::i32) {
+      add(name, type, elements, OutputCheck::exact());
+    };
+    add_integers("ids", shape.slots(), shape.ids);
     add("weights", DType::f32, shape.slots(),
         OutputCheck::within({.dissimilarity = 1e-9, .absolute_error = 2e-6}));
-    if (!shape.plan) return buffers;
-    add("counts", DType::i32, shape.experts, OutputCheck::exact());
-    add("offsets", DType::i32, shape.experts + 1, OutputCheck::exact());
-    add("sorted", DType::i32, shape.places(), OutputCheck::exact());
-    add("inverse", DType::i32, shape.slots(), OutputCheck::exact());
-    add("block_experts", DType::i32, shape.places() / shape.align, OutputCheck::exact());
+    if (shape.has_plan() || shape.has_ranks()) add_integers("counts", shape.experts);
+    if (shape.has_ranks()) {
+      add_integers("tokens_per_rank", shape.ranks);
+      add_integers("in_rank", shape.tokens * shape.ranks, DType::u8);
+    }
+    if (!shape.has_plan()) return buffers;
+    if (shape.segment == 0) add_integers("offsets", shape.experts + 1);
+    add_integers("sorted", shape.places());
+    add_integers("inverse", shape.slots());
+    if (shape.grouping() != nullptr) add_integers(shape.grouping(), shape.grouping_elements());
+    if (shape.dropped) add_integers("dropped", shape.slots(), DType::u8);
     return buffers;
   }
 

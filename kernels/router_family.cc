@@ -9,7 +9,7 @@
 namespace moetune {
 namespace {
 
-// The order is part of the C interface (include/moetune.h).
+// The order is part of the C interface (include/moetune_kernels.h).
 enum RouterSlot {
   kLogits,
   kBias,
@@ -21,7 +21,12 @@ enum RouterSlot {
   kInverse,
   kBlockExperts,
   kExpertMap,
-  kTokenCount
+  kTokenCount,
+  kRowExperts,
+  kEnds,
+  kDropped,
+  kTokensPerRank,
+  kInRank
 };
 
 [[noreturn]] void refuse_call(const std::string& rule) { throw BadInput("router: " + rule); }
@@ -39,23 +44,30 @@ double read_scale(std::string_view options) {
 }
 
 std::vector<TensorSlot> router_slots(const RouterShape& shape) {
+  using enum RouterShape::Layout;
+  const bool plan = shape.has_plan(), ranks = shape.has_ranks();
   return {{"logits", shape.dtype, Role::input, true, 16},
           {"bias", DType::f32, Role::input, shape.bias, 4},
-          {"ids", DType::i32, Role::output, true, 4},
+          {"ids", shape.ids, Role::output, true, dtype_bytes(shape.ids)},
           {"weights", DType::f32, Role::output, true, 4},
-          {"counts", DType::i32, Role::output, shape.plan, 4},
-          {"offsets", DType::i32, Role::output, shape.plan, 4},
-          {"sorted", DType::i32, Role::output, shape.plan, 4},
-          {"inverse", DType::i32, Role::output, shape.plan, 4},
-          {"block_experts", DType::i32, Role::output, shape.plan, 4},
+          {"counts", DType::i32, Role::output, plan || ranks, 4},
+          {"offsets", DType::i32, Role::output, plan && shape.segment == 0, 4},
+          {"sorted", DType::i32, Role::output, plan, 4},
+          {"inverse", DType::i32, Role::output, plan, 4},
+          {"block_experts", DType::i32, Role::output, shape.has_layout(blocks), 4},
           {"expert_map", DType::i32, Role::input, shape.mapped, 4},
-          {"token_count", DType::i32, Role::input, shape.counted, 4}};
+          {"token_count", DType::i32, Role::input, shape.counted, 4},
+          {"row_experts", DType::i32, Role::output, shape.has_layout(rows), 4},
+          {"ends", DType::i32, Role::output, shape.has_layout(ends), 4},
+          {"dropped", DType::u8, Role::output, shape.dropped, 1},
+          {"tokens_per_rank", DType::i32, Role::output, ranks, 4},
+          {"in_rank", DType::u8, Role::output, ranks, 1}};
 }
 
 class RouterFamily final : public TokensFamily {
  public:
   explicit RouterFamily(const RouterShape& shape)
-      : TokensFamily("router", router_slots(shape)), shape_(shape) {}
+      : TokensFamily("router", check_router, router_slots(shape)), shape_(shape) {}
 
   void check_call(const Extents&, const Call& call) const override { check_router_call(shape_, call); }
 
@@ -74,6 +86,11 @@ class RouterFamily final : public TokensFamily {
     require(tensors, kBlockExperts, shape.places() / shape.align);
     require(tensors, kExpertMap, shape.experts);
     require(tensors, kTokenCount, 1);
+    require(tensors, kRowExperts, shape.places());
+    require(tensors, kEnds, shape.experts);
+    require(tensors, kDropped, shape.slots());
+    require(tensors, kTokensPerRank, shape.ranks);
+    require(tensors, kInRank, shape.tokens * shape.ranks);
     Call made;
     made.integers[kLogitsRow] = shape.tokens > 1 ? logits.strides[0] : shape.experts;
     made.reals[kRouterScale] = read_scale(options);

@@ -10,7 +10,8 @@ namespace moetune {
 
 // Tensors, in the order of the C interface: logits [tokens, experts], whose rows may lie apart; bias
 // [experts]; ids and weights [tokens, top_k]; counts [experts]; offsets [experts + 1]; sorted [places];
-// inverse [tokens, top_k]; block_experts [places / align]; expert_map [experts]; token_count [1]. Option:
+// inverse [tokens, top_k]; block_experts [places / align]; expert_map [experts]; token_count [1]; row_experts
+// [places]; ends [experts]; dropped [tokens, top_k]; tokens_per_rank [ranks]; in_rank [tokens, ranks]. Option:
 // scale=NUMBER. The axis of its table is the number of tokens.
 std::unique_ptr<const FamilyInterface> router_family(const RouterShape& shape);
 

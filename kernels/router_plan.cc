@@ -24,10 +24,15 @@ std::vector<std::pair<std::string, std::string>> shape_defines(const RouterShape
           {"LOGITS", shape.dtype == DType::f32    ? "Fp32"
                      : shape.dtype == DType::bf16 ? "Bf16"
                                                   : "Fp16"},
-          {"PLAN", flag(shape.plan)},
+          {"PLAN", flag(shape.has_plan())},
           {"MAPPED", flag(shape.mapped)},
           {"COUNTED", flag(shape.counted)},
-          {"ALIGN", std::to_string(shape.align)}};
+          {"ALIGN", std::to_string(shape.align)},
+          {"SEGMENT", std::to_string(shape.segment)},
+          {"LAYOUT", std::string(router_layout_name(shape.layout))},
+          {"RANKS", std::to_string(shape.has_ranks() ? shape.ranks : 0)},
+          {"IDS", shape.ids == DType::i64 ? "i64" : "int"},
+          {"DROPPED", flag(shape.dropped)}};
 }
 
 CompileUnit unit_of(const Config& config, const RouterShape& shape) {
@@ -64,9 +69,10 @@ struct Schedule {
 // Layout of templates/router/place.cuh.
 std::int64_t layout_words(std::int64_t experts) { return 2 * experts + 1 + ceil_div(experts, kWarp); }
 
-// Tally of templates/router/place.cuh, or Board of board.cuh.
+// Tally of templates/router/place.cuh, Board of board.cuh, or Counters of ranks.cuh.
 std::int64_t shared_bytes(const Schedule& schedule, const RouterShape& shape, std::int64_t tokens_each) {
   if (schedule.is_rows) return 0;
+  if (shape.has_ranks()) return 4 * (shape.experts + shape.ranks + 1);
   if (!schedule.has_board()) return 4 * (schedule.warps * shape.experts + layout_words(shape.experts));
   const std::int64_t words = ceil_div(std::min(tokens_each, kChunkTokens), kWarp);
   return 4 * (layout_words(shape.experts) + (2 + words) * shape.experts) + 2 * kChunkTokens * shape.top_k;
@@ -82,6 +88,16 @@ std::int64_t tokens_of_block(const Schedule& schedule, std::int64_t tokens, cons
 
 Argument pointer_if(bool present, const char* name) { return {name, present ? Pointer{name} : Pointer{}}; }
 
+// What a permutation is written to, and its scratch.
+void add_place_arguments(Launch& launch, const RouterShape& shape) {
+  launch.arguments.push_back(pointer_if(shape.has_plan() && shape.segment == 0, "offsets"));
+  launch.arguments.push_back(pointer_if(shape.has_plan(), "sorted"));
+  launch.arguments.push_back(pointer_if(shape.has_plan(), "inverse"));
+  const char* const grouping = shape.grouping();
+  launch.arguments.push_back({"grouping", grouping != nullptr ? Pointer{grouping} : Pointer{}});
+  launch.arguments.push_back(pointer_if(shape.has_plan() || shape.has_ranks(), "block_counts"));
+}
+
 void add_route_arguments(Launch& launch, const RouterShape& shape, const Call& call) {
   launch.arguments = {{"logits", Pointer{"logits"}},
                       pointer_if(shape.bias, "bias"),
@@ -89,9 +105,10 @@ void add_route_arguments(Launch& launch, const RouterShape& shape, const Call& c
                       pointer_if(shape.counted, "token_count"),
                       {"ids", Pointer{"ids"}},
                       {"weights", Pointer{"weights"}}};
-  for (const char* name : {"counts", "offsets", "sorted", "inverse", "block_experts", "block_counts"})
-    launch.arguments.push_back(pointer_if(shape.plan, name));
-  launch.arguments.push_back({"state", shape.plan ? Pointer{"router_state"} : Pointer{}});
+  launch.arguments.push_back(pointer_if(shape.has_plan() || shape.has_ranks(), "counts"));
+  add_place_arguments(launch, shape);
+  launch.arguments.push_back(
+      {"state", shape.has_plan() || shape.has_ranks() ? Pointer{"router_state"} : Pointer{}});
   launch.arguments.push_back({"logits_row", call.integers[kLogitsRow]});
 }
 
@@ -109,10 +126,11 @@ void add_place_launch(LaunchPlan& plan, const RouterShape& shape, std::int64_t t
   Launch& launch = plan.launches.emplace_back();
   static_cast<LaunchShape&>(launch) = first;
   launch.entry = "router_place";
-  launch.arguments = {{"ids", Pointer{"ids"}}, pointer_if(shape.mapped, "expert_map")};
-  for (const char* name : {"counts", "offsets", "sorted", "inverse", "block_experts", "block_counts"})
-    launch.arguments.push_back({name, Pointer{name}});
+  launch.arguments = {
+      {"ids", Pointer{"ids"}}, pointer_if(shape.mapped, "expert_map"), {"counts", Pointer{"counts"}}};
+  add_place_arguments(launch, shape);
   add_sizes(launch, shape, tokens_each);
+  launch.arguments.push_back(pointer_if(shape.dropped, "dropped"));
 }
 
 }  // namespace
@@ -134,10 +152,14 @@ std::unique_ptr<const Launcher> router_launcher(const Config& config, const Rout
     add_route_arguments(launch, shape, call);
     add_sizes(launch, shape, each);
     launch.arguments.push_back({"scale", static_cast<float>(call.reals[kRouterScale])});
-    if (!shape.plan) return;
+    launch.arguments.push_back(pointer_if(shape.dropped, "dropped"));
+    launch.arguments.push_back(pointer_if(shape.has_ranks(), "tokens_per_rank"));
+    launch.arguments.push_back(pointer_if(shape.has_ranks(), "in_rank"));
+    if (!shape.has_plan() && !shape.has_ranks()) return;
     plan.scratch.push_back({"router_state", 8, true});
-    plan.scratch.push_back({"block_counts", 4 * blocks * shape.experts, false});
-    if (schedule.is_split) add_place_launch(plan, shape, each);
+    const std::int64_t counters = shape.experts + (shape.has_ranks() ? shape.ranks : 0);
+    plan.scratch.push_back({"block_counts", 4 * blocks * counters, false});
+    if (schedule.is_split && shape.has_plan()) add_place_launch(plan, shape, each);
   });
 }
 
@@ -153,8 +175,8 @@ Plan router_reference_plan(const RouterShape& shape, const Call& call) {
   };
   const auto pointer = [](const char* name) { return Argument{name, Pointer{name}}; };
   const Argument tokens{"tokens", narrow(shape.tokens)},
-      capacity{"capacity", narrow(shape.slots_of_expert())}, places{"places", narrow(shape.places())},
-      map = pointer_if(shape.mapped, "expert_map"), ids = pointer("ids");
+      capacity{"capacity", narrow(shape.slots_of_expert())}, map = pointer_if(shape.mapped, "expert_map"),
+                                                             ids = pointer("ids");
   add("router_reference", shape.tokens).arguments = {pointer("logits"),
                                                      pointer_if(shape.bias, "bias"),
                                                      pointer_if(shape.counted, "token_count"),
@@ -163,13 +185,20 @@ Plan router_reference_plan(const RouterShape& shape, const Call& call) {
                                                      {"logits_row", call.integers[kLogitsRow]},
                                                      tokens,
                                                      {"scale", static_cast<float>(call.reals[kRouterScale])}};
-  if (!shape.plan) return plan;
-  const Argument offsets = pointer("offsets"), sorted = pointer("sorted");
-  add("router_reference_counts", shape.experts).arguments = {ids, map, pointer("counts"), tokens, capacity};
-  add("router_reference_offsets", 1).arguments = {pointer("counts"),        offsets, sorted,
-                                                  pointer("block_experts"), tokens,  places};
+  if (shape.has_plan() || shape.has_ranks())
+    add("router_reference_counts", shape.experts).arguments = {ids, map, pointer("counts"), tokens, capacity};
+  if (shape.has_ranks())
+    add("router_reference_ranks", shape.ranks).arguments = {ids, pointer("tokens_per_rank"),
+                                                            pointer("in_rank"), tokens};
+  if (!shape.has_plan()) return plan;
+  const char* const name = shape.grouping();
+  const Argument offsets = pointer_if(shape.segment == 0, "offsets"), sorted = pointer("sorted"),
+                 grouping{"grouping", name != nullptr ? Pointer{name} : Pointer{}};
+  add("router_reference_offsets", 1).arguments = {
+      pointer("counts"), offsets, sorted, grouping, tokens, {"places", narrow(shape.places())}};
   add("router_reference_places", shape.experts).arguments = {
-      ids, map, offsets, sorted, pointer("inverse"), tokens, capacity};
+      ids,    map,     offsets, sorted, pointer("inverse"), grouping, pointer_if(shape.dropped, "dropped"),
+      tokens, capacity};
   return plan;
 }
 

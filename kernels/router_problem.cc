@@ -11,6 +11,9 @@ namespace moetune {
 namespace {
 
 const std::vector<std::string> kScores = {"softmax", "topk_softmax", "sigmoid", "sqrt_softplus"};
+const std::vector<std::string> kOutputs = {"plan", "weights", "ranks"};
+const std::vector<std::string> kLayouts = {"blocks", "rows", "ends", "masked"};
+constexpr std::int64_t kLongestSegment = 65536;
 
 Dimension integer(const char* name, const char* doc, std::int64_t fallback, std::int64_t least,
                   std::int64_t most) {
@@ -25,11 +28,13 @@ Dimension choice(const char* name, const char* doc, std::vector<std::string> nam
 
 [[noreturn]] void refuse_router(const std::string& rule) { throw BadInput("router: " + rule); }
 
-RouterShape::Score score_named(const Problem& problem) {
-  for (std::size_t i = 0; i < kScores.size(); ++i) {
-    if (problem.is("score", kScores[i])) return static_cast<RouterShape::Score>(i);
+// Which of the names a problem's dimension has.
+template <typename Enum>
+Enum named(const Problem& problem, const char* dimension, const std::vector<std::string>& names) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (problem.is(dimension, names[i])) return static_cast<Enum>(i);
   }
-  refuse_router("an unknown score");
+  refuse_router(std::string("an unknown ") + dimension);
 }
 
 }  // namespace
@@ -42,13 +47,18 @@ RouterShape::RouterShape(const Problem& problem)
       groups_kept(problem["groups_kept"]),
       align(problem["align"]),
       capacity(problem["capacity"]),
-      score(score_named(problem)),
+      segment(problem["segment"]),
+      ranks(problem["ranks"]),
+      score(named<Score>(problem, "score", kScores)),
+      outputs(named<Outputs>(problem, "outputs", kOutputs)),
+      layout(named<Layout>(problem, "layout", kLayouts)),
       dtype(problem.is("dtype", "fp32")   ? DType::f32
             : problem.is("dtype", "bf16") ? DType::bf16
                                           : DType::f16),
+      ids(problem.is("ids", "i64") ? DType::i64 : DType::i32),
       bias(problem.is("bias", "correction")),
       renormalize(problem.is("renormalize", "yes")),
-      plan(problem.is("outputs", "plan")),
+      dropped(problem.is("dropped", "mask")),
       mapped(problem.is("map", "local")),
       counted(problem.is("count", "device")),
       skew(problem.dims.at("skew").text()) {}
@@ -93,13 +103,22 @@ const ProblemSchema& router_schema() {
               32),
       choice("renormalize", "whether a token's weights are divided by their sum", {"yes", "no"}),
       choice("dtype", "type of the logits", {"fp32", "bf16", "fp16"}),
-      choice(
-          "outputs",
-          "plan: ids, weights, counts, offsets, permutation and its inverse; weights: ids and weights alone",
-          {"plan", "weights"}),
+      choice("outputs",
+             "plan: ids, weights, counts, offsets, permutation and its inverse; weights: ids and weights "
+             "alone; ranks: ids, weights, counts, and which tokens go to which rank",
+             kOutputs),
+      choice("layout",
+             "what tells a grouped GEMM whose places are whose. blocks: the expert of each block of places; "
+             "rows: the expert of each place; ends: where each segment ends; masked: nothing, all segments "
+             "have as many places",
+             kLayouts),
+      choice("ids", "type of the ids", {"i32", "i64"}),
       integer("align", "each expert's segment begins at a multiple of it: a power of two", 16, 1, 256),
+      integer("segment", "of layout=masked: places of every expert's segment", 0, 0, kLongestSegment),
       integer("capacity", "slots that an expert takes, in percent of the even share; 0 for all", 0, 0,
               100'000),
+      choice("dropped", "mask: a mask of the slots that an expert had no room for", {"none", "mask"}),
+      integer("ranks", "of outputs=ranks: over which the experts are spread evenly", 1, 1, 512),
       choice("map", "local: segments are those of local ids, which an expert map gives; others get no place",
              {"none", "local"}),
       choice("count",
@@ -157,12 +176,39 @@ void check_router(const Problem& problem) {
     refuse_router(text("groups_kept") + " is more than " + text("groups"));
   if (shape.experts / shape.groups * shape.groups_kept < shape.top_k)
     refuse_router("the groups that are kept have fewer experts than " + text("top_k"));
-  if (shape.mapped && !shape.plan)
-    refuse_router("map=local changes places, which outputs=weights has none of");
+  const auto needs_plan = [&](bool asked, const char* what) {
+    if (asked && !shape.has_plan())
+      refuse_router(what + (" places, which " + text("outputs") + " has none of"));
+  };
+  needs_plan(shape.mapped, "map=local changes");
+  needs_plan(shape.layout != RouterShape::Layout::blocks, "a layout is one of");
+  needs_plan(shape.dropped, "dropped=mask is about");
+  if (shape.has_layout(RouterShape::Layout::masked) != (shape.segment > 0))
+    refuse_router("layout=masked and segment=PLACES go together");
+  if (shape.dropped && shape.capacity == 0 && shape.segment == 0)
+    refuse_router("dropped=mask needs a capacity or a segment, without which nothing is dropped");
+  if (shape.ranks > 1 && !shape.has_ranks()) refuse_router(text("ranks") + " is for outputs=ranks");
+  if (shape.experts % shape.ranks != 0)
+    refuse_router(text("experts") + " is no multiple of " + text("ranks"));
+  if (shape.has_ranks() && shape.capacity > 0)
+    refuse_router("outputs=ranks has no places that a capacity could limit");
   if (shape.counted && shape.capacity > 0)
     refuse_router("a capacity is a share of the tokens, which count=device does not know on the host");
   if (shape.align < 1 || (shape.align & (shape.align - 1)) != 0)
     refuse_router(text("align") + " is no power of two");
+}
+
+const char* RouterShape::grouping() const {
+  static constexpr const char* kNames[] = {"block_experts", "row_experts", "ends", nullptr};
+  return has_plan() ? kNames[static_cast<std::size_t>(layout)] : nullptr;
+}
+
+std::int64_t RouterShape::grouping_elements() const {
+  return layout == Layout::blocks ? places() / align : layout == Layout::rows ? places() : experts;
+}
+
+std::string_view router_layout_name(RouterShape::Layout layout) {
+  return kLayouts[static_cast<std::size_t>(layout)];
 }
 
 std::string_view router_score_name(RouterShape::Score score) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <span>
 
 namespace moetune {
 namespace {
@@ -75,7 +76,8 @@ class Token {
     std::vector<float> scores;
     for (std::size_t id = 0; id < logits_.size(); ++id) {
       const auto unbiased = static_cast<float>(by_logit ? logits_[id] : score(id));
-      scores.push_back(bias_ == nullptr ? unbiased : unbiased + static_cast<float>((*bias_)[id]));
+      const float biased = bias_ == nullptr ? unbiased : unbiased + static_cast<float>((*bias_)[id]);
+      scores.push_back(std::isnan(biased) ? -std::numeric_limits<float>::infinity() : biased);
     }
     return scores;
   }
@@ -87,7 +89,8 @@ class Token {
       std::vector<float> group(scores.begin() + g * size, scores.begin() + (g + 1) * size);
       std::partial_sort(group.begin(), group.begin() + std::min<std::ptrdiff_t>(2, size), group.end(),
                         std::greater<>());
-      sums.push_back(size > 1 ? group[0] + group[1] : group[0]);
+      const float sum = size > 1 ? group[0] + group[1] : group[0];
+      sums.push_back(std::isnan(sum) ? -std::numeric_limits<float>::infinity() : sum);
     }
     std::vector<std::size_t> order(sums.size());
     std::iota(order.begin(), order.end(), 0);
@@ -120,14 +123,38 @@ std::vector<double> segments_of(const RouterShape& shape, std::vector<double> id
 void add_plan(const RouterShape& shape, const std::vector<double>& segments, HostTensors& outputs) {
   const RoutingPlan plan =
       plan_routing(shape.sizes(), std::vector<std::int32_t>(segments.begin(), segments.end()));
-  const auto add = [&](const char* name, const std::vector<std::int32_t>& values) {
+  const auto add = [&](const char* name, std::span<const std::int32_t> values) {
     outputs[name] = {values.begin(), values.end()};
   };
+  using enum RouterShape::Layout;
   add("counts", plan.counts);
-  add("offsets", plan.offsets);
+  if (shape.segment == 0) add("offsets", plan.offsets);
   add("sorted", plan.sorted);
   add("inverse", plan.inverse);
-  add("block_experts", plan.block_experts);
+  if (shape.layout == blocks) add("block_experts", plan.block_experts);
+  if (shape.layout == rows) add("row_experts", plan.row_experts);
+  if (shape.layout == ends) add("ends", std::span(plan.offsets).subspan(1));
+  if (!shape.dropped) return;
+  for (std::size_t slot = 0; slot < segments.size(); ++slot)
+    outputs["dropped"].push_back(segments[slot] >= 0 && plan.inverse[slot] < 0);
+}
+
+// Which tokens go to which rank, and how many slots each expert has.
+void add_ranks(const RouterShape& shape, const std::vector<double>& ids, HostTensors& outputs) {
+  const auto ranks = static_cast<std::size_t>(shape.ranks), top_k = static_cast<std::size_t>(shape.top_k);
+  std::vector<double>&counts = outputs["counts"], &tokens = outputs["tokens_per_rank"],
+  &in_rank = outputs["in_rank"];
+  counts.resize(static_cast<std::size_t>(shape.experts), 0);
+  tokens.resize(ranks, 0);
+  in_rank.resize(ids.size() / top_k * ranks, 0);
+  for (std::size_t slot = 0; slot < ids.size(); ++slot) {
+    if (ids[slot] < 0) continue;
+    const auto expert = static_cast<std::size_t>(ids[slot]);
+    ++counts[expert];
+    double& mark = in_rank[slot / top_k * ranks + expert / (counts.size() / ranks)];
+    if (mark == 0) ++tokens[expert / (counts.size() / ranks)];
+    mark = 1;
+  }
 }
 
 }  // namespace
@@ -150,7 +177,8 @@ HostTensors route_on_cpu(const RouterShape& shape, std::int64_t logits_row, doub
   }
   outputs["ids"].resize(static_cast<std::size_t>(shape.slots()), -1);
   outputs["weights"].resize(static_cast<std::size_t>(shape.slots()), 0);
-  if (shape.plan) add_plan(shape, segments_of(shape, outputs.at("ids"), inputs), outputs);
+  if (shape.has_ranks()) add_ranks(shape, outputs.at("ids"), outputs);
+  if (shape.has_plan()) add_plan(shape, segments_of(shape, outputs.at("ids"), inputs), outputs);
   return outputs;
 }
 

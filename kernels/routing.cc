@@ -22,12 +22,13 @@ std::vector<double> routing_shares(std::int64_t experts, std::string_view skew) 
 }  // namespace
 
 std::int64_t RoutingSizes::places() const {
+  if (segment > 0) return experts * segment;
   return ceil_div(slots() + std::min(experts, slots()) * (align - 1), align) * align;
 }
 
 std::int64_t RoutingSizes::slots_of_expert() const {
-  if (capacity == 0) return std::max<std::int64_t>(1, slots());
-  return std::max<std::int64_t>(1, ceil_div(capacity * slots(), 100 * experts));
+  const std::int64_t taken = capacity == 0 ? slots() : ceil_div(capacity * slots(), 100 * experts);
+  return std::max<std::int64_t>(1, segment > 0 ? std::min(segment, taken) : taken);
 }
 
 RoutingPlan plan_routing(const RoutingSizes& sizes, std::span<const std::int32_t> ids) {
@@ -42,10 +43,12 @@ RoutingPlan plan_routing(const RoutingSizes& sizes, std::span<const std::int32_t
   plan.offsets = {0};
   for (std::int32_t& count : plan.counts) {
     count = std::min(count, room);
-    plan.offsets.push_back(plan.offsets.back() + (count + align - 1) / align * align);
+    const auto segment = static_cast<std::int32_t>(sizes.segment);
+    plan.offsets.push_back(plan.offsets.back() +
+                           (segment > 0 ? segment : (count + align - 1) / align * align));
   }
   plan.sorted.resize(static_cast<std::size_t>(sizes.places()), static_cast<std::int32_t>(sizes.slots()));
-  plan.block_experts.resize(plan.sorted.size() / static_cast<std::size_t>(align), -1);
+  plan.row_experts.resize(plan.sorted.size(), -1);
   std::vector<std::int32_t> taken(experts, 0);
   for (std::size_t slot = 0; slot < ids.size(); ++slot) {
     if (ids[slot] < 0) {
@@ -55,9 +58,15 @@ RoutingPlan plan_routing(const RoutingSizes& sizes, std::span<const std::int32_t
     const auto e = static_cast<std::size_t>(ids[slot]);
     const bool fits = taken[e] < room;
     plan.inverse.push_back(fits ? plan.offsets[e] + taken[e] : -1);
-    if (fits) plan.sorted[static_cast<std::size_t>(plan.inverse.back())] = static_cast<std::int32_t>(slot);
+    if (fits) {
+      const auto place = static_cast<std::size_t>(plan.inverse.back());
+      plan.sorted[place] = static_cast<std::int32_t>(slot);
+      plan.row_experts[place] = ids[slot];
+    }
     ++taken[e];
   }
+  if (sizes.segment > 0) return plan;
+  plan.block_experts.resize(plan.sorted.size() / static_cast<std::size_t>(align), -1);
   for (std::size_t e = 0; e < experts; ++e) {
     for (std::int32_t row = plan.offsets[e]; row < plan.offsets[e + 1]; row += align)
       plan.block_experts[static_cast<std::size_t>(row / align)] = static_cast<std::int32_t>(e);

@@ -11,8 +11,8 @@ const std::vector<std::string>& tokens_alone() {
   return names;
 }
 
-TokensFamily::TokensFamily(std::string kernel, std::vector<TensorSlot> slots)
-    : kernel_(std::move(kernel)), slots_(std::move(slots)) {}
+TokensFamily::TokensFamily(std::string kernel, CheckProblem check_problem, std::vector<TensorSlot> slots)
+    : kernel_(std::move(kernel)), check_problem_(check_problem), slots_(std::move(slots)) {}
 
 void TokensFamily::check(const Extents& extents) const {
   if (extents.size() != 1) refuse("the extents are the number of tokens");
@@ -33,6 +33,17 @@ TablePoint TokensFamily::table_point_of(const Problem& problem) const {
 
 Extents TokensFamily::extents_at(const TablePoint& point, const Extents&) const {
   return {point.position[0]};
+}
+
+bool TokensFamily::set_extents(Problem& problem, const Extents& extents) const {
+  if (extents.size() != 1 || extents[0] < 1 || extents[0] > kMostTokens) return false;
+  problem.dims.set("tokens", Value::integer(extents[0]));
+  try {
+    check_problem_(problem);
+    return true;
+  } catch (const BadInput&) {
+    return false;
+  }
 }
 
 void TokensFamily::refuse(const std::string& rule) const { throw BadInput(kernel_ + ": " + rule); }

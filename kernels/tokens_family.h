@@ -23,10 +23,14 @@ class TokensFamily : public FamilyInterface {
   TablePoint table_point(const Extents& extents, std::int64_t total) const final;
   TablePoint table_point_of(const Problem& problem) const final;
   Extents extents_at(const TablePoint& point, const Extents& like) const final;
+  bool set_extents(Problem& problem, const Extents& extents) const final;
+  std::vector<std::string> varying_dimensions() const final { return tokens_alone(); }
 
  protected:
+  using CheckProblem = void (*)(const Problem& problem);  // Kernel::check
+
   // `kernel` begins every message.
-  TokensFamily(std::string kernel, std::vector<TensorSlot> slots);
+  TokensFamily(std::string kernel, CheckProblem check_problem, std::vector<TensorSlot> slots);
 
   [[noreturn]] void refuse(const std::string& rule) const;
   // The caller's tensor [rows, columns], a row's values side by side; `rows` names them in messages.
@@ -37,6 +41,7 @@ class TokensFamily : public FamilyInterface {
 
  private:
   std::string kernel_;
+  CheckProblem check_problem_;
   std::vector<TensorSlot> slots_;
 };
 

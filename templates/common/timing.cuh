@@ -1,4 +1,5 @@
-// Kernels about time itself: one holds the stream, one looks whether the GPU is this process's alone.
+// Kernels about time itself: one holds the stream, one looks whether the GPU is this process's alone, one stands for
+// what runs in front of a kernel in a server.
 #pragma once
 
 #include "templates/common/types.cuh"
@@ -49,6 +50,20 @@ extern "C" __global__ void moetune_hold(volatile u64* signal, u64 turn, u64 pati
     if (nanoseconds() - begin > patience_ns) {
       signal[1] = turn;
       break;
+    }
+  }
+}
+
+// Writes `count` parts of memory, each (address, words of 16 bytes), with the values that they hold. It lets nothing
+// start early: in a server few kernels do.
+extern "C" __global__ void __launch_bounds__(256) moetune_produce(const u64* parts, u64 count) {
+  for (u64 part = 0; part < count; ++part) {
+    const u64 begin = parts[2 * part], words = parts[2 * part + 1];
+    for (u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x; i < words; i += u64(gridDim.x) * blockDim.x) {
+      const u64 address = begin + 16 * i;
+      u64 low, high;
+      asm volatile("ld.global.v2.u64 {%0, %1}, [%2];" : "=l"(low), "=l"(high) : "l"(address) : "memory");
+      asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(address), "l"(low), "l"(high) : "memory");
     }
   }
 }

@@ -46,12 +46,12 @@ __device__ __forceinline__ void clear_chunk(Board& board, const ChunkedTokens& t
 }
 
 // Reads a chunk's ids back.
-__device__ __forceinline__ void fill_chunk(Board& board, const int* ids, const ChunkedTokens& tokens,
+__device__ __forceinline__ void fill_chunk(Board& board, const Id* ids, const ChunkedTokens& tokens,
                                            int chunk) {
   clear_chunk(board, tokens, chunk);
   const i64 first = i64(tokens.begin(chunk)) * kTopK;
   for (int i = threadIdx.x; i < tokens.size(chunk) * kTopK; i += kThreads) {
-    const int expert = ids[first + i];
+    const int expert = int(ids[first + i]);
     if (expert >= 0) mark(board, i / kTopK, i % kTopK, expert);
   }
   __syncthreads();
@@ -64,7 +64,7 @@ __device__ __forceinline__ u32 count_in_chunk(const Board& board, int words, int
 }
 
 // Leaves the block's counts in `own`. The first chunk is marked already.
-__device__ __forceinline__ void count_own(Board& board, const int* ids, const ChunkedTokens& tokens) {
+__device__ __forceinline__ void count_own(Board& board, const Id* ids, const ChunkedTokens& tokens) {
   for (int chunk = 0; chunk < tokens.count(); ++chunk) {
     if (chunk > 0) fill_chunk(board, ids, tokens, chunk);
     for (int e = threadIdx.x; e < kExperts; e += kThreads)
@@ -78,19 +78,19 @@ __device__ __forceinline__ void place_chunk(const PlaceArguments& a, const Board
   const i64 first = i64(tokens.begin(chunk)) * kTopK;
   for (int i = threadIdx.x; i < tokens.size(chunk) * kTopK; i += kThreads) {
     const u32 expert = board.ids[i];
+    const bool routed = !kCounted || expert != kNoExpert;
     int place = -1;
-    if (!kCounted || expert != kNoExpert) {
+    if (routed) {
       const int token = i / kTopK, word = token / kBits;
       u32 position = board.before[expert] + count_in_chunk(board, word, int(expert));
       position += __popc(board.bits[word * kExperts + expert] & ((1u << token % kBits) - 1));
       if (int(position) < a.capacity) place = board.layout.offsets[expert] + int(position);
     }
-    a.inverse[first + i] = place;
-    if (place >= 0) a.sorted[place] = int(first) + i;
+    store_place(a, int(first) + i, int(expert), routed, place);
   }
 }
 
-__device__ __forceinline__ void place_tokens(const PlaceArguments& a, Board& board, const int* ids,
+__device__ __forceinline__ void place_tokens(const PlaceArguments& a, Board& board, const Id* ids,
                                              const ChunkedTokens& tokens) {
   const int chunks = tokens.count();
   for (int chunk = 0; chunk < chunks; ++chunk) {

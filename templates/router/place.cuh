@@ -6,15 +6,16 @@
 #include "templates/router/route.cuh"
 
 struct PlaceArguments {
-  int* counts;         // [kExperts], of the slots that were placed
-  int* offsets;        // [kExperts + 1], multiples of kAlign
-  int* sorted;         // [places]: the slot, or tokens * kTopK for padding
-  int* inverse;        // [tokens * kTopK]: the place, or -1 for a slot beyond its expert's capacity
-  int* block_experts;  // [places / kAlign]: the expert of each block of kAlign places, or -1
-  int*
-      block_counts;  // scratch [gridDim.x, kExperts]; counts first, then how many slots come in blocks before
+  int* counts;    // [kExperts], of the slots that were placed
+  int* offsets;   // [kExperts + 1], multiples of kAlign; not of equal segments
+  int* sorted;    // [places]: the slot, or tokens * kTopK for padding
+  int* inverse;   // [tokens * kTopK]: the place, or -1 for a slot beyond its expert's capacity
+  int* grouping;  // as kGrouping says: [places / kAlign], [places] (-1 for nobody's) or [kExperts]
+  // Scratch [gridDim.x, kExperts]: counts first, then how many slots come in blocks before.
+  int* block_counts;
   const int* expert_map;
   int tokens, capacity, places;
+  u8* dropped;  // [tokens * kTopK]: 1 for a slot beyond its expert's capacity
 };
 
 constexpr int kChunks = ceil_div(kExperts, kWarpSize);
@@ -50,12 +51,12 @@ struct SlotRange {
 // the warp's slots before it go to the same segment, plus what `before` held; slot is -1 in lanes without one, and
 // segment for slots that go nowhere.
 template <typename Use>
-__device__ __forceinline__ void for_each_slot(u32* before, const int* ids, const int* expert_map,
+__device__ __forceinline__ void for_each_slot(u32* before, const Id* ids, const int* expert_map,
                                               SlotRange range, Use use) {
   const int lane = int(threadIdx.x) % kWarpSize;
   for (int first = range.begin; first < range.end; first += kWarpSize) {
     const int slot = first + lane < range.end ? first + lane : -1;
-    const int segment = slot >= 0 ? segment_of(ids[slot], expert_map) : -1;
+    const int segment = slot >= 0 ? segment_of(int(ids[slot]), expert_map) : -1;
     const u32 same = __match_any_sync(kWholeWarp, segment);
     const u32 rank = __popc(same & ((1u << lane) - 1));
     const u32 position = segment >= 0 ? before[segment] + rank : 0;
@@ -67,7 +68,7 @@ __device__ __forceinline__ void for_each_slot(u32* before, const int* ids, const
 }
 
 // Leaves in `before` what each warp's slots are preceded by within the block, in `counts` the block's counts.
-__device__ __forceinline__ void tally_block(Tally& tally, const int* ids, const int* expert_map,
+__device__ __forceinline__ void tally_block(Tally& tally, const Id* ids, const int* expert_map,
                                             SlotRange range) {
   for (int i = threadIdx.x; i < kWarps * kExperts; i += kThreads) (&tally.before[0][0])[i] = 0;
   __syncthreads();
@@ -118,42 +119,62 @@ __device__ __forceinline__ void lay_out(Layout& layout, int capacity) {
 
 __device__ __forceinline__ void store_layout(const PlaceArguments& a, const Layout& layout) {
   for (int e = threadIdx.x; e <= kExperts; e += kThreads) {
-    a.offsets[e] = layout.offsets[e];
-    if (e < kExperts) a.counts[e] = layout.counts[e];
+    if constexpr (kSegment == 0) a.offsets[e] = layout.offsets[e];
+    if (e == kExperts) continue;
+    a.counts[e] = layout.counts[e];
+    if constexpr (kGrouping == Grouping::ends) a.grouping[e] = layout.offsets[e + 1];
   }
 }
 
 __device__ __forceinline__ void load_layout(const PlaceArguments& a, Layout& layout) {
   for (int e = threadIdx.x; e <= kExperts; e += kThreads) {
-    layout.offsets[e] = a.offsets[e];
+    layout.offsets[e] = kSegment > 0 ? e * kSegment : a.offsets[e];
     if (e < kExperts) layout.counts[e] = a.counts[e];
   }
 }
 
+// `place` is -1 for a slot without one. A slot that is `wanted` has an expert here.
+__device__ __forceinline__ void store_place(const PlaceArguments& a, int slot, int segment, bool wanted,
+                                            int place) {
+  a.inverse[slot] = place;
+  if constexpr (kDropped) a.dropped[slot] = u8(wanted && place < 0);
+  if (place < 0) return;
+  a.sorted[place] = slot;
+  if constexpr (kGrouping == Grouping::rows) a.grouping[place] = segment;
+}
+
 // The slots of this block.
-__device__ __forceinline__ void place_slots(const PlaceArguments& a, Tally& tally, const int* ids,
+__device__ __forceinline__ void place_slots(const PlaceArguments& a, Tally& tally, const Id* ids,
                                             SlotRange range) {
   u32* own = tally.before[threadIdx.x / kWarpSize];
   for_each_slot(own, ids, a.expert_map, range.of_warp(), [&](int slot, int segment, u32 position) {
     if (slot < 0) return;
     const bool fits = segment >= 0 && int(position) < a.capacity;
     const int place = fits ? tally.layout.offsets[segment] + int(position) : -1;
-    a.inverse[slot] = place;
-    if (fits) a.sorted[place] = slot;
+    store_place(a, slot, segment, segment >= 0, place);
   });
+}
+
+__device__ __forceinline__ void store_padding(const PlaceArguments& a, int place) {
+  a.sorted[place] = a.tokens * kTopK;
+  if constexpr (kGrouping == Grouping::rows) a.grouping[place] = -1;
 }
 
 // This block's share of the padding, and of the experts of blocks.
 __device__ __forceinline__ void pad(const PlaceArguments& a, const Layout& layout) {
-  const int lane = int(threadIdx.x) % kWarpSize, nothing = a.tokens * kTopK;
+  const int lane = int(threadIdx.x) % kWarpSize;
   const int warp = int(blockIdx.x) * kWarps + int(threadIdx.x) / kWarpSize, warps = int(gridDim.x) * kWarps;
   for (int e = warp; e < kExperts; e += warps) {
     const int begin = layout.offsets[e], end = layout.offsets[e + 1];
-    for (int p = begin + layout.counts[e] + lane; p < end; p += kWarpSize) a.sorted[p] = nothing;
-    for (int b = begin / kAlign + lane; b < end / kAlign; b += kWarpSize) a.block_experts[b] = e;
+    for (int p = begin + layout.counts[e] + lane; p < end; p += kWarpSize) store_padding(a, p);
+    if constexpr (kGrouping == Grouping::blocks) {
+      for (int b = begin / kAlign + lane; b < end / kAlign; b += kWarpSize) a.grouping[b] = e;
+    }
   }
   const int used = layout.offsets[kExperts];
-  for (int p = used + warp * kWarpSize + lane; p < a.places; p += warps * kWarpSize) a.sorted[p] = nothing;
-  for (int b = used / kAlign + warp * kWarpSize + lane; b < a.places / kAlign; b += warps * kWarpSize)
-    a.block_experts[b] = -1;
+  for (int p = used + warp * kWarpSize + lane; p < a.places; p += warps * kWarpSize) store_padding(a, p);
+  if constexpr (kGrouping == Grouping::blocks) {
+    for (int b = used / kAlign + warp * kWarpSize + lane; b < a.places / kAlign; b += warps * kWarpSize)
+      a.grouping[b] = -1;
+  }
 }

@@ -68,7 +68,7 @@ __device__ bool keeps(const Row& row, int group) {
 }  // namespace
 
 extern "C" __global__ void router_reference(const Logit* logits, const float* bias, const int* token_count,
-                                            int* ids, float* weights, i64 logits_row, int tokens,
+                                            Id* ids, float* weights, i64 logits_row, int tokens,
                                             float scale) {
   const int token = blockIdx.x * blockDim.x + threadIdx.x;
   if (token >= tokens) return;
@@ -88,7 +88,7 @@ extern "C" __global__ void router_reference(const Logit* logits, const float* bi
   for (int j = 0; j < kTopK; ++j) {
     u64 best = 0;
     for (int e = 0; e < kExperts; ++e) {
-      const u32 order = kept >> (e / kGroupSize) & 1 ? order_of(row.selection(e)) : kDropped;
+      const u32 order = kept >> (e / kGroupSize) & 1 ? order_of(row.selection(e)) : kOfDroppedGroup;
       const u64 rank = rank_of(order, e);
       if (rank < last && rank > best) best = rank;
     }
@@ -101,43 +101,77 @@ extern "C" __global__ void router_reference(const Logit* logits, const float* bi
   for (int j = 0; j < kTopK; ++j) weights[i64(token) * kTopK + j] = weight_of(scores[j], sum, scale);
 }
 
-#if PLAN
-extern "C" __global__ void router_reference_counts(const int* ids, const int* expert_map, int* counts,
+#if PLAN || RANKS
+extern "C" __global__ void router_reference_counts(const Id* ids, const int* expert_map, int* counts,
                                                    int tokens, int capacity) {
   const int expert = blockIdx.x * blockDim.x + threadIdx.x;
   if (expert >= kExperts) return;
   int count = 0;
-  for (int s = 0; s < tokens * kTopK; ++s) count += segment_of(ids[s], expert_map) == expert;
+  for (int s = 0; s < tokens * kTopK; ++s) count += segment_of(int(ids[s]), expert_map) == expert;
   counts[expert] = min(count, capacity);
 }
+#endif
 
+#if PLAN
 // One block.
 extern "C" __global__ void router_reference_offsets(const int* counts, int* offsets, int* sorted,
-                                                    int* experts, int tokens, int places) {
-  if (threadIdx.x == 0) {
-    offsets[0] = 0;
-    for (int e = 0; e < kExperts; ++e) offsets[e + 1] = offsets[e] + padded(counts[e]);
-    for (int e = 0; e < kExperts; ++e) {
-      for (int b = offsets[e] / kAlign; b < offsets[e + 1] / kAlign; ++b) experts[b] = e;
-    }
-    for (int b = offsets[kExperts] / kAlign; b < places / kAlign; ++b) experts[b] = -1;
+                                                    int* grouping, int tokens, int places) {
+  for (int p = threadIdx.x; p < places; p += blockDim.x) {
+    sorted[p] = tokens * kTopK;
+    if (kGrouping == Grouping::rows) grouping[p] = -1;
   }
-  for (int p = threadIdx.x; p < places; p += blockDim.x) sorted[p] = tokens * kTopK;
+  if (threadIdx.x > 0 || kSegment > 0) return;
+  offsets[0] = 0;
+  for (int e = 0; e < kExperts; ++e) {
+    offsets[e + 1] = offsets[e] + padded(counts[e]);
+    if (kGrouping == Grouping::ends) grouping[e] = offsets[e + 1];
+  }
+  if (kGrouping != Grouping::blocks) return;
+  for (int e = 0; e < kExperts; ++e) {
+    for (int b = offsets[e] / kAlign; b < offsets[e + 1] / kAlign; ++b) grouping[b] = e;
+  }
+  for (int b = offsets[kExperts] / kAlign; b < places / kAlign; ++b) grouping[b] = -1;
 }
 
-extern "C" __global__ void router_reference_places(const int* ids, const int* expert_map, const int* offsets,
-                                                   int* sorted, int* inverse, int tokens, int capacity) {
+extern "C" __global__ void router_reference_places(const Id* ids, const int* expert_map, const int* offsets,
+                                                   int* sorted, int* inverse, int* grouping, u8* dropped,
+                                                   int tokens, int capacity) {
   const int expert = blockIdx.x * blockDim.x + threadIdx.x;
   if (expert >= kExperts) return;
+  const int begin = kSegment > 0 ? expert * kSegment : offsets[expert];
   int count = 0;
   for (int s = 0; s < tokens * kTopK; ++s) {
-    const int segment = segment_of(ids[s], expert_map);
-    if (segment < 0 && expert == 0) inverse[s] = -1;
+    const int segment = segment_of(int(ids[s]), expert_map);
+    if (segment < 0 && expert == 0) {
+      inverse[s] = -1;
+      if (kDropped) dropped[s] = 0;
+    }
     if (segment != expert) continue;
     const bool fits = count < capacity;
-    inverse[s] = fits ? offsets[expert] + count : -1;
-    if (fits) sorted[offsets[expert] + count] = s;
+    inverse[s] = fits ? begin + count : -1;
+    if (kDropped) dropped[s] = !fits;
+    if (fits) sorted[begin + count] = s;
+    if (fits && kGrouping == Grouping::rows) grouping[begin + count] = expert;
     ++count;
   }
+}
+#endif
+
+#if RANKS
+extern "C" __global__ void router_reference_ranks(const Id* ids, int* tokens_per_rank, u8* in_rank,
+                                                  int tokens) {
+  const int rank = blockIdx.x * blockDim.x + threadIdx.x;
+  if (rank >= kRanks) return;
+  int count = 0;
+  for (int t = 0; t < tokens; ++t) {
+    bool is_in = false;
+    for (int j = 0; j < kTopK; ++j) {
+      const int expert = int(ids[i64(t) * kTopK + j]);
+      is_in |= expert >= 0 && expert / (kExperts / kRanks) == rank;
+    }
+    in_rank[i64(t) * kRanks + rank] = is_in;
+    count += is_in;
+  }
+  tokens_per_rank[rank] = count;
 }
 #endif

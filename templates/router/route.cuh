@@ -4,7 +4,7 @@
 #pragma once
 
 #include "templates/router/groups.cuh"
-#include "templates/router/select.cuh"
+#include "templates/router/select_radix.cuh"
 
 constexpr int kRows = ROWS, kWarps = WARPS, kThreads = kWarps * kWarpSize;
 constexpr int kRowsOfWarp = kWarpSize / kLanes * kRows;
@@ -13,7 +13,7 @@ constexpr int kRowsOfBlock = kWarps * kRowsOfWarp;
 struct RouteArguments {
   const Logit* logits;
   const float* bias;
-  int* ids;
+  Id* ids;
   float* weights;
   i64 logits_row;  // elements
   int live;        // tokens that are routed
@@ -48,7 +48,7 @@ __device__ __forceinline__ void order_experts(u32 (&orders)[kHeld], const float 
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
       const int expert = lane.expert(i);
-      if (expert < kExperts && !(kept >> (expert / kGroupSize) & 1)) orders[i] = kDropped;
+      if (expert < kExperts && !(kept >> (expert / kGroupSize) & 1)) orders[i] = kOfDroppedGroup;
     }
   }
 }
@@ -91,6 +91,8 @@ __device__ __forceinline__ void route_row(const RouteArguments& a, const float (
     select_by_rounds(selected.experts, orders, lane);
   } else if constexpr (kSelect == Select::reduce) {
     select_by_reduction(selected.experts, orders, lane);
+  } else if constexpr (kSelect == Select::radix) {
+    select_by_radix(selected.experts, orders, lane);
   } else {
     select_by_merge(selected.experts, orders, lane);
   }

@@ -5,11 +5,12 @@
 // Macros: those of shape.cuh, row.cuh, select.cuh and route.cuh; SCHEDULE:
 // - rows: ids and weights only
 // - block: one block does everything
-// - split: a second kernel writes the permutation, after the last block of the first has added up the counts
+// - split: a second kernel writes the permutation, after the last block of the first has added up the counts; where
+//   counts are all that is wanted there is no second kernel
 // - cluster: the blocks of one cluster read each other's counts
 // - barrier: all blocks run at once, wait for each other, and read each other's counts
 #include "templates/common/dependent_launch.cuh"
-#include "templates/router/grid.cuh"
+#include "templates/router/ranks.cuh"
 
 enum class Schedule { rows, block, split, cluster, barrier };
 constexpr Schedule kSchedule = Schedule::SCHEDULE;
@@ -45,7 +46,7 @@ __device__ __forceinline__ void route_and_place(const RouteArguments& rows, cons
 }
 
 // Slots in their order, by warps.
-__device__ __forceinline__ void tally_and_place(const PlaceArguments& a, GridState* state, const int* ids,
+__device__ __forceinline__ void tally_and_place(const PlaceArguments& a, GridState* state, const Id* ids,
                                                 SlotRange slots) {
   Tally& tally = tally_memory();
   __syncthreads();
@@ -66,18 +67,20 @@ __device__ __forceinline__ void tally_and_place(const PlaceArguments& a, GridSta
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
-    router(const Logit* logits, const float* bias, const int* expert_map, const int* token_count, int* ids,
-           float* weights, int* counts, int* offsets, int* sorted, int* inverse, int* block_experts,
+    router(const Logit* logits, const float* bias, const int* expert_map, const int* token_count, Id* ids,
+           float* weights, int* counts, int* offsets, int* sorted, int* inverse, int* grouping,
            int* block_counts, GridState* state, i64 logits_row, int tokens, int tokens_of_block, int capacity,
-           int places, float scale) {
+           int places, float scale, u8* dropped, int* tokens_per_rank, u8* in_rank) {
   allow_dependent_launch();
   wait_for_predecessor();
   const RouteArguments rows{logits, bias, ids, weights, logits_row, live_tokens(tokens, token_count), scale};
   const int first = min_of(int(blockIdx.x) * tokens_of_block, tokens),
             last = min_of(first + tokens_of_block, tokens);
-  const PlaceArguments a{counts,       offsets,    sorted, inverse,  block_experts,
-                         block_counts, expert_map, tokens, capacity, places};
-  if constexpr (kSchedule == Schedule::cluster || kSchedule == Schedule::barrier) {
+  const PlaceArguments a{counts,     offsets, sorted,   inverse, grouping, block_counts,
+                         expert_map, tokens,  capacity, places,  dropped};
+  if constexpr (kRanks > 0) {
+    route_and_count(rows, {counts, tokens_per_rank, in_rank, block_counts}, state, first, last);
+  } else if constexpr (kSchedule == Schedule::cluster || kSchedule == Schedule::barrier) {
     route_and_place(rows, a, state, {first, last});
   } else {
     route(rows, first, last, [](int, int, int) {});
@@ -86,14 +89,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    router_place(const int* ids, const int* expert_map, int* counts, int* offsets, int* sorted, int* inverse,
-                 int* block_experts, int* block_counts, int tokens, int tokens_of_block, int capacity,
-                 int places) {
-  if constexpr (kSchedule != Schedule::split) return;
+    router_place(const Id* ids, const int* expert_map, int* counts, int* offsets, int* sorted, int* inverse,
+                 int* grouping, int* block_counts, int tokens, int tokens_of_block, int capacity, int places,
+                 u8* dropped) {
+  if constexpr (kSchedule != Schedule::split || !kPlan) return;
   allow_dependent_launch();
   wait_for_predecessor();
-  const PlaceArguments a{counts,       offsets,    sorted, inverse,  block_experts,
-                         block_counts, expert_map, tokens, capacity, places};
+  const PlaceArguments a{counts,     offsets, sorted,   inverse, grouping, block_counts,
+                         expert_map, tokens,  capacity, places,  dropped};
   const int first = min_of(int(blockIdx.x) * tokens_of_block, tokens),
             last = min_of(first + tokens_of_block, tokens);
   const SlotRange slots{first * kTopK, last * kTopK};

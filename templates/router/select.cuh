@@ -1,14 +1,15 @@
-// The kTopK best experts of a row, in order. Three ways:
+// The kTopK best experts of a row, in order. Four ways:
 // - rounds: the best of all lanes, kTopK times over; the lane that held it looks for its next best.
 // - reduce: the same by the warp's own reductions, for rows of a whole warp.
 // - merge: every lane sorts its best, then neighbours merge their lists, twice as far away each time.
+// - radix: in select_radix.cuh.
 //
-// Macros: SELECT (rounds, reduce or merge).
+// Macros: SELECT (rounds, reduce, merge or radix).
 #pragma once
 
 #include "templates/router/row.cuh"
 
-enum class Select { rounds, reduce, merge };
+enum class Select { rounds, reduce, merge, radix };
 constexpr Select kSelect = Select::SELECT;
 
 // Slot j lies in lane j % kLanes, at j / kLanes.

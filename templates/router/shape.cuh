@@ -2,7 +2,9 @@
 //
 // Macros: EXPERTS, TOP_K, SCORE (a Score), BIAS, GROUPS, GROUPS_KEPT, RENORMALIZE, LOGITS (Fp32, Bf16 or Fp16),
 // PLAN (1: counts, offsets and permutations too), MAPPED (1: an expert map), COUNTED (1: the number of tokens is
-// on the device), ALIGN (segments of experts begin at multiples of it).
+// on the device), ALIGN (segments of experts begin at multiples of it), SEGMENT (places of every expert's segment; 0:
+// as many as it needs), LAYOUT (a Grouping), RANKS (over which experts are spread; 0: nobody asks), IDS (int or i64),
+// DROPPED (1: a mask of the slots that an expert had no room for).
 #pragma once
 
 #include "templates/common/convert.cuh"
@@ -19,7 +21,18 @@ constexpr int kExperts = EXPERTS, kTopK = TOP_K;
 constexpr int kGroups = GROUPS, kGroupsKept = GROUPS_KEPT, kGroupSize = kExperts / kGroups;
 constexpr bool kBias = BIAS, kRenormalize = RENORMALIZE, kPlan = PLAN;
 constexpr bool kMapped = MAPPED, kCounted = COUNTED;
-constexpr int kAlign = ALIGN;
+constexpr int kAlign = ALIGN, kSegment = SEGMENT, kRanks = RANKS;
+constexpr bool kDropped = DROPPED;
+using Id = IDS;
+
+// What tells a grouped GEMM whose places are whose:
+// - blocks: the expert of each block of kAlign places
+// - rows: the expert of each place
+// - ends: where each expert's segment ends
+// - masked: nothing, all segments have kSegment places
+enum class Grouping { blocks, rows, ends, masked };
+constexpr Grouping kGrouping = Grouping::LAYOUT;
+static_assert((kGrouping == Grouping::masked) == (kSegment > 0));
 
 // How a logit becomes a score. topk_softmax: the softmax runs over the selected experts alone.
 enum class Score { softmax, topk_softmax, sigmoid, sqrt_softplus };
@@ -34,7 +47,7 @@ constexpr bool kOverSelected =
 constexpr bool kNeedsSum = kScore == Score::softmax && !kOverSelected;
 
 // Where slots of dropped and absent experts stand in the order: behind all that have a score.
-constexpr u32 kTaken = 0, kDropped = 1;
+constexpr u32 kTaken = 0, kOfDroppedGroup = 1;
 
 // Larger for a larger score; at least 2 for every score, -infinity included. NaN counts as -infinity.
 __device__ __forceinline__ u32 order_of(float score) {
@@ -47,7 +60,6 @@ __device__ __forceinline__ u64 rank_of(u32 order, u32 expert) {
   return u64(order) << 32 | (0xffffffffu - expert);
 }
 __device__ __forceinline__ u32 expert_of(u64 rank) { return 0xffffffffu - u32(rank); }
-__device__ __forceinline__ u32 order_in(u64 rank) { return u32(rank >> 32); }
 
 // Tokens that are routed. The others get ids of -1, weights of 0 and no place.
 __device__ __forceinline__ int live_tokens(int tokens, const int* token_count) {
@@ -61,5 +73,7 @@ __device__ __forceinline__ int segment_of(int expert, const int* expert_map) {
   return local < kExperts ? local : -1;
 }
 
-// Segment sizes are whole blocks of kAlign rows.
-__device__ __forceinline__ int padded(int count) { return (count + kAlign - 1) / kAlign * kAlign; }
+// The places of an expert's segment: whole blocks of kAlign, unless all segments are equal.
+__device__ __forceinline__ int padded(int count) {
+  return kSegment > 0 ? kSegment : (count + kAlign - 1) / kAlign * kAlign;
+}

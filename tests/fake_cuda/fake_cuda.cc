@@ -105,7 +105,9 @@ CUresult get_error_string(CUresult, const char** text) {
   return CUDA_SUCCESS;
 }
 
-CUresult primary_ctx_retain(CUcontext* context, CUdevice) {
+CUresult primary_ctx_retain(CUcontext* context, CUdevice device) {
+  machine.ordinal = device;
+  if (machine.is_gone()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   if (machine.script.has("crash_at_open")) std::abort();
   *context = reinterpret_cast<CUcontext>(&machine);
   return CUDA_SUCCESS;
@@ -254,6 +256,7 @@ CUresult module_get_function(CUfunction* function, CUmodule module, const char* 
   if (kernel.parameters == 0) return CUDA_ERROR_NOT_FOUND;
   kernel.facts = reinterpret_cast<FakeModule*>(module)->facts;
   kernel.specialization = reinterpret_cast<FakeModule*>(module)->specialization;
+  if (kernel.base == "prefill_attention") kernel.parameters = prefill_parameters(kernel.specialization);
   auto& kernels = reinterpret_cast<FakeModule*>(module)->kernels;
   *function = reinterpret_cast<CUfunction>(&kernels.emplace(entry, kernel).first->second);
   return sticky();

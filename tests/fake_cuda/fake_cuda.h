@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,16 +45,19 @@ struct Machine {
   int sticky = 0;  // what every call returns from now on
   bool hanging = false;
   double clock_us = 0;
-  double gap_us = 0;           // until the next launch begins, because the host has not enqueued it yet
-  std::int64_t impatient = 0;  // how many holds have given up
-  std::int64_t canaries = 0;   // that have run
+  double gap_us = 0;                 // until the next launch begins, because the host has not enqueued it yet
+  std::int64_t impatient = 0;        // how many holds have given up
+  std::int64_t canaries = 0;         // that have run
+  std::set<std::uint64_t> produced;  // addresses that the launch before the next has written
   std::size_t used_bytes = 0;
   std::int64_t candidate_launches = 0;
+  int ordinal = 0;                                   // of the device that the process has opened
   std::map<std::string, std::int64_t> launches;      // by kernel
   std::map<std::uint64_t, std::size_t> allocations;  // bytes by address
 
   std::size_t memory_bytes() const { return static_cast<std::size_t>(script.number("memory", 16 << 20)); }
   void run(const Kernel& kernel, const Parameters& parameters, const Grid& grid);
+  bool is_gone() const;
 
  private:
   // Bytes from there to the end of the allocation that holds it.
@@ -63,6 +67,7 @@ struct Machine {
   void misbehave(const Kernel& kernel);
   void double_elements(const Kernel& kernel, const Parameters& parameters, std::int64_t runs);
   void hold(const Parameters& parameters);
+  void produce(const Parameters& parameters);
   void canary(const Parameters& parameters, std::uint32_t blocks);
   bool is_busy() const;
 };
@@ -74,6 +79,10 @@ bool run_harness(const std::string& name, const Parameters& parameters, std::uin
 
 // decode_attention as its mma body with one split is launched, on bf16 tensors.
 void attend(const Kernel& kernel, const Parameters& parameters, const Grid& grid);
+
+// prefill_attention as its mma body is launched.
+std::size_t prefill_parameters(const std::string& specialization);
+void attend_new_tokens(const Kernel& kernel, const Parameters& parameters);
 
 // router, moe_dispatch and moe_combine: their CPU references. Other launches of theirs do nothing.
 bool has_reference(const std::string& name);

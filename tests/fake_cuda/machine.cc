@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -25,6 +27,7 @@ const std::map<std::string, std::size_t> kParameters = {{"moetune_fill", 7},
                                                         {"moetune_compare_integers", 8},
                                                         {"moetune_compare_segments", 8},
                                                         {"moetune_hold", 3},
+                                                        {"moetune_produce", 2},
                                                         {"moetune_canary", 3},
                                                         {"moetune_check_guards", 7},
                                                         {"moetune_checksum", 3},
@@ -72,6 +75,7 @@ Kernel Kernel::named(const std::string& entry) {
   }
   const auto known = kParameters.find(kernel.base);
   if (known != kParameters.end()) kernel.parameters = known->second;
+  if (kernel.base == "prefill_attention") kernel.parameters = prefill_parameters("");
   if (has_reference(kernel.base)) kernel.parameters = reference_parameters(kernel.base);
   return kernel;
 }
@@ -95,19 +99,29 @@ int Kernel::refusal() const { return is("oom") ? 2 : static_cast<int>(number_of(
 
 void Machine::run(const Kernel& kernel, const Parameters& parameters, const Grid& grid) {
   if (kernel.base == "moetune_hold") return hold(parameters);
+  if (kernel.base == "moetune_produce") return produce(parameters);
   if (kernel.base == "moetune_canary") return canary(parameters, grid[0]);
   if (run_harness(kernel.base, parameters, grid[0])) return;
   ++candidate_launches;
+  if (is_gone()) {
+    sticky = 46;  // CUDA_ERROR_DEVICE_UNAVAILABLE
+    return;
+  }
   clock_us += std::exchange(gap_us, 0);
   if (candidate_launches >= script.number("fail_at", std::numeric_limits<std::int64_t>::max())) {
     sticky = static_cast<int>(script.number("code", 719));
     return;
   }
   const double begin_us = clock_us;
+  if (!parameters.empty() && !produced.contains(parameters[0]))
+    clock_us += static_cast<double>(script.number("unproduced", 0));
+  produced.clear();
   if (script.has("idle")) {
     clock_us += 10;
   } else if (kernel.base == "decode_attention") {
     attend(kernel, parameters, grid);
+  } else if (kernel.base == "prefill_attention") {
+    attend_new_tokens(kernel, parameters);
   } else if (has_reference(kernel.base)) {
     run_reference(kernel, parameters);
   } else if (kernel.base == "router_place") {
@@ -167,6 +181,23 @@ void Machine::hold(const Parameters& parameters) {
   reinterpret_cast<std::uint64_t*>(parameters[0])[1] = parameters[1];
 }
 
+// "gone1=FILE": GPU 1 is dead from the moment that the file exists.
+bool Machine::is_gone() const {
+  const std::string file = script.text("gone" + std::to_string(ordinal));
+  return !file.empty() && ::access(file.c_str(), F_OK) == 0;
+}
+
+// Takes 3 microseconds; the launch behind it finds what it wrote.
+void Machine::produce(const Parameters& parameters) {
+  const auto* parts = reinterpret_cast<const std::uint64_t*>(parameters[0]);
+  clock_us += std::exchange(gap_us, 0) + 3;
+  for (std::uint64_t part = 0; part < parameters[1]; ++part) {
+    const std::uint64_t begin = parts[2 * part], bytes = 16 * parts[2 * part + 1];
+    if (room_at(begin) < bytes) sticky = 700;
+    produced.insert(begin);
+  }
+}
+
 // The next canary is one of "busy=3-7".
 bool Machine::is_busy() const {
   if (!script.has("busy")) return false;
@@ -187,12 +218,15 @@ void Machine::canary(const Parameters& parameters, std::uint32_t blocks) {
   auto* partials = reinterpret_cast<moetune::CanaryPartial*>(parameters[2]);
   const auto begin = static_cast<std::uint64_t>(clock_us * 1e3);
   const std::uint64_t lost = is_busy() ? kSliceNs : 0;
+  // "slow1=4": GPU 1 does 4% less in the same time.
+  const auto slow = static_cast<std::uint64_t>(script.number("slow" + std::to_string(ordinal), 0));
+  const std::uint64_t windows = 1000 - 10 * slow;
   std::fill_n(partials, blocks,
               moetune::CanaryPartial{.begin_ns = begin,
                                      .end_ns = begin + parameters[0],
                                      .lost_ns = lost,
                                      .longest_gap_ns = lost,
-                                     .windows = 1000,
+                                     .windows = windows,
                                      .slow_windows = 0,
                                      .fastest_cycles = 8192});
   clock_us += static_cast<double>(parameters[0]) * 1e-3;

@@ -16,9 +16,10 @@ using namespace moetune;
 // The parameters of each kernel, in the template's order.
 const std::map<std::string, std::vector<std::string>> kNames = {
     {"router",
-     {"logits", "bias", "expert_map", "token_count", "ids", "weights", "counts", "offsets", "sorted",
-      "inverse", "block_experts", "block_counts", "router_state", "logits_row", "tokens", "tokens_of_block",
-      "capacity", "places", "scale"}},
+     {"logits",       "bias",       "expert_map",      "token_count",     "ids",      "weights",
+      "counts",       "offsets",    "sorted",          "inverse",         "grouping", "block_counts",
+      "router_state", "logits_row", "tokens",          "tokens_of_block", "capacity", "places",
+      "scale",        "dropped",    "tokens_per_rank", "in_rank"}},
     {"moe_dispatch", {"x", "sorted", "inverse", "rows", "scales", "x_row", "tokens", "places"}},
     {"moe_combine", {"rows", "inverse", "weights", "out", "out_row", "tokens"}},
 };
@@ -33,7 +34,8 @@ struct Launched {
     return found == names.end() ? nullptr : &values[static_cast<std::size_t>(found - names.begin())];
   }
   void* tensor(const std::string& name) const {
-    const std::uint64_t* found = find(name);
+    const bool groups = name == "block_experts" || name == "row_experts" || name == "ends";
+    const std::uint64_t* found = find(groups ? "grouping" : name);
     if (found == nullptr || *found == 0) throw std::runtime_error("tensor " + name + " was not launched");
     return reinterpret_cast<void*>(*found);
   }

@@ -42,7 +42,11 @@ Moments moments(Fill::Kind kind, float scale, std::uint64_t stream) {
 }
 
 Buffer input(DType type, std::int64_t elements, Fill fill) {
-  return {"x", type, elements, moetune::Role::input, false, std::move(fill)};
+  return {.name = "x",
+          .dtype = type,
+          .elements = elements,
+          .role = moetune::Role::input,
+          .fill = std::move(fill)};
 }
 
 }  // namespace

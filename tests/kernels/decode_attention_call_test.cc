@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "tests/kernels/decode_attention_fixture.h"
+#include "tests/kernels/kernel_checks.h"
 #include "tests/kernels/random_call.h"
 
 using namespace moetune;
@@ -33,14 +34,7 @@ HostTensors host_inputs(const FamilyMember& member, std::uint64_t seed) {
 
 // The message of a call that is refused; "" if it is not.
 std::string refusal(const Problem& of, const char* field, double value) {
-  Call call = kernel().default_call(of);
-  set_field(call, kernel().call_schema(), field, value);
-  try {
-    kernel().check_call(of, call);
-  } catch (const BadInput& error) {
-    return error.what();
-  }
-  return "";
+  return call_refusal(kernel(), of, field, value);
 }
 
 }  // namespace

@@ -23,6 +23,19 @@ inline Problem checked_problem(const std::string& kernel, const std::string& tex
   return problem;
 }
 
+// Why the kernel refuses its default call with one field changed; empty if it does not.
+inline std::string call_refusal(const Kernel& kernel, const Problem& problem, const char* field,
+                                double value) {
+  Call call = kernel.default_call(problem);
+  set_field(call, kernel.call_schema(), field, value);
+  try {
+    kernel.check_call(problem, call);
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  return "";
+}
+
 // On a GPU of 16 SMs the problem has more than `count` legal configurations, and no two of them launch the same code
 // in the same way.
 inline void check_launches_differ(const Problem& problem, std::size_t count) {
@@ -38,7 +51,8 @@ inline void check_launches_differ(const Problem& problem, std::size_t count) {
   }
 }
 
-// What include/moetune.h numbers for a kernel: the index of every tensor and of every field of a call, with its name.
+// What include/moetune_kernels.h numbers for a kernel: the index of every tensor and of every field of a call, with its
+// name.
 struct NumberedNames {
   std::map<int, std::string> tensors, integers, reals;
 };

@@ -17,11 +17,41 @@ struct FamilyMember {
   Call call;
 };
 
-class RandomMembers {
+// What a server's strides are made of: 64-bit draws, paddings that keep rows aligned, a pool's layouts.
+class RandomStrides {
+ protected:
+  explicit RandomStrides(std::uint64_t seed) : random_(seed) {}
+
+  std::int64_t between(std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(high - low + 1));
+  }
+  bool coin() { return between(0, 1) == 1; }
+  std::int64_t padding() { return coin() ? 0 : 16 * between(1, 5); }
+
+  template <typename Shape>
+  KvStrides kv_strides(const Shape& shape, std::int64_t tokens) {
+    KvStrides made;
+    if (shape.heads_first) {
+      made.token = shape.head_dim + padding();
+      made.head = tokens * made.token + padding();
+      made.block = shape.kv_heads * made.head + padding();
+    } else {
+      made.head = shape.head_dim + padding();
+      made.token = shape.kv_heads * made.head + padding();
+      made.block = tokens * made.token + padding();
+    }
+    return made;
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+class RandomMembers : RandomStrides {
  public:
   // `of` names the family; no context is longer than `longest`.
   RandomMembers(const Kernel& kernel, const Problem& of, std::int64_t longest, std::uint64_t seed)
-      : kernel_(kernel), of_(of), longest_(longest), random_(seed) {}
+      : RandomStrides(seed), kernel_(kernel), of_(of), longest_(longest) {}
 
   FamilyMember next() {
     FamilyMember member{
@@ -41,12 +71,6 @@ class RandomMembers {
   }
 
  private:
-  std::int64_t between(std::int64_t low, std::int64_t high) {
-    return low + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(high - low + 1));
-  }
-  bool coin() { return between(0, 1) == 1; }
-  std::int64_t padding() { return coin() ? 0 : 16 * between(1, 5); }
-
   void vary_rows(DecodeCall& call, const DecodeShape& shape) {
     const std::int64_t fused =
         coin() ? (shape.q_heads + 2 * shape.kv_heads) * shape.head_dim : shape.q_heads * shape.head_dim;
@@ -67,24 +91,10 @@ class RandomMembers {
     call.page_table_stride = call.capacity / shape.page + between(0, 7);
   }
 
-  KvStrides strides(const DecodeShape& shape, std::int64_t tokens) {
-    KvStrides made;
-    if (shape.heads_first) {
-      made.token = shape.head_dim + padding();
-      made.head = tokens * made.token + padding();
-      made.block = shape.kv_heads * made.head + padding();
-    } else {
-      made.head = shape.head_dim + padding();
-      made.token = shape.kv_heads * made.head + padding();
-      made.block = tokens * made.token + padding();
-    }
-    return made;
-  }
-
   void vary_kv(DecodeCall& call, const DecodeShape& shape) {
     const std::int64_t tokens = call.tokens_per_block(shape);
-    call.k = strides(shape, tokens);
-    call.v = strides(shape, tokens);
+    call.k = kv_strides(shape, tokens);
+    call.v = kv_strides(shape, tokens);
     const std::int64_t layout = between(0, 2);
     if (layout == 0) return;  // a buffer each
     call.v = call.k;
@@ -95,7 +105,6 @@ class RandomMembers {
   const Kernel& kernel_;
   Problem of_;
   std::int64_t longest_;
-  std::mt19937_64 random_;
 };
 
 // Families that between them have every kind of paging, masking and narrowing.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/integers.h"
 #include "include/moetune.h"
 #include "kernels/router_problem.h"
 #include "tests/kernels/kernel_checks.h"
@@ -48,9 +49,30 @@ using Values = std::vector<double>;
 
 TEST_CASE("router: rules across dimensions") {
   CHECK_NOTHROW(problem_of("", "deepseek-v3"));
-  for (const char* wrong : {"top_k=16,experts=8", "experts=100,groups=8", "groups=2,groups_kept=3",
-                            "align=24", "experts=64,groups=16,groups_kept=1,top_k=8",
-                            "map=local,outputs=weights", "count=device,capacity=100"}) {
+  for (const char* wrong : {"top_k=16,experts=8",
+                            "experts=100,groups=8",
+                            "groups=2,groups_kept=3",
+                            "align=24",
+                            "experts=64,groups=16,groups_kept=1,top_k=8",
+                            "map=local,outputs=weights",
+                            "count=device,capacity=100",
+                            "layout=masked",
+                            "segment=4",
+                            "layout=rows,outputs=weights",
+                            "dropped=mask",
+                            "dropped=mask,outputs=ranks,capacity=100",
+                            "ranks=8",
+                            "outputs=ranks,ranks=3",
+                            "outputs=ranks,map=local",
+                            "outputs=ranks,capacity=100",
+                            "layout=masked,segment=4,outputs=ranks",
+                            "align=0",
+                            "align=256,experts=7",
+                            "capacity=-1",
+                            "segment=65537",
+                            "top_k=17",
+                            "ids=i16",
+                            "layout=blocks,layout=rows"}) {
     CAPTURE(wrong);
     CHECK_THROWS_AS(problem_of(wrong), BadInput);
   }
@@ -204,7 +226,12 @@ TEST_CASE("router: the C interface counts tensors and fields as the family does"
                                  {MOETUNE_ROUTER_INVERSE, "inverse"},
                                  {MOETUNE_ROUTER_BLOCK_EXPERTS, "block_experts"},
                                  {MOETUNE_ROUTER_EXPERT_MAP, "expert_map"},
-                                 {MOETUNE_ROUTER_TOKEN_COUNT, "token_count"}},
+                                 {MOETUNE_ROUTER_TOKEN_COUNT, "token_count"},
+                                 {MOETUNE_ROUTER_ROW_EXPERTS, "row_experts"},
+                                 {MOETUNE_ROUTER_ENDS, "ends"},
+                                 {MOETUNE_ROUTER_DROPPED, "dropped"},
+                                 {MOETUNE_ROUTER_TOKENS_PER_RANK, "tokens_per_rank"},
+                                 {MOETUNE_ROUTER_IN_RANK, "in_rank"}},
                      .integers = {{MOETUNE_ROUTER_LOGITS_ROW, "logits_row"}},
                      .reals = {{MOETUNE_ROUTER_SCALE, "scale"}}});
 }
@@ -214,9 +241,50 @@ TEST_CASE("router: no two configurations launch the same code in the same way") 
     check_launches_differ(problem_of(text), 500);
 }
 
+TEST_CASE(
+    "router: blocks that exchange counts of 16 bits have fewer tokens than these hold, on small GPUs too") {
+  const Problem problem = problem_of("tokens=1048576,experts=32,top_k=2");
+  DeviceLimits limits = limits_of_architecture("sm_86");
+  std::size_t barriers = 0;
+  for (const int sm_count : {4, 16, 20}) {
+    limits.sm_count = sm_count;
+    const LegalSpace legal =
+        shared_space("router").enumerate(expression_environment(problem, limits), Rules::must);
+    for (std::size_t i = 0; i < legal.size(); ++i) {
+      const Config config = legal.config(i);
+      if (!config.is("schedule", "barrier")) continue;
+      ++barriers;
+      const Plan plan = kernel().plan(config, problem, limits);
+      for (const Argument& argument : plan.launches[0].arguments) {
+        if (argument.name == "tokens_of_block") CHECK(std::get<std::int32_t>(argument.value) < 65536);
+      }
+    }
+  }
+  CHECK(barriers > 0);
+}
+
 TEST_CASE("router: a typical problem has a thousand configurations to choose from") {
   const Problem problem = problem_of("tokens=4096", "deepseek-v3");
   const LegalSpace legal =
       shared_space("router").enumerate(expression_environment(problem, limits_of_architecture("sm_90a")));
   CHECK(legal.size() >= 1000);
+}
+
+TEST_CASE(
+    "router: at the shapes of models a default's warps take one token after another as seldom as can be") {
+  for (const Preset& preset : kernel().presets()) {
+    for (const char* const text : {"tokens=1", "tokens=64", "tokens=4096", "tokens=512,outputs=weights"}) {
+      CAPTURE(preset.name);
+      CAPTURE(text);
+      const Problem problem = problem_of(text, preset.name.c_str());
+      DeviceLimits limits = limits_of_architecture("sm_90a");
+      limits.sm_count = 132;
+      const auto usual = shared_space("router").default_config(expression_environment(problem, limits));
+      REQUIRE(usual);
+      const std::int64_t rows =
+          usual->number("warps") * (32 / usual->number("lanes")) * usual->number("rows");
+      const std::int64_t blocks = kernel().plan(*usual, problem, limits).launches[0].grid[0];
+      CHECK(ceil_div(problem["tokens"], blocks) <= rows);
+    }
+  }
 }

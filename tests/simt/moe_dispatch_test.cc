@@ -2,6 +2,7 @@
 // the reference, every element of every output.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -133,5 +134,30 @@ TEST_CASE("simt: NaN stays NaN in moe_dispatch's e4m3, and leaves the other valu
     for (std::size_t i = 0; i < 256; ++i) CHECK(std::isnan(out.at("rows")[i]) == (i == 3 || i == 200));
     CHECK(out.at("scales") == std::vector<double>(2, static_cast<double>(1.0f / 448)));
     CHECK(out.at("rows")[4] == 448);
+  }
+}
+
+TEST_CASE("simt: moe_dispatch brings rows into equal segments, some of them full and slots dropped") {
+  if (no_simt()) return;
+  const RoutingSizes sizes{.tokens = 21, .experts = 8, .top_k = 3, .segment = 6};
+  const RoutingPlan plan = plan_routing(sizes, draw_experts(sizes, "zipf", 3));
+  CHECK(std::count(plan.inverse.begin(), plan.inverse.end(), -1) > 0);
+  for (const char* const others : {"", ",out=e4m3,scale_layout=column"}) {
+    CAPTURE(others);
+    SimtProblem one = dispatched(std::string("tokens=21,hidden=136,experts=8,top_k=3") + others);
+    one.call.integers[kDispatchPlaces] = sizes.places();
+    one.edit = [&](SimtTensors& tensors) {
+      std::memcpy(tensors.bytes("sorted").data(), plan.sorted.data(), 4 * plan.sorted.size());
+      std::memcpy(tensors.bytes("inverse").data(), plan.inverse.data(), 4 * plan.inverse.size());
+    };
+    HostTensors inputs = one.tensors().inputs();
+    inputs["sorted"] = {plan.sorted.begin(), plan.sorted.end()};
+    inputs["inverse"] = {plan.inverse.begin(), plan.inverse.end()};
+    const HostTensors right = one.kernel.reference_on_cpu(one.problem, one.call, inputs);
+    check_outputs(one.reference(Reference::exact), right);
+    for (const Config& config : one.sample(2 * simt_sample(3), Rules::must)) {
+      CAPTURE(config.text());
+      check_outputs(one.run(config, 4), right);
+    }
   }
 }

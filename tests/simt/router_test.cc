@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "kernels/kernel_space.h"
@@ -41,6 +42,15 @@ const std::vector<std::string> kProblems = {
     "tokens=57,experts=128,top_k=8,outputs=weights",
     "tokens=61,experts=64,top_k=6,align=32,map=local,count=device",
     "tokens=30,experts=16,top_k=2,outputs=weights,count=device",
+    "tokens=9,experts=509,top_k=16,align=1",
+    "tokens=33,experts=64,top_k=6,align=8,layout=rows,capacity=110,dropped=mask,skew=zipf",
+    "tokens=70,experts=32,top_k=4,layout=ends",
+    "tokens=41,experts=40,top_k=3,layout=masked,segment=5,dropped=mask,ids=i64,skew=zipf",
+    "tokens=55,experts=64,top_k=6,layout=masked,segment=9,map=local,count=device,dropped=mask",
+    "tokens=77,experts=96,top_k=5,outputs=ranks,ranks=8,ids=i64",
+    "tokens=5,experts=8,top_k=8,outputs=ranks,ranks=8,count=device",
+    "tokens=60,experts=512,top_k=3,outputs=ranks,ranks=512,skew=one",
+    "tokens=29,experts=33,top_k=3,outputs=weights,ids=i64",
 };
 
 }  // namespace
@@ -94,6 +104,64 @@ TEST_CASE("simt: the router on NaN, infinities and equal logits, and with rows t
   }
 }
 
+TEST_CASE("simt: odd logits and biases count the same in float64, in the reference and in the kernel") {
+  if (no_simt()) return;
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf(""),
+              odd[] = {nan, inf, -inf, 3e38f};
+  for (const char* const others :
+       {"score=softmax,renormalize=no", "score=topk_softmax",
+        "score=sigmoid,bias=correction,groups=8,groups_kept=2", "score=sqrt_softplus,bias=correction",
+        "score=softmax,bias=correction,groups=4,groups_kept=3"}) {
+    CAPTURE(others);
+    SimtProblem routed = routed_problem(std::string("tokens=14,experts=40,top_k=5,align=1,") + others);
+    routed.edit = [&](SimtTensors& tensors) {
+      auto* const logits = reinterpret_cast<float*>(tensors.bytes("logits").data());
+      for (std::size_t i = 0; i < 10 * 40; ++i) {  // ever more of them, then rows of one kind
+        if (i / 40 > i * i % 11) logits[i] = odd[i % 4];
+      }
+      for (std::size_t i = 10 * 40; i < 14 * 40; ++i) logits[i] = odd[i / 40 % 4];
+      if (!routed.problem.is("bias", "correction")) return;
+      auto* const bias = reinterpret_cast<float*>(tensors.bytes("bias").data());
+      std::copy(std::begin(odd), std::begin(odd) + 3, bias + 7);
+    };
+    SimtTensors tensors = routed.tensors();
+    HostTensors inputs;
+    for (const auto& [name, ignored] : tensors.inputs())
+      inputs[name] = widened(DType::f32, tensors.bytes(name));
+    const HostTensors right = routed.reference(Reference::exact);
+    check_outputs(right, routed.kernel.reference_on_cpu(routed.problem, routed.call, inputs), is_right);
+    for (const Config& config : routed.sample(simt_sample(3), Rules::all)) {
+      CAPTURE(config.text());
+      check_outputs(routed.run(config, 9), right, is_right);
+    }
+  }
+}
+
+TEST_CASE("simt: the device's number of tokens may be none, all, or no number of tokens") {
+  if (no_simt()) return;
+  for (const char* const others :
+       {"layout=rows", "outputs=weights", "outputs=ranks,ranks=4", "layout=masked,segment=9"}) {
+    for (const std::int32_t count : {0, 1, 40, 41, 1 << 30, -1, -(1 << 30)}) {
+      CAPTURE(others);
+      CAPTURE(count);
+      SimtProblem routed =
+          routed_problem(std::string("tokens=40,experts=32,top_k=3,align=8,count=device,") + others);
+      routed.edit = [count](SimtTensors& tensors) {
+        std::memcpy(tensors.bytes("token_count").data(), &count, sizeof count);
+      };
+      const HostTensors right = routed.reference(Reference::exact);
+      const std::vector<double>& ids = right.at("ids");
+      const auto live = static_cast<std::ptrdiff_t>(3 * std::clamp(count, 0, 40));
+      CHECK(std::count(ids.begin(), ids.end(), -1) == std::ssize(ids) - live);
+      CHECK(std::none_of(ids.begin(), ids.begin() + live, [](double id) { return id < 0; }));
+      for (const Config& config : routed.sample(simt_sample(2), Rules::all)) {
+        CAPTURE(config.text());
+        check_outputs(routed.run(config, 1, 2), right, is_right);
+      }
+    }
+  }
+}
+
 TEST_CASE("simt: blocks whose tokens need several chunks of bits, counted or not") {
   if (no_simt()) return;
   for (const char* const others : {"capacity=150", "count=device"}) {
@@ -105,6 +173,63 @@ TEST_CASE("simt: blocks whose tokens need several chunks of bits, counted or not
       const Config config = shared_space("router").parse_config(
           std::string(schedule) + ",select=rounds,lanes=8,vector=1,rows=1,warps=4,blocks_per_sm=1");
       check_outputs(routed.run(config, 5, 2), right, is_right);
+    }
+  }
+}
+
+TEST_CASE("simt: of equal logits the lower id comes first, whatever the type") {
+  if (no_simt()) return;
+  for (const char* const others : {"experts=100,top_k=7", "experts=16,top_k=16"}) {
+    CAPTURE(others);
+    SimtProblem routed = routed_problem(std::string("tokens=12,dtype=bf16,align=1,") + others);
+    routed.edit = [](SimtTensors& tensors) {
+      std::vector<std::uint8_t>& bytes = tensors.bytes("logits");
+      auto* const logits = reinterpret_cast<std::uint16_t*>(bytes.data());
+      const std::uint16_t few[] = {0x3f80, 0x3f81, 0xbf80, 0x3f80};  // 1, a little more, -1, 1
+      for (std::size_t i = 0; i < bytes.size() / 2; ++i) logits[i] = few[i * i / 5 % 4];
+    };
+    const HostTensors right = routed.reference(Reference::exact);
+    const std::vector<double> values = widened(DType::bf16, routed.tensors().bytes("logits"));
+    const auto experts = static_cast<std::size_t>(routed.problem["experts"]),
+               top_k = static_cast<std::size_t>(routed.problem["top_k"]);
+    for (std::size_t slot = 1; slot < right.at("ids").size(); ++slot) {
+      if (slot % top_k == 0) continue;
+      const auto logit = [&](std::size_t s) {
+        return values[s / top_k * experts + static_cast<std::size_t>(right.at("ids")[s])];
+      };
+      CHECK(logit(slot - 1) >= logit(slot));
+      if (logit(slot - 1) == logit(slot)) CHECK(right.at("ids")[slot - 1] < right.at("ids")[slot]);
+    }
+    for (const Config& config : routed.sample(2 * simt_sample(3), Rules::all)) {
+      CAPTURE(config.text());
+      check_outputs(routed.run(config, 7), right, is_right);
+    }
+  }
+}
+
+TEST_CASE("simt: every way to select, of logits that differ, that are few and that are all equal") {
+  if (no_simt()) return;
+  for (const char* const sizes : {"experts=8,top_k=8", "experts=33,top_k=5", "experts=256,top_k=8",
+                                  "experts=512,top_k=16", "experts=509,top_k=1"}) {
+    for (const int values : {0, 3, 1}) {  // 0: as they are made
+      CAPTURE(sizes);
+      CAPTURE(values);
+      SimtProblem routed = routed_problem(std::string("tokens=6,outputs=weights,") + sizes);
+      routed.edit = [&](SimtTensors& tensors) {
+        std::vector<std::uint8_t>& bytes = tensors.bytes("logits");
+        auto* const logits = reinterpret_cast<float*>(bytes.data());
+        for (std::size_t i = 0; values > 0 && i < bytes.size() / sizeof(float); ++i)
+          logits[i] = static_cast<float>(i * i / 7 % static_cast<std::size_t>(values)) - 1;
+      };
+      const HostTensors right = routed.reference(Reference::exact);
+      for (const char* const select : {"rounds", "reduce", "merge", "radix"}) {
+        CAPTURE(select);
+        const Config config = shared_space("router").parse_config(
+            std::string("schedule=rows,cluster=1,lanes=32,vector=1,rows=1,"
+                        "warps=2,blocks_per_sm=1,select=") +
+            select);
+        check_outputs(routed.run(config, 2), right, is_right);
+      }
     }
   }
 }

@@ -7,7 +7,7 @@
 // accesses outside of buffers and shared memory, deadlocks, collectives of different kinds or whose lanes have
 // ended, __trap, arguments that do not fit the kernel's parameters.
 //
-// Not supported: tensor maps, clusters, copies by bulk engine, mma, `extern __shared__` (dynamic_shared() of
+// Not supported: tensor maps, clusters, copies by bulk engine, wgmma, `extern __shared__` (dynamic_shared() of
 // templates/common/shared_memory.cuh instead). Launches run one after the other: nothing is said about
 // programmatic dependent launch, memory order weaker than sequential, or speed.
 //

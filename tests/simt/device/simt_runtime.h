@@ -8,6 +8,13 @@ struct Index {
   unsigned x, y, z;
 };
 
+// An asynchronous copy of 16 bytes that has not been made yet.
+struct PendingCopy {
+  const void* source;  // null: zeros
+  unsigned destination, group;
+  PendingCopy* next;
+};
+
 // A thread as it sees itself.
 struct Thread {
   Index thread, block, block_dim, grid_dim;
@@ -15,6 +22,8 @@ struct Thread {
   unsigned char* dynamic_shared;
   unsigned cluster_rank;
   mutable unsigned cluster_phases;  // barriers of the cluster that this thread has waited for
+  mutable PendingCopy *oldest_copy, *newest_copy;
+  mutable unsigned copy_group;  // of the next copy
 };
 
 // The blocks that share a cluster with the running thread's.

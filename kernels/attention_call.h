@@ -1,0 +1,77 @@
+// What the attention kernels have in common of their callers' tensors: keys and values lie in blocks (a page, or
+// contiguous tokens), by strides; and the rules that strides, sizes and the scale of any call must keep to.
+// Plain values and pure functions; thread-safe. A broken rule throws BadInput, which names kernel and field.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "kernels/dtype.h"
+#include "kernels/plan.h"
+
+namespace moetune {
+
+// Elements between neighbours in K or V.
+struct KvStrides {
+  std::int64_t block = 0;
+  std::int64_t head = 0;
+  std::int64_t token = 0;
+};
+
+// K and V of one launch, with all that their addresses follow from.
+struct KvTensors {
+  DType dtype = DType::bf16;
+  std::int64_t head_dim = 0, heads = 0;
+  std::int64_t blocks = 0;  // pages in the pool, or pieces of contiguous memory
+  std::int64_t tokens = 0;  // of a block
+  KvStrides k, v;
+  std::int64_t v_offset = 0;  // elements from K's start to V's in one buffer; 0: V has a buffer of its own
+
+  const KvStrides& strides(bool values) const { return values ? v : k; }
+  // Elements from the first of a tensor to behind its last.
+  std::int64_t elements(const KvStrides& strides) const;
+  // Where keys or values begin.
+  Pointer pointer(bool values) const;
+  // [block][head][chunk][token][128 bytes], of which one copy brings `box_tokens` and `box_chunks`: tokens then
+  // lie in shared memory as the 128-byte swizzle wants them.
+  TensorMap map(bool values, std::int64_t box_tokens, std::int64_t box_chunks) const;
+  // [block][head][token][row], of which one copy brings `box_tokens`: rows then lie side by side.
+  TensorMap row_map(bool values, std::int64_t box_tokens) const;
+};
+
+struct StridedDimension {
+  std::int64_t stride, count;
+};
+
+class CallRules {
+ public:
+  explicit constexpr CallRules(const char* kernel) : kernel_(kernel) {}
+
+  [[noreturn]] void refuse(const std::string& rule) const;
+  // `tensor` and `field` make the name of the stride together.
+  void check_stride(const char* tensor, const char* field, std::int64_t stride,
+                    std::int64_t element_bytes) const;
+  void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) const;
+  // Rows of `row` elements lie apart. Sorts `dimensions`.
+  void check_disjoint(const char* tensor, std::span<StridedDimension> dimensions, std::int64_t row) const;
+  // Strides, v_offset, and that all lies within what a GPU addresses; not the number of blocks.
+  void check_kv(const KvTensors& kv) const;
+  void check_scale(double scale) const;
+
+ private:
+  const char* kernel_;
+};
+
+// Tokens that a sequence, and blocks that a pool may have room for.
+inline constexpr std::int64_t kMaximumCapacity = std::int64_t{1} << 30;
+inline constexpr std::int64_t kMaximumBlocks = (std::int64_t{1} << 31) - 1;
+
+// The type's name in templates/common/convert.cuh.
+std::string element_type(DType type);
+// Softmax runs on powers of two: 2^(score * scale * log2(e)).
+float scale_log2(double scale);
+// The buffer's address; a null pointer if it is not `present`.
+Argument pointer_argument(const char* buffer, bool present = true);
+
+}  // namespace moetune

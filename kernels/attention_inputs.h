@@ -1,0 +1,70 @@
+// What the attention kernels have in common of their inputs: buffers of queries, keys and values, page tables that
+// are shuffled and surrounded by garbage, and NaN wherever a right kernel never uses anything. Pure functions;
+// thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/attention_call.h"
+#include "kernels/buffer.h"
+
+namespace moetune {
+
+// What page-table entries outside of a sequence's visible tokens hold: an id that no allocation has.
+inline constexpr std::int32_t kGarbagePage = 0x7fffffff;
+
+// Scores q.k / sqrt(head_dim) then have this standard deviation: softmax is neither flat nor one-hot.
+inline constexpr float kQueryScale = 1.5f;
+// Learned sinks are about as large as the logarithm of a short sequence's denominator, so that they matter.
+inline constexpr float kSinkScale = 3;
+
+// Values in e4m3 lie inside its normal range, and scales bring them near 1; scales differ from head to head, and
+// between keys and values.
+inline constexpr float kNarrowScale = 0.5f;
+
+// Fisher-Yates; std::shuffle's order differs between standard libraries.
+template <typename T>
+void shuffle(std::vector<T>& items, std::mt19937_64& random) {
+  for (std::size_t left = items.size(); left > 1; --left) std::swap(items[left - 1], items[random() % left]);
+}
+
+// The pages that ranges of tokens touch.
+std::int64_t pages_touched(const std::vector<Range>& visible, std::int64_t page);
+
+// A page table, and the tokens of the pool that some query sees: token `t` of page `p` is number p * page + t, and
+// no range leaves its page.
+struct PagePool {
+  std::vector<std::int32_t> table;
+  std::vector<Range> used;
+};
+
+// `visible` are the tokens of each sequence that its queries see. Throws BadInput if `blocks` are too few.
+PagePool fill_pages(const char* kernel, const std::vector<Range>& visible, std::int64_t page,
+                    std::int64_t blocks, std::int64_t table_stride, std::mt19937_64& random);
+
+// Runs of elements that lie together, in any order.
+class Runs {
+ public:
+  void add(std::int64_t begin, std::int64_t count);
+  // The rest of `elements`, in ascending order with neighbours joined.
+  std::vector<Range> complement(std::int64_t elements);
+
+ private:
+  std::vector<Range> runs_;
+};
+
+Buffer normal_buffer(std::string name, DType type, std::int64_t elements, float scale);
+Buffer integer_buffer(std::string name, std::vector<std::int32_t> values);
+// Whole numbers from 1 to 3: a fill's integers are exact in every type.
+Buffer scale_buffer(std::string name, std::int64_t count, std::int32_t first);
+// Judged by the tolerance of all attention kernels.
+Buffer attention_output(std::string name, DType type, std::int64_t elements);
+// k and v, or k alone with a v_offset: normal, and NaN outside of the `used` tokens, which are numbered through all
+// blocks; no range leaves its block.
+std::vector<Buffer> kv_buffers(const KvTensors& kv, const std::vector<Range>& used, float scale);
+
+}  // namespace moetune

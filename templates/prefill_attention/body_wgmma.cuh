@@ -1,0 +1,175 @@
+// The body for sm_90a: one warp loads, warpgroups compute, and a block goes on to its next rows while the last are
+// being stored.
+#pragma once
+
+#include "templates/common/dependent_launch.cuh"
+#include "templates/common/shared_memory.cuh"
+#include "templates/common/warp_registers.cuh"
+#include "templates/prefill_attention/load.cuh"
+#include "templates/prefill_attention/schedule.cuh"
+#include "templates/prefill_attention/store.cuh"
+#include "templates/prefill_attention/widen.cuh"
+
+// Registers of a loading and of a computing thread: together what the block was launched with.
+constexpr int kLoadingRegisters = kNarrow ? 56 : kWarpgroups == 2 ? 24 : 32;
+constexpr int kComputingRegisters =
+    (kWarpgroups == 3 ? 160 : 240) - (kNarrow ? (kWarpgroups == 3 ? 8 : 16) : 0);
+
+// Named barriers, after __syncthreads' own: one for the turn of each warpgroup, one for what its warps do together.
+constexpr int kFirstTurn = 1, kFirstWarpgroup = 4;
+
+class Computer {
+ public:
+  __device__ __forceinline__ Computer(u8* shared, int warpgroup)
+      : shared_(shared), pipeline_(shared), warpgroup_(warpgroup), attention_(warpgroup) {
+    if (kPingPong && warpgroup == kWarpgroups - 1) named_barrier_arrive(kFirstTurn, 256);
+  }
+
+  __device__ __forceinline__ void compute(const Work& work, float scale_log2) {
+    attention_.begin(work, scale_log2);
+    const TileRange tiles = work.tiles();
+    if (tiles.count() <= 0) return;
+    int tile = tiles.end - 1;
+    mbarrier_wait(pipeline_.queries_full(query_.stage), query_.parity);
+    score();
+    wgmma_wait<0>();
+    attention_.hold_scores();
+    scored(tile == tiles.first);
+    attention_.softmax(tile);
+    attention_.pack();
+    if (work.kv_length < (tile + 1) * kTile) clear_values(work.kv_length - tile * kTile, kTile);
+    while (--tile >= tiles.first) {
+      wait_turn();
+      score();
+      accumulate();
+      pass_turn();
+      wgmma_wait<kOverlap ? 1 : 0>();
+      attention_.hold_scores();
+      scored(tile == tiles.first);
+      attention_.softmax(tile);
+      if constexpr (kOverlap) wgmma_wait<0>();
+      accumulated();
+      attention_.rescale();
+      attention_.pack();
+    }
+    if constexpr (kWindow > 0) clear_values(0, work.begin(work.first_token) - tiles.first * kTile);
+    accumulate();
+    wgmma_wait<0>();
+    accumulated();
+    query_.advance();
+  }
+
+  __device__ __forceinline__ Attention& attention() { return attention_; }
+
+ private:
+  __device__ __forceinline__ void wait_turn() {
+    if constexpr (kPingPong) named_barrier_sync(kFirstTurn + warpgroup_, 256);
+  }
+  __device__ __forceinline__ void pass_turn() {
+    if constexpr (kPingPong) named_barrier_arrive(kFirstTurn + (warpgroup_ + 1) % kWarpgroups, 256);
+  }
+
+  __device__ __forceinline__ void score() {
+    mbarrier_wait(pipeline_.keys_full(keys_.stage), keys_.parity);
+    attention_.score(pipeline_.queries(query_.stage), pipeline_.keys(keys_.stage));
+  }
+
+  __device__ __forceinline__ void scored(bool last) {
+    release(pipeline_.keys_empty(keys_.stage));
+    if (last) release(pipeline_.queries_empty(query_.stage));
+    keys_.advance();
+  }
+
+  __device__ __forceinline__ void accumulate() {
+    mbarrier_wait(pipeline_.values_full(values_.stage), values_.parity);
+    attention_.accumulate(pipeline_.values(values_.stage));
+  }
+
+  __device__ __forceinline__ void accumulated() {
+    attention_.hold_output();
+    release(pipeline_.values_empty(values_.stage));
+    values_.advance();
+  }
+
+  // Zeros rows [first, end) of the next tile of V, which no query sees: 0 times whatever lies there must be 0. Every
+  // warpgroup does so for itself; what two write is the same.
+  __device__ __forceinline__ void clear_values(int first, int end) {
+    if (first >= end) return;
+    mbarrier_wait(pipeline_.values_full(values_.stage), values_.parity);
+    u8* const tile = shared_ + kValuesOffset + values_.stage * kTileBytes;
+    for (int i = threadIdx.x % 128; i < (end - first) * kChunks * 8; i += 128) {
+      const int row = first + i / (kChunks * 8), unit = i % (kChunks * 8);
+      *reinterpret_cast<uint4*>(tile + unit / 8 * kTileChunkBytes + row * 128 + unit % 8 * 16) =
+          make_uint4(0, 0, 0, 0);
+    }
+    fence_async_proxy();
+    named_barrier_sync(kFirstWarpgroup + warpgroup_, 128);
+  }
+
+  u8* shared_;
+  Pipeline pipeline_;
+  int warpgroup_;
+  Attention attention_;
+  RingPlace<kQueryStages> query_;
+  RingPlace<kStages> keys_, values_;
+};
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    prefill_attention(const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
+                      const __grid_constant__ TensorMap v_map, const i32* q_offsets, const i32* kv_offsets,
+                      const i32* kv_lengths, const i32* page_table, const float* sinks, Element* o,
+                      float* lse, u32* counters, i64 page_table_stride, i64 o_token_stride, i64 o_head_stride,
+                      int batch, int kv_heads, int blocks, int q_tokens, int capacity, int section,
+                      float scale_log2, float* partial_o, float* partial_lse, int splits SCALE_PARAMETERS) {
+  u8* const shared = dynamic_shared();
+  const Pipeline pipeline(shared);
+  if (threadIdx.x == 0) pipeline.init();
+  __syncthreads();
+  allow_dependent_launch();
+  WorkSlot slot(shared, pipeline);
+  // Broadcast, so that the compiler knows that all lanes of a warp agree, and with them all that follows from it.
+  const int warpgroup = __shfl_sync(kWholeWarp, static_cast<int>(threadIdx.x) / 128, 0) - 1;
+  const Batch all{q_offsets, kv_offsets, kv_lengths, batch,   kv_heads,
+                  blocks,    q_tokens,   capacity,   section, splits};
+  if (warpgroup < 0) {
+    give_registers<kLoadingRegisters>();
+    if (threadIdx.x >= kWarpSize) {
+      if constexpr (kNarrow) {
+        Widener widener(shared, static_cast<int>(threadIdx.x) / kWarpSize - 1);
+        for (Work work = slot.take(); work.sequence >= 0; work = slot.take()) widener.widen(work);
+      }
+      return;
+    }
+    Schedule schedule(counters);
+    Tiles tiles(all);
+    Loader loader(pipeline, q_map, {k_map, v_map, page_table, page_table_stride});
+    wait_for_predecessor();
+    Work work;
+    for (int index = schedule.first(); tiles.find(index, work);) {
+      if constexpr (SCHEDULE != SCHEDULE_GRID) index = schedule.next(index);
+      if (!work.empty()) {
+        slot.put(work);
+        loader.load(work);
+      }
+      if constexpr (SCHEDULE == SCHEDULE_GRID) break;
+    }
+    Work none{};
+    none.sequence = -1;
+    slot.put(none);
+    schedule.finish();
+  } else {
+    take_registers<kComputingRegisters>();
+    Computer computer(shared, warpgroup);
+    const KvScales scales{SCALE_ARGUMENTS};
+    const Outputs outputs{o,     o_token_stride, o_head_stride, lse,
+                          sinks, partial_o,      partial_lse,   scales.values};
+    for (Work work = slot.take(); work.sequence >= 0; work = slot.take()) {
+      computer.compute(work, scale_log2 * key_scale(scales.keys, work.kv_head));
+      if (splits > 1) {
+        store_partial(computer.attention(), work, outputs, all);
+      } else {
+        store(computer.attention(), work, outputs, kv_heads * kGroup);
+      }
+    }
+  }
+}

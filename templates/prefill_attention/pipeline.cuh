@@ -1,0 +1,119 @@
+// The barriers between the loading warp and the warpgroups that compute.
+#pragma once
+
+#include "templates/common/barrier.cuh"
+#include "templates/common/mbarrier.cuh"
+#include "templates/prefill_attention/work.cuh"
+
+constexpr int kComputingWarps = 4 * kWarpgroups;
+constexpr int kWideningWarps = kRawStages > 0 ? 3 : 0;  // beside the one that loads
+
+// A place in a ring of so many stages, and the parity of its present round.
+template <int kCount>
+struct RingPlace {
+  int stage = 0;
+  u32 parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage < kCount) return;
+    stage = 0;
+    parity ^= 1;
+  }
+};
+
+// Shared addresses. `full` barriers complete once data has landed, `empty` ones once every computing warp is done with
+// it.
+struct Pipeline {
+  u32 base;
+
+  __device__ __forceinline__ explicit Pipeline(const u8* shared) : base(shared_address(shared)) {}
+
+  __device__ __forceinline__ u32 queries(int stage) const { return base + stage * kQueryBytes; }
+  __device__ __forceinline__ u32 keys(int stage) const { return base + kKeysOffset + stage * kTileBytes; }
+  __device__ __forceinline__ u32 values(int stage) const { return base + kValuesOffset + stage * kTileBytes; }
+
+  __device__ __forceinline__ u32 work_full() const { return barrier(0); }
+  __device__ __forceinline__ u32 work_empty() const { return barrier(1); }
+  __device__ __forceinline__ u32 raw(int stage) const { return base + kRawOffset + stage * kRawBytes; }
+
+  __device__ __forceinline__ u32 queries_full(int stage) const { return barrier(2 + stage); }
+  __device__ __forceinline__ u32 queries_empty(int stage) const { return barrier(4 + stage); }
+  __device__ __forceinline__ u32 keys_full(int stage) const { return barrier(6 + stage); }
+  __device__ __forceinline__ u32 keys_empty(int stage) const { return barrier(6 + kStages + stage); }
+  __device__ __forceinline__ u32 values_full(int stage) const { return barrier(6 + 2 * kStages + stage); }
+  __device__ __forceinline__ u32 values_empty(int stage) const { return barrier(6 + 3 * kStages + stage); }
+
+  // Of what is widened or converted before it is full: where it lands.
+  __device__ __forceinline__ u32 raw_full(int stage) const { return barrier(6 + 4 * kStages + stage); }
+  __device__ __forceinline__ u32 raw_empty(int stage) const {
+    return barrier(6 + 4 * kStages + kRawStages + stage);
+  }
+  __device__ __forceinline__ u32 queries_landed(int stage) const {
+    return kConvertsQueries ? barrier(6 + 4 * kStages + 2 * kRawStages + stage) : queries_full(stage);
+  }
+
+  // By one thread, before the block's first __syncthreads.
+  __device__ __forceinline__ void init() const {
+    mbarrier_init(work_full(), 1);
+    mbarrier_init(work_empty(), kComputingWarps + kWideningWarps);
+    for (int stage = 0; stage < kQueryStages; ++stage) {
+      mbarrier_init(queries_full(stage), kConvertsQueries ? kWideningWarps : 1);
+      if constexpr (kConvertsQueries) mbarrier_init(queries_landed(stage), 1);
+      mbarrier_init(queries_empty(stage), kComputingWarps);
+    }
+    for (int stage = 0; stage < kStages; ++stage) {
+      mbarrier_init(keys_full(stage), kNarrow ? kWideningWarps : 1);
+      mbarrier_init(keys_empty(stage), kComputingWarps);
+      mbarrier_init(values_full(stage), kNarrow ? kWideningWarps : 1);
+      mbarrier_init(values_empty(stage), kComputingWarps);
+    }
+    for (int stage = 0; stage < kRawStages; ++stage) {
+      mbarrier_init(raw_full(stage), 1);
+      mbarrier_init(raw_empty(stage), kWideningWarps);
+    }
+    mbarrier_init_fence();
+  }
+
+ private:
+  __device__ __forceinline__ u32 barrier(int index) const { return base + kBarriersOffset + 8 * index; }
+};
+static_assert((6 + 4 * kStages + (kRawStages > 0 ? 2 * kRawStages + kQueryStages : 0)) * 8 <= kBarrierBytes,
+              "barriers fit before the work");
+
+// One arrival for the whole warp.
+__device__ __forceinline__ void release(u32 barrier) {
+  if (threadIdx.x % kWarpSize == 0) mbarrier_arrive(barrier);
+}
+
+// What the loading warp tells of the work it begins, one at a time.
+class WorkSlot {
+ public:
+  __device__ __forceinline__ WorkSlot(u8* shared, const Pipeline& pipeline)
+      : slot_(reinterpret_cast<Work*>(shared + kWorkOffset)), pipeline_(pipeline) {}
+
+  // By the loading warp.
+  __device__ __forceinline__ void put(const Work& work) {
+    mbarrier_wait(pipeline_.work_empty(), parity_ ^ 1);
+    if (threadIdx.x % kWarpSize == 0) {
+      *slot_ = work;
+      mbarrier_arrive(pipeline_.work_full());
+    }
+    parity_ ^= 1;
+  }
+
+  // By every thread of the computing and the widening warps.
+  __device__ __forceinline__ Work take() {
+    mbarrier_wait(pipeline_.work_full(), parity_);
+    const Work work = *slot_;
+    __syncwarp();
+    release(pipeline_.work_empty());
+    parity_ ^= 1;
+    return work;
+  }
+
+ private:
+  Work* slot_;
+  Pipeline pipeline_;
+  u32 parity_ = 0;
+};
+static_assert(sizeof(Work) <= 64);

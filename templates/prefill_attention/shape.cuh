@@ -1,0 +1,103 @@
+// What one compiled unit of prefill_attention is specialized on, checked, and what follows from it.
+//
+// A block has kRows rows of one head, 64 for each warpgroup that computes; where PACKED, the kGroup query heads of a
+// KV head take turns in them, token by token. Q, K and V lie in shared memory as blocks of [row][64 elements]: rows of
+// 128 bytes whose 16-byte units are XORed with the row number, as the 128-byte swizzle of the copy engine writes them.
+#pragma once
+
+#include "templates/common/convert.cuh"
+#include "templates/common/types.cuh"
+
+// Which tile of the grid a block takes next: what SCHEDULE may be.
+#define SCHEDULE_GRID 0     // its own, then it ends
+#define SCHEDULE_STATIC 1   // every gridDim.x-th, in alternating directions
+#define SCHEDULE_DYNAMIC 2  // the first that nobody has taken
+
+#if !defined(DTYPE) || !defined(HEAD_DIM) || !defined(GROUP) || !defined(PAGE) || !defined(CAUSAL) ||        \
+    !defined(WINDOW) || !defined(SINKS) || !defined(LSE) || !defined(BODY_WGMMA) || !defined(WARPGROUPS) ||  \
+    !defined(TILE) || !defined(STAGES) || !defined(QUERY_STAGES) || !defined(PACKED) || !defined(OVERLAP) || \
+    !defined(PING_PONG) || !defined(LAG) || !defined(POLY) || !defined(SCHEDULE) || !defined(SHARED_BYTES)
+#error prefill_attention is compiled through a plan, which defines every macro tested here
+#endif
+
+using Element = DTYPE;  // of queries and outputs
+
+// KV_DTYPE and KV_HEAD_SCALES are defined for keys and values in e4m3 only, and only then do kernels take scales: the
+// others are compiled, and called, as before there were any. Keys and values are widened to fp16 on their way into
+// shared memory, and bf16 queries are converted there.
+#ifdef KV_DTYPE
+using KvElement = KV_DTYPE;
+using Math = Fp16;                            // what the matrix instructions work on
+constexpr bool kHeadScales = KV_HEAD_SCALES;  // a scale for every KV head, not for the whole tensor
+#define SCALE_PARAMETERS , const float *k_scale, const float *v_scale
+#define SCALE_ARGUMENTS k_scale, v_scale
+static_assert(sizeof(KvElement) == 1, "e4m3");
+#else
+using KvElement = Element;
+using Math = Element;
+constexpr bool kHeadScales = false;
+#define SCALE_PARAMETERS
+#define SCALE_ARGUMENTS nullptr, nullptr
+#endif
+constexpr bool kNarrow = sizeof(KvElement) == 1;
+
+template <typename Type>
+struct IsBf16 {
+  static constexpr bool kValue = false;
+};
+template <>
+struct IsBf16<Bf16> {
+  static constexpr bool kValue = true;
+};
+constexpr bool kConvertsQueries = kNarrow && IsBf16<Element>::kValue;
+
+constexpr int kHeadDim = HEAD_DIM;          // 64, 128 or 256
+constexpr int kGroup = GROUP;               // query heads that share a KV head
+constexpr int kPage = PAGE;                 // tokens a page; 0 for contiguous KV
+constexpr bool kCausal = CAUSAL;            // the last row sees the last token, the one before it one less
+constexpr int kWindow = WINDOW;             // tokens a row sees, its own the last; 0 for all
+constexpr bool kSinks = SINKS;              // a logit of every head joins the denominator
+constexpr bool kWantsLse = LSE;             // the logarithm of the denominator is an output
+constexpr int kWarpgroups = WARPGROUPS;     // that compute; with wgmma one more loads
+constexpr int kTile = TILE;                 // tokens a stage
+constexpr int kQueryStages = QUERY_STAGES;  // blocks of rows whose queries are there or on their way
+constexpr int kStages = STAGES;             // stages of K in flight, and as many of V
+constexpr bool kPacked = PACKED;
+constexpr bool kOverlap = OVERLAP;     // softmax beside the next product of the same warpgroup
+constexpr bool kPingPong = PING_PONG;  // warpgroups issue their products by turns
+constexpr float kLag = LAG;            // powers of two by which the running maximum may lag
+constexpr int kPolynomials = POLY;     // of every 8 exponentials, so many by polynomial
+
+constexpr int kRows = 64 * kWarpgroups;
+constexpr int kHeadsInRows = kPacked ? kGroup : 1;
+constexpr int kTokens = kRows / kHeadsInRows;  // query tokens of a block
+constexpr int kThreads = 128 * (kWarpgroups + (BODY_WGMMA ? 1 : 0));
+constexpr int kChunks = kHeadDim / 64;  // of 64 elements in a row
+constexpr int kQueryChunkBytes = kRows * 128;
+constexpr int kTileChunkBytes = kTile * 128;
+constexpr int kQueryBytes = kChunks * kQueryChunkBytes;
+constexpr int kTileBytes = kChunks * kTileChunkBytes;
+constexpr int kBoxTokens = kPage == 0 ? kTile : min_of(kTile, kPage);
+
+static_assert(kHeadDim == 64 || kHeadDim == 128 || kHeadDim == 256, "head_dim");
+static_assert(kWarpgroups >= 1 && kWarpgroups <= 3, "warpgroups");
+static_assert(kTile % 16 == 0 && kTile >= (BODY_WGMMA ? 64 : 32) && kTile <= 192, "tile");
+static_assert(!kPacked || 64 % kGroup == 0, "packed heads share a warpgroup's rows evenly");
+static_assert(!BODY_WGMMA || kPage == 0 || (kPage % 16 == 0 && (kTile % kPage == 0 || kPage % kTile == 0)),
+              "tiles and pages nest");
+static_assert(!kPingPong || kWarpgroups > 1, "turns need two");
+
+// e4m3 in the wgmma body: tiles land as they are, rows side by side, and are widened from there.
+constexpr int kRawStages = kNarrow && BODY_WGMMA ? 2 : 0;
+constexpr int kRawBytes = kTile * kHeadDim;
+
+// Shared memory: the queries, the rings of K and V, e4m3 that landed, barriers, and what the loading warp tells of the
+// next work.
+constexpr int kKeysOffset = kQueryStages * kQueryBytes;
+constexpr int kValuesOffset = kKeysOffset + kStages * kTileBytes;
+constexpr int kRawOffset = kValuesOffset + kStages * kTileBytes;
+constexpr int kBarriersOffset = kRawOffset + kRawStages * kRawBytes;
+constexpr int kBarrierBytes = kRawStages > 0 ? 256 : 192;
+constexpr int kWorkOffset = kBarriersOffset + kBarrierBytes;
+static_assert(kStages <= 4 && kQueryStages <= 2 && kWorkOffset + 64 == SHARED_BYTES,
+              "the plan lays out shared memory as above");

@@ -1,0 +1,91 @@
+// Rows of O and of lse on their way to memory.
+#pragma once
+
+#include "templates/prefill_attention/attend.cuh"
+
+struct Outputs {
+  Element* o;  // [query token, query head] by strides, head_dim elements each
+  i64 token_stride;
+  i64 head_stride;
+  float* lse;          // [query tokens, query heads]; where kWantsLse
+  const float* sinks;  // [query heads]; where kSinks
+  // With splits: [splits, sequence, token, query head], each split's own O as fp32, and the base-2 logarithms of its
+  // denominators.
+  float* partial_o;
+  float* partial_lse;
+  const float* v_scale;  // where kNarrow
+};
+
+// The row's denominators, and of e4m3 the values' scale.
+__device__ __forceinline__ void finish_row(Attention& attention, int half, bool sink_joins, const Work& work,
+                                           const Outputs& outputs, int head) {
+  attention.finish(half, sink_joins, outputs.sinks, head);
+  if constexpr (kNarrow) attention.scale_output(half, kv_scale(outputs.v_scale, work.kv_head));
+}
+
+// Lane c of each four gets, of the words of all four, those at index c, in the order of lanes.
+__device__ __forceinline__ void transpose_quad(u32 (&words)[4]) {
+  const int lane = threadIdx.x;
+#pragma unroll
+  for (int bit = 1; bit <= 2; bit *= 2) {
+    const bool upper = lane & bit;
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {
+      const int low = bit == 1 ? 2 * pair : pair, high = low + bit;
+      const u32 got = __shfl_xor_sync(kWholeWarp, upper ? words[low] : words[high], bit);
+      if (upper) {
+        words[low] = got;
+      } else {
+        words[high] = got;
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ void store(Attention& attention, const Work& work, const Outputs& outputs,
+                                      int q_heads) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int token = attention.token_of(work, half);
+    const int head = work.head + attention.row(half) % kHeadsInRows;
+    finish_row(attention, half, true, work, outputs, head);
+    const bool mine = token < work.q_length;
+    const i64 place = work.q_first + token;
+    Element* const o = outputs.o + place * outputs.token_stride + head * outputs.head_stride;
+#pragma unroll
+    for (int j = 0; j < kHeadDim / 8; j += 4) {
+      u32 words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) words[i] = attention.output_pair(half, j + i);
+      transpose_quad(words);
+      if (mine)
+        reinterpret_cast<uint4*>(o + 8 * j)[threadIdx.x % 4] =
+            make_uint4(words[0], words[1], words[2], words[3]);
+    }
+    if (kWantsLse && mine && threadIdx.x % 4 == 0) outputs.lse[place * q_heads + head] = attention.lse(half);
+  }
+}
+
+// The number of the first of a split's rows of token `token`; `tokens` are those that a sequence has room for.
+__device__ __forceinline__ i64 partial_row(int split, int sequences, int sequence, int tokens, int token,
+                                           int q_heads) {
+  return ((static_cast<i64>(split) * sequences + sequence) * tokens + token) * q_heads;
+}
+
+__device__ __forceinline__ void store_partial(Attention& attention, const Work& work, const Outputs& outputs,
+                                              const Batch& batch) {
+  const int q_heads = batch.kv_heads * kGroup;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int token = attention.token_of(work, half);
+    const int head = work.head + attention.row(half) % kHeadsInRows;
+    finish_row(attention, half, false, work, outputs, head);
+    if (token >= work.q_length) continue;
+    const i64 row =
+        partial_row(work.split, batch.batch, work.sequence, batch.blocks * kTokens, token, q_heads) + head;
+    float2* const o = reinterpret_cast<float2*>(outputs.partial_o + row * kHeadDim);
+#pragma unroll
+    for (int j = 0; j < kHeadDim / 8; ++j) o[4 * j + threadIdx.x % 4] = attention.output_values(half, j);
+    if (threadIdx.x % 4 == 0) outputs.partial_lse[row] = attention.lse_log2(half);
+  }
+}

@@ -1,0 +1,81 @@
+// What a block computes: one block of query rows of one head of one sequence.
+#pragma once
+
+#include "templates/prefill_attention/shape.cuh"
+
+struct KvScales {
+  const float* keys;
+  const float* values;
+};
+
+// The scale of one KV head's keys or values; 1 where they are not e4m3.
+__device__ __forceinline__ float kv_scale(const float* scales, int kv_head) {
+  return kNarrow ? scales[kHeadScales ? kv_head : 0] : 1.0f;
+}
+
+// The same of keys alone, and not 0, which a cache of zeros may have: times the -infinity of what a row does not see it
+// would be NaN.
+__device__ __forceinline__ float key_scale(const float* scales, int kv_head) {
+  const float scale = kv_scale(scales, kv_head);
+  return scale == 0 ? 0x1p-100f : scale;
+}
+
+// Where sequences begin and end, and what the grid of tiles is cut into.
+struct Batch {
+  const i32* q_offsets;   // [batch + 1]
+  const i32* kv_offsets;  // [batch + 1]; contiguous KV
+  const i32* kv_lengths;  // [batch]; paged KV
+  int batch;
+  int kv_heads;
+  int blocks;    // of rows, the most of a sequence
+  int q_tokens;  // rows that the query tensor has
+  int capacity;  // tokens: of a row of the page table, or of the whole KV tensor
+  int section;   // pairs of a sequence and a KV head that are taken together; 0: sequence by sequence
+  int splits;    // blocks that share a row's tokens
+
+  __device__ __forceinline__ int q_first(int sequence) const { return max_of(0, q_offsets[sequence]); }
+  __device__ __forceinline__ int q_length(int sequence) const {
+    return min_of(q_offsets[sequence + 1], q_tokens) - q_first(sequence);
+  }
+};
+
+// Tiles of KV, [first, end).
+struct TileRange {
+  int first;
+  int end;
+
+  __device__ __forceinline__ int count() const { return end - first; }
+};
+
+struct Work {
+  int sequence;  // -1: there is none left
+  int kv_head;
+  int head;         // query head; the first of kv_head's where packed
+  int first_token;  // of the block, within the sequence's new tokens
+  int q_first;      // where the sequence's new tokens begin
+  int q_length;
+  int kv_first;  // contiguous: where its KV begins
+  int kv_length;
+  int split;  // which share of the tiles, of how many
+  int splits;
+
+  __device__ __forceinline__ bool empty() const { return first_token >= q_length; }
+
+  // The position of new token `token` within the sequence.
+  __device__ __forceinline__ int position(int token) const { return kv_length - q_length + token; }
+  // What it sees: [begin, end).
+  __device__ __forceinline__ int begin(int token) const {
+    return kWindow == 0 ? 0 : max_of(0, position(token) - kWindow + 1);
+  }
+  __device__ __forceinline__ int end(int token) const {
+    return kCausal ? min_of(kv_length, position(token) + 1) : kv_length;
+  }
+  __device__ __forceinline__ int last_token() const { return min_of(q_length, first_token + kTokens) - 1; }
+
+  __device__ __forceinline__ TileRange tiles() const {
+    const int end_tile = ceil_div(max_of(0, end(last_token())), kTile);
+    const TileRange all{min_of(begin(first_token) / kTile, end_tile), end_tile};
+    if (splits == 1) return all;
+    return {all.first + all.count() * split / splits, all.first + all.count() * (split + 1) / splits};
+  }
+};

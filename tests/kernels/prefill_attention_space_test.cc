@@ -1,0 +1,153 @@
+// The space of prefill_attention, its defaults, and the plans of its configurations.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kernels/prefill_attention_call.h"
+#include "tests/kernels/prefill_attention_fixture.h"
+
+using namespace moetune;
+using namespace prefill_attention_tests;
+
+namespace {
+
+// Shapes that reach every branch of planning.
+const std::vector<std::string> kShapes = {
+    "",
+    "batch=16,q_heads=16,kv_heads=16,seqlen_q=1024,seqlen_kv=1024",
+    "batch=4,q_heads=64,head_dim=64",
+    "seqlen_q=512,seqlen_kv=512",
+    "seqlen_q=128,seqlen_kv=32768",
+    "batch=8,seqlen_q=16,seqlen_kv=3000,page=16,lengths=ragged",
+    "batch=5,q_heads=6,kv_heads=2,seqlen_q=200,seqlen_kv=900,page=64,lengths=ragged,window=100,layout=hnd",
+    "q_heads=4,kv_heads=4,head_dim=256,seqlen_q=700,seqlen_kv=700,page=128,causal=0",
+    "q_heads=1,kv_heads=1,seqlen_q=1,seqlen_kv=1",
+};
+
+template <typename T>
+T argument(const Launch& launch, const std::string& name) {
+  for (const Argument& each : launch.arguments) {
+    if (each.name.text() == name) return std::get<T>(each.value);
+  }
+  throw std::out_of_range("no argument " + name);
+}
+
+// `base` with some parameters changed.
+Config with(const Problem& of, const DeviceLimits& limits, const Config& base, const std::string& changes) {
+  const Config wanted = space().parse_config(changes, &base);
+  REQUIRE(space().why_illegal(wanted, expression_environment(of, limits), Rules::must) == "");
+  return wanted;
+}
+
+Config with(const Problem& of, const DeviceLimits& limits, const std::string& changes) {
+  return with(of, limits, space().default_config(expression_environment(of, limits)).value(), changes);
+}
+
+}  // namespace
+
+TEST_CASE("a typical prompt has thousands of legal configurations, and no two launch alike") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  for (const char* text : {"", "batch=16,q_heads=16,kv_heads=16,seqlen_q=1024,seqlen_kv=1024",
+                           "batch=4,q_heads=64,head_dim=64"}) {
+    CAPTURE(text);
+    CHECK(space().count(expression_environment(problem(text), limits), Rules::all) >= 3000);
+  }
+  check_launches_differ(problem("q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=700"), 1000);
+  check_launches_differ(problem("batch=3,q_heads=4,kv_heads=1,seqlen_q=20,seqlen_kv=2000,page=64"), 300);
+}
+
+TEST_CASE("every shape has a default on every architecture, which fits the device") {
+  for (const std::string& text : kShapes) {
+    for (const int head_dim : {64, 128, 256}) {
+      Problem of = problem(text);
+      of.dims.set("head_dim", Value::integer(head_dim));
+      for (const std::string& architecture : known_architectures()) {
+        CAPTURE(of.text());
+        CAPTURE(architecture);
+        const DeviceLimits limits = limits_of_architecture(architecture);
+        const Assignment environment = expression_environment(of, limits);
+        const auto config = space().default_config(environment);
+        REQUIRE(config);
+        CHECK(space().why_illegal(*config, environment) == "");
+        CHECK(config->is("body", limits.compute_capability == 90 ? "wgmma" : "mma"));
+        const Plan plan = kernel().plan(*config, of, limits);
+        CHECK(plan.launches[0].dynamic_shared <= limits.shared_per_block);
+        CHECK(plan.launches[0].programmatic_dependent == (limits.compute_capability >= 90));
+      }
+    }
+  }
+}
+
+TEST_CASE("the grid has a block for every tile of rows, and a persistent one at most one an SM") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  const Problem of = problem("batch=3,q_heads=12,kv_heads=3,seqlen_q=300,seqlen_kv=900");
+  const auto blocks = [&](const std::string& changes) {
+    const Config config = with(of, limits, "body=wgmma,tile=64,overlap=0,splits=1,section=0," + changes);
+    const Plan plan = kernel().plan(config, of, limits);
+    CHECK(argument<std::int32_t>(plan.launches[0], "batch") == 3);
+    CHECK(argument<std::int32_t>(plan.launches[0], "kv_heads") == 3);
+    CHECK(plan.launches[0].block[0] == 128 * (config.number("warpgroups") + 1));
+    return std::pair(plan.launches[0].grid[0], argument<std::int32_t>(plan.launches[0], "blocks"));
+  };
+  CHECK(blocks("warpgroups=2,packed=0,ping_pong=0,schedule=grid") == std::pair(3u * 12 * 3, 3));
+  CHECK(blocks("warpgroups=1,packed=0,ping_pong=0,schedule=grid") == std::pair(3u * 12 * 5, 5));
+  CHECK(blocks("warpgroups=3,packed=1,ping_pong=0,schedule=grid") == std::pair(3u * 3 * 7, 7));
+  CHECK(blocks("warpgroups=1,packed=0,ping_pong=0,schedule=static") ==
+        std::pair(static_cast<std::uint32_t>(limits.sm_count), 5));
+}
+
+TEST_CASE("what a configuration needs is in the plan: counters, partial results, tensor maps") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  const Problem of = problem("batch=2,q_heads=8,kv_heads=2,seqlen_q=100,seqlen_kv=9000,page=16,lse=natural");
+  const Config plain =
+      with(of, limits, "body=wgmma,warpgroups=2,tile=128,packed=0,schedule=grid,splits=1,section=0");
+  const Plan one = kernel().plan(plain, of, limits);
+  CHECK(one.scratch.empty());
+  CHECK(one.launches.size() == 1);
+  const auto k_map = argument<TensorMap>(one.launches[0], "k_map");
+  const PrefillCall call(kernel().default_call(of));
+  CHECK(k_map.dims == decltype(k_map.dims){64, 16, 2, 2, static_cast<std::uint64_t>(call.blocks)});
+  CHECK(k_map.box == decltype(k_map.box){64, 16, 1, 1, 1});
+  CHECK(argument<Pointer>(one.launches[0], "kv_offsets").buffer.empty());
+  CHECK_FALSE(argument<Pointer>(one.launches[0], "page_table").buffer.empty());
+  CHECK_FALSE(argument<Pointer>(one.launches[0], "lse").buffer.empty());
+  const auto q_map = argument<TensorMap>(one.launches[0], "q_map");
+  CHECK(q_map.dims == decltype(q_map.dims){64, 200, 2, 8, 1});
+  CHECK(q_map.box == decltype(q_map.box){64, 128, 1, 1, 1});
+
+  const Plan packed = kernel().plan(with(of, limits, plain, "packed=1"), of, limits);
+  const auto heads = argument<TensorMap>(packed.launches[0], "q_map");
+  CHECK(heads.dims == decltype(heads.dims){64, 4, 200, 2, 2});
+  CHECK(heads.strides == decltype(heads.strides){256, 2048, 128, 1024});
+  CHECK(heads.box == decltype(heads.box){64, 4, 32, 1, 1});
+
+  const Plan dynamic = kernel().plan(with(of, limits, plain, "schedule=dynamic"), of, limits);
+  REQUIRE(dynamic.scratch.size() == 1);
+  CHECK(dynamic.scratch[0].zeroed);
+  CHECK(dynamic.scratch[0].bytes == 8);
+  CHECK_FALSE(argument<Pointer>(dynamic.launches[0], "counter").buffer.empty());
+}
+
+TEST_CASE("tensor maps keep to what the driver takes, whatever the configuration") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  for (const std::string& text : kShapes) {
+    const Problem of = problem(text);
+    CAPTURE(of.text());
+    const LegalSpace legal = space().enumerate(expression_environment(of, limits), Rules::must);
+    for (ConfigId id = 0; id < legal.size(); id += 1 + static_cast<ConfigId>(legal.size() / 300)) {
+      const Config config = legal.config(id);
+      const Plan plan = kernel().plan(config, of, limits);
+      for (const Argument& each : plan.launches[0].arguments) {
+        const auto* map = std::get_if<TensorMap>(&each.value);
+        if (map == nullptr) continue;
+        CHECK(config.is("body", "wgmma"));
+        for (const std::uint64_t size : map->dims) CHECK(size > 0);
+        for (const std::uint64_t stride : map->strides) CHECK((stride > 0 && stride % 16 == 0));
+        for (const std::uint32_t size : map->box) CHECK((size > 0 && size <= 256));
+      }
+    }
+  }
+}

@@ -1,0 +1,181 @@
+// prefill_attention's templates on the CPU: the reference against float64, and configurations of the mma body spread
+// over the space against the same.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "kernels/kernel_space.h"
+#include "kernels/registry.h"
+#include "tests/kernels/random_prefill_call.h"
+#include "tests/simt/simt_problem.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+
+namespace {
+
+bool is_near(double got, double right, double error) {
+  if (std::isnan(right) || std::isinf(right)) return got == right || (std::isnan(got) && std::isnan(right));
+  return std::abs(got - right) <= error * (1 + std::abs(right));
+}
+
+const std::vector<std::string> kPrefills = {
+    "batch=1,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=1,seqlen_kv=1",
+    "batch=1,q_heads=1,kv_heads=1,head_dim=64,seqlen_q=70,seqlen_kv=70,lse=natural",
+    "batch=2,q_heads=2,kv_heads=2,head_dim=64,seqlen_q=5,seqlen_kv=130,causal=0,dtype=fp16",
+    "batch=6,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=67,seqlen_kv=90,lengths=ragged,lse=natural",
+    "batch=7,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=20,seqlen_kv=90,lengths=ragged,page=16,sinks=learned,"
+    "lse=natural",
+    "batch=5,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=66,seqlen_kv=200,lengths=ragged,page=64,window=17,"
+    "layout=hnd,dtype=fp16",
+    "batch=5,q_heads=2,kv_heads=1,head_dim=256,seqlen_q=40,seqlen_kv=70,lengths=ragged,causal=0,layout=hnd,"
+    "lse=natural",
+    "batch=3,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=9,seqlen_kv=300,window=1,page=128,sinks=learned,lse=natural",
+    "batch=2,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=70,seqlen_kv=130,lse=natural,kv_dtype=e4m3,kv_scale=head",
+    "batch=6,q_heads=2,kv_heads=1,head_dim=128,seqlen_q=40,seqlen_kv=90,lengths=ragged,page=16,dtype=fp16,"
+    "kv_dtype=e4m3",
+    "batch=5,q_heads=4,kv_heads=2,head_dim=256,seqlen_q=20,seqlen_kv=70,lengths=ragged,window=30,layout=hnd,"
+    "lse=natural,kv_dtype=e4m3,kv_scale=head",
+};
+
+}  // namespace
+
+TEST_CASE("simt: the reference of prefill_attention agrees with float64") {
+  if (no_simt()) return;
+  for (const std::string& text : kPrefills) {
+    CAPTURE(text);
+    const SimtProblem prefill("prefill_attention", text, 4);
+    const HostTensors right = prefill.on_cpu();
+    check_outputs(prefill.reference(Reference::exact), right,
+                  [](const std::string&, double got, double value) { return is_near(got, value, 1e-5); });
+    // Scales make larger scores of e4m3, which the baseline rounds.
+    const double rounding = (prefill.problem.is("dtype", "fp16") ? 0x1p-9 : 0x1p-6) *
+                            (prefill.problem.is("kv_dtype", "e4m3") ? 3 : 1);
+    check_outputs(
+        prefill.reference(Reference::baseline), right,
+        [&](const std::string&, double got, double value) { return is_near(got, value, rounding); });
+  }
+}
+
+TEST_CASE("simt: the mma body of prefill_attention is right, run after run, under several schedules") {
+  if (no_simt()) return;
+  for (const std::string& text : kPrefills) {
+    CAPTURE(text);
+    SimtProblem prefill("prefill_attention", text, 4);
+    prefill.limits = limits_of_architecture("sm_80");
+    const HostTensors right = prefill.on_cpu();
+    const double rounding = prefill.problem.is("dtype", "fp16") ? 0x1p-9 : 0x1p-6;
+    std::uint64_t schedule = 0;
+    for (const Config& config : prefill.sample(simt_sample(2), Rules::must)) {
+      CAPTURE(config.text());
+      check_outputs(prefill.run(config, schedule++, 1), right,
+                    [&](const std::string& name, double got, double value) {
+                      return is_near(got, value, name == "o" ? rounding : 1e-4);
+                    });
+    }
+  }
+}
+
+TEST_CASE("simt: keys of e4m3 whose scale is 0 give the mean of the values that a token sees") {
+  if (no_simt()) return;
+  SimtProblem prefill("prefill_attention",
+                      "batch=3,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=20,seqlen_kv=90,lengths=ragged,"
+                      "lse=natural,kv_dtype=e4m3",
+                      4);
+  prefill.limits = limits_of_architecture("sm_80");
+  prefill.edit = [](SimtTensors& tensors) {
+    std::fill(tensors.bytes("k_scale").begin(), tensors.bytes("k_scale").end(), 0);
+  };
+  const HostTensors right = prefill.reference(Reference::exact);
+  CHECK(std::none_of(right.at("o").begin(), right.at("o").end() - 3 * 2 * 64,
+                     [](double value) { return std::isnan(value); }));
+  for (const Config& config : prefill.sample(simt_sample(4), Rules::must)) {
+    CAPTURE(config.text());
+    check_outputs(prefill.run(config, 3), right, [](const std::string& name, double got, double value) {
+      return is_near(got, value, name == "o" ? 0x1p-6 : 1e-4);
+    });
+  }
+}
+
+TEST_CASE("simt: splits of a sequence with more new tokens than was said write nothing elsewhere") {
+  if (no_simt()) return;
+  SimtProblem prefill("prefill_attention",
+                      "batch=2,q_heads=2,kv_heads=2,head_dim=64,seqlen_q=64,seqlen_kv=200,lengths=ragged", 4);
+  prefill.limits = limits_of_architecture("sm_80");
+  const std::int32_t offsets[] = {0, 0, 68};
+  prefill.edit = [&](SimtTensors& tensors) {
+    std::memcpy(tensors.bytes("q_offsets").data(), offsets, sizeof offsets);
+  };
+  const Config config = shared_space("prefill_attention")
+                            .parse_config(
+                                "body=mma,warpgroups=1,tile=64,stages=2,query_stages=1,packed=0,overlap=0,"
+                                "ping_pong=0,lag=8,poly=0,schedule=grid,section=0,splits=2",
+                                nullptr);
+  CHECK_NOTHROW(prefill.run(config, 3));  // the emulator knows where partial results end
+}
+
+// wgmma itself runs on GPUs alone.
+TEST_CASE("simt: a tile of e4m3 lands as fp16 in the order of the 128-byte swizzle") {
+  if (no_simt()) return;
+  const Kernel& kernel = find_kernel("prefill_attention");
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  for (const int head_dim : {64, 128, 256}) {
+    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr,
+                                          "kv_dtype=e4m3,head_dim=" + std::to_string(head_dim));
+    const Config config =
+        *shared_space(kernel.name()).default_config(expression_environment(problem, limits));
+    REQUIRE(config.is("body", "wgmma"));
+    CompileUnit unit = kernel.launcher(config, problem, limits)->unit();
+    unit.source = "tests/simt/kernels/widen_tile.cu";
+    const std::size_t rows = static_cast<std::size_t>(config.number("tile"));
+    const std::size_t dim = static_cast<std::size_t>(head_dim);
+    std::vector<std::uint8_t> raw(rows * dim), tile(2 * rows * dim, 0xff);
+    for (std::size_t i = 0; i < raw.size(); ++i) raw[i] = static_cast<std::uint8_t>(i * 7 % 256);
+    LaunchPlan plan;
+    Launch& launch = plan.launches.emplace_back();
+    launch.entry = "widen_tile";
+    launch.block[0] = 96;
+    launch.arguments = {pointer_argument("raw"), pointer_argument("tile")};
+    SimtDevice(unit).run(plan, {{"raw", SimtBuffer(raw)}, {"tile", SimtBuffer(tile)}});
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < raw.size(); ++i) {
+      const std::size_t row = i / dim, column = i % dim;
+      const std::size_t place =
+          column / 64 * rows * 128 + row * 128 + ((column % 64 / 8) ^ (row % 8)) * 16 + column % 8 * 2;
+      const double got = load_element(DType::f16, &tile[place], 0);
+      const double right = load_element(DType::e4m3, &raw[i], 0);
+      wrong += !(got == right || (std::isnan(got) && std::isnan(right)));
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("simt: the mma body of prefill_attention takes tensors as servers lay them out") {
+  if (no_simt()) return;
+  for (const char* const family : kPrefillFamilies) {
+    const Kernel& kernel = find_kernel("prefill_attention");
+    RandomPrefills members(kernel, parse_problem(kernel.name(), kernel.schema(), nullptr, family), 40, 21);
+    for (int i = 0; i < 2; ++i) {
+      FamilyMember member = members.next();
+      while (member.problem["q_heads"] * member.problem["batch"] > 8) member = members.next();
+      CAPTURE(member.problem.text());
+      SimtProblem prefill("prefill_attention", member.problem.text(), 4);
+      prefill.limits = limits_of_architecture("sm_80");
+      prefill.call = member.call;
+      const HostTensors right = prefill.on_cpu();
+      check_outputs(prefill.reference(Reference::exact), right,
+                    [](const std::string&, double got, double value) { return is_near(got, value, 1e-5); });
+      for (const Config& config : prefill.sample(simt_sample(1), Rules::must)) {
+        CAPTURE(config.text());
+        check_outputs(prefill.run(config, static_cast<std::uint64_t>(i)), right,
+                      [](const std::string& name, double got, double value) {
+                        return is_near(got, value, name == "o" ? 0x1p-6 : 1e-4);
+                      });
+      }
+    }
+  }
+}
