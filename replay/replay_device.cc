@@ -1,7 +1,9 @@
 #include "replay/replay_device.h"
 
 #include <algorithm>
+#include <thread>
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/statistics.h"
 
@@ -23,12 +25,29 @@ Measurement measurement_of(const RecordedTrial& trial) {
   return measurement;
 }
 
+// What results are due to: one recording, or all of them together in whatever order.
+std::string origin_of(const std::vector<std::shared_ptr<const Recording>>& recordings) {
+  if (recordings.size() == 1) return "replay:" + recordings.front()->digest;
+  std::vector<std::string> digests;
+  for (const auto& recording : recordings) digests.push_back(recording->digest);
+  std::sort(digests.begin(), digests.end());
+  DigestBuilder builder;
+  for (const std::string& one : digests) builder.add(one);
+  return "replay:" + builder.finish();
+}
+
 }  // namespace
 
-ReplayDevice::ReplayDevice(std::shared_ptr<const Recording> recording, std::string id)
-    : recording_(std::move(recording)) {
+ReplayDevice::ReplayDevice(std::shared_ptr<const Recording> recording, std::string id,
+                           std::chrono::milliseconds pace)
+    : ReplayDevice(std::vector{std::move(recording)}, std::move(id)) {
+  pace_ = pace;
+}
+
+ReplayDevice::ReplayDevice(std::vector<std::shared_ptr<const Recording>> recordings, std::string id)
+    : recordings_(std::move(recordings)), recording_(recordings_.at(0)) {
   info_.key = recording_->hardware;
-  info_.key.origin = "replay:" + recording_->digest;
+  info_.key.origin = origin_of(recordings_);
   info_.limits = recording_->limits;
   const int capability = recording_->hardware.compute_capability;
   if (capability > 0) info_.architecture = architecture_name(capability);
@@ -41,12 +60,23 @@ void ReplayDevice::open(const Kernel& kernel, const Problem& problem, std::uint6
     throw BadInput(info_.id + " is a recording of " + recording_->kernel + ", not of " + kernel.name());
   }
   // Read in today's schema: the recorded text may predate a dimension.
-  const Problem held = parse_problem(kernel.name(), kernel.schema(), nullptr, recording_->problem);
-  if (held != problem) throw BadInput(info_.id + " records " + held.text() + ", not " + problem.text());
+  const auto held = [&](const Recording& one) {
+    return parse_problem(kernel.name(), kernel.schema(), nullptr, one.problem);
+  };
+  for (const auto& recording : recordings_) {
+    if (held(*recording) != problem) continue;
+    recording_ = recording;
+    return;
+  }
+  const std::string others =
+      recordings_.size() == 1 ? "" : " and " + std::to_string(recordings_.size() - 1) + " more";
+  throw BadInput(info_.id + " records " + held(*recordings_.front()).text() + others + ", not " +
+                 problem.text());
 }
 
 TrialResult ReplayDevice::recorded(const Config& config) const {
   const std::optional<ConfigId> id = recording_->space.find(config);
+  if (pace_.count() > 0) std::this_thread::sleep_for(pace_);
   if (!id) {
     return {.outcome = Outcome::pruned,
             .message = "the recording has no such configuration: " + config.text()};
@@ -65,7 +95,7 @@ TrialResult ReplayDevice::run(const Candidate& candidate, const MeasurePolicy& p
   return result;
 }
 
-std::vector<TrialResult> ReplayDevice::duel(const std::vector<Candidate>& finalists, int) {
+std::vector<TrialResult> ReplayDevice::duel(const std::vector<Candidate>& finalists, int, Timing) {
   std::vector<TrialResult> results;
   for (const Candidate& finalist : finalists) results.push_back(recorded(finalist.config));
   return results;

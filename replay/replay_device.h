@@ -5,8 +5,10 @@
 // Shares the recording. Not thread-safe, as every Device.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "replay/recording.h"
 #include "tuner/device.h"
@@ -17,7 +19,11 @@ class ReplayDevice : public Device {
  public:
   // `id` is what the user calls it: "replay:FILE". Results carry the recorded GPU's key with the origin
   // "replay:DIGEST", so that they are never taken for measured ones.
-  ReplayDevice(std::shared_ptr<const Recording> recording, std::string id);
+  // `pace`: what a trial takes, for simulations; a duel as long for each finalist.
+  ReplayDevice(std::shared_ptr<const Recording> recording, std::string id,
+               std::chrono::milliseconds pace = std::chrono::milliseconds(0));
+  // Of one kernel and GPU, each of another problem: open() chooses. At least one; before it the first serves.
+  ReplayDevice(std::vector<std::shared_ptr<const Recording>> recordings, std::string id);
 
   const DeviceInfo& info() const override { return info_; }
 
@@ -28,14 +34,17 @@ class ReplayDevice : public Device {
   // The recorded outcome. One above policy.drop_above_us comes back as too_slow, as a GPU would report it,
   // though with its exact time; one that was never recorded comes back as pruned.
   TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override;
-  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds) override;
+  using Device::duel;
+  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds, Timing timing) override;
   TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) override;
 
  private:
   TrialResult recorded(const Config& config) const;
 
-  std::shared_ptr<const Recording> recording_;
+  std::vector<std::shared_ptr<const Recording>> recordings_;
+  std::shared_ptr<const Recording> recording_;  // of the open problem
   DeviceInfo info_;
+  std::chrono::milliseconds pace_{0};
 };
 
 }  // namespace moetune

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <unordered_set>
 
 #include "base/error.h"
 
@@ -60,7 +59,9 @@ std::vector<std::pair<std::string, std::string>> split_assignment(std::string_vi
                    " characters");
   }
   if (trimmed(text).empty()) return pieces;
-  std::unordered_set<std::string_view> names;
+  pieces.reserve(static_cast<std::size_t>(std::count(text.begin(), text.end(), ',')) + 1);
+  std::vector<std::string_view> names;
+  names.reserve(pieces.capacity());
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view piece = trimmed(text.substr(begin, end - begin));
@@ -71,11 +72,13 @@ std::vector<std::pair<std::string, std::string>> split_assignment(std::string_vi
     if (name.empty() || value.empty()) {
       throw BadInput(std::string(what) + ": '" + std::string(piece) + "' is not name=value");
     }
-    if (!names.insert(name).second)
-      throw BadInput(std::string(what) + ": '" + std::string(name) + "' occurs twice");
+    names.push_back(name);
     pieces.emplace_back(name, value);
     begin = end + 1;
   }
+  std::sort(names.begin(), names.end());
+  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
+    throw BadInput(std::string(what) + ": '" + std::string(*twice) + "' occurs twice");
   return pieces;
 }
 

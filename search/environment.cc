@@ -8,26 +8,31 @@
 
 namespace moetune {
 
-std::vector<Binding> environment_bindings(const SpaceFile& file, const Assignment& environment) {
+std::int64_t EnvironmentNames::number(const std::string& name) {
+  if (const std::optional<std::int64_t> known = file_.vocabulary.interned(name)) return *known;
+  const auto it = std::find(others_.begin(), others_.end(), name);
+  const auto place = it - others_.begin();
+  if (it == others_.end()) others_.push_back(name);
+  return static_cast<std::int64_t>(file_.vocabulary.interned_names().size()) + place;
+}
+
+std::vector<Binding> environment_bindings(const SpaceFile& file, const Assignment& environment,
+                                          EnvironmentNames& names) {
   std::vector<Binding> bindings(file.vocabulary.size());
-  // Names of the environment that no expression quotes come after those that one does.
-  const std::vector<std::string>& quoted = file.vocabulary.interned_names();
-  std::vector<std::string> others;
-  const auto intern = [&](const std::string& name) {
-    if (const std::optional<std::int64_t> known = file.vocabulary.interned(name)) return *known;
-    const auto it = std::find(others.begin(), others.end(), name);
-    const auto number = static_cast<std::int64_t>(quoted.size()) + (it - others.begin());
-    if (it == others.end()) others.push_back(name);
-    return number;
-  };
   for (Slot slot = 0; slot < bindings.size(); ++slot) {
     const Vocabulary::Symbol& symbol = file.vocabulary[slot];
     if (symbol.kind != Vocabulary::Kind::environment) continue;
     if (const Value* value = environment.find(symbol.name)) {
-      bindings[slot] = {true, value->is_named(), value->is_named() ? intern(value->name) : value->number};
+      const bool named = value->is_named();
+      bindings[slot] = {true, named, named ? names.number(value->name) : value->number};
     }
   }
   return bindings;
+}
+
+std::vector<Binding> environment_bindings(const SpaceFile& file, const Assignment& environment) {
+  EnvironmentNames names(file);
+  return environment_bindings(file, environment, names);
 }
 
 void require_known(const Expression& expression, const SpaceFile& file, const Assignment& environment,

@@ -2,6 +2,8 @@
 // something that the environment lacks.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "search/assignment.h"
@@ -10,7 +12,21 @@
 
 namespace moetune {
 
+// The numbers of names: those that expressions quote have one in the vocabulary; others come after these, as they are
+// met.
+class EnvironmentNames {
+ public:
+  explicit EnvironmentNames(const SpaceFile& file) : file_(file) {}
+  std::int64_t number(const std::string& name);
+
+ private:
+  const SpaceFile& file_;
+  std::vector<std::string> others_;
+};
+
 // What `environment` says of each slot of the file's vocabulary; parameters and lets are unknown.
+std::vector<Binding> environment_bindings(const SpaceFile& file, const Assignment& environment,
+                                          EnvironmentNames& names);
 std::vector<Binding> environment_bindings(const SpaceFile& file, const Assignment& environment);
 
 // `bindings` are the environment's.

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/suggest.h"
+#include "search/bound_defaults.h"
 #include "search/bound_space.h"
 #include "search/empty_space.h"
 #include "search/enumerate.h"
@@ -92,6 +93,11 @@ std::optional<Config> Space::default_config(const Assignment& environment) const
     }
   }
   return std::nullopt;
+}
+
+std::unique_ptr<BoundDefaults> Space::bind_defaults(const Assignment& environment,
+                                                    const std::vector<std::string>& varying) const {
+  return std::make_unique<BoundDefaults>(impl_->file, environment, varying);
 }
 
 Config Space::parse_values(std::string_view text) const {

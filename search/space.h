@@ -26,6 +26,7 @@
 
 namespace moetune {
 
+class BoundDefaults;      // search/bound_defaults.h
 struct EnumerationStats;  // search/enumerate.h
 
 class Space {
@@ -61,6 +62,11 @@ class Space {
   // the first that can run (Rules::must); nullopt if none can. A default that chooses a value takes the
   // largest within its limit that is legal.
   std::optional<Config> default_config(const Assignment& environment) const;
+
+  // The same for many environments that differ from `environment` in the names `varying` only
+  // (search/bound_defaults.h). It refers to this Space, moved or not.
+  std::unique_ptr<BoundDefaults> bind_defaults(const Assignment& environment,
+                                               const std::vector<std::string>& varying) const;
 
   // The values that `a=1,b=tma` text gives, in its order. Throws BadInput for empty text, an unknown
   // parameter (suggesting the nearest) or a value outside the domain.

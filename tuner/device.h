@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/timing.h"
 #include "kernels/kernel.h"
 #include "launch/device_info.h"
 #include "search/outcome.h"
@@ -19,7 +20,8 @@
 
 namespace moetune {
 
-// Device time of one whole plan (all launches), cold inputs unless the kernel says otherwise.
+// Device time of one whole plan (all launches), cold inputs unless the kernel says otherwise. A recorded device has one
+// time, of overlapping launches, and serves it whatever the timing.
 struct Measurement {
   double median_us = 0;
   double low_us = 0, high_us = 0;  // 95% confidence interval of the median, by order statistics
@@ -31,6 +33,7 @@ struct Measurement {
 };
 
 struct MeasurePolicy {
+  Timing timing = Timing::overlapped;
   double drop_above_us =
       std::numeric_limits<double>::infinity();  // after a quick look: clearly slower is too_slow
   int quick_samples = 2;
@@ -61,6 +64,7 @@ struct CanaryReading {
   double lost_us = 0;                  // of that, while it stood still: time slices of other processes
   double longest_gap_us = 0;           // the longest time slice
   double slow_share = 0;               // of its windows that ran, those slowed by something on the same SMs
+  double windows_per_us = 0;           // work done while it ran: how fast the GPU is; 0: not known
   std::optional<int> other_processes;  // that NVML lists; nullopt if it does not know this one either
   bool throttled = false;              // clocks were lowered: no sign of other processes
 
@@ -93,7 +97,11 @@ class Device {
   virtual TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) = 0;
 
   // Measures the finalists in interleaved rounds, so that drift hits all alike; one result each, in order.
-  virtual std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds) = 0;
+  virtual std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds,
+                                        Timing timing) = 0;
+  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds) {
+    return duel(finalists, rounds, Timing::overlapped);
+  }
 
   // Looks whether somebody else uses the device, for some 5 ms. nullopt if that cannot be known, and for a
   // recording, which nobody disturbs. After open().

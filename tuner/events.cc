@@ -36,6 +36,10 @@ std::string_view warning_name(WarningKind kind) {
       return "contended_winner";
     case WarningKind::history_left_out:
       return "history_left_out";
+    case WarningKind::other_timing:
+      return "other_timing";
+    case WarningKind::recorded_timing:
+      return "recorded_timing";
   }
   return "";
 }

@@ -37,6 +37,8 @@ enum class WarningKind {
   no_ceilings,       // the ceilings could not be measured
   contended_winner,  // a stored winner was measured while somebody else used the device
   history_left_out,  // stored trials that cannot be read as experience
+  other_timing,      // a stored winner is of another timing than the one asked for
+  recorded_timing,   // a recording serves times of overlapping launches for another timing
 };
 
 std::string_view warning_name(WarningKind kind);  // "other_sources"
@@ -94,6 +96,15 @@ struct SearchEnded {
   const TuneResult& result;
 };
 
+// A range search has come further: a cell is measured, or a shape of its certificate.
+struct RangeAdvanced {
+  std::string_view stage;  // "cells", "refining", "certificate"
+  std::size_t done, planned;
+  std::size_t cubins;   // in the table as it is now
+  double worst_regret;  // of its cells
+  double seconds_left;  // 0: no limit
+};
+
 struct CeilingMeasured {
   const DeviceInfo& device;
   const CeilingFigure& figure;
@@ -113,7 +124,7 @@ struct Finished {
 struct Event {
   JobId job;
   std::variant<DeviceChosen, PhaseChanged, SearchStarted, TrialBegun, TrialEnded, GpuDisturbed, GpuQuiet,
-               GpuContended, SearchEnded, CeilingMeasured, Warning, Finished>
+               GpuContended, SearchEnded, RangeAdvanced, CeilingMeasured, Warning, Finished>
       what;
 };
 

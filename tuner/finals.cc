@@ -110,8 +110,8 @@ Finals::Duel Finals::duel(const std::vector<Finalist>& contenders) {
   for (const Finalist& finalist : contenders) candidates.push_back(finalist.candidate);
   tools_.events.emit(PhaseChanged{Phase::duel});
   std::vector<TrialResult> results;
-  const bool sound =
-      watch_.measure_quietly([&] { results = tools_.device.duel(candidates, request_.duel_rounds); });
+  const bool sound = watch_.measure_quietly(
+      [&] { results = tools_.device.duel(candidates, request_.duel_rounds, request_.policy.timing); });
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     duel.trials.push_back(contenders[i].trial);
     duel.trials.back().result = results[i];
@@ -152,6 +152,46 @@ std::vector<double> tied_with(const Trial& winner, const std::vector<Trial>& due
 
 }  // namespace
 
+namespace {
+
+TimingResult timing_result(Timing timing, const std::vector<Trial>& trials, std::size_t winner,
+                           std::optional<ConfigId> default_id) {
+  const auto time_of = [&](std::size_t i) {
+    const TrialResult& result = trials[i].result;
+    return result.outcome == Outcome::ok ? result.measurement.median_us : 0;
+  };
+  TimingResult figures{.timing = timing, .winner_us = time_of(winner)};
+  const std::size_t first = rank_duel(trials, default_id).front();
+  const bool wins =
+      time_of(first) == 0 || (time_of(winner) > 0 && time_of(winner) <= time_of(first) * (1 + kTie));
+  figures.fastest = trials[wins ? winner : first].config.text();
+  figures.fastest_us = time_of(wins ? winner : first);
+  for (std::size_t i = 0; i < trials.size(); ++i) {
+    if (trials[i].id == default_id) figures.default_us = time_of(i);
+  }
+  return figures;
+}
+
+}  // namespace
+
+void Finals::measure_timings(const std::vector<Finalist>& contenders, const Duel& own, TuneResult& result) {
+  if (!request_.all_timings || tools_.device.info().recorded || request_.foreign) return;
+  std::vector<Candidate> candidates;
+  for (const Finalist& finalist : contenders) candidates.push_back(finalist.candidate);
+  for (const Timing timing : kTimings) {
+    std::vector<Trial> trials = own.trials;
+    if (timing != request_.policy.timing) {
+      std::vector<TrialResult> results;
+      watch_.measure_quietly([&] { results = tools_.device.duel(candidates, request_.duel_rounds, timing); });
+      for (std::size_t i = 0; i < trials.size(); ++i) {
+        // One that is wrong on fresh inputs is no rival under any timing.
+        if (has_time(trials[i].result.outcome)) trials[i].result = std::move(results[i]);
+      }
+    }
+    result.timings.push_back(timing_result(timing, trials, *own.winner, default_id_));
+  }
+}
+
 bool Finals::run_round(const std::vector<Finalist>& contenders, TuneResult& result) {
   const Duel outcome = duel(contenders);
   for (std::size_t i = 0; i < contenders.size(); ++i) {
@@ -166,6 +206,7 @@ bool Finals::run_round(const std::vector<Finalist>& contenders, TuneResult& resu
   result.best = outcome.trials[*outcome.winner];
   result.tied = tied_with(*result.best, outcome.trials);
   result.winner = contenders[*outcome.winner].candidate;
+  measure_timings(contenders, outcome, result);
   store_.put_winner(result);
   return true;
 }

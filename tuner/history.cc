@@ -14,6 +14,7 @@ namespace {
 constexpr double kOtherHardware = 2;  // as far as a fourfold batch
 constexpr double kOtherName = 3;      // a dtype, a layout; or a dimension that the other lacks
 constexpr double kOtherSources = 0.5;
+constexpr double kOtherTiming = 0.1;  // mostly the same order
 
 std::map<std::string, std::string> dimensions(const std::string& problem) {
   std::map<std::string, std::string> dims;
@@ -82,6 +83,7 @@ std::string left_out_text(const WorkloadKey& key, const BadInput& why) {
 double workload_distance(const WorkloadKey& key, const WorkloadKey& other) {
   double distance = key.hardware.text() == other.hardware.text() ? 0 : kOtherHardware;
   if (key.source_digest != other.source_digest || key.toolchain != other.toolchain) distance += kOtherSources;
+  if (key.timing != other.timing) distance += kOtherTiming;
   if (key.problem == other.problem) return distance;
   const auto ours = dimensions(key.problem), theirs = dimensions(other.problem);
   for (const auto& [name, value] : ours) {
@@ -89,6 +91,13 @@ double workload_distance(const WorkloadKey& key, const WorkloadKey& other) {
     distance += match == theirs.end() ? kOtherName : dimension_distance(value, match->second);
   }
   return distance;
+}
+
+History history_of_workload(const Cache& cache, std::int64_t workload, const LegalSpace& space,
+                            double distance) {
+  History history = history_of(cache.trials(workload), space, std::nullopt);
+  history.distance = distance;
+  return history;
 }
 
 std::optional<Transfer> transfer_between(const TransferContext& context, const WorkloadKey& there,

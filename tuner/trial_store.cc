@@ -3,6 +3,32 @@
 #include "tuner/ceilings.h"
 
 namespace moetune {
+namespace {
+
+Provenance provenance_of(const TuneRequest& request, const TuneTools& tools) {
+  return {.strategy = request.strategy,
+          .seed = request.seed,
+          .device = tools.device.info().id,
+          .driver = tools.device.info().key.driver};
+}
+
+}  // namespace
+
+void store_winner(const TuneRequest& request, const TuneTools& tools, const TuneResult& result) {
+  if (tools.cache == nullptr || result.winner.build == nullptr) return;
+  tools.events.emit(PhaseChanged{Phase::storing});
+  Provenance source = provenance_of(request, tools);
+  source.trials = result.counts.total();
+  const std::optional<Floor> floor =
+      floor_of(request.kernel->cost(request.problem), stored_ceilings(tools.cache, tools.device.info().key),
+               launches_of(result.winner.plan));
+  const double roofline = floor ? floor->roofline_fraction(result.best->result.measurement.median_us) : 0.0;
+  const TrialResult* baseline = result.baseline ? &result.baseline->result : nullptr;
+  WinnerRecord record =
+      to_winner(result.winner, result.best->result, result.fallback, baseline, roofline, source);
+  record.timings = timings_text(result.timings);
+  tools.cache->put_winner(tools.workload, record);
+}
 
 KnownTrials TrialStore::known_trials() {
   KnownTrials known;
@@ -25,7 +51,7 @@ KnownTrials TrialStore::known_trials() {
 
 void TrialStore::put(const Trial& trial, const Build* build) {
   if (tools_.cache == nullptr) return;
-  Provenance source = provenance();
+  Provenance source = provenance_of(request_, tools_);
   source.final_breakdown =
       is_breakdown(trial.result.outcome) && breaker_.is_config_fault(trial.config.text());
   tools_.cache->put_trial(tools_.workload, to_record(trial.config, trial.result, build, source));
@@ -33,21 +59,12 @@ void TrialStore::put(const Trial& trial, const Build* build) {
 
 void TrialStore::mark_retryable(const Trial& trial) {
   if (tools_.cache == nullptr) return;
-  tools_.cache->put_trial(tools_.workload, to_record(trial.config, trial.result, nullptr, provenance()));
+  tools_.cache->put_trial(tools_.workload,
+                          to_record(trial.config, trial.result, nullptr, provenance_of(request_, tools_)));
 }
 
 void TrialStore::put_winner(const TuneResult& result) {
-  if (tools_.cache == nullptr || result.winner.build == nullptr) return;
-  tools_.events.emit(PhaseChanged{Phase::storing});
-  Provenance source = provenance();
-  source.trials = result.counts.total();
-  const std::optional<Floor> floor =
-      floor_of(request_.kernel->cost(request_.problem),
-               stored_ceilings(tools_.cache, tools_.device.info().key), launches_of(result.winner.plan));
-  const double roofline = floor ? floor->roofline_fraction(result.best->result.measurement.median_us) : 0.0;
-  const TrialResult* baseline = result.baseline ? &result.baseline->result : nullptr;
-  tools_.cache->put_winner(tools_.workload, to_winner(result.winner, result.best->result, result.fallback,
-                                                      baseline, roofline, source));
+  if (request_.store_winner) store_winner(request_, tools_, result);
 }
 
 std::optional<std::string> TrialStore::winner() const {
@@ -57,13 +74,6 @@ std::optional<std::string> TrialStore::winner() const {
   } catch (const DamagedWinner&) {
   }
   return std::nullopt;
-}
-
-Provenance TrialStore::provenance() const {
-  return {.strategy = request_.strategy,
-          .seed = request_.seed,
-          .device = tools_.device.info().id,
-          .driver = tools_.device.info().key.driver};
 }
 
 }  // namespace moetune

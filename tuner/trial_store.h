@@ -19,6 +19,10 @@ struct KnownTrials {
   std::vector<std::string> of_this_search;  // those of the same strategy and seed, in the order they landed
 };
 
+// Stores the winner of `result` as the workload's, with the default that it beat. A winner that was not compiled is not
+// kept. Emits Phase::storing if there is something to store.
+void store_winner(const TuneRequest& request, const TuneTools& tools, const TuneResult& result);
+
 class TrialStore {
  public:
   TrialStore(const TuneRequest& request, const TuneTools& tools, CircuitBreaker& breaker)
@@ -29,16 +33,13 @@ class TrialStore {
   void put(const Trial& trial, const Build* build);
   // A breakdown that was the machine's fault: another search tries the configuration again.
   void mark_retryable(const Trial& trial);
-  // `result` holds the winner and its counts; a winner that was not compiled is not kept. Emits Phase::storing if
-  // there is something to store.
+  // As store_winner(), unless the request leaves that to the caller.
   void put_winner(const TuneResult& result);
   // The configuration of the winner that the cache holds. One that it cannot hand out undamaged counts as
   // absent: this search's winner replaces it.
   std::optional<std::string> winner() const;
 
  private:
-  Provenance provenance() const;
-
   const TuneRequest& request_;
   const TuneTools& tools_;
   CircuitBreaker& breaker_;

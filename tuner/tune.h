@@ -18,6 +18,7 @@
 #include "tuner/contention.h"
 #include "tuner/device.h"
 #include "tuner/events.h"
+#include "tuner/timings.h"
 
 namespace moetune {
 
@@ -69,6 +70,8 @@ struct TuneSettings {
   // 13-19% of the GPU time and lost no winner. Infinity: none is dropped.
   double drop_factor = 1.5;
   bool fresh = false;  // ignore the cache's trials of this workload
+  // Whether the finalists meet under the other timings as well (timings.h), which takes two more duels.
+  bool all_timings = false;
   // How long to wait in all, while somebody else uses the device. Then the search goes on, and what it
   // measures is marked as contended.
   std::uint64_t quiet_wait_s = 30;
@@ -92,6 +95,7 @@ struct TuneRequest : TuneSettings {
   // The problem's floor for launches that may overlap (tuner/ceilings.h), which bounds what is expected of
   // more trials; 0 if it is unknown.
   double floor_us = 0;
+  bool store_winner = true;  // false: the caller stores it, or leaves it (tuner/trial_store.h)
 };
 
 struct TuneResult {
@@ -104,8 +108,9 @@ struct TuneResult {
   std::optional<Trial> best;      // the winner of the duel, verified
   std::optional<Trial> baseline;  // the default configuration, measured in the same duel
   std::vector<double> tied;  // medians of the finalists that tie with `best` (tuner/finals.h), fastest first
-  Candidate winner;          // plan and build of `best`, where it was compiled
-  Candidate fallback;        // the same of the default, if it was right in that duel
+  std::vector<TimingResult> timings;  // with all_timings; empty for a recording, which has one timing
+  Candidate winner;                   // plan and build of `best`, where it was compiled
+  Candidate fallback;                 // the same of the default, if it was right in that duel
   Contention contention;
   TimeSpent time;
   std::vector<Trial> trials;  // in the order measured

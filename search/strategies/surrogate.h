@@ -1,5 +1,5 @@
 // The model of a space that `model` and `auto` search with: a Gaussian process of the logarithm of the time,
-// another of failing, and the expected improvement over the candidates of a pool weighed by the chance to
+// another of failing, and the expected improvement over the candidates of a pool weighed by the probability to
 // work. Trials of other problems or GPUs join as further tasks, told apart by one more axis whose relevance
 // the evidence decides.
 //

@@ -178,7 +178,7 @@ double Surrogate::pairwise_order_agreement(std::size_t task, const Timed& here) 
 }
 
 // A task is left out of a fit where it hardly knows the order of what was measured here. Few measurements let
-// one of several wrong tasks pass by chance: so all are left out where they hardly know it on average, each
+// one of several wrong tasks pass by luck: so all are left out where they hardly know it on average, each
 // weighed by its similarity.
 void Surrogate::update_task_trust() {
   trusted_.assign(similarity_.size(), true);

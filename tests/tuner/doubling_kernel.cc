@@ -32,6 +32,7 @@ std::vector<Buffer> DoublingKernel::buffers(const Problem& problem, const Call&,
   x.name = "x";
   x.elements = problem["elements"];
   x.rotates = true;
+  x.fresh = true;
   x.fill.kind = Fill::Kind::normal;
   y.name = "y";
   y.elements = problem["elements"];

@@ -12,12 +12,14 @@ namespace moetune {
 
 class ScriptedDevice : public Device {
  public:
-  std::function<TrialResult(const Config&)> answer;             // a trial's result
-  std::function<TrialResult(const Config&)> duel_answer;        // empty: as `answer`
-  std::function<std::optional<CanaryReading>()> canary_answer;  // empty: as a recording
-  std::set<std::string> wrong_on_fresh_inputs;                  // canonical texts that verify() refuses
-  std::vector<std::string> ran;                                 // canonical texts, in order
-  std::vector<double> drop_limits;                              // policy.drop_above_us of each run
+  std::function<TrialResult(const Config&)> answer;                     // a trial's result
+  std::function<TrialResult(const Config&)> duel_answer;                // empty: as `answer`
+  std::function<TrialResult(const Config&, Timing)> timed_duel_answer;  // before the other if it is set
+  std::function<std::optional<CanaryReading>()> canary_answer;          // empty: as a recording
+  std::set<std::string> wrong_on_fresh_inputs;  // canonical texts that verify() refuses
+  std::vector<std::string> ran;                 // canonical texts, in order
+  std::vector<Timing> timings;                  // of the duels, in order
+  std::vector<double> drop_limits;              // policy.drop_above_us of each run
 
   const DeviceInfo& info() const override { return info_; }
   DeviceLimits& limits() { return info_.limits; }
@@ -31,10 +33,13 @@ class ScriptedDevice : public Device {
     return result;
   }
 
-  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int) override {
+  using Device::duel;
+  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int, Timing timing) override {
+    timings.push_back(timing);
     std::vector<TrialResult> results;
     for (const Candidate& finalist : finalists) {
-      results.push_back((duel_answer ? duel_answer : answer)(finalist.config));
+      results.push_back(timed_duel_answer ? timed_duel_answer(finalist.config, timing)
+                                          : (duel_answer ? duel_answer : answer)(finalist.config));
     }
     return results;
   }

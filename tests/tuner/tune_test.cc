@@ -161,3 +161,49 @@ TEST_CASE("when no finalist stands, the next best meet, until one does or none i
   hopeless.device.duel_answer = [](const Config&) { return TrialResult{.outcome = Outcome::wrong_result}; };
   CHECK_FALSE(hopeless.run().best);
 }
+
+TEST_CASE("the winner's times under all timings are measured, and who would win there") {
+  Search search;
+  search.request.budget = 1000;
+  search.request.policy.timing = Timing::chained;
+  search.request.all_timings = true;
+  search.device.timed_duel_answer = [](const Config& config, Timing timing) {
+    // Alone another one is faster; overlapped it is a tie.
+    const bool other = config.text() == "x=3,y=4";
+    if (timing == Timing::alone) return timed(other ? 150 : 2 * landscape(config));
+    if (timing == Timing::overlapped) return timed(other ? 89.9 : 0.9 * landscape(config));
+    return timed(landscape(config));
+  };
+  const TuneResult result = search.run();
+  CHECK(search.device.timings.front() == Timing::chained);
+  REQUIRE(result.best);
+  CHECK(result.best->config.text() == "x=3,y=5");
+  REQUIRE(result.timings.size() == 3);
+  CHECK(result.timings[0] == TimingResult{Timing::chained, 100, 0, "x=3,y=5", 100});
+  CHECK(result.timings[1].timing == Timing::overlapped);
+  CHECK(result.timings[1].winner_us == doctest::Approx(90));
+  CHECK(result.timings[1].fastest == "x=3,y=5");
+  CHECK(result.timings[2] == TimingResult{Timing::alone, 200, 0, "x=3,y=4", 150});
+  CHECK(differing_timings(result.timings, "x=3,y=5") == std::vector{Timing::alone});
+  CHECK(parse_timings(timings_text(result.timings)) == result.timings);
+}
+
+TEST_CASE("nobody pays for timings that were not asked for") {
+  Search search;
+  search.request.policy.timing = Timing::chained;
+  const TuneResult result = search.run();
+  REQUIRE(result.best);
+  CHECK(result.timings.empty());
+  CHECK(search.device.timings == std::vector{Timing::chained});
+}
+
+TEST_CASE("stored timings that nobody wrote are none") {
+  for (const char* text : {"", "{", "[]", "7", R"({"chained": 3})", R"({"chained": {"time_us": 1}})",
+                           R"({"chained": {"fastest": 4}})", R"({"sideways": {"fastest": "x=1"}})"}) {
+    CAPTURE(text);
+    CHECK(parse_timings(text).empty());
+  }
+  const auto odd = parse_timings(R"({"alone": {"fastest": "x=1", "time_us": -3, "fastest_us": "long"}})");
+  REQUIRE(odd.size() == 1);
+  CHECK(odd[0] == TimingResult{Timing::alone, 0, 0, "x=1", 0});
+}

@@ -85,4 +85,13 @@ std::string why_spilling(const Plan& plan, const Build& build, int limit_bytes) 
   return "";
 }
 
+std::string why_serialized(const Plan& plan, const Build& build) {
+  for (const Launch& launch : plan.launches) {
+    const auto facts = build.entries.find(launch.entry.text());
+    if (facts == build.entries.end() || facts->second.serialized.empty()) continue;
+    return launch.entry.text() + ": ptxas serialized wgmma due to " + facts->second.serialized;
+  }
+  return "";
+}
+
 }  // namespace moetune

@@ -19,6 +19,10 @@ std::string why_unlaunchable(const Plan& plan, const Build& build, const DeviceL
 // (Kernel::spill_limit_bytes). Empty if none does. A plan that is pruned for it can run all the same.
 std::string why_spilling(const Plan& plan, const Build& build, int limit_bytes);
 
+// The same: ptxas let no wgmma begin before the one before it has ended, which takes up to twice as long. Empty if it
+// has not.
+std::string why_serialized(const Plan& plan, const Build& build);
+
 // What a block of so many threads takes of an SM's registers: they are handed out by the warp, 256 at a time,
 // to groups of four warps.
 std::int64_t allocated_registers(std::int64_t threads, int registers);

@@ -7,6 +7,10 @@
 namespace moetune {
 namespace {
 
+// "ptxas info : (C7511) Potential Performance Loss: wgmma.mma_async instructions are serialized due to REASON in the
+// function 'NAME'". The number differs from reason to reason.
+constexpr std::string_view kSerialized = "wgmma.mma_async instructions are serialized due to ";
+
 // The text between `before` and the next `after`.
 std::optional<std::string> between(std::string_view line, std::string_view before, std::string_view after) {
   const std::size_t begin = line.find(before);
@@ -47,6 +51,7 @@ std::map<std::string, EntryFacts> parse_ptxas_log(std::string_view log) {
   std::map<std::string, EntryFacts> entries;
   EntryFacts* entry = nullptr;     // whose "Used ..." line comes next
   EntryFacts* function = nullptr;  // whose stack and spills come next; null for a device function
+  std::map<std::string, std::string> serialized;  // by function; ptxas says it before it names the entries
   for (std::size_t begin = 0; begin < log.size();) {
     const std::size_t end = std::min(log.find('\n', begin), log.size());
     const std::string_view line = log.substr(begin, end - begin);
@@ -62,12 +67,17 @@ std::map<std::string, EntryFacts> parse_ptxas_log(std::string_view log) {
       set_if(function->stack_bytes, number_before(line, " bytes stack frame"));
       set_if(function->spill_store_bytes, number_before(line, " bytes spill stores"));
       set_if(function->spill_load_bytes, number_before(line, " bytes spill loads"));
+    } else if (const auto reason = between(line, kSerialized, " in the function '")) {
+      if (const auto where = between(line, " in the function '", "'")) serialized[*where] = *reason;
     } else if (line.find(": Used ") != std::string_view::npos && entry != nullptr) {
       set_if(entry->registers, number_before(line, " registers"));
       set_if(entry->stack_bytes, number_before(line, " bytes cumulative stack size"));
       set_if(entry->static_shared, number_before(line, " bytes smem"));
       entry = nullptr;
     }
+  }
+  for (auto& [name, facts] : entries) {
+    if (const auto found = serialized.find(name); found != serialized.end()) facts.serialized = found->second;
   }
   return entries;
 }

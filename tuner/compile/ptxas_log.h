@@ -15,11 +15,13 @@ struct EntryFacts {
   int spill_load_bytes = 0;        // per thread
   int stack_bytes = 0;             // per thread, with everything it calls
   std::int64_t static_shared = 0;  // bytes per block
+  // Why each wgmma waits for the one before it, in ptxas's words; empty if they run in a pipeline.
+  std::string serialized;
   bool operator==(const EntryFacts&) const = default;
 };
 
 // Facts by entry name. Device functions that were not inlined report lines of their own, which are not an
-// entry's. Text that is none of ptxas's is passed over.
+// entry's. Text that is not ptxas's is ignored.
 std::map<std::string, EntryFacts> parse_ptxas_log(std::string_view log);
 
 }  // namespace moetune

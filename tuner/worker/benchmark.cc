@@ -19,6 +19,9 @@ constexpr double kFirstRunSlackUs = 200;  // what a first run may lose to loadin
 constexpr std::uint64_t kPatienceNs = 50'000'000;  // enqueueing a few graphs takes some 50 us
 constexpr int kHoldAttempts = 3;
 constexpr int kBatch = 4;
+constexpr int kProducerSamples = 5;
+constexpr std::size_t kProducerMemory = 41;  // samples of the producer that count; clocks drift
+constexpr double kLeastUs = 0.01;            // of a launch whose producer took as long as both
 
 std::string microseconds(double us) { return std::to_string(std::llround(us)) + " us"; }
 
@@ -51,8 +54,8 @@ int launches_per_sample(double time_us, std::int64_t copies, double sample_us) {
   return whole * time_us <= kWholeTurns * sample_us ? whole : wanted;
 }
 
-Rotation::Rotation(LoadedPlan& plan, std::int64_t copies, const cuda::Stream& stream)
-    : plan_(plan), copies_(copies), stream_(stream) {}
+Rotation::Rotation(Enqueue enqueue, std::int64_t copies, const cuda::Stream& stream)
+    : enqueue_(std::move(enqueue)), copies_(copies), stream_(stream) {}
 
 const cuda::Graph& Rotation::graph(std::int64_t start) {
   const auto known = graphs_.find(start);
@@ -60,8 +63,7 @@ const cuda::Graph& Rotation::graph(std::int64_t start) {
   return graphs_
       .emplace(start, cuda::capture(stream_,
                                     [&] {
-                                      for (int i = 0; i < launches_; ++i)
-                                        plan_.enqueue((start + i) % copies_);
+                                      for (int i = 0; i < launches_; ++i) enqueue_((start + i) % copies_);
                                     }))
       .first->second;
 }
@@ -94,8 +96,45 @@ double Rotation::fit_graph_length(double rough_us, double sample_us) {
   return rough_us;
 }
 
-Benchmark::Benchmark(Harness& harness, const Nvml& nvml, const cuda::Stream& stream)
-    : harness_(harness), nvml_(nvml), stream_(stream) {}
+Benchmark::Benchmark(Harness& harness, Producer& producer, const Nvml& nvml, const cuda::Stream& stream)
+    : harness_(harness), producer_(producer), nvml_(nvml), stream_(stream) {}
+
+Rotation::Enqueue Benchmark::enqueue_of(LoadedPlan& plan, Timing timing) const {
+  switch (timing) {
+    case Timing::chained:
+      return [this, &plan](std::int64_t copy) {
+        producer_.enqueue(copy);
+        plan.enqueue(copy);
+      };
+    case Timing::alone:
+      return [&plan](std::int64_t copy) { plan.enqueue_alone(copy); };
+    case Timing::overlapped:
+      break;
+  }
+  return [&plan](std::int64_t copy) { plan.enqueue(copy); };
+}
+
+double Benchmark::producer_us(Setting setting, double sample_us, int count) {
+  if (setting.timing != Timing::chained) return 0;
+  if (!producing_) {
+    producing_.emplace([this](std::int64_t copy) { producer_.enqueue(copy); }, setting.copies, stream_);
+    producing_->fit_graph_length(kSampleUs, sample_us);
+  }
+  sample(*producing_, count, producer_samples_us_);
+  if (producer_samples_us_.size() > kProducerMemory) {
+    const auto old = static_cast<std::ptrdiff_t>(producer_samples_us_.size() - kProducerMemory);
+    producer_samples_us_.erase(producer_samples_us_.begin(), producer_samples_us_.begin() + old);
+  }
+  return median_interval(producer_samples_us_).median;
+}
+
+namespace {
+
+void take_off(std::vector<double>& samples_us, double producer_us) {
+  for (double& sample : samples_us) sample = std::max(kLeastUs, sample - producer_us);
+}
+
+}  // namespace
 
 std::vector<double> Benchmark::timed_graphs(Rotation& rotation, int count) {
   rotation.prepare(count);
@@ -141,10 +180,10 @@ Measurement Benchmark::summarize(std::vector<double> samples_us) const {
   return measurement;
 }
 
-Benchmark::Timing Benchmark::measure(LoadedPlan& plan, std::int64_t copies, double rough_us,
-                                     const MeasurePolicy& policy, Deadline deadline) {
+Benchmark::Timed Benchmark::measure(LoadedPlan& plan, std::int64_t copies, double rough_us,
+                                    const MeasurePolicy& policy, Deadline deadline) {
   const auto too_slow = [&](double seen_us, std::vector<double> samples) {
-    return Timing{
+    return Timed{
         Outcome::too_slow,
         microseconds(seen_us) + " at first look; dropped above " + microseconds(policy.drop_above_us),
         summarize(std::move(samples))};
@@ -159,11 +198,18 @@ Benchmark::Timing Benchmark::measure(LoadedPlan& plan, std::int64_t copies, doub
             "one run takes " + microseconds(rough_us) + ": too long to measure within its time limit",
             {}};
   }
-  Rotation rotation(plan, copies, stream_);
+  Rotation rotation(enqueue_of(plan, policy.timing), copies, stream_);
+  const double producer = producer_us({copies, policy.timing}, kSampleUs, kProducerSamples);
   const double launch_us = rotation.fit_graph_length(rough_us, kSampleUs);
 
   std::vector<double> samples;
-  sample(rotation, std::max(1, policy.quick_samples), samples);
+  const auto take = [&](int count) {
+    std::vector<double> fresh;
+    sample(rotation, count, fresh);
+    take_off(fresh, producer);
+    samples.insert(samples.end(), fresh.begin(), fresh.end());
+  };
+  take(std::max(1, policy.quick_samples));
   const double quick_us = *std::min_element(samples.begin(), samples.end());
   if (quick_us > policy.drop_above_us) return too_slow(quick_us, std::move(samples));
 
@@ -174,20 +220,24 @@ Benchmark::Timing Benchmark::measure(LoadedPlan& plan, std::int64_t copies, doub
     const int next = std::min(size() < policy.min_samples ? policy.min_samples - size() : kBatch,
                               policy.max_samples - size());
     if (!fits(next, launch_us, rotation.launches())) break;
-    sample(rotation, next, samples);
+    take(next);
   }
   return {Outcome::ok, "", summarize(std::move(samples))};
 }
 
-std::vector<Measurement> Benchmark::duel(const std::vector<LoadedPlan*>& plans, std::int64_t copies,
-                                         int rounds, Deadline deadline, std::optional<std::size_t>& failed) {
+std::vector<Measurement> Benchmark::duel(const std::vector<LoadedPlan*>& plans, Setting setting, int rounds,
+                                         Deadline deadline, std::optional<std::size_t>& failed) {
   std::vector<Rotation> rotations;
   std::vector<std::vector<double>> samples(plans.size());
   for (std::size_t i = 0; i < plans.size(); ++i) {
     failed = i;
-    rotations.emplace_back(*plans[i], copies, stream_).fit_graph_length(kDuelSampleUs, kDuelSampleUs);
+    rotations.emplace_back(enqueue_of(*plans[i], setting.timing), setting.copies, stream_)
+        .fit_graph_length(kDuelSampleUs, kDuelSampleUs);
   }
+  double producer = 0;
   for (int round = 0; round < rounds && (round == 0 || seconds_left(deadline) > 0); ++round) {
+    failed.reset();
+    producer = producer_us(setting, kDuelSampleUs, 1);
     for (std::size_t turn = 0; turn < plans.size(); ++turn) {
       const std::size_t i = (static_cast<std::size_t>(round) + turn) % plans.size();
       failed = i;
@@ -196,7 +246,10 @@ std::vector<Measurement> Benchmark::duel(const std::vector<LoadedPlan*>& plans, 
   }
   failed.reset();
   std::vector<Measurement> measurements;
-  for (std::vector<double>& of_one : samples) measurements.push_back(summarize(std::move(of_one)));
+  for (std::vector<double>& of_one : samples) {
+    take_off(of_one, producer);
+    measurements.push_back(summarize(std::move(of_one)));
+  }
   return measurements;
 }
 

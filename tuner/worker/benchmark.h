@@ -1,10 +1,12 @@
 // Device time of loaded plans: CUDA graphs that hold several launches of the whole plan over the rotating
-// inputs, timed back to back by events, sampled until the median is known well enough.
+// inputs, timed back to back by events, sampled until the median is known well enough. A chained plan has a producer in
+// front of each launch; the producer is timed by itself in the same way, and its time taken off.
 //
 // Lives in the worker; not thread-safe. Errors: cuda::CudaError.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -14,6 +16,7 @@
 #include "tuner/worker/harness.h"
 #include "tuner/worker/loaded_plan.h"
 #include "tuner/worker/nvml.h"
+#include "tuner/worker/producer.h"
 
 namespace moetune {
 
@@ -23,11 +26,12 @@ using Deadline = std::chrono::steady_clock::time_point;
 // stays short.
 int launches_per_sample(double time_us, std::int64_t copies, double sample_us);
 
-// The graphs of one plan. Successive graphs go on through the rotation where the last one stopped, so that
-// inputs are cold even where a graph is shorter than a turn.
+// The graphs of one plan, or of what `enqueue` puts on the stream for a copy. Successive graphs go on through the
+// rotation where the last one stopped, so that inputs are cold even where a graph is shorter than a turn.
 class Rotation {
  public:
-  Rotation(LoadedPlan& plan, std::int64_t copies, const cuda::Stream& stream);
+  using Enqueue = std::function<void(std::int64_t copy)>;
+  Rotation(Enqueue enqueue, std::int64_t copies, const cuda::Stream& stream);
 
   // Runs graphs until one is as long as `sample_us`; `rough_us` is a first guess of one launch. Returns the
   // guess refined.
@@ -41,7 +45,7 @@ class Rotation {
  private:
   const cuda::Graph& graph(std::int64_t start);
 
-  LoadedPlan& plan_;
+  Enqueue enqueue_;
   std::int64_t copies_;
   const cuda::Stream& stream_;
   int launches_ = 0;
@@ -51,30 +55,42 @@ class Rotation {
 
 class Benchmark {
  public:
-  Benchmark(Harness& harness, const Nvml& nvml, const cuda::Stream& stream);
+  Benchmark(Harness& harness, Producer& producer, const Nvml& nvml, const cuda::Stream& stream);
 
-  struct Timing {
+  // What the rotation goes over, and how its launches follow each other.
+  struct Setting {
+    std::int64_t copies = 1;
+    Timing timing = Timing::overlapped;
+  };
+
+  struct Timed {
     Outcome outcome = Outcome::ok;  // or too_slow, timed_out
     std::string message;
     Measurement measurement;
   };
 
   // As MeasurePolicy says. `rough_us` is the time of one launch as the validation saw it.
-  Timing measure(LoadedPlan& plan, std::int64_t copies, double rough_us, const MeasurePolicy& policy,
-                 Deadline deadline);
+  Timed measure(LoadedPlan& plan, std::int64_t copies, double rough_us, const MeasurePolicy& policy,
+                Deadline deadline);
 
   // One sample of each plan a round, longer than those of measure(), the first of a round taking turns; fewer
   // rounds where the deadline nears. Where a plan fails, `failed` is its position.
-  std::vector<Measurement> duel(const std::vector<LoadedPlan*>& plans, std::int64_t copies, int rounds,
+  std::vector<Measurement> duel(const std::vector<LoadedPlan*>& plans, Setting setting, int rounds,
                                 Deadline deadline, std::optional<std::size_t>& failed);
 
  private:
+  Rotation::Enqueue enqueue_of(LoadedPlan& plan, Timing timing) const;
+  // The producer by itself, over the same copies: its median after a few samples more. 0 unless `timing` is chained.
+  double producer_us(Setting setting, double sample_us, int count);
   // Adds `count` samples, a graph each, between which the stream never waits for the host.
   void sample(Rotation& rotation, int count, std::vector<double>& samples_us);
   std::vector<double> timed_graphs(Rotation& rotation, int count);
   Measurement summarize(std::vector<double> samples_us) const;
 
   Harness& harness_;
+  Producer& producer_;
+  std::optional<Rotation> producing_;
+  std::vector<double> producer_samples_us_;  // the latest
   const Nvml& nvml_;
   const cuda::Stream& stream_;
   bool holds_ = true;  // whether the stream can be held back while samples are enqueued

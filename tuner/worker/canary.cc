@@ -19,6 +19,8 @@ CanaryReading merge_canary(std::span<const CanaryPartial> blocks) {
   reading.elapsed_us = static_cast<double>(end - begin) * 1e-3;
   reading.lost_us = static_cast<double>(lost) * 1e-3;
   reading.longest_gap_us = static_cast<double>(longest) * 1e-3;
+  const double ran_us = reading.elapsed_us - reading.lost_us;
+  if (ran_us > 0) reading.windows_per_us = static_cast<double>(windows) / ran_us;
   if (windows > 0) reading.slow_share = static_cast<double>(slow) / static_cast<double>(windows);
   return reading;
 }

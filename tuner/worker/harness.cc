@@ -62,6 +62,7 @@ Harness::Harness(std::span<const std::uint8_t> cubin, int sm_count, const cuda::
       check_guards_(cuda::find_function(module_, "moetune_check_guards")),
       checksum_(cuda::find_function(module_, "moetune_checksum")),
       hold_(cuda::find_function(module_, "moetune_hold")),
+      produce_(cuda::find_function(module_, "moetune_produce")),
       canary_(cuda::find_function(module_, "moetune_canary")),
       partials_(cuda::allocate(static_cast<std::int64_t>(blocks_ * kPartialBytes))),
       result_(cuda::allocate(sizeof(std::uint64_t))),
@@ -238,6 +239,12 @@ std::uint64_t Harness::checksum(cuda::Address address, std::int64_t bytes) {
   run(checksum_, "moetune_checksum", blocks_, kThreads,
       {address, static_cast<std::uint64_t>(bytes / 16), result_.get()});
   return read_result();
+}
+
+void Harness::produce(cuda::Address parts, std::uint64_t count, std::uint64_t words) {
+  const std::uint64_t needed = std::max<std::uint64_t>(1, (words + kThreads - 1) / kThreads);
+  run(produce_, "moetune_produce", static_cast<std::uint32_t>(std::min<std::uint64_t>(needed, blocks_)),
+      kThreads, {parts, count});
 }
 
 void Harness::hold(std::uint64_t patience_ns) {

@@ -77,6 +77,10 @@ class Harness {
   void release();
   bool gave_up() const;
 
+  // Writes `count` pairs (address, words of 16 bytes) of the list at `parts`, `words` of them in all, with the values
+  // that they hold.
+  void produce(cuda::Address parts, std::uint64_t count, std::uint64_t words);
+
   // Works for `duration_ns` on every SM and waits for that: one reading a block. What takes longer than
   // `gap_ns` within is a gap.
   std::vector<CanaryPartial> canary(std::uint64_t duration_ns, std::uint64_t gap_ns);
@@ -101,7 +105,7 @@ class Harness {
   std::uint32_t sms_, blocks_;
   cuda::Module module_;
   cuda::Function fill_, fill_zipf_, fill_list_, shift_columns_, poison_, widen_, compare_, compare_integers_,
-      compare_segments_, check_guards_, checksum_, hold_, canary_;
+      compare_segments_, check_guards_, checksum_, hold_, produce_, canary_;
   cuda::Memory partials_, result_;
   cuda::HostMemory signal_;
   std::uint64_t turn_ = 0;  // of hold()

@@ -23,7 +23,11 @@ std::string Arena::damage(Harness& harness) const {
 
 LoadedPlan::LoadedPlan(const LaunchPlan& plan, std::span<const std::uint8_t> cubin, CopyAddress buffers,
                        const cuda::Stream& stream)
-    : plan_(plan), buffers_(std::move(buffers)), stream_(stream), cubin_(plan, cubin) {
+    : plan_(plan), alone_(plan), buffers_(std::move(buffers)), stream_(stream), cubin_(plan, cubin) {
+  for (Launch& first : alone_.launches) {
+    first.programmatic_dependent = false;
+    break;
+  }
   for (const Scratch& scratch : plan_.scratch) {
     const Arena& arena = scratch_.emplace_back(scratch.name.text(), scratch.bytes, 1, stream_);
     if (scratch.zeroed) cuda::set_bytes(arena.address(0), 0, scratch.bytes, stream_);
@@ -37,17 +41,19 @@ cuda::Address LoadedPlan::resolve(std::string_view name, std::int64_t copy) cons
   return buffers_(name, copy);
 }
 
-const BoundPlan& LoadedPlan::bound(std::int64_t copy) {
+const BoundPlan& LoadedPlan::bound(BoundPlans& plans, const LaunchPlan& plan, std::int64_t copy) {
   const auto index = static_cast<std::size_t>(copy);
-  if (bound_.size() <= index) bound_.resize(index + 1);
-  if (!bound_[index]) {
-    bound_[index].emplace(plan_, cubin_.functions(),
-                          [&](std::string_view name) { return resolve(name, copy); });
+  if (plans.size() <= index) plans.resize(index + 1);
+  if (!plans[index]) {
+    plans[index].emplace(plan, cubin_.functions(),
+                         [&](std::string_view name) { return resolve(name, copy); });
   }
-  return *bound_[index];
+  return *plans[index];
 }
 
-void LoadedPlan::enqueue(std::int64_t copy) { bound(copy).enqueue(stream_); }
+void LoadedPlan::enqueue(std::int64_t copy) { bound(bound_, plan_, copy).enqueue(stream_); }
+
+void LoadedPlan::enqueue_alone(std::int64_t copy) { bound(bound_alone_, alone_, copy).enqueue(stream_); }
 
 std::string LoadedPlan::scratch_damage(Harness& harness) const {
   for (const Arena& arena : scratch_) {

@@ -53,19 +53,22 @@ class LoadedPlan {
 
   // Enqueues every launch of the plan over copy `copy` of the rotating buffers.
   void enqueue(std::int64_t copy);
+  // The same, but the first launch begins only once what is in front of it has ended.
+  void enqueue_alone(std::int64_t copy);
 
   std::string scratch_damage(Harness& harness) const;
 
  private:
   cuda::Address resolve(std::string_view name, std::int64_t copy) const;
-  const BoundPlan& bound(std::int64_t copy);
+  using BoundPlans = std::vector<std::optional<BoundPlan>>;  // by copy; empty until first enqueued
+  const BoundPlan& bound(BoundPlans& plans, const LaunchPlan& plan, std::int64_t copy);
 
-  LaunchPlan plan_;
+  LaunchPlan plan_, alone_;
   CopyAddress buffers_;
   const cuda::Stream& stream_;
   LoadedCubin cubin_;
   std::vector<Arena> scratch_;
-  std::vector<std::optional<BoundPlan>> bound_;  // by copy; empty until first enqueued
+  BoundPlans bound_, bound_alone_;
 };
 
 }  // namespace moetune

@@ -114,6 +114,22 @@ void Tensors::fill_inputs() {
   }
 }
 
+std::vector<std::vector<FreshPart>> Tensors::fresh_parts() const {
+  constexpr std::int64_t kWord = 16;
+  std::vector<std::vector<FreshPart>> by_copy(static_cast<std::size_t>(copies_));
+  for (std::size_t copy = 0; copy < by_copy.size(); ++copy) {
+    std::int64_t left = Producer::kMostBytes / kWord;
+    for (const Buffer& buffer : spec_.buffers) {
+      if (!buffer.fresh || left == 0) continue;
+      const std::int64_t words = std::min(left, (buffer.bytes() + kWord - 1) / kWord);
+      by_copy[copy].push_back(
+          {address(buffer.name, static_cast<std::int64_t>(copy)), static_cast<std::uint64_t>(words)});
+      left -= words;
+    }
+  }
+  return by_copy;
+}
+
 cuda::Address Tensors::address(std::string_view name, std::int64_t copy) const {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (tensors_[i].arena.name() == name)

@@ -14,6 +14,7 @@
 #include "launch/driver.h"
 #include "tuner/worker/harness.h"
 #include "tuner/worker/loaded_plan.h"
+#include "tuner/worker/producer.h"
 
 namespace moetune {
 
@@ -50,6 +51,9 @@ class Tensors {
 
   std::int64_t copies() const { return copies_; }
   LoadedPlan load(const Plan& plan, std::span<const std::uint8_t> cubin) const;
+
+  // What a producer writes in front of a launch over each copy: the fresh inputs, at most Producer::kMostBytes.
+  std::vector<std::vector<FreshPart>> fresh_parts() const;
 
   // Runs the plan over copy 0 and judges every output by its check. Outputs are poisoned first and in_out
   // buffers filled again. If some output holds integers, which have no NaN, it runs twice, with two poisons.

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "base/error.h"
 #include "kernels/limits_json.h"
 
 namespace moetune {
@@ -20,6 +21,12 @@ double to_number(const Json& json) {
 }
 
 }  // namespace
+
+Timing timing_from_json(const Json& json) {
+  const auto name = json.get<std::string>();
+  if (const std::optional<Timing> timing = timing_from_name(name)) return *timing;
+  throw BadInput("the worker knows no timing '" + name + "'");
+}
 
 // The key shares its figures with the limits.
 void to_json(Json& json, const DeviceInfo& info) {
@@ -61,15 +68,14 @@ void from_json(const Json& json, DeviceInfo& info) {
 }
 
 void to_json(Json& json, const MeasurePolicy& policy) {
-  json = {{"drop_above_us", from_number(policy.drop_above_us)},
-          {"quick_samples", policy.quick_samples},
-          {"min_samples", policy.min_samples},
-          {"max_samples", policy.max_samples},
-          {"relative_width", policy.relative_width},
+  json = {{"timing", timing_name(policy.timing)},  {"drop_above_us", from_number(policy.drop_above_us)},
+          {"quick_samples", policy.quick_samples}, {"min_samples", policy.min_samples},
+          {"max_samples", policy.max_samples},     {"relative_width", policy.relative_width},
           {"time_limit_s", policy.time_limit_s}};
 }
 
 void from_json(const Json& json, MeasurePolicy& policy) {
+  policy.timing = timing_from_json(json.at("timing"));
   policy.drop_above_us = to_number(json.at("drop_above_us"));
   json.at("quick_samples").get_to(policy.quick_samples);
   json.at("min_samples").get_to(policy.min_samples);
@@ -135,9 +141,13 @@ void from_json(const Json& json, RunReply& reply) {
 
 void to_json(Json& json, const CanaryReply& reply) {
   const CanaryReading& reading = reply.reading;
-  json = {{"elapsed_us", reading.elapsed_us},         {"lost_us", reading.lost_us},
-          {"longest_gap_us", reading.longest_gap_us}, {"slow_share", reading.slow_share},
-          {"throttled", reading.throttled},           {"failed", reply.failed},
+  json = {{"elapsed_us", reading.elapsed_us},
+          {"lost_us", reading.lost_us},
+          {"longest_gap_us", reading.longest_gap_us},
+          {"slow_share", reading.slow_share},
+          {"windows_per_us", reading.windows_per_us},
+          {"throttled", reading.throttled},
+          {"failed", reply.failed},
           {"context_lost", reply.context_lost}};
   if (reading.other_processes) json["other_processes"] = *reading.other_processes;
 }
@@ -148,6 +158,7 @@ void from_json(const Json& json, CanaryReply& reply) {
   json.at("lost_us").get_to(reading.lost_us);
   json.at("longest_gap_us").get_to(reading.longest_gap_us);
   json.at("slow_share").get_to(reading.slow_share);
+  json.at("windows_per_us").get_to(reading.windows_per_us);
   json.at("throttled").get_to(reading.throttled);
   json.at("failed").get_to(reply.failed);
   json.at("context_lost").get_to(reply.context_lost);

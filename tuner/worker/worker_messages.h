@@ -18,6 +18,7 @@ namespace moetune {
 
 void to_json(nlohmann::json& json, const DeviceInfo& info);
 void from_json(const nlohmann::json& json, DeviceInfo& info);
+Timing timing_from_json(const nlohmann::json& json);  // throws BadInput
 void to_json(nlohmann::json& json, const MeasurePolicy& policy);
 void from_json(const nlohmann::json& json, MeasurePolicy& policy);
 void to_json(nlohmann::json& json, const Measurement& measurement);

@@ -73,10 +73,12 @@ struct WorkerSession::OpenProblem {
       : harness(harness_cubin, gpu.info.limits.sm_count, gpu.stream),
         tensors(std::move(spec), exact, baseline, gpu.info.limits, gpu.context.free_memory(), harness,
                 gpu.stream),
-        benchmark(harness, gpu.nvml, gpu.stream) {}
+        producer(harness, tensors.fresh_parts(), gpu.stream),
+        benchmark(harness, producer, gpu.nvml, gpu.stream) {}
 
   Harness harness;
   Tensors tensors;
+  Producer producer;
   Benchmark benchmark;
 };
 
@@ -189,8 +191,8 @@ bool WorkerSession::validate(Run& run, bool after_previous_run) {
 
 void WorkerSession::measure(Run& run) {
   const auto begin = Clock::now();
-  Benchmark::Timing timing = run.problem.benchmark.measure(*run.plan, run.problem.tensors.copies(),
-                                                           run.run_us, run.policy, run.deadline);
+  Benchmark::Timed timing = run.problem.benchmark.measure(*run.plan, run.problem.tensors.copies(), run.run_us,
+                                                          run.policy, run.deadline);
   TrialResult& result = run.reply.result;
   result.outcome = timing.outcome;
   result.message = std::move(timing.message);
@@ -225,6 +227,7 @@ Message WorkerSession::duel(const Message& request) {
   OpenProblem& problem = opened();
   const Json json = parse_json(request.header, "a request");
   const Deadline deadline = deadline_in(json.at("time_limit_s"));
+  const Timing timing = timing_from_json(json.at("timing"));
   std::vector<std::unique_ptr<LoadedPlan>> plans;
   std::vector<LoadedPlan*> borrowed;
   std::optional<std::size_t> failed;
@@ -235,8 +238,8 @@ Message WorkerSession::duel(const Message& request) {
           std::make_unique<LoadedPlan>(problem.tensors.load(plan.get<Plan>(), blob(request, plans.size()))));
       borrowed.push_back(plans.back().get());
     }
-    const std::vector<Measurement> measurements =
-        problem.benchmark.duel(borrowed, problem.tensors.copies(), json.at("rounds"), deadline, failed);
+    const std::vector<Measurement> measurements = problem.benchmark.duel(
+        borrowed, {problem.tensors.copies(), timing}, json.at("rounds"), deadline, failed);
     return reply_of({{"measurements", measurements}});
   } catch (const cuda::CudaError& error) {
     return reply_of({{"failed", failed.value_or(0)},

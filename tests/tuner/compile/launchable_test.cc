@@ -77,6 +77,15 @@ TEST_CASE("spills up to the limit are worth a measurement; past it the plan can 
   CHECK(c.why().empty());
 }
 
+TEST_CASE("a kernel whose wgmma ptxas serialized is not worth a measurement, and can run all the same") {
+  Case c;
+  CHECK(why_serialized(c.plan, c.build).empty());
+  c.facts().serialized = "insufficient register resources for the wgmma pipeline";
+  CHECK(why_serialized(c.plan, c.build) ==
+        "k: ptxas serialized wgmma due to insufficient register resources for the wgmma pipeline");
+  CHECK(c.why().empty());
+}
+
 TEST_CASE("every launch of a plan is looked at, and an entry that was not built is said") {
   Case c;
   c.plan.launches.push_back({{.entry = "combine"}, {}});

@@ -53,7 +53,8 @@ TEST_CASE("configurations that break useful rules alone compile and fit the devi
   Random random(7);
   for (const auto& [kernel_name, text] : {std::pair<const char*, const char*>{"decode_attention", ""},
                                           {"decode_attention", "batch=2,q_heads=64,kv_heads=2,page=64"},
-                                          {"decode_kernel", ""}}) {
+                                          {"decode_kernel", ""},
+                                          {"prefill_attention", "batch=8,seqlen_q=100"}}) {
     const Kernel& kernel = find_kernel(kernel_name);
     const std::string path = "spaces/" + kernel.name() + ".json";
     const Space space = Space::parse(read_resource(path), path);

@@ -45,6 +45,7 @@ TEST_CASE("a canary's reading comes back as it was sent, with and without what N
                      .lost_us = 2000.25,
                      .longest_gap_us = 1999.5,
                      .slow_share = 0.125,
+                     .windows_per_us = 0.75,
                      .throttled = true};
     if (known) reply.reading.other_processes = 2;
     reply.context_lost = known;
@@ -54,6 +55,7 @@ TEST_CASE("a canary's reading comes back as it was sent, with and without what N
     CHECK(same.reading.lost_us == 2000.25);
     CHECK(same.reading.longest_gap_us == 1999.5);
     CHECK(same.reading.slow_share == 0.125);
+    CHECK(same.reading.windows_per_us == 0.75);
     CHECK(same.reading.throttled);
     CHECK(same.reading.other_processes == reply.reading.other_processes);
     CHECK(same.context_lost == known);

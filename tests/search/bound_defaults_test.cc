@@ -1,0 +1,109 @@
+#include "search/bound_defaults.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "search/space.h"
+#include "tests/search/random_space.h"
+
+namespace moetune {
+namespace {
+
+// A random space with defaults: single configurations, and some that choose a value of p0.
+std::string with_defaults(const RandomSpace& space, Random& draw) {
+  std::string text = space.json();
+  text.pop_back();
+  text += ", \"defaults\": [";
+  const std::size_t count = 2 + draw.below(5);
+  for (std::size_t rule = 0; rule < count; ++rule) {
+    text += rule > 0 ? ", {" : "{";
+    if (draw.below(2) == 0) {
+      const std::string least = std::to_string(draw.below(20));
+      text += "\"when\": \"problem.x >= " + least + (draw.below(3) == 0 ? " / device.y\", " : "\", ");
+    }
+    text += "\"config\": {";
+    for (std::size_t p = 0; p < space.domains.size(); ++p) {
+      text += (p > 0 ? ", \"p" : "\"p") + std::to_string(p) + "\": ";
+      if (p == 0 && draw.below(2) == 0)
+        text += "{\"at_most\": \"problem.x / (1 + device.y / 4)\"}";
+      else
+        text += std::to_string(space.domains[p][draw.below(space.domains[p].size())]);
+    }
+    text += "}}";
+  }
+  return text + "]}";
+}
+
+Assignment with_x(Assignment environment, std::int64_t x) {
+  environment.set("problem.x", Value::integer(x));
+  return environment;
+}
+
+}  // namespace
+
+TEST_CASE("on random spaces bound defaults are the space's defaults") {
+  std::size_t found = 0, none = 0;
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+    const RandomSpace random(seed);
+    Random draw(seed);
+    const std::string json = with_defaults(random, draw);
+    CAPTURE(json);
+    const Space space = Space::parse(json, "random.json");
+    const bool both = draw.below(2) == 0;
+    std::vector<std::string> varying = {"problem.x", "problem.unused"};
+    if (both) varying.push_back("device.y");
+    const auto bound = space.bind_defaults(random.environment(), varying);
+    for (int i = 0; i < 40; ++i) {
+      Assignment environment = with_x(random.environment(), static_cast<std::int64_t>(draw.below(30)) - 3);
+      bound->set(0, environment.at("problem.x"));
+      bound->set(1, Value::integer(i));
+      if (both) {
+        environment.set("device.y", Value::integer(static_cast<std::int64_t>(draw.below(20))));
+        bound->set(2, environment.at("device.y"));
+      }
+      const std::optional<Config> expected = space.default_config(environment);
+      const Config* const config = bound->find();
+      REQUIRE((config != nullptr) == expected.has_value());
+      if (config != nullptr) REQUIRE(config->text() == expected->text());
+      (config != nullptr ? found : none) += 1;
+    }
+  }
+  CHECK(found > 1000);
+  CHECK(none > 1000);
+}
+
+TEST_CASE("names of the environment vary as numbers do, quoted or not") {
+  const Space space = Space::parse(R"json({
+    "kernel": "k", "parameters": [{"name": "tile", "values": [32, 64, 128]}],
+    "constraints": [{"expr": "tile < 128 || problem.layout == problem.other", "why": "w"}],
+    "defaults": [{"when": "problem.lengths == 'ragged'", "config": {"tile": 32}},
+                 {"config": {"tile": 128}}, {"config": {"tile": 64}}]})json",
+                                   "k.json");
+  const auto named = [](const char* name) { return Value::named(name, 0); };
+  const Assignment first{
+      {"problem.lengths", named("full")}, {"problem.layout", named("a")}, {"problem.other", named("b")}};
+  const auto bound = space.bind_defaults(first, {"problem.lengths", "problem.layout"});
+  for (const char* lengths : {"full", "ragged", "of another kind"}) {
+    for (const char* layout : {"a", "b", "c"}) {
+      bound->set(0, named(lengths));
+      bound->set(1, named(layout));
+      const Assignment environment{{"problem.lengths", named(lengths)},
+                                   {"problem.layout", named(layout)},
+                                   {"problem.other", named("b")}};
+      CHECK(bound->find()->text() == space.default_config(environment)->text());
+    }
+  }
+}
+
+TEST_CASE("bound defaults refuse a name that the environment lacks") {
+  const Space space = Space::parse(R"json({
+    "kernel": "k", "parameters": [{"name": "tile", "values": [32, 64]}],
+    "constraints": [{"expr": "tile <= problem.most", "why": "fits"}],
+    "defaults": [{"config": {"tile": 32}}]})json",
+                                   "k.json");
+  const auto bound = space.bind_defaults({{"problem.least", Value::integer(1)}}, {"problem.least"});
+  CHECK_THROWS_WITH_AS(
+      bound->find(), doctest::Contains("k.json: constraints[0].expr: unknown name 'problem.most'"), BadInput);
+}
+
+}  // namespace moetune
