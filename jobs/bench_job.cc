@@ -10,31 +10,35 @@ namespace {
 struct Contestant {
   std::string what;
   Attempt attempt;
+  Timing timing = Timing::overlapped;
   bool stored = false;
 };
 
-// The same, started only once the kernel before it has ended; none if it never starts earlier.
-std::optional<Candidate> without_overlap(Candidate candidate) {
-  Launch& first = candidate.plan.launches.front();
-  if (!first.programmatic_dependent) return std::nullopt;
-  first.programmatic_dependent = false;
-  return candidate;
+// Alone is no other thing than overlapped for a kernel that never starts early.
+bool is_worth_a_row(const Candidate& winner, Timing timing, Timing asked) {
+  if (timing == asked) return false;
+  if (timing == Timing::chained || asked == Timing::chained) return true;
+  return winner.plan.launches[0].programmatic_dependent;
 }
 
 std::vector<Contestant> contestants(Session& session, const BenchRequest& request, const Events& events,
                                     bool* winner_contended) {
   std::vector<Contestant> all;
-  all.push_back({"winner", {.candidate = stored_candidate(session, events, winner_contended)}, true});
-  if (std::optional<Candidate> alone = without_overlap(all.front().attempt.candidate)) {
-    all.push_back({"winner alone", {.candidate = *std::move(alone)}, true});
+  const Candidate winner = stored_candidate(session, events, winner_contended);
+  all.push_back({"winner", {.candidate = winner}, request.timing, true});
+  for (const Timing timing : kTimings) {
+    if (is_worth_a_row(winner, timing, request.timing))
+      all.push_back({"winner " + std::string(timing_name(timing)), {.candidate = winner}, timing, true});
   }
-  if (request.config) all.push_back({"config", session.try_compile(session.parse_config(*request.config))});
-  if (session.default_config()) all.push_back({"default", session.try_compile(*session.default_config())});
+  const auto add = [&](const char* what, Attempt attempt) {
+    all.push_back({what, std::move(attempt), request.timing});
+  };
+  if (request.config) add("config", session.try_compile(session.parse_config(*request.config)));
+  if (session.default_config()) add("default", session.try_compile(*session.default_config()));
   // In the problem's own types, as a plain implementation would be written; the exact reference writes f32.
-  all.push_back(
-      {"reference",
-       session.try_compile(
-           session.kernel()->reference(Reference::baseline, session.problem(), session.info().limits), {})});
+  add("reference",
+      session.try_compile(
+          session.kernel()->reference(Reference::baseline, session.problem(), session.info().limits), {}));
   return all;
 }
 
@@ -42,31 +46,42 @@ BenchRow row_of(const Contestant& contestant) {
   const auto& [candidate, outcome, message] = contestant.attempt;
   BenchRow row{.what = contestant.what,
                .config = candidate.config.text(),
+               .timing = contestant.timing,
                .result = {.outcome = outcome, .message = message}};
   if (outcome == Outcome::ok) row.cubin = cubin_source(candidate, contestant.stored);
   return row;
 }
 
-// Those that compiled meet in one duel. No rows if a stop request came first.
+// Those of one timing that compiled meet in one duel. No rows if a stop request came first.
 void measure(Session& session, const std::vector<Contestant>& all, const BenchRequest& request,
              const JobContext& context, BenchResult& result) try {
   session.device().open(*session.kernel(), session.problem(), request.seed);
-  std::vector<Candidate> candidates;
-  for (const Contestant& contestant : all) {
-    if (contestant.attempt.outcome == Outcome::ok) candidates.push_back(contestant.attempt.candidate);
-  }
   QuietWatch watch(session.device(), context.events, request.quiet_wait_s, context.stop);
-  std::vector<TrialResult> results;
-  result.contended = !watch.measure_quietly(
-      [&] { results = session.device().duel(candidates, static_cast<int>(request.rounds)); });
-  result.contention = watch.seen;
-  auto next = results.begin();
+  std::vector<BenchRow> rows;
   for (const Contestant& contestant : all) {
-    BenchRow row = row_of(contestant);
-    row.floor = session.floor(launches_of(contestant.attempt.candidate.plan));
-    if (contestant.attempt.outcome == Outcome::ok) row.result = std::move(*next++);
-    result.rows.push_back(std::move(row));
+    rows.push_back(row_of(contestant));
+    rows.back().floor = contestant.timing == Timing::alone
+                            ? session.floor(Launches::separate)
+                            : session.floor(launches_of(contestant.attempt.candidate.plan));
   }
+  for (const Timing timing : kTimings) {
+    std::vector<Candidate> candidates;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].timing != timing || all[i].attempt.outcome != Outcome::ok) continue;
+      candidates.push_back(all[i].attempt.candidate);
+      places.push_back(i);
+    }
+    if (candidates.empty()) continue;
+    std::vector<TrialResult> results;
+    const auto duel = [&] {
+      results = session.device().duel(candidates, static_cast<int>(request.rounds), timing);
+    };
+    result.contended = !watch.measure_quietly(duel) || result.contended;
+    for (std::size_t i = 0; i < places.size(); ++i) rows[places[i]].result = std::move(results[i]);
+  }
+  result.contention = watch.seen;
+  result.rows = std::move(rows);
 } catch (const Stopped&) {
 }
 
@@ -76,6 +91,7 @@ Document row_document(const Subject& subject, const BenchRow& row) {
   const bool timed = has_time(result.outcome);
   Document document = {
       {"what", row.what},
+      {"timing", timing_name(row.timing)},
       {"config", row.config.empty() ? Document(nullptr) : Document(row.config)},
       {"cubin", row.cubin.empty() ? Document(nullptr) : Document(row.cubin)},
       {"outcome", outcome_name(result.outcome)},
@@ -90,7 +106,7 @@ Document row_document(const Subject& subject, const BenchRow& row) {
 }  // namespace
 
 BenchResult bench(const BenchRequest& request, const JobContext& context) {
-  GpuSession opened(request.target, request.config, "bench", context);
+  GpuSession opened(request.target, request.config, "bench", context, request.timing);
   Session& session = opened.session;
   BenchResult result{.subject = session.subject()};
   const std::vector<Contestant> all = contestants(session, request, context.events, &result.winner_contended);

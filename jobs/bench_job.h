@@ -14,16 +14,18 @@ namespace moetune {
 
 struct BenchRequest {
   JobTarget target;
-  std::optional<std::string> config;  // one more to compare, over the default
-  std::uint64_t seed = 1;             // of the inputs
-  std::uint64_t rounds = 41;          // samples of each
+  std::optional<std::string> config;   // one more to compare, over the default
+  std::uint64_t seed = 1;              // of the inputs
+  std::uint64_t rounds = 41;           // samples of each
+  Timing timing = Timing::overlapped;  // of all rows; the winner has rows of the other timings too
   std::uint64_t quiet_wait_s = TuneSettings{}.quiet_wait_s;
 };
 
 struct BenchRow {
-  std::string what;    // "winner", "winner alone", "config", "default", "reference"
+  std::string what;    // "winner", "winner alone", "winner chained", "config", "default", "reference"
   std::string config;  // empty for the reference
   std::string cubin;   // cubin_source(); empty if it did not compile
+  Timing timing = Timing::overlapped;
   TrialResult result;
   std::optional<Floor> floor;  // for launches that overlap as this row's do; nullopt before a calibration
 };

@@ -14,7 +14,8 @@ Json entry_json(const EntryFacts& entry) {
           {"spill_store_bytes", entry.spill_store_bytes},
           {"spill_load_bytes", entry.spill_load_bytes},
           {"stack_bytes", entry.stack_bytes},
-          {"static_shared", entry.static_shared}};
+          {"static_shared", entry.static_shared},
+          {"serialized", entry.serialized}};
 }
 
 EntryFacts entry_of(const Json& json) {
@@ -22,7 +23,8 @@ EntryFacts entry_of(const Json& json) {
           .spill_store_bytes = json.at("spill_store_bytes"),
           .spill_load_bytes = json.at("spill_load_bytes"),
           .stack_bytes = json.at("stack_bytes"),
-          .static_shared = json.at("static_shared")};
+          .static_shared = json.at("static_shared"),
+          .serialized = json.value("serialized", "")};  // earlier versions did not read it from the log
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 #include "jobs/calibrate_job.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <functional>
 #include <iterator>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -82,24 +85,50 @@ const CeilingFigure& figure_of(const Target& target) {
                        [&](const CeilingFigure& figure) { return figure.value == target.figure; });
 }
 
+// Stops a figure as soon as the device is known not to get quiet: no trial after that could be a ceiling.
+class ContentionStop {
+ public:
+  explicit ContentionStop(const JobContext& context)
+      : context_(context), outer_(context.stop, [this] { stop_.request_stop(); }) {}
+  ContentionStop(const ContentionStop&) = delete;
+
+  Events events() {
+    return {context_.events.job, [this](const Event& event) {
+              if (std::holds_alternative<GpuContended>(event.what)) {
+                contended_ = true;
+                stop_.request_stop();
+              }
+              if (context_.events.listener) context_.events.listener(event);
+            }};
+  }
+  std::stop_token token() const { return stop_.get_token(); }
+  bool contended() const { return contended_; }
+
+ private:
+  const JobContext& context_;
+  std::stop_source stop_;
+  std::atomic<bool> contended_ = false;
+  std::stop_callback<std::function<void()>> outer_;
+};
+
 // Microseconds of the best configuration; nullopt if interrupted.
 std::optional<double> best_time(Session& session, const Target& target, std::uint64_t quiet_wait_s,
-                                std::stop_token stop) {
+                                const ContentionStop& stop) {
   TuneSettings settings;
   settings.quiet_wait_s = quiet_wait_s;
   settings.strategy = target.strategy;
   settings.budget = target.trials;
   settings.time_budget_s = kSecondsEach;
   settings.fresh = true;
-  const TuneResult result = session.tune(session.request(settings), std::move(stop));
+  const TuneResult result = session.tune(session.request(settings), stop.token());
+  if (stop.contended() || (result.best && result.best->result.contended)) {
+    throw BrokenEnvironment("somebody else is using " + session.info().key.name +
+                            ": what it allows at best can be measured only while it is quiet");
+  }
   if (result.interrupted) return std::nullopt;
   if (!result.best) {
     throw BrokenEnvironment("no configuration of " + session.kernel_name() + " works on " +
                             session.info().key.name);
-  }
-  if (result.best->result.contended) {
-    throw BrokenEnvironment("somebody else is using " + session.info().key.name +
-                            ": what it allows at best can be measured only while it is quiet");
   }
   return result.best->result.measurement.median_us;
 }
@@ -116,8 +145,9 @@ std::optional<double> measure_ceiling(const DeviceInfo& device, const Target& ta
                                       const CacheChoice& cache, std::uint64_t quiet_wait_s,
                                       const JobContext& context) {
   const WorkloadSpec workload{.kernel = target.kernel, .problem = target.problem};
-  Session session(choose_gpu(device.id, workload, "calibrate"), {.cache = cache}, context.events);
-  const std::optional<double> time = best_time(session, target, quiet_wait_s, context.stop);
+  ContentionStop stop(context);
+  Session session(choose_gpu(device.id, workload, "calibrate"), {.cache = cache}, stop.events());
+  const std::optional<double> time = best_time(session, target, quiet_wait_s, stop);
   if (!time) return std::nullopt;
   const double value = value_of(figure_of(target), session.cost(), *time);
   if (session.cache() != nullptr) {

@@ -75,6 +75,7 @@ Document compile_document(const CompileResult& result) {
                                    {"spill_load_bytes", facts->second.spill_load_bytes},
                                    {"stack_bytes", facts->second.stack_bytes},
                                    {"static_shared", facts->second.static_shared},
+                                   {"serialized", facts->second.serialized},
                                    {"dynamic_shared", launch.dynamic_shared},
                                    {"grid", launch.grid},
                                    {"block", launch.block}});

@@ -1,5 +1,7 @@
 #include "jobs/device_choice.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -16,6 +18,12 @@ namespace moetune {
 namespace {
 
 constexpr std::string_view kReplay = "replay:";
+
+// "MOETUNE_REPLAY_PACE_MS=50": a trial of a recording takes as long, for simulations of what a GPU would take.
+std::chrono::milliseconds replay_pace() {
+  const char* const pace = std::getenv("MOETUNE_REPLAY_PACE_MS");
+  return std::chrono::milliseconds(pace != nullptr ? std::clamp(std::atoi(pace), 0, 60'000) : 0);
+}
 
 using RecordingPtr = std::shared_ptr<const Recording>;
 
@@ -72,11 +80,28 @@ DeviceChoice replay(RecordingPtr recording, const std::string& id) {
   } catch (const BadInput& error) {
     throw BadField("device", id + " is of a problem that moetune does not know: " + error.what());
   }
-  choice.device = std::make_unique<ReplayDevice>(recording, id);
+  choice.recordings = {recording};
+  choice.device = std::make_unique<ReplayDevice>(std::move(recording), id, replay_pace());
   return choice;
 }
 
+std::vector<RecordingPtr> read_all(const std::string& name, const Kernel& kernel);
+
+// Of a folder of recordings, the one of the problem that was asked for.
+DeviceChoice choose_in_folder(const std::string& folder, const WorkloadSpec& workload) {
+  if (!workload.kernel) throw BadField("kernel", "it is needed where the device is a folder of recordings");
+  const Kernel& kernel = find_kernel(*workload.kernel);
+  const Problem wanted = problem_of(kernel, workload);
+  for (RecordingPtr& recording : read_all(folder, kernel)) {
+    if (recording->kernel == kernel.name() && known_problem(recording->problem, kernel) == wanted)
+      return replay(std::move(recording), std::string(kReplay) + folder);
+  }
+  throw BadInput("no recording in " + folder + " is of " + kernel.name() + " " + wanted.text());
+}
+
 DeviceChoice choose_recording(const std::string& name, const WorkloadSpec& workload) {
+  std::error_code unreachable;
+  if (std::filesystem::is_directory(name, unreachable)) return choose_in_folder(name, workload);
   DeviceChoice choice = replay(read_named(name), std::string(kReplay) + name);
   if (workload.kernel && *workload.kernel != choice.kernel_name) {
     find_kernel(*workload.kernel);  // an unknown name is the likelier mistake
@@ -120,6 +145,52 @@ Pick pick_of(const std::string& device) {
   if (device == "auto") return idlest_gpu;
   if (!is_gpu_name(device)) unknown_device(device);
   return [device](const std::vector<DeviceInfo>& gpus) { return named_gpu(gpus, device); };
+}
+
+// Every recording of a folder, in order of name; one file; or those that are shipped, for "".
+std::vector<RecordingPtr> read_all(const std::string& name, const Kernel& kernel) {
+  std::vector<RecordingPtr> all;
+  std::error_code unreachable;
+  if (name.empty()) {
+    for (const ShippedRecording& shipped : list_shipped_recordings()) {
+      if (shipped.header.kernel == kernel.name()) all.push_back(read_shipped(shipped));
+    }
+  } else if (std::filesystem::is_directory(name, unreachable)) {
+    std::vector<std::filesystem::path> files;
+    for (const auto& entry : std::filesystem::directory_iterator(name)) {
+      if (entry.path().filename().string().find(".json") != std::string::npos) files.push_back(entry.path());
+    }
+    std::sort(files.begin(), files.end());
+    for (const auto& file : files) all.push_back(std::make_shared<const Recording>(read_recording(file)));
+  } else {
+    all.push_back(read_named(name));
+  }
+  return all;
+}
+
+// Of those, the problems of one family on one GPU.
+DeviceChoice replay_family(const std::string& name, const Kernel& kernel, const WorkloadSpec& workload) {
+  const std::string family = kernel.specialization(problem_of(kernel, workload)).text();
+  DeviceChoice choice{.kernel = &kernel, .kernel_name = kernel.name()};
+  std::vector<Problem> problems;
+  for (RecordingPtr& recording : read_all(name, kernel)) {
+    if (recording->kernel != kernel.name()) continue;
+    const std::optional<Problem> problem = known_problem(recording->problem, kernel);
+    if (!problem || kernel.specialization(*problem).text() != family) continue;
+    if (std::find(problems.begin(), problems.end(), *problem) != problems.end()) continue;
+    if (!choice.recordings.empty() &&
+        choice.recordings.front()->hardware.text() != recording->hardware.text())
+      continue;
+    problems.push_back(*problem);
+    choice.recordings.push_back(std::move(recording));
+  }
+  const std::string where = name.empty() ? "no shipped recording" : "no recording of " + name;
+  if (problems.empty()) throw BadField("device", where + " is of " + kernel.name() + " " + family);
+  choice.problem = problems.front();
+  choice.recording = choice.recordings.front();
+  choice.device = std::make_unique<ReplayDevice>(
+      choice.recordings, std::string(kReplay) + (name.empty() ? "shipped recordings" : name));
+  return choice;
 }
 
 // A brief problem as one asks for it.
@@ -206,6 +277,22 @@ DeviceChoice choose_device(const std::string& device, const WorkloadSpec& worklo
   }
 }
 
+DeviceChoice choose_family_device(const std::string& device, const WorkloadSpec& workload) {
+  if (!workload.kernel) throw BadField("kernel", "it is needed");
+  const Kernel& kernel = find_kernel(*workload.kernel);
+  if (device.starts_with(kReplay)) return replay_family(device.substr(kReplay.size()), kernel, workload);
+  const Pick pick = pick_of(device);
+  problem_of(kernel, workload);
+  try {
+    return choose_cuda(pick, kernel, workload);
+  } catch (const cuda::NoGpu& error) {
+    if (device != "auto") throw;
+    DeviceChoice choice = replay_family("", kernel, workload);
+    choice.why_no_gpu = error.what();
+    return choice;
+  }
+}
+
 DeviceChoice choose_gpu(const std::string& device, const WorkloadSpec& workload, std::string_view job) {
   if (!workload.kernel) throw BadField("kernel", "it is needed");
   const Kernel& kernel = find_kernel(*workload.kernel);
@@ -219,6 +306,11 @@ DeviceChoice choose_gpu(const std::string& device, const WorkloadSpec& workload,
   } catch (const cuda::NoGpu& error) {
     throw BrokenEnvironment(std::string(job) + " needs a GPU, and there is none here: " + error.what());
   }
+}
+
+GpuList list_gpus() {
+  CudaDeviceList list = list_cuda_devices();
+  return {std::move(list.devices), std::move(list.why_empty)};
 }
 
 DeviceInfo find_gpu(const std::string& device, std::string_view job) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "jobs/job.h"
 #include "replay/recording.h"
@@ -14,8 +15,9 @@ namespace moetune {
 
 struct DeviceChoice {
   std::unique_ptr<Device> device;
-  std::shared_ptr<const Recording> recording;  // null for a GPU
-  const Kernel* kernel = nullptr;              // null: a recording of a kernel that is not moetune's
+  std::shared_ptr<const Recording> recording;                // null for a GPU; of `problem`
+  std::vector<std::shared_ptr<const Recording>> recordings;  // all that the device serves
+  const Kernel* kernel = nullptr;  // null: a recording of a kernel that is not moetune's
   std::string kernel_name;
   Problem problem;
   std::shared_ptr<BuildSource> builder;  // of a GPU: compiles its references; to be set before device->open()
@@ -27,11 +29,22 @@ struct DeviceChoice {
 // neither a GPU nor a fitting recording.
 DeviceChoice choose_device(const std::string& device, const WorkloadSpec& workload);
 
+// The same for a job that goes from problem to problem of a family: a recording is then a folder of recordings, of
+// which the device serves those of the named kernel and family and of one GPU, or all such that are shipped.
+DeviceChoice choose_family_device(const std::string& device, const WorkloadSpec& workload);
+
 // The same for jobs that measure or validate, of a kernel that is named: a recording is BadField. `job` is
 // their name, for messages.
 DeviceChoice choose_gpu(const std::string& device, const WorkloadSpec& workload, std::string_view job);
 
-// The same, but opens nothing.
+// As choose_gpu, but opens nothing.
 DeviceInfo find_gpu(const std::string& device, std::string_view job);
+
+// All that are there. Throws BrokenEnvironment only where no process can be started.
+struct GpuList {
+  std::vector<DeviceInfo> gpus;
+  std::string why_empty;  // one sentence; empty where there are some
+};
+GpuList list_gpus();
 
 }  // namespace moetune

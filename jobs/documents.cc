@@ -19,6 +19,20 @@ Document speed_document(const Work& work, const std::optional<Floor>& floor, dou
           {"bound", known ? Document(floor->bound) : Document(nullptr)}};
 }
 
+Document timings_document(const std::vector<TimingResult>& timings, std::string_view winner) {
+  if (timings.empty()) return nullptr;
+  Document document = Document::object(), differs = Document::array();
+  for (const TimingResult& one : timings) {
+    document[std::string(timing_name(one.timing))] = {{"time_us", number_or_null(one.winner_us)},
+                                                      {"default_us", number_or_null(one.default_us)},
+                                                      {"fastest", one.fastest},
+                                                      {"fastest_us", number_or_null(one.fastest_us)}};
+  }
+  for (const Timing timing : differing_timings(timings, winner)) differs.push_back(timing_name(timing));
+  document["differs"] = std::move(differs);
+  return document;
+}
+
 Document assignment_document(const Assignment& assignment) {
   Document document = Document::object();
   for (const auto& [name, value] : assignment) {
@@ -68,6 +82,14 @@ Document contention_document(const Contention& contention) {
           {"measured_again", contention.again},
           {"contended_trials", contention.contended},
           {"gave_up", contention.gave_up}};
+}
+
+Document certificate_document(const RangeCertificate& seen) {
+  return {{"shapes", seen.shapes},
+          {"median", seen.median},
+          {"p95", seen.p95},
+          {"worst", seen.worst},
+          {"worst_to_default", seen.worst_to_default}};
 }
 
 Document trial_document(const Trial& trial) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "jobs/subject.h"
+#include "ranges/range_table.h"
 #include "tuner/tune.h"
 
 namespace moetune {
@@ -21,6 +22,10 @@ Document time_document(const TimeSpent& time);
 // tb_s or tflop_s, whichever binds; the roofline fraction and the name of the ceiling that it is of.
 Document speed_document(const Work& work, const std::optional<Floor>& floor, double time_us);
 Document contention_document(const Contention& contention);  // null for a recording
+Document certificate_document(const RangeCertificate& seen);
+// The winner's time and the fastest configuration by timing, and `differs`: the timings that have another winner. Null
+// if they are not known.
+Document timings_document(const std::vector<TimingResult>& timings, std::string_view winner);
 Document trial_document(const Trial& trial);  // config, outcome, time_us, message, resumed, contended
 
 }  // namespace moetune

@@ -26,9 +26,9 @@ DeviceChoice stoppable(DeviceChoice choice, std::stop_token stop) {
 }  // namespace
 
 GpuSession::GpuSession(const JobTarget& target, const std::optional<std::string>& config,
-                       std::string_view job, const JobContext& context)
+                       std::string_view job, const JobContext& context, Timing timing)
     : session((check_config_text(target, config),
                stoppable(choose_gpu(target.device, target.workload, job), context.stop)),
-              {.cache = target.cache}, context.events) {}
+              {.cache = target.cache, .timing = timing}, context.events) {}
 
 }  // namespace moetune

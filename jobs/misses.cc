@@ -20,7 +20,12 @@ std::vector<MissedWorkload> read_misses(const std::filesystem::path& file) {
       throw BadInput(file.string() + " lists misses of version " + std::to_string(version) +
                      "; this moetune reads 1");
     std::vector<MissedWorkload> missed;
-    for (const nlohmann::json& one : document.at("misses")) {
+    const nlohmann::json& listed = document.at("misses");
+    if (!listed.is_array()) throw BadInput(file.string() + ": its misses are no list");
+    for (const nlohmann::json& one : listed) {
+      if (!one.at("count").is_number_unsigned())
+        throw BadInput(file.string() + ": a miss's count must be a whole number of at least 0 (got " +
+                       one.at("count").dump() + ")");
       missed.push_back({one.at("kernel").get<std::string>(), one.at("problem").get<std::string>(),
                         one.at("count").get<std::uint64_t>()});
     }

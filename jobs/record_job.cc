@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <map>
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "jobs/calibrate_job.h"
+#include "jobs/range_plan.h"
 #include "jobs/session.h"
 #include "replay/recording.h"
 #include "tuner/trial_record.h"
@@ -78,7 +81,32 @@ TuneSettings settings_of(const RecordRequest& request, std::size_t legal) {
   return settings;
 }
 
-Recording make_recording(const Session& session, const std::vector<Trial>& trials, const Ceilings& ceilings) {
+// The rows of a space whose cubins come first in an order by digest, which is the same for every problem, until they
+// are as many as `sample`; the default's cubin before all.
+LegalSpace sampled(const LegalSpace& space, const std::optional<Config>& first, std::size_t sample) {
+  if (sample == 0 || space.size() <= sample) return space;
+  std::map<std::pair<bool, std::string>, std::vector<ConfigId>> cubins;
+  const std::string wanted = first ? split_config(*first, space.parameters()).compiled.text() : std::string();
+  for (ConfigId id = 0; id < space.size(); ++id) {
+    const std::string cubin = split_config(space.config(id), space.parameters()).compiled.text();
+    cubins[{cubin != wanted, digest(cubin)}].push_back(id);
+  }
+  std::vector<ConfigId> kept;
+  for (const auto& [order, ids] : cubins) {
+    if (!kept.empty() && kept.size() + ids.size() > sample) break;
+    kept.insert(kept.end(), ids.begin(), ids.end());
+  }
+  std::sort(kept.begin(), kept.end());
+  std::vector<Position> rows;
+  for (const ConfigId id : kept) {
+    const std::span<const Position> point = space.point(id);
+    rows.insert(rows.end(), point.begin(), point.end());
+  }
+  return LegalSpace(space.parameters(), std::move(rows));
+}
+
+Recording make_recording(const Session& session, const LegalSpace& space, const std::vector<Trial>& trials,
+                         const Ceilings& ceilings) {
   // Ids follow lexicographic order, and so must a LegalSpace's rows.
   std::vector<const Trial*> ordered;
   for (const Trial& trial : trials) ordered.push_back(&trial);
@@ -87,7 +115,7 @@ Recording make_recording(const Session& session, const std::vector<Trial>& trial
   std::vector<Position> rows;
   std::vector<RecordedTrial> results;
   for (const Trial* trial : ordered) {
-    const std::span<const Position> point = session.space().point(trial->id);
+    const std::span<const Position> point = space.point(trial->id);
     rows.insert(rows.end(), point.begin(), point.end());
     results.push_back(recorded(trial->result));
   }
@@ -101,8 +129,55 @@ Recording make_recording(const Session& session, const std::vector<Trial>& trial
           .read_tb_s = ceilings.read_tb_s.value_or(0),
           .launch_us = ceilings.launch_us.value_or(0),
           .digest = "",
-          .space = LegalSpace(session.space().parameters(), std::move(rows)),
+          .space = LegalSpace(space.parameters(), std::move(rows)),
           .trials = std::move(results)};
+}
+
+// The session's problem into a file, unless it is interrupted or contended.
+RecordResult record_problem(Session& session, const RecordRequest& request, const Ceilings& ceilings,
+                            const std::string& file, const JobContext& context) {
+  const LegalSpace space = sampled(session.space(), session.default_config(), request.sample);
+  RecordResult result{.legal = space.size(), .ceilings = ceilings};
+  result.subject = session.subject();
+  TuneRequest tuning = session.request(settings_of(request, result.legal));
+  tuning.space = &space;
+  result.tune = session.tune(tuning, context.stop);
+  if (!result.tune.interrupted && result.tune.contention.contended == 0) {
+    context.events.emit(PhaseChanged{Phase::storing});
+    write_recording(make_recording(session, space, result.tune.trials, result.ceilings), file);
+    result.file = file;
+  }
+  return result;
+}
+
+// A folder that is there or can be made.
+void check_folder(const std::string& folder) {
+  if (folder.empty()) throw BadField("output", "it must name a folder for the recordings");
+  std::error_code failure;
+  if (std::filesystem::exists(folder, failure) && !std::filesystem::is_directory(folder, failure))
+    throw BadField("output", folder + " is no folder; a range has a recording a problem");
+  std::filesystem::create_directories(folder, failure);
+  if (failure) throw BadField("output", "cannot make the folder " + folder + ": " + failure.message());
+}
+
+// "router_64_1a2b3c4d.json.zst": the free dimensions for people, a digest for the rest.
+std::string file_of(const Kernel& kernel, const Problem& problem) {
+  std::string name = kernel.name();
+  for (const std::int64_t extent : kernel.extents_of(problem)) name += "_" + std::to_string(extent);
+  return name + "_" + digest(problem.text()).substr(0, 8) + ".json.zst";
+}
+
+// Whether a file is a recording of that problem on that GPU. Throws BadField for one that is something else.
+bool is_recorded(const std::filesystem::path& file, const Session& session, const Problem& problem) {
+  std::error_code absent;
+  if (!std::filesystem::exists(file, absent)) return false;
+  try {
+    const Recording known = read_recording(file);
+    if (known.problem == problem.text() && known.hardware.text() == session.info().key.text()) return true;
+  } catch (const BadInput&) {
+  }
+  throw BadField("output",
+                 file.string() + " is there and no recording of " + problem.text() + "; name another folder");
 }
 
 }  // namespace
@@ -113,16 +188,48 @@ RecordResult record(const RecordRequest& request, const JobContext& context) {
   Session session(choose_gpu(target.device, target.workload, "record"),
                   {.cache = target.cache, .threads = request.threads, .purpose = Purpose::recording},
                   context.events);
-  RecordResult result{.legal = session.space().size()};
-  result.ceilings = known_ceilings(session, request, context);
-  result.subject = session.subject();
-  result.tune = session.tune(session.request(settings_of(request, result.legal)), context.stop);
-  if (!result.tune.interrupted && result.tune.contention.contended == 0) {
-    context.events.emit(PhaseChanged{Phase::storing});
-    write_recording(make_recording(session, result.tune.trials, result.ceilings), request.output);
-    result.file = request.output;
-  }
+  const Ceilings ceilings = known_ceilings(session, request, context);
+  RecordResult result = record_problem(session, request, ceilings, request.output, context);
   context.events.emit(Finished{result.tune.interrupted});
+  return result;
+}
+
+RecordRangeResult record_range(const RecordRangeRequest& request, const JobContext& context,
+                               const std::function<void(const RecordResult&)>& ended) {
+  const RecordRequest& one = request.one;
+  check_folder(one.output);
+  Session session(choose_gpu(one.target.device, one.target.workload, "record"),
+                  {.cache = one.target.cache, .threads = one.threads, .purpose = Purpose::recording},
+                  context.events);
+  const RangePlan plan(session, problem_of(*session.kernel(), one.target.workload), request.over,
+                       request.octaves);
+  std::vector<Problem> problems;
+  for (const PlannedCell& cell : plan.cells()) problems.push_back(cell.problem);
+  for (const Problem& problem : plan.unseen(request.shapes, one.seed)) problems.push_back(problem);
+  const Ceilings ceilings = known_ceilings(session, one, context);
+  RecordRangeResult result{.left_out = plan.left_out(), .planned = problems.size()};
+  for (const Problem& problem : problems) {
+    if (context.stop.stop_requested()) result.interrupted = true;
+    if (result.interrupted || !result.contended.empty()) break;
+    const std::filesystem::path file =
+        std::filesystem::path(one.output) / file_of(*session.kernel(), problem);
+    if (is_recorded(file, session, problem)) {
+      result.known.push_back(file.string());
+      continue;
+    }
+    try {
+      session.move_to(problem);
+    } catch (const BadInput& error) {  // no configuration is legal there
+      result.left_out.push_back(problem.text() + ": " + error.what());
+      continue;
+    }
+    result.recordings.push_back(record_problem(session, one, ceilings, file.string(), context));
+    const RecordResult& recorded = result.recordings.back();
+    result.interrupted = recorded.tune.interrupted;
+    if (!result.interrupted && recorded.file.empty()) result.contended = recorded.subject.problem;
+    if (ended) ended(recorded);
+  }
+  context.events.emit(Finished{result.interrupted});
   return result;
 }
 
@@ -138,6 +245,17 @@ Document record_document(const RecordResult& result) {
           {"contention", contention_document(result.tune.contention)},
           {"interrupted", result.tune.interrupted},
           {"wall_s", result.tune.time.wall}};
+}
+
+Document record_range_document(const RecordRangeResult& result) {
+  Document recordings = Document::array();
+  for (const RecordResult& one : result.recordings) recordings.push_back(record_document(one));
+  return {{"planned", result.planned},
+          {"recordings", std::move(recordings)},
+          {"known", result.known},
+          {"left_out", result.left_out},
+          {"contended", result.contended.empty() ? Document(nullptr) : Document(result.contended)},
+          {"interrupted", result.interrupted}};
 }
 
 }  // namespace moetune

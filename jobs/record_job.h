@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "jobs/documents.h"
 #include "jobs/job.h"
@@ -21,6 +23,18 @@ struct RecordRequest {
   std::uint64_t threads = 0;    // of the compiler; 0: all cores
   std::uint64_t quiet_wait_s = TuneSettings{}.quiet_wait_s;
   bool fresh = false;  // forget what an interrupted recording stored
+  // 0: every legal configuration. Else about so many: all run-time values of the same cubins for every problem, the
+  // default's among them.
+  std::size_t sample = 0;
+};
+
+// Recordings of a whole range of a family, one file a problem in the folder `one.output`: what a range search replays
+// (jobs/range_job.h).
+struct RecordRangeRequest {
+  RecordRequest one;
+  std::string over;        // "batch=1..256,context=512..131072"
+  double octaves = 2;      // between neighbours of the grid
+  std::size_t shapes = 4;  // more problems that are not of the grid, for the certificate
 };
 
 struct RecordResult {
@@ -36,5 +50,21 @@ struct RecordResult {
 RecordResult record(const RecordRequest& request, const JobContext& context);
 
 Document record_document(const RecordResult& result);
+
+struct RecordRangeResult {
+  std::vector<RecordResult> recordings;  // those of this run
+  std::vector<std::string> known;        // files that were there already
+  std::vector<std::string> left_out;     // problems that the device cannot hold
+  std::size_t planned = 0;
+  bool interrupted = false;
+  std::string contended;  // the problem at which somebody else's work ended it; "" for none
+};
+
+// One problem after the other; `ended` hears of each. A file that a recording of its problem is in is left as it is, so
+// that the same request goes on. Errors as of record(); BadField (over) for ranges that the kernel does not have.
+RecordRangeResult record_range(const RecordRangeRequest& request, const JobContext& context,
+                               const std::function<void(const RecordResult&)>& ended);
+
+Document record_range_document(const RecordRangeResult& result);
 
 }  // namespace moetune

@@ -18,16 +18,6 @@ void check_strategy(const std::string& strategy) {
   throw BadField("strategy", unknown_name("strategy", strategy, names));
 }
 
-std::vector<History> hints(Session& session, const JobContext& context) {
-  if (session.cache() == nullptr) return {};
-  const TransferContext transfer_context{session.kernel(), session.space_file(), session.info().limits};
-  return histories_for(*session.cache(), session.key(), session.space(),
-                       session.kernel() == nullptr ? nullptr : &transfer_context,
-                       [&](const std::string& sentence) {
-                         context.events.emit(Warning{WarningKind::history_left_out, sentence});
-                       });
-}
-
 Document best_document(const Subject& subject, const Trial& best) {
   const Measurement& measured = best.result.measurement;
   const double time = measured.median_us;
@@ -59,19 +49,32 @@ Document speedup_document(const TuneResult& tune) {
 
 }  // namespace
 
+std::vector<History> search_hints(Session& session, const JobContext& context) {
+  if (session.cache() == nullptr) return {};
+  const TransferContext transfer_context{session.kernel(), session.space_file(), session.info().limits};
+  return histories_for(*session.cache(), session.key(), session.space(),
+                       session.kernel() == nullptr ? nullptr : &transfer_context,
+                       [&](const std::string& sentence) {
+                         context.events.emit(Warning{WarningKind::history_left_out, sentence});
+                       });
+}
+
 SearchResult search(const SearchRequest& request, const JobContext& context) {
   check_strategy(request.settings.strategy);
-  Session session(
-      choose_device(request.target.device, request.target.workload),
-      {.cache = request.target.cache, .no_compile = request.no_compile, .threads = request.threads},
-      context.events);
+  Session session(choose_device(request.target.device, request.target.workload),
+                  {.cache = request.target.cache,
+                   .no_compile = request.no_compile,
+                   .threads = request.threads,
+                   .timing = request.settings.policy.timing},
+                  context.events);
   TuneRequest tuning = session.request(request.settings);
-  if (!request.cold) tuning.histories = hints(session, context);
+  if (!request.cold) tuning.histories = search_hints(session, context);
 
   SearchResult result{.subject = session.subject(),
                       .legal = session.space().size(),
                       .histories = tuning.histories.size(),
-                      .compiled = session.compiler() != nullptr};
+                      .compiled = session.compiler() != nullptr,
+                      .timing = session.key().timing};
   result.tune = session.tune(tuning, context.stop);
   context.events.emit(Finished{result.tune.interrupted});
   return result;
@@ -90,6 +93,8 @@ Document search_document(const SearchRequest& request, const SearchResult& resul
                        {"legal", result.legal},
                        {"trials", counts_document(tune.counts)}};
   document["best"] = tune.best ? best_document(subject, *tune.best) : Document(nullptr);
+  document["timing"] = timing_name(result.timing);
+  document["timings"] = timings_document(tune.timings, tune.best ? tune.best->config.text() : "");
   document["default"] = tune.baseline ? trial_document(*tune.baseline) : Document(nullptr);
   document["speedup"] = speedup_document(tune);
   document["confidence"] = confidence_document(tune.confidence);

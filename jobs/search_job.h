@@ -20,14 +20,19 @@ struct SearchRequest {
 
 struct SearchResult {
   Subject subject;
-  std::size_t legal = 0;      // configurations
-  std::size_t histories = 0;  // other workloads that gave hints
-  bool compiled = false;      // false for a replay without compiling
+  std::size_t legal = 0;               // configurations
+  std::size_t histories = 0;           // other workloads that gave hints
+  bool compiled = false;               // false for a replay without compiling
+  Timing timing = Timing::overlapped;  // that the winner answers; a recording's is always this
   TuneResult tune;
 };
 
 // Errors and threads as in job.h.
 SearchResult search(const SearchRequest& request, const JobContext& context);
+
+// What the cache's other workloads teach a search of the session's.
+class Session;
+std::vector<History> search_hints(Session& session, const JobContext& context);
 
 // The result as programs read it.
 Document search_document(const SearchRequest& request, const SearchResult& result);

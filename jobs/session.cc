@@ -10,6 +10,7 @@
 #include "jobs/stored_space.h"
 #include "kernels/kernel_space.h"
 #include "tuner/compile/launchable.h"
+#include "tuner/trial_store.h"
 
 namespace moetune {
 namespace {
@@ -38,31 +39,40 @@ unsigned thread_count(const SessionOptions& options) {
 }  // namespace
 
 Session::Session(DeviceChoice choice, const SessionOptions& options, Events events)
-    : choice_(std::move(choice)), events_(std::move(events)) {
+    : choice_(std::move(choice)),
+      events_(std::move(events)),
+      purpose_(options.purpose),
+      timing_(options.timing) {
   open_space();
   cache_ = open_or_create_cache(options.cache);
   const std::string recorded_at = recording() != nullptr ? recording()->recorded_at : "";
   const std::string text = problem_text();
   events_.emit(DeviceChosen{kernel_name(), text, info(), recorded_at, choice_.why_no_gpu});
   if (cache_ != nullptr && !cache_->warning().empty()) warn(WarningKind::cache, cache_->warning());
+  if (recording() != nullptr && timing_ != Timing::overlapped) {
+    warn(WarningKind::recorded_timing, "A recording holds times of overlapping launches: they stand for " +
+                                           std::string(timing_name(timing_)) + " ones.");
+    timing_ = Timing::overlapped;
+  }
   open_compiler(options);
-  make_key(options.purpose);
+  make_key();
   if (recording() != nullptr) keep_recorded_ceilings();
 }
 
 void Session::warn(WarningKind kind, const std::string& text) const { events_.emit(Warning{kind, text}); }
 
-void Session::make_key(Purpose purpose) {
+void Session::make_key() {
   key_.kernel = kernel_name();
   key_.problem = problem_text();
   key_.hardware = info().key;
+  key_.timing = timing_;
   if (kernel() != nullptr) key_.source_digest = kernel_source_digest(kernel_name());
   // A recording of an earlier space is of the templates of its time.
   if (kernel() != nullptr && recording() != nullptr &&
       !within_domains(recording()->space.parameters(), space_file_->parameters())) {
     key_.source_digest = recording()->source_digest;
   }
-  if (purpose == Purpose::recording) key_.source_digest.insert(0, kRecordingMark);
+  if (purpose_ == Purpose::recording) key_.source_digest.insert(0, kRecordingMark);
   if (recording() != nullptr && compiler_ == nullptr) key_.toolchain = recording()->toolchain;
   if (compiler_ != nullptr) key_.toolchain = compiler_->toolchain();
 }
@@ -88,6 +98,26 @@ void Session::open_space() {
   }
   // A recording may predate a default.
   if (default_config_ && !space().find(*default_config_)) default_config_.reset();
+}
+
+std::vector<Problem> Session::recorded_problems() const {
+  std::vector<Problem> problems;
+  if (kernel() == nullptr) return problems;
+  for (const auto& one : choice_.recordings)
+    problems.push_back(parse_problem(kernel_name(), kernel()->schema(), nullptr, one->problem));
+  return problems;
+}
+
+void Session::move_to(const Problem& problem) {
+  if (recording() != nullptr) {
+    const std::vector<Problem> problems = recorded_problems();
+    const auto found = std::find(problems.begin(), problems.end(), problem);
+    device().open(*kernel(), problem, 0);  // says what is recorded if this is not
+    choice_.recording = choice_.recordings.at(static_cast<std::size_t>(found - problems.begin()));
+  }
+  choice_.problem = problem;
+  open_space();
+  make_key();
 }
 
 void Session::open_compiler(const SessionOptions& options) {
@@ -130,6 +160,7 @@ Assignment Session::environment() const { return expression_environment(problem(
 
 TuneRequest Session::request(const TuneSettings& settings) const {
   TuneRequest request{settings};
+  request.policy.timing = timing_;
   request.ready_first = !info().recorded;
   // Where nothing is compiled nothing is planned: a recording may lack a parameter that today's plans read.
   if (compiler_ != nullptr) request.kernel = kernel();
@@ -143,14 +174,28 @@ TuneRequest Session::request(const TuneSettings& settings) const {
   return request;
 }
 
+std::int64_t Session::enter_workload() {
+  if (cache_ == nullptr) return 0;
+  cache_->fill_families([](const WorkloadKey& key) { return stored_family(key); });
+  const std::int64_t workload = cache_->workload(key_, kernel() == nullptr ? "" : stored_family(key_));
+  cache_->begin_search(workload);
+  return workload;
+}
+
+TuneTools Session::tools() {
+  return {.device = device(),
+          .cache = cache_.get(),
+          .workload = enter_workload(),
+          .compiler = pool_.get(),
+          .events = events_};
+}
+
 TuneResult Session::tune(const TuneRequest& request, std::stop_token stop) {
-  TuneTools tools{.device = device(), .cache = cache_.get(), .compiler = pool_.get(), .events = events_};
-  if (cache_ != nullptr) {
-    cache_->fill_families([](const WorkloadKey& key) { return stored_family(key); });
-    tools.workload = cache_->workload(key_, kernel() == nullptr ? "" : stored_family(key_));
-    cache_->begin_search(tools.workload);
-  }
-  return moetune::tune(request, std::move(tools), std::move(stop));
+  return moetune::tune(request, tools(), std::move(stop));
+}
+
+void Session::store_winner(const TuneRequest& request, const TuneResult& result) {
+  moetune::store_winner(request, tools(), result);
 }
 
 Config Session::parse_config(const std::string& text) const try {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "jobs/device_choice.h"
 #include "jobs/stores.h"
@@ -26,6 +27,7 @@ struct SessionOptions {
   bool no_compile = false;    // recordings only: do not compile what is replayed
   std::uint64_t threads = 0;  // of the compiler; 0: all cores
   Purpose purpose = Purpose::tuning;
+  Timing timing = Timing::overlapped;  // of a GPU; a recording has times of overlapping launches
 };
 
 // A candidate, or why there is none that runs: compile_failed, or pruned for one that the device cannot
@@ -60,8 +62,19 @@ class Session {
 
   // A request with this session's kernel, problem, space and default.
   TuneRequest request(const TuneSettings& settings) const;
+  // Goes to another problem of the kernel, on the device that is open: its space, default and key. Throws BadInput
+  // if no configuration is legal there, or no recording is of it.
+  void move_to(const Problem& problem);
+  // The problems that a recorded device serves; empty for a GPU, which serves all.
+  std::vector<Problem> recorded_problems() const;
+
   // Enters the workload into the cache, as one that this session searches until it ends, and runs one search.
   TuneResult tune(const TuneRequest& request, std::stop_token stop);
+
+  // The same without a search: the workload is entered, and what store_winner() needs is at hand.
+  std::int64_t enter_workload();
+  // Stores the winner of a search whose request had no store_winner.
+  void store_winner(const TuneRequest& request, const TuneResult& result);
 
   // `a=1,b=tma` over the default configuration. Throws BadField.
   Config parse_config(const std::string& text) const;
@@ -89,13 +102,16 @@ class Session {
   void keep_recorded_ceilings();
   Launches launches() const;
   void open_compiler(const SessionOptions& options);
-  void make_key(Purpose purpose);
+  void make_key();
+  TuneTools tools();  // of the entered workload
   void warn(WarningKind kind, const std::string& text) const;
 
   DeviceChoice choice_;
   Events events_;
   std::optional<Space> space_file_;
   std::optional<LegalSpace> legal_;
+  Purpose purpose_ = Purpose::tuning;
+  Timing timing_ = Timing::overlapped;
   std::optional<Config> default_config_;
   std::unique_ptr<Cache> cache_;
   WorkloadKey key_;

@@ -28,6 +28,12 @@ Candidate stored_candidate(Session& session, const Events& events, bool* contend
                              key.toolchain + "); a new search would start afresh.";
     events.emit(Warning{WarningKind::other_sources, text});
   }
+  if (key.timing != session.key().timing) {
+    events.emit(Warning{WarningKind::other_timing,
+                        "The stored winner is that of " + std::string(timing_name(key.timing)) +
+                            " launches; there is none of " + std::string(timing_name(session.key().timing)) +
+                            " ones."});
+  }
   if (found->contended) {
     const std::string text =
         "The stored winner is contended: it was measured while somebody else used the GPU. Search again when the "

@@ -139,13 +139,17 @@ std::optional<WinnerRecord> true_winner(const Cache& cache, const Workload& work
 
 StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
                          WinnerParts parts) {
+  return read_result(cache, workload, spaces, parts, cache.trials(workload.id));
+}
+
+StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
+                         WinnerParts parts, const std::vector<TrialRecord>& trials) {
   StoredResult result{.workload = workload};
   try {
     result.winner = true_winner(cache, workload, spaces, parts);
   } catch (const DamagedWinner& error) {
     result.damage = error.what();
   }
-  const std::vector<TrialRecord> trials = cache.trials(workload.id);
   for (const TrialRecord& trial : trials) {
     ++result.outcomes[trial.outcome];
     if (trial.outcome != outcome_name(Outcome::pruned)) ++result.trials;
@@ -157,10 +161,10 @@ StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpa
   } else {
     choose_best(result, trusted(trials), spaces);
   }
-  const Cost cost = cost_of(workload.key);
+  result.cost = cost_of(workload.key);
   const std::optional<Floor> floor =
-      floor_of(cost, stored_ceilings(&cache, workload.key.hardware), launches_of(result.winner));
-  result.work = work_of(cost, floor);
+      floor_of(result.cost, stored_ceilings(&cache, workload.key.hardware), launches_of(result.winner));
+  result.work = work_of(result.cost, floor);
   if (floor && result.best_us > 0) {
     result.roofline = floor->roofline_fraction(result.best_us);
     result.bound = floor->bound;
@@ -178,7 +182,8 @@ std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& k
         other.hardware.text() != key.hardware.text()) {
       continue;
     }
-    const bool current = other.source_digest == key.source_digest && other.toolchain == key.toolchain;
+    const bool made_alike = other.source_digest == key.source_digest && other.toolchain == key.toolchain;
+    const bool current = made_alike && other.timing == key.timing;
     StoredResult result = read_result(cache, workload, spaces, WinnerParts::all);
     if (!result.damage.empty()) {
       if (current) throw DamagedWinner(result.damage);
@@ -186,7 +191,10 @@ std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& k
     }
     if (!result.winner) continue;
     if (current) return result;
-    if (!found || result.winner->stored_at > found->winner->stored_at) found = std::move(result);
+    const auto rank = [&](const StoredResult& one) {
+      return std::pair(one.workload.key.timing == key.timing, one.winner->stored_at);
+    };
+    if (!found || rank(result) > rank(*found)) found = std::move(result);
   }
   if (!found && !damage.empty()) throw DamagedWinner(damage);
   return found;
@@ -211,6 +219,9 @@ Document result_document(const StoredResult& result) {
         {"driver", key.hardware.driver}}},
       {"source_digest", key.source_digest},
       {"toolchain", key.toolchain},
+      {"timing", timing_name(key.timing)},
+      {"timings", result.winner ? timings_document(parse_timings(result.winner->timings), result.best_config)
+                                : Document(nullptr)},
       {"recorded", key.hardware.origin != "gpu"},
       {"recording", is_recording(key)},
       {"winner", result.winner.has_value()},

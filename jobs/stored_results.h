@@ -24,7 +24,8 @@ struct StoredResult {
   double roofline = 0;     // the fraction, 0 if unknown; computed again if the device was calibrated since
   bool contended = false;  // the best was measured while somebody else used the device
   std::string bound;       // the ceiling that it is of; "" if that is unknown
-  Work work;               // of one launch; 0 if the kernel is not moetune's
+  Cost cost;               // 0 if the kernel is not moetune's
+  Work work;               // of one launch, likewise
   std::map<std::string, std::size_t> outcomes;
   std::size_t trials = 0;
 
@@ -36,6 +37,9 @@ struct StoredResult {
 // damaged only if it is read. Throws BrokenEnvironment where the file is.
 StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
                          WinnerParts parts = WinnerParts::without_cubins);
+// For who has read the workload's trials already.
+StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
+                         WinnerParts parts, const std::vector<TrialRecord>& trials);
 
 // A workload of this kernel, problem and hardware with a winner: the one of these sources and this compiler,
 // else the one stored last; never a recording in progress. Throws DamagedWinner where the one of these

@@ -98,7 +98,9 @@ std::string other_plan(const WorkloadKey& key, const StoredLaunch& launch, const
 std::string untrue_winner(const WorkloadKey& key, const WinnerRecord& winner, StoredSpaces& spaces) {
   const std::optional<Plan> plan = parse_plan(winner.plan);
   const bool overlapping = !plan || launches_of(*plan) == Launches::overlapping;
-  if (winner.roofline > (overlapping ? kMostRooflineOverlapping : kMostRoofline))
+  // Behind a producer fresh inputs need not come from memory.
+  if (key.timing != Timing::chained &&
+      winner.roofline > (overlapping ? kMostRooflineOverlapping : kMostRoofline))
     return format("it is faster than its GPU can be: %.1f%% of the roofline", winner.roofline * 100);
   if (!plan) return "";
   if (std::string wrong = too_large(*plan, key.hardware); !wrong.empty()) return wrong;

@@ -9,6 +9,7 @@ namespace {
 Build good_build() {
   Build build{.outcome = Outcome::ok, .digest = "d", .cubin = {1, 2, 3}, .log = "ptxas info"};
   build.entries["main"] = {.registers = 128, .spill_store_bytes = 4, .stack_bytes = 8, .static_shared = 1024};
+  build.entries["main"].serialized = "insufficient register resources";
   build.seconds = 0.3;
   return build;
 }
@@ -27,6 +28,17 @@ TEST_CASE("a build survives the store but for the seconds it took") {
   CHECK(back->entries.at("main").registers == 128);
   CHECK(back->entries.at("main").spill_store_bytes == 4);
   CHECK(back->entries.at("main").static_shared == 1024);
+  CHECK(back->entries.at("main").serialized == "insufficient register resources");
+}
+
+TEST_CASE("a build of a version that knew nothing of serialized wgmma is read as one without") {
+  BuildRecord record = to_record(good_build());
+  const std::string key = "\"serialized\":\"insufficient register resources\",";
+  REQUIRE(record.facts.find(key) != std::string::npos);
+  record.facts.erase(record.facts.find(key), key.size());
+  const std::optional<Build> back = from_record("d", record);
+  REQUIRE(back.has_value());
+  CHECK(back->entries.at("main").serialized.empty());
 }
 
 TEST_CASE("a failed build keeps its message, whatever bytes it holds") {

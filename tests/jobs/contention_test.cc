@@ -129,7 +129,7 @@ TEST_CASE("a load in the middle of a search leaves no trace in what is stored") 
   CHECK_FALSE(bench.stored().contended);
 }
 
-TEST_CASE("beside a load nothing is calibrated, and no recording is written") {
+TEST_CASE("beside a load nothing is calibrated") {
   Bench bench;
   use_gpu_busy(1, kForEver);
   CHECK_THROWS_WITH_AS(calibrate({.cache = {.path = bench.folder.file("c.db")}, .quiet_wait_s = 0}, {}),

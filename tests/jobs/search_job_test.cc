@@ -48,21 +48,22 @@ struct Seen {
     const auto note = [&](const char* what) {
       if (order.empty() || order.back() != what) order.emplace_back(what);
     };
-    std::visit(Overloaded{[&](const DeviceChosen&) { note("device"); },
-                          [&](const PhaseChanged& change) { phases.push_back(change.phase); },
-                          [&](const SearchStarted&) { note("started"); }, [&](const TrialBegun&) { ++begun; },
-                          [&](const TrialEnded&) {
-                            ++ended;
-                            note("trials");
-                          },
-                          [&](const SearchEnded&) { note("search ended"); }, [&](const CeilingMeasured&) {},
-                          [&](const GpuDisturbed&) {}, [&](const GpuQuiet&) {}, [&](const GpuContended&) {},
-                          [&](const Warning&) { ++warnings; },
-                          [&](const Finished&) {
-                            ++finished;
-                            note("finished");
-                          }},
-               event.what);
+    std::visit(
+        Overloaded{[&](const DeviceChosen&) { note("device"); },
+                   [&](const PhaseChanged& change) { phases.push_back(change.phase); },
+                   [&](const SearchStarted&) { note("started"); }, [&](const TrialBegun&) { ++begun; },
+                   [&](const TrialEnded&) {
+                     ++ended;
+                     note("trials");
+                   },
+                   [&](const SearchEnded&) { note("search ended"); }, [&](const RangeAdvanced&) {},
+                   [&](const CeilingMeasured&) {}, [&](const GpuDisturbed&) {}, [&](const GpuQuiet&) {},
+                   [&](const GpuContended&) {}, [&](const Warning&) { ++warnings; },
+                   [&](const Finished&) {
+                     ++finished;
+                     note("finished");
+                   }},
+        event.what);
   }
 };
 

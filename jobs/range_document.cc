@@ -1,0 +1,35 @@
+#include "jobs/range_job.h"
+
+namespace moetune {
+
+Document range_document(const RangeRequest& request, const RangeResult& result) {
+  Document cells = Document::array();
+  for (const RangeCell& cell : result.table.cells) {
+    cells.push_back({{"problem", cell.problem},
+                     {"config", cell.config},
+                     {"time_us", cell.time_us},
+                     {"default_us", number_or_null(cell.default_us)},
+                     {"regret", cell.regret()}});
+  }
+  return {{"kernel", result.subject.kernel},
+          {"family", result.family},
+          {"over", result.ranges},
+          {"device", device_document(result.subject.device)},
+          {"planned", result.planned},
+          {"left_out", result.left_out},
+          {"timing", timing_name(result.timing)},
+          {"bound", request.regret},
+          {"kept", result.table.kept},
+          {"worst_regret", result.table.worst_cell()},
+          {"cubins", result.cubins},
+          {"certificate", certificate_document(result.table.certificate)},
+          {"cells", std::move(cells)},
+          {"contended", result.table.contended},
+          {"stored", result.stored},
+          {"interrupted", result.interrupted},
+          {"out_of_time", result.out_of_time},
+          {"cache", result.subject.cache},
+          {"wall_s", result.wall_s}};
+}
+
+}  // namespace moetune

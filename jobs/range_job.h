@@ -1,0 +1,55 @@
+// The range job: a whole range of a family's problems tuned into one table of few cubins, whose loss is measured and
+// stored with it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "jobs/documents.h"
+#include "jobs/job.h"
+#include "jobs/range_contest.h"
+#include "jobs/range_state.h"
+#include "jobs/subject.h"
+
+namespace moetune {
+
+struct RangeRequest {
+  JobTarget target;              // what --over does not name comes from its problem and preset
+  std::string over;              // "batch=1..256,context=512..131072"
+  TuneSettings settings;         // the budget is that of the first, cold search; `fresh` measures all anew
+  double time_s = 0;             // for everything; 0: no limit
+  double regret = 0.02;          // that no cell may exceed
+  std::size_t variants = 4;      // cubins at most
+  std::size_t warm_budget = 30;  // trials of a search near a tuned shape, and of an unseen shape
+  std::size_t certificate_shapes = 12;  // 0: none
+  double octaves = 2;                   // between neighbours of the first grid
+  // Another table of the family that serves today stays until the new one has met it: see RangeContest.
+  bool guard = false;
+  // Unseen shapes of an earlier search that lost more than the bound become cells of the grid.
+  bool absorb = false;
+  bool no_compile = false;
+  std::uint64_t threads = 0;
+};
+
+struct RangeResult {
+  Subject subject;  // of the last problem
+  std::string family, ranges;
+  Timing timing = Timing::overlapped;  // that its times answer; a recording's is always this
+  RangeTable table;
+  std::vector<std::string> cubins;    // that the table launches, by their compiled parameters
+  std::size_t planned = 0;            // cells of the grid, those refined included
+  std::vector<std::string> left_out;  // problems that the device cannot hold or no configuration is legal for
+  std::size_t measured = 0;           // cells and shapes, by this run
+  std::optional<RangeContest> contest;  // with RangeRequest::guard, if there was another table
+  bool stored = false;                  // with its cubins, so that a runtime can serve it
+  bool interrupted = false, out_of_time = false;
+  double wall_s = 0;
+};
+
+// Everything commits as it lands, and the same request continues where an earlier one ended. Errors as in job.h;
+// BadField if there is no cache, or `over` names what is no free dimension of the kernel.
+RangeResult search_range(const RangeRequest& request, const JobContext& context);
+
+Document range_document(const RangeRequest& request, const RangeResult& result);
+
+}  // namespace moetune

@@ -1,0 +1,186 @@
+#include "jobs/range_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/suggest.h"
+#include "search/random.h"
+
+namespace moetune {
+namespace {
+
+// Of the device's memory, for a problem's buffers: references and copies that rotate need some as well.
+constexpr double kMemoryShare = 0.6;
+constexpr int kDrawsPerShape = 50;
+
+std::vector<RangeDimension> checked_ranges(const Kernel& kernel, const std::string& over) {
+  try {
+    std::vector<RangeDimension> ranges = parse_ranges(over);
+    const std::vector<std::string>& names = kernel.free_dimensions();
+    for (const RangeDimension& range : ranges) {
+      if (std::find(names.begin(), names.end(), range.name) != names.end()) continue;
+      throw BadInput(names.empty() ? kernel.name() + " has no free dimension"
+                                   : unknown_name("free dimension of " + kernel.name(), range.name, names));
+    }
+    return ranges;
+  } catch (const BadInput& error) {
+    throw BadField("over", error.what());
+  }
+}
+
+}  // namespace
+
+RangePlan::RangePlan(const Session& session, const Problem& base, const std::string& over, double octaves)
+    : session_(session),
+      kernel_(*session.kernel()),
+      specialization_(kernel_.specialization(base)),
+      base_(kernel_.extents_of(base)),
+      ranges_(checked_ranges(kernel_, over)),
+      interface_(kernel_.family_interface(base)) {
+  const std::vector<std::string>& names = kernel_.free_dimensions();
+  std::vector<std::vector<std::int64_t>> axes;
+  for (const RangeDimension& range : ranges_) {
+    places_.push_back(
+        static_cast<std::size_t>(std::find(names.begin(), names.end(), range.name) - names.begin()));
+    axes.push_back(axis_coordinates(range.first, range.last, octaves));
+  }
+  for (const Problem& problem : session.recorded_problems()) {
+    const Extents extents = kernel_.extents_of(problem);
+    bool within = true;
+    for (std::size_t i = 0; i < ranges_.size(); ++i)
+      within = within && extents[places_[i]] >= ranges_[i].first && extents[places_[i]] <= ranges_[i].last;
+    if (within) recorded_.push_back(problem);
+  }
+  const std::vector<GridPoint> points = grid_points(axes);
+  for (const std::size_t i : spread_order(points)) {
+    add(points[i], false);
+    if (interface_->has_uneven()) add(points[i], true);
+  }
+  if (cells_.empty())
+    throw BadField(
+        "over", "no problem of " + ranges_text(ranges_) + " can be measured on " + session.info().key.name);
+}
+
+std::optional<Problem> RangePlan::problem_of_kind(const GridPoint& values, bool uneven) const {
+  Extents extents = base_;
+  for (std::size_t i = 0; i < values.size(); ++i) extents[places_[i]] = values[i];
+  try {
+    Problem problem = kernel_.problem_of(specialization_, extents);
+    if (uneven) interface_->make_uneven(problem);
+    kernel_.check(problem);
+    if (interface_->table_point_of(problem).uneven != uneven) return std::nullopt;
+    return problem;
+  } catch (const BadInput&) {
+    return std::nullopt;
+  }
+}
+
+bool RangePlan::fits(const Problem& problem) const {
+  double bytes = 0;
+  for (const Buffer& buffer : kernel_.buffers(problem, 1)) bytes += static_cast<double>(buffer.bytes());
+  return bytes <= kMemoryShare * static_cast<double>(session_.info().limits.memory_bytes);
+}
+
+std::optional<Problem> RangePlan::served(const Problem& problem) const {
+  const bool is_served = session_.recording() == nullptr ||
+                         std::find(recorded_.begin(), recorded_.end(), problem) != recorded_.end();
+  if (is_served) return problem;
+  const PlannedCell wanted = cell_of(problem);
+  std::vector<PlannedCell> recorded;
+  for (const Problem& one : recorded_) recorded.push_back(cell_of(one));
+  const std::optional<std::size_t> found = nearest(wanted, recorded);
+  return found && recorded[*found].uneven == wanted.uneven ? std::optional(recorded_[*found]) : std::nullopt;
+}
+
+bool RangePlan::is_planned(const Problem& problem) const {
+  return std::any_of(cells_.begin(), cells_.end(),
+                     [&](const PlannedCell& cell) { return cell.problem == problem; });
+}
+
+std::optional<Problem> RangePlan::problem_at(const GridPoint& values, bool uneven) {
+  const std::optional<Problem> problem = problem_of_kind(values, uneven);
+  if (!problem) return std::nullopt;
+  if (session_.recording() == nullptr && !fits(*problem)) {
+    left_out_.push_back(problem->text());
+    return std::nullopt;
+  }
+  return served(*problem);
+}
+
+void RangePlan::add(const GridPoint& values, bool uneven) {
+  const std::optional<Problem> problem = problem_at(values, uneven);
+  if (problem && !is_planned(*problem)) cells_.push_back(cell_of(*problem));
+}
+
+PlannedCell RangePlan::cell_of(const Problem& problem) const {
+  const TablePoint point = interface_->table_point_of(problem);
+  return {problem, GridPoint(point.position.begin(), point.position.end()), point.uneven};
+}
+
+std::optional<std::size_t> RangePlan::nearest(const PlannedCell& to,
+                                              const std::vector<PlannedCell>& among) const {
+  std::optional<std::size_t> best;
+  const auto rank = [&](std::size_t i) {
+    return std::pair(among[i].uneven != to.uneven, grid_distance(among[i].position, to.position));
+  };
+  for (std::size_t i = 0; i < among.size(); ++i) {
+    if (!best || rank(i) < rank(*best)) best = i;
+  }
+  return best;
+}
+
+std::optional<std::size_t> RangePlan::refine(std::size_t a, std::size_t b) {
+  const Extents one = kernel_.extents_of(cells_[a].problem), other = kernel_.extents_of(cells_[b].problem);
+  GridPoint first, second;
+  for (const std::size_t place : places_) {
+    first.push_back(one[place]);
+    second.push_back(other[place]);
+  }
+  const std::optional<GridPoint> middle = midpoint(first, second);
+  if (!middle) return std::nullopt;
+  const std::size_t before = cells_.size();
+  add(*middle, cells_[a].uneven);
+  return cells_.size() > before ? std::optional(before) : std::nullopt;
+}
+
+void RangePlan::restore(const std::string& text) {
+  try {
+    const Problem problem = parse_problem(kernel_.name(), kernel_.schema(), nullptr, text);
+    kernel_.check(problem);
+    const bool is_recorded = std::find(recorded_.begin(), recorded_.end(), problem) != recorded_.end();
+    const bool serves = session_.recording() != nullptr ? is_recorded : fits(problem);
+    const bool is_ours = kernel_.specialization(problem).text() == specialization_.text();
+    if (serves && is_ours && !is_planned(problem)) cells_.push_back(cell_of(problem));
+  } catch (const BadInput&) {  // of another version
+  }
+}
+
+std::vector<Problem> RangePlan::unseen(std::size_t count, std::uint64_t seed) const {
+  std::vector<Problem> shapes;
+  Random random(seed ^ 0x5eed5eed5eed5eedu);
+  const auto take = [&](const Problem& problem) {
+    if (is_planned(problem) || std::find(shapes.begin(), shapes.end(), problem) != shapes.end()) return;
+    shapes.push_back(problem);
+  };
+  if (session_.recording() != nullptr) {
+    std::vector<Problem> left = recorded_;
+    random.shuffle(left);
+    for (const Problem& problem : left) {
+      if (shapes.size() < count) take(problem);
+    }
+    return shapes;
+  }
+  for (std::size_t draw = 0; draw < kDrawsPerShape * count && shapes.size() < count; ++draw) {
+    GridPoint values;
+    for (const RangeDimension& range : ranges_) {
+      const double ratio = static_cast<double>(range.last) / static_cast<double>(range.first);
+      values.push_back(std::llround(static_cast<double>(range.first) * std::pow(ratio, random.unit())));
+    }
+    const std::optional<Problem> problem = problem_of_kind(values, interface_->has_uneven() && draw % 2 == 1);
+    if (problem && fits(*problem)) take(*problem);
+  }
+  return shapes;
+}
+
+}  // namespace moetune

@@ -1,0 +1,64 @@
+// Which problems a range search measures: the cells of its grid, for even and for uneven work, and random shapes that
+// are none of them.
+//
+// Deterministic in what it is made from, which must outlive it. Not thread-safe.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "jobs/session.h"
+#include "ranges/grid.h"
+
+namespace moetune {
+
+struct PlannedCell {
+  Problem problem;
+  GridPoint position;  // in the family's dispatch table
+  bool uneven = false;
+};
+
+class RangePlan {
+ public:
+  // Throws BadField (over).
+  RangePlan(const Session& session, const Problem& base, const std::string& over, double octaves);
+
+  const std::vector<RangeDimension>& ranges() const { return ranges_; }
+  const std::vector<PlannedCell>& cells() const { return cells_; }  // in the order in which to measure them
+  const std::vector<std::string>& left_out() const { return left_out_; }
+
+  PlannedCell cell_of(const Problem& problem) const;
+  // Adds the cell half-way between two, of one kind, unless there is one; its index.
+  std::optional<std::size_t> refine(std::size_t a, std::size_t b);
+  // A cell that an earlier search of these ranges refined to, unless the device no longer serves it.
+  void restore(const std::string& problem);
+  // Random problems within the ranges that are no cells.
+  std::vector<Problem> unseen(std::size_t count, std::uint64_t seed) const;
+  // The cell of `among` that serves a problem: the nearest one of its kind.
+  std::optional<std::size_t> nearest(const PlannedCell& to, const std::vector<PlannedCell>& among) const;
+
+ private:
+  // The problem at values of the ranges; nullopt if the kernel has none, or the device cannot hold it.
+  std::optional<Problem> problem_at(const GridPoint& values, bool uneven);
+  std::optional<Problem> problem_of_kind(const GridPoint& values, bool uneven) const;
+  bool fits(const Problem& problem) const;
+  bool is_planned(const Problem& problem) const;
+  // On a recording: the nearest recorded problem of the kind; else the problem itself.
+  std::optional<Problem> served(const Problem& problem) const;
+  void add(const GridPoint& values, bool uneven);
+
+  const Session& session_;
+  const Kernel& kernel_;
+  const Assignment specialization_;
+  const Extents base_;
+  std::vector<RangeDimension> ranges_;
+  std::vector<std::size_t> places_;  // of the ranges among the extents
+  std::unique_ptr<const FamilyInterface> interface_;
+  std::vector<Problem> recorded_;  // of the family, within the ranges
+  std::vector<PlannedCell> cells_;
+  std::vector<std::string> left_out_;
+};
+
+}  // namespace moetune

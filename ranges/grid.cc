@@ -1,0 +1,176 @@
+#include "ranges/grid.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::int64_t kLargest = std::int64_t{1} << 40;
+
+std::int64_t parse_extent(std::string_view text, std::string_view whole) {
+  std::int64_t number = 0, unit = 1;
+  std::string_view digits = text;
+  if (digits.ends_with('k') || digits.ends_with('m')) {
+    unit = digits.back() == 'k' ? 1024 : 1024 * 1024;
+    digits.remove_suffix(1);
+  }
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const bool whole_number = failure == std::errc() && end == digits.data() + digits.size();
+  if (whole_number && number >= 1 && number <= kLargest / unit) return number * unit;
+  throw BadInput("'" + std::string(text) + "' in '" + std::string(whole) +
+                 "' is no number from 1 on; a range is written batch=1..256 or context=512..128k");
+}
+
+RangeDimension parse_range(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0)
+    throw BadInput("'" + std::string(text) + "' is no range; it is written batch=1..256");
+  RangeDimension range{.name = std::string(text.substr(0, equals))};
+  const std::string_view values = text.substr(equals + 1);
+  const std::size_t dots = values.find("..");
+  range.first = parse_extent(values.substr(0, dots), text);
+  range.last = dots == std::string_view::npos ? range.first : parse_extent(values.substr(dots + 2), text);
+  if (range.first <= range.last) return range;
+  throw BadInput("'" + std::string(text) + "' ends before it begins");
+}
+
+double log_distance(std::int64_t a, std::int64_t b) {
+  return std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b));
+}
+
+std::int64_t geometric_middle(std::int64_t a, std::int64_t b) {
+  return std::llround(std::sqrt(static_cast<double>(a) * static_cast<double>(b)));
+}
+
+}  // namespace
+
+std::vector<RangeDimension> parse_ranges(std::string_view text) {
+  std::vector<RangeDimension> ranges;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    RangeDimension range = parse_range(text.substr(at, comma - at));
+    for (const RangeDimension& other : ranges) {
+      if (other.name == range.name) throw BadInput("'" + range.name + "' has two ranges");
+    }
+    ranges.push_back(std::move(range));
+    at = comma + 1;
+  }
+  if (ranges.size() > kMostDimensions)
+    throw BadInput("a range has at most " + std::to_string(kMostDimensions) + " dimensions");
+  return ranges;
+}
+
+std::string ranges_text(const std::vector<RangeDimension>& ranges) {
+  std::string text;
+  for (const RangeDimension& range : ranges)
+    text += (text.empty() ? "" : ",") + range.name + "=" + std::to_string(range.first) + ".." +
+            std::to_string(range.last);
+  return text;
+}
+
+std::vector<std::int64_t> axis_coordinates(std::int64_t first, std::int64_t last, double octaves) {
+  const double span = log_distance(last, first);
+  const int steps = std::max(1, static_cast<int>(std::ceil(span / octaves - 1e-9)));
+  std::vector<std::int64_t> coordinates;
+  for (int step = 0; step <= steps; ++step) {
+    const double value = static_cast<double>(first) * std::exp2(span * step / steps);
+    const std::int64_t coordinate = step == steps ? last : std::llround(value);
+    if (coordinates.empty() || coordinate > coordinates.back()) coordinates.push_back(coordinate);
+  }
+  return coordinates;
+}
+
+std::vector<GridPoint> grid_points(const std::vector<std::vector<std::int64_t>>& axes) {
+  std::vector<GridPoint> points;
+  if (axes.empty()) return points;
+  points.emplace_back();
+  for (const std::vector<std::int64_t>& axis : axes) {
+    std::vector<GridPoint> longer;
+    for (const GridPoint& point : points) {
+      for (const std::int64_t coordinate : axis) {
+        longer.push_back(point);
+        longer.back().push_back(coordinate);
+      }
+    }
+    points = std::move(longer);
+  }
+  return points;
+}
+
+double grid_distance(const GridPoint& a, const GridPoint& b) {
+  double distance = 0;
+  for (std::size_t axis = 0; axis < a.size(); ++axis) {
+    const double ratio = log_distance(a[axis], b[axis]);
+    distance += ratio * ratio;
+  }
+  return distance;
+}
+
+std::vector<std::size_t> spread_order(const std::vector<GridPoint>& points) {
+  std::vector<std::size_t> order;
+  if (points.empty()) return order;
+  GridPoint low = points.front(), high = points.front();
+  for (const GridPoint& point : points) {
+    for (std::size_t axis = 0; axis < point.size(); ++axis) {
+      low[axis] = std::min(low[axis], point[axis]);
+      high[axis] = std::max(high[axis], point[axis]);
+    }
+  }
+  GridPoint middle = low;
+  for (std::size_t axis = 0; axis < low.size(); ++axis)
+    middle[axis] = geometric_middle(low[axis], high[axis]);
+  std::vector<double> nearest(points.size(), std::numeric_limits<double>::infinity());
+  const auto take = [&](std::size_t chosen) {
+    order.push_back(chosen);
+    for (std::size_t i = 0; i < points.size(); ++i)
+      nearest[i] = std::min(nearest[i], grid_distance(points[i], points[chosen]));
+    nearest[chosen] = -1;
+  };
+  std::size_t first = 0;
+  for (std::size_t i = 1; i < points.size(); ++i) {
+    if (grid_distance(points[i], middle) < grid_distance(points[first], middle)) first = i;
+  }
+  take(first);
+  while (order.size() < points.size())
+    take(static_cast<std::size_t>(std::max_element(nearest.begin(), nearest.end()) - nearest.begin()));
+  return order;
+}
+
+std::optional<GridPoint> midpoint(const GridPoint& a, const GridPoint& b) {
+  GridPoint middle;
+  for (std::size_t axis = 0; axis < a.size(); ++axis) middle.push_back(geometric_middle(a[axis], b[axis]));
+  return middle == a || middle == b ? std::nullopt : std::optional(middle);
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> grid_neighbours(const std::vector<GridPoint>& points) {
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;
+  // The axis on which two points differ, if it is one alone.
+  const auto line = [&](std::size_t a, std::size_t b) -> std::optional<std::size_t> {
+    std::optional<std::size_t> found;
+    for (std::size_t axis = 0; axis < points[a].size(); ++axis) {
+      if (points[a][axis] == points[b][axis]) continue;
+      if (found) return std::nullopt;
+      found = axis;
+    }
+    return found;
+  };
+  for (std::size_t a = 0; a < points.size(); ++a) {
+    for (std::size_t b = a + 1; b < points.size(); ++b) {
+      const std::optional<std::size_t> axis = line(a, b);
+      if (!axis) continue;
+      const auto [low, high] = std::minmax(points[a][*axis], points[b][*axis]);
+      bool between = false;
+      for (std::size_t c = 0; c < points.size() && !between; ++c)
+        between = c != a && c != b && line(a, c) == axis && points[c][*axis] > low && points[c][*axis] < high;
+      if (!between) pairs.emplace_back(a, b);
+    }
+  }
+  return pairs;
+}
+
+}  // namespace moetune

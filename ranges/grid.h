@@ -1,0 +1,48 @@
+// The grid of a range: which values of a family's free dimensions are measured. Coordinates are spaced evenly by ratio.
+//
+// Plain values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moetune {
+
+// A dimension and the values that it is to be served for, both inclusive.
+struct RangeDimension {
+  std::string name;
+  std::int64_t first = 1, last = 1;
+  bool operator==(const RangeDimension&) const = default;
+};
+
+inline constexpr std::size_t kMostDimensions = 4;
+
+// Reads "batch=1..256,context=512..128k"; k and m are 1024 and 1024². A single value is a range of one. Throws
+// BadInput.
+std::vector<RangeDimension> parse_ranges(std::string_view text);
+std::string ranges_text(const std::vector<RangeDimension>& ranges);
+
+// From first to last, both among them, with at most `octaves` between neighbours.
+std::vector<std::int64_t> axis_coordinates(std::int64_t first, std::int64_t last, double octaves);
+
+// Positions on all axes, the last one fastest. Empty without axes.
+using GridPoint = std::vector<std::int64_t>;
+std::vector<GridPoint> grid_points(const std::vector<std::vector<std::int64_t>>& axes);
+
+// The sum of squared log2 ratios; positions are at least 1.
+double grid_distance(const GridPoint& a, const GridPoint& b);
+
+// An order in which each next point is as far as can be from those before it, so that a search that runs out of time
+// has seen the whole range. Begins at the point nearest to the middle. Indexes into `points`.
+std::vector<std::size_t> spread_order(const std::vector<GridPoint>& points);
+
+// The point half-way by ratio; nullopt if it is one of both.
+std::optional<GridPoint> midpoint(const GridPoint& a, const GridPoint& b);
+
+// Pairs of points that have no third one between them on a line along one axis; a < b, in order.
+std::vector<std::pair<std::size_t, std::size_t>> grid_neighbours(const std::vector<GridPoint>& points);
+
+}  // namespace moetune

@@ -1,0 +1,141 @@
+#include "ranges/set_cover.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+namespace moetune {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// How good a set is: less is better. Sets of one size only are compared by what follows the size.
+struct Merit {
+  bool breaks_bound = true;
+  std::size_t lost = std::numeric_limits<std::size_t>::max();  // cells in which the default beats all of it
+  std::size_t size = 0;
+  double worst = kNever, sum = kNever;
+
+  bool operator<(const Merit& other) const {
+    // Past the bound a larger set may well be worth its size.
+    if (breaks_bound && other.breaks_bound)
+      return std::tie(lost, worst, size, sum) < std::tie(other.lost, other.worst, other.size, other.sum);
+    return std::tie(breaks_bound, size, worst, sum) <
+           std::tie(other.breaks_bound, other.size, other.worst, other.sum);
+  }
+};
+
+class CoverSearch {
+ public:
+  CoverSearch(const std::vector<CellTimes>& cells, double bound, std::size_t limit)
+      : cells_(cells), bound_(bound), count_(cells.empty() ? 0 : cells.front().cubins.size()) {
+    limit_ = std::min(limit, count_);
+    for (const CellTimes& cell : cells_) best_us_.push_back(cell.best_us());
+  }
+
+  Cover run() {
+    take({});
+    greedy();
+    for (std::size_t size = 1; size <= limit_ && looked_ < kExactSets; ++size) {
+      if (!best_merit_.breaks_bound && size > best_.size()) break;
+      std::vector<std::size_t> chosen;
+      enumerate(0, size, chosen);
+    }
+    return {best_, best_merit_.worst, !best_merit_.breaks_bound};
+  }
+
+ private:
+  Merit merit(const std::vector<std::size_t>& set) const {
+    Merit merit{.lost = 0, .size = set.size(), .worst = 0, .sum = 0};
+    for (std::size_t c = 0; c < cells_.size(); ++c) {
+      if (best_us_[c] == kNever) continue;
+      const double regret = served_regret(cells_[c], set);
+      merit.lost += !best_choice(cells_[c], set);
+      merit.worst = std::max(merit.worst, regret);
+      merit.sum += std::log1p(regret);
+    }
+    merit.breaks_bound = merit.worst > bound_ || merit.lost > 0;
+    return merit;
+  }
+
+  bool take(const std::vector<std::size_t>& set) {
+    const Merit found = merit(set);
+    if (!(found < best_merit_)) return false;
+    best_ = set;
+    best_merit_ = found;
+    return true;
+  }
+
+  // Adds the cubin that helps most until nothing helps: a first answer, and the only one for large problems.
+  void greedy() {
+    std::vector<std::size_t> set;
+    while (set.size() < limit_) {
+      std::optional<std::size_t> next;
+      Merit least;
+      for (std::size_t cubin = 0; cubin < count_; ++cubin) {
+        if (std::find(set.begin(), set.end(), cubin) != set.end()) continue;
+        std::vector<std::size_t> more = set;
+        more.insert(std::upper_bound(more.begin(), more.end(), cubin), cubin);
+        const Merit found = merit(more);
+        if (next && std::tie(found.lost, found.sum) >= std::tie(least.lost, least.sum)) continue;
+        next = cubin;
+        least = found;
+      }
+      if (!next) return;
+      set.insert(std::upper_bound(set.begin(), set.end(), *next), *next);
+      if (take(set) && !best_merit_.breaks_bound) return;
+    }
+  }
+
+  void enumerate(std::size_t first, std::size_t more, std::vector<std::size_t>& chosen) {
+    if (more == 0) {
+      ++looked_;
+      take(chosen);
+      return;
+    }
+    for (std::size_t cubin = first; cubin + more <= count_ && looked_ < kExactSets; ++cubin) {
+      chosen.push_back(cubin);
+      enumerate(cubin + 1, more - 1, chosen);
+      chosen.pop_back();
+    }
+  }
+
+  const std::vector<CellTimes>& cells_;
+  const double bound_;
+  const std::size_t count_;
+  std::size_t limit_ = 0, looked_ = 0;
+  std::vector<double> best_us_;
+  std::vector<std::size_t> best_;
+  Merit best_merit_;
+};
+
+}  // namespace
+
+double CellTimes::best_us() const {
+  double best = std::min(default_us, others_us);
+  for (const double time : cubins) best = std::min(best, time);
+  return best;
+}
+
+std::optional<std::size_t> best_choice(const CellTimes& cell, const std::vector<std::size_t>& cubins) {
+  std::optional<std::size_t> best;
+  for (const std::size_t cubin : cubins) {
+    if (cell.cubins[cubin] == kNever || cell.cubins[cubin] > cell.default_us) continue;
+    if (!best || cell.cubins[cubin] < cell.cubins[*best]) best = cubin;
+  }
+  return best;
+}
+
+double served_regret(const CellTimes& cell, const std::vector<std::size_t>& cubins) {
+  const double best = cell.best_us();
+  if (best == kNever) return 0;
+  const std::optional<std::size_t> choice = best_choice(cell, cubins);
+  return (choice ? cell.cubins[*choice] : cell.default_us) / best - 1;
+}
+
+Cover choose_cubins(const std::vector<CellTimes>& cells, double bound, std::size_t limit) {
+  return CoverSearch(cells, bound, limit).run();
+}
+
+}  // namespace moetune

@@ -1,0 +1,44 @@
+// The smallest set of cubins that serves a whole grid: in every cell one of them is within a bound of the best that was
+// measured there, and no slower than the default. The default's own cubins are among those to choose from.
+//
+// Pure and deterministic: of equally small sets the one with the least worst regret, then the least sum of logarithms,
+// then the first cubins in order.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <vector>
+
+namespace moetune {
+
+// What was measured in one cell of a grid: microseconds, each cubin with its best run-time values there. Infinity for a
+// cubin that cannot run.
+struct CellTimes {
+  std::vector<double> cubins;
+  double default_us = 0;  // infinity if there is none
+  // The best of what was measured here and is not to choose from.
+  double others_us = std::numeric_limits<double>::infinity();
+
+  double best_us() const;  // of all, the default included; infinity if nothing runs
+};
+
+struct Cover {
+  std::vector<std::size_t> cubins;  // ascending
+  double worst_regret = 0;          // of all cells, by best_choice(); 0.02 is 2%
+  bool within_bound = false;        // every cell keeps the bound by one of `cubins`
+};
+
+// The cubin of `cubins` that serves in a cell: the fastest, the first of equals. nullopt if it lost to the default, so
+// that the default serves.
+std::optional<std::size_t> best_choice(const CellTimes& cell, const std::vector<std::size_t>& cubins);
+
+// How much slower than the best the cell is served, 0 for not at all. A cell in which nothing runs has none.
+double served_regret(const CellTimes& cell, const std::vector<std::size_t>& cubins);
+
+// At most `limit` cubins. If no such set keeps `bound` everywhere: the one with the fewest cells that are left to the
+// default, then with the least worst regret. Exact up to kExactSets sets looked at, else by greedy choice.
+inline constexpr std::size_t kExactSets = 2'000'000;
+Cover choose_cubins(const std::vector<CellTimes>& cells, double bound, std::size_t limit);
+
+}  // namespace moetune

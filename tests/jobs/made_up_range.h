@@ -1,0 +1,69 @@
+// Recordings of the router at many numbers of tokens, made up by formula: cubins that are good for few tokens and
+// cubins that are good for many, and run-time values that must follow the number of tokens.
+#pragma once
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+
+#include "base/digest.h"
+#include "kernels/kernel_space.h"
+#include "kernels/registry.h"
+#include "replay/recording.h"
+
+namespace moetune::testing {
+
+inline constexpr const char* kMadeUpFamily = "";
+
+inline double made_up_unit(const std::string& text) {
+  return static_cast<double>(std::stoull(digest(text).substr(0, 8), nullptr, 16)) / 4294967296.0;
+}
+
+// Each cubin has a number of tokens that it is best for, and so has each launch.
+inline double made_up_time(const Config& config, const std::vector<Parameter>& parameters, double tokens) {
+  const ConfigParts parts = split_config(config, parameters);
+  const double octave = std::log2(tokens), home = 12 * made_up_unit(parts.compiled.text());
+  const double quality = 0.25 * made_up_unit("quality " + parts.compiled.text());
+  const double launch = 12 * made_up_unit("launch " + parts.launch.text());
+  return (5 + 0.01 * tokens) *
+         (1 + quality + 0.04 * std::abs(octave - home) + 0.02 * std::abs(octave - launch));
+}
+
+inline Recording made_up_recording(std::int64_t tokens) {
+  const Kernel& kernel = find_kernel("router");
+  Recording recording{
+      .hardware = {"NVIDIA H200", 90, 132, 62914560, 150120366080, 1980000, 3201000, "gpu", "580.95.05"},
+      .limits = {.compute_capability = 90,
+                 .sm_count = 132,
+                 .shared_per_block = 232448,
+                 .shared_per_sm = 233472,
+                 .registers_per_sm = 65536,
+                 .threads_per_sm = 2048,
+                 .l2_bytes = 62914560,
+                 .memory_bytes = 150120366080},
+      .kernel = "router",
+      .source_digest = "0123456789abcdef0123456789abcdef",
+      .toolchain = "nvrtc 13.0.88",
+      .recorded_at = "2026-11-23",
+      .digest = "",
+      .space = LegalSpace({{"x", {Value::integer(1)}, ""}}, {0})};
+  const Problem problem =
+      parse_problem("router", kernel.schema(), nullptr, "tokens=" + std::to_string(tokens));
+  recording.problem = problem.text();
+  const Space& space = shared_space("router");
+  recording.space = space.enumerate(expression_environment(problem, recording.limits));
+  for (ConfigId id = 0; id < recording.space.size(); ++id) {
+    const double time =
+        made_up_time(recording.space.config(id), space.parameters(), static_cast<double>(tokens));
+    recording.trials.push_back({Outcome::ok, static_cast<float>(time), {}, ""});
+  }
+  return recording;
+}
+
+inline void write_made_up_range(const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  for (const std::int64_t tokens : {1, 3, 4, 8, 16, 32, 64, 100, 256, 400, 1024, 3000, 4096})
+    write_recording(made_up_recording(tokens), folder / ("router_t" + std::to_string(tokens) + ".json.zst"));
+}
+
+}  // namespace moetune::testing

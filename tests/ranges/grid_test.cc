@@ -1,0 +1,80 @@
+#include "ranges/grid.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+
+using namespace moetune;
+
+TEST_CASE("ranges are read as they are written") {
+  const std::vector<RangeDimension> ranges = parse_ranges("batch=1..256,context=512..128k,heads=4");
+  CHECK(ranges == std::vector<RangeDimension>{{"batch", 1, 256}, {"context", 512, 131072}, {"heads", 4, 4}});
+  CHECK(ranges_text(ranges) == "batch=1..256,context=512..131072,heads=4..4");
+  CHECK(parse_ranges(ranges_text(ranges)) == ranges);
+  CHECK(parse_ranges("tokens=1..1m")[0].last == 1024 * 1024);
+}
+
+TEST_CASE("what is no range is refused") {
+  for (const char* text :
+       {"", "batch", "=1..2", "batch=", "batch=0..4", "batch=4..2", "batch=1..", "batch=..4", "batch=1...4",
+        "batch=a", "batch=1..2,batch=3", "batch=-1..2", "batch=1..99999999999999999999",
+        "batch=1..9000000000m", "a=1,,b=2", "a=1,b=1,c=1,d=1,e=1", "batch=k"}) {
+    CAPTURE(text);
+    CHECK_THROWS_AS(parse_ranges(text), BadInput);
+  }
+}
+
+TEST_CASE("an axis begins and ends as it is asked, ascends, and leaves no gap wider than it may") {
+  for (const std::int64_t first : {1, 2, 3, 7, 512, 1000}) {
+    for (const std::int64_t factor : {1, 2, 3, 5, 64, 1000}) {
+      for (const double octaves : {0.5, 1.0, 2.0}) {
+        const std::int64_t last = first * factor;
+        const std::vector<std::int64_t> axis = axis_coordinates(first, last, octaves);
+        REQUIRE(axis.front() == first);
+        REQUIRE(axis.back() == last);
+        for (std::size_t i = 1; i < axis.size(); ++i) {
+          CHECK(axis[i] > axis[i - 1]);
+          const double ratio = static_cast<double>(axis[i]) / static_cast<double>(axis[i - 1]);
+          // Small numbers are rounded to whole ones.
+          CHECK((std::log2(ratio) <= octaves + 0.6 || axis[i] == axis[i - 1] + 1));
+        }
+      }
+    }
+  }
+  CHECK(axis_coordinates(1, 256, 2) == std::vector<std::int64_t>{1, 4, 16, 64, 256});
+}
+
+TEST_CASE("a grid holds every combination once") {
+  const std::vector<GridPoint> points = grid_points({{1, 4}, {8, 16, 32}});
+  CHECK(points.size() == 6);
+  CHECK(std::set<GridPoint>(points.begin(), points.end()).size() == 6);
+  CHECK(points[0] == GridPoint{1, 8});
+  CHECK(points[1] == GridPoint{1, 16});
+  CHECK(grid_points({}).empty());
+}
+
+TEST_CASE("the order visits every point once, begins in the middle, and then goes to the corners") {
+  const std::vector<GridPoint> points = grid_points({{1, 4, 16, 64, 256}, {512, 2048, 8192, 32768, 131072}});
+  const std::vector<std::size_t> order = spread_order(points);
+  CHECK(std::set<std::size_t>(order.begin(), order.end()).size() == points.size());
+  CHECK(points[order[0]] == GridPoint{16, 8192});
+  const std::set<GridPoint> corners = {{1, 512}, {1, 131072}, {256, 512}, {256, 131072}};
+  for (std::size_t i = 1; i <= 4; ++i) CHECK(corners.contains(points[order[i]]));
+  CHECK(spread_order({}).empty());
+}
+
+TEST_CASE("neighbours stand on a line with nothing between them") {
+  const std::vector<GridPoint> points = grid_points({{1, 4, 16}, {8, 16, 32}});
+  const auto pairs = grid_neighbours(points);
+  CHECK(pairs.size() == 12);
+  for (const auto& [a, b] : pairs) {
+    CHECK(a < b);
+    CHECK(grid_distance(points[a], points[b]) <= 4);
+  }
+  CHECK(midpoint({4, 16}, {16, 16}) == GridPoint{8, 16});
+  CHECK(midpoint({1, 16}, {2, 16}) == std::nullopt);
+}
