@@ -1,7 +1,6 @@
 /* moetune's runtime: tuned kernels inside an inference server.
  *
- * A server opens tuning results once, asks for the kernel families of its model once, and then picks and
- * launches for every step:
+ * A server opens tuning results once, asks for the kernel families of its model once, then picks and launches:
  *
  *   moetune_open(&options, &runtime);                                   once
  *   moetune_family_open(runtime, "decode_attention",
@@ -11,10 +10,11 @@
  *
  * It compiles nothing, times nothing, and has no network. Equal files give equal choices in every process.
  *
- * Words. A kernel's *family* is all its problems that share what is compiled in (the *specialization*: heads
- * per KV head, head_dim, dtypes, page size, ...). The *free dimensions* of a family (decode_attention: batch,
- * kv_heads, context) are chosen at every launch. A *variant* is a cubin; a *choice* is a variant with its
- * run-time values for given free dimensions. A *pack* is a read-only file of winners that ships with a model.
+ * Words. A kernel's *family* is all its problems that share what is compiled in (the *specialization*: heads per KV
+ * head, head_dim, dtypes, page size, ...). Its *free dimensions* (decode_attention: batch, kv_heads, context;
+ * prefill_attention: batch, kv_heads, most new tokens of a sequence, longest context) are chosen at every launch. A
+ * *variant* is a cubin; a *choice* is a variant with its run-time values for given free dimensions. A *pack* is a
+ * read-only file of winners that ships with a model.
  *
  * Threads. Every function may be called from any thread at any time, but for moetune_close. Nothing is
  * returned that another thread's call could change.
@@ -29,8 +29,9 @@
  * one by renaming another onto it: one that is cut short while it is being read can end the process.
  *
  * Versions. The ABI is additive. moetune_open_options and moetune_counts begin with their size, which the caller
- * sets to sizeof, and later versions append fields. moetune_choice and moetune_arguments have no size and keep
- * their layout. A library takes callers of its own major version.
+ * sets to sizeof, and later versions append fields. A library takes callers of its own major version: what an older
+ * one's moetune_open_options lack is zero, and a newer one's fields that this library does not know must be zero.
+ * moetune_choice and moetune_arguments have no size and keep their layout.
  */
 /* clang-format off: laid out by hand */
 #ifndef MOETUNE_H_
@@ -39,12 +40,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "moetune_kernels.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define MOETUNE_ABI_MAJOR 1
-#define MOETUNE_ABI_MINOR 0
+#define MOETUNE_ABI_MINOR 1
 
 #if defined(_WIN32)
 #define MOETUNE_API
@@ -54,12 +57,11 @@ extern "C" {
 
 typedef enum moetune_status {
   MOETUNE_OK = 0,
-  MOETUNE_INVALID_ARGUMENT =
-      1,                     /* a null or unaligned pointer, a value out of range, a wrong dtype or stride */
-  MOETUNE_NOT_TUNED = 2,     /* nothing is stored that could serve; the sentence names the search to run */
-  MOETUNE_UNKNOWN_NAME = 3,  /* no such kernel, dimension, configuration or generation */
-  MOETUNE_UNSUPPORTED = 4,   /* well-formed, and nothing that this version can run */
-  MOETUNE_WRONG_DEVICE = 5,  /* a tensor or stream of another device or context */
+  MOETUNE_INVALID_ARGUMENT = 1, /* a null or unaligned pointer, a value out of range, a dtype, a stride */
+  MOETUNE_NOT_TUNED = 2,        /* nothing is stored that could serve; the sentence names the search to run */
+  MOETUNE_UNKNOWN_NAME = 3,     /* no such kernel, dimension, configuration or generation */
+  MOETUNE_UNSUPPORTED = 4,      /* well-formed, and nothing that this version can run */
+  MOETUNE_WRONG_DEVICE = 5,     /* a tensor or stream of another device or context */
   MOETUNE_BAD_FILE = 6,      /* a cache or pack that is damaged, foreign, unreadable or of a newer moetune */
   MOETUNE_NO_DRIVER = 7,     /* no CUDA driver or GPU, or one that is too old */
   MOETUNE_CUDA_ERROR = 8,    /* the driver refused; the sentence holds its words */
@@ -91,17 +93,22 @@ typedef struct moetune_open_options {
    * that cannot be opened is left out with a warning, as long as another can; without any the call fails. */
   const char* const* paths;
   size_t path_count;
-  int32_t
-      device; /* CUDA ordinal, as cuDeviceGet counts; -1: the calling thread's current context's, else 0 */
+  int32_t device; /* CUDA ordinal, as cuDeviceGet counts; -1: the current context's, else 0 */
   /* Nonzero: winners measured on a recording may be used. For tests without a GPU. */
   int32_t allow_recorded;
+  /* Public keys, each as 64 digits or as a file of `moetune cache new-key`; since 1.1. MOETUNE_TRUSTED_KEYS adds
+   * more, parted by colons. If there is any, a *.pack is left out with a warning unless one of them has signed it
+   * (NAME.pack.sig); what was verified is what is loaded. Trust does not cover caches, which nobody signs: they
+   * count only if a path names the file itself. Let nobody else write to those. */
+  const char* const* trusted_keys;
+  size_t trusted_key_count;
 } moetune_open_options;
 
 /* Opens results; the slow path, milliseconds. MOETUNE_RUNTIME=default in the environment makes every pick the
  * space's default, and MOETUNE_PIN=decode_attention:CONFIG a stored configuration, for A/B tests.
- * MOETUNE_INVALID_ARGUMENT for a wrong size or a malformed variable, MOETUNE_UNKNOWN_NAME for a MOETUNE_PIN of no
- * kernel, MOETUNE_BAD_FILE if no path can be opened, MOETUNE_NO_DRIVER, MOETUNE_WRONG_DEVICE for an ordinal that
- * there is not, MOETUNE_CUDA_ERROR. */
+ * MOETUNE_INVALID_ARGUMENT for a wrong size, variable or key, MOETUNE_UNSUPPORTED for fields of a later version that
+ * are not zero, MOETUNE_UNKNOWN_NAME for a MOETUNE_PIN of no kernel,
+ * MOETUNE_BAD_FILE if no path opens, MOETUNE_NO_DRIVER, MOETUNE_CUDA_ERROR, MOETUNE_WRONG_DEVICE for no ordinal. */
 MOETUNE_API moetune_status moetune_open(const moetune_open_options* options, moetune_runtime** runtime);
 
 /* Unloads all. No other call may run or follow with this runtime, its families or their choices, and no
@@ -111,9 +118,8 @@ MOETUNE_API void moetune_close(moetune_runtime* runtime);
 /* Takes in what the paths hold now: new winners, new files in folders. Launches go on meanwhile; picks take
  * the new state from the moment this returns. What was handed out stays loaded and unchanged.
  * `generation` NULL or "": the files' state. A file that is gone or damaged is a warning, and the others serve; a
- * family that no file holds any more keeps what it has, with a warning. Else the name of a state that this runtime
- * has held since its last family was opened (see moetune_generation), so that all ranks of a model switch at one
- * agreed step.
+ * family that no file holds any more keeps what it has, with a warning. Else the name of a state that this runtime has
+ * held since its last family was opened (moetune_generation): all ranks of a model switch at one agreed step.
  * Whatever fails, the present state stays, of all families: MOETUNE_BAD_FILE if no file can be read or a cubin is
  * damaged, MOETUNE_UNKNOWN_NAME for a state that it has not held since then, MOETUNE_OUT_OF_MEMORY for one that
  * needs more workspace than moetune_family_workspace has promised since, for a family of more than 4096 choices,
@@ -126,8 +132,7 @@ MOETUNE_API moetune_status moetune_generation(moetune_runtime* runtime, char tex
 
 /* What could not be used, a line each and each once (files that could not be opened, winners that were refused and
  * why), since moetune_open or the last moetune_refresh that read the files.
- * Copies at most `capacity` bytes including the null, and sets *needed (if not NULL) to what all would take. Never
- * fails otherwise. */
+ * Copies at most `capacity` bytes with the null; sets *needed (if not NULL) to what all take. Never fails otherwise. */
 MOETUNE_API moetune_status moetune_warnings(moetune_runtime* runtime, char* text, size_t capacity,
                                             size_t* needed);
 
@@ -165,17 +170,19 @@ typedef struct moetune_choice {
 
 /* The hot path: a look-up in the family's dispatch table. `extents` are the free dimensions in the kernel's
  * order (decode_attention: batch, kv_heads, longest context). `total` is the sum that tells even batches from
- * ragged ones (decode_attention: tokens of all contexts); 0 is for unknown and counts as ragged.
+ * ragged ones (decode_attention: tokens of all contexts; prefill_attention: new tokens of all sequences); 0 is for
+ * unknown and counts as ragged.
  * MOETUNE_NOT_TUNED is a miss; MOETUNE_INVALID_ARGUMENT for extents that no problem has, a wrong count or a
  * negative total. */
 MOETUNE_API moetune_status moetune_pick(moetune_family* family, const int64_t* extents, size_t count,
                                         int64_t total, moetune_choice* choice);
 
 /* For a graph that is captured once and replayed while one dimension grows: the choice of least worst regret
- * as the last extent runs from `extents[count - 1]` to `last`. The choice's extents hold `last`. Allocates.
+ * as the last extent runs from `extents[count - 1]` to `last`. The choice's extents hold `last`. `total` is as of
+ * moetune_pick, at the range's end: the whole range counts as even or ragged as the batch is there. Allocates.
  * Statuses as of moetune_pick; MOETUNE_INVALID_ARGUMENT also for a range that ends before it begins. */
 MOETUNE_API moetune_status moetune_pick_range(moetune_family* family, const int64_t* extents, size_t count,
-                                              int64_t last, moetune_choice* choice);
+                                              int64_t last, int64_t total, moetune_choice* choice);
 
 /* What a choice is: kind, configuration, where and when it was measured, hardware, file. One JSON object.
  * Text as in moetune_warnings. MOETUNE_INVALID_ARGUMENT for a choice that is none of this family's. */
@@ -213,98 +220,12 @@ MOETUNE_API moetune_status moetune_workspace_init(moetune_runtime* runtime, void
 
 /* What the caller's tensors are: device addresses in the order of the kernel's slots, and the call's fields
  * (strides, pool size, scale) in the kernel's order. Filled by moetune_bind, or by hand with the enumerators
- * below. A plain value. */
+ * of moetune_kernels.h. A plain value. */
 typedef struct moetune_arguments {
   void* tensors[MOETUNE_MAX_TENSORS];
   int64_t integers[MOETUNE_MAX_INTEGERS];
   double reals[MOETUNE_MAX_REALS];
 } moetune_arguments;
-
-/* decode_attention's slots. `heads` is q heads in all, `group` q heads a KV head. */
-enum {
-  MOETUNE_DECODE_Q = 0,          /* [batch, q_len, heads, head_dim], or without q_len if it is 1 */
-  MOETUNE_DECODE_K = 1,          /* [pages, page, kv_heads, head_dim] or [pages, kv_heads, page, head_dim];
-                                    without pages: [batch, ...] of contexts */
-  MOETUNE_DECODE_V = 2,          /* as K, with strides of its own */
-  MOETUNE_DECODE_PAGE_TABLE = 3, /* i32 [batch, columns]; any entries past a length; NULL without pages */
-  MOETUNE_DECODE_LENGTHS = 4,    /* i32 [batch], new tokens included; 0 gives o = 0 and lse = -inf */
-  MOETUNE_DECODE_O = 5,          /* as Q */
-  MOETUNE_DECODE_LSE = 6,        /* f32 [batch, q_len, heads], contiguous; if the family has lse */
-  MOETUNE_DECODE_SINKS = 7,      /* f32 [heads]; if the family has sinks */
-  MOETUNE_DECODE_K_SCALE = 8,    /* f32, one or one a KV head; if the family's KV is e4m3 */
-  MOETUNE_DECODE_V_SCALE = 9
-};
-
-/* decode_attention's call: strides in elements, each a multiple of 16 bytes. */
-enum {
-  MOETUNE_DECODE_Q_SEQUENCE_STRIDE = 0,
-  MOETUNE_DECODE_Q_TOKEN_STRIDE = 1,
-  MOETUNE_DECODE_Q_HEAD_STRIDE = 2,
-  MOETUNE_DECODE_O_SEQUENCE_STRIDE = 3,
-  MOETUNE_DECODE_O_TOKEN_STRIDE = 4,
-  MOETUNE_DECODE_O_HEAD_STRIDE = 5,
-  MOETUNE_DECODE_K_BLOCK_STRIDE = 6, /* from a page to the next; without pages from a sequence to the next */
-  MOETUNE_DECODE_K_HEAD_STRIDE = 7,
-  MOETUNE_DECODE_K_TOKEN_STRIDE = 8,
-  MOETUNE_DECODE_V_BLOCK_STRIDE = 9,
-  MOETUNE_DECODE_V_HEAD_STRIDE = 10,
-  MOETUNE_DECODE_V_TOKEN_STRIDE = 11,
-  MOETUNE_DECODE_V_OFFSET = 12,          /* 0: V has an address of its own */
-  MOETUNE_DECODE_BLOCKS = 13,            /* pages in the pool, or sequences that K and V have room for */
-  MOETUNE_DECODE_CAPACITY = 14,          /* tokens that a sequence has room for; lengths are cut to it */
-  MOETUNE_DECODE_PAGE_TABLE_STRIDE = 15, /* entries from a row of the page table to the next */
-  MOETUNE_DECODE_SCALE = 0               /* reals[0]: of q.k before the softmax */
-};
-
-/* router's slots, all contiguous but for rows of logits (docs/router.md has the layouts). */
-enum {
-  MOETUNE_ROUTER_LOGITS = 0,        /* [tokens, experts] */
-  MOETUNE_ROUTER_BIAS = 1,          /* f32 [experts]; if the family has bias=correction */
-  MOETUNE_ROUTER_IDS = 2,           /* i32 [tokens, top_k] */
-  MOETUNE_ROUTER_WEIGHTS = 3,       /* f32 [tokens, top_k] */
-  MOETUNE_ROUTER_COUNTS = 4,        /* i32 [experts]; this and what follows if the family has outputs=plan */
-  MOETUNE_ROUTER_OFFSETS = 5,       /* i32 [experts + 1] */
-  MOETUNE_ROUTER_SORTED = 6,        /* i32 [places] */
-  MOETUNE_ROUTER_INVERSE = 7,       /* i32 [tokens, top_k] */
-  MOETUNE_ROUTER_BLOCK_EXPERTS = 8, /* i32 [places / align] */
-  MOETUNE_ROUTER_EXPERT_MAP = 9,    /* i32 [experts]; if the family has map=local */
-  MOETUNE_ROUTER_TOKEN_COUNT = 10   /* i32 [1]; if the family has count=device */
-};
-
-/* router's call. */
-enum {
-  MOETUNE_ROUTER_LOGITS_ROW = 0, /* elements from a token's logits to the next token's */
-  MOETUNE_ROUTER_SCALE = 0       /* reals[0]: factor of all weights */
-};
-
-/* moe_dispatch's slots, all contiguous but for rows of x (docs/router.md has the layouts). */
-enum {
-  MOETUNE_MOE_DISPATCH_X = 0,       /* bf16 [tokens, hidden] */
-  MOETUNE_MOE_DISPATCH_SORTED = 1,  /* i32 [places], as the router writes it */
-  MOETUNE_MOE_DISPATCH_INVERSE = 2, /* i32 [tokens, top_k], likewise */
-  MOETUNE_MOE_DISPATCH_ROWS = 3,    /* bf16 or e4m3 [places, hidden] */
-  MOETUNE_MOE_DISPATCH_SCALES = 4   /* f32; if the family has out=e4m3 */
-};
-
-/* moe_dispatch's call. */
-enum {
-  MOETUNE_MOE_DISPATCH_X_ROW = 0, /* elements from a token's row of x to the next token's */
-  MOETUNE_MOE_DISPATCH_PLACES = 1 /* rows that are written */
-};
-
-/* moe_combine's slots, all contiguous but for rows of out. */
-enum {
-  MOETUNE_MOE_COMBINE_ROWS = 0,    /* bf16 [places, hidden] */
-  MOETUNE_MOE_COMBINE_INVERSE = 1, /* i32 [tokens, top_k], as the router writes it */
-  MOETUNE_MOE_COMBINE_WEIGHTS = 2, /* f32 [tokens, top_k] */
-  MOETUNE_MOE_COMBINE_OUT = 3      /* bf16 [tokens, hidden] */
-};
-
-/* moe_combine's call. */
-enum {
-  MOETUNE_MOE_COMBINE_OUT_ROW = 0, /* elements from a token's row of out to the next token's */
-  MOETUNE_MOE_COMBINE_PLACES = 1   /* rows that there are */
-};
 
 /* Enqueues a choice on `stream` (a CUstream or cudaStream_t; NULL is the default stream) of the runtime's
  * device. Legal under graph capture. Tensors stay the caller's and must live until the work is done. The
@@ -344,7 +265,8 @@ typedef struct moetune_counts {
   uint64_t launches;
 } moetune_counts;
 
-/* The sums since moetune_open. MOETUNE_INVALID_ARGUMENT for a wrong size. */
+/* The sums since moetune_open. Sets counts->size to what is filled: less for a caller of a later version, whose other
+ * fields stay as they are. MOETUNE_INVALID_ARGUMENT for a wrong size. */
 MOETUNE_API moetune_status moetune_count(moetune_runtime* runtime, moetune_counts* counts);
 
 /* Writes which shapes were picked without a measurement of their own, and how often, as JSON, replacing

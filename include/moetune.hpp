@@ -110,9 +110,9 @@ class Family {
     check(status);
     return choice;
   }
-  moetune_choice pick_range(const Extents& first, std::int64_t last) const {
+  moetune_choice pick_range(const Extents& first, std::int64_t last, std::int64_t total = 0) const {
     moetune_choice choice;
-    check(moetune_pick_range(handle_, first.data(), first.size(), last, &choice));
+    check(moetune_pick_range(handle_, first.data(), first.size(), last, total, &choice));
     return choice;
   }
 
@@ -156,16 +156,20 @@ struct Options {
   std::vector<std::string> paths;  // none: the user's cache, and the packs beside the library
   int device = -1;                 // -1: the calling thread's current context's
   bool allow_recorded = false;
+  std::vector<std::string> trusted_keys =
+      {};  // if there is any, packs must be signed by one (moetune_open_options)
 };
 
 // Opened results for one device. Moves, does not copy; closes in its destructor (see moetune_close).
 class Runtime {
  public:
   explicit Runtime(const Options& options = {}) {
-    std::vector<const char*> paths;
+    std::vector<const char*> paths, keys;
     for (const std::string& path : options.paths) paths.push_back(path.c_str());
-    const moetune_open_options given{sizeof(moetune_open_options), paths.data(), paths.size(), options.device,
-                                     options.allow_recorded ? 1 : 0};
+    for (const std::string& key : options.trusted_keys) keys.push_back(key.c_str());
+    const moetune_open_options given{
+        sizeof(moetune_open_options),   paths.data(), paths.size(), options.device,
+        options.allow_recorded ? 1 : 0, keys.data(),  keys.size()};
     check(moetune_open(&given, &handle_));
   }
   Runtime(Runtime&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}

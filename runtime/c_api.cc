@@ -1,4 +1,6 @@
 // include/moetune.h over the C++ runtime: handles, structures and statuses. Nothing throws past here.
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -148,18 +150,46 @@ std::string explanation(const Family& family, const Choice& choice) {
     document["time_us"] = entry.source.time_us;
     document["default_time_us"] = entry.source.default_us;
     document["stored_at"] = entry.source.stored_at;
+    document["timing"] = timing_name(entry.source.timing);
+  }
+  if (const std::optional<RangeLoss>& loss = entry.source.loss) {
+    document["regret"] = {{"ranges", loss->ranges},      {"bound", loss->bound},
+                          {"cell", loss->cell},          {"shapes", loss->seen.shapes},
+                          {"median", loss->seen.median}, {"p95", loss->seen.p95},
+                          {"worst", loss->seen.worst}};
   }
   return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-OpenOptions options_of(const moetune_open_options& given) {
-  if (given.size < sizeof(moetune_open_options))
-    throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "options.size is " + std::to_string(given.size) +
+// Of a caller of version 1.0: what is missing is zero.
+constexpr std::size_t kFirstOptions = offsetof(moetune_open_options, trusted_keys);
+constexpr std::size_t kLargestOptions = 4096;  // of any version to come
+
+// A caller of a later version may set nothing that this one would ignore: it could be what keeps a file out.
+moetune_open_options known_options(const moetune_open_options* all) {
+  const std::size_t size = required(all, "options").size;
+  if ((size != kFirstOptions && size < sizeof(moetune_open_options)) || size > kLargestOptions)
+    throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "options.size is " + std::to_string(size) +
                                                      "; set it to sizeof(moetune_open_options)");
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(all);
+  if (std::any_of(bytes + std::min(size, sizeof *all), bytes + size, [](unsigned char b) { return b != 0; }))
+    throw RuntimeError(MOETUNE_UNSUPPORTED, "options hold fields of a later moetune than " +
+                                                std::string(version()) +
+                                                "; leave them zero, or load that library");
+  moetune_open_options given{};
+  std::memcpy(&given, bytes, std::min(size, sizeof given));
+  return given;
+}
+
+OpenOptions options_of(const moetune_open_options* all) {
+  const moetune_open_options given = known_options(all);
   OpenOptions options{.device = given.device, .allow_recorded = given.allow_recorded != 0};
   if (given.path_count > 0) required(given.paths, "options.paths");
   for (std::size_t i = 0; i < given.path_count; ++i)
     options.paths.emplace_back(&required(given.paths[i], "a path"));
+  if (given.trusted_key_count > 0) required(given.trusted_keys, "options.trusted_keys");
+  for (std::size_t i = 0; i < given.trusted_key_count; ++i)
+    options.trusted_keys.emplace_back(&required(given.trusted_keys[i], "a trusted key"));
   return options;
 }
 
@@ -191,7 +221,7 @@ const char* moetune_version(void) {
 moetune_status moetune_open(const moetune_open_options* options, moetune_runtime** runtime) {
   return guarded([&] {
     moetune_runtime*& out = required(runtime, "runtime");
-    out = new moetune_runtime(options_of(required(options, "options")));
+    out = new moetune_runtime(options_of(options));
   });
 }
 
@@ -243,10 +273,10 @@ moetune_status moetune_pick(moetune_family* family, const int64_t* extents, size
 }
 
 moetune_status moetune_pick_range(moetune_family* family, const int64_t* extents, size_t count, int64_t last,
-                                  moetune_choice* choice) {
+                                  int64_t total, moetune_choice* choice) {
   return guarded([&] {
     const Family& chosen = family_of(family);
-    give(chosen.pick_range(extents_of(chosen, extents, count), last), required(choice, "choice"));
+    give(chosen.pick_range(extents_of(chosen, extents, count), last, total), required(choice, "choice"));
   });
 }
 
@@ -308,16 +338,17 @@ moetune_status moetune_bind(moetune_family* family, const DLTensor* const* tenso
                                                        std::to_string(slots.size()));
     if (tensor_count > 0) required(tensors, "tensors");
     moetune_arguments made{};
-    std::array<ViewedTensor, MOETUNE_MAX_TENSORS> viewed;
+    FixedVector<ViewedTensor, MOETUNE_MAX_TENSORS> viewed;
     std::array<const TensorView*, MOETUNE_MAX_TENSORS> views{};
     for (std::size_t i = 0; i < tensor_count; ++i) {
       if (tensors[i] == nullptr) continue;
       if (!slots[i].present)
         throw RuntimeError(MOETUNE_INVALID_ARGUMENT,
                            "tensor '" + slots[i].name.text() + "' is none of this family's; pass NULL");
-      viewed[i] = view_tensor(*tensors[i], slots[i].name.view(), family->runtime->ordinal());
-      views[i] = &viewed[i].view;
-      made.tensors[i] = viewed[i].address;
+      const ViewedTensor& one =
+          viewed.push_back(view_tensor(*tensors[i], slots[i].name.view(), family->runtime->ordinal()));
+      views[i] = &one.view;
+      made.tensors[i] = one.address;
     }
     Extents most;
     Call call;

@@ -50,6 +50,7 @@ class Measurements {
         const double ratio = std::abs(logs_[i * axes_ + axis] - here[axis]);
         distance += ratio * ratio;
         farthest = std::max(farthest, ratio);
+        if (distance >= least) break;
       }
       if (distance >= least) continue;
       least = distance;
@@ -66,30 +67,59 @@ class Measurements {
   std::vector<double> logs_;
 };
 
-void thin_out(std::vector<std::int64_t>& values) {
-  if (values.size() <= DispatchTable::kMaxCoordinates) return;
+// Whether a point lies among the cells of a range table.
+class RangeBox {
+ public:
+  explicit RangeBox(std::span<const DispatchTable::Measured> measured) {
+    for (const DispatchTable::Measured& one : measured) {
+      if (!one.of_range) continue;
+      for (std::size_t axis = 0; axis < one.point.position.size(); ++axis) {
+        const std::int64_t position = one.point.position[axis];
+        if (low_.size() <= axis) {
+          low_.push_back(position);
+          high_.push_back(position);
+        }
+        low_[axis] = std::min(low_[axis], position);
+        high_[axis] = std::max(high_[axis], position);
+      }
+    }
+  }
+
+  bool holds(const TablePoint& point) const {
+    bool within = !low_.empty();
+    for (std::size_t axis = 0; axis < low_.size(); ++axis)
+      within = within && point.position[axis] >= low_[axis] && point.position[axis] <= high_[axis];
+    return within;
+  }
+
+ private:
+  std::vector<std::int64_t> low_, high_;
+};
+
+void thin_out(std::vector<std::int64_t>& values, std::size_t most) {
+  if (values.size() <= most) return;
   std::vector<std::int64_t> kept;
-  for (std::size_t i = 0; i < DispatchTable::kMaxCoordinates; ++i)
-    kept.push_back(values[i * (values.size() - 1) / (DispatchTable::kMaxCoordinates - 1)]);
+  for (std::size_t i = 0; i < most; ++i) kept.push_back(values[i * (values.size() - 1) / (most - 1)]);
   values = std::move(kept);
 }
 
 }  // namespace
 
-DispatchTable::Axis DispatchTable::make_axis(std::vector<std::int64_t> values) {
+DispatchTable::Axis DispatchTable::make_axis(std::vector<std::int64_t> values, std::size_t axes) {
+  // The number of cells is what opening a family takes: three axes are coarser.
+  const double step_octaves = axes > 2 ? 1 : 0.5;
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
-  thin_out(values);
+  thin_out(values, axes > 2 ? kMaxOfThree : kMaxCoordinates);
   // Beyond what was measured, as far as a choice reaches and one step more, where the default begins.
   const std::int64_t first = std::max<std::int64_t>(1, values.front() / 8);
   const std::int64_t last = values.back() > (std::int64_t{1} << 40) ? values.back() : values.back() * 8;
   std::vector<std::int64_t> all = values;
-  constexpr double kStep = 0.5;  // in octaves
   for (int step = 0;; ++step) {
-    const auto value = static_cast<std::int64_t>(std::llround(std::exp2(kStep * step)));
+    const auto value = static_cast<std::int64_t>(std::llround(std::exp2(step_octaves * step)));
     if (value > last) break;
     const bool stands = std::any_of(all.begin(), all.end(), [&](std::int64_t other) {
-      return std::abs(log_ratio(other, value)) < kStep / 2;
+      return std::abs(log_ratio(other, value)) < step_octaves / 2;
     });
     if (value >= first && !stands) all.push_back(value);
   }
@@ -140,7 +170,7 @@ DispatchTable DispatchTable::build(std::span<const Measured> measured, const Gri
     std::vector<std::int64_t> values;
     for (const Measured& one : measured) values.push_back(one.point.position[axis]);
     if (values.empty()) values.push_back(1);
-    table.axes_.push_back(make_axis(std::move(values)));
+    table.axes_.push_back(make_axis(std::move(values), grid.axes));
   }
   table.strides_.assign(grid.axes, 1);
   for (std::size_t axis = grid.axes; axis-- > 1;)
@@ -149,17 +179,20 @@ DispatchTable DispatchTable::build(std::span<const Measured> measured, const Gri
   table.uneven_ = grid.has_uneven ? plane : 0;
 
   const Measurements measurements(measured, grid.axes);
+  const RangeBox box(measured);
   std::vector<std::optional<Default>> defaults;  // where it was measured
   for (const Measured& one : measured) defaults.push_back(default_at(one.point));
   const auto choose = [&](const TablePoint& point) -> Cell {
     const Nearest found = measurements.nearest(point);
     if (found.here && found.same_kind) return {found.measured->entry, ChoiceKind::exact};
+    if (found.within_reach && found.same_kind && found.measured->of_range && box.holds(point))
+      return {found.measured->entry, ChoiceKind::nearest};
     const std::optional<Default> here = default_at(point);
-    if (found.within_reach) {
+    if (found.within_reach && found.same_kind) {
       const std::optional<Default>& there =
           defaults[static_cast<std::size_t>(found.measured - measured.data())];
       if (!here || !there || here->config == there->config)
-        return {found.measured->entry, found.here ? ChoiceKind::exact : ChoiceKind::nearest};
+        return {found.measured->entry, ChoiceKind::nearest};
     }
     if (here && here->entry != Cell::kNone) return {here->entry, ChoiceKind::fallback};
     return found.measured != nullptr ? Cell{found.measured->entry, ChoiceKind::nearest} : Cell{};

@@ -1,6 +1,6 @@
 // Which choice serves which cell of a family's free dimensions: a grid whose axes are the kernel's
-// (FamilyInterface::table_point), whose coordinates are those of the measured problems and half octaves between and
-// around them. A cell reaches half-way, by ratio, to its neighbours.
+// (FamilyInterface::table_point), whose coordinates are those of the measured problems and half octaves (with three
+// axes: octaves) between and around them. A cell reaches half-way, by ratio, to its neighbours.
 //
 // Filled by one rule (DispatchTable::build), so that equal results give equal tables everywhere:
 //   - a measured cell holds its winner (of several for one cell the nearest to its coordinates, then the first in
@@ -8,8 +8,11 @@
 //   - another cell holds the choice of the nearest measured one, by the sum of squared log2 ratios, if that is
 //     within kReach of it on every axis, and if the space's default is the same here as there: the winner is known to
 //     be faster than that default, and where the default decides otherwise nothing is known;
+//   - between the cells of a range table the nearest of them serves whatever the default is: the table says how much
+//     is lost there;
 //   - else the space's default for the cell's own problem, if its cubin is there; else the nearest.
-// Even and uneven work have cells of their own, filled from winners of their kind, or, if there is none, of the other.
+// Even and uneven work have cells of their own, and a winner serves its own kind: measured on full batches, winners
+// lost up to 36% to the default on ragged ones. One of the other kind serves only if there is no default.
 //
 // Immutable once built; thread-safe. find() allocates nothing.
 #pragma once
@@ -37,11 +40,13 @@ struct Cell {
 class DispatchTable {
  public:
   static constexpr std::size_t kMaxCoordinates = 128;  // an axis; more are thinned out evenly
+  static constexpr std::size_t kMaxOfThree = 32;       // the same of each of three axes
   static constexpr double kReach = 2.01;               // in powers of two
 
   struct Measured {
     TablePoint point;
     std::uint32_t entry = 0;
+    bool of_range = false;  // of a range table: between its cells the nearest serves, whatever the default is
   };
   // The space's default at some point: its entry, kNone if its cubin is not there, and a number for its configuration.
   struct Default {
@@ -91,7 +96,7 @@ class DispatchTable {
   // The greatest point of a cell that is at most `most`; nullopt if all of it is past that.
   std::optional<TablePoint> corner_within(std::size_t index, const TablePoint& most) const;
   static std::size_t position(const Axis& axis, std::int64_t value);
-  static Axis make_axis(std::vector<std::int64_t> values);
+  static Axis make_axis(std::vector<std::int64_t> values, std::size_t axes);
   TablePoint point_of(std::size_t index, bool uneven) const;
   std::size_t plane_size() const;
 

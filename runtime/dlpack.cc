@@ -30,10 +30,10 @@ struct TypeCode {
   DType type;
 };
 
-// Codes: 0 signed, 1 unsigned, 2 float, 4 bfloat, 10 float8_e4m3fn.
+// Codes: 0 signed, 1 unsigned, 2 float, 4 bfloat, 6 bool, 10 float8_e4m3fn.
 constexpr TypeCode kTypes[] = {{2, 32, DType::f32},  {2, 16, DType::f16}, {4, 16, DType::bf16},
                                {10, 8, DType::e4m3}, {0, 32, DType::i32}, {0, 64, DType::i64},
-                               {1, 8, DType::u8}};
+                               {1, 8, DType::u8},    {6, 8, DType::u8}};
 
 [[noreturn]] void refuse(moetune_status status, std::string_view name, const std::string& what) {
   throw RuntimeError(status, "tensor '" + std::string(name) + "' " + what);

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "kernels/registry.h"
@@ -61,8 +62,7 @@ Family::Family(const Kernel& kernel, Problem problem, FamilyContext context)
       problem_(std::move(problem)),
       specialization_(kernel.specialization(problem_).text()),
       interface_(kernel.family_interface(problem_)),
-      context_(context),
-      entries_(std::make_unique<FamilyEntry[]>(kMaxEntries)) {}
+      context_(context) {}
 
 const DispatchTable* Family::prepare(Layers& layers, std::vector<std::string>& warnings) {
   FamilyBuilder builder(*this, layers, warnings);
@@ -80,45 +80,46 @@ const DispatchTable* Family::prepare(Layers& layers, std::vector<std::string>& w
   return tables_.back().get();
 }
 
+// Choices have numbers in the order in which cells first name them: a runtime's own entries are in another.
 std::string Family::table_text(const DispatchTable& table) const {
   std::string text = kernel_.name() + " " + specialization_ + "\n" + table.axes_text() + "\n";
+  std::string cells;
+  std::unordered_map<std::string, std::string> numbers;              // by choice
+  std::unordered_map<std::uint32_t, const std::string*> of_entries;  // of these
   for (const Cell& cell : table.cells()) {
-    if (cell.entry != Cell::kNone)
-      text += entries_[cell.entry].variant->digest() + " " + entries_[cell.entry].config + " " +
-              std::to_string(static_cast<int>(cell.kind));
-    text += "\n";
+    if (cell.entry != Cell::kNone) {
+      const std::string*& number = of_entries[cell.entry];
+      if (number == nullptr) {
+        std::string choice =
+            entries_[cell.entry].variant->digest() + " " + entries_[cell.entry].config + "\n";
+        const auto [known, is_new] = numbers.emplace(std::move(choice), std::to_string(numbers.size()));
+        if (is_new) text += known->first;
+        number = &known->second;
+      }
+      cells.append(*number).append({' ', static_cast<char>('0' + static_cast<int>(cell.kind))});
+    }
+    cells += '\n';
   }
-  return text;
-}
-
-std::uint32_t Family::add_entry(FamilyEntry entry) {
-  const std::uint32_t count = count_.load(std::memory_order_relaxed);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    if (entries_[i].variant == entry.variant && entries_[i].config == entry.config &&
-        entries_[i].source == entry.source)
-      return i;
-  }
-  if (count == kMaxEntries)
-    throw RuntimeError(MOETUNE_OUT_OF_MEMORY, "a family holds at most " + std::to_string(kMaxEntries) +
-                                                  " choices; open the runtime again to drop old ones");
-  entries_[count] = std::move(entry);
-  count_.store(count + 1, std::memory_order_release);
-  return count;
+  return text + "\n" + cells;
 }
 
 const FamilyEntry& Family::entry(const Choice& choice) const {
-  if (choice.entry < count_.load(std::memory_order_acquire)) return entries_[choice.entry];
+  if (choice.entry < entries_.size()) return entries_[choice.entry];
   throw RuntimeError(MOETUNE_INVALID_ARGUMENT,
                      "the choice is not one that moetune_pick returned for this family");
 }
 
 std::string Family::problem_text(const Extents& extents, bool uneven) const {
+  return problem_at(extents, uneven).value_or(specialization_);
+}
+
+std::optional<std::string> Family::problem_at(const Extents& extents, bool uneven) const {
   try {
     Problem problem = kernel_.problem_of(kernel_.specialization(problem_), extents);
     if (uneven) interface_->make_uneven(problem);
     return problem.text();
   } catch (const BadInput&) {
-    return specialization_;
+    return std::nullopt;
   }
 }
 
@@ -141,14 +142,16 @@ Choice Family::pick(const Extents& extents, std::int64_t total) const {
 
 // Of the cells between, the choice whose own cells are nowhere far from the others, in cells: how much slower
 // a choice is elsewhere is not known unless a table measured it.
-Choice Family::pick_range(const Extents& extents, std::int64_t last) const {
+Choice Family::pick_range(const Extents& extents, std::int64_t last, std::int64_t total) const {
   const Extents widest = with_last(extents, last);
   interface_->check(extents);
   interface_->check(widest);
   if (extents.size() == 0 || extents.back() > last)
     throw RuntimeError(MOETUNE_INVALID_ARGUMENT,
                        "the range ends at " + std::to_string(last) + ", before it begins");
-  const TablePoint point = interface_->table_point(extents, 0);
+  if (total < 0) throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the total is negative");
+  TablePoint point = interface_->table_point(extents, total);
+  point.uneven = interface_->table_point(widest, total).uneven;
   const std::vector<Cell> cells = table()->cells_between(point, last);
   std::size_t best = cells.size(), least = std::numeric_limits<std::size_t>::max();
   for (std::size_t candidate = 0; candidate < cells.size(); ++candidate) {
@@ -298,9 +301,9 @@ void Family::launch(const Choice& choice, const Call& call, std::span<void* cons
   }
   key.call = call;
 
-  const LaunchCache::Held place = launches_.hold(key);
-  if (place.holds(key)) {
-    LaunchCache::Place& known = *place.get();
+  LaunchCache::Held place = launches_.hold(key);
+  if (place.holds_key()) {
+    LaunchCache::Bound& known = *place.get();
     if (!(known.checked == choice.extents)) {
       interface_->check(choice.extents);
       interface_->check_call(choice.extents, call);
@@ -315,14 +318,7 @@ void Family::launch(const Choice& choice, const Call& call, std::span<void* cons
     std::int64_t needed = 0;
     const BoundPlan plan = bind(chosen, key, plan_extents, needed);
     require_room(choice, needed, workspace_bytes);
-    if (LaunchCache::Place* const free = place.get()) {
-      free->filled = false;
-      free->key = key;
-      free->checked = choice.extents;
-      free->workspace_bytes = needed;
-      free->plan = plan;
-      free->filled = true;
-    }
+    place.fill({key, choice.extents, needed, plan});
     plan.enqueue(stream);
   }
   context_.usage.count_launch();

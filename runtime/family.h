@@ -17,6 +17,7 @@
 #include "kernels/kernel.h"
 #include "launch/driver.h"
 #include "runtime/dispatch_table.h"
+#include "runtime/family_entries.h"
 #include "runtime/launch_cache.h"
 #include "runtime/layers.h"
 #include "runtime/runtime_error.h"
@@ -64,13 +65,16 @@ class Family {
   const DispatchTable* table() const { return table_.load(std::memory_order_acquire); }
   // Takes a table that prepare() returned.
   void use(const DispatchTable* table) { table_.store(table, std::memory_order_release); }
-  // The problem at these extents; the specialization if none has them.
+  // The problem at these extents; nullopt if none has them.
+  std::optional<std::string> problem_at(const Extents& extents, bool uneven) const;
+  // The same, or the specialization.
   std::string problem_text(const Extents& extents, bool uneven = false) const;
   // Tables with equal text make equal choices.
   std::string table_text(const DispatchTable& table) const;
 
   Choice pick(const Extents& extents, std::int64_t total) const;
-  Choice pick_range(const Extents& extents, std::int64_t last) const;
+  // `total` is that of `last`, and decides for the whole range.
+  Choice pick_range(const Extents& extents, std::int64_t last, std::int64_t total) const;
   const FamilyEntry& entry(const Choice& choice) const;  // throws RuntimeError for a choice of no family
 
   std::int64_t workspace_bytes(const Choice& choice) const;
@@ -87,7 +91,6 @@ class Family {
     Extents extents;
     std::int64_t bytes = 0;
   };
-  static constexpr std::size_t kMaxEntries = 4096;
   static constexpr std::int64_t kUnfit = std::numeric_limits<std::int64_t>::max();
 
   friend class FamilyBuilder;  // what prepare() does
@@ -103,7 +106,6 @@ class Family {
   void check_pointers(const LaunchKey& key) const;
   BoundPlan bind(const FamilyEntry& entry, const LaunchKey& key, const Extents& plan_extents,
                  std::int64_t& needed) const;
-  std::uint32_t add_entry(FamilyEntry entry);
   [[noreturn]] void throw_miss(const Extents& extents) const;
 
   const Kernel& kernel_;
@@ -113,9 +115,7 @@ class Family {
   const FamilyContext context_;
 
   std::deque<Variant> variants_;
-  // Filled in order and never moved, so that readers need no lock: those below count_ are there.
-  std::unique_ptr<FamilyEntry[]> entries_;
-  std::atomic<std::uint32_t> count_{0};
+  FamilyEntries entries_;
   std::vector<std::unique_ptr<const DispatchTable>> tables_;
   std::atomic<const DispatchTable*> table_{nullptr};
   std::vector<Promise> promises_;

@@ -31,29 +31,34 @@ static_assert(std::has_unique_object_representations_v<std::array<std::int64_t, 
 
 class LaunchCache {
  public:
-  struct Place {
-    std::atomic_flag busy;
-    bool filled = false;
+  struct Bound {
     LaunchKey key;
     Extents checked;                   // that the call was found sound for
     std::int64_t workspace_bytes = 0;  // that it needs
     BoundPlan plan;
   };
+  struct Place {
+    std::atomic_flag busy;
+    bool filled = false;
+    Bound* bound = nullptr;  // raw memory until it is filled
+  };
 
   // A place held by the calling thread, or nothing if another thread has it.
   class Held {
    public:
-    explicit Held(Place* place) : place_(place) {}
+    Held(Place* place, bool holds_key) : place_(place), holds_key_(holds_key) {}
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
     ~Held() {
       if (place_ != nullptr) place_->busy.clear(std::memory_order_release);
     }
-    Place* get() const { return place_; }
-    bool holds(const LaunchKey& key) const;
+    bool holds_key() const { return holds_key_; }  // that was looked for
+    Bound* get() const { return place_->bound; }   // of a place that holds it
+    void fill(const Bound& bound);                 // if there is a place
 
    private:
     Place* place_;
+    bool holds_key_;
   };
 
   LaunchCache();
@@ -63,7 +68,11 @@ class LaunchCache {
 
  private:
   static constexpr std::size_t kPlaces = 1024;
+  struct Release {
+    void operator()(Bound* memory) const { std::allocator<Bound>().deallocate(memory, kPlaces); }
+  };
   std::unique_ptr<Place[]> places_;
+  std::unique_ptr<Bound, Release> memory_;  // not touched before it is needed: most places stay empty
 };
 
 }  // namespace moetune

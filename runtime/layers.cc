@@ -11,6 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool is_pack(const fs::path& file) { return file.extension() == ".pack"; }
+
 // A folder's caches and packs, in order of name; a file itself.
 std::vector<fs::path> files_of(const fs::path& path) {
   if (std::error_code absent; !fs::is_directory(path, absent)) return {path};
@@ -27,10 +29,18 @@ std::vector<fs::path> files_of(const fs::path& path) {
 
 }  // namespace
 
-Layers::Layers(const std::vector<fs::path>& paths) {
+Layers::Layers(const std::vector<fs::path>& paths, const TrustedKeys& trusted) {
   for (const fs::path& path : paths) {
     try {
-      for (const fs::path& file : files_of(path)) open(file);
+      for (const fs::path& file : files_of(path)) {
+        if (trusted.empty() || is_pack(file) || file == path) {
+          open(file, trusted);
+        } else {
+          warnings_.push_back(file.string() +
+                              " is left out: trusted keys are given, and a cache is not signed; " +
+                              "name the file itself to use it");
+        }
+      }
     } catch (const BrokenEnvironment& error) {
       warnings_.push_back(error.what());
     }
@@ -40,10 +50,16 @@ Layers::Layers(const std::vector<fs::path>& paths) {
     throw BrokenEnvironment("there is no cache and no pack; run moetune search, or name one");
 }
 
-void Layers::open(const fs::path& file) {
+void Layers::open(const fs::path& file, const TrustedKeys& trusted) {
   try {
-    Cache cache = Cache::open(file, Cache::Mode::read_only);
-    if (file.extension() == ".pack" && cache.manifest() == nullptr)
+    const bool signed_pack = is_pack(file) && !trusted.empty();
+    Cache cache = signed_pack ? Cache::open_content(file, trusted.read(file), Cache::Mode::read_only)
+                              : Cache::open(file, Cache::Mode::read_only);
+    if (!signed_pack && !trusted.empty() && cache.manifest() != nullptr)
+      throw BrokenEnvironment(file.string() +
+                              " is a pack by another name, whose signature is not looked for; " +
+                              "name it *.pack");
+    if (is_pack(file) && cache.manifest() == nullptr)
       throw BrokenEnvironment(
           file.string() +
           " has no manifest, which every pack has; it was altered: take it from its maker "
@@ -61,13 +77,39 @@ std::vector<StoredWinner> Layers::winners(const std::string& kernel, const std::
   std::vector<StoredWinner> all;
   for (std::size_t layer = 0; layer < caches_.size(); ++layer) {
     try {
-      for (FamilyWinner& winner : caches_[layer].family_winners(kernel, family)) {
+      std::vector<FamilyWinner> winners = caches_[layer].family_winners(kernel, family);
+      const auto is_preferred = [](const FamilyWinner& a, const FamilyWinner& b) {
+        return a.workload.key.timing < b.workload.key.timing;
+      };
+      if (!std::is_sorted(winners.begin(), winners.end(), is_preferred))
+        std::stable_sort(winners.begin(), winners.end(), is_preferred);
+      all.reserve(all.size() + winners.size());
+      for (FamilyWinner& winner : winners) {
         const WorkloadKey& key = winner.workload.key;
         const bool measured = key.hardware.origin == "gpu" && !is_recording(key);
         if (!winner.contended && (measured || allow_recorded)) all.push_back({layer, std::move(winner)});
       }
     } catch (const BrokenEnvironment& error) {
       warnings_.push_back(error.what());  // damaged since it was opened; other layers still serve
+    }
+  }
+  return all;
+}
+
+std::vector<StoredRange> Layers::ranges(const std::string& kernel, const std::string& family,
+                                        bool allow_recorded) {
+  std::vector<StoredRange> all;
+  for (std::size_t layer = 0; layer < caches_.size(); ++layer) {
+    try {
+      std::vector<FamilyRange> ranges = caches_[layer].family_ranges(kernel, family);
+      std::stable_sort(ranges.begin(), ranges.end(), [](const FamilyRange& a, const FamilyRange& b) {
+        return a.key.timing < b.key.timing;
+      });
+      for (FamilyRange& range : ranges) {
+        if (range.key.hardware.origin == "gpu" || allow_recorded) all.push_back({layer, std::move(range)});
+      }
+    } catch (const BrokenEnvironment& error) {
+      warnings_.push_back(error.what());
     }
   }
   return all;

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "cache/cache.h"
+#include "cache/pack_signature.h"
+#include "cache/ranges.h"
 
 namespace moetune {
 
@@ -21,15 +23,25 @@ struct StoredWinner {
   FamilyWinner record;
 };
 
+struct StoredRange {
+  std::size_t layer = 0;
+  FamilyRange record;
+};
+
 class Layers {
  public:
   // Files, and folders for every *.db and *.pack inside in order of name. A *.pack must have its manifest. Throws
   // BrokenEnvironment, with the first reason, if none can be opened.
-  explicit Layers(const std::vector<std::filesystem::path>& paths);
+  // With trusted keys a pack is loaded only if one of them has signed it, from the bytes that were verified; and a
+  // folder gives its packs alone, because nobody signs a cache.
+  explicit Layers(const std::vector<std::filesystem::path>& paths, const TrustedKeys& trusted = {});
 
-  // What of a family is fit for a server, first layers first; within a layer the latest first.
+  // What of a family is fit for a server, first layers first; within a layer by timing, as a server prefers it,
+  // then the latest first.
   std::vector<StoredWinner> winners(const std::string& kernel, const std::string& family,
                                     bool allow_recorded);
+  // Range tables of a family, in the same order.
+  std::vector<StoredRange> ranges(const std::string& kernel, const std::string& family, bool allow_recorded);
   // Throws BrokenEnvironment if the cubin is gone or does not match its digest.
   Blob cubin(std::size_t layer, std::int64_t id) const;
 
@@ -38,7 +50,7 @@ class Layers {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  void open(const std::filesystem::path& file);
+  void open(const std::filesystem::path& file, const TrustedKeys& trusted);
 
   std::vector<Cache> caches_;
   std::vector<std::string> warnings_;

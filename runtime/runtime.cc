@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/digest.h"
 #include "base/error.h"
@@ -84,6 +86,16 @@ Problem smallest_problem(const Kernel& kernel, const std::string& text) {
   return kernel.problem_of(specialization, least);
 }
 
+// Of the options and of the environment, where a colon parts them.
+TrustedKeys trusted_keys(std::vector<std::string> keys) {
+  const char* const given = std::getenv("MOETUNE_TRUSTED_KEYS");
+  std::istringstream more(given == nullptr ? "" : given);
+  for (std::string key; std::getline(more, key, ':');) {
+    if (!key.empty()) keys.push_back(key);
+  }
+  return TrustedKeys(keys);
+}
+
 void add_new(std::vector<std::string>& warnings, const std::vector<std::string>& more) {
   for (const std::string& one : more) {
     if (std::find(warnings.begin(), warnings.end(), one) == warnings.end()) warnings.push_back(one);
@@ -107,7 +119,10 @@ std::vector<fs::path> default_paths() {
 }
 
 Runtime::Runtime(const OpenOptions& options)
-    : id_(next_id.fetch_add(1)), options_(options), experiment_(Experiment::from_environment()) {
+    : id_(next_id.fetch_add(1)),
+      options_(options),
+      trusted_(trusted_keys(options.trusted_keys)),
+      experiment_(Experiment::from_environment()) {
   add_new(warnings_, open_layers().warnings());
   initialize_driver();
   const int ordinal = chosen_device(options.device);
@@ -117,7 +132,7 @@ Runtime::Runtime(const OpenOptions& options)
 }
 
 Layers Runtime::open_layers() const {
-  return Layers(options_.paths.empty() ? default_paths() : options_.paths);
+  return Layers(options_.paths.empty() ? default_paths() : options_.paths, trusted_);
 }
 
 Family& Runtime::family(const std::string& kernel_name, const std::string& specialization) {
@@ -246,8 +261,11 @@ void Runtime::write_misses(const fs::path& path) const {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < families_.size(); ++i) {
       for (const MissedShape& shape : usages_[i].missed()) {
+        std::optional<std::string> problem = families_[i].problem_at(shape.extents, shape.uneven);
+        if (!problem) problem = families_[i].problem_at(a_step_less(shape.extents), shape.uneven);
+        if (!problem) continue;  // larger than any problem: no search could tune it
         misses.push_back({{"kernel", families_[i].kernel().name()},
-                          {"problem", families_[i].problem_text(shape.extents, shape.uneven)},
+                          {"problem", *std::move(problem)},
                           {"count", shape.count}});
       }
     }

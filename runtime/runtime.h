@@ -21,6 +21,7 @@ struct OpenOptions {
   std::vector<std::filesystem::path> paths;  // none: default_paths()
   int device = -1;                           // -1: the calling thread's current context's, else 0
   bool allow_recorded = false;
+  std::vector<std::string> trusted_keys;  // as TrustedKeys takes them; beside MOETUNE_TRUSTED_KEYS
 };
 
 // The user's cache, and the folder `packs` beside the library or where it is installed; those that exist.
@@ -67,6 +68,7 @@ class Runtime {
 
   const std::uint64_t id_;  // no other runtime of this process ever had it
   const OpenOptions options_;
+  const TrustedKeys trusted_;
   const Experiment experiment_;
   std::unique_ptr<cuda::Context> context_;
   DeviceInfo device_;

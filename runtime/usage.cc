@@ -25,6 +25,16 @@ std::size_t hash_of(const Extents& extents, bool uneven) {
 
 }  // namespace
 
+Extents a_step_less(const Extents& extents) {
+  Extents less;
+  for (const std::int64_t extent : extents) {
+    const std::int64_t step =
+        extent <= 16 ? 0 : std::int64_t{1} << (std::bit_width(static_cast<std::uint64_t>(extent - 1)) - 3);
+    less.push_back(extent - step);
+  }
+  return less;
+}
+
 Usage::Usage() : shards_(std::make_unique<std::array<Shard, kShards>>()) {}
 
 Usage::Shard& Usage::own_shard() const { return (*shards_)[my_shard % kShards]; }

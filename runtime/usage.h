@@ -28,6 +28,9 @@ struct MissedShape {
   std::uint64_t count = 0;
 };
 
+// The extents one step of that rounding lower: at most those that were picked.
+Extents a_step_less(const Extents& extents);
+
 class Usage {
  public:
   Usage();

@@ -5,12 +5,14 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "kernels/kernel.h"
 #include "launch/driver.h"
+#include "ranges/range_table.h"
 
 namespace moetune {
 
@@ -42,6 +44,14 @@ class Variant {
   std::atomic<std::size_t> count_{0};  // those below it are there and stay
 };
 
+// What the range table of a choice loses, as it was measured. 0.02 is 2%.
+struct RangeLoss {
+  std::string ranges;
+  double bound = 0, cell = 0;  // that was asked for; in the choice's own cell
+  RangeCertificate seen;       // at random shapes that are no cells
+  bool operator==(const RangeLoss&) const = default;
+};
+
 // Where a choice comes from, for explanations.
 struct ChoiceSource {
   std::string problem;  // that it was measured on; "" for a default
@@ -50,13 +60,15 @@ struct ChoiceSource {
   std::string hardware;  // key text
   bool inherited = false;
   std::string stored_at, file;
+  std::optional<RangeLoss> loss;  // nullopt for a winner of its own
+  Timing timing = Timing::overlapped;
   bool operator==(const ChoiceSource&) const = default;
 };
 
 // What a cell of a dispatch table holds: a variant with its run-time values.
 struct FamilyEntry {
   const Variant* variant = nullptr;
-  std::unique_ptr<const Launcher> launcher;
+  std::shared_ptr<const Launcher> launcher;
   std::string config;
   ChoiceSource source;
 };

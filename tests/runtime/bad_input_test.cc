@@ -60,7 +60,7 @@ TEST_CASE("null handles and pointers") {
   CHECK(moetune_pick(nullptr, s.extents, 3, 0, &s.choice) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_pick(s.family, nullptr, 3, 0, &s.choice) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_pick(s.family, s.extents, 3, 0, nullptr) == MOETUNE_INVALID_ARGUMENT);
-  CHECK(moetune_pick_range(s.family, s.extents, 3, 100, nullptr) == MOETUNE_INVALID_ARGUMENT);
+  CHECK(moetune_pick_range(s.family, s.extents, 3, 100, 0, nullptr) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_launch(s.family, nullptr, &s.arguments, nullptr, 0, nullptr) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_launch(s.family, &s.choice, nullptr, nullptr, 0, nullptr) == MOETUNE_INVALID_ARGUMENT);
   CHECK(moetune_bind(s.family, nullptr, 6, nullptr, &s.arguments, s.extents, &s.count) ==
@@ -206,6 +206,17 @@ TEST_CASE("names that nothing has") {
     CHECK(moetune_open(&options, &pinned) != MOETUNE_OK);
     CHECK(says("MOETUNE_PIN"));
     CHECK(pinned == nullptr);
+  }
+  // Of a stored cubin, but with values that it cannot run with; no configuration at all.
+  std::string resident = plain_config();
+  resident.replace(resident.find("residents=0"), 11, "residents=2");
+  for (const std::string& pin : {resident, std::string("tile=64"), plain_config() + ",tile=64"}) {
+    CAPTURE(pin);
+    ::setenv("MOETUNE_PIN", ("decode_attention:" + pin).c_str(), 1);
+    const Opened pinned({s.folder / "cache.db"});
+    CHECK(moetune_family_open(pinned.runtime(), "decode_attention", kFamily, &family) ==
+          MOETUNE_INVALID_ARGUMENT);
+    CHECK(says("MOETUNE_PIN: "));
   }
   ::unsetenv("MOETUNE_PIN");
   for (const char* text :

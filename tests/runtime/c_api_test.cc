@@ -257,10 +257,48 @@ TEST_CASE("a range is served by one choice for all of it") {
   moetune_family* const family = opened.family(kFamily);
   const std::int64_t from[] = {2, 1, 64};
   moetune_choice choice;
-  REQUIRE_OK(moetune_pick_range(family, from, 3, 4096, &choice));
+  REQUIRE_OK(moetune_pick_range(family, from, 3, 4096, 0, &choice));
   CHECK(choice.extents[2] == 4096);
   CHECK(opened.explain(family, choice)["config"] == plain_config(32));
-  REQUIRE_OK(moetune_pick_range(family, from, 3, 64, &choice));
+  REQUIRE_OK(moetune_pick_range(family, from, 3, 64, 0, &choice));
   CHECK(opened.explain(family, choice)["config"] == plain_config());
-  CHECK(moetune_pick_range(family, from, 3, 32, &choice) == MOETUNE_INVALID_ARGUMENT);
+  CHECK(moetune_pick_range(family, from, 3, 32, 0, &choice) == MOETUNE_INVALID_ARGUMENT);
+}
+
+TEST_CASE("every shape that is written down is a problem, though it was rounded up") {
+  const Folder folder;
+  store(folder / "cache.db", {{kShort}});
+  const Opened opened({folder / "cache.db"});
+  moetune_family* const family = opened.family(kFamily);
+  // The largest batch, which rounds up to no problem's, and extents that together are none's.
+  const std::int64_t largest[] = {65535, 1, 64}, impossible[] = {65535, 1, std::int64_t{1} << 22};
+  moetune_choice choice;
+  REQUIRE_OK(moetune_pick(family, largest, 3, 65535 * 64, &choice));
+  REQUIRE_OK(moetune_pick(family, impossible, 3, 0, &choice));
+  const std::string path = (folder / "misses.json").string();
+  REQUIRE_OK(moetune_write_misses(opened.runtime(), path.c_str()));
+  std::ifstream in(path);
+  const auto document = nlohmann::json::parse(in);
+  REQUIRE(document["misses"].size() == 1);
+  const std::string problem = document["misses"][0]["problem"];
+  CHECK(problem.starts_with("batch=57344,q_heads=4,kv_heads=1,head_dim=64,context=56,"));
+}
+
+TEST_CASE("a range counts as even or ragged by the total at its end") {
+  const Folder folder;
+  const std::string ragged = std::string(kLong) + ",lengths=ragged";
+  store(folder / "cache.db", {{kLong, plain_config(32)}, {ragged, plain_config()}});
+  const Opened opened({folder / "cache.db"});
+  moetune_family* const family = opened.family(kFamily);
+  const std::int64_t from[] = {2, 1, 500};
+  const auto config_at = [&](std::int64_t total) {
+    moetune_choice choice;
+    REQUIRE_OK(moetune_pick_range(family, from, 3, 512, total, &choice));
+    return opened.explain(family, choice)["config"];
+  };
+  CHECK(config_at(0) == plain_config());
+  CHECK(config_at(2 * 512) == plain_config(32));
+  CHECK(config_at(512 + 256) == plain_config());
+  moetune_choice choice;
+  CHECK(moetune_pick_range(family, from, 3, 512, -1, &choice) == MOETUNE_INVALID_ARGUMENT);
 }

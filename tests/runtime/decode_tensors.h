@@ -26,7 +26,7 @@ class DecodeTensors {
  public:
   explicit DecodeTensors(const std::string& problem);
 
-  // By slot of include/moetune.h; null for what the family lacks.
+  // By slot of include/moetune_kernels.h; null for what the family lacks.
   const std::vector<const DLTensor*>& tensors() const { return pointers_; }
   DLTensor& tensor(int slot) { return tensors_[static_cast<std::size_t>(slot)]; }
 

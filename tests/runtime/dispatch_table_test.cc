@@ -52,13 +52,18 @@ TEST_CASE("beyond the reach of all winners the default serves, if its cubin is t
   CHECK(DispatchTable::build(measured, kEven, no_default).find(at(8, 32768)) == Cell{1, ChoiceKind::nearest});
 }
 
-TEST_CASE("even and uneven work have winners of their own, or share those that there are") {
+TEST_CASE("a winner serves its own kind of work, and the other one only if there is no default") {
   const std::vector<DispatchTable::Measured> both = {{at(8, 1024), 1}, {at(8, 1024, true), 2}};
   const DispatchTable table = DispatchTable::build(both, kBoth, no_default);
   CHECK(table.find(at(8, 1024)).entry == 1);
   CHECK(table.find(at(8, 1024, true)).entry == 2);
   const std::vector<DispatchTable::Measured> one = {{at(8, 1024), 1}};
-  CHECK(DispatchTable::build(one, kBoth, no_default).find(at(8, 1024, true)).entry == 1);
+  CHECK(DispatchTable::build(one, kBoth, no_default).find(at(8, 1024, true)) == Cell{1, ChoiceKind::nearest});
+  const DispatchTable with = DispatchTable::build(one, kBoth, [](const TablePoint&) {
+    return Default{0, 7};
+  });
+  CHECK(with.find(at(8, 1024, true)) == Cell{7, ChoiceKind::fallback});
+  CHECK(with.find(at(8, 1024)) == Cell{1, ChoiceKind::exact});
 }
 
 TEST_CASE("where the default decides otherwise than where a winner beat it, the default serves") {

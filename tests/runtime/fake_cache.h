@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cache/cache.h"
+#include "kernels/problem.h"
 #include "launch/device_info.h"
 
 namespace moetune::testing {
@@ -18,7 +19,7 @@ std::string plain_config(int tile = 64);
 
 struct FakeWinner {
   std::string problem;  // "batch=4,q_heads=8,kv_heads=1,context=512,page=16"; the rest as usual
-  std::string config = plain_config();  // "": the space's default
+  std::string config = plain_config();  // "": the kernel's own of that kind
   std::string fallback_config;          // "": no default is stored
   double time_us = 10;
   std::string interface;  // "": the right one
@@ -26,7 +27,11 @@ struct FakeWinner {
   std::string origin = "gpu";
   int sm_count = 0;  // 0: the scripted device's
   std::string kernel = "decode_attention";
+  Timing timing = Timing::overlapped;
 };
+
+// A configuration as it is stored, with a cubin for the scripted driver.
+StoredLaunch fake_launch(const Problem& problem, const std::string& config);
 
 void store(Cache& cache, const FakeWinner& winner);
 void store(const std::filesystem::path& file, const std::vector<FakeWinner>& winners);

@@ -18,7 +18,7 @@ constexpr const char* kFamily = "group=4,head_dim=64,page=16";
 moetune_choice pick(moetune_family* family, std::int64_t batch, std::int64_t context) {
   const std::int64_t extents[] = {batch, 1, context};
   moetune_choice choice{};
-  REQUIRE_OK(moetune_pick(family, extents, 3, 0, &choice));
+  REQUIRE_OK(moetune_pick(family, extents, 3, batch * context, &choice));
   return choice;
 }
 

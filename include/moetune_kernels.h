@@ -1,0 +1,133 @@
+/* What each kernel takes: the order of its tensors (its slots) and of the fields of its call in a moetune_arguments.
+ * moetune.h includes this header. Layouts are row-major, shapes in brackets, strides in elements. Numbers never change:
+ * later versions add slots at the end. */
+#ifndef MOETUNE_KERNELS_H_
+#define MOETUNE_KERNELS_H_
+
+/* decode_attention's slots. `heads` is q heads in all, `group` q heads a KV head. */
+enum {
+  MOETUNE_DECODE_Q = 0, /* [batch, q_len, heads, head_dim], or without q_len if it is 1 */
+  MOETUNE_DECODE_K = 1, /* [pages, page, kv_heads, head_dim] or heads before page; no pages: [batch, ...] */
+  MOETUNE_DECODE_V = 2, /* as K, with strides of its own */
+  MOETUNE_DECODE_PAGE_TABLE = 3, /* i32 [batch, columns]; any entries past a length; NULL without pages */
+  MOETUNE_DECODE_LENGTHS = 4,    /* i32 [batch], new tokens included; 0 gives o = 0 and lse = -inf */
+  MOETUNE_DECODE_O = 5,          /* as Q */
+  MOETUNE_DECODE_LSE = 6,        /* f32 [batch, q_len, heads], contiguous; if the family has lse */
+  MOETUNE_DECODE_SINKS = 7,      /* f32 [heads]; if the family has sinks */
+  MOETUNE_DECODE_K_SCALE = 8,    /* f32, one or one a KV head; if the family's KV is e4m3 */
+  MOETUNE_DECODE_V_SCALE = 9
+};
+
+/* decode_attention's call: strides in elements, each a multiple of 16 bytes. */
+enum {
+  MOETUNE_DECODE_Q_SEQUENCE_STRIDE = 0,
+  MOETUNE_DECODE_Q_TOKEN_STRIDE = 1,
+  MOETUNE_DECODE_Q_HEAD_STRIDE = 2,
+  MOETUNE_DECODE_O_SEQUENCE_STRIDE = 3,
+  MOETUNE_DECODE_O_TOKEN_STRIDE = 4,
+  MOETUNE_DECODE_O_HEAD_STRIDE = 5,
+  MOETUNE_DECODE_K_BLOCK_STRIDE = 6, /* from a page to the next; without pages from a sequence to the next */
+  MOETUNE_DECODE_K_HEAD_STRIDE = 7,
+  MOETUNE_DECODE_K_TOKEN_STRIDE = 8,
+  MOETUNE_DECODE_V_BLOCK_STRIDE = 9,
+  MOETUNE_DECODE_V_HEAD_STRIDE = 10,
+  MOETUNE_DECODE_V_TOKEN_STRIDE = 11,
+  MOETUNE_DECODE_V_OFFSET = 12,          /* 0: V has an address of its own */
+  MOETUNE_DECODE_BLOCKS = 13,            /* pages in the pool, or sequences that K and V have room for */
+  MOETUNE_DECODE_CAPACITY = 14,          /* tokens that a sequence has room for; lengths are cut to it */
+  MOETUNE_DECODE_PAGE_TABLE_STRIDE = 15, /* entries from a row of the page table to the next */
+  MOETUNE_DECODE_SCALE = 0               /* reals[0]: of q.k before the softmax */
+};
+
+/* router's slots, all contiguous but for rows of logits (docs/router.md has the layouts). */
+enum {
+  MOETUNE_ROUTER_LOGITS = 0,           /* [tokens, experts] */
+  MOETUNE_ROUTER_BIAS = 1,             /* f32 [experts]; if the family has bias=correction */
+  MOETUNE_ROUTER_IDS = 2,              /* i32 [tokens, top_k]; i64 if the family has ids=i64 */
+  MOETUNE_ROUTER_WEIGHTS = 3,          /* f32 [tokens, top_k] */
+  MOETUNE_ROUTER_COUNTS = 4,           /* i32 [experts]; if the family has outputs=plan or outputs=ranks */
+  MOETUNE_ROUTER_OFFSETS = 5,          /* i32 [experts + 1]; of outputs=plan, but for layout=masked */
+  MOETUNE_ROUTER_SORTED = 6,           /* i32 [places]; of outputs=plan */
+  MOETUNE_ROUTER_INVERSE = 7,          /* i32 [tokens, top_k]; of outputs=plan */
+  MOETUNE_ROUTER_BLOCK_EXPERTS = 8,    /* i32 [places / align]; of layout=blocks */
+  MOETUNE_ROUTER_EXPERT_MAP = 9,       /* i32 [experts]; if the family has map=local */
+  MOETUNE_ROUTER_TOKEN_COUNT = 10,     /* i32 [1]; if the family has count=device */
+  MOETUNE_ROUTER_ROW_EXPERTS = 11,     /* i32 [places]; of layout=rows */
+  MOETUNE_ROUTER_ENDS = 12,            /* i32 [experts]; of layout=ends */
+  MOETUNE_ROUTER_DROPPED = 13,         /* u8 [tokens, top_k]; if the family has dropped=mask */
+  MOETUNE_ROUTER_TOKENS_PER_RANK = 14, /* i32 [ranks]; of outputs=ranks */
+  MOETUNE_ROUTER_IN_RANK = 15          /* u8 [tokens, ranks]; of outputs=ranks */
+};
+
+/* router's call. */
+enum {
+  MOETUNE_ROUTER_LOGITS_ROW = 0, /* elements from a token's logits to the next token's */
+  MOETUNE_ROUTER_SCALE = 0       /* reals[0]: factor of all weights */
+};
+
+/* moe_dispatch's slots, all contiguous but for rows of x (docs/router.md has the layouts). */
+enum {
+  MOETUNE_MOE_DISPATCH_X = 0,       /* bf16 [tokens, hidden] */
+  MOETUNE_MOE_DISPATCH_SORTED = 1,  /* i32 [places], as the router writes it */
+  MOETUNE_MOE_DISPATCH_INVERSE = 2, /* i32 [tokens, top_k], likewise */
+  MOETUNE_MOE_DISPATCH_ROWS = 3,    /* bf16 or e4m3 [places, hidden] */
+  MOETUNE_MOE_DISPATCH_SCALES = 4   /* f32; if the family has out=e4m3 */
+};
+
+/* moe_dispatch's call. */
+enum {
+  MOETUNE_MOE_DISPATCH_X_ROW = 0, /* elements from a token's row of x to the next token's */
+  MOETUNE_MOE_DISPATCH_PLACES = 1 /* rows that are written */
+};
+
+/* moe_combine's slots, all contiguous but for rows of out. */
+enum {
+  MOETUNE_MOE_COMBINE_ROWS = 0,    /* bf16 [places, hidden] */
+  MOETUNE_MOE_COMBINE_INVERSE = 1, /* i32 [tokens, top_k], as the router writes it */
+  MOETUNE_MOE_COMBINE_WEIGHTS = 2, /* f32 [tokens, top_k] */
+  MOETUNE_MOE_COMBINE_OUT = 3      /* bf16 [tokens, hidden] */
+};
+
+/* moe_combine's call. */
+enum {
+  MOETUNE_MOE_COMBINE_OUT_ROW = 0, /* elements from a token's row of out to the next token's */
+  MOETUNE_MOE_COMBINE_PLACES = 1   /* rows that there are */
+};
+
+/* prefill_attention's slots. Offsets are prefix sums: sequence i has the rows from offsets[i] to offsets[i + 1]. */
+enum {
+  MOETUNE_PREFILL_Q = 0, /* [tokens, heads, head_dim]: the new tokens of all sequences */
+  MOETUNE_PREFILL_K = 1, /* as MOETUNE_DECODE_K; without pages [tokens, kv_heads, head_dim] or heads first */
+  MOETUNE_PREFILL_V = 2, /* as K, with strides of its own */
+  MOETUNE_PREFILL_Q_OFFSETS = 3,  /* i32 [batch + 1]: rows of Q and O */
+  MOETUNE_PREFILL_KV_OFFSETS = 4, /* i32 [batch + 1]: rows of K and V; NULL with pages */
+  MOETUNE_PREFILL_KV_LENGTHS = 5, /* i32 [batch]: all tokens, new ones too; NULL without pages */
+  MOETUNE_PREFILL_PAGE_TABLE = 6, /* i32 [batch, columns]; any entries past a length; NULL without pages */
+  MOETUNE_PREFILL_O = 7,          /* as Q */
+  MOETUNE_PREFILL_LSE = 8,        /* f32 [tokens, heads], contiguous; if the family has lse */
+  MOETUNE_PREFILL_SINKS = 9,      /* f32 [heads]; if the family has sinks */
+  MOETUNE_PREFILL_K_SCALE = 10,   /* f32 [1], or [kv_heads] with kv_scale=head; if kv_dtype=e4m3 */
+  MOETUNE_PREFILL_V_SCALE = 11    /* likewise */
+};
+
+/* prefill_attention's call: strides in elements, each a multiple of 16 bytes. */
+enum {
+  MOETUNE_PREFILL_Q_TOKEN_STRIDE = 0,
+  MOETUNE_PREFILL_Q_HEAD_STRIDE = 1,
+  MOETUNE_PREFILL_O_TOKEN_STRIDE = 2,
+  MOETUNE_PREFILL_O_HEAD_STRIDE = 3,
+  MOETUNE_PREFILL_K_BLOCK_STRIDE = 4, /* from a page to the next; without pages any */
+  MOETUNE_PREFILL_K_HEAD_STRIDE = 5,
+  MOETUNE_PREFILL_K_TOKEN_STRIDE = 6,
+  MOETUNE_PREFILL_V_BLOCK_STRIDE = 7,
+  MOETUNE_PREFILL_V_HEAD_STRIDE = 8,
+  MOETUNE_PREFILL_V_TOKEN_STRIDE = 9,
+  MOETUNE_PREFILL_V_OFFSET = 10, /* 0: V has an address of its own */
+  MOETUNE_PREFILL_Q_TOKENS = 11, /* rows of Q and O; offsets are cut to it */
+  MOETUNE_PREFILL_BLOCKS = 12,   /* pages in the pool; 1 without pages */
+  MOETUNE_PREFILL_CAPACITY = 13, /* tokens of a row of the page table, or of K; lengths are cut to it */
+  MOETUNE_PREFILL_PAGE_TABLE_STRIDE = 14, /* entries from a row of the page table to the next */
+  MOETUNE_PREFILL_SCALE = 0               /* reals[0]: of q.k before the softmax */
+};
+
+#endif /* MOETUNE_KERNELS_H_ */

@@ -1,0 +1,167 @@
+// A stored range table serves its range, with what it loses; one that is unsound serves nothing, and the winners do.
+#include "cache/ranges.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "kernels/registry.h"
+#include "ranges/range_table.h"
+#include "tests/runtime/fake_cache.h"
+#include "tests/runtime/opened.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+
+namespace {
+
+constexpr const char* kRangeFamily = "group=4,head_dim=64,page=16";
+
+Problem range_problem(std::int64_t batch, std::int64_t context) {
+  return parse_problem("decode_attention", find_kernel("decode_attention").schema(), nullptr,
+                       "batch=" + std::to_string(batch) + ",q_heads=4,kv_heads=1,head_dim=64,context=" +
+                           std::to_string(context) + ",page=16");
+}
+
+RangeTable sample_range() {
+  RangeTable table{.ranges = "batch=2..32,context=64..1024", .bound = 0.02, .kept = true};
+  for (const std::int64_t batch : {2, 8, 32}) {
+    for (const std::int64_t context : {64, 256, 1024})
+      table.cells.push_back(
+          {range_problem(batch, context).text(), plain_config(batch < 32 ? 64 : 32), 10.1, 12, 10});
+  }
+  table.certificate = {12, 0.004, 0.021, 0.03, -0.1};
+  return table;
+}
+
+void store_range(const std::filesystem::path& file, const std::string& table,
+                 const std::string& stored_at = "", const std::vector<int>& tiles = {64, 32},
+                 Timing timing = Timing::overlapped) {
+  RangeRecord record{.table = table, .progress = "", .stored_at = stored_at};
+  for (const int tile : tiles)
+    record.variants.push_back(fake_launch(range_problem(2, 64), plain_config(tile)));
+  const Kernel& kernel = find_kernel("decode_attention");
+  const std::string family = kernel.specialization(range_problem(2, 64)).text();
+  Cache::open(file, Cache::Mode::create)
+      .put_range({kernel.name(), family, fake_device().key, "sources", "nvrtc 13.0", timing}, record);
+}
+
+nlohmann::json explained(const Opened& opened, moetune_family* family, std::int64_t batch,
+                         std::int64_t context) {
+  const std::int64_t extents[] = {batch, 1, context};
+  moetune_choice choice{};
+  REQUIRE_OK(moetune_pick(family, extents, 3, batch * context, &choice));
+  return opened.explain(family, choice);
+}
+
+bool picks_tile(const nlohmann::json& choice, int tile) {
+  return choice["config"].get<std::string>().find("tile=" + std::to_string(tile)) != std::string::npos;
+}
+
+FakeWinner own_winner() { return {.problem = range_problem(8, 256).text(), .config = plain_config(16)}; }
+
+}  // namespace
+
+TEST_CASE("a range table serves its cells and what lies between them, and says what it loses") {
+  const Folder folder;
+  store(folder / "cache.db", {own_winner()});
+  store_range(folder / "cache.db", sample_range().text(), "2999-01-01T00:00:00Z");
+  const Opened opened({folder / "cache.db"});
+  moetune_family* const family = opened.family(kRangeFamily);
+  const nlohmann::json cell = explained(opened, family, 8, 256);
+  CHECK(cell["kind"] == "exact");
+  CHECK(picks_tile(cell, 64));  // not the winner of an earlier search
+  CHECK(cell["regret"]["ranges"] == "batch=2..32,context=64..1024");
+  CHECK(cell["regret"]["cell"].get<double>() == doctest::Approx(0.01));
+  CHECK(cell["regret"]["p95"].get<double>() == doctest::Approx(0.021));
+  CHECK(cell["regret"]["shapes"] == 12);
+  const nlohmann::json between = explained(opened, family, 24, 700);
+  CHECK(between["kind"] == "nearest");
+  CHECK(picks_tile(between, 32));
+  CHECK(picks_tile(explained(opened, family, 9, 700), 64));
+  CHECK(opened.warnings().find("range table") == std::string::npos);
+}
+
+TEST_CASE("a search that came after the range table serves its own problem") {
+  const Folder folder;
+  store_range(folder / "cache.db", sample_range().text(), "2020-01-01T00:00:00Z");
+  store(folder / "cache.db", {own_winner()});
+  const Opened opened({folder / "cache.db"});
+  moetune_family* const family = opened.family(kRangeFamily);
+  CHECK(picks_tile(explained(opened, family, 8, 256), 16));
+  CHECK(explained(opened, family, 8, 256).contains("regret") == false);
+  CHECK(picks_tile(explained(opened, family, 8, 1024), 64));
+}
+
+TEST_CASE("a range table that cannot be serves nothing, and the winners do") {
+  const auto broken = [](const auto& change) {
+    RangeTable table = sample_range();
+    change(table);
+    return table.text();
+  };
+  const std::vector<std::pair<std::string, bool>> texts = {
+      {"{", true},
+      {"{\"moetune_range\":1}", true},
+      {broken([](RangeTable& table) { table.cells[3].time_us = 13; }), true},  // lost to the default
+      {broken([](RangeTable& table) { table.cells[3].problem = "batch=0"; }), true},
+      {broken([](RangeTable& table) { table.cells[3].problem = "batch=99999999999999"; }), true},
+      {broken([](RangeTable& table) { table.cells[3].problem += ",page=64"; }), true},
+      {broken([](RangeTable& table) { table.cells[3].config = "tile=64"; }), true},
+      {broken([](RangeTable& table) { table.cells[3].config = plain_config(16); }), true},  // no such cubin
+      {broken([](RangeTable& table) {
+         table.cells[3].problem = "batch=2,q_heads=4,kv_heads=1,head_dim=128,context=64,page=16";
+       }),
+       true},
+      {broken([](RangeTable& table) { table.contended = true; }), false},
+      {broken([](RangeTable& table) { table.cells.clear(); }), false}};
+  for (const auto& [text, warns] : texts) {
+    CAPTURE(text.substr(0, 300));
+    const Folder folder;
+    store(folder / "cache.db", {own_winner()});
+    store_range(folder / "cache.db", text, "2999-01-01T00:00:00Z");
+    const Opened opened({folder / "cache.db"});
+    moetune_family* const family = opened.family(kRangeFamily);
+    CHECK(picks_tile(explained(opened, family, 8, 256), 16));
+    CHECK((opened.warnings().find("the range table of") != std::string::npos) == warns);
+  }
+}
+
+TEST_CASE("a range table without its cubins is none") {
+  const Folder folder;
+  store(folder / "cache.db", {own_winner()});
+  store_range(folder / "cache.db", sample_range().text(), "2999-01-01T00:00:00Z", {});
+  const Opened opened({folder / "cache.db"});
+  CHECK(picks_tile(explained(opened, opened.family(kRangeFamily), 8, 256), 16));
+}
+
+TEST_CASE("what was measured as deployed goes before what was not, whenever that was stored") {
+  const Folder folder;
+  FakeWinner chained = own_winner();
+  chained.timing = Timing::chained;
+  FakeWinner overlapped = own_winner();
+  overlapped.config = plain_config(32);
+  store(folder / "winners.db", {chained, overlapped});  // the later one last
+  const Opened winners({folder / "winners.db"});
+  const nlohmann::json choice = explained(winners, winners.family(kRangeFamily), 8, 256);
+  CHECK(picks_tile(choice, 16));
+  CHECK(choice["timing"] == "chained");
+
+  store_range(folder / "cache.db", sample_range().text(), "2020-01-01T00:00:00Z", {64, 32}, Timing::chained);
+  store(folder / "cache.db", {overlapped});
+  const Opened opened({folder / "cache.db"});
+  const nlohmann::json cell = explained(opened, opened.family(kRangeFamily), 8, 256);
+  CHECK(picks_tile(cell, 64));
+  CHECK(cell["timing"] == "chained");
+  CHECK(cell.contains("regret"));
+}
+
+TEST_CASE("of two range tables the one that was measured as deployed serves") {
+  const Folder folder;
+  RangeTable other = sample_range();
+  for (RangeCell& cell : other.cells) cell.config = plain_config(32);
+  store_range(folder / "cache.db", sample_range().text(), "2020-01-01T00:00:00Z", {64, 32}, Timing::chained);
+  store_range(folder / "cache.db", other.text(), "2030-01-01T00:00:00Z");
+  store(folder / "cache.db", {own_winner()});
+  const Opened opened({folder / "cache.db"});
+  CHECK(picks_tile(explained(opened, opened.family(kRangeFamily), 2, 64), 64));
+}
