@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <functional>
+
+#include "report/report.h"
+
+namespace moetune {
+namespace {
+
+// Below this fraction of the roofline a short search may well have missed something.
+constexpr double kLowRoofline = 0.7;
+constexpr std::int64_t kShortSearch = 100;
+constexpr std::size_t kMostAdvice = 5;
+
+std::string shell_word(const std::string& text) {
+  const bool plain = !text.empty() && text.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                          "0123456789_=,.:/-") == std::string::npos;
+  if (plain && text.front() != '-') return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string search_command(const WorkloadReport& report) {
+  std::string command = "moetune search " + shell_word(report.key().kernel);
+  if (!report.key().problem.empty()) command += " --problem " + shell_word(report.key().problem);
+  return command;
+}
+
+using Holds = std::function<bool(const WorkloadReport&)>;
+
+// The search of the first workload for which it holds, with how many more there are.
+void advise_search(const Report& report, const Holds& holds, const std::string& reason,
+                   const std::string& options, std::vector<Advice>& advice) {
+  const WorkloadReport* first = nullptr;
+  std::size_t count = 0;
+  for (const WorkloadReport& one : report.workloads) {
+    if (one.recorded() || !holds(one)) continue;  // a recording does not change
+    if (first == nullptr) first = &one;
+    ++count;
+  }
+  if (first == nullptr) return;
+  const std::string more = count > 1 ? ", as are " + std::to_string(count - 1) + " more" : "";
+  advice.push_back({search_command(*first) + options,
+                    "workload " + std::to_string(first->stored.workload.id) + " " + reason + more});
+}
+
+bool has_winner(const WorkloadReport& one) { return one.stored.winner.has_value(); }
+
+}  // namespace
+
+std::vector<Advice> advise(const Report& report) {
+  std::vector<Advice> advice;
+  advise_search(
+      report, [](const WorkloadReport& one) { return !one.stored.damage.empty(); }, "is damaged", "", advice);
+  for (const HardwareSection& section : report.hardware) {
+    if (section.recorded() || section.ceilings.read_tb_s) continue;
+    advice.push_back({"moetune devices --calibrate", "the ceilings of " + section.hardware.name +
+                                                         " are not known, so there is no roofline"});
+    break;
+  }
+  advise_search(
+      report, [](const WorkloadReport& one) { return one.stored.contended; }, "is contended", "", advice);
+  advise_search(
+      report,
+      [](const WorkloadReport& one) {
+        return !has_winner(one) && one.stored.damage.empty() && one.stored.trials > 0;
+      },
+      "is unfinished", "", advice);
+  advise_search(
+      report, [](const WorkloadReport& one) { return has_winner(one) && !one.stale.empty(); }, "is stale", "",
+      advice);
+  advise_search(
+      report, [](const WorkloadReport& one) { return one.rivals > 0; }, "is undecided after a merge", "",
+      advice);
+  advise_search(
+      report,
+      [](const WorkloadReport& one) {
+        return has_winner(one) && one.stored.roofline > 0 && one.stored.roofline < kLowRoofline &&
+               one.origin.trials.value_or(0) < kShortSearch;
+      },
+      "is far from the roofline after a short search", " --budget 200", advice);
+  if (advice.size() > kMostAdvice) advice.resize(kMostAdvice);
+  return advice;
+}
+
+}  // namespace moetune

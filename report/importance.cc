@@ -1,0 +1,167 @@
+#include "report/importance.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace moetune {
+namespace {
+
+// Pairs are looked at among so many factors of the largest main effects; a leaf visits every pair of their levels.
+constexpr std::size_t kPairedFactors = 24;
+constexpr double kMostPairCells = 6'000;
+
+double mean_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+// One tree with the part of each factor's levels that every leaf admits.
+class Marginals {
+ public:
+  Marginals(const Tree& tree, const std::vector<Factor>& factors) : tree_(tree), factors_(factors) {
+    for (const Leaf& leaf : tree.leaves) {
+      std::vector<double>& parts = parts_.emplace_back();
+      double weight = 1;
+      for (const std::vector<bool>& admits : leaf.admits) {
+        parts.push_back(static_cast<double>(std::count(admits.begin(), admits.end(), true)) /
+                        static_cast<double>(admits.size()));
+        weight *= parts.back();
+      }
+      weights_.push_back(weight);
+      mean_ += weight * leaf.value;
+      square_ += weight * leaf.value * leaf.value;
+    }
+  }
+
+  double mean() const { return mean_; }
+  double variance() const { return std::max(square_ - mean_ * mean_, 0.0); }
+
+  std::vector<double> of(std::size_t f) const {
+    std::vector<double> by_level(factors_[f].levels.size(), 0);
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      const Leaf& leaf = tree_.leaves[i];
+      const double share = leaf.value * weights_[i] / parts_[i][f];
+      for (std::size_t l = 0; l < by_level.size(); ++l) {
+        if (leaf.admits[f][l]) by_level[l] += share;
+      }
+    }
+    return by_level;
+  }
+
+  // Row by row of the first factor's levels.
+  std::vector<double> of(std::size_t f, std::size_t g) const {
+    const std::size_t width = factors_[g].levels.size();
+    std::vector<double> cells(factors_[f].levels.size() * width, 0);
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      const Leaf& leaf = tree_.leaves[i];
+      const double share = leaf.value * weights_[i] / (parts_[i][f] * parts_[i][g]);
+      for (std::size_t a = 0; a < leaf.admits[f].size(); ++a) {
+        if (!leaf.admits[f][a]) continue;
+        for (std::size_t b = 0; b < width; ++b) {
+          if (leaf.admits[g][b]) cells[a * width + b] += share;
+        }
+      }
+    }
+    return cells;
+  }
+
+ private:
+  const Tree& tree_;
+  const std::vector<Factor>& factors_;
+  std::vector<std::vector<double>> parts_;  // by leaf and factor
+  std::vector<double> weights_;
+  double mean_ = 0, square_ = 0;
+};
+
+double variance_of(const std::vector<double>& by_level, double mean) {
+  double sum = 0;
+  for (const double value : by_level) sum += (value - mean) * (value - mean);
+  return sum / static_cast<double>(by_level.size());
+}
+
+double interaction_of(const std::vector<double>& cells, const std::vector<double>& first,
+                      const std::vector<double>& second, double mean) {
+  double sum = 0;
+  for (std::size_t a = 0; a < first.size(); ++a) {
+    for (std::size_t b = 0; b < second.size(); ++b) {
+      const double rest = cells[a * second.size() + b] - first[a] - second[b] + mean;
+      sum += rest * rest;
+    }
+  }
+  return sum / static_cast<double>(cells.size());
+}
+
+void sort_by_share(auto& effects) {
+  std::stable_sort(effects.begin(), effects.end(),
+                   [](const auto& a, const auto& b) { return a.share > b.share; });
+}
+
+// The factors whose pairs are looked at, by what their main effects are.
+std::vector<std::size_t> paired_factors(const std::vector<MainEffect>& main,
+                                        const std::vector<Factor>& factors) {
+  std::vector<std::size_t> chosen;
+  double levels = 0, cells = 0;
+  for (const MainEffect& effect : main) {
+    const auto more = static_cast<double>(factors[effect.factor].levels.size());
+    if (chosen.size() == kPairedFactors || cells + levels * more > kMostPairCells) break;
+    cells += levels * more;
+    levels += more;
+    chosen.push_back(effect.factor);
+  }
+  return chosen;
+}
+
+void add_interactions(const std::vector<Marginals>& trees, const std::vector<Factor>& factors,
+                      Importance& importance) {
+  const std::vector<std::size_t> chosen = paired_factors(importance.main, factors);
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    for (std::size_t j = i + 1; j < chosen.size(); ++j)
+      importance.pairs.push_back({.first = chosen[i], .second = chosen[j]});
+  }
+  for (const Marginals& tree : trees) {
+    std::vector<std::vector<double>> single(factors.size());
+    for (const std::size_t f : chosen) single[f] = tree.of(f);
+    for (Interaction& pair : importance.pairs) {
+      const double variance = interaction_of(tree.of(pair.first, pair.second), single[pair.first],
+                                             single[pair.second], tree.mean());
+      pair.share += variance / tree.variance() / static_cast<double>(trees.size());
+    }
+  }
+  sort_by_share(importance.pairs);
+}
+
+}  // namespace
+
+Importance importance_of(const Forest& forest, const std::vector<Factor>& factors) {
+  Importance importance{.explained = forest.explained};
+  std::vector<Marginals> trees;
+  for (const Tree& tree : forest.trees) {
+    Marginals marginals(tree, factors);
+    if (marginals.variance() > 0) trees.push_back(std::move(marginals));
+  }
+  for (std::size_t f = 0; f < factors.size(); ++f) {
+    if (factors[f].levels.size() < 2) continue;
+    MainEffect& effect = importance.main.emplace_back();
+    effect.factor = f;
+    effect.by_level.assign(factors[f].levels.size(), 0);
+    for (const Marginals& tree : trees) {
+      const std::vector<double> by_level = tree.of(f);
+      effect.share += variance_of(by_level, mean_of(by_level)) / tree.variance();
+      for (std::size_t l = 0; l < by_level.size(); ++l)
+        effect.by_level[l] += by_level[l] / static_cast<double>(trees.size());
+    }
+    if (!trees.empty()) effect.share /= static_cast<double>(trees.size());
+  }
+  sort_by_share(importance.main);
+  if (!trees.empty()) add_interactions(trees, factors, importance);
+  return importance;
+}
+
+Importance importance_of(const ForestData& data, const ForestOptions& options) {
+  Importance importance = importance_of(grow_forest(data, options), *data.factors);
+  importance.rows = data.rows.size();
+  return importance;
+}
+
+}  // namespace moetune

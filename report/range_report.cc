@@ -1,0 +1,217 @@
+#include "report/range_report.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "kernels/registry.h"
+#include "ranges/grid.h"
+
+namespace moetune {
+namespace {
+
+// The GPUs of the cache by their key, with the families that each has winners of.
+struct KnownGpu {
+  HardwareKey hardware;
+  std::set<std::pair<std::string, std::string>> families;
+};
+
+std::map<std::string, KnownGpu> known_gpus(const Cache& cache, const std::vector<RangeReport>& tables) {
+  std::map<std::string, KnownGpu> known;
+  const auto at = [&](const HardwareKey& hardware) -> KnownGpu& {
+    return known.try_emplace(hardware.text(), KnownGpu{hardware, {}}).first->second;
+  };
+  for (const Workload& workload : cache.workloads()) {
+    KnownGpu& gpu = at(workload.key.hardware);
+    if (is_recording(workload.key)) continue;
+    try {
+      if (cache.winner(workload.id, WinnerParts::without_cubins))
+        gpu.families.emplace(workload.key.kernel, workload.family);
+    } catch (const DamagedWinner&) {
+    }
+  }
+  for (const RangeReport& one : tables) at(one.key.hardware).families.emplace(one.key.kernel, one.key.family);
+  return known;
+}
+
+// As the runtime chooses it: of the same architecture, with the nearest number of SMs.
+const RangeReport* donor(const std::vector<RangeReport>& tables,
+                         const std::pair<std::string, std::string>& family, const HardwareKey& hardware) {
+  const RangeReport* best = nullptr;
+  const auto distance = [&](const RangeReport& one) {
+    return std::abs(one.key.hardware.sm_count - hardware.sm_count);
+  };
+  for (const RangeReport& one : tables) {
+    const HardwareKey& there = one.key.hardware;
+    if (std::pair(one.key.kernel, one.key.family) != family || there.origin != "gpu" ||
+        there.compute_capability != hardware.compute_capability)
+      continue;
+    if (best == nullptr || distance(one) < distance(*best)) best = &one;
+  }
+  return best;
+}
+
+// The problems of a table's cells; none if one cannot be read.
+std::vector<Assignment> cell_dims(const RangeReport& report) {
+  std::vector<Assignment> dims;
+  const Kernel* const kernel = known_kernel(report.key.kernel);
+  if (kernel == nullptr) return dims;
+  try {
+    for (const RangeCell& cell : report.table.cells)
+      dims.push_back(parse_problem(kernel->name(), kernel->schema(), nullptr, cell.problem).dims);
+  } catch (const BadInput&) {
+    dims.clear();
+  }
+  return dims;
+}
+
+void lay_out(RangeReport& report) {
+  const std::vector<Assignment> dims = cell_dims(report);
+  std::vector<const Assignment*> pointers;
+  for (const Assignment& one : dims) pointers.push_back(&one);
+  const std::vector<std::string> parts = differing_parts(pointers);
+  for (std::size_t i = 0; i < report.cells.size(); ++i)
+    report.cells[i].brief = i < parts.size() && !parts[i].empty() ? parts[i] : report.table.cells[i].problem;
+  try {
+    std::vector<std::string> names;
+    for (const RangeDimension& range : parse_ranges(report.table.ranges)) names.push_back(range.name);
+    report.grids = problem_grids(pointers, names);
+  } catch (const BadInput&) {  // of another version
+  }
+}
+
+// The report's workloads by what a cell of a range on their hardware is.
+using CellKey = std::tuple<std::string, std::string, std::string, Timing>;
+
+std::map<CellKey, std::size_t> by_cell(const std::vector<WorkloadReport>& workloads) {
+  std::map<CellKey, std::size_t> found;
+  for (std::size_t i = 0; i < workloads.size(); ++i) {
+    const WorkloadKey& key = workloads[i].key();
+    const auto [at, fresh] = found.try_emplace({key.kernel, key.problem, key.hardware.text(), key.timing}, i);
+    if (!fresh && workloads[at->second].stored_at < workloads[i].stored_at) at->second = i;
+  }
+  return found;
+}
+
+void describe_cells(RangeReport& report, const std::map<CellKey, std::size_t>& searches,
+                    const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces) {
+  const RangeKey& key = report.key;
+  Variants variants(spaces);
+  for (const RangeCell& cell : report.table.cells) {
+    RangeCellReport& made = report.cells.emplace_back();
+    made.variant = variants.number_of(
+        {key.kernel, cell.problem, key.hardware, key.source_digest, key.toolchain, key.timing}, cell.config);
+    const auto found = searches.find({key.kernel, cell.problem, key.hardware.text(), key.timing});
+    if (found == searches.end()) continue;
+    const WorkloadReport& own = workloads[found->second];
+    made.workload = found->second;
+    made.timings = own.timings;
+    made.differing = differing_timings(own.timings, own.stored.best_config);
+  }
+  report.variants = variants.take_names();
+  lay_out(report);
+}
+
+Document cell_document(const RangeReport& report, std::size_t i,
+                       const std::vector<WorkloadReport>& workloads) {
+  const RangeCell& cell = report.table.cells[i];
+  const RangeCellReport& more = report.cells[i];
+  Document document = {{"problem", cell.problem},
+                       {"config", cell.config},
+                       {"variant", more.variant},
+                       {"time_us", number_or_null(cell.time_us)},
+                       {"default_us", number_or_null(cell.default_us)},
+                       {"best_us", number_or_null(cell.best_us)},
+                       {"regret", cell.regret()}};
+  if (more.workload) {
+    const StoredResult& own = workloads[*more.workload].stored;
+    document["workload"] = own.workload.id;
+    document["timings"] = timings_document(more.timings, own.best_config);
+  }
+  return document;
+}
+
+}  // namespace
+
+std::vector<RangeReport> read_ranges(const Cache& cache, const std::optional<std::string>& kernel,
+                                     const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces) {
+  const std::map<CellKey, std::size_t> searches = by_cell(workloads);
+  std::vector<RangeReport> all;
+  for (FamilyRange& range : cache.ranges()) {
+    if (kernel && range.key.kernel != *kernel) continue;
+    try {
+      all.push_back({.key = range.key,
+                     .table = RangeTable::parse(range.table, "a stored range table"),
+                     .cubins = range.variants.size(),
+                     .stored_at = range.stored_at});
+      describe_cells(all.back(), searches, workloads, spaces);
+    } catch (const BadInput&) {  // of another version; `cache check` names what is damaged
+    }
+  }
+  std::set<std::pair<std::string, std::string>> families;
+  for (const RangeReport& one : all) families.emplace(one.key.kernel, one.key.family);
+  std::vector<RangeReport> inherited;
+  for (const auto& [text, gpu] : known_gpus(cache, all)) {
+    for (const auto& family : families) {
+      if (gpu.hardware.origin != "gpu" || gpu.families.contains(family)) continue;
+      if (const RangeReport* const from = donor(all, family, gpu.hardware)) {
+        inherited.push_back(*from);
+        inherited.back().inherited_by = gpu.hardware;
+      }
+    }
+  }
+  all.insert(all.end(), inherited.begin(), inherited.end());
+  return all;
+}
+
+std::string timings_sentence(const RangeReport& report) {
+  std::size_t known = 0, other = 0;
+  std::map<Timing, std::size_t> by_timing;
+  for (const RangeCellReport& cell : report.cells) {
+    if (cell.timings.empty()) continue;
+    ++known;
+    if (!cell.differing.empty()) ++other;
+    for (const Timing timing : cell.differing) ++by_timing[timing];
+  }
+  if (known == 0) return "";
+  if (other == 0)
+    return format("In all %zu cells with times under each timing the same configuration wins under all.",
+                  known);
+  std::string names;
+  for (const auto& [timing, count] : by_timing)
+    names += (names.empty() ? "" : ", ") + std::string(timing_name(timing)) + format(" in %zu", count);
+  return format("In %zu of %zu cells another configuration would win under another timing: ", other, known) +
+         names + ".";
+}
+
+Document range_report_document(const RangeReport& report, const std::vector<WorkloadReport>& workloads) {
+  const RangeTable& table = report.table;
+  Document cells = Document::array();
+  if (!report.inherited_by) {
+    for (std::size_t i = 0; i < report.cells.size(); ++i)
+      cells.push_back(cell_document(report, i, workloads));
+  }
+  return {{"kernel", report.key.kernel},
+          {"family", report.key.family},
+          {"hardware", report.key.hardware.name},
+          {"inherited", report.inherited_by.has_value()},
+          {"inherited_by", report.inherited_by ? Document(report.inherited_by->name) : Document(nullptr)},
+          {"timing", timing_name(report.key.timing)},
+          {"ranges", table.ranges},
+          {"cells", table.cells.size()},
+          {"cubins", report.cubins},
+          {"variants", report.variants},
+          {"bound", table.bound},
+          {"kept", table.kept},
+          {"worst_regret", table.worst_cell()},
+          {"certificate", certificate_document(table.certificate)},
+          {"contended", table.contended},
+          {"stored_at", report.stored_at},
+          {"table", std::move(cells)}};
+}
+
+}  // namespace moetune

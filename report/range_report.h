@@ -1,0 +1,50 @@
+// The range tables of a cache as a report shows them: what they serve, and what they were seen to lose. Plain data; for
+// the thread that owns the cache.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/ranges.h"
+#include "jobs/documents.h"
+#include "ranges/range_table.h"
+#include "report/problem_grid.h"
+#include "report/workload_report.h"
+
+namespace moetune {
+
+// What is known of a cell beside its times.
+struct RangeCellReport {
+  std::string brief;                    // the dimensions in which it differs: "batch=8,context=4096"
+  std::size_t variant = 0;              // equal ones share a cubin: a position in RangeReport::variants
+  std::optional<std::size_t> workload;  // of its own search: a position in Report::workloads
+  std::vector<TimingResult> timings;    // of that search's winner; empty if they were not measured
+  std::vector<Timing> differing;        // the timings under which another configuration won
+};
+
+struct RangeReport {
+  RangeKey key;
+  RangeTable table;
+  std::vector<RangeCellReport> cells;  // those of `table`, in order
+  std::vector<std::string> variants;   // the compiled part of their configurations
+  std::vector<ProblemGrid> grids;      // over the dimensions of its ranges; none if all cells are one point
+  std::size_t cubins = 0;              // that are stored; 0 if nothing was compiled
+  std::string stored_at;
+  // A GPU of the cache that has nothing of the family by itself, and is served by this table of another one as the
+  // runtime would choose it; nullopt for the table's own GPU.
+  std::optional<HardwareKey> inherited_by;
+};
+
+// Of one kernel if it is named, tables first, inherited ones behind their own. What cannot be read is left out.
+// `workloads` are the report's.
+std::vector<RangeReport> read_ranges(const Cache& cache, const std::optional<std::string>& kernel,
+                                     const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces);
+
+// "In 3 of 12 cells another configuration would win: overlapped 2, alone 1." Empty if no cell has times under all
+// timings.
+std::string timings_sentence(const RangeReport& report);
+
+Document range_report_document(const RangeReport& report, const std::vector<WorkloadReport>& workloads);
+
+}  // namespace moetune

@@ -1,0 +1,85 @@
+#include "report/report.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/suggest.h"
+#include "cache/merge.h"
+#include "kernels/registry.h"
+#include "report/staleness.h"
+
+namespace moetune {
+namespace {
+
+// A kernel is one that moetune has, or one whose recording was searched.
+void require_known(const std::string& kernel, const std::vector<Workload>& workloads) {
+  std::set<std::string> names;
+  for (const Kernel* known : all_kernels()) names.insert(known->name());
+  for (const Workload& workload : workloads) names.insert(workload.key.kernel);
+  if (!names.contains(kernel)) throw BadInput(unknown_name("kernel", kernel, {names.begin(), names.end()}));
+}
+
+void read_workloads(const Cache& cache, const ReportRequest& request, const std::vector<Workload>& all,
+                    StoredSpaces& spaces, Report& report) {
+  for (const Workload& workload : all) {
+    if (request.stop.stop_requested()) return;
+    if (is_recording(workload.key) || (request.kernel && workload.key.kernel != *request.kernel)) continue;
+    WorkloadReport one = read_workload(cache, workload, spaces);
+    const bool says_something = one.stored.best_us > 0 || one.stored.trials > 0 || !one.stored.damage.empty();
+    if (says_something) report.workloads.push_back(std::move(one));
+  }
+  std::map<std::int64_t, std::size_t> rivals;
+  for (const Duel& duel : cache.duels()) ++rivals[duel.workload.id];
+  for (WorkloadReport& one : report.workloads) {
+    const auto found = rivals.find(one.stored.workload.id);
+    if (found != rivals.end()) one.rivals = found->second;
+  }
+}
+
+void read_sections(const Cache& cache, const ReportRequest& request, Report& report) {
+  std::map<std::pair<bool, std::string>, std::map<std::string, std::vector<std::size_t>>> groups;
+  for (std::size_t i = 0; i < report.workloads.size(); ++i) {
+    const WorkloadReport& one = report.workloads[i];
+    groups[{one.recorded(), one.key().hardware.text()}][one.key().kernel].push_back(i);
+  }
+  for (const auto& [group, kernels] : groups) {
+    HardwareSection section{.hardware = report.workloads[kernels.begin()->second.front()].key().hardware};
+    section.ceilings = stored_ceilings(&cache, section.hardware);
+    for (const auto& [kernel, members] : kernels) {
+      KernelSection& part = section.kernels.emplace_back();
+      part.kernel = kernel;
+      part.workloads = members;
+      std::vector<const WorkloadReport*> own;
+      for (const std::size_t i : members) own.push_back(&report.workloads[i]);
+      if (!request.stop.stop_requested()) part.parameters = parameters_of(own);
+    }
+    report.hardware.push_back(std::move(section));
+  }
+}
+
+}  // namespace
+
+std::string hardware_title(const HardwareKey& hardware) {
+  return hardware.name + (hardware.origin == "gpu" ? "" : " (recorded)");
+}
+
+Report read_report(const Cache* cache, const ReportRequest& request) {
+  Report report{.now = request.now};
+  const std::vector<Workload> all = cache != nullptr ? cache->workloads() : std::vector<Workload>();
+  if (request.kernel) require_known(*request.kernel, all);
+  if (cache == nullptr) return report;
+  report.cache = cache->path().string();
+  StoredSpaces spaces;
+  read_workloads(*cache, request, all, spaces, report);
+  find_stale(report.workloads, spaces);
+  find_earlier_winners(report.workloads);
+  read_sections(*cache, request, report);
+  report.grids = family_grids(report.workloads, spaces);
+  report.ranges = read_ranges(*cache, request.kernel, report.workloads, spaces);
+  report.advice = advise(report);
+  return report;
+}
+
+}  // namespace moetune

@@ -1,0 +1,68 @@
+// What a cache says of its workloads, read once: what the terminal, the page and the files of `moetune report` are made
+// of. Recordings in progress and workloads of which nothing is known are left out.
+//
+// A Report is plain data and outlives the cache that it was read from; reading is for the thread that owns the cache.
+// Throws BrokenEnvironment if the file is damaged. A damaged record is a field of its workload.
+#pragma once
+
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "report/family_grid.h"
+#include "report/kernel_report.h"
+#include "report/range_report.h"
+#include "report/time_stamp.h"
+#include "report/workload_report.h"
+#include "tuner/ceilings.h"
+
+namespace moetune {
+
+// One kernel on one hardware.
+struct KernelSection {
+  std::string kernel;
+  std::vector<std::size_t> workloads;  // positions in Report::workloads
+  ParameterReport parameters;
+};
+
+struct HardwareSection {
+  HardwareKey hardware;
+  Ceilings ceilings;
+  std::vector<KernelSection> kernels;
+
+  bool recorded() const { return hardware.origin != "gpu"; }
+};
+
+// A command worth running next, and why.
+struct Advice {
+  std::string command;
+  std::string reason;
+};
+
+struct Report {
+  std::string cache;  // the path
+  UtcSeconds now{};
+  std::vector<WorkloadReport> workloads;
+  std::vector<HardwareSection> hardware;  // GPUs first, then recordings
+  std::vector<FamilyGrid> grids;
+  std::vector<RangeReport> ranges;
+  std::vector<Advice> advice;
+};
+
+struct ReportRequest {
+  std::optional<std::string> kernel;
+  UtcSeconds now{};
+  std::stop_token stop;  // ends the reading; what was read so far is returned
+};
+
+// Throws BadInput for a kernel that neither moetune nor the cache has. `cache` may be null: nothing was tuned yet.
+Report read_report(const Cache* cache, const ReportRequest& request);
+
+// "NVIDIA H200", "Test GPU (recorded)".
+std::string hardware_title(const HardwareKey& hardware);
+
+// At most a handful, the most useful first.
+std::vector<Advice> advise(const Report& report);
+
+}  // namespace moetune

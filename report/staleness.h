@@ -1,0 +1,18 @@
+// Why a stored winner may no longer be the right one. Pure functions over what was read.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "report/workload_report.h"
+
+namespace moetune {
+
+// Fills in `stale` of every workload: templates, space or compiler changed, driver changed, or another workload of the
+// same kernel, problem and hardware has a winner of today's templates.
+void find_stale(std::vector<WorkloadReport>& workloads, StoredSpaces& spaces);
+
+// Fills in `before` where the workload's own history has none.
+void find_earlier_winners(std::vector<WorkloadReport>& workloads);
+
+}  // namespace moetune

@@ -1,0 +1,75 @@
+#include "report/workload_report.h"
+
+#include "base/error.h"
+#include "kernels/registry.h"
+
+namespace moetune {
+namespace {
+
+std::string text_field(const Document& object, const char* name) {
+  const auto at = object.find(name);
+  return at != object.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+std::optional<std::int64_t> number_field(const Document& object, const char* name) {
+  const auto at = object.find(name);
+  if (at == object.end() || !at->is_number_integer()) return std::nullopt;
+  return at->get<std::int64_t>();
+}
+
+// The interval of the trial that stands for the winner.
+void take_interval(WorkloadReport& report, const std::vector<TrialRecord>& trials) {
+  if (report.stored.winner) {
+    report.low_us = report.stored.winner->interval_low_us;
+    report.high_us = report.stored.winner->interval_high_us;
+    return;
+  }
+  for (const TrialRecord& trial : trials) {
+    if (trial.config != report.stored.best_config) continue;
+    report.low_us = trial.interval_low_us;
+    report.high_us = trial.interval_high_us;
+  }
+}
+
+}  // namespace
+
+Origin origin_of(const std::string& provenance) {
+  const Document document = parse_stored(provenance);
+  if (!document.is_object()) return {};
+  return {.strategy = text_field(document, "strategy"),
+          .device = text_field(document, "device"),
+          .driver = text_field(document, "driver"),
+          .version = text_field(document, "moetune"),
+          .trials = number_field(document, "trials"),
+          .seed = number_field(document, "seed")};
+}
+
+WorkloadReport read_workload(const Cache& cache, const Workload& workload, StoredSpaces& spaces) {
+  const std::vector<TrialRecord> trials = cache.trials(workload.id);
+  WorkloadReport report{.stored = read_result(cache, workload, spaces, WinnerParts::without_cubins, trials)};
+  const WorkloadKey& key = workload.key;
+  if (const Kernel* const kernel = known_kernel(key.kernel)) {
+    try {
+      const Problem problem = stored_problem(*kernel, key);
+      report.dims = problem.dims;
+      report.family = kernel->specialization(problem).text();
+    } catch (const BadInput&) {  // of another version
+    }
+  }
+  take_interval(report, trials);
+  if (const std::optional<WinnerRecord>& winner = report.stored.winner) {
+    report.stored_at = winner->stored_at;
+    report.origin = origin_of(winner->provenance);
+    report.timings = parse_timings(winner->timings);
+  }
+  report.history = cache.history(workload.id);
+  if (!report.history.empty()) {
+    const Generation& last = report.history.front();
+    report.before = {last.time_us,   last.interval_low_us, last.interval_high_us,
+                     last.stored_at, last.config,          last.reason};
+  }
+  report.trials = series_of(trials);
+  return report;
+}
+
+}  // namespace moetune

@@ -1,0 +1,57 @@
+// One workload as a report shows it: what is stored (jobs/stored_results.h) with what a reader asks next: how sure,
+// faster than before, how old, whose, stale? Plain data, read by report.cc; for the thread that owns the cache.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/history.h"
+#include "jobs/stored_results.h"
+#include "report/trial_series.h"
+#include "tuner/timings.h"
+
+namespace moetune {
+
+// The winner that today's replaced: of the same workload, or of the same kernel, problem and hardware with other
+// templates or another compiler.
+struct EarlierWinner {
+  double time_us = 0, low_us = 0, high_us = 0;
+  std::string stored_at;
+  std::string config;
+  std::string reason;  // why it was replaced (cache/history.h); "" for another workload's
+};
+
+// How a winner came about, as far as its record says.
+struct Origin {
+  std::string strategy, device, driver, version;
+  std::optional<std::int64_t> trials, seed;
+};
+
+struct WorkloadReport {
+  StoredResult stored;
+  Assignment dims;                 // of the problem; empty if it cannot be read
+  std::string family;              // "" if unknown
+  double low_us = 0, high_us = 0;  // 95% interval of the best; 0 if unknown
+  std::string stored_at;           // "" without a winner
+  Origin origin;
+  std::optional<EarlierWinner> before;
+  std::vector<Generation> history;    // latest first
+  std::vector<std::string> stale;     // reasons, each a phrase
+  std::vector<TimingResult> timings;  // of the winner; empty if nobody asked for them
+  std::size_t rivals = 0;             // configurations that wait for a duel with the winner
+  TrialSeries trials;
+
+  const WorkloadKey& key() const { return stored.workload.key; }
+  bool recorded() const { return key().hardware.origin != "gpu"; }
+  // Over the earlier winner; 0 if there is none.
+  double gain() const { return before && stored.best_us > 0 ? before->time_us / stored.best_us : 0; }
+};
+
+// What a stored winner's provenance says. Values of the wrong type count as unknown.
+Origin origin_of(const std::string& provenance);
+
+// Without what needs the other workloads of the cache: `stale` and `before` of another workload.
+WorkloadReport read_workload(const Cache& cache, const Workload& workload, StoredSpaces& spaces);
+
+}  // namespace moetune

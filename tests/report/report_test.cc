@@ -1,0 +1,233 @@
+#include "report/report.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "report/report_document.h"
+#include "tests/report/reported_cache.h"
+
+using namespace moetune;
+using moetune::testing::decode_config;
+using moetune::testing::decode_key;
+using moetune::testing::ReportedCache;
+
+namespace {
+
+UtcSeconds at(const std::string& text) { return *parse_utc(text); }
+
+Report report_of(ReportedCache& made, std::optional<std::string> kernel = std::nullopt) {
+  return read_report(&made.cache(), {.kernel = std::move(kernel), .now = at("2026-11-23T10:00:00Z")});
+}
+
+bool mentions(const std::vector<std::string>& phrases, const std::string& part) {
+  for (const std::string& phrase : phrases) {
+    if (phrase.find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("a report has each workload with its interval, its provenance and what it gained") {
+  ReportedCache made;
+  const std::int64_t id = made.add(decode_key());
+  made.trial(id, decode_config("6"), 120);
+  made.trial(id, decode_config("4"), 90);
+  made.trial(id, decode_config("3"), 0, "compile_failed");
+  made.trial(id, decode_config("2"), 100);
+  made.winner(id, decode_config("6"), 120, "2026-11-20T10:00:00Z");
+  made.winner(id, decode_config("4"), 90, "2026-11-22T10:00:00Z");
+
+  const Report report = report_of(made);
+  REQUIRE(report.workloads.size() == 1);
+  const WorkloadReport& one = report.workloads[0];
+  CHECK(one.stored.best_us == 90);
+  CHECK(one.low_us == doctest::Approx(89.91));
+  CHECK(one.stored.speedup() == 2);
+  CHECK(one.origin.strategy == "auto");
+  CHECK(one.origin.trials == 24);
+  CHECK(one.origin.driver == "580.1");
+  REQUIRE(one.before.has_value());
+  CHECK(one.gain() == doctest::Approx(120.0 / 90));
+  CHECK(one.history.size() == 1);
+  CHECK(one.stale.empty());
+  CHECK(one.family == "dtype=f32,write=none,passes=1");
+
+  CHECK(one.trials.total == 4);
+  CHECK(one.trials.device_s == 8);
+  CHECK(one.trials.shown.size() == 4);
+  REQUIRE(one.trials.best.size() == 3);  // 120, 90, and where the search ended
+  CHECK(one.trials.best[1].number == 2);
+  CHECK(one.trials.best[1].device_s == 4);
+  CHECK(one.trials.best[2].number == 4);
+  CHECK(one.trials.best[2].time_us == 90);
+
+  REQUIRE(report.hardware.size() == 1);
+  CHECK(report.hardware[0].kernels[0].kernel == "decode_kernel");
+  CHECK(report.hardware[0].kernels[0].parameters.trials == 0);  // four trials say nothing
+  REQUIRE(report.advice.size() == 1);
+  CHECK(report.advice[0].command == "moetune devices --calibrate");
+}
+
+TEST_CASE("what is stale is said with its reason") {
+  ReportedCache made;
+  WorkloadKey key = decode_key();
+  key.source_digest = "of yesterday";
+  const std::int64_t alone = made.add(key);
+  made.winner(alone, decode_config("6"), 100);
+  key.problem = "elements=2048,dtype=f32,write=none,passes=1";
+  const std::int64_t replaced = made.add(key);
+  made.winner(replaced, decode_config("6"), 100, "2026-11-01T10:00:00Z");
+  const std::int64_t today = made.add(decode_key("2048"));
+  made.winner(today, decode_config("4"), 80);
+  key = decode_key("4096");
+  key.toolchain = "nvrtc 12.9.1";
+  made.winner(made.add(key), decode_config("4"), 80);
+  const std::int64_t gone = made.add(decode_key("8192"));
+  made.winner(gone, decode_config("5000"), 80);
+
+  const Report report = report_of(made);
+  REQUIRE(report.workloads.size() == 5);
+  CHECK(mentions(report.workloads[0].stale, "the templates changed since"));
+  CHECK(mentions(report.workloads[1].stale, "workload " + std::to_string(today) + " has today's templates"));
+  CHECK(report.workloads[2].stale.empty());
+  CHECK(report.workloads[2].before.has_value());  // the winner of yesterday's templates
+  CHECK(report.workloads[2].gain() == doctest::Approx(1.25));
+  CHECK(mentions(report.workloads[3].stale, "compiled with nvrtc 12.9.1, others with nvrtc 13.0.88"));
+  CHECK(mentions(report.workloads[4].stale, "today's space does not have its configuration"));
+  bool advised = false;
+  for (const Advice& advice : report.advice) {
+    advised = advised || (advice.reason == "workload 1 is stale, as are 3 more" &&
+                          advice.command == "moetune search decode_kernel --problem " + decode_key().problem);
+  }
+  CHECK(advised);
+}
+
+TEST_CASE("another driver makes a winner stale, and 13.10 comes after 13.9") {
+  ReportedCache made;
+  WorkloadKey key = decode_key();
+  key.toolchain = "nvrtc 13.9.0";
+  made.winner(made.add(key), decode_config("6"), 100);
+  key = decode_key("2048");
+  key.toolchain = "nvrtc 13.10.0";
+  key.hardware.driver = "590.2";  // the last that was seen
+  made.winner(made.add(key), decode_config("6"), 100);
+  const Report report = report_of(made);
+  CHECK(mentions(report.workloads[0].stale, "others with nvrtc 13.10.0"));
+  CHECK(mentions(report.workloads[1].stale, "tuned with driver 580.1, the last seen is 590.2"));
+}
+
+TEST_CASE("a kernel that nobody has is reported, and an unknown name is bad input") {
+  ReportedCache made;
+  WorkloadKey key{.kernel = "saxpy", .problem = "", .hardware = moetune::testing::h200()};
+  key.hardware.origin = "replay:abc";
+  const std::int64_t id = made.add(key);
+  for (int x = 0; x < 30; ++x)
+    made.trial(id, "x=" + std::to_string(x % 5) + ",y=" + std::to_string(x / 5), 10 + x % 5);
+  const Report report = report_of(made, "saxpy");
+  REQUIRE(report.workloads.size() == 1);
+  CHECK(report.workloads[0].recorded());
+  CHECK(report.workloads[0].stale.empty());
+  CHECK(hardware_title(report.hardware[0].hardware) == "NVIDIA H200 (recorded)");
+  const ParameterReport& parameters = report.hardware[0].kernels[0].parameters;
+  CHECK(parameters.trials == 30);
+  CHECK(parameters.factors[parameters.importance.main[0].factor].name == "x");
+  CHECK(parameters.importance.main[0].share > 0.9);
+  REQUIRE(parameters.maps.size() == 1);
+  CHECK(parameters.maps[0].cells.size() == 30);
+  CHECK(report.advice.empty());  // a recording does not change
+  CHECK_THROWS_AS(report_of(made, "saxpi"), BadInput);
+  CHECK(read_report(nullptr, {}).workloads.empty());
+}
+
+TEST_CASE("of many trials the improvements, the fastest and some others are kept") {
+  std::vector<TrialRecord> trials;
+  for (int i = 0; i < 20'000; ++i) {
+    const double time = i == 17'171 ? 1 : 100 + (i * 7919 % 1000);
+    trials.push_back({.config = "x=" + std::to_string(i), .outcome = "ok", .time_us = time});
+  }
+  const TrialSeries series = series_of(trials);
+  CHECK(series.total == 20'000);
+  CHECK(series.shown.size() <= kMostShownTrials);
+  CHECK(series.shown.size() > kMostShownTrials / 2);
+  bool best = false;
+  for (const ShownTrial& trial : series.shown) best = best || trial.number == 17'172;
+  CHECK(best);
+  CHECK(series.best.back().time_us == 1);
+  CHECK(evenly_spaced(10, 3) == std::vector<std::size_t>{0, 4, 9});
+  CHECK(evenly_spaced(2, 5) == std::vector<std::size_t>{0, 1});
+  CHECK(evenly_spaced(0, 5).empty());
+}
+
+TEST_CASE("records that make no sense do no harm") {
+  ReportedCache made;
+  const std::int64_t id = made.add(decode_key());
+  made.cache().put_trial(
+      id, {.config = "", .outcome = "nonsense", .time_us = -1, .facts = "[[", .provenance = "7"});
+  made.cache().put_trial(id, {.config = decode_config("4"),
+                              .outcome = "ok",
+                              .time_us = 1e308,
+                              .facts = R"({"measure_s":1e400,"validate_s":-4,"compile_s":"x"})",
+                              .provenance = "{}"});
+  WinnerRecord winner = made.winner_record(decode_config("4"), 100, "yesterday");
+  winner.provenance = R"({"strategy":7,"trials":"many","driver":[],"seed":1e99})";
+  made.cache().put_winner(id, winner);
+  const Report report = report_of(made);
+  REQUIRE(report.workloads.size() == 1);
+  CHECK(report.workloads[0].origin.strategy.empty());
+  CHECK_FALSE(report.workloads[0].origin.trials.has_value());
+  CHECK(report.workloads[0].trials.device_s >= 0);
+  CHECK(age_text("yesterday", report.now) == "-");
+  CHECK(report_document(report)["workloads"][0]["provenance"]["trials"].is_null());
+}
+
+TEST_CASE("families become grids over the dimensions in which they differ most") {
+  ReportedCache made;
+  for (const char* batch : {"1", "4"}) {
+    for (const char* context : {"512", "2048", "8192"}) {
+      WorkloadKey key = decode_key();
+      key.kernel = "decode_attention";
+      key.source_digest = kernel_source_digest("decode_attention");
+      key.problem = std::string("batch=") + batch + ",context=" + context;
+      const std::int64_t id = made.add(key);
+      made.trial(id, "splits=" + std::string(batch), 10);
+    }
+  }
+  const Report report = report_of(made);
+  REQUIRE(report.grids.size() == 1);
+  const FamilyGrid& grid = report.grids[0];
+  CHECK(grid.down == "batch");
+  CHECK(grid.across == "context");
+  CHECK(grid.rows == std::vector<std::int64_t>{1, 4});
+  CHECK(grid.columns == std::vector<std::int64_t>{512, 2048, 8192});
+  CHECK(grid.variants.size() == 2);
+  REQUIRE(grid.cells[5].has_value());
+  CHECK(grid.cells[5]->variant == 1);
+}
+
+TEST_CASE("times are read and ages told") {
+  CHECK(utc_text(at("2026-02-28T23:59:59Z")) == "2026-02-28T23:59:59Z");
+  for (const char* wrong :
+       {"", "2026-02-30T00:00:00Z", "2026-11-22", "2026-11-22T25:00:00Z", "2026-11-22T10:00:00z"})
+    CHECK_FALSE(parse_utc(wrong).has_value());
+  const UtcSeconds now = at("2026-11-23T10:00:00Z");
+  CHECK(age_text("2026-11-23T09:58:00Z", now) == "2 min");
+  CHECK(age_text("2026-11-23T05:58:00Z", now) == "4 h");
+  CHECK(age_text("2026-11-13T05:58:00Z", now) == "10 d");
+  CHECK(age_text("2020-11-13T05:58:00Z", now) == "6 y");
+  CHECK(age_text("2027-11-13T05:58:00Z", now) == "now");
+}
+
+TEST_CASE("a CSV has a line for each workload, and no cell is a formula") {
+  ReportedCache made;
+  WorkloadKey key = decode_key();
+  key.kernel = "=cmd|'/c calc'!A1";
+  key.problem = "a \"quoted\", text\nover lines";
+  const std::int64_t id = made.add(key);
+  made.trial(id, "x=1", 12.5);
+  const std::string csv = report_csv(report_of(made));
+  CHECK(csv.starts_with("key,kernel,problem,hardware,"));
+  CHECK(
+      csv.find("\r\n1,'=cmd|'/c calc'!A1,\"a \"\"quoted\"\", text\nover lines\",NVIDIA H200,gpu,x=1,12.5,") !=
+      std::string::npos);
+}
