@@ -1,0 +1,65 @@
+#include "retune/contest.h"
+
+#include "base/format.h"
+#include "base/statistics.h"
+#include "tuner/finals.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::size_t kFewestPairs = 6;  // below it there is no 95% interval
+
+}  // namespace
+
+Contest judge_duel(const TrialResult& incumbent, const TrialResult& challenger) {
+  Contest contest;
+  if (challenger.outcome != Outcome::ok) {
+    contest.reason = "the new winner did not run: " + challenger.message;
+    return contest;
+  }
+  if (incumbent.outcome != Outcome::ok) {
+    contest.won = true;
+    contest.reason = "the present winner no longer runs: " + incumbent.message;
+    return contest;
+  }
+  const Measurement &old = incumbent.measurement, &fresh = challenger.measurement;
+  if (old.samples_us.size() == fresh.samples_us.size() && old.samples_us.size() >= kFewestPairs) {
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < old.samples_us.size(); ++i)
+      ratios.push_back(fresh.samples_us[i] / old.samples_us[i]);
+    const MedianInterval interval = median_interval(ratios);
+    contest.ratio = interval.median;
+    contest.low = interval.low;
+    contest.high = interval.high;
+  } else {
+    contest.ratio = fresh.median_us / old.median_us;
+    contest.low = fresh.low_us / old.high_us;
+    contest.high = fresh.high_us / old.low_us;
+  }
+  contest.won = contest.high < 1 - kTie;
+  contest.reason =
+      format("%.4f of the present winner's time [%.4f, %.4f]", contest.ratio, contest.low, contest.high);
+  return contest;
+}
+
+Contest hold_contest(Device& device, QuietWatch& watch, const Candidate& incumbent,
+                     const Candidate& challenger, Timing timing, int rounds) {
+  Contest worse;
+  for (const bool swapped : {false, true}) {  // whoever runs second may find warmer caches
+    std::vector<TrialResult> results;
+    const std::vector<Candidate> pair = swapped ? std::vector<Candidate>{challenger, incumbent}
+                                                : std::vector<Candidate>{incumbent, challenger};
+    const bool quiet = watch.measure_quietly([&] { results = device.duel(pair, rounds, timing); });
+    Contest one = judge_duel(results[swapped ? 1 : 0], results[swapped ? 0 : 1]);
+    if (!quiet) {
+      one.won = false;
+      one.contended = true;
+      one.reason = "somebody else used the GPU during the duel";
+    }
+    if (!one.won) return one;
+    if (!swapped || one.ratio > worse.ratio) worse = one;
+  }
+  return worse;
+}
+
+}  // namespace moetune

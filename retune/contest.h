@@ -1,0 +1,32 @@
+// Whether a new winner may replace the present one: only if it wins two duels in interleaved rounds beyond the noise.
+// So a night cannot make serving slower.
+//
+// Free functions for the thread that owns the device.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tuner/quiet_watch.h"
+
+namespace moetune {
+
+inline constexpr int kContestRounds = 41;
+
+struct Contest {
+  bool won = false;        // by the challenger
+  bool contended = false;  // somebody else used the device: nothing was decided
+  double ratio = 1;  // the challenger's time over the other's: median over rounds, the worse of two duels
+  double low = 1, high = 1;  // its 95% interval
+  std::string reason;        // one sentence
+};
+
+// Of one duel: times of the same rounds, in order; of unequal numbers, or of recordings without samples, the medians
+// and their intervals.
+Contest judge_duel(const TrialResult& incumbent, const TrialResult& challenger);
+
+// Both must be ready to run; the device is open. Throws Stopped.
+Contest hold_contest(Device& device, QuietWatch& watch, const Candidate& incumbent,
+                     const Candidate& challenger, Timing timing, int rounds = kContestRounds);
+
+}  // namespace moetune

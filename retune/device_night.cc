@@ -1,0 +1,193 @@
+#include "retune/device_night.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+
+#include "base/error.h"
+#include "jobs/device_choice.h"
+#include "jobs/gpu_speed.h"
+#include "kernels/registry.h"
+#include "retune/memory.h"
+#include "retune/stale_ranges.h"
+
+namespace moetune {
+namespace {
+
+using Clock = NightShared::Clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+}  // namespace
+
+// "moetune.db-retune-GPU-1234": a ledger and a lock for each GPU, because a process each may use them.
+std::filesystem::path night_files(const std::filesystem::path& cache, const DeviceInfo* gpu,
+                                  std::size_t twin) {
+  std::string name = gpu == nullptr ? "recordings" : gpu->uuid.empty() ? gpu->id : gpu->uuid;
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == ':' || c == '/' || c == ' '; }, '-');
+  return cache.string() + "-retune-" + name + (twin > 0 ? "-" + std::to_string(twin + 1) : "");
+}
+
+std::int64_t NightShared::now() const {
+  return request.now ? request.now() : static_cast<std::int64_t>(std::time(nullptr));
+}
+
+double NightShared::seconds_left() const { return request.time_s - seconds_since(begin); }
+
+DeviceNight::DeviceNight(NightShared& shared, std::string device, std::size_t position, std::size_t twin)
+    : shared_(shared),
+      name_(device),
+      position_(position),
+      keys_(std::move(device), shared.request.search.no_compile, "retune") {
+  const DeviceInfo* const gpu = keys_.gpu();
+  if (gpu != nullptr) name_ = gpu->id;
+  if (twin > 0) name_ += " (" + std::to_string(twin + 1) + ")";
+  stem_ = night_files(shared.request.search.target.cache.file(), gpu, twin);
+}
+
+std::string DeviceNight::kind() {
+  const DeviceInfo* const gpu = keys_.gpu();
+  return gpu != nullptr ? gpu->key.text() : keys_.device();
+}
+
+void DeviceNight::take_lock() {
+  lock_.emplace(stem_.string() + ".lock");
+  if (!lock_->taken_over().empty())
+    shared_.emit("taken_over", {{"device", name_}, {"message", lock_->taken_over()}});
+}
+
+void DeviceNight::read_ledger() {
+  ledger_.emplace(stem_.string() + ".json");
+  if (!ledger_->damage().empty())
+    shared_.emit("ledger_damaged", {{"device", name_}, {"message", ledger_->damage()}});
+}
+
+Events DeviceNight::events() const {
+  return {.job = static_cast<JobId>(position_), .listener = shared_.context.events.listener};
+}
+
+SearchRequest DeviceNight::search_of(const PlanItem& item) {
+  SearchRequest search = shared_.request.search;
+  search.target.workload = {.kernel = item.point.kernel, .problem = item.point.problem, .preset = ""};
+  search.settings.policy.timing = item.key.timing;
+  search.settings.all_timings = item.key.timing != Timing::overlapped;  // somebody asked for it once
+  search.target.device = keys_.device();
+  search.threads = shared_.threads;
+  search.settings.quiet_wait_s = shared_.request.rework.quiet_wait_s;
+  if (shared_.request.time_s > 0) search.settings.time_budget_s = std::max(1.0, shared_.seconds_left());
+  return search;
+}
+
+std::string DeviceNight::shortage(const TuningPoint& point) {
+  const DeviceInfo* const gpu = keys_.gpu();
+  const std::int64_t total = gpu != nullptr ? gpu->key.memory_bytes : 0;
+  const Kernel& kernel = find_kernel(point.kernel);
+  const MemoryNeed need =
+      memory_need(kernel, parse_problem(kernel.name(), kernel.schema(), nullptr, point.problem), total);
+  MemoryFree free{.host_bytes = free_host_memory()};
+  if (gpu != nullptr && gpu->load) {
+    const DeviceInfo now = find_gpu(keys_.device(), "retune");
+    if (now.load) free.gpu_bytes = now.load->free_bytes;
+  }
+  return memory_shortage(need, free, total);
+}
+
+ReworkResult DeviceNight::rework(const PlanItem& item) {
+  const auto say = [&](const std::string& why) {
+    shared_.emit("waits_for_memory", {{"device", name_},
+                                      {"kernel", item.point.kernel},
+                                      {"problem", item.point.problem},
+                                      {"message", name_ + " waits for memory: " + why}});
+  };
+  const auto ask = [&] { return shortage(item.point); };
+  const double patience_s =
+      shared_.request.time_s > 0
+          ? std::min(shared_.seconds_left(), static_cast<double>(shared_.request.rework.quiet_wait_s))
+          : static_cast<double>(shared_.request.rework.quiet_wait_s);
+  const std::string why = wait_for_memory(ask, patience_s, shared_.context.stop, say);
+  if (!why.empty()) return {.verdict = ReworkVerdict::postponed, .reason = "too little memory: " + why};
+  try {
+    return rework_now(item);
+  } catch (const BrokenEnvironment&) {
+    // Somebody may have taken the memory meanwhile. A device that is gone has none to ask for, and says so again.
+    std::string taken;
+    try {
+      taken = shortage(item.point);
+    } catch (const BrokenEnvironment&) {
+    }
+    if (taken.empty()) throw;
+    return {.verdict = ReworkVerdict::postponed, .reason = "somebody took the memory: " + taken};
+  }
+}
+
+ReworkResult DeviceNight::rework_now(const PlanItem& item) {
+  const auto begin = Clock::now();
+  LedgerEntry entry{.made_with = item.today, .at = shared_.now()};
+  const auto begun = [&](Remedy remedy) {
+    entry.verdict = LedgerEntry::begun_verdict(remedy);
+    ledger_->put(item.key, entry);
+  };
+  const auto done = [&](const ReworkResult& result) {
+    entry.verdict = rework_verdict_name(result.verdict);
+    entry.at = shared_.now();
+    entry.seconds = seconds_since(begin);
+    entry.best_us = result.best_us;
+    ledger_->put(item.key, entry);
+  };
+  const JobContext context{.events = events(), .stop = shared_.context.stop};
+  if (!item.over.empty()) {
+    begun(Remedy::full);
+    const double time_s = shared_.request.time_s > 0 ? std::max(1.0, shared_.seconds_left()) : 0;
+    ReworkResult result = rework_range(item, search_of(item), time_s, context);
+    if (result.verdict != ReworkVerdict::stopped) done(result);
+    return result;
+  }
+  SessionSubject subject(search_of(item), item.begun.has_value(), begun, context);
+  ReworkSettings settings = shared_.request.rework;
+  settings.resumed = item.begun;
+  settings.duels_only = item.causes == std::vector{StaleCause::rival} && !item.begun;
+  const RemedyListener chosen = [&](const Triage& triage) {
+    shared_.emit("triaged", {{"device", name_},
+                             {"kernel", item.point.kernel},
+                             {"problem", item.point.problem},
+                             {"remedy", remedy_name(triage.remedy)},
+                             {"lost", triage.lost},
+                             {"reason", triage.reason}});
+  };
+  ReworkResult result = moetune::rework(subject, settings, events(), shared_.context.stop, chosen);
+  if (result.verdict == ReworkVerdict::stopped) return result;  // begun, if its search was
+  done(result);
+  return result;
+}
+
+Confirmed DeviceNight::confirm(const PlanItem& item, const ReworkResult& found) {
+  Confirmed confirmed{.point = item.point, .device = name_};
+  SessionSubject subject(search_of(item), false, {}, {.events = events(), .stop = shared_.context.stop});
+  const SiblingCheck check = check_on_sibling(subject, found.served, found.replaced, shared_.request.rework,
+                                              events(), shared_.context.stop);
+  confirmed.held = check.held;
+  confirmed.reason = check.reason;
+  confirmed.contest = check.contest;
+  if (!check.lost) return confirmed;
+  const std::lock_guard one_at_a_time(shared_.withdrawing);
+  if (!found.replaced.empty()) {
+    confirmed.withdrawn = subject.withdraw(found.served);
+  } else if (check.other && check.other_trial && subject.has_winner(found.served)) {
+    TuneResult default_wins;  // nothing was stored before: the default is what was served
+    default_wins.best = default_wins.baseline = check.other_trial;
+    default_wins.winner = default_wins.fallback = *check.other;
+    subject.store(default_wins);
+    confirmed.withdrawn = true;
+  }
+  return confirmed;
+}
+
+std::optional<double> DeviceNight::canary_rate() {
+  if (keys_.gpu() == nullptr) return std::nullopt;
+  return gpu_speed(keys_.device(), shared_.request.search.target.cache, {.stop = shared_.context.stop});
+}
+
+}  // namespace moetune

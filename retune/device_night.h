@@ -1,0 +1,72 @@
+// One device of a night: its lock, its ledger, and its turns. Others of its kind may work beside it on threads of their
+// own.
+//
+// Belongs to one thread at a time. Errors as in night.h.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "jobs/key_finder.h"
+#include "retune/night.h"
+#include "retune/night_lock.h"
+#include "retune/session_subject.h"
+
+namespace moetune {
+
+// What all devices of a night share. `emit` is thread-safe.
+struct NightShared {
+  using Clock = std::chrono::steady_clock;
+
+  const NightRequest& request;
+  JobContext context;
+  std::function<void(const char* name, const Document& more)> emit;
+  std::uint64_t threads = 0;  // of each device's compiler
+  Clock::time_point begin = Clock::now();
+  std::mutex withdrawing;  // one at a time goes back to an earlier winner
+
+  std::int64_t now() const;
+  double seconds_left() const;
+  bool out_of_time() const { return request.time_s > 0 && seconds_left() <= 0; }
+};
+
+class DeviceNight {
+ public:
+  // `position` among the night's devices; `twin`: how many of the same name came before it (recordings alone).
+  DeviceNight(NightShared& shared, std::string device, std::size_t position, std::size_t twin);
+
+  const std::string& name() const { return name_; }
+  KeyFinder& keys() { return keys_; }
+  std::string kind();  // equal for devices that share winners
+
+  void take_lock();    // throws BrokenEnvironment if another night has the device
+  void read_ledger();  // says if it is damaged
+  const Ledger& ledger() const { return *ledger_; }
+
+  ReworkResult rework(const PlanItem& item);
+  // Duels the winner that a sibling has stored with what it replaced, here; goes back if it is slower.
+  Confirmed confirm(const PlanItem& item, const ReworkResult& found);
+  // How fast it is by its canary; nullopt for a recording, and if it was disturbed. Throws BrokenEnvironment if the
+  // device does not work (any more).
+  std::optional<double> canary_rate();
+
+ private:
+  SearchRequest search_of(const PlanItem& item);
+  std::string shortage(const TuningPoint& point);
+  ReworkResult rework_now(const PlanItem& item);
+  Events events() const;
+
+  NightShared& shared_;
+  std::string name_;
+  std::size_t position_;
+  KeyFinder keys_;
+  std::filesystem::path stem_;
+  std::optional<NightLock> lock_;
+  std::optional<Ledger> ledger_;
+};
+
+}  // namespace moetune

@@ -1,0 +1,66 @@
+#include "retune/host_devices.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "jobs/device_choice.h"
+#include "jobs/gpu_choice.h"
+
+namespace moetune {
+namespace {
+
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+std::vector<std::string> night_devices(const std::string& text) {
+  std::vector<std::string> names;
+  if (text == "all" || text == "auto") {
+    const GpuList list = list_gpus();
+    for (const DeviceInfo& gpu : list.gpus) names.push_back(gpu.id);
+    if (names.empty() && text == "all")
+      throw BrokenEnvironment("--device all needs a GPU, and there is none here: " + list.why_empty);
+    return names.empty() ? std::vector{text} : names;
+  }
+  std::set<std::string> gpus;
+  std::optional<GpuList> list;
+  for (const std::string& part : parts_of(text)) {
+    names.push_back(part);
+    if (part.starts_with("replay:") || text == part) continue;
+    if (!is_gpu_name(part))
+      throw BadField("device", "'" + part + "' in a list is no GPU; it would be cuda:0,cuda:1 or all");
+    if (!list) list = list_gpus();
+    names.back() = list->gpus[named_gpu(list->gpus, part)].id;
+    if (!gpus.insert(names.back()).second)
+      throw BadField("device", "'" + part + "' names a GPU that the list has already");
+  }
+  return names;
+}
+
+std::vector<std::size_t> slow_siblings(const std::vector<std::optional<double>>& rates) {
+  std::vector<std::size_t> slow;
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    std::vector<double> others;
+    for (std::size_t j = 0; j < rates.size(); ++j)
+      if (j != i && rates[j]) others.push_back(*rates[j]);
+    if (rates[i] && !others.empty() && *rates[i] <= (1 - kSlowSibling) * median_of(others)) slow.push_back(i);
+  }
+  return slow;
+}
+
+}  // namespace moetune

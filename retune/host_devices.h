@@ -1,0 +1,23 @@
+// The devices of one host that a night uses. Free functions.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace moetune {
+
+// What `text` means: "all" or "auto" every GPU that is there, "A,B" each of these; without a GPU "auto" alone is the
+// shipped recordings. Throws BadField for a text that names nothing, or one thing twice; BrokenEnvironment for "all"
+// without a GPU. Recordings may be named several times: each stands for a GPU of its own.
+std::vector<std::string> night_devices(const std::string& text);
+
+// A GPU as far as its canary tells: work done in a microsecond.
+inline constexpr double kSlowSibling = 0.03;
+
+// By rates of equal GPUs (nullopt: not known), the positions of those that are at least 3% slower than the others:
+// than the median of the others whose rate is known.
+std::vector<std::size_t> slow_siblings(const std::vector<std::optional<double>>& rates);
+
+}  // namespace moetune

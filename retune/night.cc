@@ -1,0 +1,352 @@
+#include "retune/night.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "jobs/stores.h"
+#include "retune/device_night.h"
+#include "retune/host_devices.h"
+#include "retune/shard.h"
+#include "retune/stale_ranges.h"
+#include "retune/work_queue.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::size_t kBrokenInARow = 3;  // then the device is at fault, and not a workload
+
+std::uint64_t threads_of_each(std::uint64_t asked, std::size_t devices) {
+  if (asked > 0 || devices < 2) return asked;
+  return std::max<std::uint64_t>(1, std::thread::hardware_concurrency() / devices);
+}
+
+// Devices of one kind, with the plan that they share.
+struct Team {
+  std::vector<DeviceNight*> devices;
+  NightPlan plan;
+  std::unique_ptr<WorkQueue> queue;
+  std::vector<ReworkResult> found;  // by item
+};
+
+class Night {
+ public:
+  Night(const NightRequest& request, const JobContext& context, const NightListener& listener,
+        const ReworkListener& ended)
+      : request_(request),
+        listener_(listener),
+        ended_(ended),
+        shared_{.request = request,
+                .context = context,
+                .emit = [this](const char* name, const Document& more) { emit(name, more); }} {
+    if (request.search.target.cache.none)
+      throw BadField("no_cache", "a night needs a cache: it stores what it finds");
+    // Several jobs speak, one at a time.
+    if (context.events.listener)
+      shared_.context.events.listener = [this, listener = context.events.listener](const Event& event) {
+        const std::lock_guard lock(speaking_);
+        listener(event);
+      };
+  }
+
+  NightResult run() {
+    open_devices();
+    make_teams();
+    if (!request_.dry_run) leave_out_slow();
+    make_plans();
+    if (!request_.dry_run) work_all();
+    return std::move(result_);
+  }
+
+ private:
+  void emit(const char* name, const Document& more) {
+    if (!listener_) return;
+    Document event = {{"event", name}, {"at", shared_.now()}};
+    event.update(more);
+    const std::lock_guard lock(speaking_);
+    listener_(event);
+  }
+
+  void leave_out(const std::string& device, const std::string& why) {
+    emit("device_left_out", {{"device", device}, {"why", why}, {"message", device + " is left out: " + why}});
+    const std::lock_guard lock(results_);
+    result_.left_out_devices.push_back({device, why});
+  }
+
+  void open_devices() {
+    const std::vector<std::string> names = night_devices(request_.search.target.device);
+    std::map<std::string, std::size_t> seen;
+    for (const std::string& name : names)
+      devices_.push_back(std::make_unique<DeviceNight>(
+          shared_, name, names.size() > 1 ? devices_.size() + 1 : 0, seen[name]++));
+    if (!request_.dry_run) {
+      open_or_create_cache(request_.search.target.cache);  // its folder too, where the locks go
+      if (!request_.is_locked) take_locks();
+    }
+    for (const auto& device : devices_) {
+      device->read_ledger();
+      result_.devices.push_back(device->name());
+    }
+    shared_.threads = threads_of_each(request_.search.threads, devices_.size());
+  }
+
+  // A GPU that another night has is that night's; if it has all of them this one is too many.
+  void take_locks() {
+    const bool alone = devices_.size() == 1;
+    std::string last;
+    std::erase_if(devices_, [&](const std::unique_ptr<DeviceNight>& device) {
+      try {
+        device->take_lock();
+        return false;
+      } catch (const BrokenEnvironment& error) {
+        if (alone) throw;
+        last = error.what();
+        leave_out(device->name(), last);
+        return true;
+      }
+    });
+    if (devices_.empty()) throw BrokenEnvironment(last);
+  }
+
+  void make_teams() {
+    std::map<std::string, std::size_t> by_kind;
+    for (const auto& device : devices_) {
+      const auto [found, is_new] = by_kind.emplace(device->kind(), teams_.size());
+      if (is_new) teams_.emplace_back();
+      teams_[found->second].devices.push_back(device.get());
+    }
+  }
+
+  void leave_out_slow() {
+    for (Team& team : teams_) {
+      if (team.devices.size() < 2) continue;
+      std::vector<std::optional<double>> rates(team.devices.size());
+      std::vector<std::string> broken(team.devices.size());
+      {
+        std::vector<std::jthread> threads;
+        for (std::size_t i = 0; i < team.devices.size(); ++i) {
+          threads.emplace_back([&, i] {
+            try {
+              rates[i] = team.devices[i]->canary_rate();
+            } catch (const std::exception& error) {  // a device that does not work, and Stopped
+              broken[i] = error.what();
+            }
+          });
+        }
+      }
+      if (shared_.context.stop.stop_requested()) return;
+      const std::vector<std::size_t> slow = slow_siblings(rates);
+      const double best = rates_max(rates);
+      std::vector<DeviceNight*> fit;
+      for (std::size_t i = 0; i < team.devices.size(); ++i) {
+        if (!broken[i].empty()) {
+          leave_out(team.devices[i]->name(), broken[i]);
+        } else if (std::find(slow.begin(), slow.end(), i) != slow.end()) {
+          leave_out(team.devices[i]->name(), format("its canary is %.1f%% slower than that of its siblings",
+                                                    100 * (1 - *rates[i] / best)));
+        } else {
+          fit.push_back(team.devices[i]);
+        }
+      }
+      if (fit.empty()) throw BrokenEnvironment("no GPU works: " + broken.front());
+      team.devices = std::move(fit);
+    }
+  }
+
+  static double rates_max(const std::vector<std::optional<double>>& rates) {
+    double most = 0;
+    for (const auto& rate : rates) most = std::max(most, rate.value_or(0));
+    return most;
+  }
+
+  void make_plans() {
+    const std::unique_ptr<Cache> cache = open_existing_cache(request_.search.target.cache);
+    const TuningWork work = work_of_shard(work_of(request_.list), request_.plan.shard, request_.plan.budget);
+    for (Team& team : teams_) {
+      Ledger known = team.devices.front()->ledger();
+      for (DeviceNight* const device : team.devices) known.take_newer(device->ledger());
+      KeyFinder& keys = team.devices.front()->keys();
+      team.plan = make_plan(work.points, keys, cache.get(), known, request_.plan, shared_.now());
+      plan_ranges(team.plan, work.ranges, keys, cache.get(), known, request_.plan, shared_.now());
+      const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+      append(result_.plan.items, team.plan.items);
+      append(result_.plan.fresh, team.plan.fresh);
+      append(result_.plan.left_out, team.plan.left_out);
+    }
+    emit("planned", plan_document(result_.plan));
+  }
+
+  void work_all() {
+    std::size_t devices = 0;
+    for (Team& team : teams_) {
+      team.queue = std::make_unique<WorkQueue>(team.plan.items.size(), team.devices.size());
+      team.found.resize(team.plan.items.size());
+      devices += team.devices.size();
+    }
+    if (devices == 1) {
+      work(teams_.front(), 0);
+    } else {
+      std::vector<std::jthread> threads;
+      for (Team& team : teams_)
+        for (std::size_t i = 0; i < team.devices.size(); ++i)
+          threads.emplace_back([this, &team, i] { work(team, i); });
+    }
+    if (devices > 1) fail_what_is_left();
+    result_.interrupted = result_.interrupted || shared_.context.stop.stop_requested();
+    emit("night_ended", {{"interrupted", result_.interrupted},
+                         {"out_of_time", result_.out_of_time},
+                         {"improved", result_.count(ReworkVerdict::improved)},
+                         {"tuned", result_.count(ReworkVerdict::tuned)},
+                         {"failures", result_.failures()}});
+  }
+
+  bool is_over(WorkQueue& queue) {
+    const std::lock_guard lock(results_);
+    result_.interrupted = result_.interrupted || shared_.context.stop.stop_requested();
+    result_.out_of_time = result_.out_of_time || shared_.out_of_time();
+    if (!result_.interrupted && !result_.out_of_time) return false;
+    queue.stop();
+    return true;
+  }
+
+  // A device's thread.
+  void work(Team& team, std::size_t position) {
+    DeviceNight& device = *team.devices[position];
+    std::size_t broken_in_a_row = 0;
+    while (!is_over(*team.queue)) {
+      const std::optional<WorkQueue::Turn> turn = team.queue->take(position);
+      if (!turn) break;
+      std::string broken;
+      if (turn->check) {
+        broken = confirm(team, device, turn->item);
+        team.queue->done(position, *turn);
+      } else {
+        broken = rework_one(team, position, *turn);
+      }
+      broken_in_a_row = broken.empty() ? 0 : broken_in_a_row + 1;
+      if (broken.empty() || !has_failed(team, device, broken_in_a_row)) continue;
+      team.queue->leave(position);
+      if (team.devices.size() > 1) leave_out(device.name(), broken);
+      if (team.queue->devices_left() == 0) {
+        const std::lock_guard lock(results_);
+        result_.broken = broken;
+      }
+      break;
+    }
+  }
+
+  // Whether the device is at fault and not its workloads. One with siblings is looked at as soon as it breaks down.
+  bool has_failed(const Team& team, DeviceNight& device, std::size_t broken_in_a_row) const {
+    if (broken_in_a_row >= kBrokenInARow) return true;
+    if (team.devices.size() < 2) return false;
+    try {
+      device.canary_rate();
+      return false;
+    } catch (const BrokenEnvironment&) {
+      return true;
+    } catch (const Stopped&) {
+      return false;
+    }
+  }
+
+  // Why the device broke down under it; "" if it did not.
+  std::string rework_one(Team& team, std::size_t position, const WorkQueue::Turn& turn) {
+    DeviceNight& device = *team.devices[position];
+    const PlanItem& item = team.plan.items[turn.item];
+    Document began = item_document(item);
+    began["device"] = device.name();
+    emit("began", began);
+    Reworked reworked{.item = item, .device = device.name()};
+    const auto begin = NightShared::Clock::now();
+    std::string broken;
+    bool taken_on = false;
+    try {
+      reworked.result = device.rework(item);
+      const ReworkVerdict verdict = reworked.result.verdict;
+      team.found[turn.item] = reworked.result;
+      team.queue->done(position, turn,
+                       (verdict == ReworkVerdict::tuned || verdict == ReworkVerdict::improved) &&
+                           !reworked.result.served.empty());
+    } catch (const BrokenEnvironment& error) {
+      broken = error.what();
+      taken_on = team.queue->failed(position, turn);
+    } catch (const std::exception& error) {  // bad input of this workload; whatever else is its failure alone
+      reworked.result = {.verdict = ReworkVerdict::failed, .reason = error.what()};
+      team.queue->done(position, turn);
+    }
+    if (taken_on) {
+      emit("given_on", {{"device", device.name()},
+                        {"kernel", item.point.kernel},
+                        {"problem", item.point.problem},
+                        {"message", device.name() + " broke down under " + item.point.kernel + " " +
+                                        item.point.problem + "; another takes it: " + broken}});
+      return broken;
+    }
+    if (!broken.empty()) reworked.result = {.verdict = ReworkVerdict::failed, .reason = broken};
+    reworked.seconds = std::chrono::duration<double>(NightShared::Clock::now() - begin).count();
+    report(std::move(reworked));
+    return broken;
+  }
+
+  void report(Reworked reworked) {
+    emit("ended", reworked_document(reworked));
+    {
+      const std::lock_guard lock(speaking_);
+      if (ended_) ended_(reworked);
+    }
+    const std::lock_guard lock(results_);
+    result_.reworked.push_back(std::move(reworked));
+  }
+
+  std::string confirm(const Team& team, DeviceNight& device, std::size_t position) try {
+    const PlanItem& item = team.plan.items[position];
+    const Confirmed confirmed = device.confirm(item, team.found[position]);
+    emit("confirmed", confirmed_document(confirmed));
+    const std::lock_guard lock(results_);
+    result_.confirmed.push_back(confirmed);
+    return "";
+  } catch (const BrokenEnvironment& error) {
+    return error.what();
+  } catch (const std::exception&) {  // a stop, or a workload that is none here: nothing is checked
+    return "";
+  }
+
+  // Of a night that was not over: no device was left that had not failed.
+  void fail_what_is_left() {
+    for (Team& team : teams_) {
+      if (result_.interrupted || result_.out_of_time || team.queue->devices_left() > 0) continue;
+      for (const std::size_t position : team.queue->not_taken())
+        report({.item = team.plan.items[position],
+                .result = {.verdict = ReworkVerdict::failed, .reason = "no device was left for it"}});
+    }
+  }
+
+  const NightRequest& request_;
+  const NightListener& listener_;
+  const ReworkListener& ended_;
+  NightShared shared_;
+  std::vector<std::unique_ptr<DeviceNight>> devices_;
+  std::vector<Team> teams_;
+  std::mutex speaking_, results_;
+  NightResult result_;
+};
+
+}  // namespace
+
+std::size_t NightResult::count(ReworkVerdict verdict) const {
+  return static_cast<std::size_t>(std::count_if(
+      reworked.begin(), reworked.end(), [&](const Reworked& one) { return one.result.verdict == verdict; }));
+}
+
+std::size_t NightResult::failures() const { return count(ReworkVerdict::failed) + plan.left_out.size(); }
+
+NightResult run_night(const NightRequest& request, const JobContext& context, const NightListener& listener,
+                      const ReworkListener& ended) {
+  return Night(request, context, listener, ended).run();
+}
+
+}  // namespace moetune

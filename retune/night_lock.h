@@ -1,0 +1,56 @@
+// One night a cache and GPU at a time. A lock file holds the boot's id, the process and its heartbeat.
+//
+// The lock itself is the operating system's, so that it ends with its process, however that ends. On a file system
+// without locks the file's content decides: it counts while it is of this boot, its process lives, and its heart has
+// beaten within kHeartStops. A reboot frees it either way.
+//
+// Belongs to one thread; a thread of its own beats the heart.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <thread>
+
+namespace moetune {
+
+inline constexpr std::chrono::seconds kHeartBeats{10}, kHeartStops{120};
+
+struct LockContent {
+  std::string boot_id;
+  std::int64_t pid = 0, started = 0, heartbeat = 0;  // seconds since 1970
+};
+
+// Of this boot: "" where the system does not tell.
+std::string boot_id();
+
+// What a lock file says; all zero where it cannot be read.
+LockContent read_lock(const std::filesystem::path& file);
+
+// Whether that content, without a lock of the operating system, is of a night that goes on.
+bool is_alive(const LockContent& content, const std::string& boot, std::int64_t now,
+              const std::function<bool(std::int64_t pid)>& process_lives);
+
+class NightLock {
+ public:
+  // Throws BrokenEnvironment, naming who holds it since when, if another night goes on or the file cannot be made.
+  explicit NightLock(std::filesystem::path file);
+  NightLock(const NightLock&) = delete;
+  ~NightLock();
+
+  // A night that ended without taking its lock off; "" if none did.
+  const std::string& taken_over() const { return taken_over_; }
+
+ private:
+  void beat(std::stop_token stop);
+  void write(std::int64_t heartbeat) const;
+
+  std::filesystem::path file_;
+  int descriptor_ = -1;
+  std::int64_t started_ = 0;
+  std::string taken_over_;
+  std::jthread heart_;
+};
+
+}  // namespace moetune

@@ -1,0 +1,181 @@
+#include "retune/plan.h"
+
+#include <algorithm>
+#include <ctime>
+#include <map>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/resources.h"
+#include "cache/merge.h"
+#include "jobs/stored_results.h"
+#include "jobs/stored_space.h"
+
+namespace moetune {
+namespace {
+
+constexpr double kProbe_s = 4, kTrial_s = 0.06;  // where no night has said better
+constexpr double kSearchesOfProbes = 0.2;        // of probes, how many end in a search
+
+std::string driver_of(const WinnerRecord& winner) {
+  const Document provenance = parse_stored(winner.provenance);
+  const auto found = provenance.is_object() ? provenance.find("driver") : provenance.end();
+  return provenance.is_object() && found != provenance.end() && found->is_string() ? found->get<std::string>()
+                                                                                   : "";
+}
+
+// What tuning gained over the default, of the kernel's winners in the cache; the mean.
+class GainsElsewhere {
+ public:
+  explicit GainsElsewhere(const Cache* cache) : cache_(cache) {}
+
+  double of(const std::string& kernel) {
+    const auto known = known_.find(kernel);
+    if (known != known_.end()) return known->second;
+    double sum = 0, count = 0;
+    if (cache_ != nullptr) {
+      for (const Workload& workload : cache_->workloads())
+        if (workload.key.kernel == kernel && !is_recording(workload.key)) add(workload.id, sum, count);
+    }
+    return known_[kernel] = count > 0 ? std::max(0.05, sum / count) : 0.25;
+  }
+
+ private:
+  void add(std::int64_t id, double& sum, double& count) const {
+    try {
+      const auto winner = cache_->winner(id, WinnerParts::without_cubins);
+      if (!winner || winner->contended || winner->default_time_us <= 0 || winner->time_us <= 0) return;
+      sum += winner->default_time_us / winner->time_us - 1;
+      count += 1;
+    } catch (const DamagedWinner&) {
+    }
+  }
+
+  const Cache* cache_;
+  std::map<std::string, double> known_;
+};
+
+double expected_seconds(const PlanItem& item, const Ledger& ledger, std::size_t budget) {
+  const double known_search = ledger.mean_seconds(item.point.kernel, true);
+  const double known_probe = ledger.mean_seconds(item.point.kernel, false);
+  const double search = known_search > 0 ? known_search : kProbe_s + kTrial_s * static_cast<double>(budget);
+  if (!item.causes.empty() && item.causes.front() == StaleCause::missing) return search;
+  return (known_probe > 0 ? known_probe : kProbe_s) + kSearchesOfProbes * search;
+}
+
+}  // namespace
+
+std::int64_t seconds_of_date(const std::string& date) {
+  std::tm parts = {};
+  const char* const end = ::strptime(date.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  return end == nullptr ? 0 : static_cast<std::int64_t>(timegm(&parts));
+}
+
+std::string PlanItem::why() const {
+  std::string text;
+  for (const StaleCause cause : causes) text += (text.empty() ? "" : "; ") + stale_cause_words(cause);
+  if (begun) text += (text.empty() ? "" : "; ") + std::string("an earlier night was stopped in its search");
+  return text;
+}
+
+double NightPlan::expected_s() const {
+  double sum = 0;
+  for (const PlanItem& item : items) sum += item.expected_s;
+  return sum;
+}
+
+MadeWith made_today(const WorkloadKey& key) {
+  const std::optional<std::string> space = find_resource("spaces/" + key.kernel + ".json");
+  return {key.source_digest, space ? digest(*space) : "", key.toolchain, key.hardware.driver};
+}
+
+Rivals find_rivals(const Cache& cache) {
+  Rivals rivals;
+  for (const Duel& duel : cache.duels()) rivals[duel.workload.id].push_back(duel.rival_config);
+  return rivals;
+}
+
+Timing served_timing(const Cache* cache, const WorkloadKey& key) {
+  Timing served = Timing::overlapped;
+  bool any = false;
+  if (cache == nullptr || key.hardware.origin != "gpu") return key.timing;
+  for (const Workload& workload : cache->workloads()) {
+    const WorkloadKey& other = workload.key;
+    const bool is_it = !is_recording(other) && other.kernel == key.kernel && other.problem == key.problem &&
+                       other.hardware.text() == key.hardware.text();
+    if (!is_it || (any && other.timing >= served)) continue;
+    try {
+      if (!cache->winner(workload.id, WinnerParts::without_cubins)) continue;
+    } catch (const DamagedWinner&) {  // its place is to be filled again
+    }
+    any = true;
+    served = other.timing;
+  }
+  return served;
+}
+
+std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger, const WorkloadKey& key,
+                                        const Rivals& rivals) {
+  std::optional<StoredResult> stored;
+  try {
+    stored = find_winner(cache, key);
+  } catch (const DamagedWinner&) {
+    return std::nullopt;
+  }
+  if (!stored || !stored->winner) return std::nullopt;
+  Incumbent incumbent{.contended = stored->winner->contended,
+                      .examined_at = seconds_of_date(stored->winner->stored_at)};
+  incumbent.made_with = {stored->workload.key.source_digest, "", stored->workload.key.toolchain,
+                         driver_of(*stored->winner)};
+  if (const auto found = rivals.find(stored->workload.id); found != rivals.end())
+    incumbent.rivals = found->second;
+  const std::optional<LedgerEntry> examined = ledger.find(key);
+  // What a night found to be the best still is of that night, whatever it was made with.
+  if (examined && examined->is_done() && examined->at >= incumbent.examined_at) {
+    incumbent.made_with = examined->made_with;
+    incumbent.examined_at = examined->at;
+  } else if (StoredSpaces spaces; const Space* const space = spaces.space(key)) {
+    try {
+      space->parse_config(stored->winner->config);
+    } catch (const BadInput&) {
+      incumbent.made_with.space = "another";  // it has values that today's space does not know
+    }
+  }
+  return incumbent;
+}
+
+NightPlan make_plan(const std::vector<TuningPoint>& points, KeyFinder& keys, const Cache* cache,
+                    const Ledger& ledger, const PlanSettings& settings, std::int64_t now) {
+  NightPlan plan;
+  GainsElsewhere gains(cache);
+  const Rivals rivals = cache != nullptr ? find_rivals(*cache) : Rivals();
+  for (const TuningPoint& point : points) {
+    PlanItem item{.point = point};
+    try {
+      item.key = keys.find(point.kernel, point.problem);
+      item.key.timing = served_timing(cache, item.key);
+    } catch (const BadInput& error) {
+      plan.left_out.push_back({point, error.what()});
+      continue;
+    }
+    item.today = made_today(item.key);
+    const std::optional<Incumbent> incumbent =
+        cache != nullptr ? find_incumbent(*cache, ledger, item.key, rivals) : std::nullopt;
+    item.causes = stale_causes(incumbent, item.today, now, settings.max_age_s);
+    const std::optional<LedgerEntry> examined = ledger.find(item.key);
+    if (examined && examined->made_with == item.today) item.begun = examined->begun();
+    if (item.causes.empty() && !item.begun) {
+      plan.fresh.push_back(std::move(item));
+      continue;
+    }
+    item.value = point.weight * std::max(0.005, expected_gain(item.causes, gains.of(point.kernel))) *
+                 staleness(item.causes, incumbent, now, settings.max_age_s);
+    item.expected_s = expected_seconds(item, ledger, settings.budget);
+    plan.items.push_back(std::move(item));
+  }
+  std::stable_sort(plan.items.begin(), plan.items.end(),
+                   [](const PlanItem& a, const PlanItem& b) { return a.value > b.value; });
+  return plan;
+}
+
+}  // namespace moetune

@@ -1,0 +1,250 @@
+#include "retune/rework.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/format.h"
+
+namespace moetune {
+namespace {
+
+struct Probe {
+  ProbeReading reading;
+  bool sound = false;
+};
+
+double then_of(const std::vector<OldTrial>& trials, const std::string& config) {
+  const auto found = std::find_if(trials.begin(), trials.end(),
+                                  [&](const OldTrial& trial) { return trial.config == config; });
+  return found == trials.end() ? 0 : found->time_us;
+}
+
+Probe run_probe(ReworkSubject& subject, const Candidate& incumbent, QuietWatch& watch) {
+  const std::vector<OldTrial> trials = subject.old_trials();
+  const std::string winner = incumbent.config.text();
+  const auto default_id = subject.default_id();
+  const std::string default_config = default_id ? subject.space().config(*default_id).text() : "";
+  Probe probe;
+  probe.reading.winner.then_us = then_of(trials, winner);
+  std::vector<Candidate> candidates = {incumbent};
+  for (const OldTrial& one : choose_panel(trials, winner, default_config)) {
+    const std::optional<ConfigId> id = subject.space().find_text(one.config);
+    std::optional<Candidate> candidate = id ? subject.prepare(*id) : std::nullopt;
+    if (!candidate) continue;
+    candidates.push_back(*std::move(candidate));
+    probe.reading.others.push_back({one.time_us, {}});
+  }
+  subject.open_device();
+  std::vector<TrialResult> results;
+  probe.sound = watch.measure_quietly(
+      [&] { results = subject.device().duel(candidates, kProbeRounds, subject.timing()); });
+  probe.reading.winner.now = results.front();
+  for (std::size_t i = 1; i < results.size(); ++i) probe.reading.others[i - 1].now = results[i];
+  return probe;
+}
+
+class Rework {
+ public:
+  Rework(ReworkSubject& subject, const ReworkSettings& settings, const Events& events, std::stop_token stop)
+      : subject_(subject), settings_(settings), events_(events), stop_(std::move(stop)) {}
+
+  ReworkResult run(const RemedyListener& chosen) {
+    std::optional<Candidate> incumbent = subject_.incumbent();
+    if (!incumbent) return tune_missing();
+    if (const std::vector<std::string> rivals = subject_.rivals(); !rivals.empty()) {
+      if (!hold_duels(*incumbent, rivals))
+        return ended(ReworkVerdict::postponed, "somebody else used the GPU during a duel");
+      if (settings_.duels_only) return ended(ReworkVerdict::kept, duels_words(rivals.size()));
+      incumbent = subject_.incumbent();
+      if (!incumbent) return tune_missing();
+    }
+    if (settings_.resumed) {
+      result_.triage = Triage{*settings_.resumed, 0, "an earlier night was stopped in this search"};
+      if (chosen) chosen(*result_.triage);
+      return replace(*incumbent);
+    }
+    QuietWatch watch(subject_.device(), events_, settings_.quiet_wait_s, stop_);
+    const Probe probe = run_probe(subject_, *incumbent, watch);
+    if (!probe.sound) return ended(ReworkVerdict::postponed, "somebody else used the GPU during the probe");
+    result_.triage = triage(probe.reading);
+    result_.best_us = probe.reading.winner.now.measurement.median_us;
+    if (chosen) chosen(*result_.triage);
+    if (result_.triage->remedy == Remedy::keep) return ended(ReworkVerdict::kept, result_.triage->reason);
+    return replace(*incumbent);
+  }
+
+ private:
+  ReworkResult ended(ReworkVerdict verdict, std::string reason) {
+    // A rival that has won is an improvement, whatever comes after it.
+    result_.verdict = rival_won_ && verdict == ReworkVerdict::kept ? ReworkVerdict::improved : verdict;
+    result_.reason = std::move(reason);
+    return std::move(result_);
+  }
+
+  std::string duels_words(std::size_t rivals) const {
+    return rival_won_ ? "a rival from a merge won its duel: " + result_.contest->reason
+                      : format("%zu left by a merge: the winner stays", rivals);
+  }
+
+  // Of the incumbent with what a merge left; whoever wins is stored. False if somebody else used the GPU.
+  bool hold_duels(Candidate present, const std::vector<std::string>& rivals) {
+    const std::string before = present.config.text();
+    std::optional<Trial> champion;
+    QuietWatch watch(subject_.device(), events_, settings_.quiet_wait_s, stop_);
+    subject_.open_device();
+    for (const std::string& config : rivals) {
+      const std::optional<ConfigId> id = subject_.space().find_text(config);
+      std::optional<Candidate> rival = id ? subject_.prepare(*id) : std::nullopt;
+      if (!rival) continue;  // today's space does not know it, or it does not compile any more
+      Trial trial{.id = *id,
+                  .config = rival->config,
+                  .result = subject_.device().run(*rival, {.timing = subject_.timing()})};
+      if (trial.result.outcome != Outcome::ok) continue;
+      Contest contest = hold_contest(subject_.device(), watch, present, *rival, subject_.timing(),
+                                     settings_.contest_rounds);
+      if (contest.contended) return false;
+      if (contest.won || !rival_won_) result_.contest = contest;
+      if (!contest.won) continue;
+      rival_won_ = true;
+      present = *std::move(rival);
+      champion = std::move(trial);
+    }
+    if (champion) {
+      result_.served = champion->config.text();
+      result_.replaced = before;
+      result_.best_us = champion->result.measurement.median_us;
+      TuneResult found;
+      found.best = std::move(champion);
+      found.winner = std::move(present);
+      subject_.store(found);
+    }
+    subject_.settle_duels();
+    return true;
+  }
+
+  // nullopt if the search gave a winner to go on with.
+  std::optional<ReworkResult> unusable(const TuneResult& found) {
+    result_.trials = found.counts.total();
+    if (found.interrupted)
+      return ended(ReworkVerdict::stopped, "the search was stopped; its trials are kept");
+    if (!found.best) return ended(ReworkVerdict::failed, "nothing valid was found");
+    if (found.best->result.contended)
+      return ended(ReworkVerdict::postponed, "somebody else used the GPU at the end of the search");
+    return std::nullopt;
+  }
+
+  ReworkResult tune_missing() {
+    const TuneResult found = subject_.search(Remedy::full);
+    if (std::optional<ReworkResult> end = unusable(found)) return *std::move(end);
+    subject_.store(found);
+    result_.served = found.best->config.text();
+    result_.best_us = found.best->result.measurement.median_us;
+    return ended(ReworkVerdict::tuned, format("%zu trials", result_.trials));
+  }
+
+  ReworkResult replace(const Candidate& incumbent) {
+    const TuneResult found = subject_.search(result_.triage->remedy);
+    if (std::optional<ReworkResult> end = unusable(found)) return *std::move(end);
+    if (subject_.is_incumbent(found)) {
+      result_.best_us = found.best->result.measurement.median_us;
+      subject_.store(found);  // the same kernel with today's time
+      return ended(ReworkVerdict::kept, "the search found the present winner again");
+    }
+    const double before_us = result_.best_us;
+    QuietWatch watch(subject_.device(), events_, settings_.quiet_wait_s, stop_);
+    result_.contest = hold_contest(subject_.device(), watch, incumbent, found.winner, subject_.timing(),
+                                   settings_.contest_rounds);
+    const Contest& contest = *result_.contest;
+    if (contest.contended) return ended(ReworkVerdict::postponed, contest.reason);
+    if (!contest.won) return ended(ReworkVerdict::kept, "the new winner did not win: " + contest.reason);
+    subject_.store(found);
+    if (!rival_won_) result_.replaced = incumbent.config.text();
+    result_.served = found.best->config.text();
+    result_.best_us = before_us > 0 ? before_us * contest.ratio : found.best->result.measurement.median_us;
+    return ended(ReworkVerdict::improved, contest.reason);
+  }
+
+  ReworkSubject& subject_;
+  const ReworkSettings& settings_;
+  const Events& events_;
+  std::stop_token stop_;
+  ReworkResult result_;
+  bool rival_won_ = false;
+};
+
+}  // namespace
+
+std::string_view rework_verdict_name(ReworkVerdict verdict) {
+  static constexpr std::string_view kNames[] = {"tuned",     "improved", "kept",
+                                                "postponed", "failed",   "stopped"};
+  return kNames[static_cast<std::size_t>(verdict)];
+}
+
+std::vector<OldTrial> choose_panel(const std::vector<OldTrial>& trials, const std::string& winner,
+                                   const std::string& default_config) {
+  std::vector<OldTrial> sorted;
+  for (const OldTrial& trial : trials)
+    if (trial.config != winner && trial.time_us > 0) sorted.push_back(trial);
+  std::sort(sorted.begin(), sorted.end(), [](const OldTrial& a, const OldTrial& b) {
+    return std::pair(a.time_us, a.config) < std::pair(b.time_us, b.config);
+  });
+  std::vector<std::size_t> positions = {0, 1, 2};
+  for (const double share : {0.06, 0.12, 0.2, 0.3, 0.45})
+    positions.push_back(3 + static_cast<std::size_t>(share * static_cast<double>(sorted.size())));
+  std::vector<OldTrial> panel;
+  std::set<std::string> taken;
+  const auto take = [&](const OldTrial& trial) {
+    if (taken.insert(trial.config).second) panel.push_back(trial);
+  };
+  for (const OldTrial& trial : sorted)
+    if (trial.config == default_config) take(trial);
+  for (const std::size_t position : positions)
+    if (position < sorted.size() && panel.size() + 1 < kProbeSize) take(sorted[position]);
+  return panel;
+}
+
+ReworkResult rework(ReworkSubject& subject, const ReworkSettings& settings, const Events& events,
+                    std::stop_token stop, const RemedyListener& chosen) try {
+  return Rework(subject, settings, events, stop).run(chosen);
+} catch (const Stopped&) {
+  return {.verdict = ReworkVerdict::stopped, .reason = "stopped"};
+}
+
+SiblingCheck check_on_sibling(ReworkSubject& subject, const std::string& served, const std::string& replaced,
+                              const ReworkSettings& settings, const Events& events, std::stop_token stop) {
+  SiblingCheck check;
+  const std::optional<Candidate> winner = subject.incumbent();
+  if (!winner || winner->config.text() != served) {
+    check.reason = "it is not the winner any more";
+    return check;
+  }
+  const std::optional<ConfigId> id =
+      replaced.empty() ? subject.default_id() : subject.space().find_text(replaced);
+  if (!id || subject.space().config(*id).text() == served) {
+    check.reason = "there is nothing to compare it with";
+    return check;
+  }
+  check.other = subject.prepare(*id);
+  if (!check.other) {
+    check.reason = "what it replaced does not compile any more";
+    return check;
+  }
+  subject.open_device();
+  QuietWatch watch(subject.device(), events, settings.quiet_wait_s, stop);
+  std::vector<TrialResult> results;
+  const bool quiet = watch.measure_quietly([&] {
+    results = subject.device().duel({*winner, *check.other}, settings.contest_rounds, subject.timing());
+  });
+  if (!quiet) {
+    check.reason = "somebody else used the GPU during the duel";
+    return check;
+  }
+  check.held = true;
+  check.contest = judge_duel(results[0], results[1]);
+  check.lost = check.contest.won;
+  check.reason = check.contest.reason;
+  check.other_trial = Trial{.id = *id, .config = check.other->config, .result = results[1]};
+  return check;
+}
+
+}  // namespace moetune

@@ -1,0 +1,97 @@
+// One workload of a night: a probe of the present winner, the remedy that triage chooses, and a contest that a new
+// winner must win before it is stored. Knows neither caches nor GPUs, so that simulated nights run the same code.
+//
+// For the thread that owns the subject. Throws what the subject throws; Stopped if a stop was requested.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "retune/contest.h"
+#include "retune/triage.h"
+#include "search/legal_space.h"
+#include "tuner/tune.h"
+
+namespace moetune {
+
+struct OldTrial {
+  std::string config;  // canonical
+  double time_us = 0;
+};
+
+// A workload that is reworked.
+class ReworkSubject {
+ public:
+  virtual ~ReworkSubject() = default;
+
+  virtual Device& device() = 0;
+  virtual const LegalSpace& space() = 0;
+  virtual std::optional<ConfigId> default_id() = 0;
+  virtual Timing timing() { return Timing::overlapped; }  // of its winner, its trials and all duels
+  // The present winner, ready to run; nullopt if there is none that is sound.
+  virtual std::optional<Candidate> incumbent() = 0;
+  virtual std::vector<OldTrial> old_trials() = 0;  // measured with it, without those that have no exact time
+  virtual std::optional<Candidate> prepare(ConfigId id) = 0;  // nullopt if it does not compile
+  virtual void open_device() = 0;
+  virtual TuneResult search(Remedy remedy) = 0;  // stores trials, and no winner
+  virtual void store(const TuneResult& result) = 0;
+  // Configurations that a merge left to a duel with the incumbent, and that the duels are held.
+  virtual std::vector<std::string> rivals() { return {}; }
+  virtual void settle_duels() {}
+  // Whether a search's best is the incumbent itself, built from the same sources by the same compiler.
+  virtual bool is_incumbent(const TuneResult& result) = 0;
+};
+
+enum class ReworkVerdict {
+  tuned,      // there was no winner
+  improved,   // a new winner was stored
+  kept,       // the present one stays
+  postponed,  // somebody else used the GPU: the next night tries again
+  failed,     // nothing valid was found
+  stopped,    // time was up, or Ctrl-C
+};
+
+std::string_view rework_verdict_name(ReworkVerdict verdict);  // "improved"
+
+struct ReworkResult {
+  ReworkVerdict verdict = ReworkVerdict::stopped;
+  std::optional<Triage> triage;    // none if there was no winner
+  std::optional<Contest> contest;  // none if none was held
+  std::string reason;              // one sentence
+  std::size_t trials = 0;
+  double best_us = 0;            // of what is served now; 0 if unknown
+  std::string served, replaced;  // of a new winner: its configuration, and the former one's
+};
+
+struct ReworkSettings {
+  std::uint64_t quiet_wait_s = 600;
+  int contest_rounds = kContestRounds;
+  // The remedy of a search that was stopped: it goes on without a probe, whose old times are forgotten.
+  std::optional<Remedy> resumed;
+  bool duels_only = false;  // nothing is stale but what a merge left to a duel
+};
+
+using RemedyListener = std::function<void(const Triage&)>;
+
+ReworkResult rework(ReworkSubject& subject, const ReworkSettings& settings, const Events& events,
+                    std::stop_token stop, const RemedyListener& chosen = {});
+
+// One duel of a winner that another GPU of the kind has found with what it replaced there (`replaced`; empty: the
+// default), on the subject's device.
+struct SiblingCheck {
+  bool held = false, lost = false;  // lost: it is slower here, beyond the noise
+  std::string reason;               // one sentence
+  Contest contest;
+  std::optional<Candidate> other;  // what it was compared with, as it ran here
+  std::optional<Trial> other_trial;
+};
+SiblingCheck check_on_sibling(ReworkSubject& subject, const std::string& served, const std::string& replaced,
+                              const ReworkSettings& settings, const Events& events, std::stop_token stop);
+
+// The configurations that a probe measures beside the winner: the fastest three, some of the rest, and the default.
+std::vector<OldTrial> choose_panel(const std::vector<OldTrial>& trials, const std::string& winner,
+                                   const std::string& default_config);
+
+}  // namespace moetune

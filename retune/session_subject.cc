@@ -1,0 +1,137 @@
+#include "retune/session_subject.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "cache/history.h"
+#include "cache/merge.h"
+#include "search/assignment.h"
+#include "tuner/history.h"
+#include "tuner/trial_record.h"
+
+namespace moetune {
+namespace {
+
+constexpr double kEarlierConditions = 0.25;  // as far as a dimension changed by a fifth
+constexpr std::size_t kPatchShare = 5;       // a patch has this part of a search's trials
+
+}  // namespace
+
+SessionSubject::SessionSubject(const SearchRequest& request, bool resumes, std::function<void(Remedy)> begun,
+                               const JobContext& context)
+    : request_(request),
+      resumes_(resumes),
+      begun_(std::move(begun)),
+      context_(context),
+      session_(choose_device(request.target.device, request.target.workload),
+               {.cache = request.target.cache,
+                .no_compile = request.no_compile,
+                .threads = request.threads,
+                .timing = request.settings.policy.timing},
+               context.events) {
+  find_stored();
+}
+
+void SessionSubject::find_stored() {
+  stored_.reset();
+  if (session_.cache() == nullptr) return;
+  try {
+    stored_ = find_winner(*session_.cache(), session_.key());
+  } catch (const DamagedWinner&) {
+  }
+  if (stored_ && (!stored_->winner || stored_->winner->contended)) stored_.reset();
+}
+
+std::optional<ConfigId> SessionSubject::default_id() {
+  const std::optional<Config>& config = session_.default_config();
+  return config ? space().find(*config) : std::nullopt;
+}
+
+std::optional<Candidate> SessionSubject::incumbent() {
+  if (!stored_) return std::nullopt;
+  Config config;
+  if (const auto id = space().find_text(stored_->winner->config)) {
+    config = space().config(*id);
+  } else {  // of another space: its plan is what runs
+    for (const auto& [name, value] : split_assignment(stored_->winner->config, "the stored configuration"))
+      config.set(name, Value::named(value, 0));
+  }
+  return from_winner(*stored_->winner, config);
+}
+
+std::vector<OldTrial> SessionSubject::old_trials() {
+  std::vector<OldTrial> trials;
+  if (!stored_) return trials;
+  for (const TrialRecord& record : session_.cache()->trials(stored_->workload.id))
+    if (record.outcome == outcome_name(Outcome::ok) && !record.contended)
+      trials.push_back({record.config, record.time_us});
+  return trials;
+}
+
+std::optional<Candidate> SessionSubject::prepare(ConfigId id) {
+  if (session_.compiler() == nullptr) return Candidate{.config = space().config(id)};
+  Attempt attempt = session_.try_compile(space().config(id));
+  if (attempt.outcome != Outcome::ok) return std::nullopt;
+  return std::move(attempt.candidate);
+}
+
+void SessionSubject::open_device() {
+  device().set_stop(context_.stop);
+  device().open(*session_.kernel(), session_.problem(), request_.settings.seed);
+}
+
+TuneResult SessionSubject::search(Remedy remedy) {
+  TuneRequest tuning = session_.request(request_.settings);
+  tuning.store_winner = false;
+  if (remedy == Remedy::patch) tuning.budget = std::max<std::size_t>(20, tuning.budget / kPatchShare);
+  tuning.histories = search_hints(session_, context_);
+  if (session_.cache() != nullptr) {
+    const std::int64_t workload = session_.enter_workload();
+    if (!resumes_) {
+      History own = history_of_workload(*session_.cache(), workload, space(), kEarlierConditions);
+      if (!own.trials.empty()) tuning.histories.insert(tuning.histories.begin(), std::move(own));
+      // A contended winner leaves sound trials of today beside it, which hold.
+      if (stored_) session_.cache()->clear_trials(workload);
+    }
+    begun_(remedy);
+  }
+  return session_.tune(tuning, context_.stop);
+}
+
+void SessionSubject::store(const TuneResult& result) {
+  session_.store_winner(session_.request(request_.settings), result);
+  find_stored();
+}
+
+std::vector<std::string> SessionSubject::rivals() {
+  std::vector<std::string> configs;
+  if (!stored_) return configs;
+  for (const Duel& duel : session_.cache()->duels())
+    if (duel.workload.id == stored_->workload.id) configs.push_back(duel.rival_config);
+  duels_of_ = stored_->workload.id;
+  return configs;
+}
+
+void SessionSubject::settle_duels() { session_.cache()->settle_duels(duels_of_); }
+
+bool SessionSubject::has_winner(const std::string& config) {
+  find_stored();
+  return stored_ && stored_->winner->config == config;
+}
+
+bool SessionSubject::withdraw(const std::string& served) {
+  if (!has_winner(served)) return false;
+  if (session_.cache()->history(stored_->workload.id).empty()) return false;
+  session_.cache()->roll_back(stored_->workload.id);
+  find_stored();
+  return true;
+}
+
+bool SessionSubject::is_incumbent(const TuneResult& result) {
+  if (!stored_) return false;
+  const WorkloadKey &then = stored_->workload.key, &now = session_.key();
+  return then.source_digest == now.source_digest && then.toolchain == now.toolchain &&
+         result.best->config.text() == stored_->winner->config;
+}
+
+}  // namespace moetune

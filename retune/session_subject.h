@@ -1,0 +1,51 @@
+// A workload of a night on a device, with the cache's winner and trials. Owns its session; for one thread.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "jobs/search_job.h"
+#include "jobs/session.h"
+#include "jobs/stored_results.h"
+#include "retune/rework.h"
+
+namespace moetune {
+
+class SessionSubject : public ReworkSubject {
+ public:
+  // `request` is a search of the workload; its budget is that of a whole search. `resumes`: its search was begun under
+  // today's templates, compiler and driver, and its trials hold. `begun` is called when a search is about to begin and
+  // trials of earlier conditions are gone. Throws as choose_device and Session do.
+  SessionSubject(const SearchRequest& request, bool resumes, std::function<void(Remedy)> begun,
+                 const JobContext& context);
+
+  Device& device() override { return session_.device(); }
+  const LegalSpace& space() override { return session_.space(); }
+  std::optional<ConfigId> default_id() override;
+  Timing timing() override { return session_.key().timing; }
+  std::optional<Candidate> incumbent() override;
+  std::vector<OldTrial> old_trials() override;
+  std::optional<Candidate> prepare(ConfigId id) override;
+  void open_device() override;
+  TuneResult search(Remedy remedy) override;
+  void store(const TuneResult& result) override;
+  bool is_incumbent(const TuneResult& result) override;
+  std::vector<std::string> rivals() override;
+  void settle_duels() override;
+  bool has_winner(const std::string& config);  // stored now
+  // Goes back from `served`, if that is the winner still, to the one before it. False if there is none.
+  bool withdraw(const std::string& served);
+
+ private:
+  void find_stored();
+
+  SearchRequest request_;
+  bool resumes_;
+  std::function<void(Remedy)> begun_;
+  JobContext context_;
+  Session session_;
+  std::optional<StoredResult> stored_;
+  std::int64_t duels_of_ = 0;  // the workload of rivals()
+};
+
+}  // namespace moetune

@@ -1,0 +1,33 @@
+// The ranges of a night: which tables are stale, what they are worth, and tuning one anew. The loss that a table's
+// certificate saw is a cause of its own. As plan.h and rework.h for single problems.
+//
+// For the thread that owns the cache. rework_range() throws as search_range() does.
+#pragma once
+
+#include <cstdint>
+
+#include "jobs/range_job.h"
+#include "jobs/search_job.h"
+#include "retune/plan.h"
+#include "retune/rework.h"
+
+namespace moetune {
+
+// Of a table of a range, under today's key; nullopt if there is none that is sound, or it is of other ranges. `regret`
+// is that of the certificate (p95), 0 if none was seen.
+struct StandingRange {
+  Incumbent incumbent;
+  double bound = 0, regret = 0;
+};
+std::optional<StandingRange> find_standing_range(const Cache& cache, const Ledger& ledger,
+                                                 const WorkloadKey& key, const TuningRange& range);
+
+// Adds what is stale of `ranges`, most valuable first among all items. `cache` may be null.
+void plan_ranges(NightPlan& plan, const std::vector<TuningRange>& ranges, KeyFinder& keys, const Cache* cache,
+                 const Ledger& ledger, const PlanSettings& settings, std::int64_t now);
+
+// The table that serves stays until the new one has met it. `time_s` 0: no limit.
+ReworkResult rework_range(const PlanItem& item, const SearchRequest& search, double time_s,
+                          const JobContext& context);
+
+}  // namespace moetune

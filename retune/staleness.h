@@ -1,0 +1,56 @@
+// Why a stored result may no longer be the best: what it was made with, against what there is today. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moetune {
+
+enum class StaleCause {
+  missing,    // nothing is stored
+  contended,  // it was measured while somebody else used the GPU
+  sources,    // the template or a header has changed
+  space,      // the space's file has changed
+  compiler,   // NVRTC has changed
+  driver,     // the driver has changed
+  age,        // older than was asked for
+  rival,      // a merge found another configuration that may be as fast
+  regret,     // of a range table: its certificate saw much more loss than its bound
+};
+
+std::string_view stale_cause_name(StaleCause cause);  // "compiler"
+std::string stale_cause_words(StaleCause cause);      // "NVRTC has changed"
+
+// What a result depends on beside its problem and its hardware. An empty text is not known, and differs from nothing.
+struct MadeWith {
+  std::string sources, space, toolchain, driver;
+
+  bool operator==(const MadeWith&) const = default;
+};
+
+struct Incumbent {
+  MadeWith made_with;
+  bool contended = false;
+  std::int64_t examined_at =
+      0;  // seconds since 1970; when it was stored, or found to be the best again; 0: unknown
+  std::vector<std::string> rivals = {};  // configurations that wait for a duel with it
+};
+
+// In the order of the enumeration. `max_age_s` of 0: age is no cause.
+std::vector<StaleCause> stale_causes(const std::optional<Incumbent>& incumbent, const MadeWith& today,
+                                     std::int64_t now, double max_age_s);
+
+inline constexpr double kMissingTableGain = 0.25;  // of a range without a table
+
+// What a retuning is expected to gain, as a fraction of the time: the most of the causes' figures. `missing_gain` is
+// what tuning gave elsewhere over the default.
+double expected_gain(const std::vector<StaleCause>& causes, double missing_gain);
+
+// Above 0: 1, but for what is stale by age alone: its age over the one asked for.
+double staleness(const std::vector<StaleCause>& causes, const std::optional<Incumbent>& incumbent,
+                 std::int64_t now, double max_age_s);
+
+}  // namespace moetune

@@ -1,0 +1,87 @@
+#include "retune/work_queue.h"
+
+#include <algorithm>
+
+namespace moetune {
+
+WorkQueue::WorkQueue(std::size_t items, std::size_t devices) : failed_(items), devices_(devices) {
+  for (std::size_t i = 0; i < items; ++i) items_.push_back(i);
+}
+
+std::optional<WorkQueue::Turn> WorkQueue::take(std::size_t device) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    Device& mine = devices_[device];
+    if (stopped_ || mine.gone) return std::nullopt;
+    Turn turn;
+    if (!mine.checks.empty()) {
+      turn = {mine.checks.front(), true};
+      mine.checks.pop_front();
+      ++running_;
+      return turn;
+    }
+    const auto next = std::find_if(items_.begin(), items_.end(),
+                                   [&](std::size_t item) { return !failed_[item].contains(device); });
+    if (next != items_.end()) {
+      turn.item = *next;
+      items_.erase(next);
+      ++running_;
+      return turn;
+    }
+    if (running_ == 0) return std::nullopt;
+    changed_.wait(lock);
+  }
+}
+
+void WorkQueue::done(std::size_t device, const Turn& turn, bool share) {
+  const std::lock_guard lock(mutex_);
+  --running_;
+  for (std::size_t i = 0; share && i < devices_.size(); ++i)
+    if (i != device && !devices_[i].gone) devices_[i].checks.push_back(turn.item);
+  changed_.notify_all();
+}
+
+bool WorkQueue::has_taker(std::size_t item) const {
+  for (std::size_t i = 0; i < devices_.size(); ++i)
+    if (!devices_[i].gone && !failed_[item].contains(i)) return true;
+  return false;
+}
+
+bool WorkQueue::failed(std::size_t device, const Turn& turn) {
+  const std::lock_guard lock(mutex_);
+  --running_;
+  changed_.notify_all();
+  if (turn.check) return false;
+  failed_[turn.item].insert(device);
+  if (!has_taker(turn.item)) return false;
+  items_.push_front(turn.item);
+  return true;
+}
+
+void WorkQueue::leave(std::size_t device) {
+  const std::lock_guard lock(mutex_);
+  devices_[device].gone = true;
+  devices_[device].checks.clear();
+  changed_.notify_all();
+}
+
+void WorkQueue::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  changed_.notify_all();
+}
+
+std::size_t WorkQueue::devices_left() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::size_t>(
+      std::count_if(devices_.begin(), devices_.end(), [](const Device& one) { return !one.gone; }));
+}
+
+std::vector<std::size_t> WorkQueue::not_taken() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::size_t> left(items_.begin(), items_.end());
+  std::sort(left.begin(), left.end());
+  return left;
+}
+
+}  // namespace moetune

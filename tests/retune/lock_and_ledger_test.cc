@@ -1,0 +1,142 @@
+// What outlives a night: the lock that keeps two apart, and the ledger that the next one reads.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "base/error.h"
+#include "retune/ledger.h"
+#include "retune/night_lock.h"
+#include "tests/jobs/temporary_folder.h"
+
+using namespace moetune;
+
+namespace {
+
+WorkloadKey some_key(const std::string& problem) { return {"router", problem, {.name = "GPU"}, "s", "t"}; }
+
+void write_lock(const std::string& file, const std::string& boot, std::int64_t pid) {
+  std::ofstream(file) << "{\"boot_id\":\"" << boot << "\",\"pid\":" << pid
+                      << ",\"started\":5,\"heartbeat\":9}";
+}
+
+}  // namespace
+
+TEST_CASE("a second night is refused while the first goes on, and may come after it") {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("lock");
+  {
+    const NightLock first(file);
+    CHECK(first.taken_over().empty());
+    const LockContent content = read_lock(file);
+    CHECK(content.boot_id == boot_id());
+    CHECK(content.pid == getpid());
+    CHECK(content.heartbeat >= content.started);
+    try {
+      const NightLock second(file);
+      FAIL("two nights at once");
+    } catch (const BrokenEnvironment& error) {
+      CHECK(std::string(error.what()).find("process " + std::to_string(getpid())) != std::string::npos);
+    }
+  }
+  CHECK(read_lock(file).pid == 0);
+  CHECK(NightLock(file).taken_over().empty());
+}
+
+TEST_CASE("a night that was killed frees its lock, and the next one says so") {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("lock");
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto lock = std::make_unique<NightLock>(file);
+    [[maybe_unused]] const auto written = write(ready[1], "x", 1);
+    pause();
+  }
+  char byte = 0;
+  REQUIRE(read(ready[0], &byte, 1) == 1);
+  CHECK_THROWS_AS(NightLock{file}, BrokenEnvironment);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(ready[0]);
+  close(ready[1]);
+  CHECK(NightLock(file).taken_over().find("ended without a word") != std::string::npos);
+}
+
+TEST_CASE("a lock of an earlier boot counts for nothing, whoever has its process id now") {
+  const TemporaryFolder folder;
+  write_lock(folder.file("lock"), "another-boot", getpid());
+  CHECK(NightLock(folder.file("lock")).taken_over().find("started again") != std::string::npos);
+}
+
+TEST_CASE("without the system's locks the content decides: boot, process and heartbeat") {
+  const auto lives = [](std::int64_t) { return true; };
+  const auto dead = [](std::int64_t) { return false; };
+  const LockContent content{"boot", 77, 1000, 2000};
+  CHECK(is_alive(content, "boot", 2010, lives));
+  CHECK_FALSE(is_alive(content, "other", 2010, lives));
+  CHECK_FALSE(is_alive(content, "boot", 2010, dead));
+  CHECK_FALSE(is_alive(content, "boot", 2000 + kHeartStops.count() + 1, lives));
+  CHECK_FALSE(is_alive({}, "", 0, lives));
+}
+
+TEST_CASE("a lock file that says nothing sensible is taken") {
+  const TemporaryFolder folder;
+  for (const char* text : {"", "{}", "[1]", "not json", "{\"pid\": \"x\"}"}) {
+    std::ofstream(folder.file("lock")) << text;
+    CHECK_NOTHROW(NightLock{folder.file("lock")});
+  }
+  CHECK_THROWS_AS(NightLock{folder.file("no/such/lock")}, BrokenEnvironment);
+}
+
+TEST_CASE("the ledger keeps what each workload was found to be") {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("ledger.json");
+  {
+    Ledger ledger(file);
+    ledger.put(some_key("tokens=1"), {{"s", "p", "t", "d"}, "kept", 100, 3, 9.5});
+    ledger.put(some_key("tokens=2"), {{"s", "p", "t", "d"}, "improved", 200, 13, 0});
+    ledger.put(some_key("tokens=1"), {{"s2", "p", "t", "d"}, "begun_full", 300, 0, 0});
+  }
+  const Ledger ledger(file);
+  CHECK(ledger.damage().empty());
+  REQUIRE(ledger.find(some_key("tokens=1")));
+  CHECK(ledger.find(some_key("tokens=1"))->begun() == Remedy::full);
+  CHECK_FALSE(ledger.find(some_key("tokens=1"))->is_done());
+  CHECK_FALSE(ledger.find(some_key("tokens=2"))->begun());
+  CHECK(ledger.find(some_key("tokens=2"))->made_with == MadeWith{"s", "p", "t", "d"});
+  CHECK_FALSE(ledger.find(some_key("tokens=3")));
+  CHECK(ledger.mean_seconds("router", true) == 13);
+  CHECK(ledger.mean_seconds("router", false) == 0);
+}
+
+TEST_CASE("a damaged ledger is said, and begun afresh") {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("ledger.json");
+  for (const char* text : {"", "{", "{\"moetune_retune\": 2, \"workloads\": []}", "{\"moetune_retune\": 1}",
+                           "{\"moetune_retune\": 1, \"workloads\": [{\"kernel\": 3}]}"}) {
+    std::ofstream(file) << text;
+    Ledger ledger(file);
+    CHECK_FALSE(ledger.damage().empty());
+    CHECK_FALSE(ledger.find(some_key("tokens=1")));
+    ledger.put(some_key("tokens=1"), {.verdict = "kept", .at = 1});
+    CHECK(Ledger(file).damage().empty());
+  }
+}
+
+TEST_CASE("a full disk leaves the ledger of before") {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("ledger.json");
+  Ledger(file).put(some_key("tokens=1"), {.verdict = "kept", .at = 1});
+  std::filesystem::permissions(std::filesystem::path(file).parent_path(),
+                               std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+  if (geteuid() != 0) CHECK_THROWS_AS(Ledger(file).put(some_key("tokens=2"), {}), BrokenEnvironment);
+  std::filesystem::permissions(std::filesystem::path(file).parent_path(), std::filesystem::perms::owner_all);
+  CHECK(Ledger(file).find(some_key("tokens=1")));
+  Ledger full("/dev/full/ledger.json");
+  CHECK_THROWS_AS(full.put(some_key("tokens=1"), {}), BrokenEnvironment);
+}

@@ -1,0 +1,128 @@
+// Whole nights under a made-up clock, on a scripted GPU: what is old tonight is examined once. And what becomes of a
+// winner that a sibling finds to be slower.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <ctime>
+
+#include "retune/night.h"
+#include "retune/session_subject.h"
+#include "tuner/compile/compiler.h"
+
+using namespace moetune;
+
+namespace {
+
+constexpr std::int64_t kOneDay = 86400;
+
+class Nights {
+ public:
+  Nights() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "moetune-nights-XXXXXX").string();
+    REQUIRE(mkdtemp(pattern.data()) != nullptr);
+    folder_ = pattern;
+    setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+    setenv("MOETUNE_FAKE_CUDA", "memory=4194304", 1);
+    request_.list.entries = {{.kernel = "decode_kernel", .shapes = {{"elements=1024"}}}};
+    request_.search.settings.budget = 2;
+    request_.search.threads = 1;
+    request_.search.target.cache.path = (folder_ / "nights.db").string();
+    request_.plan.budget = 2;
+    request_.plan.max_age_s = 30.0 * kOneDay;
+  }
+  ~Nights() {
+    unsetenv("MOETUNE_LIBCUDA");
+    unsetenv("MOETUNE_FAKE_CUDA");
+    std::filesystem::remove_all(folder_);
+  }
+  Nights(const Nights&) = delete;
+
+  NightResult at(std::int64_t time, bool dry_run = false) {
+    request_.now = [time] { return time; };
+    request_.dry_run = dry_run;
+    times_.clear();
+    return run_night(request_, {},
+                     [&](const Document& event) { times_.push_back(event["at"].get<std::int64_t>()); }, {});
+  }
+  const std::vector<std::int64_t>& times() const { return times_; }
+  SearchRequest search() const {
+    SearchRequest search = request_.search;
+    search.target.workload = {.kernel = "decode_kernel", .problem = "elements=1024", .preset = ""};
+    return search;
+  }
+
+ private:
+  std::filesystem::path folder_;
+  NightRequest request_;
+  std::vector<std::int64_t> times_;
+};
+
+}  // namespace
+
+TEST_CASE("by a made-up clock a winner gets old, is examined, and is young again") {
+  Nights nights;
+  const auto today = static_cast<std::int64_t>(std::time(nullptr));
+  const NightResult first = nights.at(today);
+  REQUIRE(first.reworked.size() == 1);
+  INFO(first.reworked[0].result.reason);
+  REQUIRE(first.reworked[0].result.verdict == ReworkVerdict::tuned);
+  for (const std::int64_t time : nights.times()) CHECK(time == today);
+  CHECK(nights.at(today + 29 * kOneDay).plan.items.empty());
+  const NightResult planned = nights.at(today + 31 * kOneDay, true);
+  REQUIRE(planned.plan.items.size() == 1);
+  CHECK(planned.plan.items[0].causes == std::vector{StaleCause::age});
+  const NightResult examined = nights.at(today + 31 * kOneDay);
+  REQUIRE(examined.reworked.size() == 1);
+  INFO(examined.reworked[0].result.reason);
+  CHECK(examined.failures() == 0);
+  CHECK(nights.at(today + 32 * kOneDay).plan.items.empty());
+  CHECK(nights.at(today + 60 * kOneDay).plan.items.empty());
+  CHECK(nights.at(today + 62 * kOneDay, true).plan.items.size() == 1);
+}
+
+TEST_CASE("a winner that is withdrawn leaves the one before it, once") {
+  Nights nights;
+  SessionSubject subject(nights.search(), false, {}, {});
+  subject.open_device();
+  const auto store = [&](ConfigId id) {
+    TuneResult found;
+    found.winner = *subject.prepare(id);
+    found.best =
+        Trial{.id = id, .config = found.winner.config, .result = subject.device().run(found.winner, {})};
+    REQUIRE(found.best->result.outcome == Outcome::ok);
+    subject.store(found);
+    return found.winner.config.text();
+  };
+  CHECK_FALSE(subject.incumbent());
+  const std::string first = store(*subject.default_id());
+  CHECK(subject.has_winner(first));
+  CHECK_FALSE(subject.withdraw(first));  // nothing was before it
+  const std::string second = store(*subject.default_id() == 0 ? 1 : 0);
+  REQUIRE(second != first);
+  CHECK(subject.has_winner(second));
+  CHECK_FALSE(subject.withdraw(first));  // it is not the winner
+  CHECK(subject.withdraw(second));
+  CHECK(subject.incumbent()->config.text() == first);
+  CHECK_FALSE(subject.withdraw(second));  // two siblings may find the same
+  CHECK(subject.incumbent()->config.text() == first);
+}
+
+TEST_CASE("a workload is retuned under the timing of the winner that a server would take") {
+  Nights nights;
+  const auto today = static_cast<std::int64_t>(std::time(nullptr));
+  REQUIRE(nights.at(today, true).plan.items.size() == 1);
+  CHECK(nights.at(today, true).plan.items[0].key.timing == Timing::overlapped);  // what nobody has tuned
+  for (const Timing timing : {Timing::alone, Timing::chained}) {
+    SearchRequest one = nights.search();
+    one.settings.policy.timing = timing;
+    REQUIRE(search(one, {}).tune.best);
+    const NightResult planned = nights.at(today + 31 * kOneDay, true);
+    REQUIRE(planned.plan.items.size() == 1);
+    CHECK(planned.plan.items[0].key.timing == timing);
+  }
+  const NightResult night = nights.at(today + 31 * kOneDay);
+  CHECK(night.failures() == 0);
+  // No probe, and no search, was of another timing.
+  const Cache cache = Cache::open(nights.search().target.cache.path, Cache::Mode::read_only);
+  for (const Workload& workload : cache.workloads()) CHECK(workload.key.timing != Timing::overlapped);
+}

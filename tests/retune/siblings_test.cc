@@ -1,0 +1,42 @@
+// Which of equal GPUs are slow, and what a night's list of devices means, without a GPU.
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "jobs/gpu_speed.h"
+#include "retune/host_devices.h"
+
+using namespace moetune;
+
+namespace {
+
+using Rates = std::vector<std::optional<double>>;
+using Positions = std::vector<std::size_t>;
+
+}  // namespace
+
+TEST_CASE("a GPU at least 3% slower than its siblings is slow, and one alone never") {
+  CHECK(slow_siblings({}).empty());
+  CHECK(slow_siblings({1.0}).empty());
+  CHECK(slow_siblings({1.0, 0.98}).empty());
+  CHECK(slow_siblings({1.0, 0.97}) == Positions{1});
+  CHECK(slow_siblings({0.9, 1.0}) == Positions{0});
+  CHECK(slow_siblings({1.0, 1.001, 0.999, 0.96, 1.0, 1.0, 0.95, 1.0}) == Positions{3, 6});
+  CHECK(slow_siblings({1.0, 1.1, 1.0, 1.0}).empty());  // one that is faster makes no other slow
+  CHECK(slow_siblings(Rates{std::nullopt, 0.5, std::nullopt}).empty());
+  CHECK(slow_siblings(Rates{std::nullopt, 0.5, 1.0}) == Positions{1});
+}
+
+TEST_CASE("a speed is of the middle of enough samples") {
+  CHECK_FALSE(typical_speed({}));
+  CHECK_FALSE(typical_speed({1, 1, 1, 1}));
+  CHECK(typical_speed({5, 1, 1, 1, 1}) == 1.0);
+  CHECK(typical_speed({0.1, 1, 2, 3, 9}) == 2.0);
+}
+
+TEST_CASE("recordings may be named several times") {
+  CHECK(night_devices("replay:a,replay:a") == std::vector<std::string>{"replay:a", "replay:a"});
+  CHECK(night_devices("replay:a") == std::vector<std::string>{"replay:a"});
+  CHECK(night_devices("cuda:3") == std::vector<std::string>{"cuda:3"});
+  CHECK_THROWS_AS(night_devices("replay:a,"), BadField);
+  CHECK_THROWS_AS(night_devices("replay:a,all"), BadField);
+}
