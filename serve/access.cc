@@ -1,0 +1,150 @@
+#include "serve/access.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <sstream>
+
+#include "base/ed25519.h"
+#include "base/error.h"
+#include "base/regular_file.h"
+#include "serve/secrets.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::size_t kMostTokenBytes = 64 << 10, kShortestToken = 16, kMostSessions = 1000,
+                      kMostBuckets = 10'000;
+constexpr std::chrono::hours kSessionLasts{12};
+constexpr std::string_view kCookie = "moetune_session=";
+
+// "host:port", "[::1]:port" without its port; in lower case.
+std::string host_of(std::string text) {
+  const std::size_t bracket = text.starts_with('[') ? text.find(']') : std::string::npos;
+  if (bracket != std::string::npos) {
+    text = text.substr(1, bracket - 1);
+  } else {
+    text.resize(std::min(text.find(':'), text.size()));
+  }
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+ClientRole role_named(const std::string& name) {
+  if (name == "read") return ClientRole::read;
+  if (name == "miss") return ClientRole::miss;
+  return name == "submit" ? ClientRole::submit : ClientRole::none;
+}
+
+std::string cookie_of(const ServerRequest& request) {
+  const std::string cookies = request.header("cookie");
+  const std::size_t at = cookies.find(kCookie);
+  if (at == std::string::npos || (at > 0 && cookies[at - 1] != ' ' && cookies[at - 1] != ';')) return "";
+  const std::size_t begin = at + kCookie.size();
+  return cookies.substr(begin, std::min(cookies.find(';', begin), cookies.size()) - begin);
+}
+
+}  // namespace
+
+Access::Access(std::set<std::string> hosts, bool behind_tls)
+    : hosts_(std::move(hosts)), behind_tls_(behind_tls) {}
+
+void Access::read_tokens(const std::filesystem::path& file) {
+  struct stat status = {};
+  if (::stat(file.c_str(), &status) != 0)
+    throw BadField("token_file", "cannot look at " + file.string() + ": " + std::strerror(errno));
+  if ((status.st_mode & 0077) != 0)
+    throw BadField("token_file", file.string() + " can be read by others; chmod 600 " + file.string());
+  std::istringstream lines(read_regular_file(file, kMostTokenBytes));
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line.empty() || line.starts_with('#')) continue;
+    std::istringstream words(line);
+    std::string name, secret, more;
+    words >> name >> secret >> more;
+    const ClientRole role = role_named(name);
+    const std::string where = file.string() + " line " + std::to_string(number);
+    if (role == ClientRole::none || secret.empty() || !more.empty())
+      throw BadField("token_file", where + " is no 'read TOKEN', 'miss TOKEN' or 'submit TOKEN'");
+    if (secret.size() < kShortestToken)
+      throw BadField("token_file", where + ": a token has at least " + std::to_string(kShortestToken) +
+                                       " characters; `openssl rand -hex 32` makes one");
+    tokens_.push_back({role, secret});
+  }
+  if (tokens_.empty()) throw BadField("token_file", file.string() + " has no token");
+}
+
+ClientRole Access::role_of_token(const std::string& token) const {
+  ClientRole role = ClientRole::none;
+  for (const Token& known : tokens_) {  // all of them, so that time says nothing
+    if (equal_secrets(token, known.secret)) role = std::max(role, known.role);
+  }
+  return role;
+}
+
+ClientRole Access::role_of(const ServerRequest& request) const {
+  const std::string given = request.header("authorization");
+  if (given.size() > 7 && given.starts_with("Bearer ")) {
+    if (!has_tokens()) return ClientRole::submit;
+    return role_of_token(given.substr(7));
+  }
+  if (!has_tokens()) return ClientRole::submit;
+  const std::string secret = cookie_of(request);
+  if (secret.empty()) return ClientRole::none;
+  const std::string name = sha256_hex(secret);
+  const std::lock_guard lock(mutex_);
+  const auto found = sessions_.find(name);
+  if (found == sessions_.end() || found->second.ends < std::chrono::steady_clock::now())
+    return ClientRole::none;
+  return found->second.role;
+}
+
+std::string Access::foreign(const ServerRequest& request) const {
+  const std::string named = request.header("host"), host = host_of(named);
+  const bool is_local = host == "localhost" || host == "127.0.0.1" || host == "::1";
+  if (!is_local && !hosts_.contains(host))
+    return "The service does not answer to the name '" + host.substr(0, 100) + "'; --host NAME adds one.";
+  const std::string origin = request.header("origin");
+  if (origin.empty()) return "";
+  if (origin == "http://" + named && !behind_tls_) return "";
+  if (origin == "https://" + named && behind_tls_) return "";
+  return "A page of another origin may not use this service.";
+}
+
+std::string Access::open_session(ClientRole role) {
+  const std::string secret = random_secret();
+  const auto now = std::chrono::steady_clock::now();
+  const std::lock_guard lock(mutex_);
+  std::erase_if(sessions_, [&](const auto& entry) { return entry.second.ends < now; });
+  if (sessions_.size() >= kMostSessions) {
+    const auto oldest =
+        std::min_element(sessions_.begin(), sessions_.end(),
+                         [](const auto& a, const auto& b) { return a.second.ends < b.second.ends; });
+    sessions_.erase(oldest);
+  }
+  sessions_[sha256_hex(secret)] = {role, now + kSessionLasts};
+  return std::string(kCookie) + secret + "; Path=/; HttpOnly; SameSite=Strict; Max-Age=43200" +
+         (behind_tls_ ? "; Secure" : "");
+}
+
+int RateLimit::take(const std::string& client) {
+  const auto now = std::chrono::steady_clock::now();
+  const std::lock_guard lock(mutex_);
+  const auto filled = [&](const Bucket& bucket) {
+    const double seconds = std::chrono::duration<double>(now - bucket.at).count();
+    return std::min(burst_, bucket.left + seconds * per_second_);
+  };
+  if (buckets_.size() >= kMostBuckets)
+    std::erase_if(buckets_, [&](const auto& entry) { return filled(entry.second) >= burst_; });
+  if (buckets_.size() >= kMostBuckets && !buckets_.contains(client)) return 60;
+  Bucket& bucket = buckets_.try_emplace(client, Bucket{burst_, now}).first->second;
+  bucket = {filled(bucket), now};
+  if (bucket.left < 1) return static_cast<int>(std::ceil((1 - bucket.left) / per_second_));
+  bucket.left -= 1;
+  return 0;
+}
+
+}  // namespace moetune

@@ -1,0 +1,91 @@
+// The routes of a service: from a request to a response, by the queue, the scheduler, the event log, the cache and the
+// packs. serve/openapi.json describes them, and a test holds the two together.
+//
+// Thread-safe. Owns nothing: its parts must outlive it. Every mistake of a client's is a status with one sentence.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "serve/access.h"
+#include "serve/pack_shelf.h"
+#include "serve/scheduler.h"
+#include "serve/served_devices.h"
+
+namespace moetune {
+
+struct ApiParts {
+  JobQueue& queue;
+  Scheduler& scheduler;
+  EventLog& log;
+  Metrics& metrics;
+  Access& access;
+  PackShelf& shelf;
+  CacheChoice cache;
+  JobLimits limits;
+  std::vector<std::string> devices;
+  std::vector<ServedDevice> served;  // the same, with what they are
+  std::function<std::size_t()> connections;
+};
+
+struct ApiLimits {
+  double submits_burst = 200, submits_per_minute = 600;  // of a client's address
+  double misses_burst = 20, misses_per_minute = 60;
+  double logins_burst = 10, logins_per_minute = 10;
+};
+
+class Api {
+ public:
+  explicit Api(ApiParts parts, const ApiLimits& limits = {});
+
+  ServerResponse handle(const ServerRequest& request);
+
+  struct Route {
+    const char* method;
+    const char* path;  // "/v1/jobs/{id}"
+    ClientRole role;   // that a client needs
+    ServerResponse (Api::*answer)(const ServerRequest& request, const std::string& parameter);
+  };
+  static const std::vector<Route>& routes();
+
+ private:
+  ServerResponse answer(const ServerRequest& request);
+  // api.cc
+  ServerResponse submit(const ServerRequest& request, const std::string&);
+  ServerResponse list(const ServerRequest& request, const std::string&);
+  ServerResponse show(const ServerRequest& request, const std::string& id);
+  ServerResponse cancel(const ServerRequest& request, const std::string& id);
+  ServerResponse withdraw(const ServerRequest& request, const std::string& id);
+  ServerResponse ended(const ServerRequest& request, const std::string&);
+  ServerResponse events(const ServerRequest& request, const std::string&);
+  // api_catalog.cc
+  ServerResponse winners(const ServerRequest& request, const std::string&);
+  ServerResponse tables(const ServerRequest& request, const std::string&);
+  ServerResponse packs(const ServerRequest& request, const std::string&);
+  ServerResponse pack(const ServerRequest& request, const std::string& name);
+  ServerResponse signature(const ServerRequest& request, const std::string& name);
+  ServerResponse misses(const ServerRequest& request, const std::string&);
+  ServerResponse devices(const ServerRequest& request, const std::string&);
+  ServerResponse health(const ServerRequest& request, const std::string&);
+  ServerResponse ready(const ServerRequest& request, const std::string&);
+  ServerResponse metrics(const ServerRequest& request, const std::string&);
+  ServerResponse openapi(const ServerRequest& request, const std::string&);
+  ServerResponse page(const ServerRequest& request, const std::string&);
+  ServerResponse page_file(const ServerRequest& request, const std::string& name);
+  ServerResponse login(const ServerRequest& request, const std::string&);
+
+  JobRecord record_of(const nlohmann::json& body) const;
+  Document document_of(const JobRecord& job) const;
+  struct Miss {
+    std::string kernel, problem, hardware;  // "" for hardware that is not said
+    double count = 0;
+  };
+  static Miss miss_of(const nlohmann::json& json);
+  JobRecord job_of(const Miss& miss) const;
+
+  const ApiParts parts_;
+  RateLimit submits_, misses_, logins_;
+};
+
+}  // namespace moetune

@@ -1,0 +1,232 @@
+#include <ctime>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/resources.h"
+#include "kernels/registry.h"
+#include "serve/api.h"
+#include "serve/api_answers.h"
+#include "serve/catalog.h"
+
+namespace moetune {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kMostMisses = 1000, kMostReasons = 10;
+constexpr std::int64_t kMissPriority = -10;  // whoever waits for a job comes first
+
+constexpr const char* kPagePolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+struct PageFile {
+  const char* name;
+  const char* resource;
+  const char* type;
+};
+constexpr PageFile kPageFiles[] = {
+    {"live.css", "serve/page/live.css", "text/css; charset=utf-8"},
+    {"live.js", "serve/page/live.js", "text/javascript; charset=utf-8"},
+    {"chart.js", "report/page/chart.min.js", "text/javascript; charset=utf-8"},
+};
+
+std::string query_text(const ServerRequest& request, const std::string& name) {
+  const auto found = request.query.find(name);
+  return found == request.query.end() ? "" : found->second;
+}
+
+CatalogFilter filter_of(const ServerRequest& request) {
+  return {.kernel = query_text(request, "kernel"),
+          .hardware = query_text(request, "hardware"),
+          .family = query_text(request, "family")};
+}
+
+ServerResponse tagged(const ServerRequest& request, const Document& document) {
+  ServerResponse response = json_answer(document);
+  const std::string tag = digest(response.body);
+  return tagged_answer(request, std::move(response), tag);
+}
+
+std::string miss_text(const Json& json, const char* name) {
+  const auto found = json.find(name);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+std::string listed(const std::set<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "nothing that is known" : text;
+}
+
+bool is_tuned(const TunedProblems& tuned, const std::string& kernel, const std::string& problem,
+              const std::string& hardware) {
+  const auto found = tuned.find({kernel, problem});
+  return found != tuned.end() && (hardware.empty() || found->second.contains(hardware));
+}
+
+}  // namespace
+
+ServerResponse Api::winners(const ServerRequest& request, const std::string&) {
+  return tagged(request, winners_document(parts_.cache, filter_of(request)));
+}
+
+ServerResponse Api::tables(const ServerRequest& request, const std::string&) {
+  return tagged(request, tables_document(parts_.cache, filter_of(request)));
+}
+
+ServerResponse Api::packs(const ServerRequest& request, const std::string&) {
+  return tagged(request, parts_.shelf.list(query_text(request, "kernel"), query_text(request, "hardware")));
+}
+
+ServerResponse Api::pack(const ServerRequest& request, const std::string& name) {
+  const std::optional<PackShelf::File> file = parts_.shelf.pack(name);
+  if (!file) throw Refusal{404, "no_such_pack", "There is no such pack; GET /v1/packs lists them."};
+  return tagged_answer(request, text_answer(file->bytes, "application/octet-stream"), file->sha256);
+}
+
+ServerResponse Api::signature(const ServerRequest&, const std::string& name) {
+  std::optional<std::string> text = parts_.shelf.signature(name);
+  if (!text) throw Refusal{404, "no_signature", "There is no such pack, or it is not signed."};
+  return text_answer(std::move(*text), "application/octet-stream");
+}
+
+Api::Miss Api::miss_of(const Json& json) {
+  if (!json.is_object()) throw BadInput("a miss is an object with kernel, problem and count");
+  const Kernel& kernel = find_kernel(miss_text(json, "kernel").substr(0, 100));
+  const WorkloadSpec spec{.kernel = kernel.name(), .problem = miss_text(json, "problem"), .preset = ""};
+  const auto count = json.find("count");
+  const bool has_count = count != json.end() && count->is_number_unsigned();
+  return {
+      .kernel = kernel.name(),
+      .problem = problem_of(kernel, spec).text(),
+      .hardware = miss_text(json, "hardware"),
+      .count = has_count ? static_cast<double>(std::max<std::uint64_t>(1, count->get<std::uint64_t>())) : 1};
+}
+
+// A search with the budget of `moetune search`, or what this service allows.
+JobRecord Api::job_of(const Miss& miss) const {
+  std::vector<std::string> fitting;
+  std::set<std::string> served;
+  for (const ServedDevice& device : parts_.served) {
+    served.insert(device.hardware.begin(), device.hardware.end());
+    if (miss.hardware.empty() || device.hardware.contains(miss.hardware)) fitting.push_back(device.name);
+  }
+  if (fitting.empty())
+    throw BadInput("it was missed on " + miss.hardware.substr(0, 100) + ", and this service tunes for " +
+                   listed(served));
+  Json search = {{"kernel", miss.kernel},
+                 {"problem", miss.problem},
+                 {"budget", std::min<std::uint64_t>(TuneSettings{}.budget, parts_.limits.budget)}};
+  if (fitting.size() < parts_.served.size()) search["device"] = fitting.front();
+  const JobRequest parsed = parse_job_request("search", search, parts_.limits, parts_.devices);
+  return {.kind = "search",
+          .request = parsed.canonical,
+          .device = parsed.device,
+          .priority = kMissPriority,
+          .weight = miss.count,
+          .quiet = true};
+}
+
+ServerResponse Api::misses(const ServerRequest& request, const std::string&) {
+  if (const int seconds = misses_.take(request.peer); seconds > 0)
+    throw Refusal{429, "too_many_requests", "Too many posts of misses from this address.", seconds};
+  const Json body = json_body(request);
+  const auto list = body.find("misses");
+  if (list == body.end() || !list->is_array() || list->size() > kMostMisses)
+    throw BadField("misses", "it must be a list of at most " + std::to_string(kMostMisses) + " misses");
+  const TunedProblems tuned = tuned_problems(parts_.cache);
+  std::size_t accepted = 0, queued = 0, known = 0;
+  std::set<std::string> why;  // of those that are refused
+  for (const Json& one : *list) {
+    try {
+      const Miss miss = miss_of(one);
+      const JobRecord job = job_of(miss);
+      ++accepted;
+      parts_.metrics.count_misses(static_cast<std::uint64_t>(std::min(miss.count, 1e15)));
+      if (is_tuned(tuned, miss.kernel, miss.problem, miss.hardware)) {
+        ++known;
+      } else {
+        queued += !parts_.scheduler.submit(job).joined;
+      }
+    } catch (const QueueFull&) {
+      throw;
+    } catch (const BadInput& error) {
+      if (why.size() < kMostReasons) why.insert(error.what());
+    }
+  }
+  return json_answer({{"accepted", accepted},
+                      {"queued", queued},
+                      {"known", known},
+                      {"refused", list->size() - accepted},
+                      {"why", why}},
+                     202);
+}
+
+ServerResponse Api::devices(const ServerRequest&, const std::string&) {
+  Document devices = Document::array();
+  const std::map<std::string, std::int64_t> running = parts_.scheduler.running();
+  for (const ServedDevice& device : parts_.served) {
+    const std::int64_t job = running.at(device.name);
+    devices.push_back({{"device", device.name},
+                       {"hardware", device.hardware},
+                       {"job", job > 0 ? Document(job) : Document(nullptr)}});
+  }
+  return json_answer({{"devices", std::move(devices)}});
+}
+
+ServerResponse Api::health(const ServerRequest&, const std::string&) {
+  return json_answer({{"status", "ok"}});
+}
+
+ServerResponse Api::ready(const ServerRequest&, const std::string&) {
+  parts_.queue.counts();  // throws if its file cannot be read
+  return json_answer({{"status", "ready"}, {"devices", parts_.devices.size()}});
+}
+
+ServerResponse Api::metrics(const ServerRequest&, const std::string&) {
+  MetricGauges gauges{.jobs = parts_.queue.counts(), .connections = parts_.connections(), .busy = {}};
+  const std::int64_t oldest = parts_.queue.oldest_queued();
+  if (oldest > 0) gauges.queue_age_s = static_cast<double>(std::time(nullptr) - oldest);
+  for (const auto& [device, job] : parts_.scheduler.running()) gauges.busy[device] = job > 0;
+  return text_answer(parts_.metrics.text(gauges), "text/plain; version=0.0.4; charset=utf-8");
+}
+
+ServerResponse Api::openapi(const ServerRequest&, const std::string&) {
+  return text_answer(find_embedded("serve/openapi.json").value(), "application/json");
+}
+
+ServerResponse Api::page(const ServerRequest& request, const std::string&) {
+  ServerResponse response =
+      text_answer(find_embedded("serve/page/live.html").value(), "text/html; charset=utf-8");
+  response.headers.emplace_back("Content-Security-Policy", kPagePolicy);
+  if (!parts_.access.has_tokens() && request.header("cookie").find("moetune_session=") == std::string::npos)
+    response.headers.emplace_back("Set-Cookie", parts_.access.open_session(ClientRole::read));
+  return response;
+}
+
+ServerResponse Api::page_file(const ServerRequest& request, const std::string& name) {
+  for (const PageFile& file : kPageFiles) {
+    if (name != file.name) continue;
+    std::string text = find_embedded(file.resource).value();
+    const std::string tag = digest(text);
+    return tagged_answer(request, text_answer(std::move(text), file.type), tag);
+  }
+  throw Refusal{404, "no_such_path", "There is nothing at this path."};
+}
+
+ServerResponse Api::login(const ServerRequest& request, const std::string&) {
+  if (const int seconds = logins_.take(request.peer); seconds > 0)
+    throw Refusal{429, "too_many_requests", "Too many attempts from this address.", seconds};
+  const Json body = json_body(request);
+  const auto token = body.find("token");
+  const ClientRole role = token != body.end() && token->is_string()
+                              ? parts_.access.role_of_token(token->get<std::string>())
+                              : ClientRole::none;
+  if (role == ClientRole::none) throw Refusal{401, "no_token", "That is no token of this service."};
+  ServerResponse response = json_answer({{"status", "ok"}});
+  response.headers.emplace_back("Set-Cookie", parts_.access.open_session(role));
+  return response;
+}
+
+}  // namespace moetune

@@ -1,0 +1,27 @@
+// What a cache has tuned, as clients of a service see it. Opens the cache for each call; thread-safe. Errors as Cache.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "jobs/documents.h"
+#include "jobs/stores.h"
+
+namespace moetune {
+
+struct CatalogFilter {
+  std::string kernel;    // "" for all
+  std::string hardware;  // a part of the device's name
+  std::string family;    // "" for all
+};
+
+Document winners_document(const CacheChoice& cache, const CatalogFilter& filter);  // {"winners": [...]}
+Document tables_document(const CacheChoice& cache, const CatalogFilter& filter);   // {"tables": [...]}
+
+// Kernel and problem of every winner that is sound and undisturbed, with the names of the hardware that has one.
+using TunedProblems = std::map<std::pair<std::string, std::string>, std::set<std::string>>;
+TunedProblems tuned_problems(const CacheChoice& cache);
+
+}  // namespace moetune

@@ -1,0 +1,70 @@
+// An HTTP/1.1 server, over TLS if it has a certificate: coroutines on a few threads, so that a connection costs memory
+// and no thread. Headers, bodies, connections and the time of each step are bounded.
+//
+// The handler is called from the server's threads, several at once, must be quick, and guards its own state; what it
+// throws becomes a 500. A server listens from its construction until it is destroyed. Errors: BadInput for an address
+// or a certificate that is none, BrokenEnvironment if the address cannot be listened on.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace moetune {
+
+struct ServerRequest {
+  std::string method;                          // "GET"
+  std::string path;                            // percent-decoded, without the query: "/v1/jobs/7"
+  std::map<std::string, std::string> query;    // percent-decoded
+  std::map<std::string, std::string> headers;  // names in lower case; of repeated ones the first
+  std::string body;
+  std::string peer;  // the address without its port
+
+  std::string header(const std::string& lower_case_name) const;  // "" if there is none
+};
+
+struct ServerResponse {
+  int status = 200;
+  std::vector<std::pair<std::string, std::string>> headers;  // beside Content-Length and Connection
+  std::string body;
+  // If set, an endless body instead: asked again and again for what is new ("" for nothing).
+  std::function<std::string()> stream;
+};
+
+using ServerHandler = std::function<ServerResponse(const ServerRequest&)>;
+
+struct HttpServerOptions {
+  std::string host = "127.0.0.1";  // a numeric address
+  std::uint16_t port = 0;          // 0: any that is free
+  std::string tls_cert, tls_key;   // PEM files; both or none
+  std::size_t threads = 2;
+  std::size_t max_connections = 512, max_streams = 256;
+  std::uint64_t max_body = std::uint64_t{1} << 20;
+  std::uint32_t max_header = 16 << 10;
+  std::chrono::milliseconds timeout{15'000};    // of reading a request, and of writing an answer
+  std::chrono::milliseconds heartbeat{15'000};  // of a stream in which nothing happens
+};
+
+class HttpServer {
+ public:
+  HttpServer(const HttpServerOptions& options, ServerHandler handler);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+
+  std::uint16_t port() const;
+  std::size_t connections() const;  // that are open
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// A plain text as one segment of a path or query: percent-encoded.
+std::string percent_encoded(const std::string& text);
+
+}  // namespace moetune

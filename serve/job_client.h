@@ -1,0 +1,50 @@
+// A client of a service: submits a job, plays its events to a listener, and waits for its end.
+//
+// Stateless; blocks its caller's thread, which is the listener's too. Errors: what the job failed with, as the local
+// job would throw it (BadField, BadInput, BrokenEnvironment); BrokenEnvironment if the service cannot be reached.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "jobs/range_job.h"
+#include "jobs/search_job.h"
+#include "serve/http_client.h"
+
+namespace moetune {
+
+struct JobServer {
+  std::string url;      // "https://tuner:7878"
+  std::string token;    // "" for none
+  std::string ca_file;  // "" for the system's certificates
+};
+
+struct FinishedJob {
+  std::int64_t id = 0;
+  Document result;  // of a job that is done, and what one had when it was stopped: null if it had not begun
+  int exit_code = 0;
+};
+
+class JobClient {
+ public:
+  explicit JobClient(JobServer address);
+
+  // Submits, or joins an equal job. A stop request withdraws the job and waits for what it had. Goes on over a restart
+  // of the service.
+  FinishedJob run(const std::string& kind, const nlohmann::json& request, const JobContext& context) const;
+
+ private:
+  HttpRequest message(const std::string& method, const std::string& path) const;
+  nlohmann::json ask(const std::string& method, const std::string& path, const std::string& body = "") const;
+  nlohmann::json follow(std::int64_t id, const JobContext& context) const;
+  bool watch(std::int64_t id, std::string& last_event, const JobContext& context) const;
+
+  const JobServer address_;
+};
+
+// The result that search_document() was made of, as far as it says: enough to print it.
+SearchResult read_search_document(const Document& document);
+// The same of a range search and range_document().
+RangeResult read_range_document(const Document& document);
+
+}  // namespace moetune

@@ -1,0 +1,266 @@
+#include "serve/job_queue.h"
+
+#include <array>
+#include <ctime>
+
+#include "base/digest.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::int64_t kQueueApplication = 0x6d6f6a71;  // "mojq"
+constexpr std::int64_t kVersion = 2;
+constexpr std::array<std::string_view, 5> kStateNames = {"queued", "running", "done", "failed", "cancelled"};
+
+constexpr const char* kTables = R"sql(
+  CREATE TABLE jobs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind TEXT NOT NULL,
+    request TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    device TEXT NOT NULL,
+    state INTEGER NOT NULL,
+    priority INTEGER NOT NULL,
+    weight REAL NOT NULL,
+    requests INTEGER NOT NULL,
+    deadline INTEGER NOT NULL,
+    created INTEGER NOT NULL,
+    started INTEGER NOT NULL,
+    ended INTEGER NOT NULL,
+    starts INTEGER NOT NULL,
+    result TEXT NOT NULL,
+    error TEXT NOT NULL,
+    exit_code INTEGER NOT NULL,
+    quiet INTEGER NOT NULL DEFAULT 0,
+    not_before INTEGER NOT NULL DEFAULT 0
+  ) STRICT;
+  CREATE INDEX jobs_by_turn ON jobs (state, priority DESC, weight DESC, id);
+  CREATE UNIQUE INDEX jobs_open ON jobs (digest) WHERE state < 2;
+)sql";
+
+#define MOETUNE_JOB_COLUMNS                                                                                         \
+  "SELECT id, kind, request, device, state, priority, weight, requests, deadline, created, started, ended, starts," \
+  " result, error, exit_code, quiet, not_before FROM jobs "
+
+std::int64_t unix_now() { return static_cast<std::int64_t>(std::time(nullptr)); }
+
+int number_of(JobState state) { return static_cast<int>(state); }
+
+JobRecord record_of(const Query& row) {
+  JobRecord job{
+      .id = row.integer(0),
+      .kind = row.text(1),
+      .request = row.text(2),
+      .device = row.text(3),
+      .state = static_cast<JobState>(std::min<std::int64_t>(4, std::max<std::int64_t>(0, row.integer(4)))),
+      .priority = row.integer(5),
+      .weight = row.real(6),
+      .quiet = row.integer(16) != 0,
+      .not_before = row.integer(17),
+      .requests = row.integer(7),
+      .deadline = row.integer(8),
+      .created = row.integer(9),
+      .started = row.integer(10),
+      .ended = row.integer(11),
+      .starts = row.integer(12),
+      .result = row.text(13),
+      .error = row.text(14),
+      .exit_code = {}};
+  if (row.integer(15) >= 0) job.exit_code = static_cast<int>(row.integer(15));
+  return job;
+}
+
+std::vector<JobRecord> records_of(Query rows) {
+  std::vector<JobRecord> jobs;
+  while (rows.step()) jobs.push_back(record_of(rows));
+  return jobs;
+}
+
+std::optional<JobRecord> first_of(Query rows) {
+  if (!rows.step()) return std::nullopt;
+  return record_of(rows);
+}
+
+// Ends its statement, as changing the journal and committing want it.
+std::int64_t count_rows(Query row) { return row.step() ? row.integer(0) : 0; }
+
+}  // namespace
+
+std::string_view job_state_name(JobState state) { return kStateNames[static_cast<std::size_t>(state)]; }
+
+std::optional<JobState> job_state_from_name(std::string_view name) {
+  for (std::size_t i = 0; i < kStateNames.size(); ++i) {
+    if (kStateNames[i] == name) return static_cast<JobState>(i);
+  }
+  return std::nullopt;
+}
+
+JobQueue::JobQueue(const std::filesystem::path& file, Limits limits)
+    : limits_(limits), database_(file, Database::Access::create, std::chrono::milliseconds(10'000)) {
+  const std::int64_t application = database_.integer_pragma("application_id");
+  const bool is_new = count_rows(database_.query("SELECT count(*) FROM sqlite_master")) == 0;
+  const std::int64_t version = is_new ? kVersion : database_.integer_pragma("user_version");
+  if (!is_new && (application != kQueueApplication || version < 1 || version > kVersion))
+    throw BrokenEnvironment(file.string() +
+                            " is no queue of this moetune's service; move it away, or name another");
+  database_.set_journal("wal");
+  database_.execute("PRAGMA cache_size = -512");   // KiB; the file of a long life fills whatever it may
+  database_.execute("PRAGMA synchronous = FULL");  // a job that was accepted outlives a power cut
+  if (is_new) {
+    WriteTransaction all(database_);
+    database_.execute(kTables);
+    database_.execute("PRAGMA application_id = " + std::to_string(kQueueApplication));
+    database_.execute("PRAGMA user_version = " + std::to_string(kVersion));
+    all.commit();
+  } else if (version == 1) {
+    WriteTransaction all(database_);
+    database_.execute("ALTER TABLE jobs ADD COLUMN quiet INTEGER NOT NULL DEFAULT 0");
+    database_.execute("ALTER TABLE jobs ADD COLUMN not_before INTEGER NOT NULL DEFAULT 0");
+    database_.execute("PRAGMA user_version = " + std::to_string(kVersion));
+    all.commit();
+  }
+}
+
+void JobQueue::take_over() {
+  const std::lock_guard lock(mutex_);
+  database_.run("UPDATE jobs SET state = 0 WHERE state = 1");
+}
+
+JobQueue::Submitted JobQueue::submit(const JobRecord& job) {
+  const std::string name = DigestBuilder().add(job.kind).add(job.device).add(job.request).finish();
+  const std::int64_t quiet = job.quiet ? 1 : 0;
+  const std::lock_guard lock(mutex_);
+  WriteTransaction all(database_);
+  const auto equal = first_of(database_.query(MOETUNE_JOB_COLUMNS "WHERE digest = ? AND state < 2", name));
+  if (equal) {
+    database_.run(
+        "UPDATE jobs SET priority = max(priority, ?), weight = weight + ?, requests = requests + 1,"
+        " deadline = CASE WHEN deadline = 0 OR ? = 0 THEN 0 ELSE max(deadline, ?) END,"
+        " quiet = min(quiet, ?), not_before = CASE WHEN ? THEN not_before ELSE 0 END WHERE id = ?",
+        job.priority, job.weight, job.deadline, job.deadline, quiet, quiet, equal->id);
+    all.commit();
+    return {require(equal->id), true};
+  }
+  if (count_rows(database_.query("SELECT count(*) FROM jobs WHERE state < 2")) >=
+      static_cast<std::int64_t>(limits_.open))
+    throw QueueFull("the queue is full: " + std::to_string(limits_.open) + " jobs are open");
+  database_.run(
+      "INSERT INTO jobs (kind, request, digest, device, state, priority, weight, requests, deadline, created, started,"
+      " ended, starts, result, error, exit_code, quiet) VALUES (?, ?, ?, ?, 0, ?, ?, 1, ?, ?, 0, 0, 0, '', '', -1, ?)",
+      job.kind, job.request, name, job.device, job.priority, job.weight, job.deadline, unix_now(), quiet);
+  const std::int64_t id = count_rows(database_.query("SELECT last_insert_rowid()"));
+  all.commit();
+  return {require(id), false};
+}
+
+JobRecord JobQueue::require(std::int64_t id) const {
+  return first_of(database_.query(MOETUNE_JOB_COLUMNS "WHERE id = ?", id)).value();
+}
+
+std::optional<JobRecord> JobQueue::find(std::int64_t id) const {
+  const std::lock_guard lock(mutex_);
+  return first_of(database_.query(MOETUNE_JOB_COLUMNS "WHERE id = ?", id));
+}
+
+std::vector<JobRecord> JobQueue::list(const Filter& filter) const {
+  const std::lock_guard lock(mutex_);
+  const int state = filter.state ? number_of(*filter.state) : -1;
+  return records_of(
+      database_.query(MOETUNE_JOB_COLUMNS
+                      "WHERE id > ? AND (? < 0 OR state = ?) AND (? = '' OR kind = ?) ORDER BY id LIMIT ?",
+                      filter.after, state, state, filter.kind, filter.kind, filter.limit));
+}
+
+std::vector<JobRecord> JobQueue::latest(std::size_t count) const {
+  const std::lock_guard lock(mutex_);
+  return records_of(database_.query(MOETUNE_JOB_COLUMNS
+                                    "WHERE state > 1 ORDER BY ended DESC, id DESC LIMIT ?",
+                                    static_cast<std::int64_t>(count)));
+}
+
+std::map<JobState, std::int64_t> JobQueue::counts() const {
+  const std::lock_guard lock(mutex_);
+  std::map<JobState, std::int64_t> counts;
+  Query rows = database_.query("SELECT state, count(*) FROM jobs GROUP BY state");
+  while (rows.step()) counts[static_cast<JobState>(rows.integer(0))] = rows.integer(1);
+  return counts;
+}
+
+std::int64_t JobQueue::oldest_queued() const {
+  const std::lock_guard lock(mutex_);
+  return count_rows(database_.query("SELECT coalesce(min(created), 0) FROM jobs WHERE state = 0"));
+}
+
+std::optional<JobRecord> JobQueue::start_next(const std::string& device) {
+  const std::lock_guard lock(mutex_);
+  const std::int64_t now = unix_now();
+  auto next = first_of(database_.query(MOETUNE_JOB_COLUMNS
+                                       "WHERE state = 0 AND not_before <= ? AND (device = '' OR device = ?)"
+                                       " ORDER BY priority DESC, weight DESC, id LIMIT 1",
+                                       now, device));
+  if (!next) return std::nullopt;
+  database_.run("UPDATE jobs SET state = 1, started = ?, starts = starts + 1, not_before = 0 WHERE id = ?",
+                now, next->id);
+  return require(next->id);
+}
+
+std::optional<JobRecord> JobQueue::finish(std::int64_t id, const JobOutcome& outcome) {
+  const std::lock_guard lock(mutex_);
+  database_.run(
+      "UPDATE jobs SET state = ?, result = ?, error = ?, exit_code = ?, ended = ? WHERE id = ? AND state = 1",
+      number_of(outcome.state), outcome.result, outcome.error, outcome.exit_code, unix_now(), id);
+  if (database_.changes() == 0) return std::nullopt;
+  const JobRecord job = require(id);
+  forget_old();
+  return job;
+}
+
+void JobQueue::put_back(std::int64_t id) {
+  const std::lock_guard lock(mutex_);
+  database_.run("UPDATE jobs SET state = 0, starts = starts - 1 WHERE id = ? AND state = 1", id);
+}
+
+std::optional<JobRecord> JobQueue::put_off(std::int64_t id, std::int64_t not_before) {
+  const std::lock_guard lock(mutex_);
+  database_.run(
+      "UPDATE jobs SET state = 0, starts = starts - 1, not_before = CASE WHEN quiet THEN ? ELSE 0 END"
+      " WHERE id = ? AND state = 1",
+      not_before, id);
+  return first_of(database_.query(MOETUNE_JOB_COLUMNS "WHERE id = ?", id));
+}
+
+std::optional<JobRecord> JobQueue::cancel_queued(std::int64_t id, const JobOutcome& outcome) {
+  const std::lock_guard lock(mutex_);
+  database_.run("UPDATE jobs SET state = ?, error = ?, exit_code = ?, ended = ? WHERE id = ? AND state = 0",
+                number_of(outcome.state), outcome.error, outcome.exit_code, unix_now(), id);
+  return first_of(database_.query(MOETUNE_JOB_COLUMNS "WHERE id = ?", id));
+}
+
+std::int64_t JobQueue::withdraw(std::int64_t id) {
+  const std::lock_guard lock(mutex_);
+  database_.run("UPDATE jobs SET requests = max(0, requests - 1) WHERE id = ?", id);
+  return require(id).requests;
+}
+
+std::vector<std::int64_t> JobQueue::overdue(std::int64_t now) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::int64_t> ids;
+  Query rows = database_.query("SELECT id FROM jobs WHERE state = 0 AND deadline > 0 AND deadline <= ?", now);
+  while (rows.step()) ids.push_back(rows.integer(0));
+  return ids;
+}
+
+bool JobQueue::has_put_off_due(std::int64_t now) const {
+  const std::lock_guard lock(mutex_);
+  return count_rows(database_.query(
+             "SELECT count(*) FROM jobs WHERE state = 0 AND not_before > 0 AND not_before <= ?", now)) > 0;
+}
+
+void JobQueue::forget_old() {
+  database_.run(
+      "DELETE FROM jobs WHERE state > 1 AND id <= (SELECT id FROM jobs WHERE state > 1 ORDER BY id DESC"
+      " LIMIT 1 OFFSET ?)",
+      static_cast<std::int64_t>(limits_.ended));
+}
+
+}  // namespace moetune

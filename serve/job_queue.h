@@ -1,0 +1,114 @@
+// The jobs of a service, open and ended, in a SQLite file of their own: nothing that was accepted is lost by a kill or
+// a reboot, and what was running then is queued again.
+//
+// Thread-safe. Errors: BrokenEnvironment for the file; QueueFull.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "cache/database.h"
+
+namespace moetune {
+
+enum class JobState { queued, running, done, failed, cancelled };
+
+std::string_view job_state_name(JobState state);
+std::optional<JobState> job_state_from_name(std::string_view name);
+inline bool is_open(JobState state) { return state == JobState::queued || state == JobState::running; }
+
+struct JobRecord {
+  std::int64_t id = 0;
+  std::string kind;     // "search"
+  std::string request;  // JSON, canonical: equal requests have equal texts
+  std::string device;   // that it must run on; "" for any
+  JobState state = JobState::queued;
+  std::int64_t priority = 0;    // higher first
+  double weight = 0;            // among equal priorities: how often it was missed
+  bool quiet = false;           // nobody waits for it: it is put off rather than measured beside others' work
+  std::int64_t not_before = 0;  // seconds since 1970: it was put off until then; 0: it was not
+  std::int64_t requests = 1;    // that were joined into it and not withdrawn
+  std::int64_t deadline = 0;    // seconds since 1970; 0: none
+  std::int64_t created = 0, started = 0, ended = 0;  // seconds since 1970; 0: not yet
+  std::int64_t starts = 0;                           // more than one after a kill
+  std::string result;                                // JSON; "" if there is none
+  std::string error;                                 // one sentence; "" if there is none
+  std::optional<int> exit_code;                      // as the command of that name would end
+};
+
+struct JobOutcome {
+  JobState state = JobState::done;
+  std::string result, error;
+  int exit_code = 0;
+};
+
+class QueueFull : public BadInput {
+ public:
+  using BadInput::BadInput;
+};
+
+class JobQueue {
+ public:
+  struct Limits {
+    std::size_t open = 10'000;   // jobs queued and running
+    std::size_t ended = 10'000;  // that are remembered
+  };
+
+  explicit JobQueue(const std::filesystem::path& file) : JobQueue(file, Limits{}) {}
+  JobQueue(const std::filesystem::path& file, Limits limits);
+
+  // Queues what was running when an earlier service ended. For who is alone on the queue.
+  void take_over();
+
+  struct Submitted {
+    JobRecord job;
+    bool joined = false;  // into an open job with an equal request, which now has the higher priority of both
+  };
+  // Takes kind, request, device, priority, weight, quiet and deadline of `job`. A job that anybody waits for is not
+  // quiet, and not put off.
+  Submitted submit(const JobRecord& job);
+
+  std::optional<JobRecord> find(std::int64_t id) const;
+  struct Filter {
+    std::optional<JobState> state;
+    std::string kind;        // "" for any
+    std::int64_t after = 0;  // ids above this one
+    std::int64_t limit = 100;
+  };
+  std::vector<JobRecord> list(const Filter& filter) const;  // by id
+  std::vector<JobRecord> latest(std::size_t count) const;   // ended last first
+  std::map<JobState, std::int64_t> counts() const;
+  std::int64_t oldest_queued() const;  // its creation; 0 if none waits
+
+  // Starts the next job for a device: the highest priority, then weight, then the oldest.
+  std::optional<JobRecord> start_next(const std::string& device);
+  // Of a running job. nullopt if it does not run.
+  std::optional<JobRecord> finish(std::int64_t id, const JobOutcome& outcome);
+  // A running job goes back to the queue: the service stops.
+  void put_back(std::int64_t id);
+  // The same until `not_before`, because its device is not quiet; at once if it is no quiet job any more.
+  std::optional<JobRecord> put_off(std::int64_t id, std::int64_t not_before);
+  // Ends a queued job as cancelled; of a running one nothing changes here. Returns the job as it is then.
+  std::optional<JobRecord> cancel_queued(std::int64_t id, const JobOutcome& outcome);
+  // Takes one request back. Returns how many are left.
+  std::int64_t withdraw(std::int64_t id);
+  std::vector<std::int64_t> overdue(std::int64_t now) const;  // queued, past their deadline
+  bool has_put_off_due(std::int64_t now) const;               // that can start again
+
+ private:
+  JobRecord require(std::int64_t id) const;
+  void forget_old();
+
+  const Limits limits_;
+  mutable std::mutex mutex_;
+  Database database_;
+};
+
+}  // namespace moetune

@@ -1,0 +1,166 @@
+#include "serve/service.h"
+
+#include <algorithm>
+#include <charconv>
+#include <thread>
+
+#include "base/error.h"
+#include "retune/night_lock.h"
+#include "serve/memory_watch.h"
+#include "serve/served_devices.h"
+
+namespace moetune {
+namespace {
+
+constexpr const char* kTunes[] = {"search", "range", "tune", "retune"};
+
+bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1"; }
+
+void check_exposure(const ServiceOptions& options) {
+  const bool has_tls = !options.http.tls_cert.empty();
+  if (has_tls != !options.http.tls_key.empty())
+    throw BadField(has_tls ? "tls_key" : "tls_cert", "a certificate and its key belong together; give both");
+  if (has_tls && options.behind_tls_proxy)
+    throw BadField("behind_tls_proxy",
+                   "with a certificate of its own the service needs no proxy's; give one of them");
+  if (is_loopback(options.http.host)) return;
+  if (options.token_file.empty())
+    throw BadField("listen", options.http.host + " can be reached by others: that needs --token-file FILE");
+  if (!has_tls && !options.behind_tls_proxy)
+    throw BadField("listen", options.http.host +
+                                 " can be reached by others: that needs --tls-cert and --tls-key, or "
+                                 "--behind-tls-proxy if a proxy in front adds TLS");
+}
+
+}  // namespace
+
+struct Service::Parts {
+  explicit Parts(ServiceOptions given)
+      : options(std::move(given)),
+        queue(queue_file(options)),
+        access(options.hosts, options.behind_tls_proxy || !options.http.tls_cert.empty()),
+        shelf(options.packs) {}
+
+  static std::filesystem::path queue_file(const ServiceOptions& options) {
+    open_or_create_cache(options.cache);  // and its folder
+    return options.queue.empty() ? std::filesystem::path(options.cache.file().string() + "-jobs")
+                                 : options.queue;
+  }
+
+  void lock_devices() {
+    std::set<std::filesystem::path> files;
+    served = served_devices(options.devices, options.cache.file());
+    for (const ServedDevice& device : served) {
+      if (std::find(devices.begin(), devices.end(), device.name) != devices.end())
+        throw BadField("device", device.name + " is named twice");
+      devices.push_back(device.name);
+      files.insert(device.files);
+    }
+    for (const std::filesystem::path& file : files)
+      locks.push_back(std::make_unique<NightLock>(file.string() + ".lock"));
+  }
+
+  void publish(const JobRecord& job) {
+    const bool tunes = std::find(std::begin(kTunes), std::end(kTunes), job.kind) != std::end(kTunes);
+    if (!options.publish || !tunes) return;
+    try {
+      if (shelf.publish(options.cache, publishing())) log.append("packs", 0, "{\"changed\": true}");
+    } catch (const std::exception& error) {  // the folder's disk is full, say: the job is done all the same
+      log.append("warning", 0, Document({{"type", "packs"}, {"text", error.what()}}).dump());
+    }
+  }
+
+  void watch_memory() {
+    memory.emplace(options.process_bytes, [this](const std::string& text) {
+      metrics.count_ended_process();
+      log.append("warning", 0, Document({{"type", "warning"}, {"warning", "memory"}, {"text", text}}).dump());
+    });
+  }
+
+  // A service of recordings alone is one for tests.
+  Publishing publishing() const {
+    const bool recorded = std::all_of(devices.begin(), devices.end(), [](const std::string& device) {
+      return device.starts_with("replay:");
+    });
+    return {.recorded = recorded, .sign_key = options.sign_key};
+  }
+
+  std::uint64_t threads_each() const {
+    if (options.threads > 0) return options.threads;
+    return std::max<std::uint64_t>(1, std::thread::hardware_concurrency() / devices.size());
+  }
+
+  ServiceOptions options;
+  std::vector<ServedDevice> served;
+  std::vector<std::string> devices;  // their names
+  std::vector<std::unique_ptr<NightLock>> locks;
+  JobQueue queue;
+  EventLog log;
+  Metrics metrics;
+  Access access;
+  PackShelf shelf;
+  std::optional<MemoryWatch> memory;
+  std::unique_ptr<Scheduler> scheduler;
+  std::unique_ptr<Api> api;
+  std::unique_ptr<HttpServer> server;  // last: its handlers use all of the above
+};
+
+Service::Service(ServiceOptions options) {
+  check_exposure(options);
+  if (options.cache.none) throw BadField("no_cache", "a service needs a cache: it stores what it finds");
+  parts_ = std::make_unique<Parts>(std::move(options));
+  Parts& parts = *parts_;
+  if (!parts.options.token_file.empty()) parts.access.read_tokens(parts.options.token_file);
+  parts.lock_devices();
+  parts.queue.take_over();
+  if (parts.options.process_bytes > 0) parts.watch_memory();
+  parts.scheduler = std::make_unique<Scheduler>(
+      parts.queue, parts.log, parts.metrics,
+      SchedulerSettings{.devices = parts.devices,
+                        .runner = {.cache = parts.options.cache, .threads = parts.threads_each()},
+                        .limits = parts.options.limits,
+                        .quiet = parts.options.quiet,
+                        .ended = [&parts](const JobRecord& job) { parts.publish(job); }});
+  parts.api = std::make_unique<Api>(
+      ApiParts{.queue = parts.queue,
+               .scheduler = *parts.scheduler,
+               .log = parts.log,
+               .metrics = parts.metrics,
+               .access = parts.access,
+               .shelf = parts.shelf,
+               .cache = parts.options.cache,
+               .limits = parts.options.limits,
+               .devices = parts.devices,
+               .served = parts.served,
+               .connections = [&parts] { return parts.server ? parts.server->connections() : 0; }},
+      parts.options.api);
+  parts.server = std::make_unique<HttpServer>(
+      parts.options.http, [&parts](const ServerRequest& request) { return parts.api->handle(request); });
+}
+
+Service::~Service() = default;
+
+std::string Service::url() const {
+  const HttpServerOptions& http = parts_->options.http;
+  const std::string host = http.host.find(':') == std::string::npos ? http.host : "[" + http.host + "]";
+  return (http.tls_cert.empty() ? "http://" : "https://") + host + ":" +
+         std::to_string(parts_->server->port());
+}
+
+const std::vector<std::string>& Service::devices() const { return parts_->devices; }
+
+void set_listen(HttpServerOptions& http, const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  const auto bad = [&] {
+    return BadField("listen", "'" + text + "' is no ADDRESS:PORT such as 127.0.0.1:7878");
+  };
+  if (colon == std::string::npos || colon == 0) throw bad();
+  std::string host = text.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const std::string digits = text.substr(colon + 1);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), http.port);
+  if (error != std::errc() || end != digits.data() + digits.size()) throw bad();
+  http.host = host == "localhost" ? "127.0.0.1" : host;
+}
+
+}  // namespace moetune

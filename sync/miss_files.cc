@@ -1,0 +1,156 @@
+#include "sync/miss_files.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/json.h"
+#include "base/regular_file.h"
+#include "jobs/misses.h"
+
+namespace moetune {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kEnding = "misses.json", kClaimed = ".claimed", kPosted = ".posted";
+constexpr std::size_t kMostFiles = 1000;
+constexpr std::size_t kMostAtOnce = 200;  // misses of a request
+constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+
+using Counts = std::map<std::pair<std::string, std::string>, std::uint64_t>;
+
+fs::path with(const fs::path& file, std::string_view ending) { return file.string() + std::string(ending); }
+
+void rename_file(const fs::path& from, const fs::path& to) {
+  std::error_code failure;
+  fs::rename(from, to, failure);
+  if (failure) throw BrokenEnvironment("cannot rename " + from.string() + ": " + failure.message());
+}
+
+// By the names that runtimes write.
+std::vector<fs::path> miss_files(const fs::path& folder) {
+  std::set<fs::path> found;
+  std::error_code failure;
+  for (fs::directory_iterator it(folder, failure), end; !failure && it != end; it.increment(failure)) {
+    std::string name = it->path().string();
+    if (name.ends_with(kClaimed)) name.resize(name.size() - kClaimed.size());
+    if (name.ends_with(kEnding) && found.size() < kMostFiles) found.insert(name);
+  }
+  if (failure)
+    throw BrokenEnvironment("cannot read the folder " + folder.string() + ": " + failure.message());
+  return {found.begin(), found.end()};
+}
+
+// What was posted of the same runtime; nothing if there is no such file, or if it is of another runtime: counts only
+// grow.
+Counts posted_before(const fs::path& file, const std::vector<MissedWorkload>& now) {
+  Counts before;
+  try {
+    if (!fs::exists(file)) return {};
+    for (const MissedWorkload& one : read_misses(file)) before[{one.kernel, one.problem}] = one.count;
+  } catch (const BadInput&) {
+    return {};
+  }
+  for (const MissedWorkload& one : now) {
+    const auto found = before.find({one.kernel, one.problem});
+    if (found != before.end() && one.count < found->second) return {};
+  }
+  return before;
+}
+
+std::string hardware_of(const fs::path& file) {
+  const nlohmann::json document = parse_json(read_regular_file(file, kMostBytes), file.string());
+  const auto found = document.find("hardware");
+  return found != document.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+class Post {
+ public:
+  Post(const ServiceClient& service, PostedMisses& result) : service_(service), result_(result) {}
+
+  void file(const fs::path& name) {
+    const fs::path claimed = with(name, kClaimed);
+    std::error_code absent;
+    if (fs::exists(fs::symlink_status(claimed, absent))) claimed_file(name, claimed);  // of a try that failed
+    if (!fs::exists(fs::symlink_status(name, absent))) return;
+    rename_file(name, claimed);
+    claimed_file(name, claimed);
+  }
+
+ private:
+  // Shapes that the service has no kernel for, or that are past its limits.
+  void warn_of_refused(const HttpResponse& answer, std::size_t sent) {
+    const nlohmann::json reply = parse_json_or_discard(answer.body);
+    const bool counted =
+        reply.is_object() && reply.contains("accepted") && reply["accepted"].is_number_unsigned();
+    if (!counted || reply["accepted"] >= sent) return;
+    const auto why = reply.find("why");
+    const bool says = why != reply.end() && why->is_array() && !why->empty() && why->front().is_string();
+    result_.warnings.push_back(
+        "the service takes " + std::to_string(reply["accepted"].get<std::uint64_t>()) + " of " +
+        std::to_string(sent) + " misses; " +
+        (says ? "of the others it says: " + plain_text(why->front().get<std::string>().substr(0, 300))
+              : "the others are past its limits"));
+  }
+
+  void claimed_file(const fs::path& name, const fs::path& claimed) {
+    std::string why;
+    try {
+      why = send(read_misses(claimed), hardware_of(claimed), with(name, kPosted));
+    } catch (const BadInput& error) {
+      why = error.what();
+    }
+    if (why.empty()) {
+      ++result_.files;
+      return rename_file(claimed, with(name, kPosted));
+    }
+    rename_file(claimed, with(name, ".refused"));
+    result_.warnings.push_back(why + "; it is kept as " + with(name, ".refused").string());
+  }
+
+  // "" if the service took them.
+  std::string send(const std::vector<MissedWorkload>& all, const std::string& hardware,
+                   const fs::path& posted) {
+    const Counts before = posted_before(posted, all);
+    nlohmann::json misses = nlohmann::json::array();
+    for (const MissedWorkload& one : all) {
+      const auto found = before.find({one.kernel, one.problem});
+      const std::uint64_t more = one.count - (found == before.end() ? 0 : found->second);
+      if (more == 0) continue;
+      nlohmann::json miss = {{"kernel", one.kernel}, {"problem", one.problem}, {"count", more}};
+      if (!hardware.empty()) miss["hardware"] = hardware;
+      misses.push_back(std::move(miss));
+    }
+    for (std::size_t first = 0; first < misses.size(); first += kMostAtOnce) {
+      const std::size_t last = std::min(misses.size(), first + kMostAtOnce);
+      const nlohmann::json some(
+          std::vector<nlohmann::json>(misses.begin() + static_cast<std::ptrdiff_t>(first),
+                                      misses.begin() + static_cast<std::ptrdiff_t>(last)));
+      const HttpResponse answer = service_.post(
+          "/v1/misses",
+          nlohmann::json{{"misses", some}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      if (answer.status >= 300)
+        return "the service refuses the misses of " + posted.stem().string() + " (" +
+               std::to_string(answer.status) + ") " + error_text(answer);
+      result_.misses += last - first;
+      warn_of_refused(answer, last - first);
+    }
+    return "";
+  }
+
+  const ServiceClient& service_;
+  PostedMisses& result_;
+};
+
+}  // namespace
+
+PostedMisses post_misses(const ServiceClient& service, const fs::path& folder) {
+  PostedMisses result;
+  Post post(service, result);
+  for (const fs::path& name : miss_files(folder)) post.file(name);
+  return result;
+}
+
+}  // namespace moetune

@@ -1,0 +1,29 @@
+// The miss files of a folder (moetune_write_misses, names that end with "misses.json") on their way to a service.
+//
+//   NAME           what a runtime wrote: its counts since it was opened
+//   NAME.claimed   taken for posting, so that a runtime may write NAME again meanwhile
+//   NAME.posted    what was posted last: later counts of the same runtime are sent without these
+//   NAME.refused   the service would not have it, or it is no miss file; it is kept and not tried again
+//
+// At least once: a process that dies between the service's answer and the last rename sends a file twice. Counts are
+// weights, so that costs nothing. One object at a time on a folder (sync/sync.h holds its lock).
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "sync/service_client.h"
+
+namespace moetune {
+
+struct PostedMisses {
+  std::size_t files = 0, misses = 0;
+  std::vector<std::string> warnings;
+};
+
+// Posts what is there. Throws ServiceFailure, with what was not posted kept, and BrokenEnvironment for a folder that
+// cannot be read or written.
+PostedMisses post_misses(const ServiceClient& service, const std::filesystem::path& folder);
+
+}  // namespace moetune

@@ -1,0 +1,233 @@
+#include <ctime>
+
+#include "serve/job_client.h"
+#include "serve/job_queue.h"
+#include "serve/job_request.h"
+#include "tests/serve/running_service.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+
+namespace {
+
+// 2,000 configurations by a model take far longer than any test waits.
+const Json kLong = {{"budget", 2000}, {"seed", 77}, {"finalists", 1}};
+
+}  // namespace
+
+TEST_CASE("a search that is submitted is run, shown and listed") {
+  RunningService running;
+  running.start();
+  const Json job = running.submit({{"budget", 60}});
+  CHECK(job["kind"] == "search");
+  CHECK(job["request"]["budget"] == 60);
+  const Json ended = running.ended(job["id"]);
+  CHECK(ended["state"] == "done");
+  CHECK(ended["exit_code"] == 0);
+  CHECK(ended["result"]["kernel"] == "saxpy");
+  CHECK(ended["result"]["trials"]["total"] == 60);
+  CHECK(ended["error"].is_null());
+  const Json list = running.get("/v1/jobs?state=done");
+  REQUIRE(list["jobs"].size() == 1);
+  CHECK(list["jobs"][0]["id"] == job["id"]);
+  CHECK(list["next"].is_null());
+  CHECK(running.get("/v1/jobs?state=queued")["jobs"].empty());
+}
+
+TEST_CASE("a job that cannot be is refused with its field, or fails with the command's exit code") {
+  RunningService running;
+  running.start();
+  const auto refused = [&](const Json& body, const std::string& field) {
+    const HttpResponse response = running.ask("POST", "/v1/jobs", body.dump());
+    INFO(response.body);
+    CHECK(response.status == 400);
+    CHECK(Json::parse(response.body)["error"].value("field", "") == field);
+  };
+  refused({{"kind", "search"}, {"request", {{"budget", 0}}}}, "budget");
+  refused({{"kind", "search"}, {"request", {{"budget", 1e9}}}}, "budget");
+  refused({{"kind", "search"}, {"request", {{"devise", "x"}}}}, "request");
+  refused({{"kind", "search"}, {"request", {{"device", "replay:/etc/passwd"}}}}, "device");
+  refused({{"kind", "steal"}, {"request", Json::object()}}, "kind");
+  refused({{"kind", "bench"}, {"request", Json::object()}}, "kernel");
+  refused({{"kind", "search"}, {"request", Json::object()}, {"deadline_s", -1}}, "deadline_s");
+  refused({{"kind", "search"},
+           {"request", {{"kernel", "decode_attention"}, {"problem", "batch=256,context=16777216"}}}},
+          "problem");
+  const Json job = running.ended(running.submit({{"strategy", "wishful"}})["id"]);
+  CHECK(job["state"] == "failed");
+  CHECK(job["exit_code"] == 2);
+  CHECK(job["error"]["field"] == "strategy");
+  const Json verify =
+      running.ended(running.submit({{"kernel", "decode_kernel"}}, {{"kind", "verify"}})["id"]);
+  CHECK(verify["state"] == "failed");
+  CHECK(verify["exit_code"] == 2);  // a recording verifies nothing
+}
+
+TEST_CASE("equal open requests are one job, and it ends when all have withdrawn") {
+  RunningService running;
+  running.start();
+  const Json first = running.submit(kLong);
+  const HttpResponse again =
+      running.ask("POST", "/v1/jobs", Json{{"kind", "search"}, {"priority", 7}, {"request", kLong}}.dump());
+  CHECK(again.status == 200);
+  const Json joined = Json::parse(again.body);
+  CHECK(joined["id"] == first["id"]);
+  CHECK(joined["requests"] == 2);
+  CHECK(joined["priority"] == 7);
+  const std::string path = "/v1/jobs/" + first["id"].dump();
+  CHECK(Json::parse(running.ask("DELETE", path).body)["requests"] == 1);
+  REQUIRE(running.reaches(first["id"], "running"));
+  running.ask("DELETE", path);
+  const Json ended = running.ended(first["id"]);
+  CHECK(ended["state"] == "cancelled");
+  CHECK(ended["exit_code"] == 130);
+}
+
+TEST_CASE("priorities order the queue; queued and running jobs are cancelled; deadlines end both") {
+  RunningService running;
+  running.start();
+  const Json first = running.submit(kLong);
+  REQUIRE(running.reaches(first["id"], "running"));
+  const Json low = running.submit({{"budget", 20}, {"seed", 2}});
+  const Json high = running.submit({{"budget", 20}, {"seed", 3}}, {{"priority", 5}});
+  const Json late = running.submit({{"budget", 20}, {"seed", 4}}, {{"deadline_s", 1}});
+  const Json gone = running.submit({{"budget", 20}, {"seed", 5}});
+  CHECK(Json::parse(running.ask("POST", "/v1/jobs/" + gone["id"].dump() + "/cancel", "{}").body)["state"] ==
+        "cancelled");
+  const Json missed = running.ended(late["id"]);
+  CHECK(missed["state"] == "failed");
+  CHECK(missed["error"]["code"] == "deadline");
+  running.ask("POST", "/v1/jobs/" + first["id"].dump() + "/cancel", "{}");
+  const Json ended = running.ended(first["id"]);
+  CHECK(ended["state"] == "cancelled");
+  CHECK(ended["result"]["interrupted"] == true);  // what it had
+  CHECK(running.ended(low["id"])["state"] == "done");
+  CHECK(running.ended(high["id"])["state"] == "done");
+  const auto begun = [&](const Json& job) {
+    HttpRequest request = running.request("GET", "/v1/events?job=" + job["id"].dump());
+    request.headers.emplace_back("Last-Event-ID", "0");
+    std::string text;
+    http_stream(request, [&](std::string_view piece) {
+      text += piece;
+      return text.find("\"state\":\"done\"") == std::string::npos;
+    });
+    return std::stoll(text.substr(text.rfind("id: ", text.find("\"state\":\"running\"")) + 4));
+  };
+  CHECK(begun(high) < begun(low));
+}
+
+TEST_CASE("what ran when the service ended goes on when it starts again") {
+  RunningService running;
+  running.start();
+  Json fields = kLong;
+  fields["budget"] = 400;
+  const Json job = running.submit(fields);
+  REQUIRE(running.reaches(job["id"], "running"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  running.restart();
+  const Json ended = running.ended(job["id"]);
+  CHECK(ended["state"] == "done");
+  CHECK(ended["result"]["trials"]["total"] == 400);
+  CHECK(ended["result"]["trials"]["resumed"].get<int>() > 0);
+}
+
+TEST_CASE("a client gets the events and the result of a local search") {
+  RunningService running;
+  running.start();
+  SearchRequest request;
+  request.settings.budget = 50;
+  std::size_t trials = 0, started = 0, chosen = 0;
+  std::string best;
+  const EventListener listener = [&](const Event& event) {
+    std::visit(Overloaded{[&](const TrialEnded& ended) {
+                            ++trials;
+                            CHECK(ended.counts.total() == trials);
+                            CHECK(ended.trial.config.text().starts_with("x="));
+                          },
+                          [&](const SearchStarted& search) {
+                            ++started;
+                            CHECK(search.legal == 2000);
+                          },
+                          [&](const DeviceChosen& device) {
+                            ++chosen;
+                            CHECK(device.device.key.name == "Test GPU");
+                          },
+                          [](const auto&) {}},
+               event.what);
+  };
+  const JobClient client({.url = running.service->url(), .token = {}, .ca_file = {}});
+  const FinishedJob job =
+      client.run("search", search_fields(request), {.events = {.listener = listener}, .stop = {}});
+  CHECK(trials == 50);
+  CHECK(started == 1);
+  CHECK(chosen == 1);
+  CHECK(job.exit_code == 0);
+  request.target.device = running.options.devices.front();
+  request.target.cache.none = true;
+  const SearchResult local = search(request, {});
+  const SearchResult remote = read_search_document(job.result);
+  REQUIRE(remote.tune.best);
+  CHECK(remote.tune.best->config.text() == local.tune.best->config.text());
+  CHECK(remote.tune.best->result.measurement.median_us == local.tune.best->result.measurement.median_us);
+  CHECK(remote.tune.counts.by_outcome == local.tune.counts.by_outcome);
+  CHECK(remote.subject.optimum_us.value() == doctest::Approx(local.subject.optimum_us.value()));
+  CHECK(remote.tune.confidence.within_5_percent == local.tune.confidence.within_5_percent);
+}
+
+TEST_CASE("a client that stops withdraws its job; one whose request is wrong is told as locally") {
+  RunningService running;
+  running.start();
+  const JobClient client({.url = running.service->url(), .token = {}, .ca_file = {}});
+  std::stop_source stop;
+  const EventListener listener = [&](const Event& event) {
+    if (std::holds_alternative<TrialEnded>(event.what)) stop.request_stop();
+  };
+  const FinishedJob job =
+      client.run("search", kLong, {.events = {.listener = listener}, .stop = stop.get_token()});
+  CHECK(running.ended(job.id)["state"] == "cancelled");
+  CHECK(job.result["interrupted"] == true);
+  CHECK_THROWS_AS(client.run("search", Json{{"strategy", "wishful"}}, {}), BadField);
+  CHECK_THROWS_AS(client.run("search", Json{{"budget", 0}}, {}), BadField);
+  const JobClient nobody({.url = "http://127.0.0.1:1", .token = {}, .ca_file = {}});
+  CHECK_THROWS_AS(nobody.run("search", kLong, {}), BrokenEnvironment);
+}
+
+TEST_CASE("a queue of the first version is read, and one of a later version is not") {
+  RunningService running;
+  const std::filesystem::path file = running.folder / "jobs";
+  {
+    JobQueue queue(file);
+    queue.submit({.kind = "search", .request = "{}", .device = {}, .priority = 3});
+  }
+  const auto alter = [&](const std::string& sql) {
+    const Database database(file, Database::Access::create, std::chrono::milliseconds(1000));
+    database.execute(sql);
+  };
+  alter(
+      "ALTER TABLE jobs DROP COLUMN quiet; ALTER TABLE jobs DROP COLUMN not_before; PRAGMA user_version = 1");
+  {
+    JobQueue queue(file);
+    const JobRecord job = queue.find(1).value();
+    CHECK(job.priority == 3);
+    CHECK_FALSE(job.quiet);
+    REQUIRE(queue.start_next("any"));
+    const std::int64_t later = static_cast<std::int64_t>(std::time(nullptr)) + 3600;
+    CHECK(queue.put_off(1, later)->not_before == 0);  // somebody waits for it
+    CHECK(queue.find(1)->starts == 0);
+    const JobRecord missed{.kind = "search", .request = "[]", .device = {}, .weight = 9, .quiet = true};
+    const std::int64_t id = queue.submit(missed).job.id;
+    REQUIRE(queue.start_next("any"));
+    REQUIRE(queue.start_next("any")->id == id);
+    CHECK(queue.put_off(id, later)->not_before == later);
+    CHECK_FALSE(queue.start_next("any"));
+    CHECK_FALSE(queue.has_put_off_due(later - 1));
+    CHECK(queue.has_put_off_due(later));
+    CHECK(queue.submit(missed).job.not_before == later);
+    JobRecord asked = missed;
+    asked.quiet = false;
+    CHECK(queue.submit(asked).job.not_before == 0);
+    REQUIRE(queue.start_next("any"));
+  }
+  alter("PRAGMA user_version = 3");
+  CHECK_THROWS_AS(JobQueue{file}, BrokenEnvironment);
+}

@@ -1,0 +1,27 @@
+// While it lives, this process and its workers find the scripted GPUs of tests/fake_cuda. One at a time.
+#pragma once
+
+#include <stdlib.h>
+
+#include <string>
+
+namespace moetune::testing {
+
+class ScriptedDriver {
+ public:
+  explicit ScriptedDriver(const std::string& script) {
+    setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+    play(script);
+  }
+  ~ScriptedDriver() {
+    unsetenv("MOETUNE_LIBCUDA");
+    unsetenv("MOETUNE_FAKE_CUDA");
+  }
+  ScriptedDriver(const ScriptedDriver&) = delete;
+  ScriptedDriver& operator=(const ScriptedDriver&) = delete;
+
+  // For workers that start from now on.
+  void play(const std::string& script) const { setenv("MOETUNE_FAKE_CUDA", script.c_str(), 1); }
+};
+
+}  // namespace moetune::testing
