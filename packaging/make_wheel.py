@@ -24,6 +24,8 @@ Requires-Python: >=3.10
 Requires-Dist: apache-tvm-ffi>=0.1.6,<0.2
 Provides-Extra: search
 Requires-Dist: nvidia-cuda-nvrtc>=12.8; extra == "search"
+Provides-Extra: fleet
+Requires-Dist: ray>=2.40,<3; extra == "fleet"
 Classifier: Operating System :: POSIX :: Linux
 Classifier: Programming Language :: Python :: 3
 Description-Content-Type: text/markdown
@@ -73,9 +75,9 @@ def main(build: Path, folder: Path) -> None:
     path = folder / f"moetune-{version}-py3-none-{platform}.whl"
     records: list[str] = []
     with zipfile.ZipFile(path, "w") as wheel:
-        for source in sorted((ROOT / "python/moetune").iterdir()):
+        for source in sorted((ROOT / "python/moetune").rglob("*")):
             if source.suffix == ".py" or source.name == "py.typed":
-                write(wheel, records, f"moetune/{source.name}", source.read_bytes())
+                write(wheel, records, source.relative_to(ROOT / "python").as_posix(), source.read_bytes())
         for library in libraries:
             write(wheel, records, f"moetune/lib/{library.name}", library.read_bytes(), 0o755)
         if tool.exists():

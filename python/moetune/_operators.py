@@ -19,17 +19,52 @@ def _like_q(q: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
     return torch.empty_like(q, memory_format=torch.contiguous_format)
 
 
-def _ids_and_weights(logits: torch.Tensor, top_k: int, **_: Any) -> tuple[torch.Tensor, ...]:
+def _ids_and_weights(logits: torch.Tensor, top_k: int, *_: Any, ids_type: str = "i32",
+                     **__: Any) -> tuple[torch.Tensor, ...]:
     shape = (logits.shape[0], top_k)
-    return logits.new_empty(shape, dtype=torch.int32), logits.new_empty(shape, dtype=torch.float32)
+    ids = logits.new_empty(shape, dtype=torch.int64 if ids_type == "i64" else torch.int32)
+    return ids, logits.new_empty(shape, dtype=torch.float32)
 
 
-def _routing(logits: torch.Tensor, top_k: int, *, align: int = 16, **_: Any) -> tuple[torch.Tensor, ...]:
+def _integers(logits: torch.Tensor, *shapes: Sequence[int]) -> tuple[torch.Tensor, ...]:
+    return tuple(logits.new_empty(shape, dtype=torch.int32) for shape in shapes)
+
+
+def _padded(logits: torch.Tensor, top_k: int, align: int, options: dict[str, Any]) -> tuple[Any, ...]:
+    """The outputs that all layouts of padded segments have, and how many places there are."""
     tokens, experts = logits.shape
     slots = tokens * top_k
-    blocks = (slots + torch.sym_min(experts, slots) * (align - 1) + align - 1) // align
-    shapes = ((experts,), (experts + 1,), (blocks * align,), (tokens, top_k), (blocks,))
-    return (*_ids_and_weights(logits, top_k), *(logits.new_empty(shape, dtype=torch.int32) for shape in shapes))
+    places = (slots + torch.sym_min(experts, slots) * (align - 1) + align - 1) // align * align
+    plan = _integers(logits, (experts,), (experts + 1,), (places,), (tokens, top_k))
+    return (*_ids_and_weights(logits, top_k, **options), *plan), places
+
+
+def _routing(logits: torch.Tensor, top_k: int, *, align: int = 16, **options: Any) -> tuple[torch.Tensor, ...]:
+    plan, places = _padded(logits, top_k, align, options)
+    return (*plan, *_integers(logits, (places // align,)))
+
+
+def _row_routing(logits: torch.Tensor, top_k: int, *, align: int = 16, **options: Any) -> tuple[torch.Tensor, ...]:
+    plan, places = _padded(logits, top_k, align, options)
+    return (*plan, *_integers(logits, (places,)))
+
+
+def _end_routing(logits: torch.Tensor, top_k: int, *, align: int = 16, **options: Any) -> tuple[torch.Tensor, ...]:
+    plan, _ = _padded(logits, top_k, align, options)
+    return (*plan, *_integers(logits, (logits.shape[1],)))
+
+
+def _masked_routing(logits: torch.Tensor, top_k: int, segment: int, **options: Any) -> tuple[torch.Tensor, ...]:
+    tokens, experts = logits.shape
+    plan = _integers(logits, (experts,), (experts * segment,), (tokens, top_k))
+    return (*_ids_and_weights(logits, top_k, **options), *plan)
+
+
+def _rank_routing(logits: torch.Tensor, top_k: int, ranks: int, *, ids_type: str = "i64",
+                  **_: Any) -> tuple[torch.Tensor, ...]:
+    tokens, experts = logits.shape
+    return (*_ids_and_weights(logits, top_k, ids_type=ids_type), *_integers(logits, (experts,), (ranks,)),
+            logits.new_empty((tokens, ranks), dtype=torch.bool))
 
 
 def _rows(x: torch.Tensor, sorted: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
@@ -53,11 +88,13 @@ class _Overload(NamedTuple):
     make: Optional[Callable[..., Any]]  # the outputs, uninitialized; None: the caller has them
 
 
-def _with_out(name: str, inputs: str, outputs: tuple[str, ...], options: str,
-              make: Callable[..., Any]) -> dict[str, _Overload]:
-    """An operator that returns its outputs, and its overload `.out`."""
+def _with_out(name: str, inputs: str, outputs: tuple[str, ...], options: str, make: Callable[..., Any],
+              optional: tuple[str, ...] = ()) -> dict[str, _Overload]:
+    """An operator that returns its outputs, and its overload `.out`, which writes `optional` ones too if given."""
     returned = f"({', '.join(f'Tensor {each}' for each in outputs)})" if len(outputs) > 1 else "Tensor"
-    written = ", ".join(f"Tensor({chr(97 + i)}!) {each}" for i, each in enumerate(outputs))
+    arguments = [(each, "") for each in outputs] + [(each, "?") for each in optional]
+    written = ", ".join(f"Tensor({chr(97 + i)}!){mark} {each}{'=None' if mark else ''}"
+                        for i, (each, mark) in enumerate(arguments))
     others = f", {options}" if options else ""
     return {name: _Overload(f"({inputs}{', *' if options else ''}{others}) -> {returned}", make),
             f"{name}.out": _Overload(f"({inputs}, *, {written}{others}) -> ()", None)}
@@ -67,13 +104,34 @@ _DECODE = ("Tensor q, Tensor k_cache, Tensor v_cache, Tensor? page_table, Tensor
            "str layout='NHD', *, ")
 _DECODE_OPTIONS = ("SymInt max_context=0, SymInt min_context=0, SymInt total_tokens=0, int window=0, "
                    "Tensor? sinks=None, Tensor? k_scale=None, Tensor? v_scale=None")
+_PREFILL = ("Tensor q, Tensor k, Tensor v, Tensor q_offsets, Tensor? kv_offsets, Tensor? page_table, Tensor? seq_lens, "
+            "float scale, str layout='NHD', *, ")
+_PREFILL_OPTIONS = ("SymInt max_q=0, SymInt max_kv=0, SymInt min_kv=0, bool causal=True, int window=0, "
+                    "Tensor? sinks=None, Tensor? k_scale=None, Tensor? v_scale=None")
 _ROUTE = "Tensor logits, int top_k"
 _ROUTE_OPTIONS = ("str score='softmax', Tensor? bias=None, int groups=1, int groups_kept=1, bool renormalize=True, "
                   "float scale=1.0, Tensor? token_count=None")
-_PLAN_OPTIONS = ", int align=16, int capacity=0, Tensor? expert_map=None"
+_PLAN_OPTIONS = "int capacity=0, Tensor? expert_map=None"
+_IDS = "str ids_type='i32'"
+_PADDED_OPTIONS = f"{_ROUTE_OPTIONS}, int align=16, {_PLAN_OPTIONS}, {_IDS}"
 _DISPATCH = "Tensor x, Tensor sorted, Tensor inverse"
 _PADDING = "str padding='zeros'"
-ROUTING = ("ids", "weights", "counts", "offsets", "sorted", "inverse", "block_experts")
+_PADDED = ("ids", "weights", "counts", "offsets", "sorted", "inverse")
+# What each operator of the router returns.
+ROUTINGS = {
+    "route": (*_PADDED, "block_experts"),
+    "route_rows": (*_PADDED, "row_experts"),
+    "route_ends": (*_PADDED, "ends"),
+    "route_masked": ("ids", "weights", "counts", "sorted", "inverse"),
+    "route_ranks": ("ids", "weights", "counts", "tokens_per_rank", "in_rank"),
+    "route_weights": ("ids", "weights"),
+}
+
+
+def _routes(name: str, options: str, make: Callable[..., Any], inputs: str = "",
+            optional: tuple[str, ...] = ()) -> dict[str, _Overload]:
+    return _with_out(name, _ROUTE + inputs, ROUTINGS[name], options, make, optional)
+
 
 # python/src/overloads.cc has the same arguments in the same order.
 _OVERLOADS: dict[str, _Overload] = {
@@ -81,8 +139,17 @@ _OVERLOADS: dict[str, _Overload] = {
     "decode_attention.out":
         _Overload(f"({_DECODE}Tensor(a!) out, Tensor(b!)? lse=None, {_DECODE_OPTIONS}) -> ()", None),
     "decode_attention.lse": _Overload(f"({_DECODE}Tensor(a!) lse, {_DECODE_OPTIONS}) -> Tensor", _like_q),
-    **_with_out("route", _ROUTE, ROUTING, _ROUTE_OPTIONS + _PLAN_OPTIONS, _routing),
-    **_with_out("route_weights", _ROUTE, ("ids", "weights"), _ROUTE_OPTIONS, _ids_and_weights),
+    "prefill_attention": _Overload(f"({_PREFILL}{_PREFILL_OPTIONS}) -> Tensor", _like_q),
+    "prefill_attention.out":
+        _Overload(f"({_PREFILL}Tensor(a!) out, Tensor(b!)? lse=None, {_PREFILL_OPTIONS}) -> ()", None),
+    "prefill_attention.lse": _Overload(f"({_PREFILL}Tensor(a!) lse, {_PREFILL_OPTIONS}) -> Tensor", _like_q),
+    **_routes("route", _PADDED_OPTIONS, _routing, optional=("dropped",)),
+    **_routes("route_rows", _PADDED_OPTIONS, _row_routing, optional=("dropped",)),
+    **_routes("route_ends", _PADDED_OPTIONS, _end_routing, optional=("dropped",)),
+    **_routes("route_masked", f"{_ROUTE_OPTIONS}, {_PLAN_OPTIONS}, {_IDS}", _masked_routing, ", int segment",
+              optional=("dropped",)),
+    **_routes("route_ranks", f"{_ROUTE_OPTIONS}, str ids_type='i64'", _rank_routing, ", int ranks"),
+    **_routes("route_weights", f"{_ROUTE_OPTIONS}, {_IDS}", _ids_and_weights),
     **_with_out("moe_dispatch", _DISPATCH, ("rows",), _PADDING, _rows),
     **_with_out("moe_dispatch_e4m3", _DISPATCH, ("rows", "scales"),
                 f"str scale='group', str scale_layout='row', {_PADDING}", _rows_and_scales),
@@ -123,7 +190,7 @@ class _Kernel:
                 launched = _operate(*arguments)
         if not launched:  # no tokens
             for name in self.written:
-                if options[name].numel() > 0:
+                if options.get(name) is not None and options[name].numel() > 0:
                     options[name].zero_()
 
 
@@ -138,6 +205,13 @@ def _functional(name: str, make: Callable[..., Any]) -> Callable[..., Any]:
         return made
 
     return kernel
+
+
+def outputs_for(name: str, *given: Any, **options: Any) -> Any:
+    """Uninitialized outputs of an operator."""
+    make = _OVERLOADS[name].make
+    assert make is not None, name
+    return make(*given, **options)
 
 
 def signatures() -> list[str]:

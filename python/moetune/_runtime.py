@@ -186,9 +186,12 @@ class Family(_Holder):
         """
         return _hold(Choice, _pick(self._handle, total, *extents))
 
-    def pick_range(self, *extents: int, last: int) -> Choice:
-        """The choice of least worst regret as the last extent grows to `last`, for a graph that is captured once."""
-        return _hold(Choice, _pick_range(self._handle, last, *extents))
+    def pick_range(self, *extents: int, last: int, total: int = 0) -> Choice:
+        """The choice of least worst regret as the last extent grows to `last`, for a graph that is captured once.
+
+        `total` is as of pick(), at the range's end: the whole range counts as even or ragged as the batch is there.
+        """
+        return _hold(Choice, _pick_range(self._handle, last, total, *extents))
 
     def choice(self, entry: int, kind: int, extents: Sequence[int]) -> Choice:
         """A choice from its plain values: to take one from another rank with the same generation."""
@@ -273,14 +276,19 @@ class Runtime(_Holder):
         _write_misses(self._handle, os.fspath(path))
 
 
-def open(paths: Sequence[_Path] = (), device: int = 0, *, allow_recorded: bool = False) -> Runtime:
+def open(paths: Sequence[_Path] = (), device: int = 0, *, allow_recorded: bool = False,
+         trusted_keys: Sequence[_Path] = ()) -> Runtime:
     """Opens caches, packs and folders of them; earlier ones win. None: the user's cache and the packs of the package.
 
-    `device` is a CUDA ordinal; -1 is that of the thread's current context. `allow_recorded` is for tests.
+    `device` is a CUDA ordinal; -1 is that of the thread's current context. `allow_recorded` is for tests. With
+    `trusted_keys`, each 64 digits or a file of `moetune cache new-key`, a pack must be signed by one of them.
     """
     if isinstance(paths, (str, os.PathLike)):
         raise TypeError("paths must be a list of paths, not one path")
-    return _hold(Runtime, _open([os.fspath(path) for path in paths], device, allow_recorded))
+    if isinstance(trusted_keys, (str, os.PathLike)):
+        raise TypeError("trusted_keys must be a list of keys, not one key")
+    return _hold(Runtime, _open([os.fspath(path) for path in paths], device, allow_recorded,
+                                [os.fspath(key) for key in trusted_keys]))
 
 
 def from_address(address: int, shape: Sequence[int], dtype: str, *, strides: Sequence[int] = (), device: int = 0,

@@ -39,6 +39,11 @@ class _Opened:
         if self.kernel == "decode_attention":
             batch, kv_heads, context = self.extents
             wanted: tuple[int, ...] = max(batch, _largest["batch"]), kv_heads, max(context, _largest["context"])
+        elif self.kernel == "prefill_attention":
+            batch, kv_heads, seqlen_q, seqlen_kv = self.extents
+            batch = max(batch, _largest["batch"])
+            seqlen_q = max(seqlen_q, -(-_largest["tokens"] // batch))
+            wanted = batch, kv_heads, seqlen_q, max(seqlen_q, seqlen_kv, _largest["context"])
         else:
             wanted = (max(self.extents[0], _largest["tokens"]),)
         try:
@@ -72,8 +77,9 @@ def runtime(device: int = 0) -> moetune.Runtime:
 def prepare(max_batch: int = 256, max_context: int = 131072, max_tokens: int = 32768) -> None:
     """States what workspaces must suffice for, before they are allocated.
 
-    `max_batch` and `max_context` are decode_attention's, `max_tokens` the other operators'. A larger call outside of
-    graph capture allocates a larger workspace; while capturing it fails.
+    `max_batch` and `max_context` are the attention operators', `max_tokens` the others' and prefill_attention's (new
+    tokens of all sequences). A larger call outside of graph capture allocates a larger workspace; while capturing it
+    fails.
     """
     with _lock:
         _largest.update(batch=max_batch, context=max_context, tokens=max_tokens)

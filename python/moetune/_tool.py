@@ -22,13 +22,18 @@ def find_nvrtc() -> Optional[Path]:
     return max(libraries, key=_major, default=None)
 
 
-def main() -> None:
-    """Becomes the tool."""
+def environment() -> dict[str, str]:
+    """What the tool runs with: this process's environment, and NVRTC named if nobody named one."""
     environment = dict(os.environ)
     if not any(environment.get(name) for name in ("MOETUNE_NVRTC", "CUDA_HOME", "CUDA_PATH")):
         library = find_nvrtc()
         if library is not None:
             environment["MOETUNE_NVRTC"] = str(library)
+    return environment
+
+
+def main() -> None:
+    """Becomes the tool."""
     if not TOOL.exists():
         sys.exit(f"moetune: this package was built without the tool ({TOOL})")
-    os.execve(TOOL, ["moetune", *sys.argv[1:]], environment)
+    os.execve(TOOL, ["moetune", *sys.argv[1:]], environment())

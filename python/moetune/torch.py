@@ -1,18 +1,20 @@
 """PyTorch operators: `import moetune.torch` registers torch.ops.moetune.*.
 
     out = torch.ops.moetune.decode_attention(q, k_cache, v_cache, page_table, seq_lens, scale)
+    out = torch.ops.moetune.prefill_attention(q, k, v, q_offsets, kv_offsets, None, None, scale, max_q=4096)
 
     ids, weights, counts, offsets, sorted, inverse, block_experts = torch.ops.moetune.route(logits, top_k)
     rows = torch.ops.moetune.moe_dispatch(x, sorted, inverse)
     out = torch.ops.moetune.moe_combine(experts(rows), inverse, weights)
 
-route_weights gives ids and weights alone, moe_dispatch_e4m3 rows in e4m3 and their scales. They work eagerly, under
-torch.compile and inside torch.cuda.graph. Nothing of them synchronizes or reads a tensor on the host. Each has an
+route_weights gives ids and weights alone, moe_dispatch_e4m3 rows in e4m3 and their scales. route_rows, route_ends and
+route_masked are route for other grouped GEMMs, route_ranks is what a dispatch to other GPUs takes. They work eagerly,
+under torch.compile and inside torch.cuda.graph. Nothing of them synchronizes or reads a tensor on the host. Each has an
 overload `.out`, which writes what the caller allocated. The functions here are the operators with an optional `out`.
 They raise moetune.Error's classes; the operators themselves raise RuntimeError, whose text begins with the class.
 """
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, TypeVar
 
 import torch
 
@@ -20,15 +22,16 @@ import moetune
 from moetune import _operators
 from moetune._serving import prepare, runtime, use
 
-__all__ = ["Routing", "decode_attention", "moe_combine", "moe_dispatch", "moe_dispatch_e4m3", "prepare", "route",
-           "route_weights", "runtime", "use"]
+__all__ = ["EndRouting", "MaskedRouting", "RankRouting", "Routing", "RowRouting", "decode_attention", "moe_combine",
+           "moe_dispatch", "moe_dispatch_e4m3", "prefill_attention", "prepare", "route", "route_ends", "route_masked",
+           "route_ranks", "route_rows", "route_weights", "runtime", "use"]
 
 
 class Routing(NamedTuple):
     """What route returns. T tokens, k experts each, E experts; a slot is one choice of one token, t * k + j."""
 
     ids: torch.Tensor
-    """i32 [T, k]: the experts, best first."""
+    """i32 [T, k], or i64 with ids_type="i64": the experts, best first."""
     weights: torch.Tensor
     """f32 [T, k]."""
     counts: torch.Tensor
@@ -43,7 +46,64 @@ class Routing(NamedTuple):
     """i32 [places / align]: the expert of each block; -1 behind the last."""
 
 
-assert Routing._fields == _operators.ROUTING
+class RowRouting(NamedTuple):
+    """What route_rows returns: a Routing whose last tensor is what DeepGEMM calls m_indices."""
+
+    ids: torch.Tensor
+    weights: torch.Tensor
+    counts: torch.Tensor
+    offsets: torch.Tensor
+    sorted: torch.Tensor
+    inverse: torch.Tensor
+    row_experts: torch.Tensor
+    """i32 [places]: the expert of each place; -1 for padding."""
+
+
+class EndRouting(NamedTuple):
+    """What route_ends returns: a Routing whose last tensor is the `offs` of torch._grouped_mm."""
+
+    ids: torch.Tensor
+    weights: torch.Tensor
+    counts: torch.Tensor
+    offsets: torch.Tensor
+    sorted: torch.Tensor
+    inverse: torch.Tensor
+    ends: torch.Tensor
+    """i32 [E]: where the experts' segments end, padding included."""
+
+
+class MaskedRouting(NamedTuple):
+    """What route_masked returns, as DeepGEMM's masked layout: place p is of expert p // segment."""
+
+    ids: torch.Tensor
+    weights: torch.Tensor
+    counts: torch.Tensor
+    """i32 [E]: slots of each expert, at most `segment` (DeepGEMM's masked_m)."""
+    sorted: torch.Tensor
+    """i32 [E * segment]: the slot at each place; T * k for none."""
+    inverse: torch.Tensor
+    """i32 [T, k]: the place of each slot; -1 for one that was dropped."""
+
+
+class RankRouting(NamedTuple):
+    """What route_ranks returns, as DeepEP takes it. Rank r has the r-th of `ranks` equal ranges of experts."""
+
+    ids: torch.Tensor
+    """i64 [T, k], or i32 with ids_type="i32"."""
+    weights: torch.Tensor
+    counts: torch.Tensor
+    """i32 [E]: slots of each expert."""
+    tokens_per_rank: torch.Tensor
+    """i32 [ranks]: tokens with an expert there."""
+    in_rank: torch.Tensor
+    """bool [T, ranks]: whether the token has an expert there."""
+
+
+_Routed = TypeVar("_Routed", Routing, RowRouting, EndRouting, MaskedRouting, RankRouting)
+
+for _kind, _name in ((Routing, "route"), (RowRouting, "route_rows"), (EndRouting, "route_ends"),
+                     (MaskedRouting, "route_masked"), (RankRouting, "route_ranks")):
+    assert _kind._fields == _operators.ROUTINGS[_name]
 
 
 def _error_of(error: RuntimeError) -> Exception:
@@ -79,25 +139,88 @@ def decode_attention(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tens
     return made
 
 
+def prefill_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, q_offsets: torch.Tensor,
+                      kv_offsets: Optional[torch.Tensor], page_table: Optional[torch.Tensor],
+                      seq_lens: Optional[torch.Tensor], scale: float, layout: str = "NHD", *,
+                      out: Optional[torch.Tensor] = None, lse: Optional[torch.Tensor] = None,
+                      **options: Any) -> torch.Tensor:
+    """Attention of sequences' new tokens over their KV; the operator with optional `out` and `lse`.
+
+    q [tokens, heads, dim], the new tokens of all sequences; q_offsets i32 [batch + 1], prefix sums of their numbers.
+    Without pages: k and v [tokens, kv_heads, dim] (NHD) or [kv_heads, tokens, dim] (HND), kv_offsets i32 [batch + 1].
+    With pages: k and v [pages, page, kv_heads, dim] (NHD) or [pages, kv_heads, page, dim] (HND), page_table i32
+    [batch, columns], seq_lens i32 [batch], new tokens included. Options: max_q (no sequence has more new tokens: what
+    is beyond is not computed; 0 for all of q), max_kv (likewise tokens, for the choice alone), min_kv (a captured
+    graph's choice is the best from here to max_kv), causal (aligned at the sequences' ends), window, sinks. k and v in
+    float8_e4m3fn come with k_scale and v_scale, f32 [1] or [kv_heads].
+    """
+    given = (q, k, v, q_offsets, kv_offsets, page_table, seq_lens, scale, layout)
+    operator = torch.ops.moetune.prefill_attention
+    if out is not None:
+        _call(operator.out, *given, out=out, lse=lse, **options)
+        return out
+    made: torch.Tensor = (_call(operator.default, *given, **options) if lse is None else
+                          _call(operator.lse, *given, lse=lse, **options))
+    return made
+
+
+def _route(kind: type[_Routed], name: str, given: tuple[Any, ...], out: Optional[_Routed],
+           options: dict[str, Any]) -> _Routed:
+    operator = getattr(torch.ops.moetune, name)
+    if out is None and options.get("dropped") is None:
+        options.pop("dropped", None)
+        return kind(*_call(operator.default, *given, **options))
+    if out is None:
+        others = {option: value for option, value in options.items() if option != "dropped"}
+        out = kind(*_operators.outputs_for(name, *given, **others))
+    _call(operator.out, *given, **out._asdict(), **options)
+    return out
+
+
 def route(logits: torch.Tensor, top_k: int, *, out: Optional[Routing] = None, **options: Any) -> Routing:
     """Each token's experts and weights, and the permutation that brings the tokens of one expert together.
 
     logits fp32, bf16 or fp16 [tokens, experts], whose rows may lie apart. Options: score ("softmax", "topk_softmax",
     "sigmoid" or "sqrt_softplus"), bias (f32 [experts], for the selection alone), groups, groups_kept, renormalize,
     scale (of the weights), align (of the experts' segments), capacity (percent of the even share; 0 for all),
-    expert_map (i32 [experts]), token_count (i32 [1]: how many tokens are routed, read on the device).
+    expert_map (i32 [experts]), token_count (i32 [1]: how many tokens are routed, read on the device), ids_type ("i32"
+    or "i64"), dropped (bool [tokens, top_k], which is written: the slots that no expert had room for).
     """
-    operator = torch.ops.moetune.route
-    if out is None:
-        return Routing(*_call(operator.default, logits, top_k, **options))
-    _call(operator.out, logits, top_k, ids=out.ids, weights=out.weights, counts=out.counts, offsets=out.offsets,
-          sorted=out.sorted, inverse=out.inverse, block_experts=out.block_experts, **options)
-    return out
+    return _route(Routing, "route", (logits, top_k), out, options)
+
+
+def route_rows(logits: torch.Tensor, top_k: int, *, out: Optional[RowRouting] = None, **options: Any) -> RowRouting:
+    """route with the expert of each place, for DeepGEMM's contiguous layout, which wants an align of 128."""
+    return _route(RowRouting, "route_rows", (logits, top_k), out, options)
+
+
+def route_ends(logits: torch.Tensor, top_k: int, *, out: Optional[EndRouting] = None, **options: Any) -> EndRouting:
+    """route with the end of each segment, for torch._grouped_mm."""
+    return _route(EndRouting, "route_ends", (logits, top_k), out, options)
+
+
+def route_masked(logits: torch.Tensor, top_k: int, segment: int, *, out: Optional[MaskedRouting] = None,
+                 **options: Any) -> MaskedRouting:
+    """route with `segment` places for every expert, for DeepGEMM's masked layout. Slots beyond them are dropped.
+
+    Options: those of route but for align.
+    """
+    return _route(MaskedRouting, "route_masked", (logits, top_k, segment), out, options)
+
+
+def route_ranks(logits: torch.Tensor, top_k: int, ranks: int, *, out: Optional[RankRouting] = None,
+                **options: Any) -> RankRouting:
+    """Each token's experts and weights, and to which of the `ranks` it goes, for a dispatch by DeepEP.
+
+    Options: those of route_weights; ids_type is "i64" if none is given.
+    """
+    return _route(RankRouting, "route_ranks", (logits, top_k, ranks), out, options)
 
 
 def route_weights(logits: torch.Tensor, top_k: int, *, out: Optional[tuple[torch.Tensor, torch.Tensor]] = None,
                   **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """The ids and weights of route alone. Options: its own but for align, capacity and expert_map."""
+    """The ids and weights of route alone. Options: its own but for align, capacity, expert_map and
+    dropped."""
     operator = torch.ops.moetune.route_weights
     if out is None:
         ids, weights = _call(operator.default, logits, top_k, **options)

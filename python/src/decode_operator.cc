@@ -107,7 +107,7 @@ class DecodeOperator final : public Operator {
       return choice;
     }
     extents[2] = begin != 0 ? begin : 1;
-    check(moetune_pick_range(family, extents, 3, last, &choice));
+    check(moetune_pick_range(family, extents, 3, last, given.integers[kTotalTokens], &choice));
     return choice;
   }
 

@@ -59,9 +59,11 @@ class RuntimeObj : public ffi::Object {
   // The handle, open for as long as this lives.
   class Use {
    public:
-    explicit Use(const RuntimeObj& runtime) : shared_(runtime.mutex_), handle_(runtime.handle_) {
+    explicit Use(const RuntimeObj& runtime) : Use(runtime, std::nothrow) {
       if (handle_ == nullptr) fail(MOETUNE_INVALID_ARGUMENT, "the runtime is closed");
     }
+    // The handle is null if the runtime is closed.
+    Use(const RuntimeObj& runtime, std::nothrow_t) : shared_(runtime.mutex_), handle_(runtime.handle_) {}
     moetune_runtime* handle() const { return handle_; }
 
    private:

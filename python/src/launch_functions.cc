@@ -27,19 +27,26 @@ const FamilyObj& family_at(const Args& args) { return args.object<FamilyObj>(0, 
 
 Family reference_to(const FamilyObj& family) { return ffi::GetRef<Family>(&const_cast<FamilyObj&>(family)); }
 
-// (family, a number called `name`, *extents) -> Choice
-template <auto kPick>
-ffi::Any picked(const Args& args, const char* name) {
+// (family, total, *extents) -> Choice
+ffi::Any pick(const Args& args) {
   const FamilyObj& family = family_at(args);
   const Extents extents = read_extents(args, 2);
   const Use use(*family.runtime.get());
   moetune_choice choice;
-  check(kPick(family.handle, extents.values, extents.count, args.integer(1, name), &choice));
+  check(moetune_pick(family.handle, extents.values, extents.count, args.integer(1, "total"), &choice));
   return Choice(ffi::make_object<ChoiceObj>(reference_to(family), choice, extents.count));
 }
 
-ffi::Any pick(const Args& args) { return picked<moetune_pick>(args, "total"); }
-ffi::Any pick_range(const Args& args) { return picked<moetune_pick_range>(args, "last"); }
+// (family, last, total, *extents) -> Choice
+ffi::Any pick_range(const Args& args) {
+  const FamilyObj& family = family_at(args);
+  const Extents extents = read_extents(args, 3);
+  const Use use(*family.runtime.get());
+  moetune_choice choice;
+  check(moetune_pick_range(family.handle, extents.values, extents.count, args.integer(1, "last"),
+                           args.integer(2, "total"), &choice));
+  return Choice(ffi::make_object<ChoiceObj>(reference_to(family), choice, extents.count));
+}
 
 // (family, *extents) -> bytes
 ffi::Any family_workspace(const Args& args) {

@@ -24,7 +24,7 @@ struct Parameter {
 // The arguments of one call. Tensors are the caller's.
 struct Given {
   const DLTensor* tensors[MOETUNE_MAX_TENSORS]{};  // by slot; null for none
-  std::array<int64_t, 8> integers{};               // an operator's own order; a flag is 0 or 1
+  std::array<int64_t, 10> integers{};              // an operator's own order; a flag is 0 or 1
   double scale = 1;
   void* stream = nullptr;
   bool capturing = false;
@@ -34,7 +34,7 @@ struct Given {
 struct FamilyKey {
   const Operator* of = nullptr;
   int64_t device = 0;
-  std::array<int64_t, 14> facts{};  // an operator's own
+  std::array<int64_t, 16> facts{};  // an operator's own
 
   bool operator==(const FamilyKey&) const = default;
 
@@ -122,7 +122,7 @@ struct Overload {
   bool makes_outputs;
 };
 
-constexpr size_t kOverloads = 13;
+constexpr size_t kOverloads = 24;
 const std::array<Overload, kOverloads>& overloads();
 
 // The family of a call, whose first tensor must be in a GPU's memory.

@@ -2,6 +2,8 @@
 
 #include <tvm/ffi/container/array.h>
 
+#include "bound_call.h"
+
 namespace moetune::python {
 namespace {
 
@@ -14,25 +16,23 @@ ffi::Function& helper() {
 }
 
 Step attempt(const FamilyKey& key, const Given& given) {
-  const auto family = OperatorTable::instance().family(key);
-  if (!family.has_value() || (*family)->runtime->is_closed()) return kOpenFamily;
-  const Use use(*(*family)->runtime.get());
-  moetune_arguments arguments;
-  FreeExtents most;
-  check(moetune_bind((*family)->handle, given.tensors, key.of->tensor_count(), key.of->bind_options(given),
-                     &arguments, most.values.data(), &most.count));
-  if (most.values[0] == 0) return kLaunched;  // decode_attention without sequences
-  key.of->complete(given, arguments);
-  const moetune_choice choice = key.of->choose(given, (*family)->handle, most);
-  const Memory workspace = OperatorTable::instance().workspace(key.device, given.stream);
+  const OperatorTable::Look found = OperatorTable::instance().look(key, given.stream);
+  if (found.family == nullptr) return kOpenFamily;
+  const Use use(*found.family->runtime.get(), std::nothrow);
+  if (use.handle() == nullptr) return kOpenFamily;
+  moetune_family* const family = found.family->handle;
+  BoundCall call = bind_call(key, given, family);
+  if (call.most.values[0] == 0) return kLaunched;  // decode_attention without sequences
+  key.of->complete(given, call.arguments);
+  const moetune_choice choice = key.of->choose(given, family, call.most);
+  const Memory workspace = found.workspace;
   if (workspace.address == nullptr) return kGrowWorkspace;
-  const moetune_status status = moetune_launch((*family)->handle, &choice, &arguments, workspace.address,
-                                               workspace.bytes, given.stream);
+  const moetune_status status =
+      moetune_launch(family, &choice, &call.arguments, workspace.address, workspace.bytes, given.stream);
   if (status == MOETUNE_OUT_OF_MEMORY) {
     const std::string sentence = moetune_last_error();
     size_t needed = 0;
-    if (moetune_choice_workspace((*family)->handle, &choice, &needed) == MOETUNE_OK &&
-        needed > workspace.bytes)
+    if (moetune_choice_workspace(family, &choice, &needed) == MOETUNE_OK && needed > workspace.bytes)
       return kGrowWorkspace;
     fail(status, sentence);
   }

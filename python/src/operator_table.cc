@@ -10,12 +10,12 @@ OperatorTable& OperatorTable::instance() {
   return *table;
 }
 
-std::optional<Family> OperatorTable::family(const FamilyKey& key) const {
-  const std::shared_lock shared(mutex_);
+OperatorTable::Look OperatorTable::look(const FamilyKey& key, void* stream) const {
+  Look found{std::shared_lock(mutex_), nullptr, workspace_of(key.device, stream)};
   for (const OpenedFamily& opened : families_) {
-    if (opened.key == key) return opened.family;
+    if (opened.key == key) found.family = opened.family.get();
   }
-  return std::nullopt;
+  return found;
 }
 
 void OperatorTable::add(const FamilyKey& key, const Family& family) {
@@ -31,6 +31,10 @@ void OperatorTable::forget(int64_t device) {
 
 Memory OperatorTable::workspace(int64_t device, void* stream) const {
   const std::shared_lock shared(mutex_);
+  return workspace_of(device, stream);
+}
+
+Memory OperatorTable::workspace_of(int64_t device, void* stream) const {
   for (const Workspace& workspace : workspaces_) {
     if (workspace.stream == stream && workspace.device == device) return workspace.memory;
   }

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <deque>
-#include <optional>
 #include <shared_mutex>
 
 #include "operator.h"
@@ -16,11 +15,18 @@ class OperatorTable {
  public:
   static OperatorTable& instance();
 
-  std::optional<Family> family(const FamilyKey& key) const;
+  // What a call needs, as long as this lives.
+  struct Look {
+    std::shared_lock<std::shared_mutex> shared;
+    const FamilyObj* family = nullptr;
+    Memory workspace;  // empty if there is none
+  };
+
+  Look look(const FamilyKey& key, void* stream) const;
   void add(const FamilyKey& key, const Family& family);  // replaces one of an equal key
   void forget(int64_t device);                           // the families, not the workspaces
 
-  Memory workspace(int64_t device, void* stream) const;  // empty if there is none
+  Memory workspace(int64_t device, void* stream) const;
   // A tensor of bytes whose counters are zero; earlier ones of the stream stay allocated.
   void add_workspace(int64_t device, void* stream, const ffi::Tensor& tensor);
 
@@ -34,6 +40,8 @@ class OperatorTable {
     void* stream;
     Memory memory;
   };
+
+  Memory workspace_of(int64_t device, void* stream) const;  // under the lock
 
   mutable std::shared_mutex mutex_;
   std::vector<OpenedFamily> families_;

@@ -1,6 +1,8 @@
 // The schemas of moetune/torch.py's operators, argument by argument.
 #include "decode_operator.h"
 #include "moe_operators.h"
+#include "prefill_operator.h"
+#include "route_operator.h"
 
 namespace moetune::python {
 namespace {
@@ -45,17 +47,49 @@ constexpr auto kDecode = joined(kDecodeInputs, kDecodeOptions);
 constexpr auto kDecodeOutAll = joined(kDecodeInputs, kDecodeOut, kDecodeOptions);
 constexpr auto kDecodeLseAll = joined(kDecodeInputs, kDecodeLse, kDecodeOptions);
 
+constexpr std::array kPrefillInputs = {
+    Parameter{"q", kTensor, MOETUNE_PREFILL_Q},
+    Parameter{"k", kTensor, MOETUNE_PREFILL_K},
+    Parameter{"v", kTensor, MOETUNE_PREFILL_V},
+    Parameter{"q_offsets", kTensor, MOETUNE_PREFILL_Q_OFFSETS},
+    Parameter{"kv_offsets", kOptionalTensor, MOETUNE_PREFILL_KV_OFFSETS},
+    Parameter{"page_table", kOptionalTensor, MOETUNE_PREFILL_PAGE_TABLE},
+    Parameter{"seq_lens", kOptionalTensor, MOETUNE_PREFILL_KV_LENGTHS},
+    Parameter{"scale", kScale},
+    Parameter{"layout", kChoice, kPrefillHeadsFirst, kLayouts},
+};
+constexpr std::array kPrefillOut = {Parameter{"out", kTensor, MOETUNE_PREFILL_O},
+                                    Parameter{"lse", kOptionalTensor, MOETUNE_PREFILL_LSE}};
+constexpr std::array kPrefillLse = {Parameter{"lse", kTensor, MOETUNE_PREFILL_LSE}};
+constexpr std::array kPrefillOptions = {
+    Parameter{"max_q", kInteger, kPrefillMaxQ},
+    Parameter{"max_kv", kInteger, kPrefillMaxKv},
+    Parameter{"min_kv", kInteger, kPrefillMinKv},
+    Parameter{"causal", kFlag, kPrefillCausal},
+    Parameter{"window", kInteger, kPrefillWindow},
+    Parameter{"sinks", kOptionalTensor, MOETUNE_PREFILL_SINKS},
+    Parameter{"k_scale", kOptionalTensor, MOETUNE_PREFILL_K_SCALE},
+    Parameter{"v_scale", kOptionalTensor, MOETUNE_PREFILL_V_SCALE},
+};
+constexpr auto kPrefill = joined(kPrefillInputs, kPrefillOptions);
+constexpr auto kPrefillOutAll = joined(kPrefillInputs, kPrefillOut, kPrefillOptions);
+constexpr auto kPrefillLseAll = joined(kPrefillInputs, kPrefillLse, kPrefillOptions);
+
 constexpr std::array kRouteInputs = {Parameter{"logits", kTensor, MOETUNE_ROUTER_LOGITS},
                                      Parameter{"top_k", kInteger, kTopK}};
 constexpr std::array kRouteWeightsOut = {Parameter{"ids", kTensor, MOETUNE_ROUTER_IDS},
                                          Parameter{"weights", kTensor, MOETUNE_ROUTER_WEIGHTS}};
-constexpr std::array kRoutePlanOut = {
-    Parameter{"counts", kTensor, MOETUNE_ROUTER_COUNTS},
-    Parameter{"offsets", kTensor, MOETUNE_ROUTER_OFFSETS},
-    Parameter{"sorted", kTensor, MOETUNE_ROUTER_SORTED},
-    Parameter{"inverse", kTensor, MOETUNE_ROUTER_INVERSE},
-    Parameter{"block_experts", kTensor, MOETUNE_ROUTER_BLOCK_EXPERTS},
-};
+constexpr std::array kCountsOut = {Parameter{"counts", kTensor, MOETUNE_ROUTER_COUNTS}};
+constexpr std::array kOffsetsOut = {Parameter{"offsets", kTensor, MOETUNE_ROUTER_OFFSETS}};
+constexpr std::array kPlacesOut = {Parameter{"sorted", kTensor, MOETUNE_ROUTER_SORTED},
+                                   Parameter{"inverse", kTensor, MOETUNE_ROUTER_INVERSE}};
+constexpr auto kPaddedOut = joined(kRouteWeightsOut, kCountsOut, kOffsetsOut, kPlacesOut);
+constexpr std::array kBlocksOut = {Parameter{"block_experts", kTensor, MOETUNE_ROUTER_BLOCK_EXPERTS}};
+constexpr std::array kRowsExpertsOut = {Parameter{"row_experts", kTensor, MOETUNE_ROUTER_ROW_EXPERTS}};
+constexpr std::array kEndsOut = {Parameter{"ends", kTensor, MOETUNE_ROUTER_ENDS}};
+constexpr std::array kDroppedOut = {Parameter{"dropped", kOptionalTensor, MOETUNE_ROUTER_DROPPED}};
+constexpr std::array kRanksOut = {Parameter{"tokens_per_rank", kTensor, MOETUNE_ROUTER_TOKENS_PER_RANK},
+                                  Parameter{"in_rank", kTensor, MOETUNE_ROUTER_IN_RANK}};
 constexpr std::array kRouteOptions = {
     Parameter{"score", kChoice, kScore, kScores},
     Parameter{"bias", kOptionalTensor, MOETUNE_ROUTER_BIAS},
@@ -65,16 +99,27 @@ constexpr std::array kRouteOptions = {
     Parameter{"scale", kScale},
     Parameter{"token_count", kOptionalTensor, MOETUNE_ROUTER_TOKEN_COUNT},
 };
-constexpr std::array kRoutePlanOptions = {
-    Parameter{"align", kInteger, kAlign},
+constexpr std::array kAlignOption = {Parameter{"align", kInteger, kAlign}};
+constexpr std::array kPlanOptions = {
     Parameter{"capacity", kInteger, kCapacity},
     Parameter{"expert_map", kOptionalTensor, MOETUNE_ROUTER_EXPERT_MAP},
 };
-constexpr auto kRoute = joined(kRouteInputs, kRouteOptions, kRoutePlanOptions);
-constexpr auto kRouteOut =
-    joined(kRouteInputs, kRouteWeightsOut, kRoutePlanOut, kRouteOptions, kRoutePlanOptions);
-constexpr auto kWeights = joined(kRouteInputs, kRouteOptions);
-constexpr auto kWeightsOut = joined(kRouteInputs, kRouteWeightsOut, kRouteOptions);
+constexpr std::array kIdsOption = {Parameter{"ids_type", kChoice, kIdsType, kIdsTypes}};
+constexpr auto kPaddedOptions = joined(kRouteOptions, kAlignOption, kPlanOptions, kIdsOption);
+constexpr auto kRoute = joined(kRouteInputs, kPaddedOptions);
+constexpr auto kRouteOut = joined(kRouteInputs, kPaddedOut, kBlocksOut, kDroppedOut, kPaddedOptions);
+constexpr auto kRouteRowsOut = joined(kRouteInputs, kPaddedOut, kRowsExpertsOut, kDroppedOut, kPaddedOptions);
+constexpr auto kRouteEndsOut = joined(kRouteInputs, kPaddedOut, kEndsOut, kDroppedOut, kPaddedOptions);
+constexpr std::array kSegmentInput = {Parameter{"segment", kInteger, kSegment}};
+constexpr auto kMasked = joined(kRouteInputs, kSegmentInput, kRouteOptions, kPlanOptions, kIdsOption);
+constexpr auto kMaskedOut = joined(kRouteInputs, kSegmentInput, kRouteWeightsOut, kCountsOut, kPlacesOut,
+                                   kDroppedOut, kRouteOptions, kPlanOptions, kIdsOption);
+constexpr std::array kRanksInput = {Parameter{"ranks", kInteger, kRanks}};
+constexpr auto kForRanks = joined(kRouteInputs, kRanksInput, kRouteOptions, kIdsOption);
+constexpr auto kForRanksOut =
+    joined(kRouteInputs, kRanksInput, kRouteWeightsOut, kCountsOut, kRanksOut, kRouteOptions, kIdsOption);
+constexpr auto kWeights = joined(kRouteInputs, kRouteOptions, kIdsOption);
+constexpr auto kWeightsOut = joined(kRouteInputs, kRouteWeightsOut, kRouteOptions, kIdsOption);
 
 constexpr std::array kDispatchInputs = {Parameter{"x", kTensor, MOETUNE_MOE_DISPATCH_X},
                                         Parameter{"sorted", kTensor, MOETUNE_MOE_DISPATCH_SORTED},
@@ -102,8 +147,19 @@ const std::array<Overload, kOverloads>& overloads() {
       {"decode_attention", decode_operator(), kDecode, true},
       {"decode_attention.out", decode_operator(), kDecodeOutAll, false},
       {"decode_attention.lse", decode_operator(), kDecodeLseAll, true},
+      {"prefill_attention", prefill_operator(), kPrefill, true},
+      {"prefill_attention.out", prefill_operator(), kPrefillOutAll, false},
+      {"prefill_attention.lse", prefill_operator(), kPrefillLseAll, true},
       {"route", route_operator(), kRoute, true},
       {"route.out", route_operator(), kRouteOut, false},
+      {"route_rows", route_rows_operator(), kRoute, true},
+      {"route_rows.out", route_rows_operator(), kRouteRowsOut, false},
+      {"route_ends", route_ends_operator(), kRoute, true},
+      {"route_ends.out", route_ends_operator(), kRouteEndsOut, false},
+      {"route_masked", route_masked_operator(), kMasked, true},
+      {"route_masked.out", route_masked_operator(), kMaskedOut, false},
+      {"route_ranks", route_ranks_operator(), kForRanks, true},
+      {"route_ranks.out", route_ranks_operator(), kForRanksOut, false},
       {"route_weights", route_weights_operator(), kWeights, true},
       {"route_weights.out", route_weights_operator(), kWeightsOut, false},
       {"moe_dispatch", dispatch_operator(), kDispatch, true},

@@ -8,13 +8,26 @@ namespace {
 
 using Use = RuntimeObj::Use;
 
-Runtime open(const ffi::Array<ffi::String>& paths, int64_t device, bool allow_recorded) {
-  std::vector<ffi::String> kept;  // the array may hand out temporaries, which hold short texts themselves
-  for (const ffi::String& path : paths) kept.push_back(path);
-  std::vector<const char*> texts;
-  for (const ffi::String& path : kept) texts.push_back(c_text(path, "a path"));
-  const moetune_open_options options{sizeof options, texts.data(), texts.size(), static_cast<int32_t>(device),
-                                     allow_recorded ? 1 : 0};
+// The array may hand out temporaries, which hold short texts themselves.
+std::vector<ffi::String> kept(const ffi::Array<ffi::String>& texts) {
+  std::vector<ffi::String> all;
+  for (const ffi::String& text : texts) all.push_back(text);
+  return all;
+}
+
+std::vector<const char*> c_texts(const std::vector<ffi::String>& texts, const char* what) {
+  std::vector<const char*> all;
+  for (const ffi::String& text : texts) all.push_back(c_text(text, what));
+  return all;
+}
+
+Runtime open(const ffi::Array<ffi::String>& paths, int64_t device, bool allow_recorded,
+             const ffi::Array<ffi::String>& trusted_keys) {
+  const std::vector<ffi::String> kept_paths = kept(paths), kept_keys = kept(trusted_keys);
+  const std::vector<const char*> texts = c_texts(kept_paths, "a path"), keys = c_texts(kept_keys, "a key");
+  const moetune_open_options options{
+      sizeof options,         texts.data(), texts.size(), static_cast<int32_t>(device),
+      allow_recorded ? 1 : 0, keys.data(),  keys.size()};
   if (options.device != device) fail(MOETUNE_INVALID_ARGUMENT, "no device has such a number");
   moetune_runtime* handle = nullptr;
   check(moetune_open(&options, &handle));

@@ -42,6 +42,8 @@ struct Torch {
   int32_t (*aoti_torch_dtype_float8_e4m3fn)();
   int32_t (*aoti_torch_dtype_int32)();
   int32_t (*aoti_torch_dtype_int64)();
+  int32_t (*aoti_torch_dtype_bool)();
+  int32_t (*aoti_torch_dtype_uint8)();
   int32_t (*aoti_torch_device_type_cuda)();
   // Of libtorch_cuda and libcuda; null without a GPU.
   Status (*aoti_torch_get_current_cuda_stream)(int32_t, void**);
@@ -49,7 +51,7 @@ struct Torch {
   Status (*aoti_torch_delete_cuda_guard)(void*);
   int (*cuStreamIsCapturing)(void*, int*);
 
-  int32_t bfloat16, float16, float32, float8_e4m3fn, int32, int64, cuda;
+  int32_t bfloat16, float16, float32, float8_e4m3fn, int32, int64, boolean, uint8, cuda;
   bool host_is_device;  // of device 0: for the scripted driver of the tests
 };
 Torch torch;
@@ -65,12 +67,14 @@ DLDataType type_of(int32_t dtype) {
   if (dtype == torch.float8_e4m3fn) return {kDLFloat8_e4m3fn, 8, 1};
   if (dtype == torch.int32) return {kDLInt, 32, 1};
   if (dtype == torch.int64) return {kDLInt, 64, 1};
+  if (dtype == torch.boolean) return {kDLBool, 8, 1};
+  if (dtype == torch.uint8) return {kDLUInt, 8, 1};
   return {kDLOpaqueHandle, 0, 1};
 }
 
 int32_t dtype_of(DLDataType type) {
-  for (const int32_t dtype :
-       {torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn, torch.int32, torch.int64}) {
+  for (const int32_t dtype : {torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn, torch.int32,
+                              torch.int64, torch.boolean}) {
     if (number_of(type_of(dtype)) == number_of(type)) return dtype;
   }
   fail(MOETUNE_INVALID_ARGUMENT, "an output would have a type that no kernel writes");
@@ -136,7 +140,7 @@ class Borrowed {
 
  private:
   TensorHandle handle_ = nullptr;
-  DLTensor view_{};
+  DLTensor view_;  // once view() has filled it
 };
 
 void launch_on_current_stream(const FamilyKey& key, Given& given) {
@@ -306,6 +310,7 @@ bool find_functions(const std::string& folder) {
          MOETUNE_FIND(cpu, aoti_torch_dtype_bfloat16) && MOETUNE_FIND(cpu, aoti_torch_dtype_float16) &&
          MOETUNE_FIND(cpu, aoti_torch_dtype_float32) && MOETUNE_FIND(cpu, aoti_torch_dtype_float8_e4m3fn) &&
          MOETUNE_FIND(cpu, aoti_torch_dtype_int32) && MOETUNE_FIND(cpu, aoti_torch_dtype_int64) &&
+         MOETUNE_FIND(cpu, aoti_torch_dtype_bool) && MOETUNE_FIND(cpu, aoti_torch_dtype_uint8) &&
          MOETUNE_FIND(cpu, aoti_torch_device_type_cuda);
 #undef MOETUNE_FIND
 }
@@ -323,6 +328,8 @@ bool torch_register(const ffi::String& folder, const ffi::String& key, bool host
   torch.float8_e4m3fn = torch.aoti_torch_dtype_float8_e4m3fn();
   torch.int32 = torch.aoti_torch_dtype_int32();
   torch.int64 = torch.aoti_torch_dtype_int64();
+  torch.boolean = torch.aoti_torch_dtype_bool();
+  torch.uint8 = torch.aoti_torch_dtype_uint8();
   torch.cuda = torch.aoti_torch_device_type_cuda();
   torch.host_is_device = host_is_device;
   void* library = nullptr;  // kept: deleting it takes the kernels away

@@ -70,3 +70,33 @@ def combined(rows: Any, inverse: Any, weights: Any) -> Any:
     """In float32."""
     kept = torch.where(inverse >= 0, weights, torch.zeros_like(weights))
     return (rows[inverse.clamp(min=0).long()].float() * kept[..., None]).sum(1)
+
+
+def row_experts_of(counts: Any, offsets: Any, places: int) -> Any:
+    """The expert of each place; -1 for padding."""
+    rows = torch.full((places,), -1, dtype=torch.int32)
+    for expert, (count, begin) in enumerate(zip(counts.tolist(), offsets.tolist())):
+        rows[begin:begin + count] = expert
+    return rows
+
+
+def masked_of(ids: Any, experts: int, segment: int) -> tuple[Any, ...]:
+    """counts, sorted, inverse and the mask of dropped slots, with as many places for every expert."""
+    slots = ids.flatten().tolist()
+    taken, order, inverse = [0] * experts, [len(slots)] * (experts * segment), [-1] * len(slots)
+    for slot, expert in enumerate(slots):
+        if taken[expert] == segment:
+            continue
+        inverse[slot] = expert * segment + taken[expert]
+        order[inverse[slot]] = slot
+        taken[expert] += 1
+    counts, sorted_, inverses = (torch.tensor(each, dtype=torch.int32) for each in (taken, order, inverse))
+    inverses = inverses.reshape(ids.shape)
+    return counts, sorted_, inverses, inverses < 0
+
+
+def ranks_of(ids: Any, experts: int, ranks: int) -> tuple[Any, ...]:
+    """counts, tokens_per_rank and in_rank."""
+    in_rank = torch.zeros(ids.shape[0], ranks, dtype=torch.bool)
+    in_rank.scatter_(1, ids.long() // (experts // ranks), True)
+    return torch.bincount(ids.flatten(), minlength=experts).int(), in_rank.sum(0).int(), in_rank

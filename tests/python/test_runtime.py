@@ -70,6 +70,9 @@ class RuntimeTest(unittest.TestCase):
 
     def test_a_range_holds_its_last_extent(self) -> None:
         self.assertEqual(self.family.pick_range(4, 1, 1, last=512).extents, (4, 1, 512))
+        self.assertEqual(self.family.pick_range(4, 1, 1, last=512, total=2048).extents, (4, 1, 512))
+        with self.assertRaises(moetune.InvalidArgument):
+            self.family.pick_range(4, 1, 1, last=512, total=-1)
 
     def test_arguments_by_hand_are_those_of_bind(self) -> None:
         call = Call()

@@ -93,6 +93,20 @@ class TorchTest(unittest.TestCase):
         self.assertFalse(inputs.q.is_contiguous())
         self.close_to(operator(*inputs.arguments()), inputs.right())
 
+    def test_calls_that_differ_in_one_thing(self) -> None:
+        """Bound calls are remembered, a few a thread; each of these is another, or the same at other addresses."""
+        sliced, cut = Inputs(), Inputs()
+        sliced.q = torch.cat([sliced.q, sliced.q + 1], dim=1)[:, :8]
+        cut.page_table = torch.cat([cut.page_table, cut.page_table], dim=1)[:, :32]
+        moved = Inputs(lengths=(30, 500, 2, 0))
+        moved.q = moved.q + 1
+        calls = [Inputs(), sliced, cut, moved, Inputs("HND"), Inputs(columns=40)]
+        moved.lengths[3] = 1
+        for inputs in calls * 2 + calls[:2] * 2:
+            self.close_to(operator(*inputs.arguments()), inputs.right())
+        with self.assertRaisesRegex(RuntimeError, "page_table"):
+            operator(*Inputs().arguments()[:3], Inputs().page_table[:3], *Inputs().arguments()[4:])
+
     def test_no_sequences(self) -> None:
         inputs = Inputs()
         empty = operator(inputs.q[:0], inputs.k, inputs.v, inputs.page_table[:0], inputs.lengths[:0], SCALE)

@@ -1,0 +1,136 @@
+"""What packaging/ holds, checked as far as a machine without systemd, Kubernetes and Docker at work allows.
+
+check.py SOURCE MOETUNE: the units by `systemd-analyze verify`, the CronJob by its structure, options by the tool itself.
+"""
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+source, moetune = pathlib.Path(sys.argv[1]), str(pathlib.Path(sys.argv[2]).resolve())
+packaging = source / "packaging"
+WORKLOADS = {"moetune_workloads": 1, "workloads": []}
+
+
+def check(holds, what):
+    if not holds:
+        raise SystemExit(f"packaging: {what}")
+
+
+def run_with_own_files(arguments):
+    """The packaged command line as a dry run, with files of a temporary folder: are all of its options known?"""
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "workloads.json").write_text(json.dumps(WORKLOADS))
+        own = [re.sub(r"^/(etc|var/lib|var/log)/moetune/", folder + "/", word) for word in arguments]
+        ended = subprocess.run([moetune, *own, "--dry-run"], capture_output=True, text=True)
+        check(ended.returncode == 0, f"{arguments} is refused: {ended.stderr}")
+
+
+def check_units():
+    service = (packaging / "systemd/moetune-retune.service").read_text()
+    command = re.search(r"^ExecStart=/usr/bin/moetune (.*)$", service, re.M)
+    check(command, "the service does not start /usr/bin/moetune")
+    run_with_own_files(command[1].split())
+    if shutil.which("systemd-analyze") is None:
+        print("systemd-analyze is not here: the units are not verified")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        units = []
+        for name in ("moetune-retune.service", "moetune-retune.timer"):
+            text = (packaging / "systemd" / name).read_text().replace("/usr/bin/moetune", moetune)
+            units.append(pathlib.Path(folder) / name)
+            units[-1].write_text(text)
+        ended = subprocess.run(["systemd-analyze", "verify", *map(str, units)], capture_output=True, text=True)
+        own = [line for line in ended.stderr.splitlines() if "moetune" in line]
+        check(not own, "systemd-analyze: " + "; ".join(own))
+        calendar = re.search(r"^OnCalendar=(.*)$", units[1].read_text(), re.M)[1]
+        ended = subprocess.run(["systemd-analyze", "calendar", calendar], capture_output=True, text=True)
+        check(ended.returncode == 0, f"OnCalendar={calendar}: {ended.stderr}")
+
+
+def check_pod(pod):
+    """Of a Job's or a CronJob's template: what is mounted is there, and nobody may become more than it is."""
+    check(pod["restartPolicy"] == "Never", "restartPolicy must be Never")
+    container = pod["containers"][0]
+    volumes = {volume["name"] for volume in pod["volumes"]}
+    check({mount["name"] for mount in container["volumeMounts"]} == volumes, "mounts and volumes differ")
+    check(container["securityContext"]["allowPrivilegeEscalation"] is False, "privileges may grow")
+    check({"limits", "requests"} <= container["resources"].keys(), "resources are not bounded")
+    return container
+
+
+def check_jobs():
+    try:
+        import yaml
+    except ImportError:
+        print("PyYAML is not here: the Jobs are not read")
+        return
+    shards = yaml.safe_load((packaging / "kubernetes/retune-shards.yaml").read_text())
+    check((shards["apiVersion"], shards["kind"]) == ("batch/v1", "Job"), "the shards are of another kind")
+    spec = shards["spec"]
+    check(spec["completionMode"] == "Indexed", "completionMode must be Indexed")
+    check(spec["backoffLimit"] == 0, "backoffLimit must be 0")
+    check(spec["parallelism"] <= spec["completions"], "more pods than shards")
+    container = check_pod(spec["template"]["spec"])
+    check("nvidia.com/gpu" in container["resources"]["limits"], "no GPU is asked for")
+    environment = {one["name"]: one["value"] for one in container["env"]}
+    check(environment["MOETUNE_SHARDS"] == str(spec["completions"]), "MOETUNE_SHARDS is not the number of completions")
+    workloads, _, *options = container["args"]
+    run_with_own_files(["retune", "--workloads", workloads, "--shard", "1/8", *options])
+    merge = yaml.safe_load((packaging / "kubernetes/retune-merge.yaml").read_text())
+    check((merge["apiVersion"], merge["kind"]) == ("batch/v1", "Job"), "the merge is of another kind")
+    merging = check_pod(merge["spec"]["template"]["spec"])
+    for name, one in (("tune_shard", container), ("merge_shards", merging)):
+        check(one["command"] == [f"/usr/lib/moetune/{name}"], f"{name} is somewhere else")
+    claims = [{v["persistentVolumeClaim"]["claimName"] for v in job["spec"]["template"]["spec"]["volumes"]
+               if "persistentVolumeClaim" in v} for job in (shards, merge)]
+    check(claims[0] == claims[1], "shards and merge see different volumes")
+
+
+def check_scripts():
+    for script in [*packaging.glob("fleet/*"), *packaging.glob("slurm/*")]:
+        ended = subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True)
+        check(ended.returncode == 0, f"{script.name}: {ended.stderr}")
+        check(script.stat().st_mode & 0o111, f"{script.name} is no program")
+    for script in packaging.glob("slurm/*"):
+        for line in script.read_text().splitlines():
+            check(not line.startswith("#SBATCH") or re.fullmatch(r"#SBATCH --[a-z-]+(=\S+)?", line),
+                  f"{script.name}: {line}")
+
+
+def check_cronjob():
+    try:
+        import yaml
+    except ImportError:
+        print("PyYAML is not here: the CronJob is not read")
+        return
+    job = yaml.safe_load((packaging / "kubernetes/retune-cronjob.yaml").read_text())
+    check((job["apiVersion"], job["kind"]) == ("batch/v1", "CronJob"), "the CronJob is of another kind")
+    spec = job["spec"]
+    check(spec["concurrencyPolicy"] == "Forbid", "concurrencyPolicy must be Forbid")
+    check(spec["jobTemplate"]["spec"]["backoffLimit"] == 0, "backoffLimit must be 0")
+    check(len(spec["schedule"].split()) == 5, "the schedule has five fields")
+    pod = spec["jobTemplate"]["spec"]["template"]["spec"]
+    container = check_pod(pod)
+    check("nvidia.com/gpu" in container["resources"]["limits"], "no GPU is asked for")
+    run_with_own_files(container["args"])
+
+
+def check_dockerfile():
+    text = re.sub(r"\\\n", " ", (packaging / "docker/Dockerfile").read_text())
+    known = {"FROM", "RUN", "COPY", "ENV", "VOLUME", "ENTRYPOINT", "CMD"}
+    for line in text.splitlines():
+        if line.strip() and not line.startswith("#"):
+            check(line.split()[0] in known, f"the Dockerfile has an instruction {line.split()[0]}")
+    check(json.loads(re.search(r"^ENTRYPOINT (.*)$", text, re.M)[1]) == ["/usr/bin/moetune"], "another entry point")
+
+
+check_units()
+check_cronjob()
+check_jobs()
+check_scripts()
+check_dockerfile()
+print("packaging: sound")

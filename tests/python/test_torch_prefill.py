@@ -1,0 +1,216 @@
+"""prefill_attention of moetune.torch, on a GPU or on the scripted driver."""
+
+import unittest
+from typing import Any, Optional
+
+import moetune
+from moe_cases import if_tuned
+from torch_support import DEVICE, REASON, VERBOSITY, backends, largest_error
+
+if not REASON:
+    import torch
+
+    import moetune.torch as operators
+
+    ops = torch.ops.moetune
+
+HEADS, KV_HEADS, DIM = 8, 2, 64
+SCALE = 0.125
+
+
+class Sequences:
+    """Sequences of 40, 1 and 17 new tokens, with 60, 0 and 23 tokens before them if `past`."""
+
+    NEW = (40, 1, 17)
+
+    def __init__(self, dtype: str = "bfloat16", past: bool = False, dim: int = DIM) -> None:
+        torch.manual_seed(3)
+        self.dim = dim
+        self.tokens = [new + before for new, before in zip(self.NEW, (60, 0, 23) if past else (0, 0, 0))]
+        self.q = self.random(sum(self.NEW), HEADS, dtype=dtype)
+        self.k, self.v = (self.random(sum(self.tokens), KV_HEADS, dtype=dtype) for _ in range(2))
+        self.scales = [torch.ones(1, device=DEVICE)] * 2
+        self.q_offsets, self.kv_offsets = self.offsets(self.NEW), self.offsets(self.tokens)
+
+    def random(self, tokens: int, heads: int, dtype: str) -> Any:
+        return torch.randn(tokens, heads, self.dim).to(getattr(torch, dtype)).to(DEVICE)
+
+    @staticmethod
+    def offsets(counts: Any) -> Any:
+        return torch.tensor([0, *torch.tensor(counts).cumsum(0).tolist()], dtype=torch.int32, device=DEVICE)
+
+    def arguments(self) -> tuple[Any, ...]:
+        return self.q, self.k, self.v, self.q_offsets, self.kv_offsets, None, None, SCALE
+
+    def paged(self, heads_first: bool = False) -> tuple[Any, ...]:
+        """The same in pages of 16, in any order, with ids past the lengths that no page has."""
+        order, table = torch.randperm(20).tolist(), torch.full((3, 9), 1 << 20, dtype=torch.int32)
+        pools = torch.full((2, 20, 16, KV_HEADS, DIM), float("nan")).to(self.k.dtype)
+        for sequence, tokens in enumerate(self.tokens):
+            begin = int(self.kv_offsets[sequence])
+            for first in range(0, tokens, 16):
+                page, count = order.pop(), min(16, tokens - first)
+                table[sequence, first // 16] = page
+                for pool, source in zip(pools, (self.k, self.v)):
+                    pool[page, :count] = source[begin + first:begin + first + count].cpu()
+        k, v = (pool.transpose(1, 2).contiguous() if heads_first else pool for pool in pools.to(DEVICE))
+        lengths = torch.tensor(self.tokens, dtype=torch.int32, device=DEVICE)
+        return self.q, k, v, self.q_offsets, None, table.to(DEVICE), lengths, SCALE, "HND" if heads_first else "NHD"
+
+    def narrow(self, head_scales: bool = False) -> dict[str, Any]:
+        """Puts k and v into e4m3 and gives their scales; `right` then is that of the dequantized ones."""
+        self.scales = [torch.rand(KV_HEADS if head_scales else 1, device=DEVICE) + 0.5 for _ in range(2)]
+        self.k, self.v = ((each.float() / 2).to(torch.float8_e4m3fn) for each in (self.k, self.v))
+        return dict(zip(("k_scale", "v_scale"), self.scales))
+
+    def right(self, causal: bool = True, window: int = 0, sinks: Optional[Any] = None) -> tuple[Any, Any]:
+        """o and lse, in float64."""
+        outputs, lses = [], []
+        for sequence, (new, tokens) in enumerate(zip(self.NEW, self.tokens)):
+            q = self.q[int(self.q_offsets[sequence]):][:new].cpu().double()
+            k, v = ((each.cpu().float().double() * scale.cpu().double()[:, None])[
+                int(self.kv_offsets[sequence]):][:tokens].repeat_interleave(HEADS // KV_HEADS, 1)
+                    for each, scale in zip((self.k, self.v), self.scales))
+            scores = torch.einsum("qhd,khd->hqk", q, k) * SCALE
+            last = torch.arange(new)[:, None] + tokens - new
+            if causal:
+                scores = scores.masked_fill(torch.arange(tokens) > last, float("-inf"))
+            if window:
+                scores = scores.masked_fill(torch.arange(tokens) <= last - window, float("-inf"))
+            lse = scores.logsumexp(-1)
+            if sinks is not None:
+                lse = torch.logaddexp(lse, sinks.cpu().double()[:, None])
+            outputs.append(torch.einsum("hqk,khd->qhd", (scores - lse[..., None]).exp(), v))
+            lses.append(lse.T)
+        return torch.cat(outputs), torch.cat(lses)
+
+
+@unittest.skipIf(REASON, REASON)
+class PrefillTest(unittest.TestCase):
+    def close_to(self, made: Any, right: Any, error: float = 0.02) -> None:
+        self.assertEqual(made.shape, right.shape)
+        self.assertLess(largest_error(made.cpu(), right), error)
+
+    @if_tuned
+    def test_sequences_one_after_another(self) -> None:
+        inputs = Sequences()
+        made = ops.prefill_attention(*inputs.arguments())
+        self.assertEqual(made.dtype, torch.bfloat16)
+        self.close_to(made, inputs.right()[0])
+        self.close_to(ops.prefill_attention(*inputs.arguments(), max_q=40, max_kv=40), inputs.right()[0])
+
+    @if_tuned
+    def test_not_causal_in_fp16(self) -> None:
+        inputs = Sequences(dtype="float16")
+        self.close_to(operators.prefill_attention(*inputs.arguments(), causal=False), inputs.right(causal=False)[0])
+
+    @if_tuned
+    def test_pages_window_and_sinks(self) -> None:
+        inputs = Sequences(past=True)
+        sinks = torch.randn(HEADS, device=DEVICE)
+        right = inputs.right(window=30, sinks=sinks)[0]
+        for heads_first in (False, True):
+            self.close_to(ops.prefill_attention(*inputs.paged(heads_first), window=30, sinks=sinks, max_q=40), right)
+
+    @if_tuned
+    def test_keys_and_values_in_e4m3(self) -> None:
+        inputs = Sequences()
+        scales = inputs.narrow()
+        self.close_to(ops.prefill_attention(*inputs.arguments(), **scales), inputs.right()[0])
+        with self.assertRaisesRegex(Exception, "k_scale"):
+            ops.prefill_attention(*inputs.arguments())
+        inputs = Sequences(past=True)
+        with self.assertRaisesRegex(Exception, "'k_scale' is for k and v in e4m3"):
+            ops.prefill_attention(*inputs.arguments(), k_scale=inputs.scales[0])
+        scales = inputs.narrow(head_scales=True)
+        self.close_to(operators.prefill_attention(*inputs.paged(), **scales, max_q=40), inputs.right()[0])
+
+    @if_tuned
+    def test_head_dim_256(self) -> None:
+        inputs = Sequences(dim=256)
+        self.close_to(ops.prefill_attention(*inputs.arguments()), inputs.right()[0])
+
+    @if_tuned
+    def test_outputs_of_the_caller_and_log_sum_exp(self) -> None:
+        inputs = Sequences()
+        out, lse = torch.empty_like(inputs.q), torch.empty(58, HEADS, device=DEVICE)
+        self.assertIs(operators.prefill_attention(*inputs.arguments(), out=out), out)
+        self.close_to(out, inputs.right()[0])
+        self.close_to(operators.prefill_attention(*inputs.arguments(), lse=lse), inputs.right()[0])
+        self.close_to(lse, inputs.right()[1], 0.001)
+        lse.zero_()
+        operators.prefill_attention(*inputs.arguments(), out=out, lse=lse)
+        self.close_to(lse, inputs.right()[1], 0.001)
+
+    @if_tuned
+    def test_q_k_and_v_may_be_slices_of_a_projection(self) -> None:
+        inputs = Sequences()
+        fused = torch.cat([inputs.q, inputs.k, inputs.v], dim=1)
+        inputs.q, inputs.k, inputs.v = fused.split([HEADS, KV_HEADS, KV_HEADS], dim=1)
+        self.assertFalse(inputs.k.is_contiguous())
+        self.close_to(ops.prefill_attention(*inputs.arguments()), inputs.right()[0])
+
+    @if_tuned
+    def test_rows_behind_the_last_sequence_stay_as_they_are(self) -> None:
+        inputs = Sequences()
+        right = inputs.right()[0]
+        inputs.q = torch.cat([inputs.q, inputs.q[:7]])
+        out = torch.full_like(inputs.q, 9)
+        operators.prefill_attention(*inputs.arguments(), out=out, max_q=40)
+        self.close_to(out[:58], right)
+        self.assertTrue((out[58:] == 9).all())
+
+    def test_no_tokens(self) -> None:
+        inputs = Sequences()
+        empty = ops.prefill_attention(inputs.q[:0], *inputs.arguments()[1:])
+        self.assertEqual(tuple(empty.shape), (0, HEADS, DIM))
+
+    @if_tuned
+    def test_compiled(self) -> None:
+        def functional(q: Any, *others: Any) -> Any:
+            return operators.prefill_attention(q * 1, *others, max_q=40) + 1
+
+        inputs = Sequences()
+        right = inputs.right()[0] + 1
+        for backend in backends():
+            torch.compiler.reset()
+            self.close_to(torch.compile(functional, backend=backend, fullgraph=True)(*inputs.arguments()), right)
+
+    def test_refused(self) -> None:
+        inputs, invalid = Sequences(), moetune.InvalidArgument
+        q, k, v, q_offsets, kv_offsets, table, lengths, scale = inputs.arguments()
+        pages = inputs.paged()
+        cases: tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...] = (
+            ("q has 2 dimensions; it must be .tokens, heads, head_dim.", (q[0], *inputs.arguments()[1:]), {}),
+            ("paged k and v need page_table and seq_lens", (q, k, v, q_offsets, None, table, lengths, scale), {}),
+            ("paged k and v need", (q, *pages[1:4], kv_offsets, *pages[5:]), {}),
+            ("k has 3 dimensions; with page_table", (q, k, v, q_offsets, None, *pages[5:]), {}),
+            ("q has 8 heads, no multiple of k's 58", (*inputs.arguments(), "HND"), {}),
+            ("'kv_offsets' is .3.; it must be .4.", (q, k, v, q_offsets, kv_offsets[:3], None, None, scale), {}),
+            ("window is 5; it needs causal=True", inputs.arguments(), {"window": 5, "causal": False}),
+            ("max_q is -1; it must be 0 or more", inputs.arguments(), {"max_q": -1}),
+            ("q must be bf16 or fp16", (q.float(), k, v, q_offsets, kv_offsets, None, None, scale), {}))
+        for sentence, given, options in cases:
+            with self.subTest(sentence=sentence), self.assertRaisesRegex(invalid, sentence):
+                operators.prefill_attention(*given, **options)
+        with self.assertRaisesRegex(
+                moetune.NotTuned, "run: moetune search prefill_attention --problem batch=3,q_heads=8,kv_heads=2,"
+                "seqlen_q=40,seqlen_kv=58,head_dim=64,page=0,dtype=bf16,window=7"):
+            operators.prefill_attention(*inputs.arguments(), window=7, max_q=40)
+
+    @if_tuned
+    def test_refused_by_the_family(self) -> None:
+        inputs = Sequences()
+        cases: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("max_q is 59; q has 58 tokens", {"max_q": 59}),
+            ("max_kv is 100; page_table, k and v have room for 58", {"max_kv": 100}))
+        for sentence, options in cases:
+            with self.subTest(sentence=sentence), self.assertRaisesRegex(moetune.InvalidArgument, sentence):
+                operators.prefill_attention(*inputs.arguments(), **options)
+        inputs.q_offsets = inputs.q_offsets.long()
+        with self.assertRaisesRegex(moetune.InvalidArgument, "'q_offsets' is i64; it must be i32"):
+            operators.prefill_attention(*inputs.arguments())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=VERBOSITY)
