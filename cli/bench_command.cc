@@ -16,14 +16,16 @@ class BenchCommand : public Command {
   std::string_view details() const override {
     return "All are measured in interleaved rounds, so that drift affects them all. The winner's stored cubin is\n"
            "loaded as it is, never compiled again. One that does not compile now has a row that says so.\n"
-           "Launches overlap with the one before if the kernel allows it; 'winner alone' starts each once the\n"
-           "one before has ended.\n";
+           "How launches follow each other (--timing): overlapped with the one before, if the kernel allows it;\n"
+           "chained behind a small kernel that writes the fresh inputs, whose time is taken off; alone. The\n"
+           "winner has a row for each of them.\n";
   }
   void declare(OptionTable& table) override;
   int run(Output& output, std::stop_token stop) override;
 
  private:
   BenchRequest request_;
+  std::string timing_;
 };
 
 void BenchCommand::declare(OptionTable& table) {
@@ -31,6 +33,7 @@ void BenchCommand::declare(OptionTable& table) {
   table.text("config", "CONFIG", request_.config,
              "tile=64,stages=3,...: one more to compare; the rest by default");
   table.whole("seed", request_.seed, 0, 1'000'000'000, "of the inputs");
+  declare_timing(table, timing_, "overlapped");
   declare_gpu(table, request_.target.device);
   declare_cache(table, request_.target.cache);
   table.whole("quiet-wait", request_.quiet_wait_s, 0, 1'000'000, kQuietWaitDoc);
@@ -72,6 +75,7 @@ void print(const BenchResult& result, std::ostream& out) {
 }
 
 int BenchCommand::run(Output& output, std::stop_token stop) {
+  request_.timing = read_timing(timing_, Timing::overlapped);
   const BenchResult result = bench(request_, {.events = {.listener = note_listener(output)}, .stop = stop});
   if (result.interrupted) {
     output.note("Interrupted before anything was measured.");

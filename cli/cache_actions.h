@@ -16,10 +16,12 @@ struct CacheArguments {
   std::vector<std::string> words;  // after that: extract's folder, merge's files, rollback's generation
   CacheChoice cache;
   std::string kernel, hardware;  // export: which winners; empty for all
+  std::string key, trust;        // sign: the secret key; check: the public one; empty for none
   // gc: MiB of builds to keep, MiB that the file may take (0: as much as it likes), and whether only to count
   std::uint64_t keep_builds = 64;
   double max_size = 0;
   bool dry_run = false;
+  bool recorded = false;  // export: winners of recordings too
 };
 
 // Each returns an exit code, and throws as a command does.
@@ -35,6 +37,12 @@ int collect_garbage(const CacheArguments& arguments, Cache& cache, Output& outpu
 // These open their files themselves.
 int merge_caches(const CacheArguments& arguments, Output& output);
 int import_into_cache(const CacheArguments& arguments, Output& output);
+int check_named_cache(const CacheArguments& arguments, Output& output);
+int sign_cache(const CacheArguments& arguments, Output& output);
+int make_key(const CacheArguments& arguments, Output& output);
+
+// For a cache that is not there.
+int print_nothing_tuned(const CacheChoice& cache, Output& output);
 
 // The pairs that merges left to a duel, for --json.
 Document duels_document(const std::vector<Duel>& duels);

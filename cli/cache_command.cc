@@ -25,7 +25,7 @@ constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
 constexpr CacheAction kActions[] = {
     {"ls", "", "", 0, 0, Cache::Mode::read_only, list_cache},
     {"show", "KEY", "", 0, 0, Cache::Mode::read_only, show_cache},
-    {"check", "", "", 0, 0, Cache::Mode::inspect, check_cache},
+    {"check", "PACK", "", 0, 0, Cache::Mode::inspect, nullptr, check_named_cache},
     {"export", "PACK", "", 0, 0, Cache::Mode::read_only, export_cache},
     {"extract", "KEY", "FOLDER", 1, 1, Cache::Mode::read_only, extract_from_cache},
     {"rm", "KEY", "", 0, 0, Cache::Mode::read_write, remove_from_cache},
@@ -34,6 +34,8 @@ constexpr CacheAction kActions[] = {
     {"rollback", "KEY", "GENERATION", 0, 1, Cache::Mode::read_write, roll_back_cache},
     {"merge", "INTO", "FILE", 1, kAnyNumber, Cache::Mode::create, nullptr, merge_caches},
     {"import", "FILE", "FILE", 0, kAnyNumber, Cache::Mode::create, nullptr, import_into_cache},
+    {"sign", "PACK", "", 0, 0, Cache::Mode::read_only, nullptr, sign_cache},
+    {"new-key", "FILE", "", 0, 0, Cache::Mode::read_only, nullptr, make_key},
 };
 
 const CacheAction& find_action(const std::string& name) {
@@ -45,26 +47,18 @@ const CacheAction& find_action(const std::string& name) {
   throw BadInput(unknown_name("action", name, names));
 }
 
-int print_nothing_tuned(const CacheChoice& cache, Output& output) {
-  output.result() << "There is no cache yet at " << cache.file().string()
-                  << ".\nStart with: moetune search decode_attention --budget 200\n";
-  output.document({{"cache", cache.file().string()}, {"exists", false}, {"workloads", Document::array()}});
-  return kDone;
-}
-
 class CacheCommand : public Command {
  public:
   std::string_view name() const override { return "cache"; }
   std::string_view summary() const override {
-    return "look into the cache: ls, show, check; take from it: export, extract, rm, gc; add to it: import, merge; go "
-           "back: history, rollback";
+    return "look into the cache, take winners out of it and in, remove and sign them, go back";
   }
   std::string_view details() const override {
     return "  ls           workloads and winners, with their keys\n"
            "  show KEY     one workload in full: configuration, launch plan, provenance\n"
-           "  check        pages, tables, references, digests, and every trial and winner; exit code 3 if any is\n"
+           "  check [PACK] pages, tables, references, digests, and every trial and winner; exit code 3 if any is\n"
            "               damaged; what was tuned with other sources and is not known any more is named, and is\n"
-           "               sound\n"
+           "               sound; with --trust, a pack must be signed by that key\n"
            "  extract KEY FOLDER\n"
            "               writes one winner's cubin, launch plan and key into a new folder\n"
            "  rm KEY       removes one workload with its trials and its winner\n"
@@ -77,34 +71,45 @@ class CacheCommand : public Command {
            "  import FILE...      takes the winners and trials of other caches and packs into the cache\n"
            "  merge INTO FILE...  the same into the cache INTO, which is made if it is new; of two winners of one\n"
            "               problem the sound one stays, then the one whose interval ends lower; pairs whose\n"
-           "               intervals overlap are listed for a duel; an unsound file changes nothing\n";
+           "               intervals overlap are listed for a duel; an unsound file changes nothing\n"
+           "  new-key FILE makes a secret key for signing and FILE.pub for those who are to trust it\n"
+           "  sign PACK    signs a pack with --key; the signature is PACK.sig (docs/sync.md)\n";
   }
   void declare(OptionTable& table) override {
-    table.positional("ACTION", action_, true,
-                     "ls, show, check, export, extract, rm, gc, import, merge, history or rollback");
-    table.positional("OPERAND", arguments_.operand, false,
-                     "a workload's key, as ls prints it; for export, import and merge: a path");
+    table.positional(
+        "ACTION", action_, true,
+        "ls, show, check, export, extract, rm, gc, import, merge, history, rollback, sign or new-key");
+    table.positional(
+        "OPERAND", arguments_.operand, false,
+        "a workload's key, as ls prints it; for check, export, import, merge, sign and new-key: a path");
     table.words("WORD", arguments_.words,
                 "for extract: the folder to make; for import and merge: files; for rollback: a generation");
     declare_cache_path(table, arguments_.cache);
     table.text("kernel", "NAME", arguments_.kernel, "export: the winners of one kernel");
     table.text("hardware", "TEXT", arguments_.hardware, "export: those of GPUs whose name holds TEXT");
+    table.text("key", "FILE", arguments_.key, "sign: the secret key, of `cache new-key`");
+    table.text("trust", "FILE", arguments_.trust, "check: the public key that a pack must be signed by");
+    table.flag("recorded", arguments_.recorded,
+               "export: winners of recordings too, which only a runtime opened for tests takes");
     table.flag("dry-run", arguments_.dry_run, "gc: say what would be removed, and change nothing");
     table.whole("keep-builds", arguments_.keep_builds, 0, 1 << 20,
                 "gc: MiB of builds to keep, the last used");
     table.positive("max-size", "MIB", "number of MiB", arguments_.max_size,
                    "gc: remove more builds until the file is no larger");
+    table.only_after("export", {"kernel", "hardware", "recorded"});
+    table.only_after("sign", {"key"});
+    table.only_after("check", {"trust"});
+    table.only_after("gc", {"dry-run", "keep-builds", "max-size"});
   }
 
   int run(Output& output, std::stop_token) override {
     const CacheAction& action = find_action(action_);
     if (action.operand.empty() && !arguments_.operand.empty())
       throw BadInput("unexpected word '" + arguments_.operand + "' after " + action_);
-    if (!action.operand.empty() && arguments_.operand.empty())
+    const bool may_be_missing = action.run_alone == check_named_cache;
+    if (!action.operand.empty() && arguments_.operand.empty() && !may_be_missing)
       throw BadInput("which " + std::string(action.operand) + "? " + action_ + " needs one");
     require_words(action);
-    if (arguments_.dry_run && action.run != collect_garbage)
-      throw BadInput("--dry-run: " + action_ + " has none; gc does");
     if (action.run_alone != nullptr) return action.run_alone(arguments_, output);
     const std::unique_ptr<Cache> cache = open_named_cache(arguments_.cache, mode_of(action));
     if (cache == nullptr) return print_nothing_tuned(arguments_.cache, output);
@@ -133,6 +138,13 @@ class CacheCommand : public Command {
 };
 
 }  // namespace
+
+int print_nothing_tuned(const CacheChoice& cache, Output& output) {
+  output.result() << "There is no cache yet at " << cache.file().string()
+                  << ".\nStart with: moetune search decode_attention --budget 200\n";
+  output.document({{"cache", cache.file().string()}, {"exists", false}, {"workloads", Document::array()}});
+  return kDone;
+}
 
 std::unique_ptr<Command> make_cache_command() { return std::make_unique<CacheCommand>(); }
 

@@ -7,7 +7,9 @@
 namespace moetune {
 
 int export_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
-  const PackContents made = export_pack(cache, arguments.operand, {arguments.kernel, arguments.hardware});
+  const PackContents made = export_pack(
+      cache, arguments.operand,
+      {.kernel = arguments.kernel, .hardware = arguments.hardware, .recorded = arguments.recorded});
   const std::pair<std::int64_t, const char*> left_out[] = {
       {made.recorded, "measured on a recording"},
       {made.contended, "measured while somebody else used the GPU"},
@@ -22,6 +24,7 @@ int export_cache(const CacheArguments& arguments, Cache& cache, Output& output) 
                   << bytes_text(static_cast<double>(made.bytes)) << "\n";
   output.document({{"pack", arguments.operand},
                    {"winners", made.winners},
+                   {"ranges", made.ranges},
                    {"families", made.families},
                    {"bytes", made.bytes},
                    {"left_out",

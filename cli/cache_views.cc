@@ -81,6 +81,7 @@ int show_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
   table.add({"hardware", key.hardware.text()});
   table.add({"sources", key.source_digest});
   table.add({"compiler", key.toolchain});
+  table.add({"timing", std::string(timing_name(key.timing))});
   table.add({"trials", std::to_string(r.trials)});
   table.add({r.winner ? "winner" : "best trial", r.best_config.empty() ? "(none)" : r.best_config});
   table.add(
@@ -92,6 +93,8 @@ int show_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
   if (r.winner) {
     table.add(
         {"interval", time_text(r.winner->interval_low_us) + " to " + time_text(r.winner->interval_high_us)});
+    if (const std::vector<TimingResult> timings = parse_timings(r.winner->timings); !timings.empty())
+      table.add({"timings", timings_line(timings, r.best_config)});
     table.add({"cubin", bytes_text(static_cast<double>(r.winner->cubin.size()))});
     table.add({"stored", r.winner->stored_at});
     table.add({"provenance", r.winner->provenance});

@@ -21,6 +21,7 @@ enum ExitCode : int {
   kNothingFound = 1,  // no valid configuration; verify: a wrong result; cache check: damage
   kBadInput = 2,
   kBrokenEnvironment = 3,
+  kImproved = 4,  // retune --exit-code
 };
 
 class Command {
@@ -35,6 +36,9 @@ class Command {
 };
 
 std::unique_ptr<Command> make_search_command();
+std::unique_ptr<Command> make_tune_command();
+std::unique_ptr<Command> make_retune_command();
+std::unique_ptr<Command> make_workloads_command();
 std::unique_ptr<Command> make_record_command();
 std::unique_ptr<Command> make_kernels_command();
 std::unique_ptr<Command> make_compile_command();
@@ -43,7 +47,10 @@ std::unique_ptr<Command> make_space_command();
 std::unique_ptr<Command> make_verify_command();
 std::unique_ptr<Command> make_bench_command();
 std::unique_ptr<Command> make_report_command();
+std::unique_ptr<Command> make_compare_command();
 std::unique_ptr<Command> make_cache_command();
+std::unique_ptr<Command> make_serve_command();
+std::unique_ptr<Command> make_sync_command();
 
 std::vector<std::unique_ptr<Command>> all_commands();  // in the order of the help
 

@@ -32,8 +32,8 @@ std::string tool_help() {
   return text + table.text("  ") +
          "\nmoetune COMMAND --help explains one command; --version prints the version;\n"
          "moetune help environment lists the variables it reads.\n"
-         "Exit codes: 0 done, 1 nothing valid found, 2 bad usage or input, 3 broken environment, 130 "
-         "Ctrl-C,\n143 SIGTERM.\n"
+         "Exit codes: 0 done, 1 nothing valid found, 2 bad usage or input, 3 broken environment, 4 "
+         "with\n--exit-code (retune: improved; compare: slower), 130 Ctrl-C, 143 SIGTERM.\n"
          "Start with: moetune search decode_attention --budget 200\n";
 }
 
@@ -46,9 +46,12 @@ constexpr std::string_view kVariables[][2] = {
      "where the cache lies: $XDG_CACHE_HOME/moetune/moetune.db, else ~/.cache/moetune/"},
     {"CUDA_VISIBLE_DEVICES", "the GPUs that the driver shows"},
     {"COLUMNS", "the width of tables; by default the terminal's"},
+    {"NO_COLOR", "set to anything: a report without colours"},
     {"TERM", "unset or dumb: progress in lines instead of one that is drawn anew"},
     {"MOETUNE_LIBCUDA, MOETUNE_LIBNVML", "other driver libraries, for tests"},
+    {"MOETUNE_REPLAY_PACE_MS", "what a trial of a recording takes, for simulations"},
     {"MOETUNE_RUNTIME, MOETUNE_PIN", "for the runtime library: docs/runtime.md"},
+    {"MOETUNE_TRUSTED_KEYS", "the same: whose packs it loads"},
     {"MOETUNE_GPU_SAMPLE", "for the GPU tests: configurations a problem"}};
 
 void show_environment(Output& output) {

@@ -124,6 +124,11 @@ void print(const CompileResult& result, const Output& output) {
                bytes_text(launch.dynamic_shared), extent(launch.block), extent(launch.grid)});
   }
   output.result() << "\n" << table.text("  ", output.columns());
+  for (const auto& [entry, facts] : result.build.entries) {
+    if (!facts.serialized.empty())
+      output.result() << "  " << entry << ": wgmma is serialized due to " << facts.serialized
+                      << "; a search prunes it\n";
+  }
 }
 
 int CompileCommand::run(Output& output, std::stop_token) {

@@ -4,7 +4,6 @@
 #include <boost/program_options.hpp>
 #include <charconv>
 #include <cmath>
-#include <set>
 #include <sstream>
 
 #include "base/error.h"
@@ -86,6 +85,18 @@ void OptionTable::positive(std::string_view name, std::string_view value_name, s
   options_.push_back({std::string(name), std::string(value_name), text, set});
 }
 
+void OptionTable::seconds(std::string_view name, double& target, std::string_view doc) {
+  const std::size_t index = options_.size();
+  positive(name, "S", "number of seconds", target, doc);
+  options_[index].set = [plain = options_[index].set, &target](const std::string& value) {
+    const std::size_t unit = value.empty() ? std::string::npos : std::string_view("smh").find(value.back());
+    if (unit == std::string::npos) return plain(value);
+    static constexpr double kUnits[] = {1, 60, 3600};
+    plain(value.substr(0, value.size() - 1));
+    target *= kUnits[unit];
+  };
+}
+
 void OptionTable::positional(std::string_view value_name, std::string& target, bool required,
                              std::string_view doc) {
   positionals_.push_back({std::string(value_name), std::string(doc), required, false,
@@ -101,6 +112,27 @@ void OptionTable::positional(std::string_view value_name, std::optional<std::str
 void OptionTable::words(std::string_view value_name, std::vector<std::string>& target, std::string_view doc) {
   positionals_.push_back({std::string(value_name), std::string(doc), false, true,
                           [&target](const std::string& word) { target.push_back(word); }});
+}
+
+void OptionTable::only_with(std::string_view other, std::initializer_list<std::string_view> options) {
+  for (const std::string_view option : options)
+    rules_.push_back({std::string(option), std::string(other), false});
+}
+
+void OptionTable::only_after(std::string_view word, std::initializer_list<std::string_view> options) {
+  for (const std::string_view option : options)
+    rules_.push_back({std::string(option), std::string(word), true});
+}
+
+void OptionTable::check_rules(const std::set<std::string>& given,
+                              const std::vector<std::string>& words) const {
+  for (const Rule& rule : rules_) {
+    if (!given.contains(rule.option)) continue;
+    if (rule.needs_word && words.front() != rule.needed)
+      throw BadInput(dashed(rule.option) + " is for " + rule.needed + ", not for " + words.front());
+    if (!rule.needs_word && !given.contains(rule.needed))
+      throw BadInput(dashed(rule.option) + " needs " + dashed(rule.needed) + ", too");
+  }
 }
 
 void OptionTable::unknown(const std::string& written) const {
@@ -130,7 +162,7 @@ void OptionTable::fill_positionals(const std::vector<std::string>& words) {
     if (i < words.size()) {
       positionals_[i].set(words[i]);
     } else if (positionals_[i].required) {
-      throw BadInput("which " + positionals_[i].value_name + "? It is missing: " + positionals_[i].doc);
+      throw BadInput(positionals_[i].value_name + " is missing: " + positionals_[i].doc);
     }
   }
   for (std::size_t i = positionals_.size(); i < words.size(); ++i) positionals_.back().set(words[i]);
@@ -182,6 +214,7 @@ void OptionTable::parse(const std::vector<std::string>& arguments) {
     throw BadInput(error.what());
   }
   fill_positionals(words);
+  check_rules(seen, words);
 }
 
 std::string OptionTable::usage() const {

@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,9 +27,8 @@ class OptionTable {
   // A number greater than zero; `unit` says of what: "number of seconds".
   void positive(std::string_view name, std::string_view value_name, std::string_view unit, double& target,
                 std::string_view doc);
-  void seconds(std::string_view name, double& target, std::string_view doc) {
-    positive(name, "S", "number of seconds", target, doc);
-  }
+  // "90", "90s", "5m" or "1h".
+  void seconds(std::string_view name, double& target, std::string_view doc);
   // A word without a dash, in order of declaration: "KERNEL". A required one that is missing is an error.
   // Of an optional target an empty word is one that was given.
   void positional(std::string_view value_name, std::string& target, bool required, std::string_view doc);
@@ -35,6 +36,11 @@ class OptionTable {
                   std::string_view doc);
   // All further words. At most one, declared last.
   void words(std::string_view value_name, std::vector<std::string>& target, std::string_view doc);
+
+  // Options that mean nothing without the option `other`: to give one alone is an error.
+  void only_with(std::string_view other, std::initializer_list<std::string_view> options);
+  // Options that mean nothing unless the first word is `word`.
+  void only_after(std::string_view word, std::initializer_list<std::string_view> options);
 
   void parse(const std::vector<std::string>& arguments);
 
@@ -56,11 +62,18 @@ class OptionTable {
     std::function<void(const std::string& word)> set;
   };
 
+  struct Rule {
+    std::string option, needed;
+    bool needs_word;  // as the first word, else as another option
+  };
+
   [[noreturn]] void unknown(const std::string& written) const;
+  void check_rules(const std::set<std::string>& given, const std::vector<std::string>& words) const;
   void fill_positionals(const std::vector<std::string>& words);
 
   std::vector<Option> options_;
   std::vector<Positional> positionals_;
+  std::vector<Rule> rules_;
 };
 
 }  // namespace moetune

@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include "base/error.h"
+#include "base/suggest.h"
 
 namespace moetune {
 
@@ -36,6 +37,20 @@ void require_kernel(const JobTarget& target) {
 
 void declare_threads(OptionTable& table, std::uint64_t& threads) {
   table.whole("threads", threads, 0, 1024, "compiler processes; 0: one a core, at most 16");
+}
+
+void declare_timing(OptionTable& table, std::string& timing, const std::string& otherwise) {
+  table.text(
+      "timing", "NAME", timing,
+      "chained (behind a kernel that writes the fresh inputs), overlapped or alone (" + otherwise + ")");
+}
+
+Timing read_timing(const std::string& text, Timing otherwise) {
+  if (text.empty()) return otherwise;
+  if (const std::optional<Timing> timing = timing_from_name(text)) return *timing;
+  std::vector<std::string> names;
+  for (const Timing timing : kTimings) names.emplace_back(timing_name(timing));
+  throw BadField("timing", unknown_name("timing", text, names));
 }
 
 }  // namespace moetune

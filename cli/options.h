@@ -17,6 +17,11 @@ void declare_cache(OptionTable& table, CacheChoice& cache);        // --cache an
 void declare_cache_path(OptionTable& table, CacheChoice& cache);   // --cache alone
 void declare_threads(OptionTable& table, std::uint64_t& threads);  // of the compiler
 
+// --timing; the text is read by read_timing().
+void declare_timing(OptionTable& table, std::string& timing, const std::string& otherwise);
+// `otherwise` for "". Throws BadField.
+Timing read_timing(const std::string& text, Timing otherwise);
+
 // Throws BadInput, in a user's words, if no kernel is named and no recording says which.
 void require_kernel(const JobTarget& target);
 

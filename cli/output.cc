@@ -82,6 +82,21 @@ std::size_t Output::columns() const {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
+std::size_t Output::page_columns() const {
+  constexpr std::size_t kPage = 80;
+  const std::size_t columns = this->columns();
+  return columns == 0 && !wide_ ? kPage : columns;
+}
+
+bool Output::colours() const {
+  const char* const none = std::getenv("NO_COLOR");
+  const char* const term = std::getenv("TERM");
+  const bool dumb = term == nullptr || *term == '\0' || std::strcmp(term, "dumb") == 0;
+  return !json_ && !dumb && (none == nullptr || *none == '\0') && isatty(STDOUT_FILENO) == 1;
+}
+
+std::ostream& Output::painted() const { return people_stream(json_); }
+
 std::ostream& Output::terminal() const { return std::cerr; }
 
 void Output::document(const nlohmann::ordered_json& document) {

@@ -27,9 +27,15 @@ class Output {
   // variable COLUMNS overrules both.
   void set_wide() { wide_ = true; }
   std::size_t columns() const;
+  // As columns(), but 80 if stdout is no terminal: for pages that are made to be read.
+  std::size_t page_columns() const;
 
-  std::ostream& result() const;                  // the answer, for people
-  std::ostream& notes() const;                   // banners, warnings
+  // Whether stdout is a terminal that shows colours, and NO_COLOR is not set (no-color.org).
+  bool colours() const;
+
+  std::ostream& result() const;   // the answer, for people
+  std::ostream& painted() const;  // the same unescaped: colours, and text that is escaped already
+  std::ostream& notes() const;    // banners, warnings
   void note(const std::string& sentence) const;  // one line of notes(); from any thread
   std::ostream& terminal() const;  // notes() with control sequences, for numbers and words of our own
 

@@ -84,7 +84,8 @@ void Progress::handle(const Event& event) {
   std::visit(Overloaded{[&](const SearchStarted& search) { started(search); },
                         [&](const TrialEnded& trial) { trial_ended(trial); },
                         [&](const PhaseChanged& change) { phase_changed(change.phase); },
-                        [&](const SearchEnded&) { search_ended(); }, [](const auto&) {}},
+                        [&](const SearchEnded&) { search_ended(); },
+                        [&](const RangeAdvanced& range) { range_advanced(range); }, [](const auto&) {}},
              event.what);
 }
 
@@ -121,6 +122,17 @@ void Progress::search_ended() {
   erase();
   search_.reset();
   phase_.reset();
+}
+
+// Beside the searches' own lines: how far the range is that they belong to.
+void Progress::range_advanced(const RangeAdvanced& range) {
+  const auto now = Clock::now();
+  if (range.done < range.planned && now - last_range_ < settings_.log_every) return;
+  last_range_ = now;
+  erase();
+  output_.note(std::string(range.stage) + format(" %zu/%zu, ", range.done, range.planned) +
+               counted_text(static_cast<std::int64_t>(range.cubins), "cubin") +
+               format(", worst regret %.1f%%", 100 * range.worst_regret));
 }
 
 void Progress::show(Clock::time_point now) {

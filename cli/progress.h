@@ -49,6 +49,7 @@ class Progress {
   void trial_ended(const TrialEnded& trial);
   void phase_changed(Phase phase);
   void search_ended();
+  void range_advanced(const RangeAdvanced& range);
   void show(Clock::time_point now);
   std::string line(double elapsed) const;
   // nullopt before there is anything to tell it from.
@@ -66,6 +67,7 @@ class Progress {
   TrialCounts counts_;
   double best_us_ = 0;  // 0 where there is none
   Clock::time_point begin_ = Clock::now(), last_ = begin_;
+  Clock::time_point last_range_{};
 
   std::condition_variable_any ended_;
   std::jthread mover_;  // last: it uses all of the above

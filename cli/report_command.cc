@@ -1,15 +1,19 @@
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
 #include <optional>
-#include <set>
 
 #include "base/error.h"
-#include "base/suggest.h"
+#include "base/replace_file.h"
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/report_text.h"
 #include "cli/text.h"
 #include "jobs/stored_results.h"
-#include "kernels/registry.h"
 #include "replay/shipped.h"
+#include "report/page.h"
+#include "report/report_document.h"
+#include "report/t4.h"
 
 namespace moetune {
 namespace {
@@ -21,44 +25,32 @@ class ReportCommand : public Command {
   std::string_view details() const override {
     return "A time with * is a trial's: nothing was compiled for it, or its search did not end, so there is "
            "no cubin to\n"
-           "run. A time with ! is contended: somebody else used the GPU meanwhile; the next search measures again.\n";
+           "run. A time with ! is contended: somebody else used the GPU meanwhile; the next search measures again.\n"
+           "\"default\" and \"before\" are speed-ups over the default configuration and the earlier winner.\n"
+           "docs/report.md explains the rest.\n";
   }
   void declare(OptionTable& table) override {
     table.positional("KERNEL", kernel_, false, "this kernel's workloads only");
     declare_cache_path(table, cache_);
+    table.flag("details", details_, "each workload with its configuration, however many there are");
+    table.text("html", "FILE", html_, "one page with charts and tables, which needs no network");
+    table.text("csv", "FILE", csv_,
+               "a line for each workload, for spreadsheets; cells of range tables in FILE-ranges");
+    table.text("t4", "FOLDER", t4_,
+               "the trials, a T4 file for each workload (Kernel Tuner, autotuning_methodology)");
   }
   int run(Output& output, std::stop_token) override;
 
  private:
-  std::optional<std::string> kernel_;
+  bool writes_files() const { return html_ || csv_ || t4_; }
+  void write_files(const Report& report, const Cache* cache, Output& output, Document& document) const;
+  std::size_t write_t4(const Report& report, const Cache* cache) const;
+  void say_empty(const std::string& path, const Output& output) const;
+
+  std::optional<std::string> kernel_, html_, csv_, t4_;
+  bool details_ = false;
   CacheChoice cache_;
 };
-
-std::string stored_outcomes(const StoredResult& result) {
-  std::string text = std::to_string(result.trials);
-  std::string parts;
-  for (const auto& [outcome, count] : result.outcomes) {
-    parts += (parts.empty() ? "" : ", ") + std::to_string(count) + " " + outcome;
-  }
-  return parts.empty() ? text : text + " (" + parts + ")";
-}
-
-std::string hardware_text(const HardwareKey& hardware) {
-  return hardware.name + (hardware.origin == "gpu" ? "" : " (recorded)");
-}
-
-std::string date_text(const StoredResult& result) {
-  if (!result.damage.empty()) return "damaged";
-  return result.winner ? result.winner->stored_at.substr(0, 10) : "-";
-}
-
-// A kernel is one that moetune has, or one whose recording was searched.
-void require_known(const std::string& kernel, const std::vector<Workload>& workloads) {
-  std::set<std::string> names;
-  for (const Kernel* known : all_kernels()) names.insert(known->name());
-  for (const Workload& workload : workloads) names.insert(workload.key.kernel);
-  if (!names.contains(kernel)) throw BadInput(unknown_name("kernel", kernel, {names.begin(), names.end()}));
-}
 
 bool has_recording(const std::string& kernel) {
   const std::vector<ShippedRecording> all = list_shipped_recordings();
@@ -66,67 +58,80 @@ bool has_recording(const std::string& kernel) {
                      [&](const ShippedRecording& one) { return one.header.kernel == kernel; });
 }
 
-std::vector<StoredResult> read_results(const Cache* cache, const std::optional<std::string>& kernel) {
-  const std::vector<Workload> workloads = cache != nullptr ? cache->workloads() : std::vector<Workload>();
-  if (kernel) require_known(*kernel, workloads);
-  std::vector<StoredResult> results;
-  StoredSpaces spaces;
-  for (const Workload& workload : workloads) {
-    if (is_recording(workload.key) || (kernel && workload.key.kernel != *kernel)) continue;
-    StoredResult result = read_result(*cache, workload, spaces);
-    if (result.best_us > 0 || result.trials > 0 || !result.damage.empty())
-      results.push_back(std::move(result));
-  }
-  return results;
+void require_path(const std::optional<std::string>& path, const char* field) {
+  if (path && path->empty()) throw BadField(field, "takes no empty value; name a file");
 }
 
-void print(const std::vector<StoredResult>& results, const Output& output) {
-  std::ostream& out = output.result();
-  Table table({"kernel", "problem", "best", "default", "speed-up", "rate", "roofline", "hardware", "date"},
-              {2, 3, 4, 5, 6});
-  for (const StoredResult& r : results) {
-    const WorkloadKey& key = r.workload.key;
-    table.add({key.kernel, shown_problem(key.kernel, key.problem, output),
-               time_text(r.best_us) + (r.winner || r.best_us == 0 ? "" : "*") + (r.contended ? "!" : ""),
-               time_text(r.default_us), r.speedup() > 0 ? format("%.2f×", r.speedup()) : "-",
-               rate_text(r.rate()), percent_text(r.roofline), hardware_text(key.hardware), date_text(r)});
-  }
-  out << table.text("", output.columns()) << "\n";
-  for (const StoredResult& r : results) {
-    const WorkloadKey& key = r.workload.key;
-    out << key.kernel << "\n";
-    Table lines({});
-    if (!key.problem.empty()) lines.add({"problem", key.problem});
-    if (!r.best_config.empty()) lines.add({"config", r.best_config});
-    if (!r.bound.empty()) lines.add({"bound by", r.bound});
-    if (r.contended)
-      lines.add({"contended", "measured while somebody else used the GPU; search again when it is quiet"});
-    lines.add({"trials", stored_outcomes(r)});
-    out << lines.text("  ", output.columns());
-  }
+void ReportCommand::say_empty(const std::string& path, const Output& output) const {
+  output.result() << (kernel_ ? "Nothing of " + *kernel_ : "Nothing") << " is tuned yet in " << path
+                  << ".\nStart with: moetune search " << kernel_.value_or("decode_attention")
+                  << " --budget 200\n";
+  if (!kernel_ || has_recording(*kernel_)) return;
+  output.result() << "That needs a GPU. Without one `moetune compile " << *kernel_ << "` compiles it, and\n"
+                  << "`moetune search decode_attention` replays a recording.\n";
 }
 
-int ReportCommand::run(Output& output, std::stop_token) {
+std::size_t ReportCommand::write_t4(const Report& report, const Cache* cache) const {
+  namespace fs = std::filesystem;
+  const fs::path folder = *t4_;
+  fs::create_directories(folder);
+  std::size_t files = 0;
+  for (const WorkloadReport& one : report.workloads) {
+    const std::vector<TrialRecord> trials = cache->trials(one.stored.workload.id);
+    if (trials.empty()) continue;
+    const std::string text =
+        t4_document(one.key(), trials).dump(1, ' ', false, Document::error_handler_t::replace) + "\n";
+    replace_file(folder / t4_file_name(one.stored.workload), text);
+    ++files;
+  }
+  return files;
+}
+
+void ReportCommand::write_files(const Report& report, const Cache* cache, Output& output,
+                                Document& document) const {
+  const auto written = [&](const char* field, const std::string& path, const std::string& what) {
+    output.result() << path << ": " << what << "\n";
+    document[field] = path;
+  };
+  if (html_) {
+    const std::string page = report_page(report);
+    replace_file(*html_, page);
+    written("html", *html_, bytes_text(static_cast<double>(page.size())) + ", to open in a browser");
+  }
+  if (csv_) {
+    replace_file(*csv_, report_csv(report));
+    written("csv", *csv_, counted_text(static_cast<std::int64_t>(report.workloads.size()), "workload"));
+    if (!report.ranges.empty()) {
+      std::filesystem::path cells = *csv_;
+      cells.replace_filename(cells.stem().string() + "-ranges" + cells.extension().string());
+      replace_file(cells, report_ranges_csv(report));
+      written("csv_ranges", cells.string(), "the cells of the range tables");
+    }
+  }
+  if (t4_) written("t4", *t4_, counted_text(static_cast<std::int64_t>(write_t4(report, cache)), "T4 file"));
+}
+
+int ReportCommand::run(Output& output, std::stop_token stop) {
+  require_path(html_, "html");
+  require_path(csv_, "csv");
+  require_path(t4_, "t4");
   const std::unique_ptr<Cache> cache = open_named_cache(cache_);
   const std::string path = cache != nullptr ? cache->path().string() : cache_.file().string();
-  const std::vector<StoredResult> results = read_results(cache.get(), kernel_);
-  if (results.empty()) {
-    output.result() << (kernel_ ? "Nothing of " + *kernel_ : "Nothing") << " is tuned yet in " << path
-                    << ".\nStart with: moetune search " << kernel_.value_or("decode_attention")
-                    << " --budget 200\n";
-    if (kernel_ && !has_recording(*kernel_)) {
-      output.result() << "That needs a GPU. Without one `moetune compile " << *kernel_
-                      << "` compiles it, and\n"
-                      << "`moetune search decode_attention` replays a recording.\n";
-    }
-  } else {
-    print(results, output);
+  ReportRequest request{.kernel = kernel_, .stop = stop};
+  request.now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  Report report = read_report(cache.get(), request);
+  if (stop.stop_requested()) return kDone;  // the command line knows the signal's exit code
+  report.cache = path;
+  Document document = report_document(report);
+  if (report.workloads.empty()) {
+    say_empty(path, output);
+  } else if (!writes_files()) {
+    print_report(report, details_ ? Details::always : Details::as_fits, output);
   }
-  for (const StoredResult& result : results) {
-    if (!result.damage.empty()) output.note(result.damage);
+  for (const WorkloadReport& one : report.workloads) {
+    if (!one.stored.damage.empty()) output.note(one.stored.damage);
   }
-  Document document = {{"cache", path}, {"workloads", Document::array()}};
-  for (const StoredResult& result : results) document["workloads"].push_back(result_document(result));
+  write_files(report, cache.get(), output, document);
   output.document(document);
   return kDone;
 }

@@ -133,14 +133,23 @@ std::string fit(const std::string& text, std::size_t columns) {
 
 Table::Table(std::vector<std::string> header, std::vector<std::size_t> right) : right_(std::move(right)) {
   rows_.push_back(std::move(header));
+  paints_.push_back(Paint::faint);
 }
 
-void Table::add(std::vector<std::string> row) {
+std::string painted(const std::string& text, Paint paint, bool colours) {
+  // Reset, bold, green, yellow, red, dim.
+  constexpr const char* kCodes[] = {"0", "1", "32", "33", "31", "2"};
+  if (!colours || paint == Paint::none || text.empty()) return text;
+  return std::string("\033[") + kCodes[static_cast<int>(paint)] + "m" + text + "\033[0m";
+}
+
+void Table::add(std::vector<std::string> row, Paint paint) {
   for (std::string& cell : row) {
     cell = escape_controls(cell);
     for (std::size_t at; (at = cell.find('\n')) != std::string::npos;) cell.replace(at, 1, "\\n");
   }
   rows_.push_back(std::move(row));
+  paints_.push_back(paint);
 }
 
 bool Table::is_right(std::size_t column) const {
@@ -179,11 +188,12 @@ std::vector<std::size_t> Table::widths(std::size_t columns) const {
   return widths;
 }
 
-std::string Table::text(const std::string& indent, std::size_t columns) const {
+std::string Table::text(const std::string& indent, std::size_t columns, bool colours) const {
   const std::vector<std::size_t> widths =
       this->widths(columns == 0 ? 0 : std::max(columns, indent.size() + 1) - indent.size());
   std::string text;
-  for (const auto& row : rows_) {
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    const std::vector<std::string>& row = rows_[r];
     if (row.empty()) continue;
     std::vector<std::vector<std::string>> cells;
     std::size_t lines = 1;
@@ -199,10 +209,22 @@ std::string Table::text(const std::string& indent, std::size_t columns) const {
         line += (i > 0 ? "  " : "") + (is_right(i) ? padding + cell : cell + padding);
       }
       line.erase(line.find_last_not_of(' ') + 1);
-      text += line + "\n";
+      text += painted(line, paints_[r], colours) + "\n";
     }
   }
   return text;
+}
+
+std::string timings_line(const std::vector<TimingResult>& timings, const std::string& winner) {
+  std::string text;
+  for (const TimingResult& one : timings) {
+    text += (text.empty() ? "" : ", ") + std::string(timing_name(one.timing)) + " " +
+            (one.winner_us > 0 ? time_text(one.winner_us) : "unknown");
+  }
+  std::string others;
+  for (const Timing timing : differing_timings(timings, winner))
+    others += (others.empty() ? "" : " and ") + std::string(timing_name(timing));
+  return others.empty() ? text + "; no other winner under any" : text + "; another winner if " + others;
 }
 
 }  // namespace moetune

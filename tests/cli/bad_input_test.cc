@@ -145,7 +145,7 @@ TEST_CASE("unknown devices and recordings are bad input") {
   check(tool, {{"search", "decode_attention", "--device", "replay:" + recording}, 2, "a recording of saxpy"});
   check(tool,
         {{"search", "saxpy", "--problem", "n=5", "--device", "replay:" + recording}, 2, "do not apply"});
-  check(tool, {{"search", "--device", "replay:" + tool.path("").string()}, 2, "is a folder, not a file"});
+  check(tool, {{"search", "--device", "replay:" + tool.path("").string()}, 2, "KERNEL: it is needed"});
   tool.write("broken.json", "{\"device_name\": ");
   check(tool, {{"search", "--device", "replay:" + tool.path("broken.json").string()}, 2, "broken.json"});
 }

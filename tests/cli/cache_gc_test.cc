@@ -42,5 +42,5 @@ TEST_CASE("cache gc refuses what it cannot do") {
   }
   const Ended elsewhere = tool.run({"cache", "ls", "--dry-run"});
   CHECK(elsewhere.code == 2);
-  CHECK(contains(elsewhere.err, "--dry-run: ls has none; gc does"));
+  CHECK(contains(elsewhere.err, "--dry-run is for gc, not for ls"));
 }

@@ -1,11 +1,15 @@
+#include <map>
+#include <regex>
+
 #include "tests/cli/tool.h"
 
 using namespace moetune::testing;
 
 namespace {
 
-const std::vector<std::string> kCommands = {"search",  "report", "kernels", "space",  "devices",
-                                            "compile", "verify", "bench",   "record", "cache"};
+const std::vector<std::string> kCommands = {"search",  "report", "compare", "kernels", "space", "devices",
+                                            "compile", "verify", "bench",   "record",  "cache", "workloads",
+                                            "tune",    "retune", "serve",   "sync"};
 
 }  // namespace
 
@@ -55,6 +59,34 @@ TEST_CASE("the environment has a help of its own, and a page that has every vari
     CHECK(contains(page, names.substr(0, names.find(','))));
   }
   CHECK(contains(tool.run({"help", "environment"}).out, "MOETUNE_NVRTC"));
+}
+
+TEST_CASE("pages name only options that commands have") {
+  Tool tool;
+  std::map<std::string, std::string> helps;
+  for (const std::string& command : kCommands) helps[command] = tool.run({command, "--help"}).out;
+  std::vector<std::filesystem::path> pages = {MOETUNE_SOURCE_DIR "/README.md",
+                                              MOETUNE_SOURCE_DIR "/CONTRIBUTING.md"};
+  for (const auto& entry : std::filesystem::directory_iterator(MOETUNE_SOURCE_DIR "/docs")) {
+    if (entry.path().extension() == ".md") pages.push_back(entry.path());
+  }
+  // A command after `moetune ` or at the start of a code span, up to what ends the span, the line or the command.
+  const std::regex use("(?:moetune |`)([a-z]+)((?: [^`\\n|;&#]*)?)"), option("(?:^| )(--[a-z][a-z0-9-]*)");
+  std::size_t seen = 0;
+  for (const std::filesystem::path& page : pages) {
+    const std::string text = read_text(page);
+    for (std::sregex_iterator one(text.begin(), text.end(), use), end; one != end; ++one) {
+      const auto help = helps.find((*one)[1]);
+      if (help == helps.end()) continue;
+      const std::string words = (*one)[2];
+      for (std::sregex_iterator named(words.begin(), words.end(), option); named != end; ++named, ++seen) {
+        CAPTURE(page.string());
+        CAPTURE(one->str());
+        CHECK(contains(help->second, "  " + (*named)[1].str() + " "));
+      }
+    }
+  }
+  CHECK(seen > 60);
 }
 
 TEST_CASE("only what a recording can serve offers recordings as devices") {

@@ -27,6 +27,8 @@ Parsed parse(const std::vector<std::string>& arguments) {
   table.whole("budget", parsed.budget, 1, 1000, "trials");
   table.seconds("time", parsed.time, "limit");
   table.flag("fresh", parsed.fresh, "start afresh");
+  table.only_with("budget", {"time"});
+  table.only_after("go", {"config"});
   table.parse(arguments);
   return parsed;
 }
@@ -55,8 +57,14 @@ TEST_CASE("a prefix of an option is not the option") {
   CHECK_THROWS_AS(parse({"go", "--budg", "7"}), BadInput);
 }
 
+TEST_CASE("an option that would mean nothing is refused") {
+  CHECK_THROWS_WITH_AS(parse({"go", "--time", "1.5"}), "--time needs --budget, too", BadInput);
+  CHECK_THROWS_WITH_AS(parse({"stop", "--config", "a=1"}), "--config is for go, not for stop", BadInput);
+  CHECK_NOTHROW(parse({"stop"}));
+}
+
 TEST_CASE("a missing required word is named") {
-  CHECK_THROWS_WITH_AS(parse({}), "which ACTION? It is missing: what to do", BadInput);
+  CHECK_THROWS_WITH_AS(parse({}), "ACTION is missing: what to do", BadInput);
 }
 
 TEST_CASE("numbers out of range are refused at both ends") {

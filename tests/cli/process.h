@@ -70,6 +70,9 @@ class Process {
 
   pid_t pid() const { return pid_; }
 
+  // What stdout has so far.
+  std::string output() const { return read_text(out_); }
+
   void send(int signal) const {
     if (pid_ > 0) ::kill(pid_, signal);
   }

@@ -25,6 +25,8 @@ class ScriptedGpu {
         " blocks_per_sm == 1");
   }
 
+  const std::filesystem::path& data() const { return data_; }  // templates and spaces, to edit
+
  private:
   Tool home_;
   std::filesystem::path data_ = home_.copy_data();

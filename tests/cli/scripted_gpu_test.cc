@@ -62,7 +62,7 @@ TEST_CASE("beside somebody else's load a search ends with 0 and says so, and eve
   CHECK(contains(searched.out, "of the trials were measured while somebody else used the GPU"));
   CHECK_FALSE(contains(searched.out, "throttled"));
 
-  const Ended report = gpu.tool.run({"report"});
+  const Ended report = gpu.tool.run({"report", "--wide"});
   CHECK(contains(report.out, "µs!"));
   CHECK(contains(report.out, "measured while somebody else used the GPU; search again when it is quiet"));
   CHECK(contains(gpu.tool.run({"cache", "ls"}).out, "(contended)"));
@@ -96,4 +96,43 @@ TEST_CASE("a load that ends is waited for, and the history holds each trial once
   CHECK(found["history"].size() == found["trials"]["total"]);
   CHECK_FALSE(found["best"].contains("contended"));
   for (const Json& trial : found["history"]) CHECK(trial["time_us"].get<double>() < 15);
+}
+
+TEST_CASE("a search answers one timing, stores the winner's times under all, and bench shows them") {
+  ScriptedGpu gpu(",unproduced=20");
+  const std::vector<std::string> workload = {"decode_kernel", "--problem", "elements=16384"};
+  const auto run = [&](const std::string& verb, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {verb};
+    arguments.insert(arguments.end(), workload.begin(), workload.end());
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return gpu.tool.run(arguments);
+  };
+  const Ended searched = run("search", {"--timing", "chained", "--budget", "3", "--json"});
+  CAPTURE(searched.err);
+  REQUIRE(searched.code == 0);
+  const Json found = document(searched);
+  CHECK(found["timing"] == "chained");
+  const double chained = found["timings"]["chained"]["time_us"];
+  CHECK(found["best"]["time_us"].get<double>() == doctest::Approx(chained).epsilon(0.05));
+  CHECK(found["timings"]["overlapped"]["time_us"].get<double>() == doctest::Approx(chained + 20));
+  CHECK(found["timings"]["alone"]["time_us"].get<double>() >= chained + 19.9);
+  CHECK(found["timings"]["differs"].empty());
+  const Json listed = document(gpu.tool.run({"report", "--json"}))["workloads"];
+  REQUIRE(listed.size() == 1);
+  CHECK(listed[0]["timing"] == "chained");
+  CHECK(listed[0]["timings"] == found["timings"]);
+
+  const Ended benched = run("bench", {"--timing", "chained", "--rounds", "5", "--json"});
+  CAPTURE(benched.err);
+  REQUIRE(benched.code == 0);
+  const Json rows = document(benched)["rows"];
+  CHECK(rows[0]["what"] == "winner");
+  CHECK(rows[0]["time_us"].get<double>() == doctest::Approx(chained));
+  CHECK(rows[1]["what"] == "winner overlapped");
+  CHECK(rows[1]["time_us"].get<double>() == doctest::Approx(chained + 20));
+  CHECK(rows[2]["what"] == "winner alone");
+  // Of overlapping launches nothing is stored: the chained winner stands in, which is said.
+  CHECK(contains(run("bench", {"--rounds", "5"}).err, "that of chained launches"));
+  CHECK(contains(run("bench", {"--timing", "chaned"}).err, "chained"));
+  CHECK(contains(run("search", {"--timing", "chained", "--budget", "3"}).out, "no other winner under any"));
 }

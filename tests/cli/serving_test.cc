@@ -35,6 +35,25 @@ TEST_CASE("a server's misses are searched, and what was found is exported as a p
   CHECK(contains(tool.run({"cache", "export"}).err, "which PACK?"));
 }
 
+TEST_CASE("a miss that cannot be searched is left out, and the others are searched") {
+  ScriptedGpu gpu;
+  Tool& tool = gpu.tool;
+  tool.write("misses.json",
+             R"({"moetune_misses": 1, "hardware": "x", "misses": [
+                  {"kernel": "decode_kernel", "problem": "elements=x", "count": 9},
+                  {"kernel": "no_kernel", "problem": "", "count": 3},
+                  {"kernel": "decode_kernel", "problem": "elements=32768", "count": 2}]})");
+  const Ended found =
+      tool.run({"search", "--from-misses", tool.path("misses.json").string(), "--budget", "1", "--json"});
+  CAPTURE(found.err);
+  CHECK(found.code == 1);
+  const Json told = document(found);
+  CHECK(told["searches"].size() == 1);
+  REQUIRE(told["left_out"].size() == 2);
+  CHECK(told["left_out"][1]["kernel"] == "no_kernel");
+  CHECK(contains(found.err, "is left out"));
+}
+
 TEST_CASE("a list of misses that is none, or that says more than one thing, is refused") {
   Tool tool;
   const auto refused = [&](const std::string& text, const std::string& words) {

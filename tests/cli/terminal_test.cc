@@ -80,3 +80,18 @@ TEST_CASE("on a terminal --json prints the document and nothing else") {
     CHECK(Json::accept(on_terminal(command, folder)));
   }
 }
+
+TEST_CASE("a report has colours on a terminal, and none with NO_COLOR") {
+  Tool tool;
+  const std::string folder = tool.path("home").string(), cache = tool.path("c.db").string();
+  REQUIRE(
+      tool.run({"search", "--device", "replay:" + tool.write_recording(), "--budget", "20", "--cache", cache})
+          .code == 0);
+  const std::vector<std::string> command = {tool.binary(), "report", "--cache", cache};
+  unsetenv("NO_COLOR");
+  const std::string coloured = on_terminal(command, folder);
+  CHECK(contains(coloured, "\x1b[1mTest GPU (recorded)"));
+  setenv("NO_COLOR", "1", 1);
+  CHECK_FALSE(contains(on_terminal(command, folder), "\x1b["));
+  unsetenv("NO_COLOR");
+}

@@ -1,0 +1,139 @@
+#include "cli/range_search.h"
+
+#include <chrono>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/event_text.h"
+#include "cli/progress.h"
+#include "cli/text.h"
+
+namespace moetune {
+namespace {
+
+using LineClock = std::chrono::steady_clock;
+
+// percent_text() has no zero, which here is the best there is.
+std::string regret_text(double regret) { return format("%.1f%%", regret * 100); }
+
+// One line a report on a terminal that can redraw it, else one every ten seconds and at each new stage.
+class RangeLine {
+ public:
+  explicit RangeLine(const Output& output) : output_(output), redraws_(stderr_redraws()) {}
+  ~RangeLine() { erase(); }
+
+  void handle(const Event& event) {
+    if (const auto* advanced = std::get_if<RangeAdvanced>(&event.what)) return show(*advanced);
+    if (std::holds_alternative<SearchStarted>(event.what)) return;  // one of many
+    if (const std::string note = note_of(event); !note.empty()) {
+      erase();
+      output_.note(note);
+    }
+  }
+
+ private:
+  void show(const RangeAdvanced& advanced) {
+    const auto now = LineClock::now();
+    const bool is_due = redraws_ || advanced.stage != stage_ || now - last_ >= std::chrono::seconds(10);
+    if (!is_due) return;
+    stage_ = advanced.stage;
+    last_ = now;
+    const double elapsed = std::chrono::duration<double>(now - begin_).count();
+    std::string text = std::string(advanced.stage) + format(" %zu/%zu", advanced.done, advanced.planned) +
+                       "  " + counted_text(static_cast<std::int64_t>(advanced.cubins), "cubin") +
+                       "  worst regret " + regret_text(advanced.worst_regret) + "  " +
+                       duration_text(elapsed) + " so far";
+    if (advanced.seconds_left > 0) text += ", " + duration_text(advanced.seconds_left) + " left";
+    if (!redraws_) return output_.note(text);
+    output_.terminal() << "\r\033[K" << fit(text, 99) << std::flush;
+    drawn_ = true;
+  }
+
+  void erase() {
+    if (drawn_) output_.terminal() << "\r\033[K" << std::flush;
+    drawn_ = false;
+  }
+
+  const Output& output_;
+  const bool redraws_;
+  bool drawn_ = false;
+  std::string stage_;
+  LineClock::time_point begin_ = LineClock::now(), last_ = begin_;
+};
+
+std::string certificate_line(const RangeCertificate& seen) {
+  if (seen.shapes == 0) return "no shape outside of the grid was measured";
+  return counted_text(static_cast<std::int64_t>(seen.shapes), "unseen shape") + ": regret " +
+         regret_text(seen.median) + " median, " + regret_text(seen.p95) + " p95, " + regret_text(seen.worst) +
+         " worst; " +
+         (seen.worst_to_default > 0 ? regret_text(seen.worst_to_default) + " slower than the default at worst"
+                                    : "never slower than the default");
+}
+
+void print_range(const RangeResult& result, const Output& output) {
+  const RangeTable& found = result.table;
+  Table table({});
+  table.add({"family", result.family});
+  table.add({"over", result.ranges});
+  table.add(
+      {"device", result.subject.device.key.name + (result.subject.device.recorded ? ", recorded" : "")});
+  table.add({"timing", std::string(timing_name(result.timing))});
+  table.add({"cells", format("%zu measured of %zu", found.cells.size(), result.planned)});
+  for (const std::string& cubin : result.cubins) table.add({"cubin", cubin});
+  table.add({"regret", regret_text(found.worst_cell()) + " in the worst cell (bound " +
+                           regret_text(found.bound) +
+                           (found.kept ? ")" : ", which so few cubins do not keep)")});
+  table.add({"certificate", certificate_line(found.certificate)});
+  if (found.contended) table.add({"contended", "somebody else used the GPU: no server uses this table"});
+  if (result.out_of_time) table.add({"ended early", "the time was over (--time); the same command goes on"});
+  table.add({"time", duration_text(result.wall_s)});
+  table.add({"cache", result.subject.cache});
+  output.result() << result.subject.kernel << "\n" << table.text("  ", output.columns());
+}
+
+}  // namespace
+
+void declare_range(OptionTable& table, RangeOptions& options) {
+  table.text("over", "RANGES", options.over,
+             "instead of one problem: a table for batch=1..256,context=512..128k, as few cubins as serve it");
+  table.positive("regret", "PERCENT", "percentage", options.regret_percent,
+                 "with --over: how much slower than its best a cell may be served");
+  table.whole("variants", options.variants, 1, 64, "with --over: cubins at most");
+  table.whole("shapes", options.shapes, 0, 1000,
+              "with --over: unseen shapes that the table is checked on at the end");
+  table.only_with("over", {"regret", "variants", "shapes"});
+}
+
+int search_over(const RangeOptions& options, const SearchRequest& search, const RemoteOptions& remote,
+                Output& output, std::stop_token stop) {
+  RangeRequest request{.target = search.target, .over = options.over, .settings = search.settings};
+  request.settings.time_budget_s = 0;
+  request.time_s = search.settings.time_budget_s;
+  request.regret = options.regret_percent / 100;
+  request.variants = options.variants;
+  request.certificate_shapes = options.shapes;
+  request.no_compile = search.no_compile;
+  request.threads = search.threads;
+  std::optional<RangeResult> result;
+  Document document;
+  {
+    RangeLine line(output);
+    const JobContext context{.events = {.listener = [&](const Event& event) { line.handle(event); }},
+                             .stop = stop};
+    result = remote.server.empty() ? search_range(request, context)
+                                   : remote_range(remote, request, context, document);
+  }
+  if (!remote.server.empty() && document.is_null()) {
+    output.note("Interrupted; the job is withdrawn.");
+    return kNothingFound;
+  }
+  if (remote.server.empty()) document = range_document(request, *result);
+  print_range(*result, output);
+  if (result->interrupted) output.note("Interrupted; the same command continues from there.");
+  for (const std::string& problem : result->left_out)
+    output.note(problem + " is left out: the GPU's memory does not hold it.");
+  output.document(document);
+  return result->table.cells.empty() ? kNothingFound : kDone;
+}
+
+}  // namespace moetune

@@ -1,0 +1,24 @@
+// `moetune search KERNEL --over ...`: a range of problems tuned into one table. Its options, and what is printed of it.
+#pragma once
+
+#include "cli/option_table.h"
+#include "cli/output.h"
+#include "cli/remote_search.h"
+#include "jobs/range_job.h"
+
+namespace moetune {
+
+struct RangeOptions {
+  std::string over;  // "": no range is asked for
+  double regret_percent = 2;
+  std::uint64_t variants = 4, shapes = 12;
+};
+
+void declare_range(OptionTable& table, RangeOptions& options);
+
+// By a service if `remote` names one. `search` has the target and the settings; its time is that of the whole range.
+// Exit codes as of a search: something must have been found.
+int search_over(const RangeOptions& options, const SearchRequest& search, const RemoteOptions& remote,
+                Output& output, std::stop_token stop);
+
+}  // namespace moetune

@@ -1,0 +1,14 @@
+// A report as a terminal shows it (`moetune report`). Pure functions but for the screen's width and colours, which the
+// Output tells.
+#pragma once
+
+#include "cli/output.h"
+#include "report/report.h"
+
+namespace moetune {
+
+enum class Details { as_fits, always };  // of each workload: only if there are few, or for all
+
+void print_report(const Report& report, Details details, const Output& output);
+
+}  // namespace moetune

@@ -1,0 +1,220 @@
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+
+#include "base/duration.h"
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/event_text.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/remote_search.h"
+#include "cli/text.h"
+#include "retune/deadline.h"
+#include "retune/night.h"
+#include "serve/job_request.h"
+
+namespace moetune {
+namespace {
+
+class RetuneCommand : public Command {
+ public:
+  std::string_view name() const override { return "retune"; }
+  std::string_view summary() const override {
+    return "a night's work: tune what is missing or stale of a list, and never make serving slower";
+  }
+  std::string_view details() const override {
+    return "A workload is stale if its template, space, compiler or driver has changed, if it was measured beside\n"
+           "somebody else's work, or if it is older than --max-age. A probe of ten configurations decides whether to\n"
+           "keep the winner, to search near it, or to search all; a new winner must win two duels to replace it.\n"
+           "One night a cache and GPU at a time; what was stopped or killed goes on the next time (docs/retune.md).\n"
+           "Exit codes: 0 nothing to do or improved (--exit-code: 4 if improved), 1 failed in part, 3 failed.\n";
+  }
+  void declare(OptionTable& table) override;
+  int run(Output& output, std::stop_token stop) override;
+
+ private:
+  void read_options();
+  int exit_code(const NightResult& result) const;
+  int run_remotely(Output& output, std::stop_token stop);
+
+  std::string workloads_, time_, until_, shard_, max_age_, log_;
+  bool tell_improved_ = false;
+  RemoteOptions remote_;
+  NightRequest request_;
+};
+
+void RetuneCommand::declare(OptionTable& table) {
+  SearchRequest& search = request_.search;
+  table.text("workloads", "FILE", workloads_, "the list (docs/workloads.md)");
+  table.text("time", "SPAN", time_, "end after 30m, 2h ...");
+  table.text("until", "HH:MM", until_, "end when the clock shows this");
+  table.text("shard", "K/N", shard_, "only part K of N of the list, the same part every night");
+  table.text("max-age", "SPAN", max_age_, "examine what was not examined for 30d ... as well");
+  table.flag("dry-run", request_.dry_run,
+             "print the plan with reasons and expected times, and change nothing");
+  table.flag("exit-code", tell_improved_, "exit with 4 if something was tuned or improved");
+  table.text("log", "FILE", log_, "append an event a line, as JSON");
+  table.whole("budget", search.settings.budget, 1, 1'000'000'000,
+              "trials of a whole search; a patch takes a fifth");
+  declare_remote(table, remote_);
+  table.text(
+      "device", "DEVICES", search.target.device,
+      "all or auto (every GPU of the host at once), cuda:0,cuda:1 ..., or replay:FILE; the file may be a folder of "
+      "recordings");
+  declare_cache(table, search.target.cache);
+  table.flag("no-compile", search.no_compile, "recordings only: do not compile what is replayed");
+  declare_threads(table, search.threads);
+  table.whole(
+      "quiet-wait", request_.rework.quiet_wait_s, 0, 1'000'000,
+      "how many seconds to wait for a quiet GPU, for each measurement of a workload; then it is postponed");
+}
+
+template <typename Read>
+auto read_field(const char* option, Read&& read) {
+  try {
+    return read();
+  } catch (const BadInput& error) {
+    throw BadField(option, error.what());
+  }
+}
+
+void RetuneCommand::read_options() {
+  if (workloads_.empty()) throw BadInput("which list? --workloads FILE; `moetune workloads` makes one");
+  if (!time_.empty() && !until_.empty()) throw BadInput("--time and --until say the same; give one of them");
+  request_.list = read_workloads(workloads_);
+  if (!time_.empty()) request_.time_s = read_field("time", [&] { return parse_duration(time_); });
+  if (!until_.empty()) {
+    const auto now = static_cast<std::int64_t>(std::time(nullptr));
+    request_.time_s = static_cast<double>(read_field("until", [&] { return next_time(until_, now); }) - now);
+  }
+  if (!shard_.empty()) request_.plan.shard = read_field("shard", [&] { return parse_shard(shard_); });
+  if (!max_age_.empty())
+    request_.plan.max_age_s = read_field("max_age", [&] { return parse_duration(max_age_); });
+  request_.plan.budget = request_.search.settings.budget;
+}
+
+// A line an event. What cannot be written is said once, and ends no night.
+class NightLogFile {
+ public:
+  NightLogFile(const std::string& path, const Output& output) : path_(path), output_(output) {
+    if (path_.empty()) return;
+    file_.open(path_, std::ios::app);
+    if (!file_) throw BadField("log", "cannot write " + path_ + ": " + std::strerror(errno));
+  }
+  void write(const Document& event) {
+    if (path_.empty() || failed_) return;
+    file_ << event.dump(-1, ' ', false, Document::error_handler_t::replace) << std::endl;
+    if (file_) return;
+    failed_ = true;
+    output_.note("The log " + path_ + " cannot be written any more; the night goes on without it.");
+  }
+
+ private:
+  std::string path_;
+  const Output& output_;
+  std::ofstream file_;
+  bool failed_ = false;
+};
+
+void print_plan(const NightPlan& plan, const Output& output) {
+  Table table({"value", "expected", "kernel", "problem", "why"}, {0, 1});
+  for (const PlanItem& item : plan.items)
+    table.add({format("%.3g", item.value), duration_text(item.expected_s), item.point.kernel,
+               item.over.empty() ? shown_problem(item.point.kernel, item.point.problem, output) : item.over,
+               item.why()});
+  if (!plan.items.empty()) output.result() << table.text("", output.columns());
+  output.result() << format("%zu stale, %zu as they should be, %zu left out; expected time ",
+                            plan.items.size(), plan.fresh.size(), plan.left_out.size())
+                  << duration_text(plan.expected_s()) << "\n";
+}
+
+void print_reworked(const Reworked& one, const Output& output) {
+  std::string line = std::string(rework_verdict_name(one.result.verdict)) + "  " + one.item.point.kernel +
+                     " " + shown_problem(one.item.point.kernel, one.item.point.problem, output);
+  if (one.result.best_us > 0) line += "  " + time_text(one.result.best_us);
+  if (one.result.triage) line += "  " + std::string(remedy_name(one.result.triage->remedy)) + ":";
+  output.result() << line << "  " << one.result.reason << "  (" << duration_text(one.seconds) << ")"
+                  << std::endl;
+}
+
+std::string confirmed_words(const NightResult& result) {
+  if (result.confirmed.empty()) return "";
+  const auto withdrawn = std::count_if(result.confirmed.begin(), result.confirmed.end(),
+                                       [](const Confirmed& one) { return one.withdrawn; });
+  return format("; %zu winners checked on siblings, %zu withdrawn", result.confirmed.size(),
+                static_cast<std::size_t>(withdrawn));
+}
+
+int RetuneCommand::exit_code(const NightResult& result) const {
+  const std::size_t wanted =
+      result.plan.items.size() + result.plan.left_out.size() + result.plan.fresh.size();
+  if (!result.broken.empty() || (wanted > 0 && result.failures() == wanted)) return kBrokenEnvironment;
+  if (result.failures() > 0) return kNothingFound;
+  const bool improved = result.count(ReworkVerdict::improved) + result.count(ReworkVerdict::tuned) > 0;
+  return tell_improved_ && improved ? kImproved : kDone;
+}
+
+int RetuneCommand::run_remotely(Output& output, std::stop_token stop) {
+  if (!log_.empty() || request_.dry_run || tell_improved_)
+    throw BadInput("--server takes no --log, --dry-run and --exit-code: the service keeps the events");
+  Progress progress(output, {});
+  const FinishedJob job = remote_job(remote_, "retune", night_fields(request_),
+                                     {.events = {.listener = progress.listener()}, .stop = stop});
+  progress.finished();
+  if (job.result.is_null()) {
+    output.note("Interrupted; the job is withdrawn.");
+    return kNothingFound;
+  }
+  for (const Document& one : job.result.at("reworked"))
+    output.result() << one.value("verdict", "") << "  " << one.value("kernel", "") << " "
+                    << one.value("problem", "") << "  " << one.value("reason", "") << "\n";
+  output.result() << "job " << job.id << " of the service: "
+                  << counted_text(static_cast<std::int64_t>(job.result.at("reworked").size()), "workload")
+                  << " reworked\n";
+  output.document(job.result);
+  return job.exit_code;
+}
+
+int RetuneCommand::run(Output& output, std::stop_token stop) {
+  read_options();
+  if (!remote_.server.empty()) return run_remotely(output, stop);
+  NightLogFile log(log_, output);
+  Progress progress(output, {});
+  const NightListener listener = [&](const Document& event) {
+    if (event.contains("message")) output.note(event["message"].get<std::string>());
+    log.write(event);
+  };
+  // Of several devices at once there is no line that shows how far a search is.
+  const EventListener several = note_listener(output), single = progress.listener();
+  const EventListener searching = [&](const Event& event) { (event.job > 0 ? several : single)(event); };
+  const ReworkListener ended = [&](const Reworked& one) {
+    progress.finished();
+    print_reworked(one, output);
+  };
+  const NightResult result =
+      run_night(request_, {.events = {.listener = searching}, .stop = stop}, listener, ended);
+  progress.finished();
+  for (const LeftOut& one : result.plan.left_out)
+    output.note(one.point.kernel + " " + one.point.problem + " is left out: " + one.why);
+  if (request_.dry_run) {
+    print_plan(result.plan, output);
+  } else {
+    output.result() << format("%zu stale: %zu improved, %zu tuned, %zu kept, %zu postponed, %zu failed",
+                              result.plan.items.size(), result.count(ReworkVerdict::improved),
+                              result.count(ReworkVerdict::tuned), result.count(ReworkVerdict::kept),
+                              result.count(ReworkVerdict::postponed), result.failures())
+                    << confirmed_words(result) << (result.out_of_time ? "; the time was up" : "") << "\n";
+    if (!result.broken.empty()) output.note("The night ended early: " + result.broken);
+  }
+  output.document(night_document(result));
+  return exit_code(result);
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_retune_command() { return std::make_unique<RetuneCommand>(); }
+
+}  // namespace moetune

@@ -1,0 +1,127 @@
+#include "base/duration.h"
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/text.h"
+#include "workloads/tune_list.h"
+
+namespace moetune {
+namespace {
+
+class TuneCommand : public Command {
+ public:
+  std::string_view name() const override { return "tune"; }
+  std::string_view summary() const override { return "tune a whole list of workloads, heaviest first"; }
+  std::string_view details() const override {
+    return "The list is a workloads.json (docs/workloads.md); `moetune workloads` makes one. A range is tuned\n"
+           "into one table (docs/ranges.md), in its share by weight of the time. What has a sound result of\n"
+           "today's templates and compiler is left alone, so that the same command goes on where it was stopped.\n"
+           "Exit code 1 if a workload was left out or found nothing.\n";
+  }
+  void declare(OptionTable& table) override;
+  int run(Output& output, std::stop_token stop) override;
+
+ private:
+  std::string workloads_, time_, timing_;
+  TuneListRequest request_;
+  std::uint64_t shapes_ = TuneListRequest{}.certificate_shapes;
+};
+
+void TuneCommand::declare(OptionTable& table) {
+  table.text("workloads", "FILE", workloads_, "the list to tune");
+  table.text("time", "SPAN", time_, "end after 30m, 2h ...; what was not reached is left for the next run");
+  table.whole("budget", request_.search.settings.budget, 1, 1'000'000'000,
+              "trials of each shape, and of the first of a range");
+  declare_timing(table, timing_, "ranges chained, shapes overlapped");
+  table.whole("shapes", shapes_, 0, 1000, "unseen shapes that the table of a range is checked on");
+  declare_device(table, request_.search.target.device);
+  declare_cache(table, request_.search.target.cache);
+  table.flag("no-compile", request_.search.no_compile, "recordings only: do not compile what is replayed");
+  declare_threads(table, request_.search.threads);
+  table.whole("quiet-wait", request_.search.settings.quiet_wait_s, 0, 1'000'000, kQuietWaitDoc);
+}
+
+std::string result_of(const TunedPoint& tuned) {
+  switch (tuned.state) {
+    case TunedState::already:
+      return "was tuned before";
+    case TunedState::left_out:
+      return "left out: " + tuned.why;
+    case TunedState::nothing_valid:
+      return "nothing valid was found";
+    case TunedState::not_reached:
+      return "not reached";
+    case TunedState::tuned:
+      break;
+  }
+  const TuneResult& tune = tuned.search->tune;
+  std::string text = time_text(tune.best->result.measurement.median_us);
+  if (tune.baseline && has_time(tune.baseline->result.outcome))
+    text += format("  %.2f× the default's speed",
+                   tune.baseline->result.measurement.median_us / tune.best->result.measurement.median_us);
+  return text + (tune.best->result.contended ? "  (contended)" : "");
+}
+
+std::string range_text(const TunedRange& tuned) {
+  if (tuned.state == TunedState::left_out) return "left out: " + tuned.why;
+  if (tuned.state == TunedState::nothing_valid) return "nothing valid was found";
+  const RangeResult& found = *tuned.result;
+  std::string text = format("%zu of %zu cells, %zu cubins, regret %.1f%% at worst", found.table.cells.size(),
+                            found.planned, found.cubins.size(), 100 * found.table.worst_cell());
+  if (const RangeCertificate& seen = found.table.certificate; seen.shapes > 0)
+    text += format("; %zu unseen shapes: %.1f%% median, %.1f%% worst", seen.shapes, 100 * seen.median,
+                   100 * seen.worst);
+  if (tuned.state == TunedState::already) text += "; was tuned before";
+  if (found.out_of_time) text += "; its time was over";
+  return text + (found.table.contended ? "  (contended)" : "");
+}
+
+int TuneCommand::run(Output& output, std::stop_token stop) {
+  if (workloads_.empty()) throw BadInput("which list? --workloads FILE; `moetune workloads` makes one");
+  request_.list = read_workloads(workloads_);
+  if (!time_.empty()) {
+    try {
+      request_.time_s = parse_duration(time_);
+    } catch (const BadInput& error) {
+      throw BadField("time", error.what());
+    }
+  }
+  request_.search.settings.policy.timing = read_timing(timing_, Timing::overlapped);
+  request_.search.settings.all_timings = !timing_.empty();
+  request_.range_timing = read_timing(timing_, Timing::chained);
+  request_.certificate_shapes = shapes_;
+  Progress progress(output, {});
+  const PointListener ended = [&](const TunedPoint& tuned) {
+    progress.finished();
+    output.result() << tuned.point.kernel << " "
+                    << shown_problem(tuned.point.kernel, tuned.point.problem, output) << ": "
+                    << result_of(tuned) << std::endl;
+  };
+  const RangeListener range_ended = [&](const TunedRange& tuned) {
+    progress.finished();
+    output.result() << tuned.range.kernel << " " << tuned.range.over << ": " << range_text(tuned)
+                    << std::endl;
+  };
+  const TuneListResult result =
+      tune_list(request_, {.events = {.listener = progress.listener()}, .stop = stop}, ended, range_ended);
+  progress.finished();
+  const std::size_t left = result.count(TunedState::not_reached);
+  output.result() << counted_text(static_cast<std::int64_t>(result.points.size()), "shape") << ", "
+                  << counted_text(static_cast<std::int64_t>(result.ranges.size()), "range")
+                  << format(": %zu tuned, %zu tuned before, %zu left out, %zu without a valid configuration",
+                            result.count(TunedState::tuned), result.count(TunedState::already),
+                            result.count(TunedState::left_out), result.count(TunedState::nothing_valid))
+                  << (left > 0 ? format(", %zu not reached: the same command goes on", left) : "") << "\n";
+  Document document = {{"workloads", workloads_}};
+  document.update(tune_list_document(result));
+  output.document(document);
+  const bool failed = result.count(TunedState::left_out) + result.count(TunedState::nothing_valid) > 0;
+  return failed ? kNothingFound : kDone;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_tune_command() { return std::make_unique<TuneCommand>(); }
+
+}  // namespace moetune

@@ -1,0 +1,111 @@
+// The scripts of packaging/: a fleet's shards as processes of this machine on scripted GPUs, and one merge after them.
+#include <filesystem>
+
+#include "tests/cli/scripted_gpu.h"
+
+using namespace moetune::testing;
+
+namespace {
+
+const std::filesystem::path kPackaging = std::filesystem::path(MOETUNE_SOURCE_DIR) / "packaging";
+
+class Fleet {
+ public:
+  Fleet() {
+    tool().set_environment("MOETUNE", tool().binary());
+    tool().set_environment("MOETUNE_LIB", (kPackaging / "fleet").string());
+    tool().set_environment("MOETUNE_WORK", tool().path("work").string());
+    tool().set_environment("MOETUNE_FLEET", folder());
+    tool().set_environment("PATH", "/usr/bin:/bin");
+    std::filesystem::create_directories(folder());
+    tool().write("fleet/workloads.json",
+                 R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_kernel", "shapes": [
+                     "elements=1024", "elements=2048", "elements=4096", "elements=8192", "elements=16384"]}]})");
+  }
+
+  Tool& tool() { return gpu_.tool; }
+  std::string folder() { return tool().path("fleet").string(); }
+  std::string list() { return folder() + "/workloads.json"; }
+  std::unique_ptr<Process> start_shard(std::vector<std::string> more = {}) {
+    std::vector<std::string> command = {(kPackaging / "fleet/tune_shard").string(),
+                                        list(),
+                                        folder(),
+                                        "--budget",
+                                        "2",
+                                        "--threads",
+                                        "1",
+                                        "--json"};
+    command.insert(command.end(), more.begin(), more.end());
+    return tool().start_program(command);
+  }
+  Ended merge() {
+    return tool().start_program({(kPackaging / "fleet/merge_shards").string(), folder()})->wait();
+  }
+  std::size_t winners(const std::string& file) {
+    const auto listed = document(tool().run({"cache", "ls", "--cache", file, "--json"}));
+    return listed["workloads"].size();
+  }
+
+ private:
+  ScriptedGpu gpu_;
+};
+
+}  // namespace
+
+TEST_CASE("three shards at once tune all of a list once, and one merge brings them together") {
+  Fleet fleet;
+  std::vector<std::unique_ptr<Process>> running;
+  for (const char* shard : {"1/3", "2/3", "3/3"}) {
+    fleet.tool().set_environment("MOETUNE_SHARD", shard);
+    running.push_back(fleet.start_shard());
+  }
+  std::size_t tuned = 0;
+  for (const auto& process : running) {
+    const Ended ended = process->wait();
+    INFO(ended.err);
+    REQUIRE(ended.code == 0);
+    const std::size_t mine = document(ended)["reworked"].size();
+    CHECK(mine >= 1);
+    CHECK(mine <= 2);
+    tuned += mine;
+  }
+  CHECK(tuned == 5);
+  const Ended merged = fleet.merge();
+  INFO(merged.err);
+  REQUIRE(merged.code == 0);
+  CHECK(fleet.winners(fleet.folder() + "/fleet.db") == 5);
+  CHECK(fleet.tool().run({"cache", "check", "--cache", fleet.folder() + "/fleet.db"}).code == 0);
+  CHECK(fleet.merge().code == 0);  // once more changes nothing
+  CHECK(fleet.winners(fleet.folder() + "/fleet.db") == 5);
+
+  // The next night any node of the fleet knows what the others have found.
+  fleet.tool().set_environment("MOETUNE_WORK", fleet.tool().path("another_node").string());
+  fleet.tool().set_environment("MOETUNE_SHARD", "1/1");
+  const Ended next = fleet.start_shard({"--dry-run"})->wait();
+  CHECK(document(next)["plan"]["stale"].empty());
+  CHECK(document(next)["plan"]["fresh"] == 5);
+}
+
+TEST_CASE("the index of a Kubernetes Job and a Slurm array name the shard; a damaged pack is left out") {
+  Fleet fleet;
+  fleet.tool().set_environment("JOB_COMPLETION_INDEX", "1");
+  fleet.tool().set_environment("MOETUNE_SHARDS", "2");
+  REQUIRE(fleet.start_shard()->wait().code == 0);
+  CHECK(std::filesystem::exists(fleet.folder() + "/shards/2-of-2.db"));
+  fleet.tool().set_environment("SLURM_ARRAY_TASK_ID", "1");
+  fleet.tool().set_environment("SLURM_ARRAY_TASK_MIN", "1");
+  fleet.tool().set_environment("SLURM_ARRAY_TASK_COUNT", "2");
+  const Ended array = fleet.tool().start_program({(kPackaging / "slurm/retune.sbatch").string()})->wait();
+  INFO(array.err);
+  CHECK(array.code == 0);
+  CHECK(std::filesystem::exists(fleet.folder() + "/shards/1-of-2.db"));
+  fleet.tool().write("fleet/shards/3-of-2.db", "no database");
+  const Ended merged = fleet.tool().start_program({(kPackaging / "slurm/merge.sbatch").string()})->wait();
+  CHECK(merged.code == 1);
+  CHECK(contains(merged.err, "3-of-2.db is left out"));
+  CHECK(fleet.winners(fleet.folder() + "/fleet.db") == 5);
+  for (const char* wrong : {"2", "a/b", "1/2/3", "/2"}) {
+    fleet.tool().set_environment("MOETUNE_SHARD", wrong);
+    CHECK(contains(fleet.start_shard()->wait().err, "is no shard"));
+  }
+}

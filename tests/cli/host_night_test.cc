@@ -1,0 +1,189 @@
+// A night on several GPUs of one host at once: scripted ones, and recordings that stand for them.
+#include "tests/cli/scripted_gpu.h"
+
+using namespace moetune::testing;
+
+namespace {
+
+std::vector<std::string> night(const Tool& tool, std::vector<std::string> more = {}) {
+  std::vector<std::string> command = {
+      "retune", "--workloads", tool.path("w.json").string(),   "--budget", "2", "--threads", "1",
+      "--json", "--log",       tool.path("night.log").string()};
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
+
+void write_list(const Tool& tool, int shapes) {
+  std::string text;
+  for (int i = 0; i < shapes; ++i)
+    text += (i > 0 ? ", " : "") + ("\"elements=" + std::to_string(1024 << i)) + "\"";
+  tool.write("w.json", R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_kernel", "shapes": [)" +
+                           text + "]}]}");
+}
+
+std::vector<Json> events(const Tool& tool, const std::string& name) {
+  std::vector<Json> found;
+  std::istringstream log(read_text(tool.path("night.log")));
+  for (std::string line; std::getline(log, line);) {
+    const Json event = Json::parse(line, nullptr, false);
+    if (event.is_object() && event["event"] == name) found.push_back(event);
+  }
+  return found;
+}
+
+bool has_begun(const Tool& tool, const std::string& device) {
+  for (int i = 0; i < 6000; ++i) {
+    for (const Json& event : events(tool, "began"))
+      if (event["device"] == device) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+std::map<std::string, int> tuned_by(const Json& document) {
+  std::map<std::string, int> devices;
+  for (const Json& one : document["reworked"])
+    if (one["verdict"] == "tuned") ++devices[one["device"]];
+  return devices;
+}
+
+}  // namespace
+
+TEST_CASE("two equal GPUs split the workloads, and each looks at the winners of the other") {
+  ScriptedGpu gpu(",devices=2,same");
+  Tool& tool = gpu.tool;
+  write_list(tool, 5);
+  const Ended ended = tool.run(night(tool));
+  INFO(ended.err);
+  REQUIRE(ended.code == 0);
+  const Json done = document(ended);
+  CHECK(done["devices"] == Json({"cuda:0", "cuda:1"}));
+  CHECK(done["plan"]["stale"].size() == 5);
+  const std::map<std::string, int> by = tuned_by(done);
+  CHECK(by.size() == 2);
+  CHECK(by.at("cuda:0") + by.at("cuda:1") == 5);
+  CHECK(done["confirmed"].size() == 5);
+  for (const char* lock : {"-retune-GPU-00ab", "-retune-GPU-01ab"}) {
+    bool found = false;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(tool.path("xdg")))
+      found = found || contains(file.path().string(), lock);
+    CHECK(found);
+  }
+  // Whichever GPU did it, nothing is left for either, together or alone.
+  CHECK(document(tool.run(night(tool, {"--device", "all"})))["plan"]["stale"].empty());
+  CHECK(document(tool.run(night(tool, {"--device", "cuda:1", "--dry-run"})))["plan"]["stale"].empty());
+  CHECK(tool.run({"cache", "check"}).code == 0);
+}
+
+TEST_CASE("GPUs of two kinds each tune all") {
+  ScriptedGpu gpu(",devices=2");
+  write_list(gpu.tool, 2);
+  const Json done = document(gpu.tool.run(night(gpu.tool, {"--device", "cuda:1,cuda:0"})));
+  CHECK(tuned_by(done) == std::map<std::string, int>{{"cuda:0", 2}, {"cuda:1", 2}});
+  CHECK(done["confirmed"].empty());
+}
+
+TEST_CASE("a GPU whose canary is slower than its siblings' is named and left out") {
+  ScriptedGpu gpu(",devices=3,same,slow1=4");
+  write_list(gpu.tool, 3);
+  const Ended ended = gpu.tool.run(night(gpu.tool));
+  CHECK(ended.code == 0);
+  const Json done = document(ended);
+  REQUIRE(done["left_out_devices"].size() == 1);
+  CHECK(done["left_out_devices"][0]["device"] == "cuda:1");
+  CHECK(contains(ended.err, "cuda:1 is left out: its canary is 4.0% slower"));
+  CHECK(done["reworked"].size() == 3);
+  CHECK_FALSE(tuned_by(done).contains("cuda:1"));
+
+  ScriptedGpu near(",devices=2,same,slow1=2");
+  write_list(near.tool, 1);
+  CHECK(document(near.tool.run(night(near.tool)))["left_out_devices"].empty());
+}
+
+TEST_CASE("a GPU that dies in mid-night costs its running workload, which another takes") {
+  Tool home;
+  const std::string gone = home.path("gone").string();
+  ScriptedGpu gpu(",devices=2,same,gone1=" + gone);
+  Tool& tool = gpu.tool;
+  write_list(tool, 6);
+  const auto process = tool.start(night(tool));
+  REQUIRE(has_begun(tool, "cuda:1"));
+  std::ofstream(gone) << "x";
+  const Ended ended = process->wait();
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  const Json done = document(ended);
+  int tuned = 0;
+  for (const auto& [device, count] : tuned_by(done)) tuned += count;
+  CHECK(tuned == 6);
+  REQUIRE(done["left_out_devices"].size() == 1);
+  CHECK(done["left_out_devices"][0]["device"] == "cuda:1");
+  CHECK(events(tool, "given_on").size() >= 1);
+  CHECK(document(tool.run(night(tool, {"--device", "cuda:0"})))["plan"]["stale"].empty());
+}
+
+TEST_CASE("a GPU in another night is left to it") {
+  ScriptedGpu gpu(",devices=2,same");
+  Tool& tool = gpu.tool;
+  write_list(tool, 6);
+  const auto first = tool.start(night(tool, {"--device", "cuda:0"}));
+  REQUIRE(has_begun(tool, "cuda:0"));
+  const Ended second = tool.run(night(tool));
+  REQUIRE(document(second)["left_out_devices"].size() == 1);
+  CHECK(contains(document(second)["left_out_devices"][0]["why"], "another night goes on"));
+  CHECK(second.code == 0);
+  CHECK(first->wait().code == 0);
+  CHECK(contains(tool.run(night(tool, {"--device", "cuda:0,cuda:0"})).err, "the list has already"));
+  CHECK(contains(tool.run(night(tool, {"--device", "cuda:0,other"})).err, "in a list is no GPU"));
+  CHECK(tool.run(night(tool, {"--device", "cuda:0,cuda:7"})).code == 3);
+}
+
+TEST_CASE("a night yields while memory is short: it waits, says so, and leaves the workload for the next") {
+  ScriptedGpu gpu;
+  Tool& tool = gpu.tool;
+  tool.set_environment("MOETUNE_LIBNVML", MOETUNE_FAKE_LIBNVML);
+  tool.set_environment("MOETUNE_FAKE_NVML", "free0=1000");
+  write_list(tool, 1);
+  const Ended ended = tool.run(night(tool, {"--quiet-wait", "1"}));
+  CHECK(ended.code == 0);
+  CHECK(document(ended)["reworked"][0]["verdict"] == "postponed");
+  CHECK(contains(document(ended)["reworked"][0]["reason"], "too little memory: the GPU has"));
+  CHECK(contains(ended.err, "waits for memory"));
+  CHECK(events(tool, "waits_for_memory").size() == 1);
+  tool.set_environment("MOETUNE_FAKE_NVML", "free0=4000000");
+  CHECK(document(tool.run(night(tool)))["reworked"][0]["verdict"] == "tuned");
+}
+
+TEST_CASE("recordings stand for GPUs: two share the shapes of a folder, in about half of one's time") {
+  ScriptedGpu gpu;
+  Tool& tool = gpu.tool;
+  write_list(tool, 4);
+  std::filesystem::create_directories(tool.path("recordings"));
+  for (int i = 0; i < 4; ++i) {
+    const std::string elements = std::to_string(1024 << i);
+    const Ended recorded =
+        tool.run({"record", "decode_kernel", "--problem", "elements=" + elements, "--output",
+                  tool.path("recordings/" + elements + ".json").string(), "--threads", "1"});
+    INFO(recorded.err);
+    REQUIRE(recorded.code == 0);
+  }
+  tool.set_environment("MOETUNE_REPLAY_PACE_MS", "100");
+  const std::string one = "replay:" + tool.path("recordings").string();
+  const auto seconds = [&](const std::string& devices, const std::string& cache) {
+    const Ended ended =
+        tool.run(night(tool, {"--device", devices, "--no-compile", "--cache", tool.path(cache).string()}));
+    INFO(ended.err);
+    REQUIRE(ended.code == 0);
+    const Json done = document(ended);
+    CHECK(done["reworked"].size() == 4);
+    CHECK(tuned_by(done).size() == done["devices"].size());
+    return ended.seconds;
+  };
+  const double alone = seconds(one, "one.db"), together = seconds(one + "," + one, "two.db");
+  write_list(tool, 5);
+  const Ended missing = tool.run(night(tool, {"--device", one, "--no-compile", "--dry-run"}));
+  CHECK(missing.code == 1);
+  CHECK(contains(missing.err, "no recording in "));
+  INFO(alone << " s alone, " << together << " s together");
+  CHECK(together < 0.75 * alone);  // scripts/simulate_host holds the real bar, on a quiet machine
+}

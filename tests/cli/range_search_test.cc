@@ -1,0 +1,85 @@
+// `moetune search --over` as a user runs it, on the recordings that are shipped.
+#include <csignal>
+
+#include "tests/cli/tool.h"
+
+using namespace moetune::testing;
+
+namespace {
+
+std::vector<std::string> over_command(const std::vector<std::string>& more = {}) {
+  std::vector<std::string> command = {"search",
+                                      "decode_attention",
+                                      "--over",
+                                      "batch=1..128,context=2k..8k",
+                                      "--problem",
+                                      "q_heads=32,kv_heads=8,head_dim=128",
+                                      "--no-compile",
+                                      "--budget",
+                                      "40"};
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a range of shipped recordings: a table that keeps its bound, and the second time it is all known") {
+  Tool tool;
+  const Ended first = tool.run(over_command({"--json"}));
+  CHECK(first.code == 0);
+  const Json found = document(first);
+  CHECK(found["planned"].get<std::size_t>() >= 3);
+  CHECK(found["cells"].size() == found["planned"].get<std::size_t>());
+  CHECK(found["worst_regret"].get<double>() <= 0.02);
+  CHECK(found["cubins"].size() <= 4);
+  for (const Json& cell : found["cells"]) {
+    if (!cell["default_us"].is_null())
+      CHECK(cell["time_us"].get<double>() <= cell["default_us"].get<double>());
+  }
+  CHECK(contains(first.err, "cubin"));
+  CHECK(tool.run({"cache", "check"}).code == 0);
+  Json again = document(tool.run(over_command({"--json"})));
+  CHECK(again["cells"] == found["cells"]);
+  const Ended text = tool.run(over_command());
+  CHECK(contains(text.out, "worst cell (bound 2.0%)"));
+}
+
+TEST_CASE(
+    "kill -9 in the middle of a range leaves a sound cache, and the same command comes to the same end") {
+  Tool straight;
+  const Json expected = document(straight.run(over_command({"--json"})));
+  Tool tool;
+  for (int kill = 1; kill <= 2; ++kill) {
+    const auto process = tool.start(over_command());
+    if (process->wait_for_lines(kill + 1, 60)) process->send(SIGKILL);
+    process->wait();
+    CHECK(tool.run({"cache", "check"}).code == 0);
+  }
+  const Json resumed = document(tool.run(over_command({"--json"})));
+  CHECK((resumed["cells"] == expected["cells"]));
+  CHECK((resumed["cubins"] == expected["cubins"]));
+}
+
+TEST_CASE("time that is up ends a range with a table") {
+  Tool tool;
+  const Ended ended = tool.run(over_command({"--time", "0.01s", "--json"}));
+  CHECK(ended.code == 0);
+  const Json found = document(ended);
+  CHECK(found["out_of_time"] == true);
+  CHECK_FALSE(found["cells"].empty());
+}
+
+TEST_CASE("what is no range, or has no cache, is refused by its option") {
+  Tool tool;
+  const auto refused = [&](const std::vector<std::string>& command) {
+    const Ended ended = tool.run(command);
+    CHECK(ended.code == 2);
+    return ended.err;
+  };
+  CHECK(contains(refused({"search", "decode_attention", "--over", "batches=1..4"}), "--over"));
+  CHECK(contains(refused({"search", "decode_attention", "--over", "batch=4..1"}), "--over"));
+  CHECK(contains(refused(over_command({"--no-cache"})), "no-cache"));
+  CHECK(contains(refused(over_command({"--regret", "0"})), "--regret"));
+  CHECK(contains(refused({"search", "--over", "batch=1..4"}), "KERNEL"));
+}

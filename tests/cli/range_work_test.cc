@@ -1,0 +1,218 @@
+// Ranges beyond a single search: recorded on a (scripted) GPU and replayed, tuned and retuned as part of a list.
+#include <cstdlib>
+#include <filesystem>
+
+#include "cache/ranges.h"
+#include "ranges/range_table.h"
+#include "tests/cli/scripted_gpu.h"
+#include "tests/jobs/made_up_range.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+
+namespace {
+
+constexpr const char* kList = R"({"moetune_workloads": 1, "workloads": [
+  {"kernel": "router", "ranges": {"tokens": "1..4096"}, "weight": 3}]})";
+
+std::vector<std::string> over_list(const Tool& tool, const std::string& verb,
+                                   std::vector<std::string> more = {}) {
+  std::vector<std::string> command = {verb,
+                                      "--workloads",
+                                      tool.path("w.json").string(),
+                                      "--device",
+                                      "replay:" + tool.path("recordings").string(),
+                                      "--no-compile",
+                                      "--budget",
+                                      "40",
+                                      "--json"};
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
+
+}  // namespace
+
+TEST_CASE("a range is recorded on a GPU, a file a shape, and a range search replays it") {
+  ScriptedGpu gpu;
+  Tool& tool = gpu.tool;
+  const std::string folder = tool.path("recordings").string();
+  const std::vector<std::string> record = {"record",   "decode_kernel",
+                                           "--over",   "elements=1024..16384",
+                                           "--output", folder,
+                                           "--shapes", "1",
+                                           "--sample", "4",
+                                           "--json"};
+  const Ended first = tool.run(record);
+  CAPTURE(first.err);
+  REQUIRE(first.code == 0);
+  const Json made = document(first);
+  CHECK(made["planned"] == 4);  // 1024, 4096, 16384, and a shape between
+  REQUIRE(made["recordings"].size() == 4);
+  for (const Json& one : made["recordings"]) {
+    CHECK(one["legal"].get<int>() <= 4);
+    CHECK(std::filesystem::exists(one["file"].get<std::string>()));
+  }
+  const Json again = document(tool.run(record));
+  CHECK(again["recordings"].empty());
+  CHECK(again["known"].size() == 4);
+
+  const Ended replayed =
+      tool.run({"search", "decode_kernel", "--over", "elements=1024..16384", "--device", "replay:" + folder,
+                "--no-compile", "--cache", tool.path("other.db").string(), "--json"});
+  CAPTURE(replayed.err);
+  REQUIRE(replayed.code == 0);
+  const Json found = document(replayed);
+  CHECK(found["cells"].size() == 3);
+  CHECK(found["certificate"]["shapes"] == 1);
+  CHECK(found["timing"] == "overlapped");  // which a recording has, whatever is asked for
+  CHECK(contains(replayed.err,
+                 "A recording holds times of overlapping launches: they stand for chained ones."));
+
+  tool.write("recordings/" +
+                 std::filesystem::path(made["recordings"][0]["file"].get<std::string>()).filename().string(),
+             "something else");
+  CHECK(contains(tool.run(record).err, "is there and no recording of"));
+  CHECK(contains(tool.run({"record", "decode_kernel", "--over", "tokens=1..4", "--output", folder}).err,
+                 "free dimension"));
+}
+
+TEST_CASE("tune takes a range of a list as one table, and has nothing to do the second time") {
+  Tool tool;
+  write_made_up_range(tool.path("recordings"));
+  tool.write("w.json", kList);
+  const Ended first = tool.run(over_list(tool, "tune"));
+  CAPTURE(first.err);
+  REQUIRE(first.code == 0);
+  const Json tuned = document(first);
+  CHECK(tuned["points"].empty());
+  REQUIRE(tuned["ranges"].size() == 1);
+  CHECK(tuned["ranges"][0]["state"] == "tuned");
+  CHECK(tuned["ranges"][0]["over"] == "tokens=1..4096");
+  CHECK(tuned["ranges"][0]["cells"].get<int>() >= 5);
+  CHECK(tuned["ranges"][0]["worst_regret"].get<double>() <= 0.02);
+  CHECK(document(tool.run(over_list(tool, "tune")))["ranges"][0]["state"] == "already_tuned");
+
+  const Json report = document(tool.run({"report", "--json"}));
+  REQUIRE(report["ranges"].size() == 1);
+  CHECK(report["ranges"][0]["kernel"] == "router");
+  CHECK(report["ranges"][0]["cells"] == tuned["ranges"][0]["cells"]);
+  CHECK(report["ranges"][0]["certificate"] == tuned["ranges"][0]["certificate"]);
+  CHECK(report["ranges"][0]["inherited"] == false);
+  CHECK(contains(tool.run({"report"}).out, "tokens=1..4096"));
+}
+
+TEST_CASE("a night tunes a missing range, leaves it alone, and looks again at one that loses too much") {
+  Tool tool;
+  write_made_up_range(tool.path("recordings"));
+  tool.write("w.json", kList);
+  const Ended first = tool.run(over_list(tool, "retune"));
+  CAPTURE(first.err);
+  REQUIRE(first.code == 0);
+  const Json night = document(first);
+  REQUIRE(night["reworked"].size() == 1);
+  CHECK(night["reworked"][0]["verdict"] == "tuned");
+  CHECK(night["reworked"][0]["over"] == "tokens=1..4096");
+  CHECK(document(tool.run(over_list(tool, "retune")))["plan"]["stale"].empty());
+
+  const std::filesystem::path file = tool.path("xdg") / "moetune" / "moetune.db";
+  std::string good, bad;
+  {
+    Cache cache = Cache::open(file, Cache::Mode::read_write);
+    const FamilyRange range = cache.ranges().at(0);
+    good = range.table;
+    RangeTable table = RangeTable::parse(good, "it");
+    // One configuration for all cells, and a certificate that saw what that costs.
+    for (RangeCell& cell : table.cells) cell.config = table.cells.back().config;
+    table.certificate.p95 = 0.5;
+    bad = table.text();
+    cache.put_range(
+        range.key,
+        {.table = bad, .progress = cache.range_progress(range.key), .stored_at = "2999-01-01T00:00:00Z"});
+  }
+  const Ended second = tool.run(over_list(tool, "retune"));
+  CAPTURE(second.err);
+  const Json repaired = document(second);
+  REQUIRE(repaired["reworked"].size() == 1);
+  CHECK(repaired["plan"]["stale"][0]["causes"] == Json::array({"regret"}));
+  CHECK(repaired["reworked"][0]["verdict"] == "improved");
+  const Cache cache = Cache::open(file, Cache::Mode::read_only);
+  const std::string now = cache.ranges().at(0).table;
+  CHECK(now != bad);
+  // The shapes that lost more than the bound are cells now, and none loses more.
+  const RangeTable before = RangeTable::parse(good, "it"), after = RangeTable::parse(now, "it");
+  CHECK(after.cells.size() >= before.cells.size());
+  CHECK(after.worst_cell() <= after.bound);
+}
+
+TEST_CASE("a table that a new one would make slower stays") {
+  Tool tool;
+  write_made_up_range(tool.path("recordings"));
+  tool.write("w.json", kList);
+  REQUIRE(tool.run(over_list(tool, "retune")).code == 0);
+  const std::filesystem::path file = tool.path("xdg") / "moetune" / "moetune.db";
+  std::string best;
+  {
+    Cache cache = Cache::open(file, Cache::Mode::read_write);
+    const FamilyRange range = cache.ranges().at(0);
+    RangeTable table = RangeTable::parse(range.table, "it");
+    // The best there is in every cell: no table of four cubins is as fast.
+    for (RangeCell& cell : table.cells) {
+      const Recording recording =
+          made_up_recording(std::stoll(cell.problem.substr(cell.problem.find("tokens=") + 7)));
+      const auto least = std::min_element(recording.trials.begin(), recording.trials.end(),
+                                          [](const auto& a, const auto& b) { return a.time_us < b.time_us; });
+      cell.config = recording.space.config(static_cast<ConfigId>(least - recording.trials.begin())).text();
+      cell.time_us = cell.best_us = least->time_us;
+      cell.default_us = 0;
+    }
+    table.certificate = {12, 0.1, 0.5, 0.5, 0};
+    best = table.text();
+    cache.put_range(range.key, {.table = best, .progress = "", .stored_at = "2999-01-01T00:00:00Z"});
+  }
+  const Json night = document(tool.run(over_list(tool, "retune")));
+  REQUIRE(night["reworked"].size() == 1);
+  CHECK(night["reworked"][0]["verdict"] == "kept");
+  CHECK(Cache::open(file, Cache::Mode::read_only).ranges().at(0).table == best);
+}
+
+TEST_CASE("misses over ranges are one entry a family") {
+  Tool tool;
+  tool.write(
+      "misses.json",
+      R"({"moetune_misses": 1, "hardware": "x", "misses": [{"kernel": "router", "problem": "tokens=7", "count": 30},
+                {"kernel": "router", "problem": "tokens=8", "count": 10},
+                {"kernel": "router", "problem": "tokens=8,experts=64", "count": 5}]})");
+  const Ended made = tool.run(
+      {"workloads", "from-misses", tool.path("misses.json").string(), "--over", "tokens=1..16k", "--json"});
+  CAPTURE(made.err);
+  REQUIRE(made.code == 0);
+  const Json list = document(made)["workloads"];
+  REQUIRE(list.size() == 2);
+  CHECK(list[0]["weight"] == 40);
+  CHECK(list[0]["ranges"]["tokens"] == "1..16384");
+  CHECK(contains(list[1]["problem"].get<std::string>(), "experts=64"));
+  CHECK(contains(
+      tool.run({"workloads", "from-misses", tool.path("misses.json").string(), "--over", "batch=1..8"}).err,
+      "no kernel in"));
+  CHECK(tool.run({"workloads", "from-misses", tool.path("misses.json").string(), "--over", "batch"}).code ==
+        2);
+}
+
+TEST_CASE("make_pack tunes every family of a kernel by its range; of recordings it makes no pack") {
+  const Tool tool;
+  const std::string source = MOETUNE_SOURCE_DIR;
+  const std::string command =
+      "XDG_CACHE_HOME='" + tool.path("xdg").string() + "' MOETUNE=\"$MOETUNE_BINARY\" python3 '" + source +
+      "/scripts/make_pack' '" + tool.path("a.pack").string() + "' --cache '" + tool.path("a.db").string() +
+      "' --kernel decode_attention --preset mixtral-8x7b --pages 0 --no-compile --budget 40"
+      " --over batch=1..128,context=2k..8k --device 'replay:" +
+      source + "/replay/recordings' > '" + tool.path("out").string() + "' 2>&1";
+  CHECK(std::system(command.c_str()) == 0);
+  const std::string out = read_text(tool.path("out"));
+  CAPTURE(out);
+  CHECK(contains(out, "mixtral-8x7b"));
+  CHECK(contains(out, "4 of   4 cells"));
+  CHECK(contains(out, "no server launches recordings"));
+  CHECK_FALSE(std::filesystem::exists(tool.path("a.pack")));
+  CHECK(Cache::open(tool.path("a.db"), Cache::Mode::read_only).ranges().size() == 1);
+}

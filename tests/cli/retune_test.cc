@@ -1,0 +1,171 @@
+// Nights on a scripted GPU with the real compiler: what is missing is tuned, what changed is examined, nothing twice;
+// killed, overlapping and failing nights.
+#include <csignal>
+
+#include "tests/cli/scripted_gpu.h"
+
+using namespace moetune::testing;
+
+namespace {
+
+std::vector<std::string> night(const Tool& tool, std::vector<std::string> more = {}) {
+  std::vector<std::string> command = {
+      "retune", "--workloads", tool.path("w.json").string(), "--budget", "2", "--threads", "1", "--json"};
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
+
+void write_list(const Tool& tool, const std::string& shapes) {
+  tool.write("w.json", R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_kernel", "shapes": [)" +
+                           shapes + "]}]}");
+}
+
+std::size_t count_events(const Tool& tool, const std::string& event) {
+  const std::string log = read_text(tool.path("night.log"));
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = log.find("\"event\":\"" + event + "\"", at)) != std::string::npos; ++at)
+    ++count;
+  return count;
+}
+
+bool wait_for_event(const Tool& tool, const std::string& event) {
+  for (int i = 0; i < 6000; ++i) {
+    if (count_events(tool, event) > 0) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+// The template's text has changed, and what it compiles to has not.
+void touch_template(const ScriptedGpu& gpu) {
+  std::ofstream(gpu.data() / "templates/decode_kernel/decode_kernel.cu", std::ios::app) << "\n// touched\n";
+}
+
+std::vector<std::string> causes(const Json& document) {
+  std::vector<std::string> all;
+  for (const Json& item : document["plan"]["stale"])
+    for (const Json& cause : item["causes"]) all.push_back(cause);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a first night tunes, a second has nothing to do, and a changed template is examined once") {
+  ScriptedGpu gpu;
+  Tool& tool = gpu.tool;
+  write_list(tool, "\"elements=1024\"");
+  const Json planned = document(tool.run(night(tool, {"--dry-run"})));
+  CHECK(causes(planned) == std::vector<std::string>{"missing"});
+  CHECK(planned["reworked"].empty());
+  CHECK_FALSE(std::filesystem::exists(tool.path("xdg")));
+
+  const Ended first = tool.run(night(tool, {"--exit-code", "--log", tool.path("night.log").string()}));
+  CHECK(first.code == 4);
+  CHECK(document(first)["reworked"][0]["verdict"] == "tuned");
+  for (const char* event : {"planned", "began", "ended", "night_ended"})
+    CHECK(count_events(tool, event) == 1);
+
+  const Ended second = tool.run(night(tool, {"--exit-code"}));
+  CHECK(second.code == 0);
+  CHECK(document(second)["plan"]["stale"].empty());
+  CHECK(document(second)["plan"]["fresh"] == 1);
+
+  touch_template(gpu);
+  CHECK(causes(document(tool.run(night(tool, {"--dry-run"})))) == std::vector<std::string>{"sources"});
+  const Ended third = tool.run(night(tool, {"--exit-code"}));
+  CHECK(third.code == 0);
+  CHECK(document(third)["reworked"][0]["verdict"] == "kept");
+  CHECK(document(tool.run(night(tool)))["plan"]["stale"].empty());
+  CHECK(tool.run({"cache", "check"}).code == 0);
+}
+
+TEST_CASE("an edited space is a cause, and so is age") {
+  ScriptedGpu gpu;
+  Tool& tool = gpu.tool;
+  write_list(tool, "\"elements=1024\"");
+  REQUIRE(tool.run(night(tool)).code == 0);
+  Tool::constrain(gpu.data(), "decode_kernel", "stages == 2");
+  CHECK(causes(document(tool.run(night(tool, {"--dry-run"})))) == std::vector<std::string>{"space"});
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  CHECK(causes(document(tool.run(night(tool, {"--dry-run", "--max-age", "1s"})))) ==
+        std::vector<std::string>{"space", "age"});
+}
+
+TEST_CASE("kill -9 in mid-night: the next night does the rest, and nothing twice") {
+  ScriptedGpu gpu;
+  Tool& tool = gpu.tool;
+  write_list(tool, R"("elements=1024", "elements=2048", "elements=4096", "elements=8192")");
+  const std::vector<std::string> command = night(tool, {"--log", tool.path("night.log").string()});
+  const auto process = tool.start(command);
+  REQUIRE(wait_for_event(tool, "ended"));
+  process->send(SIGKILL);
+  CHECK(process->wait().signal == SIGKILL);
+  const std::size_t done = count_events(tool, "ended");
+  REQUIRE(done < 4);
+  CHECK(tool.run({"cache", "check"}).code == 0);
+  const Ended resumed = tool.run(command);
+  CHECK(resumed.code == 0);
+  CHECK(document(resumed)["plan"]["fresh"] >= done);
+  CHECK(document(resumed)["reworked"].size() + document(resumed)["plan"]["fresh"].get<std::size_t>() == 4);
+  CHECK(contains(resumed.err, "ended without a word"));
+  CHECK(document(tool.run(command))["plan"]["fresh"] == 4);
+}
+
+TEST_CASE("two nights at once: the second one leaves with code 3") {
+  ScriptedGpu gpu;
+  Tool& tool = gpu.tool;
+  write_list(tool, R"("elements=1024", "elements=2048", "elements=4096")");
+  const auto first = tool.start(night(tool, {"--log", tool.path("night.log").string()}));
+  REQUIRE(wait_for_event(tool, "began"));
+  const Ended second = tool.run(night(tool));
+  CHECK(second.code == 3);
+  CHECK(contains(second.err, "another night goes on"));
+  CHECK(first->wait().code == 0);
+}
+
+TEST_CASE("a workload that the GPU cannot hold fails in part; if all fail the night failed") {
+  ScriptedGpu gpu;
+  Tool& tool = gpu.tool;
+  write_list(tool, R"("elements=1024", "elements=1073741824")");
+  const Ended part = tool.run(night(tool));
+  CHECK(part.code == 1);
+  CHECK(document(part)["reworked"].size() == 2);
+  write_list(tool, R"("elements=1073741824")");
+  CHECK(tool.run(night(tool)).code == 3);
+}
+
+TEST_CASE("shards of a list are disjoint and together all of it; options are checked") {
+  ScriptedGpu gpu;
+  Tool& tool = gpu.tool;
+  write_list(tool, R"("elements=1024", "elements=2048", "elements=4096", "elements=8192", "elements=16384")");
+  std::size_t stale = 0;
+  for (const char* shard : {"1/2", "2/2"})
+    stale += document(tool.run(night(tool, {"--dry-run", "--shard", shard})))["plan"]["stale"].size();
+  CHECK(stale == 5);
+  CHECK(contains(tool.run(night(tool, {"--shard", "3/2"})).err, "--shard: '3/2' is no shard"));
+  CHECK(contains(tool.run(night(tool, {"--until", "25:00"})).err, "--until: '25:00' is no time of day"));
+  CHECK(tool.run(night(tool, {"--time", "1h", "--until", "06:00"})).code == 2);
+  CHECK(tool.run(night(tool, {"--no-cache"})).code == 2);
+}
+
+TEST_CASE("a log on a full disk is said once, and a cache there ends the night") {
+  ScriptedGpu gpu;
+  Tool& tool = gpu.tool;
+  write_list(tool, "\"elements=1024\"");
+  const Ended ended = tool.run(night(tool, {"--log", "/dev/full"}));
+  CHECK(ended.code == 0);
+  CHECK(contains(ended.err, "cannot be written any more"));
+  CHECK(tool.run(night(tool, {"--cache", "/dev/full/x.db"})).code >= 2);
+}
+
+TEST_CASE("without a GPU a night is of the recorded shapes; others are left out and said") {
+  Tool tool;
+  tool.write("w.json", R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_attention", "shapes": [
+      "q_heads=32,batch=8,context=4096", "batch=7,context=100"]}]})");
+  const Ended planned = tool.run(night(tool, {"--dry-run", "--no-compile"}));
+  CHECK(planned.code == 1);
+  CHECK(document(planned)["plan"]["stale"].size() == 1);
+  REQUIRE(document(planned)["plan"]["left_out"].size() == 1);
+  CHECK(contains(document(planned)["plan"]["left_out"][0]["why"], "no shipped recording"));
+  CHECK(contains(planned.err, "is left out: no GPU here"));
+}

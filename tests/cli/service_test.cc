@@ -1,0 +1,166 @@
+// moetune serve, and search --server against it, as processes.
+#include <regex>
+
+#include "tests/cli/served.h"
+
+using namespace moetune::testing;
+
+namespace {
+
+// "http://127.0.0.1:PORT/" of a service that is starting.
+std::string url_of(const Tool& tool, const std::string& name) {
+  for (int tries = 0; tries < 200; ++tries) {
+    const std::string text = read_text(tool.path(name));
+    const std::size_t at = text.find("http://");
+    if (at != std::string::npos && text.find(' ', at) != std::string::npos)
+      return text.substr(at, text.find(' ', at) - at);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  FAIL("the service does not start: " << read_text(tool.path(name)));
+  return "";
+}
+
+// Without what depends on the clock and on where the cache lies.
+std::string steady_part(const std::string& text) {
+  std::istringstream lines(text);
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("  time ") && !line.starts_with("  cache ")) kept += line + "\n";
+  }
+  return kept;
+}
+
+// Without the times in lines of progress.
+std::string steady_notes(const std::string& text) {
+  return std::regex_replace(text, std::regex("  [^ ]+( [a-z]+)? so far[^\n]*"), "");
+}
+
+Json steady_json(Json document) {
+  for (const char* name : {"time", "wall_s", "cache"}) document.erase(name);
+  return document;
+}
+
+}  // namespace
+
+TEST_CASE("search --server prints and returns what the local search does, over a service that is killed") {
+  Tool tool;
+  const std::string device = "replay:" + tool.write_recording(), cache = tool.path("served.db").string();
+  const std::vector<std::string> serve = {"-c", tool.binary() + " serve --listen 127.0.0.1:0 --device " +
+                                                    device + " --cache " + cache +
+                                                    " > \"$0\" 2>&1 & echo $! > \"$0.pid\"; wait"};
+  const auto started = [&](const std::string& name) {
+    std::vector<std::string> command = {"/bin/sh"};
+    command.insert(command.end(), serve.begin(), serve.end());
+    command.push_back(tool.path(name).string());
+    return tool.start_program(command);
+  };
+  const auto signal = [&](const std::string& name, int number) {
+    ::kill(static_cast<pid_t>(std::stol(read_text(tool.path(name + ".pid")))), number);
+  };
+  auto service = started("first");
+  const std::string url = url_of(tool, "first");
+  const Ended remote = tool.run({"search", "--server", url, "--budget", "50"});
+  const Ended local = tool.run({"search", "--device", device, "--budget", "50", "--no-cache"});
+  CHECK(remote.code == 0);
+  CHECK(steady_part(remote.out) == steady_part(local.out));
+  CHECK(remote.err == local.err);
+  const Ended wrong = tool.run({"search", "--server", url, "--strategy", "wishful"});
+  CHECK(wrong.code == 2);
+  CHECK(wrong.err == tool.run({"search", "--device", device, "--strategy", "wishful"}).err);
+  CHECK(document(tool.run({"search", "--server", url, "--budget", "20", "--json"}))["trials"]["total"] == 20);
+
+  signal("first", SIGKILL);
+  service->wait();
+  const Ended nobody = tool.run({"serve", "--listen", "0.0.0.0:0", "--device", device, "--cache", cache});
+  CHECK(nobody.code == 2);
+  CHECK(contains(nobody.err, "--listen: 0.0.0.0 can be reached by others: that needs --token-file"));
+  service = started("second");
+  url_of(tool, "second");
+  const Ended second = tool.run({"serve", "--listen", "127.0.0.1:0", "--device", device, "--cache", cache});
+  CHECK(second.code == 3);
+  CHECK(contains(second.err, "a service has the GPU"));
+  signal("second", SIGTERM);
+  service->wait();
+}
+
+TEST_CASE("search --over and --from-misses print and return the same with --server") {
+  Tool tool;
+  const Served served(tool, "served", {});  // without a GPU: the shipped recordings
+  const std::vector<std::string> over = {"search",      "decode_attention",
+                                         "--over",      "batch=1..128,context=2k..8k",
+                                         "--problem",   "q_heads=32,kv_heads=8,head_dim=128",
+                                         "--budget",    "40",
+                                         "--shapes",    "3",
+                                         "--no-compile"};
+  const auto with = [](std::vector<std::string> command, const std::vector<std::string>& more) {
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  };
+  const std::vector<std::string> here = {"--cache", tool.path("local.db").string()};
+  const std::vector<std::string> there = {"--server", served.url};
+  const Ended local = tool.run(with(over, here)), remote = tool.run(with(over, there));
+  CHECK(local.code == 0);
+  CHECK(remote.code == 0);
+  CHECK(contains(remote.out, "worst cell (bound 2.0%)"));
+  CHECK(steady_part(remote.out) == steady_part(local.out));
+  CHECK(contains(remote.err, "cubin"));
+  CHECK(steady_notes(remote.err) == steady_notes(local.err));
+  CHECK(steady_json(document(tool.run(with(with(over, there), {"--json"})))) ==
+        steady_json(document(tool.run(with(with(over, here), {"--json"})))));
+  for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
+           {"search", "decode_attention", "--over", "batches=1..4"},
+           {"search", "decode_attention", "--over", "batch=4..1"},
+           {"search", "--over", "batch=1..4"},
+           {"search", "decode_attention", "--over", "batch=1..4", "--timing", "x"}}) {
+    const Ended one = tool.run(wrong), other = tool.run(with(wrong, there));
+    CHECK(one.code == 2);
+    CHECK(other.code == 2);
+    CHECK(other.err == one.err);
+  }
+  CHECK(contains(tool.run(with(with(over, there), here)).err, "--server searches into the service's cache"));
+
+  tool.write("misses.json",
+             R"({"moetune_misses": 1, "hardware": "NVIDIA H200", "misses": [
+      {"kernel": "decode_attention", "problem": "batch=8,q_heads=32,kv_heads=8,head_dim=128,context=4096", "count": 30},
+      {"kernel": "decode_attention", "problem": "batch=77,context=4096", "count": 2}]})");
+  const std::vector<std::string> missed = {
+      "search", "--from-misses", tool.path("misses.json").string(), "--budget", "20",
+      "--cold", "--no-compile"};
+  const Ended found = tool.run(with(missed, here)), served_found = tool.run(with(missed, there));
+  CHECK(contains(found.out, "batch=8"));
+  CHECK(served_found.code == found.code);
+  CHECK(steady_part(served_found.out) == steady_part(found.out));
+  CHECK(steady_notes(served_found.err) == steady_notes(found.err));
+}
+
+TEST_CASE("a service signs the pack that it publishes, and sync installs it for who trusts the key") {
+  Tool tool;
+  const std::string key = tool.path("key").string(), packs = tool.path("packs").string();
+  REQUIRE(tool.run({"cache", "new-key", key}).code == 0);
+  REQUIRE(tool.run({"cache", "new-key", tool.path("other").string()}).code == 0);
+  for (const char* folder : {"packs", "mine", "theirs"}) std::filesystem::create_directory(tool.path(folder));
+  const Served served(
+      tool, "signing",
+      {"--device", "replay:decode_attention_h200_b8_c4096", "--packs", packs, "--sign-key", key});
+  const Ended search = tool.run({"search", "--server", served.url, "--budget", "3"});
+  CAPTURE(search.err);
+  REQUIRE(search.code == 0);
+  for (int tries = 0; tries < 100 && !std::filesystem::exists(packs + "/service.pack"); ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK(tool.run({"cache", "check", packs + "/service.pack", "--trust", key + ".pub"}).code == 0);
+  const std::string mine = tool.path("mine").string(), theirs = tool.path("theirs").string();
+  const Ended trusted = tool.run({"sync", served.url, mine, "--once", "--trust", key + ".pub"});
+  CAPTURE(trusted.err);
+  CHECK(trusted.code == 0);
+  CHECK(contains(trusted.out, "installed service.pack"));
+  CHECK(read_text(mine + "/service.pack") == read_text(packs + "/service.pack"));
+  CHECK(tool.run({"cache", "check", mine + "/service.pack", "--trust", key + ".pub"}).code == 0);
+  const Ended other =
+      tool.run({"sync", served.url, theirs, "--once", "--trust", tool.path("other.pub").string()});
+  CHECK(other.code == 1);
+  CHECK(contains(other.err, "not a trusted key"));
+  CHECK_FALSE(std::filesystem::exists(theirs + "/service.pack"));
+  const Ended no_key = tool.run({"serve", "--packs", packs, "--sign-key", tool.path("none").string()});
+  CHECK(no_key.code == 2);
+  CHECK(contains(no_key.err, "none"));
+}

@@ -1,0 +1,63 @@
+// The commands around workloads.json: made of a model or of misses, shown, tuned, and gone on with.
+#include "tests/cli/scripted_gpu.h"
+
+using namespace moetune::testing;
+
+namespace {
+
+const std::string kConfigs = MOETUNE_SOURCE_DIR "/tests/workloads/configs/";
+
+}  // namespace
+
+TEST_CASE("a model's config.json becomes a list that show reads") {
+  Tool tool;
+  const std::string list = tool.path("w.json").string();
+  const Ended made = tool.run({"workloads", "from-config", kConfigs + "gpt-oss-120b.json", "--tp", "2",
+                               "--batch", "1..64", "--context", "1k..16k", "--out", list});
+  CHECK(made.code == 0);
+  CHECK(contains(made.out, "7 workloads"));
+  const Json shown = document(tool.run({"workloads", "show", list, "--json"}));
+  CHECK(shown["shapes"].size() > 30);
+  const Ended printed = tool.run({"workloads", "from-config", kConfigs + "deepseek-v3.json"});
+  CHECK(printed.code == 0);
+  CHECK(Json::parse(printed.out)["workloads"].size() == 3);
+  CHECK(contains(printed.err, "MLA"));
+}
+
+TEST_CASE("what is wrong with a list or an option is one line with its place") {
+  Tool tool;
+  tool.write("w.json", "{\"moetune_workloads\": 1,\n \"workloads\": [{\"kernel\": \"nothing\"}]}");
+  const Ended ended = tool.run({"tune", "--workloads", tool.path("w.json").string()});
+  CHECK(ended.code == 2);
+  CHECK(contains(ended.err, "w.json:2: workloads[0].kernel is refused: unknown kernel 'nothing'"));
+  CHECK(contains(tool.run({"tune"}).err, "--workloads FILE"));
+  CHECK(contains(tool.run({"workloads", "make", "x"}).err, "unknown action 'make'"));
+  CHECK(contains(tool.run({"workloads", "from-config", kConfigs + "llama-3-70b.json", "--batch", "5..1"}).err,
+                 "--batch: '5..1' ends before it begins"));
+  CHECK(contains(tool.run({"workloads", "from-config", kConfigs + "llama-3-70b.json", "--tp", "7"}).err,
+                 "--tp: tensor parallel 7 does not divide"));
+  CHECK(contains(tool.run({"tune", "--workloads", "x", "--time", "1y"}).err, "x"));
+}
+
+TEST_CASE("a list of which nothing can run for want of a GPU is a broken environment, however short") {
+  Tool tool;
+  tool.write("w.json", R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_kernel"}]})");
+  const Ended ended = tool.run({"tune", "--workloads", tool.path("w.json").string(), "--device", "cuda:0"});
+  CHECK(ended.code == 3);
+  CHECK(contains(ended.err, "moetune: tune needs a GPU"));
+}
+
+TEST_CASE("tune does a list heaviest first, and the same command finds it done") {
+  ScriptedGpu gpu;
+  Tool& tool = gpu.tool;
+  tool.write("w.json", R"({"moetune_workloads": 1, "workloads": [
+      {"kernel": "decode_kernel", "shapes": ["elements=1024", {"problem": "elements=4096", "weight": 9}]}]})");
+  const std::vector<std::string> command = {
+      "tune", "--workloads", tool.path("w.json").string(), "--time", "5m", "--budget", "2", "--json"};
+  const Json first = document(tool.run(command));
+  REQUIRE(first["points"].size() == 2);
+  CHECK(contains(first["points"][0]["problem"], "elements=4096"));
+  for (const Json& point : first["points"]) CHECK(point["state"] == "tuned");
+  const Json second = document(tool.run(command));
+  for (const Json& point : second["points"]) CHECK(point["state"] == "already_tuned");
+}
