@@ -23,7 +23,7 @@ double expected_best(const std::vector<double>& sorted, std::size_t rows, std::s
   const auto n = static_cast<double>(rows);
   const auto k = static_cast<double>(draws);
   double expected = 0;
-  double none_yet = 1;  // chance that none of the best i was drawn
+  double none_yet = 1;  // probability that none of the best i was drawn
   for (std::size_t i = 0; i < sorted.size() && none_yet > 0; ++i) {
     const auto before = static_cast<double>(i);
     const double none = none_yet * std::max(0.0, n - k - before) / (n - before);

@@ -31,6 +31,11 @@ class Moetune:
         common = [*workload, *(["--cache", self.options.cache] if self.options.cache else [])]
         if not self.options.stored:
             self.call("search", *common, "--budget", str(self.options.budget), "--strategy", self.options.strategy)
+        return self.time_stored(*workload)
+
+    def time_stored(self, *workload):
+        """The same, of what the cache holds."""
+        common = [*workload, *(["--cache", self.options.cache] if self.options.cache else [])]
         rows = {row["what"]: row for row in self.call("bench", *common)["rows"] if row["time_us"]}
         best = rows.get("winner")
         if best:

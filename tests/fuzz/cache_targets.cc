@@ -3,7 +3,8 @@
 
 #include "base/regular_file.h"
 #include "jobs/record_rules.h"
-#include "jobs/stored_results.h"
+#include "report/page.h"
+#include "report/report_document.h"
 #include "tests/fuzz/cache_content.h"
 #include "tests/fuzz/database_targets.h"
 #include "tests/fuzz/target.h"
@@ -42,11 +43,12 @@ class CacheTarget : public Target {
   void read_as_is() {
     Cache cache = Cache::open(file_, Cache::Mode::read_only);
     require_known(known_, read_all(cache), "an altered record is read");
-    for (const Workload& workload : cache.workloads()) result_document(read_result(cache, workload, spaces_));
+    const Report report = read_report(&cache, {});
+    report_document(report);
+    page_data(report, {});
   }
 
   RecordRules rules_;
-  StoredSpaces spaces_;
   std::multiset<std::string> known_;
 };
 

@@ -170,10 +170,10 @@ class InterfaceTarget : public Target {
       extent = decisions.byte() % 2 == 0 ? decisions.number() : 1 + decisions.byte();
     const std::size_t count = decisions.byte() % 4 == 0 ? static_cast<std::size_t>(decisions.number()) : 3;
     const std::int64_t* const given = decisions.byte() % 16 == 0 ? nullptr : extents;
-    const std::int64_t last = decisions.number();
+    const std::int64_t last = decisions.number(), total = decisions.number();
     moetune_choice choice{};
     untouched(choice, [&] { return moetune_pick(family_, given, count, last, &choice); });
-    untouched(choice, [&] { return moetune_pick_range(family_, given, count, last, &choice); });
+    untouched(choice, [&] { return moetune_pick_range(family_, given, count, last, total, &choice); });
     checked(moetune_pick(family_, given, count, last, nullptr));
     std::size_t bytes = 0;
     untouched(bytes, [&] { return moetune_family_workspace(family_, given, count, &bytes); });
@@ -293,12 +293,18 @@ class InterfaceTarget : public Target {
   }
 
   void options(Decisions& decisions) {
-    moetune_open_options options{sizeof options, nullptr, 1, static_cast<std::int32_t>(decisions.number()),
-                                 0};
+    // As much memory as any size that is not refused unread states: fields of later versions.
+    struct {
+      moetune_open_options options;
+      std::uint8_t more[4096];
+    } given{};
+    moetune_open_options& options = given.options;
+    options = {sizeof options, nullptr, 1, static_cast<std::int32_t>(decisions.number()), 0};
     const std::string path = decisions.byte() % 2 == 0 ? (folder_ / "cache.db").string() : decisions.text();
     const char* const paths[] = {decisions.byte() % 8 == 0 ? nullptr : path.c_str()};
     if (decisions.byte() % 8 > 0) options.paths = paths;
     if (decisions.byte() % 8 == 0) options.size = static_cast<std::size_t>(decisions.number());
+    if (decisions.byte() % 8 == 0) given.more[decisions.byte()] = decisions.byte();
     moetune_runtime* runtime = nullptr;
     untouched(runtime, [&] { return moetune_open(&options, &runtime); });
     moetune_close(runtime);

@@ -21,12 +21,17 @@ const TargetKind kTargets[] = {
     {"kernel-tuner", "Kernel Tuner's cache files", kernel_tuner_target, 10000},
     {"spaces", "space files", spaces_target, 1500},
     {"problems", "problems and configurations", problems_target, 8000},
+    {"ranges", "range tables and their progress, as a server and a search read them", ranges_target, 150},
+    {"workloads", "lists of workloads and models' config.json", workloads_target, 5000},
+    {"signatures", "signatures of packs", signature_target, 3000},
+    {"pack-lists", "a service's lists of packs", pack_list_target, 5000},
     {"cache-bytes", "cache files with altered bytes", cache_bytes_target, 300},
     {"cache-records", "cache files with altered records", cache_records_target, 400},
     {"pack-bytes", "packs with altered bytes", pack_bytes_target, 300},
     {"pack-records", "packs with altered records", pack_records_target, 300},
     {"interface", "calls of include/moetune.h", interface_target, 5000},
-    {"command", "command lines", command_target, 400}};
+    {"command", "command lines", command_target, 400},
+    {"service", "requests to a service", service_target, 1000}};
 
 const TargetKind& find_target(const std::string& name) {
   for (const TargetKind& kind : kTargets) {

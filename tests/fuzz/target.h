@@ -44,15 +44,24 @@ std::unique_ptr<Target> recordings_target(const Folder& folder);
 std::unique_ptr<Target> kernel_tuner_target(const Folder& folder);
 std::unique_ptr<Target> spaces_target(const Folder& folder);
 std::unique_ptr<Target> problems_target(const Folder& folder);
+// workload_targets.cc
+std::unique_ptr<Target> workloads_target(const Folder& folder);
+// range_targets.cc
+std::unique_ptr<Target> ranges_target(const Folder& folder);
 // cache_targets.cc
 std::unique_ptr<Target> cache_bytes_target(const Folder& folder);
 std::unique_ptr<Target> cache_records_target(const Folder& folder);
 // pack_targets.cc
 std::unique_ptr<Target> pack_bytes_target(const Folder& folder);
 std::unique_ptr<Target> pack_records_target(const Folder& folder);
+// sync_targets.cc
+std::unique_ptr<Target> signature_target(const Folder& folder);
+std::unique_ptr<Target> pack_list_target(const Folder& folder);
 // interface_target.cc
 std::unique_ptr<Target> interface_target(const Folder& folder);
 // command_target.cc
 std::unique_ptr<Target> command_target(const Folder& folder);
+// service_target.cc
+std::unique_ptr<Target> service_target(const Folder& folder);
 
 }  // namespace moetune::fuzz

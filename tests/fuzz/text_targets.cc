@@ -133,13 +133,22 @@ std::unique_ptr<Target> spaces_target(const Folder&) {
 }
 
 std::unique_ptr<Target> problems_target(const Folder&) {
-  return std::make_unique<ProblemTarget>(
-      Mutator({"decode_attention\nbatch=4,q_heads=8,kv_heads=1,context=512,page=16\nbody=mma,tile=64,warps=4",
-               "decode_attention\nbatch=64,context=8192,dtype=bf16,lengths=ragged,window=128,kv_dtype=e4m3\n",
-               "decode_kernel\nelements=1024,dtype=f32,write=all,passes=1\nloader=bulk,stages=2",
-               "tensor_ceiling\n\n"},
-              {"batch", "context", "q_heads", "kv_heads", "head_dim", "page", "window", "q_len", "lengths",
-               "ragged", "sinks", "dtype", "fp16", "e4m3", "elements", "passes", "=", ",", "\n"}));
+  return std::make_unique<ProblemTarget>(Mutator(
+      {"decode_attention\nbatch=4,q_heads=8,kv_heads=1,context=512,page=16\nbody=mma,tile=64,warps=4",
+       "decode_attention\nbatch=64,context=8192,dtype=bf16,lengths=ragged,window=128,kv_dtype=e4m3\n",
+       "decode_kernel\nelements=1024,dtype=f32,write=all,passes=1\nloader=bulk,stages=2",
+       "tensor_ceiling\n\n",
+       "router\ntokens=4096,experts=256,top_k=8,score=sigmoid,bias=correction,groups=8,groups_kept=4,align=16"
+       "\nschedule=barrier,cluster=1,select=reduce,lanes=32,vector=4,rows=1,warps=16,blocks_per_sm=1",
+       "router\ntokens=1048576,experts=512,top_k=16,layout=masked,segment=65536,capacity=100000,dropped=mask\n",
+       "router\ntokens=90,experts=32,top_k=2,layout=rows,capacity=125,align=256,map=local,skew=one\n",
+       "router\ntokens=700,experts=96,top_k=5,outputs=ranks,ranks=8,ids=i64,count=device\n",
+       "moe_dispatch\ntokens=64,hidden=7168,experts=256,top_k=8,out=e4m3,scale_layout=column,align=128\n",
+       "moe_combine\ntokens=19,hidden=264,experts=16,top_k=16,align=2,capacity=90\n"},
+      {"batch",   "context", "q_heads", "kv_heads", "head_dim", "page",     "window",   "q_len",
+       "lengths", "ragged",  "sinks",   "dtype",    "fp16",     "e4m3",     "elements", "passes",
+       "tokens",  "experts", "top_k",   "groups",   "align",    "capacity", "segment",  "ranks",
+       "layout",  "masked",  "hidden",  "=",        ",",        "\n"}));
 }
 
 }  // namespace moetune::fuzz

@@ -76,6 +76,13 @@ void check_close(const std::vector<double>& actual, const std::vector<double>& e
   CHECK(worst <= share * largest);
 }
 
+std::size_t count_differences(const std::vector<double>& actual, const std::vector<double>& expected) {
+  REQUIRE(actual.size() == expected.size());
+  std::size_t differences = 0;
+  for (std::size_t i = 0; i < actual.size(); ++i) differences += actual[i] != expected[i];
+  return differences;
+}
+
 void check_exact_reference(const Kernel& kernel, const Problem& problem, const Call& call,
                            std::uint64_t seed) {
   const std::vector<Buffer> buffers = kernel.buffers(problem, call, seed);
@@ -90,7 +97,11 @@ void check_exact_reference(const Kernel& kernel, const Problem& problem, const C
     REQUIRE(written != buffers.end());
     const std::vector<double> actual =
         widened(exact_dtype(written->dtype), gpu().fetch(name, CudaDevice::Tensor::exact));
-    check_close(actual, expected, 2e-5);
+    if (is_integer(written->dtype)) {
+      CHECK(count_differences(actual, expected) == 0);
+    } else {
+      check_close(actual, expected, 2e-5);
+    }
   }
 }
 

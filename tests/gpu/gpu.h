@@ -25,8 +25,11 @@ BuildPtr compile_for_gpu(const CompileUnit& unit);
 // infinities in the same places. Checks with doctest.
 void check_close(const std::vector<double>& actual, const std::vector<double>& expected, double share);
 
-// Whether a kernel's exact reference on the GPU, with a problem open, agrees with float64 on the CPU: within
-// 2e-5 of the largest value. Checks with doctest.
+// How many values are not the same. Checks with doctest that there are as many of both.
+std::size_t count_differences(const std::vector<double>& actual, const std::vector<double>& expected);
+
+// Whether a kernel's exact reference on the GPU, with a problem open, agrees with float64 on the CPU: integers
+// exactly, others within 2e-5 of the largest value. Checks with doctest.
 void check_exact_reference(const Kernel& kernel, const Problem& problem, const Call& call,
                            std::uint64_t seed);
 

@@ -1,5 +1,6 @@
 #include "tests/gpu/problems.h"
 
+#include <cstdlib>
 #include <map>
 
 namespace moetune {
@@ -96,6 +97,35 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "tokens=21,hidden=136,experts=32,top_k=5,align=1,out=e4m3,scale=token,scale_layout=column,capacity=90",
          "tokens=300,hidden=512,experts=64,top_k=6,out=e4m3,scale_layout=column,padding=none,align=128",
      }},
+    {"prefill_attention",
+     {
+         "batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=700",
+         "batch=7,q_heads=8,kv_heads=2,seqlen_q=200,seqlen_kv=500,lengths=ragged,lse=natural",
+         "batch=9,q_heads=8,kv_heads=2,seqlen_q=150,seqlen_kv=400,lengths=ragged,page=16,sinks=learned,lse="
+         "natural,dtype=fp16",
+         "batch=6,q_heads=16,kv_heads=2,seqlen_q=200,seqlen_kv=700,lengths=ragged,page=64,window=100,head_dim="
+         "64",
+         "batch=3,q_heads=4,kv_heads=4,seqlen_q=257,seqlen_kv=513,causal=0,head_dim=64,layout=hnd",
+         "batch=6,q_heads=4,kv_heads=2,seqlen_q=130,seqlen_kv=900,lengths=ragged,page=128,head_dim=256,lse="
+         "natural",
+         "batch=8,q_heads=32,kv_heads=4,seqlen_q=16,seqlen_kv=600,lengths=ragged,page=16",
+         "batch=1,q_heads=1,kv_heads=1,seqlen_q=1,seqlen_kv=1",
+         "batch=2,q_heads=8,kv_heads=8,seqlen_q=512,seqlen_kv=512,window=77,sinks=learned",
+         "batch=33,q_heads=8,kv_heads=8,seqlen_q=70,seqlen_kv=200,lengths=ragged,layout=hnd,page=16,window=64",
+         "batch=1,q_heads=6,kv_heads=2,seqlen_q=129,seqlen_kv=3000,head_dim=64,dtype=fp16,lse=natural",
+         "batch=70,q_heads=4,kv_heads=1,seqlen_q=40,seqlen_kv=90,lengths=ragged,head_dim=64,sinks=learned",
+         "batch=3,q_heads=16,kv_heads=2,seqlen_q=3,seqlen_kv=2000,page=64,lse=natural,sinks=learned",
+         "batch=2,q_heads=2,kv_heads=2,seqlen_q=200,seqlen_kv=300,head_dim=256,causal=0,lengths=ragged",
+         "batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=700,kv_dtype=e4m3",
+         "batch=7,q_heads=8,kv_heads=2,seqlen_q=200,seqlen_kv=500,lengths=ragged,lse=natural,kv_dtype=e4m3,kv_scale="
+         "head,page=16,dtype=fp16",
+         "batch=6,q_heads=16,kv_heads=2,seqlen_q=200,seqlen_kv=700,lengths=ragged,page=64,window=100,head_dim=64,"
+         "kv_dtype=e4m3",
+         "batch=3,q_heads=4,kv_heads=2,seqlen_q=130,seqlen_kv=900,lengths=ragged,page=128,head_dim=256,layout=hnd,"
+         "kv_dtype=e4m3,kv_scale=head",
+         "batch=3,q_heads=16,kv_heads=2,seqlen_q=3,seqlen_kv=2000,layout=hnd,sinks=learned,kv_dtype=e4m3",
+         "batch=5,q_heads=4,kv_heads=2,seqlen_q=100,seqlen_kv=257,head_dim=256,lengths=ragged,causal=0,kv_dtype=e4m3",
+     }},
     {"router",
      {
          "tokens=1,experts=8,top_k=2,dtype=bf16,align=1",
@@ -113,6 +143,13 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "tokens=5000,experts=256,top_k=8,align=128",
          "tokens=700,experts=64,top_k=6,align=32,map=local,count=device",
          "tokens=300,experts=16,top_k=2,outputs=weights,count=device",
+         "tokens=600,experts=64,top_k=6,align=128,layout=rows,capacity=110,dropped=mask,skew=zipf",
+         "tokens=70,experts=32,top_k=4,layout=ends",
+         "tokens=410,experts=40,top_k=3,layout=masked,segment=50,dropped=mask,ids=i64,skew=zipf",
+         "tokens=555,experts=64,top_k=6,layout=masked,segment=64,map=local,count=device,dropped=mask",
+         "tokens=777,experts=96,top_k=5,outputs=ranks,ranks=8,ids=i64",
+         "tokens=1,experts=8,top_k=8,outputs=ranks,ranks=8,count=device",
+         "tokens=290,experts=33,top_k=3,outputs=weights,ids=i64",
      }},
     {"tensor_ceiling",
      {
@@ -136,6 +173,8 @@ Problem least_problem(const Kernel& kernel) {
 }  // namespace
 
 std::vector<Problem> small_problems(const Kernel& kernel) {
+  const char* const only = std::getenv("MOETUNE_GPU_KERNEL");
+  if (only != nullptr && kernel.name() != only) return {};
   const auto listed = kProblems.find(kernel.name());
   if (listed == kProblems.end()) return {least_problem(kernel)};
   std::vector<Problem> problems;

@@ -1,0 +1,220 @@
+// Simulated nights of `moetune retune` on recorded spaces: whether serving ever gets slower, what triage finds and how
+// often it is wrong, and what a quiet night costs beside tuning. One JSON document on stdout; exit code 1 if a bar is
+// missed. Run by scripts/simulate_nights.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "replay/noisy_device.h"
+#include "replay/other_hardware.h"
+#include "replay/shipped.h"
+#include "retune/rework.h"
+
+namespace moetune {
+namespace {
+
+constexpr double kMostRise = 0.005;
+constexpr std::size_t kFullBudget = 100, kPatchBudget = 40;
+constexpr double kChangeChance = 0.1, kChangeStrength = 0.06;
+
+struct World {
+  explicit World(Recording read) : recording(std::move(read)) {
+    for (ConfigId id = 0; id < recording.trials.size(); ++id)
+      truth.push_back({id, recording.trials[id].outcome, static_cast<double>(recording.trials[id].time_us)});
+  }
+
+  Recording recording;
+  std::vector<Observation> truth;  // under the present conditions
+  std::optional<ConfigId> served;
+  std::vector<OldTrial> old_trials;
+  double best_since_change_us = INFINITY;  // of what was served under these conditions
+};
+
+// A workload of a simulated night.
+class SimulatedSubject : public ReworkSubject {
+ public:
+  SimulatedSubject(World& world, const NoiseModel& noise, std::uint64_t seed)
+      : world_(world), seed_(seed), device_(world.recording.space, world.truth, noise, seed) {}
+
+  Device& device() override { return device_; }
+  const LegalSpace& space() override { return world_.recording.space; }
+  std::optional<ConfigId> default_id() override { return std::nullopt; }
+  std::optional<Candidate> incumbent() override {
+    return world_.served ? prepare(*world_.served) : std::nullopt;
+  }
+  std::vector<OldTrial> old_trials() override { return world_.old_trials; }
+  std::optional<Candidate> prepare(ConfigId id) override { return Candidate{.config = space().config(id)}; }
+  void open_device() override {}
+  bool is_incumbent(const TuneResult& result) override { return result.best->id == world_.served; }
+
+  TuneResult search(Remedy remedy) override {
+    TuneRequest request;
+    request.seed = seed_;
+    request.budget = remedy == Remedy::full ? kFullBudget : kPatchBudget;
+    request.quiet_wait_s = 0;
+    request.problem.kernel = world_.recording.kernel;
+    request.space = &space();
+    History history{.distance = 0.25};
+    for (const OldTrial& trial : world_.old_trials)
+      if (const auto point = space().point_of(trial.config))
+        history.trials.push_back({*point, Outcome::ok, trial.time_us});
+    if (!history.trials.empty()) request.histories.push_back(std::move(history));
+    TuneResult result = tune(request, {.device = device_}, {});
+    if (result.best) result.winner.config = result.best->config;
+    std::vector<OldTrial> trials;
+    for (const Trial& trial : result.trials)
+      if (trial.result.outcome == Outcome::ok && !trial.result.contended)
+        trials.push_back({trial.config.text(), trial.result.measurement.median_us});
+    if (result.best) found_trials_ = std::move(trials);
+    return result;
+  }
+
+  void store(const TuneResult& result) override {
+    world_.served = result.best->id;
+    world_.old_trials = std::move(found_trials_);
+  }
+
+  double device_s() const { return device_.measured_s(); }
+
+ private:
+  World& world_;
+  std::uint64_t seed_;
+  NoisyDevice device_;
+  std::vector<OldTrial> found_trials_;
+};
+
+std::vector<World> make_worlds(std::size_t most) {
+  std::vector<World> worlds;
+  for (const ShippedRecording& shipped : list_shipped_recordings())
+    if (worlds.size() < most) worlds.emplace_back(shipped.read());
+  return worlds;
+}
+
+ReworkSettings settings() { return {.quiet_wait_s = 0}; }
+
+// The first search, on a quiet GPU.
+double tune_first(World& world, std::uint64_t seed) {
+  world.served.reset();
+  SimulatedSubject subject(world, {}, seed);
+  rework(subject, settings(), {}, {});
+  return subject.device_s();
+}
+
+struct Nights {
+  std::size_t nights = 0, reworks = 0, changes = 0, rises = 0;
+  std::map<std::string, std::size_t> verdicts;
+  double largest_rise = 0;
+};
+
+void one_night(World& world, Nights& sum, Random& random) {
+  if (random.unit() < kChangeChance) {
+    world.truth = simulate_other_hardware(world.recording.space, world.truth, random.next(), kChangeStrength);
+    world.best_since_change_us = world.truth[*world.served].time_us;
+    ++sum.changes;
+  }
+  NoiseModel noise;
+  noise.drift = 0.04 * random.unit();
+  noise.sample_sigma = 0.005 + 0.02 * random.unit();
+  if (random.unit() < 0.3) noise.burst_chance = 0.02;
+  SimulatedSubject subject(world, noise, random.next());
+  const ReworkResult result = rework(subject, settings(), {}, {});
+  ++sum.reworks;
+  ++sum.verdicts[std::string(rework_verdict_name(result.verdict))];
+  const double now_us = world.truth[*world.served].time_us;
+  const double rise = now_us / world.best_since_change_us - 1;
+  sum.largest_rise = std::max(sum.largest_rise, rise);
+  sum.rises += rise > kMostRise;
+  world.best_since_change_us = std::min(world.best_since_change_us, now_us);
+}
+
+Nights simulate_nights(std::size_t nights, std::size_t workloads, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<World> worlds = make_worlds(workloads);
+  Nights sum;
+  for (World& world : worlds) {
+    tune_first(world, random.next());
+    world.best_since_change_us = world.truth[*world.served].time_us;
+  }
+  for (; sum.nights < nights; ++sum.nights) {
+    for (World& world : worlds) {
+      one_night(world, sum, random);
+      // The made-up changes add up to a world that is nothing like the recording: it begins afresh now and then.
+      if (sum.nights % 50 != 49) continue;
+      world = World(std::move(world.recording));
+      tune_first(world, random.next());
+      world.best_since_change_us = world.truth[*world.served].time_us;
+    }
+  }
+  return sum;
+}
+
+struct TriageScore {
+  std::size_t cases = 0, found = 0, false_alarms = 0;
+  double probe_s = 0, tuning_s = 0;
+};
+
+// Each case: a first search, then a night without a change and one whose winner is `slower` than it was.
+TriageScore score_triage(std::size_t cases, double slower, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<World> worlds = make_worlds(6);
+  TriageScore score;
+  for (; score.cases < cases; ++score.cases) {
+    World& world = worlds[score.cases % worlds.size()];
+    score.tuning_s += tune_first(world, random.next());
+    const auto remedy = [&](double* device_s) {
+      World night = world;
+      SimulatedSubject subject(night, {}, random.next());
+      const ReworkResult result = rework(subject, settings(), {}, {});
+      if (device_s != nullptr) *device_s += subject.device_s();
+      return result.triage->remedy;
+    };
+    score.false_alarms += remedy(&score.probe_s) != Remedy::keep;
+    Observation& winner = world.truth[*world.served];
+    const double before = winner.time_us;
+    winner.time_us *= 1 + slower;
+    score.found += remedy(nullptr) != Remedy::keep;
+    winner.time_us = before;
+  }
+  return score;
+}
+
+int run(std::size_t nights, std::size_t workloads, std::size_t cases, std::uint64_t seed) {
+  const Nights sum = simulate_nights(nights, workloads, seed);
+  const TriageScore score = score_triage(cases, 0.1, seed + 1);
+  const double share = score.tuning_s > 0 ? score.probe_s / score.tuning_s : 0;
+  const auto bar = [&](double of_hundred) { return of_hundred * static_cast<double>(cases) / 100; };
+  const bool held = sum.rises == 0 && static_cast<double>(score.found) >= bar(95) &&
+                    static_cast<double>(score.false_alarms) <= bar(5) && share <= 0.2;
+  const nlohmann::ordered_json document = {{"nights", sum.nights},
+                                           {"reworks", sum.reworks},
+                                           {"changed_conditions", sum.changes},
+                                           {"verdicts", sum.verdicts},
+                                           {"largest_rise", sum.largest_rise},
+                                           {"rises_past_half_a_percent", sum.rises},
+                                           {"triage",
+                                            {{"cases", score.cases},
+                                             {"losses_of_10_percent_found", score.found},
+                                             {"false_alarms", score.false_alarms},
+                                             {"quiet_night_share_of_tuning", share}}},
+                                           {"all_bars_held", held}};
+  std::printf("%s\n", document.dump(1).c_str());
+  return held ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace moetune
+
+int main(int argc, char** argv) {
+  const auto number = [&](int at, unsigned long long fallback) {
+    return argc > at ? std::strtoull(argv[at], nullptr, 10) : fallback;
+  };
+  if (argc > 5 || (argc > 1 && argv[1][0] == '-')) {
+    std::fprintf(stderr, "usage: retune_nights [NIGHTS [WORKLOADS [TRIAGE_CASES [SEED]]]]\n");
+    return 2;
+  }
+  return moetune::run(number(1, 30), number(2, 2), number(3, 20), number(4, 1));
+}
