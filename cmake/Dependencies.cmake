@@ -18,9 +18,12 @@ endfunction()
 library_target(xxhash xxhash.h)
 library_target(zstd zstd.h zstd)
 library_target(zlib zlib.h z)
+library_target(sodium sodium.h sodium)
 library_target(sqlitecpp SQLiteCpp/SQLiteCpp.h SQLiteCpp sqlite3)
 target_link_libraries(sqlitecpp INTERFACE Threads::Threads ${CMAKE_DL_LIBS} m)
 library_target(boost_program_options boost/program_options.hpp boost_program_options)
+library_target(openssl openssl/ssl.h ssl crypto)
+target_link_libraries(openssl INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
 find_path(DOCTEST_INCLUDE doctest/doctest.h REQUIRED)
 
 # Headers only: libcuda, libnvrtc and NVML are opened at run time. scripts/setup puts NVIDIA's Python packages below
@@ -33,3 +36,6 @@ find_path(NVRTC_INCLUDE nvrtc.h HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS ${cuda_f
 add_library(cuda_headers INTERFACE)
 target_include_directories(cuda_headers SYSTEM INTERFACE ${CUDA_INCLUDE} ${NVRTC_INCLUDE})
 target_link_libraries(cuda_headers INTERFACE ${CMAKE_DL_LIBS})
+
+# Charts of the report's page, as Debian's libjs-chart.js brings them (Chart.js 3, MIT licence).
+find_file(CHART_JS chart.min.js PATHS /usr/share/javascript/chart.js /usr/share/nodejs/chart.js/dist REQUIRED)

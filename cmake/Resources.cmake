@@ -1,21 +1,27 @@
-# embed_resources(TARGET FOLDER...): every file below the folders, in the binary, as the table that base/resources.cc
-# reads. The assembler's .incbin takes the bytes as they are.
+# embed_resources(TARGET FOLDER... [FILES NAME PATH ...]): every file below the folders, in the binary, as the table that
+# base/resources.cc reads; after FILES, files from elsewhere, each with its name in the table. The assembler's .incbin
+# takes the bytes as they are.
 function(embed_resources target)
+  cmake_parse_arguments(ARG "" "" "FILES" ${ARGN})
   set(paths "")
-  foreach(folder IN LISTS ARGN)
+  foreach(folder IN LISTS ARG_UNPARSED_ARGUMENTS)
     file(GLOB_RECURSE found RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*)
     list(APPEND paths ${found})
   endforeach()
   list(SORT paths)
+  list(TRANSFORM paths PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE sources)
+  while(ARG_FILES)
+    list(POP_FRONT ARG_FILES name source)
+    list(APPEND paths ${name})
+    list(APPEND sources ${source})
+  endwhile()
 
   set(data "")
   set(names "")
   set(table "")
   set(index 0)
-  set(files "")
-  foreach(path IN LISTS paths)
-    list(APPEND files ${PROJECT_SOURCE_DIR}/${path})
-    string(APPEND data ".Ldata${index}: .incbin \"${PROJECT_SOURCE_DIR}/${path}\"\n.Lend${index}:\n")
+  foreach(path source IN ZIP_LISTS paths sources)
+    string(APPEND data ".Ldata${index}: .incbin \"${source}\"\n.Lend${index}:\n")
     string(APPEND names ".Lname${index}: .asciz \"${path}\"\n")
     string(APPEND table ".quad .Lname${index}\n.quad .Ldata${index}\n.quad .Lend${index} - .Ldata${index}\n")
     math(EXPR index "${index} + 1")
@@ -35,6 +41,6 @@ ${table}.globl moetune_resource_count
 moetune_resource_count: .quad ${index}
 .section .note.GNU-stack,\"\",%progbits
 ")
-  set_source_files_properties(${assembly} PROPERTIES OBJECT_DEPENDS "${files}")
+  set_source_files_properties(${assembly} PROPERTIES OBJECT_DEPENDS "${sources}")
   add_library(${target} OBJECT ${assembly})
 endfunction()

@@ -2,7 +2,40 @@
 # include/moetune.h and nothing else, so that a server may have another SQLite, or another moetune, of its own.
 include(GNUInstallDirs)
 
-add_library(moetune_runtime SHARED $<TARGET_OBJECTS:runtime_resources>)
+# Only where SQLite is an archive with an object for each extension; an archive of one object would define them twice.
+set(sqlite_core "")
+if(sqlitecpp_sqlite3_LIBRARY MATCHES "\\.a$")
+  file(WRITE ${PROJECT_BINARY_DIR}/uses_sqlite.cc
+    "struct sqlite3; extern \"C\" int sqlite3_open(const char*, sqlite3**);\n"
+    "int main() { sqlite3* database; return sqlite3_open(\":memory:\", &database); }\n")
+  try_compile(SQLITE_HAS_SEPARATE_EXTENSIONS ${PROJECT_BINARY_DIR}/sqlite_core
+    SOURCES ${PROJECT_SOURCE_DIR}/packaging/sqlite_core.cc ${PROJECT_BINARY_DIR}/uses_sqlite.cc
+    LINK_LIBRARIES ${sqlitecpp_sqlite3_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS} m)
+  if(SQLITE_HAS_SEPARATE_EXTENSIONS)
+    add_library(sqlite_core OBJECT packaging/sqlite_core.cc)
+    set(sqlite_core $<TARGET_OBJECTS:sqlite_core>)
+  endif()
+endif()
+
+# The same of libsodium: only where its signatures and hashes need no more of its archive than is defined there.
+set(sodium_core "")
+if(sodium_sodium_LIBRARY MATCHES "\\.a$")
+  file(WRITE ${PROJECT_BINARY_DIR}/uses_sodium.cc
+    "#include <sodium.h>\nint main() { unsigned char bytes[128] = {}; crypto_hash_sha512(bytes, bytes, 9);"
+    " crypto_hash_sha256(bytes, bytes, 9); randombytes_buf(bytes, 9); sodium_memzero(bytes, 9);"
+    " crypto_sign_ed25519_seed_keypair(bytes, bytes + 32, bytes);"
+    " crypto_sign_ed25519_detached(bytes, nullptr, bytes, 9, bytes);"
+    " return sodium_init() + crypto_sign_ed25519_verify_detached(bytes, bytes, 9, bytes); }\n")
+  try_compile(SODIUM_HAS_SEPARATE_PARTS ${PROJECT_BINARY_DIR}/sodium_core
+    SOURCES ${PROJECT_SOURCE_DIR}/packaging/sodium_core.cc ${PROJECT_BINARY_DIR}/uses_sodium.cc
+    LINK_LIBRARIES ${sodium_sodium_LIBRARY} Threads::Threads)
+  if(SODIUM_HAS_SEPARATE_PARTS)
+    add_library(sodium_core OBJECT packaging/sodium_core.cc)
+    set(sodium_core $<TARGET_OBJECTS:sodium_core>)
+  endif()
+endif()
+
+add_library(moetune_runtime SHARED $<TARGET_OBJECTS:runtime_resources> ${sqlite_core} ${sodium_core})
 target_link_libraries(moetune_runtime PRIVATE room_runtime)
 target_include_directories(moetune_runtime INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
 set(runtime_symbols ${PROJECT_SOURCE_DIR}/packaging/runtime.symbols)
@@ -18,7 +51,7 @@ add_library(moetune::runtime ALIAS moetune_runtime)
 # The static library holds what it can: packages that this machine has as archives too.
 set(bundled "")
 set(static_libraries "")
-foreach(library IN LISTS sqlitecpp_SQLiteCpp_LIBRARY sqlitecpp_sqlite3_LIBRARY zstd_zstd_LIBRARY)
+foreach(library IN LISTS sqlitecpp_SQLiteCpp_LIBRARY sqlitecpp_sqlite3_LIBRARY zstd_zstd_LIBRARY sodium_sodium_LIBRARY)
   if(library MATCHES "\\.a$")
     list(APPEND bundled ${library})
   else()
@@ -29,23 +62,24 @@ foreach(library IN LISTS sqlitecpp_SQLiteCpp_LIBRARY sqlitecpp_sqlite3_LIBRARY z
 endforeach()
 list(APPEND static_libraries stdc++ m dl pthread)
 set(archives "")
-foreach(room runtime launch kernels search cache base)
+foreach(room runtime launch kernels search ranges cache base)
   list(APPEND archives $<TARGET_FILE:room_${room}>)
 endforeach()
 set(static_archive ${PROJECT_BINARY_DIR}/libmoetune_runtime.a)
 add_custom_command(OUTPUT ${static_archive}
   COMMAND ${PROJECT_SOURCE_DIR}/packaging/static_archive ${static_archive} ${CMAKE_LINKER} ${CMAKE_OBJCOPY} ${CMAKE_AR}
-          $<TARGET_OBJECTS:runtime_resources> ${archives} ${bundled}
-  DEPENDS ${PROJECT_SOURCE_DIR}/packaging/static_archive room_runtime runtime_resources ${archives}
+          $<TARGET_OBJECTS:runtime_resources> ${sqlite_core} ${sodium_core} ${archives} ${bundled}
+  DEPENDS ${PROJECT_SOURCE_DIR}/packaging/static_archive room_runtime runtime_resources ${sqlite_core} ${sodium_core}
+          ${archives}
   COMMAND_EXPAND_LISTS VERBATIM)
 add_custom_target(moetune_runtime_static ALL DEPENDS ${static_archive})
 
 # find_package(moetune): moetune::runtime, and moetune::runtime_static for those who link everything in.
 include(CMakePackageConfigHelpers)
-install(TARGETS moetune RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS moetune RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tool)
 install(TARGETS moetune_runtime LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${static_archive} DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES include/moetune.h include/moetune.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES include/moetune.h include/moetune_kernels.h include/moetune.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/packs)
   install(DIRECTORY packs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/moetune/packs FILES_MATCHING PATTERN *.pack)
 endif()
