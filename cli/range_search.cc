@@ -101,7 +101,9 @@ void declare_range(OptionTable& table, RangeOptions& options) {
   table.whole("variants", options.variants, 1, 64, "with --over: cubins at most");
   table.whole("shapes", options.shapes, 0, 1000,
               "with --over: unseen shapes that the table is checked on at the end");
-  table.only_with("over", {"regret", "variants", "shapes"});
+  table.whole("shape-budget", options.shape_budget, 1, 100000,
+              "with --over: trials of an unseen shape's own search, which the table is compared with");
+  table.only_with("over", {"regret", "variants", "shapes", "shape-budget"});
 }
 
 int search_over(const RangeOptions& options, const SearchRequest& search, const RemoteOptions& remote,
@@ -112,6 +114,7 @@ int search_over(const RangeOptions& options, const SearchRequest& search, const 
   request.regret = options.regret_percent / 100;
   request.variants = options.variants;
   request.certificate_shapes = options.shapes;
+  request.shape_budget = options.shape_budget;
   request.no_compile = search.no_compile;
   request.threads = search.threads;
   std::optional<RangeResult> result;

@@ -11,7 +11,7 @@ namespace moetune {
 struct RangeOptions {
   std::string over;  // "": no range is asked for
   double regret_percent = 2;
-  std::uint64_t variants = 4, shapes = 12;
+  std::uint64_t variants = 4, shapes = 12, shape_budget = 30;
 };
 
 void declare_range(OptionTable& table, RangeOptions& options);

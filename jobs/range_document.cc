@@ -11,6 +11,14 @@ Document range_document(const RangeRequest& request, const RangeResult& result) 
                      {"default_us", number_or_null(cell.default_us)},
                      {"regret", cell.regret()}});
   }
+  Document unseen = Document::array();
+  for (const UnseenShape& shape : result.unseen) {
+    unseen.push_back({{"problem", shape.problem},
+                      {"pick", shape.pick},
+                      {"pick_us", shape.pick_us},
+                      {"best_us", shape.best_us},
+                      {"default_us", number_or_null(shape.default_us)}});
+  }
   return {{"kernel", result.subject.kernel},
           {"family", result.family},
           {"over", result.ranges},
@@ -23,6 +31,7 @@ Document range_document(const RangeRequest& request, const RangeResult& result) 
           {"worst_regret", result.table.worst_cell()},
           {"cubins", result.cubins},
           {"certificate", certificate_document(result.table.certificate)},
+          {"unseen", std::move(unseen)},
           {"cells", std::move(cells)},
           {"contended", result.table.contended},
           {"stored", result.stored},

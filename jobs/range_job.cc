@@ -252,7 +252,7 @@ void RangeSearch::add_shape(const Problem& problem) {
   const std::optional<std::string> pick = pick_for(problem);
   if (!pick) return;
   enter(problem);
-  const TuneResult own = tune_here(request_.warm_budget, kShapesUntil, false);
+  const TuneResult own = tune_here(request_.shape_budget, kShapesUntil, false);
   meter_.begin(session_.request(request_.settings).kernel != nullptr);
   std::vector<std::string> configs{*pick};
   if (own.best) configs.push_back(own.best->config.text());
@@ -370,6 +370,7 @@ RangeResult RangeSearch::run() {
   result_.planned = plan_.cells().size();
   result_.left_out = plan_.left_out();
   result_.table = solution_.table;
+  result_.unseen = state_.shapes;
   std::set<std::string> cubins;
   for (const RangeCell& cell : result_.table.cells)
     cubins.insert(meter_.cubin_of(session_.space_file()->parse_config(cell.config)));

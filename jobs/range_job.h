@@ -20,8 +20,9 @@ struct RangeRequest {
   double time_s = 0;             // for everything; 0: no limit
   double regret = 0.02;          // that no cell may exceed
   std::size_t variants = 4;      // cubins at most
-  std::size_t warm_budget = 30;  // trials of a search near a tuned shape, and of an unseen shape
+  std::size_t warm_budget = 30;  // trials of a search near a tuned shape
   std::size_t certificate_shapes = 12;  // 0: none
+  std::size_t shape_budget = 30;        // trials of an unseen shape's own search
   double octaves = 2;                   // between neighbours of the first grid
   // Another table of the family that serves today stays until the new one has met it: see RangeContest.
   bool guard = false;
@@ -36,6 +37,7 @@ struct RangeResult {
   std::string family, ranges;
   Timing timing = Timing::overlapped;  // that its times answer; a recording's is always this
   RangeTable table;
+  std::vector<UnseenShape> unseen;    // what the table's certificate is of
   std::vector<std::string> cubins;    // that the table launches, by their compiled parameters
   std::size_t planned = 0;            // cells of the grid, those refined included
   std::vector<std::string> left_out;  // problems that the device cannot hold or no configuration is legal for

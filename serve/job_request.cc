@@ -213,6 +213,8 @@ RangeRequest read_range(Fields& fields, const JobLimits& limits) {
   fields.number("regret", request.regret, 10);
   fields.whole("variants", request.variants, 1, 64);
   fields.whole("shapes", request.certificate_shapes, 0, 1000);
+  request.shape_budget = std::min<std::size_t>(request.shape_budget, limits.budget);
+  fields.whole("shape_budget", request.shape_budget, 1, limits.budget);
   fields.flag("no_compile", request.no_compile);
   return request;
 }
@@ -344,6 +346,7 @@ Json range_fields(const RangeRequest& request) {
   fields["regret"] = request.regret;
   fields["variants"] = request.variants;
   fields["shapes"] = request.certificate_shapes;
+  fields["shape_budget"] = request.shape_budget;
   fields["no_compile"] = request.no_compile;
   return fields;
 }

@@ -71,6 +71,8 @@ TEST_CASE(
   }
   CHECK(result.table.certificate.shapes >= 2);
   CHECK(result.table.certificate.worst_to_default <= 0.01);
+  CHECK(result.unseen.size() == result.table.certificate.shapes);
+  CHECK(range_document(request, result)["unseen"].size() == result.unseen.size());
   CHECK_FALSE(result.stored);  // nothing was compiled
   CHECK_FALSE(result.interrupted);
   const Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_only);
@@ -142,6 +144,25 @@ TEST_CASE("fewer cubins than the bound needs give the best table that they can, 
   CHECK_FALSE(one.table.kept);
   CHECK(one.table.worst_cell() >= many.table.worst_cell());
   for (const RangeCell& cell : one.table.cells) CHECK(cell.time_us <= cell.default_us);
+}
+
+TEST_CASE("an unseen shape's own search has as many trials as are asked for") {
+  const TemporaryFolder folder;
+  write_made_up_range(folder.file("recordings"));
+  RangeRequest request = range_request(folder);
+  request.shape_budget = 3;
+  const RangeResult result = search_range(request, {});
+  REQUIRE_FALSE(result.unseen.empty());
+  const Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_only);
+  std::size_t seen = 0;
+  for (const Workload& workload : cache.workloads()) {
+    const bool is_unseen =
+        std::ranges::find(result.unseen, workload.key.problem, &UnseenShape::problem) != result.unseen.end();
+    if (!is_unseen) continue;
+    ++seen;
+    CHECK(cache.trials(workload.id).size() == 3);
+  }
+  CHECK(seen == result.unseen.size());
 }
 
 TEST_CASE("what is wrong with a range is said by the field's name") {
