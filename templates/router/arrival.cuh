@@ -4,7 +4,7 @@
 #include "templates/common/global_sync.cuh"
 
 constexpr int kFlags = 32;      // of a word
-constexpr int kPatience = 128;  // looks at the grid's flags before a block does another's work: some 50 us
+constexpr int kPatience = 128;  // looks at the grid's flags before a block does another's work
 
 // Zeroed once; every launch leaves all of it at zero.
 struct GridState {
