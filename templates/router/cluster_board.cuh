@@ -21,12 +21,14 @@ struct ClusterBoard {
         words(ceil_div(tokens, kBits)) {}
 
   __device__ __forceinline__ void clear() {
+#pragma unroll 1
     for (int i = threadIdx.x; i < words * kExperts; i += kThreads) bits[i] = 0;
   }
 
   __device__ __forceinline__ void mark(int token, int expert) {
     const u32 rank = cluster_rank(), size = cluster_size();
     u32* const word = &bits[token / kBits * kExperts + expert];
+#pragma unroll 1
     for (u32 i = 0; i < size; ++i)
       or_into_block(word, rank + i < size ? rank + i : rank + i - size, 1u << token % kBits);
   }
@@ -55,6 +57,7 @@ __device__ __forceinline__ void route_on_cluster(const RouteArguments& rows, Clu
   cluster_arrive();
   __syncthreads();
   const i64 first = i64(tokens.first) * kTopK;
+#pragma unroll 1
   for (int i = threadIdx.x; i < tokens.slots(); i += kThreads) {
     rows.ids[first + i] = board.ids[i];
     rows.weights[first + i] = board.weights[i];
@@ -64,6 +67,7 @@ __device__ __forceinline__ void route_on_cluster(const RouteArguments& rows, Clu
 
 __device__ __forceinline__ void place_on_cluster(const PlaceArguments& a, const ClusterBoard& board,
                                                  const ChunkedTokens& tokens) {
+#pragma unroll 1
   for (int i = threadIdx.x; i < tokens.slots(); i += kThreads) {
     const int expert = int(board.ids[i]);
     const bool routed = !kCounted || expert >= 0;

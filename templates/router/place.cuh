@@ -123,6 +123,7 @@ __device__ __forceinline__ void lay_out(Layout& layout, int capacity) {
 // Every `sharers`-th expert, from the `rank`-th on.
 __device__ __forceinline__ void store_layout(const PlaceArguments& a, const Layout& layout, int rank,
                                              int sharers) {
+#pragma unroll 1
   for (int e = rank + int(threadIdx.x) * sharers; e <= kExperts; e += kThreads * sharers) {
     if constexpr (kSegment == 0) a.offsets[e] = layout.offsets[e];
     if (e == kExperts) continue;
@@ -170,6 +171,7 @@ __device__ __forceinline__ void fill(int* begin, int count, int value) {
   const int head = min_of(count, int(-(reinterpret_cast<u64>(begin) / sizeof(int)) & 3));
   const int vectors = (count - head) / 4, tail = head + vectors * 4;
   int4* const aligned = reinterpret_cast<int4*>(begin + head);
+#pragma unroll 1
   for (int i = thread; i < vectors; i += threads) aligned[i] = make_int4(value, value, value, value);
   if (thread < head) begin[thread] = value;
   if (tail + thread < count) begin[tail + thread] = value;
@@ -193,8 +195,10 @@ __device__ __forceinline__ void pad_last(const PlaceArguments& a, const Layout& 
   if constexpr (kPad == Pad::first) return;
   const int lane = int(threadIdx.x) % kWarpSize;
   const int warp = int(blockIdx.x) * kWarps + int(threadIdx.x) / kWarpSize, warps = int(gridDim.x) * kWarps;
+#pragma unroll 1
   for (int e = warp; e < kExperts; e += warps) {
     const int end = layout.offsets[e + 1];
+#pragma unroll 1
     for (int p = layout.offsets[e] + layout.counts[e] + lane; p < end; p += kWarpSize) {
       a.sorted[p] = a.tokens * kTopK;
       if constexpr (kGrouping == Grouping::rows) a.grouping[p] = -1;

@@ -46,9 +46,10 @@ __device__ __forceinline__ u32 route_grid(const RouteArguments& rows, Board& boa
     const ChunkedTokens its = ChunkedTokens::of_block(block, counts.block_size, tokens);
     if (block != int(blockIdx.x)) clear_chunk(board, its, 0);
     route_block(rows, board, counts, block, its);
-    if (threadIdx.x == 0) was_set |= set_routed(state, block);
+    const u32 flags_before = threadIdx.x == 0 ? set_routed(state, block) : 0;
     if (threadIdx.x < kWarpSize) board.unrouted = unrouted_block(state);
     __syncthreads();
+    was_set |= (flags_before >> block % kFlags & 1) != 0;
     block = board.unrouted;
     others |= block >= 0;
   } while (block >= 0);
