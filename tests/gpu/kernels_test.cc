@@ -148,8 +148,8 @@ TEST_CASE("a sample of every kernel's space is right on every small problem") {
   check_sample(Rules::all, sample_size(24), kSeed);
 }
 
-// A runtime launches a winner at shapes for which a search would not have tried it. Few of a problem: what guesses leave
-// out compiles long and runs slowly.
+// A runtime launches a winner at shapes for which a search would not have tried it. Few of a problem: what guesses
+// leave out compiles long and runs slowly.
 TEST_CASE("configurations that guesses at speed leave out are right too") {
   if (no_gpu()) return;
   check_sample(Rules::must, sample_size(24) / 6 + 1, kSeed + 1);
