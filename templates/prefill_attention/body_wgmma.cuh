@@ -10,7 +10,7 @@
 #include "templates/prefill_attention/store.cuh"
 #include "templates/prefill_attention/widen.cuh"
 
-// Registers of a loading and of a computing thread: together what the block was launched with.
+// Registers of a loading and of a computing thread: together no more than the block was launched with.
 constexpr int kLoadingRegisters = kNarrow ? 56 : kWarpgroups == 2 ? 24 : 32;
 constexpr int kComputingRegisters =
     (kWarpgroups == 3 ? 160 : 240) - (kNarrow ? (kWarpgroups == 3 ? 8 : 16) : 0);
