@@ -71,7 +71,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
            float* weights, int* counts, int* offsets, int* sorted, int* inverse, int* grouping,
            int* block_counts, GridState* state, i64 logits_row, int tokens, int tokens_of_block, int capacity,
            int places, float scale, u8* dropped, int* tokens_per_rank, u8* in_rank) {
-  allow_dependent_launch();
+  if constexpr (kDependents == Dependents::early) allow_dependent_launch();
+  read_early(logits, bias, ids, weights, logits_row, i64(tokens));
   wait_for_predecessor();
   const RouteArguments rows{logits, bias, ids, weights, logits_row, live_tokens(tokens, token_count), scale};
   const int first = min_of(int(blockIdx.x) * tokens_of_block, tokens),
