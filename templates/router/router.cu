@@ -15,8 +15,10 @@
 enum class Schedule { rows, block, split, cluster, barrier };
 constexpr Schedule kSchedule = Schedule::SCHEDULE;
 
-// 1024 threads of an SM hold what they need in registers: blocks that wait for each other must all run at once.
-constexpr int kBlocksOfSm = kSchedule == Schedule::barrier ? 1024 / kThreads : 1;
+// 1024 threads of an SM hold what they need in registers: blocks that wait for each other must all run at once, and
+// elections among few candidates are fastest when as many run beside each other.
+constexpr bool kElectsAmongFew = kElects && kCandidatesOfLane <= 4 && kRows * kHeld <= 8;
+constexpr int kBlocksOfSm = kSchedule == Schedule::barrier || kElectsAmongFew ? 1024 / kThreads : 1;
 
 __device__ __forceinline__ void lay_out_segments(const PlaceArguments& a, Layout& layout) {
   lay_out(layout, a.capacity);
