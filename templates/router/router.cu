@@ -15,8 +15,10 @@
 enum class Schedule { rows, block, split, cluster, barrier };
 constexpr Schedule kSchedule = Schedule::SCHEDULE;
 
-// 1024 threads of an SM hold what they need in registers: blocks that wait for each other must all run at once.
-constexpr int kBlocksOfSm = kSchedule == Schedule::barrier ? 1024 / kThreads : 1;
+// 1024 threads of an SM hold what they need in registers: blocks that wait for each other must all run at once, and
+// elections among few candidates are fastest when as many run beside each other.
+constexpr bool kElectsAmongFew = kElects && kCandidatesOfLane <= 4 && kRows * kHeld <= 8;
+constexpr int kBlocksOfSm = kSchedule == Schedule::barrier || kElectsAmongFew ? 1024 / kThreads : 1;
 
 __device__ __forceinline__ void lay_out_segments(const PlaceArguments& a, Layout& layout) {
   lay_out(layout, a.capacity);
@@ -71,7 +73,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
            float* weights, int* counts, int* offsets, int* sorted, int* inverse, int* grouping,
            int* block_counts, GridState* state, i64 logits_row, int tokens, int tokens_of_block, int capacity,
            int places, float scale, u8* dropped, int* tokens_per_rank, u8* in_rank) {
-  allow_dependent_launch();
+  if constexpr (kDependents == Dependents::early) allow_dependent_launch();
+  read_early(logits, bias, ids, weights, logits_row, i64(tokens));
   wait_for_predecessor();
   const RouteArguments rows{logits, bias, ids, weights, logits_row, live_tokens(tokens, token_count), scale};
   const int first = min_of(int(blockIdx.x) * tokens_of_block, tokens),
