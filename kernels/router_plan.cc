@@ -75,7 +75,12 @@ std::int64_t shared_bytes(const Schedule& schedule, const RouterShape& shape, st
   if (shape.has_ranks()) return 4 * (shape.experts + shape.ranks + 1);
   if (!schedule.has_board()) return 4 * (schedule.warps * shape.experts + layout_words(shape.experts));
   const std::int64_t words = ceil_div(std::min(tokens_each, kChunkTokens), kWarp);
-  return 4 * (layout_words(shape.experts) + (2 + words) * shape.experts) + 2 * kChunkTokens * shape.top_k;
+  return 4 * (layout_words(shape.experts) + 1 + (2 + words) * shape.experts) + 2 * kChunkTokens * shape.top_k;
+}
+
+// GridState of templates/router/arrival.cuh.
+std::int64_t state_bytes(const Schedule& schedule, std::int64_t blocks) {
+  return 4 * (1 + (schedule.is_barrier ? ceil_div(blocks, kWarp) : 0));
 }
 
 // Tokens of a block: whole rounds of its warps, but for a fixed number of blocks.
@@ -156,7 +161,7 @@ std::unique_ptr<const Launcher> router_launcher(const Config& config, const Rout
     launch.arguments.push_back(pointer_if(shape.has_ranks(), "tokens_per_rank"));
     launch.arguments.push_back(pointer_if(shape.has_ranks(), "in_rank"));
     if (!shape.has_plan() && !shape.has_ranks()) return;
-    plan.scratch.push_back({"router_state", 8, true});
+    plan.scratch.push_back({"router_state", state_bytes(schedule, blocks), true});
     const std::int64_t counters = shape.experts + (shape.has_ranks() ? shape.ranks : 0);
     plan.scratch.push_back({"block_counts", 4 * blocks * counters, false});
     if (schedule.is_split && shape.has_plan()) add_place_launch(plan, shape, each);

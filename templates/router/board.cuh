@@ -16,6 +16,7 @@ struct Board {
   Layout layout;
   u32 own[kExperts];              // slots of the expert in this block
   u32 before[kExperts];           // and before the chunk that is placed, in blocks before too
+  int unrouted;                   // of a grid: the block whose tokens are routed next, or -1
   u16 ids[kChunkTokens * kTopK];  // of a chunk, kNoExpert where a token is not routed
   u32 bits[1];
 };
@@ -25,6 +26,12 @@ __device__ __forceinline__ Board& board_memory() { return *reinterpret_cast<Boar
 // A block's tokens in chunks.
 struct ChunkedTokens {
   int first, last;  // tokens of the block
+
+  // Of one of the blocks that take `each` tokens.
+  static __device__ __forceinline__ ChunkedTokens of_block(int block, int each, int tokens) {
+    const int first = min_of(block * each, tokens);
+    return {first, min_of(first + each, tokens)};
+  }
 
   __device__ __forceinline__ int count() const { return max_of(1, ceil_div(last - first, kChunkTokens)); }
   __device__ __forceinline__ int begin(int chunk) const { return first + chunk * kChunkTokens; }
@@ -45,11 +52,18 @@ __device__ __forceinline__ void clear_chunk(Board& board, const ChunkedTokens& t
   __syncthreads();
 }
 
+// Before the first tokens are marked.
+__device__ __forceinline__ void prepare_board(Board& board, const ChunkedTokens& tokens) {
+  for (int e = threadIdx.x; e < kExperts; e += kThreads) board.layout.counts[e] = board.before[e] = 0;
+  clear_chunk(board, tokens, 0);
+}
+
 // Reads a chunk's ids back.
 __device__ __forceinline__ void fill_chunk(Board& board, const Id* ids, const ChunkedTokens& tokens,
                                            int chunk) {
   clear_chunk(board, tokens, chunk);
   const i64 first = i64(tokens.begin(chunk)) * kTopK;
+#pragma unroll 1
   for (int i = threadIdx.x; i < tokens.size(chunk) * kTopK; i += kThreads) {
     const int expert = int(ids[first + i]);
     if (expert >= 0) mark(board, i / kTopK, i % kTopK, expert);

@@ -1,19 +1,14 @@
 // How blocks learn from each other how many slots of each expert come before theirs, and in all: through the shared
-// memory of a cluster, or through global memory behind a barrier over the grid, whose blocks must all run at once.
+// memory of a cluster, or through global memory behind a barrier over the grid.
 // Both leave `before` and `layout.counts`.
 #pragma once
 
 #include "templates/common/cluster_read.cuh"
-#include "templates/common/global_sync.cuh"
+#include "templates/router/arrival.cuh"
 #include "templates/router/board.cuh"
 
-constexpr u32 kReadAtOnce = 8;  // counts of other blocks that a thread waits for together
-
-// Zeroed once; every launch leaves the arrivals at zero.
-struct GridState {
-  u32 arrivals;
-  u32 generation;  // launches so far
-};
+constexpr u32 kBlocksAtOnce = 8;  // blocks of the cluster that a thread waits for together
+constexpr int kReadAtOnce = 17;   // words of counts that a thread waits for together
 
 // Another barrier of the cluster must follow before the block ends or changes `own`.
 __device__ __forceinline__ void exchange_in_cluster(Board& board) {
@@ -22,13 +17,13 @@ __device__ __forceinline__ void exchange_in_cluster(Board& board) {
   const u32 rank = cluster_rank(), size = cluster_size();
   for (int e = threadIdx.x; e < kExperts; e += kThreads) {
     u32 before = 0, all = 0;
-    for (u32 first = 0; first < size; first += kReadAtOnce) {
-      u32 counts[kReadAtOnce];
+    for (u32 first = 0; first < size; first += kBlocksAtOnce) {
+      u32 counts[kBlocksAtOnce];
 #pragma unroll
-      for (u32 b = 0; b < kReadAtOnce; ++b)
+      for (u32 b = 0; b < kBlocksAtOnce; ++b)
         counts[b] = first + b < size ? read_of_block(&board.own[e], first + b) : 0;
 #pragma unroll
-      for (u32 b = 0; b < kReadAtOnce; ++b) {
+      for (u32 b = 0; b < kBlocksAtOnce; ++b) {
         before += first + b < rank ? counts[b] : 0;
         all += counts[b];
       }
@@ -39,69 +34,94 @@ __device__ __forceinline__ void exchange_in_cluster(Board& board) {
   __syncthreads();
 }
 
-__device__ __forceinline__ void wait_for_grid(GridState* state) {
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    const u32 generation = load_acquire(&state->generation);
-    if (add_acquire_release(&state->arrivals, 1) == gridDim.x - 1) {
-      state->arrivals = 0;
-      store_release(&state->generation, generation + 1);
-    } else {
-      wait_until_at_least(&state->generation, generation + 1);
+// Counts of a block's tokens in bytes, four experts in a word; of a block of more tokens than a byte counts a second
+// plane of them holds the high bytes. Expert j * kCountWords + c is byte j of word c: neighbouring threads add to
+// neighbouring banks.
+constexpr int kCountWords = ceil_div(kExperts, 4);
+
+struct GridCounts {
+  u32* words;      // [planes, gridDim.x, kCountWords]
+  int block_size;  // tokens of a block, the last may have fewer
+
+  __device__ __forceinline__ int planes() const { return block_size > 255 ? 2 : 1; }
+  __device__ __forceinline__ u32* row(int plane, int block) const {
+    return words + (i64(plane) * gridDim.x + block) * kCountWords;
+  }
+
+  __device__ __forceinline__ void store(const Board& board, int block) const {
+    for (int i = threadIdx.x; i < kCountWords * planes(); i += kThreads) {
+      const int column = i % kCountWords, plane = i / kCountWords;
+      u32 word = 0;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int e = j * kCountWords + column;
+        if (e < kExperts) word |= (board.own[e] >> 8 * plane & 0xff) << 8 * j;
+      }
+      row(plane, block)[column] = word;
     }
-  }
-  __syncthreads();
-}
-
-// Two experts' counts in a word: a block has fewer than 65536 tokens.
-__device__ __forceinline__ void store_own_counts(const Board& board, u32* counts) {
-  for (int p = threadIdx.x; p < kPairs; p += kThreads) {
-    const u32 second = 2 * p + 1 < kExperts ? board.own[2 * p + 1] : 0;
-    counts[i64(blockIdx.x) * kPairs + p] = board.own[2 * p] | second << 16;
-  }
-}
-
-struct PairOfSums {
-  u32 low = 0, high = 0;
-
-  __device__ __forceinline__ void add(u32 pair) {
-    low += pair & 0xffff;
-    high += pair >> 16;
   }
 };
 
-__device__ __forceinline__ void add_to_pair(u32* sums, int pair, PairOfSums added) {
-  atomicAdd(&sums[2 * pair], added.low);
-  if (2 * pair + 1 < kExperts) atomicAdd(&sums[2 * pair + 1], added.high);
-}
+// Sums of a word's four bytes.
+struct ByteSums {
+  u32 even = 0, odd = 0;  // bytes 0 and 2, 1 and 3: of up to 257 words
 
-// Several threads share a pair of experts, and each takes every kSlices-th block.
-__device__ __forceinline__ void exchange_in_grid(Board& board, u32* counts, GridState* state) {
-  constexpr int kSlices = max_of(1, kThreads / kPairs);
-  u32* const all = reinterpret_cast<u32*>(board.layout.counts);
-  store_own_counts(board, counts);
-  for (int e = threadIdx.x; e < kExperts; e += kThreads) all[e] = board.before[e] = 0;
-  wait_for_grid(state);
-  const int blocks = int(gridDim.x), own = int(blockIdx.x);
-  for (int i = threadIdx.x; i < kPairs * kSlices; i += kThreads) {
-    const int pair = i % kPairs;
-    PairOfSums before, total;
-    for (int first = i / kPairs; first < blocks; first += kSlices * int(kReadAtOnce)) {
-      u32 loaded[kReadAtOnce];
+  __device__ __forceinline__ void add(u32 word) {
+    even += word & 0xff00ff;
+    odd += word >> 8 & 0xff00ff;
+  }
+  __device__ __forceinline__ u32 of(int byte) const {
+    return ((byte % 2 ? odd : even) >> (byte / 2 * 16)) & 0xffff;
+  }
+};
+
+// Threads that share a column of counts, each of which takes every kSlices-th block.
+constexpr int kSlices = max_of(1, kThreads / kCountWords);
+
+// Counts of earlier blocks, and of all.
+struct ColumnSums {
+  u32 before[4] = {}, all[4] = {};
+
+  // A column's words of block `first` and the slice's next, all waited for together.
+  __device__ __forceinline__ void add(const u32* column, int first) {
+    const int own = int(blockIdx.x), count = int(gridDim.x);
+    const u32* const begin = column + i64(first) * kCountWords;
+    u32 loaded[kReadAtOnce];
 #pragma unroll
-      for (int b = 0; b < int(kReadAtOnce); ++b) {
-        const int block = first + b * kSlices;
-        loaded[b] = block < blocks ? __ldcg(&counts[i64(block) * kPairs + pair]) : 0;
-      }
+    for (int b = 0; b < kReadAtOnce; ++b) {
+      loaded[b] = first + b * kSlices < count ? __ldcg(begin + b * kSlices * kCountWords) : 0;
+    }
+    ByteSums of_before, of_all;
 #pragma unroll
-      for (int b = 0; b < int(kReadAtOnce); ++b) {
-        total.add(loaded[b]);
-        if (first + b * kSlices < own) before.add(loaded[b]);
+    for (int b = 0; b < kReadAtOnce; ++b) {
+      of_all.add(loaded[b]);
+      of_before.add(first + b * kSlices < own ? loaded[b] : 0);
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      before[j] += of_before.of(j);
+      all[j] += of_all.of(j);
+    }
+  }
+};
+
+// After the barrier.
+__device__ __forceinline__ void add_up_grid(Board& board, const GridCounts& counts) {
+  u32* const totals = reinterpret_cast<u32*>(board.layout.counts);
+  for (int i = threadIdx.x; i < kCountWords * kSlices; i += kThreads) {
+    const int column = i % kCountWords;
+    for (int plane = 0; plane < counts.planes(); ++plane) {
+      ColumnSums sums;
+      for (int first = i / kCountWords; first < int(gridDim.x); first += kSlices * kReadAtOnce)
+        sums.add(counts.row(plane, 0) + column, first);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int e = j * kCountWords + column;
+        if (e >= kExperts) continue;
+        atomicAdd(&board.before[e], sums.before[j] << 8 * plane);
+        atomicAdd(&totals[e], sums.all[j] << 8 * plane);
       }
     }
-    add_to_pair(board.before, pair, before);
-    add_to_pair(all, pair, total);
   }
   __syncthreads();
 }

@@ -1,21 +1,12 @@
 // Counts of all blocks for a second kernel: each block stores its own, and the last one to do so adds them up.
 #pragma once
 
-#include "templates/router/exchange.cuh"
+#include "templates/router/arrival.cuh"
+#include "templates/router/place.cuh"
 
 __device__ __forceinline__ void store_block_counts(const PlaceArguments& a, const Tally& tally) {
   for (int e = threadIdx.x; e < kExperts; e += kThreads)
     a.block_counts[i64(blockIdx.x) * kExperts + e] = tally.layout.counts[e];
-}
-
-// Whether this block is the last to arrive; then it sees what all have stored. `flag` is shared.
-__device__ __forceinline__ bool arrives_last(GridState* state, int& flag) {
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) flag = add_acquire_release(&state->arrivals, 1) == gridDim.x - 1;
-  __syncthreads();
-  if (flag) __threadfence();
-  return flag != 0;
 }
 
 // Turns the blocks' counts into how many slots of the expert come in blocks before; totals go to `tally.layout`.

@@ -111,7 +111,7 @@ Plan planted_plan(const std::string& bug, std::int64_t elements, const DeviceLim
   Plan plan;
   plan.unit.source = kPlantedSource;
   if (!bug.empty()) plan.unit.defines = {{bug, "1"}};
-  plan.scratch = {{"half", 4 * elements, false}, {"runs", 4, true}};
+  plan.scratch = {{"half", 4 * elements, false}, {"runs", 4, false}};
   const Argument n = {"n", elements};
 
   Launch copy;
@@ -188,10 +188,10 @@ extern "C" __global__ void planted_twice(const float* half, Output* y, int* runs
 #endif
 #if WEARS
   if (i == 0) atomicAdd(runs, 1);
-  if (*reinterpret_cast<volatile int*>(runs) > 3) value *= 1.5f;
+  if (*reinterpret_cast<volatile int*>(runs) > 2) value *= 1.5f;  // from -1 on
 #endif
 #if HANGS
-  while (*reinterpret_cast<volatile int*>(runs) == 0) {
+  while (*reinterpret_cast<volatile int*>(runs) == -1) {
   }
 #endif
 #if FAULTS

@@ -4,11 +4,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <functional>
+#include <stdexcept>
 
 #include "include/moetune.h"
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
+#include "launch/bound_plan.h"
 #include "launch/driver.h"
+#include "runtime/variant.h"
 #include "tests/gpu/gpu.h"
 #include "tests/kernels/random_call.h"
 #include "tests/tuner/temporary_cache.h"
@@ -80,6 +84,13 @@ class DeviceTensors {
 
   const moetune_arguments& arguments() const { return arguments_; }
 
+  cuda::Address address(std::string_view name) const {
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      if (buffers_[i].name == name) return memory_[i].get();
+    }
+    return 0;
+  }
+
   void poison_outputs() {
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
       if (buffers_[i].is_written()) cuda::set_bytes(memory_[i].get(), 0xFF, buffers_[i].bytes(), stream_);
@@ -116,6 +127,62 @@ class DeviceTensors {
   std::vector<cuda::Memory> memory_;
   HostTensors inputs_;
   moetune_arguments arguments_{};
+};
+
+// A configuration of a problem that is launched in a workspace which others use too, as moetune_launch does.
+class Guest {
+ public:
+  Guest(const char* kernel, const char* text, const std::function<bool(const Config&)>& wanted,
+        const cuda::Stream& stream)
+      : kernel_(find_kernel(kernel)),
+        member_(member_of(kernel_, text)),
+        plan_(kernel_.plan(config_of(kernel_, member_.problem, wanted), member_.problem, member_.call,
+                           gpu().info().limits)),
+        build_(compile_for_gpu(plan_.unit)),
+        layout_(plan_),
+        cubin_(plan_, build_->cubin),
+        tensors_(kernel_, member_, 7, stream),
+        stream_(stream) {}
+
+  const WorkspaceLayout& layout() const { return layout_; }
+
+  void launch(cuda::Address workspace) {
+    tensors_.poison_outputs();
+    BoundPlan(plan_, cubin_.functions(), [&](std::string_view name) {
+      for (std::size_t i = 0; i < plan_.scratch.size(); ++i) {
+        if (plan_.scratch[i].name.view() == name)
+          return workspace + static_cast<cuda::Address>(layout_.offsets[i]);
+      }
+      return tensors_.address(name);
+    }).enqueue(stream_);
+  }
+
+  void check_outputs() const { tensors_.check_outputs(kernel_, member_); }
+
+ private:
+  static FamilyMember member_of(const Kernel& kernel, const char* text) {
+    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+    return {problem, kernel.default_call(problem)};
+  }
+
+  static Config config_of(const Kernel& kernel, const Problem& problem,
+                          const std::function<bool(const Config&)>& wanted) {
+    const LegalSpace legal =
+        shared_space(kernel.name()).enumerate(expression_environment(problem, gpu().info().limits));
+    for (std::size_t i = 0; i < legal.size(); ++i) {
+      if (wanted(legal.config(i))) return legal.config(i);
+    }
+    throw std::logic_error("no configuration is as wanted");
+  }
+
+  const Kernel& kernel_;
+  FamilyMember member_;
+  Plan plan_;
+  BuildPtr build_;
+  WorkspaceLayout layout_;
+  LoadedCubin cubin_;
+  DeviceTensors tensors_;
+  const cuda::Stream& stream_;
 };
 
 struct Server {
@@ -176,6 +243,35 @@ TEST_CASE(
       cuda::launch(graph, stream);
       tensors.check_outputs(kernel, member);
     }
+  }
+}
+
+TEST_CASE("kernels with counters take turns in one workspace, whose counters stay at zero") {
+  if (no_gpu()) return;
+  const cuda::Context context(0);
+  const cuda::Stream stream = cuda::make_stream();
+  std::vector<Guest> guests;
+  guests.emplace_back(
+      "router", "tokens=512,experts=128,top_k=8,dtype=bf16",
+      [](const Config& config) { return config.is("schedule", "barrier") && config.number("warps") == 8; },
+      stream);
+  guests.emplace_back(
+      "decode_attention", "batch=4,q_heads=32,kv_heads=8,context=2048",
+      [](const Config& config) { return config.is("combine", "last_cta") && config.number("splits") > 1; },
+      stream);
+  guests.emplace_back(
+      "router", "tokens=300,experts=64,top_k=6,dtype=bf16,map=local",
+      [](const Config& config) { return config.is("schedule", "split"); }, stream);
+  std::int64_t bytes = 0;
+  for (const Guest& guest : guests) bytes = std::max(bytes, guest.layout().bytes);
+  const cuda::Memory workspace = cuda::allocate(bytes);
+  cuda::set_bytes(workspace.get(), 0, kWorkspaceCounters, stream);
+  for (int round = 0; round < 4; ++round) {
+    for (Guest& guest : guests) guest.launch(workspace.get());
+    for (const Guest& guest : guests) guest.check_outputs();
+    std::vector<std::uint8_t> counters(kWorkspaceCounters);
+    cuda::copy_to_host(counters, workspace.get(), stream);
+    CHECK(std::count(counters.begin(), counters.end(), 0) == kWorkspaceCounters);
   }
 }
 

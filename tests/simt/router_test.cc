@@ -182,6 +182,23 @@ TEST_CASE("simt: blocks whose tokens need several chunks of bits, counted or not
   }
 }
 
+TEST_CASE("simt: blocks that wait for each other need not run at the same time") {
+  if (no_simt()) return;
+  for (const char* const others : {"tokens=90,experts=32,top_k=2,capacity=125,dropped=mask,layout=rows",
+                                   "tokens=1300,experts=8,top_k=2,align=4,count=device"}) {
+    CAPTURE(others);
+    SimtProblem routed = routed_problem(others);
+    const HostTensors right = routed.reference(Reference::exact);
+    const Config config = shared_space("router").parse_config(
+        "schedule=barrier,cluster=1,select=rounds,lanes=8,vector=1,rows=1,warps=4,blocks_per_sm=1");
+    for (const std::uint32_t resident : {1, 2, 4}) {
+      CAPTURE(resident);
+      routed.resident_blocks = resident;
+      check_outputs(routed.run(config, resident, 2), right, is_right);
+    }
+  }
+}
+
 TEST_CASE("simt: of equal logits the lower id comes first, whatever the type") {
   if (no_simt()) return;
   for (const char* const others : {"experts=100,top_k=7", "experts=16,top_k=16"}) {

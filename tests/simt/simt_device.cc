@@ -79,6 +79,7 @@ struct SimtDevice::State {
       : unit(std::move(compiled)), options(chosen), stacks(chosen.stack_bytes) {}
 
   void make_scratch(const LaunchPlan& plan);
+  void check_counters(const LaunchPlan& plan);
   void fill_buffers(const SimtBuffers& buffers);
   void set(const Memset& memset);
   std::vector<Slot> slots_of(const Launch& launch, const simt::Entry& entry);
@@ -102,6 +103,18 @@ void SimtDevice::State::make_scratch(const LaunchPlan& plan) {
     }
     const std::span<std::uint8_t> fresh = sized(scratch, wanted.name.text(), bytes).bytes();
     std::fill(fresh.begin(), fresh.end(), wanted.zeroed ? std::uint8_t{0} : kScratchPoison);
+  }
+}
+
+// Every kernel leaves its counters at zero, so that others may use the same memory after it.
+void SimtDevice::State::check_counters(const LaunchPlan& plan) {
+  for (const Scratch& counters : plan.scratch) {
+    if (!counters.zeroed) continue;
+    const std::span<const std::uint8_t> bytes = scratch.at(counters.name.text()).bytes();
+    const auto left = std::find_if(bytes.begin(), bytes.end(), [](std::uint8_t byte) { return byte != 0; });
+    if (left != bytes.end())
+      throw SimtError("byte " + std::to_string(left - bytes.begin()) + " of scratch '" +
+                      counters.name.text() + "' is left at " + std::to_string(*left) + ", not at zero");
   }
 }
 
@@ -207,6 +220,7 @@ void SimtDevice::run(const LaunchPlan& plan, const SimtBuffers& buffers) {
     check_intact(state.buffers, "buffer");
     check_intact(state.scratch, "scratch");
   }
+  state.check_counters(plan);
   for (const auto& [name, buffer] : buffers) {
     if (!buffer.is_written()) continue;
     const std::span<std::uint8_t> bytes = state.buffers.at(name).bytes();

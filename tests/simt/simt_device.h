@@ -77,9 +77,9 @@ class SimtDevice {
   SimtDevice(const SimtDevice&) = delete;
   SimtDevice& operator=(const SimtDevice&) = delete;
 
-  // Runs memsets and launches in order. Scratch keeps what the last run left, as it does between launches of a
-  // tuned kernel: run twice to test counters that a kernel leaves at zero, and epochs. Throws SimtError;
-  // scratch then holds what the failed run left, and written buffers are not copied back.
+  // Runs memsets and launches in order. Zeroed scratch that is left at anything else is an error: kernels share it.
+  // Other scratch keeps what the last run left, as between launches of a tuned kernel. Throws SimtError; scratch then
+  // holds what the failed run left, and written buffers are not copied back.
   void run(const LaunchPlan& plan, const SimtBuffers& buffers);
 
   void set_seed(std::uint64_t seed);

@@ -157,7 +157,7 @@ TEST_CASE("simt: a barrier over eight blocks, run after run over the same scratc
   Launch& second = plan.launches.emplace_back();
   second.entry = "doubled";
   second.grid[0] = 8;
-  second.arguments = {{"out", Pointer{"out"}}};
+  second.arguments = {{"out", Pointer{"out"}}, {"counter", Pointer{"counter"}}};
   grids().forget_scratch();
   for (const std::uint64_t seed : {0, 1, 2, 3, 4}) {
     grids().set_seed(seed);
@@ -165,8 +165,21 @@ TEST_CASE("simt: a barrier over eight blocks, run after run over the same scratc
     grids().run(plan, {{"out", out.bytes()}});
     for (std::size_t block = 0; block < 8; ++block) CHECK(out[block] == 2 * 36 * 15);
   }
-  const std::vector<std::uint8_t> counter = grids().scratch("counter");
-  CHECK(counter[0] + 256 * counter[1] == 5 * 5 * 2 * 8);
+}
+
+TEST_CASE(
+    "simt: counters that a kernel does not leave at zero are an error, other scratch may hold anything") {
+  if (no_simt()) return;
+  LaunchPlan plan = plan_of("grid_rounds", 8, 64,
+                            {{"counter", Pointer{"counter"}},
+                             {"values", Pointer{"values"}},
+                             {"out", Pointer{"out"}},
+                             {"rounds", 1}});
+  plan.scratch = {Scratch{"counter", 4, true}, Scratch{"values", 32, false}};
+  grids().forget_scratch();
+  Words out(std::vector<std::uint32_t>(8));
+  CHECK_THROWS_WITH_AS(grids().run(plan, {{"out", out.bytes()}}),
+                       "byte 0 of scratch 'counter' is left at 16, not at zero", SimtError);
 }
 
 TEST_CASE("simt: blocks look back at blocks that started before them, few at a time") {

@@ -26,7 +26,7 @@ SimtTensors SimtProblem::tensors(bool exact) const {
 }
 
 HostTensors SimtProblem::run_plan(const Plan& plan, std::uint64_t schedule, bool exact, int times) const {
-  SimtDevice device(plan.unit, {.seed = schedule});
+  SimtDevice device(plan.unit, {.seed = schedule, .resident_blocks = resident_blocks});
   SimtTensors own = tensors(exact);
   for (int i = 0; i < times; ++i) own.run(device, plan);
   return own.outputs();

@@ -35,6 +35,7 @@ struct SimtProblem {
   Call call;
   DeviceLimits limits;
   std::uint64_t seed = 11;                   // of the inputs
+  std::uint32_t resident_blocks = 0;         // as of SimtOptions
   std::function<void(SimtTensors&)> edit{};  // changes inputs, if any
 
  private:

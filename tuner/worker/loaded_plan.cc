@@ -1,5 +1,7 @@
 #include "tuner/worker/loaded_plan.h"
 
+#include <algorithm>
+
 namespace moetune {
 
 Arena::Arena(std::string name, std::int64_t bytes, std::int64_t copies, const cuda::Stream& stream)
@@ -56,8 +58,16 @@ void LoadedPlan::enqueue(std::int64_t copy) { bound(bound_, plan_, copy).enqueue
 void LoadedPlan::enqueue_alone(std::int64_t copy) { bound(bound_alone_, alone_, copy).enqueue(stream_); }
 
 std::string LoadedPlan::scratch_damage(Harness& harness) const {
-  for (const Arena& arena : scratch_) {
-    if (std::string text = arena.damage(harness); !text.empty()) return text;
+  for (std::size_t i = 0; i < scratch_.size(); ++i) {
+    if (std::string text = scratch_[i].damage(harness); !text.empty()) return text;
+    if (!plan_.scratch[i].zeroed) continue;
+    std::vector<std::uint8_t> counters(static_cast<std::size_t>(plan_.scratch[i].bytes));
+    cuda::copy_to_host(counters, scratch_[i].address(0), stream_);
+    const auto left =
+        std::find_if(counters.begin(), counters.end(), [](std::uint8_t byte) { return byte != 0; });
+    if (left != counters.end())
+      return "left byte " + std::to_string(left - counters.begin()) + " of its counters '" +
+             scratch_[i].name() + "' at " + std::to_string(*left) + ", not at zero";
   }
   return "";
 }

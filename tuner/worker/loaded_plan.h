@@ -56,6 +56,8 @@ class LoadedPlan {
   // The same, but the first launch begins only once what is in front of it has ended.
   void enqueue_alone(std::int64_t copy);
 
+  // What the launches did to scratch that they must not: written outside of it, or left counters, which kernels share,
+  // at anything but zero. In words; empty if nothing. Waits for the stream.
   std::string scratch_damage(Harness& harness) const;
 
  private:

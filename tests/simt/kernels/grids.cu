@@ -2,7 +2,7 @@
 #include "templates/common/global_sync.cuh"
 #include "templates/common/types.cuh"
 
-// A barrier over all blocks of the grid, any number of times and launches: the counter goes on.
+// A barrier over all blocks of the grid, any number of times: the counter goes on.
 __device__ __forceinline__ void grid_barrier(u32* counter) {
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -41,5 +41,8 @@ extern "C" __global__ void look_back(u64* sums, u32* ended, u32* out) {
   *ended = 0;
 }
 
-// The second launch of a plan doubles what the first wrote.
-extern "C" __global__ void doubled(u32* out) { out[blockIdx.x] *= 2; }
+// The second launch of a plan doubles what the first wrote, and zeroes its counter.
+extern "C" __global__ void doubled(u32* out, u32* counter) {
+  out[blockIdx.x] *= 2;
+  if (blockIdx.x == 0) *counter = 0;
+}

@@ -40,6 +40,5 @@ extern "C" __global__ void __launch_bounds__(256)
   atomicAdd(&counts[threadIdx.x], mine[threadIdx.x]);
   __syncthreads();
   if (threadIdx.x != 0) return;
-  const u32 before = add_release(arrived, 1);
-  wait_until_at_least(arrived, before - before % gridDim.x + gridDim.x);
+  if (add_acquire_release(arrived, 1) == gridDim.x - 1) *arrived = 0;
 }
