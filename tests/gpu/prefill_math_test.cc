@@ -39,9 +39,9 @@ const std::vector<PrefillBug> kPrefillBugs = {
      {"batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300,window=40", "", "work.cuh",
       "position(token) - kWindow + 1", "position(token) - kWindow"}},
     // O is not rescaled if the maximum rises.
-    {kWgmma, {kChunk, "", "attend.cuh", "output_[j][i] *= factor_[i / 2];", ""}},
+    {kWgmma, {kChunk, "", "attend.cuh", "output_[j][i] *= factor_[i / 2];", ";"}},
     // The denominator is not.
-    {kMma, {kChunk, "", "attend.cuh", "sum_[half] *= factor_[half];", ""}},
+    {kMma, {kChunk, "", "attend.cuh", "sum_[half] *= factor_[half];", ";"}},
     // Every step of 16 tokens multiplies the first 16 of V.
     {kWgmma, {kPrompt, "overlap=0", "attend.cuh", "values + step * 2048", "values"}},
     {kMma, {kPrompt, "", "attend_mma.cuh", "+ step * 2048 + tall_row_", "+ tall_row_"}},
