@@ -111,9 +111,7 @@ class DecodeFamily final : public FamilyInterface {
             Call& call) const override;
 
  private:
-  const TensorView& tensor(std::span<const TensorView* const> tensors, Slot slot) const;
   void require_size(Slot slot, const char* what, std::int64_t size, std::int64_t wanted) const;
-  void require_contiguous(Slot slot, const TensorView& view, std::int64_t elements) const;
   RowStrides rows(Slot slot, const TensorView& view, std::int64_t batch, std::int64_t heads) const;
   KvStrides keys(Slot slot, const TensorView& view, bool heads_first, std::int64_t tokens) const;
 
@@ -121,30 +119,10 @@ class DecodeFamily final : public FamilyInterface {
   std::array<TensorSlot, kSlots> slots_;
 };
 
-const TensorView& DecodeFamily::tensor(std::span<const TensorView* const> tensors, Slot slot) const {
-  const TensorView* const view = slot < tensors.size() ? tensors[slot] : nullptr;
-  if (view == nullptr) refuse_family("tensor '" + slots_[slot].name.text() + "' is missing");
-  if (view->dtype != slots_[slot].dtype) {
-    refuse_family("tensor '" + slots_[slot].name.text() + "' is " + std::string(dtype_name(view->dtype)) +
-                  "; this family takes " + std::string(dtype_name(slots_[slot].dtype)));
-  }
-  return *view;
-}
-
 void DecodeFamily::require_size(Slot slot, const char* what, std::int64_t size, std::int64_t wanted) const {
   if (size == wanted) return;
   refuse_family("tensor '" + slots_[slot].name.text() + "' has " + size_text(size) + " " + what +
                 "; it must have " + size_text(wanted));
-}
-
-void DecodeFamily::require_contiguous(Slot slot, const TensorView& view, std::int64_t elements) const {
-  std::int64_t count = 1;
-  for (std::size_t d = view.shape.size(); d-- > 0;) {
-    if (view.shape[d] != 1 && view.strides[d] != count)
-      refuse_family("tensor '" + slots_[slot].name.text() + "' is not contiguous");
-    count *= view.shape[d];
-  }
-  require_size(slot, "elements", count, elements);
 }
 
 // [batch, q_len, heads, head_dim], or without q_len if that is 1.
@@ -185,7 +163,11 @@ void DecodeFamily::bind(std::span<const TensorView* const> tensors, std::string_
   const AttentionOptions read =
       read_attention_options(CallRules("decode_attention"), options,
                              {shape_.heads_first, 1 / std::sqrt(static_cast<double>(shape_.head_dim))});
-  const TensorView &q = tensor(tensors, kQ), &k = tensor(tensors, kK), &v = tensor(tensors, kV);
+  const auto tensor = [&](Slot slot) -> const TensorView& { return require_tensor(slots_, tensors, slot); };
+  const auto contiguous = [&](Slot slot, std::int64_t elements) {
+    require_contiguous(slots_[slot], tensor(slot), elements);
+  };
+  const TensorView &q = tensor(kQ), &k = tensor(kK), &v = tensor(kV);
   for (const auto& [slot, view] : {std::pair{kK, &k}, std::pair{kV, &v}}) {
     if (view->shape.size() != 4) {
       refuse_family("tensor '" + slots_[slot].name.text() + "' has " + std::to_string(view->shape.size()) +
@@ -199,7 +181,7 @@ void DecodeFamily::bind(std::span<const TensorView* const> tensors, std::string_
   const std::int64_t batch = q.shape.empty() ? 0 : q.shape[0];
   DecodeCall made{Call{}};
   made.q = rows(kQ, q, batch, heads * shape_.group());
-  made.o = rows(kO, tensor(tensors, kO), batch, heads * shape_.group());
+  made.o = rows(kO, tensor(kO), batch, heads * shape_.group());
   made.k = keys(kK, k, read.heads_first, tokens);
   made.v = keys(kV, v, read.heads_first, tokens);
   made.v_offset = 0;
@@ -209,7 +191,7 @@ void DecodeFamily::bind(std::span<const TensorView* const> tensors, std::string_
   made.capacity = tokens;
   if (shape_.paged()) {
     require_size(kK, "tokens a page", tokens, shape_.page);
-    const TensorView& table = tensor(tensors, kPageTable);
+    const TensorView& table = tensor(kPageTable);
     if (table.shape.size() != 2)
       refuse_family("tensor 'page_table' must be [batch, columns]; there is no form by indptr");
     require_size(kPageTable, "rows", table.shape[0], batch);
@@ -221,12 +203,11 @@ void DecodeFamily::bind(std::span<const TensorView* const> tensors, std::string_
     refuse_family("tensor 'k' has room for " + size_text(k.shape[0]) + " sequences; q has " +
                   size_text(batch));
   }
-  require_contiguous(kLengths, tensor(tensors, kLengths), batch);
-  if (shape_.lse)
-    require_contiguous(kLse, tensor(tensors, kLse), batch * shape_.q_len * heads * shape_.group());
-  if (shape_.sinks) require_contiguous(kSinks, tensor(tensors, kSinks), heads * shape_.group());
+  contiguous(kLengths, batch);
+  if (shape_.lse) contiguous(kLse, batch * shape_.q_len * heads * shape_.group());
+  if (shape_.sinks) contiguous(kSinks, heads * shape_.group());
   for (const Slot slot : {kKScale, kVScale}) {
-    if (shape_.narrow) require_contiguous(slot, tensor(tensors, slot), shape_.head_scales ? heads : 1);
+    if (shape_.narrow) contiguous(slot, shape_.head_scales ? heads : 1);
   }
   extents = {batch, heads, made.capacity};
   call = made.call();

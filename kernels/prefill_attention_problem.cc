@@ -12,8 +12,9 @@ namespace {
 
 constexpr std::int64_t kMostTensorBytes = std::int64_t{256} << 30;  // of K and V, and of Q and O
 constexpr std::int64_t kMostPageEntries = std::int64_t{64} << 20;   // inputs travel to the worker
-constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;   // of a grid
-constexpr std::int64_t kLeastRows = 64;                             // of a block
+constexpr std::int64_t kMostTiles = std::int64_t{1}
+                                    << 30;  // blocks number tiles in 32 bits, past the last too
+constexpr std::int64_t kLeastRows = 64;     // of a block
 
 [[noreturn]] void refuse_prefill(const std::string& rule) { throw BadInput("prefill_attention: " + rule); }
 
@@ -218,9 +219,11 @@ void check_prefill_extents(const Extents& extents, std::int64_t group) {
                    std::to_string(extents[2]) + "; it counts the new tokens, too");
   }
   const std::int64_t blocks = extents[0] * extents[1] * group * ceil_div(extents[2], kLeastRows);
-  if (blocks > kMostBlocks)
+  if (blocks * kMostPrefillSplits > kMostTiles)
     refuse_prefill("batch, heads and seqlen_q make " + std::to_string(blocks) + " blocks of " +
-                   std::to_string(kLeastRows) + " rows; a grid has less than 2^31");
+                   std::to_string(kLeastRows) + " rows; at most " +
+                   std::to_string(kMostTiles / kMostPrefillSplits) + " are supported, each in up to " +
+                   std::to_string(kMostPrefillSplits) + " splits");
 }
 
 void check_prefill_attention(const Problem& problem) {

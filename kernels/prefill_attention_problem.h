@@ -15,6 +15,7 @@ inline constexpr std::int64_t kMostSequences = 65535;
 inline constexpr std::int64_t kMostKvHeads = 1024;                     // and as many query heads
 inline constexpr std::int64_t kMostNewTokens = std::int64_t{1} << 20;  // of a sequence
 inline constexpr std::int64_t kMostKvTokens = std::int64_t{1} << 22;   // of a sequence
+inline constexpr std::int64_t kMostPrefillSplits = 32;  // of a row's tokens: spaces/prefill_attention.json
 
 // Tokens of one sequence: its queries, which end it, and all that it has.
 struct PrefillSequence {

@@ -1,6 +1,7 @@
 #include "kernels/router_reference.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -9,11 +10,26 @@
 namespace moetune {
 namespace {
 
+constexpr std::size_t kNoExpert = ~std::size_t{0};
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 using Score = RouterShape::Score;
 
 double clean(double logit) {
   return std::isnan(logit) ? -kInfinity : std::min(logit, double{std::numeric_limits<float>::max()});
+}
+
+// Where a score stands among all f32 numbers. Those too small to be normal count as 0, as the GPU rounds them.
+std::int64_t place_among_floats(float score) {
+  constexpr auto kLeast = std::bit_cast<std::int32_t>(std::numeric_limits<float>::min());
+  const std::int64_t magnitude = std::bit_cast<std::int32_t>(std::abs(score));
+  const std::int64_t place = std::max<std::int64_t>(0, magnitude - kLeast + 1);
+  return score < 0 ? -place : place;
+}
+
+// Whether rounding does not explain that `b` comes first.
+bool is_clearly_better(float a, float b) {
+  constexpr std::int64_t kUnits = 4;
+  return place_among_floats(a) > place_among_floats(b) + kUnits;
 }
 
 class Token {
@@ -39,6 +55,26 @@ class Token {
     std::stable_sort(ids.begin(), ids.end(), better);
     ids.resize(static_cast<std::size_t>(shape_.top_k));
     return ids;
+  }
+
+  // Whether rounding explains that these are selected.
+  bool accepts(const std::vector<std::size_t>& ids) const {
+    const std::vector<float> scores = selection(), sums = group_sums(scores);
+    std::vector<bool> is_chosen(logits_.size(), false), is_from(sums.size(), false);
+    for (const std::size_t id : ids) {
+      if (id >= logits_.size() || is_chosen[id] || is_clearly_dropped(sums, group_of(id))) return false;
+      is_chosen[id] = is_from[group_of(id)] = true;
+    }
+    if (std::count(is_from.begin(), is_from.end(), true) > shape_.groups_kept) return false;
+    for (std::size_t j = 1; j < ids.size(); ++j) {
+      if (is_clearly_better(scores[ids[j]], scores[ids[j - 1]])) return false;
+    }
+    for (std::size_t id = 0; id < scores.size(); ++id) {
+      const std::size_t group = group_of(id);
+      const bool is_kept = is_from[group] || is_clearly_kept(sums, group);
+      if (!is_chosen[id] && is_kept && is_clearly_better(scores[id], scores[ids.back()])) return false;
+    }
+    return true;
   }
 
   std::vector<double> weights(const std::vector<std::size_t>& ids, double scale) const {
@@ -82,7 +118,7 @@ class Token {
     return scores;
   }
 
-  std::vector<bool> kept_groups(const std::vector<float>& scores) const {
+  std::vector<float> group_sums(const std::vector<float>& scores) const {
     const auto size = static_cast<std::ptrdiff_t>(shape_.experts / shape_.groups);
     std::vector<float> sums;
     for (std::ptrdiff_t g = 0; g < shape_.groups; ++g) {
@@ -92,6 +128,23 @@ class Token {
       const float sum = size > 1 ? group[0] + group[1] : group[0];
       sums.push_back(std::isnan(sum) ? -std::numeric_limits<float>::infinity() : sum);
     }
+    return sums;
+  }
+
+  // So many groups are better, whatever was rounded.
+  bool is_clearly_dropped(const std::vector<float>& sums, std::size_t group) const {
+    return std::count_if(sums.begin(), sums.end(), [&](float sum) {
+             return is_clearly_better(sum, sums[group]);
+           }) >= shape_.groups_kept;
+  }
+  bool is_clearly_kept(const std::vector<float>& sums, std::size_t group) const {
+    return std::count_if(sums.begin(), sums.end(), [&](float sum) {
+             return !is_clearly_better(sums[group], sum);
+           }) <= shape_.groups_kept;  // itself is one of them
+  }
+
+  std::vector<bool> kept_groups(const std::vector<float>& scores) const {
+    const std::vector<float> sums = group_sums(scores);
     std::vector<std::size_t> order(sums.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(),
@@ -157,10 +210,8 @@ void add_ranks(const RouterShape& shape, const std::vector<double>& ids, HostTen
   }
 }
 
-}  // namespace
-
-HostTensors route_on_cpu(const RouterShape& shape, std::int64_t logits_row, double scale,
-                         const HostTensors& inputs) {
+HostTensors route_all(const RouterShape& shape, std::int64_t logits_row, double scale,
+                      const HostTensors& inputs, const std::vector<double>* chosen) {
   const std::vector<double>& logits = inputs.at("logits");
   const std::vector<double>* const bias = shape.bias ? &inputs.at("bias") : nullptr;
   HostTensors outputs;
@@ -170,7 +221,13 @@ HostTensors route_on_cpu(const RouterShape& shape, std::int64_t logits_row, doub
   for (std::ptrdiff_t token = 0; token < static_cast<std::ptrdiff_t>(live); ++token) {
     const auto row = logits.begin() + token * static_cast<std::ptrdiff_t>(logits_row);
     const Token one(shape, {row, row + static_cast<std::ptrdiff_t>(shape.experts)}, bias);
-    const std::vector<std::size_t> ids = one.selected();
+    std::vector<std::size_t> ids;
+    if (chosen != nullptr) {
+      const auto first = chosen->begin() + token * static_cast<std::ptrdiff_t>(shape.top_k);
+      std::transform(first, first + static_cast<std::ptrdiff_t>(shape.top_k), std::back_inserter(ids),
+                     [](double id) { return id < 0 ? kNoExpert : static_cast<std::size_t>(id); });
+    }
+    if (chosen == nullptr || !one.accepts(ids)) ids = one.selected();
     const std::vector<double> weights = one.weights(ids, scale);
     outputs["ids"].insert(outputs["ids"].end(), ids.begin(), ids.end());
     outputs["weights"].insert(outputs["weights"].end(), weights.begin(), weights.end());
@@ -180,6 +237,18 @@ HostTensors route_on_cpu(const RouterShape& shape, std::int64_t logits_row, doub
   if (shape.has_ranks()) add_ranks(shape, outputs.at("ids"), outputs);
   if (shape.has_plan()) add_plan(shape, segments_of(shape, outputs.at("ids"), inputs), outputs);
   return outputs;
+}
+
+}  // namespace
+
+HostTensors route_on_cpu(const RouterShape& shape, std::int64_t logits_row, double scale,
+                         const HostTensors& inputs) {
+  return route_all(shape, logits_row, scale, inputs, nullptr);
+}
+
+HostTensors route_on_cpu_as(const RouterShape& shape, std::int64_t logits_row, double scale,
+                            const HostTensors& inputs, const std::vector<double>& ids) {
+  return route_all(shape, logits_row, scale, inputs, &ids);
 }
 
 }  // namespace moetune

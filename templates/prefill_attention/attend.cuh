@@ -82,11 +82,7 @@ class Attention {
     float highest[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float value = fmaxf(scores_[0][2 * half], scores_[0][2 * half + 1]);
-#pragma unroll
-      for (int j = 1; j < kTile / 8; ++j)
-        value = fmaxf(value, fmaxf(scores_[j][2 * half], scores_[j][2 * half + 1]));
-      highest[half] = max_across<4>(value) * scale_log2_;
+      highest[half] = (flips() ? -extreme<false>(half) : extreme<true>(half)) * scale_log2_;
     }
     raise_maximum(highest);
 #pragma unroll
@@ -176,8 +172,25 @@ class Attention {
   }
 
  private:
+  // Whether the least score counts most: scales of e4m3 keys may be negative.
+  __device__ __forceinline__ bool flips() const { return kNarrow && scale_log2_ < 0; }
+
+  // The greatest of a row's scores, or minus the least.
+  template <bool kGreatest>
+  __device__ __forceinline__ float extreme(int half) const {
+    const auto signed_score = [&](int j, int i) {
+      const float score = scores_[j][2 * half + i];
+      return kGreatest ? score : -score;
+    };
+    float value = fmaxf(signed_score(0, 0), signed_score(0, 1));
+#pragma unroll
+    for (int j = 1; j < kTile / 8; ++j) value = fmaxf(value, fmaxf(signed_score(j, 0), signed_score(j, 1)));
+    return max_across<4>(value);
+  }
+
   __device__ __forceinline__ void mask(int first) {
     const int offset = first + static_cast<int>(threadIdx.x) % 4 * 2;
+    const float unseen = flips() ? -minus_infinity() : minus_infinity();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int end = end_[half] - offset, begin = begin_[half] - offset;
@@ -186,7 +199,7 @@ class Attention {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           const bool seen = 8 * j + i < end && (kWindow == 0 || 8 * j + i >= begin);
-          if (!seen) scores_[j][2 * half + i] = minus_infinity();
+          if (!seen) scores_[j][2 * half + i] = unseen;
         }
       }
     }

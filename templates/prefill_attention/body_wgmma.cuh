@@ -10,13 +10,13 @@
 #include "templates/prefill_attention/store.cuh"
 #include "templates/prefill_attention/widen.cuh"
 
-// Registers of a loading and of a computing thread: together what the block was launched with.
+// Registers of a loading and of a computing thread: together no more than the block was launched with.
 constexpr int kLoadingRegisters = kNarrow ? 56 : kWarpgroups == 2 ? 24 : 32;
 constexpr int kComputingRegisters =
     (kWarpgroups == 3 ? 160 : 240) - (kNarrow ? (kWarpgroups == 3 ? 8 : 16) : 0);
 
-// Named barriers, after __syncthreads' own: one for the turn of each warpgroup, one for what its warps do together.
-constexpr int kFirstTurn = 1, kFirstWarpgroup = 4;
+// Named barriers, after __syncthreads' own: one for the turn of each warpgroup, one for what all of them do together.
+constexpr int kFirstTurn = 1, kComputing = 4;
 
 class Computer {
  public:
@@ -91,19 +91,20 @@ class Computer {
     values_.advance();
   }
 
-  // Zeros rows [first, end) of the next tile of V, which no query sees: 0 times whatever lies there must be 0. Every
-  // warpgroup does so for itself; what two write is the same.
+  // Zeros rows [first, end) of the next tile of V, which no query sees: 0 times whatever lies there must be 0. All
+  // warpgroups share the rows.
   __device__ __forceinline__ void clear_values(int first, int end) {
     if (first >= end) return;
     mbarrier_wait(pipeline_.values_full(values_.stage), values_.parity);
     u8* const tile = shared_ + kValuesOffset + values_.stage * kTileBytes;
-    for (int i = threadIdx.x % 128; i < (end - first) * kChunks * 8; i += 128) {
+    constexpr int kThreadsThatCompute = 128 * kWarpgroups;
+    for (int i = threadIdx.x - 128; i < (end - first) * kChunks * 8; i += kThreadsThatCompute) {
       const int row = first + i / (kChunks * 8), unit = i % (kChunks * 8);
       *reinterpret_cast<uint4*>(tile + unit / 8 * kTileChunkBytes + row * 128 + unit % 8 * 16) =
           make_uint4(0, 0, 0, 0);
     }
     fence_async_proxy();
-    named_barrier_sync(kFirstWarpgroup + warpgroup_, 128);
+    named_barrier_sync(kComputing, kThreadsThatCompute);
   }
 
   u8* shared_;

@@ -55,21 +55,21 @@ struct Pipeline {
   // By one thread, before the block's first __syncthreads.
   __device__ __forceinline__ void init() const {
     mbarrier_init(work_full(), 1);
-    mbarrier_init(work_empty(), kComputingWarps + kWideningWarps);
+    mbarrier_init(work_empty(), (kComputingWarps + kWideningWarps) * kWarpSize);
     for (int stage = 0; stage < kQueryStages; ++stage) {
-      mbarrier_init(queries_full(stage), kConvertsQueries ? kWideningWarps : 1);
+      mbarrier_init(queries_full(stage), kConvertsQueries ? kWideningWarps * kWarpSize : 1);
       if constexpr (kConvertsQueries) mbarrier_init(queries_landed(stage), 1);
       mbarrier_init(queries_empty(stage), kComputingWarps);
     }
     for (int stage = 0; stage < kStages; ++stage) {
-      mbarrier_init(keys_full(stage), kNarrow ? kWideningWarps : 1);
+      mbarrier_init(keys_full(stage), kNarrow ? kWideningWarps * kWarpSize : 1);
       mbarrier_init(keys_empty(stage), kComputingWarps);
-      mbarrier_init(values_full(stage), kNarrow ? kWideningWarps : 1);
+      mbarrier_init(values_full(stage), kNarrow ? kWideningWarps * kWarpSize : 1);
       mbarrier_init(values_empty(stage), kComputingWarps);
     }
     for (int stage = 0; stage < kRawStages; ++stage) {
       mbarrier_init(raw_full(stage), 1);
-      mbarrier_init(raw_empty(stage), kWideningWarps);
+      mbarrier_init(raw_empty(stage), kWideningWarps * kWarpSize);
     }
     mbarrier_init_fence();
   }
@@ -80,10 +80,13 @@ struct Pipeline {
 static_assert((6 + 4 * kStages + (kRawStages > 0 ? 2 * kRawStages + kQueryStages : 0)) * 8 <= kBarrierBytes,
               "barriers fit before the work");
 
-// One arrival for the whole warp.
+// One arrival for the whole warp, of what only wgmma read: its waits are the warp's.
 __device__ __forceinline__ void release(u32 barrier) {
   if (threadIdx.x % kWarpSize == 0) mbarrier_arrive(barrier);
 }
+
+// Of what lanes read or wrote by themselves: each arrives for its own. (racecheck orders no lane by another's arrival.)
+__device__ __forceinline__ void release_by_lanes(u32 barrier) { mbarrier_arrive(barrier); }
 
 // What the loading warp tells of the work it begins, one at a time.
 class WorkSlot {
@@ -105,8 +108,7 @@ class WorkSlot {
   __device__ __forceinline__ Work take() {
     mbarrier_wait(pipeline_.work_full(), parity_);
     const Work work = *slot_;
-    __syncwarp();
-    release(pipeline_.work_empty());
+    release_by_lanes(pipeline_.work_empty());
     parity_ ^= 1;
     return work;
   }

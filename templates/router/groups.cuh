@@ -12,6 +12,11 @@ struct TopTwo {
     best = fmaxf(best, score);
   }
 
+  __device__ __forceinline__ void merge(TopTwo other) {
+    second = fmaxf(fminf(best, other.best), fmaxf(second, other.second));
+    best = fmaxf(best, other.best);
+  }
+
   // What the group counts.
   __device__ __forceinline__ u32 order() const {
     return order_of(kGroupSize > 1 ? __fadd_rn(best, second) : best);
@@ -23,10 +28,10 @@ template <int kAcross>
 __device__ __forceinline__ TopTwo top_two_across(TopTwo top) {
 #pragma unroll
   for (int distance = kAcross / 2; distance > 0; distance /= 2) {
-    const float best = __shfl_xor_sync(kWholeWarp, top.best, distance);
-    const float second = __shfl_xor_sync(kWholeWarp, top.second, distance);
-    top.add(best);
-    top.second = fmaxf(top.second, second);
+    TopTwo other;
+    other.best = __shfl_xor_sync(kWholeWarp, top.best, distance);
+    other.second = __shfl_xor_sync(kWholeWarp, top.second, distance);
+    top.merge(other);
   }
   return top;
 }

@@ -10,9 +10,9 @@ struct Row {
   const float* bias;
   RowSoftmax softmax;
 
-  __device__ float logit(int expert) const { return clean(Logit::to_float(logits[expert])); }
+  __device__ float logit(int expert) const { return read_logit(logits[expert]); }
   __device__ float selection(int expert) const {
-    return selection_score(logit(expert), softmax, kBias ? bias[expert] : 0.0f);
+    return selection_score(logit(expert), softmax, kBias ? clean_bias(bias[expert]) : 0.0f);
   }
 };
 
@@ -36,7 +36,7 @@ __device__ RowSoftmax softmax_of(const Row& row) {
   with_shift.softmax = softmax;
   if constexpr (kNeedsSum) {
     const float sum = sum_of_exponentials(with_shift);
-    softmax.inverse_sum = sum > 0.0f ? 1.0f / sum : 0.0f;
+    softmax.inverse_sum = sum > 0.0f ? reciprocal_fast(sum) : 0.0f;
   }
   return softmax;
 }
@@ -65,6 +65,17 @@ __device__ bool keeps(const Row& row, int group) {
   return better < kGroupsKept;
 }
 
+// In the order of score.cuh.
+__device__ float sum_of_scores(const float (&scores)[kSlotsOfSum]) {
+  float sums[kSlotsOfSum];
+  for (int j = 0; j < kSlotsOfSum; ++j) sums[j] = scores[j];
+  for (int distance = 1; distance < kSlotsOfSum; distance *= 2) {
+    for (int j = 0; j + distance < kSlotsOfSum; j += 2 * distance)
+      sums[j] = __fadd_rn(sums[j], sums[j + distance]);
+  }
+  return sums[0];
+}
+
 }  // namespace
 
 extern "C" __global__ void router_reference(const Logit* logits, const float* bias, const int* token_count,
@@ -84,7 +95,7 @@ extern "C" __global__ void router_reference(const Logit* logits, const float* bi
   u32 kept = 0;  // a bit a group
   for (int g = 0; g < kGroups; ++g) kept |= u32(keeps(row, g)) << g;
   u64 last = ~0ull;
-  float scores[kTopK], sum = 0;
+  float scores[kSlotsOfSum] = {};
   for (int j = 0; j < kTopK; ++j) {
     u64 best = 0;
     for (int e = 0; e < kExperts; ++e) {
@@ -96,8 +107,8 @@ extern "C" __global__ void router_reference(const Logit* logits, const float* bi
     const int expert = int(expert_of(best));
     ids[i64(token) * kTopK + j] = expert;
     scores[j] = score_of(row.logit(expert), row.softmax);
-    sum = __fadd_rn(sum, scores[j]);
   }
+  const float sum = sum_of_scores(scores);
   for (int j = 0; j < kTopK; ++j) weights[i64(token) * kTopK + j] = weight_of(scores[j], sum, scale);
 }
 

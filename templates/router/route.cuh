@@ -1,14 +1,22 @@
 // From logits to ids and weights: a warp takes kRowsOfWarp tokens at a time.
 //
-// Macros: ROWS (tokens that the same lanes take at once), WARPS.
+// Macros: ROWS (tokens that the same lanes take at once), WARPS, DEPENDENTS (early, loaded or selected).
 #pragma once
 
-#include "templates/router/groups.cuh"
+#include "templates/common/dependent_launch.cuh"
+#include "templates/router/select_elect.cuh"
 #include "templates/router/select_radix.cuh"
 
-constexpr int kRows = ROWS, kWarps = WARPS, kThreads = kWarps * kWarpSize;
+constexpr int kRows = ROWS;
 constexpr int kRowsOfWarp = kWarpSize / kLanes * kRows;
 constexpr int kRowsOfBlock = kWarps * kRowsOfWarp;
+// Whether the next rows are loaded before the present ones are worked on: few logits, which registers hold twice.
+constexpr bool kLoadsAhead = kRows * kHeld <= 16;
+
+// When the next kernel's blocks may come: at once, when a block has asked for its first logits, or when it has
+// selected. The sooner they come, the more they take from blocks that still work.
+enum class Dependents { early, loaded, selected };
+constexpr Dependents kDependents = Dependents::DEPENDENTS;
 
 struct RouteArguments {
   const Logit* logits;
@@ -20,16 +28,9 @@ struct RouteArguments {
   float scale;
 };
 
-// Slots in their lanes.
-struct Selected {
-  int experts[kSlotsHeld];
-  float scores[kSlotsHeld];
-};
-
 __device__ __forceinline__ RowSoftmax row_softmax(const float (&logits)[kHeld], Lane lane) {
-  constexpr bool kFirstIsLargest = kByLogit && !kBias && kGroups == 1;
   if constexpr (kScore == Score::softmax || kScore == Score::topk_softmax) {
-    if constexpr (!(kFirstIsLargest && kOverSelected)) return softmax_of(logits, lane);
+    if constexpr (!kShiftIsFirst) return softmax_of(logits, lane);
   }
   return {};
 }
@@ -60,33 +61,42 @@ __device__ __forceinline__ void score_selected(Selected& selected, const Logit* 
 #pragma unroll
   for (int s = 0; s < kSlotsHeld; ++s) {
     const bool used = s * kLanes + lane.lane < kTopK;
-    logits[s] = used ? clean(Logit::to_float(row[selected.experts[s]])) : minus_infinity();
+    logits[s] = used ? read_logit(row[selected.experts[s]]) : minus_infinity();
   }
-  if constexpr (kOverSelected && kByLogit && !kBias && kGroups == 1)
-    softmax.shift = softmax_shift(__shfl_sync(kWholeWarp, logits[0], 0, kLanes));
+  if constexpr (kShiftIsFirst) softmax.shift = softmax_shift(__shfl_sync(kWholeWarp, logits[0], 0, kLanes));
 #pragma unroll
   for (int s = 0; s < kSlotsHeld; ++s) selected.scores[s] = score_of(logits[s], softmax);
 }
 
 __device__ __forceinline__ float sum_of_selected(const Selected& selected) {
-  float sum = 0;
-  if constexpr (kOverSelected || kRenormalize) {
+  if constexpr (!kOverSelected && !kRenormalize) return 0;
+  constexpr int kSums = ceil_div(kSlotsOfSum, kLanes);
+  float sums[kSums];
 #pragma unroll
-    for (int j = 0; j < kTopK; ++j)
-      sum = __fadd_rn(sum, __shfl_sync(kWholeWarp, selected.scores[j / kLanes], j % kLanes, kLanes));
+  for (int s = 0; s < kSums; ++s) {
+    sums[s] = selected.scores[s];
+#pragma unroll
+    for (int distance = 1; distance < min_of(kSlotsOfSum, kLanes); distance *= 2)
+      sums[s] = __fadd_rn(sums[s], __shfl_xor_sync(kWholeWarp, sums[s], distance));
   }
-  return sum;
+#pragma unroll
+  for (int distance = 1; distance < kSums; distance *= 2) {
+#pragma unroll
+    for (int s = 0; s + distance < kSums; s += 2 * distance) sums[s] = __fadd_rn(sums[s], sums[s + distance]);
+  }
+  return sums[0];
 }
 
-// A token past the end computes the first token's row, so that all lanes take part, and stores nothing.
-template <typename Use>
-__device__ __forceinline__ void route_row(const RouteArguments& a, const float (&logits)[kHeld],
-                                          const float (&bias)[kHeld], const Logit* row, int token,
-                                          bool present, Lane lane, Use use) {
+__device__ __forceinline__ void select(Selected& selected, const float (&logits)[kHeld],
+                                       const float (&bias)[kHeld], const Logit* row, Lane lane) {
   const RowSoftmax softmax = row_softmax(logits, lane);
+  selected = {};
+  if constexpr (kSelect == Select::elect) {
+    select_by_election(selected, logits, softmax, bias, lane);
+    return;
+  }
   u32 orders[kHeld];
   order_experts(orders, logits, softmax, bias, lane);
-  Selected selected = {};
   if constexpr (kSelect == Select::rounds) {
     select_by_rounds(selected.experts, orders, lane);
   } else if constexpr (kSelect == Select::reduce) {
@@ -97,6 +107,15 @@ __device__ __forceinline__ void route_row(const RouteArguments& a, const float (
     select_by_merge(selected.experts, orders, lane);
   }
   score_selected(selected, row, softmax, lane);
+}
+
+// A token past the end computes the first token's row, so that all lanes take part, and stores nothing.
+template <typename Use>
+__device__ __forceinline__ void route_row(const RouteArguments& a, const float (&logits)[kHeld],
+                                          const float (&bias)[kHeld], const Logit* row, int token,
+                                          bool present, Lane lane, Use use) {
+  Selected selected;
+  select(selected, logits, bias, row, lane);
   const float sum = sum_of_selected(selected);
 #pragma unroll
   for (int s = 0; s < kSlotsHeld; ++s) {
@@ -108,7 +127,24 @@ __device__ __forceinline__ void route_row(const RouteArguments& a, const float (
   }
 }
 
-// The tokens from `first` to `end`, by all warps of the block. Calls `use(token, slot, expert)` in the lane that
+// The rows that a warp takes at once.
+struct WarpRows {
+  LoadedRow loaded[kRows];
+  const Logit* rows[kRows];
+
+  // A token past the end has the first token's row.
+  __device__ __forceinline__ void load(const RouteArguments& a, int begin, int first, int last, Lane lane) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int token = begin + r;
+      rows[r] = a.logits + (token < last ? token : first) * a.logits_row;
+      loaded[r].load(rows[r], lane);
+    }
+  }
+};
+
+// The tokens from `first` to `end`, by all warps of the block. All its warps make the same number of rounds, so that
+// the compiler knows their lanes together. Calls `use(token, slot, expert)` in the lane that
 // stores.
 template <typename Use>
 __device__ __forceinline__ void route(const RouteArguments& a, int first, int end, Use use) {
@@ -125,19 +161,22 @@ __device__ __forceinline__ void route(const RouteArguments& a, int first, int en
   load_bias(bias, a.bias, lane);
   const int warp = int(threadIdx.x) / kWarpSize;
   const int row_of_warp = int(threadIdx.x) % kWarpSize / kLanes * kRows;
-  for (int begin = first + warp * kRowsOfWarp; begin < last; begin += kRowsOfBlock) {
-    float logits[kRows][kHeld];
-    const Logit* rows[kRows];
+  const int rounds = ceil_div(last - first, kRowsOfBlock);
+  int begin = first + warp * kRowsOfWarp + row_of_warp;
+  WarpRows next;
+  if (kLoadsAhead && rounds > 0) next.load(a, begin, first, last, lane);
+#pragma unroll 1
+  for (int round = 0; round < rounds; ++round, begin += kRowsOfBlock) {
+    if constexpr (!kLoadsAhead) next.load(a, begin, first, last, lane);
+    if (kDependents == Dependents::loaded && round == 0) allow_dependent_launch();
+    const WarpRows current = next;
+    if (kLoadsAhead && round + 1 < rounds) next.load(a, begin + kRowsOfBlock, first, last, lane);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const int token = begin + row_of_warp + r;
-      rows[r] = a.logits + (token < last ? token : first) * a.logits_row;
-      load_row(logits[r], rows[r], lane);
-    }
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const int token = begin + row_of_warp + r;
-      route_row(a, logits[r], bias, rows[r], token, token < last, lane, use);
+      float logits[kHeld];
+      current.loaded[r].read(logits, lane);
+      route_row(a, logits, bias, current.rows[r], begin + r, begin + r < last, lane, use);
     }
   }
+  if constexpr (kDependents == Dependents::selected) allow_dependent_launch();
 }

@@ -14,8 +14,10 @@
 #include "templates/router/exchange.cuh"
 #include "templates/router/ranks.cuh"
 
-// 1024 threads of an SM hold what they need in registers: blocks that wait for each other should all run at once.
-constexpr int kBlocksOfSm = kSchedule == Schedule::barrier ? 1024 / kThreads : 1;
+// 1024 threads of an SM hold what they need in registers: blocks that wait for each other should all run at once, and
+// elections among few candidates are fastest when as many run beside each other.
+constexpr bool kElectsAmongFew = kElects && kCandidatesOfLane <= 4 && kRows * kHeld <= 8;
+constexpr int kBlocksOfSm = kSchedule == Schedule::barrier || kElectsAmongFew ? 1024 / kThreads : 1;
 
 // Routes a block's tokens on a cleared board, and leaves their counts in global memory.
 __device__ __forceinline__ void route_block(const RouteArguments& rows, Board& board,
@@ -110,7 +112,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
            float* weights, int* counts, int* offsets, int* sorted, int* inverse, int* grouping,
            int* block_counts, GridState* state, i64 logits_row, int tokens, int tokens_of_block, int capacity,
            int places, float scale, u8* dropped, int* tokens_per_rank, u8* in_rank) {
-  allow_dependent_launch();
+  if constexpr (kDependents == Dependents::early) allow_dependent_launch();
+  read_early(logits, bias, ids, weights, logits_row, i64(tokens));
   const ChunkedTokens own = ChunkedTokens::of_block(blockIdx.x, tokens_of_block, tokens);
   if constexpr (kSchedule == Schedule::barrier) prepare_board(board_memory(), own);
   if constexpr (kSchedule == Schedule::cluster) {

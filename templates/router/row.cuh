@@ -1,46 +1,81 @@
 // A token's row of logits, spread over kLanes neighbouring lanes of a warp, and what all its scores share.
 //
-// Macros: those of shape.cuh; LANES (that share a row), VECTOR (logits that a lane loads at once).
+// Macros: those of shape.cuh; LANES (that share a row), VECTOR (logits that a lane loads at once), SELECT (a Select),
+// WARPS (of a block).
 #pragma once
 
 #include "templates/common/vectors.cuh"
 #include "templates/router/score.cuh"
 
+constexpr int kWarps = WARPS, kThreads = kWarps * kWarpSize;
 constexpr int kLanes = LANES, kVector = VECTOR;
 constexpr int kStep = kLanes * kVector;  // experts that the lanes load at once
 constexpr int kSteps = ceil_div(kExperts, kStep);
 constexpr int kHeld = kSteps * kVector;  // experts of a lane
 static_assert(kExperts % kVector == 0 && kStep <= kPartials, "the space keeps to both");
 
+// How the best are found: select.cuh, select_radix.cuh, select_elect.cuh.
+enum class Select { rounds, reduce, merge, radix, elect };
+constexpr Select kSelect = Select::SELECT;
+// Whether a lane's experts are neighbours, or vectors of them lie a step apart.
+constexpr bool kNeighbours = kSelect == Select::elect;
+static_assert(!kNeighbours || kSteps * kStep == kExperts, "the space keeps to it");
+
 struct Lane {
   int lane = int(threadIdx.x) % kLanes;
 
   // The expert of a lane's i-th value; kExperts and more for none.
   __device__ __forceinline__ int expert(int i) const {
-    return i / kVector * kStep + lane * kVector + i % kVector;
+    return kNeighbours ? lane * kHeld + i : i / kVector * kStep + lane * kVector + i % kVector;
   }
 };
 
-__device__ __forceinline__ void load_row(float (&logits)[kHeld], const Logit* row, Lane lane) {
-  union {
-    typename PackedBytes<kVector* int(sizeof(Logit))>::Type packed;
-    Logit elements[kVector];
-  } loaded;
+// A lane's logits as they come from memory.
+union LoadedRow {
+  using Packed = typename PackedBytes<kVector* int(sizeof(Logit))>::Type;
+  Packed packed[kSteps];
+  Logit elements[kHeld];
+
+  __device__ __forceinline__ void load(const Logit* row, Lane lane) {
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) {
-    const int first = lane.expert(step * kVector);
-    const bool present = first < kExperts;
-    if (present) loaded.packed = *reinterpret_cast<const decltype(loaded.packed)*>(row + first);
-#pragma unroll
-    for (int v = 0; v < kVector; ++v)
-      logits[step * kVector + v] = present ? clean(Logit::to_float(loaded.elements[v])) : minus_infinity();
+    for (int step = 0; step < kSteps; ++step) {
+      const int first = lane.expert(step * kVector);
+      if (first < kExperts) packed[step] = *reinterpret_cast<const Packed*>(row + first);
+    }
   }
-}
+
+  __device__ __forceinline__ void read(float (&logits)[kHeld], Lane lane) const {
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i)
+      logits[i] = lane.expert(i) < kExperts ? read_logit(elements[i]) : minus_infinity();
+  }
+};
 
 // The biases of a lane's experts.
 __device__ __forceinline__ void load_bias(float (&held)[kHeld], const float* bias, Lane lane) {
 #pragma unroll
-  for (int i = 0; i < kHeld; ++i) held[i] = kBias && lane.expert(i) < kExperts ? bias[lane.expert(i)] : 0.0f;
+  for (int i = 0; i < kHeld; ++i)
+    held[i] = kBias && lane.expert(i) < kExperts ? clean_bias(bias[lane.expert(i)]) : 0.0f;
+}
+
+// The same sum as sum_of_exponentials below, for lanes whose experts are neighbours: a power of two of them.
+__device__ __forceinline__ float sum_of_neighbours(const float (&logits)[kHeld], float shift) {
+  constexpr int kMost = 2 * kPartials;
+  static_assert(!kNeighbours || !kNeedsSum || ((kExperts & (kExperts - 1)) == 0 && kExperts <= kMost));
+  float partials[kHeld];
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) partials[i] = exponential(logits[i], shift);
+#pragma unroll
+  for (int distance = kExperts / 2; distance > 0; distance /= 2) {
+#pragma unroll
+    for (int i = 0; i < (distance < kHeld ? distance : kHeld); ++i) {
+      const float other = distance < kHeld
+                              ? partials[(i + distance) % kHeld]
+                              : __shfl_xor_sync(kWholeWarp, partials[i], max_of(1, distance / kHeld));
+      partials[i] = __fadd_rn(partials[i], other);
+    }
+  }
+  return partials[0];
 }
 
 // The sum of all exponentials in the order of score.cuh: a lane holds kPartials / kLanes partials. First those
@@ -82,8 +117,9 @@ __device__ __forceinline__ RowSoftmax softmax_of(const float (&logits)[kHeld], L
   RowSoftmax row;
   row.shift = softmax_shift(max_across<kLanes>(maximum));
   if constexpr (kNeedsSum) {
-    const float sum = sum_of_exponentials(logits, row.shift, lane);
-    row.inverse_sum = sum > 0.0f ? 1.0f / sum : 0.0f;
+    const float sum =
+        kNeighbours ? sum_of_neighbours(logits, row.shift) : sum_of_exponentials(logits, row.shift, lane);
+    row.inverse_sum = sum > 0.0f ? reciprocal_fast(sum) : 0.0f;
   }
   return row;
 }

@@ -14,6 +14,15 @@ __device__ __forceinline__ float clean(float logit) {
   return fminf(fmaxf(logit, minus_infinity()), kLargest);  // of NaN and a number both give the number
 }
 
+// A logit as scores take it. The sigmoid makes the same of an odd logit as of a clean one.
+__device__ __forceinline__ float read_logit(Logit logit) {
+  const float value = Logit::to_float(logit);
+  return kScore == Score::sigmoid ? value : clean(value);
+}
+
+// NaN counts as -infinity.
+__device__ __forceinline__ float clean_bias(float bias) { return fmaxf(bias, minus_infinity()); }
+
 // What a softmax subtracts from every logit: their maximum, or 0 if all are -infinity.
 __device__ __forceinline__ float softmax_shift(float maximum) { return maximum < -kLargest ? 0.0f : maximum; }
 
@@ -28,7 +37,7 @@ struct RowSoftmax {
 
 __device__ __forceinline__ float score_of(float logit, const RowSoftmax& row) {
   if constexpr (kScore == Score::sigmoid) {
-    return reciprocal_fast(1.0f + exp2_fast(__fmul_rn(-logit, kLog2E)));
+    return __saturatef(reciprocal_fast(1.0f + exp2_fast(__fmul_rn(-logit, kLog2E))));  // 0 for NaN
   } else if constexpr (kScore == Score::sqrt_softplus) {
     // softplus(x) = max(x, 0) + log(1 + e^-|x|)
     const float tail = log2_fast(1.0f + exp2_fast(__fmul_rn(-fabsf(logit), kLog2E)));
@@ -40,17 +49,29 @@ __device__ __forceinline__ float score_of(float logit, const RowSoftmax& row) {
   }
 }
 
-// What experts are selected by; `bias` is the expert's.
-__device__ __forceinline__ float selection_score(float logit, const RowSoftmax& row, float bias) {
-  const float score = kByLogit ? logit : score_of(logit, row);
-  return kBias ? __fadd_rn(score, bias) : score;
+// A score, or a logit if experts are selected by them, with the expert's clean bias. Never NaN: a score is finite.
+__device__ __forceinline__ float biased(float score, float bias) {
+  if constexpr (!kBias) return score;
+  const float sum = __fadd_rn(score, bias);
+  return kByLogit ? fmaxf(sum, minus_infinity()) : sum;
 }
 
-// The weight of a selected expert. `sum` is that of the selected experts' scores, in the order of their slots.
+// What experts are selected by; `bias` is the expert's.
+__device__ __forceinline__ float selection_score(float logit, const RowSoftmax& row, float bias) {
+  return biased(kByLogit ? logit : score_of(logit, row), bias);
+}
+
+// The sum of the selected experts' scores is a binary tree over so many slots, those past the last with 0:
+// neighbours first, twice as far away each time.
+constexpr int kSlotsOfSum = kTopK > 8 ? 16 : kTopK > 4 ? 8 : kTopK > 2 ? 4 : kTopK;
+
+// The weight of a selected expert. `sum` is that of the selected experts' scores.
 __device__ __forceinline__ float weight_of(float score, float sum, float scale) {
-  float weight = score;
-  if constexpr (kOverSelected || kRenormalize) weight = sum > 0.0f ? score / sum : 0.0f;
-  return __fmul_rn(weight, scale);
+  if constexpr (!kOverSelected && !kRenormalize) return __fmul_rn(score, scale);
+  // The share of a score in a softmax over all may be a subnormal number, which the reciprocal takes for 0.
+  const float lift = kNeedsSum && sum < 0x1p-64f ? 0x1p64f : 1.0f;
+  const float inverse = sum > 0.0f ? reciprocal_fast(kNeedsSum ? __fmul_rn(sum, lift) : sum) : 0.0f;
+  return __fmul_rn(__fmul_rn(kNeedsSum ? __fmul_rn(score, lift) : score, inverse), scale);
 }
 
 // The partial sums of a row's exponentials: expert e adds to partial e % kPartials, in ascending order, and the

@@ -1,19 +1,24 @@
-// The kTopK best experts of a row, in order. Four ways:
+// The kTopK best experts of a row, in order. Five ways:
 // - rounds: the best of all lanes, kTopK times over; the lane that held it looks for its next best.
 // - reduce: the same by the warp's own reductions, for rows of a whole warp.
 // - merge: every lane sorts its best, then neighbours merge their lists, twice as far away each time.
 // - radix: in select_radix.cuh.
-//
-// Macros: SELECT (rounds, reduce, merge or radix).
+// - elect: in select_elect.cuh.
 #pragma once
 
 #include "templates/router/row.cuh"
 
-enum class Select { rounds, reduce, merge, radix };
-constexpr Select kSelect = Select::SELECT;
-
 // Slot j lies in lane j % kLanes, at j / kLanes.
 constexpr int kSlotsHeld = ceil_div(kTopK, kLanes);
+
+// Slots in their lanes; the scores of lanes without a slot are 0.
+struct Selected {
+  int experts[kSlotsHeld];
+  float scores[kSlotsHeld];
+};
+
+// The first selected has the largest logit, and the softmax of the selected needs no other.
+constexpr bool kShiftIsFirst = kOverSelected && kByLogit && !kBias && kGroups == 1;
 
 __device__ __forceinline__ u64 max_rank_across(u64 rank) {
 #pragma unroll
@@ -97,7 +102,7 @@ __device__ __forceinline__ void select_by_reduction(int (&slots)[kSlotsHeld], co
     if (own.best.expert != expert) continue;
     own.best = own.second;
     own.second.order = kTaken;
-    if (own.best.order == kTaken) own = two_of_lane_behind({order, expert}, orders, lane);
+    if (own.best.order == kTaken && j + 1 < kTopK) own = two_of_lane_behind({order, expert}, orders, lane);
   }
 }
 

@@ -49,10 +49,20 @@ constexpr bool kNeedsSum = kScore == Score::softmax && !kOverSelected;
 // Where slots of dropped and absent experts stand in the order: behind all that have a score.
 constexpr u32 kTaken = 0, kOfDroppedGroup = 1;
 
-// Larger for a larger score; at least 2 for every score, -infinity included. NaN counts as -infinity.
-__device__ __forceinline__ u32 order_of(float score) {
-  const int bits = int(__float_as_uint(fmaxf(score, -__uint_as_float(0x7f800000u))));
+// Larger for a larger score, which is not NaN; at least 2, for -infinity too.
+__device__ __forceinline__ u32 order_of_number(float score) {
+  const int bits = int(__float_as_uint(score));
   return u32(bits) ^ (u32(bits >> 31) | 0x80000000u);
+}
+
+// NaN counts as -infinity.
+__device__ __forceinline__ u32 order_of(float score) {
+  return order_of_number(fmaxf(score, -__uint_as_float(0x7f800000u)));
+}
+
+// The score of an order that has one.
+__device__ __forceinline__ float score_of_order(u32 order) {
+  return __uint_as_float(order ^ (~u32(int(order) >> 31) | 0x80000000u));
 }
 
 // Larger is better: a higher score, then a lower id.

@@ -1,5 +1,5 @@
-// Blocks that ask L2 for tiles before the previous kernel has ended, behind one that lets them start early
-// and only then writes what they read: lengths, pages and keys.
+// Blocks that start before the previous kernel has ended (those of decode_attention ask L2 for tiles then), behind one
+// that lets them start early and only then writes what they read: lengths, pages and keys.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -73,23 +73,43 @@ extern "C" __global__ void restore(i32* length, i32* kept_lengths, i64 length_co
 constexpr std::int64_t kSpoiledKeys = 16384;  // 32-bit words
 
 struct Case {
+  const char* kernel;
+  const char* lengths;  // which of the kernel's buffers of lengths or offsets is spoiled
   const char* problem;
   const char* config;
 };
 
+constexpr const char* kDecode = "decode_attention";
+constexpr const char* kPrefill = "prefill_attention";
+
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
-      {"batch=40,q_heads=16,kv_heads=2,context=1000", "math=mma16,row_tiles=1,splits=1,combine=none,ahead=4"},
-      {"batch=40,q_heads=16,kv_heads=2,context=1000,lengths=ragged",
+      {kDecode, "lengths", "batch=40,q_heads=16,kv_heads=2,context=1000",
+       "math=mma16,row_tiles=1,splits=1,combine=none,ahead=4"},
+      {kPrefill, "q_offsets", "batch=3,q_heads=8,kv_heads=2,seqlen_q=700,seqlen_kv=700",
+       "body=wgmma,warpgroups=2,tile=128,overlap=1,ping_pong=1,schedule=dynamic,splits=1"},
+      {kDecode, "lengths", "batch=40,q_heads=16,kv_heads=2,context=1000,lengths=ragged",
        "math=swap,row_tiles=1,splits=2,combine=cluster,ahead=2"},
-      {"batch=40,q_heads=16,kv_heads=2,context=2000,lengths=ragged,page=64",
+      {kDecode, "lengths", "batch=40,q_heads=16,kv_heads=2,context=2000,lengths=ragged,page=64",
        "math=mma16,row_tiles=1,splits=2,combine=kernel,ahead=4"},
-      {"batch=40,q_heads=16,kv_heads=2,context=700,lengths=ragged,page=16",
+      {kDecode, "lengths", "batch=40,q_heads=16,kv_heads=2,context=700,lengths=ragged,page=16",
        "math=mma16,row_tiles=1,splits=1,combine=none,ahead=2"},
-      {"batch=40,q_heads=16,kv_heads=2,context=900,lengths=ragged,page=64,window=200,q_len=2",
+      {kDecode, "lengths",
+       "batch=40,q_heads=16,kv_heads=2,context=900,lengths=ragged,page=64,window=200,q_len=2",
        "math=mma16,row_tiles=1,splits=1,combine=none,ahead=2"},
-      {"batch=40,q_heads=16,kv_heads=2,context=900,lengths=ragged,kv_dtype=e4m3",
+      {kDecode, "lengths", "batch=40,q_heads=16,kv_heads=2,context=900,lengths=ragged,kv_dtype=e4m3",
        "math=mma16,row_tiles=1,splits=2,combine=last_cta,ahead=1"},
+      {kPrefill, "kv_offsets", "batch=3,q_heads=8,kv_heads=2,seqlen_q=100,seqlen_kv=900",
+       "body=wgmma,warpgroups=2,tile=64,overlap=1,ping_pong=0,schedule=grid,splits=3"},
+      {kPrefill, "kv_lengths",
+       "batch=5,q_heads=8,kv_heads=2,seqlen_q=200,seqlen_kv=900,lengths=ragged,page=16",
+       "body=wgmma,warpgroups=1,tile=128,overlap=1,ping_pong=0,schedule=static,splits=1"},
+      {kPrefill, "kv_lengths",
+       "batch=5,q_heads=8,kv_heads=2,seqlen_q=200,seqlen_kv=900,lengths=ragged,page=64,kv_dtype=e4m3",
+       "body=wgmma,warpgroups=2,tile=64,overlap=1,ping_pong=0,schedule=dynamic,splits=1"},
+      {kPrefill, "q_offsets",
+       "batch=5,q_heads=8,kv_heads=2,seqlen_q=200,seqlen_kv=900,lengths=ragged,page=16",
+       "body=mma,warpgroups=2,tile=64,overlap=0,ping_pong=0,schedule=grid,splits=2"},
   };
   return all;
 }
@@ -102,7 +122,7 @@ std::int64_t elements_of(const std::vector<Buffer>& buffers, const std::string& 
 }
 
 // The attention's plan behind the two writers.
-Plan behind_writers(Plan plan, const std::vector<Buffer>& buffers, bool rubbish) {
+Plan behind_writers(Plan plan, const Case& test, const std::vector<Buffer>& buffers, bool rubbish) {
   decltype(Launch::arguments) arguments;
   const auto add = [&](const std::string& name, std::int64_t count) {
     plan.scratch.push_back({"kept_" + name, std::max<std::int64_t>(count, 1) * 4});
@@ -111,7 +131,8 @@ Plan behind_writers(Plan plan, const std::vector<Buffer>& buffers, bool rubbish)
     arguments.push_back({"kept_" + name, Pointer{"kept_" + name}});
     arguments.push_back({"count_" + name, count});
   };
-  add("lengths", elements_of(buffers, "lengths"));
+  REQUIRE(elements_of(buffers, test.lengths) > 0);
+  add(test.lengths, elements_of(buffers, test.lengths));
   add("page_table", elements_of(buffers, "page_table"));
   add("k", kSpoiledKeys);
   Launch restore{{.entry = "restore", .block = {1024, 1, 1}}, arguments};
@@ -126,9 +147,9 @@ Plan behind_writers(Plan plan, const std::vector<Buffer>& buffers, bool rubbish)
 BuildPtr compile(const CompileUnit& unit, const std::string& architecture, bool waits) {
   Compiler::Options options;
   options.architecture = architecture;
-  options.reader = [=](const std::string& path) {
+  options.reader = [=, source = unit.source](const std::string& path) {
     std::optional<std::string> text = find_resource(path);
-    if (path == "templates/decode_attention/decode_attention.cu") *text += kWriters;
+    if (path == source) *text += kWriters;
     const std::string wait = "griddepcontrol.wait;";
     if (path == "templates/common/dependent_launch.cuh" && !waits)
       text->replace(text->rfind(wait), wait.size(), "");
@@ -138,37 +159,39 @@ BuildPtr compile(const CompileUnit& unit, const std::string& architecture, bool 
 }
 
 Problem problem_of(const Case& test) {
-  return parse_problem("decode_attention", find_kernel("decode_attention").schema(), nullptr, test.problem);
+  return parse_problem(test.kernel, find_kernel(test.kernel).schema(), nullptr, test.problem);
 }
 
-// Which must be legal on a device of these limits.
+// What the configurations of a kernel have in common.
+std::string common_config(const Case& test) {
+  if (test.kernel == std::string(kPrefill)) return "stages=2,query_stages=1,packed=0,lag=8,poly=0,section=0,";
+  return "body=tma,schedule=grid,residents=0,tile=64,warps=4,stages=2,producers=1,query=registers,l2=evict_first,";
+}
+
+// Which must be able to run on a device of these limits.
 Config config_of(const Case& test, const DeviceLimits& limits) {
-  const std::string file = "spaces/decode_attention.json";
+  const std::string file = std::string("spaces/") + test.kernel + ".json";
   const Space space = Space::parse(read_resource(file), file);
   const Assignment environment = expression_environment(problem_of(test), limits);
   const std::optional<Config> base = space.default_config(environment);
   REQUIRE(base);
-  const Config config = space.parse_config(
-      std::string("body=tma,schedule=grid,residents=0,tile=64,warps=4,stages=2,producers=1,"
-                  "query=registers,l2=evict_first,") +
-          test.config,
-      &*base);
+  const Config config = space.parse_config(common_config(test) + test.config, &*base);
   CAPTURE(test.problem);
   CAPTURE(config.text());
-  REQUIRE(space.why_illegal(config, environment) == "");
+  REQUIRE(space.why_illegal(config, environment, Rules::must) == "");
   return config;
 }
 
 Plan plan_of(const Case& test, const DeviceLimits& limits, bool rubbish) {
-  const Kernel& kernel = find_kernel("decode_attention");
+  const Kernel& kernel = find_kernel(test.kernel);
   const Problem problem = problem_of(test);
-  return behind_writers(kernel.plan(config_of(test, limits), problem, limits), kernel.buffers(problem, 11),
-                        rubbish);
+  return behind_writers(kernel.plan(config_of(test, limits), problem, limits), test,
+                        kernel.buffers(problem, 11), rubbish);
 }
 
 TrialResult run(const Case& test, bool rubbish, bool waits) {
   const DeviceLimits limits = gpu().info().limits;
-  gpu().open(find_kernel("decode_attention"), problem_of(test), 11);
+  gpu().open(find_kernel(test.kernel), problem_of(test), 11);
   const Plan plan = plan_of(test, limits, rubbish);
   const BuildPtr build = compile(plan.unit, gpu().info().architecture, waits);
   REQUIRE_MESSAGE(build->outcome == Outcome::ok, build->message);
@@ -191,6 +214,7 @@ TEST_CASE("lengths, pages and keys that the previous kernel still writes are not
   if (no_gpu()) return;
   if (gpu().info().limits.compute_capability < 90) return;
   for (const Case& test : cases()) {
+    if (gpu().info().limits.compute_capability != 90 && test.kernel == std::string(kPrefill)) continue;
     CAPTURE(test.problem);
     CAPTURE(test.config);
     const TrialResult result = run(test, true, true);
@@ -201,8 +225,12 @@ TEST_CASE("lengths, pages and keys that the previous kernel still writes are not
 TEST_CASE("a kernel that does not wait for the previous one is rejected behind the same writers") {
   if (no_gpu()) return;
   if (gpu().info().limits.compute_capability < 90) return;
-  CHECK(run(cases().front(), false, false).outcome == Outcome::wrong_result);
-  CHECK(run(cases().front(), false, true).outcome == Outcome::ok);
+  for (const Case& test : {cases()[0], cases()[1]}) {  // of each kernel
+    if (gpu().info().limits.compute_capability != 90 && test.kernel == std::string(kPrefill)) continue;
+    CAPTURE(test.kernel);
+    CHECK(run(test, false, false).outcome == Outcome::wrong_result);
+    CHECK(run(test, false, true).outcome == Outcome::ok);
+  }
 }
 
 }  // namespace moetune

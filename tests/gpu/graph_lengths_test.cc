@@ -1,4 +1,5 @@
-// One captured graph, replayed while the lengths in device memory change: how a server decodes.
+// One captured graph, replayed while the lengths in device memory change: how a server decodes, and how it prefills in
+// chunks.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/resources.h"
@@ -32,18 +34,20 @@ struct Machine {
   Harness harness;
 };
 
+// Buffers of integers by name.
+using LengthsByName = std::map<std::string, Lengths>;
+
 // A problem's buffers, one of each, and what the exact reference makes of them.
-class Decoding {
+class Attending {
  public:
-  Decoding(Machine& machine, const Problem& problem) : machine_(machine) {
-    const Kernel& kernel = find_kernel("decode_attention");
+  Attending(Machine& machine, const Kernel& kernel, const Problem& problem) : machine_(machine) {
     const std::vector<Buffer> buffers = kernel.buffers(problem, 5);
     for (std::size_t i = 0; i < buffers.size(); ++i) {
       const Buffer& buffer = buffers[i];
       Memory& memory = memory_[buffer.name];
       memory = cuda::allocate(buffer.bytes());
       if (buffer.role == Role::input) machine.harness.fill(memory.get(), buffer, 5, fill_stream(i, 0));
-      if (buffer.name == "lengths") lengths_ = buffer.fill.integers;
+      if (buffer.fill.kind == Fill::Kind::integers) lengths_[buffer.name] = buffer.fill.integers;
       if (buffer.name == "o") o_ = buffer;
     }
     exact_ = cuda::allocate(o_.elements * 4);
@@ -54,7 +58,7 @@ class Decoding {
         machine.stream);
   }
 
-  const Lengths& lengths() const { return lengths_; }
+  const Lengths& lengths(const std::string& name) const { return lengths_.at(name); }
   const Tolerance& tolerance() const { return o_.check.tolerance; }
 
   LoadedPlan load(const Plan& plan, const Build& build) const {
@@ -63,13 +67,17 @@ class Decoding {
         machine_.stream);
   }
 
-  // What the graph makes of these lengths against the reference.
-  ErrorFigures replay(const cuda::Graph& graph, const Lengths& lengths) {
-    std::vector<std::uint8_t> bytes(lengths.size() * sizeof lengths[0]);
-    std::memcpy(bytes.data(), lengths.data(), bytes.size());
-    cuda::copy_to_device(address("lengths"), bytes, machine_.stream);
-    reference_->enqueue(0);
+  // What the graph makes of these lengths against the reference. Rows that neither writes are NaN in both.
+  ErrorFigures replay(const cuda::Graph& graph, const LengthsByName& changed) {
+    for (const auto& [name, lengths] : changed) {
+      REQUIRE(lengths.size() == lengths_.at(name).size());
+      std::vector<std::uint8_t> bytes(lengths.size() * sizeof lengths[0]);
+      std::memcpy(bytes.data(), lengths.data(), bytes.size());
+      cuda::copy_to_device(address(name), bytes, machine_.stream);
+    }
+    cuda::set_bytes(exact_.get(), kPoisonByte, o_.elements * 4, machine_.stream);
     cuda::set_bytes(address("o"), kPoisonByte, o_.bytes(), machine_.stream);
+    reference_->enqueue(0);
     cuda::launch(graph, machine_.stream);
     cuda::synchronize(machine_.stream);
     return machine_.harness.compare(address("o"), o_.dtype, exact_.get(), o_.elements);
@@ -84,21 +92,57 @@ class Decoding {
 
   Machine& machine_;
   std::map<std::string, Memory, std::less<>> memory_;
-  Lengths lengths_;
+  LengthsByName lengths_;
   Buffer o_;
   Memory exact_;
   std::optional<LoadedPlan> reference_;
 };
 
 // No longer than those of the problem, whose pages and keys end there.
-std::vector<Lengths> steps_from(const Lengths& longest) {
+std::vector<LengthsByName> decoding_steps(const Attending& decoding) {
+  const Lengths longest = decoding.lengths("lengths");
   Lengths half = longest, few = longest, one_long = longest;
   for (std::size_t i = 0; i < longest.size(); ++i) {
     half[i] = longest[i] / 2;
     few[i] = i % 3 == 0 ? 0 : i % 3 == 1 ? std::min(1, longest[i]) : std::min(77, longest[i]);
     one_long[i] = i == 1 ? longest[i] : 0;
   }
-  return {longest, half, few, one_long, longest};
+  std::vector<LengthsByName> steps;
+  for (const Lengths& lengths : {longest, half, few, one_long, longest})
+    steps.push_back({{"lengths", lengths}});
+  return steps;
+}
+
+// New tokens of a sequence, and all of its tokens.
+using NewAndAll = std::pair<std::int32_t, std::int32_t>;
+
+// Offsets and lengths for `sequences`, with the names that the problem has.
+LengthsByName prefill_step(const std::vector<NewAndAll>& sequences, bool paged) {
+  Lengths q_offsets = {0}, kv_offsets = {0}, kv_lengths;
+  for (const auto& [new_tokens, tokens] : sequences) {
+    q_offsets.push_back(q_offsets.back() + new_tokens);
+    kv_offsets.push_back(kv_offsets.back() + tokens);
+    kv_lengths.push_back(tokens);
+  }
+  return {{"q_offsets", q_offsets}, {paged ? "kv_lengths" : "kv_offsets", paged ? kv_lengths : kv_offsets}};
+}
+
+// Sequences of up to `new_tokens` new ones of up to `tokens`.
+std::vector<LengthsByName> prefill_steps(std::size_t batch, NewAndAll most, bool paged) {
+  const auto [new_tokens, tokens] = most;
+  std::vector<NewAndAll> longest(batch, most), some = longest, few = longest, one_long = longest;
+  for (std::size_t i = 0; i < batch; ++i) {
+    const auto number = static_cast<std::int32_t>(i);
+    some[i] = {new_tokens / (1 + number % 3), tokens / (1 + number % 3)};
+    few[i] = number % 3 == 0   ? NewAndAll{0, tokens}
+             : number % 3 == 1 ? NewAndAll{1, 1 + number}
+                               : NewAndAll{std::min(5, new_tokens), 2};
+    one_long[i] = i == 1 ? most : NewAndAll{0, 0};
+  }
+  std::vector<LengthsByName> steps;
+  for (const auto& sequences : {longest, some, few, one_long, longest})
+    steps.push_back(prefill_step(sequences, paged));
+  return steps;
 }
 
 struct LengthCase {
@@ -124,6 +168,38 @@ constexpr LengthCase kCases[] = {
      "combine=cluster,ahead=1"},
 };
 
+// Whole prompts, and chunks of 96 new tokens; `batch` sequences of the full length.
+constexpr LengthCase kPrefillCases[] = {
+    {"batch=6,seqlen_q=700,seqlen_kv=700",
+     "body=wgmma,warpgroups=2,tile=128,stages=2,query_stages=1,packed=0,overlap=1,ping_pong=1,schedule=dynamic,"
+     "section=0,splits=1"},
+    {"batch=6,seqlen_q=700,seqlen_kv=700,lse=natural",
+     "body=wgmma,warpgroups=2,tile=80,stages=2,query_stages=2,packed=0,overlap=1,ping_pong=0,schedule=static,"
+     "section=4,splits=1"},
+    {"batch=6,seqlen_q=96,seqlen_kv=1500,page=64",
+     "body=wgmma,warpgroups=1,tile=64,stages=2,query_stages=1,packed=1,overlap=1,ping_pong=0,schedule=grid,"
+     "section=0,splits=3"},
+    {"batch=6,seqlen_q=96,seqlen_kv=1500,page=16,kv_dtype=e4m3",
+     "body=wgmma,warpgroups=2,tile=128,stages=1,query_stages=1,packed=0,overlap=0,ping_pong=0,schedule=dynamic,"
+     "section=0,splits=1"},
+    {"batch=6,seqlen_q=96,seqlen_kv=1500",
+     "body=mma,warpgroups=2,tile=64,stages=2,query_stages=1,packed=0,overlap=0,ping_pong=0,schedule=grid,"
+     "section=0,splits=2"},
+};
+
+Config prefill_case_config(const LengthCase& test, const Problem& problem, const DeviceLimits& limits) {
+  const std::string file = "spaces/prefill_attention.json";
+  const Space space = Space::parse(read_resource(file), file);
+  const Config config = space.parse_config(std::string(test.config) + ",lag=8,poly=0");
+  REQUIRE(space.why_illegal(config, expression_environment(problem, limits), Rules::must) == "");
+  return config;
+}
+
+Problem prefill_case_problem(const LengthCase& test) {
+  return parse_problem("prefill_attention", find_kernel("prefill_attention").schema(), nullptr,
+                       std::string(test.problem) + ",q_heads=8,kv_heads=2,head_dim=128");
+}
+
 Config case_config(const LengthCase& test, const Problem& problem, const DeviceLimits& limits) {
   const std::string file = "spaces/decode_attention.json";
   const Space space = Space::parse(read_resource(file), file);
@@ -139,14 +215,38 @@ Problem case_problem(const LengthCase& test) {
                        std::string(test.problem) + ",q_heads=32,kv_heads=8,head_dim=128");
 }
 
+// One graph of the plan against the reference, with the lengths of each step.
+template <typename Steps>
+void check_replays(Machine& machine, const Problem& problem, const Config& config, const Steps& steps_of) {
+  const Kernel& kernel = find_kernel(problem.kernel);
+  const Plan plan = kernel.plan(config, problem, gpu().info().limits);
+  const BuildPtr build = compile_for_gpu(plan.unit);
+  REQUIRE_MESSAGE(build->outcome == Outcome::ok, build->message);
+  Attending attending(machine, kernel, problem);
+  LoadedPlan loaded = attending.load(plan, *build);
+  const cuda::Graph graph = cuda::capture(machine.stream, [&] { loaded.enqueue(0); });
+  for (const LengthsByName& lengths : steps_of(attending)) {
+    const ErrorFigures figures = attending.replay(graph, lengths);
+    CHECK(figures.mask_mismatches == 0);
+    CHECK(figures.sum_yy > 0);
+    CHECK(figures.dissimilarity() < attending.tolerance().dissimilarity);
+  }
+}
+
 }  // namespace
 
 // Needs no GPU.
 TEST_CASE("what one graph is captured of is legal on Hopper") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
   for (const LengthCase& test : kCases) {
     CAPTURE(test.problem);
     CAPTURE(test.config);
-    case_config(test, case_problem(test), limits_of_architecture("sm_90a"));
+    case_config(test, case_problem(test), limits);
+  }
+  for (const LengthCase& test : kPrefillCases) {
+    CAPTURE(test.problem);
+    CAPTURE(test.config);
+    prefill_case_config(test, prefill_case_problem(test), limits);
   }
 }
 
@@ -159,20 +259,24 @@ TEST_CASE("one captured graph serves changing lengths") {
     CAPTURE(test.problem);
     CAPTURE(test.config);
     const Problem problem = case_problem(test);
-    const Plan plan =
-        find_kernel("decode_attention").plan(case_config(test, problem, limits), problem, limits);
-    const BuildPtr build = compile_for_gpu(plan.unit);
-    REQUIRE_MESSAGE(build->outcome == Outcome::ok, build->message);
-    Decoding decoding(machine, problem);
-    LoadedPlan loaded = decoding.load(plan, *build);
-    const cuda::Graph graph = cuda::capture(machine.stream, [&] { loaded.enqueue(0); });
-    const Tolerance& tolerance = decoding.tolerance();
-    for (const Lengths& lengths : steps_from(decoding.lengths())) {
-      const ErrorFigures figures = decoding.replay(graph, lengths);
-      CHECK(figures.mask_mismatches == 0);
-      CHECK(figures.sum_yy > 0);
-      CHECK(figures.dissimilarity() < tolerance.dissimilarity);
-    }
+    check_replays(machine, problem, case_config(test, problem, limits), decoding_steps);
+  }
+}
+
+TEST_CASE("one captured graph of a prompt, or of chunks, serves other new tokens and other caches") {
+  if (no_gpu()) return;
+  const DeviceLimits limits = gpu().info().limits;
+  if (limits.compute_capability != 90) return;
+  Machine machine;
+  for (const LengthCase& test : kPrefillCases) {
+    CAPTURE(test.problem);
+    CAPTURE(test.config);
+    const Problem problem = prefill_case_problem(test);
+    const NewAndAll most = {static_cast<std::int32_t>(problem["seqlen_q"]),
+                            static_cast<std::int32_t>(problem["seqlen_kv"])};
+    check_replays(machine, problem, prefill_case_config(test, problem, limits), [&](const Attending&) {
+      return prefill_steps(static_cast<std::size_t>(problem["batch"]), most, problem["page"] > 0);
+    });
   }
 }
 

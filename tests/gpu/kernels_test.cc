@@ -71,30 +71,83 @@ TEST_CASE("every kernel's exact reference agrees with float64 on the CPU") {
   }
 }
 
-TEST_CASE("keys and values past 2^31 elements are read where they lie") {
+namespace {
+
+// A tensor of the problem has more than 2^31 elements; the default and one configuration more.
+struct LargeCase {
+  const char* kernel;
+  const char* problem;
+  const char* config;
+};
+
+constexpr const char* kLargeDecode =
+    "body=mma,math=swap,schedule=grid,residents=0,producers=0,tile=64,warps=4,stages=2,row_tiles=1,"
+    "query=registers,splits=4,combine=kernel,ahead=0";
+constexpr const char* kLargePrefill =
+    "body=mma,warpgroups=2,tile=64,stages=2,query_stages=1,packed=0,overlap=0,ping_pong=0,schedule=grid,"
+    "section=0,splits=2";
+
+constexpr LargeCase kLargeCases[] = {
+    {"decode_attention", "batch=9,q_heads=32,kv_heads=8,head_dim=128,context=262144,page=0", kLargeDecode},
+    {"decode_attention", "batch=9,q_heads=32,kv_heads=8,head_dim=128,context=262144,page=64", kLargeDecode},
+    {"prefill_attention", "batch=9,q_heads=16,kv_heads=8,head_dim=128,seqlen_q=64,seqlen_kv=262144,page=0",
+     kLargePrefill},
+    {"prefill_attention", "batch=9,q_heads=16,kv_heads=8,head_dim=128,seqlen_q=64,seqlen_kv=262144,page=64",
+     kLargePrefill},
+    // Queries and outputs.
+    {"prefill_attention",
+     "batch=9,q_heads=64,kv_heads=8,head_dim=128,seqlen_q=32768,seqlen_kv=32768,window=64,lse=natural",
+     "body=mma,warpgroups=2,tile=64,stages=2,query_stages=1,packed=0,overlap=0,ping_pong=0,schedule=grid,"
+     "section=0,splits=1"},
+};
+
+Config large_config(const LargeCase& test, const Problem& problem, const DeviceLimits& limits,
+                    const char* changes) {
+  const std::string file = std::string("spaces/") + test.kernel + ".json";
+  const Space space = Space::parse(read_resource(file), file);
+  const Assignment environment = expression_environment(problem, limits);
+  const std::optional<Config> base = space.default_config(environment);
+  REQUIRE(base);
+  if (*changes == '\0') return *base;
+  const Config config = space.parse_config(changes, &*base);
+  REQUIRE(space.why_illegal(config, environment, Rules::must) == "");
+  return config;
+}
+
+Problem large_problem(const LargeCase& test) {
+  return parse_problem(test.kernel, find_kernel(test.kernel).schema(), nullptr, test.problem);
+}
+
+}  // namespace
+
+// Needs no GPU.
+TEST_CASE("problems with tensors past 2^31 elements have them, and configurations that can run") {
+  for (const LargeCase& test : kLargeCases) {
+    CAPTURE(test.problem);
+    const Kernel& kernel = find_kernel(test.kernel);
+    const Problem problem = large_problem(test);
+    kernel.check(problem);
+    const std::vector<Buffer> buffers = kernel.buffers(problem, kSeed);
+    CHECK(std::any_of(buffers.begin(), buffers.end(),
+                      [](const Buffer& buffer) { return buffer.elements > std::int64_t{1} << 31; }));
+    large_config(test, problem, limits_of_architecture("sm_90a"), test.config);
+  }
+}
+
+TEST_CASE("tensors past 2^31 elements are read and written where they lie") {
   if (no_gpu()) return;
   if (gpu().info().key.memory_bytes < std::int64_t{60} << 30) {
     MESSAGE("skipped: it takes 60 GiB of GPU memory");
     return;
   }
-  const Kernel& kernel = find_kernel("decode_attention");
-  const std::string file = "spaces/decode_attention.json";
-  const Space space = Space::parse(read_resource(file), file);
-  for (const std::string page : {"0", "64"}) {
-    const Problem problem =
-        parse_problem(kernel.name(), kernel.schema(), nullptr,
-                      "batch=9,q_heads=32,kv_heads=8,head_dim=128,context=262144,page=" + page);
-    CAPTURE(problem.text());
+  for (const LargeCase& test : kLargeCases) {
+    CAPTURE(test.problem);
+    const Kernel& kernel = find_kernel(test.kernel);
+    const Problem problem = large_problem(test);
     const DeviceLimits& limits = gpu().info().limits;
-    const std::optional<Config> base = space.default_config(expression_environment(problem, limits));
-    REQUIRE(base);
     gpu().open(kernel, problem, kSeed);
-    std::vector<Config> configs = {*base};
-    configs.push_back(space.parse_config(
-        "body=mma,math=swap,schedule=grid,residents=0,producers=0,tile=64,warps=4,stages=2,row_tiles=1,"
-        "query=registers,splits=4,combine=kernel,ahead=0",
-        &*base));
-    for (const Config& config : configs) {
+    for (const char* const changes : {"", test.config}) {
+      const Config config = large_config(test, problem, limits, changes);
       CAPTURE(config.text());
       const Plan plan = kernel.plan(config, problem, limits);
       const BuildPtr build = compile_for_gpu(plan.unit);
@@ -148,10 +201,11 @@ TEST_CASE("a sample of every kernel's space is right on every small problem") {
   check_sample(Rules::all, sample_size(24), kSeed);
 }
 
-// A runtime launches a winner at shapes for which a search would not have tried it.
+// A runtime launches a winner at shapes for which a search would not have tried it. Few of a problem: what guesses
+// leave out compiles long and runs slowly.
 TEST_CASE("configurations that guesses at speed leave out are right too") {
   if (no_gpu()) return;
-  check_sample(Rules::must, sample_size(24) / 3 + 1, kSeed + 1);
+  check_sample(Rules::must, sample_size(24) / 6 + 1, kSeed + 1);
 }
 
 }  // namespace moetune

@@ -2,30 +2,23 @@
 // in its template it is rejected.
 #include <doctest/doctest.h>
 
-#include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/resources.h"
 #include "kernels/registry.h"
 #include "search/space.h"
 #include "tests/gpu/gpu.h"
+#include "tests/gpu/planted_bug.h"
 
 namespace moetune {
 namespace {
 
-// A bug: `right` in a template becomes `wrong`.
-struct PlantedCell {
-  const char* problem;
-  const char* config;
-  const char* file;
-  const char* right;
-  const char* wrong;
-};
-
 constexpr const char* kCommon = ",stages=2,l2=normal,ahead=0";
 constexpr const char* kGrid = ",schedule=grid,residents=0";
 
-const std::vector<PlantedCell> kPlantedBugs = {
+const std::vector<PlantedBug> kPlantedBugs = {
     // Every step of 16 tokens multiplies the first 16 of V.
     {"batch=2,q_heads=16,kv_heads=2,context=300",
      "body=mma,math=mma16,tile=64,warps=2,producers=0,row_tiles=1,query=registers,splits=2,combine=kernel",
@@ -99,29 +92,11 @@ std::optional<std::string> read_eager(const std::string& path) {
   return text->replace(where, lazy.size(), "kLag = 0.5f");
 }
 
-// Reads them with the bug in place; `found` tells whether its place exists.
-SourceReader reader_with(const PlantedCell& bug, std::shared_ptr<bool> found) {
-  return [bug, found](const std::string& path) {
-    std::optional<std::string> text = read_eager(path);
-    if (path != std::string("templates/decode_attention/") + bug.file) return text;
-    const std::string right = bug.right;
-    const std::size_t where = text ? text->find(right) : std::string::npos;
-    *found = where != std::string::npos;
-    if (*found) text->replace(where, right.size(), bug.wrong);
-    return text;
-  };
-}
-
 }  // namespace
 
 // Needs no GPU.
 TEST_CASE("every place where a bug is planted exists") {
-  for (const PlantedCell& bug : kPlantedBugs) {
-    CAPTURE(bug.right);
-    const auto found = std::make_shared<bool>(false);
-    reader_with(bug, found)(std::string("templates/decode_attention/") + bug.file);
-    CHECK(*found);
-  }
+  for (const PlantedBug& bug : kPlantedBugs) check_place_exists(read_eager, "decode_attention", bug);
 }
 
 TEST_CASE("a bug planted in any of the math is rejected, and the same configuration without it passes") {
@@ -131,9 +106,7 @@ TEST_CASE("a bug planted in any of the math is rejected, and the same configurat
   const std::string file = "spaces/decode_attention.json";
   const Space space = Space::parse(read_resource(file), file);
   int rejected = 0;
-  for (const PlantedCell& bug : kPlantedBugs) {
-    CAPTURE(bug.config);
-    CAPTURE(bug.right);
+  for (const PlantedBug& bug : kPlantedBugs) {
     const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, bug.problem);
     const std::optional<Config> base = space.default_config(expression_environment(problem, limits));
     REQUIRE(base);
@@ -143,22 +116,7 @@ TEST_CASE("a bug planted in any of the math is rejected, and the same configurat
     const bool on_hopper_alone = config.is("math", "wgmma64") || config.is("math", "wgmma_swap");
     if (limits.compute_capability < 90 && config.is("body", "tma")) continue;
     if (limits.compute_capability != 90 && on_hopper_alone) continue;
-    const Plan plan = kernel.plan(config, problem, limits);
-    gpu().open(kernel, problem, 7);
-    const auto compile = [&](SourceReader reader) {
-      Compiler::Options options;
-      options.architecture = gpu().info().architecture;
-      options.reader = std::move(reader);
-      return std::make_shared<const Build>(Compiler(options).compile(plan.unit));
-    };
-    const TrialResult right = gpu().run({config, plan, compile(read_eager)}, one_sample());
-    CHECK_MESSAGE(right.outcome == Outcome::ok, right.message);
-
-    const auto found = std::make_shared<bool>(false);
-    const auto build = compile(reader_with(bug, found));
-    REQUIRE(*found);
-    REQUIRE_MESSAGE(build->outcome == Outcome::ok, build->message);
-    CHECK(gpu().run({config, plan, build}, one_sample()).outcome == Outcome::wrong_result);
+    check_rejected(kernel, problem, config, bug, read_eager);
     ++rejected;
   }
   CHECK(rejected >= 2);

@@ -248,6 +248,7 @@ TEST_CASE(
 
 TEST_CASE("kernels with counters take turns in one workspace, whose counters stay at zero") {
   if (no_gpu()) return;
+  cuda::initialize();
   const cuda::Context context(0);
   const cuda::Stream stream = cuda::make_stream();
   std::vector<Guest> guests;

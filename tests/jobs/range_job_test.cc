@@ -28,7 +28,7 @@ RangeRequest range_request(const TemporaryFolder& folder, const std::string& cac
   request.over = "tokens=1..4096";
   request.settings.strategy = "local";  // which costs no time
   request.settings.budget = 30;
-  request.warm_budget = 12;
+  request.warm_budget = request.shape_budget = 12;
   request.variants = 6;
   request.no_compile = true;
   return request;

@@ -2,11 +2,16 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/digest.h"
 #include "kernels/prefill_attention_call.h"
+#include "kernels/prefill_attention_problem.h"
 #include "tests/kernels/prefill_attention_fixture.h"
 
 using namespace moetune;
@@ -46,7 +51,67 @@ Config with(const Problem& of, const DeviceLimits& limits, const std::string& ch
   return with(of, limits, space().default_config(expression_environment(of, limits)).value(), changes);
 }
 
+// The tiles of full sequences in the order in which templates/prefill_attention/schedule.cuh numbers them: sequence, KV
+// head, tile of that head, block of rows.
+using TileOrder = std::vector<std::array<std::int64_t, 4>>;
+
+TileOrder tile_order(const PrefillShape& shape, std::int64_t head_tiles, std::int64_t blocks,
+                     std::int64_t section) {
+  const std::int64_t pairs = shape.batch * shape.kv_heads;
+  const std::int64_t together = section == 0 ? shape.kv_heads : section;
+  TileOrder order;
+  for (std::int64_t first = 0; first < pairs; first += together) {
+    const std::int64_t end = std::min(first + together, pairs);
+    for (std::int64_t block = blocks; block-- > 0;) {
+      for (std::int64_t pair = first; pair < end; ++pair) {
+        for (std::int64_t tile = 0; tile < head_tiles; ++tile)
+          order.push_back({pair / shape.kv_heads, pair % shape.kv_heads, tile, block});
+      }
+    }
+  }
+  return order;
+}
+
+// No two legal configurations of a problem with full lengths launch the same code over the same tiles in the same order.
+std::size_t check_work_differs(const Problem& of, const DeviceLimits& limits) {
+  CAPTURE(of.text());
+  const PrefillShape shape(of);
+  const LegalSpace legal = space().enumerate(expression_environment(of, limits));
+  std::map<TileOrder, std::int32_t> orders;
+  std::map<std::array<std::int64_t, 3>, std::int32_t> numbers;  // of orders, by what they follow from
+  std::set<std::string> seen;
+  for (ConfigId id = 0; id < legal.size(); ++id) {
+    const Config config = legal.config(id);
+    Plan plan = kernel().plan(config, of, limits);
+    auto& arguments = plan.launches[0].arguments;
+    const auto named = [&](const char* name) -> std::int32_t& {
+      const auto found = std::find_if(arguments.begin(), arguments.end(),
+                                      [&](const Argument& each) { return each.name.text() == name; });
+      return std::get<std::int32_t>(found->value);
+    };
+    const std::int64_t head_tiles = config.number("packed") == 1 ? 1 : shape.group();
+    std::int32_t& section = named("section");
+    const auto [number, added] = numbers.try_emplace({head_tiles, named("blocks"), section}, 0);
+    if (added) {
+      const auto next = static_cast<std::int32_t>(orders.size());
+      number->second =
+          orders.try_emplace(tile_order(shape, head_tiles, named("blocks"), section), next).first->second;
+    }
+    section = number->second;
+    CHECK_MESSAGE(seen.insert(digest(nlohmann::json(plan).dump())).second, config.text());
+  }
+  return seen.size();
+}
+
 }  // namespace
+
+TEST_CASE("no two legal configurations of a prompt do the same work in the same order") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  CHECK(limits.sm_count == 132);
+  CHECK(check_work_differs(problem(""), limits) >= 3000);
+  CHECK(check_work_differs(problem("batch=3,q_heads=16,kv_heads=4,seqlen_q=150,seqlen_kv=6000"), limits) >=
+        1000);
+}
 
 TEST_CASE("a typical prompt has thousands of legal configurations, and no two launch alike") {
   const DeviceLimits limits = limits_of_architecture("sm_90a");
@@ -57,6 +122,14 @@ TEST_CASE("a typical prompt has thousands of legal configurations, and no two la
   }
   check_launches_differ(problem("q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=700"), 1000);
   check_launches_differ(problem("batch=3,q_heads=4,kv_heads=1,seqlen_q=20,seqlen_kv=2000,page=64"), 300);
+}
+
+TEST_CASE("extents are bounded for as many splits as the space has") {
+  const auto& parameters = space().parameters();
+  const auto splits = std::find_if(parameters.begin(), parameters.end(),
+                                   [](const Parameter& parameter) { return parameter.name == "splits"; });
+  REQUIRE(splits != parameters.end());
+  CHECK(splits->values.back().number == kMostPrefillSplits);
 }
 
 TEST_CASE("every shape has a default on every architecture, which fits the device") {

@@ -46,10 +46,12 @@ TEST_CASE("a prefill_attention problem that breaks a rule is refused with the ru
   refused("causal=0,window=128", "window=128 needs causal=1");
   refused("causal=2", "causal");
   refused("kv_scale=head", "kv_scale=head needs kv_dtype=e4m3");
-  refused("batch=65535,seqlen_kv=4194304,seqlen_q=1,kv_heads=1024,q_heads=1024,head_dim=256",
+  refused("batch=4096,seqlen_kv=4194304,seqlen_q=1,kv_heads=1024,q_heads=1024,head_dim=256",
           "keys and values");
-  refused("batch=60000,seqlen_kv=4096,seqlen_q=4096,kv_heads=1,q_heads=32", "queries and output would take");
-  refused("batch=65535,q_heads=1024,kv_heads=1,seqlen_q=4096,seqlen_kv=4096", "a grid has less than 2^31");
+  refused("batch=6000,seqlen_kv=4096,seqlen_q=4096,kv_heads=1,q_heads=32", "queries and output would take");
+  refused("batch=32769,q_heads=1024,kv_heads=1,seqlen_q=64,seqlen_kv=64",
+          "make 33555456 blocks of 64 rows; at most 33554432 are supported, each in up to 32 splits");
+  CHECK_NOTHROW(problem("batch=32768,q_heads=1024,kv_heads=1,head_dim=64,seqlen_q=32,seqlen_kv=64"));
   refused("batch=65535,q_heads=1,kv_heads=1,head_dim=64,seqlen_q=1,seqlen_kv=16384,page=16",
           "the page table would have more than 67108864 entries");
   CHECK(

@@ -8,6 +8,7 @@
 #include "base/integers.h"
 #include "include/moetune.h"
 #include "kernels/router_problem.h"
+#include "kernels/router_reference.h"
 #include "tests/kernels/kernel_checks.h"
 
 namespace {
@@ -177,6 +178,46 @@ TEST_CASE("router: tokens past the device's count get no expert, weight or place
   CHECK(out.at("inverse") == Values{0, -1, -1});
 }
 
+TEST_CASE(
+    "router: another expert is right if its score is within 4 units in the last place, and no further") {
+  const auto up = [](float from, int units) {
+    for (; units > 0; --units) from = std::nextafter(from, 10.0f);
+    return static_cast<double>(from);
+  };
+  const RouterShape shape(problem_of("tokens=1,experts=8,top_k=2,score=topk_softmax,align=1"));
+  const auto ids_as = [&](std::vector<double> row, const Values& chosen) {
+    return route_on_cpu_as(shape, 8, 1, {{"logits", std::move(row)}}, chosen).at("ids");
+  };
+  for (const int units : {0, 4, 5, 8}) {
+    CAPTURE(units);
+    const bool is_near = units <= 4;
+    const std::vector<double> first = row_of(8, {{2, 1}, {3, up(1, units)}, {5, up(1, 100)}});
+    CHECK(ids_as(first, {5, 2}) == Values{5, is_near ? 2.0 : 3.0});  // one left out
+    const std::vector<double> order = row_of(8, {{2, 1}, {3, up(1, units)}});
+    CHECK(ids_as(order, {2, 3}) == (is_near ? Values{2, 3} : Values{3, 2}));  // one behind another
+  }
+  const std::vector<double> row = row_of(8, {{2, 1}, {3, 1}});
+  for (const Values& wrong : {Values{2, 2}, Values{2, 8}, Values{-1, 2}, Values{2, 7}})
+    CHECK(ids_as(row, wrong) == Values{2, 3});
+}
+
+TEST_CASE("router: another group is right if its sum is within 4 units in the last place, and no further") {
+  const RouterShape shape(
+      problem_of("tokens=1,experts=8,top_k=2,score=topk_softmax,groups=4,groups_kept=1,align=1"));
+  for (const int units : {0, 4, 5, 8}) {
+    CAPTURE(units);
+    float above = 2;
+    for (int i = 0; i < units; ++i) above = std::nextafter(above, 10.0f);
+    // The sums lie as many units apart as their terms, which are half as large.
+    HostTensors inputs = {{"logits", row_of(8, {{2, 2}, {3, 2}, {6, above}, {7, above}})}};
+    const Values right = units == 0 ? Values{2, 3} : Values{6, 7};
+    CHECK(route_on_cpu_as(shape, 8, 1, inputs, {2, 3}).at("ids") == (units <= 4 ? Values{2, 3} : right));
+    CHECK(route_on_cpu_as(shape, 8, 1, inputs, {2, 6}).at("ids") ==
+          right);  // of two groups, where one is kept
+    CHECK(route_on_cpu_as(shape, 8, 1, inputs, right).at("ids") == right);
+  }
+}
+
 TEST_CASE("router: a skewed problem loads its experts as it says") {
   const Problem problem = problem_of("tokens=200,experts=16,top_k=2,skew=one");
   HostTensors inputs;
@@ -239,6 +280,7 @@ TEST_CASE("router: the C interface counts tensors and fields as the family does"
 TEST_CASE("router: no two configurations launch the same code in the same way") {
   for (const char* text : {"tokens=64", "tokens=4096,experts=128", "tokens=1000,outputs=weights,dtype=bf16"})
     check_launches_differ(problem_of(text), 500);
+  check_launches_differ(problem_of("tokens=512,outputs=weights", "deepseek-v3"), 1000);
 }
 
 TEST_CASE(
@@ -264,10 +306,16 @@ TEST_CASE(
 }
 
 TEST_CASE("router: a typical problem has a thousand configurations to choose from") {
-  const Problem problem = problem_of("tokens=4096", "deepseek-v3");
-  const LegalSpace legal =
-      shared_space("router").enumerate(expression_environment(problem, limits_of_architecture("sm_90a")));
-  CHECK(legal.size() >= 1000);
+  for (const char* const text :
+       {"tokens=64", "tokens=4096", "tokens=64,outputs=weights", "tokens=512,outputs=weights",
+        "tokens=4096,outputs=weights", "tokens=16384,outputs=weights"}) {
+    CAPTURE(text);
+    DeviceLimits limits = limits_of_architecture("sm_90a");
+    limits.sm_count = 132;
+    const LegalSpace legal =
+        shared_space("router").enumerate(expression_environment(problem_of(text, "deepseek-v3"), limits));
+    CHECK(legal.size() >= 1000);
+  }
 }
 
 TEST_CASE(

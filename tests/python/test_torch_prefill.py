@@ -5,7 +5,7 @@ from typing import Any, Optional
 
 import moetune
 from moe_cases import if_tuned
-from torch_support import DEVICE, REASON, VERBOSITY, backends, largest_error
+from torch_support import DEVICE, NO_GPU, REASON, VERBOSITY, backends, largest_error
 
 if not REASON:
     import torch
@@ -210,6 +210,48 @@ class PrefillTest(unittest.TestCase):
         inputs.q_offsets = inputs.q_offsets.long()
         with self.assertRaisesRegex(moetune.InvalidArgument, "'q_offsets' is i64; it must be i32"):
             operators.prefill_attention(*inputs.arguments())
+
+
+@unittest.skipIf(NO_GPU, NO_GPU)
+class PrefillGraphTest(unittest.TestCase):
+    """One graph, captured with the longest sequences, replayed with others: how a server runs chunks."""
+
+    STEPS = (((40, 1, 17), (100, 1, 40)), ((1, 1, 1), (100, 90, 80)), ((0, 40, 3), (0, 40, 3)),
+             ((2, 0, 5), (60, 30, 5)), ((40, 1, 17), (100, 1, 40)))
+
+    @if_tuned
+    def test_captured_once_while_lengths_change(self) -> None:
+        for paged in (False, True):
+            with self.subTest(paged=paged):
+                self.replay(paged)
+
+    def replay(self, paged: bool) -> None:
+        inputs = Sequences(past=True)
+        inputs.k, inputs.v = (inputs.random(300, KV_HEADS, "bfloat16") for _ in range(2))
+        # Sequence i has pages 7i to 7i + 6 of 16 tokens.
+        table = torch.arange(21, dtype=torch.int32, device=DEVICE).reshape(3, 7)
+        pools = [torch.zeros(21, 16, KV_HEADS, DIM, dtype=torch.bfloat16, device=DEVICE) for _ in range(2)]
+        lengths = torch.tensor(inputs.tokens, dtype=torch.int32, device=DEVICE)
+        given = (inputs.q, *pools, inputs.q_offsets, None, table, lengths, SCALE) if paged else inputs.arguments()
+        out = torch.empty_like(inputs.q)
+        operators.prefill_attention(*given, out=out, max_q=40, max_kv=100)  # loads the family
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            operators.prefill_attention(*given, out=out, max_q=40, max_kv=100)
+        for new, tokens in self.STEPS:
+            inputs.NEW, inputs.tokens = new, list(tokens)
+            inputs.q_offsets.copy_(inputs.offsets(new))
+            inputs.kv_offsets.copy_(inputs.offsets(tokens))
+            lengths.copy_(torch.tensor(tokens, dtype=torch.int32))
+            for sequence, (begin, count) in enumerate(zip(inputs.kv_offsets.tolist(), tokens)):
+                for pool, source in zip(pools, (inputs.k, inputs.v)):
+                    pool.view(3, 112, KV_HEADS, DIM)[sequence, :count] = source[begin:begin + count]
+            out.fill_(9)
+            graph.replay()
+            torch.cuda.synchronize()
+            right = inputs.right()[0]
+            self.assertLess(largest_error(out[:sum(new)].cpu(), right), 0.02)
+            self.assertTrue((out[sum(new):] == 9).all())
 
 
 if __name__ == "__main__":

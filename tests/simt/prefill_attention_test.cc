@@ -101,6 +101,27 @@ TEST_CASE("simt: keys of e4m3 whose scale is 0 give the mean of the values that 
   }
 }
 
+TEST_CASE("simt: keys of e4m3 may have a negative scale: the least products count most") {
+  if (no_simt()) return;
+  SimtProblem prefill(
+      "prefill_attention",
+      "batch=3,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=40,seqlen_kv=90,lengths=ragged,window=50,"
+      "lse=natural,kv_dtype=e4m3,kv_scale=head",
+      4);
+  prefill.limits = limits_of_architecture("sm_80");
+  prefill.edit = [](SimtTensors& tensors) {
+    const float scales[] = {-2.5f, 1};  // of two heads
+    std::memcpy(tensors.bytes("k_scale").data(), scales, sizeof scales);
+  };
+  const HostTensors right = prefill.reference(Reference::exact);
+  for (const Config& config : prefill.sample(simt_sample(4), Rules::must)) {
+    CAPTURE(config.text());
+    check_outputs(prefill.run(config, 3), right, [](const std::string& name, double got, double value) {
+      return is_near(got, value, name == "o" ? 0x1p-6 : 1e-4);
+    });
+  }
+}
+
 TEST_CASE("simt: splits of a sequence with more new tokens than was said write nothing elsewhere") {
   if (no_simt()) return;
   SimtProblem prefill("prefill_attention",

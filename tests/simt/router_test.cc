@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "kernels/kernel_space.h"
+#include "kernels/router_reference.h"
 #include "tests/simt/simt_problem.h"
 
 using namespace moetune;
@@ -60,7 +61,10 @@ TEST_CASE("simt: the router's reference agrees with float64") {
   for (const std::string& text : kProblems) {
     CAPTURE(text);
     const SimtProblem routed = routed_problem(text);
-    check_outputs(routed.reference(Reference::exact), routed.on_cpu(), is_right);
+    const HostTensors got = routed.reference(Reference::exact);
+    const HostTensors right = route_on_cpu_as(RouterShape(routed.problem), routed.call.integers[0],
+                                              routed.call.reals[0], routed.tensors().inputs(), got.at("ids"));
+    check_outputs(got, right, is_right);
   }
 }
 
@@ -171,7 +175,8 @@ TEST_CASE("simt: blocks whose tokens need several chunks of bits, counted or not
     for (const char* const schedule : {"schedule=barrier,cluster=1", "schedule=cluster,cluster=4"}) {
       CAPTURE(schedule);
       const Config config = shared_space("router").parse_config(
-          std::string(schedule) + ",select=rounds,lanes=8,vector=1,rows=1,warps=4,pad=last,blocks_per_sm=1");
+          std::string(schedule) +
+          ",select=rounds,lanes=8,vector=1,rows=1,warps=4,pad=last,dependents=early,blocks_per_sm=1");
       check_outputs(routed.run(config, 5, 2), right, is_right);
     }
   }
@@ -185,7 +190,7 @@ TEST_CASE("simt: blocks that wait for each other need not run at the same time")
     SimtProblem routed = routed_problem(others);
     const HostTensors right = routed.reference(Reference::exact);
     const Config config = shared_space("router").parse_config(
-        "schedule=barrier,cluster=1,select=rounds,lanes=8,vector=1,rows=1,warps=4,pad=last,blocks_per_sm=1");
+        "schedule=barrier,cluster=1,select=rounds,lanes=8,vector=1,rows=1,warps=4,pad=last,dependents=early,blocks_per_sm=1");
     for (const std::uint32_t resident : {1, 2, 4}) {
       CAPTURE(resident);
       routed.resident_blocks = resident;
@@ -243,10 +248,113 @@ TEST_CASE("simt: every way to select, of logits that differ, that are few and th
         CAPTURE(select);
         const Config config = shared_space("router").parse_config(
             std::string("schedule=rows,cluster=1,lanes=32,vector=1,rows=1,"
-                        "warps=2,pad=last,blocks_per_sm=1,select=") +
+                        "warps=2,pad=last,dependents=early,blocks_per_sm=1,select=") +
             select);
         check_outputs(routed.run(config, 2), right, is_right);
       }
     }
+  }
+}
+
+TEST_CASE("simt: an election among lists of every length, with and without groups, whatever the logits") {
+  if (no_simt()) return;
+  struct Case {
+    const char* problem;
+    int vector;
+  };
+  const float odd[] = {std::nanf(""), std::numeric_limits<float>::infinity(),
+                       -std::numeric_limits<float>::infinity(), 3e38f};
+  for (const Case& one :
+       {Case{"experts=32,top_k=16", 1}, Case{"experts=64,top_k=3,renormalize=no", 2},
+        Case{"experts=96,top_k=6,score=sigmoid", 1},
+        Case{"experts=128,top_k=1,score=topk_softmax,bias=correction", 4},
+        Case{"experts=256,top_k=16,score=softmax,bias=correction", 4},
+        Case{"experts=384,top_k=8,score=sigmoid,bias=correction", 4},
+        Case{"experts=512,top_k=10,score=sqrt_softplus,ids=i64", 2},
+        Case{"experts=256,top_k=8,score=sigmoid,bias=correction,groups=8,groups_kept=4", 4},
+        Case{"experts=256,top_k=5,score=softmax,groups=32,groups_kept=4", 2},
+        Case{"experts=512,top_k=8,score=topk_softmax,groups=2,groups_kept=1", 4},
+        Case{"experts=128,top_k=4,score=sqrt_softplus,bias=correction,groups=4,groups_kept=3", 4}}) {
+    for (const int values : {0, 3, 1, -1}) {  // as they are made, few, all equal, and odd ones among the rest
+      CAPTURE(one.problem);
+      CAPTURE(values);
+      SimtProblem routed = routed_problem(std::string("tokens=11,outputs=weights,") + one.problem);
+      routed.edit = [&](SimtTensors& tensors) {
+        std::vector<std::uint8_t>& bytes = tensors.bytes("logits");
+        auto* const logits = reinterpret_cast<float*>(bytes.data());
+        for (std::size_t i = 0; values != 0 && i < bytes.size() / sizeof(float); ++i) {
+          if (values > 0) logits[i] = static_cast<float>(i * i / 7 % static_cast<std::size_t>(values)) - 1;
+          if (values < 0 && i * i % 5 < 2) logits[i] = odd[i * i / 11 % 4];
+        }
+      };
+      const HostTensors right = routed.reference(Reference::exact);
+      for (const char* const dependents : {"early", "loaded", "selected"}) {
+        CAPTURE(dependents);
+        const Config config = shared_space("router").parse_config(
+            std::string("schedule=rows,cluster=1,select=elect,lanes=32,rows=1,warps=2,blocks_per_sm=1,"
+                        "pad=last,dependents=") +
+            dependents + ",vector=" + std::to_string(one.vector));
+        check_outputs(routed.run(config, 4), right, is_right);
+      }
+    }
+  }
+}
+
+TEST_CASE("simt: of equal candidates in one lane, in one list and in two lists the lower id is elected") {
+  if (no_simt()) return;
+  for (const char* const others : {"experts=384,top_k=12", "experts=512,top_k=16",
+                                   "experts=256,top_k=16,score=sigmoid,groups=8,groups_kept=4"}) {
+    CAPTURE(others);
+    SimtProblem routed = routed_problem(std::string("tokens=8,dtype=bf16,outputs=weights,") + others);
+    const auto experts = static_cast<std::size_t>(routed.problem["experts"]),
+               top_k = static_cast<std::size_t>(routed.problem["top_k"]);
+    // All 0, and from an expert of each token's own on as many as are selected are 1, the fourth of them 2.
+    const auto first = [&](std::size_t token) { return token * 29 % (experts / 8 - top_k); };
+    routed.edit = [&](SimtTensors& tensors) {
+      std::vector<std::uint8_t>& bytes = tensors.bytes("logits");
+      auto* const logits = reinterpret_cast<std::uint16_t*>(bytes.data());
+      std::fill_n(logits, bytes.size() / 2, std::uint16_t{0});
+      for (std::size_t t = 0; t < 8; ++t) {
+        std::fill_n(logits + t * experts + first(t), top_k, std::uint16_t{0x3f80});
+        logits[t * experts + first(t) + 3] = 0x4000;
+      }
+    };
+    std::vector<double> ids;
+    for (std::size_t t = 0; t < 8; ++t) {
+      ids.push_back(static_cast<double>(first(t) + 3));
+      for (std::size_t j = 0; j < top_k; ++j) {
+        if (j != 3) ids.push_back(static_cast<double>(first(t) + j));
+      }
+    }
+    for (const char* const vector : {"1", "2", "4"}) {
+      const Config config = shared_space("router").parse_config(
+          std::string("schedule=rows,cluster=1,select=elect,lanes=32,rows=2,warps=2,blocks_per_sm=1,"
+                      "pad=last,dependents=early,vector=") +
+          vector);
+      CHECK(routed.run(config, 6).at("ids") == ids);
+    }
+  }
+}
+
+TEST_CASE("simt: a selection score of NaN takes no part in what its group counts") {
+  if (no_simt()) return;
+  SimtProblem routed = routed_problem(
+      "tokens=3,experts=32,top_k=2,score=sigmoid,bias=correction,groups=4,groups_kept=1,align=1");
+  routed.edit = [](SimtTensors& tensors) {
+    auto* const logits = reinterpret_cast<float*>(tensors.bytes("logits").data());
+    auto* const bias = reinterpret_cast<float*>(tensors.bytes("bias").data());
+    std::fill_n(logits, 3 * 32, -9.0f);
+    std::fill_n(bias, 32, 0.0f);
+    for (std::size_t t = 0; t < 3; ++t) {
+      logits[t * 32 + 8] = 2;  // the best of all, and NaN beside it
+      logits[t * 32 + 16] = logits[t * 32 + 17] = 1;
+    }
+    bias[9] = std::nanf("");
+  };
+  const std::vector<double> ids = {16, 17, 16, 17, 16, 17};
+  CHECK(routed.reference(Reference::exact).at("ids") == ids);
+  for (const Config& config : routed.sample(2 * simt_sample(3), Rules::all)) {
+    CAPTURE(config.text());
+    CHECK(routed.run(config, 3).at("ids") == ids);
   }
 }

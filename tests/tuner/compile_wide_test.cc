@@ -12,6 +12,7 @@
 #include "tests/tuner/doubling_kernel.h"
 #include "tests/tuner/scripted_device.h"
 #include "tests/tuner/temporary_cache.h"
+#include "tuner/compile/ptxas_log.h"
 #include "tuner/tune.h"
 
 using namespace moetune;
@@ -57,6 +58,7 @@ struct Wide {
   }
 
   std::function<void(const std::string&)> while_compiling = [](const std::string&) {};
+  std::function<std::string(const std::string&)> log_of;  // what ptxas says; empty: registers_of
 
   TuneResult run(unsigned threads, std::stop_token stop = {}, Cache* cache = nullptr,
                  std::int64_t workload = 0) {
@@ -69,6 +71,7 @@ struct Wide {
                             build.outcome = Outcome::ok;
                             build.digest = unit.defines[0].second;
                             build.entries["double"] = {.registers = registers_of(build.digest)};
+                            if (log_of) build.entries = parse_ptxas_log(log_of(build.digest));
                             return build;
                           }},
                      threads);
@@ -85,6 +88,42 @@ TEST_CASE("auto compiles more than it measures; what it passes over costs no tri
   CHECK(wide.device.ran.size() == 60);
   CHECK(result.counts.unmeasured > 5);
   CHECK(static_cast<std::size_t>(wide.compiled) >= 60 + result.counts.unmeasured / 2);
+}
+
+// A log as ptxas 13.0 writes it.
+TEST_CASE(
+    "a configuration whose wgmma ptxas serialized is pruned and never measured, however fast it would be") {
+  Wide wide;
+  const auto is_serialized = [](const std::string& text) {
+    return text.find("x=1") == 0;
+  };  // of 24: 1, 10 to 19
+  wide.log_of = [&](const std::string& text) {
+    std::string log;
+    if (is_serialized(text)) {
+      log =
+          "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are serialized due to "
+          "insufficient register resources for the wgmma pipeline in the function 'double'\n";
+    }
+    return log +
+           "ptxas info    : Compiling entry function 'double' for 'sm_90a'\n"
+           "ptxas info    : Function properties for double\n"
+           "ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+           "ptxas info    : Used 168 registers, used 0 barriers\n";
+  };
+  wide.device.answer = [&](const Config& config) { return timed(is_serialized(config.text()) ? 1 : 100); };
+  wide.request.strategy = "random";
+  const TuneResult result = wide.run(2);
+  CHECK(std::none_of(wide.device.ran.begin(), wide.device.ran.end(), is_serialized));
+  REQUIRE(result.best);
+  CHECK_FALSE(is_serialized(result.best->config.text()));
+  CHECK(result.counts[Outcome::pruned] >= 5);
+  CHECK(result.counts.total() == 60);
+  for (const Trial& trial : result.trials) {
+    if (!is_serialized(trial.config.text())) continue;
+    CHECK(trial.result.outcome == Outcome::pruned);
+    CHECK(trial.result.message ==
+          "double: ptxas serialized wgmma due to insufficient register resources for the wgmma pipeline");
+  }
 }
 
 TEST_CASE("nothing is compiled ahead of a search that compiles nothing") {
