@@ -73,8 +73,9 @@ TEST_CASE("each planted bug is rejected through the real path, and the next cand
     MESSAGE(bug << ": " << outcome_name(result.outcome) << ", " << result.message);
     return result.outcome;
   };
-  for (const char* bug : {"ONE_WRONG", "ALL_ZERO", "SKIPS_ONE", "READS_POISON", "READS_PAST_END",
-                          "WRITES_PAST_END", "WRITES_BEFORE", "CHANGES_INPUT", "OVERRUNS_SCRATCH", "WEARS"}) {
+  for (const char* bug :
+       {"ONE_WRONG", "ALL_ZERO", "SKIPS_ONE", "READS_POISON", "READS_PAST_END", "WRITES_PAST_END",
+        "WRITES_BEFORE", "CHANGES_INPUT", "OVERRUNS_SCRATCH", "KEEPS_COUNTER", "WEARS"}) {
     CAPTURE(bug);
     CHECK(outcome_of(bug, 10) == Outcome::wrong_result);
     CHECK(outcome_of("", 10) == Outcome::ok);

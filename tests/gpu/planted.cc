@@ -111,7 +111,7 @@ Plan planted_plan(const std::string& bug, std::int64_t elements, const DeviceLim
   Plan plan;
   plan.unit.source = kPlantedSource;
   if (!bug.empty()) plan.unit.defines = {{bug, "1"}};
-  plan.scratch = {{"half", 4 * elements, false}, {"runs", 4, false}};
+  plan.scratch = {{"half", 4 * elements, false}, {"runs", 4, false}, {"counter", 4, true}};
   const Argument n = {"n", elements};
 
   Launch copy;
@@ -127,7 +127,11 @@ Plan planted_plan(const std::string& bug, std::int64_t elements, const DeviceLim
   twice.block[0] = kThreads;
   twice.dynamic_shared = 64 << 10;
   twice.programmatic_dependent = limits.compute_capability >= 90;
-  twice.arguments = {{"half", Pointer{"half"}}, {"y", Pointer{"y"}}, {"runs", Pointer{"runs"}}, n};
+  twice.arguments = {{"half", Pointer{"half"}},
+                     {"y", Pointer{"y"}},
+                     {"runs", Pointer{"runs"}},
+                     {"counter", Pointer{"counter"}},
+                     n};
   plan.launches = {copy, twice};
   return plan;
 }
@@ -171,7 +175,7 @@ extern "C" __global__ void planted_copy(const float* x, const float* poisoned, f
 #endif
 }
 
-extern "C" __global__ void planted_twice(const float* half, Output* y, int* runs, i64 n) {
+extern "C" __global__ void planted_twice(const float* half, Output* y, int* runs, int* counter, i64 n) {
   extern __shared__ float staged[];
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -189,6 +193,9 @@ extern "C" __global__ void planted_twice(const float* half, Output* y, int* runs
 #if WEARS
   if (i == 0) atomicAdd(runs, 1);
   if (*reinterpret_cast<volatile int*>(runs) > 2) value *= 1.5f;  // from -1 on
+#endif
+#if KEEPS_COUNTER
+  if (i == 0) *counter = 1;
 #endif
 #if HANGS
   while (*reinterpret_cast<volatile int*>(runs) == -1) {
