@@ -190,7 +190,8 @@ TEST_CASE("simt: blocks that wait for each other need not run at the same time")
     SimtProblem routed = routed_problem(others);
     const HostTensors right = routed.reference(Reference::exact);
     const Config config = shared_space("router").parse_config(
-        "schedule=barrier,cluster=1,select=rounds,lanes=8,vector=1,rows=1,warps=4,pad=last,dependents=early,blocks_per_sm=1");
+        "schedule=barrier,cluster=1,select=rounds,lanes=8,vector=1,rows=1,warps=4,"
+        "pad=last,dependents=early,blocks_per_sm=1");
     for (const std::uint32_t resident : {1, 2, 4}) {
       CAPTURE(resident);
       routed.resident_blocks = resident;
