@@ -37,7 +37,7 @@ std::vector<std::pair<std::string, std::string>> shape_defines(const RouterShape
 
 CompileUnit unit_of(const Config& config, const RouterShape& shape) {
   CompileUnit unit{"templates/router/router.cu", shape_defines(shape)};
-  for (const char* name : {"schedule", "select", "lanes", "vector", "rows", "warps", "dependents"}) {
+  for (const char* name : {"schedule", "select", "lanes", "vector", "rows", "warps", "dependents", "pad"}) {
     std::string macro = name;
     std::transform(macro.begin(), macro.end(), macro.begin(),
                    [](char c) { return static_cast<char>(c - 'a' + 'A'); });
@@ -59,21 +59,22 @@ struct Schedule {
                : is_cluster                   ? config.number("cluster")
                                               : 0) {}
 
-  bool has_board() const { return is_cluster || is_barrier; }
-
   bool is_rows, is_split, is_cluster, is_barrier;
   std::int64_t warps, rows_of_block, blocks_per_sm;
   std::int64_t blocks;  // whatever the number of tokens; 0: by the GPU's size
 };
 
 // Layout of templates/router/place.cuh.
-std::int64_t layout_words(std::int64_t experts) { return 2 * experts + 1 + ceil_div(experts, kWarp); }
+std::int64_t layout_words(std::int64_t experts) { return 2 * experts + 2; }
 
-// Tally of templates/router/place.cuh, Board of board.cuh, or Counters of ranks.cuh.
+// Tally of templates/router/place.cuh, Board of board.cuh, ClusterBoard of cluster_board.cuh, or Counters of ranks.cuh.
 std::int64_t shared_bytes(const Schedule& schedule, const RouterShape& shape, std::int64_t tokens_each) {
   if (schedule.is_rows) return 0;
   if (shape.has_ranks()) return 4 * (shape.experts + shape.ranks + 1);
-  if (!schedule.has_board()) return 4 * (schedule.warps * shape.experts + layout_words(shape.experts));
+  if (schedule.is_cluster)
+    return 4 * (layout_words(shape.experts) + ceil_div(shape.tokens, kWarp) * shape.experts) +
+           (4 + dtype_bytes(shape.ids)) * tokens_each * shape.top_k;
+  if (!schedule.is_barrier) return 4 * (schedule.warps * shape.experts + layout_words(shape.experts));
   const std::int64_t words = ceil_div(std::min(tokens_each, kChunkTokens), kWarp);
   return 4 * (layout_words(shape.experts) + 1 + (2 + words) * shape.experts) + 2 * kChunkTokens * shape.top_k;
 }

@@ -4,7 +4,7 @@
 #include "templates/common/global_sync.cuh"
 
 constexpr int kFlags = 32;      // of a word
-constexpr int kPatience = 128;  // looks at the grid's flags before a block does another's work: some 50 us
+constexpr int kPatience = 128;  // looks at the grid's flags before a block does another's work
 
 // Zeroed once; every launch leaves all of it at zero.
 struct GridState {
@@ -29,10 +29,10 @@ __device__ __forceinline__ u32 full_word(int word) {
   return 0xffffffffu >> (kFlags - flags);
 }
 
-// One thread, after a __syncthreads that follows the counts. Whether the flag was set before.
-__device__ __forceinline__ bool set_routed(GridState* state, int block) {
-  const u32 flag = 1u << block % kFlags;
-  return (or_release(&state->routed[block / kFlags], flag) & flag) != 0;
+// One thread, after a __syncthreads that follows the counts. Returns the flags of its word as they were; who looks at
+// them before others' flags waits longer.
+__device__ __forceinline__ u32 set_routed(GridState* state, int block) {
+  return or_release(&state->routed[block / kFlags], 1u << block % kFlags);
 }
 
 __device__ __forceinline__ bool is_routed(const GridState* state, int block) {

@@ -33,6 +33,7 @@ struct ChunkedTokens {
     return {first, min_of(first + each, tokens)};
   }
 
+  __device__ __forceinline__ int slots() const { return (last - first) * kTopK; }
   __device__ __forceinline__ int count() const { return max_of(1, ceil_div(last - first, kChunkTokens)); }
   __device__ __forceinline__ int begin(int chunk) const { return first + chunk * kChunkTokens; }
   __device__ __forceinline__ int size(int chunk) const { return min_of(last - begin(chunk), kChunkTokens); }
@@ -45,8 +46,10 @@ __device__ __forceinline__ void mark(Board& board, int token, int slot, int expe
 }
 
 __device__ __forceinline__ void clear_chunk(Board& board, const ChunkedTokens& tokens, int chunk) {
+#pragma unroll 1
   for (int i = threadIdx.x; i < tokens.words(chunk) * kExperts; i += kThreads) board.bits[i] = 0;
   if constexpr (kCounted) {
+#pragma unroll 1
     for (int i = threadIdx.x; i < tokens.size(chunk) * kTopK; i += kThreads) board.ids[i] = u16(kNoExpert);
   }
   __syncthreads();
@@ -54,6 +57,7 @@ __device__ __forceinline__ void clear_chunk(Board& board, const ChunkedTokens& t
 
 // Before the first tokens are marked.
 __device__ __forceinline__ void prepare_board(Board& board, const ChunkedTokens& tokens) {
+#pragma unroll 1
   for (int e = threadIdx.x; e < kExperts; e += kThreads) board.layout.counts[e] = board.before[e] = 0;
   clear_chunk(board, tokens, 0);
 }
@@ -79,8 +83,10 @@ __device__ __forceinline__ u32 count_in_chunk(const Board& board, int words, int
 
 // Leaves the block's counts in `own`. The first chunk is marked already.
 __device__ __forceinline__ void count_own(Board& board, const Id* ids, const ChunkedTokens& tokens) {
+#pragma unroll 1
   for (int chunk = 0; chunk < tokens.count(); ++chunk) {
     if (chunk > 0) fill_chunk(board, ids, tokens, chunk);
+#pragma unroll 1
     for (int e = threadIdx.x; e < kExperts; e += kThreads)
       board.own[e] = (chunk > 0 ? board.own[e] : 0) + count_in_chunk(board, tokens.words(chunk), e);
     __syncthreads();
@@ -90,6 +96,7 @@ __device__ __forceinline__ void count_own(Board& board, const Id* ids, const Chu
 __device__ __forceinline__ void place_chunk(const PlaceArguments& a, const Board& board,
                                             const ChunkedTokens& tokens, int chunk) {
   const i64 first = i64(tokens.begin(chunk)) * kTopK;
+#pragma unroll 1
   for (int i = threadIdx.x; i < tokens.size(chunk) * kTopK; i += kThreads) {
     const u32 expert = board.ids[i];
     const bool routed = !kCounted || expert != kNoExpert;
@@ -107,11 +114,13 @@ __device__ __forceinline__ void place_chunk(const PlaceArguments& a, const Board
 __device__ __forceinline__ void place_tokens(const PlaceArguments& a, Board& board, const Id* ids,
                                              const ChunkedTokens& tokens) {
   const int chunks = tokens.count();
+#pragma unroll 1
   for (int chunk = 0; chunk < chunks; ++chunk) {
     if (chunks > 1) fill_chunk(board, ids, tokens, chunk);
     place_chunk(a, board, tokens, chunk);
     if (chunk + 1 == chunks) return;
     __syncthreads();
+#pragma unroll 1
     for (int e = threadIdx.x; e < kExperts; e += kThreads)
       board.before[e] += count_in_chunk(board, tokens.words(chunk), e);
     __syncthreads();

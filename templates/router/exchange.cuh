@@ -1,38 +1,11 @@
-// How blocks learn from each other how many slots of each expert come before theirs, and in all: through the shared
-// memory of a cluster, or through global memory behind a barrier over the grid.
-// Both leave `before` and `layout.counts`.
+// How blocks learn from each other how many slots of each expert come before theirs, and in all: through global memory,
+// behind a barrier over the grid. Leaves `before` and `layout.counts`.
 #pragma once
 
-#include "templates/common/cluster_read.cuh"
 #include "templates/router/arrival.cuh"
 #include "templates/router/board.cuh"
 
-constexpr u32 kBlocksAtOnce = 8;  // blocks of the cluster that a thread waits for together
-constexpr int kReadAtOnce = 17;   // words of counts that a thread waits for together
-
-// Another barrier of the cluster must follow before the block ends or changes `own`.
-__device__ __forceinline__ void exchange_in_cluster(Board& board) {
-  cluster_arrive();
-  cluster_wait();
-  const u32 rank = cluster_rank(), size = cluster_size();
-  for (int e = threadIdx.x; e < kExperts; e += kThreads) {
-    u32 before = 0, all = 0;
-    for (u32 first = 0; first < size; first += kBlocksAtOnce) {
-      u32 counts[kBlocksAtOnce];
-#pragma unroll
-      for (u32 b = 0; b < kBlocksAtOnce; ++b)
-        counts[b] = first + b < size ? read_of_block(&board.own[e], first + b) : 0;
-#pragma unroll
-      for (u32 b = 0; b < kBlocksAtOnce; ++b) {
-        before += first + b < rank ? counts[b] : 0;
-        all += counts[b];
-      }
-    }
-    board.before[e] = before;
-    board.layout.counts[e] = int(all);
-  }
-  __syncthreads();
-}
+constexpr int kReadAtOnce = 17;  // words of counts that a thread waits for together
 
 // Counts of a block's tokens in bytes, four experts in a word; of a block of more tokens than a byte counts a second
 // plane of them holds the high bytes. Expert j * kCountWords + c is byte j of word c: neighbouring threads add to
@@ -48,14 +21,16 @@ struct GridCounts {
     return words + (i64(plane) * gridDim.x + block) * kCountWords;
   }
 
-  __device__ __forceinline__ void store(const Board& board, int block) const {
+  // `count_of(expert)` gives what the block has.
+  template <typename CountOf>
+  __device__ __forceinline__ void store(int block, CountOf count_of) const {
     for (int i = threadIdx.x; i < kCountWords * planes(); i += kThreads) {
       const int column = i % kCountWords, plane = i / kCountWords;
       u32 word = 0;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int e = j * kCountWords + column;
-        if (e < kExperts) word |= (board.own[e] >> 8 * plane & 0xff) << 8 * j;
+        if (e < kExperts) word |= (count_of(e) >> 8 * plane & 0xff) << 8 * j;
       }
       row(plane, block)[column] = word;
     }
@@ -110,8 +85,10 @@ __device__ __forceinline__ void add_up_grid(Board& board, const GridCounts& coun
   u32* const totals = reinterpret_cast<u32*>(board.layout.counts);
   for (int i = threadIdx.x; i < kCountWords * kSlices; i += kThreads) {
     const int column = i % kCountWords;
+#pragma unroll 1
     for (int plane = 0; plane < counts.planes(); ++plane) {
       ColumnSums sums;
+#pragma unroll 1
       for (int first = i / kCountWords; first < int(gridDim.x); first += kSlices * kReadAtOnce)
         sums.add(counts.row(plane, 0) + column, first);
 #pragma unroll

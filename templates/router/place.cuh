@@ -4,6 +4,7 @@
 
 #include "templates/common/shared_memory.cuh"
 #include "templates/router/route.cuh"
+#include "templates/router/schedule.cuh"
 
 struct PlaceArguments {
   int* counts;    // [kExperts], of the slots that were placed
@@ -24,7 +25,7 @@ constexpr int kChunks = ceil_div(kExperts, kWarpSize);
 struct Layout {
   int counts[kExperts];
   int offsets[kExperts + 1];
-  int chunks[kChunks];
+  int flag;  // of arrives_last
 };
 
 // In dynamic shared memory.
@@ -88,12 +89,17 @@ __device__ __forceinline__ void tally_block(Tally& tally, const Id* ids, const i
   __syncthreads();
 }
 
-// From all slots' counts: caps them, and adds up the segments.
-__device__ __forceinline__ void lay_out(Layout& layout, int capacity) {
+// From all slots' counts, which `count_of(expert)` gives: caps them, and adds up the segments. Each warp adds up what
+// comes before its experts by itself, so that no other has to be waited for.
+template <typename CountOf>
+__device__ __forceinline__ void lay_out(Layout& layout, int capacity, CountOf count_of) {
   const int lane = int(threadIdx.x) % kWarpSize;
   for (int chunk = int(threadIdx.x) / kWarpSize; chunk < kChunks; chunk += kWarps) {
+    int before = 0;
+    for (int e = lane; e < chunk * kWarpSize; e += kWarpSize) before += padded(min_of(count_of(e), capacity));
+    before = __reduce_add_sync(kWholeWarp, before);
     const int e = chunk * kWarpSize + lane;
-    const int count = e < kExperts ? min_of(layout.counts[e], capacity) : 0;
+    const int count = e < kExperts ? min_of(count_of(e), capacity) : 0;
     int sum = padded(count);
 #pragma unroll
     for (int distance = 1; distance < kWarpSize; distance *= 2) {
@@ -102,23 +108,23 @@ __device__ __forceinline__ void lay_out(Layout& layout, int capacity) {
     }
     if (e < kExperts) {
       layout.counts[e] = count;
-      layout.offsets[e + 1] = sum;
+      layout.offsets[e + 1] = before + sum;
     }
-    if (lane == kWarpSize - 1) layout.chunks[chunk] = sum;
-  }
-  __syncthreads();
-  for (int e = threadIdx.x; e < kExperts; e += kThreads) {
-    int sum = layout.offsets[e + 1];
-#pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) sum += chunk < e / kWarpSize ? layout.chunks[chunk] : 0;
-    layout.offsets[e + 1] = sum;
   }
   if (threadIdx.x == 0) layout.offsets[0] = 0;
   __syncthreads();
 }
 
-__device__ __forceinline__ void store_layout(const PlaceArguments& a, const Layout& layout) {
-  for (int e = threadIdx.x; e <= kExperts; e += kThreads) {
+// The counts are those of `layout`. Reading a capped one caps it again.
+__device__ __forceinline__ void lay_out(Layout& layout, int capacity) {
+  lay_out(layout, capacity, [&](int expert) { return layout.counts[expert]; });
+}
+
+// Every `sharers`-th expert, from the `rank`-th on.
+__device__ __forceinline__ void store_layout(const PlaceArguments& a, const Layout& layout, int rank,
+                                             int sharers) {
+#pragma unroll 1
+  for (int e = rank + int(threadIdx.x) * sharers; e <= kExperts; e += kThreads * sharers) {
     if constexpr (kSegment == 0) a.offsets[e] = layout.offsets[e];
     if (e == kExperts) continue;
     a.counts[e] = layout.counts[e];
@@ -141,6 +147,10 @@ __device__ __forceinline__ void store_place(const PlaceArguments& a, int slot, i
   if (place < 0) return;
   a.sorted[place] = slot;
   if constexpr (kGrouping == Grouping::rows) a.grouping[place] = segment;
+  // A segment's slots come before its padding, so that each of its blocks begins with one.
+  if constexpr (kGrouping == Grouping::blocks) {
+    if (place % kAlign == 0) a.grouping[place / kAlign] = segment;
+  }
 }
 
 // The slots of this block.
@@ -155,26 +165,44 @@ __device__ __forceinline__ void place_slots(const PlaceArguments& a, Tally& tall
   });
 }
 
-__device__ __forceinline__ void store_padding(const PlaceArguments& a, int place) {
-  a.sorted[place] = a.tokens * kTopK;
-  if constexpr (kGrouping == Grouping::rows) a.grouping[place] = -1;
+// The grid's threads together, 16 bytes each.
+__device__ __forceinline__ void fill(int* begin, int count, int value) {
+  const int thread = int(blockIdx.x) * kThreads + int(threadIdx.x), threads = int(gridDim.x) * kThreads;
+  const int head = min_of(count, int(-(reinterpret_cast<u64>(begin) / sizeof(int)) & 3));
+  const int vectors = (count - head) / 4, tail = head + vectors * 4;
+  int4* const aligned = reinterpret_cast<int4*>(begin + head);
+#pragma unroll 1
+  for (int i = thread; i < vectors; i += threads) aligned[i] = make_int4(value, value, value, value);
+  if (thread < head) begin[thread] = value;
+  if (tail + thread < count) begin[tail + thread] = value;
 }
 
-// This block's share of the padding, and of the experts of blocks.
-__device__ __forceinline__ void pad(const PlaceArguments& a, const Layout& layout) {
+// Places and blocks from the first one given on are nobody's.
+__device__ __forceinline__ void pad_from(const PlaceArguments& a, int place) {
+  fill(a.sorted + place, a.places - place, a.tokens * kTopK);
+  if constexpr (kGrouping == Grouping::rows) fill(a.grouping + place, a.places - place, -1);
+  if constexpr (kGrouping == Grouping::blocks)
+    fill(a.grouping + place / kAlign, (a.places - place) / kAlign, -1);
+}
+
+// Before tokens are routed. Slots may be placed once all blocks are known to be done.
+__device__ __forceinline__ void pad_first(const PlaceArguments& a) {
+  if constexpr (kPad == Pad::first) pad_from(a, 0);
+}
+
+// Once segments are laid out: this block's share of what has no slot.
+__device__ __forceinline__ void pad_last(const PlaceArguments& a, const Layout& layout) {
+  if constexpr (kPad == Pad::first) return;
   const int lane = int(threadIdx.x) % kWarpSize;
   const int warp = int(blockIdx.x) * kWarps + int(threadIdx.x) / kWarpSize, warps = int(gridDim.x) * kWarps;
+#pragma unroll 1
   for (int e = warp; e < kExperts; e += warps) {
-    const int begin = layout.offsets[e], end = layout.offsets[e + 1];
-    for (int p = begin + layout.counts[e] + lane; p < end; p += kWarpSize) store_padding(a, p);
-    if constexpr (kGrouping == Grouping::blocks) {
-      for (int b = begin / kAlign + lane; b < end / kAlign; b += kWarpSize) a.grouping[b] = e;
+    const int end = layout.offsets[e + 1];
+#pragma unroll 1
+    for (int p = layout.offsets[e] + layout.counts[e] + lane; p < end; p += kWarpSize) {
+      a.sorted[p] = a.tokens * kTopK;
+      if constexpr (kGrouping == Grouping::rows) a.grouping[p] = -1;
     }
   }
-  const int used = layout.offsets[kExperts];
-  for (int p = used + warp * kWarpSize + lane; p < a.places; p += warps * kWarpSize) store_padding(a, p);
-  if constexpr (kGrouping == Grouping::blocks) {
-    for (int b = used / kAlign + warp * kWarpSize + lane; b < a.places / kAlign; b += warps * kWarpSize)
-      a.grouping[b] = -1;
-  }
+  pad_from(a, layout.offsets[kExperts]);
 }

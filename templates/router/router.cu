@@ -2,14 +2,15 @@
 // slots each expert got, where its segment begins, and the permutation of slots that brings tokens of one expert
 // together. docs/router.md has the layouts.
 //
-// Macros: those of shape.cuh, row.cuh, select.cuh and route.cuh; SCHEDULE:
+// Macros: those of shape.cuh, row.cuh, select.cuh, route.cuh and schedule.cuh. The schedules:
 // - rows: ids and weights only
 // - block: one block does everything
 // - split: a second kernel writes the permutation, after the last block of the first has added up the counts; where
 //   counts are all that is wanted there is no second kernel
-// - cluster: the blocks of one cluster read each other's counts
+// - cluster: each block of one cluster sees where all tokens go
 // - barrier: all blocks wait for each other, and read each other's counts
 #include "templates/common/dependent_launch.cuh"
+#include "templates/router/cluster_board.cuh"
 #include "templates/router/exchange.cuh"
 #include "templates/router/ranks.cuh"
 
@@ -21,18 +22,21 @@ constexpr Schedule kSchedule = Schedule::SCHEDULE;
 constexpr bool kElectsAmongFew = kElects && kCandidatesOfLane <= 4 && kRows * kHeld <= 8;
 constexpr int kBlocksOfSm = kSchedule == Schedule::barrier || kElectsAmongFew ? 1024 / kThreads : 1;
 
-__device__ __forceinline__ void lay_out_segments(const PlaceArguments& a, Layout& layout) {
-  lay_out(layout, a.capacity);
-  if (blockIdx.x == 0) store_layout(a, layout);
-}
-
-// Marks the tokens on a cleared board, and counts them.
-__device__ __forceinline__ void mark_tokens(const RouteArguments& rows, Board& board, ChunkedTokens tokens) {
+// Routes a block's tokens on a cleared board, and leaves their counts in global memory.
+__device__ __forceinline__ void route_block(const RouteArguments& rows, Board& board,
+                                            const GridCounts& counts, int block, ChunkedTokens tokens) {
   route(rows, tokens.first, tokens.last, [&](int token, int slot, int expert) {
     if (token - tokens.first < kChunkTokens) mark(board, token - tokens.first, slot, expert);
   });
   __syncthreads();
-  count_own(board, rows.ids, tokens);
+  if (tokens.count() == 1) {
+    const int words = tokens.words(0);
+    counts.store(block, [&](int expert) { return count_in_chunk(board, words, expert); });
+  } else {
+    count_own(board, rows.ids, tokens);
+    counts.store(block, [&](int expert) { return board.own[expert]; });
+  }
+  __syncthreads();
 }
 
 // Returns once the counts of all blocks are in memory. What a block's tokens become is the same whoever routes them, so
@@ -46,12 +50,11 @@ __device__ __forceinline__ u32 route_grid(const RouteArguments& rows, Board& boa
   do {
     const ChunkedTokens its = ChunkedTokens::of_block(block, counts.block_size, tokens);
     if (block != int(blockIdx.x)) clear_chunk(board, its, 0);
-    mark_tokens(rows, board, its);
-    counts.store(board, block);
-    __syncthreads();
-    if (threadIdx.x == 0) was_set |= set_routed(state, block);
+    route_block(rows, board, counts, block, its);
+    const u32 flags_before = threadIdx.x == 0 ? set_routed(state, block) : 0;
     if (threadIdx.x < kWarpSize) board.unrouted = unrouted_block(state);
     __syncthreads();
+    was_set |= (flags_before >> block % kFlags & 1) != 0;
     block = board.unrouted;
     others |= block >= 0;
   } while (block >= 0);
@@ -60,27 +63,29 @@ __device__ __forceinline__ u32 route_grid(const RouteArguments& rows, Board& boa
   return left_before;
 }
 
-// By the bits of a board, which is cleared.
-__device__ __forceinline__ void route_and_place(const RouteArguments& rows, const PlaceArguments& a,
-                                                GridState* state, int block_size, ChunkedTokens tokens) {
+// On a board that is prepared.
+__device__ __forceinline__ void place_by_grid(const RouteArguments& rows, const PlaceArguments& a,
+                                              GridState* state, int block_size, ChunkedTokens tokens) {
   Board& board = board_memory();
-  u32 left_before = 0;
-  if constexpr (kSchedule == Schedule::cluster) {
-    mark_tokens(rows, board, tokens);
-    exchange_in_cluster(board);
-    cluster_arrive();
-  } else {
-    const GridCounts counts{reinterpret_cast<u32*>(a.block_counts), block_size};
-    left_before = route_grid(rows, board, counts, state, a.tokens);
-    add_up_grid(board, counts);
-  }
-  lay_out_segments(a, board.layout);
+  const GridCounts counts{reinterpret_cast<u32*>(a.block_counts), block_size};
+  const u32 left_before = route_grid(rows, board, counts, state, a.tokens);
+  add_up_grid(board, counts);
+  lay_out(board.layout, a.capacity);
+  store_layout(a, board.layout, blockIdx.x, gridDim.x);
   place_tokens(a, board, rows.ids, tokens);
-  pad(a, board.layout);
-  if constexpr (kSchedule == Schedule::cluster) cluster_wait();
-  if constexpr (kSchedule == Schedule::barrier) {
-    if (threadIdx.x == 0) reset_if_last(state, left_before);
-  }
+  pad_last(a, board.layout);
+  if (threadIdx.x == 0) reset_if_last(state, left_before);
+}
+
+// On a board that is clear in every block.
+__device__ __forceinline__ void place_by_cluster(const RouteArguments& rows, const PlaceArguments& a,
+                                                 int block_size, ChunkedTokens tokens) {
+  ClusterBoard board(block_size, a.tokens);
+  route_on_cluster(rows, board, tokens);
+  lay_out(board.layout, a.capacity, [&](int expert) { return board.count(expert); });
+  store_layout(a, board.layout, blockIdx.x, gridDim.x);
+  place_on_cluster(a, board, tokens);
+  pad_last(a, board.layout);
 }
 
 // Slots in their order, by warps.
@@ -90,17 +95,18 @@ __device__ __forceinline__ void tally_and_place(const PlaceArguments& a, GridSta
   __syncthreads();
   tally_block(tally, ids, a.expert_map, slots);
   if constexpr (kSchedule == Schedule::block) {
-    lay_out_segments(a, tally.layout);
+    lay_out(tally.layout, a.capacity);
+    store_layout(a, tally.layout, 0, 1);
     place_slots(a, tally, ids, slots);
-    pad(a, tally.layout);
+    pad_last(a, tally.layout);
     return;
   }
   store_block_counts(a, tally);
-  if (!arrives_last(state, tally.layout.chunks[0])) return;
+  if (!arrives_last(state, tally.layout.flag)) return;
   __syncthreads();
   add_up_blocks(a, tally);
   lay_out(tally.layout, a.capacity);
-  store_layout(a, tally.layout);
+  store_layout(a, tally.layout, 0, 1);
   if (threadIdx.x == 0) state->leavers = 0;
 }
 
@@ -111,17 +117,24 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
            int places, float scale, u8* dropped, int* tokens_per_rank, u8* in_rank) {
   if constexpr (kDependents == Dependents::early) allow_dependent_launch();
   read_early(logits, bias, ids, weights, logits_row, i64(tokens));
-  constexpr bool kHasBoard = kSchedule == Schedule::cluster || kSchedule == Schedule::barrier;
   const ChunkedTokens own = ChunkedTokens::of_block(blockIdx.x, tokens_of_block, tokens);
-  if constexpr (kHasBoard) prepare_board(board_memory(), own);
+  if constexpr (kSchedule == Schedule::barrier) prepare_board(board_memory(), own);
+  if constexpr (kSchedule == Schedule::cluster) {
+    ClusterBoard(tokens_of_block, tokens).clear();
+    cluster_arrive();
+  }
   wait_for_predecessor();
   const RouteArguments rows{logits, bias, ids, weights, logits_row, live_tokens(tokens, token_count), scale};
   const PlaceArguments a{counts,     offsets, sorted,   inverse, grouping, block_counts,
                          expert_map, tokens,  capacity, places,  dropped};
+  if constexpr (kPlan) pad_first(a);
   if constexpr (kRanks > 0) {
     route_and_count(rows, {counts, tokens_per_rank, in_rank, block_counts}, state, own.first, own.last);
-  } else if constexpr (kHasBoard) {
-    route_and_place(rows, a, state, tokens_of_block, own);
+  } else if constexpr (kSchedule == Schedule::cluster) {
+    cluster_wait();
+    place_by_cluster(rows, a, tokens_of_block, own);
+  } else if constexpr (kSchedule == Schedule::barrier) {
+    place_by_grid(rows, a, state, tokens_of_block, own);
   } else {
     route(rows, own.first, own.last, [](int, int, int) {});
     if constexpr (kSchedule != Schedule::rows)
@@ -146,5 +159,5 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   add_blocks_before(a, tally);
   __syncthreads();
   place_slots(a, tally, ids, slots);
-  pad(a, tally.layout);
+  pad_last(a, tally.layout);
 }

@@ -169,7 +169,7 @@ class Guest {
                           const std::function<bool(const Config&)>& wanted) {
     const LegalSpace legal =
         shared_space(kernel.name()).enumerate(expression_environment(problem, gpu().info().limits));
-    for (std::size_t i = 0; i < legal.size(); ++i) {
+    for (ConfigId i = 0; i < legal.size(); ++i) {
       if (wanted(legal.config(i))) return legal.config(i);
     }
     throw std::logic_error("no configuration is as wanted");
@@ -270,10 +270,30 @@ TEST_CASE("kernels with counters take turns in one workspace, whose counters sta
   for (int round = 0; round < 4; ++round) {
     for (Guest& guest : guests) guest.launch(workspace.get());
     for (const Guest& guest : guests) guest.check_outputs();
-    std::vector<std::uint8_t> counters(kWorkspaceCounters);
+    std::vector<std::uint8_t> counters(static_cast<std::size_t>(kWorkspaceCounters));
     cuda::copy_to_host(counters, workspace.get(), stream);
     CHECK(std::count(counters.begin(), counters.end(), 0) == kWorkspaceCounters);
   }
+}
+
+TEST_CASE("routers whose blocks wait for each other run on two streams at once") {
+  if (no_gpu()) return;
+  const cuda::Context context(0);
+  const cuda::Stream streams[] = {cuda::make_stream(), cuda::make_stream()};
+  std::vector<Guest> guests;
+  std::vector<cuda::Memory> workspaces;
+  for (const cuda::Stream& stream : streams) {
+    guests.emplace_back(
+        "router", "tokens=8192,experts=128,top_k=8,dtype=bf16",
+        [](const Config& config) { return config.is("schedule", "barrier") && config.number("warps") == 32; },
+        stream);
+    workspaces.push_back(cuda::allocate(guests.back().layout().bytes));
+    cuda::set_bytes(workspaces.back().get(), 0, kWorkspaceCounters, stream);
+  }
+  for (int round = 0; round < 300; ++round) {
+    for (std::size_t i = 0; i < guests.size(); ++i) guests[i].launch(workspaces[i].get());
+  }
+  for (const Guest& guest : guests) guest.check_outputs();
 }
 
 }  // namespace moetune

@@ -31,7 +31,7 @@ struct Cluster {
   static constexpr unsigned kMostBlocks = 16;
 
   unsigned size, threads, arrivals;
-  const unsigned char* shared[kMostBlocks];  // by rank
+  unsigned char* shared[kMostBlocks];  // by rank
 };
 
 // What the lanes of a warp gave to a collective. Valid until this thread's next call.

@@ -1,0 +1,14 @@
+// How the blocks of the grid share the work (router.cu says what each schedule does), and when padding is written.
+//
+// Macros: SCHEDULE (a Schedule), PAD (a Pad).
+#pragma once
+
+enum class Schedule { rows, block, split, cluster, barrier };
+constexpr Schedule kSchedule = Schedule::SCHEDULE;
+
+// first: every place counts as padding before the tokens are routed, while memory is idle, and slots overwrite it.
+// last: what no slot took is padded in the end.
+enum class Pad { first, last };
+constexpr Pad kPad = Pad::PAD;
+static_assert(kPad == Pad::last || kSchedule != Schedule::barrier,
+              "a block that runs late would undo others' places");
