@@ -57,6 +57,7 @@ void RangeSearch::resume() {
   planned_at_first_ = plan_.cells().size();
   if (known.ranges == state_.ranges) {
     state_.idle = known.idle;
+    state_.filled = known.filled;
     state_.shapes = known.shapes;
     for (const RangeCellState& cell : known.cells) plan_.restore(cell.problem);
     std::erase_if(state_.shapes, [](const UnseenShape& shape) { return shape.absorbed; });
@@ -154,7 +155,9 @@ void RangeSearch::search_cell(std::size_t index) try {
   const std::size_t before = state_.cubins.size();
   measure(index, cubins, meter_.thorough());
   take_into_pool(state_.cells[index]);
-  state_.idle = state_.cubins.size() > before ? 0 : state_.idle + 1;
+  const bool has_grown = state_.cubins.size() > before;
+  state_.idle = has_grown ? 0 : state_.idle + 1;
+  if (has_grown) state_.filled.clear();
   state_.cells[index].searched = true;
   commit();
 } catch (const TooLittleMemory& error) {
@@ -200,16 +203,28 @@ void RangeSearch::complete_pool() {
   }
 }
 
-// All other cells see what the table launches.
+// The cubins of the table so far, and those that as many cubins would have with a closer bound: the finer grid may need
+// them. Chosen once, so that cells which come in between do not change what all others must measure.
+void RangeSearch::choose_filled() {
+  if (!state_.filled.empty()) return;
+  state_.filled = solution_.cubins;
+  for (const std::string& name : solve(state_, request_.regret / 4, request_.variants, neighbours_).cubins) {
+    if (std::ranges::find(state_.filled, name) == state_.filled.end()) state_.filled.push_back(name);
+  }
+}
+
+// All other cells see what the table may launch; if that has changed by what they say, once more.
 void RangeSearch::fill() {
+  choose_filled();
   for (std::size_t round = 0; round < kMostFills; ++round) {
+    const std::vector<std::string> cubins = round == 0 ? state_.filled : solution_.cubins;
     bool any = false;
     for (std::size_t i = 0; i < state_.cells.size(); ++i) {
-      if (!complete(i, solution_.cubins, kFillUntil)) continue;
+      if (!complete(i, cubins, kFillUntil)) continue;
       any = true;
       report("cells", i + 1, plan_.cells().size());
     }
-    if (!any) return;
+    if (round > 0 && !any) return;
   }
 }
 

@@ -43,6 +43,7 @@ class RangeSearch {
   bool has_untried(std::size_t index);
   bool complete(std::size_t index, const std::vector<std::string>& cubins, double until);
   void complete_pool();
+  void choose_filled();
   void fill();
   void cross();
   void refine();

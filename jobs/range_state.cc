@@ -117,6 +117,7 @@ std::string RangeState::text() const {
                    {"ranges", ranges},
                    {"cubins", cubins},
                    {"idle", idle},
+                   {"filled", filled},
                    {"configs", configs.json()},
                    {"cells", std::move(list)},
                    {"shapes", std::move(seen)}}
@@ -132,6 +133,7 @@ RangeState RangeState::parse(std::string_view text) {
     document.at("ranges").get_to(state.ranges);
     document.at("cubins").get_to(state.cubins);
     document.at("idle").get_to(state.idle);
+    document.at("filled").get_to(state.filled);
     const auto configs = document.at("configs").get<ListedConfigs>();
     for (const nlohmann::json& one : document.at("cells")) state.cells.push_back(cell_from(one, configs));
     for (const nlohmann::json& one : document.at("shapes")) {
