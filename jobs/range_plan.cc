@@ -16,7 +16,7 @@ constexpr int kDrawsPerShape = 50;
 // The finer grid's steps to one of the coarse grid's. The kernel's first free dimension counts what blocks are made of,
 // and how they fill the SMs changes with every few of them; odd steps avoid that all are powers of two.
 constexpr double kCountedSteps = 3, kOtherSteps = 2;
-constexpr std::size_t kMostCells = 256;
+constexpr std::size_t kMostCells = 200;
 
 std::vector<RangeDimension> checked_ranges(const Kernel& kernel, const std::string& over) {
   try {

@@ -160,7 +160,7 @@ RangeNeighbours neighbours_of(const std::vector<PlannedCell>& cells) {
       if (a == b || cells[a].uneven != cells[b].uneven) continue;
       const double squared = grid_distance(cells[a].position, cells[b].position);
       if (squared > kNeighbourOctaves * kNeighbourOctaves) continue;
-      all[a].push_back({b, 1 / (1 + 4 * squared)});
+      all[a].push_back({b, 1 / (1 + 6 * squared)});
     }
   }
   return all;
