@@ -102,7 +102,6 @@ ReworkResult rework_range(const PlanItem& item, const SearchRequest& search, dou
     return cause == StaleCause::missing || cause == StaleCause::regret;
   };
   request.settings.fresh = !item.begun && !std::all_of(item.causes.begin(), item.causes.end(), goes_on);
-  request.absorb = true;
   request.time_s = time_s;
   request.guard = true;
   request.no_compile = search.no_compile;
@@ -122,6 +121,12 @@ ReworkResult rework_range(const PlanItem& item, const SearchRequest& search, dou
   } else if (!found.contest) {
     result.verdict = ReworkVerdict::tuned;
     result.reason = format("%zu cells, %zu cubins, ", found.table.cells.size(), found.cubins.size()) + loss;
+  } else if (found.contest->contended) {
+    result.verdict = ReworkVerdict::postponed;
+    result.reason = "somebody else used the GPU while the new table met the old one";
+  } else if (found.contest->shapes == 0) {
+    result.verdict = ReworkVerdict::kept;
+    result.reason = "no cell of the old table could be compared; " + loss;
   } else {
     const RangeContest& contest = *found.contest;
     result.verdict = contest.replaced ? ReworkVerdict::improved : ReworkVerdict::kept;

@@ -56,7 +56,7 @@ Tensors::Tensors(TensorsSpec spec, const CompiledReference& exact, const Compile
     run_references(exact, baseline);
   } catch (const cuda::CudaError& error) {
     if (error.kind != cuda::CudaError::Kind::memory) throw;
-    throw BrokenEnvironment(
+    throw TooLittleMemory(
         "the GPU has too little free memory for this problem: " + std::string(error.what()) +
         "; use a smaller problem or end what else runs on the GPU");
   }
@@ -71,7 +71,7 @@ void Tensors::allocate(const DeviceLimits& limits, std::int64_t free_memory) {
   }
   const std::int64_t possible = copies_for(rotating, fixed, limits.l2_bytes, free_memory);
   if (possible == 0) {
-    throw BrokenEnvironment("the problem needs " + gibibytes(rotating + fixed) + " of GPU memory and " +
+    throw TooLittleMemory("the problem needs " + gibibytes(rotating + fixed) + " of GPU memory and " +
                             gibibytes(free_memory) +
                             " are free; use a smaller problem or end what else runs on the GPU");
   }
