@@ -320,9 +320,13 @@ void RangeSearch::commit() {
   const bool is_empty = solution_.table.cells.empty();
   std::vector<StoredLaunch> launches = variants();
   result_.stored = !launches.empty();
-  session_.cache()->put_range(key(), {.table = is_empty ? "" : solution_.table.text(),
-                                      .progress = state_.text(),
-                                      .variants = std::move(launches)});
+  session_.cache()->put_range(
+      key(), {.table = is_empty ? "" : solution_.table.text(),
+              .progress = state_.text(),
+              .variants = std::move(launches),
+              .stored_at = "",
+              .provenance = provenance_text(
+                  provenance_of(request_.settings.strategy, request_.settings.seed, session_.info()))});
 }
 
 std::optional<double> RangeSearch::ratio_to_standing(const RangeCell& cell) {
