@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "jobs/range_search.h"
+#include "tuner/trial_record.h"
 
 namespace moetune {
 
@@ -20,7 +21,9 @@ void RangeSearch::commit() {
 }
 
 void RangeSearch::store(RangeStore::Stage stage) {
-  store_.put(state_, solution_, variants_.of(solution_.table), stage);
+  const std::string provenance =
+      provenance_text(provenance_of(request_.settings.strategy, request_.settings.seed, session_.info()));
+  store_.put(state_, solution_, {variants_.of(solution_.table), provenance}, stage);
   stored_at_ = Clock::now();
 }
 

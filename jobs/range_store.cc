@@ -46,19 +46,19 @@ bool RangeStore::may_replace(const RangeSolution& solution, Stage stage) const {
   return has_as_many && (goes_on_ || stage == Stage::time_is_up);
 }
 
-void RangeStore::put(const RangeState& state, const RangeSolution& solution,
-                     std::vector<StoredLaunch> variants, Stage stage) {
+void RangeStore::put(const RangeState& state, const RangeSolution& solution, Made made, Stage stage) {
   if (!may_replace(solution, stage)) {
     RangeRecord record = standing_->kept_under(key_);
     record.progress = state.text();
     cache_.put_range(key_, record);
     return;
   }
-  stored_ = !variants.empty();
+  stored_ = !made.variants.empty();
   cache_.put_range(key_, {.table = solution.table.cells.empty() ? "" : solution.table.text(),
                           .progress = state.text(),
-                          .variants = std::move(variants),
-                          .stored_at = ""});
+                          .variants = std::move(made.variants),
+                          .stored_at = "",
+                          .provenance = std::move(made.provenance)});
 }
 
 std::optional<RangeContest> RangeStore::meet(const RangeSolution& solution,

@@ -29,9 +29,11 @@ class RangeStore {
   std::optional<RangeState> progress() const;
 
   enum class Stage { under_way, time_is_up, complete };
-  // `variants` has the cubins of the solution's table.
-  void put(const RangeState& state, const RangeSolution& solution, std::vector<StoredLaunch> variants,
-           Stage stage);
+  struct Made {
+    std::vector<StoredLaunch> variants;  // the cubins of the solution's table
+    std::string provenance;              // where and how it was measured
+  };
+  void put(const RangeState& state, const RangeSolution& solution, Made made, Stage stage);
   bool is_stored() const { return stored_; }  // the table with its cubins
 
   // With a guard and an older table: whether the new one may serve. See StandingTable::contest.

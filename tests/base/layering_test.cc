@@ -41,7 +41,7 @@ const std::map<std::string, std::set<std::string>> kArrows = {
     {"jobs",
      {"replay", "runtime", "tuner", "tuner/worker", "tuner/compile", "tuner/process", "launch", "kernels",
       "ranges", "cache", "search", "base"}},
-    {"report", {"jobs", "ranges", "tuner", "kernels", "cache", "search", "base"}},
+    {"report", {"retune", "jobs", "ranges", "tuner", "kernels", "cache", "search", "base"}},
     {"workloads", {"jobs", "ranges", "tuner", "kernels", "cache", "search", "base"}},
     {"retune", {"workloads", "jobs", "ranges", "tuner", "kernels", "cache", "search", "base"}},
     {"serve",

@@ -127,6 +127,7 @@ Message WorkerSession::hello() {
     const std::string version = nvml.driver_version();
     if (!version.empty()) info.key.driver = version;
     info.load = nvml.load();
+    info.settings = nvml.settings();
     devices.push_back(info);
   }
   return reply_of({{"devices", devices}});
