@@ -34,4 +34,10 @@ class BrokenEnvironment : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The same of one problem alone: the device's memory does not hold it. Smaller ones may go on.
+class TooLittleMemory : public BrokenEnvironment {
+ public:
+  using BrokenEnvironment::BrokenEnvironment;
+};
+
 }  // namespace moetune

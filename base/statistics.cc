@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace moetune {
 namespace {
@@ -28,5 +29,7 @@ MedianInterval median_interval(std::vector<double> samples) {
   const std::size_t cut = trimmed(n);
   return {(samples[(n - 1) / 2] + samples[n / 2]) / 2, samples[cut], samples[n - 1 - cut]};
 }
+
+double median_of(std::vector<double> values) { return median_interval(std::move(values)).median; }
 
 }  // namespace moetune

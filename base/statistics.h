@@ -17,4 +17,7 @@ struct MedianInterval {
 // empty.
 MedianInterval median_interval(std::vector<double> samples);
 
+// The middle one, or the mean of the two in the middle. `values` must not be empty.
+double median_of(std::vector<double> values);
+
 }  // namespace moetune

@@ -1,12 +1,14 @@
 // What a pack is worth on problems that nobody tuned: each random problem's choice of the runtime, with the
 // pack's own cubin, is checked against the reference and timed beside the space's default in one duel. A
-// problem outside the pack's families counts as the default. Needs the pack's GPU and NVRTC.
+// problem outside the pack's families counts as the default, which is compiled and checked. Needs the pack's GPU and
+// NVRTC.
 //
-//   pack_bench PACK [PROBLEMS [SEED [FOLDER]]]
+//   pack_bench PACK [PROBLEMS [SEED [FOLDER [TIMING]]]]
 //   pack_bench packs/h200.pack 60
 //
 // Prints a line a problem, then the geometric mean and the worst. FOLDER keeps compiled references between
-// runs. Exits with 1 if an output is wrong.
+// runs. TIMING says how launches follow each other in the duels (docs/ranges.md): chained, as deployed and as packs are
+// tuned, unless it is overlapped or alone. Exits with 1 if an output is wrong.
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -17,6 +19,7 @@
 #include "base/json.h"
 #include "bench/bench_main.h"
 #include "bench/pack_bench_problems.h"
+#include "bench/stored_cubin.h"
 #include "cache/cache.h"
 #include "include/moetune.h"
 #include "jobs/gpu_session.h"
@@ -67,7 +70,7 @@ class Served {
     check(moetune_explain(family, &choice, text.data(), text.size(), nullptr));
     const nlohmann::json explained = parse_json(text.c_str(), "moetune_explain");
     return Choice{explained.at("config"), explained.at("kind"),
-                  cubin_of(specialization, explained.at("cubin"))};
+                  bench::stored_cubin(files_, kKernel, specialization, explained.at("cubin"))};
   }
 
  private:
@@ -78,14 +81,6 @@ class Served {
         moetune_family_open(runtime_, kKernel, specialization.c_str(), &found->second);
     if (status != MOETUNE_NOT_TUNED) check(status);
     return found->second;
-  }
-
-  Blob cubin_of(const std::string& specialization, const std::string& digest) const {
-    for (const FamilyWinner& winner : files_.family_winners(kKernel, specialization)) {
-      if (winner.cubin_digest == digest) return files_.cubin(winner.cubin);
-      if (winner.fallback_cubin_digest == digest) return files_.cubin(winner.fallback_cubin);
-    }
-    throw BadInput("the pack has no cubin " + digest);
   }
 
   Cache files_;
@@ -109,7 +104,15 @@ Candidate stored(const Session& session, const Kernel& kernel, const Served::Cho
   return {config, kernel.plan(config, session.problem(), session.info().limits), std::move(build)};
 }
 
-Figures measure(Served& served, const DecodeTraffic& traffic, const std::string& folder) {
+// Why the candidate's outputs are wrong, on inputs of a seed of their own; empty if all are right.
+std::string check_outputs(Session& session, const Candidate& candidate) {
+  session.device().open(*session.kernel(), session.problem(), 1);
+  const TrialResult checked = session.device().verify(candidate, 2, 60);
+  return checked.outcome == Outcome::ok ? ""
+                                        : std::string(outcome_name(checked.outcome)) + ": " + checked.message;
+}
+
+Figures measure(Served& served, const DecodeTraffic& traffic, const std::string& folder, Timing timing) {
   JobTarget target;
   target.workload = {.kernel = kKernel, .problem = traffic.problem, .preset = traffic.preset};
   target.cache.path = folder + "/pack_bench.db";
@@ -118,31 +121,39 @@ Figures measure(Served& served, const DecodeTraffic& traffic, const std::string&
   const Kernel& kernel = *session.kernel();
   const std::optional<Served::Choice> choice = served.choose(kernel, session.problem(), traffic.total);
   const Candidate fallback = session.compile(session.default_config().value());
-  if (!choice || choice->config == fallback.config.text())
-    return {choice ? "default" : "no family", 1, 1, ""};
-
-  const Candidate chosen = stored(session, kernel, *choice);
-  Figures figures{.kind = choice->kind};
-  session.device().open(kernel, session.problem(), 1);
-  const TrialResult checked = session.device().verify(chosen, 2, 60);
-  if (checked.outcome != Outcome::ok)
-    figures.wrong = std::string(outcome_name(checked.outcome)) + ": " + checked.message;
-  const std::vector<TrialResult> duel = session.device().duel({chosen, fallback}, kRounds);
+  const Candidate chosen = choice ? stored(session, kernel, *choice) : fallback;
+  Figures figures{.kind = choice ? choice->kind : "no family", .wrong = check_outputs(session, chosen)};
+  if (chosen.config == fallback.config) {
+    figures.chosen_us = figures.default_us = 1;  // the default against itself
+    return figures;
+  }
+  const std::vector<TrialResult> duel = session.device().duel({chosen, fallback}, kRounds, timing);
+  for (const TrialResult& one : duel) {
+    if (one.outcome == Outcome::ok) continue;
+    throw std::runtime_error(traffic.problem + ": " + std::string(outcome_name(one.outcome)) + ": " +
+                             one.message);
+  }
   figures.chosen_us = duel[0].measurement.median_us;
   figures.default_us = duel[1].measurement.median_us;
   return figures;
 }
 
+Timing timing_named(const std::string& name) {
+  if (const std::optional<Timing> timing = timing_from_name(name)) return *timing;
+  throw BadInput("TIMING is chained, overlapped or alone, not '" + name + "'");
+}
+
 void run(int argc, char** argv) {
-  if (argc < 2 || argc > 5) throw BadInput("usage: pack_bench PACK [PROBLEMS [SEED [FOLDER]]]");
+  if (argc < 2 || argc > 6) throw BadInput("usage: pack_bench PACK [PROBLEMS [SEED [FOLDER [TIMING]]]]");
   const std::size_t count = argc > 2 ? std::stoul(argv[2]) : 60;
   const std::uint64_t seed = argc > 3 ? std::stoul(argv[3]) : 1;
   const std::string folder = argc > 4 ? argv[4] : std::filesystem::temp_directory_path().string();
+  const Timing timing = timing_named(argc > 5 ? argv[5] : "chained");
   Served served(argv[1]);
   double logs = 0, worst = 1e9;
   std::size_t wrong = 0;
   for (const DecodeTraffic& traffic : bench::random_decode_traffic(count, seed, kMostKvBytes)) {
-    const Figures figures = measure(served, traffic, folder);
+    const Figures figures = measure(served, traffic, folder, timing);
     logs += std::log(figures.gain());
     worst = std::min(worst, figures.gain());
     wrong += !figures.wrong.empty();
@@ -150,8 +161,10 @@ void run(int argc, char** argv) {
                 figures.kind.c_str(), figures.chosen_us, figures.gain(), figures.wrong.c_str());
     std::fflush(stdout);
   }
-  std::printf("%zu problems: %.3fx the default's speed (geometric mean), worst %.3fx, %zu wrong\n", count,
-              std::exp(logs / static_cast<double>(count)), worst, wrong);
+  std::printf(
+      "%zu problems, %s: %.3fx the default's speed (geometric mean), worst %.3fx, all checked, %zu wrong\n",
+      count, std::string(timing_name(timing)).c_str(), std::exp(logs / static_cast<double>(count)), worst,
+      wrong);
   if (wrong > 0) throw std::runtime_error("an output is wrong");
 }
 

@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/integers.h"
 #include "base/json.h"
+#include "bench/stored_cubin.h"
 #include "kernels/kernel_space.h"
 
 namespace moetune::bench {
@@ -46,34 +46,29 @@ void LaunchPair::make_tensors(const Family& family) {
 void LaunchPair::bind_bare(const std::filesystem::path& cache, const Family& family) {
   std::string explained(8192, '\0');
   check(moetune_explain(opened_.family(), &choice_, explained.data(), explained.size(), nullptr));
-  const std::string config = parse_json(explained.c_str(), "moetune_explain")["config"];
-  const Cache source = Cache::open(cache, Cache::Mode::read_only);
-  for (const FamilyWinner& winner : source.family_winners(family.kernel.name(), family.text)) {
-    if (winner.config != config && winner.fallback_config != config) continue;
-    const auto launcher = family.kernel.launcher(shared_space(family.kernel.name()).parse_config(config),
-                                                 family.problem, cuda::describe_device(0).limits);
-    Call call;
-    std::copy(std::begin(arguments_.integers), std::end(arguments_.integers), call.integers.begin());
-    std::copy(std::begin(arguments_.reals), std::end(arguments_.reals), call.reals.begin());
-    LaunchPlan plan;
-    launcher->plan(family.extents, call, plan);
-    cubin_ = std::make_unique<LoadedCubin>(
-        plan, source.cubin(winner.config == config ? winner.cubin : winner.fallback_cubin));
-    const std::unique_ptr<const FamilyInterface> interface = family.kernel.family_interface(family.problem);
-    bare_ = BoundPlan(plan, cubin_->functions(), [&](std::string_view name) -> cuda::Address {
-      for (std::size_t i = 0; i < interface->tensors().size(); ++i) {
-        if (interface->tensors()[i].name.view() == name)
-          return reinterpret_cast<cuda::Address>(arguments_.tensors[i]);
-      }
-      for (const auto& one : plan.scratch) {
-        if (one.name.view() == name) return reinterpret_cast<cuda::Address>(allocate(one.bytes));
-      }
-      return 0;
-    });
-    kernels_ = static_cast<int>(plan.launches.size());
-    return;
-  }
-  throw BadInput("the cache has no cubin of " + config);
+  const nlohmann::json choice = parse_json(explained.c_str(), "moetune_explain");
+  const Config config = shared_space(family.kernel.name()).parse_config(choice["config"].get<std::string>());
+  const auto launcher = family.kernel.launcher(config, family.problem, cuda::describe_device(0).limits);
+  Call call;
+  std::copy(std::begin(arguments_.integers), std::end(arguments_.integers), call.integers.begin());
+  std::copy(std::begin(arguments_.reals), std::end(arguments_.reals), call.reals.begin());
+  LaunchPlan plan;
+  launcher->plan(family.extents, call, plan);
+  cubin_ =
+      std::make_unique<LoadedCubin>(plan, stored_cubin(Cache::open(cache, Cache::Mode::read_only),
+                                                       family.kernel.name(), family.text, choice["cubin"]));
+  const std::unique_ptr<const FamilyInterface> interface = family.kernel.family_interface(family.problem);
+  bare_ = BoundPlan(plan, cubin_->functions(), [&](std::string_view name) -> cuda::Address {
+    for (std::size_t i = 0; i < interface->tensors().size(); ++i) {
+      if (interface->tensors()[i].name.view() == name)
+        return reinterpret_cast<cuda::Address>(arguments_.tensors[i]);
+    }
+    for (const auto& one : plan.scratch) {
+      if (one.name.view() == name) return reinterpret_cast<cuda::Address>(allocate(one.bytes));
+    }
+    return 0;
+  });
+  kernels_ = static_cast<int>(plan.launches.size());
 }
 
 void LaunchPair::launch(int times) const {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -94,12 +95,23 @@ struct CacheProblem {
   std::string what;
 };
 
+// By what a merge orders two tables of one key: sound before contended, then the smaller upper end of the loss that was
+// seen, infinity if none was.
+struct RangeMerit {
+  bool contended = false;
+  double regret = 0;
+
+  auto operator<=>(const RangeMerit&) const = default;
+};
+
 // What a record must be beyond its digest, which only those who write records know: each returns what is
 // wrong with one, "" for nothing. Each may be empty. The key of a record without its workload has no kernel.
 struct RecordRules {
   std::function<std::string(const WorkloadKey&)> workload;
   std::function<std::string(const WorkloadKey&, const TrialRecord&)> trial;
   std::function<std::string(const WorkloadKey&, const WinnerRecord&)> winner;
+  // How good a range table is, for merges; if it is empty all are equal.
+  std::function<RangeMerit(const std::string& table)> range_merit = {};
 };
 
 // A stored winner that does not match its digest: it is unusable, the rest of the file may well be sound.
@@ -114,6 +126,7 @@ struct GcResult;
 struct Duel;
 struct Generation;
 struct MergeResult;
+struct RangeGeneration;
 struct RangeKey;
 struct RangeRecord;
 
@@ -165,7 +178,8 @@ class Cache {
   // Says that a search works on the workload until this Cache is closed or its process ends.
   void begin_search(std::int64_t workload);
 
-  // Replaces the workload's winner, but a sound one never by a contended one; the old one goes into the history.
+  // Replaces the workload's winner, but a sound one never by a contended one. The old one goes into the history, unless
+  // it is the same configuration and cubin with other times.
   // It is stored now unless its record says when. The blob is stored compressed with its digest; the old winner stays
   // until the new one is committed.
   void put_winner(std::int64_t workload, const WinnerRecord& winner);
@@ -177,7 +191,8 @@ class Cache {
   // Throws BrokenEnvironment if it is not there or does not match its digest.
   Blob cubin(std::int64_t id) const;
 
-  // Replaces the range table of that key (cache/ranges.h).
+  // Replaces the range table of that key (cache/ranges.h); the old one goes into its history, unless this object has
+  // stored it itself.
   void put_range(const RangeKey& key, const RangeRecord& record);
   // What the record says of its progress; "" if there is none, or none that matches its digest.
   std::string range_progress(const RangeKey& key) const;
@@ -189,9 +204,15 @@ class Cache {
 
   // The undamaged winners that others replaced, latest first. Never handed out, exported or merged.
   std::vector<Generation> history(std::int64_t workload) const;
-  // Makes that generation, or the latest, the winner again; the present one goes into the history. Returns it. Throws
-  // BadInput if there is none.
+  // Makes that generation, or the latest that launches anything else, the winner again; the present one goes into the
+  // history. Returns it. Throws BadInput if there is none.
   Generation roll_back(std::int64_t workload, std::optional<std::int64_t> number = std::nullopt);
+
+  // The same of range tables, by FamilyRange::id.
+  std::vector<RangeGeneration> range_history(std::int64_t range) const;
+  RangeGeneration roll_back_range(std::int64_t range, std::optional<std::int64_t> number = std::nullopt);
+  // Takes the winner out, into the history: the workload has none then. Nothing if it has none.
+  void withdraw_winner(std::int64_t workload);
 
   // What a pack holds; null for a cache.
   const PackManifest* manifest() const;
@@ -240,8 +261,8 @@ class Cache {
   explicit Cache(std::unique_ptr<Impl> impl);
   // Within a transaction of this cache.
   void take_winner(const Cache& from, std::int64_t source, std::int64_t workload, MergeResult& result);
-  // The later of two tables with one key stays. Returns how many were taken.
-  std::int64_t take_ranges(const Cache& from);
+  // As cache/merge.h says. Returns how many were taken.
+  std::int64_t take_ranges(const Cache& from, const RecordRules& rules);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -19,6 +20,9 @@ struct Cache::Impl {
   SearchLocks searches;
   std::optional<PackManifest> pack;
   std::int64_t schema = 0;  // of the file
+  // Tables that this object has stored, by range: a search that stores a better one of its own every few minutes
+  // leaves the history the one before it, and not each of its steps.
+  std::map<std::int64_t, std::string> own_tables;
 
   // The id of a hardware row, inserted where it is new and brought up to the present driver. Within a
   // transaction.
@@ -29,8 +33,13 @@ struct Cache::Impl {
   std::int64_t insert_workload(const WorkloadKey& key, const std::string& family) const;
   std::optional<std::int64_t> find_workload(const WorkloadKey& key) const;
   void store_winner(std::int64_t workload, const WinnerRecord& winner) const;
-  // As Cache::put_range, within a transaction.
-  void store_range(const RangeKey& key, const RangeRecord& record) const;
+  // Whether the present winner is this configuration with this cubin.
+  bool launches_same(std::int64_t workload, const WinnerRecord& winner) const;
+  // As Cache::put_range, within a transaction; `reason` of cache/history.h is why the table is replaced. Cubins that
+  // nothing has any more stay.
+  void store_range(const RangeKey& key, const RangeRecord& record, const std::string& reason);
+  // Adds the table, unless it is damaged or there is none, to its history. Within a transaction.
+  void keep_range(std::int64_t range, const std::string& reason) const;
   // Within a transaction. 0 for a launch that has none.
   std::int64_t store_cubin(const StoredLaunch& launch) const;
   // Adds the present winner, unless there is none or it is damaged, to the history. Within a transaction.
@@ -49,7 +58,7 @@ inline constexpr const char* kDropUnusedCubins =
     "DELETE FROM cubins WHERE id NOT IN (SELECT cubin FROM winners UNION ALL"
     " SELECT fallback_cubin FROM winners WHERE fallback_cubin IS NOT NULL UNION ALL SELECT cubin FROM history"
     " UNION ALL SELECT fallback_cubin FROM history WHERE fallback_cubin IS NOT NULL"
-    " UNION ALL SELECT cubin FROM range_cubins)";
+    " UNION ALL SELECT cubin FROM range_cubins UNION ALL SELECT cubin FROM range_history_cubins)";
 
 // Digests as SQL, for statements that write a row with its digest and that read whether both agree. They are
 // macros because a statement is one literal. WORKLOAD is an expression for the workload's id.
@@ -93,9 +102,18 @@ inline constexpr const char* kDropUnusedCubins =
   " y.provenance, " MOETUNE_STORED("y") ")"
 #define MOETUNE_RANGE_DIGEST \
   "moetune_digest(g.kernel, g.family, (SELECT key FROM hardware WHERE id = g.hardware), g.source_digest," \
-  " " MOETUNE_MADE_BY("g") ", g.plan, g.progress, g.stored_at, (SELECT group_concat(one, '; ') FROM (SELECT"           \
+  " " MOETUNE_MADE_BY("g") ", g.plan, g.progress,"                                                        \
+  " iif(g.provenance = '', g.stored_at, moetune_digest(g.stored_at, g.provenance)),"                      \
+  " (SELECT group_concat(one, '; ') FROM (SELECT"                                                         \
   " v.number || ' ' || v.config || ' ' || v.interface || ' ' || c.digest AS one FROM range_cubins v"      \
   " LEFT JOIN cubins c ON c.id = v.cubin WHERE v.range = g.id ORDER BY v.number)))"
+#define MOETUNE_RANGE_HISTORY_DIGEST \
+  "moetune_digest((SELECT moetune_digest(g.kernel, g.family, h.key, g.source_digest, " MOETUNE_MADE_BY("g") ")" \
+  " FROM ranges g JOIN hardware h ON h.id = g.hardware WHERE g.id = y.range), y.generation, y.reason,"          \
+  " y.replaced_at, y.plan, y.provenance, y.stored_at, (SELECT group_concat(one, '; ') FROM (SELECT"             \
+  " v.number || ' ' || v.config || ' ' || v.interface || ' ' || c.digest AS one FROM range_history_cubins v"    \
+  " LEFT JOIN cubins c ON c.id = v.cubin WHERE v.range = y.range AND v.generation = y.generation"               \
+  " ORDER BY v.number)))"
 #define MOETUNE_CALIBRATION_DIGEST "moetune_digest(h.key, c.name, c.value)"
 
 // Removes the builds past the `limit` bytes that were used last.

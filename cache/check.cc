@@ -200,11 +200,21 @@ void check_history(const Database& database, const Keys& keys, Problems& problem
 void check_ranges(const Database& database, Problems& problems) {
   Query row = database.query(
       "SELECT id, kernel, family, source_digest, toolchain, timing, plan, progress, stored_at,"
-      " digest = " MOETUNE_RANGE_DIGEST " FROM ranges g ORDER BY id");
+      " provenance, digest = " MOETUNE_RANGE_DIGEST " FROM ranges g ORDER BY id");
   while (row.step()) {
     const std::string where =
         "range table " + row.text(0) + " (" + to_utf8(row.text(1) + " " + row.text(2)) + ")";
-    if (check_texts(row, where, problems) && row.integer(9) == 0) problems.push_back({where, kMismatch});
+    if (check_texts(row, where, problems) && row.integer(10) == 0) problems.push_back({where, kMismatch});
+  }
+}
+
+void check_range_history(const Database& database, Problems& problems) {
+  Query row = database.query(
+      "SELECT range, generation, reason, replaced_at, plan, provenance, stored_at,"
+      " digest = " MOETUNE_RANGE_HISTORY_DIGEST " FROM range_history y ORDER BY range, generation");
+  while (row.step()) {
+    const std::string where = "generation " + row.text(1) + " of range table " + row.text(0);
+    if (check_texts(row, where, problems) && row.integer(7) == 0) problems.push_back({where, kMismatch});
   }
 }
 
@@ -278,6 +288,7 @@ std::vector<CacheProblem> Cache::check(const RecordRules& rules) const {
     attempt([&] { check_history(database, keys, problems); });
   }
   if (impl_->schema >= kSchemaWithRanges) attempt([&] { check_ranges(database, problems); });
+  if (impl_->schema >= kSchemaWithRangeHistory) attempt([&] { check_range_history(database, problems); });
   attempt([&] { check_cubins(database, problems); });
   attempt([&] { check_builds(database, problems); });
   attempt([&] { check_pack(database, problems); });

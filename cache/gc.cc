@@ -41,26 +41,33 @@ std::int64_t used_bytes(const Database& database) {
   return database.integer_pragma("page_count") * database.integer_pragma("page_size") - free_bytes(database);
 }
 
-constexpr const char* kOldGenerations =
-    "SELECT count(*) FROM history y WHERE generation <="
-    " (SELECT max(generation) FROM history WHERE workload = y.workload) - ?";
-constexpr const char* kDropOldGenerations =
-    "DELETE FROM history AS y WHERE generation <="
-    " (SELECT max(generation) FROM history WHERE workload = y.workload) - ?";
+// Statements are literals (cache/database.h).
+#define MOETUNE_OLD_GENERATIONS(TABLE, OWNER)                                                    \
+  " FROM " TABLE " AS y WHERE generation <= (SELECT max(generation) FROM " TABLE " WHERE " OWNER \
+  " = y." OWNER ") - ?"
+
+struct Generations {
+  const char *count, *drop;
+};
+
+constexpr Generations kOfWinners = {"SELECT count(*)" MOETUNE_OLD_GENERATIONS("history", "workload"),
+                                    "DELETE" MOETUNE_OLD_GENERATIONS("history", "workload")};
+constexpr Generations kOfRanges = {"SELECT count(*)" MOETUNE_OLD_GENERATIONS("range_history", "range"),
+                                   "DELETE" MOETUNE_OLD_GENERATIONS("range_history", "range")};
 
 // The latest stays even if none is to be kept: its number is the one that the next counts from.
-std::int64_t drop_generations(const Database& database, std::int64_t keep, bool dry_run) {
+std::int64_t drop_generations(const Database& database, const Generations& old, std::int64_t keep,
+                              bool dry_run) {
   keep = std::max<std::int64_t>(keep, 1);
   std::int64_t count = 0;
   {
-    Query old = database.query(kOldGenerations, keep);
-    old.step();
-    count = old.integer(0);
+    Query row = database.query(old.count, keep);
+    row.step();
+    count = row.integer(0);
   }
   if (dry_run || count == 0) return count;
   WriteTransaction transaction(database);
-  database.run(kDropOldGenerations, keep);
-  count = database.changes();
+  database.run(old.drop, keep);
   database.run(kDropUnusedCubins);
   transaction.commit();
   return count;
@@ -96,7 +103,9 @@ GcResult Cache::collect_garbage(const GcRequest& request) {
   }
 
   if (impl_->schema >= kSchemaWithHistory)
-    result.generations = drop_generations(database, request.keep_generations, request.dry_run);
+    result.generations = drop_generations(database, kOfWinners, request.keep_generations, request.dry_run);
+  if (impl_->schema >= kSchemaWithRangeHistory)
+    result.generations += drop_generations(database, kOfRanges, request.keep_generations, request.dry_run);
 
   const auto drop_builds = [&](std::int64_t limit) {
     const Size unused = unused_builds(database, limit);

@@ -24,6 +24,16 @@ bool has_cubins(const Database& database, std::int64_t workload, std::int64_t ge
   return row.step() && row.integer(0) != 0 && row.integer(1) != 0;
 }
 
+// Whether the generation launches what the present winner does.
+bool is_present_winner(const Database& database, std::int64_t workload, std::int64_t generation) {
+  return database
+      .query(
+          "SELECT 1 FROM history y JOIN winners v ON v.workload = y.workload WHERE y.workload = ?"
+          " AND y.generation = ? AND v.config = y.config AND v.cubin = y.cubin",
+          workload, generation)
+      .step();
+}
+
 }  // namespace
 
 void Cache::Impl::keep_winner(std::int64_t workload, const std::string& reason) const {
@@ -61,7 +71,9 @@ Generation Cache::roll_back(std::int64_t workload, std::optional<std::int64_t> n
   const std::string place = "workload " + std::to_string(workload) + " in " + path().string();
   std::optional<Generation> chosen;
   for (Generation& one : history(workload)) {
-    if (!chosen && (!number || one.number == *number)) chosen = std::move(one);
+    if (chosen) break;
+    const bool is_it = number ? one.number == *number : !is_present_winner(database, workload, one.number);
+    if (is_it) chosen = std::move(one);
   }
   if (!chosen && number)
     throw BadInput(place + " has no undamaged generation " + std::to_string(*number) + " to go back to");
@@ -79,6 +91,16 @@ Generation Cache::roll_back(std::int64_t workload, std::optional<std::int64_t> n
   database.run(kDropUnusedCubins);
   transaction.commit();
   return *std::move(chosen);
+}
+
+void Cache::withdraw_winner(std::int64_t workload) {
+  const Database& database = impl_->database;
+  WriteTransaction transaction(database);
+  impl_->keep_winner(workload, kReplacedWithdrawn);
+  database.run("DELETE FROM winners WHERE workload = ?", workload);
+  database.run("DELETE FROM rivals WHERE workload = ?", workload);
+  database.run(kDropUnusedCubins);
+  transaction.commit();
 }
 
 }  // namespace moetune

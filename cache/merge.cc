@@ -88,8 +88,9 @@ void Cache::take_winner(const Cache& from, std::int64_t source, std::int64_t wor
   const bool same = ours && ours->record == theirs->record;
   const bool better = !ours || theirs->beats(*ours);
   if (better) {
-    impl_->keep_winner(workload, kReplacedMerge);
-    impl_->store_winner(workload, from.winner(source).value());
+    const WinnerRecord winner = from.winner(source).value();
+    if (!impl_->launches_same(workload, winner)) impl_->keep_winner(workload, kReplacedMerge);
+    impl_->store_winner(workload, winner);
   }
   ++(same     ? result.winners_equal
      : !ours  ? result.winners_added
@@ -120,7 +121,7 @@ MergeResult Cache::merge(const std::filesystem::path& into, const std::vector<st
       result.trials_taken += take_trials(source.impl_->database, workload.id, database, id);
       cache.take_winner(source, workload.id, id, result);
     }
-    result.ranges_taken += cache.take_ranges(source);
+    result.ranges_taken += cache.take_ranges(source, rules);
   }
   database.run(kDropUnusedCubins);
   for (Duel& duel : cache.duels()) {

@@ -5,6 +5,9 @@
 // with the same winners, and repeating one changes nothing. Recordings never meet results of a GPU, because the origin
 // of a time is part of its key.
 //
+// Of two range tables of one key: sound before contended, then the one that loses less at worst, as far as it was seen,
+// then the one with the smaller digest. The progress of a search at the destination stays there.
+//
 // An interval says how sure a time is, so where the intervals of two configurations overlap the order above is only
 // luck. Such a pair is kept for a duel: the winner stays, and the other is its rival until a duel has settled it.
 #pragma once
@@ -35,7 +38,7 @@ struct MergeResult {
   std::int64_t winners_kept = 0;      // of the destination, better than another of a file
   std::int64_t winners_equal = 0;     // the same record on both sides
   std::int64_t trials_taken = 0;      // new, or better than the one of their configuration
-  std::int64_t ranges_taken = 0;      // range tables, new or later than the one of their key
+  std::int64_t ranges_taken = 0;      // range tables, new or better than the one of their key
   std::vector<Duel> duels;            // that were not pending before
 };
 

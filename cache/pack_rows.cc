@@ -71,6 +71,8 @@ void Cache::seal(const std::string& made_by) {
     database.run("DELETE FROM builds");
     database.run("DELETE FROM rivals");
     database.run("DELETE FROM history");
+    database.run("DELETE FROM range_history_cubins");
+    database.run("DELETE FROM range_history");
     database.run("UPDATE ranges SET progress = ''");
     database.run("UPDATE ranges AS g SET digest = " MOETUNE_RANGE_DIGEST);
     database.run(kDropUnusedCubins);

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/digest.h"
 #include "cache/cache_impl.h"
+#include "cache/history.h"
 #include "cache/pack_rows.h"
 #include "cache/schema.h"
 
@@ -20,6 +22,23 @@ std::int64_t find_range(const Database& database, const RangeKey& key, std::int6
   return row.step() ? row.integer(0) : 0;
 }
 
+// "" if there is none.
+std::string table_of(const Database& database, std::int64_t range) {
+  Query row = database.query("SELECT plan FROM ranges WHERE id = ?", range);
+  return row.step() ? row.text(0) : "";
+}
+
+// What a merge orders tables by: their merit, then what they hold.
+using RangeOrder = std::tuple<RangeMerit, std::string>;
+
+RangeOrder order_of(const FamilyRange& range, const RecordRules& rules) {
+  DigestBuilder builder;
+  builder.add(range.table).add(range.stored_at).add(range.provenance);
+  for (const FamilyRange::Variant& variant : range.variants)
+    builder.add(variant.config).add(variant.interface).add(variant.cubin_digest);
+  return {rules.range_merit ? rules.range_merit(range.table) : RangeMerit{}, builder.finish()};
+}
+
 std::vector<FamilyRange::Variant> variants_of(const Database& database, std::int64_t range) {
   std::vector<FamilyRange::Variant> variants;
   Query row = database.query(
@@ -32,17 +51,21 @@ std::vector<FamilyRange::Variant> variants_of(const Database& database, std::int
 
 }  // namespace
 
-void Cache::Impl::store_range(const RangeKey& key, const RangeRecord& record) const {
+void Cache::Impl::store_range(const RangeKey& key, const RangeRecord& record, const std::string& reason) {
   const std::int64_t on = hardware(key.hardware);
+  const std::int64_t known = find_range(database, key, on);
+  const std::string before = table_of(database, known);
+  if (!before.empty() && before != record.table && own_tables[known] != before) keep_range(known, reason);
   database.run(
       "INSERT INTO ranges (kernel, family, hardware, source_digest, toolchain, timing, plan, progress, stored_at,"
-      " digest) VALUES (?1, ?2, ?3, ?4, ?5, ?9, ?6, ?7, coalesce(nullif(?8, ''),"
-      " strftime('%Y-%m-%dT%H:%M:%SZ', 'now')), '')"
+      " provenance, digest) VALUES (?1, ?2, ?3, ?4, ?5, ?9, ?6, ?7, coalesce(nullif(?8, ''),"
+      " strftime('%Y-%m-%dT%H:%M:%SZ', 'now')), ?10, '')"
       " ON CONFLICT (kernel, family, hardware, source_digest, toolchain, timing) DO UPDATE SET plan = excluded.plan,"
-      " progress = excluded.progress, stored_at = excluded.stored_at",
+      " progress = excluded.progress, stored_at = excluded.stored_at, provenance = excluded.provenance",
       key.kernel, key.family, on, key.source_digest, key.toolchain, record.table, record.progress,
-      record.stored_at, std::string(timing_name(key.timing)));
+      record.stored_at, std::string(timing_name(key.timing)), record.provenance);
   const std::int64_t range = find_range(database, key, on);
+  if (before != record.table) own_tables[range] = record.table;
   database.run("DELETE FROM range_cubins WHERE range = ?", range);
   std::int64_t number = 0;
   for (const StoredLaunch& variant : record.variants) {
@@ -50,12 +73,12 @@ void Cache::Impl::store_range(const RangeKey& key, const RangeRecord& record) co
                  range, number++, variant.config, variant.interface, store_cubin(variant));
   }
   database.run("UPDATE ranges AS g SET digest = " MOETUNE_RANGE_DIGEST " WHERE id = ?", range);
-  database.run(kDropUnusedCubins);
 }
 
 void Cache::put_range(const RangeKey& key, const RangeRecord& record) {
   WriteTransaction transaction(impl_->database);
-  impl_->store_range(key, record);
+  impl_->store_range(key, record, kReplacedSearch);
+  impl_->database.run(kDropUnusedCubins);
   transaction.commit();
 }
 
@@ -82,7 +105,7 @@ std::vector<FamilyRange> Cache::ranges() const {
   Query row = impl_->database.query(
       "SELECT g.id, g.source_digest, g.toolchain, g.plan, g.stored_at, h.name, h.compute_capability, h.sm_count,"
       " h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver, g.kernel, g.family,"
-      " g.timing"
+      " g.timing, g.provenance"
       " FROM ranges g JOIN hardware h ON h.id = g.hardware WHERE g.plan <> ''"
       " AND g.digest = " MOETUNE_RANGE_DIGEST " AND h.digest = " MOETUNE_HARDWARE_DIGEST
       " ORDER BY g.stored_at DESC, g.id DESC");
@@ -95,6 +118,8 @@ std::vector<FamilyRange> Cache::ranges() const {
         row.integer(9), static_cast<int>(row.integer(10)), static_cast<int>(row.integer(11)), row.text(12),
         row.text(13)};
     found.key.timing = stored_timing(row.text(16));
+    found.provenance = row.text(17);
+    found.id = row.integer(0);
     found.variants = variants_of(impl_->database, row.integer(0));
     all.push_back(std::move(found));
   }
@@ -102,22 +127,25 @@ std::vector<FamilyRange> Cache::ranges() const {
 }
 
 RangeRecord Cache::range_record(const FamilyRange& range) const {
-  RangeRecord record{.table = range.table, .progress = "", .stored_at = range.stored_at};
+  RangeRecord record{.table = range.table,
+                     .progress = "",
+                     .variants = {},
+                     .stored_at = range.stored_at,
+                     .provenance = range.provenance};
   for (const FamilyRange::Variant& variant : range.variants)
     record.variants.push_back({variant.config, "", variant.interface, cubin(variant.cubin)});
   return record;
 }
 
-std::int64_t Cache::take_ranges(const Cache& from) {
+std::int64_t Cache::take_ranges(const Cache& from, const RecordRules& rules) {
   std::int64_t taken = 0;
   const std::vector<FamilyRange> ours = ranges();
   for (const FamilyRange& theirs : from.ranges()) {
-    const bool is_older = std::any_of(ours.begin(), ours.end(), [&](const FamilyRange& one) {
-      return one.key == theirs.key &&
-             std::tie(one.stored_at, one.table) >= std::tie(theirs.stored_at, theirs.table);
-    });
-    if (is_older) continue;
-    impl_->store_range(theirs.key, from.range_record(theirs));
+    const auto own = std::ranges::find(ours, theirs.key, &FamilyRange::key);
+    if (own != ours.end() && order_of(*own, rules) <= order_of(theirs, rules)) continue;
+    RangeRecord record = from.range_record(theirs);
+    record.progress = range_progress(theirs.key);  // what a search here has measured stays measured
+    impl_->store_range(theirs.key, record, kReplacedMerge);
     ++taken;
   }
   return taken;

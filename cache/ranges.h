@@ -29,6 +29,17 @@ struct RangeRecord {
   std::string progress;                // "" in a pack
   std::vector<StoredLaunch> variants;  // a configuration of each cubin of `table`; plans are not kept
   std::string stored_at;               // UTC, ISO 8601; "": when it is stored
+  std::string provenance = {};         // JSON: device, driver, settings of the GPU; "" if unknown
+};
+
+// A table that another has replaced.
+struct RangeGeneration {
+  std::int64_t number = 0;  // of its range; the first is 1
+  std::string reason;       // cache/history.h
+  std::string replaced_at;  // UTC, ISO 8601
+  std::string table;
+  std::string provenance;
+  std::string stored_at;
 };
 
 // A table as a runtime looks for it.
@@ -39,8 +50,10 @@ struct FamilyRange {
   };
   RangeKey key;
   std::string table;
-  std::vector<Variant> variants;
-  std::string stored_at;
+  std::vector<Variant> variants = {};
+  std::string stored_at = {};
+  std::string provenance = {};
+  std::int64_t id = 0;  // for Cache::range_history
 };
 
 }  // namespace moetune

@@ -36,6 +36,7 @@ inline constexpr std::int64_t kOldestReadable = 2;
 inline constexpr std::int64_t kSchemaWithHistory = 3;  // and with rivals
 inline constexpr std::int64_t kSchemaWithRanges = 4;
 inline constexpr std::int64_t kSchemaWithTimings = 5;
+inline constexpr std::int64_t kSchemaWithRangeHistory = 6;
 
 // For a file opened read-only: throws BrokenEnvironment where its version is not one of those.
 void require_version(const Database& database);

@@ -104,14 +104,19 @@ std::vector<std::string> schema_differences(const Database& database, std::span<
 
 void show_later_columns(const Database& database) {
   const std::int64_t version = database.integer_pragma("user_version");
-  if (version >= kSchemaWithTimings) return;
+  if (version >= kSchemaWithRangeHistory) return;
+  if (version >= kSchemaWithTimings) {
+    database.execute("CREATE TEMP VIEW ranges AS SELECT *, '' AS provenance FROM main.ranges");
+    return;
+  }
   database.execute(
       "CREATE TEMP VIEW workloads AS SELECT *, 'overlapped' AS timing FROM main.workloads;"
       "CREATE TEMP VIEW winners AS SELECT *, '' AS timings FROM main.winners");
   if (version >= kSchemaWithHistory)
     database.execute("CREATE TEMP VIEW history AS SELECT *, '' AS timings FROM main.history");
   if (version >= kSchemaWithRanges)
-    database.execute("CREATE TEMP VIEW ranges AS SELECT *, 'overlapped' AS timing FROM main.ranges");
+    database.execute(
+        "CREATE TEMP VIEW ranges AS SELECT *, 'overlapped' AS timing, '' AS provenance FROM main.ranges");
 }
 
 }  // namespace moetune

@@ -68,12 +68,20 @@ void Cache::Impl::store_winner(std::int64_t workload, const WinnerRecord& winner
   database.run("UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST " WHERE workload = ?", workload);
 }
 
+bool Cache::Impl::launches_same(std::int64_t workload, const WinnerRecord& winner) const {
+  Query row = database.query(
+      "SELECT v.config, c.digest FROM winners v JOIN cubins c ON c.id = v.cubin WHERE v.workload = ?",
+      workload);
+  return row.step() && row.text(0) == winner.config && row.text(1) == digest(winner.cubin);
+}
+
 void Cache::put_winner(std::int64_t workload, const WinnerRecord& winner) {
   const Database& database = impl_->database;
   WriteTransaction transaction(database);
   if (winner.contended && holds_sound_winner(database, workload)) return;
   const bool replaces = has_winner(database, workload);
-  if (const std::optional<Contender> old = find_contender(database, workload))
+  const std::optional<Contender> old = find_contender(database, workload);
+  if (old && !impl_->launches_same(workload, winner))
     impl_->keep_winner(workload, reason_to_replace(*old, winner));
   impl_->store_winner(workload, winner);
   drop_settled_rivals(database, workload, winner.contended, winner.interval_high_us);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cache/merge.h"
+#include "cache/ranges.h"
 #include "cli/output.h"
 #include "jobs/documents.h"
 #include "jobs/stores.h"
@@ -46,6 +47,9 @@ int print_nothing_tuned(const CacheChoice& cache, Output& output);
 
 // The pairs that merges left to a duel, for --json.
 Document duels_document(const std::vector<Duel>& duels);
+
+// Whether a key names a range table: "table:3".
+std::optional<FamilyRange> find_range_table(const Cache& cache, const std::string& key);
 
 // The workload that a key, as `cache ls` prints it, names. Throws BadInput.
 Workload find_workload(const Cache& cache, const std::string& key);

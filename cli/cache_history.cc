@@ -1,12 +1,14 @@
-// `moetune cache history` and `rollback`: the winners that others replaced.
+// `moetune cache history` and `rollback`: the winners and range tables that others replaced.
 #include <charconv>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "cache/history.h"
 #include "cli/cache_actions.h"
 #include "cli/command.h"
 #include "cli/text.h"
 #include "jobs/stored_results.h"
+#include "ranges/range_table.h"
 
 namespace moetune {
 namespace {
@@ -17,7 +19,8 @@ std::string reason_text(const std::string& stored) {
       {kReplacedSearch, "a search chose again"},
       {kReplacedContended, "it was contended"},
       {kReplacedMerge, "a merge brought a better one"},
-      {kReplacedRollback, "rolled back"}};
+      {kReplacedRollback, "rolled back"},
+      {kReplacedWithdrawn, "another GPU found it slower"}};
   for (const auto& [name, text] : kReasons) {
     if (stored == name) return text;
   }
@@ -52,9 +55,58 @@ std::int64_t parse_generation(const std::string& written) {
   throw BadInput("'" + written + "' is no generation; `moetune cache history KEY` lists them");
 }
 
+// "12 cells, worst 1.8%"
+std::string table_words(const std::string& text) {
+  try {
+    const RangeTable table = RangeTable::parse(text, "a stored range table");
+    return format("%zu cells, worst %.1f%%%s", table.cells.size(), 100 * table.worst_cell(),
+                  table.contended ? " (contended)" : "");
+  } catch (const BadInput&) {
+    return "of another version";
+  }
+}
+
+Document range_generation_document(const RangeGeneration& one) {
+  return {{"generation", one.number},         {"reason", one.reason},
+          {"replaced_at", one.replaced_at},   {"stored_at", one.stored_at},
+          {"table", parse_stored(one.table)}, {"provenance", parse_stored(one.provenance)}};
+}
+
+int show_range_history(const FamilyRange& range, Cache& cache, Output& output) {
+  Table table({"generation", "table", "stored", "replaced", "because", "driver"}, {0});
+  Document list = Document::array();
+  for (const RangeGeneration& one : cache.range_history(range.id)) {
+    table.add({std::to_string(one.number), table_words(one.table), one.stored_at, one.replaced_at,
+               reason_text(one.reason), known(parse_stored(one.provenance), "driver")});
+    list.push_back(range_generation_document(one));
+  }
+  if (list.empty()) {
+    output.result() << "No table before table:" << range.id << " was replaced so far.\n";
+  } else {
+    output.result() << table.text("", output.columns());
+  }
+  output.document({{"key", "table:" + std::to_string(range.id)},
+                   {"kernel", range.key.kernel},
+                   {"family", range.key.family},
+                   {"hardware", range.key.hardware.name},
+                   {"generations", list}});
+  return kDone;
+}
+
 }  // namespace
 
+std::optional<FamilyRange> find_range_table(const Cache& cache, const std::string& key) {
+  constexpr std::string_view kPrefix = "table:";
+  if (!key.starts_with(kPrefix)) return std::nullopt;
+  for (FamilyRange& range : cache.ranges()) {
+    if (key == std::string(kPrefix) + std::to_string(range.id)) return std::move(range);
+  }
+  throw BadInput("no range table has the key '" + key + "'; `moetune cache ls` prints them");
+}
+
 int show_history(const CacheArguments& arguments, Cache& cache, Output& output) {
+  if (const std::optional<FamilyRange> range = find_range_table(cache, arguments.operand))
+    return show_range_history(*range, cache, output);
   const Workload workload = find_workload(cache, arguments.operand);
   Table table({"generation", "time", "interval", "stored", "replaced", "because", "driver", "configuration"},
               {0, 1});
@@ -80,9 +132,17 @@ int show_history(const CacheArguments& arguments, Cache& cache, Output& output) 
 }
 
 int roll_back_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
-  const Workload workload = find_workload(cache, arguments.operand);
   std::optional<std::int64_t> number;
   if (!arguments.words.empty()) number = parse_generation(arguments.words.front());
+  if (const std::optional<FamilyRange> range = find_range_table(cache, arguments.operand)) {
+    const RangeGeneration restored = cache.roll_back_range(range->id, number);
+    output.result() << "The table is generation " << restored.number
+                    << " again: " << table_words(restored.table) << ", stored " << restored.stored_at
+                    << ".\n";
+    output.document({{"key", arguments.operand}, {"restored", range_generation_document(restored)}});
+    return kDone;
+  }
+  const Workload workload = find_workload(cache, arguments.operand);
   const Generation restored = cache.roll_back(workload.id, number);
   output.result() << "The winner is generation " << restored.number << " again: " << restored.config << ", "
                   << time_text(restored.time_us) << ", stored " << restored.stored_at << ".\n";

@@ -34,15 +34,34 @@ int list_cache(const CacheArguments&, Cache& cache, Output& output) {
                state_text(r)});
     workloads.push_back(result_document(r));
   }
+  Table tables({"key", "kernel", "family", "hardware", "compiler", "timing", "cubins", "table stored"}, {6});
+  Document ranges = Document::array();
+  for (const FamilyRange& range : cache.ranges()) {
+    const RangeKey& key = range.key;
+    const std::string name = "table:" + std::to_string(range.id);
+    tables.add({name, key.kernel, key.family,
+                key.hardware.name + (key.hardware.origin == "gpu" ? "" : " (recorded)"), key.toolchain,
+                std::string(timing_name(key.timing)), std::to_string(range.variants.size()),
+                range.stored_at});
+    ranges.push_back({{"key", name},
+                      {"kernel", key.kernel},
+                      {"family", key.family},
+                      {"hardware", key.hardware.name},
+                      {"toolchain", key.toolchain},
+                      {"timing", timing_name(key.timing)},
+                      {"cubins", range.variants.size()},
+                      {"stored_at", range.stored_at},
+                      {"provenance", parse_stored(range.provenance)}});
+  }
   const Cache::Summary summary = cache.summary();
   const std::vector<Duel> duels = cache.duels();
-  output.result() << table.text("", output.columns())
-                  << format("\n%s, %s, %s (%s) in %s (%s)\n", counted_text(summary.trials, "trial").c_str(),
-                            counted_text(summary.winners, "winner").c_str(),
-                            counted_text(summary.builds, "build").c_str(),
-                            bytes_text(static_cast<double>(summary.build_bytes)).c_str(),
-                            cache.path().c_str(),
-                            bytes_text(static_cast<double>(summary.file_bytes)).c_str());
+  output.result() << table.text("", output.columns());
+  if (!ranges.empty()) output.result() << "\n" << tables.text("", output.columns());
+  output.result() << format(
+      "\n%s, %s, %s (%s) in %s (%s)\n", counted_text(summary.trials, "trial").c_str(),
+      counted_text(summary.winners, "winner").c_str(), counted_text(summary.builds, "build").c_str(),
+      bytes_text(static_cast<double>(summary.build_bytes)).c_str(), cache.path().c_str(),
+      bytes_text(static_cast<double>(summary.file_bytes)).c_str());
   if (!duels.empty()) {
     output.note(counted_text(static_cast<std::int64_t>(duels.size()), "pair") +
                 " of winner and rival wait for a duel; cache show KEY names them");
@@ -55,6 +74,7 @@ int list_cache(const CacheArguments&, Cache& cache, Output& output) {
                    {"winners", summary.winners},
                    {"builds", summary.builds},
                    {"workloads", workloads},
+                   {"ranges", ranges},
                    {"duels", duels_document(duels)}});
   return kDone;
 }

@@ -21,7 +21,7 @@ enum ExitCode : int {
   kNothingFound = 1,  // no valid configuration; verify: a wrong result; cache check: damage
   kBadInput = 2,
   kBrokenEnvironment = 3,
-  kImproved = 4,  // retune --exit-code
+  kChanged = 4,  // with --exit-code: retune has improved something, compare found something slower
 };
 
 class Command {

@@ -39,8 +39,6 @@ class CompareCommand : public Command {
   bool significant_ = false, exit_code_ = false;
 };
 
-constexpr int kSlower = 4;
-
 std::vector<Entry> entries_of(const ComparedSide& side, const CacheChoice& choice) {
   CacheChoice own = choice;
   if (side.kind == ComparedSide::Kind::file) {
@@ -167,7 +165,7 @@ int CompareCommand::run(Output& output, std::stop_token) {
   Document document = {{"a", a_}, {"b", b_}};
   document.update(comparison_document(comparison));
   output.document(document);
-  return exit_code_ && comparison.count(Verdict::slower) > 0 ? kSlower : kDone;
+  return exit_code_ && comparison.count(Verdict::slower) > 0 ? kChanged : kDone;
 }
 
 }  // namespace

@@ -67,7 +67,10 @@ std::string certificate_line(const RangeCertificate& seen) {
          regret_text(seen.median) + " median, " + regret_text(seen.p95) + " p95, " + regret_text(seen.worst) +
          " worst; " +
          (seen.worst_to_default > 0 ? regret_text(seen.worst_to_default) + " slower than the default at worst"
-                                    : "never slower than the default");
+                                    : "never slower than the default") +
+         (seen.failed > 0 ? "; its choice failed at " +
+                                counted_text(static_cast<std::int64_t>(seen.failed), "further shape")
+                          : "");
 }
 
 void print_range(const RangeResult& result, const Output& output) {
@@ -133,8 +136,7 @@ int search_over(const RangeOptions& options, const SearchRequest& search, const 
   if (remote.server.empty()) document = range_document(request, *result);
   print_range(*result, output);
   if (result->interrupted) output.note("Interrupted; the same command continues from there.");
-  for (const std::string& problem : result->left_out)
-    output.note(problem + " is left out: the GPU's memory does not hold it.");
+  for (const std::string& problem : result->left_out) output.note("Left out: " + problem);
   output.document(document);
   return result->table.cells.empty() ? kNothingFound : kDone;
 }

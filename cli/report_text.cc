@@ -75,14 +75,7 @@ std::string origin_text(const Origin& origin) {
 
 std::string notes_text(const WorkloadReport& one) {
   std::string text;
-  const auto note = [&](bool holds, const char* word) {
-    if (holds) text += (text.empty() ? "" : ", ") + std::string(word);
-  };
-  note(!one.stored.damage.empty(), "damaged");
-  note(one.stored.contended, "contended");
-  note(!one.stale.empty(), "stale");
-  note(one.rivals > 0, "rival");
-  note(!one.stored.winner && one.stored.damage.empty(), "no cubin");
+  for (const std::string& note : workload_notes(one)) text += (text.empty() ? "" : ", ") + note;
   return text;
 }
 

@@ -154,7 +154,7 @@ int RetuneCommand::exit_code(const NightResult& result) const {
   if (!result.broken.empty() || (wanted > 0 && result.failures() == wanted)) return kBrokenEnvironment;
   if (result.failures() > 0) return kNothingFound;
   const bool improved = result.count(ReworkVerdict::improved) + result.count(ReworkVerdict::tuned) > 0;
-  return tell_improved_ && improved ? kImproved : kDone;
+  return tell_improved_ && improved ? kChanged : kDone;
 }
 
 int RetuneCommand::run_remotely(Output& output, std::stop_token stop) {

@@ -178,6 +178,8 @@ int SearchCommand::run(Output& output, std::stop_token stop) {
   request_.settings.all_timings = !timing_.empty();
   if (!misses_.empty()) return search_missed(output, stop);
   if (remote_.server.empty() || !range_.over.empty()) require_kernel(request_.target);
+  if (!range_.over.empty() && (history_ || verbose_ || request_.cold))
+    throw BadInput("--history, --verbose and --cold are of a single search; leave them out with --over");
   if (!range_.over.empty()) return search_over(range_, request_, remote_, output, stop);
   const Found found = search_one(request_, output, stop);
   output.document(found.document);

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "base/duration.h"
 #include "base/error.h"
 #include "cli/command.h"
@@ -25,7 +27,8 @@ class TuneCommand : public Command {
  private:
   std::string workloads_, time_, timing_;
   TuneListRequest request_;
-  std::uint64_t shapes_ = TuneListRequest{}.certificate_shapes;
+  std::uint64_t shapes_ = TuneListRequest{}.certificate_shapes, variants_ = TuneListRequest{}.variants;
+  double regret_percent_ = 100 * TuneListRequest{}.regret;
 };
 
 void TuneCommand::declare(OptionTable& table) {
@@ -34,7 +37,12 @@ void TuneCommand::declare(OptionTable& table) {
   table.whole("budget", request_.search.settings.budget, 1, 1'000'000'000,
               "trials of each shape, and of the first of a range");
   declare_timing(table, timing_, "ranges chained, shapes overlapped");
+  table.positive("regret", "PERCENT", "percentage", regret_percent_,
+                 "how much slower than its best a cell of a range may be served");
+  table.whole("variants", variants_, 1, 64, "cubins of a range at most");
   table.whole("shapes", shapes_, 0, 1000, "unseen shapes that the table of a range is checked on");
+  table.whole("seed", request_.search.settings.seed, 0, std::numeric_limits<std::uint64_t>::max(),
+              "of each search, and of the unseen shapes");
   declare_device(table, request_.search.target.device);
   declare_cache(table, request_.search.target.cache);
   table.flag("no-compile", request_.search.no_compile, "recordings only: do not compile what is replayed");
@@ -91,6 +99,8 @@ int TuneCommand::run(Output& output, std::stop_token stop) {
   request_.search.settings.all_timings = !timing_.empty();
   request_.range_timing = read_timing(timing_, Timing::chained);
   request_.certificate_shapes = shapes_;
+  request_.variants = variants_;
+  request_.regret = regret_percent_ / 100;
   Progress progress(output, {});
   const PointListener ended = [&](const TunedPoint& tuned) {
     progress.finished();

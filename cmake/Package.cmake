@@ -4,6 +4,7 @@ set(tool_files COMPONENT tool EXCLUDE_FROM_ALL)
 install(PROGRAMS packaging/fleet/tune_shard packaging/fleet/merge_shards DESTINATION lib/moetune ${tool_files})
 install(FILES packaging/systemd/moetune-retune.service packaging/systemd/moetune-retune.timer
   DESTINATION lib/systemd/system ${tool_files})
+install(FILES packaging/systemd/moetune.sysusers DESTINATION lib/sysusers.d RENAME moetune.conf ${tool_files})
 install(PROGRAMS packaging/slurm/retune.sbatch packaging/slurm/merge.sbatch DESTINATION share/moetune/slurm ${tool_files})
 install(DIRECTORY packaging/kubernetes DESTINATION share/moetune ${tool_files} FILES_MATCHING PATTERN *.yaml)
 install(FILES workloads/workloads.schema.json DESTINATION share/moetune ${tool_files})
@@ -30,6 +31,8 @@ set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 # By dpkg-shlibdeps, from what the program links. CUDA is opened at run time: a machine without it can read and merge.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libcuda1, libnvrtc12")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/packaging/debian/postinst)
+set(CPACK_DEBIAN_TOOL_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/packaging/debian/postinst)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ
   WORLD_EXECUTE)

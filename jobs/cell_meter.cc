@@ -1,6 +1,7 @@
 #include "jobs/cell_meter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -14,6 +15,9 @@ namespace {
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
 // Slower than this times the best of the cell is far from serving there: no duel need say how far.
 constexpr double kDuelWithin = 1.3;
+// Blocks in whole waves are tried if so much less of the last wave is idle, at so many steps of run-time values.
+constexpr double kClearlyFuller = 0.05;
+constexpr std::size_t kWaveSteps = 4;
 
 }  // namespace
 
@@ -21,6 +25,7 @@ CellMeter::CellMeter(Session& session, const TuneSettings& settings, const JobCo
     : session_(session),
       settings_(settings),
       context_(context),
+      policy_(settings.policy),
       watch_(session.device(), context.events, settings.quiet_wait_s, context.stop) {
   for (const Parameter& parameter : session.space_file()->parameters()) {
     if (parameter.at_launch) at_launch_.insert(parameter.name);
@@ -80,26 +85,65 @@ std::size_t CellMeter::launch_distance(ConfigId a, ConfigId b) const {
   return distance;
 }
 
-// The sibling nearest to the hint as it is carried over to this problem; without a hint the first.
-ConfigId CellMeter::starting_point(const Hint& hint, const std::vector<ConfigId>& among) const {
-  const LegalSpace& space = session_.space();
-  if (hint.config.empty()) return among.front();
-  std::optional<std::vector<Position>> point = space.point_of(hint.config);
-  if (!point) return among.front();
-  WorkloadKey there = session_.key();
-  there.problem = hint.problem;
-  const TransferContext context{session_.kernel(), session_.space_file(), session_.info().limits};
-  if (std::optional<Transfer> transfer = transfer_between(context, there, session_.key(), space))
-    point = (*transfer)(*point, space);
+ConfigId CellMeter::nearest_sibling(std::span<const Position> point,
+                                    const std::vector<ConfigId>& among) const {
   const auto distance = [&](ConfigId id) {
-    const std::span<const Position> other = space.point(id);
+    const std::span<const Position> other = session_.space().point(id);
     std::size_t sum = 0;
     for (std::size_t i = 0; i < other.size(); ++i)
-      sum += static_cast<std::size_t>(std::abs(int{other[i]} - int{(*point)[i]}));
+      sum += static_cast<std::size_t>(std::abs(int{other[i]} - int{point[i]}));
     return sum;
   };
   return *std::min_element(among.begin(), among.end(),
                            [&](ConfigId a, ConfigId b) { return distance(a) < distance(b); });
+}
+
+// The share of the last wave in which SMs have nothing to do, if each holds one block; of the largest launch.
+double CellMeter::idle_share(ConfigId id) const {
+  const DeviceLimits& limits = session_.info().limits;
+  const Plan plan = session_.kernel()->plan(session_.space().config(id), session_.problem(), limits);
+  double blocks = 1;
+  for (const Launch& launch : plan.launches)
+    blocks = std::max(blocks, static_cast<double>(launch.grid[0]) * launch.grid[1] * launch.grid[2]);
+  const double sms = std::max(1, limits.sm_count);
+  return 1 - blocks / (std::ceil(blocks / sms) * sms);
+}
+
+// Of the siblings a few steps away the one whose blocks fill the SMs best, if that is clearly better.
+ConfigId CellMeter::of_whole_waves(ConfigId near, const std::vector<ConfigId>& among) const {
+  ConfigId best = near;
+  double least = idle_share(near) - kClearlyFuller;
+  for (const ConfigId id : among) {
+    if (launch_distance(id, near) > kWaveSteps) continue;
+    const double idle = idle_share(id);
+    if (idle >= least) continue;
+    least = idle;
+    best = id;
+  }
+  return best;
+}
+
+// The siblings nearest to what was good elsewhere, as it is and as it is carried over to this problem; and one beside
+// the first of them whose blocks come in whole waves. Without an origin the first sibling.
+std::vector<ConfigId> CellMeter::starting_points(const Hint& hint, const std::vector<ConfigId>& among) const {
+  const LegalSpace& space = session_.space();
+  std::vector<ConfigId> starts;
+  const auto add = [&](ConfigId id) {
+    if (std::find(starts.begin(), starts.end(), id) == starts.end()) starts.push_back(id);
+  };
+  const TransferContext context{session_.kernel(), session_.space_file(), session_.info().limits};
+  for (const Hint::Origin& origin : hint.origins) {
+    const std::optional<std::vector<Position>> point = space.point_of(origin.config);
+    if (!point) continue;
+    WorkloadKey there = session_.key();
+    there.problem = origin.problem;
+    if (std::optional<Transfer> transfer = transfer_between(context, there, session_.key(), space))
+      add(nearest_sibling((*transfer)(*point, space), among));
+    add(nearest_sibling(*point, among));
+  }
+  if (starts.empty()) starts.push_back(among.front());
+  if (session_.kernel() != nullptr) add(of_whole_waves(starts.front(), among));
+  return starts;
 }
 
 std::optional<Candidate> CellMeter::candidate(const Config& config, TrialResult& failure) {
@@ -126,7 +170,7 @@ double CellMeter::time_of(ConfigId id) {
   if (known == known_.end()) {
     TrialResult result;
     if (const std::optional<Candidate> found = candidate(config, result)) {
-      MeasurePolicy policy = settings_.policy;
+      MeasurePolicy policy = policy_;
       policy.drop_above_us = settings_.drop_factor * best_us_;
       result = session_.device().run(*found, policy);
       put(config, result, found->build.get());
@@ -140,24 +184,27 @@ double CellMeter::time_of(ConfigId id) {
   return result.measurement.median_us;
 }
 
-// A descent over the run-time values: the nearest untried siblings of the best so far, until two rounds of them in
-// sequence bring nothing or the tries are used up.
-MeasuredConfig CellMeter::best_sibling(const Hint& hint) {
+// The starting points, then a descent over the run-time values: the nearest untried sibling of the best so far, until
+// the tries are used up.
+MeasuredConfig CellMeter::best_sibling(const Hint& hint, const Effort& effort) {
   std::vector<ConfigId> left = siblings(hint.cubin);
   if (left.empty()) return {};
-  ConfigId best = starting_point(hint, left), next = best;
+  std::vector<ConfigId> starts = starting_points(hint, left);
+  ConfigId best = starts.front();
   double best_time = kNoTime;
-  for (std::size_t tries = 0; tries < kMostTries; ++tries) {
+  for (std::size_t tries = 0; !left.empty() && (tries < starts.size() || tries < effort.tries); ++tries) {
+    if (tries > 0 && std::chrono::steady_clock::now() > deadline_) break;
+    const ConfigId next = tries < starts.size()
+                              ? starts[tries]
+                              : *std::min_element(left.begin(), left.end(), [&](ConfigId a, ConfigId b) {
+                                  return launch_distance(a, best) < launch_distance(b, best);
+                                });
     const double time = time_of(next);
     if (time < best_time) {
       best = next;
       best_time = time;
     }
     left.erase(std::find(left.begin(), left.end(), next));
-    if (left.empty()) break;
-    next = *std::min_element(left.begin(), left.end(), [&](ConfigId a, ConfigId b) {
-      return launch_distance(a, best) < launch_distance(b, best);
-    });
   }
   if (best_time == kNoTime) return {};
   return {session_.space().config(best).text(), best_time};
@@ -174,6 +221,7 @@ std::vector<double> CellMeter::duel(const std::vector<std::string>& configs, boo
     candidates.push_back(*std::move(found));
     places.push_back(i);
   }
+  if (candidates.empty()) return times;
   std::vector<TrialResult> results;
   const auto measure = [&] {
     results = session_.device().duel(candidates, settings_.duel_rounds, settings_.policy.timing);
@@ -186,24 +234,43 @@ std::vector<double> CellMeter::duel(const std::vector<std::string>& configs, boo
   return times;
 }
 
-void CellMeter::measure(const std::vector<Hint>& cubins, RangeCellState& cell) {
-  cell.fallback.reset();
-  cell.contended = false;
-  std::vector<std::string> configs;
-  if (session_.default_config() && session_.space().find(*session_.default_config())) {
-    if (time_of(*session_.space().find(*session_.default_config())) < kNoTime)
-      configs.push_back(session_.default_config()->text());
-  }
-  const bool has_default = !configs.empty();
-  for (const Hint& hint : cubins) cell.cubins[hint.cubin] = best_sibling(hint);
+bool CellMeter::is_right(const std::string& config) {
+  TrialResult failure;
+  const std::optional<Candidate> found = candidate(session_.space_file()->parse_config(config), failure);
+  if (!found) return false;
+  return session_.device().verify(*found, ~settings_.seed, settings_.policy.time_limit_s).outcome ==
+         Outcome::ok;
+}
+
+CellMeter::Effort CellMeter::thorough() const {
+  return {.finalists = 6, .duel_rounds = settings_.duel_rounds, .policy = settings_.policy, .seconds = 2};
+}
+
+CellMeter::Effort CellMeter::brief() const {
+  Effort effort{.tries = 6, .finalists = 4, .duel_rounds = 5, .policy = settings_.policy, .seconds = 0.5};
+  effort.policy.min_samples = 3;
+  effort.policy.max_samples = 5;
+  return effort;
+}
+
+// The fastest of the cell's cubins, which are near each other.
+std::vector<std::string> CellMeter::finalists(const RangeCellState& cell, std::size_t most) const {
+  std::vector<MeasuredConfig> near;
   for (const auto& [name, found] : cell.cubins) {
-    const bool is_near = !found.config.empty() && found.time_us <= kDuelWithin * best_us_;
-    if (is_near && std::find(configs.begin(), configs.end(), found.config) == configs.end())
-      configs.push_back(found.config);
+    if (!found.config.empty() && found.time_us <= kDuelWithin * best_us_) near.push_back(found);
   }
-  const std::vector<double> times = duel(configs, cell.contended);
+  std::ranges::stable_sort(near, {}, &MeasuredConfig::time_us);
+  near.resize(std::min(near.size(), most));
+  std::vector<std::string> configs;
+  for (const MeasuredConfig& one : near) configs.push_back(one.config);
+  return configs;
+}
+
+void CellMeter::take_duel(const std::vector<std::string>& configs, const std::vector<double>& times,
+                          const std::vector<Hint>& tried, RangeCellState& cell) {
   std::map<std::string, MeasuredConfig> dueled;
   std::set<std::string> failed;
+  double ratio = 0, fastest = kNoTime;  // of a duel's time to a trial's
   for (std::size_t i = 0; i < configs.size(); ++i) {
     if (times[i] == 0) {
       failed.insert(configs[i]);
@@ -211,12 +278,56 @@ void CellMeter::measure(const std::vector<Hint>& cubins, RangeCellState& cell) {
     }
     MeasuredConfig& known = dueled[cubin_of(session_.space_file()->parse_config(configs[i]))];
     if (known.config.empty() || times[i] < known.time_us) known = {configs[i], times[i]};
+    const auto trial = known_.find(configs[i]);
+    if (times[i] >= fastest || trial == known_.end()) continue;
+    fastest = times[i];
+    ratio = times[i] / trial->second.measurement.median_us;
+  }
+  for (const Hint& hint : tried) {
+    MeasuredConfig& found = cell.cubins[hint.cubin];
+    if (!found.config.empty() && ratio > 0) found.time_us *= ratio;
   }
   for (auto& [name, found] : cell.cubins) {
     if (failed.contains(found.config)) found = {};
   }
   for (auto& [name, found] : dueled) cell.cubins[name] = found;
-  if (has_default && times[0] > 0) cell.fallback = MeasuredConfig{configs[0], times[0]};
+}
+
+void CellMeter::take_looks(RangeCellState& cell) const {
+  cell.looks.clear();
+  for (const auto& [config, result] : known_) {
+    const std::string cubin = cubin_of(session_.space_file()->parse_config(config));
+    if (!cell.cubins.contains(cubin)) continue;
+    const bool has_time = has_usable_time({0, result.outcome, result.measurement.median_us});
+    cell.looks[config] = {cubin, has_time ? result.measurement.median_us : kNoTime};
+  }
+}
+
+void CellMeter::measure(const std::vector<Hint>& cubins, const Effort& effort, RangeCellState& cell) {
+  using std::chrono::steady_clock;
+  policy_ = effort.policy;
+  deadline_ = steady_clock::time_point::max();
+  if (effort.seconds > 0 && !session_.info().recorded)  // which has all times at once
+    deadline_ = steady_clock::now() + std::chrono::duration_cast<steady_clock::duration>(
+                                          std::chrono::duration<double>(effort.seconds));
+  cell.fallback.reset();
+  cell.contended = false;
+  const std::optional<Config>& fallback = session_.default_config();
+  const std::optional<ConfigId> place = fallback ? session_.space().find(*fallback) : std::nullopt;
+  const bool has_default = place && time_of(*place) < kNoTime;
+  for (const Hint& hint : cubins) cell.cubins[hint.cubin] = best_sibling(hint, effort);
+  std::vector<std::string> configs = finalists(cell, effort.finalists);
+  if (has_default) {
+    std::erase(configs, fallback->text());
+    configs.insert(configs.begin(), fallback->text());
+  }
+  const std::vector<double> times = duel(configs, cell.contended);
+  take_duel(configs, times, cubins, cell);
+  if (has_default && times[0] > 0) {
+    cell.fallback = MeasuredConfig{configs[0], times[0]};
+    cell.fallback_cubin = cubin_of(*fallback);
+  }
+  take_looks(cell);
 }
 
 }  // namespace moetune

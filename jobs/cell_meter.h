@@ -6,8 +6,10 @@
 // on which one candidate after the other breaks down.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,25 +31,47 @@ class CellMeter {
   // Goes to a problem. `is_open`: the device has it open already, from a search.
   void begin(bool is_open);
 
-  // A configuration that was good for a cubin elsewhere, as a place to begin.
+  // Configurations that were good for a cubin elsewhere, as places to begin; the best first.
   struct Hint {
+    struct Origin {
+      std::string config, problem;  // that it was measured on
+    };
     std::string cubin;
-    std::string config;   // "": none is known
-    std::string problem;  // that it was measured on
+    std::vector<Origin> origins;
   };
-  // Fills the cell's cubins and default from one duel of all. Cubins that cannot run here have no configuration then.
-  void measure(const std::vector<Hint>& cubins, RangeCellState& cell);
+  // How much a cell is worth.
+  struct Effort {
+    std::size_t tries = 10;  // run-time values of one cubin; origins come before these
+    std::size_t finalists = 12;
+    int duel_rounds = 11;
+    MeasurePolicy policy;
+    double seconds = 0;  // after which each cubin is tried with one configuration only; 0: no limit
+  };
+  Effort thorough() const;  // two seconds at most, and a duel as long as a search's
+  Effort brief() const;     // half a second, and a short duel
+
+  // Fills the cell's cubins, default and looks. The fastest of the cubins and the default meet in a duel; the others'
+  // times are those of single trials, in the duel's scale. Cubins that cannot run here have no configuration then.
+  void measure(const std::vector<Hint>& cubins, const Effort& effort, RangeCellState& cell);
 
   // Times of these configurations in one duel; 0 for one that fails.
   std::vector<double> duel(const std::vector<std::string>& configs, bool& contended);
 
- private:
-  static constexpr std::size_t kMostTries = 10;  // of run-time values of one cubin
+  // Whether a configuration computes what it should here, on inputs of its own.
+  bool is_right(const std::string& config);
 
+ private:
   std::vector<ConfigId> siblings(const std::string& cubin) const;
-  ConfigId starting_point(const Hint& hint, const std::vector<ConfigId>& among) const;
+  std::vector<ConfigId> starting_points(const Hint& hint, const std::vector<ConfigId>& among) const;
+  ConfigId nearest_sibling(std::span<const Position> point, const std::vector<ConfigId>& among) const;
+  ConfigId of_whole_waves(ConfigId near, const std::vector<ConfigId>& among) const;
+  double idle_share(ConfigId id) const;
   std::size_t launch_distance(ConfigId a, ConfigId b) const;
-  MeasuredConfig best_sibling(const Hint& hint);
+  MeasuredConfig best_sibling(const Hint& hint, const Effort& effort);
+  std::vector<std::string> finalists(const RangeCellState& cell, std::size_t most) const;
+  void take_duel(const std::vector<std::string>& configs, const std::vector<double>& times,
+                 const std::vector<Hint>& tried, RangeCellState& cell);
+  void take_looks(RangeCellState& cell) const;
   double time_of(ConfigId id);  // infinity if it does not run
   std::optional<Candidate> candidate(const Config& config, TrialResult& failure);
   void put(const Config& config, const TrialResult& result, const Build* build);
@@ -59,6 +83,8 @@ class CellMeter {
   std::int64_t workload_ = 0;
   std::map<std::string, TrialResult> known_;
   double best_us_ = 0;  // of the cell; infinity before the first
+  MeasurePolicy policy_;
+  std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::time_point::max();
   CircuitBreaker breaker_;
   QuietWatch watch_;
 };

@@ -89,7 +89,8 @@ Document certificate_document(const RangeCertificate& seen) {
           {"median", seen.median},
           {"p95", seen.p95},
           {"worst", seen.worst},
-          {"worst_to_default", seen.worst_to_default}};
+          {"worst_to_default", seen.worst_to_default},
+          {"failed", seen.failed}};
 }
 
 Document trial_document(const Trial& trial) {

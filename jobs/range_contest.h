@@ -10,12 +10,21 @@
 
 namespace moetune {
 
-// The new table against the one that served until now, at cells of the latter. The new one serves only if it is on the
-// whole no slower, and nowhere by more than 1%.
+// The new table against the one that served until now, at cells of the latter. The new one serves only if it is no
+// slower beyond noise: on the whole by the upper end of a 95% interval, and by more than 0.5% at no cell.
 struct RangeContest {
-  std::size_t shapes = 0;
+  std::size_t shapes = 0;       // compared
   double ratio = 1, worst = 1;  // new over old: geometric mean and most
+  double upper = 1;             // end of the mean's interval
+  bool contended = false;       // some comparison was disturbed, so that nothing is decided
   bool replaced = false;
+};
+
+// A cell's comparison: new time over old in a duel, and in another with the two in the other order. None if they cannot
+// be compared.
+struct ContestRatio {
+  std::vector<double> ratios;
+  bool contended = false;
 };
 
 struct StandingTable {
@@ -25,13 +34,13 @@ struct StandingTable {
 
   // What is stored under a key while the table stands: the table itself if it is its own, else none.
   RangeRecord kept_under(const RangeKey& other) const;
-  // At up to a dozen of its cells, evenly spread: `ratio_at` gives the time of the new table over its own there;
-  // nullopt if they cannot be compared.
-  RangeContest contest(const std::function<std::optional<double>(const RangeCell&)>& ratio_at) const;
+  // At up to a dozen of its cells, evenly spread.
+  RangeContest contest(const std::function<ContestRatio(const RangeCell&)>& ratio_at) const;
 };
 
-// The latest table of the key's kernel, family, hardware and timing that a server takes, of whatever sources and
-// compiler; nullopt if there is none that is sound.
-std::optional<StandingTable> find_standing(const Cache& cache, const RangeKey& key);
+// The latest table of the key's kernel, family, hardware and timing that a server takes: of the key's sources and
+// compiler alone, or of whatever ones. nullopt if there is none that is sound.
+enum class Sources { same, any };
+std::optional<StandingTable> find_standing(const Cache& cache, const RangeKey& key, Sources sources);
 
 }  // namespace moetune

@@ -17,7 +17,9 @@ Document range_document(const RangeRequest& request, const RangeResult& result) 
                       {"pick", shape.pick},
                       {"pick_us", shape.pick_us},
                       {"best_us", shape.best_us},
-                      {"default_us", number_or_null(shape.default_us)}});
+                      {"default_us", number_or_null(shape.default_us)},
+                      {"failed", shape.failed},
+                      {"absorbed", shape.absorbed}});
   }
   return {{"kernel", result.subject.kernel},
           {"family", result.family},

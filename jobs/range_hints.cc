@@ -1,24 +1,49 @@
 #include "jobs/range_hints.h"
 
-#include <limits>
+#include <algorithm>
 
 namespace moetune {
+namespace {
+
+constexpr std::size_t kOriginCells = 3;
+
+// Indexes of cells by their distance; another kind of work counts as an octave.
+std::vector<std::size_t> by_distance(const PlannedCell& from, const std::vector<PlannedCell>& cells) {
+  std::vector<std::pair<double, std::size_t>> order;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const double other_kind = cells[i].uneven != from.uneven ? 1 : 0;
+    order.emplace_back(grid_distance(cells[i].position, from.position) + other_kind, i);
+  }
+  std::ranges::sort(order);
+  std::vector<std::size_t> indexes;
+  for (const auto& [distance, index] : order) indexes.push_back(index);
+  return indexes;
+}
+
+void add_origin(CellMeter::Hint& hint, const std::string& config, const std::string& problem) {
+  const auto is_same = [&](const CellMeter::Hint::Origin& one) { return one.config == config; };
+  if (std::ranges::none_of(hint.origins, is_same)) hint.origins.push_back({config, problem});
+}
+
+}  // namespace
 
 std::vector<CellMeter::Hint> nearest_hints(const std::vector<std::string>& cubins, const PlannedCell& cell,
-                                           const std::vector<PlannedCell>& cells, const RangeState& state) {
+                                           const std::vector<PlannedCell>& cells, const RangeState& state,
+                                           const std::vector<RangePick>& picks) {
+  const std::vector<std::size_t> order = by_distance(cell, cells);
   std::vector<CellMeter::Hint> hints;
   for (const std::string& name : cubins) {
-    CellMeter::Hint hint{.cubin = name};
-    double least = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < state.cells.size(); ++i) {
-      const auto known = state.cells[i].cubins.find(name);
-      if (known == state.cells[i].cubins.end() || known->second.config.empty()) continue;
-      const double distance =
-          grid_distance(cells[i].position, cell.position) + (cells[i].uneven != cell.uneven ? 1 : 0);
-      if (distance >= least) continue;
-      least = distance;
-      hint.config = known->second.config;
-      hint.problem = state.cells[i].problem;
+    CellMeter::Hint hint{.cubin = name, .origins = {}};
+    std::size_t found = 0;
+    for (const std::size_t i : order) {
+      if (found == kOriginCells) break;
+      if (i >= state.cells.size()) continue;
+      const RangeCellState& other = state.cells[i];
+      const auto known = other.cubins.find(name);
+      if (known == other.cubins.end() || known->second.config.empty()) continue;
+      ++found;
+      add_origin(hint, known->second.config, other.problem);
+      if (i < picks.size() && picks[i].cubin == name) add_origin(hint, picks[i].config, other.problem);
     }
     hints.push_back(std::move(hint));
   }

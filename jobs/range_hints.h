@@ -1,4 +1,4 @@
-// Where to begin with a cubin at a cell that has not seen it: what served it elsewhere. Pure.
+// Where to begin with a cubin at a cell: what served it elsewhere. Pure.
 #pragma once
 
 #include <string>
@@ -6,13 +6,15 @@
 
 #include "jobs/cell_meter.h"
 #include "jobs/range_plan.h"
+#include "jobs/range_solution.h"
 #include "jobs/range_state.h"
 
 namespace moetune {
 
-// For each cubin the configuration that served it best in the nearest cell that knows it. `cells` are those of `state`,
-// in order.
+// For each cubin what it was fastest with in the nearest cells that know it, and what serves there if that is of this
+// cubin. `cells` are those of `state` and `picks`, in order.
 std::vector<CellMeter::Hint> nearest_hints(const std::vector<std::string>& cubins, const PlannedCell& cell,
-                                           const std::vector<PlannedCell>& cells, const RangeState& state);
+                                           const std::vector<PlannedCell>& cells, const RangeState& state,
+                                           const std::vector<RangePick>& picks);
 
 }  // namespace moetune

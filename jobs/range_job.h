@@ -26,8 +26,6 @@ struct RangeRequest {
   double octaves = 2;                   // between neighbours of the first grid
   // Another table of the family that serves today stays until the new one has met it: see RangeContest.
   bool guard = false;
-  // Unseen shapes of an earlier search that lost more than the bound become cells of the grid.
-  bool absorb = false;
   bool no_compile = false;
   std::uint64_t threads = 0;
 };
@@ -37,11 +35,11 @@ struct RangeResult {
   std::string family, ranges;
   Timing timing = Timing::overlapped;  // that its times answer; a recording's is always this
   RangeTable table;
-  std::vector<UnseenShape> unseen;    // what the table's certificate is of
-  std::vector<std::string> cubins;    // that the table launches, by their compiled parameters
-  std::size_t planned = 0;            // cells of the grid, those refined included
-  std::vector<std::string> left_out;  // problems that the device cannot hold or no configuration is legal for
-  std::size_t measured = 0;           // cells and shapes, by this run
+  std::vector<UnseenShape> unseen;      // what the table's certificate is of
+  std::vector<std::string> cubins;      // that the table launches, by their compiled parameters
+  std::size_t planned = 0;              // cells of the grid, those refined included
+  std::vector<std::string> left_out;    // "problem: why it cannot be measured"
+  std::size_t measured = 0;             // cells and shapes, by this run
   std::optional<RangeContest> contest;  // with RangeRequest::guard, if there was another table
   bool stored = false;                  // with its cubins, so that a runtime can serve it
   bool interrupted = false, out_of_time = false;

@@ -13,6 +13,10 @@ namespace {
 // Of the device's memory, for a problem's buffers: references and copies that rotate need some as well.
 constexpr double kMemoryShare = 0.6;
 constexpr int kDrawsPerShape = 50;
+// The finer grid's steps to one of the coarse grid's. The kernel's first free dimension counts what blocks are made of,
+// and how they fill the SMs changes with every few of them; odd steps avoid that all are powers of two.
+constexpr double kCountedSteps = 3, kOtherSteps = 2;
+constexpr std::size_t kMostCells = 200;
 
 std::vector<RangeDimension> checked_ranges(const Kernel& kernel, const std::string& over) {
   try {
@@ -36,6 +40,7 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
       kernel_(*session.kernel()),
       specialization_(kernel_.specialization(base)),
       base_(kernel_.extents_of(base)),
+      octaves_(octaves),
       ranges_(checked_ranges(kernel_, over)),
       interface_(kernel_.family_interface(base)) {
   const std::vector<std::string>& names = kernel_.free_dimensions();
@@ -60,6 +65,25 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
   if (cells_.empty())
     throw BadField(
         "over", "no problem of " + ranges_text(ranges_) + " can be measured on " + session.info().key.name);
+  coarse_ = cells_.size();
+}
+
+void RangePlan::fill() {
+  std::vector<std::vector<std::int64_t>> axes;
+  for (std::size_t i = 0; i < ranges_.size(); ++i)
+    axes.push_back(axis_coordinates(ranges_[i].first, ranges_[i].last,
+                                    octaves_ / (places_[i] == 0 ? kCountedSteps : kOtherSteps)));
+  const std::vector<GridPoint> points = grid_points(axes);
+  for (const std::size_t i : spread_order(points)) {
+    for (const bool uneven : {false, true}) {
+      if (cells_.size() >= std::max(kMostCells, coarse_) || (uneven && !interface_->has_uneven())) continue;
+      // Recorded shapes that are no points of the grid are left for the certificate.
+      const std::optional<Problem> problem = problem_of_kind(points[i], uneven);
+      const bool is_recorded =
+          problem && std::find(recorded_.begin(), recorded_.end(), *problem) != recorded_.end();
+      if (session_.recording() == nullptr || is_recorded) add(points[i], uneven);
+    }
+  }
 }
 
 std::optional<Problem> RangePlan::problem_of_kind(const GridPoint& values, bool uneven) const {
@@ -102,7 +126,7 @@ std::optional<Problem> RangePlan::problem_at(const GridPoint& values, bool uneve
   const std::optional<Problem> problem = problem_of_kind(values, uneven);
   if (!problem) return std::nullopt;
   if (session_.recording() == nullptr && !fits(*problem)) {
-    left_out_.push_back(problem->text());
+    left_out_.push_back(problem->text() + ": it needs more than 60% of the device's memory");
     return std::nullopt;
   }
   return served(*problem);
@@ -110,7 +134,13 @@ std::optional<Problem> RangePlan::problem_at(const GridPoint& values, bool uneve
 
 void RangePlan::add(const GridPoint& values, bool uneven) {
   const std::optional<Problem> problem = problem_at(values, uneven);
-  if (problem && !is_planned(*problem)) cells_.push_back(cell_of(*problem));
+  if (problem && !is_taken(cell_of(*problem))) cells_.push_back(cell_of(*problem));
+}
+
+bool RangePlan::is_taken(const PlannedCell& cell) const {
+  return std::any_of(cells_.begin(), cells_.end(), [&](const PlannedCell& other) {
+    return other.position == cell.position && other.uneven == cell.uneven;
+  });
 }
 
 PlannedCell RangePlan::cell_of(const Problem& problem) const {
@@ -151,16 +181,18 @@ void RangePlan::restore(const std::string& text) {
     const bool is_recorded = std::find(recorded_.begin(), recorded_.end(), problem) != recorded_.end();
     const bool serves = session_.recording() != nullptr ? is_recorded : fits(problem);
     const bool is_ours = kernel_.specialization(problem).text() == specialization_.text();
-    if (serves && is_ours && !is_planned(problem)) cells_.push_back(cell_of(problem));
+    if (serves && is_ours && !is_taken(cell_of(problem))) cells_.push_back(cell_of(problem));
   } catch (const BadInput&) {  // of another version
   }
 }
 
-std::vector<Problem> RangePlan::unseen(std::size_t count, std::uint64_t seed) const {
+std::vector<Problem> RangePlan::unseen(std::size_t count, std::uint64_t seed,
+                                       const std::set<std::string>& keep) const {
   std::vector<Problem> shapes;
   Random random(seed ^ 0x5eed5eed5eed5eedu);
   const auto take = [&](const Problem& problem) {
-    if (is_planned(problem) || std::find(shapes.begin(), shapes.end(), problem) != shapes.end()) return;
+    const bool is_cell = is_planned(problem) && !keep.contains(problem.text());
+    if (is_cell || std::find(shapes.begin(), shapes.end(), problem) != shapes.end()) return;
     shapes.push_back(problem);
   };
   if (session_.recording() != nullptr) {

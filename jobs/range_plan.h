@@ -1,5 +1,5 @@
-// Which problems a range search measures: the cells of its grid, for even and for uneven work, and random shapes that
-// are none of them.
+// Which problems a range search measures: the cells of a coarse grid and of a finer one, for even and for uneven work,
+// and random shapes that are none of them.
 //
 // Deterministic in what it is made from, which must outlive it. Not thread-safe.
 #pragma once
@@ -22,29 +22,36 @@ struct PlannedCell {
 
 class RangePlan {
  public:
-  // Throws BadField (over).
+  // Of the coarse grid. Throws BadField (over).
   RangePlan(const Session& session, const Problem& base, const std::string& over, double octaves);
 
   const std::vector<RangeDimension>& ranges() const { return ranges_; }
   const std::vector<PlannedCell>& cells() const { return cells_; }  // in the order in which to measure them
-  const std::vector<std::string>& left_out() const { return left_out_; }
+  const std::vector<std::string>& left_out() const { return left_out_; }  // problems, each with a reason
+  std::size_t coarse() const { return coarse_; }  // cells of the coarse grid, the first ones
 
+  // Adds the cells of the finer grid, those that are farthest from the others first; kMostCells in all.
+  void fill();
   PlannedCell cell_of(const Problem& problem) const;
   // Adds the cell half-way between two, of one kind, unless there is one; its index.
   std::optional<std::size_t> refine(std::size_t a, std::size_t b);
   // A cell that an earlier search of these ranges refined to, unless the device no longer serves it.
   void restore(const std::string& problem);
-  // Random problems within the ranges that are no cells.
-  std::vector<Problem> unseen(std::size_t count, std::uint64_t seed) const;
-  // The cell of `among` that serves a problem: the nearest one of its kind.
-  std::optional<std::size_t> nearest(const PlannedCell& to, const std::vector<PlannedCell>& among) const;
+  const FamilyInterface& interface() const { return *interface_; }
+  // Random problems within the ranges that are no cells, but for those of `keep`; the first of one sequence.
+  std::vector<Problem> unseen(std::size_t count, std::uint64_t seed,
+                              const std::set<std::string>& keep = {}) const;
 
  private:
+  // The nearest of `among`, of the same kind if there is one.
+  std::optional<std::size_t> nearest(const PlannedCell& to, const std::vector<PlannedCell>& among) const;
   // The problem at values of the ranges; nullopt if the kernel has none, or the device cannot hold it.
   std::optional<Problem> problem_at(const GridPoint& values, bool uneven);
   std::optional<Problem> problem_of_kind(const GridPoint& values, bool uneven) const;
   bool fits(const Problem& problem) const;
   bool is_planned(const Problem& problem) const;
+  // Whether a cell has its place in a table, though it may be another problem (of another tensor-parallel degree).
+  bool is_taken(const PlannedCell& cell) const;
   // On a recording: the nearest recorded problem of the kind; else the problem itself.
   std::optional<Problem> served(const Problem& problem) const;
   void add(const GridPoint& values, bool uneven);
@@ -53,11 +60,13 @@ class RangePlan {
   const Kernel& kernel_;
   const Assignment specialization_;
   const Extents base_;
+  const double octaves_;
   std::vector<RangeDimension> ranges_;
   std::vector<std::size_t> places_;  // of the ranges among the extents
   std::unique_ptr<const FamilyInterface> interface_;
   std::vector<Problem> recorded_;  // of the family, within the ranges
   std::vector<PlannedCell> cells_;
+  std::size_t coarse_ = 0;
   std::vector<std::string> left_out_;
 };
 

@@ -6,27 +6,25 @@
 namespace moetune {
 namespace {
 
-const RangeCell* served_cell(const RangeTable& table, const std::string& problem) {
-  const auto found = std::find_if(table.cells.begin(), table.cells.end(),
-                                  [&](const RangeCell& cell) { return cell.problem == problem; });
-  return found == table.cells.end() ? nullptr : &*found;
+// How much slower a cell would be with the choice of its neighbour: with the very configuration if it was tried here,
+// else with the cubin. 0 if that is not known.
+double regret_of_neighbour(const RangeCellState& here, const RangePick& own, const RangePick& neighbour) {
+  if (own.config.empty() || neighbour.config.empty()) return 0;
+  const auto look = here.looks.find(neighbour.config), best = here.looks.find(own.config);
+  if (look != here.looks.end() && best != here.looks.end())
+    return look->second.time_us / best->second.time_us - 1;
+  const auto known = here.cubins.find(neighbour.cubin), mine = here.cubins.find(own.cubin);
+  if (known == here.cubins.end() || mine == here.cubins.end() || mine->second.config.empty()) return 0;
+  if (known->second.config.empty()) return std::numeric_limits<double>::infinity();
+  return known->second.time_us / mine->second.time_us - 1;
 }
 
 }  // namespace
 
-std::optional<std::pair<std::size_t, std::size_t>> worst_disagreement(
-    const std::vector<PlannedCell>& cells, const RangeState& state, const RangeTable& table, double bound,
-    const std::function<std::string(const std::string& config)>& cubin_of) {
-  // How much slower a cell would be with the cubin that serves its neighbour.
-  const auto regret_of_neighbour = [&](std::size_t at, std::size_t neighbour) -> double {
-    const RangeCell* const here = served_cell(table, state.cells[at].problem);
-    const RangeCell* const there = served_cell(table, state.cells[neighbour].problem);
-    if (here == nullptr || there == nullptr) return 0;
-    const auto known = state.cells[at].cubins.find(cubin_of(there->config));
-    if (known == state.cells[at].cubins.end()) return 0;
-    if (known->second.config.empty()) return std::numeric_limits<double>::infinity();
-    return known->second.time_us / here->time_us - 1;
-  };
+std::optional<std::pair<std::size_t, std::size_t>> worst_disagreement(const std::vector<PlannedCell>& cells,
+                                                                      const RangeState& state,
+                                                                      const std::vector<RangePick>& picks,
+                                                                      double bound) {
   std::optional<std::pair<std::size_t, std::size_t>> worst;
   double most = bound;
   for (const bool uneven : {false, true}) {
@@ -39,12 +37,13 @@ std::optional<std::pair<std::size_t, std::size_t>> worst_disagreement(
     }
     for (const auto& [a, b] : grid_neighbours(points)) {
       // Closer than an octave a nearest cell is as good as another.
-      if (grid_distance(points[a], points[b]) < 1) continue;
-      const double regret =
-          std::max(regret_of_neighbour(indexes[a], indexes[b]), regret_of_neighbour(indexes[b], indexes[a]));
-      if (regret <= most) continue;
+      if (grid_distance(points[a], points[b]) < 0.98) continue;
+      const std::size_t one = indexes[a], other = indexes[b];
+      const double regret = std::max(regret_of_neighbour(state.cells[one], picks[one], picks[other]),
+                                     regret_of_neighbour(state.cells[other], picks[other], picks[one]));
+      if (!(regret > most)) continue;
       most = regret;
-      worst = {indexes[a], indexes[b]};
+      worst = {one, other};
     }
   }
   return worst;

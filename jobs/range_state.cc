@@ -13,8 +13,8 @@ namespace {
 
 using StateJson = nlohmann::ordered_json;
 
-constexpr std::int64_t kStateVersion = 1;
-constexpr double kUnmeasured = std::numeric_limits<double>::infinity();
+constexpr std::int64_t kStateVersion = 2;
+constexpr double kNoLook = std::numeric_limits<double>::infinity();
 
 StateJson to_state_json(const MeasuredConfig& measured) {
   if (measured.config.empty()) return nullptr;
@@ -31,50 +31,94 @@ MeasuredConfig measured_from(const nlohmann::json& json) {
   return {json.at("config").get<std::string>(), sound_time(json.at("time_us").get<double>())};
 }
 
-RangeCellState cell_from(const nlohmann::json& json) {
-  RangeCellState cell{json.at("problem").get<std::string>(), json.at("searched").get<bool>(),
-                      json.at("contended").get<bool>()};
+// Most configurations are looked at in many cells: each is written once.
+class ConfigList {
+ public:
+  std::size_t place_of(const std::string& config, const std::string& cubin) {
+    const auto [known, is_new] = places_.try_emplace(config, places_.size());
+    if (is_new) list_.push_back({config, cubin});
+    return known->second;
+  }
+  const StateJson& json() const { return list_; }
+
+ private:
+  std::map<std::string, std::size_t> places_;
+  StateJson list_ = StateJson::array();
+};
+
+StateJson to_state_json(const RangeCellState& cell, ConfigList& configs) {
+  StateJson measured = StateJson::object(), looks = StateJson::array();
+  for (const auto& [name, one] : cell.cubins) measured[name] = to_state_json(one);
+  for (const auto& [config, look] : cell.looks) {
+    const bool has_time = std::isfinite(look.time_us);
+    looks.push_back({configs.place_of(config, look.cubin), has_time ? StateJson(look.time_us) : StateJson()});
+  }
+  return {{"problem", cell.problem},
+          {"searched", cell.searched},
+          {"contended", cell.contended},
+          {"crossed", cell.crossed},
+          {"unreachable", cell.unreachable},
+          {"cubins", std::move(measured)},
+          {"default", cell.fallback ? to_state_json(*cell.fallback) : StateJson(nullptr)},
+          {"default_cubin", cell.fallback_cubin},
+          {"looks", std::move(looks)}};
+}
+
+using ListedConfigs = std::vector<std::pair<std::string, std::string>>;  // configuration and cubin
+
+RangeCellState cell_from(const nlohmann::json& json, const ListedConfigs& configs) {
+  RangeCellState cell{.problem = json.at("problem").get<std::string>(),
+                      .searched = json.at("searched").get<bool>(),
+                      .contended = json.at("contended").get<bool>(),
+                      .crossed = json.at("crossed").get<bool>(),
+                      .unreachable = json.at("unreachable").get<std::string>()};
   for (const auto& [name, measured] : json.at("cubins").items()) cell.cubins[name] = measured_from(measured);
   if (!json.at("default").is_null()) cell.fallback = measured_from(json.at("default"));
+  json.at("default_cubin").get_to(cell.fallback_cubin);
+  for (const nlohmann::json& look : json.at("looks")) {
+    const auto place = look.at(0).get<std::size_t>();
+    if (place >= configs.size()) throw BadInput("the progress of a range search names no configuration");
+    const double time = look.at(1).is_null() ? kNoLook : sound_time(look.at(1).get<double>());
+    cell.looks[configs[place].first] = {configs[place].second, time};
+  }
   return cell;
 }
 
-CellTimes times_of(const RangeState& state, const RangeCellState& cell) {
-  CellTimes times{.default_us = cell.fallback ? cell.fallback->time_us : kUnmeasured};
-  for (const std::string& name : state.cubins) {
-    const auto found = cell.cubins.find(name);
-    const bool runs = found != cell.cubins.end() && !found->second.config.empty();
-    times.cubins.push_back(runs ? found->second.time_us : kUnmeasured);
-  }
-  for (const auto& [name, measured] : cell.cubins) {
-    if (!measured.config.empty()) times.others_us = std::min(times.others_us, measured.time_us);
-  }
-  return times;
+UnseenShape shape_from(const nlohmann::json& json) {
+  UnseenShape shape{.problem = json.at("problem").get<std::string>(),
+                    .pick = json.at("pick").get<std::string>(),
+                    .pick_us = json.at("pick_us").get<double>(),
+                    .best_us = json.at("best_us").get<double>(),
+                    .default_us = json.at("default_us").get<double>(),
+                    .failed = json.at("failed").get<bool>(),
+                    .absorbed = json.at("absorbed").get<bool>()};
+  if (shape.failed) return shape;
+  sound_time(shape.pick_us);
+  sound_time(shape.best_us);
+  return shape;
 }
 
 }  // namespace
 
 std::string RangeState::text() const {
   StateJson list = StateJson::array(), seen = StateJson::array();
-  for (const RangeCellState& cell : cells) {
-    StateJson measured = StateJson::object();
-    for (const auto& [name, one] : cell.cubins) measured[name] = to_state_json(one);
-    list.push_back({{"problem", cell.problem},
-                    {"searched", cell.searched},
-                    {"contended", cell.contended},
-                    {"cubins", std::move(measured)},
-                    {"default", cell.fallback ? to_state_json(*cell.fallback) : StateJson(nullptr)}});
-  }
+  ConfigList configs;
+  for (const RangeCellState& cell : cells) list.push_back(to_state_json(cell, configs));
   for (const UnseenShape& shape : shapes) {
     seen.push_back({{"problem", shape.problem},
                     {"pick", shape.pick},
                     {"pick_us", shape.pick_us},
                     {"best_us", shape.best_us},
-                    {"default_us", shape.default_us}});
+                    {"default_us", shape.default_us},
+                    {"failed", shape.failed},
+                    {"absorbed", shape.absorbed}});
   }
   return StateJson{{"moetune_range_progress", kStateVersion},
                    {"ranges", ranges},
                    {"cubins", cubins},
+                   {"idle", idle},
+                   {"filled", filled},
+                   {"configs", configs.json()},
                    {"cells", std::move(list)},
                    {"shapes", std::move(seen)}}
       .dump();
@@ -88,50 +132,17 @@ RangeState RangeState::parse(std::string_view text) {
     RangeState state;
     document.at("ranges").get_to(state.ranges);
     document.at("cubins").get_to(state.cubins);
-    for (const nlohmann::json& one : document.at("cells")) state.cells.push_back(cell_from(one));
+    document.at("idle").get_to(state.idle);
+    document.at("filled").get_to(state.filled);
+    const auto configs = document.at("configs").get<ListedConfigs>();
+    for (const nlohmann::json& one : document.at("cells")) state.cells.push_back(cell_from(one, configs));
     for (const nlohmann::json& one : document.at("shapes")) {
-      state.shapes.push_back({one.at("problem").get<std::string>(), one.at("pick").get<std::string>(),
-                              sound_time(one.at("pick_us").get<double>()),
-                              sound_time(one.at("best_us").get<double>()),
-                              one.at("default_us").get<double>()});
+      state.shapes.push_back(shape_from(one));
     }
     return state;
   } catch (const nlohmann::json::exception& error) {
     throw BadInput("the progress of a range search is none of moetune's: " + json_error_text(error));
   }
-}
-
-RangeSolution solve(const RangeState& state, double bound, std::size_t variants) {
-  std::vector<const RangeCellState*> cells;
-  std::vector<CellTimes> times;
-  for (const RangeCellState& cell : state.cells) {
-    if (!cell.is_measured()) continue;
-    CellTimes measured = times_of(state, cell);
-    if (!std::isfinite(measured.best_us())) continue;
-    cells.push_back(&cell);
-    times.push_back(std::move(measured));
-  }
-  RangeSolution solution{.cover = choose_cubins(times, bound, variants)};
-  RangeTable& table = solution.table;
-  table.ranges = state.ranges;
-  table.bound = bound;
-  table.kept = solution.cover.within_bound;
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    const RangeCellState& cell = *cells[i];
-    const std::optional<std::size_t> choice = best_choice(times[i], solution.cover.cubins);
-    if (!choice && !cell.fallback) continue;  // nothing of the set runs here: the nearest cell serves
-    const MeasuredConfig& pick = choice ? cell.cubins.at(state.cubins[*choice]) : *cell.fallback;
-    table.contended = table.contended || cell.contended;
-    table.cells.push_back({cell.problem, pick.config, pick.time_us,
-                           cell.fallback ? cell.fallback->time_us : 0, times[i].best_us()});
-  }
-  std::vector<double> regrets, to_default;
-  for (const UnseenShape& shape : state.shapes) {
-    regrets.push_back(shape.pick_us / shape.best_us - 1);
-    if (shape.default_us > 0) to_default.push_back(shape.pick_us / shape.default_us - 1);
-  }
-  table.certificate = RangeCertificate::of(std::move(regrets), to_default);
-  return solution;
 }
 
 }  // namespace moetune

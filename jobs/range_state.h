@@ -10,9 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "ranges/range_table.h"
-#include "ranges/set_cover.h"
-
 namespace moetune {
 
 // A configuration and its time; without a configuration nothing of the cubin runs in the cell.
@@ -22,28 +19,44 @@ struct MeasuredConfig {
   bool operator==(const MeasuredConfig&) const = default;
 };
 
+// The time of one short trial; infinity for what does not run or is clearly slower.
+struct Look {
+  std::string cubin;
+  double time_us = 0;
+  bool operator==(const Look&) const = default;
+};
+
 struct RangeCellState {
   std::string problem;
   bool searched = false, contended = false;
+  bool crossed = false;  // what serves its neighbours was tried here
+  std::string
+      unreachable;  // why nothing can be measured here: no legal configuration, too little memory; "": it can
   std::map<std::string, MeasuredConfig> cubins;  // by the compiled part of their configurations
   std::optional<MeasuredConfig> fallback;        // the space's default
+  std::string fallback_cubin;                    // that the default launches
+  std::map<std::string, Look> looks;             // by configuration: of many more than `cubins` holds
 
   bool operator==(const RangeCellState&) const = default;
   bool is_measured() const { return !cubins.empty(); }
 };
 
-// A shape of the certificate.
+// A shape of the certificate. `failed`: the table's choice does not run there, or computes something else.
 struct UnseenShape {
   std::string problem;
   std::string pick;  // the table's configuration for it
   double pick_us = 0, best_us = 0;
   double default_us = 0;  // 0 if there is none
+  bool failed = false;
+  bool absorbed = false;  // it lost more than the bound, and has become a cell since
   bool operator==(const UnseenShape&) const = default;
 };
 
 struct RangeState {
   std::string ranges;
   std::vector<std::string> cubins;  // the pool, in the order in which they proved worth it
+  std::size_t idle = 0;             // searches in sequence that brought nothing to the pool
+  std::vector<std::string> filled;  // cubins that the finer grid measures, chosen after the searches
   std::vector<RangeCellState> cells;
   std::vector<UnseenShape> shapes;
 
@@ -51,13 +64,5 @@ struct RangeState {
   std::string text() const;
   static RangeState parse(std::string_view text);
 };
-
-struct RangeSolution {
-  Cover cover;       // positions in RangeState::cubins
-  RangeTable table;  // of the measured cells; the certificate is of RangeState::shapes
-};
-
-// The smallest set of cubins and what each cell then picks.
-RangeSolution solve(const RangeState& state, double bound, std::size_t variants);
 
 }  // namespace moetune

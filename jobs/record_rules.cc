@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 
 #include "base/error.h"
 #include "base/format.h"
 #include "base/suggest.h"
+#include "cache/ranges.h"
 #include "jobs/stored_results.h"
 #include "jobs/stored_space.h"
 #include "jobs/winner_truths.h"
 #include "kernels/registry.h"
+#include "ranges/range_table.h"
 #include "tuner/trial_record.h"
 
 namespace moetune {
@@ -142,13 +145,25 @@ std::string outdated(const Cache& cache, const Workload& workload, const Space& 
 
 }  // namespace
 
+RangeMerit merit_of_range(const std::string& text) {
+  constexpr double kUnknown = std::numeric_limits<double>::infinity();
+  try {
+    const RangeTable table = RangeTable::parse(text, "a range table");
+    if (table.certificate.shapes == 0) return {table.contended, kUnknown};
+    return {table.contended, std::max(table.worst_cell(), table.certificate.worst)};
+  } catch (const BadInput&) {  // of another version
+    return {true, kUnknown};
+  }
+}
+
 RecordRules record_rules() {
   const auto spaces = std::make_shared<StoredSpaces>();
   return {.workload = [spaces](const WorkloadKey& key) { return wrong_workload(key, *spaces); },
           .trial = [spaces](const WorkloadKey& key,
                             const TrialRecord& trial) { return wrong_trial(key, trial, *spaces); },
           .winner = [spaces](const WorkloadKey& key,
-                             const WinnerRecord& winner) { return wrong_winner(key, winner, *spaces); }};
+                             const WinnerRecord& winner) { return wrong_winner(key, winner, *spaces); },
+          .range_merit = merit_of_range};
 }
 
 std::vector<CacheProblem> outdated_workloads(const Cache& cache) {

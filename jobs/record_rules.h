@@ -12,6 +12,10 @@ namespace moetune {
 // For one thread. Throw BadInput where a space file is broken.
 RecordRules record_rules();
 
+// How good a stored range table is, for merges: its loss at worst over its cells and the unseen shapes of its
+// certificate. A table that cannot be read counts as the worst.
+RangeMerit merit_of_range(const std::string& table);
+
 // The workloads of other sources (an earlier moetune's) whose problem, trials or winner today's kernel or
 // space does not know: nothing is wrong with them, and no search takes them up. For a cache that is sound;
 // throws BrokenEnvironment where it is not.

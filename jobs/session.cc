@@ -182,20 +182,20 @@ std::int64_t Session::enter_workload() {
   return workload;
 }
 
-TuneTools Session::tools() {
+TuneTools Session::tools(std::int64_t workload) {
   return {.device = device(),
           .cache = cache_.get(),
-          .workload = enter_workload(),
+          .workload = workload,
           .compiler = pool_.get(),
           .events = events_};
 }
 
 TuneResult Session::tune(const TuneRequest& request, std::stop_token stop) {
-  return moetune::tune(request, tools(), std::move(stop));
+  return moetune::tune(request, tools(enter_workload()), std::move(stop));
 }
 
 void Session::store_winner(const TuneRequest& request, const TuneResult& result) {
-  moetune::store_winner(request, tools(), result);
+  moetune::store_winner(request, tools(enter_workload()), result);
 }
 
 Config Session::parse_config(const std::string& text) const try {

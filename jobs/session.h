@@ -103,7 +103,7 @@ class Session {
   Launches launches() const;
   void open_compiler(const SessionOptions& options);
   void make_key();
-  TuneTools tools();  // of the entered workload
+  TuneTools tools(std::int64_t workload);  // that enter_workload() returned
   void warn(WarningKind kind, const std::string& text) const;
 
   DeviceChoice choice_;

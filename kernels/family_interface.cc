@@ -28,8 +28,9 @@ void require_contiguous(const TensorSlot& slot, const TensorView& tensor, std::i
   }
 }
 
-ContiguousFamily::ContiguousFamily(const std::vector<Buffer>& buffers, const Extents& extents)
-    : extents_(extents) {
+ContiguousFamily::ContiguousFamily(const std::vector<Buffer>& buffers, const Extents& extents,
+                                   std::vector<std::string> free_dimensions)
+    : extents_(extents), free_dimensions_(std::move(free_dimensions)) {
   for (const Buffer& buffer : buffers) {
     slots_.push_back({buffer.name, buffer.dtype, buffer.role});
     elements_.push_back(buffer.elements);
@@ -44,6 +45,12 @@ TablePoint ContiguousFamily::table_point(const Extents& extents, std::int64_t) c
   TablePoint point;
   for (std::size_t i = 0; i < extents.size() && i < 2; ++i) point.position.push_back(extents[i]);
   return point;
+}
+
+TablePoint ContiguousFamily::table_point_of(const Problem& problem) const {
+  Extents extents;
+  for (const std::string& name : free_dimensions_) extents.push_back(problem[name]);
+  return table_point(extents, 0);
 }
 
 Extents ContiguousFamily::extents_at(const TablePoint&, const Extents& like) const { return like; }

@@ -90,14 +90,16 @@ void require_contiguous(const TensorSlot& slot, const TensorView& tensor, std::i
 // For families without a call: tensors are contiguous buffers, checked by their number of elements.
 class ContiguousFamily final : public FamilyInterface {
  public:
-  // `buffers` as Kernel::buffers gives them for a problem at `extents`, which are the only ones.
-  ContiguousFamily(const std::vector<Buffer>& buffers, const Extents& extents);
+  // `buffers` as Kernel::buffers gives them for a problem at `extents`, which are the only ones that are bound and
+  // launched. Problems of the family at other extents, named by `free_dimensions`, have their own places in a table.
+  ContiguousFamily(const std::vector<Buffer>& buffers, const Extents& extents,
+                   std::vector<std::string> free_dimensions);
 
   std::span<const TensorSlot> tensors() const override { return slots_; }
   void check(const Extents& extents) const override;
   void check_call(const Extents&, const Call&) const override {}
   TablePoint table_point(const Extents& extents, std::int64_t total) const override;
-  TablePoint table_point_of(const Problem&) const override { return table_point(extents_, 0); }
+  TablePoint table_point_of(const Problem& problem) const override;
   Extents extents_at(const TablePoint& point, const Extents& like) const override;
   bool set_extents(Problem&, const Extents& extents) const override { return extents == extents_; }
   void bind(std::span<const TensorView* const> tensors, std::string_view options, Extents& extents,
@@ -107,6 +109,7 @@ class ContiguousFamily final : public FamilyInterface {
   std::vector<TensorSlot> slots_;
   std::vector<std::int64_t> elements_;
   Extents extents_;
+  std::vector<std::string> free_dimensions_;
 };
 
 }  // namespace moetune

@@ -67,7 +67,7 @@ Call Kernel::default_call(const Problem&) const { return {}; }
 void Kernel::check_call(const Problem&, const Call&) const {}
 
 std::unique_ptr<const FamilyInterface> Kernel::family_interface(const Problem& problem) const {
-  return std::make_unique<ContiguousFamily>(buffers(problem, 1), extents_of(problem));
+  return std::make_unique<ContiguousFamily>(buffers(problem, 1), extents_of(problem), free_dimensions());
 }
 
 std::vector<Buffer> Kernel::buffers(const Problem& problem, std::uint64_t seed) const {

@@ -107,6 +107,8 @@ void add_experts(ModelPlan& plan, const ModelFacts& model, const ServingShape& s
   } else {
     entry("router", router_problem(experts));
   }
+  if (model.dtype == "fp16")
+    plan.notes.push_back("moe_dispatch and moe_combine have no fp16: their workloads are the bf16 ones");
   const std::string moved = with("hidden", experts.hidden) + "," + with("experts", experts.experts) + "," +
                             with("top_k", experts.top_k);
   entry("moe_dispatch", moved + (experts.e4m3_blocks ? ",out=e4m3,scale=group" : ""));

@@ -37,7 +37,7 @@ std::vector<std::pair<std::string, std::string>> shape_defines(const RouterShape
 
 CompileUnit unit_of(const Config& config, const RouterShape& shape) {
   CompileUnit unit{"templates/router/router.cu", shape_defines(shape)};
-  for (const char* name : {"schedule", "select", "lanes", "vector", "rows", "warps", "pad", "dependents"}) {
+  for (const char* name : {"schedule", "select", "lanes", "vector", "rows", "warps", "dependents", "pad"}) {
     std::string macro = name;
     std::transform(macro.begin(), macro.end(), macro.begin(),
                    [](char c) { return static_cast<char>(c - 'a' + 'A'); });

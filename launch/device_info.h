@@ -16,15 +16,22 @@ struct GpuLoad {
   std::int64_t free_bytes = 0;
 };
 
+// What an administrator may change of a GPU, as it was when it was listed; what NVML does not say is unknown.
+struct GpuSettings {
+  int power_limit_w = 0;         // 0: unknown
+  std::optional<bool> mig, ecc;  // switched on
+};
+
 struct DeviceInfo {
   HardwareKey key;
   DeviceLimits limits;
-  std::string architecture;     // NVRTC target: "sm_90a"
-  std::string id;               // as the user names it: "cuda:0", "replay:FILE"
-  std::string pci_bus_id;       // "0000:1b:00.0"; empty for a recording
-  std::string uuid;             // "GPU-1b2c3d4e-..."; empty for a recording
-  std::optional<GpuLoad> load;  // nullopt for a recording, and if NVML does not say
-  bool recorded = false;        // times come from a recording
+  std::string architecture;             // NVRTC target: "sm_90a"
+  std::string id;                       // as the user names it: "cuda:0", "replay:FILE"
+  std::string pci_bus_id;               // "0000:1b:00.0"; empty for a recording
+  std::string uuid;                     // "GPU-1b2c3d4e-..."; empty for a recording
+  std::optional<GpuLoad> load;          // nullopt for a recording, and if NVML does not say
+  std::optional<GpuSettings> settings;  // nullopt for a recording, and without NVML
+  bool recorded = false;                // times come from a recording
 };
 
 }  // namespace moetune

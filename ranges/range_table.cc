@@ -73,7 +73,8 @@ std::string RangeTable::text() const {
                      {"median", certificate.median},
                      {"p95", certificate.p95},
                      {"worst", certificate.worst},
-                     {"worst_to_default", certificate.worst_to_default}};
+                     {"worst_to_default", certificate.worst_to_default},
+                     {"failed", certificate.failed}};
   return Json{{"moetune_range", kVersion}, {"ranges", ranges},    {"bound", bound},          {"kept", kept},
               {"contended", contended},    {"certificate", seen}, {"cells", std::move(list)}}
       .dump();
@@ -95,7 +96,8 @@ RangeTable RangeTable::parse(std::string_view text, std::string_view what) {
     table.certificate = {seen.at("shapes").get<std::size_t>(), finite(seen.at("median").get<double>(), what),
                          finite(seen.at("p95").get<double>(), what),
                          finite(seen.at("worst").get<double>(), what),
-                         finite(seen.at("worst_to_default").get<double>(), what)};
+                         finite(seen.at("worst_to_default").get<double>(), what),
+                         seen.value("failed", std::size_t{0})};
     const nlohmann::json& cells = document.at("cells");
     if (!cells.is_array() || cells.size() > kMostCells)
       throw BadInput(std::string(what) + " has no list of at most " + std::to_string(kMostCells) + " cells");

@@ -29,6 +29,7 @@ struct RangeCertificate {
   std::size_t shapes = 0;  // 0: nothing was seen
   double median = 0, p95 = 0, worst = 0;
   double worst_to_default = 0;  // how much slower than the default at worst; below 0 if it always won
+  std::size_t failed = 0;       // further shapes at which the table's choice does not run, or not rightly
 
   bool operator==(const RangeCertificate&) const = default;
   static RangeCertificate of(std::vector<double> regrets, const std::vector<double>& to_default);

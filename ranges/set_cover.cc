@@ -14,13 +14,14 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 struct Merit {
   bool breaks_bound = true;
   std::size_t lost = std::numeric_limits<std::size_t>::max();  // cells in which the default beats all of it
+  std::size_t past = std::numeric_limits<std::size_t>::max();  // cells past the bound
   std::size_t size = 0;
   double worst = kNever, sum = kNever;
 
   bool operator<(const Merit& other) const {
-    // Past the bound a larger set may well be worth its size.
+    // Past the bound a larger set may well be worth its size; and one cell that no set serves well must not decide.
     if (breaks_bound && other.breaks_bound)
-      return std::tie(lost, worst, size, sum) < std::tie(other.lost, other.worst, other.size, other.sum);
+      return std::tie(lost, past, sum, size) < std::tie(other.lost, other.past, other.sum, other.size);
     return std::tie(breaks_bound, size, worst, sum) <
            std::tie(other.breaks_bound, other.size, other.worst, other.sum);
   }
@@ -47,11 +48,12 @@ class CoverSearch {
 
  private:
   Merit merit(const std::vector<std::size_t>& set) const {
-    Merit merit{.lost = 0, .size = set.size(), .worst = 0, .sum = 0};
+    Merit merit{.lost = 0, .past = 0, .size = set.size(), .worst = 0, .sum = 0};
     for (std::size_t c = 0; c < cells_.size(); ++c) {
       if (best_us_[c] == kNever) continue;
       const double regret = served_regret(cells_[c], set);
       merit.lost += !best_choice(cells_[c], set);
+      merit.past += regret > bound_;
       merit.worst = std::max(merit.worst, regret);
       merit.sum += std::log1p(regret);
     }

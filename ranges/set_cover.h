@@ -37,7 +37,8 @@ std::optional<std::size_t> best_choice(const CellTimes& cell, const std::vector<
 double served_regret(const CellTimes& cell, const std::vector<std::size_t>& cubins);
 
 // At most `limit` cubins. If no such set keeps `bound` everywhere: the one with the fewest cells that are left to the
-// default, then with the least worst regret. Exact up to kExactSets sets looked at, else by greedy choice.
+// default, then with the fewest past the bound, then with the least sum of logarithms. Exact up to kExactSets sets
+// looked at, else by greedy choice.
 inline constexpr std::size_t kExactSets = 2'000'000;
 Cover choose_cubins(const std::vector<CellTimes>& cells, double bound, std::size_t limit);
 

@@ -64,7 +64,7 @@ std::vector<Advice> advise(const Report& report) {
   advise_search(
       report,
       [](const WorkloadReport& one) {
-        return !has_winner(one) && one.stored.damage.empty() && one.stored.trials > 0;
+        return !has_winner(one) && one.stored.damage.empty() && one.stored.trials > 0 && one.kept == 0;
       },
       "is unfinished", "", advice);
   advise_search(

@@ -38,6 +38,7 @@ Entry entry_of(const Workload& workload) {
           .kernel = key.kernel,
           .problem = key.problem,
           .hardware = key.hardware.text(),
+          .timing = key.timing,
           .hardware_name = hardware_title(key.hardware)};
 }
 

@@ -54,10 +54,10 @@ void judge(Comparison& comparison) {
   }
 }
 
-using Key = std::tuple<std::string, std::string, std::string>;
+using Key = std::tuple<std::string, std::string, Timing, std::string>;
 
 Key key_of(const Entry& entry, bool across_hardware) {
-  return {entry.kernel, entry.problem, across_hardware ? "" : entry.hardware};
+  return {entry.kernel, entry.problem, entry.timing, across_hardware ? "" : entry.hardware};
 }
 
 bool has_time(const Entry& entry) { return std::isfinite(entry.time_us) && entry.time_us > 0; }

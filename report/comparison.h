@@ -26,6 +26,7 @@ inline constexpr double kDrift = 0.003, kFalseAlarms = 0.05, kLeastDifference = 
 struct Entry {
   std::int64_t workload = 0;
   std::string kernel, problem, hardware;  // hardware: HardwareKey::text
+  Timing timing = Timing::overlapped;     // which question its time answers
   std::string hardware_name, config, stored_at;
   double time_us = 0, low_us = 0, high_us = 0;
   bool contended = false;
@@ -48,8 +49,8 @@ struct Comparison {
   std::size_t count(Verdict verdict) const;
 };
 
-// Pairs what has equal kernel, problem and hardware; with `across_hardware` equal kernel and problem, the hardware
-// aside. Of several equal ones the one stored last counts. Entries without a time are left out.
+// Pairs what has equal kernel, problem, timing and hardware; with `across_hardware` whatever the hardware is. Of several
+// equal ones the one stored last counts. Entries without a time are left out.
 Comparison compare_entries(const std::vector<Entry>& a, const std::vector<Entry>& b, bool across_hardware);
 
 // Pairs one with one, whatever they are of.

@@ -194,12 +194,7 @@ Document PageWriter::trials(const WorkloadReport& one, const std::vector<std::si
 }
 
 std::vector<std::string> notes_of(const WorkloadReport& one) {
-  std::vector<std::string> notes;
-  if (!one.stored.damage.empty()) notes.push_back("damaged");
-  if (one.stored.contended) notes.push_back("contended");
-  if (!one.stale.empty()) notes.push_back("stale");
-  if (one.rivals > 0) notes.push_back("rival");
-  if (!one.stored.winner && one.stored.damage.empty()) notes.push_back("no cubin");
+  std::vector<std::string> notes = workload_notes(one);
   if (one.recorded()) notes.push_back("recorded");
   return notes;
 }
@@ -266,6 +261,8 @@ Document PageWriter::workload(const WorkloadReport& one, std::size_t kernel) con
   document["timing"] = timing_name(key.timing);
   document["timings"] = timings(one);
   document["notes"] = notes_of(one);
+  document["inherited_by"] = Document::array();
+  for (const std::string& gpu : one.inherited_by) document["inherited_by"].push_back(clipped(gpu));
   document["stale"] = std::move(stale);
   document["outcomes"] = std::move(outcomes);
   document["best_so_far"] = std::move(best);

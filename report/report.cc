@@ -8,6 +8,7 @@
 #include "base/suggest.h"
 #include "cache/merge.h"
 #include "kernels/registry.h"
+#include "report/inheritance.h"
 #include "report/staleness.h"
 
 namespace moetune {
@@ -73,11 +74,12 @@ Report read_report(const Cache* cache, const ReportRequest& request) {
   report.cache = cache->path().string();
   StoredSpaces spaces;
   read_workloads(*cache, request, all, spaces, report);
-  find_stale(report.workloads, spaces);
+  find_stale(report.workloads, spaces, ledgers_beside(cache->path()));
   find_earlier_winners(report.workloads);
   read_sections(*cache, request, report);
   report.grids = family_grids(report.workloads, spaces);
   report.ranges = read_ranges(*cache, request.kernel, report.workloads, spaces);
+  find_inherited(report.workloads, report.ranges, all);
   report.advice = advise(report);
   return report;
 }

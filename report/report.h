@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "base/time_stamp.h"
 #include "report/family_grid.h"
 #include "report/kernel_report.h"
 #include "report/range_report.h"
-#include "report/time_stamp.h"
 #include "report/workload_report.h"
 #include "tuner/ceilings.h"
 

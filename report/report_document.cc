@@ -44,6 +44,8 @@ Document workload_document(const WorkloadReport& report) {
   document["before"] = before_document(report);
   document["stale"] = report.stale;
   document["rivals"] = report.rivals;
+  document["inherited_by"] = report.inherited_by;
+  document["kept"] = report.kept > 0 ? Document(report.kept) : Document(nullptr);
   return document;
 }
 

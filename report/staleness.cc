@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "retune/plan.h"
 
 namespace moetune {
 namespace {
@@ -43,35 +44,104 @@ bool is_outside_space(const WorkloadReport& report, StoredSpaces& spaces) {
   }
 }
 
+// What today is, as far as winners and nights show it.
+class Today {
+ public:
+  Today(const std::vector<WorkloadReport>& workloads, const Ledger& nights) {
+    for (const WorkloadReport& report : workloads) {
+      see_toolchain(report.key().kernel, report.key().toolchain);
+      see_driver(report.key().hardware.text(), report.key().hardware.driver,
+                 seconds_of_date(report.stored_at));
+    }
+    nights.each([&](const std::string& kernel, const std::string& hardware, const LedgerEntry& entry) {
+      see_toolchain(kernel, entry.made_with.toolchain);
+      see_driver(hardware, entry.made_with.driver, entry.at);
+    });
+  }
+
+  const std::string& toolchain(const std::string& kernel) { return newest_[kernel]; }
+  const std::string& driver(const std::string& hardware) { return drivers_[hardware].second; }
+
+ private:
+  void see_toolchain(const std::string& kernel, const std::string& toolchain) {
+    std::string& best = newest_[kernel];
+    if (best.empty() || version_numbers(best) < version_numbers(toolchain)) best = toolchain;
+  }
+  void see_driver(const std::string& hardware, const std::string& driver, std::int64_t at) {
+    auto& [last, name] = drivers_[hardware];
+    if (driver.empty() || (!name.empty() && at < last)) return;
+    last = at;
+    name = driver;
+  }
+
+  std::map<std::string, std::string> newest_;                            // by kernel
+  std::map<std::string, std::pair<std::int64_t, std::string>> drivers_;  // by hardware, with when it was seen
+};
+
+// What the winner was made with, or what a night has found it the best with since.
+MadeWith made_with(const WorkloadReport& report, const std::optional<LedgerEntry>& night) {
+  if (night) return night->made_with;
+  return {report.key().source_digest, "", report.key().toolchain,
+          report.recorded() ? "" : report.origin.driver};
+}
+
+std::optional<LedgerEntry> night_since(const WorkloadReport& report, const Ledger& nights) {
+  std::optional<LedgerEntry> entry = nights.find(report.key());
+  if (entry && (!entry->is_done() || entry->at < seconds_of_date(report.stored_at))) entry.reset();
+  return entry;
+}
+
+std::vector<std::string> reasons(const WorkloadReport& report, const std::optional<LedgerEntry>& night,
+                                 Today& today, StoredSpaces& spaces) {
+  const WorkloadKey& key = report.key();
+  const MadeWith then = made_with(report, night), now = made_today(key);
+  std::vector<std::string> stale;
+  WorkloadKey examined = key;
+  examined.source_digest = then.sources;
+  if (!spaces.is_current(examined)) stale.emplace_back("the templates changed since");
+  if (night && !then.space.empty() && then.space != now.space)
+    stale.emplace_back("the space changed since");
+  else if (!night && is_outside_space(report, spaces))
+    stale.emplace_back("today's space does not have its configuration");
+  const std::string& newest = today.toolchain(key.kernel);
+  if (version_numbers(then.toolchain) < version_numbers(newest))
+    stale.push_back("compiled with " + then.toolchain + ", others with " + newest);
+  const std::string& driver = today.driver(key.hardware.text());
+  if (!then.driver.empty() && !driver.empty() && then.driver != driver)
+    stale.push_back("tuned with driver " + then.driver + ", the last seen is " + driver);
+  return stale;
+}
+
 }  // namespace
 
-void find_stale(std::vector<WorkloadReport>& workloads, StoredSpaces& spaces) {
-  std::map<std::string, std::string> newest;     // toolchain by kernel
+void find_stale(std::vector<WorkloadReport>& workloads, StoredSpaces& spaces, const Ledger& nights) {
+  Today today(workloads, nights);
   std::map<TunedSubject, std::int64_t> current;  // the workload of today's templates with a winner
+  std::map<TunedSubject, const WorkloadReport*> served;
   for (const WorkloadReport& report : workloads) {
-    std::string& best = newest[report.key().kernel];
-    const std::string& toolchain = report.key().toolchain;
-    if (best.empty() || version_numbers(best) < version_numbers(toolchain)) best = toolchain;
-    if (report.stored.winner && spaces.is_current(report.key()))
-      current[subject_of(report)] = report.stored.workload.id;
+    if (!report.stored.winner) continue;
+    if (spaces.is_current(report.key())) current[subject_of(report)] = report.stored.workload.id;
+    const WorkloadReport*& latest = served[subject_of(report)];
+    if (latest == nullptr || latest->stored_at < report.stored_at) latest = &report;
   }
   for (WorkloadReport& report : workloads) {
     const WorkloadKey& key = report.key();
     if (spaces.space(key) == nullptr || report.stored.best_config.empty()) continue;  // another's kernel
-    if (!spaces.is_current(key)) {
-      const auto other = current.find(subject_of(report));
-      report.stale.push_back(other == current.end()
-                                 ? "the templates changed since"
-                                 : "workload " + std::to_string(other->second) + " has today's templates");
+    const auto other = current.find(subject_of(report));
+    if (!spaces.is_current(key) && other != current.end()) {
+      report.stale.push_back("workload " + std::to_string(other->second) + " has today's templates");
+      continue;
     }
-    if (is_outside_space(report, spaces))
-      report.stale.push_back("today's space does not have its configuration");
-    if (version_numbers(key.toolchain) < version_numbers(newest[key.kernel]))
-      report.stale.push_back("compiled with " + key.toolchain + ", others with " + newest[key.kernel]);
-    const std::string& driver = key.hardware.driver;
-    if (!report.recorded() && !report.origin.driver.empty() && !driver.empty() &&
-        report.origin.driver != driver)
-      report.stale.push_back("tuned with driver " + report.origin.driver + ", the last seen is " + driver);
+    const auto serves = served.find(subject_of(report));
+    if (!report.stored.winner && report.stored.damage.empty() && serves != served.end()) {
+      const std::optional<LedgerEntry> night = night_since(*serves->second, nights);
+      if (night && night->made_with.sources == key.source_digest &&
+          night->made_with.toolchain == key.toolchain) {
+        report.kept = serves->second->stored.workload.id;
+        continue;
+      }
+    }
+    report.stale = reasons(report, night_since(report, nights), today, spaces);
   }
 }
 

@@ -5,12 +5,14 @@
 #include <vector>
 
 #include "report/workload_report.h"
+#include "retune/ledger.h"
 
 namespace moetune {
 
 // Fills in `stale` of every workload: templates, space or compiler changed, driver changed, or another workload of the
-// same kernel, problem and hardware has a winner of today's templates.
-void find_stale(std::vector<WorkloadReport>& workloads, StoredSpaces& spaces);
+// same kernel, problem and hardware has a winner of today's templates. A winner that a night has examined since and
+// kept (`nights`) is of that night, as it is for the next night's plan (retune/plan.h). Fills in `kept` too.
+void find_stale(std::vector<WorkloadReport>& workloads, StoredSpaces& spaces, const Ledger& nights);
 
 // Fills in `before` where the workload's own history has none.
 void find_earlier_winners(std::vector<WorkloadReport>& workloads);

@@ -44,6 +44,22 @@ Origin origin_of(const std::string& provenance) {
           .seed = number_field(document, "seed")};
 }
 
+std::vector<std::string> workload_notes(const WorkloadReport& report) {
+  std::vector<std::string> notes;
+  const auto note = [&](bool holds, const char* word) {
+    if (holds) notes.emplace_back(word);
+  };
+  const bool built = report.stored.winner || !report.stored.damage.empty();
+  note(!report.stored.damage.empty(), "damaged");
+  note(report.stored.contended, "contended");
+  note(!report.stale.empty(), "stale");
+  note(report.rivals > 0, "rival");
+  note(!report.inherited_by.empty(), "inherited");
+  note(!built && report.kept != 0, "lost duel");
+  note(!built && report.kept == 0, "no cubin");
+  return notes;
+}
+
 WorkloadReport read_workload(const Cache& cache, const Workload& workload, StoredSpaces& spaces) {
   const std::vector<TrialRecord> trials = cache.trials(workload.id);
   WorkloadReport report{.stored = read_result(cache, workload, spaces, WinnerParts::without_cubins, trials)};

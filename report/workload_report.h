@@ -39,7 +39,10 @@ struct WorkloadReport {
   std::vector<Generation> history;    // latest first
   std::vector<std::string> stale;     // reasons, each a phrase
   std::vector<TimingResult> timings;  // of the winner; empty if nobody asked for them
-  std::size_t rivals = 0;             // configurations that wait for a duel with the winner
+  std::int64_t kept = 0;  // of a search that stored no winner: the workload whose winner won the duel with it
+  std::vector<std::string>
+      inherited_by;        // GPUs of the cache that are served by this winner for want of their own
+  std::size_t rivals = 0;  // configurations that wait for a duel with the winner
   TrialSeries trials;
 
   const WorkloadKey& key() const { return stored.workload.key; }
@@ -47,6 +50,9 @@ struct WorkloadReport {
   // Over the earlier winner; 0 if there is none.
   double gain() const { return before && stored.best_us > 0 ? before->time_us / stored.best_us : 0; }
 };
+
+// "damaged", "contended", "stale", "rival", "inherited", "lost duel", "no cubin": what a reader should know of it.
+std::vector<std::string> workload_notes(const WorkloadReport& report);
 
 // What a stored winner's provenance says. Values of the wrong type count as unknown.
 Origin origin_of(const std::string& provenance);

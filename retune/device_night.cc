@@ -37,6 +37,14 @@ std::int64_t NightShared::now() const {
 
 double NightShared::seconds_left() const { return request.time_s - seconds_since(begin); }
 
+ReworkSettings NightShared::rework_settings() const {
+  ReworkSettings settings = request.rework;
+  if (request.time_s > 0)
+    settings.deadline =
+        begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.time_s));
+  return settings;
+}
+
 DeviceNight::DeviceNight(NightShared& shared, std::string device, std::size_t position, std::size_t twin)
     : shared_(shared),
       name_(device),
@@ -54,7 +62,7 @@ std::string DeviceNight::kind() {
 }
 
 void DeviceNight::take_lock() {
-  lock_.emplace(stem_.string() + ".lock");
+  lock_.emplace(stem_, keys_.gpu() == nullptr ? "" : keys_.gpu()->uuid);
   if (!lock_->taken_over().empty())
     shared_.emit("taken_over", {{"device", name_}, {"message", lock_->taken_over()}});
 }
@@ -142,11 +150,11 @@ ReworkResult DeviceNight::rework_now(const PlanItem& item) {
     begun(Remedy::full);
     const double time_s = shared_.request.time_s > 0 ? std::max(1.0, shared_.seconds_left()) : 0;
     ReworkResult result = rework_range(item, search_of(item), time_s, context);
-    if (result.verdict != ReworkVerdict::stopped) done(result);
+    if (result.verdict != ReworkVerdict::stopped && !result.unfinished) done(result);
     return result;
   }
   SessionSubject subject(search_of(item), item.begun.has_value(), begun, context);
-  ReworkSettings settings = shared_.request.rework;
+  ReworkSettings settings = shared_.rework_settings();
   settings.resumed = item.begun;
   settings.duels_only = item.causes == std::vector{StaleCause::rival} && !item.begun;
   const RemedyListener chosen = [&](const Triage& triage) {
@@ -158,7 +166,8 @@ ReworkResult DeviceNight::rework_now(const PlanItem& item) {
                              {"reason", triage.reason}});
   };
   ReworkResult result = moetune::rework(subject, settings, events(), shared_.context.stop, chosen);
-  if (result.verdict == ReworkVerdict::stopped) return result;  // begun, if its search was
+  if (result.verdict == ReworkVerdict::stopped || result.unfinished)
+    return result;  // begun, if its search was
   done(result);
   return result;
 }
@@ -166,22 +175,14 @@ ReworkResult DeviceNight::rework_now(const PlanItem& item) {
 Confirmed DeviceNight::confirm(const PlanItem& item, const ReworkResult& found) {
   Confirmed confirmed{.point = item.point, .device = name_};
   SessionSubject subject(search_of(item), false, {}, {.events = events(), .stop = shared_.context.stop});
-  const SiblingCheck check = check_on_sibling(subject, found.served, found.replaced, shared_.request.rework,
-                                              events(), shared_.context.stop);
+  const SiblingCheck check = check_on_sibling(subject, found.served, found.replaced,
+                                              shared_.rework_settings(), events(), shared_.context.stop);
   confirmed.held = check.held;
   confirmed.reason = check.reason;
   confirmed.contest = check.contest;
   if (!check.lost) return confirmed;
   const std::lock_guard one_at_a_time(shared_.withdrawing);
-  if (!found.replaced.empty()) {
-    confirmed.withdrawn = subject.withdraw(found.served);
-  } else if (check.other && check.other_trial && subject.has_winner(found.served)) {
-    TuneResult default_wins;  // nothing was stored before: the default is what was served
-    default_wins.best = default_wins.baseline = check.other_trial;
-    default_wins.winner = default_wins.fallback = *check.other;
-    subject.store(default_wins);
-    confirmed.withdrawn = true;
-  }
+  confirmed.withdrawn = subject.withdraw(found.served, found.replaced, check);
   return confirmed;
 }
 

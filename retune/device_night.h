@@ -31,6 +31,7 @@ struct NightShared {
 
   std::int64_t now() const;
   double seconds_left() const;
+  ReworkSettings rework_settings() const;  // the request's, with the night's deadline
   bool out_of_time() const { return request.time_s > 0 && seconds_left() <= 0; }
 };
 
@@ -65,7 +66,7 @@ class DeviceNight {
   std::size_t position_;
   KeyFinder keys_;
   std::filesystem::path stem_;
-  std::optional<NightLock> lock_;
+  std::optional<DeviceLock> lock_;
   std::optional<Ledger> ledger_;
 };
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/statistics.h"
 #include "jobs/device_choice.h"
 #include "jobs/gpu_choice.h"
 
@@ -18,12 +19,6 @@ std::vector<std::string> parts_of(const std::string& text) {
     begin = end + 1;
   }
   return parts;
-}
-
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 }  // namespace

@@ -81,6 +81,10 @@ void Ledger::take_newer(const Ledger& other) {
   }
 }
 
+void Ledger::each(const Visitor& visit) const {
+  for (const auto& [id, entry] : entries_) visit(id.kernel, id.hardware, entry);
+}
+
 double Ledger::mean_seconds(const std::string& kernel, bool searched) const {
   double sum = 0, count = 0;
   for (const auto& [id, entry] : entries_) {
@@ -90,6 +94,18 @@ double Ledger::mean_seconds(const std::string& kernel, bool searched) const {
     count += 1;
   }
   return count > 0 ? sum / count : 0;
+}
+
+Ledger ledgers_beside(const std::filesystem::path& cache) {
+  Ledger all;
+  const std::string prefix = cache.filename().string() + "-retune-";
+  const std::filesystem::path folder = cache.has_parent_path() ? cache.parent_path() : ".";
+  std::error_code unreadable;
+  for (const auto& file : std::filesystem::directory_iterator(folder, unreadable)) {
+    const std::string name = file.path().filename().string();
+    if (name.starts_with(prefix) && name.ends_with(".json")) all.take_newer(Ledger(file.path()));
+  }
+  return all;
 }
 
 }  // namespace moetune

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -36,6 +37,7 @@ struct LedgerEntry {
 
 class Ledger {
  public:
+  Ledger() = default;  // an empty one, for take_newer()
   // Reads the file, if there is one.
   explicit Ledger(std::filesystem::path file);
 
@@ -45,6 +47,10 @@ class Ledger {
   void put(const WorkloadKey& key, const LedgerEntry& entry);
   // Takes over what another GPU's ledger knows of later, for this object alone: nothing is written.
   void take_newer(const Ledger& other);
+  // Of the kernel on the hardware (HardwareKey::text).
+  using Visitor =
+      std::function<void(const std::string& kernel, const std::string& hardware, const LedgerEntry&)>;
+  void each(const Visitor& visit) const;
   // Of entries that took time: the mean of those of the kernel; 0 if there is none.
   double mean_seconds(const std::string& kernel, bool searched) const;
 
@@ -61,5 +67,8 @@ class Ledger {
   std::map<Id, LedgerEntry> entries_;
   std::string damage_;
 };
+
+// What all GPUs' ledgers beside the cache know, the latest of each workload; for reading alone.
+Ledger ledgers_beside(const std::filesystem::path& cache);
 
 }  // namespace moetune

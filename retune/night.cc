@@ -122,6 +122,7 @@ class Night {
   }
 
   void leave_out_slow() {
+    std::string last;
     for (Team& team : teams_) {
       if (team.devices.size() < 2) continue;
       std::vector<std::optional<double>> rates(team.devices.size());
@@ -152,9 +153,12 @@ class Night {
           fit.push_back(team.devices[i]);
         }
       }
-      if (fit.empty()) throw BrokenEnvironment("no GPU works: " + broken.front());
+      if (fit.empty()) last = broken.front();
       team.devices = std::move(fit);
     }
+    // Of another kind of GPU others may work.
+    std::erase_if(teams_, [](const Team& team) { return team.devices.empty(); });
+    if (teams_.empty()) throw BrokenEnvironment("no GPU works: " + last);
   }
 
   static double rates_max(const std::vector<std::optional<double>>& rates) {
@@ -302,17 +306,23 @@ class Night {
     result_.reworked.push_back(std::move(reworked));
   }
 
-  std::string confirm(const Team& team, DeviceNight& device, std::size_t position) try {
+  std::string confirm(const Team& team, DeviceNight& device, std::size_t position) {
     const PlanItem& item = team.plan.items[position];
-    const Confirmed confirmed = device.confirm(item, team.found[position]);
+    Confirmed confirmed{.point = item.point, .device = device.name()};
+    std::string broken;
+    try {
+      confirmed = device.confirm(item, team.found[position]);
+    } catch (const BrokenEnvironment& error) {
+      confirmed.reason = broken = error.what();
+    } catch (const Stopped&) {
+      confirmed.reason = "stopped";
+    } catch (const std::exception& error) {  // a workload that is none here
+      confirmed.reason = error.what();
+    }
     emit("confirmed", confirmed_document(confirmed));
     const std::lock_guard lock(results_);
     result_.confirmed.push_back(confirmed);
-    return "";
-  } catch (const BrokenEnvironment& error) {
-    return error.what();
-  } catch (const std::exception&) {  // a stop, or a workload that is none here: nothing is checked
-    return "";
+    return broken;
   }
 
   // Of a night that was not over: no device was left that had not failed.

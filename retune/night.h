@@ -1,7 +1,7 @@
 // One unattended night: a plan, then one workload after the other until time is up, each committed as it ends. Several
 // devices work at once, a thread each: equal ones share workloads and winners, each other kind tunes all for itself.
 //
-// A job as in jobs/job.h. One night a cache and GPU at a time (night_lock.h). Killed at any moment, the next night goes
+// A job as in jobs/job.h. One night a GPU at a time (night_lock.h). Killed at any moment, the next night goes
 // on: what is done is in the ledger, trials are in the cache. Throws BrokenEnvironment if another night goes on,
 // BadInput for a list or an option; what one workload throws is that workload's failure.
 #pragma once
@@ -26,7 +26,7 @@ struct NightRequest {
   PlanSettings plan;
   ReworkSettings rework;
   double time_s = 0;                  // 0: no limit
-  bool is_locked = false;             // the caller holds the lock (night_files)
+  bool is_locked = false;             // the caller holds the locks (DeviceLock)
   bool dry_run = false;               // the plan alone; nothing is locked or changed
   std::function<std::int64_t()> now;  // seconds since 1970; empty: the system's clock
 };

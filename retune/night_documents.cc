@@ -26,6 +26,7 @@ Document reworked_document(const Reworked& reworked) {
                        {"device", reworked.device},
                        {"verdict", rework_verdict_name(result.verdict)},
                        {"reason", result.reason},
+                       {"unfinished", result.unfinished},
                        {"seconds", reworked.seconds},
                        {"trials", result.trials},
                        {"best_us", number_or_null(result.best_us)}};

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
@@ -16,6 +18,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/regular_file.h"
+#include "base/time_stamp.h"
+#include "cache/cache.h"
 
 namespace moetune {
 namespace {
@@ -26,13 +30,7 @@ std::int64_t seconds_now() { return static_cast<std::int64_t>(std::time(nullptr)
 
 bool process_lives(std::int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM; }
 
-std::string date_of(std::int64_t seconds) {
-  const std::time_t time = seconds;
-  std::tm parts = {};
-  gmtime_r(&time, &parts);
-  char text[32];
-  return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts));
-}
+std::string date_of(std::int64_t seconds) { return utc_text(UtcSeconds(std::chrono::seconds(seconds))); }
 
 }  // namespace
 
@@ -117,6 +115,43 @@ void NightLock::write(std::int64_t heartbeat) const {
       ::ftruncate(descriptor_, static_cast<off_t>(text.size())) == 0;
   if (!written)
     throw BrokenEnvironment("cannot write the lock " + file_.string() + ": " + std::strerror(errno));
+}
+
+std::filesystem::path gpu_lock_folder() {
+  namespace lock_fs = std::filesystem;
+  const std::optional<lock_fs::path> cache = Cache::find_default_path();
+  lock_fs::path folder = cache ? cache->parent_path() / "gpus" : lock_fs::path();
+  std::error_code failed;
+  if (cache) lock_fs::create_directories(cache->parent_path(), failed);
+  const auto make = [&] { return ::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST; };
+  if (!cache || failed || !make()) {
+    folder = "/tmp/moetune-" + std::to_string(::geteuid());
+    if (!make())
+      throw BrokenEnvironment("cannot make the folder " + folder.string() + ": " + std::strerror(errno));
+  }
+  struct stat status = {};  // of the folder itself: a link is none
+  const bool ours = ::lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+                    status.st_uid == ::geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  if (!ours)
+    throw BrokenEnvironment(folder.string() +
+                            " must be a folder of this user that nobody else writes to; remove it");
+  return folder;
+}
+
+DeviceLock::DeviceLock(const std::filesystem::path& files, const std::string& uuid) {
+  if (!uuid.empty()) {
+    std::string name = uuid;
+    std::replace(name.begin(), name.end(), '/', '-');
+    locks_.push_back(std::make_unique<NightLock>(gpu_lock_folder() / (name + ".lock")));
+  }
+  locks_.push_back(std::make_unique<NightLock>(files.string() + ".lock"));
+}
+
+const std::string& DeviceLock::taken_over() const {
+  for (const auto& lock : locks_) {
+    if (!lock->taken_over().empty()) return lock->taken_over();
+  }
+  return locks_.back()->taken_over();
 }
 
 }  // namespace moetune

@@ -1,4 +1,4 @@
-// One night a cache and GPU at a time. A lock file holds the boot's id, the process and its heartbeat.
+// One night a GPU at a time, and one a cache and GPU. A lock file holds the boot's id, the process and its heartbeat.
 //
 // The lock itself is the operating system's, so that it ends with its process, however that ends. On a file system
 // without locks the file's content decides: it counts while it is of this boot, its process lives, and its heart has
@@ -10,8 +10,10 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace moetune {
 
@@ -51,6 +53,23 @@ class NightLock {
   std::int64_t started_ = 0;
   std::string taken_over_;
   std::jthread heart_;
+};
+
+// The folder of the locks that hold for all caches of this user: beside the default cache, or if there is none
+// /tmp/moetune-UID. It is made if it is new, for the user alone. Throws BrokenEnvironment if it is somebody else's, or
+// others may write to it.
+std::filesystem::path gpu_lock_folder();
+
+// The locks of a device: its GPU's (`uuid`; "" for a recording, which has none), whatever the cache is, and that of
+// `files` (night_files), which may be shared with other users. Throws as NightLock does.
+class DeviceLock {
+ public:
+  DeviceLock(const std::filesystem::path& files, const std::string& uuid);
+
+  const std::string& taken_over() const;  // as NightLock::taken_over, of either
+
+ private:
+  std::vector<std::unique_ptr<NightLock>> locks_;
 };
 
 }  // namespace moetune

@@ -1,12 +1,12 @@
 #include "retune/plan.h"
 
 #include <algorithm>
-#include <ctime>
 #include <map>
 
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/resources.h"
+#include "base/time_stamp.h"
 #include "cache/merge.h"
 #include "jobs/stored_results.h"
 #include "jobs/stored_space.h"
@@ -66,9 +66,8 @@ double expected_seconds(const PlanItem& item, const Ledger& ledger, std::size_t 
 }  // namespace
 
 std::int64_t seconds_of_date(const std::string& date) {
-  std::tm parts = {};
-  const char* const end = ::strptime(date.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
-  return end == nullptr ? 0 : static_cast<std::int64_t>(timegm(&parts));
+  const std::optional<UtcSeconds> time = parse_utc(date);
+  return time ? static_cast<std::int64_t>(time->time_since_epoch().count()) : 0;
 }
 
 std::string PlanItem::why() const {

@@ -27,7 +27,7 @@ Probe run_probe(ReworkSubject& subject, const Candidate& incumbent, QuietWatch& 
   Probe probe;
   probe.reading.winner.then_us = then_of(trials, winner);
   std::vector<Candidate> candidates = {incumbent};
-  for (const OldTrial& one : choose_panel(trials, winner, default_config)) {
+  for (const OldTrial& one : choose_panel(trials, winner, default_config, subject.earlier())) {
     const std::optional<ConfigId> id = subject.space().find_text(one.config);
     std::optional<Candidate> candidate = id ? subject.prepare(*id) : std::nullopt;
     if (!candidate) continue;
@@ -41,6 +41,13 @@ Probe run_probe(ReworkSubject& subject, const Candidate& incumbent, QuietWatch& 
   probe.reading.winner.now = results.front();
   for (std::size_t i = 1; i < results.size(); ++i) probe.reading.others[i - 1].now = results[i];
   return probe;
+}
+
+QuietWatch watch_of(Device& device, const ReworkSettings& settings, const Events& events,
+                    const std::stop_token& stop) {
+  QuietWatch watch(device, events, settings.quiet_wait_s, stop);
+  if (settings.deadline) watch.end_patience_at(*settings.deadline);
+  return watch;
 }
 
 class Rework {
@@ -63,7 +70,7 @@ class Rework {
       if (chosen) chosen(*result_.triage);
       return replace(*incumbent);
     }
-    QuietWatch watch(subject_.device(), events_, settings_.quiet_wait_s, stop_);
+    QuietWatch watch = watch_of(subject_.device(), settings_, events_, stop_);
     const Probe probe = run_probe(subject_, *incumbent, watch);
     if (!probe.sound) return ended(ReworkVerdict::postponed, "somebody else used the GPU during the probe");
     result_.triage = triage(probe.reading);
@@ -78,6 +85,7 @@ class Rework {
     // A rival that has won is an improvement, whatever comes after it.
     result_.verdict = rival_won_ && verdict == ReworkVerdict::kept ? ReworkVerdict::improved : verdict;
     result_.reason = std::move(reason);
+    if (result_.unfinished) result_.reason += "; the time was up, and the next night goes on with the search";
     return std::move(result_);
   }
 
@@ -90,7 +98,7 @@ class Rework {
   bool hold_duels(Candidate present, const std::vector<std::string>& rivals) {
     const std::string before = present.config.text();
     std::optional<Trial> champion;
-    QuietWatch watch(subject_.device(), events_, settings_.quiet_wait_s, stop_);
+    QuietWatch watch = watch_of(subject_.device(), settings_, events_, stop_);
     subject_.open_device();
     for (const std::string& config : rivals) {
       const std::optional<ConfigId> id = subject_.space().find_text(config);
@@ -127,6 +135,8 @@ class Rework {
     result_.trials = found.counts.total();
     if (found.interrupted)
       return ended(ReworkVerdict::stopped, "the search was stopped; its trials are kept");
+    result_.unfinished = found.out_of_time;
+    if (!found.best && found.out_of_time) return ended(ReworkVerdict::stopped, "nothing valid was found yet");
     if (!found.best) return ended(ReworkVerdict::failed, "nothing valid was found");
     if (found.best->result.contended)
       return ended(ReworkVerdict::postponed, "somebody else used the GPU at the end of the search");
@@ -151,7 +161,7 @@ class Rework {
       return ended(ReworkVerdict::kept, "the search found the present winner again");
     }
     const double before_us = result_.best_us;
-    QuietWatch watch(subject_.device(), events_, settings_.quiet_wait_s, stop_);
+    QuietWatch watch = watch_of(subject_.device(), settings_, events_, stop_);
     result_.contest = hold_contest(subject_.device(), watch, incumbent, found.winner, subject_.timing(),
                                    settings_.contest_rounds);
     const Contest& contest = *result_.contest;
@@ -181,7 +191,8 @@ std::string_view rework_verdict_name(ReworkVerdict verdict) {
 }
 
 std::vector<OldTrial> choose_panel(const std::vector<OldTrial>& trials, const std::string& winner,
-                                   const std::string& default_config) {
+                                   const std::string& default_config,
+                                   const std::vector<std::string>& earlier) {
   std::vector<OldTrial> sorted;
   for (const OldTrial& trial : trials)
     if (trial.config != winner && trial.time_us > 0) sorted.push_back(trial);
@@ -198,6 +209,11 @@ std::vector<OldTrial> choose_panel(const std::vector<OldTrial>& trials, const st
   };
   for (const OldTrial& trial : sorted)
     if (trial.config == default_config) take(trial);
+  const std::size_t most = taken.size() + kProbedEarlier;
+  for (const std::string& config : earlier) {  // one that the last search did not measure has no old time
+    if (config == winner || taken.size() >= most) continue;
+    take({config, then_of(trials, config)});
+  }
   for (const std::size_t position : positions)
     if (position < sorted.size() && panel.size() + 1 < kProbeSize) take(sorted[position]);
   return panel;
@@ -230,7 +246,7 @@ SiblingCheck check_on_sibling(ReworkSubject& subject, const std::string& served,
     return check;
   }
   subject.open_device();
-  QuietWatch watch(subject.device(), events, settings.quiet_wait_s, stop);
+  QuietWatch watch = watch_of(subject.device(), settings, events, stop);
   std::vector<TrialResult> results;
   const bool quiet = watch.measure_quietly([&] {
     results = subject.device().duel({*winner, *check.other}, settings.contest_rounds, subject.timing());

@@ -4,6 +4,7 @@
 // For the thread that owns the subject. Throws what the subject throws; Stopped if a stop was requested.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,6 +34,8 @@ class ReworkSubject {
   // The present winner, ready to run; nullopt if there is none that is sound.
   virtual std::optional<Candidate> incumbent() = 0;
   virtual std::vector<OldTrial> old_trials() = 0;  // measured with it, without those that have no exact time
+  // What was served before it, the latest first: configurations that are probed beside it.
+  virtual std::vector<std::string> earlier() { return {}; }
   virtual std::optional<Candidate> prepare(ConfigId id) = 0;  // nullopt if it does not compile
   virtual void open_device() = 0;
   virtual TuneResult search(Remedy remedy) = 0;  // stores trials, and no winner
@@ -50,7 +53,7 @@ enum class ReworkVerdict {
   kept,       // the present one stays
   postponed,  // somebody else used the GPU: the next night tries again
   failed,     // nothing valid was found
-  stopped,    // time was up, or Ctrl-C
+  stopped,    // time was up before anything was found, or Ctrl-C
 };
 
 std::string_view rework_verdict_name(ReworkVerdict verdict);  // "improved"
@@ -60,6 +63,7 @@ struct ReworkResult {
   std::optional<Triage> triage;    // none if there was no winner
   std::optional<Contest> contest;  // none if none was held
   std::string reason;              // one sentence
+  bool unfinished = false;  // time was up in its search: what that found counts, and the next night goes on
   std::size_t trials = 0;
   double best_us = 0;            // of what is served now; 0 if unknown
   std::string served, replaced;  // of a new winner: its configuration, and the former one's
@@ -67,6 +71,8 @@ struct ReworkResult {
 
 struct ReworkSettings {
   std::uint64_t quiet_wait_s = 600;
+  // From then on nothing waits for a quiet GPU; none: the wait alone bounds it.
+  std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt;
   int contest_rounds = kContestRounds;
   // The remedy of a search that was stopped: it goes on without a probe, whose old times are forgotten.
   std::optional<Remedy> resumed;
@@ -90,8 +96,12 @@ struct SiblingCheck {
 SiblingCheck check_on_sibling(ReworkSubject& subject, const std::string& served, const std::string& replaced,
                               const ReworkSettings& settings, const Events& events, std::stop_token stop);
 
-// The configurations that a probe measures beside the winner: the fastest three, some of the rest, and the default.
+inline constexpr std::size_t kProbedEarlier = 3;
+
+// The configurations that a probe measures beside the winner: the default, at most kProbedEarlier of the winners before
+// it (`earlier`), the fastest three, and some of the rest.
 std::vector<OldTrial> choose_panel(const std::vector<OldTrial>& trials, const std::string& winner,
-                                   const std::string& default_config);
+                                   const std::string& default_config,
+                                   const std::vector<std::string>& earlier = {});
 
 }  // namespace moetune

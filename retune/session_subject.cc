@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cache/history.h"
 #include "cache/merge.h"
+#include "retune/neighbourhood.h"
 #include "search/assignment.h"
 #include "tuner/history.h"
 #include "tuner/trial_record.h"
@@ -13,7 +14,6 @@ namespace moetune {
 namespace {
 
 constexpr double kEarlierConditions = 0.25;  // as far as a dimension changed by a fifth
-constexpr std::size_t kPatchShare = 5;       // a patch has this part of a search's trials
 
 }  // namespace
 
@@ -68,6 +68,24 @@ std::vector<OldTrial> SessionSubject::old_trials() {
   return trials;
 }
 
+std::vector<std::string> SessionSubject::earlier() {
+  std::vector<std::string> configs;
+  if (!stored_) return configs;
+  for (const Generation& one : session_.cache()->history(stored_->workload.id))
+    if (!one.contended && std::ranges::find(configs, one.config) == configs.end())
+      configs.push_back(one.config);
+  return configs;
+}
+
+// The winner's neighbours, and what a probe measures beside it.
+LegalSpace SessionSubject::near_winner() {
+  std::vector<std::string> also = earlier();
+  if (const std::optional<Config>& config = session_.default_config()) also.push_back(config->text());
+  for (const OldTrial& one : choose_panel(old_trials(), stored_->winner->config, "", {}))
+    also.push_back(one.config);
+  return neighbourhood(space(), stored_->winner->config, also);
+}
+
 std::optional<Candidate> SessionSubject::prepare(ConfigId id) {
   if (session_.compiler() == nullptr) return Candidate{.config = space().config(id)};
   Attempt attempt = session_.try_compile(space().config(id));
@@ -83,7 +101,9 @@ void SessionSubject::open_device() {
 TuneResult SessionSubject::search(Remedy remedy) {
   TuneRequest tuning = session_.request(request_.settings);
   tuning.store_winner = false;
+  std::optional<LegalSpace> near;
   if (remedy == Remedy::patch) tuning.budget = std::max<std::size_t>(20, tuning.budget / kPatchShare);
+  if (remedy == Remedy::patch && stored_) tuning.space = &near.emplace(near_winner());
   tuning.histories = search_hints(session_, context_);
   if (session_.cache() != nullptr) {
     const std::int64_t workload = session_.enter_workload();
@@ -95,7 +115,9 @@ TuneResult SessionSubject::search(Remedy remedy) {
     }
     begun_(remedy);
   }
-  return session_.tune(tuning, context_.stop);
+  TuneResult result = session_.tune(tuning, context_.stop);
+  if (near) renumber(result, *near, space());
+  return result;
 }
 
 void SessionSubject::store(const TuneResult& result) {
@@ -119,11 +141,53 @@ bool SessionSubject::has_winner(const std::string& config) {
   return stored_ && stored_->winner->config == config;
 }
 
-bool SessionSubject::withdraw(const std::string& served) {
+// The winner that would be found without the one of today's key.
+bool SessionSubject::is_served_otherwise(const std::string& config) {
+  std::string latest, found;
+  for (const Workload& workload : session_.cache()->workloads()) {
+    const WorkloadKey &other = workload.key, &key = session_.key();
+    const bool is_it = !is_recording(other) && other.kernel == key.kernel && other.problem == key.problem &&
+                       other.hardware.text() == key.hardware.text() && other.timing == key.timing &&
+                       workload.id != stored_->workload.id;
+    if (!is_it) continue;
+    try {
+      const auto winner = session_.cache()->winner(workload.id, WinnerParts::without_cubins);
+      if (!winner || winner->contended || winner->stored_at < latest) continue;
+      latest = winner->stored_at;
+      found = winner->config;
+    } catch (const DamagedWinner&) {
+    }
+  }
+  return found == config;
+}
+
+bool SessionSubject::withdraw(const std::string& served, const std::string& replaced,
+                              const SiblingCheck& check) {
   if (!has_winner(served)) return false;
-  if (session_.cache()->history(stored_->workload.id).empty()) return false;
-  session_.cache()->roll_back(stored_->workload.id);
-  find_stored();
+  Cache& cache = *session_.cache();
+  const std::int64_t workload = stored_->workload.id;
+  if (!replaced.empty()) {
+    for (const Generation& one : cache.history(workload)) {
+      if (one.config != replaced || one.contended) continue;
+      cache.roll_back(workload, one.number);
+      find_stored();
+      return true;
+    }
+    if (is_served_otherwise(replaced)) {
+      cache.withdraw_winner(workload);
+      find_stored();
+      return true;
+    }
+  }
+  if (!check.other || !check.other_trial) return false;
+  TuneResult before;
+  before.best = check.other_trial;
+  before.winner = *check.other;
+  if (replaced.empty()) {  // nothing was stored before: the default is what was served
+    before.baseline = check.other_trial;
+    before.fallback = *check.other;
+  }
+  store(before);
   return true;
 }
 

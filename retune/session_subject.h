@@ -25,6 +25,7 @@ class SessionSubject : public ReworkSubject {
   Timing timing() override { return session_.key().timing; }
   std::optional<Candidate> incumbent() override;
   std::vector<OldTrial> old_trials() override;
+  std::vector<std::string> earlier() override;
   std::optional<Candidate> prepare(ConfigId id) override;
   void open_device() override;
   TuneResult search(Remedy remedy) override;
@@ -33,11 +34,15 @@ class SessionSubject : public ReworkSubject {
   std::vector<std::string> rivals() override;
   void settle_duels() override;
   bool has_winner(const std::string& config);  // stored now
-  // Goes back from `served`, if that is the winner still, to the one before it. False if there is none.
-  bool withdraw(const std::string& served);
+  // Goes back from `served`, if that is the winner still, to what it replaced (`replaced`; empty: the default): from
+  // the history, or to the winner of earlier templates or another compiler, or else to that configuration as the check
+  // has built and timed it. False if `served` is not the winner any more, or there is nothing to go back to.
+  bool withdraw(const std::string& served, const std::string& replaced, const SiblingCheck& check);
 
  private:
   void find_stored();
+  LegalSpace near_winner();
+  bool is_served_otherwise(const std::string& config);  // by a winner of another key
 
   SearchRequest request_;
   bool resumes_;

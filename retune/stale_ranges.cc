@@ -48,8 +48,6 @@ std::optional<StandingRange> find_standing_range(const Cache& cache, const Ledge
       if (examined && examined->is_done() && examined->at >= standing.incumbent.examined_at) {
         standing.incumbent.made_with = examined->made_with;
         standing.incumbent.examined_at = examined->at;
-        // What a night has tried to lessen under the same templates and compiler stays as it is.
-        standing.regret = 0;
       }
       return standing;
     } catch (const BadInput&) {  // of another version
@@ -102,17 +100,22 @@ ReworkResult rework_range(const PlanItem& item, const SearchRequest& search, dou
     return cause == StaleCause::missing || cause == StaleCause::regret;
   };
   request.settings.fresh = !item.begun && !std::all_of(item.causes.begin(), item.causes.end(), goes_on);
-  request.absorb = true;
   request.time_s = time_s;
   request.guard = true;
   request.no_compile = search.no_compile;
   request.threads = search.threads;
-  const RangeResult found = search_range(request, context);
-  ReworkResult result{.trials = found.measured};
+  return range_verdict(search_range(request, context));
+}
+
+ReworkResult range_verdict(const RangeResult& found) {
+  ReworkResult result{.unfinished = found.out_of_time, .trials = found.measured};
   const std::string loss = format("worst regret %.1f%%", 100 * found.table.worst_cell());
   if (found.interrupted) {
     result.verdict = ReworkVerdict::stopped;
     result.reason = "it was stopped; the next night goes on";
+  } else if (found.table.cells.empty() && found.out_of_time) {
+    result.verdict = ReworkVerdict::stopped;
+    result.reason = "the time was up before there was a table; the next night goes on";
   } else if (found.table.cells.empty()) {
     result.verdict = ReworkVerdict::failed;
     result.reason = "nothing valid was found";
@@ -122,6 +125,12 @@ ReworkResult rework_range(const PlanItem& item, const SearchRequest& search, dou
   } else if (!found.contest) {
     result.verdict = ReworkVerdict::tuned;
     result.reason = format("%zu cells, %zu cubins, ", found.table.cells.size(), found.cubins.size()) + loss;
+  } else if (found.contest->contended) {
+    result.verdict = ReworkVerdict::postponed;
+    result.reason = "somebody else used the GPU while the new table met the old one";
+  } else if (found.contest->shapes == 0) {
+    result.verdict = ReworkVerdict::kept;
+    result.reason = "no cell of the old table could be compared; " + loss;
   } else {
     const RangeContest& contest = *found.contest;
     result.verdict = contest.replaced ? ReworkVerdict::improved : ReworkVerdict::kept;
@@ -130,6 +139,8 @@ ReworkResult rework_range(const PlanItem& item, const SearchRequest& search, dou
                contest.ratio, contest.shapes, contest.worst) +
         loss;
   }
+  if (result.unfinished && result.verdict != ReworkVerdict::stopped)
+    result.reason += "; the time was up, and the next night goes on";
   return result;
 }
 

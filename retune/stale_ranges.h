@@ -29,5 +29,7 @@ void plan_ranges(NightPlan& plan, const std::vector<TuningRange>& ranges, KeyFin
 // The table that serves stays until the new one has met it. `time_s` 0: no limit.
 ReworkResult rework_range(const PlanItem& item, const SearchRequest& search, double time_s,
                           const JobContext& context);
+// What a night says of a range search that has ended.
+ReworkResult range_verdict(const RangeResult& found);
 
 }  // namespace moetune

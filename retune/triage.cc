@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/format.h"
+#include "base/statistics.h"
 
 namespace moetune {
 namespace {
@@ -15,12 +16,6 @@ constexpr double kBeaten = 0.02;
 // The others have moved apart by so much (median deviation of the logarithms): another order than before.
 constexpr double kScattered = 0.06;
 constexpr std::size_t kFewest = 3;  // others, to compare with
-
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 bool is_timed(const Probed& probed) { return probed.now.outcome == Outcome::ok && probed.then_us > 0; }
 

@@ -105,7 +105,8 @@ void thin_out(std::vector<std::int64_t>& values, std::size_t most) {
 
 }  // namespace
 
-DispatchTable::Axis DispatchTable::make_axis(std::vector<std::int64_t> values, std::size_t axes) {
+DispatchTable::Axis DispatchTable::make_axis(std::vector<std::int64_t> values, std::size_t axes,
+                                             const Span& of_range) {
   // The number of cells is what opening a family takes: three axes are coarser.
   const double step_octaves = axes > 2 ? 1 : 0.5;
   std::sort(values.begin(), values.end());
@@ -118,10 +119,12 @@ DispatchTable::Axis DispatchTable::make_axis(std::vector<std::int64_t> values, s
   for (int step = 0;; ++step) {
     const auto value = static_cast<std::int64_t>(std::llround(std::exp2(step_octaves * step)));
     if (value > last) break;
-    const bool stands = std::any_of(all.begin(), all.end(), [&](std::int64_t other) {
+    const bool is_near = std::any_of(all.begin(), all.end(), [&](std::int64_t other) {
       return std::abs(log_ratio(other, value)) < step_octaves / 2;
     });
-    if (value >= first && !stands) all.push_back(value);
+    // A half octave between two cells of a range would go to one of them whole, past the middle.
+    const bool is_within = value >= of_range.first && value <= of_range.last;
+    if (value >= first && !is_near && !is_within) all.push_back(value);
   }
   std::sort(all.begin(), all.end());
   Axis axis{std::move(all), {}};
@@ -168,9 +171,16 @@ DispatchTable DispatchTable::build(std::span<const Measured> measured, const Gri
   DispatchTable table;
   for (std::size_t axis = 0; axis < grid.axes; ++axis) {
     std::vector<std::int64_t> values;
-    for (const Measured& one : measured) values.push_back(one.point.position[axis]);
+    Span of_range;
+    for (const Measured& one : measured) {
+      const std::int64_t value = one.point.position[axis];
+      values.push_back(value);
+      if (!one.of_range) continue;
+      const bool is_first = of_range.first > of_range.last;
+      of_range = {is_first ? value : std::min(of_range.first, value), std::max(of_range.last, value)};
+    }
     if (values.empty()) values.push_back(1);
-    table.axes_.push_back(make_axis(std::move(values), grid.axes));
+    table.axes_.push_back(make_axis(std::move(values), grid.axes, of_range));
   }
   table.strides_.assign(grid.axes, 1);
   for (std::size_t axis = grid.axes; axis-- > 1;)

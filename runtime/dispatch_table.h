@@ -1,6 +1,7 @@
 // Which choice serves which cell of a family's free dimensions: a grid whose axes are the kernel's
 // (FamilyInterface::table_point), whose coordinates are those of the measured problems and half octaves (with three
-// axes: octaves) between and around them. A cell reaches half-way, by ratio, to its neighbours.
+// axes: octaves) between and around them, but none between those of a range table, so that each of its cells reaches
+// half-way, by ratio, to its neighbours, as every cell does.
 //
 // Filled by one rule (DispatchTable::build), so that equal results give equal tables everywhere:
 //   - a measured cell holds its winner (of several for one cell the nearest to its coordinates, then the first in
@@ -96,7 +97,11 @@ class DispatchTable {
   // The greatest point of a cell that is at most `most`; nullopt if all of it is past that.
   std::optional<TablePoint> corner_within(std::size_t index, const TablePoint& most) const;
   static std::size_t position(const Axis& axis, std::int64_t value);
-  static Axis make_axis(std::vector<std::int64_t> values, std::size_t axes);
+  // The coordinates that a range table spans on an axis; an empty span (first > last) without one.
+  struct Span {
+    std::int64_t first = 1, last = 0;
+  };
+  static Axis make_axis(std::vector<std::int64_t> values, std::size_t axes, const Span& of_range);
   TablePoint point_of(std::size_t index, bool uneven) const;
   std::size_t plane_size() const;
 

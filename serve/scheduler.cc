@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/time_stamp.h"
 #include "serve/event_json.h"
 #include "serve/served_devices.h"
 #include "tuner/tune.h"
@@ -19,16 +20,8 @@ constexpr std::int64_t kMostStarts = 5;  // then the job is what kills the servi
 constexpr std::size_t kMostCurve = 512;
 constexpr int kStoppedExit = 130;
 
-std::string utc_text(std::int64_t seconds) {
-  const std::time_t time = seconds;
-  std::tm parts = {};
-  gmtime_r(&time, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
-}
-
 Document date_or_null(std::int64_t seconds) {
-  return seconds > 0 ? Document(utc_text(seconds)) : Document(nullptr);
+  return seconds > 0 ? Document(utc_text(UtcSeconds(std::chrono::seconds(seconds)))) : Document(nullptr);
 }
 
 // Stored by this service, so that it is sound; null for "".

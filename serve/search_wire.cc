@@ -113,7 +113,8 @@ RangeTable read_table(const Document& document) {
                        .median = figure(seen, "median"),
                        .p95 = figure(seen, "p95"),
                        .worst = figure(seen, "worst"),
-                       .worst_to_default = figure(seen, "worst_to_default")};
+                       .worst_to_default = figure(seen, "worst_to_default"),
+                       .failed = counted(seen, "failed")};
   return table;
 }
 

@@ -61,11 +61,14 @@ std::set<std::string> recorded_hardware(const std::string& device) {
 }
 
 ServedDevice served_gpu(const DeviceInfo& gpu, const fs::path& cache) {
-  return {.name = gpu.id, .files = night_files(cache, &gpu), .hardware = {gpu.key.name}};
+  return {.name = gpu.id, .uuid = gpu.uuid, .files = night_files(cache, &gpu), .hardware = {gpu.key.name}};
 }
 
 ServedDevice served_recording(const std::string& device, const fs::path& cache) {
-  return {.name = device, .files = night_files(cache, nullptr), .hardware = recorded_hardware(device)};
+  return {.name = device,
+          .uuid = "",
+          .files = night_files(cache, nullptr),
+          .hardware = recorded_hardware(device)};
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace moetune {
 
 struct ServedDevice {
   std::string name;                // "cuda:0", "replay:FILE"; "auto" for the shipped recordings
+  std::string uuid = {};           // of a GPU
   std::filesystem::path files;     // of its nights, beside the cache
   std::set<std::string> hardware;  // "NVIDIA H200"; several for a folder of recordings
 

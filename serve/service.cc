@@ -48,16 +48,15 @@ struct Service::Parts {
   }
 
   void lock_devices() {
-    std::set<std::filesystem::path> files;
+    std::map<std::filesystem::path, std::string> files;  // with the GPU's UUID
     served = served_devices(options.devices, options.cache.file());
     for (const ServedDevice& device : served) {
       if (std::find(devices.begin(), devices.end(), device.name) != devices.end())
         throw BadField("device", device.name + " is named twice");
       devices.push_back(device.name);
-      files.insert(device.files);
+      files.emplace(device.files, device.uuid);
     }
-    for (const std::filesystem::path& file : files)
-      locks.push_back(std::make_unique<NightLock>(file.string() + ".lock"));
+    for (const auto& [file, uuid] : files) locks.push_back(std::make_unique<DeviceLock>(file, uuid));
   }
 
   void publish(const JobRecord& job) {
@@ -93,7 +92,7 @@ struct Service::Parts {
   ServiceOptions options;
   std::vector<ServedDevice> served;
   std::vector<std::string> devices;  // their names
-  std::vector<std::unique_ptr<NightLock>> locks;
+  std::vector<std::unique_ptr<DeviceLock>> locks;
   JobQueue queue;
   EventLog log;
   Metrics metrics;

@@ -13,6 +13,7 @@
 #include <optional>
 #include <random>
 
+#include "base/random_text.h"
 #include "base/regular_file.h"
 #include "sync/miss_files.h"
 #include "sync/pack_folder.h"
@@ -116,7 +117,7 @@ class Rounds {
   PackFolder packs_;
   std::stop_token stop_;
   int failures_ = 0;
-  std::mt19937_64 random_{std::random_device{}()};
+  std::mt19937_64 random_{std::stoull(random_hex(8), nullptr, 16)};
 };
 
 }  // namespace

@@ -45,6 +45,13 @@ Json facts_json(const TrialResult& result, const Build* build) {
 Json provenance_json(const Provenance& provenance) {
   Json json = {{"strategy", provenance.strategy}, {"seed", provenance.seed}, {"device", provenance.device}};
   if (!provenance.driver.empty()) json["driver"] = provenance.driver;
+  if (!provenance.uuid.empty()) json["uuid"] = provenance.uuid;
+  if (provenance.settings) {
+    const GpuSettings& settings = *provenance.settings;
+    if (settings.power_limit_w > 0) json["power_limit_w"] = settings.power_limit_w;
+    if (settings.mig) json["mig"] = *settings.mig;
+    if (settings.ecc) json["ecc"] = *settings.ecc;
+  }
   if (provenance.trials > 0) json["trials"] = provenance.trials;
   if (provenance.final_breakdown) json["final_breakdown"] = true;
   return json;
@@ -132,6 +139,21 @@ std::optional<TrialResult> from_record(const TrialRecord& record) {
   result.measurement.high_us = record.interval_high_us;
   result.measurement.samples_us = stored_numbers(record.facts, "samples_us");
   return result;
+}
+
+Provenance provenance_of(const std::string& strategy, std::uint64_t seed, const DeviceInfo& device) {
+  return {.strategy = strategy,
+          .seed = seed,
+          .device = device.id,
+          .driver = device.key.driver,
+          .uuid = device.uuid,
+          .settings = device.settings};
+}
+
+std::string provenance_text(const Provenance& provenance) {
+  Json json = provenance_json(provenance);
+  json["moetune"] = version();
+  return stored_text(json);
 }
 
 WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const Candidate& fallback,

@@ -17,11 +17,17 @@ struct Provenance {
   std::size_t trials = 0;  // behind a winner; 0 for a trial
   std::string device;      // "cuda:0", "replay:..."
   std::string driver;
+  std::string uuid = {};                               // of a winner's or a table's GPU; "" for a recording
+  std::optional<GpuSettings> settings = std::nullopt;  // of the same
   bool final_breakdown = false;  // of a trial that hung or crashed before and did so again
 };
 
 // So many of a trial's samples are stored beside its median: a resumed recording has them again.
 inline constexpr std::size_t kStoredSamples = 5;
+
+// Of a winner or a table that was found on the device.
+Provenance provenance_of(const std::string& strategy, std::uint64_t seed, const DeviceInfo& device);
+std::string provenance_text(const Provenance& provenance);  // JSON, with moetune's version
 
 TrialRecord to_record(const Config& config, const TrialResult& result, const Build* build,
                       const Provenance& provenance);

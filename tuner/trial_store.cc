@@ -17,7 +17,7 @@ Provenance provenance_of(const TuneRequest& request, const TuneTools& tools) {
 void store_winner(const TuneRequest& request, const TuneTools& tools, const TuneResult& result) {
   if (tools.cache == nullptr || result.winner.build == nullptr) return;
   tools.events.emit(PhaseChanged{Phase::storing});
-  Provenance source = provenance_of(request, tools);
+  Provenance source = moetune::provenance_of(request.strategy, request.seed, tools.device.info());
   source.trials = result.counts.total();
   const std::optional<Floor> floor =
       floor_of(request.kernel->cost(request.problem), stored_ceilings(tools.cache, tools.device.info().key),

@@ -88,9 +88,10 @@ std::vector<std::string> ConfigReader::layer_types(std::int64_t layers) {
   const std::int64_t every = integer("full_attention_interval", linear ? 0 : 1);
   const auto use_window = model_.find("use_sliding_window");
   const bool windowed = integer("sliding_window", 0) > 0 && (!use_window || use_window->boolean());
+  const std::int64_t full_first = integer("max_window_layers", 0);  // the first layers have no window
   for (std::int64_t layer = 0; layer < layers; ++layer) {
-    const bool attends = every > 0 && (layer + 1) % every == 0;
-    kinds.push_back(!attends ? "linear_attention" : windowed ? "sliding_attention" : "full_attention");
+    const bool attends = every > 0 && (layer + 1) % every == 0, has_window = windowed && layer >= full_first;
+    kinds.push_back(!attends ? "linear_attention" : has_window ? "sliding_attention" : "full_attention");
   }
   return kinds;
 }
@@ -150,6 +151,7 @@ void ConfigReader::read_score(ExpertLayers& experts) {
   if (known != kScoring.end()) {
     experts.score = known->second.score;
     experts.logits = known->second.logits;
+    if (experts.logits == "bf16") experts.logits = config_.facts.dtype;  // the activations' own
   } else {
     note("the model type '" + type_ + "' is not known: its fields are taken as they are named");
     experts.logits = config_.facts.dtype;

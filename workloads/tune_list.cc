@@ -45,6 +45,7 @@ class ListTuner {
       request.settings.policy.timing = request_.range_timing;
       request.settings.time_budget_s = 0;
       request.regret = request_.regret;
+      request.variants = request_.variants;
       request.certificate_shapes = request_.certificate_shapes;
       request.no_compile = request_.search.no_compile;
       request.threads = request_.search.threads;

@@ -39,6 +39,7 @@ struct TuneListRequest {
   SearchRequest search;  // of each; its workload is set for it
   Timing range_timing = Timing::chained;
   double regret = 0.02;                 // that no cell of a range may exceed
+  std::size_t variants = 4;             // cubins of a range at most
   std::size_t certificate_shapes = 12;  // of a range
   double time_s = 0;                    // 0: no limit
 };

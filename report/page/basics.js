@@ -69,7 +69,16 @@ const linkTo = (view, more = {}) => state.href({ view, ...more }, new URLSearchP
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
 
-const isDark = () => matchMedia('(prefers-color-scheme: dark)').matches && !matchMedia('print').matches;
+// Paper is light, shows all rows of every table, and none that is closed.
+let onPaper = false;
+
+const isDark = () => matchMedia('(prefers-color-scheme: dark)').matches && !onPaper && !matchMedia('print').matches;
+
+// At most so many of a list, evenly from between.
+function spaced(list, most) {
+  const step = Math.max(1, list.length / most);
+  return Array.from({ length: Math.min(list.length, most) }, (_, i) => list[Math.floor(i * step)]);
+}
 
 // More of one colour for a larger share, where no value is bad.
 function shadeStyle(cell, share, hue) {

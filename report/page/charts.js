@@ -1,10 +1,17 @@
 // Chart.js with the page's colours. Every chart has a table behind it, and a sentence for who does not see it.
 
-let drawn = [];  // of the present view
+const mostPoints = 2000;  // of a series
+let drawn = [];   // of the present view
+let waiting = [];  // charts whose canvas is not in the page yet
 
 function dropCharts() {
   for (const chart of drawn) chart.destroy();
   drawn = [];
+  waiting = [];
+}
+
+function drawWaiting() {
+  for (const draw of waiting.splice(0)) draw();
 }
 
 function axis(title, log, more = {}) {
@@ -38,7 +45,7 @@ function figure({ title, label, note, columns, rows, make }) {
     element('div', { class: 'canvas' }, canvas),
     note && element('figcaption', {}, note),
     tableBehind(title, columns, rows));
-  requestAnimationFrame(() => {
+  waiting.push(() => {
     if (!canvas.isConnected) return;
     const config = make();
     config.options = {
@@ -48,6 +55,7 @@ function figure({ title, label, note, columns, rows, make }) {
     };
     drawn.push(new Chart(canvas, config));
   });
+  requestAnimationFrame(drawWaiting);
   return made;
 }
 

@@ -12,8 +12,7 @@ function rooflineFigure(kernel) {
     for (const trial of trialsOf(w)) if (trial.time) rows.push({ w, time: trial.time, kind: 'trial' });
     if (w.best > 0) best.push({ w, time: w.best, kind: 'best' });
   }
-  const most = 2000, step = Math.max(1, rows.length / most);
-  const few = Array.from({ length: Math.min(rows.length, most) }, (_, i) => rows[Math.floor(i * step)]);
+  const few = spaced(rows, mostPoints), winners = spaced(best, mostPoints);
   const xs = own.map(x).filter((v) => v > 0), low = Math.min(...xs) / 2, high = Math.max(...xs) * 2;
   const ceilings = data.hardware[kernel.hardware].ceilings.filter(([, , unit]) =>
     computes ? unit !== 'us' : unit === 'tb_s');
@@ -34,13 +33,13 @@ function rooflineFigure(kernel) {
         text: (r) => x(r.w).toPrecision(4) },
       { id: 'y', title: unit, number: true, value: (r) => y(r.w, r.time), text: (r) => y(r.w, r.time).toPrecision(4) },
       { id: 'time', title: 'time', number: true, value: (r) => r.time, text: (r) => timeText(r.time) }],
-    rows: [...best, ...few],
+    rows: [...winners, ...few],
     make: () => ({
       type: 'scatter',
-      data: { datasets: [dots('best', best.map(point), colour('accent'), 4),
+      data: { datasets: [dots('best', winners.map(point), colour('accent'), 4),
         dots('trials', few.map(point), colour('second'), 1.5), ...lines()] },
       options: { scales: { x: logAxis(computes ? 'FLOPs a byte' : 'MB', [low, high]),
-        y: logAxis(unit, [...best, ...few].map((row) => y(row.w, row.time)).concat(ceilings.flatMap(([, value, kind]) =>
+        y: logAxis(unit, [...winners, ...few].map((row) => y(row.w, row.time)).concat(ceilings.flatMap(([, value, kind]) =>
           (kind === 'tb_s' ? [(computes ? high : 1) * value] : [])))) } },
     }),
   });

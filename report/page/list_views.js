@@ -18,7 +18,7 @@ function choice(name, title, options, also) {
   return element('label', {}, title, select);
 }
 
-const stateNames = ['stale', 'contended', 'damaged', 'no cubin', 'rival', 'recorded'];
+const stateNames = ['stale', 'contended', 'damaged', 'no cubin', 'lost duel', 'rival', 'inherited', 'recorded'];
 
 function chosenWorkloads() {
   const words = state.get('q').toLowerCase().split(/\s+/).filter(Boolean);
@@ -43,7 +43,8 @@ function filters() {
 
 function notesNode(w) {
   const shade = { damaged: 'bad', stale: 'warn', contended: 'warn' };
-  const title = (note) => (note === 'stale' ? w.stale.join('; ') : null);
+  const titles = { stale: w.stale.join('; '), inherited: `serves ${w.inherited_by.join(', ')} too` };
+  const title = (note) => titles[note] ?? null;
   return element('span', {}, w.notes.map((note, i) =>
     [i ? ', ' : '', element('span', { class: shade[note], title: title(note) }, note)]));
 }
@@ -102,7 +103,7 @@ function hardwareRows() {
   const groups = new Map();
   for (const w of data.workloads) {
     if (!(w.best > 0)) continue;
-    const name = data.kernels[w.kernel].name + '\n' + w.problem;
+    const name = [data.kernels[w.kernel].name, w.problem, w.timing].join('\n');
     groups.set(name, [...(groups.get(name) || []), w]);
   }
   return [...groups.values()].filter((all) => new Set(all.map((w) => data.kernels[w.kernel].hardware)).size > 1)
@@ -147,7 +148,7 @@ function changesView() {
       : element('p', {}, 'No winner has replaced another so far.'),
     element('h2', {}, 'Across hardware'),
     across.length ? tableOf({ id: 'across', caption: 'The same problem on several kinds of hardware', rows: across,
-      columns: [linkedWorkload, ofKernel, ofProblem,
+      columns: [linkedWorkload, ofKernel, ofProblem, { id: 'timing', title: 'timing', value: (r) => r.w.timing },
         { id: 'hardware', title: 'hardware', value: (r) => data.hardware[data.kernels[r.w.kernel].hardware].title },
         { id: 'best', title: 'best', number: true, value: (r) => r.w.best, text: (r) => timeText(r.w.best) },
         { id: 'ratio', title: 'over the fastest', number: true, value: (r) => r.ratio,

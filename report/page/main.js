@@ -52,6 +52,14 @@ function render() {
   focusAgain(place);
 }
 
+// Printing begins as soon as the listener returns: charts are drawn at once.
+function drawOnPaper(paper) {
+  onPaper = paper;
+  document.documentElement.toggleAttribute('data-paper', paper);
+  render();
+  drawWaiting();
+}
+
 function start() {
   for (const w of data.workloads) {
     const kernel = data.kernels[w.kernel];
@@ -66,6 +74,8 @@ function start() {
     document.getElementById('main').focus();
   });
   addEventListener('hashchange', render);
+  addEventListener('beforeprint', () => drawOnPaper(true));
+  addEventListener('afterprint', () => drawOnPaper(false));
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', render);
   addEventListener('keydown', (event) => {
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);

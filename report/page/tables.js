@@ -56,9 +56,10 @@ function pager(page, pages, count, total, onPage, what = 'rows') {
 // `view`: {sort, page}; onChange({sort, page}) draws anew.
 function tableOf({ id, caption, columns, rows, total, view, onChange }) {
   const sorted = sortedRows(rows, columns, view.sort || '');
-  const pages = Math.max(1, Math.ceil(sorted.length / pageSize));
+  const size = onPaper ? Math.max(1, sorted.length) : pageSize;
+  const pages = Math.max(1, Math.ceil(sorted.length / size));
   const page = Math.min(Math.max(Number(view.page) || 0, 0), pages - 1);
-  const shown = sorted.slice(page * pageSize, (page + 1) * pageSize);
+  const shown = sorted.slice(page * size, (page + 1) * size);
   const table = element('table', { id, class: 'wide' },
     caption && element('caption', {}, caption),
     element('thead', {}, element('tr', {},
@@ -75,5 +76,9 @@ function tableBehind(title, columns, rows, summary = 'Table of this chart') {
   const draw = (view) => holder.replaceChildren(tableOf({ caption: title, columns, rows, view, onChange: draw }));
   const details = element('details', { class: 'behind' }, element('summary', {}, summary), holder);
   details.addEventListener('toggle', () => { if (details.open && !holder.firstChild) draw({}); });
+  if (onPaper) {
+    details.open = true;
+    draw({});
+  }
   return details;
 }

@@ -1,7 +1,7 @@
-// Selection by election, for rows of a whole warp whose lanes hold neighbouring experts. Only the experts of kept groups
-// stand for election. Each lane sorts its candidates in lists of four; then kTopK times over the lanes vote with the
-// best that each has left, and the lowest of the lanes with the largest vote wins: it has the lowest id. What the
-// winners' weights come from waits in shared memory.
+// Selection by election, for rows of a whole warp whose lanes hold neighbouring experts. Only the experts of kept
+// groups are candidates. Each lane sorts its own in lists of four; then kTopK times over the lanes vote with the best
+// that each has left, and the lowest of the lanes with the largest vote wins: it has the lowest id. What the winners'
+// weights come from waits in shared memory.
 //
 // Requires what the space keeps to: kExperts is a multiple of the warp, the groups are a power of two, and lanes hold
 // 1 to 3 candidates or whole lists of four.

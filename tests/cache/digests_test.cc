@@ -41,6 +41,9 @@ void add_rival(const fs::path& file) {
 }
 
 std::int64_t fill_records(const fs::path& file) {
+  const moetune::RangeKey range{"decode_attention", "head_dim=128", h200(), "sources", "nvrtc"};
+  Cache::open(file, Cache::Mode::create)  // an earlier search's table, which goes into the history
+      .put_range(range, {.table = "[]", .progress = "", .variants = {with_fallback(5)}, .provenance = "{}"});
   Cache cache = Cache::open(file, Cache::Mode::create);
   const std::int64_t id = cache.workload(workload_key(), "head_dim=128");
   for (int i = 0; i < 3; ++i) cache.put_trial(id, trial(i));
@@ -50,8 +53,8 @@ std::int64_t fill_records(const fs::path& file) {
   add_rival(file);
   cache.put_calibration(h200(), "read_tb_s", 4.6);
   cache.put_range(
-      {"decode_attention", "head_dim=128", h200(), "sources", "nvrtc"},
-      {.table = "{}", .progress = "so far", .variants = {with_fallback(1)}, .stored_at = "2026-01-01"});
+      range,
+      {.table = "{}", .progress = "so far", .variants = {with_fallback(1)}, .stored_at = "2026-01-01", .provenance = "{}"});
   cache.put_build("d1", {"ok", "{}", "log", random_bytes(2'000, 1)});
   return id;
 }

@@ -7,6 +7,7 @@
 #include "cache/cache_impl.h"
 #include "cache/merge.h"
 #include "cache/pack.h"
+#include "cache/ranges.h"
 #include "tests/cache/support.h"
 #include "tests/sanitized.h"
 
@@ -34,6 +35,9 @@ class RandomCaches {
         for (int i = below(3); i > 0; --i) cache.put_trial(id, random_trial());
         if (below(4) > 0) cache.put_winner(id, random_winner());
       }
+      for (const char* family : {"f", "g"}) {
+        if (below(4) > 0) cache.put_range({"decode_attention", family, h200(), "s", "t"}, random_range());
+      }
     }
     return file;
   }
@@ -54,6 +58,13 @@ class RandomCaches {
     return record;
   }
 
+  moetune::RangeRecord random_range() {
+    return {.table = std::to_string(below(5)),
+            .progress = std::to_string(below(3)),
+            .variants = {{"tile=1", "", "i", random_bytes(50, static_cast<std::uint64_t>(below(2)))}},
+            .stored_at = below(2) == 0 ? "2026-01-01T00:00:00Z" : "2026-01-02T00:00:00Z"};
+  }
+
   moetune::WinnerRecord random_winner() {
     moetune::WinnerRecord record = winner(below(4));
     record.cubin = random_bytes(50, static_cast<std::uint64_t>(below(3)));
@@ -70,7 +81,13 @@ class RandomCaches {
   std::mt19937_64 random_;
 };
 
-// Winners, trials and rivals by key and digest, whatever the numbers of their rows are.
+const moetune::RecordRules kMerits{.range_merit = [](const std::string& table) {
+  const int figure = std::stoi(table);
+  return moetune::RangeMerit{figure % 2 == 1, static_cast<double>(figure / 2)};  // ties too
+}};
+
+// Winners, trials, rivals and tables by key and content, whatever the numbers of their rows are. The progress of a
+// range search is its file's own.
 std::string state(const fs::path& file) {
   const Database database(file, Database::Access::read_only, std::chrono::seconds(5));
   std::string text;
@@ -80,6 +97,18 @@ std::string state(const fs::path& file) {
                     " SELECT workload, 'trial ' || config || digest FROM trials UNION ALL"
                     " SELECT workload, 'rival ' || config || digest FROM rivals) x ORDER BY 1");
   while (row.step()) text += row.text(0) + "\n";
+  Query range = database.query(
+      "SELECT 'range ' || g.family || g.plan || g.stored_at || (SELECT group_concat(c.digest) FROM range_cubins v"
+      " JOIN cubins c ON c.id = v.cubin WHERE v.range = g.id) FROM ranges g ORDER BY 1");
+  while (range.step()) text += range.text(0) + "\n";
+  return text;
+}
+
+std::string progress_of(const fs::path& file) {
+  const Database database(file, Database::Access::read_only, std::chrono::seconds(5));
+  std::string text;
+  Query row = database.query("SELECT family || progress FROM ranges ORDER BY 1");
+  while (row.step()) text += row.text(0) + "\n";
   return text;
 }
 
@@ -88,7 +117,7 @@ class Merges {
   explicit Merges(const RandomCaches& caches) : caches_(caches) {}
   fs::path operator()(const std::vector<fs::path>& files) {
     const fs::path into = caches_.blank("merged" + std::to_string(made_++) + ".db");
-    Cache::merge(into, files, {});
+    Cache::merge(into, files, kMerits);
     return into;
   }
   void start_again() { made_ = 0; }
@@ -104,7 +133,7 @@ TEST_CASE("merging is commutative, associative and idempotent") {
   const TempDir dir(TempDir::Place::memory);
   RandomCaches caches(dir.path(), 7);
   Merges merged(caches);
-  int overlapping = 0, replaced = 0;
+  int overlapping = 0, replaced = 0, tables = 0;
   const int triples = kSanitized ? 20 : 200;
   for (int round = 0; round < triples; ++round) {
     CAPTURE(round);
@@ -113,18 +142,23 @@ TEST_CASE("merging is commutative, associative and idempotent") {
     const fs::path all = merged({merged({a, b}), c});
     const std::string expected = state(all);
     REQUIRE(state(merged({a, merged({c, b})})) == expected);
-    const moetune::MergeResult again = Cache::merge(all, {b, a}, {});
+    const moetune::MergeResult again = Cache::merge(all, {b, a}, kMerits);
     REQUIRE(state(all) == expected);
     REQUIRE(again.duels.empty());
-    REQUIRE(again.winners_added + again.winners_replaced + again.trials_taken == 0);
-    const moetune::MergeResult in_place = Cache::merge(a, {c, b}, {});  // into one of them
+    REQUIRE(again.winners_added + again.winners_replaced + again.trials_taken + again.ranges_taken == 0);
+    const std::string progress = progress_of(a);
+    const moetune::MergeResult in_place = Cache::merge(a, {c, b}, kMerits);  // into one of them
+    for (std::size_t at = 0; at < progress.size(); at = progress.find('\n', at) + 1)
+      REQUIRE(progress_of(a).find(progress.substr(at, 2)) != std::string::npos);
     REQUIRE(state(a) == expected);
     REQUIRE(Cache::open(a, Cache::Mode::read_only).check().empty());
     overlapping += static_cast<int>(in_place.duels.size());
     replaced += static_cast<int>(in_place.winners_replaced);
+    tables += static_cast<int>(in_place.ranges_taken);
   }
   CHECK(overlapping > triples / 2);
   CHECK(replaced > triples / 2);
+  CHECK(tables > triples / 2);
 }
 
 TEST_CASE("no rival's interval lies apart from its winner's, and none that overlaps is lost") {

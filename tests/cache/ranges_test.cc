@@ -4,6 +4,7 @@
 #include "cache/gc.h"
 #include "cache/merge.h"
 #include "cache/pack.h"
+#include "cache/schema.h"
 #include "tests/cache/support.h"
 
 using namespace cache_test;
@@ -87,24 +88,106 @@ TEST_CASE("an altered range table counts as absent, and a check names it") {
   }
 }
 
-TEST_CASE("a merge keeps the later table, and a pack carries it without its progress") {
+namespace {
+
+// "{"seed":5}" loses 5% at worst; odd ones are contended.
+const moetune::RecordRules kBySeed{.range_merit = [](const std::string& table) {
+  const int seed = std::stoi(table.substr(table.find(':') + 1));
+  return moetune::RangeMerit{seed % 2 == 1, seed / 100.0};
+}};
+
+}  // namespace
+
+TEST_CASE("a merge keeps the sound table that loses less, and a pack carries it without its progress") {
   const TempDir dir;
   {
-    Cache old = Cache::open(dir / "old.db", Cache::Mode::create);
-    old.put_range(range_key(), range_record(1, "2026-01-01T00:00:00Z"));
+    Cache better = Cache::open(dir / "better.db", Cache::Mode::create);
+    better.put_range(range_key(), range_record(2, "2026-01-01T00:00:00Z"));
+    better.put_winner(better.workload(workload_key(), "head_dim=128"), winner(1));
     Cache later = Cache::open(dir / "later.db", Cache::Mode::create);
-    later.put_range(range_key(), range_record(5, "2026-02-01T00:00:00Z"));
-    later.put_winner(later.workload(workload_key(), "head_dim=128"), winner(1));
+    later.put_range(range_key(), range_record(4, "2026-02-01T00:00:00Z"));
+    Cache contended = Cache::open(dir / "contended.db", Cache::Mode::create);
+    contended.put_range(range_key(), range_record(1, "2026-03-01T00:00:00Z"));
   }
-  CHECK(Cache::merge(dir / "old.db", {dir / "later.db"}, {}).ranges_taken == 1);
-  CHECK(Cache::merge(dir / "later.db", {dir / "old.db"}, {}).ranges_taken == 0);
-  const Cache merged = Cache::open(dir / "old.db", Cache::Mode::read_only);
-  CHECK(merged.ranges().at(0).table == "{\"seed\":5}");
-  CHECK(moetune::export_pack(merged, dir / "a.pack", {}).ranges == 1);
+  CHECK(Cache::merge(dir / "better.db", {dir / "later.db", dir / "contended.db"}, kBySeed).ranges_taken == 0);
+  CHECK(Cache::merge(dir / "contended.db", {dir / "later.db"}, kBySeed).ranges_taken == 1);
+  CHECK(Cache::merge(dir / "later.db", {dir / "better.db"}, kBySeed).ranges_taken == 1);
+  CHECK(Cache::merge(dir / "later.db", {dir / "better.db"}, kBySeed).ranges_taken == 0);
+  const Cache merged = Cache::open(dir / "later.db", Cache::Mode::read_only);
+  CHECK(merged.ranges().at(0).table == "{\"seed\":2}");
+  CHECK(merged.range_progress(range_key()) == "so far");  // its own search goes on where it was
+  CHECK(merged.check().empty());
+  const Cache better = Cache::open(dir / "better.db", Cache::Mode::read_only);
+  CHECK(moetune::export_pack(better, dir / "a.pack", {}).ranges == 1);
   const Cache pack = Cache::open(dir / "a.pack", Cache::Mode::read_only);
   CHECK(pack.check().empty());
   CHECK(pack.range_progress(range_key()).empty());
-  CHECK(pack.range_record(pack.ranges().at(0)).variants.at(0).cubin == random_bytes(500, 5));
+  CHECK(pack.range_record(pack.ranges().at(0)).variants.at(0).cubin == random_bytes(500, 2));
+}
+
+TEST_CASE("a replaced table goes into the history with its cubins, once a search, and comes back") {
+  const TempDir dir;
+  const auto search = [&](const std::vector<std::uint64_t>& tables) {
+    Cache cache = Cache::open(dir / "a.db", Cache::Mode::create);
+    for (const std::uint64_t seed : tables) {
+      RangeRecord record = range_record(seed);
+      record.provenance = "{\"uuid\":\"GPU-" + std::to_string(seed) + "\"}";
+      cache.put_range(range_key(), record);
+    }
+  };
+  search({1, 10});       // a search that stores a better table of its own: no generation
+  search({10, 20, 30});  // another one, which begins with what stands
+  Cache cache = Cache::open(dir / "a.db", Cache::Mode::read_write);
+  const std::int64_t id = cache.ranges().at(0).id;
+  const auto history = cache.range_history(id);
+  REQUIRE(history.size() == 1);
+  CHECK(history[0].table == "{\"seed\":10}");
+  CHECK(history[0].reason == "search");
+  CHECK(history[0].provenance == "{\"uuid\":\"GPU-10\"}");
+  CHECK(cubin_count(dir / "a.db") == 4);
+
+  CHECK(cache.roll_back_range(id).number == 1);
+  const moetune::FamilyRange back = cache.ranges().at(0);
+  CHECK(back.table == "{\"seed\":10}");
+  CHECK(back.provenance == "{\"uuid\":\"GPU-10\"}");
+  CHECK(cache.range_record(back).variants.at(1).cubin == random_bytes(600, 11));
+  CHECK(cache.range_progress(range_key()) == "so far");
+  CHECK(cache.check().empty());
+  CHECK(cache.roll_back_range(id).table == "{\"seed\":30}");  // undoes the first
+  CHECK_THROWS_AS(cache.roll_back_range(id, 9), moetune::BadInput);
+  cache.collect_garbage({.keep_generations = 1});
+  CHECK(cache.range_history(id).size() == 1);
+  CHECK(cache.check().empty());
+  const std::string latest = std::to_string(cache.range_history(id).at(0).number);
+  raw_sql(dir / "a.db", "UPDATE range_history SET plan = 'x'");
+  CHECK(cache.range_history(id).empty());
+  REQUIRE(cache.check().size() == 1);
+  CHECK(says(cache.check()[0].where, "generation " + latest + " of range table"));
+}
+
+TEST_CASE("a file with tables but no history of them, as it was before, opens with its rows") {
+  const TempDir dir;
+  {
+    const moetune::Database old(dir / "a.db", moetune::Database::Access::create, std::chrono::seconds(5));
+    moetune::migrate(old, moetune::migrations().first(5));
+    old.run(
+        "INSERT INTO hardware VALUES (1, ?1, 'g', 90, 1, 1, 1, 1, 1, 'gpu', 'd',"
+        " moetune_digest(?1, 'g', 90, 1, 1, 1, 1, 1, 'gpu', 'd'))",
+        std::string("key"));
+    old.run(
+        "INSERT INTO ranges VALUES (3, 'k', 'f', 1, 's', 't', 'chained', 'table', 'progress', 'then',"
+        " moetune_digest('k', 'f', 'key', 's', 't' || char(10) || 'chained', 'table', 'progress', 'then', NULL))");
+  }
+  fs::copy_file(dir / "a.db", dir / "b.db");
+  for (const auto& [name, mode] :
+       {std::pair("a.db", Cache::Mode::read_only), {"b.db", Cache::Mode::read_write}}) {
+    CAPTURE(name);
+    const Cache cache = Cache::open(dir / name, mode);
+    REQUIRE(cache.ranges().size() == 1);
+    CHECK(cache.ranges()[0].table == "table");
+    CHECK(cache.ranges()[0].provenance.empty());
+    CHECK(cache.range_history(3).empty());
+  }
 }
 
 TEST_CASE("a pack whose table was taken away is refused") {

@@ -1,5 +1,7 @@
 #include "cache/cache.h"
 
+#include "cache/ranges.h"
+#include "ranges/range_table.h"
 #include "tests/cli/tool.h"
 #include "tuner/trial_record.h"
 
@@ -192,6 +194,39 @@ TEST_CASE("one damaged winner is listed as such and hides no other") {
     const int code = tool.run({"cache", "show", workload["id"].dump(), "--cache", path}).code;
     CHECK(code == (workload["damaged"] == true ? 3 : 0));
   }
+}
+
+TEST_CASE("a range table has a key, a history and a way back") {
+  Tool tool;
+  const std::string path = tool.path("c.db").string();
+  const moetune::RangeKey key{
+      "saxpy", "dtype=f32", {.name = "Test GPU", .compute_capability = 90}, "abc", "nvrtc 13"};
+  const auto table = [](const std::string& problem) {
+    moetune::RangeTable table{.ranges = "n=1..4", .bound = 0.02};
+    table.cells.push_back({problem, "x=1", 10, 12, 10});
+    return table.text();
+  };
+  for (const char* problem : {"n=1", "n=2"})
+    moetune::Cache::open(path, moetune::Cache::Mode::create)
+        .put_range(key, {.table = table(problem), .progress = "", .provenance = R"({"driver":"580.1"})"});
+  const auto cache = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "cache");
+    words.insert(words.end(), {"--cache", path});
+    return tool.run(words);
+  };
+  CHECK(contains(cache({"ls"}).out, "table:1"));
+  CHECK(document(cache({"ls", "--json"}))["ranges"][0]["family"] == "dtype=f32");
+  const Json history = document(cache({"history", "table:1", "--json"}));
+  REQUIRE(history["generations"].size() == 1);
+  CHECK(history["generations"][0]["table"]["cells"].size() == 1);
+  CHECK(history["generations"][0]["provenance"]["driver"] == "580.1");
+  CHECK(contains(cache({"history", "table:1"}).out, "1 cells, worst 0.0%"));
+  const Ended back = cache({"rollback", "table:1"});
+  CHECK(back.code == 0);
+  CHECK(contains(back.out, "The table is generation 1 again"));
+  CHECK(moetune::Cache::open(path, moetune::Cache::Mode::read_only).ranges().at(0).table == table("n=1"));
+  CHECK(cache({"rollback", "table:1", "9"}).code == 2);
+  CHECK(contains(cache({"history", "table:7"}).err, "no range table has the key"));
 }
 
 TEST_CASE("the trials of a recording in progress are marked, and count as nothing tuned") {

@@ -120,6 +120,9 @@ TEST_CASE("two nights at once: the second one leaves with code 3") {
   const Ended second = tool.run(night(tool));
   CHECK(second.code == 3);
   CHECK(contains(second.err, "another night goes on"));
+  const Ended elsewhere = tool.run(night(tool, {"--cache", tool.path("other.db").string()}));
+  CHECK(elsewhere.code == 3);  // another cache, the same GPU
+  CHECK(contains(elsewhere.err, "another night goes on"));
   CHECK(first->wait().code == 0);
 }
 
@@ -156,6 +159,57 @@ TEST_CASE("a log on a full disk is said once, and a cache there ends the night")
   CHECK(ended.code == 0);
   CHECK(contains(ended.err, "cannot be written any more"));
   CHECK(tool.run(night(tool, {"--cache", "/dev/full/x.db"})).code >= 2);
+}
+
+TEST_CASE("a winner knows its GPU's UUID and settings, and so does the one that replaces it") {
+  ScriptedGpu gpu;
+  Tool& tool = gpu.tool;
+  tool.set_environment("MOETUNE_LIBNVML", MOETUNE_FAKE_LIBNVML);
+  tool.set_environment("MOETUNE_FAKE_NVML", "power0=650000,mig0=1,ecc0=0");
+  write_list(tool, "\"elements=1024\"");
+  REQUIRE(tool.run(night(tool)).code == 0);
+  const Json known = document(tool.run({"cache", "show", "1", "--json"}))["provenance"];
+  CHECK(known["uuid"] == "GPU-00ababab-abab-abab-abab-abababababab");
+  CHECK(known["power_limit_w"] == 650);
+  CHECK(known["mig"] == true);
+  CHECK(known["ecc"] == false);
+
+  ScriptedGpu other;
+  other.tool.set_environment("MOETUNE_LIBNVML", MOETUNE_FAKE_LIBNVML);
+  other.tool.set_environment("MOETUNE_FAKE_NVML", "ecc0=9");
+  write_list(other.tool, "\"elements=1024\"");
+  REQUIRE(other.tool.run(night(other.tool)).code == 0);
+  const Json less = document(other.tool.run({"cache", "show", "1", "--json"}))["provenance"];
+  CHECK(less["power_limit_w"] == 500);
+  CHECK(less["mig"] == false);
+  CHECK_FALSE(less.contains("ecc"));  // a card that has none
+}
+
+TEST_CASE("a search that the night's end cuts is kept, and stale until a later night has ended it") {
+  Tool tool;
+  tool.set_environment("MOETUNE_REPLAY_PACE_MS", "300");
+  tool.write("w.json", R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_attention", "shapes": [
+      "q_heads=32,batch=8,context=4096"]}]})");
+  const auto command = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = {"retune",   "--workloads", tool.path("w.json").string(),
+                                    "--budget", "24",          "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const Ended cut = tool.run(command({"--time", "4s"}));
+  INFO(cut.err);
+  const Json first = document(cut);
+  CHECK(first["reworked"][0]["verdict"] == "tuned");
+  CHECK(first["reworked"][0]["unfinished"] == true);
+  CHECK(first["reworked"][0]["trials"] < 24);
+  const Json planned = document(tool.run(command({"--dry-run"})));
+  REQUIRE(planned["plan"]["stale"].size() == 1);
+  CHECK(contains(planned["plan"]["stale"][0]["why"], "was stopped in its search"));
+  tool.set_environment("MOETUNE_REPLAY_PACE_MS", "1");
+  const Json second = document(tool.run(command({})));
+  CHECK(second["reworked"][0]["unfinished"] == false);
+  CHECK(second["reworked"][0]["trials"] == 24);
+  CHECK(document(tool.run(command({"--dry-run"})))["plan"]["stale"].empty());
 }
 
 TEST_CASE("without a GPU a night is of the recorded shapes; others are left out and said") {

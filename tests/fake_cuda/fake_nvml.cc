@@ -10,7 +10,7 @@
 
 namespace {
 
-constexpr int kSuccess = 0, kNotFound = 6, kInsufficientSize = 7;
+constexpr int kSuccess = 0, kNotSupported = 3, kNotFound = 6, kInsufficientSize = 7;
 
 struct Memory {
   unsigned long long total, free, used;
@@ -64,4 +64,20 @@ FAKE nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Proc
   for (unsigned i = 0; i < others; ++i) processes[i] = {.pid = 1 + i, .used_bytes = 1 << 20};
   if (lists_this_one) processes[others] = {.pid = static_cast<unsigned>(getpid()), .used_bytes = 1 << 20};
   return kSuccess;
+}
+
+// "power0=700000,mig0=1,ecc0=0": milliwatts and switches; a card without ECC ("ecc0=9") says that it has none.
+FAKE nvmlDeviceGetEnforcedPowerLimit(void* device, unsigned* milliwatts) {
+  *milliwatts = static_cast<unsigned>(scripted("power", ordinal_of(device), 500'000));
+  return kSuccess;
+}
+
+FAKE nvmlDeviceGetMigMode(void* device, unsigned* now, unsigned* after_reset) {
+  *now = *after_reset = static_cast<unsigned>(scripted("mig", ordinal_of(device), 0));
+  return kSuccess;
+}
+
+FAKE nvmlDeviceGetEccMode(void* device, unsigned* now, unsigned* after_reset) {
+  *now = *after_reset = static_cast<unsigned>(scripted("ecc", ordinal_of(device), 1));
+  return *now == 9 ? kNotSupported : kSuccess;
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cache/ranges.h"
 #include "include/moetune.h"
+#include "jobs/range_solution.h"
 #include "jobs/range_state.h"
 #include "kernels/registry.h"
 #include "ranges/range_table.h"
@@ -39,6 +40,8 @@ RangeState sample_state() {
   RangeCellState cell{.problem = shape_of(2, 64).text(), .searched = true};
   cell.cubins = {{"tile=64", {testing::plain_config(64), 10}}, {"tile=32", {}}};
   cell.fallback = MeasuredConfig{testing::plain_config(64), 12};
+  cell.fallback_cubin = "tile=64";
+  cell.looks = {{testing::plain_config(64), {"tile=64", 10}}};
   state.cells.push_back(cell);
   state.shapes.push_back({shape_of(3, 100).text(), testing::plain_config(64), 11, 10, 12});
   return state;

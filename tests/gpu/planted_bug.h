@@ -1,5 +1,5 @@
-// A bug planted in a kernel's template: the configuration without it must pass, and with it be rejected. Free functions,
-// which check with doctest.
+// A bug planted in a kernel's template: the configuration without it must pass, and with it be rejected. Free
+// functions, which check with doctest.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -1,11 +1,13 @@
 // A server's side on a real GPU: what a search stored, opened through moetune.h in this process, serves random
 // problems of its families with the caller's own strides, scale and pools, and captured graphs, and every output
 // is that of float64 on the CPU.
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <functional>
 #include <stdexcept>
+#include <thread>
 
 #include "include/moetune.h"
 #include "kernels/kernel_space.h"
@@ -15,6 +17,7 @@
 #include "runtime/variant.h"
 #include "tests/gpu/gpu.h"
 #include "tests/kernels/random_call.h"
+#include "tests/kernels/random_prefill_call.h"
 #include "tests/tuner/temporary_cache.h"
 #include "tuner/tune.h"
 
@@ -25,10 +28,10 @@ namespace {
 
 constexpr std::size_t kBudget = 8;
 constexpr int kMembers = 8;
-constexpr std::int64_t kLongest = 400;  // the CPU computes them too
+constexpr std::int64_t kLongest = 400, kLongestPrompt = 120;  // the CPU computes them too
 
 void search(Cache& cache, const Problem& problem, std::uint64_t seed) {
-  const Kernel& kernel = find_kernel("decode_attention");
+  const Kernel& kernel = find_kernel(problem.kernel);
   const Space& space = shared_space(kernel.name());
   const Assignment environment = expression_environment(problem, gpu().info().limits);
   const LegalSpace legal = space.enumerate(environment);
@@ -197,53 +200,148 @@ struct Server {
   moetune_runtime* runtime = nullptr;
 };
 
+// Searches the problems that name families, in this process.
+void search_families(const std::filesystem::path& file, const Kernel& kernel,
+                     std::span<const char* const> families) {
+  Cache cache = Cache::open(file, Cache::Mode::create);
+  std::uint64_t seed = 1;
+  for (const char* text : families)
+    search(cache, parse_problem(kernel.name(), kernel.schema(), nullptr, text), seed++);
+}
+
+// A choice for one problem of a family, with its workspace and the caller's tensors.
+class Step {
+ public:
+  Step(const Server& server, moetune_family* family, const Kernel& kernel, const FamilyMember& member,
+       std::uint64_t seed, const cuda::Stream& stream)
+      : family_(family), tensors_(kernel, member, seed, stream) {
+    const Extents extents = kernel.extents_of(member.problem);
+    REQUIRE_OK(moetune_pick(family, extents.begin(), extents.size(), 0, &choice_));
+    REQUIRE_OK(moetune_choice_workspace(family, &choice_, &bytes_));
+    workspace_ = cuda::allocate(static_cast<std::int64_t>(bytes_));
+    REQUIRE_OK(moetune_workspace_init(server.runtime, address(), bytes_, stream.get()));
+  }
+
+  moetune_status launch(void* stream) const {
+    return moetune_launch(family_, &choice_, &tensors_.arguments(), address(), bytes_, stream);
+  }
+  DeviceTensors& tensors() { return tensors_; }
+
+ private:
+  void* address() const { return reinterpret_cast<void*>(workspace_.get()); }
+
+  moetune_family* family_;
+  DeviceTensors tensors_;
+  moetune_choice choice_{};
+  std::size_t bytes_ = 0;
+  cuda::Memory workspace_;
+};
+
+// Random problems of each family, launched twice plainly and once from a graph.
+template <typename Members>
+void serve_members(const char* kernel_name, std::span<const char* const> families, std::int64_t longest) {
+  const Kernel& kernel = find_kernel(kernel_name);
+  const TemporaryFile file;
+  search_families(file.path, kernel, families);
+  const Server server(file.path.string());
+  const cuda::Context context(0);
+  const cuda::Stream stream = cuda::make_stream();
+  std::uint64_t seed = 100;
+  for (const char* text : families) {
+    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+    moetune_family* family = nullptr;
+    REQUIRE_OK(moetune_family_open(server.runtime, kernel_name, kernel.specialization(problem).text().c_str(),
+                                   &family));
+    Members members(kernel, problem, longest, seed);
+    for (int i = 0; i < kMembers; ++i) {
+      const FamilyMember member = members.next();
+      CAPTURE(member.problem.text());
+      Step step(server, family, kernel, member, ++seed, stream);
+      const auto launch = [&] { REQUIRE_OK(step.launch(stream.get())); };
+      launch();
+      launch();  // counters are left as they were
+      step.tensors().check_outputs(kernel, member);
+      step.tensors().poison_outputs();
+      const cuda::Graph graph = cuda::capture(stream, launch);
+      cuda::launch(graph, stream);
+      step.tensors().check_outputs(kernel, member);
+    }
+  }
+}
+
+// The driver as another library of the server calls it.
+template <typename... Arguments>
+void call_driver(const char* name, Arguments... arguments) {
+  void* const library = ::dlopen("libcuda.so.1", RTLD_NOW);
+  REQUIRE(library != nullptr);
+  void* const symbol = ::dlsym(library, name);
+  REQUIRE(symbol != nullptr);
+  CHECK(reinterpret_cast<int (*)(Arguments...)>(symbol)(arguments...) == 0);
+}
+
+// A context of its own on the first device, beside the primary one, with a stream in it. Current on no thread but
+// where it is made so.
+struct ForeignContext {
+  ForeignContext() {
+    void* popped = nullptr;
+    call_driver("cuCtxCreate_v2", &context, 0U, 0);
+    call_driver("cuStreamCreate", &stream, 1U);
+    call_driver("cuCtxPopCurrent_v2", &popped);
+  }
+  ~ForeignContext() { call_driver("cuCtxDestroy_v2", context); }
+  ForeignContext(const ForeignContext&) = delete;
+
+  void* context = nullptr;
+  void* stream = nullptr;
+};
+
 }  // namespace
 
 TEST_CASE(
     "a server launches 32 random problems of four families from stored winners, plainly and in graphs") {
   if (no_gpu()) return;
+  serve_members<RandomMembers>("decode_attention", kFamilies, kLongest);
+}
+
+TEST_CASE("a server launches 48 random prompts of six families of prefill_attention from stored winners") {
+  if (no_gpu()) return;
+  serve_members<RandomPrefills>("prefill_attention", kPrefillFamilies, kLongestPrompt);
+}
+
+TEST_CASE("a stream or a thread of another context is refused, and the server's own works on") {
+  if (no_gpu()) return;
   const Kernel& kernel = find_kernel("decode_attention");
   const TemporaryFile file;
-  {
-    Cache cache = Cache::open(file.path, Cache::Mode::create);
-    std::uint64_t seed = 1;
-    for (const char* text : kFamilies)
-      search(cache, parse_problem(kernel.name(), kernel.schema(), nullptr, text), seed++);
-  }
+  search_families(file.path, kernel, std::span(kFamilies).first(1));
   const Server server(file.path.string());
   const cuda::Context context(0);
   const cuda::Stream stream = cuda::make_stream();
-  std::uint64_t seed = 100;
-  for (const char* text : kFamilies) {
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
-    moetune_family* family = nullptr;
-    REQUIRE_OK(moetune_family_open(server.runtime, "decode_attention",
-                                   kernel.specialization(problem).text().c_str(), &family));
-    RandomMembers members(kernel, problem, kLongest, seed);
-    for (int i = 0; i < kMembers; ++i) {
-      const FamilyMember member = members.next();
-      CAPTURE(member.problem.text());
-      DeviceTensors tensors(kernel, member, ++seed, stream);
-      const Extents extents = kernel.extents_of(member.problem);
-      moetune_choice choice;
-      REQUIRE_OK(moetune_pick(family, extents.begin(), extents.size(), 0, &choice));
-      std::size_t bytes = 0;
-      REQUIRE_OK(moetune_choice_workspace(family, &choice, &bytes));
-      const cuda::Memory workspace = cuda::allocate(static_cast<std::int64_t>(bytes));
-      void* const address = reinterpret_cast<void*>(workspace.get());
-      REQUIRE_OK(moetune_workspace_init(server.runtime, address, bytes, stream.get()));
-      const auto launch = [&] {
-        REQUIRE_OK(moetune_launch(family, &choice, &tensors.arguments(), address, bytes, stream.get()));
-      };
-      launch();
-      launch();  // counters are left as they were
-      tensors.check_outputs(kernel, member);
-      tensors.poison_outputs();
-      const cuda::Graph graph = cuda::capture(stream, launch);
-      cuda::launch(graph, stream);
-      tensors.check_outputs(kernel, member);
-    }
+  const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, kFamilies[0]);
+  moetune_family* family = nullptr;
+  REQUIRE_OK(moetune_family_open(server.runtime, "decode_attention",
+                                 kernel.specialization(problem).text().c_str(), &family));
+  const FamilyMember member = RandomMembers(kernel, problem, kLongest, 7).next();
+  Step step(server, family, kernel, member, 7, stream);
+  const ForeignContext foreign;
+  for (int again = 0; again < 2; ++again) {
+    CHECK(step.launch(foreign.stream) == MOETUNE_WRONG_DEVICE);
+    CHECK(std::string(moetune_last_error()).find("the stream is of another context") != std::string::npos);
+    REQUIRE_OK(step.launch(stream.get()));
   }
+  step.tensors().check_outputs(kernel, member);
+
+  moetune_status there = MOETUNE_OK;
+  std::string sentence;
+  std::thread([&] {
+    call_driver("cuCtxSetCurrent", foreign.context);
+    there = step.launch(stream.get());
+    sentence = moetune_last_error();
+  }).join();
+  CHECK(there == MOETUNE_WRONG_DEVICE);
+  CHECK(sentence.find("the thread's current context is not") != std::string::npos);
+  step.tensors().poison_outputs();
+  REQUIRE_OK(step.launch(stream.get()));
+  step.tensors().check_outputs(kernel, member);
 }
 
 TEST_CASE("kernels with counters take turns in one workspace, whose counters stay at zero") {
@@ -278,6 +376,7 @@ TEST_CASE("kernels with counters take turns in one workspace, whose counters sta
 
 TEST_CASE("routers whose blocks wait for each other run on two streams at once") {
   if (no_gpu()) return;
+  cuda::initialize();
   const cuda::Context context(0);
   const cuda::Stream streams[] = {cuda::make_stream(), cuda::make_stream()};
   std::vector<Guest> guests;

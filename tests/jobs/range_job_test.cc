@@ -62,6 +62,11 @@ TEST_CASE(
   CHECK(stages.back() == "certificate");
   CHECK(cells >= 7);
   CHECK(result.table.cells.size() == result.planned);
+  // A point of the finer grid alone, which is measured without a search.
+  const auto is_between = [](const RangeCell& cell) {
+    return ("," + cell.problem).find(",tokens=3,") != std::string::npos;
+  };
+  CHECK(std::ranges::any_of(result.table.cells, is_between));
   CHECK(result.table.kept);
   CHECK(result.table.worst_cell() <= request.regret);
   CHECK(result.cubins.size() <= request.variants);

@@ -159,3 +159,17 @@ TEST_CASE("the default of an architecture is its best-known shape of streaming")
   CHECK(default_for("sm_80")->is("loader", "vector"));
   REQUIRE(default_for("sm_120a"));
 }
+
+TEST_CASE("problems of one family have places of their own in a table") {
+  const Kernel& kernel = find_kernel("decode_kernel");
+  const auto problem_of = [&](const std::string& text) {
+    return parse_problem("decode_kernel", kernel.schema(), nullptr, text);
+  };
+  const Problem opened = problem_of("elements=4096");
+  const std::unique_ptr<const FamilyInterface> family = kernel.family_interface(opened);
+  for (const std::int64_t elements : {1024, 4096, 1 << 20}) {
+    const TablePoint point = family->table_point_of(problem_of("elements=" + std::to_string(elements)));
+    REQUIRE(point.position.size() == 1);
+    CHECK(point.position[0] == elements);
+  }
+}

@@ -72,7 +72,8 @@ TileOrder tile_order(const PrefillShape& shape, std::int64_t head_tiles, std::in
   return order;
 }
 
-// No two legal configurations of a problem with full lengths launch the same code over the same tiles in the same order.
+// No two legal configurations of a problem with full lengths launch the same code over the same tiles in the same
+// order.
 std::size_t check_work_differs(const Problem& of, const DeviceLimits& limits) {
   CAPTURE(of.text());
   const PrefillShape shape(of);

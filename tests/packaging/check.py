@@ -34,6 +34,15 @@ def check_units():
     command = re.search(r"^ExecStart=/usr/bin/moetune (.*)$", service, re.M)
     check(command, "the service does not start /usr/bin/moetune")
     run_with_own_files(command[1].split())
+    users = (packaging / "systemd/moetune.sysusers").read_text()
+    user = re.search(r"^User=(\S+)$", service, re.M)
+    check(user and re.search(rf"^u {user[1]} - ", users, re.M), "the service's user is not that of moetune.sysusers")
+    check("DynamicUser" not in service, "a dynamic user hides /var/lib/moetune from servers of other users")
+    check(re.search(r"^SuccessExitStatus=.*\b143\b", service, re.M), "a stopped night would count as failed")
+    if shutil.which("systemd-sysusers") is not None:
+        ended = subprocess.run(["systemd-sysusers", "--dry-run", packaging / "systemd/moetune.sysusers"],
+                               capture_output=True, text=True)
+        check(ended.returncode == 0, f"systemd-sysusers: {ended.stderr}")
     if shutil.which("systemd-analyze") is None:
         print("systemd-analyze is not here: the units are not verified")
         return
@@ -119,6 +128,30 @@ def check_cronjob():
     run_with_own_files(container["args"])
 
 
+def check_schemas():
+    """The manifests against Kubernetes' own schemas, where scripts/test has brought them."""
+    folder = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else None
+    if folder is None or not folder.is_dir():
+        print("SKIPPED: Kubernetes' schemas are not here; scripts/test brings them by pip")
+        return
+    sys.path.insert(0, str(folder))
+    import kubernetes_validate
+    import yaml
+    manifests = sorted((packaging / "kubernetes").glob("*.yaml"))
+    for file in manifests:
+        for document in yaml.safe_load_all(file.read_text()):
+            for version in ("1.27", "1.31"):
+                kubernetes_validate.validate(document, version, strict=True)
+            wrong = json.loads(json.dumps(document))
+            wrong["spec"]["backoffLimits"] = 0  # the schema must see a field that there is not
+            try:
+                kubernetes_validate.validate(wrong, version, strict=True)
+            except kubernetes_validate.ValidationError:
+                continue
+            check(False, f"{file.name}: the schema sees no wrong field")
+    check(manifests, "there are no manifests")
+
+
 def check_dockerfile():
     text = re.sub(r"\\\n", " ", (packaging / "docker/Dockerfile").read_text())
     known = {"FROM", "RUN", "COPY", "ENV", "VOLUME", "ENTRYPOINT", "CMD"}
@@ -126,11 +159,17 @@ def check_dockerfile():
         if line.strip() and not line.startswith("#"):
             check(line.split()[0] in known, f"the Dockerfile has an instruction {line.split()[0]}")
     check(json.loads(re.search(r"^ENTRYPOINT (.*)$", text, re.M)[1]) == ["/usr/bin/moetune"], "another entry point")
+    pinned = re.search(r"nvidia-cuda-nvrtc==(\d+)\.(\d+)", text)
+    check(pinned, "NVRTC is not pinned")
+    setup = re.search(r"^nvrtc_version=(\S+)$", (source / "scripts/setup").read_text(), re.M)
+    check(setup and f"{pinned[1]}.{pinned[2]}" == setup[1], "NVRTC is of another version than scripts/setup brings")
+    check(f"MOETUNE_NVRTC=/opt/nvidia/cu{pinned[1]}/lib" in text, "MOETUNE_NVRTC is not where that NVRTC lies")
 
 
 check_units()
 check_cronjob()
 check_jobs()
+check_schemas()
 check_scripts()
 check_dockerfile()
 print("packaging: sound")

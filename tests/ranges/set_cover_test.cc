@@ -38,7 +38,7 @@ std::vector<CellTimes> random_cells(Draws& draws, std::size_t cubins) {
 
 struct Judged {
   bool broken = false;
-  std::size_t lost = 0, size = 0;
+  std::size_t lost = 0, past = 0, size = 0;
   double worst = 0, sum = 0;
 };
 
@@ -55,6 +55,7 @@ Judged judge(const std::vector<CellTimes>& cells, const std::vector<std::size_t>
       time = cell.default_us;
     }
     const double regret = time / cell.best_us() - 1;
+    judged.past += regret > bound;
     judged.worst = std::max(judged.worst, regret);
     judged.sum += std::log1p(regret);
   }
@@ -65,7 +66,7 @@ Judged judge(const std::vector<CellTimes>& cells, const std::vector<std::size_t>
 // Whether a is better than b.
 bool precedes(const Judged& a, const Judged& b) {
   if (a.broken != b.broken) return !a.broken;
-  if (a.broken) return std::tie(a.lost, a.worst, a.size, a.sum) < std::tie(b.lost, b.worst, b.size, b.sum);
+  if (a.broken) return std::tie(a.lost, a.past, a.sum, a.size) < std::tie(b.lost, b.past, b.sum, b.size);
   return std::tie(a.size, a.worst, a.sum) < std::tie(b.size, b.worst, b.sum);
 }
 

@@ -55,6 +55,18 @@ TEST_CASE("a clear difference is significant, one within the intervals or of a t
   CHECK(comparison.mean_ratio > 1);
 }
 
+TEST_CASE("times under different timings are no pair: they answer different questions") {
+  std::vector<Entry> a = {entry("x", 100)}, b = {entry("x", 80), entry("x", 100)};
+  b[0].timing = Timing::chained;
+  b[0].stored_at = "2026-11-23T10:00:00Z";  // the later one
+  const Comparison comparison = compare_entries(a, b, false);
+  REQUIRE(comparison.pairs.size() == 1);
+  CHECK(comparison.pairs[0].b.timing == Timing::overlapped);
+  CHECK(comparison.pairs[0].verdict == Verdict::same);
+  CHECK(comparison.only_b.size() == 1);
+  CHECK(compare_entries(a, {b[0]}, true).pairs.empty());
+}
+
 TEST_CASE("contended times and times without an interval are unsure") {
   Entry contended = entry("x", 50);
   contended.contended = true;

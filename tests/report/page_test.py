@@ -187,11 +187,52 @@ class Page(unittest.TestCase):
         self.assertTrue(browser.call("Page.printToPDF")["data"])
         self.quiet()
 
+    def test_paper_is_light_and_whole(self):
+        browser = self.browser
+        browser.media(dark=True)
+        browser.open(self.page("big"), "#view=workload&key=1")
+        rows = "document.querySelectorAll('#trials tbody tr').length"
+        back = "getComputedStyle(document.body).backgroundColor"
+        self.assertEqual(browser.evaluate(rows), 50)
+        dark = browser.evaluate(back)
+        printed = browser.evaluate("""(() => {
+            dispatchEvent(new Event('beforeprint'));
+            const canvas = document.querySelector('canvas');
+            const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+            return {rows: document.querySelectorAll('#trials tbody tr').length,
+                    back: getComputedStyle(document.body).backgroundColor,
+                    closed: document.querySelectorAll('details.behind:not([open])').length,
+                    empty: [...document.querySelectorAll('details.behind')].filter(d => !d.querySelector('tr')).length,
+                    painted: pixels.some(value => value > 0)};
+        })()""")
+        self.assertGreater(printed["rows"], 1000)
+        self.assertEqual(printed["back"], "rgb(255, 255, 255)")
+        self.assertNotEqual(printed["back"], dark)
+        self.assertEqual((printed["closed"], printed["empty"]), (0, 0))
+        self.assertTrue(printed["painted"])  # before the listener returned
+        browser.evaluate("dispatchEvent(new Event('afterprint'))")
+        browser.settle()
+        self.assertEqual(browser.evaluate(rows), 50)
+        self.assertEqual(browser.evaluate(back), dark)
+        self.quiet()
+
+    def test_no_series_has_more_than_two_thousand_points(self):
+        browser = self.browser
+        browser.open(self.page("usual"), "#view=kernel&id=1")
+        browser.evaluate("""(() => { const kernel = data.kernels[1];
+            kernel.workloads = Array.from({length: 2500}, (_, i) => kernel.workloads[i % kernel.workloads.length]);
+            render(); })()""")
+        browser.settle()
+        points = browser.evaluate("""Chart.getChart(document.querySelector('canvas')).data.datasets
+            .map(set => [set.label, set.data.length])""")
+        self.assertEqual(dict(points)["best"], 2000)
+        self.assertLessEqual(max(count for _, count in points), 2000)
+        self.quiet()
+
     def test_a_hundred_thousand_trials_open_at_once(self):
         page = self.page("big")
         self.assertLess(page.stat().st_size, 5 << 20)
-        seconds = min(self.browser.open(page) for _ in range(2))
-        self.assertLess(seconds, 2)
+        self.assertLess(self.browser.open(page), 2)
         self.assertEqual(self.browser.evaluate("document.querySelectorAll('#workloads tbody tr').length"), 31)
         self.assertIn("100,000", self.browser.evaluate("document.querySelector('.cards').textContent"))
         self.browser.go("#view=workload&key=1")

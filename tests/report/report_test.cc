@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "report/report_document.h"
+#include "retune/plan.h"
 #include "tests/report/reported_cache.h"
 
 using namespace moetune;
@@ -101,6 +102,67 @@ TEST_CASE("what is stale is said with its reason") {
                           advice.command == "moetune search decode_kernel --problem " + decode_key().problem);
   }
   CHECK(advised);
+}
+
+TEST_CASE(
+    "what a night has kept under today's templates is no longer stale, and the search that lost is no loss") {
+  ReportedCache made;
+  WorkloadKey key = decode_key();
+  key.source_digest = "of yesterday";
+  key.toolchain = "nvrtc 12.9.1";
+  const std::int64_t served = made.add(key);
+  made.winner(served, decode_config("6"), 100);
+  const std::int64_t lost = made.add(decode_key());  // a night's search, whose best lost the duel
+  made.trial(lost, decode_config("4"), 101);
+  const Report before = report_of(made);
+  CHECK(mentions(before.workloads[0].stale, "the templates changed since"));
+  CHECK(workload_notes(before.workloads[1]) == std::vector<std::string>{"no cubin"});
+
+  Ledger ledger(made.path() + "-retune-GPU-1234.json");
+  LedgerEntry night{.made_with = made_today(decode_key()), .verdict = "kept"};
+  night.made_with.driver = "590.2";  // the night's own
+  night.at = seconds_of_date("2026-11-23T03:00:00Z");
+  ledger.put(decode_key(), night);
+  const Report after = report_of(made);
+  CHECK(after.workloads[0].stale.empty());
+  CHECK(after.workloads[1].kept == served);
+  CHECK(workload_notes(after.workloads[1]) == std::vector<std::string>{"lost duel"});
+  for (const Advice& advice : after.advice) CHECK(advice.command.find("moetune search") == std::string::npos);
+
+  night.at = seconds_of_date("2026-11-21T03:00:00Z");  // before the winner was stored
+  ledger.put(decode_key(), night);
+  CHECK(mentions(report_of(made).workloads[0].stale, "the templates changed since"));
+  night.at = seconds_of_date("2026-11-23T03:00:00Z");
+  night.verdict = LedgerEntry::begun_verdict(Remedy::full);  // stopped: nothing is decided
+  ledger.put(decode_key(), night);
+  CHECK(mentions(report_of(made).workloads[0].stale, "the templates changed since"));
+  night.verdict = "kept";
+  night.made_with.sources = "of the day before";
+  ledger.put(decode_key(), night);
+  CHECK(mentions(report_of(made).workloads[0].stale, "the templates changed since"));
+}
+
+TEST_CASE("a winner that serves another GPU of the cache is marked, as the runtime would choose it") {
+  ReportedCache made;
+  WorkloadKey near = decode_key(), far = decode_key();
+  near.hardware.name = "Near";
+  near.hardware.sm_count = 120;
+  far.hardware.name = "Far";
+  far.hardware.sm_count = 60;
+  WorkloadKey without = decode_key(), other = decode_key();
+  without.hardware.name = "Without";
+  without.hardware.sm_count = 114;
+  other.hardware.name = "Older";
+  other.hardware.compute_capability = 80;
+  made.winner(made.add(near), decode_config("6"), 100);
+  made.winner(made.add(far), decode_config("6"), 100);
+  made.trial(made.add(without), decode_config("6"), 100);  // no winner of its own
+  made.trial(made.add(other), decode_config("6"), 100);
+  const Report report = report_of(made);
+  REQUIRE(report.workloads.size() == 4);
+  CHECK(report.workloads[0].inherited_by == std::vector<std::string>{"Without"});
+  CHECK(report.workloads[1].inherited_by.empty());
+  CHECK(workload_notes(report.workloads[0]) == std::vector<std::string>{"inherited"});
 }
 
 TEST_CASE("another driver makes a winner stale, and 13.10 comes after 13.9") {

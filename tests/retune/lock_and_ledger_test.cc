@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -44,6 +45,28 @@ TEST_CASE("a second night is refused while the first goes on, and may come after
   }
   CHECK(read_lock(file).pid == 0);
   CHECK(NightLock(file).taken_over().empty());
+}
+
+TEST_CASE("a GPU has one lock for all caches, in a folder that is the user's alone") {
+  const TemporaryFolder folder;
+  setenv("XDG_CACHE_HOME", folder.file("xdg").c_str(), 1);
+  {
+    const DeviceLock first(folder.file("a.db-retune-GPU-1"), "GPU-1");
+    CHECK_THROWS_AS(DeviceLock(folder.file("b.db-retune-GPU-1"), "GPU-1"), BrokenEnvironment);
+    CHECK_NOTHROW(DeviceLock(folder.file("b.db-retune-GPU-2"), "GPU-2"));
+    CHECK_NOTHROW(DeviceLock(folder.file("b.db-retune-recordings"), ""));
+    CHECK_THROWS_AS(DeviceLock(folder.file("a.db-retune-GPU-1"), ""), BrokenEnvironment);
+  }
+  CHECK_NOTHROW(DeviceLock(folder.file("b.db-retune-GPU-1"), "GPU-1"));
+  const std::filesystem::path locks = gpu_lock_folder();
+  CHECK(std::filesystem::status(locks).permissions() == std::filesystem::perms::owner_all);
+  std::filesystem::permissions(locks, std::filesystem::perms::all);
+  CHECK_THROWS_AS(gpu_lock_folder(), BrokenEnvironment);
+  std::filesystem::remove_all(locks);
+  std::filesystem::create_directories(folder.file("elsewhere"));
+  std::filesystem::create_directory_symlink(folder.file("elsewhere"), locks);
+  CHECK_THROWS_AS(gpu_lock_folder(), BrokenEnvironment);
+  unsetenv("XDG_CACHE_HOME");
 }
 
 TEST_CASE("a night that was killed frees its lock, and the next one says so") {

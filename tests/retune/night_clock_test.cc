@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "cache/history.h"
 #include "retune/night.h"
 #include "retune/session_subject.h"
 #include "tuner/compile/compiler.h"
@@ -23,6 +24,7 @@ class Nights {
     folder_ = pattern;
     setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
     setenv("MOETUNE_FAKE_CUDA", "memory=4194304", 1);
+    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);  // the GPU's lock lies there
     request_.list.entries = {{.kernel = "decode_kernel", .shapes = {{"elements=1024"}}}};
     request_.search.settings.budget = 2;
     request_.search.threads = 1;
@@ -33,6 +35,7 @@ class Nights {
   ~Nights() {
     unsetenv("MOETUNE_LIBCUDA");
     unsetenv("MOETUNE_FAKE_CUDA");
+    unsetenv("XDG_CACHE_HOME");
     std::filesystem::remove_all(folder_);
   }
   Nights(const Nights&) = delete;
@@ -80,31 +83,95 @@ TEST_CASE("by a made-up clock a winner gets old, is examined, and is young again
   CHECK(nights.at(today + 62 * kOneDay, true).plan.items.size() == 1);
 }
 
+namespace {
+
+// A configuration as a check on a sibling leaves it.
+SiblingCheck check_with(SessionSubject& subject, ConfigId id) {
+  SiblingCheck check{.held = true, .lost = true};
+  check.other = *subject.prepare(id);
+  check.other_trial =
+      Trial{.id = id, .config = check.other->config, .result = subject.device().run(*check.other, {})};
+  REQUIRE(check.other_trial->result.outcome == Outcome::ok);
+  return check;
+}
+
+std::string store_winner_of(SessionSubject& subject, ConfigId id) {
+  const SiblingCheck built = check_with(subject, id);
+  TuneResult found;
+  found.winner = *built.other;
+  found.best = built.other_trial;
+  subject.store(found);
+  return found.winner.config.text();
+}
+
+}  // namespace
+
 TEST_CASE("a winner that is withdrawn leaves the one before it, once") {
   Nights nights;
   SessionSubject subject(nights.search(), false, {}, {});
   subject.open_device();
-  const auto store = [&](ConfigId id) {
-    TuneResult found;
-    found.winner = *subject.prepare(id);
-    found.best =
-        Trial{.id = id, .config = found.winner.config, .result = subject.device().run(found.winner, {})};
-    REQUIRE(found.best->result.outcome == Outcome::ok);
-    subject.store(found);
-    return found.winner.config.text();
-  };
+  const SiblingCheck nothing;
   CHECK_FALSE(subject.incumbent());
-  const std::string first = store(*subject.default_id());
+  const std::string first = store_winner_of(subject, *subject.default_id());
   CHECK(subject.has_winner(first));
-  CHECK_FALSE(subject.withdraw(first));  // nothing was before it
-  const std::string second = store(*subject.default_id() == 0 ? 1 : 0);
+  CHECK_FALSE(subject.withdraw(first, "", nothing));  // nothing was before it
+  const std::string second = store_winner_of(subject, *subject.default_id() == 0 ? 1 : 0);
   REQUIRE(second != first);
   CHECK(subject.has_winner(second));
-  CHECK_FALSE(subject.withdraw(first));  // it is not the winner
-  CHECK(subject.withdraw(second));
+  CHECK_FALSE(subject.withdraw(first, second, nothing));  // it is not the winner
+  CHECK(subject.withdraw(second, first, nothing));
   CHECK(subject.incumbent()->config.text() == first);
-  CHECK_FALSE(subject.withdraw(second));  // two siblings may find the same
+  CHECK_FALSE(subject.withdraw(second, first, nothing));  // two siblings may find the same
   CHECK(subject.incumbent()->config.text() == first);
+}
+
+TEST_CASE("after templates changed, a withdrawn winner leaves that of the earlier templates") {
+  Nights nights;
+  const std::string path = nights.search().target.cache.path;
+  std::string first;
+  ConfigId other = 0;
+  {
+    SessionSubject before(nights.search(), false, {}, {});
+    before.open_device();
+    other = *before.default_id() == 0 ? 1 : 0;
+    first = store_winner_of(before, *before.default_id());
+  }
+  WorkloadKey key, today_key;
+  {
+    Cache cache = Cache::open(path, Cache::Mode::read_write);
+    const Workload workload = cache.workloads().front();
+    const WinnerRecord winner = cache.winner(workload.id).value();
+    cache.forget(workload.id);
+    today_key = key = workload.key;
+    key.source_digest = "earlier";
+    cache.put_winner(cache.workload(key, workload.family), winner);
+  }
+  SessionSubject subject(nights.search(), false, {}, {});
+  subject.open_device();
+  REQUIRE(subject.incumbent()->config.text() == first);
+  const std::string second = store_winner_of(subject, other);
+  REQUIRE(subject.has_winner(second));
+  CHECK(subject.withdraw(second, first, {}));
+  CHECK(subject.has_winner(first));
+  CHECK_FALSE(subject.has_winner(second));
+  {
+    const Cache cache = Cache::open(path, Cache::Mode::read_only);
+    CHECK(cache.check().empty());
+    const auto today = cache.find_workload(today_key);
+    REQUIRE(today);
+    CHECK_FALSE(cache.winner(*today));
+    CHECK(cache.history(*today).front().reason == "withdrawn");
+  }
+  // Without the earlier winner: what the sibling has built and timed itself.
+  store_winner_of(subject, other);
+  {
+    Cache cache = Cache::open(path, Cache::Mode::read_write);
+    cache.forget(*cache.find_workload(key));
+  }
+  REQUIRE(subject.has_winner(second));
+  CHECK_FALSE(subject.withdraw(second, first, {}));
+  CHECK(subject.withdraw(second, first, check_with(subject, *subject.default_id())));
+  CHECK(subject.has_winner(first));
 }
 
 TEST_CASE("a workload is retuned under the timing of the winner that a server would take") {

@@ -3,10 +3,13 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cmath>
 #include <memory>
 
 #include "replay/noisy_device.h"
+#include "retune/neighbourhood.h"
+#include "retune/stale_ranges.h"
 
 using namespace moetune;
 
@@ -55,8 +58,14 @@ class MadeUpSubject : public ReworkSubject {
     request.budget = remedy == Remedy::full ? 80 : 30;
     request.quiet_wait_s = 0;
     request.space = &space_;
+    if (cut_without_any) {
+      TuneResult nothing;
+      nothing.out_of_time = true;
+      return nothing;
+    }
     if (answer) {
       TuneResult result;
+      result.out_of_time = cut;
       result.best = Trial{.id = *answer,
                           .config = space_.config(*answer),
                           .result = device_->run({space_.config(*answer)}, {})};
@@ -64,6 +73,7 @@ class MadeUpSubject : public ReworkSubject {
       return result;
     }
     TuneResult result = tune(request, {.device = *device_}, {});
+    result.out_of_time = cut;
     if (result.best) result.winner.config = result.best->config;
     found_.clear();
     for (const Trial& trial : result.trials)
@@ -87,8 +97,9 @@ class MadeUpSubject : public ReworkSubject {
   NoiseModel noise;
   std::optional<ConfigId> served;
   std::vector<OldTrial> trials;
-  std::vector<std::string> waiting;  // for a duel
-  std::optional<ConfigId> answer;    // what a search finds, instead of searching
+  std::vector<std::string> waiting;           // for a duel
+  std::optional<ConfigId> answer;             // what a search finds, instead of searching
+  bool cut = false, cut_without_any = false;  // by the deadline
   int stores = 0, searches = 0;
 
  private:
@@ -181,6 +192,85 @@ TEST_CASE("a winner that no longer runs is replaced, and a space in which nothin
   const ReworkResult failed = subject.run();
   CHECK(failed.verdict == ReworkVerdict::failed);
   CHECK(subject.stores == 0);
+}
+
+TEST_CASE("a search that the deadline cuts is stored and stays unfinished, won or lost") {
+  MadeUpSubject subject;
+  subject.cut = true;
+  const ReworkResult tuned = subject.run();
+  CHECK(tuned.verdict == ReworkVerdict::tuned);
+  CHECK(tuned.unfinished);
+  CHECK(subject.stores == 1);
+  CHECK(tuned.reason.find("the next night goes on") != std::string::npos);
+  subject.truth[*subject.served].time_us *= 1.1;
+  const ReworkResult improved = subject.run({.quiet_wait_s = 0, .resumed = Remedy::full});
+  CHECK(improved.verdict == ReworkVerdict::improved);
+  CHECK(improved.unfinished);
+  const ConfigId best = *subject.served;
+  subject.answer = best == 0 ? 1 : 0;
+  subject.truth[*subject.answer].time_us = subject.served_us() * 1.2;
+  const ReworkResult kept = subject.run({.quiet_wait_s = 0, .resumed = Remedy::full});
+  CHECK(kept.verdict == ReworkVerdict::kept);
+  CHECK(kept.unfinished);
+  subject.cut = false;
+  CHECK_FALSE(subject.run({.quiet_wait_s = 0, .resumed = Remedy::full}).unfinished);
+
+  MadeUpSubject empty;
+  empty.cut_without_any = true;
+  CHECK(empty.run().verdict == ReworkVerdict::stopped);  // no failure: nothing was wrong but the time
+}
+
+TEST_CASE("a patch searches what differs from the winner in two parameters, and what it is given beside it") {
+  std::vector<Parameter> parameters;
+  for (const char* name : {"x", "y", "z"})
+    parameters.push_back({.name = name, .values = {Value::integer(0), Value::integer(1), Value::integer(2)}});
+  std::vector<Position> rows;
+  for (Position i = 0; i < 27; ++i)
+    rows.insert(rows.end(), {static_cast<Position>(i / 9), static_cast<Position>(i / 3 % 3),
+                             static_cast<Position>(i % 3)});
+  const LegalSpace space(parameters, rows);
+  const LegalSpace near = neighbourhood(space, "x=0,y=0,z=0", {"x=1,y=2,z=1", "x=9,y=0,z=0"});
+  CHECK(near.size() == 1 + 6 + 12 + 1);
+  CHECK(near.find_text("x=1,y=2,z=1"));
+  CHECK_FALSE(near.find_text("x=1,y=1,z=1"));
+  CHECK(neighbourhood(space, "x=7,y=0,z=0", {}).size() == 27);  // of another space: nothing is near
+  TuneResult result;
+  const ConfigId id = near.find_text("x=2,y=2,z=0").value();
+  result.best = Trial{.id = id, .config = near.config(id)};
+  result.trials = {*result.best};
+  renumber(result, near, space);
+  CHECK(space.config(result.best->id).text() == "x=2,y=2,z=0");
+  CHECK(result.trials[0].id == result.best->id);
+}
+
+TEST_CASE("past the deadline neither a probe nor a duel waits for a quiet GPU") {
+  MadeUpSubject subject;
+  REQUIRE(subject.run().verdict == ReworkVerdict::tuned);
+  const ConfigId best = *subject.served;
+  subject.answer = best == 0 ? 1 : 0;
+  subject.truth[*subject.answer].time_us = subject.served_us() * 0.8;
+  subject.noise.burst_chance = 1;
+  subject.noise.canary_misses = 0;
+  for (const std::optional<Remedy> resumed : {std::optional<Remedy>(), std::optional(Remedy::full)}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const ReworkResult result = subject.run(
+        {.quiet_wait_s = 30, .deadline = begin + std::chrono::milliseconds(200), .resumed = resumed});
+    CHECK(result.verdict == ReworkVerdict::postponed);
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+    CHECK(subject.served == best);
+  }
+}
+
+TEST_CASE("a range whose time is up stays unfinished, and one without a table has not failed") {
+  RangeResult found;
+  CHECK(range_verdict(found).verdict == ReworkVerdict::failed);
+  found.out_of_time = true;
+  CHECK(range_verdict(found).verdict == ReworkVerdict::stopped);
+  found.table.cells.emplace_back();
+  CHECK(range_verdict(found).verdict == ReworkVerdict::tuned);
+  CHECK(range_verdict(found).unfinished);
+  found.out_of_time = false;
+  CHECK_FALSE(range_verdict(found).unfinished);
 }
 
 TEST_CASE("a rival from a merge is dueled: the faster one is served, and no pair waits any more") {

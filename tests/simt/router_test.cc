@@ -175,8 +175,7 @@ TEST_CASE("simt: blocks whose tokens need several chunks of bits, counted or not
     for (const char* const schedule : {"schedule=barrier,cluster=1", "schedule=cluster,cluster=4"}) {
       CAPTURE(schedule);
       const Config config = shared_space("router").parse_config(
-          std::string(schedule) +
-          ",select=rounds,lanes=8,vector=1,rows=1,warps=4,pad=last,dependents=early,blocks_per_sm=1");
+          std::string(schedule) + ",select=rounds,lanes=8,vector=1,rows=1,warps=4,dependents=early,pad=last,blocks_per_sm=1");
       check_outputs(routed.run(config, 5, 2), right, is_right);
     }
   }
@@ -190,8 +189,7 @@ TEST_CASE("simt: blocks that wait for each other need not run at the same time")
     SimtProblem routed = routed_problem(others);
     const HostTensors right = routed.reference(Reference::exact);
     const Config config = shared_space("router").parse_config(
-        "schedule=barrier,cluster=1,select=rounds,lanes=8,vector=1,rows=1,warps=4,"
-        "pad=last,dependents=early,blocks_per_sm=1");
+        "schedule=barrier,cluster=1,select=rounds,lanes=8,vector=1,rows=1,warps=4,pad=last,blocks_per_sm=1");
     for (const std::uint32_t resident : {1, 2, 4}) {
       CAPTURE(resident);
       routed.resident_blocks = resident;
@@ -249,7 +247,7 @@ TEST_CASE("simt: every way to select, of logits that differ, that are few and th
         CAPTURE(select);
         const Config config = shared_space("router").parse_config(
             std::string("schedule=rows,cluster=1,lanes=32,vector=1,rows=1,"
-                        "warps=2,pad=last,dependents=early,blocks_per_sm=1,select=") +
+                        "warps=2,dependents=early,pad=last,blocks_per_sm=1,select=") +
             select);
         check_outputs(routed.run(config, 2), right, is_right);
       }
@@ -293,7 +291,7 @@ TEST_CASE("simt: an election among lists of every length, with and without group
         CAPTURE(dependents);
         const Config config = shared_space("router").parse_config(
             std::string("schedule=rows,cluster=1,select=elect,lanes=32,rows=1,warps=2,blocks_per_sm=1,"
-                        "pad=last,dependents=") +
+                        "dependents=") +
             dependents + ",vector=" + std::to_string(one.vector));
         check_outputs(routed.run(config, 4), right, is_right);
       }
@@ -330,7 +328,7 @@ TEST_CASE("simt: of equal candidates in one lane, in one list and in two lists t
     for (const char* const vector : {"1", "2", "4"}) {
       const Config config = shared_space("router").parse_config(
           std::string("schedule=rows,cluster=1,select=elect,lanes=32,rows=2,warps=2,blocks_per_sm=1,"
-                      "pad=last,dependents=early,vector=") +
+                      "dependents=early,vector=") +
           vector);
       CHECK(routed.run(config, 6).at("ids") == ids);
     }

@@ -115,6 +115,34 @@ TEST_CASE("layers of linear attention are counted and said to have no kernel") {
   CHECK(next.problem("router") == "experts=512,top_k=10,score=softmax,dtype=bf16");
 }
 
+TEST_CASE("layers before max_window_layers have no window") {
+  const ModelFacts facts =
+      parse_model_config(
+          R"({"model_type":"qwen3","num_hidden_layers":36,"hidden_size":2560,"num_attention_heads":32,
+                             "num_key_value_heads":8,"head_dim":128,"sliding_window":4096,"use_sliding_window":true,
+                             "max_window_layers":28})",
+          "c.json")
+          .facts;
+  REQUIRE(facts.attention.size() == 2);
+  for (const AttentionLayers& layers : facts.attention) {
+    CAPTURE(layers.window);
+    CHECK(layers.layers == (layers.window > 0 ? 8 : 28));
+  }
+}
+
+TEST_CASE("a model in fp16 routes fp16, and what its kernels lack is said") {
+  Planned model{
+      parse_model_config(
+          R"({"model_type":"mixtral","num_hidden_layers":32,"hidden_size":4096,"num_attention_heads":32,
+                        "num_key_value_heads":8,"num_local_experts":8,"num_experts_per_tok":2,"torch_dtype":"float16"})",
+          "c.json"),
+      {}};
+  model.plan = plan_model(model.config.facts, {});
+  CHECK(model.problem("router").find("dtype=fp16") != std::string::npos);
+  CHECK(model.says("moe_dispatch and moe_combine have no fp16"));
+  CHECK_FALSE(plan_of("mixtral-8x7b").says("have no fp16"));
+}
+
 TEST_CASE("every workload of every model is one that its kernel takes, and survives the file") {
   for (const char* name : {"gpt-oss-120b", "qwen3-30b-a3b", "deepseek-v3", "kimi-k2", "mixtral-8x7b",
                            "llama-3-70b", "qwen3-32b", "qwen3-next-80b-a3b"}) {

@@ -42,6 +42,7 @@ Json worker_reply(const Message& reply) {
   const auto message = json.at("error").at("message").get<std::string>();
   const auto kind = json.at("error").at("kind").get<std::string>();
   if (kind == "no_gpu") throw cuda::NoGpu(message);
+  if (kind == "memory") throw TooLittleMemory(message);
   if (kind == "environment") throw BrokenEnvironment(message);
   throw std::logic_error("the GPU worker refused a request: " + message);
 }

@@ -51,6 +51,9 @@ struct Nvml::Library {
   int (*reasons)(void*, unsigned long long*) = nullptr;
   int (*memory)(void*, MemoryInfo*) = nullptr;
   int (*processes)(void*, unsigned*, ProcessInfo*) = nullptr;
+  int (*power_limit)(void*, unsigned*) = nullptr;          // milliwatts
+  int (*mig_mode)(void*, unsigned*, unsigned*) = nullptr;  // now, and after a reset
+  int (*ecc_mode)(void*, unsigned*, unsigned*) = nullptr;  // the same
 
   template <typename Function>
   void resolve(const char* name, Function& function) {
@@ -72,6 +75,9 @@ struct Nvml::Library {
     resolve("nvmlDeviceGetCurrentClocksThrottleReasons", reasons);
     resolve("nvmlDeviceGetMemoryInfo", memory);
     resolve("nvmlDeviceGetComputeRunningProcesses_v3", processes);
+    resolve("nvmlDeviceGetEnforcedPowerLimit", power_limit);
+    resolve("nvmlDeviceGetMigMode", mig_mode);
+    resolve("nvmlDeviceGetEccMode", ecc_mode);
     return true;
   }
 
@@ -136,6 +142,19 @@ std::optional<GpuLoad> Nvml::load() const {
                                      [own](const ProcessInfo& process) { return process.pid != own; });
   return GpuLoad{.foreign_processes = static_cast<int>(foreign),
                  .free_bytes = static_cast<std::int64_t>(memory.free)};
+}
+
+std::optional<GpuSettings> Nvml::settings() const {
+  if (device_ == nullptr) return std::nullopt;
+  GpuSettings settings;
+  unsigned value = 0, after_reset = 0;
+  if (library_->power_limit != nullptr && library_->power_limit(device_, &value) == kSuccess)
+    settings.power_limit_w = static_cast<int>((value + 500) / 1000);
+  if (library_->mig_mode != nullptr && library_->mig_mode(device_, &value, &after_reset) == kSuccess)
+    settings.mig = value != 0;
+  if (library_->ecc_mode != nullptr && library_->ecc_mode(device_, &value, &after_reset) == kSuccess)
+    settings.ecc = value != 0;
+  return settings;
 }
 
 std::optional<int> Nvml::other_processes() const {

@@ -30,6 +30,9 @@ class Nvml {
   // Of processes, all but this one count as foreign. nullopt if either figure is unknown.
   std::optional<GpuLoad> load() const;
 
+  // nullopt without NVML.
+  std::optional<GpuSettings> settings() const;
+
   // Compute processes beside this one. nullopt if unknown, as it is if this one is not in the list: in a
   // container NVML may give the host's process ids.
   std::optional<int> other_processes() const;

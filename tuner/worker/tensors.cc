@@ -56,7 +56,7 @@ Tensors::Tensors(TensorsSpec spec, const CompiledReference& exact, const Compile
     run_references(exact, baseline);
   } catch (const cuda::CudaError& error) {
     if (error.kind != cuda::CudaError::Kind::memory) throw;
-    throw BrokenEnvironment(
+    throw TooLittleMemory(
         "the GPU has too little free memory for this problem: " + std::string(error.what()) +
         "; use a smaller problem or end what else runs on the GPU");
   }
@@ -71,7 +71,7 @@ void Tensors::allocate(const DeviceLimits& limits, std::int64_t free_memory) {
   }
   const std::int64_t possible = copies_for(rotating, fixed, limits.l2_bytes, free_memory);
   if (possible == 0) {
-    throw BrokenEnvironment("the problem needs " + gibibytes(rotating + fixed) + " of GPU memory and " +
+    throw TooLittleMemory("the problem needs " + gibibytes(rotating + fixed) + " of GPU memory and " +
                             gibibytes(free_memory) +
                             " are free; use a smaller problem or end what else runs on the GPU");
   }
@@ -208,7 +208,7 @@ void Tensors::refill_in_outs() {
   }
 }
 
-Verdict Tensors::judge_errors(Output& output, Judged as, Validation& validation) {
+OutputVerdict Tensors::judge_errors(Output& output, Judged as, Validation& validation) {
   const Buffer& buffer = spec_.buffers[output.position];
   const ErrorFigures figures = harness_.compare(tensors_[output.position].arena.address(0), buffer.dtype,
                                                 output.exact.address(0), buffer.elements);
@@ -225,7 +225,7 @@ Verdict Tensors::judge_errors(Output& output, Judged as, Validation& validation)
   return judge(buffer.name, figures, std::numeric_limits<double>::infinity(), coarse);
 }
 
-Verdict Tensors::judge_integers(Output& output, int run) {
+OutputVerdict Tensors::judge_integers(Output& output, int run) {
   const Buffer& buffer = spec_.buffers[output.position];
   const cuda::Address actual = tensors_[output.position].arena.address(0), exact = output.exact.address(0);
   const cuda::Address earlier = output.earlier && run > 0 ? output.earlier->address(0) : 0;
@@ -240,7 +240,7 @@ Verdict Tensors::judge_integers(Output& output, int run) {
                     harness_.compare_segments(actual, exact, buffer.dtype, output.segments));
 }
 
-Verdict Tensors::judge_output(Output& output, int run, Judged as, Validation& validation) {
+OutputVerdict Tensors::judge_output(Output& output, int run, Judged as, Validation& validation) {
   return is_integer(spec_.buffers[output.position].dtype) ? judge_integers(output, run)
                                                           : judge_errors(output, as, validation);
 }
@@ -276,7 +276,7 @@ Validation Tensors::judge_runs(LoadedPlan& plan, bool after_previous_run, Judged
     // The second run knows more: that what is wrong was never written.
     std::string wrong;
     for (Output& output : outputs_) {
-      const Verdict verdict = judge_output(output, run, as, validation);
+      const OutputVerdict verdict = judge_output(output, run, as, validation);
       if (!verdict.right && wrong.empty()) wrong = verdict.reason;
     }
     if (!wrong.empty()) validation.reason = wrong;

@@ -88,9 +88,9 @@ class Tensors {
   void poison_outputs(int run);
   void refill_in_outs();
   Validation judge_runs(LoadedPlan& plan, bool after_previous_run, Judged as);
-  Verdict judge_output(Output& output, int run, Judged as, Validation& validation);
-  Verdict judge_errors(Output& output, Judged as, Validation& validation);
-  Verdict judge_integers(Output& output, int run);
+  OutputVerdict judge_output(Output& output, int run, Judged as, Validation& validation);
+  OutputVerdict judge_errors(Output& output, Judged as, Validation& validation);
+  OutputVerdict judge_integers(Output& output, int run);
   cuda::Address address(std::string_view name, std::int64_t copy) const;
   cuda::Address reference_address(std::string_view name) const;
   std::int64_t copies_of(const Buffer& buffer) const { return buffer.rotates ? copies_ : 1; }

@@ -12,17 +12,17 @@ std::string number(double value) {
   return text;
 }
 
-Verdict wrong(const std::string& name, const std::string& reason) {
+OutputVerdict wrong(const std::string& name, const std::string& reason) {
   return {false, "output '" + name + "' " + reason};
 }
 
-Verdict wrong_mask(const std::string& name, const ErrorFigures& figures) {
+OutputVerdict wrong_mask(const std::string& name, const ErrorFigures& figures) {
   return wrong(name, "is NaN or infinite where the reference is not, or the reverse, in " +
                          std::to_string(figures.mask_mismatches) + " elements, first at " +
                          std::to_string(figures.first_mismatch));
 }
 
-Verdict unwritten(const std::string& name, const IntegerFigures& figures) {
+OutputVerdict unwritten(const std::string& name, const IntegerFigures& figures) {
   return wrong(name, "has " + std::to_string(figures.unwritten) +
                          " elements that were never written, first at " +
                          std::to_string(figures.first_unwritten));
@@ -35,8 +35,8 @@ double ErrorFigures::dissimilarity() const {
   return squares == 0 ? 0 : 1 - 2 * sum_xy / squares;
 }
 
-Verdict judge(const std::string& name, const ErrorFigures& figures, double baseline_error,
-              const Tolerance& tolerance) {
+OutputVerdict judge(const std::string& name, const ErrorFigures& figures, double baseline_error,
+                    const Tolerance& tolerance) {
   if (figures.mask_mismatches > 0) return wrong_mask(name, figures);
   if (figures.sum_yy == 0) {
     return wrong(name, "cannot be validated: its reference is zero everywhere");
@@ -60,7 +60,7 @@ Verdict judge(const std::string& name, const ErrorFigures& figures, double basel
   return {true, ""};
 }
 
-Verdict judge_exact(const std::string& name, const ErrorFigures& figures) {
+OutputVerdict judge_exact(const std::string& name, const ErrorFigures& figures) {
   if (figures.mask_mismatches > 0) return wrong_mask(name, figures);
   if (!(figures.max_error == 0)) {
     return wrong(name, "differs from the reference, which it should equal: worst element " +
@@ -69,7 +69,7 @@ Verdict judge_exact(const std::string& name, const ErrorFigures& figures) {
   return {true, ""};
 }
 
-Verdict judge_exact(const std::string& name, const IntegerFigures& figures) {
+OutputVerdict judge_exact(const std::string& name, const IntegerFigures& figures) {
   if (figures.unwritten > 0) return unwritten(name, figures);
   if (figures.mismatches == 0) return {true, ""};
   return wrong(name, "differs from the reference in " + std::to_string(figures.mismatches) +
@@ -77,7 +77,8 @@ Verdict judge_exact(const std::string& name, const IntegerFigures& figures) {
                          std::to_string(figures.actual) + " instead of " + std::to_string(figures.expected));
 }
 
-Verdict judge_sets(const std::string& name, const IntegerFigures& elements, const SegmentFigures& segments) {
+OutputVerdict judge_sets(const std::string& name, const IntegerFigures& elements,
+                         const SegmentFigures& segments) {
   if (elements.unwritten > 0) return unwritten(name, elements);
   if (segments.mismatches == 0) return {true, ""};
   return wrong(name, "holds other values than the reference in " + std::to_string(segments.mismatches) +

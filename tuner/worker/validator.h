@@ -43,23 +43,24 @@ struct SegmentFigures {
                expected = 0;  // values that it holds more often than the reference, and less often
 };
 
-struct Verdict {
+struct OutputVerdict {
   bool right = false;
   std::string reason;  // one line, where it is not
 };
 
 // `name` is the output's, for the message; `baseline_error` the max error of the low-precision baseline
 // against the same reference. An output whose reference is zero everywhere cannot be validated.
-Verdict judge(const std::string& name, const ErrorFigures& figures, double baseline_error,
-              const Tolerance& tolerance);
+OutputVerdict judge(const std::string& name, const ErrorFigures& figures, double baseline_error,
+                    const Tolerance& tolerance);
 
 // OutputCheck::Kind::exact of floats: every value equals the reference's f32 value, every NaN is a NaN there.
-Verdict judge_exact(const std::string& name, const ErrorFigures& figures);
+OutputVerdict judge_exact(const std::string& name, const ErrorFigures& figures);
 
 // Exact, of integers.
-Verdict judge_exact(const std::string& name, const IntegerFigures& figures);
+OutputVerdict judge_exact(const std::string& name, const IntegerFigures& figures);
 
 // As sets. Of `elements` only what is unwritten counts.
-Verdict judge_sets(const std::string& name, const IntegerFigures& elements, const SegmentFigures& segments);
+OutputVerdict judge_sets(const std::string& name, const IntegerFigures& elements,
+                         const SegmentFigures& segments);
 
 }  // namespace moetune

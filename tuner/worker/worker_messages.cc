@@ -41,6 +41,11 @@ void to_json(Json& json, const DeviceInfo& info) {
           {"id", info.id},
           {"pci_bus_id", info.pci_bus_id},
           {"uuid", info.uuid}};
+  if (info.settings) {
+    json["power_limit_w"] = info.settings->power_limit_w;
+    if (info.settings->mig) json["mig"] = *info.settings->mig;
+    if (info.settings->ecc) json["ecc"] = *info.settings->ecc;
+  }
   if (info.load) {
     json["foreign_processes"] = info.load->foreign_processes;
     json["free_bytes"] = info.load->free_bytes;
@@ -63,6 +68,12 @@ void from_json(const Json& json, DeviceInfo& info) {
   json.at("id").get_to(info.id);
   json.at("pci_bus_id").get_to(info.pci_bus_id);
   json.at("uuid").get_to(info.uuid);
+  if (json.contains("power_limit_w")) {
+    GpuSettings& settings = info.settings.emplace();
+    json.at("power_limit_w").get_to(settings.power_limit_w);
+    if (json.contains("mig")) settings.mig = json.at("mig").get<bool>();
+    if (json.contains("ecc")) settings.ecc = json.at("ecc").get<bool>();
+  }
   if (!json.contains("free_bytes")) return;
   info.load = GpuLoad{.foreign_processes = json.at("foreign_processes"), .free_bytes = json.at("free_bytes")};
 }

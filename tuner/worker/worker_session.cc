@@ -90,6 +90,8 @@ Message WorkerSession::handle(const Message& request) {
     return dispatch(request);
   } catch (const cuda::NoGpu& error) {
     return error_reply("no_gpu", error.what());
+  } catch (const TooLittleMemory& error) {
+    return error_reply("memory", error.what());
   } catch (const BrokenEnvironment& error) {
     return error_reply("environment", error.what());
   } catch (const cuda::CudaError& error) {
@@ -125,6 +127,7 @@ Message WorkerSession::hello() {
     const std::string version = nvml.driver_version();
     if (!version.empty()) info.key.driver = version;
     info.load = nvml.load();
+    info.settings = nvml.settings();
     devices.push_back(info);
   }
   return reply_of({{"devices", devices}});

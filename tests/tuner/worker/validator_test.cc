@@ -26,7 +26,7 @@ ErrorFigures figures(const std::vector<double>& x, const std::vector<double>& y)
 
 const Tolerance kTolerance{.dissimilarity = 1e-4, .baseline_factor = 2, .absolute_error = 1e-6};
 
-Verdict judge_within(const ErrorFigures& sums, double baseline_error = 0.01) {
+OutputVerdict judge_within(const ErrorFigures& sums, double baseline_error = 0.01) {
   return judge("y", sums, baseline_error, kTolerance);
 }
 
@@ -45,10 +45,10 @@ TEST_CASE("dissimilarity is one for unrelated values and two for the opposite") 
 }
 
 TEST_CASE("an all-zero output fails, and so does a reference that cannot tell") {
-  const Verdict zero = judge_within(figures({0, 0}, {1e-9, 1e-9}));
+  const OutputVerdict zero = judge_within(figures({0, 0}, {1e-9, 1e-9}));
   CHECK_FALSE(zero.right);
   CHECK(zero.reason == "output 'y' is zero everywhere");
-  const Verdict unknown = judge_within(figures({0, 0}, {0, 0}));
+  const OutputVerdict unknown = judge_within(figures({0, 0}, {0, 0}));
   CHECK_FALSE(unknown.right);
   CHECK(unknown.reason.find("reference is zero everywhere") != std::string::npos);
 }
@@ -59,13 +59,13 @@ TEST_CASE("one element past twice the baseline's error fails though the whole is
   const ErrorFigures one_off = figures(x, y);
   REQUIRE(one_off.dissimilarity() < kTolerance.dissimilarity);
   CHECK(judge_within(one_off, 0.011).right);
-  const Verdict verdict = judge_within(one_off, 0.01);
+  const OutputVerdict verdict = judge_within(one_off, 0.01);
   CHECK_FALSE(verdict.right);
   CHECK(verdict.reason.find("at 777") != std::string::npos);
 }
 
 TEST_CASE("many small errors fail though none is past the baseline's error") {
-  const Verdict verdict = judge_within(figures({1.015, 0.985, 1.015, 0.985}, {1, 1, 1, 1}), 0.01);
+  const OutputVerdict verdict = judge_within(figures({1.015, 0.985, 1.015, 0.985}, {1, 1, 1, 1}), 0.01);
   CHECK_FALSE(verdict.right);
   CHECK(verdict.reason.find("dissimilarity") != std::string::npos);
 }
@@ -79,7 +79,7 @@ TEST_CASE("masks of NaN and infinity that do not agree fail before anything else
   ErrorFigures sums = figures({1, 2}, {1, 2});
   sums.mask_mismatches = 3;
   sums.first_mismatch = 41;
-  const Verdict verdict = judge_within(sums);
+  const OutputVerdict verdict = judge_within(sums);
   CHECK_FALSE(verdict.right);
   CHECK(verdict.reason.find("in 3 elements, first at 41") != std::string::npos);
 }
@@ -96,7 +96,7 @@ TEST_CASE("sums that overflowed fail instead of passing as not greater") {
 TEST_CASE("an exact output of floats may differ in no element, and be zero") {
   CHECK(judge_exact("y", figures({1, 0}, {1, 0})).right);
   CHECK(judge_exact("y", figures({0, 0}, {0, 0})).right);
-  const Verdict off = judge_exact("y", figures({1, 1 + 1e-7}, {1, 1}));
+  const OutputVerdict off = judge_exact("y", figures({1, 1 + 1e-7}, {1, 1}));
   CHECK_FALSE(off.right);
   CHECK(off.reason.find("worst element 1 is off by 1e-07") != std::string::npos);
   ErrorFigures masks = figures({1}, {1});
@@ -106,11 +106,12 @@ TEST_CASE("an exact output of floats may differ in no element, and be zero") {
 
 TEST_CASE("integers are right if none differs, and what was never written is said first") {
   CHECK(judge_exact("ids", IntegerFigures{}).right);
-  const Verdict off = judge_exact("ids", {.mismatches = 2, .first_mismatch = 7, .actual = -1, .expected = 5});
+  const OutputVerdict off =
+      judge_exact("ids", {.mismatches = 2, .first_mismatch = 7, .actual = -1, .expected = 5});
   CHECK_FALSE(off.right);
   CHECK(off.reason == "output 'ids' differs from the reference in 2 elements, first at 7: -1 instead of 5");
   const IntegerFigures unwritten{.mismatches = 2, .first_mismatch = 7, .unwritten = 1, .first_unwritten = 9};
-  for (const Verdict& verdict : {judge_exact("ids", unwritten), judge_sets("ids", unwritten, {})}) {
+  for (const OutputVerdict& verdict : {judge_exact("ids", unwritten), judge_sets("ids", unwritten, {})}) {
     CHECK_FALSE(verdict.right);
     CHECK(verdict.reason == "output 'ids' has 1 elements that were never written, first at 9");
   }
@@ -119,7 +120,7 @@ TEST_CASE("integers are right if none differs, and what was never written is sai
 TEST_CASE("sets are right whatever differs in place, unless a segment holds something else") {
   const IntegerFigures swapped{.mismatches = 2, .first_mismatch = 7};
   CHECK(judge_sets("ids", swapped, {}).right);
-  const Verdict across = judge_sets("ids", swapped, {2, 4, 8, 30, 20});
+  const OutputVerdict across = judge_sets("ids", swapped, {2, 4, 8, 30, 20});
   CHECK_FALSE(across.right);
   CHECK(across.reason ==
         "output 'ids' holds other values than the reference in 2 segments, first in elements 4 to 7: 30 too "

@@ -1,4 +1,4 @@
-#include "report/time_stamp.h"
+#include "base/time_stamp.h"
 
 #include <cstdio>
 

@@ -1,0 +1,27 @@
+// The cubin of a choice, as moetune_explain names it, out of the file that the choice comes from.
+#pragma once
+
+#include <string>
+
+#include "base/error.h"
+#include "cache/cache.h"
+#include "cache/ranges.h"
+
+namespace moetune::bench {
+
+// Of a winner, a default or a range table. Throws BadInput if the family has none with that digest.
+inline Blob stored_cubin(const Cache& file, const std::string& kernel, const std::string& family,
+                         const std::string& digest) {
+  for (const FamilyWinner& winner : file.family_winners(kernel, family)) {
+    if (winner.cubin_digest == digest) return file.cubin(winner.cubin);
+    if (winner.fallback_cubin_digest == digest) return file.cubin(winner.fallback_cubin);
+  }
+  for (const FamilyRange& range : file.family_ranges(kernel, family)) {
+    for (const FamilyRange::Variant& variant : range.variants) {
+      if (variant.cubin_digest == digest) return file.cubin(variant.cubin);
+    }
+  }
+  throw BadInput(file.path().string() + " has no cubin " + digest + " of " + kernel + " " + family);
+}
+
+}  // namespace moetune::bench

@@ -1,0 +1,277 @@
+#include "jobs/range_search.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "jobs/range_hints.h"
+#include "jobs/range_refinement.h"
+#include "tuner/history.h"
+
+namespace moetune {
+namespace {
+
+// A cubin joins those that are measured everywhere if it is faster somewhere by this share of the bound.
+constexpr double kWorthwhile = 0.5;
+// Cells are searched until so many in sequence brought no new cubin.
+constexpr std::size_t kIdleSearches = 8, kLeastSearches = 16;
+constexpr std::size_t kMostFills =
+    4;  // rounds over the grid, as the set of cubins may change by what they find
+
+}  // namespace
+
+RangeSearch::RangeSearch(const RangeRequest& request, const JobContext& context)
+    : request_(request),
+      context_(context),
+      session_(choose_family_device(request.target.device, request.target.workload),
+               {.cache = request.target.cache,
+                .no_compile = request.no_compile,
+                .threads = request.threads,
+                .timing = request.settings.policy.timing},
+               context.events),
+      base_(problem_of(*session_.kernel(), request.target.workload)),
+      plan_(session_, base_, request.over, request.octaves),
+      meter_(session_, request_.settings, context_),
+      variants_(session_, plan_, meter_),
+      store_(*session_.cache(), key(), plan_.ranges(), {request.settings.fresh, request.guard}) {}
+
+RangeKey RangeSearch::key() const {
+  const WorkloadKey& workload = session_.key();
+  return {workload.kernel,    session_.kernel()->specialization(base_).text(),
+          workload.hardware,  workload.source_digest,
+          workload.toolchain, workload.timing};
+}
+
+// What an earlier search of this range left. Cells of a grid that is no longer asked for are left out, and so are
+// shapes that have become cells.
+void RangeSearch::resume() {
+  RangeState known;
+  try {
+    known = store_.progress().value_or(RangeState{});
+  } catch (const BadInput& error) {
+    context_.events.emit(Warning{WarningKind::history_left_out, error.what()});
+  }
+  state_.ranges = ranges_text(plan_.ranges());
+  state_.cubins = known.cubins;
+  plan_.fill();
+  planned_at_first_ = plan_.cells().size();
+  if (known.ranges == state_.ranges) {
+    state_.idle = known.idle;
+    state_.filled = known.filled;
+    state_.shapes = known.shapes;
+    for (const RangeCellState& cell : known.cells) plan_.restore(cell.problem);
+    std::erase_if(state_.shapes, [](const UnseenShape& shape) { return shape.absorbed; });
+  }
+  for (const PlannedCell& cell : plan_.cells()) {
+    const std::string text = cell.problem.text();
+    const auto found = std::ranges::find(known.cells, text, &RangeCellState::problem);
+    const bool is_known = found != known.cells.end() && found->unreachable.empty();
+    state_.cells.push_back(is_known ? *found : RangeCellState{.problem = text});
+  }
+  solve_again();
+}
+
+void RangeSearch::report(std::string_view stage, std::size_t done, std::size_t planned) const {
+  const double left = request_.time_s > 0 ? std::max(0.0, request_.time_s - elapsed()) : 0;
+  context_.events.emit(
+      RangeAdvanced{stage, done, planned, solution_.cubins.size(), solution_.table.worst_cell(), left});
+}
+
+// A fresh search measures every problem anew: a search that knows its earlier trials has no budget left for others.
+// The trials of problems that come later stay until then, as experience.
+void RangeSearch::enter(const Problem& problem) {
+  session_.move_to(problem);
+  const bool is_first = entered_.insert(problem.text()).second;
+  if (!request_.settings.fresh || !is_first) return;
+  if (const auto known = session_.cache()->find_workload(session_.key()))
+    session_.cache()->clear_trials(*known);
+}
+
+// False, with the reason in the cell, if no configuration is legal there.
+bool RangeSearch::enter(std::size_t index) {
+  try {
+    enter(plan_.cells()[index].problem);
+    return true;
+  } catch (const BadInput& error) {
+    state_.cells[index].unreachable = error.what();
+    return false;
+  }
+}
+
+// A cell's winner is stored with its times under all timings, unless an older table must be beaten first; the search
+// of an unseen shape is a yardstick, and serves nobody.
+TuneResult RangeSearch::tune_here(std::size_t budget, double until, bool is_cell) {
+  TuneSettings settings = request_.settings;
+  settings.budget = budget;
+  settings.fresh = false;
+  settings.all_timings = is_cell;
+  if (request_.time_s > 0) settings.time_budget_s = std::max(0.1, until * request_.time_s - elapsed());
+  TuneRequest tuning = session_.request(settings);
+  tuning.store_winner = is_cell && !request_.guard;
+  const TransferContext transfer{session_.kernel(), session_.space_file(), session_.info().limits};
+  tuning.histories = histories_for(*session_.cache(), session_.key(), session_.space(), &transfer);
+  TuneResult found = session_.tune(tuning, context_.stop);
+  if (found.interrupted) throw Stopped();
+  return found;
+}
+
+void RangeSearch::measure(std::size_t index, const std::vector<std::string>& cubins,
+                          const CellMeter::Effort& effort) {
+  const PlannedCell& cell = plan_.cells()[index];
+  meter_.measure(nearest_hints(cubins, cell, plan_.cells(), state_, solution_.picks), effort,
+                 state_.cells[index]);
+  ++result_.measured;
+}
+
+// The fastest cubin of a cell joins the pool if it is worth it.
+void RangeSearch::take_into_pool(const RangeCellState& cell) {
+  double pool = std::numeric_limits<double>::infinity(), best = pool;
+  std::string fastest;
+  for (const auto& [name, measured] : cell.cubins) {
+    if (measured.config.empty()) continue;
+    if (std::find(state_.cubins.begin(), state_.cubins.end(), name) != state_.cubins.end())
+      pool = std::min(pool, measured.time_us);
+    if (measured.time_us >= best) continue;
+    best = measured.time_us;
+    fastest = name;
+  }
+  const bool lost = cell.fallback && pool > cell.fallback->time_us;
+  const bool is_new = !fastest.empty() && pool > best;
+  if (is_new && (lost || pool > best * (1 + kWorthwhile * request_.regret))) state_.cubins.push_back(fastest);
+}
+
+void RangeSearch::search_cell(std::size_t index) try {
+  const bool is_first = std::ranges::none_of(state_.cells, &RangeCellState::searched);
+  if (!enter(index)) return;
+  const TuneResult found =
+      tune_here(is_first ? request_.settings.budget : request_.warm_budget, kSearchesUntil, true);
+  meter_.begin(session_.request(request_.settings).kernel != nullptr);
+  std::vector<std::string> cubins = state_.cubins;
+  if (found.best) {
+    const std::string own = meter_.cubin_of(found.best->config);
+    state_.cells[index].cubins[own] = {found.best->config.text(), found.best->result.measurement.median_us};
+    if (std::find(cubins.begin(), cubins.end(), own) == cubins.end()) cubins.push_back(own);
+  }
+  const std::size_t before = state_.cubins.size();
+  measure(index, cubins, meter_.thorough());
+  take_into_pool(state_.cells[index]);
+  const bool has_grown = state_.cubins.size() > before;
+  state_.idle = has_grown ? 0 : state_.idle + 1;
+  if (has_grown) state_.filled.clear();
+  state_.cells[index].searched = true;
+  commit();
+} catch (const TooLittleMemory& error) {
+  state_.cells[index].unreachable = error.what();
+}
+
+void RangeSearch::search_cells() {
+  for (std::size_t i = 0; i < plan_.coarse(); ++i) {
+    const auto searched =
+        static_cast<std::size_t>(std::ranges::count_if(state_.cells, &RangeCellState::searched));
+    if (searched > 0 && time_is_up(kSearchesUntil)) break;
+    if (searched >= kLeastSearches && state_.idle >= kIdleSearches) break;
+    if (!state_.cells[i].searched) search_cell(i);
+    report("cells", i + 1, plan_.cells().size());
+  }
+}
+
+// Measures the cell that the session is at, by short trials.
+void RangeSearch::look(std::size_t index, const std::vector<std::string>& cubins) try {
+  meter_.begin(false);
+  measure(index, cubins, meter_.brief());
+  commit();
+} catch (const TooLittleMemory& error) {
+  state_.cells[index].unreachable = error.what();
+}
+
+// Measures a cell that lacks some of these cubins; false if it lacks none, or cannot be measured.
+bool RangeSearch::complete(std::size_t index, const std::vector<std::string>& cubins, double until) {
+  const RangeCellState& cell = state_.cells[index];
+  const auto is_missing = [&](const std::string& name) { return !cell.cubins.contains(name); };
+  if (!cell.unreachable.empty() || time_is_up(until) || std::ranges::none_of(cubins, is_missing))
+    return false;
+  if (!enter(index)) return false;
+  look(index, cubins);
+  return true;
+}
+
+// Cubins that joined the pool later are measured in the cells that were searched before.
+void RangeSearch::complete_pool() {
+  for (std::size_t i = 0; i < state_.cells.size(); ++i) {
+    if (state_.cells[i].searched && complete(i, state_.cubins, kPoolUntil))
+      report("cells", i + 1, plan_.cells().size());
+  }
+}
+
+// The cubins of the table so far, and those that as many cubins would have with a closer bound: the finer grid may need
+// them. Chosen once, so that cells which come in between do not change what all others must measure.
+void RangeSearch::choose_filled() {
+  if (!state_.filled.empty()) return;
+  state_.filled = solution_.cubins;
+  for (const std::string& name : solve(state_, request_.regret / 4, request_.variants, neighbours_).cubins) {
+    if (std::ranges::find(state_.filled, name) == state_.filled.end()) state_.filled.push_back(name);
+  }
+}
+
+// All other cells see what the table may launch; if that has changed by what they say, once more.
+void RangeSearch::fill() {
+  choose_filled();
+  for (std::size_t round = 0; round < kMostFills; ++round) {
+    const std::vector<std::string> cubins = round == 0 ? state_.filled : solution_.cubins;
+    bool any = false;
+    for (std::size_t i = 0; i < state_.cells.size(); ++i) {
+      if (!complete(i, cubins, kFillUntil)) continue;
+      any = true;
+      report("cells", i + 1, plan_.cells().size());
+    }
+    if (round > 0 && !any) return;
+  }
+}
+
+// Whether something that serves around the cell is legal there, and was not tried.
+bool RangeSearch::has_untried(std::size_t index) {
+  const RangeCellState& cell = state_.cells[index];
+  std::vector<std::string> untried;
+  for (const CellMeter::Hint& hint :
+       nearest_hints(solution_.cubins, plan_.cells()[index], plan_.cells(), state_, solution_.picks)) {
+    for (const CellMeter::Hint::Origin& origin : hint.origins) {
+      if (!cell.looks.contains(origin.config)) untried.push_back(origin.config);
+    }
+  }
+  return !untried.empty() && enter(index) && std::ranges::any_of(untried, [this](const std::string& config) {
+    return session_.space().find(session_.space_file()->parse_config(config)).has_value();
+  });
+}
+
+// What serves a cell's neighbours is tried there as well, so that a choice can be judged around each cell.
+void RangeSearch::cross() {
+  for (std::size_t i = 0; i < state_.cells.size() && !time_is_up(kRefiningUntil); ++i) {
+    if (state_.cells[i].crossed || !state_.cells[i].is_measured()) continue;
+    if (has_untried(i)) look(i, solution_.cubins);
+    state_.cells[i].crossed = true;
+    report("refining", i + 1, plan_.cells().size());
+  }
+}
+
+void RangeSearch::refine() {
+  const std::size_t most = plan_.coarse() / 2;
+  for (std::size_t added = plan_.cells().size() - planned_at_first_;
+       added < most && !time_is_up(kRefiningUntil); ++added) {
+    const auto pair = worst_disagreement(plan_.cells(), state_, solution_.picks, request_.regret);
+    if (!pair) return;
+    const std::optional<std::size_t> index = plan_.refine(pair->first, pair->second);
+    if (!index) return;
+    state_.cells.push_back({.problem = plan_.cells()[*index].problem.text(), .crossed = true});
+    solution_.picks.emplace_back();
+    complete(*index, solution_.cubins, kRefiningUntil);
+    report("refining", added + 1, most);
+  }
+}
+
+void RangeSearch::measure_contended() {
+  for (std::size_t i = 0; i < state_.cells.size() && !time_is_up(kRefiningUntil); ++i) {
+    if (state_.cells[i].contended && enter(i)) look(i, solution_.cubins);
+  }
+}
+
+}  // namespace moetune

@@ -1,0 +1,89 @@
+// One range search under way: the stages, each of which commits what it measured. See range_job.h.
+//
+// Belongs to the job's thread; request and context must outlive it. range_search.cc measures cells, range_unseen.cc
+// unseen shapes, range_job.cc brings it to its end.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jobs/cell_meter.h"
+#include "jobs/range_job.h"
+#include "jobs/range_plan.h"
+#include "jobs/range_solution.h"
+#include "jobs/range_store.h"
+#include "jobs/range_variants.h"
+#include "jobs/session.h"
+
+namespace moetune {
+
+class RangeSearch {
+ public:
+  RangeSearch(const RangeRequest& request, const JobContext& context);
+  RangeResult run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // Shares of the time at which a stage ends, so that the next ones have theirs.
+  static constexpr double kSearchesUntil = 0.27, kPoolUntil = 0.32, kFillUntil = 0.7, kRefiningUntil = 0.8,
+                          kShapesUntil = 0.97;
+
+  void resume();
+  bool enter(std::size_t index);
+  void enter(const Problem& problem);
+  void search_cells();
+  void search_cell(std::size_t index);
+  void measure(std::size_t index, const std::vector<std::string>& cubins, const CellMeter::Effort& effort);
+  void take_into_pool(const RangeCellState& cell);
+  void look(std::size_t index, const std::vector<std::string>& cubins);
+  bool has_untried(std::size_t index);
+  bool complete(std::size_t index, const std::vector<std::string>& cubins, double until);
+  void complete_pool();
+  void choose_filled();
+  void fill();
+  void cross();
+  void refine();
+  void measure_contended();
+  void certify();
+  void certify_once(const std::vector<Problem>& shapes);
+  bool absorb();
+  std::vector<Problem> unseen(std::size_t count) const;
+  void add_shape(const Problem& problem);
+  std::optional<std::size_t> cell_for(const Problem& problem) const;
+  std::string pick_for(const Problem& problem) const;
+  void withdraw(std::size_t index);
+  TuneResult tune_here(std::size_t budget, double until, bool is_cell);
+  void commit();
+  void store(RangeStore::Stage stage);
+  void solve_again();
+  ContestRatio ratio_to_standing(const RangeCell& cell);
+  std::size_t unreached() const;
+  void finish();
+  double elapsed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  bool time_is_up(double share) const { return request_.time_s > 0 && elapsed() >= share * request_.time_s; }
+  void report(std::string_view stage, std::size_t done, std::size_t planned) const;
+  RangeKey key() const;
+
+  const RangeRequest& request_;
+  const JobContext& context_;
+  const Clock::time_point begin_ = Clock::now();
+  Session session_;
+  const Problem base_;
+  RangePlan plan_;
+  CellMeter meter_;
+  RangeVariants variants_;
+  RangeStore store_;
+  RangeState state_;  // cells in the order of plan_
+  RangeSolution solution_;
+  RangeNeighbours neighbours_;  // of so many cells as it has
+  std::optional<Clock::time_point> stored_at_;
+  std::size_t planned_at_first_ = 0;  // cells of the grids
+  std::set<std::string> entered_;     // problems
+  RangeResult result_;
+};
+
+}  // namespace moetune

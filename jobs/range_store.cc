@@ -1,0 +1,73 @@
+#include "jobs/range_store.h"
+
+#include "base/error.h"
+
+namespace moetune {
+namespace {
+
+// Whether a range lacks values that another one has.
+bool is_narrower(const std::vector<RangeDimension>& range, const std::string& other) {
+  for (const RangeDimension& wide : parse_ranges(other)) {
+    const RangeDimension* same = nullptr;
+    for (const RangeDimension& one : range) same = one.name == wide.name ? &one : same;
+    const bool has_all = same != nullptr && same->first <= wide.first && same->last >= wide.last;
+    if (!has_all && wide.first < wide.last) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+RangeStore::RangeStore(Cache& cache, RangeKey key, const std::vector<RangeDimension>& ranges,
+                       const Choice& choice)
+    : cache_(cache), key_(std::move(key)), ranges_(ranges_text(ranges)), choice_(choice) {
+  // A server takes the latest table, whatever its sources. Without a guard that is this search's, and of those of
+  // other sources nothing is replaced.
+  standing_ = find_standing(cache_, key_, choice_.guard ? Sources::any : Sources::same);
+  if (!standing_) return;
+  const bool is_ours = standing_->key == key_;
+  goes_on_ = is_ours && standing_->table.ranges == ranges_ && !choice_.fresh;
+  if (is_ours && !choice_.fresh && !choice_.guard && is_narrower(ranges, standing_->table.ranges)) {
+    throw BadField("over", "the cache holds a table for " + standing_->table.ranges + ", which " + ranges_ +
+                               " would replace; use another cache, a range as wide, or fresh to replace it");
+  }
+}
+
+std::optional<RangeState> RangeStore::progress() const {
+  const std::string text = choice_.fresh ? "" : cache_.range_progress(key_);
+  return text.empty() ? std::nullopt : std::optional(RangeState::parse(text));
+}
+
+bool RangeStore::may_replace(const RangeSolution& solution, Stage stage) const {
+  if (!standing_) return true;
+  if (choice_.guard || solution.table.cells.empty()) return false;
+  if (stage == Stage::complete) return true;
+  const bool has_as_many = solution.table.cells.size() >= standing_->table.cells.size();
+  return has_as_many && (goes_on_ || stage == Stage::time_is_up);
+}
+
+void RangeStore::put(const RangeState& state, const RangeSolution& solution, Made made, Stage stage) {
+  if (!may_replace(solution, stage)) {
+    RangeRecord record = standing_->kept_under(key_);
+    record.progress = state.text();
+    cache_.put_range(key_, record);
+    return;
+  }
+  stored_ = !made.variants.empty();
+  cache_.put_range(key_, {.table = solution.table.cells.empty() ? "" : solution.table.text(),
+                          .progress = state.text(),
+                          .variants = std::move(made.variants),
+                          .stored_at = "",
+                          .provenance = std::move(made.provenance)});
+}
+
+std::optional<RangeContest> RangeStore::meet(const RangeSolution& solution,
+                                             const std::function<ContestRatio(const RangeCell&)>& ratio_at) {
+  if (!choice_.guard || !standing_) return std::nullopt;
+  RangeContest contest = standing_->contest(ratio_at);
+  contest.replaced = contest.replaced && !solution.table.cells.empty();
+  if (contest.replaced) standing_.reset();
+  return contest;
+}
+
+}  // namespace moetune

@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "jobs/range_picks.h"
+#include "jobs/range_search.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::size_t kMostAbsorbed = 24;  // unseen shapes that become cells
+
+}  // namespace
+
+std::optional<std::size_t> RangeSearch::cell_for(const Problem& problem) const {
+  std::vector<TablePoint> points;
+  std::vector<std::size_t> cells;
+  for (std::size_t i = 0; i < plan_.cells().size(); ++i) {
+    if (solution_.picks[i].config.empty()) continue;
+    points.push_back(plan_.interface().table_point_of(plan_.cells()[i].problem));
+    cells.push_back(i);
+  }
+  const RangePicks picks(plan_.interface(), points);
+  const std::optional<std::size_t> found = picks.at(plan_.interface().table_point_of(problem));
+  return found ? std::optional(cells[*found]) : std::nullopt;
+}
+
+std::string RangeSearch::pick_for(const Problem& problem) const {
+  const std::optional<std::size_t> cell = cell_for(problem);
+  return cell ? solution_.picks[*cell].config : "";
+}
+
+// A choice that failed somewhere in its cell serves there no longer.
+void RangeSearch::withdraw(std::size_t index) {
+  const RangePick pick = solution_.picks[index];
+  RangeCellState& cell = state_.cells[index];
+  cell.looks[pick.config] = {pick.cubin, std::numeric_limits<double>::infinity()};
+  cell.cubins[pick.cubin] = {};
+  if (cell.fallback && cell.fallback->config == pick.config) cell.fallback.reset();
+}
+
+void RangeSearch::add_shape(const Problem& problem) {
+  const std::optional<std::size_t> cell = cell_for(problem);
+  if (!cell) return;
+  const std::string pick = solution_.picks[*cell].config;
+  enter(problem);
+  const TuneResult own = tune_here(request_.shape_budget, kShapesUntil, false);
+  meter_.begin(session_.request(request_.settings).kernel != nullptr);
+  std::vector<std::string> configs{pick};
+  if (own.best) configs.push_back(own.best->config.text());
+  if (session_.default_config()) configs.push_back(session_.default_config()->text());
+  bool contended = false;
+  const std::vector<double> times = meter_.duel(configs, contended);
+  UnseenShape shape{.problem = problem.text(), .pick = pick, .pick_us = times[0], .best_us = times[0]};
+  if (times[0] == 0 && session_.info().recorded) return;  // a recording may lack the configuration
+  if (times[0] == 0 || !meter_.is_right(pick)) {
+    shape.failed = true;
+    state_.shapes.push_back(std::move(shape));
+    withdraw(*cell);
+    return;
+  }
+  if (contended) return;
+  for (const double time : times) shape.best_us = time > 0 ? std::min(shape.best_us, time) : shape.best_us;
+  if (session_.default_config()) shape.default_us = times.back();
+  state_.shapes.push_back(std::move(shape));
+  ++result_.measured;
+}
+
+void RangeSearch::certify_once(const std::vector<Problem>& shapes) {
+  // What an earlier search saw is true of this table only if it picks the same.
+  std::erase_if(state_.shapes, [&](const UnseenShape& shape) {
+    const auto found = std::ranges::find(shapes, shape.problem, &Problem::text);
+    return found == shapes.end() || (!shape.absorbed && pick_for(*found) != shape.pick);
+  });
+  for (std::size_t i = 0; i < shapes.size() && !time_is_up(kShapesUntil); ++i) {
+    const std::string text = shapes[i].text();
+    if (std::ranges::find(state_.shapes, text, &UnseenShape::problem) == state_.shapes.end()) try {
+        add_shape(shapes[i]);
+      } catch (const TooLittleMemory&) {  // no cell serves it either
+      } catch (const BadInput&) {
+      }
+    commit();
+    report("certificate", i + 1, shapes.size());
+  }
+}
+
+// Those that have become cells in this run stay: what was seen there is what the table lost elsewhere.
+std::vector<Problem> RangeSearch::unseen(std::size_t count) const {
+  std::set<std::string> absorbed;
+  for (const UnseenShape& shape : state_.shapes) {
+    if (shape.absorbed) absorbed.insert(shape.problem);
+  }
+  return plan_.unseen(count, request_.settings.seed, absorbed);
+}
+
+// Shapes that lost more than the bound become cells, if there are others to check the table on. Whether there were any.
+bool RangeSearch::absorb() {
+  if (unseen(request_.certificate_shapes + 1).size() <= request_.certificate_shapes) return false;
+  bool any = false;
+  for (UnseenShape& shape : state_.shapes) {
+    const bool is_lossy = !shape.failed && shape.pick_us > shape.best_us * (1 + request_.regret);
+    const bool is_full = plan_.cells().size() >= planned_at_first_ + plan_.coarse() / 2 + kMostAbsorbed;
+    if (!is_lossy || shape.absorbed || is_full || time_is_up(kShapesUntil)) continue;
+    const std::size_t before = plan_.cells().size();
+    plan_.restore(shape.problem);
+    if (plan_.cells().size() == before) continue;
+    any = shape.absorbed = true;
+    state_.cells.push_back({.problem = shape.problem, .crossed = true});
+    solution_.picks.emplace_back();
+    complete(before, solution_.cubins, kShapesUntil);
+  }
+  return any;
+}
+
+void RangeSearch::certify() {
+  if (request_.certificate_shapes == 0) state_.shapes.clear();
+  do {
+    certify_once(unseen(request_.certificate_shapes));
+  } while (!time_is_up(kShapesUntil) && absorb());
+}
+
+}  // namespace moetune

@@ -1,0 +1,63 @@
+#include "report/inheritance.h"
+
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+namespace moetune {
+namespace {
+
+using ServedFamily = std::pair<std::string, std::string>;  // kernel, specialization
+
+// By HardwareKey::text; GPUs alone.
+using Gpus = std::map<std::string, HardwareKey>;
+
+bool serves(const WorkloadReport& report) {
+  return report.stored.winner && !report.stored.contended && !report.recorded() && !report.family.empty();
+}
+
+// The GPU whose winners that GPU would launch; nullptr if none is of its architecture.
+const HardwareKey* donor_of(const Gpus& owners, const HardwareKey& gpu) {
+  const HardwareKey* best = nullptr;
+  for (const auto& [text, owner] : owners) {
+    if (owner.compute_capability != gpu.compute_capability) continue;
+    const auto distance = [&](const HardwareKey& one) { return std::abs(one.sm_count - gpu.sm_count); };
+    if (best == nullptr || distance(owner) < distance(*best)) best = &owner;
+  }
+  return best;
+}
+
+}  // namespace
+
+void find_inherited(std::vector<WorkloadReport>& workloads, const std::vector<RangeReport>& ranges,
+                    const std::vector<Workload>& all) {
+  Gpus gpus;
+  for (const Workload& workload : all) {
+    const HardwareKey& hardware = workload.key.hardware;
+    if (hardware.origin == "gpu") gpus.emplace(hardware.text(), hardware);
+  }
+  std::map<ServedFamily, Gpus> owners;
+  for (const WorkloadReport& one : workloads)
+    if (serves(one))
+      owners[{one.key().kernel, one.family}].emplace(one.key().hardware.text(), one.key().hardware);
+  for (const RangeReport& one : ranges) {
+    if (!one.inherited_by && one.key.hardware.origin == "gpu")
+      owners[{one.key.kernel, one.key.family}].emplace(one.key.hardware.text(), one.key.hardware);
+  }
+  for (const auto& [family, having] : owners) {
+    for (const auto& [text, gpu] : gpus) {
+      const HardwareKey* const donor = having.contains(text) ? nullptr : donor_of(having, gpu);
+      if (donor == nullptr) continue;
+      for (WorkloadReport& one : workloads) {
+        const bool is_it = serves(one) && ServedFamily(one.key().kernel, one.family) == family &&
+                           one.key().hardware.text() == donor->text();
+        if (is_it) one.inherited_by.push_back(gpu.name);
+      }
+    }
+  }
+}
+
+}  // namespace moetune

@@ -1,0 +1,139 @@
+// When a new range table takes the place of the one that serves.
+#include "jobs/range_store.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "kernels/registry.h"
+#include "tests/jobs/temporary_folder.h"
+#include "tests/runtime/fake_cache.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+
+namespace {
+
+RangeKey stored_key() {
+  return {"decode_attention", "family", fake_device().key, "sources", "nvrtc 13.0", Timing::chained};
+}
+
+RangeSolution solution_of(std::size_t cells, const std::string& ranges, double time_us = 10) {
+  RangeSolution solution;
+  solution.table = {.ranges = ranges, .bound = 0.02, .kept = true};
+  for (std::size_t i = 0; i < cells; ++i)
+    solution.table.cells.push_back({"cell " + std::to_string(i), plain_config(64), time_us, 12, time_us});
+  return solution;
+}
+
+std::vector<StoredLaunch> one_variant() {
+  const Problem problem = parse_problem("decode_attention", find_kernel("decode_attention").schema(), nullptr,
+                                        "batch=2,q_heads=4,kv_heads=1,head_dim=64,context=64,page=16");
+  return {fake_launch(problem, plain_config(64))};
+}
+
+struct StoreCase {
+  TemporaryFolder folder;
+  Cache cache = Cache::open(folder.file("cache.db"), Cache::Mode::create);
+
+  RangeStore store(const std::string& over, RangeStore::Choice choice = {}) {
+    return RangeStore(cache, stored_key(), parse_ranges(over), choice);
+  }
+  void put(RangeStore& store, std::size_t cells, const std::string& over, RangeStore::Stage stage,
+           double time_us = 10) {
+    store.put({.ranges = over}, solution_of(cells, over, time_us), one_variant(), stage);
+  }
+  RangeTable table() { return RangeTable::parse(cache.ranges().at(0).table, "the table"); }
+};
+
+constexpr auto kUnderWay = RangeStore::Stage::under_way, kTimeIsUp = RangeStore::Stage::time_is_up,
+               kComplete = RangeStore::Stage::complete;
+const std::string kRange = "batch=1..8", kWider = "batch=1..64", kNarrow = "batch=1..4";
+
+}  // namespace
+
+TEST_CASE("the first table of a family serves from its first cell on") {
+  StoreCase at;
+  RangeStore store = at.store(kRange);
+  at.put(store, 1, kRange, kUnderWay);
+  CHECK(store.is_stored());
+  CHECK(at.table().cells.size() == 1);
+}
+
+TEST_CASE(
+    "a finished table serves until a new search is complete, or has as many cells when its time is up") {
+  StoreCase at;
+  RangeStore first = at.store(kRange);
+  at.put(first, 5, kRange, kComplete);
+  RangeStore wider = at.store(kWider);
+  at.put(wider, 9, kWider, kUnderWay);
+  CHECK(at.table().ranges == kRange);
+  CHECK_FALSE(wider.is_stored());
+  CHECK(at.cache.range_progress(stored_key()).find(kWider) != std::string::npos);  // which is kept
+  at.put(wider, 4, kWider, kTimeIsUp);
+  CHECK(at.table().ranges == kRange);
+  at.put(wider, 5, kWider, kTimeIsUp);
+  CHECK(at.table().ranges == kWider);
+
+  RangeStore fresh = at.store(kWider, {.fresh = true});
+  at.put(fresh, 5, kWider, kUnderWay, 11);
+  CHECK(at.table().cells[0].time_us == 10);
+  at.put(fresh, 1, kWider, kComplete, 11);
+  CHECK(at.table().cells[0].time_us == 11);
+}
+
+TEST_CASE("a search that goes on stores what it adds as it lands") {
+  StoreCase at;
+  RangeStore first = at.store(kRange);
+  at.put(first, 3, kRange, kTimeIsUp);
+  RangeStore second = at.store(kRange);
+  at.put(second, 2, kRange, kUnderWay);
+  CHECK(at.table().cells.size() == 3);
+  at.put(second, 4, kRange, kUnderWay);
+  CHECK(at.table().cells.size() == 4);
+}
+
+TEST_CASE("a narrower range does not replace a wider table by chance") {
+  StoreCase at;
+  RangeStore first = at.store(kRange);
+  at.put(first, 5, kRange, kComplete);
+  CHECK_THROWS_WITH_AS(at.store(kNarrow), doctest::Contains("batch=1..8"), BadField);
+  RangeStore asked = at.store(kNarrow, {.fresh = true});
+  at.put(asked, 2, kNarrow, kComplete);
+  CHECK(at.table().ranges == kNarrow);
+}
+
+TEST_CASE("with a guard the older table serves until it has lost a contest") {
+  StoreCase at;
+  RangeStore first = at.store(kRange);
+  at.put(first, 5, kRange, kComplete);
+  const auto met_with = [&](const ContestRatio& met) {
+    RangeStore store = at.store(kRange, {.fresh = true, .guard = true});
+    at.put(store, 6, kRange, kComplete, 9);
+    CHECK(at.table().cells.size() == 5);
+    const std::optional<RangeContest> contest =
+        store.meet(solution_of(6, kRange), [&](const RangeCell&) { return met; });
+    REQUIRE(contest);
+    at.put(store, 6, kRange, kComplete, 9);
+    CHECK(contest->replaced == (at.table().cells.size() == 6));
+    return contest->replaced;
+  };
+  CHECK_FALSE(met_with({}));                                         // nothing could be compared
+  CHECK_FALSE(met_with({.ratios = {0.9, 0.9}, .contended = true}));  // undecided
+  CHECK_FALSE(met_with({.ratios = {0.98, 1.015}}));                  // not beyond noise
+  CHECK_FALSE(met_with({.ratios = {1.01, 1.01}}));
+  CHECK(met_with({.ratios = {0.97, 0.98}}));
+}
+
+TEST_CASE("one cell that is slower by more than half a percent keeps the older table") {
+  StandingTable standing{stored_key(), solution_of(4, kRange).table, {}};
+  std::size_t cell = 0;
+  const auto ratios_with = [&](double last) {
+    cell = 0;
+    return standing.contest([&](const RangeCell&) {
+      return ContestRatio{.ratios = std::vector<double>(2, ++cell == 4 ? last : 0.95)};
+    });
+  };
+  CHECK(ratios_with(1.004).replaced);
+  CHECK_FALSE(ratios_with(1.006).replaced);
+  CHECK(ratios_with(1.006).worst == doctest::Approx(1.006));
+}
