@@ -14,9 +14,6 @@
 #include "templates/router/exchange.cuh"
 #include "templates/router/ranks.cuh"
 
-enum class Schedule { rows, block, split, cluster, barrier };
-constexpr Schedule kSchedule = Schedule::SCHEDULE;
-
 // 1024 threads of an SM hold what they need in registers: blocks that wait for each other should all run at once, and
 // elections among few candidates are fastest when as many run beside each other.
 constexpr bool kElectsAmongFew = kElects && kCandidatesOfLane <= 4 && kRows * kHeld <= 8;

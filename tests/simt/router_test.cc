@@ -174,8 +174,10 @@ TEST_CASE("simt: blocks whose tokens need several chunks of bits, counted or not
     const HostTensors right = routed.reference(Reference::exact);
     for (const char* const schedule : {"schedule=barrier,cluster=1", "schedule=cluster,cluster=4"}) {
       CAPTURE(schedule);
-      const Config config = shared_space("router").parse_config(
-          std::string(schedule) + ",select=rounds,lanes=8,vector=1,rows=1,warps=4,dependents=early,pad=last,blocks_per_sm=1");
+      const Config config =
+          shared_space("router").parse_config(std::string(schedule) +
+                                              ",select=rounds,lanes=8,vector=1,rows=1,warps=4,"
+                                              "dependents=early,pad=last,blocks_per_sm=1");
       check_outputs(routed.run(config, 5, 2), right, is_right);
     }
   }
