@@ -41,6 +41,7 @@ struct PrefillChoice {
         warpgroups(config.number("warpgroups")),
         tile(config.number("tile")),
         stages(config.number("stages")),
+        cluster(config.number("cluster")),
         section(config.number("section")),
         splits(config.number("splits")),
         rows(kWarpgroupRows * warpgroups),
@@ -48,7 +49,7 @@ struct PrefillChoice {
                          dtype_bytes(shape.dtype) +
                      kBarrierBytes +
                      (wgmma && shape.narrow ? kRawStages * tile * shape.head_dim + kRawBarrierBytes : 0)),
-        box_tokens(shape.paged() ? std::min(tile, shape.page) : tile) {}
+        box_tokens(shape.paged() ? std::min(tile / cluster, shape.page) : tile / cluster) {}
 
   // The producers of the wgmma body are a warpgroup more.
   std::int64_t threads() const { return kWarpgroupThreads * (warpgroups + (wgmma ? 1 : 0)); }
@@ -58,6 +59,11 @@ struct PrefillChoice {
   }
   std::int64_t tiles(const PrefillShape& shape) const {
     return shape.batch * (packed ? shape.kv_heads : shape.q_heads) * blocks(shape) * splits;
+  }
+  // Blocks of a persistent grid: whole clusters, as there are of tiles.
+  std::int64_t resident_blocks(std::int64_t tiles, const DeviceLimits& limits) const {
+    const std::int64_t clusters = std::max<std::int64_t>(1, limits.sm_count / cluster);
+    return std::min(tiles, clusters * cluster);
   }
   // Pairs of a sequence and a KV head that are taken together; 0: sequence by sequence.
   std::int64_t section_of(const PrefillShape& shape) const {
@@ -72,7 +78,9 @@ struct PrefillChoice {
   }
 
   bool wgmma, packed, persistent, dynamic;
-  std::int64_t warpgroups, tile, stages, section;
+  std::int64_t warpgroups, tile, stages;
+  std::int64_t cluster;  // blocks that bring each other a part of every tile
+  std::int64_t section;
   std::int64_t splits;  // blocks that share a row's tokens
   std::int64_t rows;    // of a block
   std::int64_t shared_bytes;
@@ -106,6 +114,7 @@ CompileUnit prefill_unit(const PrefillChoice& choice, const Config& config, cons
     unit.defines.emplace_back(macro, config.at(name).text());
   }
   unit.defines.emplace_back("SCHEDULE", schedule_macro(config));
+  unit.defines.emplace_back("CLUSTER", std::to_string(choice.cluster));
   unit.defines.emplace_back("SHARED_BYTES", std::to_string(choice.shared_bytes));
   if (shape.narrow) define_kv(unit, shape);
   return unit;
@@ -191,7 +200,8 @@ void fill_prefill(Launch& launch, const PrefillChoice& choice, const PrefillShap
                   const PrefillCall& call, const DeviceLimits& limits) {
   const std::int64_t tiles = choice.tiles(shape);
   launch.entry = "prefill_attention";
-  launch.grid[0] = unsigned_of(choice.persistent ? std::min<std::int64_t>(tiles, limits.sm_count) : tiles);
+  launch.grid[0] = unsigned_of(choice.persistent ? choice.resident_blocks(tiles, limits) : tiles);
+  launch.cluster[0] = unsigned_of(choice.cluster);
   launch.block[0] = unsigned_of(choice.threads());
   launch.dynamic_shared = unsigned_of(choice.shared_bytes);
   launch.programmatic_dependent = limits.compute_capability >= 90;

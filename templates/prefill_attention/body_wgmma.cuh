@@ -10,10 +10,13 @@
 #include "templates/prefill_attention/store.cuh"
 #include "templates/prefill_attention/widen.cuh"
 
-// Registers of a loading and of a computing thread: together no more than the block was launched with.
-constexpr int kLoadingRegisters = kNarrow ? 56 : kWarpgroups == 2 ? 24 : 32;
-constexpr int kComputingRegisters =
-    (kWarpgroups == 3 ? 160 : 240) - (kNarrow ? (kWarpgroups == 3 ? 8 : 16) : 0);
+// Registers of a loading and of a computing thread: together no more than the block was launched with. Widening, and
+// copies for a cluster, need more than loading alone.
+constexpr int kLoadingRegisters = kNarrow        ? 56
+                                  : kCluster > 1 ? (kWarpgroups == 2 ? 40 : 56)
+                                                 : (kWarpgroups == 2 ? 24 : 32);
+constexpr int kSpared = kNarrow ? (kWarpgroups == 3 ? 8 : 16) : kCluster > 1 ? 8 : 0;
+constexpr int kComputingRegisters = (kWarpgroups == 3 ? 160 : 240) - kSpared;
 
 // Named barriers, after __syncthreads' own: one for the turn of each warpgroup, one for what all of them do together.
 constexpr int kFirstTurn = 1, kComputing = 4;
@@ -75,7 +78,7 @@ class Computer {
   }
 
   __device__ __forceinline__ void scored(bool last) {
-    release(pipeline_.keys_empty(keys_.stage));
+    release_tile(pipeline_.keys_empty(keys_.stage));
     if (last) release(pipeline_.queries_empty(query_.stage));
     keys_.advance();
   }
@@ -87,7 +90,7 @@ class Computer {
 
   __device__ __forceinline__ void accumulated() {
     attention_.hold_output();
-    release(pipeline_.values_empty(values_.stage));
+    release_tile(pipeline_.values_empty(values_.stage));
     values_.advance();
   }
 
@@ -115,6 +118,37 @@ class Computer {
   RingPlace<kStages> keys_, values_;
 };
 
+// All threads of the block, or of its cluster: before the first copy, so that all barriers are there, and after the
+// last, so that no block ends to which others copy or release.
+__device__ __forceinline__ void meet_cluster() {
+  if constexpr (kCluster == 1) {
+    __syncthreads();
+  } else {
+    cluster_arrive();
+    cluster_wait();
+  }
+}
+
+// What the loading warp does: one work after the other, and then none.
+__device__ __forceinline__ void load_all(WorkSlot& slot, Loader& loader, const Batch& all, u32* counters) {
+  Schedule schedule(counters);
+  Tiles tiles(all);
+  wait_for_predecessor();
+  Work work;
+  for (int index = schedule.first(); tiles.find(index, work);) {
+    if constexpr (SCHEDULE != SCHEDULE_GRID) index = schedule.next(index);
+    if (!work.empty()) {
+      slot.put(work);
+      loader.load(work);
+    }
+    if constexpr (SCHEDULE == SCHEDULE_GRID) break;
+  }
+  Work none{};
+  none.sequence = -1;
+  slot.put(none);
+  schedule.finish();
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     prefill_attention(const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
                       const __grid_constant__ TensorMap v_map, const i32* q_offsets, const i32* kv_offsets,
@@ -125,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   u8* const shared = dynamic_shared();
   const Pipeline pipeline(shared);
   if (threadIdx.x == 0) pipeline.init();
-  __syncthreads();
+  meet_cluster();
   allow_dependent_launch();
   WorkSlot slot(shared, pipeline);
   // Broadcast, so that the compiler knows that all lanes of a warp agree, and with them all that follows from it.
@@ -134,30 +168,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
                   blocks,    q_tokens,   capacity,   section, splits};
   if (warpgroup < 0) {
     give_registers<kLoadingRegisters>();
-    if (threadIdx.x >= kWarpSize) {
-      if constexpr (kNarrow) {
-        Widener widener(shared, static_cast<int>(threadIdx.x) / kWarpSize - 1);
-        for (Work work = slot.take(); work.sequence >= 0; work = slot.take()) widener.widen(work);
-      }
-      return;
+    if (threadIdx.x < kWarpSize) {
+      Loader loader(pipeline, q_map, {k_map, v_map, page_table, page_table_stride});
+      load_all(slot, loader, all, counters);
+    } else if constexpr (kNarrow) {
+      Widener widener(shared, static_cast<int>(threadIdx.x) / kWarpSize - 1);
+      for (Work work = slot.take(); work.sequence >= 0; work = slot.take()) widener.widen(work);
     }
-    Schedule schedule(counters);
-    Tiles tiles(all);
-    Loader loader(pipeline, q_map, {k_map, v_map, page_table, page_table_stride});
-    wait_for_predecessor();
-    Work work;
-    for (int index = schedule.first(); tiles.find(index, work);) {
-      if constexpr (SCHEDULE != SCHEDULE_GRID) index = schedule.next(index);
-      if (!work.empty()) {
-        slot.put(work);
-        loader.load(work);
-      }
-      if constexpr (SCHEDULE == SCHEDULE_GRID) break;
-    }
-    Work none{};
-    none.sequence = -1;
-    slot.put(none);
-    schedule.finish();
   } else {
     take_registers<kComputingRegisters>();
     Computer computer(shared, warpgroup);
@@ -173,4 +190,5 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       }
     }
   }
+  if constexpr (kCluster > 1) meet_cluster();
 }

@@ -3,10 +3,13 @@
 
 #include "templates/common/barrier.cuh"
 #include "templates/common/mbarrier.cuh"
+#include "templates/common/multicast.cuh"
 #include "templates/prefill_attention/work.cuh"
 
 constexpr int kComputingWarps = 4 * kWarpgroups;
 constexpr int kWideningWarps = kRawStages > 0 ? 3 : 0;  // beside the one that loads
+constexpr int kTileReaders =
+    kNarrow ? 1 : kCluster;  // blocks that read what lands in a stage of keys or values
 
 // A place in a ring of so many stages, and the parity of its present round.
 template <int kCount>
@@ -63,13 +66,13 @@ struct Pipeline {
     }
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(keys_full(stage), kNarrow ? kWideningWarps * kWarpSize : 1);
-      mbarrier_init(keys_empty(stage), kComputingWarps);
+      mbarrier_init(keys_empty(stage), kComputingWarps * kTileReaders);
       mbarrier_init(values_full(stage), kNarrow ? kWideningWarps * kWarpSize : 1);
-      mbarrier_init(values_empty(stage), kComputingWarps);
+      mbarrier_init(values_empty(stage), kComputingWarps * kTileReaders);
     }
     for (int stage = 0; stage < kRawStages; ++stage) {
       mbarrier_init(raw_full(stage), 1);
-      mbarrier_init(raw_empty(stage), kWideningWarps * kWarpSize);
+      mbarrier_init(raw_empty(stage), kWideningWarps * kWarpSize * kCluster);
     }
     mbarrier_init_fence();
   }
@@ -85,8 +88,26 @@ __device__ __forceinline__ void release(u32 barrier) {
   if (threadIdx.x % kWarpSize == 0) mbarrier_arrive(barrier);
 }
 
+// The same of a stage of keys or values: to all whose copies land there.
+__device__ __forceinline__ void release_tile(u32 barrier) {
+  if constexpr (kTileReaders == 1) {
+    release(barrier);
+  } else if (threadIdx.x % kWarpSize < kCluster) {
+    mbarrier_arrive_block(barrier, threadIdx.x % kWarpSize);
+  }
+}
+
 // Of what lanes read or wrote by themselves: each arrives for its own. (racecheck orders no lane by another's arrival.)
 __device__ __forceinline__ void release_by_lanes(u32 barrier) { mbarrier_arrive(barrier); }
+
+// The same of e4m3 that landed: to all whose copies land there.
+__device__ __forceinline__ void release_raw(u32 barrier) {
+  if constexpr (kCluster == 1) {
+    release_by_lanes(barrier);
+  } else {
+    for (int rank = 0; rank < kCluster; ++rank) mbarrier_arrive_block(barrier, rank);
+  }
+}
 
 // What the loading warp tells of the work it begins, one at a time.
 class WorkSlot {

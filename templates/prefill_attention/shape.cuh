@@ -16,7 +16,8 @@
 #if !defined(DTYPE) || !defined(HEAD_DIM) || !defined(GROUP) || !defined(PAGE) || !defined(CAUSAL) ||        \
     !defined(WINDOW) || !defined(SINKS) || !defined(LSE) || !defined(BODY_WGMMA) || !defined(WARPGROUPS) ||  \
     !defined(TILE) || !defined(STAGES) || !defined(QUERY_STAGES) || !defined(PACKED) || !defined(OVERLAP) || \
-    !defined(PING_PONG) || !defined(LAG) || !defined(POLY) || !defined(SCHEDULE) || !defined(SHARED_BYTES)
+    !defined(PING_PONG) || !defined(LAG) || !defined(POLY) || !defined(SCHEDULE) || !defined(CLUSTER) ||     \
+    !defined(SHARED_BYTES)
 #error prefill_attention is compiled through a plan, which defines every macro tested here
 #endif
 
@@ -63,7 +64,8 @@ constexpr int kTile = TILE;                 // tokens a stage
 constexpr int kQueryStages = QUERY_STAGES;  // blocks of rows whose queries are there or on their way
 constexpr int kStages = STAGES;             // stages of K in flight, and as many of V
 constexpr bool kPacked = PACKED;
-constexpr bool kOverlap = OVERLAP;     // softmax beside the next product of the same warpgroup
+constexpr int kCluster = CLUSTER;   // blocks that share tiles: each brings a part of every one to all of them
+constexpr bool kOverlap = OVERLAP;  // softmax beside the next product of the same warpgroup
 constexpr bool kPingPong = PING_PONG;  // warpgroups issue their products by turns
 constexpr float kLag = LAG;            // powers of two by which the running maximum may lag
 constexpr int kPolynomials = POLY;     // of every 8 exponentials, so many by polynomial
@@ -77,14 +79,18 @@ constexpr int kQueryChunkBytes = kRows * 128;
 constexpr int kTileChunkBytes = kTile * 128;
 constexpr int kQueryBytes = kChunks * kQueryChunkBytes;
 constexpr int kTileBytes = kChunks * kTileChunkBytes;
-constexpr int kBoxTokens = kPage == 0 ? kTile : min_of(kTile, kPage);
+constexpr int kBoxTokens = kPage == 0 ? kTile / kCluster : min_of(kTile / kCluster, kPage);
 
 static_assert(kHeadDim == 64 || kHeadDim == 128 || kHeadDim == 256, "head_dim");
 static_assert(kWarpgroups >= 1 && kWarpgroups <= 3, "warpgroups");
 static_assert(kTile % 16 == 0 && kTile >= (BODY_WGMMA ? 64 : 32) && kTile <= 192, "tile");
 static_assert(!kPacked || 64 % kGroup == 0, "packed heads share a warpgroup's rows evenly");
-static_assert(!BODY_WGMMA || kPage == 0 || (kPage % 16 == 0 && (kTile % kPage == 0 || kPage % kTile == 0)),
+static_assert(!BODY_WGMMA || kPage == 0 ||
+                  (kPage % 16 == 0 && (kTile / kCluster % kPage == 0 || kPage % (kTile / kCluster) == 0)),
               "tiles and pages nest");
+static_assert(kCluster == 1 ||
+                  (BODY_WGMMA && !kPacked && kGroup % kCluster == 0 && SCHEDULE != SCHEDULE_DYNAMIC),
+              "blocks of a cluster have neighbouring query heads of one KV head");
 static_assert(!kPingPong || kWarpgroups > 1, "turns need two");
 
 // e4m3 in the wgmma body: tiles land as they are, rows side by side, and are widened from there.

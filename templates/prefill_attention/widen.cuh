@@ -63,7 +63,7 @@ class Widener {
     // The warp that had one batch more has the last turn next time.
     turn_ = turn_ == 0 ? kWideningWarps - 1 : turn_ - 1;
     publish(full);
-    release_by_lanes(pipeline_.raw_empty(raw_.stage));
+    release_raw(pipeline_.raw_empty(raw_.stage));
     raw_.advance();
   }
 

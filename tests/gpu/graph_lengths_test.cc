@@ -171,19 +171,21 @@ constexpr LengthCase kCases[] = {
 // Whole prompts, and chunks of 96 new tokens; `batch` sequences of the full length.
 constexpr LengthCase kPrefillCases[] = {
     {"batch=6,seqlen_q=700,seqlen_kv=700",
-     "body=wgmma,warpgroups=2,tile=128,stages=2,query_stages=1,packed=0,overlap=1,ping_pong=1,schedule=dynamic,"
+     "body=wgmma,warpgroups=2,tile=128,stages=2,query_stages=1,packed=0,overlap=1,ping_pong=1,"
+     "schedule=dynamic,cluster=1,"
      "section=0,splits=1"},
     {"batch=6,seqlen_q=700,seqlen_kv=700,lse=natural",
-     "body=wgmma,warpgroups=2,tile=80,stages=2,query_stages=2,packed=0,overlap=1,ping_pong=0,schedule=static,"
+     "body=wgmma,warpgroups=2,tile=80,stages=2,query_stages=2,packed=0,overlap=1,ping_pong=0,schedule=static,cluster=2,"
      "section=4,splits=1"},
     {"batch=6,seqlen_q=96,seqlen_kv=1500,page=64",
-     "body=wgmma,warpgroups=1,tile=64,stages=2,query_stages=1,packed=1,overlap=1,ping_pong=0,schedule=grid,"
+     "body=wgmma,warpgroups=1,tile=64,stages=2,query_stages=1,packed=1,overlap=1,ping_pong=0,schedule=grid,cluster=1,"
      "section=0,splits=3"},
     {"batch=6,seqlen_q=96,seqlen_kv=1500,page=16,kv_dtype=e4m3",
-     "body=wgmma,warpgroups=2,tile=128,stages=1,query_stages=1,packed=0,overlap=0,ping_pong=0,schedule=dynamic,"
+     "body=wgmma,warpgroups=2,tile=128,stages=1,query_stages=1,packed=0,overlap=0,ping_pong=0,"
+     "schedule=dynamic,cluster=1,"
      "section=0,splits=1"},
     {"batch=6,seqlen_q=96,seqlen_kv=1500",
-     "body=mma,warpgroups=2,tile=64,stages=2,query_stages=1,packed=0,overlap=0,ping_pong=0,schedule=grid,"
+     "body=mma,warpgroups=2,tile=64,stages=2,query_stages=1,packed=0,overlap=0,ping_pong=0,schedule=grid,cluster=1,"
      "section=0,splits=2"},
 };
 

@@ -16,10 +16,10 @@ namespace {
 
 constexpr const char* kWgmma =
     "body=wgmma,warpgroups=2,tile=64,stages=2,query_stages=1,packed=0,overlap=1,ping_pong=1,lag=0,poly=0,schedule=grid,"
-    "section=0,splits=1";
+    "cluster=1,section=0,splits=1";
 constexpr const char* kMma =
     "body=mma,warpgroups=2,tile=64,stages=2,query_stages=1,packed=0,overlap=0,ping_pong=0,lag=0,poly=0,schedule=grid,"
-    "section=0,splits=1";
+    "cluster=1,section=0,splits=1";
 constexpr const char* kPrompt = "batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300";
 constexpr const char* kChunk = "batch=2,q_heads=8,kv_heads=2,seqlen_q=70,seqlen_kv=600";
 
@@ -61,6 +61,8 @@ const std::vector<PrefillBug> kPrefillBugs = {
     {kWgmma,
      {"batch=16,q_heads=16,kv_heads=2,seqlen_q=300,seqlen_kv=300", "schedule=static", "schedule.cuh",
       "index / blocks + 1", "index / blocks + 2"}},
+    // Both blocks of a cluster bring their parts of a tile to the place of the first.
+    {kWgmma, {kPrompt, "cluster=2", "load.cuh", " + rank_ * kBoxTokens * kBoxRowBytes", ""}},
     // What lies behind the last token of a sequence is not cleared.
     {kWgmma, {kPrompt, "", "body_wgmma.cuh", "if (first >= end) return;", "return;"}},
     // All of a sequence's tokens come from its first page.
