@@ -12,7 +12,8 @@ void RangeSearch::solve_again() {
   solution_ = solve(state_, request_.regret, request_.variants, neighbours_);
 }
 
-// Trials are in the cache already: what comes within a second of the last time costs no measuring if it is lost.
+// Of short trials, which are in the cache already: what comes within a second of the last time costs no measuring if it
+// is lost.
 void RangeSearch::commit() {
   solve_again();
   if (!stored_at_ || Clock::now() - *stored_at_ > std::chrono::seconds(1))
