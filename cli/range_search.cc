@@ -1,6 +1,7 @@
 #include "cli/range_search.h"
 
 #include <chrono>
+#include <map>
 
 #include "base/error.h"
 #include "cli/command.h"
@@ -73,6 +74,24 @@ std::string certificate_line(const RangeCertificate& seen) {
                           : "");
 }
 
+// How many of the searched cells would have another winner if launches followed each other otherwise.
+std::string differing_cells(const std::vector<RangeWinner>& winners) {
+  std::map<Timing, std::size_t> differing;
+  std::size_t known = 0;
+  for (const RangeWinner& winner : winners) {
+    known += !winner.timings.empty();
+    for (const Timing timing : differing_timings(winner.timings, winner.config)) ++differing[timing];
+  }
+  if (known == 0) return "";
+  std::string text = counted_text(static_cast<std::int64_t>(known), "searched cell") + " under all timings: ";
+  if (differing.empty()) return text + "the same winners";
+  std::string list;
+  for (const auto& [timing, count] : differing)
+    list += (list.empty() ? "" : ", ") + format("%zu", count) + " with another winner " +
+            std::string(timing_name(timing));
+  return text + list;
+}
+
 void print_range(const RangeResult& result, const Output& output) {
   const RangeTable& found = result.table;
   Table table({});
@@ -87,6 +106,7 @@ void print_range(const RangeResult& result, const Output& output) {
                            regret_text(found.bound) +
                            (found.kept ? ")" : ", which so few cubins do not keep)")});
   table.add({"certificate", certificate_line(found.certificate)});
+  if (const std::string text = differing_cells(result.winners); !text.empty()) table.add({"timings", text});
   if (found.contended) table.add({"contended", "somebody else used the GPU: no server uses this table"});
   if (result.out_of_time) table.add({"ended early", "the time was over (--time); the same command goes on"});
   table.add({"time", duration_text(result.wall_s)});

@@ -21,6 +21,12 @@ Document range_document(const RangeRequest& request, const RangeResult& result) 
                       {"failed", shape.failed},
                       {"absorbed", shape.absorbed}});
   }
+  Document winners = Document::array();
+  for (const RangeWinner& winner : result.winners) {
+    winners.push_back({{"problem", winner.problem},
+                       {"config", winner.config},
+                       {"timings", timings_document(winner.timings, winner.config)}});
+  }
   return {{"kernel", result.subject.kernel},
           {"family", result.family},
           {"over", result.ranges},
@@ -35,6 +41,7 @@ Document range_document(const RangeRequest& request, const RangeResult& result) 
           {"certificate", certificate_document(result.table.certificate)},
           {"unseen", std::move(unseen)},
           {"cells", std::move(cells)},
+          {"winners", std::move(winners)},
           {"contended", result.table.contended},
           {"stored", result.stored},
           {"interrupted", result.interrupted},

@@ -13,7 +13,8 @@ void RangeSearch::solve_again() {
   solution_ = solve(state_, request_.regret, request_.variants, neighbours_);
 }
 
-// Trials are in the cache already: what comes within a second of the last time costs no measuring if it is lost.
+// Of short trials, which are in the cache already: what comes within a second of the last time costs no measuring if it
+// is lost.
 void RangeSearch::commit() {
   solve_again();
   if (!stored_at_ || Clock::now() - *stored_at_ > std::chrono::seconds(1))
@@ -57,6 +58,21 @@ std::size_t RangeSearch::unreached() const {
   }));
 }
 
+void RangeSearch::take_winners() {
+  WorkloadKey key = session_.key();
+  for (const RangeCellState& cell : state_.cells) {
+    if (!cell.searched) continue;
+    key.problem = cell.problem;
+    try {
+      const auto workload = session_.cache()->find_workload(key);
+      const auto winner =
+          workload ? session_.cache()->winner(*workload, WinnerParts::without_cubins) : std::nullopt;
+      if (winner) result_.winners.push_back({cell.problem, winner->config, parse_timings(winner->timings)});
+    } catch (const DamagedWinner&) {  // `cache check` names it
+    }
+  }
+}
+
 void RangeSearch::finish() {
   result_.out_of_time = request_.time_s > 0 && (unreached() > 0 || time_is_up(kShapesUntil));
   const bool is_complete = !result_.interrupted && !result_.out_of_time;
@@ -80,6 +96,7 @@ void RangeSearch::finish() {
   for (const RangeCell& cell : result_.table.cells)
     cubins.insert(meter_.cubin_of(session_.space_file()->parse_config(cell.config)));
   result_.cubins.assign(cubins.begin(), cubins.end());
+  take_winners();
   result_.wall_s = elapsed();
 }
 

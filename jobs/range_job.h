@@ -10,6 +10,7 @@
 #include "jobs/range_contest.h"
 #include "jobs/range_state.h"
 #include "jobs/subject.h"
+#include "tuner/timings.h"
 
 namespace moetune {
 
@@ -30,12 +31,19 @@ struct RangeRequest {
   std::uint64_t threads = 0;
 };
 
+// What a cell's own search found, under all timings.
+struct RangeWinner {
+  std::string problem, config;
+  std::vector<TimingResult> timings;
+};
+
 struct RangeResult {
   Subject subject;  // of the last problem
   std::string family, ranges;
   Timing timing = Timing::overlapped;  // that its times answer; a recording's is always this
   RangeTable table;
   std::vector<UnseenShape> unseen;      // what the table's certificate is of
+  std::vector<RangeWinner> winners;     // of the cells that were searched, as far as they are stored
   std::vector<std::string> cubins;      // that the table launches, by their compiled parameters
   std::size_t planned = 0;              // cells of the grid, those refined included
   std::vector<std::string> left_out;    // "problem: why it cannot be measured"

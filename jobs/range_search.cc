@@ -159,7 +159,8 @@ void RangeSearch::search_cell(std::size_t index) try {
   state_.idle = has_grown ? 0 : state_.idle + 1;
   if (has_grown) state_.filled.clear();
   state_.cells[index].searched = true;
-  commit();
+  solve_again();
+  store(RangeStore::Stage::under_way);  // at once: the next search learns from this one
 } catch (const TooLittleMemory& error) {
   state_.cells[index].unreachable = error.what();
 }

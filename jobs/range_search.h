@@ -62,6 +62,7 @@ class RangeSearch {
   void solve_again();
   ContestRatio ratio_to_standing(const RangeCell& cell);
   std::size_t unreached() const;
+  void take_winners();
   void finish();
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   bool time_is_up(double share) const { return request_.time_s > 0 && elapsed() >= share * request_.time_s; }

@@ -5,6 +5,8 @@
 #include <limits>
 #include <set>
 
+#include "tuner/finals.h"
+
 namespace moetune {
 namespace {
 
@@ -41,7 +43,9 @@ MeasuredConfig best_of(const RangeCellState& cell, const std::string& cubin) {
 }
 
 CellTimes times_of(const RangeCellState& cell, const std::vector<std::string>& cubins) {
-  CellTimes times{.default_us = cell.fallback ? cell.fallback->time_us : kUnmeasured};
+  // What ties with the default has not lost to it.
+  CellTimes times{.default_us = cell.fallback ? cell.fallback->time_us * (1 + kTie) : kUnmeasured};
+  if (cell.fallback) times.others_us = cell.fallback->time_us;
   for (const std::string& name : cubins) {
     const MeasuredConfig best = best_of(cell, name);
     times.cubins.push_back(best.config.empty() ? kUnmeasured : best.time_us);
@@ -205,8 +209,9 @@ RangeSolution solve(const RangeState& state, double bound, std::size_t variants,
     const bool is_other = look != cell.looks.end() && pick.config != fastest.config;
     solution.picks[cells[i]] = {is_other ? look->second.cubin : choosable[*choice], pick.config};
     table.contended = table.contended || cell.contended;
-    table.cells.push_back({cell.problem, pick.config, pick.time_us,
-                           cell.fallback ? cell.fallback->time_us : 0, times[i].best_us()});
+    const double default_us = cell.fallback ? cell.fallback->time_us : 0;
+    const double time_us = default_us > 0 ? std::min(pick.time_us, default_us) : pick.time_us;
+    table.cells.push_back({cell.problem, pick.config, time_us, default_us, times[i].best_us()});
   }
   table.certificate = certificate_of(state.shapes);
   return solution;

@@ -79,7 +79,8 @@ void RangeSearch::certify_once(const std::vector<Problem>& shapes) {
       } catch (const TooLittleMemory&) {  // no cell serves it either
       } catch (const BadInput&) {
       }
-    commit();
+    solve_again();
+    store(RangeStore::Stage::under_way);
     report("certificate", i + 1, shapes.size());
   }
 }

@@ -76,6 +76,16 @@ TEST_CASE("the cubins of defaults count among those that a table launches") {
   CHECK_FALSE(solve(state, 0.02, 1).within_bound);
 }
 
+TEST_CASE("what ties with the default need not launch the default's cubin as well") {
+  RangeState state{.ranges = "batch=1..4", .cubins = {"a"}};
+  state.cells = {cell_with("one", "a1", 10, 12), cell_with("two", "a1", 12.02, 12)};
+  const RangeSolution solution = solve(state, 0.02, 4);
+  CHECK(solution.cubins == std::vector<std::string>{"a"});
+  REQUIRE(solution.table.cells.size() == 2);
+  CHECK(solution.table.cells[1].config == "a1");
+  CHECK(solution.table.cells[1].time_us <= solution.table.cells[1].default_us);
+}
+
 TEST_CASE("a contended cell is left to its neighbours, unless there is no other") {
   RangeState state{.ranges = "batch=1..4", .cubins = {"a"}};
   state.cells = {cell_with("one", "a1", 10, 12), cell_with("two", "a2", 10, 12)};
