@@ -7,6 +7,7 @@
 #include "cache/history.h"
 #include "cli/text.h"
 #include "kernels/registry.h"
+#include "search/outcome.h"
 
 namespace moetune {
 namespace {
@@ -45,10 +46,17 @@ class ReportPrinter {
 };
 
 std::string outcomes_text(const std::map<std::string, std::size_t>& outcomes, std::size_t trials) {
-  std::string parts;
-  for (const auto& [outcome, count] : outcomes)
-    parts += (parts.empty() ? "" : ", ") + count_text(static_cast<double>(count)) + " " + outcome;
-  return counted_text(static_cast<std::int64_t>(trials), "trial") + (parts.empty() ? "" : " (" + parts + ")");
+  std::string parts, pruned;  // what was pruned was never measured, and is no trial
+  for (const auto& [outcome, count] : outcomes) {
+    const std::string number = count_text(static_cast<double>(count));
+    if (outcome == outcome_name(Outcome::pruned)) {
+      pruned = ", and " + number + " pruned";
+    } else {
+      parts += (parts.empty() ? "" : ", ") + number + " " + outcome;
+    }
+  }
+  return counted_text(static_cast<std::int64_t>(trials), "trial") + (parts.empty() ? "" : " (" + parts + ")") +
+         pruned;
 }
 
 // A hostile record may hold texts of any length.

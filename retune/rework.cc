@@ -4,12 +4,15 @@
 #include <set>
 
 #include "base/format.h"
+#include "tuner/finals.h"
 
 namespace moetune {
 namespace {
 
 struct Probe {
   ProbeReading reading;
+  std::vector<Candidate> others;  // as in `reading`
+  std::size_t earlier = 0;        // of `others`, the first ones: winners of before
   bool sound = false;
 };
 
@@ -27,10 +30,12 @@ Probe run_probe(ReworkSubject& subject, const Candidate& incumbent, QuietWatch& 
   Probe probe;
   probe.reading.winner.then_us = then_of(trials, winner);
   std::vector<Candidate> candidates = {incumbent};
-  for (const OldTrial& one : choose_panel(trials, winner, default_config, subject.earlier())) {
+  const std::vector<std::string> earlier = subject.earlier();
+  for (const OldTrial& one : choose_panel(trials, winner, default_config, earlier)) {
     const std::optional<ConfigId> id = subject.space().find_text(one.config);
     std::optional<Candidate> candidate = id ? subject.prepare(*id) : std::nullopt;
     if (!candidate) continue;
+    probe.earlier += std::ranges::find(earlier, one.config) != earlier.end();
     candidates.push_back(*std::move(candidate));
     probe.reading.others.push_back({one.time_us, {}});
   }
@@ -40,6 +45,7 @@ Probe run_probe(ReworkSubject& subject, const Candidate& incumbent, QuietWatch& 
       [&] { results = subject.device().duel(candidates, kProbeRounds, subject.timing()); });
   probe.reading.winner.now = results.front();
   for (std::size_t i = 1; i < results.size(); ++i) probe.reading.others[i - 1].now = results[i];
+  probe.others.assign(candidates.begin() + 1, candidates.end());
   return probe;
 }
 
@@ -73,6 +79,7 @@ class Rework {
     QuietWatch watch = watch_of(subject_.device(), settings_, events_, stop_);
     const Probe probe = run_probe(subject_, *incumbent, watch);
     if (!probe.sound) return ended(ReworkVerdict::postponed, "somebody else used the GPU during the probe");
+    if (std::optional<ReworkResult> back = bring_back(*incumbent, probe, watch)) return *std::move(back);
     result_.triage = triage(probe.reading);
     result_.best_us = probe.reading.winner.now.measurement.median_us;
     if (chosen) chosen(*result_.triage);
@@ -128,6 +135,38 @@ class Rework {
     }
     subject_.settle_duels();
     return true;
+  }
+
+  // A winner of before that is faster again, as after a driver went back, needs no search. nullopt if there is none.
+  std::optional<ReworkResult> bring_back(const Candidate& incumbent, const Probe& probe, QuietWatch& watch) {
+    const TrialResult& present = probe.reading.winner.now;
+    std::size_t best = probe.earlier;
+    for (std::size_t i = 0; i < probe.earlier; ++i) {
+      const TrialResult& now = probe.reading.others[i].now;
+      const bool is_better = best == probe.earlier ||
+                             now.measurement.median_us < probe.reading.others[best].now.measurement.median_us;
+      if (now.outcome == Outcome::ok && is_better) best = i;
+    }
+    if (best == probe.earlier) return std::nullopt;
+    const Candidate& earlier = probe.others[best];
+    const double ratio = probe.reading.others[best].now.measurement.median_us / present.measurement.median_us;
+    if (present.outcome == Outcome::ok && ratio >= 1 - kTie) return std::nullopt;
+    const Contest contest = hold_contest(subject_.device(), watch, incumbent, earlier, subject_.timing(),
+                                         settings_.contest_rounds);
+    if (!contest.won) return std::nullopt;  // triage has its own word
+    const std::optional<ConfigId> id = subject_.space().find_text(earlier.config.text());
+    TuneResult found;
+    found.best = Trial{.id = id.value(),
+                       .config = earlier.config,
+                       .result = subject_.device().run(earlier, {.timing = subject_.timing()})};
+    if (found.best->result.outcome != Outcome::ok) return std::nullopt;
+    found.winner = earlier;
+    subject_.store(found);
+    result_.contest = contest;
+    result_.served = earlier.config.text();
+    result_.best_us = found.best->result.measurement.median_us;
+    if (!rival_won_) result_.replaced = incumbent.config.text();
+    return ended(ReworkVerdict::improved, "a winner of before is faster again: " + contest.reason);
   }
 
   // nullopt if the search gave a winner to go on with.
@@ -207,15 +246,14 @@ std::vector<OldTrial> choose_panel(const std::vector<OldTrial>& trials, const st
   const auto take = [&](const OldTrial& trial) {
     if (taken.insert(trial.config).second) panel.push_back(trial);
   };
+  for (const std::string& config : earlier) {  // one that the last search did not measure has no old time
+    if (config != winner && panel.size() < kProbedEarlier) take({config, then_of(trials, config)});
+  }
+  const std::size_t beside = panel.size();
   for (const OldTrial& trial : sorted)
     if (trial.config == default_config) take(trial);
-  const std::size_t most = taken.size() + kProbedEarlier;
-  for (const std::string& config : earlier) {  // one that the last search did not measure has no old time
-    if (config == winner || taken.size() >= most) continue;
-    take({config, then_of(trials, config)});
-  }
   for (const std::size_t position : positions)
-    if (position < sorted.size() && panel.size() + 1 < kProbeSize) take(sorted[position]);
+    if (position < sorted.size() && panel.size() + 1 < kProbeSize + beside) take(sorted[position]);
   return panel;
 }
 

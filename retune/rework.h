@@ -34,7 +34,7 @@ class ReworkSubject {
   // The present winner, ready to run; nullopt if there is none that is sound.
   virtual std::optional<Candidate> incumbent() = 0;
   virtual std::vector<OldTrial> old_trials() = 0;  // measured with it, without those that have no exact time
-  // What was served before it, the latest first: configurations that are probed beside it.
+  // What was served before it, the latest first: configurations that are probed beside it, and come back if they win.
   virtual std::vector<std::string> earlier() { return {}; }
   virtual std::optional<Candidate> prepare(ConfigId id) = 0;  // nullopt if it does not compile
   virtual void open_device() = 0;
@@ -96,10 +96,10 @@ struct SiblingCheck {
 SiblingCheck check_on_sibling(ReworkSubject& subject, const std::string& served, const std::string& replaced,
                               const ReworkSettings& settings, const Events& events, std::stop_token stop);
 
-inline constexpr std::size_t kProbedEarlier = 3;
+inline constexpr std::size_t kProbedEarlier = 8;  // as many as `cache gc` keeps
 
-// The configurations that a probe measures beside the winner: the default, at most kProbedEarlier of the winners before
-// it (`earlier`), the fastest three, and some of the rest.
+// The configurations that a probe measures beside the winner: the default, the fastest three and some of the rest, and
+// beside these ten at most kProbedEarlier of the winners before it (`earlier`), which come first.
 std::vector<OldTrial> choose_panel(const std::vector<OldTrial>& trials, const std::string& winner,
                                    const std::string& default_config,
                                    const std::vector<std::string>& earlier = {});

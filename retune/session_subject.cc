@@ -71,9 +71,12 @@ std::vector<OldTrial> SessionSubject::old_trials() {
 std::vector<std::string> SessionSubject::earlier() {
   std::vector<std::string> configs;
   if (!stored_) return configs;
-  for (const Generation& one : session_.cache()->history(stored_->workload.id))
-    if (!one.contended && std::ranges::find(configs, one.config) == configs.end())
+  for (const Generation& one : session_.cache()->history(stored_->workload.id)) {
+    // Somebody, or another GPU, did not want it any more.
+    const bool is_unwanted = one.reason == kReplacedRollback || one.reason == kReplacedWithdrawn;
+    if (!one.contended && !is_unwanted && std::ranges::find(configs, one.config) == configs.end())
       configs.push_back(one.config);
+  }
   return configs;
 }
 

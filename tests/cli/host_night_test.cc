@@ -122,6 +122,27 @@ TEST_CASE("a GPU that dies in mid-night costs its running workload, which anothe
   CHECK(document(tool.run(night(tool, {"--device", "cuda:0"})))["plan"]["stale"].empty());
 }
 
+TEST_CASE("a kind of GPU of which none works is left out, and the others go on") {
+  Tool home;
+  const std::string gone = home.path("gone").string();
+  std::ofstream(gone) << "x";
+  ScriptedGpu gpu(",devices=3,alike=2,gone0=" + gone + ",gone1=" + gone);
+  Tool& tool = gpu.tool;
+  write_list(tool, 2);
+  const Ended ended = tool.run(night(tool));
+  INFO(ended.err);
+  CHECK(ended.code == 0);
+  const Json done = document(ended);
+  CHECK(done["left_out_devices"].size() == 2);
+  CHECK(tuned_by(done) == std::map<std::string, int>{{"cuda:2", 2}});
+
+  ScriptedGpu none(",devices=2,same,gone0=" + gone + ",gone1=" + gone);
+  write_list(none.tool, 1);
+  const Ended broken = none.tool.run(night(none.tool));
+  CHECK(broken.code == 3);
+  CHECK(contains(broken.err, "no GPU works"));
+}
+
 TEST_CASE("a GPU in another night is left to it") {
   ScriptedGpu gpu(",devices=2,same");
   Tool& tool = gpu.tool;

@@ -21,7 +21,7 @@ CUresult device_get(CUdevice* device, int ordinal) {
 CUresult device_get_name(char* name, int size, CUdevice device) {
   if (machine.script.has("name")) {
     std::snprintf(name, static_cast<std::size_t>(size), "%s", machine.script.text("name").c_str());
-  } else if (machine.script.has("same")) {
+  } else if (machine.script.has("same") || device < machine.script.number("alike", 0)) {
     std::snprintf(name, static_cast<std::size_t>(size), "Fake GPU");
   } else {
     std::snprintf(name, static_cast<std::size_t>(size), "Fake GPU %d", device);

@@ -40,7 +40,7 @@ def check_units():
     check("DynamicUser" not in service, "a dynamic user hides /var/lib/moetune from servers of other users")
     check(re.search(r"^SuccessExitStatus=.*\b143\b", service, re.M), "a stopped night would count as failed")
     if shutil.which("systemd-sysusers") is not None:
-        ended = subprocess.run(["systemd-sysusers", "--dry-run", packaging / "systemd/moetune.sysusers"],
+        ended = subprocess.run(["systemd-sysusers", "--dry-run", (packaging / "systemd/moetune.sysusers").resolve()],
                                capture_output=True, text=True)
         check(ended.returncode == 0, f"systemd-sysusers: {ended.stderr}")
     if shutil.which("systemd-analyze") is None:

@@ -108,16 +108,17 @@ TEST_CASE("a panel has the fastest, some of the rest and the default, each once 
   for (const OldTrial& one : panel) CHECK(one.config != "c0");
   CHECK(choose_panel({{"a", 1}, {"b", 2}}, "a", "b").size() == 1);
   CHECK(choose_panel({}, "a", "b").empty());
-  // Earlier winners come before the rest, with their old time if they have one; three of them at most.
-  const std::vector<OldTrial> with_earlier =
-      choose_panel(trials, "c0", "c77", {"c0", "c50", "gone", "c60", "c61"});
-  REQUIRE(with_earlier.size() == kProbeSize - 1);
-  CHECK(with_earlier[1].config == "c50");
-  CHECK(with_earlier[1].time_us > 0);
-  CHECK(with_earlier[2].config == "gone");
-  CHECK(with_earlier[2].time_us == 0);
-  CHECK(with_earlier[3].config == "c60");
-  CHECK(with_earlier[4].config != "c61");
+  // Earlier winners come first, beside the ten, with their old time if they have one.
+  std::vector<std::string> earlier = {"c0", "c50", "gone"};
+  const std::vector<OldTrial> with_earlier = choose_panel(trials, "c0", "c77", earlier);
+  REQUIRE(with_earlier.size() == kProbeSize - 1 + 2);
+  CHECK(with_earlier[0].config == "c50");
+  CHECK(with_earlier[0].time_us == 150);
+  CHECK(with_earlier[1].config == "gone");
+  CHECK(with_earlier[1].time_us == 0);
+  CHECK(with_earlier[2].config == "c77");
+  for (int i = 0; i < 20; ++i) earlier.push_back("old" + std::to_string(i));
+  CHECK(choose_panel(trials, "c0", "c77", earlier).size() == kProbeSize - 1 + kProbedEarlier);
 }
 
 TEST_CASE("a duel is won beyond the noise alone") {

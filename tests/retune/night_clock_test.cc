@@ -121,6 +121,7 @@ TEST_CASE("a winner that is withdrawn leaves the one before it, once") {
   CHECK_FALSE(subject.withdraw(first, second, nothing));  // it is not the winner
   CHECK(subject.withdraw(second, first, nothing));
   CHECK(subject.incumbent()->config.text() == first);
+  CHECK(subject.earlier() == std::vector{first});         // what was withdrawn is not to come back
   CHECK_FALSE(subject.withdraw(second, first, nothing));  // two siblings may find the same
   CHECK(subject.incumbent()->config.text() == first);
 }

@@ -87,6 +87,7 @@ class MadeUpSubject : public ReworkSubject {
     if (!answer) trials = found_;
   }
 
+  std::vector<std::string> earlier() override { return before; }
   std::vector<std::string> rivals() override { return waiting; }
   void settle_duels() override { waiting.clear(); }
   void new_device() { device_ = std::make_unique<NoisyDevice>(space_, truth, noise, ++seed_); }
@@ -98,6 +99,7 @@ class MadeUpSubject : public ReworkSubject {
   std::optional<ConfigId> served;
   std::vector<OldTrial> trials;
   std::vector<std::string> waiting;           // for a duel
+  std::vector<std::string> before;            // served once
   std::optional<ConfigId> answer;             // what a search finds, instead of searching
   bool cut = false, cut_without_any = false;  // by the deadline
   int stores = 0, searches = 0;
@@ -218,6 +220,21 @@ TEST_CASE("a search that the deadline cuts is stored and stays unfinished, won o
   MadeUpSubject empty;
   empty.cut_without_any = true;
   CHECK(empty.run().verdict == ReworkVerdict::stopped);  // no failure: nothing was wrong but the time
+}
+
+TEST_CASE("a winner of before that is faster again comes back without a search, and a slower one does not") {
+  for (const double ratio : {0.96, 1.04}) {
+    MadeUpSubject subject;
+    REQUIRE(subject.run().verdict == ReworkVerdict::tuned);
+    const ConfigId best = *subject.served, other = best == 200 ? 201 : 200;
+    subject.before = {"x=99,y=99", subject.space().config(other).text()};  // the first is of another space
+    subject.truth[other].time_us = subject.truth[best].time_us * ratio;
+    const ReworkResult result = subject.run();
+    CHECK(subject.searches == 0);
+    CHECK(subject.served == (ratio < 1 ? other : best));
+    CHECK(result.verdict == (ratio < 1 ? ReworkVerdict::improved : ReworkVerdict::kept));
+    CHECK(result.replaced == (ratio < 1 ? subject.space().config(best).text() : ""));
+  }
 }
 
 TEST_CASE("a patch searches what differs from the winner in two parameters, and what it is given beside it") {
