@@ -196,7 +196,7 @@ class Cache {
   void put_range(const RangeKey& key, const RangeRecord& record);
   // What the record says of its progress; "" if there is none, or none that matches its digest.
   std::string range_progress(const RangeKey& key) const;
-  // The undamaged range tables of a family, latest first.
+  // The undamaged range tables of a family, latest first. Throws as family_winners does.
   std::vector<FamilyRange> family_ranges(const std::string& kernel, const std::string& family) const;
   std::vector<FamilyRange> ranges() const;  // the same of all families
   // With its cubins, without its progress. Throws BrokenEnvironment for a damaged cubin.
@@ -216,6 +216,8 @@ class Cache {
 
   // What a pack holds; null for a cache.
   const PackManifest* manifest() const;
+  // Throws BrokenEnvironment for a pack that holds other winners or range tables than its manifest names.
+  void require_as_sealed() const;
   // Makes a pack of this file, which from then on is only read: no trials and builds, one plain file.
   void seal(const std::string& made_by);
 

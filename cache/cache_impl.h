@@ -82,15 +82,16 @@ inline constexpr const char* kDropUnusedCubins =
 #define MOETUNE_TRIAL_DIGEST \
   "moetune_digest(" MOETUNE_IDENTITY("t.workload") ", t.config, t.outcome, t.message, t.time_us,"      \
   " t.interval_low_us, t.interval_high_us, t.samples, t.facts, t.provenance, t.contended)"
-// IDENTITY is that of the winner's workload.
-#define MOETUNE_WINNER_DIGEST_OF(IDENTITY)                                                       \
-  "moetune_digest(" IDENTITY                                                                     \
-  ", v.config, v.time_us, v.interval_low_us,"                                                    \
-  " v.interval_high_us, v.default_time_us, v.roofline, v.plan, v.interface,"                     \
-  " (SELECT digest FROM cubins WHERE id = v.cubin), v.fallback_config, v.fallback_plan,"         \
-  " v.fallback_interface, (SELECT digest FROM cubins WHERE id = v.fallback_cubin), v.contended," \
-  " v.provenance, " MOETUNE_STORED("v") ")"
-#define MOETUNE_WINNER_DIGEST MOETUNE_WINNER_DIGEST_OF(MOETUNE_IDENTITY("v.workload"))
+// IDENTITY is that of the winner's workload; CUBIN and FALLBACK are the digests of its cubins.
+#define MOETUNE_WINNER_DIGEST_OF(IDENTITY, CUBIN, FALLBACK)                         \
+  "moetune_digest(" IDENTITY                                                        \
+  ", v.config, v.time_us, v.interval_low_us,"                                       \
+  " v.interval_high_us, v.default_time_us, v.roofline, v.plan, v.interface, " CUBIN \
+  ", v.fallback_config, v.fallback_plan, v.fallback_interface, " FALLBACK           \
+  ", v.contended, v.provenance, " MOETUNE_STORED("v") ")"
+#define MOETUNE_WINNER_DIGEST                                                                                \
+  MOETUNE_WINNER_DIGEST_OF(MOETUNE_IDENTITY("v.workload"), "(SELECT digest FROM cubins WHERE id = v.cubin)", \
+                           "(SELECT digest FROM cubins WHERE id = v.fallback_cubin)")
 #define MOETUNE_RIVAL_DIGEST \
   "moetune_digest(" MOETUNE_IDENTITY("r.workload") ", r.config, r.time_us, r.interval_low_us,"              \
   " r.interval_high_us, r.contended, r.provenance, r.stored_at, r.record)"

@@ -249,10 +249,11 @@ void check_pack(const Database& database, Problems& problems) {
     if (named == nullptr)
       problems.push_back({where, "is not in the manifest"});
     else if (named->digest != held.digest)
-      problems.push_back({where, "does not hold the winners that the manifest names"});
+      problems.push_back({where, "does not hold the results that the manifest names"});
   }
   for (const PackFamily& named : pack->families) {
-    if (family_of(database, named.kernel, named.family).winners != 0) continue;
+    const PackFamily held = family_of(database, named.kernel, named.family);
+    if (held.winners != 0 || held.ranges != 0) continue;
     problems.push_back({"pack's family " + named.kernel + " " + to_utf8(named.family), "is missing"});
   }
 }

@@ -1,5 +1,7 @@
 #include "cache/key.h"
 
+#include <tuple>
+
 namespace moetune {
 namespace {
 
@@ -20,6 +22,14 @@ std::string HardwareKey::text() const {
          ",l2=" + std::to_string(l2_bytes) + ",memory=" + std::to_string(memory_bytes) +
          ",sm_khz=" + std::to_string(sm_clock_khz) + ",memory_khz=" + std::to_string(memory_clock_khz) +
          ",origin=" + escaped(origin);
+}
+
+bool HardwareKey::is_same(const HardwareKey& other) const {
+  const auto fields = [](const HardwareKey& key) {
+    return std::tie(key.compute_capability, key.sm_count, key.l2_bytes, key.memory_bytes, key.sm_clock_khz,
+                    key.memory_clock_khz, key.name, key.origin);
+  };
+  return fields(*this) == fields(other);
 }
 
 }  // namespace moetune

@@ -23,6 +23,8 @@ struct HardwareKey {
   std::string driver;          // "580.159.04"; not part of the key
 
   std::string text() const;  // canonical, without the driver
+  // Whether both have one text().
+  bool is_same(const HardwareKey& other) const;
 };
 
 struct WorkloadKey {

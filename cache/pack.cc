@@ -83,6 +83,7 @@ void copy_ranges(const Cache& source, const PackFilter& filter, Cache& pack, Pac
 
 PackContents export_pack(const Cache& source, const fs::path& path, const PackFilter& filter) {
   require_replaceable(path);
+  source.require_as_sealed();
   const WorkFolder folder(path);
   PackContents contents;
   {

@@ -1,6 +1,6 @@
 // What a pack says that it holds. A pack is a cache file of winners alone, made to be shipped: no trials, no
-// builds, never written to again. Its manifest names every family with a digest over its winners, so that
-// none can be changed, added or taken away unnoticed. (A digest finds damage, not forgery: who loads a pack
+// builds, never written to again. Its manifest names every family with a digest over its winners and range tables, so
+// that none can be changed, added or taken away unnoticed. (A digest finds damage, not forgery: who loads a pack
 // trusts its maker.) Plain values.
 #pragma once
 
@@ -14,7 +14,8 @@ namespace moetune {
 struct PackFamily {
   std::string kernel, family;
   std::int64_t winners = 0;
-  std::string digest;  // over the digests of its winners
+  std::string digest;       // over the digests of its winners and of its range tables
+  std::int64_t ranges = 0;  // tables that a file holds; a manifest does not state how many
 };
 
 struct PackManifest {

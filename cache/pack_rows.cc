@@ -23,7 +23,7 @@ PackFamily family_of(const Database& database, const std::string& kernel, const 
       "SELECT v.digest FROM workloads w JOIN winners v ON v.workload = w.id"
       " WHERE w.kernel = ? AND w.family = ? ORDER BY v.digest",
       kernel, family);
-  PackFamily found{kernel, family, 0, {}};
+  PackFamily found{kernel, family};
   DigestBuilder builder;
   while (row.step()) {
     builder.add(row.text(0));
@@ -32,7 +32,10 @@ PackFamily family_of(const Database& database, const std::string& kernel, const 
   if (database.integer_pragma("user_version") >= kSchemaWithRanges) {
     Query range = database.query("SELECT digest FROM ranges WHERE kernel = ? AND family = ? ORDER BY digest",
                                  kernel, family);
-    while (range.step()) builder.add("range").add(range.text(0));
+    while (range.step()) {
+      builder.add("range").add(range.text(0));
+      ++found.ranges;
+    }
   }
   found.digest = builder.finish();
   return found;
@@ -40,25 +43,45 @@ PackFamily family_of(const Database& database, const std::string& kernel, const 
 
 std::vector<PackFamily> families_of(const Database& database) {
   std::vector<PackFamily> families;
+  const bool has_ranges = database.integer_pragma("user_version") >= kSchemaWithRanges;
   {
-    Query row = database.query(
-        "SELECT DISTINCT w.kernel, w.family FROM workloads w JOIN winners v ON v.workload = w.id"
-        " ORDER BY w.kernel, w.family");
-    while (row.step()) families.push_back({row.text(0), row.text(1), 0, {}});
+    Query row =
+        has_ranges
+            ? database.query(
+                  "SELECT w.kernel, w.family FROM workloads w JOIN winners v ON v.workload = w.id"
+                  " UNION SELECT kernel, family FROM ranges ORDER BY 1, 2")
+            : database.query(
+                  "SELECT DISTINCT w.kernel, w.family FROM workloads w JOIN winners v ON v.workload = w.id"
+                  " ORDER BY w.kernel, w.family");
+    while (row.step()) families.push_back({row.text(0), row.text(1)});
   }
   for (PackFamily& family : families) family = family_of(database, family.kernel, family.family);
   return families;
 }
 
 void require_manifest(const Database& database, const PackManifest& manifest, const std::string& kernel,
-                      const std::string& family, std::size_t sound) {
+                      const std::string& family, const SoundRows& sound) {
   const PackFamily held = family_of(database, kernel, family);
   const PackFamily* named = manifest.find(kernel, family);
-  const bool whole = held.winners == static_cast<std::int64_t>(sound);
-  if (whole && (named == nullptr ? sound == 0 : held.digest == named->digest)) return;
-  throw BrokenEnvironment("the pack " + database.path().string() + " does not hold the winners of " + kernel +
+  const bool as_named =
+      named == nullptr ? held.winners == 0 && held.ranges == 0 : held.digest == named->digest;
+  const auto are_all = [](std::int64_t rows, const std::optional<std::size_t>& found) {
+    return !found || rows == static_cast<std::int64_t>(*found);
+  };
+  if (as_named && are_all(held.winners, sound.winners) && are_all(held.ranges, sound.ranges)) return;
+  throw BrokenEnvironment("the pack " + database.path().string() + " does not hold the results of " + kernel +
                           " " + family +
                           " that its manifest names; it was altered: take it from its maker again");
+}
+
+void Cache::require_as_sealed() const {
+  if (!impl_->pack) return;
+  std::vector<PackFamily> families = impl_->pack->families;
+  for (PackFamily& held : families_of(impl_->database)) families.push_back(std::move(held));
+  for (const PackFamily& one : families) {
+    family_winners(one.kernel, one.family);
+    family_ranges(one.kernel, one.family);
+  }
 }
 
 const PackManifest* Cache::manifest() const { return impl_->pack ? &*impl_->pack : nullptr; }

@@ -17,9 +17,12 @@ std::optional<PackManifest> read_manifest(const Database& database);
 PackFamily family_of(const Database& database, const std::string& kernel, const std::string& family);
 std::vector<PackFamily> families_of(const Database& database);
 
-// Throws BrokenEnvironment if the family's winners, of which so many are sound, are not those that the manifest
-// names.
+// Throws BrokenEnvironment if the family's rows are not those that the manifest names, or if not all of them are sound:
+// `sound` counts its winners or its range tables that match their digests.
+struct SoundRows {
+  std::optional<std::size_t> winners, ranges;  // nullopt: not looked at
+};
 void require_manifest(const Database& database, const PackManifest& manifest, const std::string& kernel,
-                      const std::string& family, std::size_t sound);
+                      const std::string& family, const SoundRows& sound);
 
 }  // namespace moetune

@@ -49,6 +49,28 @@ std::vector<FamilyRange::Variant> variants_of(const Database& database, std::int
   return variants;
 }
 
+// The columns of range_of().
+#define SELECT_RANGES                                                                                \
+  "SELECT g.id, g.source_digest, g.toolchain, g.plan, g.stored_at, h.name, h.compute_capability,"    \
+  " h.sm_count, h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver," \
+  " g.kernel, g.family, g.timing, g.provenance FROM ranges g JOIN hardware h ON h.id = g.hardware "
+#define SOUND_RANGE "g.digest = " MOETUNE_RANGE_DIGEST " AND h.digest = " MOETUNE_HARDWARE_DIGEST
+#define LATEST_RANGE_FIRST " ORDER BY g.stored_at DESC, g.id DESC"
+
+FamilyRange range_of(const Database& database, const Query& row) {
+  FamilyRange found{.key = {row.text(14), row.text(15), {}, row.text(1), row.text(2)}, .table = row.text(3)};
+  found.stored_at = row.text(4);
+  found.key.hardware = {
+      row.text(5),    static_cast<int>(row.integer(6)),  static_cast<int>(row.integer(7)),  row.integer(8),
+      row.integer(9), static_cast<int>(row.integer(10)), static_cast<int>(row.integer(11)), row.text(12),
+      row.text(13)};
+  found.key.timing = stored_timing(row.text(16));
+  found.provenance = row.text(17);
+  found.id = row.integer(0);
+  found.variants = variants_of(database, row.integer(0));
+  return found;
+}
+
 }  // namespace
 
 void Cache::Impl::store_range(const RangeKey& key, const RangeRecord& record, const std::string& reason) {
@@ -93,36 +115,21 @@ std::string Cache::range_progress(const RangeKey& key) const {
 
 std::vector<FamilyRange> Cache::family_ranges(const std::string& kernel, const std::string& family) const {
   std::vector<FamilyRange> all;
-  for (FamilyRange& range : ranges()) {
-    if (range.key.kernel == kernel && range.key.family == family) all.push_back(std::move(range));
-  }
+  if (impl_->schema < kSchemaWithRanges) return all;
+  Query row = impl_->database.query(SELECT_RANGES
+                                    "WHERE g.kernel = ? AND g.family = ? AND " SOUND_RANGE LATEST_RANGE_FIRST,
+                                    kernel, family);
+  while (row.step()) all.push_back(range_of(impl_->database, row));
+  if (impl_->pack) require_manifest(impl_->database, *impl_->pack, kernel, family, {{}, all.size()});
+  std::erase_if(all, [](const FamilyRange& range) { return range.table.empty(); });
   return all;
 }
 
 std::vector<FamilyRange> Cache::ranges() const {
   std::vector<FamilyRange> all;
   if (impl_->schema < kSchemaWithRanges) return all;
-  Query row = impl_->database.query(
-      "SELECT g.id, g.source_digest, g.toolchain, g.plan, g.stored_at, h.name, h.compute_capability, h.sm_count,"
-      " h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver, g.kernel, g.family,"
-      " g.timing, g.provenance"
-      " FROM ranges g JOIN hardware h ON h.id = g.hardware WHERE g.plan <> ''"
-      " AND g.digest = " MOETUNE_RANGE_DIGEST " AND h.digest = " MOETUNE_HARDWARE_DIGEST
-      " ORDER BY g.stored_at DESC, g.id DESC");
-  while (row.step()) {
-    FamilyRange found{.key = {row.text(14), row.text(15), {}, row.text(1), row.text(2)},
-                      .table = row.text(3)};
-    found.stored_at = row.text(4);
-    found.key.hardware = {
-        row.text(5),    static_cast<int>(row.integer(6)),  static_cast<int>(row.integer(7)),  row.integer(8),
-        row.integer(9), static_cast<int>(row.integer(10)), static_cast<int>(row.integer(11)), row.text(12),
-        row.text(13)};
-    found.key.timing = stored_timing(row.text(16));
-    found.provenance = row.text(17);
-    found.id = row.integer(0);
-    found.variants = variants_of(impl_->database, row.integer(0));
-    all.push_back(std::move(found));
-  }
+  Query row = impl_->database.query(SELECT_RANGES "WHERE g.plan <> '' AND " SOUND_RANGE LATEST_RANGE_FIRST);
+  while (row.step()) all.push_back(range_of(impl_->database, row));
   return all;
 }
 

@@ -139,12 +139,13 @@ std::vector<FamilyWinner> Cache::family_winners(const std::string& kernel, const
       ") SELECT w.id, w.problem, w.source_digest, w.toolchain, h.name, h.compute_capability, h.sm_count,"
       " h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver, v.config,"
       " v.interface, v.fallback_config, v.fallback_interface, v.cubin, coalesce(v.fallback_cubin, 0),"
-      " (SELECT digest FROM cubins WHERE id = v.cubin),"
-      " coalesce((SELECT digest FROM cubins WHERE id = v.fallback_cubin), ''), v.time_us, v.default_time_us,"
+      " c.digest, coalesce(f.digest, ''), v.time_us, v.default_time_us,"
       " v.stored_at, v.contended, w.timing FROM workloads w JOIN winners v ON v.workload = w.id"
-      " JOIN devices h ON h.id = w.hardware WHERE w.kernel = ? AND w.family = ?"
-      " AND v.digest = " MOETUNE_WINNER_DIGEST_OF(MOETUNE_IDENTITY_OF(
-          "w", "h")) " AND w.digest = " MOETUNE_WORKLOAD_DIGEST " ORDER BY v.stored_at DESC, w.id DESC",
+      " JOIN devices h ON h.id = w.hardware LEFT JOIN cubins c ON c.id = v.cubin"
+      " LEFT JOIN cubins f ON f.id = v.fallback_cubin WHERE w.kernel = ? AND w.family = ?"
+      " AND v.digest = " MOETUNE_WINNER_DIGEST_OF(MOETUNE_IDENTITY_OF("w", "h"), "c.digest",
+                                                  "f.digest") " AND w.digest = " MOETUNE_WORKLOAD_DIGEST
+                                                              " ORDER BY v.stored_at DESC, w.id DESC",
       kernel, family);
   while (row.step()) {
     FamilyWinner winner;
@@ -169,7 +170,7 @@ std::vector<FamilyWinner> Cache::family_winners(const std::string& kernel, const
     winner.workload.key.timing = stored_timing(row.text(25));
     all.push_back(std::move(winner));
   }
-  if (impl_->pack) require_manifest(impl_->database, *impl_->pack, kernel, family, all.size());
+  if (impl_->pack) require_manifest(impl_->database, *impl_->pack, kernel, family, {all.size(), {}});
   return all;
 }
 

@@ -52,6 +52,7 @@ constexpr std::string_view kVariables[][2] = {
     {"MOETUNE_REPLAY_PACE_MS", "what a trial of a recording takes, for simulations"},
     {"MOETUNE_RUNTIME, MOETUNE_PIN", "for the runtime library: docs/runtime.md"},
     {"MOETUNE_TRUSTED_KEYS", "the same: whose packs it loads"},
+    {"MOETUNE_TORCH_KERNELS", "python: PyTorch calls the operators' kernels in Python"},
     {"MOETUNE_GPU_SAMPLE", "for the GPU tests: configurations a problem"}};
 
 void show_environment(Output& output) {

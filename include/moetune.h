@@ -22,8 +22,9 @@
  * Errors. Every function that can fail returns a moetune_status; moetune_last_error() has the sentence for
  * the calling thread: what was wrong, where, what would be right. On failure out-parameters are untouched,
  * unless their function says otherwise. No function throws, aborts, or prints. Each function names its statuses
- * below; beside those any may return MOETUNE_INVALID_ARGUMENT for a null pointer or a handle that is closed,
- * MOETUNE_OUT_OF_MEMORY when the host has no memory left, and MOETUNE_INTERNAL.
+ * below; beside those any may return MOETUNE_INVALID_ARGUMENT for a null pointer, MOETUNE_OUT_OF_MEMORY when the
+ * host has no memory left, and MOETUNE_INTERNAL. A handle that moetune_close has closed, or that no function here
+ * returned, is undefined behaviour.
  *
  * Files. They are open while moetune_open, moetune_family_open or moetune_refresh runs, and not between. Replace
  * one by renaming another onto it: one that is cut short while it is being read can end the process.
@@ -122,8 +123,7 @@ MOETUNE_API void moetune_close(moetune_runtime* runtime);
  * held since its last family was opened (moetune_generation): all ranks of a model switch at one agreed step.
  * Whatever fails, the present state stays, of all families: MOETUNE_BAD_FILE if no file can be read or a cubin is
  * damaged, MOETUNE_UNKNOWN_NAME for a state that it has not held since then, MOETUNE_OUT_OF_MEMORY for one that
- * needs more workspace than moetune_family_workspace has promised since, for a family of more than 4096 choices,
- * or on the device, MOETUNE_CUDA_ERROR. */
+ * needs more workspace than moetune_family_workspace has promised since, or on the device, MOETUNE_CUDA_ERROR. */
 MOETUNE_API moetune_status moetune_refresh(moetune_runtime* runtime, const char* generation);
 
 /* The digest of the present state: 32 hexadecimal digits and a null. Equal on every rank that sees equal
@@ -146,8 +146,8 @@ typedef struct moetune_family moetune_family;
  * the same family. `specialization` is `name=value` pairs; names left out have the kernel's usual values.
  * MOETUNE_NOT_TUNED if nothing can serve any problem of the family, MOETUNE_UNKNOWN_NAME for a kernel that there is
  * not or a MOETUNE_PIN that no file holds, MOETUNE_INVALID_ARGUMENT for a specialization that is none,
- * MOETUNE_BAD_FILE if no file can be read or a cubin is damaged, MOETUNE_OUT_OF_MEMORY (on the device too, or for
- * more than 4096 choices), MOETUNE_CUDA_ERROR. */
+ * MOETUNE_BAD_FILE if no file can be read or a cubin is damaged, MOETUNE_OUT_OF_MEMORY (on the device too),
+ * MOETUNE_CUDA_ERROR. */
 MOETUNE_API moetune_status moetune_family_open(moetune_runtime* runtime, const char* kernel,
                                                const char* specialization, moetune_family** family);
 
@@ -177,10 +177,15 @@ typedef struct moetune_choice {
 MOETUNE_API moetune_status moetune_pick(moetune_family* family, const int64_t* extents, size_t count,
                                         int64_t total, moetune_choice* choice);
 
-/* For a graph that is captured once and replayed while one dimension grows: the choice of least worst regret
- * as the last extent runs from `extents[count - 1]` to `last`. The choice's extents hold `last`. `total` is as of
- * moetune_pick, at the range's end: the whole range counts as even or ragged as the batch is there. Allocates.
- * Statuses as of moetune_pick; MOETUNE_INVALID_ARGUMENT also for a range that ends before it begins. */
+/* For a graph that is captured once and replayed while one dimension grows: one choice as the last extent runs from
+ * `extents[count - 1]` to `last`. No file holds the time of a choice in cells that another one serves, so what is
+ * minimized is the greatest distance, in cells of the table, from a crossed cell to one that this configuration
+ * serves; of equal ones the range table's measured loss in the worst of its own crossed cells, then the first.
+ * The kind is exact only if the choice is exact in every crossed cell; otherwise the pick counts as a shape without a
+ * measurement (moetune_write_misses), at the longest extent of the range where it has none. The choice's extents hold
+ * `last`. `total` is as of moetune_pick, at the range's end: the whole range counts as even or ragged as the batch is
+ * there. Allocates. Statuses as of moetune_pick; MOETUNE_INVALID_ARGUMENT also for a range that ends before it
+ * begins. */
 MOETUNE_API moetune_status moetune_pick_range(moetune_family* family, const int64_t* extents, size_t count,
                                               int64_t last, int64_t total, moetune_choice* choice);
 

@@ -72,7 +72,8 @@ class FamilyInterface {
   // Moves a problem of the family to other extents: the same as Kernel::problem_of, but cheap, because nothing is
   // parsed. False if no problem has such extents; then `problem` may have been changed.
   virtual bool set_extents(Problem& problem, const Extents& extents) const = 0;
-  // The dimensions of a problem that differ between most cells of a table. A hint for speed.
+  // The dimensions of a problem that differ between most cells of a table, none of which is compiled in: problems that
+  // differ in them only are of one family. A hint for speed.
   virtual std::vector<std::string> varying_dimensions() const { return {}; }
 
   // Reads the caller's tensors (by slot; null for one that the family lacks) and options, which are

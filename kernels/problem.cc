@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 #include "base/error.h"
 #include "base/suggest.h"
@@ -53,11 +54,37 @@ const Dimension& find_dimension(std::string_view kernel, const ProblemSchema& sc
   throw BadInput(unknown_name("dimension of " + std::string(kernel), name, names));
 }
 
+// What canonical text says, every dimension in schema order, as stored problems are written; nullopt for any other
+// text, right or wrong.
+std::optional<Assignment> parse_canonical(std::string_view kernel, const ProblemSchema& schema,
+                                          std::string_view text) {
+  Assignment dims;
+  for (const Dimension& dimension : schema) {
+    if (!text.starts_with(dimension.name) || !text.substr(dimension.name.size()).starts_with('='))
+      return std::nullopt;
+    text.remove_prefix(dimension.name.size() + 1);
+    const std::string_view value = text.substr(0, text.find(','));
+    if (value.empty() || value.find('=') != value.npos) return std::nullopt;
+    dims.append(dimension.name, parse_value(kernel, dimension, value));
+    text.remove_prefix(value.size());
+    const bool is_last = &dimension == &schema.back();
+    if (is_last != text.empty()) return std::nullopt;
+    if (!is_last) text.remove_prefix(1);
+  }
+  return dims;
+}
+
 }  // namespace
 
 Problem parse_problem(std::string_view kernel, const ProblemSchema& schema, const Preset* preset,
                       std::string_view text) {
   Problem problem{std::string(kernel), {}};
+  if (preset == nullptr && !schema.empty()) {
+    if (std::optional<Assignment> dims = parse_canonical(kernel, schema, text)) {
+      problem.dims = *std::move(dims);
+      return problem;
+    }
+  }
   for (const Dimension& dimension : schema) problem.dims.set(dimension.name, dimension.fallback);
   const auto apply = [&](const std::vector<std::pair<std::string, std::string>>& pairs) {
     for (const auto& [name, value] : pairs) {

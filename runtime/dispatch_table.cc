@@ -26,45 +26,79 @@ struct Nearest {
   bool same_kind = false;  // of work
 };
 
-// Finds the nearest measured point, with logarithms taken once.
+// Finds the nearest measured point of every cell, plane by plane and row by row: within a row the last position alone
+// changes. Logarithms are taken once.
 class Measurements {
  public:
-  Measurements(std::span<const DispatchTable::Measured> all, std::size_t axes) : all_(all), axes_(axes) {
+  // The measured points that serve one kind of work: those of that kind if there are any, else all.
+  Measurements(std::span<const DispatchTable::Measured> all, std::size_t axes, bool uneven)
+      : axes_(axes), uneven_(uneven) {
+    const bool same_kind =
+        std::ranges::any_of(all, [&](const auto& one) { return one.point.uneven == uneven; });
     for (const DispatchTable::Measured& one : all) {
-      kinds_[one.point.uneven] = true;
-      for (const std::int64_t position : one.point.position)
-        logs_.push_back(std::log2(static_cast<double>(position)));
+      if (!same_kind || one.point.uneven == uneven) points_.push_back(&one);
     }
+    for (std::size_t axis = 0; axis < axes; ++axis) {
+      for (const DispatchTable::Measured* one : points_)
+        logs_.push_back(std::log2(static_cast<double>(one->point.position[axis])));
+    }
+    before_.resize(points_.size());
+    if (axes > 0) kept_.resize(axes - 1);
   }
 
-  Nearest nearest(const TablePoint& point) const {
-    std::vector<double> here;
-    for (const std::int64_t position : point.position)
-      here.push_back(std::log2(static_cast<double>(position)));
-    Nearest best;
+  Nearest nearest(const TablePoint& point) {
+    enter_row(point);
+    const std::size_t count = points_.size();
+    const double here = axes_ > 0 ? std::log2(static_cast<double>(point.position[axes_ - 1])) : 0;
+    const double* const last = axes_ > 0 ? logs_.data() + (axes_ - 1) * count : nullptr;
+    std::size_t best = count;
     double least = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < all_.size(); ++i) {
-      if (kinds_[point.uneven] && all_[i].point.uneven != point.uneven) continue;
-      double distance = 0, farthest = 0;
-      for (std::size_t axis = 0; axis < axes_; ++axis) {
-        const double ratio = std::abs(logs_[i * axes_ + axis] - here[axis]);
-        distance += ratio * ratio;
-        farthest = std::max(farthest, ratio);
-        if (distance >= least) break;
-      }
+    for (std::size_t i = 0; i < count; ++i) {
+      const double ratio = last != nullptr ? std::abs(last[i] - here) : 0;
+      const double distance = before_[i] + ratio * ratio;
       if (distance >= least) continue;
       least = distance;
-      const bool same_kind = all_[i].point.uneven == point.uneven;
-      best = {&all_[i], farthest <= DispatchTable::kReach, distance == 0, same_kind};
+      best = i;
     }
-    return best;
+    if (best == count) return {};
+    return {points_[best], is_within_reach(best, point), least == 0, points_[best]->point.uneven == uneven_};
   }
 
  private:
-  std::span<const DispatchTable::Measured> all_;
+  // The sums of squares over all axes but the last.
+  void enter_row(const TablePoint& point) {
+    const auto upper = [&](std::size_t axis) { return point.position[axis]; };
+    bool is_same = entered_;
+    for (std::size_t axis = 0; axis + 1 < axes_; ++axis) is_same = is_same && kept_[axis] == upper(axis);
+    if (is_same) return;
+    entered_ = true;
+    std::ranges::fill(before_, 0);
+    for (std::size_t axis = 0; axis + 1 < axes_; ++axis) {
+      kept_[axis] = upper(axis);
+      const double here = std::log2(static_cast<double>(upper(axis)));
+      const double* const logs = logs_.data() + axis * points_.size();
+      for (std::size_t i = 0; i < points_.size(); ++i) {
+        const double ratio = std::abs(logs[i] - here);
+        before_[i] += ratio * ratio;
+      }
+    }
+  }
+
+  bool is_within_reach(std::size_t index, const TablePoint& point) const {
+    for (std::size_t axis = 0; axis < axes_; ++axis) {
+      const double here = std::log2(static_cast<double>(point.position[axis]));
+      if (std::abs(logs_[axis * points_.size() + index] - here) > DispatchTable::kReach) return false;
+    }
+    return true;
+  }
+
   std::size_t axes_;
-  std::array<bool, 2> kinds_{};  // even, uneven: whether any was measured
-  std::vector<double> logs_;
+  bool uneven_;
+  std::vector<const DispatchTable::Measured*> points_;
+  std::vector<double> logs_;  // by axis, then by point
+  bool entered_ = false;
+  std::vector<std::int64_t> kept_;  // the row's positions
+  std::vector<double> before_;      // by point
 };
 
 // Whether a point lies among the cells of a range table.
@@ -188,12 +222,12 @@ DispatchTable DispatchTable::build(std::span<const Measured> measured, const Gri
   const std::size_t plane = table.plane_size();
   table.uneven_ = grid.has_uneven ? plane : 0;
 
-  const Measurements measurements(measured, grid.axes);
+  Measurements of_even(measured, grid.axes, false), of_uneven(measured, grid.axes, true);
   const RangeBox box(measured);
   std::vector<std::optional<Default>> defaults;  // where it was measured
   for (const Measured& one : measured) defaults.push_back(default_at(one.point));
   const auto choose = [&](const TablePoint& point) -> Cell {
-    const Nearest found = measurements.nearest(point);
+    const Nearest found = (point.uneven ? of_uneven : of_even).nearest(point);
     if (found.here && found.same_kind) return {found.measured->entry, ChoiceKind::exact};
     if (found.within_reach && found.same_kind && found.measured->of_range && box.holds(point))
       return {found.measured->entry, ChoiceKind::nearest};
@@ -245,15 +279,16 @@ void DispatchTable::replace_within(
   }
 }
 
-std::vector<Cell> DispatchTable::cells_between(const TablePoint& from, std::int64_t last) const {
-  std::vector<Cell> found{find(from)};
+std::vector<CrossedCell> DispatchTable::cells_between(const TablePoint& from, std::int64_t last) const {
+  std::vector<CrossedCell> found{{find(from), last}};
   if (axes_.empty()) return found;
   TablePoint point = from;
   const std::size_t axis = axes_.size() - 1;
   for (const std::int64_t end : axes_[axis].ends) {
     if (end < from.position[axis] || end >= last) continue;
+    found.back().last = end;
     point.position[axis] = end + 1;
-    found.push_back(find(point));
+    found.push_back({find(point), last});
   }
   return found;
 }

@@ -38,6 +38,12 @@ struct Cell {
   bool operator==(const Cell&) const = default;
 };
 
+// A cell that a range of the last axis falls into, and the last position in both.
+struct CrossedCell {
+  Cell cell;
+  std::int64_t last = 0;
+};
+
 class DispatchTable {
  public:
   static constexpr std::size_t kMaxCoordinates = 128;  // an axis; more are thinned out evenly
@@ -83,7 +89,7 @@ class DispatchTable {
   void replace_within(const TablePoint& most,
                       const std::function<Cell(const Cell& cell, const TablePoint& corner)>& replace);
   // The cells that the points from `from` to `last` on the last axis fall into, in order.
-  std::vector<Cell> cells_between(const TablePoint& from, std::int64_t last) const;
+  std::vector<CrossedCell> cells_between(const TablePoint& from, std::int64_t last) const;
 
   std::span<const Cell> cells() const { return cells_; }
   std::string axes_text() const;

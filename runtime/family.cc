@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "kernels/registry.h"
 #include "runtime/family_builder.h"
+#include "runtime/range_choice.h"
 
 namespace moetune {
 namespace {
@@ -29,6 +30,27 @@ std::int64_t required_fit(std::int64_t bytes) {
 }
 
 std::uint64_t bits(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+
+using Addresses = std::array<std::uint64_t, LaunchKey::kMaxTensors>;
+
+Addresses present_slots(const FamilyInterface& interface) {
+  Addresses all{};
+  for (std::size_t i = 0; i < interface.tensors().size(); ++i)
+    all.at(i) = interface.tensors()[i].present ? ~std::uint64_t{0} : 0;
+  return all;
+}
+
+Addresses addresses(LaunchTensors tensors, const Addresses& present) {
+  Addresses all;
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = bits(tensors[i]) & present[i];
+  return all;
+}
+
+std::array<std::int64_t, Extents::capacity()> padded(const Extents& extents) {
+  std::array<std::int64_t, Extents::capacity()> all;
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = i < extents.size() ? extents[i] : 0;
+  return all;
+}
 
 }  // namespace
 
@@ -62,7 +84,8 @@ Family::Family(const Kernel& kernel, Problem problem, FamilyContext context)
       problem_(std::move(problem)),
       specialization_(kernel.specialization(problem_).text()),
       interface_(kernel.family_interface(problem_)),
-      context_(context) {}
+      context_(context),
+      present_(present_slots(*interface_)) {}
 
 const DispatchTable* Family::prepare(Layers& layers, std::vector<std::string>& warnings) {
   FamilyBuilder builder(*this, layers, warnings);
@@ -140,8 +163,6 @@ Choice Family::pick(const Extents& extents, std::int64_t total) const {
   return {cell.entry, cell.kind, extents};
 }
 
-// Of the cells between, the choice whose own cells are nowhere far from the others, in cells: how much slower
-// a choice is elsewhere is not known unless a table measured it.
 Choice Family::pick_range(const Extents& extents, std::int64_t last, std::int64_t total) const {
   const Extents widest = with_last(extents, last);
   interface_->check(extents);
@@ -152,26 +173,8 @@ Choice Family::pick_range(const Extents& extents, std::int64_t last, std::int64_
   if (total < 0) throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the total is negative");
   TablePoint point = interface_->table_point(extents, total);
   point.uneven = interface_->table_point(widest, total).uneven;
-  const std::vector<Cell> cells = table()->cells_between(point, last);
-  std::size_t best = cells.size(), least = std::numeric_limits<std::size_t>::max();
-  for (std::size_t candidate = 0; candidate < cells.size(); ++candidate) {
-    if (cells[candidate].entry == Cell::kNone) continue;
-    std::size_t worst = 0;
-    for (std::size_t c = 0; c < cells.size(); ++c) {
-      std::size_t away = cells.size();
-      for (std::size_t home = 0; home < cells.size(); ++home) {
-        if (cells[home].entry == cells[candidate].entry)
-          away = std::min(away, home > c ? home - c : c - home);
-      }
-      worst = std::max(worst, away);
-    }
-    if (worst < least) {
-      least = worst;
-      best = candidate;
-    }
-  }
-  const Cell cell = best < cells.size() ? cells[best] : Cell{};
-  context_.usage.count_pick(cell, widest, point.uneven);
+  const auto [cell, missed] = choose_for_range(table()->cells_between(point, last), entries_);
+  context_.usage.count_pick(cell, with_last(extents, missed), point.uneven);
   if (cell.entry == Cell::kNone) throw_miss(widest);
   return {cell.entry, cell.kind, widest};
 }
@@ -287,22 +290,28 @@ void Family::require_room(const Choice& choice, std::int64_t needed, std::size_t
                                                 " bytes; the launch needs " + std::to_string(needed));
 }
 
-void Family::launch(const Choice& choice, const Call& call, std::span<void* const> tensors, void* workspace,
+void Family::launch_anew(LaunchCache::Held& place, const FamilyEntry& chosen, const LaunchKey& key,
+                         const Choice& choice, std::size_t workspace_bytes, cuda::StreamRef stream) const {
+  interface_->check(choice.extents);
+  interface_->check_call(choice.extents, key.call);
+  check_pointers(key);
+  std::int64_t needed = 0;
+  const BoundPlan plan = bind(chosen, key, chosen.launcher->plan_extents(choice.extents), needed);
+  require_room(choice, needed, workspace_bytes);
+  place.fill({key, choice.extents, needed, plan});
+  plan.enqueue(stream);
+}
+
+void Family::launch(const Choice& choice, const Call& call, LaunchTensors tensors, void* workspace,
                     std::size_t workspace_bytes, cuda::StreamRef stream) {
   const FamilyEntry& chosen = entry(choice);
-  const Extents plan_extents = chosen.launcher->plan_extents(choice.extents);
-  LaunchKey key;
-  key.entry = choice.entry;
-  key.workspace = bits(workspace);
-  std::copy(plan_extents.begin(), plan_extents.end(), key.extents.begin());
-  const std::span<const TensorSlot> slots = interface_->tensors();
-  for (std::size_t i = 0; i < slots.size() && i < tensors.size(); ++i) {
-    if (slots[i].present) key.tensors[i] = bits(tensors[i]);
-  }
-  key.call = call;
-
+  // Made in place, so that nothing is zeroed first.
+  const LaunchKey key{choice.entry, bits(workspace), padded(chosen.launcher->plan_extents(choice.extents)),
+                      addresses(tensors, present_), call};
   LaunchCache::Held place = launches_.hold(key);
-  if (place.holds_key()) {
+  if (!place.holds_key()) {
+    launch_anew(place, chosen, key, choice, workspace_bytes, stream);
+  } else {
     LaunchCache::Bound& known = *place.get();
     if (!(known.checked == choice.extents)) {
       interface_->check(choice.extents);
@@ -311,15 +320,6 @@ void Family::launch(const Choice& choice, const Call& call, std::span<void* cons
     }
     require_room(choice, known.workspace_bytes, workspace_bytes);
     known.plan.enqueue(stream);
-  } else {
-    interface_->check(choice.extents);
-    interface_->check_call(choice.extents, call);
-    check_pointers(key);
-    std::int64_t needed = 0;
-    const BoundPlan plan = bind(chosen, key, plan_extents, needed);
-    require_room(choice, needed, workspace_bytes);
-    place.fill({key, choice.extents, needed, plan});
-    plan.enqueue(stream);
   }
   context_.usage.count_launch();
 }

@@ -1,7 +1,7 @@
 // A kernel family in a server: its cubins, its dispatch tables, and the hot paths pick() and launch().
 //
-// Thread-safe. pick(), pick_range() and launch() take no lock that waits and allocate nothing unless they
-// throw; prepare(), use() and the workspace functions are the runtime's slow path and are called under its lock.
+// Thread-safe. pick(), pick_range() and launch() take no lock that waits; pick() and launch() allocate nothing unless
+// they throw. prepare(), use() and the workspace functions are the runtime's slow path and are called under its lock.
 // Everything handed out lives as long as the family. Errors: RuntimeError with the status for the C interface.
 #pragma once
 
@@ -49,6 +49,8 @@ struct FamilyContext {
   bool allow_recorded = false;
 };
 
+using LaunchTensors = std::span<void* const, LaunchKey::kMaxTensors>;
+
 class Family {
  public:
   // `problem` is any problem of the family. Loads nothing yet: prepare() does. Serves once use() gave it a table.
@@ -73,7 +75,7 @@ class Family {
   std::string table_text(const DispatchTable& table) const;
 
   Choice pick(const Extents& extents, std::int64_t total) const;
-  // `total` is that of `last`, and decides for the whole range.
+  // One choice for all of a range (runtime/range_choice.h). `total` is that of `last`, and decides for the whole range.
   Choice pick_range(const Extents& extents, std::int64_t last, std::int64_t total) const;
   const FamilyEntry& entry(const Choice& choice) const;  // throws RuntimeError for a choice of no family
 
@@ -83,7 +85,8 @@ class Family {
   // Throws RuntimeError (out_of_memory) if a choice of the table needs more than was promised since it was built.
   void require_promised(const DispatchTable& table) const;
 
-  void launch(const Choice& choice, const Call& call, std::span<void* const> tensors, void* workspace,
+  // Tensors by slot; those that the family lacks are ignored.
+  void launch(const Choice& choice, const Call& call, LaunchTensors tensors, void* workspace,
               std::size_t workspace_bytes, cuda::StreamRef stream);
 
  private:
@@ -95,7 +98,6 @@ class Family {
 
   friend class FamilyBuilder;  // what prepare() does
 
-  Extents checked_extents(const Extents& extents) const;
   void require_room(const Choice& choice, std::int64_t needed, std::size_t given) const;
   // kUnfit if a workspace has too few counters for it.
   std::int64_t workspace_at(std::uint32_t entry, const Extents& extents) const;
@@ -103,6 +105,9 @@ class Family {
   DispatchTable keep_promises(DispatchTable table) const;
   // The first promise that the table breaks, with the bytes that it needs there; nullopt if it keeps all.
   std::optional<Promise> broken_promise(const DispatchTable& table) const;
+  // Binds the launch, which `place` keeps, and enqueues it.
+  void launch_anew(LaunchCache::Held& place, const FamilyEntry& chosen, const LaunchKey& key,
+                   const Choice& choice, std::size_t workspace_bytes, cuda::StreamRef stream) const;
   void check_pointers(const LaunchKey& key) const;
   BoundPlan bind(const FamilyEntry& entry, const LaunchKey& key, const Extents& plan_extents,
                  std::int64_t& needed) const;
@@ -113,6 +118,8 @@ class Family {
   const std::string specialization_;
   const std::unique_ptr<const FamilyInterface> interface_;
   const FamilyContext context_;
+  const std::array<std::uint64_t, LaunchKey::kMaxTensors>
+      present_;  // by slot: all bits, or none if the family lacks it
 
   std::deque<Variant> variants_;
   FamilyEntries entries_;

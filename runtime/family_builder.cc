@@ -29,22 +29,28 @@ std::string usual_problem(const Kernel& kernel, const Problem& any) {
 }  // namespace
 
 FamilyBuilder::FamilyBuilder(Family& family, Layers& layers, std::vector<std::string>& warnings)
-    : family_(family), layers_(layers), warnings_(warnings), space_(shared_space(family.kernel().name())) {}
+    : family_(family),
+      layers_(layers),
+      warnings_(warnings),
+      space_(shared_space(family.kernel().name())),
+      space_defaults_(family.kernel(), family.interface(), family.kernel().specialization(family.problem_),
+                      family.context_.device.limits, family.kernel().extents_of(family.problem_)) {}
 
 DispatchTable FamilyBuilder::build() {
   const FamilyContext& context = family_.context_;
-  winners_ = layers_.winners(family_.kernel().name(), family_.specialization(), context.allow_recorded);
+  stored_ = layers_.family(family_.kernel().name(), family_.specialization(), context.allow_recorded);
   choose_hardware();
-  take_range();
-  for (const StoredWinner& winner : winners_) {
-    if (winner.record.workload.key.hardware.text() == hardware_) take(winner);
+  for (std::size_t origin = 0; origin < origins_.size() && !range_; ++origin) take_range(origin);
+  for (std::size_t origin = 0; origin < origins_.size(); ++origin) {
+    for (const StoredWinner& winner : stored_.winners) {
+      if (is_of(winner.record.workload.key.hardware, origin)) take(winner, origin);
+    }
   }
   if (context.experiment.pinned_kernel == family_.kernel().name()) return pinned_table();
   if (context.experiment.defaults_only) measured_.clear();
   if (cubins_.empty()) throw_not_tuned();
-  FamilyDefaults defaults(family_.kernel(), family_.interface(),
-                          family_.kernel().specialization(family_.problem_), context.device.limits, like_);
-  const auto default_there = [&](const TablePoint& point) { return default_at(defaults, point); };
+  space_defaults_.set_like(like_);
+  const auto default_there = [&](const TablePoint& point) { return default_at(point); };
   const DispatchTable::Grid grid{family_.interface().table_point(like_, 0).position.size(),
                                  family_.interface().has_uneven()};
   DispatchTable table = DispatchTable::build(measured_, grid, default_there);
@@ -61,44 +67,74 @@ void FamilyBuilder::throw_not_tuned() const {
                                             usual_problem(family_.kernel(), family_.problem_));
 }
 
-// Winners of this very hardware; else, marked as inherited, of the same architecture and the nearest number of
-// SMs.
+// This very hardware; then, marked as inherited, that of the same architecture and the nearest number of SMs: what it
+// was measured for serves wherever this one has no result of its own.
 void FamilyBuilder::choose_hardware() {
   const HardwareKey& own = family_.context_.device.key;
-  std::optional<std::pair<int, std::string>> best;
-  for (const StoredWinner& winner : winners_) {
-    const HardwareKey& key = winner.record.workload.key.hardware;
-    if (key.compute_capability != own.compute_capability) continue;
-    const std::string text = key.text();
-    const bool same = text == own.text();
-    const std::pair candidate{same ? -1 : std::abs(key.sm_count - own.sm_count), text};
-    if (!best || candidate < *best) best = candidate;
+  std::vector<Origin> known;
+  const auto note = [&](const HardwareKey& key) {
+    if (key.compute_capability != own.compute_capability) return;
+    const bool is_known =
+        std::ranges::any_of(known, [&](const Origin& origin) { return origin.key.is_same(key); });
+    if (!is_known) known.push_back({key, key.text(), !key.is_same(own)});
+  };
+  for (const StoredWinner& winner : stored_.winners) note(winner.record.workload.key.hardware);
+  for (const StoredRange& range : stored_.ranges) note(range.record.key.hardware);
+  std::ranges::sort(known, {}, [&](const Origin& origin) {
+    return std::tuple(origin.inherited, std::abs(origin.key.sm_count - own.sm_count), origin.text);
+  });
+  for (Origin& origin : known) {
+    const bool is_second_choice = origin.inherited && !origins_.empty() && origins_.back().inherited;
+    if (!is_second_choice) origins_.push_back(std::move(origin));
   }
-  if (!best) return;
-  hardware_ = best->second;
-  inherited_ = best->first >= 0;
 }
 
-// Many winners of a family share a configuration, and a launcher serves all of the family.
+Problem FamilyBuilder::problem_of(const std::string& text) {
+  const Kernel& kernel = family_.kernel();
+  Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+  kernel.check(problem);
+  const bool is_own = std::ranges::any_of(
+      own_problems_, [&](const Problem& own) { return space_defaults_.are_alike(own, problem); });
+  if (is_own) return problem;
+  if (kernel.specialization(problem).text() != family_.specialization())
+    throw BadInput("its problem is of another family than it is stored for: " + text);
+  own_problems_.push_back(problem);
+  return problem;
+}
+
+// Many winners of a family share a configuration.
+const FamilyBuilder::Launchable& FamilyBuilder::launchable(const std::string& config,
+                                                           const Problem& problem) {
+  Launchable& known = launchables_[config];
+  if (known.launcher) return known;
+  known.config = space_.parse_config(config);
+  known.launcher = family_.kernel().launcher(known.config, problem, family_.context_.device.limits);
+  return known;
+}
+
 std::shared_ptr<const Launcher> FamilyBuilder::matching_launcher(const std::string& config,
                                                                  const std::string& interface,
                                                                  const Problem& problem) {
-  const Kernel& kernel = family_.kernel();
-  Matched& known = matched_[{config, interface}];
-  if (!known.launcher)
-    known.launcher = kernel.launcher(space_.parse_config(config), problem, family_.context_.device.limits);
-  const Extents extents = known.launcher->plan_extents(kernel.extents_of(problem));
-  if (std::find(known.extents.begin(), known.extents.end(), extents) != known.extents.end())
-    return known.launcher;
+  const std::shared_ptr<const Launcher>& launcher = launchable(config, problem).launcher;
+  const Extents extents = launcher->plan_extents(family_.kernel().extents_of(problem));
+  std::vector<Extents>& matched = matched_[{launcher.get(), interface}];
+  if (std::ranges::find(matched, extents) != matched.end()) return launcher;
   LaunchPlan plan;
-  known.launcher->plan(extents, Call{}, plan);
-  if (interface_digest(known.launcher->unit(), plan) != interface)
+  launcher->plan(extents, Call{}, plan);
+  if (interface_digest(launcher->unit(), plan) != interface)
     throw BadInput("its cubin takes other parameters than this version of moetune passes; tune it again");
-  known.extents.push_back(extents);
-  return known.launcher;
+  matched.push_back(extents);
+  return launcher;
 }
 
-void FamilyBuilder::take(const StoredWinner& winner) {
+void FamilyBuilder::require_runnable(const Config& config, const Problem& problem) {
+  if (space_defaults_.can_run(config, problem)) return;
+  throw BadInput(config.text() + " cannot run at " + problem.text() + ": " +
+                 space_.why_illegal(config, expression_environment(problem, family_.context_.device.limits),
+                                    Rules::must));
+}
+
+void FamilyBuilder::take(const StoredWinner& winner, std::size_t origin) {
   const FamilyWinner& record = winner.record;
   const Kernel& kernel = family_.kernel();
   const auto refuse = [&](const char* what, const char* why) {
@@ -107,26 +143,21 @@ void FamilyBuilder::take(const StoredWinner& winner) {
   };
   const char* what = "the winner";
   try {
-    const Problem problem =
-        parse_problem(kernel.name(), kernel.schema(), nullptr, record.workload.key.problem);
-    kernel.check(problem);
-    if (kernel.specialization(problem).text() != family_.specialization())
-      throw BadInput("its problem is of another family than it is stored for");
-    like_ = kernel.extents_of(problem);
-    take_winner(winner, problem);
+    const Problem problem = problem_of(record.workload.key.problem);
+    if (origin == 0 || like_.empty()) like_ = kernel.extents_of(problem);
+    take_winner(winner, origin, problem);
     what = "the default";
-    take_default(winner, problem);
+    take_default(winner, origin, problem);
   } catch (const std::runtime_error& error) {  // bad input, a damaged file, the driver's, or no room
     refuse(what, error.what());
   }
 }
 
-void FamilyBuilder::take_range() {
-  for (const StoredRange& range :
-       layers_.ranges(family_.kernel().name(), family_.specialization(), family_.context_.allow_recorded)) {
-    if (range.record.key.hardware.text() != hardware_) continue;
+void FamilyBuilder::take_range(std::size_t origin) {
+  for (const StoredRange& range : stored_.ranges) {
+    if (!is_of(range.record.key.hardware, origin)) continue;
     try {
-      if (take_range(range)) return;
+      if (take_range(range, origin)) return;
     } catch (const std::runtime_error& error) {  // bad input, a damaged file, the driver's, or no room
       warnings_.push_back(layers_.path(range.layer) + ": the range table of " + family_.kernel().name() +
                           " " + family_.specialization() + " is not used: " + error.what());
@@ -134,7 +165,7 @@ void FamilyBuilder::take_range() {
   }
 }
 
-bool FamilyBuilder::take_range(const StoredRange& range) {
+bool FamilyBuilder::take_range(const StoredRange& range, std::size_t origin) {
   const Kernel& kernel = family_.kernel();
   const RangeTable table = RangeTable::parse(range.record.table, "it");
   if (table.contended || table.cells.empty() || range.record.variants.empty()) return false;
@@ -142,23 +173,17 @@ bool FamilyBuilder::take_range(const StoredRange& range) {
   std::vector<DispatchTable::Measured> cells;
   Extents like;
   for (const RangeCell& cell : table.cells) {
-    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, cell.problem);
-    kernel.check(problem);
-    if (kernel.specialization(problem).text() != family_.specialization())
-      throw BadInput("a cell of it is of another family");
-    const Config config = space_.parse_config(cell.config);
-    const std::string illegal = space_.why_illegal(
-        config, expression_environment(problem, family_.context_.device.limits), Rules::must);
-    if (!illegal.empty()) throw BadInput(cell.config + " cannot run at " + cell.problem + ": " + illegal);
+    const Problem problem = problem_of(cell.problem);
+    const std::shared_ptr<const Launcher> launcher = launchable(cell.config, problem).launcher;
+    require_runnable(launchable(cell.config, problem).config, problem);
     like = kernel.extents_of(problem);
     if (cubins.empty()) {
       for (const FamilyRange::Variant& variant : range.record.variants) {
-        Stored stored{range.layer, variant.cubin, variant.cubin_digest, {}};
+        Stored stored{origin, range.layer, variant.cubin, variant.cubin_digest, {}};
         stored.unit = matching_launcher(variant.config, variant.interface, problem)->unit();
         cubins.push_back(std::move(stored));
       }
     }
-    auto launcher = kernel.launcher(config, problem, family_.context_.device.limits);
     const auto stored = std::find_if(cubins.begin(), cubins.end(),
                                      [&](const Stored& one) { return one.unit == launcher->unit(); });
     if (stored == cubins.end()) throw BadInput("it lacks the cubin of " + cell.config);
@@ -166,24 +191,22 @@ bool FamilyBuilder::take_range(const StoredRange& range) {
     ChoiceSource source{cell.problem,
                         cell.time_us,
                         cell.default_us,
-                        hardware_,
-                        inherited_,
+                        origins_[origin].text,
+                        origins_[origin].inherited,
                         range.record.stored_at,
                         layers_.path(range.layer),
                         RangeLoss{table.ranges, table.bound, cell.regret(), table.certificate},
                         range.record.key.timing};
     const TablePoint point = family_.interface().table_point_of(problem);
-    cells.push_back(
-        {point, family_.entries_.add({variant, std::move(launcher), cell.config, std::move(source)}), true});
+    cells.push_back({point, family_.entries_.add({variant, launcher, cell.config, std::move(source)}), true});
   }
   like_ = like;
-  range_stored_at_ = range.record.stored_at;
-  range_timing_ = range.record.key.timing;
-  range_low_ = range_high_ = cells.front().point;
+  const TablePoint& first = cells.front().point;
+  range_ = {origin, range.record.key.timing, range.record.stored_at, first, first};
   for (const DispatchTable::Measured& cell : cells) {
     for (std::size_t axis = 0; axis < cell.point.position.size(); ++axis) {
-      range_low_.position[axis] = std::min(range_low_.position[axis], cell.point.position[axis]);
-      range_high_.position[axis] = std::max(range_high_.position[axis], cell.point.position[axis]);
+      range_->low.position[axis] = std::min(range_->low.position[axis], cell.point.position[axis]);
+      range_->high.position[axis] = std::max(range_->high.position[axis], cell.point.position[axis]);
     }
   }
   measured_ = std::move(cells);
@@ -191,44 +214,43 @@ bool FamilyBuilder::take_range(const StoredRange& range) {
   return true;
 }
 
-bool FamilyBuilder::is_superseded(const StoredWinner& winner, const TablePoint& point) const {
-  if (range_stored_at_.empty()) return false;
-  const Timing timing = winner.record.workload.key.timing;
-  if (timing < range_timing_) return false;  // closer to how a server launches
-  if (timing == range_timing_ && winner.record.stored_at > range_stored_at_) return false;
+bool FamilyBuilder::TakenRange::holds(const TablePoint& point) const {
   for (std::size_t axis = 0; axis < point.position.size(); ++axis) {
     const std::int64_t position = point.position[axis];
-    if (position < range_low_.position[axis] || position > range_high_.position[axis]) return false;
+    if (position < low.position[axis] || position > high.position[axis]) return false;
   }
   return true;
 }
 
+bool FamilyBuilder::is_superseded(const StoredWinner& winner, std::size_t origin,
+                                  const TablePoint& point) const {
+  if (!range_ || !range_->holds(point)) return false;
+  if (origin != range_->origin) return origin > range_->origin;
+  const Timing timing = winner.record.workload.key.timing;
+  if (timing != range_->timing) return timing > range_->timing;  // farther from how a server launches
+  return winner.record.stored_at <= range_->stored_at;
+}
+
 // A winner that is slower than the default serves nowhere; its cubin may still be a default's.
-void FamilyBuilder::take_winner(const StoredWinner& winner, const Problem& problem) {
+void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, const Problem& problem) {
   const FamilyWinner& record = winner.record;
-  Stored stored{winner.layer, record.cubin, record.cubin_digest, {}};
   auto launcher = matching_launcher(record.config, record.interface, problem);
-  stored.unit = launcher->unit();
+  Stored stored{origin, winner.layer, record.cubin, record.cubin_digest, launcher->unit()};
+  const bool lost = record.default_time_us > 0 && record.time_us > record.default_time_us;
   const TablePoint point = family_.interface().table_point_of(problem);
-  if (is_superseded(winner, point)) {
+  std::vector<std::int64_t> place(point.position.begin(), point.position.end());
+  place.push_back(point.uneven);
+  if (lost || taken_.contains(place) || is_superseded(winner, origin, point)) {
     cubins_.push_back(std::move(stored));
     return;
   }
   const Variant* const variant = load(stored, *launcher, problem);
   cubins_.push_back(std::move(stored));
-  if (record.default_time_us > 0 && record.time_us > record.default_time_us) return;
-  std::vector<std::int64_t> place(point.position.begin(), point.position.end());
-  place.push_back(point.uneven);
-  if (!taken_.insert(std::move(place)).second) return;
-  ChoiceSource source{record.workload.key.problem,
-                      record.time_us,
-                      record.default_time_us,
-                      hardware_,
-                      inherited_,
-                      record.stored_at,
-                      layers_.path(winner.layer),
-                      std::nullopt,
-                      record.workload.key.timing};
+  taken_.insert(std::move(place));
+  ChoiceSource source{
+      record.workload.key.problem, record.time_us,   record.default_time_us,     origins_[origin].text,
+      origins_[origin].inherited,  record.stored_at, layers_.path(winner.layer), std::nullopt,
+      record.workload.key.timing};
   const auto same_place = [&](const DispatchTable::Measured& one) {
     return one.of_range && one.point.uneven == point.uneven &&
            std::ranges::equal(one.point.position, point.position);
@@ -238,13 +260,13 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, const Problem& probl
       {point, family_.entries_.add({variant, std::move(launcher), record.config, std::move(source)})});
 }
 
-void FamilyBuilder::take_default(const StoredWinner& winner, const Problem& problem) {
+void FamilyBuilder::take_default(const StoredWinner& winner, std::size_t origin, const Problem& problem) {
   const FamilyWinner& record = winner.record;
   if (record.fallback_config.empty() || record.fallback_cubin == 0) return;
   // Most winners of a family come with the same default.
   if (!stored_defaults_.emplace(winner.layer, record.fallback_config, record.fallback_cubin_digest).second)
     return;
-  Stored fallback{winner.layer, record.fallback_cubin, record.fallback_cubin_digest, {}};
+  Stored fallback{origin, winner.layer, record.fallback_cubin, record.fallback_cubin_digest, {}};
   fallback.unit = matching_launcher(record.fallback_config, record.fallback_interface, problem)->unit();
   cubins_.push_back(std::move(fallback));
 }
@@ -256,40 +278,44 @@ const Variant* FamilyBuilder::load(const Stored& stored, const Launcher& launche
                          ? *known
                          : family_.variants_.emplace_back(stored.digest, stored.unit,
                                                           layers_.cubin(stored.layer, stored.cubin));
+  const Extents extents = launcher.plan_extents(family_.kernel().extents_of(problem));
+  std::vector<Extents>& loaded = loaded_[{&variant, &launcher}];
+  if (std::ranges::find(loaded, extents) != loaded.end()) return &variant;
   LaunchPlan plan;
-  launcher.plan(family_.kernel().extents_of(problem), Call{}, plan);
+  launcher.plan(extents, Call{}, plan);
   variant.add_entries(plan, family_.context_.device.limits);
+  loaded.push_back(extents);
   return &variant;
 }
 
 std::optional<std::uint32_t> FamilyBuilder::add_config(const Config& config, const Problem& problem,
                                                        ChoiceSource source) {
-  auto launcher = family_.kernel().launcher(config, problem, family_.context_.device.limits);
+  const std::string text = config.text();
+  const std::shared_ptr<const Launcher> launcher = launchable(text, problem).launcher;
   for (Stored& stored : cubins_) {
     if (stored.broken || stored.unit != launcher->unit()) continue;
     try {
       const Variant* const variant = load(stored, *launcher, problem);
-      source.hardware = hardware_;
-      source.inherited = inherited_;
+      source.hardware = origins_[stored.origin].text;
+      source.inherited = origins_[stored.origin].inherited;
       source.file = layers_.path(stored.layer);
-      return family_.entries_.add({variant, std::move(launcher), config.text(), std::move(source)});
+      return family_.entries_.add({variant, launcher, text, std::move(source)});
     } catch (const std::runtime_error& error) {
       stored.broken = true;
-      warnings_.push_back(layers_.path(stored.layer) + ": the cubin of " + config.text() +
+      warnings_.push_back(layers_.path(stored.layer) + ": the cubin of " + text +
                           " is not used: " + error.what());
     }
   }
   return std::nullopt;
 }
 
-std::optional<DispatchTable::Default> FamilyBuilder::default_at(FamilyDefaults& defaults,
-                                                                const TablePoint& point) {
+std::optional<DispatchTable::Default> FamilyBuilder::default_at(const TablePoint& point) {
   try {
-    const Config* const config = defaults.at(point);
+    const Config* const config = space_defaults_.at(point);
     if (config == nullptr) return std::nullopt;
     const auto known = defaults_.find(config);
     if (known != defaults_.end()) return known->second;
-    return defaults_.emplace(config, default_of(*config, defaults.problem())).first->second;
+    return defaults_.emplace(config, default_of(*config, space_defaults_.problem())).first->second;
   } catch (const BadInput&) {  // no problem has such extents
     return std::nullopt;
   }

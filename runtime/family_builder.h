@@ -24,8 +24,16 @@ class FamilyBuilder {
   DispatchTable build();
 
  private:
+  // Hardware whose results serve here.
+  struct Origin {
+    HardwareKey key;
+    std::string text;
+    bool inherited = false;  // not this very hardware
+  };
+
   // A cubin that a file holds, loaded when it is first used.
   struct Stored {
+    std::size_t origin = 0;
     std::size_t layer = 0;
     std::int64_t cubin = 0;
     std::string digest;
@@ -33,30 +41,45 @@ class FamilyBuilder {
     bool broken = false;  // it did not load
   };
 
-  // A stored configuration's launcher, and the extents at which its launches were found to be as the cubin expects.
-  struct Matched {
+  // A stored configuration, and its launcher, which serves all of the family.
+  struct Launchable {
+    Config config;
     std::shared_ptr<const Launcher> launcher;
-    std::vector<Extents> extents;  // Launcher::plan_extents
+  };
+
+  // The range table in use, and the extent of its cells.
+  struct TakenRange {
+    std::size_t origin = 0;
+    Timing timing = Timing::overlapped;
+    std::string stored_at;
+    TablePoint low, high;
+    bool holds(const TablePoint& point) const;
   };
 
   void choose_hardware();
-  // Takes in the first range table that is sound, with all of its cells, or none of it.
-  void take_range();
-  bool take_range(const StoredRange& range);
-  // Whether the range table replaces the winner: it was stored later, and measured around that problem.
-  bool is_superseded(const StoredWinner& winner, const TablePoint& point) const;
+  bool is_of(const HardwareKey& key, std::size_t origin) const { return origins_[origin].key.is_same(key); }
+  // Takes in the first range table of the hardware that is sound, with all of its cells, or none of it.
+  void take_range(std::size_t origin);
+  bool take_range(const StoredRange& range, std::size_t origin);
+  // Whether the range table replaces the winner: it was measured around that problem, on this hardware if the winner
+  // was not, or else later or closer to how a server launches.
+  bool is_superseded(const StoredWinner& winner, std::size_t origin, const TablePoint& point) const;
   // Takes in a winner and its default: their cubins, and the winner as measured. What is wrong with it becomes
   // a warning.
-  void take(const StoredWinner& winner);
-  void take_winner(const StoredWinner& winner, const Problem& problem);
-  void take_default(const StoredWinner& winner, const Problem& problem);
+  void take(const StoredWinner& winner, std::size_t origin);
+  void take_winner(const StoredWinner& winner, std::size_t origin, const Problem& problem);
+  void take_default(const StoredWinner& winner, std::size_t origin, const Problem& problem);
+  // A stored problem. Throws BadInput for one that is none, or of another family.
+  Problem problem_of(const std::string& text);
+  const Launchable& launchable(const std::string& config, const Problem& problem);
   // Throws BadInput if the moetune that stored the cubin passed its parameters in another way.
   std::shared_ptr<const Launcher> matching_launcher(const std::string& config, const std::string& interface,
                                                     const Problem& problem);
   const Variant* load(const Stored& stored, const Launcher& launcher, const Problem& problem);
+  void require_runnable(const Config& config, const Problem& problem);  // throws BadInput
   // By the first of the files' cubins that is compiled from the same unit and loads; nullopt if there is none.
   std::optional<std::uint32_t> add_config(const Config& config, const Problem& problem, ChoiceSource source);
-  std::optional<DispatchTable::Default> default_at(FamilyDefaults& defaults, const TablePoint& point);
+  std::optional<DispatchTable::Default> default_at(const TablePoint& point);
   DispatchTable::Default default_of(const Config& config, const Problem& problem);
   DispatchTable pinned_table();
   Config pinned_config() const;  // throws RuntimeError (invalid_argument) for one that cannot run
@@ -66,10 +89,15 @@ class FamilyBuilder {
   Layers& layers_;
   std::vector<std::string>& warnings_;
   const Space& space_;
-  std::vector<StoredWinner> winners_;
-  std::string hardware_;  // key text of the winners in use
-  bool inherited_ = false;
-  std::map<std::pair<std::string, std::string>, Matched> matched_;  // by configuration and interface
+  StoredFamily stored_;
+  std::vector<Origin> origins_;  // in order of precedence
+  FamilyDefaults space_defaults_;
+  std::vector<Problem> own_problems_;              // of the family, none alike
+  std::map<std::string, Launchable> launchables_;  // by configuration
+  // Extents (Launcher::plan_extents) at which a configuration's launches were found to be as a cubin of that interface
+  // expects, and at which a variant has all their entries.
+  std::map<std::pair<const Launcher*, std::string>, std::vector<Extents>> matched_;
+  std::map<std::pair<const Variant*, const Launcher*>, std::vector<Extents>> loaded_;
   std::vector<Stored> cubins_;
   std::vector<DispatchTable::Measured> measured_;
   std::set<std::vector<std::int64_t>> taken_;  // positions of measured_, and whether they are uneven
@@ -77,9 +105,7 @@ class FamilyBuilder {
       stored_defaults_;  // layers, configurations and digests of their cubins
   std::unordered_map<const Config*, DispatchTable::Default> defaults_;  // of the table that is being built
   std::map<std::string, DispatchTable::Default> default_texts_;         // the same by configuration
-  Timing range_timing_ = Timing::overlapped;
-  std::string range_stored_at_;  // of the range table in use
-  TablePoint range_low_, range_high_;
+  std::optional<TakenRange> range_;
   Extents like_;  // extents of a measured problem
 };
 

@@ -30,21 +30,28 @@ const Config* FamilyDefaults::at(const TablePoint& point) {
   Problem& problem = point.uneven ? uneven_ : even_;
   if (!interface_.set_extents(problem, interface_.extents_at(point, like_))) return nullptr;
   BoundDefaults& defaults = bound(problem);
-  for (std::size_t i = 0; i < varying_.size(); ++i)
-    defaults.set(i, problem.dims.begin()[static_cast<std::ptrdiff_t>(varying_[i])].second);
   last_ = &problem;
   return defaults.find();
 }
 
+bool FamilyDefaults::can_run(const Config& config, const Problem& problem) {
+  return bound(problem).can_run(config);
+}
+
 BoundDefaults& FamilyDefaults::bound(const Problem& problem) {
-  const auto known = std::find_if(bounds_.begin(), bounds_.end(),
-                                  [&](const Bound& bound) { return are_alike(bound.problem, problem); });
-  if (known != bounds_.end()) return *known->defaults;
-  bounds_.push_back({problem, space_.bind_defaults(expression_environment(problem, limits_), names_)});
-  return *bounds_.back().defaults;
+  auto known =
+      std::ranges::find_if(bounds_, [&](const Bound& bound) { return are_alike(bound.problem, problem); });
+  if (known == bounds_.end())
+    known = bounds_.insert(
+        known, Bound{problem, space_.bind_defaults(expression_environment(problem, limits_), names_)});
+  BoundDefaults& defaults = *known->defaults;
+  for (std::size_t i = 0; i < varying_.size(); ++i)
+    defaults.set(i, problem.dims.begin()[static_cast<std::ptrdiff_t>(varying_[i])].second);
+  return defaults;
 }
 
 bool FamilyDefaults::are_alike(const Problem& a, const Problem& b) const {
+  if (a.dims.size() != b.dims.size()) return false;
   auto other = b.dims.begin();
   auto varies = varies_.begin();
   for (const auto& [name, value] : a.dims) {

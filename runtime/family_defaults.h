@@ -1,4 +1,5 @@
-// The space's defaults at the points of a family's dispatch table: hundreds of problems, made and judged without text.
+// The space's defaults at the points of a family's dispatch table, and what can run at its problems: hundreds of them,
+// made and judged without text.
 // Not thread-safe. Refers to the family's kernel, interface and space, which must outlive it.
 #pragma once
 
@@ -16,6 +17,8 @@ class FamilyDefaults {
   // `like` are extents of any problem of the specialization.
   FamilyDefaults(const Kernel& kernel, const FamilyInterface& interface, const Assignment& specialization,
                  const DeviceLimits& limits, const Extents& like);
+  // Points stand for problems like these from now on.
+  void set_like(const Extents& like) { like_ = like; }
 
   // The default for the problem at a point; nullptr if there is no such problem, or no default for it. Valid as long
   // as this object; equal pointers are equal configurations.
@@ -23,19 +26,25 @@ class FamilyDefaults {
   // The problem of the last at() that returned a default.
   const Problem& problem() const { return *last_; }
 
+  // Whether the configuration can run at a problem of the kernel (Space::why_illegal, Rules::must).
+  bool can_run(const Config& config, const Problem& problem);
+  // Whether two problems of the kernel differ in what varies only (FamilyInterface::varying_dimensions): then they are
+  // of one family.
+  bool are_alike(const Problem& a, const Problem& b) const;
+
  private:
   // The space's defaults for all problems that differ from this one in what varies only.
   struct Bound {
     Problem problem;
     std::unique_ptr<BoundDefaults> defaults;
   };
+  // With the problem's values of what varies.
   BoundDefaults& bound(const Problem& problem);
-  bool are_alike(const Problem& a, const Problem& b) const;
 
   const FamilyInterface& interface_;
   const Space& space_;
   const DeviceLimits limits_;
-  const Extents like_;
+  Extents like_;
   Problem even_, uneven_;  // moved from point to point
   const Problem* last_ = nullptr;
   std::vector<std::size_t> varying_;  // places among a problem's dimensions

@@ -19,10 +19,10 @@ namespace moetune {
 struct LaunchKey {
   static constexpr std::size_t kMaxTensors = 16;
 
-  std::uint64_t entry = 0;
-  std::uint64_t workspace = 0;
-  std::array<std::int64_t, 4> extents{};  // Launcher::plan_extents
-  std::array<std::uint64_t, kMaxTensors> tensors{};
+  std::uint64_t entry;
+  std::uint64_t workspace;
+  std::array<std::int64_t, 4> extents;  // Launcher::plan_extents, and zeros
+  std::array<std::uint64_t, kMaxTensors> tensors;
   Call call;
 };
 static_assert(std::has_unique_object_representations_v<std::array<std::int64_t, 4>> &&

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 
 #include "base/error.h"
@@ -52,6 +53,10 @@ Layers::Layers(const std::vector<fs::path>& paths, const TrustedKeys& trusted) {
 
 void Layers::open(const fs::path& file, const TrustedKeys& trusted) {
   try {
+    std::error_code absent;
+    if (is_pack(file) && fs::file_size(file, absent) == 0 && !absent)
+      throw BrokenEnvironment(file.string() +
+                              " is empty; it was not copied whole: take the pack from its maker again");
     const bool signed_pack = is_pack(file) && !trusted.empty();
     Cache cache = signed_pack ? Cache::open_content(file, trusted.read(file), Cache::Mode::read_only)
                               : Cache::open(file, Cache::Mode::read_only);
@@ -72,44 +77,34 @@ void Layers::open(const fs::path& file, const TrustedKeys& trusted) {
   }
 }
 
-std::vector<StoredWinner> Layers::winners(const std::string& kernel, const std::string& family,
-                                          bool allow_recorded) {
-  std::vector<StoredWinner> all;
-  for (std::size_t layer = 0; layer < caches_.size(); ++layer) {
-    try {
-      std::vector<FamilyWinner> winners = caches_[layer].family_winners(kernel, family);
-      const auto is_preferred = [](const FamilyWinner& a, const FamilyWinner& b) {
-        return a.workload.key.timing < b.workload.key.timing;
-      };
-      if (!std::is_sorted(winners.begin(), winners.end(), is_preferred))
-        std::stable_sort(winners.begin(), winners.end(), is_preferred);
-      all.reserve(all.size() + winners.size());
-      for (FamilyWinner& winner : winners) {
-        const WorkloadKey& key = winner.workload.key;
-        const bool measured = key.hardware.origin == "gpu" && !is_recording(key);
-        if (!winner.contended && (measured || allow_recorded)) all.push_back({layer, std::move(winner)});
-      }
-    } catch (const BrokenEnvironment& error) {
-      warnings_.push_back(error.what());  // damaged since it was opened; other layers still serve
-    }
+StoredFamily Layers::read(std::size_t layer, const std::string& kernel, const std::string& family,
+                          bool allow_recorded) const {
+  StoredFamily found;
+  for (FamilyWinner& winner : caches_[layer].family_winners(kernel, family)) {
+    const WorkloadKey& key = winner.workload.key;
+    const bool measured = key.hardware.origin == "gpu" && !is_recording(key);
+    if (!winner.contended && (measured || allow_recorded))
+      found.winners.push_back({layer, std::move(winner)});
   }
-  return all;
+  std::ranges::stable_sort(found.winners, {},
+                           [](const StoredWinner& one) { return one.record.workload.key.timing; });
+  for (FamilyRange& range : caches_[layer].family_ranges(kernel, family)) {
+    if (range.key.hardware.origin == "gpu" || allow_recorded)
+      found.ranges.push_back({layer, std::move(range)});
+  }
+  std::ranges::stable_sort(found.ranges, {}, [](const StoredRange& one) { return one.record.key.timing; });
+  return found;
 }
 
-std::vector<StoredRange> Layers::ranges(const std::string& kernel, const std::string& family,
-                                        bool allow_recorded) {
-  std::vector<StoredRange> all;
+StoredFamily Layers::family(const std::string& kernel, const std::string& family, bool allow_recorded) {
+  StoredFamily all;
   for (std::size_t layer = 0; layer < caches_.size(); ++layer) {
     try {
-      std::vector<FamilyRange> ranges = caches_[layer].family_ranges(kernel, family);
-      std::stable_sort(ranges.begin(), ranges.end(), [](const FamilyRange& a, const FamilyRange& b) {
-        return a.key.timing < b.key.timing;
-      });
-      for (FamilyRange& range : ranges) {
-        if (range.key.hardware.origin == "gpu" || allow_recorded) all.push_back({layer, std::move(range)});
-      }
+      StoredFamily one = read(layer, kernel, family, allow_recorded);
+      std::ranges::move(one.winners, std::back_inserter(all.winners));
+      std::ranges::move(one.ranges, std::back_inserter(all.ranges));
     } catch (const BrokenEnvironment& error) {
-      warnings_.push_back(error.what());
+      warnings_.push_back(error.what());  // damaged since it was opened; other layers still serve
     }
   }
   return all;

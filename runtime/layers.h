@@ -28,6 +28,12 @@ struct StoredRange {
   FamilyRange record;
 };
 
+// What serves a family: first layers first; within a layer by timing, as a server prefers it, then the latest first.
+struct StoredFamily {
+  std::vector<StoredWinner> winners;
+  std::vector<StoredRange> ranges;
+};
+
 class Layers {
  public:
   // Files, and folders for every *.db and *.pack inside in order of name. A *.pack must have its manifest. Throws
@@ -36,12 +42,9 @@ class Layers {
   // folder gives its packs alone, because nobody signs a cache.
   explicit Layers(const std::vector<std::filesystem::path>& paths, const TrustedKeys& trusted = {});
 
-  // What of a family is fit for a server, first layers first; within a layer by timing, as a server prefers it,
-  // then the latest first.
-  std::vector<StoredWinner> winners(const std::string& kernel, const std::string& family,
-                                    bool allow_recorded);
-  // Range tables of a family, in the same order.
-  std::vector<StoredRange> ranges(const std::string& kernel, const std::string& family, bool allow_recorded);
+  // What of a family is fit for a server. A layer that is damaged, or a pack that was altered, gives nothing of the
+  // family, with a warning.
+  StoredFamily family(const std::string& kernel, const std::string& family, bool allow_recorded);
   // Throws BrokenEnvironment if the cubin is gone or does not match its digest.
   Blob cubin(std::size_t layer, std::int64_t id) const;
 
@@ -50,6 +53,8 @@ class Layers {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  StoredFamily read(std::size_t layer, const std::string& kernel, const std::string& family,
+                    bool allow_recorded) const;
   void open(const std::filesystem::path& file, const TrustedKeys& trusted);
 
   std::vector<Cache> caches_;

@@ -13,6 +13,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/replace_file.h"
+#include "base/suggest.h"
 #include "kernels/registry.h"
 
 namespace moetune {
@@ -65,6 +66,22 @@ const Kernel& named_kernel(const std::string& name) {
   }
 }
 
+// Throws BadInput for a name that no family of the kernel has compiled in. Dimensions that say how test inputs are made
+// change nothing.
+void require_compiled_in(const Kernel& kernel, const Assignment& specialization) {
+  std::vector<std::string> names;
+  const Problem usual = parse_problem(kernel.name(), kernel.schema(), nullptr, "");
+  for (const auto& [name, value] : kernel.specialization(usual)) names.push_back(name);
+  for (const auto& [name, value] : specialization) {
+    if (std::ranges::find(kernel.free_dimensions(), name) != kernel.free_dimensions().end())
+      throw BadInput("the specialization: '" + name + "' is a free dimension of " + kernel.name() +
+                     ", which each pick states; leave it out");
+    if (std::ranges::find(names, name) == names.end() &&
+        std::ranges::find(kernel.schema(), name, &Dimension::name) == kernel.schema().end())
+      throw BadInput("the specialization: " + unknown_name("dimension of " + kernel.name(), name, names));
+  }
+}
+
 // Any problem of the family that `text` names: it has the least extents.
 Problem smallest_problem(const Kernel& kernel, const std::string& text) {
   Assignment specialization;
@@ -83,7 +100,12 @@ Problem smallest_problem(const Kernel& kernel, const std::string& text) {
                                         [&](const Dimension& one) { return one.name == name; });
     least.push_back(dimension->minimum);
   }
-  return kernel.problem_of(specialization, least);
+  try {
+    return kernel.problem_of(specialization, least);
+  } catch (const BadInput&) {
+    require_compiled_in(kernel, specialization);  // what is wrong may be a name that was never to be there
+    throw;
+  }
 }
 
 // Of the options and of the environment, where a colon parts them.
@@ -292,20 +314,23 @@ void Runtime::require_own(cuda::StreamRef stream) const {
 // A thread asks whose a stream is when it launches on another one than before, not at every launch: that is one more
 // call of the driver. A stream of another context at an address seen before is refused by the driver itself, which
 // runs a kernel in its own context alone; then the question is asked, for the status and the sentence.
-void Runtime::launch(Family& family, const Choice& choice, const Call& call, std::span<void* const> tensors,
+void Runtime::launch(Family& family, const Choice& choice, const Call& call, LaunchTensors tensors,
                      void* workspace, std::size_t workspace_bytes, cuda::StreamRef stream) const {
-  thread_local const void* known_stream = nullptr;
-  thread_local std::uint64_t known_runtime = 0;
+  struct Known {
+    const void* stream = nullptr;
+    std::uint64_t runtime = 0;
+  };
+  thread_local Known of_thread;
+  Known& known = of_thread;  // its address is looked up once
   enter();
-  if (known_stream != stream.raw || known_runtime != id_) {
+  if (known.stream != stream.raw || known.runtime != id_) {
     require_own(stream);
-    known_stream = stream.raw;
-    known_runtime = id_;
+    known = {stream.raw, id_};
   }
   try {
     family.launch(choice, call, tensors, workspace, workspace_bytes, stream);
   } catch (const cuda::CudaError&) {
-    known_runtime = 0;
+    known.runtime = 0;
     require_own(stream);
     throw;
   }

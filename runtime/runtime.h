@@ -49,8 +49,8 @@ class Runtime {
 
   // Family::launch in the device's context, which becomes current if the thread has none. Throws RuntimeError
   // (wrong_device) for another context's stream, or if the thread has another context.
-  void launch(Family& family, const Choice& choice, const Call& call, std::span<void* const> tensors,
-              void* workspace, std::size_t workspace_bytes, cuda::StreamRef stream) const;
+  void launch(Family& family, const Choice& choice, const Call& call, LaunchTensors tensors, void* workspace,
+              std::size_t workspace_bytes, cuda::StreamRef stream) const;
   void zero_counters(void* workspace, std::size_t bytes, cuda::StreamRef stream) const;
 
  private:

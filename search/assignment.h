@@ -22,6 +22,9 @@ class Assignment {
   // Replaces the value where the name is already there, else appends.
   void set(std::string_view name, Value value);
 
+  // Adds a name that is not there yet.
+  void append(std::string name, Value value) { entries_.emplace_back(std::move(name), std::move(value)); }
+
   // nullptr where the name is absent; valid until the next set.
   const Value* find(std::string_view name) const;
   // Throws std::out_of_range naming the missing name.

@@ -187,8 +187,10 @@ class Family(_Holder):
         return _hold(Choice, _pick(self._handle, total, *extents))
 
     def pick_range(self, *extents: int, last: int, total: int = 0) -> Choice:
-        """The choice of least worst regret as the last extent grows to `last`, for a graph that is captured once.
+        """One choice for all of a range, as the last extent grows to `last`, for a graph that is captured once.
 
+        It is used as few cells of the table as possible from a cell that it serves; of equal ones the range table's
+        least loss decides. Its kind is "exact" only if it is so in every cell of the range.
         `total` is as of pick(), at the range's end: the whole range counts as even or ragged as the batch is there.
         """
         return _hold(Choice, _pick_range(self._handle, last, total, *extents))

@@ -190,15 +190,61 @@ TEST_CASE("a file with tables but no history of them, as it was before, opens wi
   }
 }
 
-TEST_CASE("a pack whose table was taken away is refused") {
+TEST_CASE("a pack that was altered hands out neither winners nor range tables, and makes no other pack") {
+  const std::string sealed_again =
+      "; UPDATE ranges SET digest = (SELECT digest FROM ranges WHERE family = 'head_dim=64')"
+      " WHERE family = 'head_dim=128'";
   const TempDir dir;
   {
     Cache cache = Cache::open(dir / "a.db", Cache::Mode::create);
     cache.put_range(range_key(), range_record(5));
+    cache.put_range(range_key("head_dim=64"), range_record(5));
+    cache.put_winner(cache.workload(workload_key(), "head_dim=128"), winner(1));
+    moetune::export_pack(cache, dir / "sound.pack", {});
+  }
+  const auto family_of = [](const Cache& pack) {
+    return pack.family_winners("decode_attention", "head_dim=128").size() +
+           pack.family_ranges("decode_attention", "head_dim=128").size();
+  };
+  {
+    const Cache sound = Cache::open(dir / "sound.pack", Cache::Mode::read_only);
+    CHECK(family_of(sound) == 2);
+    CHECK(sound.manifest()->find("decode_attention", "head_dim=64") != nullptr);  // that has no winner
+    CHECK(moetune::export_pack(sound, dir / "again.pack", {}).ranges == 2);
+  }
+  for (const std::string& change : std::vector<std::string>{
+           "DELETE FROM range_cubins; DELETE FROM ranges", "DELETE FROM winners",
+           "UPDATE ranges SET plan = replace(plan, '5', '6')",
+           "UPDATE ranges SET plan = replace(plan, '5', '6')" + sealed_again,
+           "UPDATE ranges SET family = 'head_dim=128', timing = 'alone' WHERE family = 'head_dim=64'"}) {
+    CAPTURE(change);
+    fs::copy_file(dir / "sound.pack", dir / "altered.pack", fs::copy_options::overwrite_existing);
+    raw_sql(dir / "altered.pack", change);
+    const Cache pack = Cache::open(dir / "altered.pack", Cache::Mode::read_only);
+    CHECK(says(broken([&] { family_of(pack); }), "it was altered"));
+    if (change.find("UPDATE ranges SET plan") !=
+        0)  // rows that are not the manifest's, whatever is read of them
+      CHECK(says(broken([&] { pack.family_winners("decode_attention", "head_dim=128"); }), "it was altered"));
+    CHECK(says(broken([&] { pack.family_ranges("decode_attention", "head_dim=128"); }), "it was altered"));
+    CHECK(says(broken([&] { moetune::export_pack(pack, dir / "other.pack", {}); }), "it was altered"));
+    CHECK_FALSE(fs::exists(dir / "other.pack"));
+    CHECK_FALSE(Cache::open(dir / "altered.pack", Cache::Mode::inspect).check().empty());
+  }
+}
+
+TEST_CASE("a table that was put into a pack, of a family that its manifest does not name, is refused") {
+  const TempDir dir;
+  {
+    Cache cache = Cache::open(dir / "a.db", Cache::Mode::create);
     cache.put_winner(cache.workload(workload_key(), "head_dim=128"), winner(1));
     moetune::export_pack(cache, dir / "a.pack", {});
+    cache.put_range(range_key("head_dim=64"), range_record(5));
+    moetune::export_pack(cache, dir / "b.pack", {});
   }
-  raw_sql(dir / "a.pack", "DELETE FROM range_cubins; DELETE FROM ranges");
-  const Cache pack = Cache::open(dir / "a.pack", Cache::Mode::read_only);
-  CHECK(says(broken([&] { pack.family_winners("decode_attention", "head_dim=128"); }), "it was altered"));
+  raw_sql(dir / "b.pack", "ATTACH '" + (dir / "a.pack").string() +
+                              "' AS a; DELETE FROM pack; INSERT INTO pack SELECT * FROM a.pack");
+  const Cache pack = Cache::open(dir / "b.pack", Cache::Mode::read_only);
+  CHECK(pack.family_winners("decode_attention", "head_dim=128").size() == 1);
+  CHECK(says(broken([&] { pack.family_ranges("decode_attention", "head_dim=64"); }), "it was altered"));
+  CHECK(says(broken([&] { moetune::export_pack(pack, dir / "c.pack", {}); }), "it was altered"));
 }

@@ -4,19 +4,58 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <deque>
 #include <span>
 
 #include "include/moetune.h"
+#include "tests/fuzz/interface_tensors.h"
 #include "tests/fuzz/mutator.h"
 #include "tests/fuzz/target.h"
-#include "tests/runtime/decode_tensors.h"
 #include "tests/runtime/fake_cache.h"
 
 namespace moetune::fuzz {
 namespace {
 
-constexpr const char* kProblem = "batch=2,q_heads=4,kv_heads=1,head_dim=64,context=64,page=16";
 constexpr const char* kFamily = "group=4,head_dim=64,page=16";
+
+// A small problem of every kernel that a server launches.
+struct Sample {
+  const char* kernel;
+  const char* problem;
+  const char* config;  // "": the one that the scripted driver knows
+  InterfaceTensors::LastDimensions last;
+};
+
+std::vector<Sample> samples() {
+  return {{"decode_attention",
+           "batch=2,q_heads=4,kv_heads=1,head_dim=64,context=64,page=16",
+           "plain",
+           {{"q", {4, 64}}, {"o", {4, 64}}, {"k", {1, 16, 64}}, {"v", {1, 16, 64}}, {"page_table", {6}}}},
+          {"prefill_attention",
+           "batch=3,q_heads=4,kv_heads=2,head_dim=64,seqlen_q=9,seqlen_kv=50,layout=nhd,lse=natural",
+           "",
+           {{"q", {4, 64}}, {"o", {4, 64}}, {"k", {2, 64}}, {"v", {2, 64}}, {"lse", {4}}}},
+          {"router", "tokens=8,experts=32,top_k=4", "", {{"logits", {32}}}},
+          {"moe_dispatch", "tokens=8,experts=32,top_k=4,hidden=256", "", {{"x", {256}}, {"rows", {256}}}},
+          {"moe_combine", "tokens=8,experts=32,top_k=4,hidden=256", "", {{"rows", {256}}, {"out", {256}}}}};
+}
+
+// A family that was opened, and a call of it that succeeds.
+struct Subject {
+  explicit Subject(const Sample& sample)
+      : kernel(find_kernel(sample.kernel)),
+        problem(parse_problem(kernel.name(), kernel.schema(), nullptr, sample.problem)),
+        tensors(problem, sample.last) {}
+
+  const Kernel& kernel;
+  const Problem problem;
+  const InterfaceTensors tensors;
+  moetune_family* family = nullptr;
+  moetune_arguments bound{};
+  std::int64_t extents[MOETUNE_MAX_EXTENTS]{};
+  std::size_t count = 0;
+  moetune_choice choice{};
+};
 
 // Reads decisions from the input; zeros once it has ended.
 class Decisions {
@@ -59,6 +98,10 @@ class Decisions {
 
   std::string text() {
     static const char* const kUsual[] = {"decode_attention",
+                                         "prefill_attention",
+                                         "router",
+                                         "moe_dispatch",
+                                         "moe_combine",
                                          kFamily,
                                          "",
                                          "layout=tokens_first",
@@ -81,15 +124,27 @@ class Decisions {
 
 class InterfaceTarget : public Target {
  public:
-  explicit InterfaceTarget(const Folder& folder) : folder_(folder), tensors_(kProblem) {
+  explicit InterfaceTarget(const Folder& folder) : folder_(folder) {
     ::setenv("MOETUNE_FAKE_CUDA", "idle", 1);
-    testing::store(folder / "cache.db", {{kProblem}});
+    for (const Sample& sample : samples()) {
+      const std::string config = *sample.config == '\0' ? "" : testing::plain_config();
+      testing::store(folder / "cache.db",
+                     {{.problem = sample.problem, .config = config, .kernel = sample.kernel}});
+      subjects_.emplace_back(sample);
+    }
     open((folder / "cache.db").string());
-    require_ok(moetune_family_open(runtime_, "decode_attention", kFamily, &family_));
-    require_ok(moetune_bind(family_, tensors_.tensors().data(), tensors_.tensors().size(), nullptr, &bound_,
-                            extents_, &count_));
-    require_ok(moetune_pick(family_, extents_, count_, 0, &choice_));
-    require_ok(moetune_launch(family_, &choice_, &bound_, nullptr, 0, nullptr));
+    for (Subject& one : subjects_) {
+      const std::string family = one.kernel.specialization(one.problem).text();
+      require_ok(moetune_family_open(runtime_, one.kernel.name().c_str(), family.c_str(), &one.family));
+      const std::vector<const DLTensor*>& tensors = one.tensors.tensors();
+      require_ok(moetune_bind(one.family, tensors.data(), tensors.size(), nullptr, &one.bound, one.extents,
+                              &one.count));
+      require_ok(moetune_pick(one.family, one.extents, one.count, 0, &one.choice));
+      std::size_t bytes = 0;
+      require_ok(moetune_choice_workspace(one.family, &one.choice, &bytes));
+      if (bytes > sizeof workspace_) throw Finding("a small problem needs a workspace that is not small");
+      require_good_launch(one);
+    }
   }
   ~InterfaceTarget() override { moetune_close(runtime_); }
 
@@ -101,9 +156,9 @@ class InterfaceTarget : public Target {
 
   void run(const std::string& input) override {
     Decisions decisions(input);
+    subject_ = &subjects_[decisions.byte() % subjects_.size()];
     while (!decisions.at_end()) step(decisions);
-    require_ok(
-        moetune_launch(family_, &choice_, &bound_, nullptr, 0, nullptr));  // and the next good call works
+    require_good_launch(*subject_);  // the next good call works
   }
 
  private:
@@ -111,6 +166,10 @@ class InterfaceTarget : public Target {
     const char* const paths[] = {path.c_str()};
     const moetune_open_options options{sizeof options, paths, 1, 0, 0};
     require_ok(moetune_open(&options, &runtime_));
+  }
+
+  void require_good_launch(const Subject& one) {
+    require_ok(moetune_launch(one.family, &one.choice, &one.bound, workspace_, sizeof workspace_, nullptr));
   }
 
   static void require_ok(moetune_status status) {
@@ -168,15 +227,17 @@ class InterfaceTarget : public Target {
     std::int64_t extents[MOETUNE_MAX_EXTENTS] = {};
     for (std::int64_t& extent : extents)
       extent = decisions.byte() % 2 == 0 ? decisions.number() : 1 + decisions.byte();
-    const std::size_t count = decisions.byte() % 4 == 0 ? static_cast<std::size_t>(decisions.number()) : 3;
+    const std::size_t count =
+        decisions.byte() % 4 == 0 ? static_cast<std::size_t>(decisions.number()) : subject_->count;
     const std::int64_t* const given = decisions.byte() % 16 == 0 ? nullptr : extents;
     const std::int64_t last = decisions.number(), total = decisions.number();
     moetune_choice choice{};
-    untouched(choice, [&] { return moetune_pick(family_, given, count, last, &choice); });
-    untouched(choice, [&] { return moetune_pick_range(family_, given, count, last, total, &choice); });
-    checked(moetune_pick(family_, given, count, last, nullptr));
+    untouched(choice, [&] { return moetune_pick(subject_->family, given, count, last, &choice); });
+    untouched(choice,
+              [&] { return moetune_pick_range(subject_->family, given, count, last, total, &choice); });
+    checked(moetune_pick(subject_->family, given, count, last, nullptr));
     std::size_t bytes = 0;
-    untouched(bytes, [&] { return moetune_family_workspace(family_, given, count, &bytes); });
+    untouched(bytes, [&] { return moetune_family_workspace(subject_->family, given, count, &bytes); });
   }
 
   // Tensors as a caller may describe them: wrong shapes, strides, types and devices at right addresses.
@@ -184,7 +245,7 @@ class InterfaceTarget : public Target {
     std::array<DLTensor, MOETUNE_MAX_TENSORS> tensors;
     std::array<std::array<std::int64_t, 8>, 2 * MOETUNE_MAX_TENSORS> numbers{};
     std::array<const DLTensor*, MOETUNE_MAX_TENSORS> pointers{};
-    const auto& good = tensors_.tensors();
+    const auto& good = subject_->tensors.tensors();
     for (std::size_t i = 0; i < good.size(); ++i) {
       if (good[i] == nullptr || decisions.byte() % 16 == 0) continue;
       DLTensor& tensor = tensors[i] = *good[i];
@@ -196,17 +257,17 @@ class InterfaceTarget : public Target {
     }
     const std::size_t count = decisions.byte() % 8 == 0 ? decisions.byte() % 40 : good.size();
     const std::string text = decisions.byte() % 2 == 0 ? "" : decisions.text();
-    moetune_arguments arguments = bound_;
+    moetune_arguments arguments = subject_->bound;
     std::int64_t extents[MOETUNE_MAX_EXTENTS] = {};
     std::size_t found = 0;
     std::size_t* const out = decisions.byte() % 16 == 0 ? nullptr : &found;
     untouched(arguments, [&] {
-      return moetune_bind(family_, pointers.data(), std::min<std::size_t>(count, pointers.size()),
+      return moetune_bind(subject_->family, pointers.data(), std::min<std::size_t>(count, pointers.size()),
                           text.c_str(), &arguments, extents, out);
     });
     moetune_choice choice{};
-    if (found > 0 && checked(moetune_pick(family_, extents, found, 0, &choice)))
-      checked(moetune_launch(family_, &choice, &arguments, nullptr, 0, nullptr));
+    if (found > 0 && checked(moetune_pick(subject_->family, extents, found, 0, &choice)))
+      checked(moetune_launch(subject_->family, &choice, &arguments, workspace_, sizeof workspace_, nullptr));
   }
 
   static void alter(DLTensor& tensor, std::array<std::int64_t, 8>& shape,
@@ -238,21 +299,21 @@ class InterfaceTarget : public Target {
   }
 
   void launch(Decisions& decisions) {
-    moetune_arguments arguments = bound_;
+    moetune_arguments arguments = subject_->bound;
     for (int changes = decisions.byte() % 4; changes > 0; --changes) {
       arguments.integers[decisions.byte() % MOETUNE_MAX_INTEGERS] = decisions.number();
       if (decisions.byte() % 8 == 0) arguments.tensors[decisions.byte() % MOETUNE_MAX_TENSORS] = nullptr;
       if (decisions.byte() % 8 == 0) arguments.reals[decisions.byte() % MOETUNE_MAX_REALS] = decisions.real();
     }
     moetune_choice choice = any_choice(decisions);
-    alignas(256) static char workspace[2 << 20];
     const auto bytes = static_cast<std::size_t>(decisions.byte() % 2 == 0 ? 0 : decisions.number());
-    void* const given = decisions.byte() % 2 == 0 ? nullptr : workspace + decisions.byte() % 3;
-    checked(moetune_launch(family_, &choice, &arguments, given, std::min(bytes, sizeof workspace), nullptr));
+    void* const given = decisions.byte() % 2 == 0 ? nullptr : workspace_ + decisions.byte() % 3;
+    checked(moetune_launch(subject_->family, &choice, &arguments, given, std::min(bytes, sizeof workspace_),
+                           nullptr));
   }
 
   moetune_choice any_choice(Decisions& decisions) const {
-    moetune_choice choice = choice_;
+    moetune_choice choice = subject_->choice;
     if (decisions.byte() % 4 == 0) choice.entry = static_cast<std::uint32_t>(decisions.number());
     if (decisions.byte() % 4 == 0) choice.kind = static_cast<std::uint32_t>(decisions.number());
     if (decisions.byte() % 4 == 0)
@@ -263,11 +324,10 @@ class InterfaceTarget : public Target {
   void workspaces(Decisions& decisions) {
     const moetune_choice choice = any_choice(decisions);
     std::size_t bytes = 0;
-    untouched(bytes, [&] { return moetune_choice_workspace(family_, &choice, &bytes); });
-    alignas(256) static char workspace[MOETUNE_WORKSPACE_COUNTERS + 256];
+    untouched(bytes, [&] { return moetune_choice_workspace(subject_->family, &choice, &bytes); });
     const auto given = static_cast<std::size_t>(decisions.number());
-    checked(moetune_workspace_init(runtime_, workspace + decisions.byte() % 2,
-                                   std::min(given, sizeof workspace - 1), nullptr));
+    checked(moetune_workspace_init(runtime_, workspace_ + decisions.byte() % 2,
+                                   std::min(given, sizeof workspace_ - 1), nullptr));
   }
 
   void texts(Decisions& decisions) {
@@ -275,7 +335,7 @@ class InterfaceTarget : public Target {
     char text[256];
     const std::size_t capacity = decisions.byte();
     std::size_t needed = 0;
-    checked(moetune_explain(family_, &choice, capacity == 7 ? nullptr : text, capacity, &needed));
+    checked(moetune_explain(subject_->family, &choice, capacity == 7 ? nullptr : text, capacity, &needed));
     checked(moetune_warnings(runtime_, capacity == 9 ? nullptr : text, capacity, &needed));
     if (capacity > 0 && std::find(text, text + sizeof text, '\0') == text + sizeof text)
       std::fill(std::begin(text), std::end(text), '\0');
@@ -314,13 +374,10 @@ class InterfaceTarget : public Target {
   }
 
   const Folder folder_;
-  testing::DecodeTensors tensors_;
   moetune_runtime* runtime_ = nullptr;
-  moetune_family* family_ = nullptr;
-  moetune_arguments bound_{};
-  std::int64_t extents_[MOETUNE_MAX_EXTENTS]{};
-  std::size_t count_ = 0;
-  moetune_choice choice_{};
+  std::deque<Subject> subjects_;
+  Subject* subject_ = nullptr;  // of the present input
+  alignas(256) static inline char workspace_[8 << 20];
 };
 
 }  // namespace

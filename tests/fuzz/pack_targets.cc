@@ -54,8 +54,9 @@ class PackTarget : public Target {
     std::multiset<std::string> lines;
     const Kernel& kernel = find_kernel("decode_attention");
     const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, winners().front().problem);
-    for (const StoredWinner& winner :
-         layers.winners(kernel.name(), kernel.specialization(problem).text(), true)) {
+    const StoredFamily family =
+        layers.family(kernel.name(), kernel.specialization(problem).text(), /*allow_recorded=*/true);
+    for (const StoredWinner& winner : family.winners) {
       const FamilyWinner& record = winner.record;
       lines.insert(record.workload.key.problem + "|" + record.workload.key.hardware.text() + "|" +
                    record.config + "|" + record.interface + "|" + record.fallback_config + "|" +

@@ -43,6 +43,28 @@ TEST_CASE("a canonical text parses back to the same problem") {
   CHECK(parse_problem("toy", kSchema, nullptr, problem.text()) == problem);
 }
 
+TEST_CASE("texts in schema order are read as texts in any other order are") {
+  const auto outcome = [](const std::string& text) {
+    try {
+      return parse_problem("toy", kSchema, nullptr, text).text();
+    } catch (const BadInput& error) {
+      return std::string(error.what());
+    }
+  };
+  CHECK(outcome("batch=2,context=8,dtype=fp16") == outcome("dtype=fp16,context=8,batch=2"));
+  for (const char* bad : {"batch=0,context=8,dtype=fp16", "batch=2,context=8,dtype=fp17",
+                          "batch=2,context=8x,dtype=fp16", "batch=99999999999999999999,context=8,dtype=fp16"})
+    CHECK(outcome(bad).find("toy: ") == 0);
+  for (const char* odd :
+       {"batch=2,context=8,dtype=fp16,", "batch=2,context=8,dtype=fp16,batch=2", "batch=2,,dtype=fp16",
+        "batch=2,context=8=9,dtype=fp16", "batch=,context=8,dtype=fp16", "batch=2,context=8,dtype"}) {
+    CAPTURE(odd);
+    CHECK_THROWS_AS(parse_problem("toy", kSchema, nullptr, odd), BadInput);
+  }
+  CHECK(outcome("batch=2,context=8") == "batch=2,context=8,dtype=bf16");
+  CHECK(outcome("batch=2,dtype=fp16") == "batch=2,context=4096,dtype=fp16");
+}
+
 TEST_CASE("both ends of a range are in it") {
   CHECK(parse_problem("toy", kSchema, nullptr, "batch=1024,context=0")["batch"] == 1024);
   CHECK_THROWS_AS(parse_problem("toy", kSchema, nullptr, "batch=1025"), BadInput);

@@ -226,6 +226,14 @@ TEST_CASE("names that nothing has") {
     CHECK(moetune_family_open(runtime, "decode_attention", text, &family) != MOETUNE_OK);
     CHECK(std::string(moetune_last_error()).size() > 10);
   }
+  for (const auto& [text, words] :
+       {std::pair{"batch=3", "'batch' is a free dimension of decode_attention"},
+        {"group=4,head_dim=64,context=100", "'context' is a free dimension of decode_attention"},
+        {"grup=4", "unknown dimension of decode_attention 'grup'; did you mean 'group'?"}}) {
+    CAPTURE(text);
+    CHECK(moetune_family_open(runtime, "decode_attention", text, &family) == MOETUNE_INVALID_ARGUMENT);
+    CHECK(says(words));
+  }
   const std::string long_text(1 << 20, 'x');
   CHECK(moetune_family_open(runtime, "decode_attention", long_text.c_str(), &family) != MOETUNE_OK);
   CHECK(moetune_family_open(runtime, long_text.c_str(), "", &family) != MOETUNE_OK);
@@ -274,6 +282,16 @@ TEST_CASE(
     CHECK(above.family(kFamily) != nullptr);
     CHECK(above.generation() == alone.generation());
   }
+}
+
+TEST_CASE("an empty pack is said to be one, not a cache to search into") {
+  const Folder folder;
+  store(folder / "cache.db", {{kProblem}});
+  std::ofstream(folder / "empty.pack").flush();
+  const Opened opened({folder / "empty.pack", folder / "cache.db"});
+  CHECK(opened.warnings().find("empty.pack is empty; it was not copied whole") != std::string::npos);
+  CHECK(opened.warnings().find("writing") == std::string::npos);
+  CHECK(opened.family(kFamily) != nullptr);
 }
 
 TEST_CASE("devices that there are not") {

@@ -265,6 +265,45 @@ TEST_CASE("a range is served by one choice for all of it") {
   CHECK(moetune_pick_range(family, from, 3, 32, 0, &choice) == MOETUNE_INVALID_ARGUMENT);
 }
 
+TEST_CASE("a range is exact only if its choice was measured in all of it, and its misses are what was not") {
+  const Folder folder;
+  store(folder / "cache.db", {{kShort}});
+  const Opened opened({folder / "cache.db"});
+  moetune_family* const family = opened.family(kFamily);
+  const std::int64_t from[] = {2, 1, 64};
+  moetune_choice choice;
+  REQUIRE_OK(moetune_pick_range(family, from, 3, 66, 2 * 66, &choice));  // of one cell
+  CHECK(choice.kind == MOETUNE_CHOICE_EXACT);
+  const auto missed_contexts = [&] {
+    const std::string path = (folder / "misses.json").string();
+    REQUIRE_OK(moetune_write_misses(opened.runtime(), path.c_str()));
+    std::ifstream in(path);
+    std::vector<std::string> contexts;
+    const nlohmann::json document = nlohmann::json::parse(in);
+    for (const nlohmann::json& miss : document["misses"]) {
+      const std::string problem = miss["problem"];
+      contexts.push_back(
+          problem.substr(problem.find("context="), problem.find(",dtype") - problem.find("context=")));
+    }
+    return contexts;
+  };
+  CHECK(missed_contexts().empty());
+  REQUIRE_OK(moetune_pick_range(family, from, 3, 65536, std::int64_t{2} * 65536, &choice));
+  CHECK(choice.kind == MOETUNE_CHOICE_NEAREST);
+  CHECK(missed_contexts() == std::vector<std::string>{"context=65536"});
+  // The end of this range was measured, what lies before was not.
+  const std::int64_t earlier[] = {2, 1, 16};
+  REQUIRE_OK(moetune_pick_range(family, earlier, 3, 64, 2 * 64, &choice));
+  CHECK(choice.kind == MOETUNE_CHOICE_NEAREST);
+  REQUIRE(missed_contexts().size() == 2);
+  CHECK(missed_contexts()[1] != "context=64");
+  moetune_counts counts{};
+  counts.size = sizeof counts;
+  REQUIRE_OK(moetune_count(opened.runtime(), &counts));
+  CHECK(counts.exact == 1);
+  CHECK(counts.nearest == 2);
+}
+
 TEST_CASE("every shape that is written down is a problem, though it was rounded up") {
   const Folder folder;
   store(folder / "cache.db", {{kShort}});

@@ -136,8 +136,13 @@ TEST_CASE("a range sees every cell that it crosses, and a promise every corner w
   const std::vector<DispatchTable::Measured> measured = {{at(8, 1024), 1}, {at(8, 8192), 2}};
   const DispatchTable table = DispatchTable::build(measured, kEven, no_default);
   const auto cells = table.cells_between(at(8, 1024), 8192);
-  CHECK(cells.front().entry == 1);
-  CHECK(cells.back().entry == 2);
+  CHECK(cells.front().cell.entry == 1);
+  CHECK(cells.back().cell.entry == 2);
+  CHECK(cells.back().last == 8192);
+  for (std::size_t i = 0; i + 1 < cells.size(); ++i) {
+    CHECK(table.find(at(8, cells[i].last)) == cells[i].cell);
+    CHECK(table.find(at(8, cells[i].last + 1)) == cells[i + 1].cell);
+  }
   CHECK(table.cells_between(at(8, 1024), 1024).size() == 1);
   std::int64_t widest = 0;
   table.visit_within(at(5, 3000), [&](const Cell&, const TablePoint& corner) {

@@ -101,3 +101,53 @@ TEST_CASE("an exact choice says on which problem it was measured, whoever else h
   CHECK(shorter["kind"] == "exact");
   CHECK(shorter.dump().find("context=64") != std::string::npos);
 }
+
+TEST_CASE("one winner of this very hardware leaves the inherited ones where it has none") {
+  const Folder folder;
+  const auto problem = [](std::int64_t context) {
+    return "batch=2,q_heads=4,kv_heads=1,head_dim=64,page=16,context=" + std::to_string(context);
+  };
+  constexpr std::int64_t kContexts[] = {64, 256, 1024, 4096, 16384, 65536};
+  std::vector<FakeWinner> six, others;
+  for (const std::int64_t context : kContexts) {
+    six.push_back({.problem = problem(context), .config = plain_config(32), .sm_count = 6});
+    others.push_back({.problem = problem(context), .config = plain_config(16), .sm_count = 60});
+  }
+  store(folder / "pack.db", six);
+  store(folder / "other.db", others);  // farther in SMs: nothing of it serves
+  store(folder / "own.db", {{.problem = problem(65536)}});
+  // The order of the files changes nothing.
+  for (const auto& files :
+       {std::vector{"own.db", "pack.db", "other.db"}, {"other.db", "pack.db", "own.db"}}) {
+    std::vector<std::filesystem::path> paths;
+    for (const char* file : files) paths.push_back(folder / file);
+    const Opened opened(paths);
+    moetune_family* const family = opened.family(kFamily);
+    for (const std::int64_t context : kContexts) {
+      CAPTURE(context);
+      const nlohmann::json choice = opened.explain(family, pick(family, 2, context));
+      const bool own = context == 65536;
+      CHECK(choice["kind"] == "exact");
+      CHECK(choice["inherited"] == !own);
+      CHECK(choice["measured_on"].get<std::string>().find("context=" + std::to_string(context)) !=
+            std::string::npos);
+      CHECK(choice["config"] == plain_config(own ? 64 : 32));
+      CHECK(choice["file"] == (folder / (own ? "own.db" : "pack.db")).string());
+    }
+    CHECK(opened.explain(family, pick(family, 2, 300))["inherited"] == true);
+  }
+}
+
+TEST_CASE(
+    "a default that only another GPU's results hold is marked as inherited beside a winner of this one") {
+  const Folder folder;
+  const std::string far = "batch=64,q_heads=4,kv_heads=1,head_dim=64,context=4096,page=16";
+  store(folder / "pack.db", {{.problem = far, .fallback_config = default_of(far.c_str()), .sm_count = 6}});
+  store(folder / "own.db", {{.problem = kProblem}});
+  const Opened opened({folder / "own.db", folder / "pack.db"});
+  const nlohmann::json choice =
+      opened.explain(opened.family(kFamily), pick(opened.family(kFamily), 4096, 4096));
+  CHECK(choice["kind"] == "default");
+  CHECK(choice["inherited"] == true);
+  CHECK(opened.explain(opened.family(kFamily), pick(opened.family(kFamily), 2, 64))["inherited"] == false);
+}

@@ -257,6 +257,12 @@ TEST_CASE("prefill_attention: tensors that the kernel cannot take") {
   CHECK(says("differ in shape"));
   CHECK(refused("kv_offsets", [](DLTensor& t) { t.shape = longer; }));
   CHECK(refused("q_offsets", [](DLTensor& t) { t.bits = 64; }));
+  static const std::int64_t nothing[] = {0};
+  const DLTensor offsets = tensors.tensor("kv_offsets");
+  tensors.tensor("kv_offsets").shape = nothing;  // as long as those of no sequence at all would be
+  CHECK(refused("q_offsets", [](DLTensor& t) { t.shape = nothing; }));
+  CHECK(says("'q_offsets' is empty; it must be [batch + 1]"));
+  tensors.tensor("kv_offsets") = offsets;
   CHECK(refused(
       "q", [](DLTensor&) {}, "speed=9"));
   CHECK(says("unknown option 'speed=9'"));

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cache/database.h"
+#include "cache/pack.h"
 #include "kernels/registry.h"
 #include "ranges/range_table.h"
 #include "tests/runtime/fake_cache.h"
@@ -36,14 +38,16 @@ RangeTable sample_range() {
 
 void store_range(const std::filesystem::path& file, const std::string& table,
                  const std::string& stored_at = "", const std::vector<int>& tiles = {64, 32},
-                 Timing timing = Timing::overlapped) {
+                 Timing timing = Timing::overlapped, int sm_count = 0) {
   RangeRecord record{.table = table, .progress = "", .stored_at = stored_at};
   for (const int tile : tiles)
     record.variants.push_back(fake_launch(range_problem(2, 64), plain_config(tile)));
   const Kernel& kernel = find_kernel("decode_attention");
   const std::string family = kernel.specialization(range_problem(2, 64)).text();
+  HardwareKey hardware = fake_device().key;
+  if (sm_count > 0) hardware.sm_count = sm_count;
   Cache::open(file, Cache::Mode::create)
-      .put_range({kernel.name(), family, fake_device().key, "sources", "nvrtc 13.0", timing}, record);
+      .put_range({kernel.name(), family, hardware, "sources", "nvrtc 13.0", timing}, record);
 }
 
 nlohmann::json explained(const Opened& opened, moetune_family* family, std::int64_t batch,
@@ -164,4 +168,54 @@ TEST_CASE("of two range tables the one that was measured as deployed serves") {
   store(folder / "cache.db", {own_winner()});
   const Opened opened({folder / "cache.db"});
   CHECK(picks_tile(explained(opened, opened.family(kRangeFamily), 2, 64), 64));
+}
+
+TEST_CASE("an inherited range table serves all but what this hardware has a winner for, however old") {
+  const Folder folder;
+  store(folder / "own.db", {own_winner()});
+  store_range(folder / "pack.db", sample_range().text(), "2999-01-01T00:00:00Z", {64, 32}, Timing::chained,
+              6);
+  const Opened opened({folder / "own.db", folder / "pack.db"});
+  moetune_family* const family = opened.family(kRangeFamily);
+  const nlohmann::json own = explained(opened, family, 8, 256);
+  CHECK(own["kind"] == "exact");
+  CHECK(own["inherited"] == false);
+  CHECK(picks_tile(own, 16));
+  const nlohmann::json cell = explained(opened, family, 32, 1024);
+  CHECK(cell["kind"] == "exact");
+  CHECK(cell["inherited"] == true);
+  CHECK(cell.contains("regret"));
+}
+
+TEST_CASE("an inherited winner takes no cell of this hardware's range table") {
+  const Folder folder;
+  FakeWinner inherited = own_winner();
+  inherited.sm_count = 6;
+  inherited.timing = Timing::chained;
+  store_range(folder / "own.db", sample_range().text(),
+              "2020-01-01T00:00:00Z");  // without a winner beside it
+  store(folder / "pack.db", {inherited});
+  const Opened opened({folder / "pack.db", folder / "own.db"});
+  const nlohmann::json cell = explained(opened, opened.family(kRangeFamily), 8, 256);
+  CHECK(picks_tile(cell, 64));
+  CHECK(cell["inherited"] == false);
+}
+
+TEST_CASE("a pack that was altered serves no range table either") {
+  const Folder folder;
+  store(folder / "cache.db", {own_winner()});
+  store_range(folder / "cache.db", sample_range().text(), "2999-01-01T00:00:00Z");
+  export_pack(Cache::open(folder / "cache.db", Cache::Mode::read_only), folder / "a.pack", {});
+  store(folder / "below.db", {own_winner()});
+  const auto is_served = [&] {
+    const Opened opened({folder / "a.pack", folder / "below.db"});
+    const nlohmann::json cell = explained(opened, opened.family(kRangeFamily), 32, 1024);
+    const bool altered = opened.warnings().find("it was altered") != std::string::npos;
+    CHECK(altered != cell.contains("regret"));
+    return cell.contains("regret");
+  };
+  CHECK(is_served());
+  Database(folder / "a.pack", Database::Access::read_write, std::chrono::seconds(5))
+      .execute("DELETE FROM winners");  // the table's own row is as it was
+  CHECK_FALSE(is_served());
 }

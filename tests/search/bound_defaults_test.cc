@@ -42,7 +42,7 @@ Assignment with_x(Assignment environment, std::int64_t x) {
 }  // namespace
 
 TEST_CASE("on random spaces bound defaults are the space's defaults") {
-  std::size_t found = 0, none = 0;
+  std::size_t found = 0, none = 0, running = 0, forbidden = 0;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
     const RandomSpace random(seed);
     Random draw(seed);
@@ -66,10 +66,19 @@ TEST_CASE("on random spaces bound defaults are the space's defaults") {
       REQUIRE((config != nullptr) == expected.has_value());
       if (config != nullptr) REQUIRE(config->text() == expected->text());
       (config != nullptr ? found : none) += 1;
+      Config any;
+      for (std::size_t p = 0; p < random.domains.size(); ++p)
+        any.set("p" + std::to_string(p),
+                Value::integer(random.domains[p][draw.below(random.domains[p].size())]));
+      const bool can_run = bound->can_run(any);
+      REQUIRE(can_run == space.why_illegal(any, environment, Rules::must).empty());
+      (can_run ? running : forbidden) += 1;
     }
   }
   CHECK(found > 1000);
   CHECK(none > 1000);
+  CHECK(running > 1000);
+  CHECK(forbidden > 1000);
 }
 
 TEST_CASE("names of the environment vary as numbers do, quoted or not") {
