@@ -12,9 +12,8 @@ namespace {
 
 constexpr std::int64_t kMostTensorBytes = std::int64_t{256} << 30;  // of K and V, and of Q and O
 constexpr std::int64_t kMostPageEntries = std::int64_t{64} << 20;   // inputs travel to the worker
-constexpr std::int64_t kMostTiles = std::int64_t{1}
-                                    << 30;  // blocks number tiles in 32 bits, past the last too
-constexpr std::int64_t kLeastRows = 64;     // of a block
+constexpr std::int64_t kMostTiles = std::int64_t{1} << 30;          // numbered in 32 bits, past the last too
+constexpr std::int64_t kLeastRows = 64;                             // of a block
 
 [[noreturn]] void refuse_prefill(const std::string& rule) { throw BadInput("prefill_attention: " + rule); }
 
