@@ -5,23 +5,30 @@
 
 #include <string>
 
+#include "tests/jobs/temporary_folder.h"
+
 namespace moetune::testing {
 
 class ScriptedDriver {
  public:
   explicit ScriptedDriver(const std::string& script) {
     setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+    setenv("XDG_CACHE_HOME", home_.file("cache").c_str(), 1);  // the GPUs' locks lie there
     play(script);
   }
   ~ScriptedDriver() {
     unsetenv("MOETUNE_LIBCUDA");
     unsetenv("MOETUNE_FAKE_CUDA");
+    unsetenv("XDG_CACHE_HOME");
   }
   ScriptedDriver(const ScriptedDriver&) = delete;
   ScriptedDriver& operator=(const ScriptedDriver&) = delete;
 
   // For workers that start from now on.
   void play(const std::string& script) const { setenv("MOETUNE_FAKE_CUDA", script.c_str(), 1); }
+
+ private:
+  TemporaryFolder home_;
 };
 
 }  // namespace moetune::testing
