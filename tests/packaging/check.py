@@ -131,7 +131,8 @@ def check_stopped_shard():
         night, started = folder / "moetune", folder / "started"
         night.write_text(NIGHT)
         night.chmod(0o755)
-        own = {"MOETUNE": str(night), "MOETUNE_SHARD": "2/4", "MOETUNE_WORK": str(folder / "work"), "STARTED": str(started)}
+        own = {"MOETUNE": str(night), "MOETUNE_SHARD": "2/4", "MOETUNE_WORK": str(folder / "work"),
+               "STARTED": str(started)}
         shard = subprocess.Popen([packaging / "fleet/tune_shard", folder / "list.json", folder / "fleet"],
                                  env={**os.environ, **own})
         for _ in range(200):
