@@ -19,4 +19,10 @@ std::string format(const char* pattern, ...) {
   return text;
 }
 
+std::string joined(const std::set<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
 }  // namespace moetune

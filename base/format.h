@@ -1,10 +1,15 @@
-// printf into a string. A pure function; the compiler checks pattern and arguments.
+// Texts of values: printf into a string, whose pattern and arguments the compiler checks, and lists of words. Pure
+// functions.
 #pragma once
 
+#include <set>
 #include <string>
 
 namespace moetune {
 
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
+
+// "a, b, c"
+std::string joined(const std::set<std::string>& words);
 
 }  // namespace moetune

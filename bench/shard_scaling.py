@@ -1,10 +1,12 @@
-"""shard_scaling.py MOETUNE [WORKLOADS [BUDGET]]: one list tuned by 1, 2, 4 and 8 processes, each a shard of it.
+"""shard_scaling.py MOETUNE [--gpus N] [WORKLOADS [BUDGET]]: one list tuned by 1, 2, 4 and 8 processes, each a shard.
 
-Replays made-up recordings, so that what takes the time is NVRTC: a process compiles on one core. Every count of
-processes starts from nothing, and the shards' caches are merged and counted. Exit code 1 if a workload is missing, or
-if two shards have it.
+Replays made-up recordings, so that what takes the time is NVRTC: a process compiles on one core. With --gpus 1 and N
+processes measure decode_attention, each on a GPU of its own and with its share of the cores. Every count of processes
+starts from nothing, and the shards' caches are merged and counted. Exit code 1 if a workload is missing, or if two
+shards have it.
 """
 
+import argparse
 import json
 import os
 import subprocess
@@ -21,16 +23,40 @@ VALUES: dict[str, list[Any]] = {**BASE, "tile_kib": [8, 16], "stages": [2, 3, 4]
 
 
 class Bench:
-    def __init__(self, tool: str, workloads: int, budget: int, folder: Path) -> None:
-        self.tool, self.budget, self.folder = tool, budget, folder
-        self.sizes = [16384 * (index + 1) for index in range(workloads)]
-        data = copy_data(folder / "data", VALUES)
-        for index, elements in enumerate(self.sizes):
+    """From recordings; `devices` is empty then, or names a GPU for each shard."""
+
+    def __init__(self, tool: str, workloads: int, budget: int, folder: Path, gpus: int = 0) -> None:
+        self.tool, self.workloads, self.budget, self.folder = tool, workloads, budget, folder
+        self.devices = [f"cuda:{index}" for index in range(gpus)]
+        self.cores = len(os.sched_getaffinity(0))
+        self.list = folder / "list.json"
+        self.environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "home")}
+        if gpus:
+            self.write_gpu_list()
+        else:
+            self.write_recordings()
+
+    def write_gpu_list(self) -> None:
+        shapes = [f"batch={batch},q_heads=32,kv_heads=8,head_dim=128,context={context}"
+                  for context in (2048, 4096, 1024, 8192) for batch in (1, 4, 8, 16, 32, 2, 64, 24)]
+        entries = [{"kernel": "decode_attention", "problem": each} for each in shapes[:self.workloads]]
+        self.workloads = len(entries)
+        self.list.write_text(json.dumps({"moetune_workloads": 1, "workloads": entries}))
+
+    def write_recordings(self) -> None:
+        sizes = [16384 * (index + 1) for index in range(self.workloads)]
+        data = copy_data(self.folder / "data", VALUES)
+        for index, elements in enumerate(sizes):
             times_us = [60.0 + (7 * step + index) % 36 for step in range(36)]
             write_recording(data, "Made-up GPU", elements, times_us, VALUES)
-        self.list = write_list(folder / "list.json", self.sizes)
+        write_list(self.list, sizes)
         # No GPU is looked for: this measures recordings wherever it runs.
-        self.environment = {**os.environ, "MOETUNE_DATA_DIR": str(data), "MOETUNE_LIBCUDA": "/nowhere"}
+        self.environment.update(MOETUNE_DATA_DIR=str(data), MOETUNE_LIBCUDA="/nowhere")
+
+    def where(self, shard: int, count: int) -> list[str]:
+        if not self.devices:
+            return ["--threads", "1"]
+        return ["--device", self.devices[shard - 1], "--threads", str(max(1, self.cores // count))]
 
     def json(self, *words: str) -> Any:
         return json.loads(subprocess.run([self.tool, *words, "--json"], env=self.environment, check=True,
@@ -42,7 +68,7 @@ class Bench:
         begin = time.monotonic()
         running = [subprocess.Popen(
             [self.tool, "retune", "--workloads", str(self.list), "--shard", f"{shard}/{count}", "--cache", str(cache),
-             "--budget", str(self.budget), "--threads", "1"],
+             "--budget", str(self.budget), *self.where(shard, count)],
             env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             for shard, cache in enumerate(caches, 1)]
         for process in running:
@@ -55,30 +81,38 @@ class Bench:
         merged = self.folder / f"all_of_{count}.db"
         self.json("cache", "merge", str(merged), *(str(each) for each in caches if each.exists()))
         found = self.json("cache", "ls", "--cache", str(merged))
-        if found["winners"] != len(self.sizes) or sum(parts) != len(self.sizes):
-            sys.exit(f"shard_scaling: {len(self.sizes)} workloads, and {count} shards tuned {sum(parts)}, of which"
+        if found["winners"] != self.workloads or sum(parts) != self.workloads:
+            sys.exit(f"shard_scaling: {self.workloads} workloads, and {count} shards tuned {sum(parts)}, of which"
                      f" {found['winners']} are different")
         return seconds, parts
 
 
 def main() -> None:
-    tool = sys.argv[1]
-    workloads, budget = (int(word) for word in (sys.argv[2:] + ["32", "12"][len(sys.argv) - 2:])[:2])
-    cores = len(os.sched_getaffinity(0))
-    print(f"{workloads} workloads, {budget} trials each, on {cores} cores")
-    print("| processes | seconds | times as fast | of what N would be | largest shard |")
-    print("|---|---|---|---|---|")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tool")
+    parser.add_argument("--gpus", type=int, default=0)
+    parser.add_argument("workloads", type=int, nargs="?")
+    parser.add_argument("budget", type=int, nargs="?")
+    options = parser.parse_args()
+    workloads = options.workloads or (8 if options.gpus else 32)
+    budget = options.budget or (60 if options.gpus else 12)
+    counts = (1, options.gpus) if options.gpus else PROCESSES
     with tempfile.TemporaryDirectory() as name:
-        bench = Bench(tool, workloads, budget, Path(name))
+        bench = Bench(options.tool, workloads, budget, Path(name), options.gpus)
+        print(f"{bench.workloads} workloads, {budget} trials each, on {bench.cores} cores"
+              + (f" and {options.gpus} GPUs" if options.gpus else ""))
+        print("| processes | seconds | times as fast | of what N would be | largest shard |")
+        print("|---|---|---|---|---|")
         alone = 0.0
-        for count in PROCESSES:
+        for count in counts:
             seconds, parts = bench.run(count)
             alone = alone or seconds
-            more = " (more processes than cores)" if count > cores else ""
+            more = " (more processes than cores)" if count > bench.cores else ""
             print(f"| {count}{more} | {seconds:.1f} | {alone / seconds:.2f} | {100 * alone / seconds / count:.0f}% "
-                  f"| {max(parts)} of {workloads} |", flush=True)
-    if cores < max(PROCESSES):
-        print(f"With {cores} cores this says nothing of more than {cores} processes; it needs {max(PROCESSES)} cores.")
+                  f"| {max(parts)} of {bench.workloads} |", flush=True)
+    if bench.cores < max(counts):
+        print(f"With {bench.cores} cores this says nothing of more than {bench.cores} processes; it needs "
+              f"{max(counts)} cores.")
 
 
 if __name__ == "__main__":

@@ -120,6 +120,17 @@ PublicKey read_public_key(const fs::path& file) {
   return key;
 }
 
+bool is_pack_name(std::string_view name) {
+  constexpr std::size_t kLongest = 128, kEnding = std::string_view(".pack").size();
+  const auto is_word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  };
+  return name.size() <= kLongest && name.size() > kEnding && name.ends_with(".pack") &&
+         is_word(name.front()) && std::all_of(name.begin(), name.end(), [&](char c) {
+           return is_word(c) || c == '.' || c == '_' || c == '-';
+         });
+}
+
 fs::path signature_path(const fs::path& pack) { return pack.string() + ".sig"; }
 
 TrustedKeys::TrustedKeys(const std::vector<std::string>& keys) {
@@ -132,6 +143,7 @@ TrustedKeys::TrustedKeys(const std::vector<std::string>& keys) {
 
 std::string TrustedKeys::why_refused(std::string_view pack,
                                      const std::vector<PackSignature>& signatures) const {
+  if (signatures.empty()) return "is not signed";
   const std::string message = signed_message(pack);
   bool known = false;
   for (const PackSignature& one : signatures) {

@@ -47,6 +47,10 @@ PublicKey read_public_key(const std::filesystem::path& file);
 
 std::filesystem::path signature_path(const std::filesystem::path& pack);
 
+// Whether a service lists a file of this name as a pack, and a client takes it: "h200.pack", of letters, digits, '.',
+// '_' and '-'; no path, no option and no hidden file.
+bool is_pack_name(std::string_view name);
+
 // The keys whose packs are loaded. None: every pack is.
 class TrustedKeys {
  public:

@@ -12,11 +12,14 @@ namespace moetune {
 
 struct RemoteOptions {
   std::string server;      // "http://127.0.0.1:7878"; "" for a local search
-  std::string token_file;  // whose first line ends with the token; "" for none
+  std::string token_file;  // serve/token_file.h; "" for none
   std::string ca_file;
 };
 
 void declare_remote(OptionTable& table, RemoteOptions& options);
+
+// Throws BadInput for what is the service's to choose.
+void check_remote(const CacheChoice& cache, std::uint64_t threads);
 
 // Any job, with its events.
 FinishedJob remote_job(const RemoteOptions& options, const std::string& kind, const nlohmann::json& fields,

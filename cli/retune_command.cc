@@ -3,6 +3,7 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <map>
 
 #include "base/duration.h"
 #include "base/error.h"
@@ -157,9 +158,47 @@ int RetuneCommand::exit_code(const NightResult& result) const {
   return tell_improved_ && improved ? kChanged : kDone;
 }
 
+std::string text_of(const Document& document, const char* name) {
+  const auto found = document.find(name);
+  return found != document.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// A night of the service as the local one is printed, by its document.
+void print_remote_night(const Document& night, const Output& output) {
+  std::map<std::string, std::size_t> verdicts;
+  for (const Document& one : night.at("reworked")) {
+    ++verdicts[text_of(one, "verdict")];
+    std::string line = text_of(one, "verdict") + "  " + text_of(one, "kernel") + " " +
+                       shown_problem(text_of(one, "kernel"), text_of(one, "problem"), output);
+    if (one.at("best_us").is_number() && one["best_us"] > 0)
+      line += "  " + time_text(one["best_us"].get<double>());
+    if (one.contains("remedy")) line += "  " + text_of(one, "remedy") + ":";
+    output.result() << line << "  " << text_of(one, "reason") << "  ("
+                    << duration_text(one.at("seconds").get<double>()) << ")\n";
+  }
+  const Document& plan = night.at("plan");
+  for (const Document& one : plan.at("left_out"))
+    output.note(text_of(one, "kernel") + " " + text_of(one, "problem") +
+                " is left out: " + text_of(one, "why"));
+  const std::size_t failed = verdicts["failed"] + plan["left_out"].size();
+  output.result() << format("%zu stale: %zu improved, %zu tuned, %zu kept, %zu postponed, %zu failed",
+                            plan.at("stale").size(), verdicts["improved"], verdicts["tuned"],
+                            verdicts["kept"], verdicts["postponed"], failed);
+  if (const std::size_t all = night.at("confirmed").size(); all > 0) {
+    const auto withdrawn = std::count_if(night["confirmed"].begin(), night["confirmed"].end(),
+                                         [](const Document& one) { return one.at("withdrawn") == true; });
+    output.result() << format("; %zu winners checked on siblings, %zu withdrawn", all,
+                              static_cast<std::size_t>(withdrawn));
+  }
+  output.result() << (night.at("out_of_time") == true ? "; the time was up" : "") << "\n";
+  if (const std::string why = text_of(night, "broken"); !why.empty())
+    output.note("The night ended early: " + why);
+}
+
 int RetuneCommand::run_remotely(Output& output, std::stop_token stop) {
   if (!log_.empty() || request_.dry_run || tell_improved_)
     throw BadInput("--server takes no --log, --dry-run and --exit-code: the service keeps the events");
+  check_remote(request_.search.target.cache, request_.search.threads);
   Progress progress(output, {});
   const FinishedJob job = remote_job(remote_, "retune", night_fields(request_),
                                      {.events = {.listener = progress.listener()}, .stop = stop});
@@ -168,12 +207,11 @@ int RetuneCommand::run_remotely(Output& output, std::stop_token stop) {
     output.note("Interrupted; the job is withdrawn.");
     return kNothingFound;
   }
-  for (const Document& one : job.result.at("reworked"))
-    output.result() << one.value("verdict", "") << "  " << one.value("kernel", "") << " "
-                    << one.value("problem", "") << "  " << one.value("reason", "") << "\n";
-  output.result() << "job " << job.id << " of the service: "
-                  << counted_text(static_cast<std::int64_t>(job.result.at("reworked").size()), "workload")
-                  << " reworked\n";
+  try {
+    print_remote_night(job.result, output);
+  } catch (const Document::exception&) {
+    throw BrokenEnvironment("the result of job " + std::to_string(job.id) + " of the service cannot be read");
+  }
   output.document(job.result);
   return job.exit_code;
 }

@@ -4,6 +4,7 @@
 #include "cli/text.h"
 #include "jobs/documents.h"
 #include "serve/http_client.h"
+#include "serve/token_file.h"
 #include "sync/sync.h"
 
 namespace moetune {
@@ -56,7 +57,7 @@ void SyncCommand::read_options(const Output& output) {
   }
   if (!trust_.empty()) request_.trusted_keys = {trust_};
   if (token_file_.empty()) return;
-  request_.service.token = read_token(token_file_);
+  request_.service.token = read_client_token(token_file_);
   const Url url = parse_url(request_.service.url);
   if (!url.tls && url.host != "127.0.0.1" && url.host != "::1" && url.host != "localhost")
     output.note("The token is sent to " + url.origin() + " without TLS, and can be read on the way.");

@@ -3,6 +3,7 @@
 set(tool_files COMPONENT tool EXCLUDE_FROM_ALL)
 install(PROGRAMS packaging/fleet/tune_shard packaging/fleet/merge_shards DESTINATION lib/moetune ${tool_files})
 install(FILES packaging/systemd/moetune-retune.service packaging/systemd/moetune-retune.timer
+  packaging/systemd/moetune-serve.service
   DESTINATION lib/systemd/system ${tool_files})
 install(FILES packaging/systemd/moetune.sysusers DESTINATION lib/sysusers.d RENAME moetune.conf ${tool_files})
 install(PROGRAMS packaging/slurm/retune.sbatch packaging/slurm/merge.sbatch DESTINATION share/moetune/slurm ${tool_files})

@@ -1,22 +1,17 @@
 #include "serve/access.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <sstream>
 
 #include "base/ed25519.h"
 #include "base/error.h"
-#include "base/regular_file.h"
 #include "serve/secrets.h"
+#include "serve/token_file.h"
 
 namespace moetune {
 namespace {
 
-constexpr std::size_t kMostTokenBytes = 64 << 10, kShortestToken = 16, kMostSessions = 1000,
-                      kMostBuckets = 10'000;
+constexpr std::size_t kShortestToken = 16, kMostSessions = 1000, kMostBuckets = 10'000;
 constexpr std::chrono::hours kSessionLasts{12};
 constexpr std::string_view kCookie = "moetune_session=";
 
@@ -51,30 +46,19 @@ std::string cookie_of(const ServerRequest& request) {
 Access::Access(std::set<std::string> hosts, bool behind_tls)
     : hosts_(std::move(hosts)), behind_tls_(behind_tls) {}
 
-void Access::read_tokens(const std::filesystem::path& file) {
-  struct stat status = {};
-  if (::stat(file.c_str(), &status) != 0)
-    throw BadField("token_file", "cannot look at " + file.string() + ": " + std::strerror(errno));
-  if ((status.st_mode & 0077) != 0)
-    throw BadField("token_file", file.string() + " can be read by others; chmod 600 " + file.string());
-  std::istringstream lines(read_regular_file(file, kMostTokenBytes));
-  int number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    if (line.empty() || line.starts_with('#')) continue;
-    std::istringstream words(line);
-    std::string name, secret, more;
-    words >> name >> secret >> more;
-    const ClientRole role = role_named(name);
-    const std::string where = file.string() + " line " + std::to_string(number);
-    if (role == ClientRole::none || secret.empty() || !more.empty())
-      throw BadField("token_file", where + " is no 'read TOKEN', 'miss TOKEN' or 'submit TOKEN'");
-    if (secret.size() < kShortestToken)
-      throw BadField("token_file", where + ": a token has at least " + std::to_string(kShortestToken) +
-                                       " characters; `openssl rand -hex 32` makes one");
-    tokens_.push_back({role, secret});
+void Access::read_tokens(const std::filesystem::path& file) try {
+  for (const NamedToken& one : read_token_file(file)) {
+    const ClientRole role = role_named(one.role);
+    const std::string where = file.string() + " line " + std::to_string(one.line);
+    if (role == ClientRole::none)
+      throw BadInput(where + " is no 'read TOKEN', 'miss TOKEN' or 'submit TOKEN'");
+    if (one.token.size() < kShortestToken)
+      throw BadInput(where + ": a token has at least " + std::to_string(kShortestToken) +
+                     " characters; `openssl rand -hex 32` makes one");
+    tokens_.push_back({role, one.token});
   }
-  if (tokens_.empty()) throw BadField("token_file", file.string() + " has no token");
+} catch (const BadInput& error) {
+  throw BadField("token_file", error.what());
 }
 
 ClientRole Access::role_of_token(const std::string& token) const {

@@ -1,6 +1,6 @@
 // Who may do what: tokens with roles, sessions of browsers, and whether a request was meant for this service at all.
 //
-// A token file has a line "ROLE TOKEN" each; only its owner may read it. Thread-safe. Errors: BadInput for the file.
+// A service's token file (serve/token_file.h) has a role in each line. Thread-safe. Errors: BadInput for the file.
 #pragma once
 
 #include <chrono>

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "serve/api_answers.h"
+#include "serve/job_document.h"
 
 namespace moetune {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int64_t kMostPriority = 100, kMostListedJobs = 1000;
+constexpr std::size_t kLongestKind = 16;
 
 std::optional<std::int64_t> positive_number(const std::string& text) {
   std::int64_t value = 0;
@@ -128,19 +130,26 @@ ServerResponse Api::handle(const ServerRequest& request) {
     response =
         refusal_answer({.status = 503, .code = "broken_environment", .message = error.what(), .field = {}});
   }
-  add_safety(response);
-  parts_.metrics.count_response(response.status);
+  complete(response);
   return response;
 }
+
+void Api::complete(ServerResponse& response) {
+  add_safety(response);
+  parts_.metrics.count_response(response.status);
+}
+
+bool Api::is_quick(const ServerRequest& request) { return request.path == "/healthz"; }
 
 ServerResponse Api::answer(const ServerRequest& request) {
   if (const std::string wrong = parts_.access.foreign(request); !wrong.empty())
     throw Refusal{421, "foreign", wrong};
   std::string allowed;
+  const std::string method = request.method == "HEAD" ? "GET" : request.method;
   for (const Route& route : routes()) {
     const std::optional<std::string> parameter = match(route.path, request.path);
     if (!parameter) continue;
-    if (request.method != route.method) {
+    if (method != route.method) {
       allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
       continue;
     }
@@ -176,7 +185,7 @@ JobRecord Api::record_of(const Json& body) const {
   const auto request = body.find("request");
   if (request == body.end()) throw BadField("request", "it is needed, as an object");
   JobRecord job;
-  job.kind = kind->get<std::string>();
+  job.kind = kind->get<std::string>().substr(0, kLongestKind);
   if (const auto found = body.find("priority"); found != body.end()) {
     const bool is_in = found->is_number_integer() && found->get<double>() >= -kMostPriority &&
                        found->get<double>() <= kMostPriority;
@@ -186,7 +195,7 @@ JobRecord Api::record_of(const Json& body) const {
   const JobRequest parsed = parse_job_request(job.kind, *request, parts_.limits, parts_.devices);
   job.request = parsed.canonical;
   job.device = parsed.device;
-  double seconds = parts_.limits.seconds * 7;  // a week at most for what waits
+  double seconds = kLongestWait;
   if (const auto found = body.find("deadline_s"); found != body.end() && !found->is_null()) {
     if (!found->is_number() || found->get<double>() <= 0 || found->get<double>() > seconds)
       throw BadField("deadline_s", "it is a number of seconds, above 0 and at most " +
@@ -202,7 +211,9 @@ ServerResponse Api::submit(const ServerRequest& request, const std::string&) {
   if (const int seconds = submits_.take(request.peer); seconds > 0)
     throw Refusal{429, "too_many_requests", "Too many jobs at once from this address.", seconds};
   const JobQueue::Submitted submitted = parts_.scheduler.submit(record_of(json_body(request)));
-  ServerResponse response = json_answer(document_of(submitted.job), submitted.joined ? 200 : 201);
+  Document document = document_of(submitted.job);
+  document["ticket"] = submitted.ticket;
+  ServerResponse response = json_answer(document, submitted.joined ? 200 : 201);
   response.headers.emplace_back("Location", "/v1/jobs/" + std::to_string(submitted.job.id));
   return response;
 }
@@ -248,10 +259,15 @@ ServerResponse Api::cancel(const ServerRequest&, const std::string& id) {
 }
 
 ServerResponse Api::withdraw(const ServerRequest& request, const std::string& id) {
-  const std::optional<JobRecord> job = parts_.queue.find(job_id(id));
+  const auto found = request.query.find("ticket");
+  const std::string ticket = found == request.query.end() ? "" : found->second;
+  const std::optional<JobRecord> job = parts_.scheduler.withdraw(job_id(id), ticket);
   if (!job) no_such_job(job_id(id));
-  if (is_open(job->state) && parts_.queue.withdraw(job->id) == 0) return cancel(request, id);
-  return show(request, id);
+  if (ticket.empty() && is_open(job->state) && !job->ending)
+    throw Refusal{409, "several_requests",
+                  std::to_string(job->requests) +
+                      " requests wait for this job; ?ticket= names yours, as the answer to its POST has it."};
+  return json_answer(document_of(*job));
 }
 
 ServerResponse Api::events(const ServerRequest& request, const std::string&) {

@@ -27,6 +27,7 @@ struct ApiParts {
   std::vector<std::string> devices;
   std::vector<ServedDevice> served;  // the same, with what they are
   std::function<std::size_t()> connections;
+  std::function<std::uint64_t()> closed_connections;
 };
 
 struct ApiLimits {
@@ -40,6 +41,10 @@ class Api {
   explicit Api(ApiParts parts, const ApiLimits& limits = {});
 
   ServerResponse handle(const ServerRequest& request);
+  // Completes and counts an answer that was not made here.
+  void complete(ServerResponse& response);
+  // Whether a request touches no file, so that it needs no thread of its own.
+  static bool is_quick(const ServerRequest& request);
 
   struct Route {
     const char* method;
@@ -74,6 +79,8 @@ class Api {
   ServerResponse page(const ServerRequest& request, const std::string&);
   ServerResponse page_file(const ServerRequest& request, const std::string& name);
   ServerResponse login(const ServerRequest& request, const std::string&);
+
+  static constexpr double kLongestWait = 7 * 24 * 3600;  // seconds in which a job ends that says nothing else
 
   JobRecord record_of(const nlohmann::json& body) const;
   Document document_of(const JobRecord& job) const;

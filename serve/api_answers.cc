@@ -32,6 +32,7 @@ ServerResponse tagged_answer(const ServerRequest& request, ServerResponse respon
   if (known == "*" || known.find(quoted) != std::string::npos) {
     response.status = 304;
     response.body.clear();
+    response.pieces = nullptr;
   }
   response.headers.emplace_back("ETag", quoted);
   return response;

@@ -2,6 +2,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "base/resources.h"
 #include "kernels/registry.h"
 #include "serve/api.h"
@@ -14,7 +15,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMostMisses = 1000, kMostReasons = 10;
-constexpr std::int64_t kMissPriority = -10;  // whoever waits for a job comes first
+constexpr std::int64_t kMissPriority = -10;      // whoever waits for a job comes first
+constexpr std::uint64_t kMostCount = 1'000'000;  // of one miss: its weight is not to be beyond all others
 
 constexpr const char* kPagePolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -53,12 +55,6 @@ std::string miss_text(const Json& json, const char* name) {
   return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-std::string listed(const std::set<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text.empty() ? "nothing that is known" : text;
-}
-
 bool is_tuned(const TunedProblems& tuned, const std::string& kernel, const std::string& problem,
               const std::string& hardware) {
   const auto found = tuned.find({kernel, problem});
@@ -76,13 +72,19 @@ ServerResponse Api::tables(const ServerRequest& request, const std::string&) {
 }
 
 ServerResponse Api::packs(const ServerRequest& request, const std::string&) {
-  return tagged(request, parts_.shelf.list(query_text(request, "kernel"), query_text(request, "hardware")));
+  const CatalogFilter filter = filter_of(request);
+  return tagged(
+      request,
+      parts_.shelf.list({.kernel = filter.kernel, .hardware = filter.hardware, .family = filter.family}));
 }
 
 ServerResponse Api::pack(const ServerRequest& request, const std::string& name) {
   const std::optional<PackShelf::File> file = parts_.shelf.pack(name);
   if (!file) throw Refusal{404, "no_such_pack", "There is no such pack; GET /v1/packs lists them."};
-  return tagged_answer(request, text_answer(file->bytes, "application/octet-stream"), file->sha256);
+  ServerResponse response = text_answer("", "application/octet-stream");
+  response.bytes = file->bytes;
+  response.pieces = file->pieces;
+  return tagged_answer(request, std::move(response), file->sha256);
 }
 
 ServerResponse Api::signature(const ServerRequest&, const std::string& name) {
@@ -114,18 +116,20 @@ JobRecord Api::job_of(const Miss& miss) const {
   }
   if (fitting.empty())
     throw BadInput("it was missed on " + miss.hardware.substr(0, 100) + ", and this service tunes for " +
-                   listed(served));
+                   (served.empty() ? "nothing that is known" : joined(served)));
   Json search = {{"kernel", miss.kernel},
                  {"problem", miss.problem},
                  {"budget", std::min<std::uint64_t>(TuneSettings{}.budget, parts_.limits.budget)}};
   if (fitting.size() < parts_.served.size()) search["device"] = fitting.front();
   const JobRequest parsed = parse_job_request("search", search, parts_.limits, parts_.devices);
-  return {.kind = "search",
-          .request = parsed.canonical,
-          .device = parsed.device,
-          .priority = kMissPriority,
-          .weight = miss.count,
-          .quiet = true};
+  return {
+      .kind = "search",
+      .request = parsed.canonical,
+      .device = parsed.device,
+      .priority = kMissPriority,
+      .weight = miss.count,
+      .quiet = true,
+      .deadline = static_cast<std::int64_t>(std::time(nullptr)) + static_cast<std::int64_t>(kLongestWait)};
 }
 
 ServerResponse Api::misses(const ServerRequest& request, const std::string&) {
@@ -136,27 +140,31 @@ ServerResponse Api::misses(const ServerRequest& request, const std::string&) {
   if (list == body.end() || !list->is_array() || list->size() > kMostMisses)
     throw BadField("misses", "it must be a list of at most " + std::to_string(kMostMisses) + " misses");
   const TunedProblems tuned = tuned_problems(parts_.cache);
-  std::size_t accepted = 0, queued = 0, known = 0;
+  std::size_t accepted = 0, known = 0;
+  std::vector<JobRecord> jobs;
   std::set<std::string> why;  // of those that are refused
   for (const Json& one : *list) {
     try {
       const Miss miss = miss_of(one);
-      const JobRecord job = job_of(miss);
+      JobRecord job = job_of(miss);
       ++accepted;
-      parts_.metrics.count_misses(static_cast<std::uint64_t>(std::min(miss.count, 1e15)));
+      parts_.metrics.count_misses(static_cast<std::uint64_t>(miss.count));
       if (is_tuned(tuned, miss.kernel, miss.problem, miss.hardware)) {
         ++known;
       } else {
-        queued += !parts_.scheduler.submit(job).joined;
+        jobs.push_back(std::move(job));
       }
-    } catch (const QueueFull&) {
-      throw;
     } catch (const BadInput& error) {
       if (why.size() < kMostReasons) why.insert(error.what());
     }
   }
+  JobQueue::TakenMisses taken;
+  if (!jobs.empty()) taken = parts_.scheduler.submit_missed(jobs);
+  accepted -= taken.full;
+  if (taken.full > 0)
+    why.insert("the queue has no room for another missed shape; one that is still missed is posted again");
   return json_answer({{"accepted", accepted},
-                      {"queued", queued},
+                      {"queued", taken.queued},
                       {"known", known},
                       {"refused", list->size() - accepted},
                       {"why", why}},
@@ -180,12 +188,15 @@ ServerResponse Api::health(const ServerRequest&, const std::string&) {
 }
 
 ServerResponse Api::ready(const ServerRequest&, const std::string&) {
-  parts_.queue.counts();  // throws if its file cannot be read
+  parts_.queue.require_writable();
   return json_answer({{"status", "ready"}, {"devices", parts_.devices.size()}});
 }
 
 ServerResponse Api::metrics(const ServerRequest&, const std::string&) {
-  MetricGauges gauges{.jobs = parts_.queue.counts(), .connections = parts_.connections(), .busy = {}};
+  MetricGauges gauges{.jobs = parts_.queue.counts(),
+                      .connections = parts_.connections(),
+                      .closed_connections = parts_.closed_connections(),
+                      .busy = {}};
   const std::int64_t oldest = parts_.queue.oldest_queued();
   if (oldest > 0) gauges.queue_age_s = static_cast<double>(std::time(nullptr) - oldest);
   for (const auto& [device, job] : parts_.scheduler.running()) gauges.busy[device] = job > 0;

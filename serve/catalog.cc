@@ -10,7 +10,7 @@ bool fits_filter(const CatalogFilter& filter, const std::string& kernel, const H
                  const std::string& family) {
   return (filter.kernel.empty() || filter.kernel == kernel) &&
          (filter.family.empty() || filter.family == family) &&
-         hardware.name.find(filter.hardware) != std::string::npos;
+         (filter.hardware.empty() || filter.hardware == hardware.name);
 }
 
 // nullopt for one that is damaged: the others are still of use.

@@ -13,7 +13,7 @@ namespace moetune {
 
 struct CatalogFilter {
   std::string kernel;    // "" for all
-  std::string hardware;  // a part of the device's name
+  std::string hardware;  // the device's name, "NVIDIA H200"; "" for all
   std::string family;    // "" for all
 };
 

@@ -3,7 +3,6 @@
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
@@ -13,16 +12,17 @@
 #include <boost/asio/ssl.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
-#include <cctype>
+#include <mutex>
 #include <optional>
 #include <thread>
 
 #include "base/error.h"
-#include "base/format.h"
+#include "serve/http_parts.h"
 
 namespace moetune {
 namespace {
@@ -32,97 +32,34 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using tcp = asio::ip::tcp;
 using NetError = boost::system::error_code;
-using IncomingMessage = http::request<http::string_body>;
-using OutgoingMessage = http::response<http::string_body>;
 
 constexpr std::chrono::milliseconds kStreamPoll{100};  // also gathers what happens meanwhile into one write
-constexpr std::size_t kMaxQueryFields = 32;
 constexpr std::chrono::seconds kDrainTime{2};
 constexpr std::size_t kMostDrained = std::size_t{8} << 20;
+constexpr int kSendBuffer = 256 << 10;
+constexpr double kSlowestReader = 10e3;  // bytes a second, beside the time of each piece
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-// nullopt for a sequence that is none, and for a zero byte.
-std::optional<std::string> percent_decoded(std::string_view text, bool is_query) {
-  std::string decoded;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    char c = text[at];
-    if (c == '%') {
-      const int high = at + 2 < text.size() ? hex_digit(text[at + 1]) : -1;
-      const int low = high >= 0 ? hex_digit(text[at + 2]) : -1;
-      if (low < 0) return std::nullopt;
-      c = static_cast<char>(high * 16 + low);
-      at += 2;
-    } else if (is_query && c == '+') {
-      c = ' ';
-    }
-    if (c == '\0') return std::nullopt;
-    decoded += c;
+// How many of something each address has.
+class PeerCounts {
+ public:
+  // False if it has `most` already; 0 bounds nothing.
+  bool add(const std::string& peer, std::size_t most) {
+    const std::lock_guard lock(mutex_);
+    std::size_t& count = counts_[peer];
+    if (most > 0 && count >= most) return false;
+    ++count;
+    return true;
   }
-  return decoded;
-}
-
-bool read_query(std::string_view text, std::map<std::string, std::string>& query) {
-  while (!text.empty()) {
-    const std::string_view field = text.substr(0, text.find('&'));
-    text.remove_prefix(std::min(text.size(), field.size() + 1));
-    if (field.empty()) continue;
-    const std::size_t equals = std::min(field.find('='), field.size());
-    const auto name = percent_decoded(field.substr(0, equals), true);
-    const auto value = percent_decoded(field.substr(std::min(field.size(), equals + 1)), true);
-    if (!name || !value || query.size() == kMaxQueryFields) return false;
-    query.emplace(*name, *value);
+  void remove(const std::string& peer) {
+    const std::lock_guard lock(mutex_);
+    const auto found = counts_.find(peer);
+    if (found != counts_.end() && --found->second == 0) counts_.erase(found);
   }
-  return true;
-}
 
-// nullopt for a target that is none.
-std::optional<ServerRequest> request_of(IncomingMessage& message, const std::string& peer) {
-  ServerRequest request;
-  request.method = std::string(message.method_string());
-  request.peer = peer;
-  std::string_view target(message.target().data(), message.target().size());
-  if (!target.starts_with('/')) return std::nullopt;
-  const std::size_t question = std::min(target.find('?'), target.size());
-  const auto path = percent_decoded(target.substr(0, question), false);
-  if (!path || !read_query(target.substr(std::min(target.size(), question + 1)), request.query))
-    return std::nullopt;
-  request.path = *path;
-  for (const auto& field : message) {
-    std::string name(field.name_string());
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-    request.headers.emplace(std::move(name), std::string(field.value()));
-  }
-  request.body = std::move(message.body());
-  return request;
-}
-
-OutgoingMessage answer_of(const ServerResponse& response, unsigned version, bool keep_alive) {
-  OutgoingMessage answer(static_cast<http::status>(response.status), version);
-  for (const auto& [name, value] : response.headers) answer.set(name, value);
-  answer.keep_alive(keep_alive);
-  answer.body() = response.body;
-  answer.prepare_payload();
-  return answer;
-}
-
-ServerResponse refusal(int status, const char* code, const char* message) {
-  return {.status = status,
-          .headers = {{"Content-Type", "application/json"}},
-          .body = format("{\"error\": {\"code\": \"%s\", \"message\": \"%s\"}}", code, message),
-          .stream = {}};
-}
-
-ServerResponse refusal_of(const NetError& error) {
-  if (error == http::error::body_limit) return refusal(413, "too_large", "The body is larger than is taken.");
-  if (error == http::error::header_limit)
-    return refusal(431, "too_large", "The headers are larger than is taken.");
-  return refusal(400, "bad_request", "This is no HTTP request.");
-}
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::size_t> counts_;
+};
 
 bool has_left(tcp::socket& socket) {
   char byte = 0;
@@ -138,21 +75,35 @@ class HttpServer::Impl {
       : options_(options),
         handler_(std::move(handler)),
         io_(static_cast<int>(options.threads)),
+        handlers_(options.handler_threads),
         acceptor_(io_) {
     open_tls();
     listen();
     asio::co_spawn(io_, accept_all(), [](std::exception_ptr) {});
-    for (std::size_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { io_.run(); });
+    for (std::size_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { serve_connections(); });
   }
   ~Impl() {
     io_.stop();
     for (std::thread& thread : threads_) thread.join();
+    handlers_.stop();
+    handlers_.join();
   }
 
   std::uint16_t port() const { return port_; }
   std::size_t connections() const { return connections_; }
+  std::uint64_t closed_connections() const { return closed_connections_; }
 
  private:
+  void serve_connections() {
+    for (;;) {
+      try {
+        io_.run();
+        return;
+      } catch (const std::exception&) {  // out of memory: that connection is lost, and no other
+      }
+    }
+  }
+
   void open_tls() {
     if (options_.tls_cert.empty()) return;
     tls_.emplace(asio::ssl::context::tls_server);
@@ -183,29 +134,56 @@ class HttpServer::Impl {
     port_ = acceptor_.local_endpoint().port();
   }
 
+  // Until the server ends, whatever fails: without it nobody would be served, and nothing would say so.
   asio::awaitable<void> accept_all() {
     for (;;) {
-      NetError error;
-      const asio::any_io_executor strand = asio::make_strand(io_);
-      tcp::socket socket =
-          co_await acceptor_.async_accept(strand, asio::redirect_error(asio::use_awaitable, error));
-      if (error) {  // out of descriptors, say
-        asio::steady_timer pause(io_, std::chrono::milliseconds(100));
-        co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
-        continue;
+      bool failed = false;
+      try {
+        failed = !co_await accept_one();
+      } catch (const std::exception&) {  // out of memory
+        failed = true;
       }
-      if (connections_ >= options_.max_connections) continue;  // closes it
-      ++connections_;
-      asio::co_spawn(strand, serve(std::move(socket)), [this](std::exception_ptr) { --connections_; });
+      if (!failed) continue;
+      asio::steady_timer pause(io_, std::chrono::milliseconds(100));
+      NetError error;
+      co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
     }
   }
 
-  asio::awaitable<void> serve(tcp::socket socket) {
+  asio::awaitable<bool> accept_one() {
     NetError error;
+    const asio::any_io_executor strand = asio::make_strand(io_);
+    tcp::socket socket =
+        co_await acceptor_.async_accept(strand, asio::redirect_error(asio::use_awaitable, error));
+    if (error) co_return false;  // out of descriptors, say
     const auto remote = socket.remote_endpoint(error);
-    if (error) co_return;
+    if (error) co_return true;  // it has left
     const std::string peer = remote.address().to_string();
+    // Those of a proxy are of many clients.
+    const std::size_t most = options_.behind_proxy ? 0 : options_.max_connections_each;
+    if (connections_ >= options_.max_connections || !peers_.add(peer, most)) {
+      ++closed_connections_;
+      co_return true;
+    }
+    ++connections_;
+    const auto ended = [this, peer](std::exception_ptr) {
+      --connections_;
+      peers_.remove(peer);
+    };
+    try {
+      asio::co_spawn(strand, serve(std::move(socket), peer), ended);
+    } catch (const std::exception&) {
+      ended({});
+      throw;
+    }
+    co_return true;
+  }
+
+  asio::awaitable<void> serve(tcp::socket socket, std::string peer) {
+    NetError error;
     socket.set_option(tcp::no_delay(true), error);
+    // Else the system makes it of megabytes, and a slow reader seems to take nothing for as long as these last.
+    socket.set_option(asio::socket_base::send_buffer_size(kSendBuffer), error);
     beast::tcp_stream connection(std::move(socket));
     if (!tls_) {
       co_await converse(connection, peer);
@@ -236,20 +214,27 @@ class HttpServer::Impl {
                     error.category() != NetError(http::error::bad_method).category()))
         co_return;
       if (error) {
-        co_await write(stream, answer_of(refusal_of(error), 11, false));
+        co_await write(stream, refused(http_refusal(error)), {.version = 11});
         co_await drain(stream);
         co_return;
       }
       IncomingMessage message = parser.release();
-      const bool keep_alive = message.keep_alive();
-      const ServerResponse response = respond(message, peer);
-      if (response.stream) {
-        co_await write_stream(stream, response);
+      const Answering how{.version = message.version(),
+                          .keep_alive = message.keep_alive(),
+                          .is_head = message.method() == http::verb::head};
+      const std::string client = client_of(message, peer);
+      const ServerResponse response = co_await respond(message, client);
+      if (response.stream && !how.is_head) {
+        co_await write_stream(stream, response, client);
         co_return;
       }
-      if (!co_await write(stream, answer_of(response, message.version(), keep_alive)) || !keep_alive)
-        co_return;
+      if (!co_await write(stream, response, how) || !how.keep_alive) co_return;
     }
+  }
+
+  std::string client_of(const IncomingMessage& message, const std::string& peer) const {
+    const std::string stated = options_.behind_proxy ? forwarded_peer(message) : "";
+    return stated.empty() ? peer : stated;
   }
 
   // Reads on for a while: closing with bytes unread would take the answer away from a client that still sends.
@@ -267,45 +252,95 @@ class HttpServer::Impl {
     }
   }
 
-  ServerResponse respond(IncomingMessage& message, const std::string& peer) {
+  ServerResponse refused(ServerResponse response) const {
+    if (options_.on_refusal) options_.on_refusal(response);
+    return response;
+  }
+
+  ServerResponse handle(const ServerRequest& request) const {
     try {
-      const std::optional<ServerRequest> request = request_of(message, peer);
-      if (!request) return refusal(400, "bad_request", "The address of the request cannot be read.");
-      return handler_(*request);
+      return handler_(request);
     } catch (const std::exception&) {
-      return refusal(500, "internal", "The service failed at this request.");
+      return refused(http_refusal(500, "internal", "The service failed at this request."));
     }
   }
 
+  asio::awaitable<ServerResponse> respond(IncomingMessage& message, const std::string& client) {
+    const std::optional<ServerRequest> request = request_of(message, client);
+    if (!request)
+      co_return refused(http_refusal(400, "bad_request", "The address or the Host of the request is none."));
+    if (options_.is_quick && options_.is_quick(*request)) co_return handle(*request);
+    co_return co_await asio::co_spawn(
+        handlers_, [&]() -> asio::awaitable<ServerResponse> { co_return handle(*request); },
+        asio::use_awaitable);
+  }
+
+  struct Answering {
+    unsigned version = 11;
+    bool keep_alive = false, is_head = false;
+  };
+
+  // A reader may take its time for each piece, and for all of them as long as a slow line needs.
   template <typename Stream>
-  asio::awaitable<bool> write(Stream& stream, OutgoingMessage answer) {
-    beast::get_lowest_layer(stream).expires_after(options_.timeout);
+  asio::awaitable<bool> write(Stream& stream, const ServerResponse& response, Answering how) {
+    using Clock = std::chrono::steady_clock;
+    OutgoingMessage answer = answer_of(response, how.version, how.keep_alive, how.is_head);
+    const auto bytes = static_cast<double>(response.pieces ? response.bytes : response.body.size());
+    const Clock::time_point end = Clock::now() + options_.timeout +
+                                  std::chrono::milliseconds(static_cast<long>(1e3 * bytes / kSlowestReader));
+    http::response_serializer<http::string_body> serializer(answer);
     NetError error;
-    co_await http::async_write(stream, answer, asio::redirect_error(asio::use_awaitable, error));
-    co_return !error;
+    while (!serializer.is_done()) {
+      beast::get_lowest_layer(stream).expires_at(std::min(end, Clock::now() + options_.timeout));
+      co_await http::async_write_some(stream, serializer, asio::redirect_error(asio::use_awaitable, error));
+      if (error) co_return false;
+    }
+    if (!response.pieces || how.is_head) co_return true;
+    for (std::uint64_t sent = 0; sent < response.bytes;) {
+      std::string piece = response.pieces();
+      if (piece.empty() || Clock::now() > end) co_return false;
+      piece.resize(std::min<std::uint64_t>(piece.size(), response.bytes - sent));
+      if (!co_await write_text(stream, piece)) co_return false;
+      sent += piece.size();
+    }
+    co_return true;
   }
 
   template <typename Stream>
   asio::awaitable<bool> write_text(Stream& stream, const std::string& text) {
-    beast::get_lowest_layer(stream).expires_after(options_.timeout);
     NetError error;
-    co_await asio::async_write(stream, asio::buffer(text), asio::redirect_error(asio::use_awaitable, error));
+    for (std::size_t sent = 0; sent < text.size() && !error;) {
+      beast::get_lowest_layer(stream).expires_after(options_.timeout);
+      sent += co_await stream.async_write_some(asio::buffer(text.data() + sent, text.size() - sent),
+                                               asio::redirect_error(asio::use_awaitable, error));
+    }
     beast::get_lowest_layer(stream).expires_never();
     co_return !error;
   }
 
   // Until the client leaves. The body ends with the connection.
   template <typename Stream>
-  asio::awaitable<void> write_stream(Stream& stream, const ServerResponse& response) {
+  asio::awaitable<void> write_stream(Stream& stream, const ServerResponse& response,
+                                     const std::string& client) {
+    if (!watchers_.add(client, options_.max_streams_each)) {
+      co_await write(stream,
+                     refused(http_refusal(503, "too_many_streams", "Too many streams of one address.")), {});
+      co_return;
+    }
     struct Counted {
-      explicit Counted(std::atomic<std::size_t>& counter) : count(counter) { ++count; }
-      ~Counted() { --count; }
+      ~Counted() {
+        --count;
+        peers.remove(peer);
+      }
       std::atomic<std::size_t>& count;
+      PeerCounts& peers;
+      const std::string& peer;
     };
-    const Counted counted(streams_);
-    if (streams_ > options_.max_streams) {
-      co_await write(
-          stream, answer_of(refusal(503, "too_many_streams", "Too many clients watch already."), 11, false));
+    const std::size_t others = streams_++;
+    const Counted counted{streams_, watchers_, client};
+    if (others >= options_.max_streams) {
+      co_await write(stream,
+                     refused(http_refusal(503, "too_many_streams", "Too many clients watch already.")), {});
       co_return;
     }
     std::string head = "HTTP/1.1 200 OK\r\nConnection: close\r\n";
@@ -332,8 +367,11 @@ class HttpServer::Impl {
   const ServerHandler handler_;
   std::optional<asio::ssl::context> tls_;
   std::atomic<std::size_t> connections_{0}, streams_{0};
+  std::atomic<std::uint64_t> closed_connections_{0};
+  PeerCounts peers_, watchers_;
   std::uint16_t port_ = 0;
-  asio::io_context io_;  // its coroutines use all of the above
+  asio::io_context io_;         // its coroutines use all of the above
+  asio::thread_pool handlers_;  // after io_, in which what it holds goes on
   tcp::acceptor acceptor_;
   std::vector<std::thread> threads_;
 };
@@ -347,20 +385,6 @@ std::uint16_t HttpServer::port() const { return impl_->port(); }
 
 std::size_t HttpServer::connections() const { return impl_->connections(); }
 
-std::string ServerRequest::header(const std::string& lower_case_name) const {
-  const auto found = headers.find(lower_case_name);
-  return found == headers.end() ? "" : found->second;
-}
-
-std::string percent_encoded(const std::string& text) {
-  std::string encoded;
-  for (const char c : text) {
-    const bool is_plain = std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-                          std::string_view("-._~").find(c) != std::string_view::npos;
-    encoded +=
-        is_plain ? std::string(1, c) : format("%%%02X", static_cast<unsigned>(static_cast<unsigned char>(c)));
-  }
-  return encoded;
-}
+std::uint64_t HttpServer::closed_connections() const { return impl_->closed_connections(); }
 
 }  // namespace moetune

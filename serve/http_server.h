@@ -1,9 +1,11 @@
 // An HTTP/1.1 server, over TLS if it has a certificate: coroutines on a few threads, so that a connection costs memory
 // and no thread. Headers, bodies, connections and the time of each step are bounded.
 //
-// The handler is called from the server's threads, several at once, must be quick, and guards its own state; what it
-// throws becomes a 500. A server listens from its construction until it is destroyed. Errors: BadInput for an address
-// or a certificate that is none, BrokenEnvironment if the address cannot be listened on.
+// The handler is called from threads of its own, several at once, and guards its own state; what it throws becomes a
+// 500. What HttpServerOptions::is_quick says is answered between the connections instead, so that it waits for no other
+// request. HEAD is answered as GET without the body. A server listens from its construction until it is destroyed.
+// Errors: BadInput for an address or a certificate that is none, BrokenEnvironment if the address cannot be listened
+// on.
 #pragma once
 
 #include <chrono>
@@ -34,6 +36,9 @@ struct ServerResponse {
   std::string body;
   // If set, an endless body instead: asked again and again for what is new ("" for nothing).
   std::function<std::string()> stream;
+  // If set, a body of `bytes` in pieces instead. A piece of "" before its end cuts the connection.
+  std::function<std::string()> pieces;
+  std::uint64_t bytes = 0;
 };
 
 using ServerHandler = std::function<ServerResponse(const ServerRequest&)>;
@@ -42,12 +47,16 @@ struct HttpServerOptions {
   std::string host = "127.0.0.1";  // a numeric address
   std::uint16_t port = 0;          // 0: any that is free
   std::string tls_cert, tls_key;   // PEM files; both or none
-  std::size_t threads = 2;
+  std::size_t threads = 2, handler_threads = 4;
   std::size_t max_connections = 512, max_streams = 256;
+  std::size_t max_connections_each = 0, max_streams_each = 0;  // of one address; 0: as many as there may be
+  bool behind_proxy = false;  // a client's address is the one that the proxy adds to X-Forwarded-For
   std::uint64_t max_body = std::uint64_t{1} << 20;
   std::uint32_t max_header = 16 << 10;
-  std::chrono::milliseconds timeout{15'000};    // of reading a request, and of writing an answer
+  std::chrono::milliseconds timeout{15'000};    // of reading a request, and of writing a piece of an answer
   std::chrono::milliseconds heartbeat{15'000};  // of a stream in which nothing happens
+  std::function<bool(const ServerRequest&)> is_quick;
+  std::function<void(ServerResponse&)> on_refusal;  // completes the answer to what the handler does not see
 };
 
 class HttpServer {
@@ -57,7 +66,8 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
 
   std::uint16_t port() const;
-  std::size_t connections() const;  // that are open
+  std::size_t connections() const;           // that are open
+  std::uint64_t closed_connections() const;  // that were too many, so far
 
  private:
   class Impl;

@@ -112,7 +112,7 @@ bool JobClient::watch(std::int64_t id, std::string& last_event, const JobContext
   return ended;
 }
 
-Json JobClient::follow(std::int64_t id, const JobContext& context) const {
+Json JobClient::follow(std::int64_t id, const std::string& ticket, const JobContext& context) const {
   const std::string path = "/v1/jobs/" + std::to_string(id);
   std::string last_event = "0";
   bool withdrawn = false;
@@ -121,7 +121,7 @@ Json JobClient::follow(std::int64_t id, const JobContext& context) const {
       if (!context.stop.stop_requested()) {
         watch(id, last_event, context);
       } else if (!withdrawn) {
-        ask("DELETE", path);
+        ask("DELETE", path + "?ticket=" + percent_encoded(ticket));
         withdrawn = true;
       }
       const Json job = ask("GET", path);
@@ -138,7 +138,7 @@ Json JobClient::follow(std::int64_t id, const JobContext& context) const {
 
 FinishedJob JobClient::run(const std::string& kind, const Json& request, const JobContext& context) const {
   const Json submitted = ask("POST", "/v1/jobs", Json{{"kind", kind}, {"request", request}}.dump());
-  const Json job = follow(submitted.value("id", std::int64_t{0}), context);
+  const Json job = follow(submitted.value("id", std::int64_t{0}), word_of(submitted, "ticket"), context);
   FinishedJob finished{.id = job.value("id", std::int64_t{0}),
                        .result = Document(job.value("result", Json()))};
   if (finished.result.is_null() && !context.stop.stop_requested())

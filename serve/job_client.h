@@ -36,7 +36,7 @@ class JobClient {
  private:
   HttpRequest message(const std::string& method, const std::string& path) const;
   nlohmann::json ask(const std::string& method, const std::string& path, const std::string& body = "") const;
-  nlohmann::json follow(std::int64_t id, const JobContext& context) const;
+  nlohmann::json follow(std::int64_t id, const std::string& ticket, const JobContext& context) const;
   bool watch(std::int64_t id, std::string& last_event, const JobContext& context) const;
 
   const JobServer address_;

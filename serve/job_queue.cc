@@ -1,15 +1,17 @@
 #include "serve/job_queue.h"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 
 #include "base/digest.h"
+#include "serve/secrets.h"
 
 namespace moetune {
 namespace {
 
 constexpr std::int64_t kQueueApplication = 0x6d6f6a71;  // "mojq"
-constexpr std::int64_t kVersion = 2;
+constexpr std::int64_t kVersion = 3;
 constexpr std::array<std::string_view, 5> kStateNames = {"queued", "running", "done", "failed", "cancelled"};
 
 constexpr const char* kTables = R"sql(
@@ -32,19 +34,37 @@ constexpr const char* kTables = R"sql(
     error TEXT NOT NULL,
     exit_code INTEGER NOT NULL,
     quiet INTEGER NOT NULL DEFAULT 0,
-    not_before INTEGER NOT NULL DEFAULT 0
+    not_before INTEGER NOT NULL DEFAULT 0,
+    ending INTEGER NOT NULL DEFAULT 0  -- the state in which it will end; 0: it is not ended
   ) STRICT;
   CREATE INDEX jobs_by_turn ON jobs (state, priority DESC, weight DESC, id);
-  CREATE UNIQUE INDEX jobs_open ON jobs (digest) WHERE state < 2;
+)sql";
+
+constexpr const char* kTablesOfVersion3 = R"sql(
+  CREATE UNIQUE INDEX jobs_open ON jobs (digest) WHERE state < 2 AND ending = 0;
+  CREATE INDEX jobs_by_end ON jobs (ended, id) WHERE state > 1;
+  CREATE INDEX jobs_by_deadline ON jobs (deadline) WHERE state < 2 AND ending = 0;
+  CREATE TABLE tickets (
+    job INTEGER NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+    ticket TEXT NOT NULL,
+    PRIMARY KEY (job, ticket)
+  ) STRICT, WITHOUT ROWID;
 )sql";
 
 #define MOETUNE_JOB_COLUMNS                                                                                         \
   "SELECT id, kind, request, device, state, priority, weight, requests, deadline, created, started, ended, starts," \
-  " result, error, exit_code, quiet, not_before FROM jobs "
+  " result, error, exit_code, quiet, not_before, ending FROM jobs "
+
+constexpr const char* kCountOpen = "SELECT count(*) FROM jobs WHERE state < 2";
+constexpr std::size_t kTicketDigits = 32;
 
 std::int64_t unix_now() { return static_cast<std::int64_t>(std::time(nullptr)); }
 
 int number_of(JobState state) { return static_cast<int>(state); }
+
+std::string digest_of(const JobRecord& job) {
+  return DigestBuilder().add(job.kind).add(job.device).add(job.request).finish();
+}
 
 JobRecord record_of(const Query& row) {
   JobRecord job{
@@ -56,6 +76,7 @@ JobRecord record_of(const Query& row) {
       .priority = row.integer(5),
       .weight = row.real(6),
       .quiet = row.integer(16) != 0,
+      .ending = row.integer(18) != 0,
       .not_before = row.integer(17),
       .requests = row.integer(7),
       .deadline = row.integer(8),
@@ -96,7 +117,7 @@ std::optional<JobState> job_state_from_name(std::string_view name) {
 }
 
 JobQueue::JobQueue(const std::filesystem::path& file, Limits limits)
-    : limits_(limits), database_(file, Database::Access::create, std::chrono::milliseconds(10'000)) {
+    : limits_(limits), database_(file, Database::Access::create, limits.patience) {
   const std::int64_t application = database_.integer_pragma("application_id");
   const bool is_new = count_rows(database_.query("SELECT count(*) FROM sqlite_master")) == 0;
   const std::int64_t version = is_new ? kVersion : database_.integer_pragma("user_version");
@@ -106,51 +127,98 @@ JobQueue::JobQueue(const std::filesystem::path& file, Limits limits)
   database_.set_journal("wal");
   database_.execute("PRAGMA cache_size = -512");   // KiB; the file of a long life fills whatever it may
   database_.execute("PRAGMA synchronous = FULL");  // a job that was accepted outlives a power cut
+  database_.execute("PRAGMA foreign_keys = ON");
+  if (version == kVersion && !is_new) return;
+  WriteTransaction all(database_);
   if (is_new) {
-    WriteTransaction all(database_);
     database_.execute(kTables);
     database_.execute("PRAGMA application_id = " + std::to_string(kQueueApplication));
-    database_.execute("PRAGMA user_version = " + std::to_string(kVersion));
-    all.commit();
-  } else if (version == 1) {
-    WriteTransaction all(database_);
+  }
+  if (!is_new && version < 2) {
     database_.execute("ALTER TABLE jobs ADD COLUMN quiet INTEGER NOT NULL DEFAULT 0");
     database_.execute("ALTER TABLE jobs ADD COLUMN not_before INTEGER NOT NULL DEFAULT 0");
-    database_.execute("PRAGMA user_version = " + std::to_string(kVersion));
-    all.commit();
   }
+  if (!is_new) {
+    database_.execute("ALTER TABLE jobs ADD COLUMN ending INTEGER NOT NULL DEFAULT 0");
+    database_.execute("DROP INDEX jobs_open");
+  }
+  database_.execute(kTablesOfVersion3);
+  database_.execute("PRAGMA user_version = " + std::to_string(kVersion));
+  all.commit();
 }
 
 void JobQueue::take_over() {
   const std::lock_guard lock(mutex_);
+  WriteTransaction all(database_);
+  database_.run("UPDATE jobs SET state = ending, ended = ? WHERE state = 1 AND ending > 0", unix_now());
   database_.run("UPDATE jobs SET state = 0 WHERE state = 1");
+  all.commit();
 }
 
-JobQueue::Submitted JobQueue::submit(const JobRecord& job) {
-  const std::string name = DigestBuilder().add(job.kind).add(job.device).add(job.request).finish();
+// The open job that now stands for `job` as well.
+std::optional<JobRecord> JobQueue::joined_into(const JobRecord& job, const std::string& digest) {
+  const auto equal =
+      first_of(database_.query(MOETUNE_JOB_COLUMNS "WHERE digest = ? AND state < 2 AND ending = 0", digest));
+  if (!equal) return std::nullopt;
   const std::int64_t quiet = job.quiet ? 1 : 0;
-  const std::lock_guard lock(mutex_);
-  WriteTransaction all(database_);
-  const auto equal = first_of(database_.query(MOETUNE_JOB_COLUMNS "WHERE digest = ? AND state < 2", name));
-  if (equal) {
-    database_.run(
-        "UPDATE jobs SET priority = max(priority, ?), weight = weight + ?, requests = requests + 1,"
-        " deadline = CASE WHEN deadline = 0 OR ? = 0 THEN 0 ELSE max(deadline, ?) END,"
-        " quiet = min(quiet, ?), not_before = CASE WHEN ? THEN not_before ELSE 0 END WHERE id = ?",
-        job.priority, job.weight, job.deadline, job.deadline, quiet, quiet, equal->id);
-    all.commit();
-    return {require(equal->id), true};
-  }
-  if (count_rows(database_.query("SELECT count(*) FROM jobs WHERE state < 2")) >=
-      static_cast<std::int64_t>(limits_.open))
-    throw QueueFull("the queue is full: " + std::to_string(limits_.open) + " jobs are open");
+  database_.run(
+      "UPDATE jobs SET priority = max(priority, ?), weight = min(weight + ?, ?), requests = requests + 1,"
+      " deadline = CASE WHEN deadline = 0 OR ? = 0 THEN 0 ELSE max(deadline, ?) END,"
+      " quiet = min(quiet, ?), not_before = CASE WHEN ? THEN not_before ELSE 0 END WHERE id = ?",
+      job.priority, job.weight, limits_.weight, job.deadline, job.deadline, quiet, quiet, equal->id);
+  return require(equal->id);
+}
+
+std::int64_t JobQueue::insert(const JobRecord& job, const std::string& digest) {
   database_.run(
       "INSERT INTO jobs (kind, request, digest, device, state, priority, weight, requests, deadline, created, started,"
       " ended, starts, result, error, exit_code, quiet) VALUES (?, ?, ?, ?, 0, ?, ?, 1, ?, ?, 0, 0, 0, '', '', -1, ?)",
-      job.kind, job.request, name, job.device, job.priority, job.weight, job.deadline, unix_now(), quiet);
-  const std::int64_t id = count_rows(database_.query("SELECT last_insert_rowid()"));
+      job.kind, job.request, digest, job.device, job.priority, std::min(job.weight, limits_.weight),
+      job.deadline, unix_now(), job.quiet ? 1 : 0);
+  return count_rows(database_.query("SELECT last_insert_rowid()"));
+}
+
+JobQueue::Submitted JobQueue::submit(const JobRecord& job) {
+  const std::string name = digest_of(job);
+  Submitted submitted{.job = {}, .ticket = random_secret().substr(0, kTicketDigits)};
+  const std::lock_guard lock(mutex_);
+  WriteTransaction all(database_);
+  if (const auto equal = joined_into(job, name)) {
+    submitted.job = *equal;
+    submitted.joined = true;
+  } else {
+    if (count_rows(database_.query(kCountOpen)) >= static_cast<std::int64_t>(limits_.open))
+      throw QueueFull("the queue is full: " + std::to_string(limits_.open) + " jobs are open");
+    submitted.job = require(insert(job, name));
+  }
+  database_.run("INSERT INTO tickets (job, ticket) VALUES (?, ?)", submitted.job.id, submitted.ticket);
   all.commit();
-  return {require(id), false};
+  return submitted;
+}
+
+JobQueue::TakenMisses JobQueue::submit_missed(const std::vector<JobRecord>& jobs) {
+  TakenMisses taken;
+  const std::lock_guard lock(mutex_);
+  WriteTransaction all(database_);
+  std::int64_t open = count_rows(database_.query(kCountOpen));
+  std::int64_t missed =
+      count_rows(database_.query("SELECT count(*) FROM jobs WHERE state < 2 AND ending = 0 AND quiet = 1"));
+  for (const JobRecord& job : jobs) {
+    const std::string name = digest_of(job);
+    if (auto equal = joined_into(job, name)) {
+      taken.jobs.push_back(std::move(*equal));
+    } else if (open >= static_cast<std::int64_t>(limits_.open) ||
+               missed >= static_cast<std::int64_t>(limits_.missed)) {
+      ++taken.full;
+    } else {
+      taken.jobs.push_back(require(insert(job, name)));
+      ++taken.queued;
+      ++open;
+      ++missed;
+    }
+  }
+  all.commit();
+  return taken;
 }
 
 JobRecord JobQueue::require(std::int64_t id) const {
@@ -191,63 +259,115 @@ std::int64_t JobQueue::oldest_queued() const {
   return count_rows(database_.query("SELECT coalesce(min(created), 0) FROM jobs WHERE state = 0"));
 }
 
+void JobQueue::require_writable() const {
+  const std::lock_guard lock(mutex_);
+  const WriteTransaction nothing(database_);
+}
+
 std::optional<JobRecord> JobQueue::start_next(const std::string& device) {
   const std::lock_guard lock(mutex_);
   const std::int64_t now = unix_now();
-  auto next = first_of(database_.query(MOETUNE_JOB_COLUMNS
-                                       "WHERE state = 0 AND not_before <= ? AND (device = '' OR device = ?)"
-                                       " ORDER BY priority DESC, weight DESC, id LIMIT 1",
-                                       now, device));
+  // Beside an equal one that is ending it would search the same workload twice at once.
+  const auto next = first_of(database_.query(
+      MOETUNE_JOB_COLUMNS
+      "WHERE state = 0 AND not_before <= ? AND (device = '' OR device = ?) AND digest NOT IN"
+      " (SELECT digest FROM jobs WHERE state = 1) ORDER BY priority DESC, weight DESC, id LIMIT 1",
+      now, device));
   if (!next) return std::nullopt;
+  WriteTransaction all(database_);
   database_.run("UPDATE jobs SET state = 1, started = ?, starts = starts + 1, not_before = 0 WHERE id = ?",
                 now, next->id);
-  return require(next->id);
+  JobRecord job = require(next->id);
+  all.commit();
+  return job;
 }
 
 std::optional<JobRecord> JobQueue::finish(std::int64_t id, const JobOutcome& outcome) {
   const std::lock_guard lock(mutex_);
+  WriteTransaction all(database_);
   database_.run(
-      "UPDATE jobs SET state = ?, result = ?, error = ?, exit_code = ?, ended = ? WHERE id = ? AND state = 1",
+      "UPDATE jobs SET state = ?, result = ?, error = ?, exit_code = ?, ended = ?, ending = 0"
+      " WHERE id = ? AND state = 1",
       number_of(outcome.state), outcome.result, outcome.error, outcome.exit_code, unix_now(), id);
   if (database_.changes() == 0) return std::nullopt;
   const JobRecord job = require(id);
   forget_old();
+  all.commit();
   return job;
 }
 
 void JobQueue::put_back(std::int64_t id) {
   const std::lock_guard lock(mutex_);
-  database_.run("UPDATE jobs SET state = 0, starts = starts - 1 WHERE id = ? AND state = 1", id);
+  database_.run(
+      "UPDATE jobs SET state = ending, starts = starts - 1, ended = CASE WHEN ending > 0 THEN ? ELSE 0 END"
+      " WHERE id = ? AND state = 1",
+      unix_now(), id);
 }
 
 std::optional<JobRecord> JobQueue::put_off(std::int64_t id, std::int64_t not_before) {
   const std::lock_guard lock(mutex_);
   database_.run(
-      "UPDATE jobs SET state = 0, starts = starts - 1, not_before = CASE WHEN quiet THEN ? ELSE 0 END"
-      " WHERE id = ? AND state = 1",
-      not_before, id);
+      "UPDATE jobs SET state = ending, starts = starts - 1, not_before = CASE WHEN quiet THEN ? ELSE 0 END,"
+      " ended = CASE WHEN ending > 0 THEN ? ELSE 0 END WHERE id = ? AND state = 1",
+      not_before, unix_now(), id);
   return first_of(database_.query(MOETUNE_JOB_COLUMNS "WHERE id = ?", id));
 }
 
-std::optional<JobRecord> JobQueue::cancel_queued(std::int64_t id, const JobOutcome& outcome) {
-  const std::lock_guard lock(mutex_);
+// Whether it was queued, and has ended now.
+bool JobQueue::end_one(std::int64_t id, const JobOutcome& outcome) {
   database_.run("UPDATE jobs SET state = ?, error = ?, exit_code = ?, ended = ? WHERE id = ? AND state = 0",
                 number_of(outcome.state), outcome.error, outcome.exit_code, unix_now(), id);
-  return first_of(database_.query(MOETUNE_JOB_COLUMNS "WHERE id = ?", id));
+  const bool ended = database_.changes() > 0;
+  database_.run(
+      "UPDATE jobs SET ending = ?, error = ?, exit_code = ? WHERE id = ? AND state = 1 AND ending = 0",
+      number_of(outcome.state), outcome.error, outcome.exit_code, id);
+  return ended;
 }
 
-std::int64_t JobQueue::withdraw(std::int64_t id) {
+JobQueue::Ending JobQueue::end(std::int64_t id, const JobOutcome& outcome) {
   const std::lock_guard lock(mutex_);
+  WriteTransaction all(database_);
+  Ending ending{.job = {}, .ended = end_one(id, outcome)};
+  ending.job = first_of(database_.query(MOETUNE_JOB_COLUMNS "WHERE id = ?", id));
+  all.commit();
+  return ending;
+}
+
+std::vector<JobQueue::Ending> JobQueue::end_overdue(std::int64_t now, const JobOutcome& outcome) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::int64_t> late;
+  {
+    Query rows = database_.query(
+        "SELECT id FROM jobs WHERE state < 2 AND ending = 0 AND deadline > 0 AND deadline <= ?", now);
+    while (rows.step()) late.push_back(rows.integer(0));
+  }
+  std::vector<Ending> all_ending;
+  if (late.empty()) return all_ending;
+  WriteTransaction all(database_);
+  for (const std::int64_t id : late) {
+    const bool ended = end_one(id, outcome);
+    all_ending.push_back({require(id), ended});
+  }
+  all.commit();
+  return all_ending;
+}
+
+JobQueue::Ending JobQueue::withdraw(std::int64_t id, const std::string& ticket, const JobOutcome& outcome) {
+  const std::lock_guard lock(mutex_);
+  WriteTransaction all(database_);
+  Ending ending{.job = first_of(database_.query(MOETUNE_JOB_COLUMNS "WHERE id = ?", id))};
+  if (!ending.job || !is_open(ending.job->state)) return ending;
+  bool taken_back = ticket.empty() && ending.job->requests <= 1;
+  if (!ticket.empty()) {
+    database_.run("DELETE FROM tickets WHERE job = ? AND ticket = ?", id, ticket);
+    taken_back = database_.changes() > 0;
+  }
+  if (!taken_back) return ending;
   database_.run("UPDATE jobs SET requests = max(0, requests - 1) WHERE id = ?", id);
-  return require(id).requests;
-}
-
-std::vector<std::int64_t> JobQueue::overdue(std::int64_t now) const {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::int64_t> ids;
-  Query rows = database_.query("SELECT id FROM jobs WHERE state = 0 AND deadline > 0 AND deadline <= ?", now);
-  while (rows.step()) ids.push_back(rows.integer(0));
-  return ids;
+  if (require(id).requests == 0) ending.ended = end_one(id, outcome);
+  ending.job = require(id);
+  all.commit();
+  return ending;
 }
 
 bool JobQueue::has_put_off_due(std::int64_t now) const {

@@ -4,6 +4,7 @@
 // Thread-safe. Errors: BrokenEnvironment for the file; QueueFull.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -33,6 +34,7 @@ struct JobRecord {
   std::int64_t priority = 0;    // higher first
   double weight = 0;            // among equal priorities: how often it was missed
   bool quiet = false;           // nobody waits for it: it is put off rather than measured beside others' work
+  bool ending = false;          // it runs, and was ended: no request joins it
   std::int64_t not_before = 0;  // seconds since 1970: it was put off until then; 0: it was not
   std::int64_t requests = 1;    // that were joined into it and not withdrawn
   std::int64_t deadline = 0;    // seconds since 1970; 0: none
@@ -57,23 +59,35 @@ class QueueFull : public BadInput {
 class JobQueue {
  public:
   struct Limits {
-    std::size_t open = 10'000;   // jobs queued and running
-    std::size_t ended = 10'000;  // that are remembered
+    std::size_t open = 10'000;                  // jobs queued and running
+    std::size_t missed = 2'000;                 // of these: that nobody waits for
+    std::size_t ended = 10'000;                 // that are remembered
+    double weight = 1e9;                        // of one job, however often it is missed
+    std::chrono::milliseconds patience{5'000};  // with a file that another process has locked
   };
 
   explicit JobQueue(const std::filesystem::path& file) : JobQueue(file, Limits{}) {}
   JobQueue(const std::filesystem::path& file, Limits limits);
 
-  // Queues what was running when an earlier service ended. For who is alone on the queue.
+  // Queues what was running when an earlier service ended, and ends what it was ending. For who is alone on the queue.
   void take_over();
 
   struct Submitted {
     JobRecord job;
     bool joined = false;  // into an open job with an equal request, which now has the higher priority of both
+    std::string ticket;   // by which this request, and no other, is taken back
   };
   // Takes kind, request, device, priority, weight, quiet and deadline of `job`. A job that anybody waits for is not
   // quiet, and not put off.
   Submitted submit(const JobRecord& job);
+
+  struct TakenMisses {
+    std::vector<JobRecord> jobs;  // that are queued now, or were joined
+    std::size_t queued = 0;       // that are new
+    std::size_t full = 0;         // that have no room
+  };
+  // Many jobs that nobody waits for, in one transaction. Throws no QueueFull: those that have no room are left out.
+  TakenMisses submit_missed(const std::vector<JobRecord>& jobs);
 
   std::optional<JobRecord> find(std::int64_t id) const;
   struct Filter {
@@ -86,24 +100,35 @@ class JobQueue {
   std::vector<JobRecord> latest(std::size_t count) const;   // ended last first
   std::map<JobState, std::int64_t> counts() const;
   std::int64_t oldest_queued() const;  // its creation; 0 if none waits
+  void require_writable() const;       // throws if no job could be taken now
 
   // Starts the next job for a device: the highest priority, then weight, then the oldest.
   std::optional<JobRecord> start_next(const std::string& device);
   // Of a running job. nullopt if it does not run.
   std::optional<JobRecord> finish(std::int64_t id, const JobOutcome& outcome);
-  // A running job goes back to the queue: the service stops.
+  // A running job goes back to the queue: the service stops. One that was ending ends.
   void put_back(std::int64_t id);
   // The same until `not_before`, because its device is not quiet; at once if it is no quiet job any more.
   std::optional<JobRecord> put_off(std::int64_t id, std::int64_t not_before);
-  // Ends a queued job as cancelled; of a running one nothing changes here. Returns the job as it is then.
-  std::optional<JobRecord> cancel_queued(std::int64_t id, const JobOutcome& outcome);
-  // Takes one request back. Returns how many are left.
-  std::int64_t withdraw(std::int64_t id);
-  std::vector<std::int64_t> overdue(std::int64_t now) const;  // queued, past their deadline
-  bool has_put_off_due(std::int64_t now) const;               // that can start again
+  struct Ending {
+    std::optional<JobRecord> job;  // as it is then; nullopt if there is none of that id
+    bool ended = false;            // by this call: it was queued
+  };
+  // Ends a queued job as `outcome` says, and marks a running one as ending so: its runner is to be stopped, and an
+  // equal request is a job of its own from now on.
+  Ending end(std::int64_t id, const JobOutcome& outcome);
+  // The same of all that are past their deadline.
+  std::vector<Ending> end_overdue(std::int64_t now, const JobOutcome& outcome);
+  // Takes the request of a ticket back, once, however often it is called; with the last one the job ends as `outcome`.
+  // Without a ticket only a request that is alone is taken back.
+  Ending withdraw(std::int64_t id, const std::string& ticket, const JobOutcome& outcome);
+  bool has_put_off_due(std::int64_t now) const;  // that can start again
 
  private:
-  JobRecord require(std::int64_t id) const;
+  JobRecord require(std::int64_t id) const;  // these want mutex_ held
+  std::optional<JobRecord> joined_into(const JobRecord& job, const std::string& digest);
+  std::int64_t insert(const JobRecord& job, const std::string& digest);
+  bool end_one(std::int64_t id, const JobOutcome& outcome);
   void forget_old();
 
   const Limits limits_;

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMostText = 4096;
-constexpr std::uint64_t kAnySeed = std::uint64_t{1} << 53;  // what every JSON reader holds exactly
+constexpr std::uint64_t kAnySeed = std::numeric_limits<std::uint64_t>::max();
 
 // Reads the fields of one object, each with its default and its bounds, and notes them in the canonical object.
 class Fields {
@@ -43,6 +43,12 @@ class Fields {
       if (!is_in) throw BadField(name, format("it must be a number from 0 to %g", most));
       value = found->get<double>();
     }
+    canonical_[name] = value;
+  }
+  // 0 and absent mean as long as the service lets a job run.
+  void seconds(const char* name, double& value, double most) {
+    number(name, value, most);
+    if (value <= 0) value = most;
     canonical_[name] = value;
   }
   void flag(const char* name, bool& value) {
@@ -128,7 +134,7 @@ void read_timing(Fields& fields, Timing& timing) {
 
 void read_settings(Fields& fields, TuneSettings& settings, const JobLimits& limits) {
   fields.whole("budget", settings.budget, 1, limits.budget);
-  fields.number("time_s", settings.time_budget_s, limits.seconds);
+  fields.seconds("time_s", settings.time_budget_s, limits.seconds);
   fields.text("strategy", settings.strategy);
   fields.whole("seed", settings.seed, 0, kAnySeed);
   fields.flag("fresh", settings.fresh);
@@ -239,7 +245,7 @@ WorkloadList read_list(Fields& fields, const JobLimits& limits) {
 TuneListRequest read_tune(Fields& fields, const JobLimits& limits) {
   TuneListRequest request{.list = read_list(fields, limits), .search = {}};
   fields.whole("budget", request.search.settings.budget, 1, limits.budget);
-  fields.number("time_s", request.time_s, limits.seconds);
+  fields.seconds("time_s", request.time_s, limits.seconds);
   fields.whole("quiet_wait_s", request.search.settings.quiet_wait_s, 0, 86'400);
   fields.flag("no_compile", request.search.no_compile);
   return request;
@@ -249,7 +255,7 @@ NightRequest read_night(Fields& fields, const JobLimits& limits) {
   NightRequest request{.list = read_list(fields, limits), .search = {}, .plan = {}, .rework = {}, .now = {}};
   fields.whole("budget", request.search.settings.budget, 1, limits.budget);
   request.plan.budget = request.search.settings.budget;
-  fields.number("time_s", request.time_s, limits.seconds);
+  fields.seconds("time_s", request.time_s, limits.seconds);
   fields.number("max_age_s", request.plan.max_age_s, 1e9);
   std::string shard;
   fields.text("shard", shard);

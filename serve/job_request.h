@@ -20,7 +20,8 @@ namespace moetune {
 
 struct JobLimits {
   std::uint64_t budget = 100'000;  // trials of one search
-  double seconds = 24 * 3600;      // of one job
+  double seconds = 24 * 3600;      // of one job, which ends its search then
+  double grace_s = 60;             // beyond that; then it is stopped, whatever it does
   double bytes = 256e9;            // that one launch reads and writes
   std::size_t points = 4096;       // of a list of workloads
 };

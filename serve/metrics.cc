@@ -1,5 +1,7 @@
 #include "serve/metrics.h"
 
+#include <algorithm>
+
 #include "base/format.h"
 #include "base/version.h"
 #include "tuner/tune.h"
@@ -47,26 +49,58 @@ void add_gauges(MetricText& text, const MetricGauges& gauges) {
   text.value("", gauges.queue_age_s);
   text.family("moetune_http_connections", "gauge", "Open connections.");
   text.value("", static_cast<double>(gauges.connections));
+  text.family("moetune_http_connections_closed_total", "counter", "Connections that were too many.");
+  text.value("", static_cast<double>(gauges.closed_connections));
   text.family("moetune_gpu_busy", "gauge", "1 while a job runs on the device.");
   for (const auto& [device, busy] : gauges.busy) text.value(label("device", device), busy ? 1 : 0);
 }
 
 }  // namespace
 
+void Metrics::begin_job(const std::string& device) {
+  const std::lock_guard lock(mutex_);
+  Used& used = used_[device];
+  used.is_busy = true;
+  used.since = Clock::now();
+  used.measured_s = used.compiled_s = 0;
+}
+
+void Metrics::end_job(const std::string& device) {
+  const std::lock_guard lock(mutex_);
+  Used& used = used_[device];
+  used.busy_s += std::chrono::duration<double>(Clock::now() - used.since).count();
+  used.is_busy = false;
+}
+
+// The searches of a job may have one compiler, or one each.
+void Metrics::count_compiling(Used& used, double compiling_s) {
+  compile_seconds_ += compiling_s >= used.compiled_s ? compiling_s - used.compiled_s : compiling_s;
+  used.compiled_s = compiling_s;
+}
+
+void Metrics::count_trial(Used& used, const TrialEnded& ended) {
+  if (ended.trial.resumed) {
+    ++resumed_;
+    return;
+  }
+  const TrialResult& result = ended.trial.result;
+  ++outcomes_[static_cast<std::size_t>(result.outcome)];
+  used.measuring_s += result.validate_s + result.measure_s;
+  used.measured_s += result.validate_s + result.measure_s;
+  if (ended.compiling_s > 0) count_compiling(used, ended.compiling_s);
+}
+
 void Metrics::count_event(const std::string& device, const Event& event) {
   const std::lock_guard lock(mutex_);
-  std::visit(Overloaded{[&](const TrialEnded& ended) {
-                          if (ended.trial.resumed) {
-                            ++resumed_;
-                          } else {
-                            ++outcomes_[static_cast<std::size_t>(ended.trial.result.outcome)];
-                          }
-                        },
+  Used& used = used_[device];
+  std::visit(Overloaded{[&](const TrialEnded& ended) { count_trial(used, ended); },
                         [&](const SearchEnded& ended) {
                           const TimeSpent& time = ended.result.time;
-                          compile_seconds_ += time.compiling;
-                          busy_seconds_[device] +=
+                          const double all =
                               time.preparing + time.validating + time.measuring + time.finishing;
+                          used.measuring_s += std::max(0.0, all - used.measured_s);
+                          used.measured_s = 0;
+                          if (time.compiling > 0) count_compiling(used, time.compiling);
                         },
                         [](const auto&) {}},
              event.what);
@@ -110,8 +144,14 @@ std::string Metrics::text(const MetricGauges& gauges) const {
   text.value("", static_cast<double>(resumed_));
   text.family("moetune_compile_seconds_total", "counter", "Seconds of compiling, over all compiler threads.");
   text.value("", compile_seconds_);
-  text.family("moetune_gpu_busy_seconds_total", "counter", "Seconds of preparing, validating and measuring.");
-  for (const auto& [device, seconds] : busy_seconds_) text.value(label("device", device), seconds);
+  text.family("moetune_gpu_busy_seconds_total", "counter", "Seconds in which a job had the device.");
+  for (const auto& [device, used] : used_) {
+    const double now = used.is_busy ? std::chrono::duration<double>(Clock::now() - used.since).count() : 0;
+    text.value(label("device", device), used.busy_s + now);
+  }
+  text.family("moetune_gpu_measuring_seconds_total", "counter",
+              "Seconds of searches that prepared, validated and measured.");
+  for (const auto& [device, used] : used_) text.value(label("device", device), used.measuring_s);
   text.family("moetune_misses_total", "counter", "Misses that were posted, weighted by their counts.");
   text.value("", static_cast<double>(misses_));
   text.family("moetune_processes_killed_total", "counter",

@@ -1,144 +1,214 @@
 #include "serve/pack_shelf.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <set>
+#include <memory>
 
 #include "base/ed25519.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "base/regular_file.h"
 #include "base/replace_file.h"
 #include "cache/pack.h"
-#include "cache/pack_signature.h"
-#include "serve/secrets.h"
 
 namespace moetune {
 namespace {
 
-constexpr std::size_t kMostListed = 1000, kMostSignature = 64 << 10;
+namespace fs = std::filesystem;
 
-bool is_pack_name(const std::string& name) {
-  const auto is_plain = [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
-  };
-  return name.size() < 200 && name.ends_with(".pack") && !name.starts_with('.') &&
-         std::all_of(name.begin(), name.end(), is_plain);
+constexpr std::size_t kMostListed = 1000, kMostSignatures = 16, kPieceBytes = 256 << 10;
+
+std::uint64_t inode_of(const fs::path& file) {
+  struct stat facts = {};
+  return ::stat(file.c_str(), &facts) == 0 ? facts.st_ino : 0;
 }
 
-std::string joined(const std::set<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
+// A file that is open for as long as somebody reads it, whatever is renamed over it meanwhile.
+class OpenFile {
+ public:
+  explicit OpenFile(const fs::path& file)
+      : file_(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) {}
+  OpenFile(const OpenFile&) = delete;
+  ~OpenFile() {
+    if (file_ >= 0) ::close(file_);
+  }
+  std::optional<struct stat> facts() const {
+    struct stat facts = {};
+    if (file_ < 0 || ::fstat(file_, &facts) != 0) return std::nullopt;
+    return facts;
+  }
+  std::string piece() const {
+    std::string bytes(kPieceBytes, '\0');
+    const ssize_t got = ::read(file_, bytes.data(), bytes.size());
+    bytes.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    return bytes;
+  }
 
-// Beside the signature of the pack that is still there, so that a reader finds a matching pair at every moment.
-void sign(const std::filesystem::path& pack, const std::string& bytes, const std::string& key) {
-  std::vector<PackSignature> both = {sign_pack(read_secret_key(key), bytes)};
-  const std::filesystem::path file = signature_path(pack);
+ private:
+  int file_;
+};
+
+std::vector<PackSignature> signatures_of(const fs::path& pack) {
+  const fs::path file = signature_path(pack);
   try {
-    if (const auto old = find_regular_file(file, kMostSignatureBytes))
-      both.push_back(parse_signatures(*old, file.string()).front());
+    if (const auto text = find_regular_file(file, kMostSignatureBytes))
+      return parse_signatures(*text, file.string());
   } catch (const BadInput&) {  // no signature, and replaced by one
   }
-  replace_file(file, signatures_text(both), Durable::yes);
+  return {};
+}
+
+void write_signatures(const fs::path& pack, std::vector<PackSignature> signatures) {
+  if (signatures.size() > kMostSignatures) signatures.resize(kMostSignatures);
+  replace_file(signature_path(pack), signatures_text(signatures), Durable::yes);
+}
+
+bool equal(const PackSignature& a, const PackSignature& b) {
+  return a.key_id == b.key_id && a.signature == b.signature;
 }
 
 }  // namespace
 
-PackShelf::PackShelf(std::filesystem::path folder) : folder_(std::move(folder)) {
+PackShelf::PackShelf(fs::path folder, std::uint64_t most_bytes)
+    : folder_(std::move(folder)), most_bytes_(most_bytes) {
   std::error_code unreachable;
-  if (!folder_.empty() && !std::filesystem::is_directory(folder_, unreachable))
+  if (!folder_.empty() && !fs::is_directory(folder_, unreachable))
     throw BadField("packs", folder_.string() + " is no folder");
+}
+
+PackShelf::Entry PackShelf::read(const fs::path& file, Entry entry) const {
+  try {
+    const Cache pack = Cache::open(file, Cache::Mode::read_only);
+    for (const Workload& workload : pack.workloads()) {
+      entry.hardware.insert(workload.key.hardware.name);
+      entry.kernels.insert(workload.key.kernel);
+      entry.families.insert(workload.family);
+    }
+    entry.sha256 = sha256_hex(read_regular_file(file, most_bytes_));
+    entry.is_sound = pack.manifest() != nullptr;
+  } catch (const std::exception&) {  // left out until it changes
+  }
+  return entry;
 }
 
 void PackShelf::look() {
   if (folder_.empty()) return;
-  std::map<std::string, Entry> found;
+  const std::lock_guard alone(looking_);
+  Entries known, found;
+  {
+    const std::lock_guard lock(mutex_);
+    known = entries_;
+  }
   std::error_code gone;
-  for (const auto& file : std::filesystem::directory_iterator(folder_, gone)) {
+  for (const auto& file : fs::directory_iterator(folder_, gone)) {
     const std::string name = file.path().filename().string();
     if (!is_pack_name(name) || !file.is_regular_file(gone) || found.size() == kMostListed) continue;
-    Entry entry{.changed = file.last_write_time(gone), .bytes = file.file_size(gone)};
-    const auto known = entries_.find(name);
-    if (known != entries_.end() && known->second.changed == entry.changed &&
-        known->second.bytes == entry.bytes) {
-      found[name] = known->second;
-      continue;
-    }
-    try {
-      std::set<std::string> hardware, kernels;
-      const Cache pack = Cache::open(file.path(), Cache::Mode::read_only);
-      for (const Workload& workload : pack.workloads()) {
-        hardware.insert(workload.key.hardware.name);
-        kernels.insert(workload.key.kernel);
-      }
-      entry.sha256 = sha256_hex(read_regular_file(file.path(), kMostPackBytes));
-      entry.hardware = joined(hardware);
-      entry.kernels = joined(kernels);
-      entry.is_sound = pack.manifest() != nullptr;
-    } catch (const std::exception&) {  // left out until it changes
-    }
-    found[name] = entry;
+    const Entry entry{
+        .changed = file.last_write_time(gone), .bytes = file.file_size(gone), .inode = inode_of(file.path())};
+    const auto before = known.find(name);
+    const bool is_known = before != known.end() && before->second.changed == entry.changed &&
+                          before->second.bytes == entry.bytes && before->second.inode == entry.inode;
+    found[name] = is_known ? before->second : read(file.path(), entry);
   }
+  const std::lock_guard lock(mutex_);
   entries_ = std::move(found);
 }
 
-Document PackShelf::list(const std::string& kernel, const std::string& hardware) {
-  const std::lock_guard lock(mutex_);
+Document PackShelf::list(const PackChoice& choice) {
   look();
+  const std::lock_guard lock(mutex_);
   Document packs = Document::array();
+  const auto has = [](const std::set<std::string>& names, const std::string& name) {
+    return name.empty() || names.contains(name);
+  };
   for (const auto& [name, entry] : entries_) {
-    const bool fits =
-        entry.kernels.find(kernel) != std::string::npos && entry.hardware.find(hardware) != std::string::npos;
+    const bool fits = has(entry.kernels, choice.kernel) && has(entry.hardware, choice.hardware) &&
+                      has(entry.families, choice.family);
     if (!entry.is_sound || !fits) continue;
     std::error_code gone;
     packs.push_back({{"name", name},
-                     {"hardware", entry.hardware},
-                     {"kernels", entry.kernels},
+                     {"hardware", joined(entry.hardware)},
+                     {"kernels", joined(entry.kernels)},
                      {"bytes", entry.bytes},
                      {"sha256", entry.sha256},
-                     {"signed", std::filesystem::is_regular_file(folder_ / (name + ".sig"), gone)}});
+                     {"signed", fs::is_regular_file(signature_path(folder_ / name), gone)}});
   }
   return {{"packs", std::move(packs)}};
 }
 
-std::optional<PackShelf::File> PackShelf::pack(const std::string& name) {
+std::optional<PackShelf::Entry> PackShelf::find(const std::string& name) {
   const std::lock_guard lock(mutex_);
-  if (!entries_.contains(name)) look();
   const auto found = entries_.find(name);
   if (found == entries_.end() || !found->second.is_sound) return std::nullopt;
-  auto bytes = find_regular_file(folder_ / found->first, kMostPackBytes);
-  if (!bytes) return std::nullopt;
-  std::string digest = sha256_hex(*bytes);  // of what is sent, which may be newer than the list
-  return File{std::move(*bytes), std::move(digest)};
+  return found->second;
+}
+
+std::optional<PackShelf::File> PackShelf::pack(const std::string& name) {
+  for (int tries = 0; tries < 2; ++tries) {
+    const std::optional<Entry> entry = find(name);
+    // A name of the list, so that it is no path.
+    const auto file = std::make_shared<const OpenFile>(entry ? folder_ / name : fs::path());
+    const std::optional<struct stat> facts = entry ? file->facts() : std::nullopt;
+    if (facts && S_ISREG(facts->st_mode) && facts->st_ino == entry->inode &&
+        static_cast<std::uint64_t>(facts->st_size) == entry->bytes)
+      return File{entry->bytes, entry->sha256, [file] { return file->piece(); }};
+    if (tries == 0) look();  // it is new, or has been replaced
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> PackShelf::signature(const std::string& name) {
-  const std::lock_guard lock(mutex_);
-  if (!entries_.contains(name)) look();
-  const auto found = entries_.find(name);
-  if (found == entries_.end() || !found->second.is_sound) return std::nullopt;
-  return find_regular_file(folder_ / (found->first + ".sig"), kMostSignature);
+  if (!find(name)) look();
+  if (!find(name)) return std::nullopt;
+  return find_regular_file(signature_path(folder_ / name), kMostSignatureBytes);
 }
 
+// Both signatures are there before the pack is replaced, so that a reader finds a matching pair at every moment.
 bool PackShelf::publish(const CacheChoice& cache, const Publishing& how) {
   if (folder_.empty()) return false;
+  const std::lock_guard alone(publishing_);
   const std::unique_ptr<Cache> source = open_existing_cache(cache);
   if (source == nullptr) return false;
-  const std::filesystem::path fresh = folder_ / ".service.pack.new", target = folder_ / "service.pack";
+  const fs::path fresh = folder_ / ".service.pack.new", target = folder_ / "service.pack";
   std::error_code gone;
-  std::filesystem::remove(fresh, gone);
+  fs::remove(fresh, gone);
   try {
     export_pack(*source, fresh, {.recorded = how.recorded});
   } catch (const BadInput&) {  // no winner that a server may launch
     return false;
   }
-  const std::string bytes = read_regular_file(fresh, kMostPackBytes);
-  if (find_regular_file(target, kMostPackBytes) == bytes) {
-    std::filesystem::remove(fresh, gone);
-    return false;
+  if (const std::uint64_t bytes = fs::file_size(fresh); bytes > most_bytes_) {
+    fs::remove(fresh, gone);
+    throw BadInput(
+        format("the cache's winners make a pack of %.1f MiB, and %.1f MiB are served at most; service.pack "
+               "stays as it is (moetune cache gc, cache rm and cache export --kernel make smaller ones)",
+               static_cast<double>(bytes) / 1048576, static_cast<double>(most_bytes_) / 1048576));
   }
-  if (!how.sign_key.empty()) sign(target, bytes, how.sign_key);
-  std::filesystem::rename(fresh, target);
+  const std::string bytes = read_regular_file(fresh, most_bytes_);
+  std::vector<PackSignature> old = signatures_of(target), own;
+  if (!how.sign_key.empty()) own.push_back(sign_pack(read_secret_key(how.sign_key), bytes));
+  std::vector<PackSignature> both = own;
+  both.insert(both.end(), old.begin(), old.end());
+  const bool is_there =
+      fs::file_size(target, gone) == bytes.size() && !gone && find_regular_file(target, most_bytes_) == bytes;
+  if (is_there) {
+    fs::remove(fresh, gone);
+    const bool is_signed = own.empty() || std::any_of(old.begin(), old.end(), [&](const PackSignature& one) {
+                             return equal(one, own.front());
+                           });
+    if (!is_signed) write_signatures(target, both);
+    return !is_signed;
+  }
+  if (!own.empty()) write_signatures(target, both);
+  fs::rename(fresh, target);
+  if (!own.empty()) {
+    write_signatures(target, own);
+  } else {
+    fs::remove(signature_path(target), gone);  // it was of the pack of before
+  }
   return true;
 }
 

@@ -7,29 +7,18 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/time_stamp.h"
 #include "serve/event_json.h"
+#include "serve/job_document.h"
 #include "serve/served_devices.h"
 #include "tuner/tune.h"
 
 namespace moetune {
 namespace {
 
-constexpr std::chrono::milliseconds kWatch{200};
+constexpr std::chrono::milliseconds kWatch{200}, kRetry{1000};
 constexpr std::int64_t kMostStarts = 5;  // then the job is what kills the service
 constexpr std::size_t kMostCurve = 512;
 constexpr int kStoppedExit = 130;
-
-Document date_or_null(std::int64_t seconds) {
-  return seconds > 0 ? Document(utc_text(UtcSeconds(std::chrono::seconds(seconds)))) : Document(nullptr);
-}
-
-// Stored by this service, so that it is sound; null for "".
-Document stored_json(const std::string& text) {
-  if (text.empty()) return nullptr;
-  const nlohmann::json json = parse_json_or_discard(text);
-  return json.is_discarded() ? Document(nullptr) : Document(json);
-}
 
 JobOutcome ended_as(JobState state, const char* code, const char* message) {
   return {.state = state, .result = {}, .error = job_error(code, message), .exit_code = kStoppedExit};
@@ -38,6 +27,9 @@ JobOutcome ended_as(JobState state, const char* code, const char* message) {
 JobOutcome cancelled_outcome() { return ended_as(JobState::cancelled, "cancelled", "it was cancelled"); }
 JobOutcome late_outcome() {
   return ended_as(JobState::failed, "deadline", "its deadline passed before it ended");
+}
+JobOutcome too_long_outcome() {
+  return ended_as(JobState::failed, "max_time", "it ran for longer than this service lets one job run");
 }
 
 }  // namespace
@@ -63,34 +55,54 @@ Scheduler::~Scheduler() {
   threads_.clear();
 }
 
+void Scheduler::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++news_;
+  }
+  changed_.notify_all();
+}
+
 JobQueue::Submitted Scheduler::submit(const JobRecord& job) {
   JobQueue::Submitted submitted = queue_.submit(job);
   {
     const std::lock_guard lock(mutex_);
-    ++news_;
     const auto running = running_.find(submitted.job.id);
-    if (running != running_.end()) {
-      running->second.deadline = submitted.job.deadline;
-      running->second.quiet = submitted.job.quiet;
-    }
+    if (running != running_.end()) running->second.quiet = submitted.job.quiet;
   }
-  changed_.notify_all();
+  wake();
   announce(submitted.job);
   return submitted;
 }
 
+JobQueue::TakenMisses Scheduler::submit_missed(const std::vector<JobRecord>& jobs) {
+  JobQueue::TakenMisses taken = queue_.submit_missed(jobs);
+  wake();
+  for (const JobRecord& job : taken.jobs) announce(job);
+  return taken;
+}
+
 std::optional<JobRecord> Scheduler::cancel(std::int64_t id) {
-  std::optional<JobRecord> job = queue_.find(id);
-  if (!job || !is_open(job->state)) return job;
-  if (job->state == JobState::queued) {
-    job = queue_.cancel_queued(id, cancelled_outcome());
-    if (job && job->state == JobState::cancelled) {
-      metrics_.count_job(job->kind, job->state);
-      announce(*job);
-    }
+  const JobQueue::Ending ending = queue_.end(id, cancelled_outcome());
+  follow_up(ending, EndReason::cancelled);
+  return ending.job;
+}
+
+std::optional<JobRecord> Scheduler::withdraw(std::int64_t id, const std::string& ticket) {
+  const JobQueue::Ending ending = queue_.withdraw(id, ticket, cancelled_outcome());
+  follow_up(ending, EndReason::cancelled);
+  return ending.job;
+}
+
+// Of what the queue has ended, or marked as ending.
+void Scheduler::follow_up(const JobQueue::Ending& ending, EndReason why) {
+  if (!ending.job) return;
+  if (ending.ended) {
+    metrics_.count_job(ending.job->kind, ending.job->state);
+    announce(*ending.job);
+  } else if (ending.job->ending) {
+    end_as(ending.job->id, why);
   }
-  if (job && job->state == JobState::running) end_as(id, EndReason::cancelled);
-  return job;
 }
 
 void Scheduler::end_as(std::int64_t id, EndReason why) {
@@ -111,7 +123,7 @@ void Scheduler::work(std::stop_token stop, const std::string& device) {
     }
     try {
       if (const std::optional<JobRecord> job = queue_.start_next(device)) {
-        run(*job, device);
+        run(*job, device, stop);
         continue;
       }
     } catch (const std::exception&) {  // the queue's disk is full, say: it is tried again
@@ -124,46 +136,88 @@ void Scheduler::work(std::stop_token stop, const std::string& device) {
   }
 }
 
-void Scheduler::run(const JobRecord& job, const std::string& device) {
-  std::stop_source stop;
-  {
-    const std::lock_guard lock(mutex_);
-    Running& running = running_[job.id];
-    running.stop = stop;
-    running.deadline = job.deadline;
+// While it lives, the job counts as running on the device, however its run ends.
+class Scheduler::Turn {
+ public:
+  Turn(Scheduler& scheduler, const JobRecord& job, const std::string& device)
+      : scheduler_(scheduler), id_(job.id), device_(device) {
+    scheduler_.metrics_.begin_job(device_);
+    const std::lock_guard lock(scheduler_.mutex_);
+    Running& running = scheduler_.running_[id_];
     running.device = device;
     running.quiet = job.quiet;
-    if (closing_) {
-      running.why = EndReason::shutdown;
-      stop.request_stop();
-    }
+    stop_ = running.stop.get_token();
+    if (!scheduler_.closing_) return;
+    running.why = EndReason::shutdown;
+    running.stop.request_stop();
   }
+  Turn(const Turn&) = delete;
+  ~Turn() {
+    ::malloc_trim(0);  // what a search took would stay with this thread's arena
+    scheduler_.metrics_.end_job(device_);
+    {
+      const std::lock_guard lock(scheduler_.mutex_);
+      scheduler_.running_.erase(id_);
+    }
+    scheduler_.wake();  // an equal job may have waited for its end
+  }
+  std::stop_token stop() const { return stop_; }
+
+ private:
+  Scheduler& scheduler_;
+  const std::int64_t id_;
+  const std::string device_;
+  std::stop_token stop_;
+};
+
+void Scheduler::run(const JobRecord& job, const std::string& device, const std::stop_token& closing) {
+  const Turn turn(*this, job, device);
   announce(job);
-  JobOutcome outcome = outcome_of(job, device, stop.get_token());
+  stop_if_ended(job.id);
+  settle(job, outcome_of(job, device, turn.stop()), closing);
+}
+
+// One that was ended since the queue has started it: end_as() did not find it then.
+void Scheduler::stop_if_ended(std::int64_t id) {
+  try {
+    if (const auto job = queue_.find(id); job && job->ending) end_as(id, EndReason::cancelled);
+  } catch (const std::exception&) {  // not known now; whoever ended it may do so again
+  }
+}
+
+// The queue's disk may be full, or its file locked for long: the outcome is kept until it can be written. If the
+// service closes first, the next one runs the job again, with the trials that the cache has.
+void Scheduler::settle(const JobRecord& job, JobOutcome outcome, const std::stop_token& closing) {
   EndReason why = EndReason::none;
   {
     const std::lock_guard lock(mutex_);
-    why = running_[job.id].why;
+    why = running_.at(job.id).why;
   }
-  if (why == EndReason::shutdown) {
-    queue_.put_back(job.id);
-  } else if (why == EndReason::disturbed) {
-    put_off(job);
-  } else {
-    if (why == EndReason::cancelled || why == EndReason::deadline) {
-      const std::string partial = std::move(outcome.result);
-      outcome = why == EndReason::cancelled ? cancelled_outcome() : late_outcome();
-      outcome.result = partial;
+  const std::string partial = outcome.result;
+  if (why == EndReason::cancelled) outcome = cancelled_outcome();
+  if (why == EndReason::deadline) outcome = late_outcome();
+  if (why == EndReason::too_long) outcome = too_long_outcome();
+  outcome.result = partial;
+  for (bool is_said = false;; is_said = true) {
+    try {
+      return record_end(job, outcome, why);
+    } catch (const std::exception& error) {
+      if (!is_said) warn(job.id, "queue", std::string("its end cannot be written yet: ") + error.what());
     }
-    if (const auto ended = queue_.finish(job.id, outcome)) {
-      metrics_.count_job(ended->kind, ended->state);
-      if (settings_.ended && !ended->result.empty()) settings_.ended(*ended);
-      announce(*ended);
-    }
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, closing, kRetry, [] { return false; });
+    if (closing.stop_requested()) return;
   }
-  ::malloc_trim(0);  // what a search took would stay with this thread's arena
-  const std::lock_guard lock(mutex_);
-  running_.erase(job.id);
+}
+
+void Scheduler::record_end(const JobRecord& job, const JobOutcome& outcome, EndReason why) {
+  if (why == EndReason::shutdown) return queue_.put_back(job.id);
+  if (why == EndReason::disturbed) return put_off(job);
+  const std::optional<JobRecord> ended = queue_.finish(job.id, outcome);
+  if (!ended) return;
+  metrics_.count_job(ended->kind, ended->state);
+  announce(*ended);
+  if (settings_.ended && !ended->result.empty()) settings_.ended(*ended);
 }
 
 void Scheduler::put_off(const JobRecord& job) {
@@ -179,7 +233,7 @@ JobOutcome Scheduler::outcome_of(const JobRecord& job, const std::string& device
                                            settings_.limits, settings_.devices);
     if (job.quiet) {
       if (const std::string why = shortage_for(request, device); !why.empty()) {
-        warn(job.id, job.kind + " waits for memory: " + why);
+        warn(job.id, "memory", job.kind + " waits for memory: " + why);
         end_as(job.id, EndReason::disturbed);
         return {};
       }
@@ -193,6 +247,8 @@ JobOutcome Scheduler::outcome_of(const JobRecord& job, const std::string& device
     JobOutcome outcome = ended_as(JobState::failed, "bad_input", error.what());
     outcome.exit_code = 2;
     return outcome;
+  } catch (const std::exception& error) {  // out of memory, say: the job must end all the same
+    return ended_as(JobState::failed, "internal", error.what());
   }
 }
 
@@ -263,23 +319,18 @@ void Scheduler::watch(std::stop_token stop) {
 
 void Scheduler::stop_late_jobs() {
   const auto now = static_cast<std::int64_t>(std::time(nullptr));
-  for (const std::int64_t id : queue_.overdue(now)) {
-    const auto job = queue_.cancel_queued(id, late_outcome());
-    if (!job || job->state != JobState::failed) continue;
-    metrics_.count_job(job->kind, job->state);
-    announce(*job);
-  }
-  const bool is_due = queue_.has_put_off_due(now);
-  std::vector<std::int64_t> late;
+  for (const JobQueue::Ending& ending : queue_.end_overdue(now, late_outcome()))
+    follow_up(ending, EndReason::deadline);
+  const auto longest = std::chrono::duration<double>(settings_.limits.seconds + settings_.limits.grace_s);
+  std::vector<std::int64_t> too_long;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [id, running] : running_) {
-      if (running.deadline > 0 && running.deadline <= now) late.push_back(id);
+      if (running.why == EndReason::none && Clock::now() - running.started > longest) too_long.push_back(id);
     }
-    news_ += is_due ? 1 : 0;
   }
-  if (is_due) changed_.notify_all();
-  for (const std::int64_t id : late) end_as(id, EndReason::deadline);
+  for (const std::int64_t id : too_long) follow_up(queue_.end(id, too_long_outcome()), EndReason::too_long);
+  if (queue_.has_put_off_due(now)) wake();
 }
 
 void Scheduler::announce(const JobRecord& job) {
@@ -289,9 +340,10 @@ void Scheduler::announce(const JobRecord& job) {
               document.dump(-1, ' ', false, Document::error_handler_t::replace));
 }
 
-void Scheduler::warn(std::int64_t job, const std::string& text) {
-  const Document document = {{"type", "warning"}, {"warning", "memory"}, {"text", text}, {"job", job}};
-  log_.append("warning", static_cast<std::uint64_t>(job), document.dump());
+void Scheduler::warn(std::int64_t job, const char* warning, const std::string& text) {
+  const Document document = {{"type", "warning"}, {"warning", warning}, {"text", text}, {"job", job}};
+  log_.append("warning", static_cast<std::uint64_t>(job),
+              document.dump(-1, ' ', false, Document::error_handler_t::replace));
 }
 
 Document Scheduler::progress(std::int64_t id) const {
@@ -306,36 +358,6 @@ std::map<std::string, std::int64_t> Scheduler::running() const {
   for (const std::string& device : settings_.devices) jobs[device] = 0;
   for (const auto& [id, running] : running_) jobs[running.device] = id;
   return jobs;
-}
-
-Document job_document(const JobRecord& job, const Document& progress, bool whole) {
-  Document document = {{"id", job.id},
-                       {"kind", job.kind},
-                       {"state", job_state_name(job.state)},
-                       {"priority", job.priority},
-                       {"weight", job.weight},
-                       {"requests", job.requests},
-                       {"device", job.device.empty() ? Document(nullptr) : Document(job.device)},
-                       {"not_before", date_or_null(job.not_before)},
-                       {"deadline", date_or_null(job.deadline)},
-                       {"created", date_or_null(job.created)},
-                       {"started", date_or_null(job.started)},
-                       {"ended", date_or_null(job.ended)},
-                       {"progress", progress},
-                       {"error", stored_json(job.error)},
-                       {"exit_code", job.exit_code ? Document(*job.exit_code) : Document(nullptr)}};
-  if (whole) {
-    document["request"] = stored_json(job.request);
-    document["result"] = stored_json(job.result);
-    return document;
-  }
-  // What a list shows of the request.
-  const nlohmann::json request = parse_json_or_discard(job.request);
-  for (const char* name : {"kernel", "problem", "over"}) {
-    const bool has = request.is_object() && request.contains(name);
-    document[name] = has ? Document(request[name]) : Document(nullptr);
-  }
-  return document;
 }
 
 }  // namespace moetune

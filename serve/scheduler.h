@@ -5,6 +5,7 @@
 // and the metrics must outlive it.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -44,6 +45,10 @@ class Scheduler {
   JobQueue::Submitted submit(const JobRecord& job);
   // Of an open job: a queued one ends, a running one is asked to. nullopt if there is no such job.
   std::optional<JobRecord> cancel(std::int64_t id);
+  // Takes one request back (JobQueue::withdraw); the job ends with the last.
+  std::optional<JobRecord> withdraw(std::int64_t id, const std::string& ticket);
+  // Jobs that nobody waits for (JobQueue::submit_missed).
+  JobQueue::TakenMisses submit_missed(const std::vector<JobRecord>& jobs);
 
   // What a running job has reached: {"phase", "trials", "budget", "best_us", "curve": [[trial, best_us], ...]}; else
   // null.
@@ -51,11 +56,12 @@ class Scheduler {
   std::map<std::string, std::int64_t> running() const;  // the job of each device; 0 if it is idle
 
  private:
-  enum class EndReason { none, cancelled, deadline, shutdown, disturbed };
+  using Clock = std::chrono::steady_clock;
+  enum class EndReason { none, cancelled, deadline, too_long, shutdown, disturbed };
   struct Running {
     std::stop_source stop;
     EndReason why = EndReason::none;
-    std::int64_t deadline = 0;
+    Clock::time_point started = Clock::now();
     bool quiet = false;
     std::string device;
     Document progress = Document::object();
@@ -63,15 +69,21 @@ class Scheduler {
   };
 
   void work(std::stop_token stop, const std::string& device);
-  void run(const JobRecord& job, const std::string& device);
+  class Turn;  // a job's entry in running_
+  void run(const JobRecord& job, const std::string& device, const std::stop_token& closing);
+  void settle(const JobRecord& job, JobOutcome outcome, const std::stop_token& closing);
+  void record_end(const JobRecord& job, const JobOutcome& outcome, EndReason why);
   JobOutcome outcome_of(const JobRecord& job, const std::string& device, std::stop_token stop);
   void put_off(const JobRecord& job);
   void watch(std::stop_token stop);
   void stop_late_jobs();
   void on_event(const std::string& device, const Event& event);
   void announce(const JobRecord& job);
-  void warn(std::int64_t job, const std::string& text);
+  void warn(std::int64_t job, const char* warning, const std::string& text);
+  void follow_up(const JobQueue::Ending& ending, EndReason why);
   void end_as(std::int64_t id, EndReason why);
+  void stop_if_ended(std::int64_t id);
+  void wake();
   static void advance(Running& running, const Event& event);
 
   JobQueue& queue_;
@@ -86,8 +98,5 @@ class Scheduler {
   std::map<std::int64_t, Running> running_;  // by job
   std::vector<std::jthread> threads_;        // last: they use all of the above
 };
-
-// A job as JSON. `whole` adds request and result.
-Document job_document(const JobRecord& job, const Document& progress, bool whole);
 
 }  // namespace moetune

@@ -1,7 +1,11 @@
 #include "serve/service.h"
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
 #include <thread>
 
 #include "base/error.h"
@@ -32,14 +36,49 @@ void check_exposure(const ServiceOptions& options) {
                                  "--behind-tls-proxy if a proxy in front adds TLS");
 }
 
+// Publishes on a thread of its own, so that no GPU waits for it; what is requested meanwhile is one more time. Ends
+// when what was requested is done.
+class Publisher {
+ public:
+  explicit Publisher(std::function<void()> publish)
+      : publish_(std::move(publish)), thread_([this](std::stop_token stop) { work(stop); }) {}
+
+  void request() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_due_ = true;
+    }
+    due_.notify_all();
+  }
+
+ private:
+  void work(const std::stop_token& stop) {
+    for (;;) {
+      {
+        std::unique_lock lock(mutex_);
+        due_.wait(lock, stop, [&] { return is_due_; });
+        if (!is_due_) return;
+        is_due_ = false;
+      }
+      publish_();
+    }
+  }
+
+  const std::function<void()> publish_;
+  std::mutex mutex_;
+  std::condition_variable_any due_;
+  bool is_due_ = false;
+  std::jthread thread_;  // last: it uses all of the above
+};
+
 }  // namespace
 
 struct Service::Parts {
   explicit Parts(ServiceOptions given)
       : options(std::move(given)),
-        queue(queue_file(options)),
+        queue(queue_file(options), options.jobs),
         access(options.hosts, options.behind_tls_proxy || !options.http.tls_cert.empty()),
-        shelf(options.packs) {}
+        shelf(options.packs, options.most_pack_bytes) {}
 
   static std::filesystem::path queue_file(const ServiceOptions& options) {
     open_or_create_cache(options.cache);  // and its folder
@@ -59,13 +98,18 @@ struct Service::Parts {
     for (const auto& [file, uuid] : files) locks.push_back(std::make_unique<DeviceLock>(file, uuid));
   }
 
-  void publish(const JobRecord& job) {
-    const bool tunes = std::find(std::begin(kTunes), std::end(kTunes), job.kind) != std::end(kTunes);
-    if (!options.publish || !tunes) return;
+  // After a job that may have changed a winner.
+  void publish_after(const JobRecord& job) {
+    if (std::find(std::begin(kTunes), std::end(kTunes), job.kind) != std::end(kTunes)) publisher->request();
+  }
+
+  void publish() {
     try {
       if (shelf.publish(options.cache, publishing())) log.append("packs", 0, "{\"changed\": true}");
     } catch (const std::exception& error) {  // the folder's disk is full, say: the job is done all the same
-      log.append("warning", 0, Document({{"type", "packs"}, {"text", error.what()}}).dump());
+      log.append("warning", 0,
+                 Document({{"type", "warning"}, {"warning", "packs"}, {"text", error.what()}})
+                     .dump(-1, ' ', false, Document::error_handler_t::replace));
     }
   }
 
@@ -98,9 +142,12 @@ struct Service::Parts {
   Metrics metrics;
   Access access;
   PackShelf shelf;
+  std::optional<Publisher> publisher;
   std::optional<MemoryWatch> memory;
   std::unique_ptr<Scheduler> scheduler;
   std::unique_ptr<Api> api;
+  std::atomic<const HttpServer*> listening{
+      nullptr};                        // `server`, once it is made: its handlers are there before
   std::unique_ptr<HttpServer> server;  // last: its handlers use all of the above
 };
 
@@ -113,13 +160,19 @@ Service::Service(ServiceOptions options) {
   parts.lock_devices();
   parts.queue.take_over();
   if (parts.options.process_bytes > 0) parts.watch_memory();
+  if (parts.options.publish && !parts.options.packs.empty()) {
+    parts.publisher.emplace([&parts] { parts.publish(); });
+    parts.publisher->request();  // what an earlier service has left, or another key
+  }
   parts.scheduler = std::make_unique<Scheduler>(
       parts.queue, parts.log, parts.metrics,
       SchedulerSettings{.devices = parts.devices,
                         .runner = {.cache = parts.options.cache, .threads = parts.threads_each()},
                         .limits = parts.options.limits,
                         .quiet = parts.options.quiet,
-                        .ended = [&parts](const JobRecord& job) { parts.publish(job); }});
+                        .ended = [&parts](const JobRecord& job) {
+                          if (parts.publisher) parts.publish_after(job);
+                        }});
   parts.api = std::make_unique<Api>(
       ApiParts{.queue = parts.queue,
                .scheduler = *parts.scheduler,
@@ -131,10 +184,21 @@ Service::Service(ServiceOptions options) {
                .limits = parts.options.limits,
                .devices = parts.devices,
                .served = parts.served,
-               .connections = [&parts] { return parts.server ? parts.server->connections() : 0; }},
+               .connections = [&parts] { return parts.server ? parts.server->connections() : 0; },
+               .closed_connections =
+                   [&parts] { return parts.listening ? parts.listening.load()->closed_connections() : 0; }},
       parts.options.api);
+  HttpServerOptions& http = parts.options.http;
+  http.behind_proxy = parts.options.behind_tls_proxy;
+  http.is_quick = Api::is_quick;
+  http.on_refusal = [&parts](ServerResponse& response) { parts.api->complete(response); };
+  if (!is_loopback(http.host)) {  // others are to find room
+    if (http.max_connections_each == 0) http.max_connections_each = http.max_connections / 8;
+    if (http.max_streams_each == 0) http.max_streams_each = http.max_streams / 8;
+  }
   parts.server = std::make_unique<HttpServer>(
-      parts.options.http, [&parts](const ServerRequest& request) { return parts.api->handle(request); });
+      http, [&parts](const ServerRequest& request) { return parts.api->handle(request); });
+  parts.listening = parts.server.get();
 }
 
 Service::~Service() = default;

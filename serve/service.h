@@ -26,10 +26,12 @@ struct ServiceOptions {
   std::string token_file;  // empty: no tokens
   std::string packs;       // the folder that is served; empty: none
   std::string sign_key;    // of `moetune cache new-key`, for service.pack; empty: it is not signed
-  bool publish = true;     // write the cache's winners into that folder after each job
-  std::set<std::string> hosts;    // names of this service beside localhost
-  bool behind_tls_proxy = false;  // somebody else adds TLS
+  bool publish = true;     // write the cache's winners into that folder, at the start and after each job
+  std::uint64_t most_pack_bytes = kMostPackBytes;  // that are served
+  std::set<std::string> hosts;                     // names of this service beside localhost
+  bool behind_tls_proxy = false;                   // somebody else adds TLS
   JobLimits limits;
+  JobQueue::Limits jobs;                         // of the queue
   QuietPolicy quiet;                             // of what was missed
   std::uint64_t process_bytes = 16'000'000'000;  // that one worker or compiler may hold; 0: no limit
   ApiLimits api;

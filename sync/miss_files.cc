@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/regular_file.h"
+#include "base/replace_file.h"
 #include "jobs/misses.h"
 
 namespace moetune {
@@ -16,8 +17,9 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kEnding = "misses.json", kClaimed = ".claimed", kPosted = ".posted";
 constexpr std::size_t kMostFiles = 1000;
-constexpr std::size_t kMostAtOnce = 200;  // misses of a request
+constexpr std::size_t kMostAtOnce = 1000, kMostBodyBytes = 512 << 10;  // of a request
 constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+constexpr std::size_t kMissBytes = 256;  // of a miss in a request, beside its problem
 
 using Counts = std::map<std::pair<std::string, std::string>, std::uint64_t>;
 
@@ -58,6 +60,14 @@ Counts posted_before(const fs::path& file, const std::vector<MissedWorkload>& no
     if (found != before.end() && one.count < found->second) return {};
   }
   return before;
+}
+
+void write_posted(const fs::path& file, const Counts& counts) {
+  nlohmann::json misses = nlohmann::json::array();
+  for (const auto& [what, count] : counts)
+    misses.push_back({{"kernel", what.first}, {"problem", what.second}, {"count", count}});
+  const nlohmann::json document = {{"moetune_misses", 1}, {"misses", misses}};
+  replace_file(file, document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), Durable::yes);
 }
 
 std::string hardware_of(const fs::path& file) {
@@ -123,19 +133,25 @@ class Post {
       if (!hardware.empty()) miss["hardware"] = hardware;
       misses.push_back(std::move(miss));
     }
-    for (std::size_t first = 0; first < misses.size(); first += kMostAtOnce) {
-      const std::size_t last = std::min(misses.size(), first + kMostAtOnce);
-      const nlohmann::json some(
-          std::vector<nlohmann::json>(misses.begin() + static_cast<std::ptrdiff_t>(first),
-                                      misses.begin() + static_cast<std::ptrdiff_t>(last)));
+    Counts sent = before;
+    for (std::size_t first = 0, last = 0; first < misses.size(); first = last) {
+      nlohmann::json some = nlohmann::json::array();
+      for (std::size_t bytes = 0; last < misses.size() && some.size() < kMostAtOnce; ++last) {
+        bytes += misses[last]["problem"].get_ref<const std::string&>().size() + kMissBytes;
+        if (bytes > kMostBodyBytes && !some.empty()) break;
+        some.push_back(misses[last]);
+      }
       const HttpResponse answer = service_.post(
           "/v1/misses",
           nlohmann::json{{"misses", some}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
       if (answer.status >= 300)
         return "the service refuses the misses of " + posted.stem().string() + " (" +
                std::to_string(answer.status) + ") " + error_text(answer);
-      result_.misses += last - first;
-      warn_of_refused(answer, last - first);
+      result_.misses += some.size();
+      warn_of_refused(answer, some.size());
+      for (const nlohmann::json& one : some)
+        sent[{one["kernel"], one["problem"]}] += one["count"].get<std::uint64_t>();
+      if (last < misses.size()) write_posted(posted, sent);  // if the next is refused, these do not go again
     }
     return "";
   }
@@ -146,11 +162,9 @@ class Post {
 
 }  // namespace
 
-PostedMisses post_misses(const ServiceClient& service, const fs::path& folder) {
-  PostedMisses result;
+void post_misses(const ServiceClient& service, const fs::path& folder, PostedMisses& result) {
   Post post(service, result);
   for (const fs::path& name : miss_files(folder)) post.file(name);
-  return result;
 }
 
 }  // namespace moetune

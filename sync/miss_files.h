@@ -2,11 +2,12 @@
 //
 //   NAME           what a runtime wrote: its counts since it was opened
 //   NAME.claimed   taken for posting, so that a runtime may write NAME again meanwhile
-//   NAME.posted    what was posted last: later counts of the same runtime are sent without these
+//   NAME.posted    what was posted last, also of a file that is not through: later counts of the same runtime are sent
+//                  without these
 //   NAME.refused   the service would not have it, or it is no miss file; it is kept and not tried again
 //
-// At least once: a process that dies between the service's answer and the last rename sends a file twice. Counts are
-// weights, so that costs nothing. One object at a time on a folder (sync/sync.h holds its lock).
+// At least once: a process that dies between the service's answer and what it writes then sends a request's misses
+// twice. Counts are weights, so that costs nothing. One object at a time on a folder (sync/sync.h holds its lock).
 #pragma once
 
 #include <filesystem>
@@ -22,8 +23,8 @@ struct PostedMisses {
   std::vector<std::string> warnings;
 };
 
-// Posts what is there. Throws ServiceFailure, with what was not posted kept, and BrokenEnvironment for a folder that
-// cannot be read or written.
-PostedMisses post_misses(const ServiceClient& service, const std::filesystem::path& folder);
+// Posts what is there, and counts it in `result`. Throws ServiceFailure, with what was not posted kept, and
+// BrokenEnvironment for a folder that cannot be read or written.
+void post_misses(const ServiceClient& service, const std::filesystem::path& folder, PostedMisses& result);
 
 }  // namespace moetune

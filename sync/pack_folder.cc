@@ -18,20 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostPacks = 1000, kLongestName = 128;
+constexpr std::size_t kMostPacks = 1000;
 constexpr std::uint64_t kMostTotalBytes = std::uint64_t{16} << 30;
 constexpr std::size_t kMostListBytes = std::size_t{1} << 20, kMostStateBytes = std::size_t{4} << 20;
 constexpr std::time_t kLeftOverAge = 3600;
 constexpr const char* kStateFile = ".moetune-sync.json";
 
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
-
-// No path, no option and no hidden file.
-bool is_pack_name(const std::string& name) {
-  return name.size() <= kLongestName && name.size() > 5 && name.ends_with(".pack") && is_word(name.front()) &&
-         std::all_of(name.begin(), name.end(),
-                     [](char c) { return is_word(c) || c == '.' || c == '_' || c == '-'; });
-}
 
 bool is_sha256(const std::string& text) {
   std::array<std::uint8_t, 32> bytes;

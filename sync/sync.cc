@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,8 +12,6 @@
 #include <optional>
 #include <random>
 
-#include "base/random_text.h"
-#include "base/regular_file.h"
 #include "sync/miss_files.h"
 #include "sync/pack_folder.h"
 
@@ -85,14 +82,15 @@ class Rounds {
   // What one half cannot do does not keep the other from its work.
   void work(SyncRound& round) {
     std::optional<ServiceFailure> failure;
+    PostedMisses posted;
     try {
-      const PostedMisses posted = post_misses(service_, request_.folder);
-      round.miss_files = posted.files;
-      round.misses = posted.misses;
-      round.warnings = posted.warnings;
+      post_misses(service_, request_.folder, posted);
     } catch (const ServiceFailure& error) {
       failure = error;
     }
+    round.miss_files = posted.files;
+    round.misses = posted.misses;
+    round.warnings = std::move(posted.warnings);
     if (stop_.stop_requested()) return;
     InstalledPacks installed = packs_.update(service_);
     round.installed = std::move(installed.names);
@@ -127,18 +125,6 @@ double backoff_s(double every_s, int failures, double random) {
   for (int i = 1; i < failures && wait < kLongestBackoff; ++i) wait *= 2;
   if (failures > 0) wait = std::min(wait, std::max(kLongestBackoff, every_s));
   return wait * (failures == 0 ? 0.9 + 0.2 * random : 0.5 + 0.5 * random);
-}
-
-std::string read_token(const fs::path& file) {
-  std::string text = read_regular_file(file, 4096);
-  struct stat facts = {};
-  if (::stat(file.c_str(), &facts) == 0 && (facts.st_mode & 077) != 0)
-    throw BadInput(file.string() + " can be read by others; a token is its owner's alone: chmod 600");
-  if (text.ends_with('\n')) text.pop_back();
-  const bool sound =
-      !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7F; });
-  if (!sound) throw BadInput(file.string() + " holds no token: one line without spaces");
-  return text;
 }
 
 bool sync(const SyncRequest& request, const SyncListener& listener, std::stop_token stop) {

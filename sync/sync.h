@@ -37,9 +37,6 @@ using SyncListener = std::function<void(const SyncRound&)>;
 // Round after round until `stop` is requested, or one with `once`. Reports each. Returns whether the last round failed.
 bool sync(const SyncRequest& request, const SyncListener& listener, std::stop_token stop);
 
-// A token's file: one line, which only its owner may read. Throws BadInput.
-std::string read_token(const std::filesystem::path& file);
-
 // How long to wait after so many failures in a row: twice as long each time, a random part of it left out, so that the
 // sidecars of a fleet do not come back all at once. `random` is from 0 to 1.
 double backoff_s(double every_s, int failures, double random);

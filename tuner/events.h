@@ -72,8 +72,9 @@ struct TrialBegun {
 struct TrialEnded {
   const Trial& trial;
   const TrialCounts& counts;
-  const Trial* best;   // so far; null before the first that is valid
-  bool again = false;  // measured before, while somebody else used the device; this replaces it
+  const Trial* best;       // so far; null before the first that is valid
+  bool again = false;      // measured before, while somebody else used the device; this replaces it
+  double compiling_s = 0;  // of all compiler threads, since the compiler's start
 };
 
 // The canary shows somebody else's work on the device: a job that measures waits for a while, and one of

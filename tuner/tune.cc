@@ -329,11 +329,11 @@ void TuneLoop::finish(Pending pending, TrialResult result, BuildPtr build) {
   Trial trial{pending.id, pending.config, std::move(result), pending.known.has_value()};
   if (!trial.resumed) store_.put(trial, build.get());
   searcher_->tell({trial.id, trial.result.outcome, trial.result.measurement.median_us});
-
   const std::size_t position = board_.add(std::move(trial));
   const Trial& latest = result_.trials[position];
   const bool is_best = board_.best() == &latest;
-  tools_.events.emit(TrialEnded{latest, result_.counts, board_.best()});
+  const double compiling_s = tools_.compiler != nullptr ? tools_.compiler->stats().compile_seconds : 0;
+  tools_.events.emit(TrialEnded{latest, result_.counts, board_.best(), false, compiling_s});
   if (tools_.device.info().recorded || latest.resumed) return;  // a replay costs nothing
   watch(latest);
   if (!has_time(latest.result.outcome)) return;

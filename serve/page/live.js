@@ -1,7 +1,7 @@
 // The live page: asks the API for what is there, then follows the event stream. Text goes into the page as text only.
 'use strict';
 
-const MOST_ROWS = 50;
+const MOST_ROWS = 50, RETRY_MS = 2000;
 const searches = new Map();  // running jobs by id: {title, points, budget, trials, best, phase, chart}
 let stream = null, refreshing = null;
 
@@ -127,12 +127,19 @@ function refreshSoon() {
   }, 500);
 }
 
+// A connection that breaks is opened again by the browser. One that is refused (a session that has ended, a service
+// that is full) is closed for good: then everything starts again, which shows the login if it is that.
 function follow() {
-  stream = new EventSource('v1/events');
-  stream.onopen = () => { byId('state').textContent = 'live'; refreshSoon(); };
-  stream.onerror = () => { byId('state').textContent = 'connection lost; trying again …'; };
+  if (stream) stream.close();
+  const mine = stream = new EventSource('v1/events');
+  mine.onopen = () => { byId('state').textContent = 'live'; refreshSoon(); };
+  mine.onerror = () => {
+    if (mine !== stream) return;
+    byId('state').textContent = 'connection lost; trying again …';
+    if (mine.readyState === EventSource.CLOSED) startAgain();
+  };
   for (const type of ['job', 'phase', 'search', 'trial', 'range', 'packs', 'lost'])
-    stream.addEventListener(type, refreshSoon);
+    mine.addEventListener(type, refreshSoon);
 }
 
 byId('login').addEventListener('submit', async (event) => {
@@ -144,5 +151,18 @@ byId('login').addEventListener('submit', async (event) => {
   start();
 });
 
-const start = () => refresh().then(follow).catch((error) => { byId('state').textContent = error.message; });
+let starting = null;
+
+function startAgain() {
+  if (starting) return;
+  starting = setTimeout(() => { starting = null; start(); }, RETRY_MS);
+}
+
+// Until it succeeds, or a token is needed: the login starts it then.
+function start() {
+  refresh().then(follow).catch((error) => {
+    byId('state').textContent = error.message;
+    if (byId('login').hidden) startAgain();
+  });
+}
 start();

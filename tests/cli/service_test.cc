@@ -2,6 +2,7 @@
 #include <regex>
 
 #include "tests/cli/served.h"
+#include "tests/jobs/made_up_range.h"
 
 using namespace moetune::testing;
 
@@ -163,4 +164,31 @@ TEST_CASE("a service signs the pack that it publishes, and sync installs it for 
   const Ended no_key = tool.run({"serve", "--packs", packs, "--sign-key", tool.path("none").string()});
   CHECK(no_key.code == 2);
   CHECK(contains(no_key.err, "none"));
+}
+
+TEST_CASE("retune --server prints the night as the local command does, and refuses what is the service's") {
+  Tool tool;
+  write_made_up_range(tool.path("recordings"));
+  const std::string device = "replay:" + tool.path("recordings").string();
+  tool.write("list.json", R"({"moetune_workloads": 1, "workloads": [
+      {"kernel": "router", "shapes": ["tokens=64", "tokens=256"]}, {"kernel": "router", "shapes": ["tokens=77"]}]})");
+  const std::vector<std::string> night = {"retune",   "--workloads", tool.path("list.json").string(),
+                                          "--budget", "20",          "--no-compile"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> command = night;
+    command.insert(command.end(), more.begin(), more.end());
+    return tool.run(command);
+  };
+  const auto steady = [](const std::string& text) {
+    return std::regex_replace(text, std::regex("  \\([0-9:]+[^)]*\\)\n"), "\n");
+  };
+  const Served served(tool, "nights", {"--device", device});
+  const Ended remote = with({"--server", served.url});
+  const Ended local = with({"--device", device, "--cache", tool.path("local.db").string()});
+  CHECK(contains(local.out, "stale: 0 improved, 2 tuned"));
+  CHECK(steady(remote.out) == steady(local.out));
+  CHECK(remote.code == local.code);
+  CHECK(contains(with({"--server", served.url, "--cache", "x.db"}).err, "leave out --cache"));
+  CHECK(contains(with({"--server", served.url, "--threads", "2"}).err, "leave out --threads"));
+  CHECK(contains(tool.run({"search", "--server", served.url, "--threads", "2"}).err, "leave out --threads"));
 }

@@ -42,6 +42,8 @@ const std::vector<std::string> kRequests = {
     posted("/v1/jobs/1/cancel", "{}"),
     asked("GET", "/v1/jobs?state=queued&kind=search&after=0&limit=10"),
     asked("DELETE", "/v1/jobs/1"),
+    asked("DELETE", "/v1/jobs/1?ticket=0123456789abcdef"),
+    asked("HEAD", "/v1/packs?family=x&hardware=y"),
     asked("GET", "/v1/winners?kernel=router&hardware=H200&family=x"),
     asked("GET", "/v1/packs/service.pack/signature"),
     asked("GET", "/v1/tables"),
@@ -52,10 +54,10 @@ const std::vector<std::string> kRequests = {
 class ServiceTarget : public Target {
  public:
   explicit ServiceTarget(const Folder& folder)
-      : mutator_(kRequests,
-                 {"\r\n", "%2e%2e%2f", "..", "\"", "{", "[", "Transfer-Encoding: chunked\r\n", "HTTP/1.0",
-                  "Content-Length: 99999999999\r\n", "Last-Event-ID: -1\r\n", "Origin: null\r\n", "%00",
-                  "1e308", "If-None-Match: *\r\n", "Expect: 100-continue\r\n", "\xff"}) {
+      : mutator_(kRequests, {"\r\n", "%2e%2e%2f", "..", "\"", "{", "[", "Transfer-Encoding: chunked\r\n",
+                             "HTTP/1.0", "Content-Length: 99999999999\r\n", "Last-Event-ID: -1\r\n",
+                             "Origin: null\r\n", "Host: b\r\n", "X-Forwarded-For: 1.2.3.4\r\n", "%00",
+                             "1e308", "If-None-Match: *\r\n", "Expect: 100-continue\r\n", "\xff"}) {
     write_recording(sample_recording(), folder / "r.zst");
     ::setenv("MOETUNE_NVRTC", "/nonexistent", 1);
     ServiceOptions options;

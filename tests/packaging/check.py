@@ -3,12 +3,15 @@
 check.py SOURCE MOETUNE: the units by `systemd-analyze verify`, the CronJob by its structure, options by the tool itself.
 """
 import json
+import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 source, moetune = pathlib.Path(sys.argv[1]), str(pathlib.Path(sys.argv[2]).resolve())
 packaging = source / "packaging"
@@ -43,12 +46,18 @@ def check_units():
         ended = subprocess.run(["systemd-sysusers", "--dry-run", (packaging / "systemd/moetune.sysusers").resolve()],
                                capture_output=True, text=True)
         check(ended.returncode == 0, f"systemd-sysusers: {ended.stderr}")
+    serve = (packaging / "systemd/moetune-serve.service").read_text()
+    command = re.search(r"^ExecStart=/usr/bin/moetune (serve .*)$", serve, re.M)
+    check(command, "the service's unit does not start /usr/bin/moetune serve")
+    # Its options are known if nothing but the address is wrong.
+    ended = subprocess.run([moetune, *command[1].split(), "--listen", "nowhere"], capture_output=True, text=True)
+    check(ended.returncode == 2 and "nowhere" in ended.stderr, f"{command[1]} is refused: {ended.stderr}")
     if shutil.which("systemd-analyze") is None:
         print("systemd-analyze is not here: the units are not verified")
         return
     with tempfile.TemporaryDirectory() as folder:
         units = []
-        for name in ("moetune-retune.service", "moetune-retune.timer"):
+        for name in ("moetune-retune.service", "moetune-retune.timer", "moetune-serve.service"):
             text = (packaging / "systemd" / name).read_text().replace("/usr/bin/moetune", moetune)
             units.append(pathlib.Path(folder) / name)
             units[-1].write_text(text)
@@ -81,7 +90,8 @@ def check_jobs():
     check((shards["apiVersion"], shards["kind"]) == ("batch/v1", "Job"), "the shards are of another kind")
     spec = shards["spec"]
     check(spec["completionMode"] == "Indexed", "completionMode must be Indexed")
-    check(spec["backoffLimit"] == 0, "backoffLimit must be 0")
+    check(spec["backoffLimitPerIndex"] == 0, "backoffLimitPerIndex must be 0")
+    check("backoffLimit" not in spec, "with a backoffLimit the first shard that fails ends all others")
     check(spec["parallelism"] <= spec["completions"], "more pods than shards")
     container = check_pod(spec["template"]["spec"])
     check("nvidia.com/gpu" in container["resources"]["limits"], "no GPU is asked for")
@@ -108,6 +118,40 @@ def check_scripts():
         for line in script.read_text().splitlines():
             check(not line.startswith("#SBATCH") or re.fullmatch(r"#SBATCH --[a-z-]+(=\S+)?", line),
                   f"{script.name}: {line}")
+
+
+# A night that ends in good order a moment after SIGTERM, and says what it found by the cache that it leaves.
+NIGHT = """#!/usr/bin/env bash
+set -eu
+if [ "$1" = retune ]; then
+  while [ "$1" != --cache ]; do shift; done
+  trap 'sleep 0.3; echo found > "'"$2"'"; exit 143' TERM
+  touch "$STARTED"
+  while :; do sleep 0.05; done
+fi
+cp "$5" "$3"  # cache export PACK --cache CACHE
+"""
+
+
+def check_stopped_shard():
+    """A scheduler's SIGTERM to tune_shard reaches the night, and what that had is exported before the shard ends."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        night, started = folder / "moetune", folder / "started"
+        night.write_text(NIGHT)
+        night.chmod(0o755)
+        own = {"MOETUNE": str(night), "MOETUNE_SHARD": "2/4", "MOETUNE_WORK": str(folder / "work"),
+               "STARTED": str(started)}
+        shard = subprocess.Popen([packaging / "fleet/tune_shard", folder / "list.json", folder / "fleet"],
+                                 env={**os.environ, **own})
+        for _ in range(200):
+            if started.exists():
+                break
+            time.sleep(0.05)
+        shard.send_signal(signal.SIGTERM)
+        check(shard.wait(timeout=20) == 143, f"a shard that is stopped ends with {shard.returncode}")
+        pack = folder / "fleet/shards/2-of-4.db"
+        check(pack.exists() and pack.read_text() == "found\n", "a shard that is stopped leaves no pack")
 
 
 def check_cronjob():
@@ -171,5 +215,6 @@ check_cronjob()
 check_jobs()
 check_schemas()
 check_scripts()
+check_stopped_shard()
 check_dockerfile()
 print("packaging: sound")

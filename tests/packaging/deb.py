@@ -20,6 +20,7 @@ EXPECTED = {
     "usr/lib/systemd/system/moetune-retune.service": 0o644,
     "usr/lib/systemd/system/moetune-retune.timer": 0o644,
     "usr/lib/sysusers.d/moetune.conf": 0o644,
+    "usr/lib/systemd/system/moetune-serve.service": 0o644,
     "usr/share/moetune/kubernetes/retune-shards.yaml": 0o644,
     "usr/share/moetune/slurm/retune.sbatch": 0o755,
     "usr/share/doc/moetune/copyright": 0o644,

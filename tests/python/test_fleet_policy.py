@@ -112,16 +112,16 @@ class PolicyTest(unittest.TestCase):
 
 
 class Hosts:
-    """Hosts that install, but for those that are to lose."""
+    """Hosts that install, but for those that are to lose; `had` are those that had the pack before."""
 
-    def __init__(self, *losing: str) -> None:
-        self.losing = losing
+    def __init__(self, *losing: str, had: Sequence[str] = ()) -> None:
+        self.losing, self.had = losing, had
         self.asked: list[tuple[str, str, bool]] = []
 
     def ask(self, hosts: Sequence[str], what: str, request: dict[str, Any]) -> dict[str, dict[str, Any]]:
         self.asked += [(host, what, bool(request.get("duels"))) for host in hosts]
         return {host: {"status": "lost", "why": "slower"} if host in self.losing and what == "install"
-                else {"status": "ok"} for host in hosts}
+                else {"status": "ok", "changed": host not in self.had} for host in hosts}
 
 
 class RolloutTest(unittest.TestCase):
@@ -145,6 +145,13 @@ class RolloutTest(unittest.TestCase):
         self.assertFalse(result.agreed)
         self.assertEqual((result.installed, result.restored, result.failed), ([], ["h1"], {"o1": "slower"}))
         self.assertEqual({host for host, _, _ in hosts.asked}, {"h1", "o1"})
+
+    def test_who_had_the_pack_before_keeps_it(self) -> None:
+        hosts = Hosts("o1", had=["h1"])
+        result = self.roll(hosts, 2)
+        self.assertFalse(result.agreed)
+        self.assertEqual(result.restored, ["h2", "o2"])
+        self.assertNotIn(("h1", "restore", False), hosts.asked)
 
     def test_a_later_host_that_fails_stops_none(self) -> None:
         result = self.roll(Hosts("h3"), 1)

@@ -1,10 +1,8 @@
-#include <sys/socket.h>
-
 #include <regex>
-#include <set>
 
-#include "base/resources.h"
+#include "base/error.h"
 #include "serve/event_log.h"
+#include "serve/token_file.h"
 #include "tests/serve/running_service.h"
 
 using namespace moetune;
@@ -23,8 +21,6 @@ std::string stream_until(const RunningService& running, HttpRequest request,
   });
   return text;
 }
-
-const char* const kOpenApi = "serve/openapi.json";
 
 }  // namespace
 
@@ -212,45 +208,20 @@ TEST_CASE("one service a cache and GPU") {
   CHECK_THROWS_AS(Service(running.options), BrokenEnvironment);
 }
 
-TEST_CASE("the description and the service have the same paths, and answers have what it says") {
-  RunningService running;
-  running.start();
-  const Json described = running.get("/v1/openapi.json");
-  CHECK(described == Json::parse(find_embedded(kOpenApi).value()));
-  CHECK(described["openapi"] == "3.1.0");
-  std::set<std::string> routes, paths;
-  for (const Api::Route& route : Api::routes()) routes.insert(std::string(route.method) + " " + route.path);
-  for (const auto& [path, methods] : described["paths"].items()) {
-    for (const auto& [method, operation] : methods.items()) {
-      std::string upper = method;
-      std::transform(upper.begin(), upper.end(), upper.begin(), ::toupper);
-      paths.insert(upper + " " + path);
-    }
-  }
-  CHECK(routes == paths);
-  const Json job = running.submit({{"budget", 5}});
-  running.ended(job["id"]);
-  for (const auto& [path, methods] : described["paths"].items()) {
-    for (const auto& [method, operation] : methods.items()) {
-      if (path == "/v1/events") continue;  // has no end
-      const std::string at = std::regex_replace(path, std::regex("\\{id\\}"), "1");
-      std::string upper = method;
-      std::transform(upper.begin(), upper.end(), upper.begin(), ::toupper);
-      const std::string body = operation.contains("requestBody")
-                                   ? operation["requestBody"]["content"]["application/json"]["example"].dump()
-                                   : "";
-      const HttpResponse response = running.ask(upper, at, body);
-      INFO(upper << " " << at << " " << response.status << " " << response.body.substr(0, 200));
-      const std::string status = std::to_string(response.status);
-      REQUIRE(operation["responses"].contains(status));
-      const Json& said = operation["responses"][status];
-      if (!said.contains("content") || !said["content"].contains("application/json")) continue;
-      const Json schema = said["content"]["application/json"]["schema"];
-      const Json& named = schema.contains("$ref")
-                              ? described.at(Json::json_pointer(schema["$ref"].get<std::string>().substr(1)))
-                              : schema;
-      const Json answer = Json::parse(response.body);
-      for (const Json& key : named["required"]) CHECK_MESSAGE(answer.contains(key.get<std::string>()), key);
-    }
-  }
+TEST_CASE("a token's file is its owner's alone, for a service and for its clients") {
+  const RunningService unused;  // its folder
+  const std::filesystem::path file = unused.folder / "token";
+  const auto read = [&](const std::string& text) {
+    std::ofstream(file) << text;
+    std::filesystem::permissions(file,
+                                 std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    return read_client_token(file);
+  };
+  CHECK(read("secret-token\n") == "secret-token");
+  CHECK(read("# of the tuner\n\nmiss secret-token\nread another\n") == "secret-token");
+  for (const char* wrong : {"", "\n", "# nothing\n", "two words more\n", "a\r\n", "caf\xC3\xA9\n"})
+    CHECK_THROWS_AS(read(wrong), BadInput);
+  std::filesystem::permissions(file, std::filesystem::perms::group_read, std::filesystem::perm_options::add);
+  CHECK_THROWS_WITH_AS(read_client_token(file), doctest::Contains("chmod 600"), BadInput);
+  CHECK_THROWS_AS(read_client_token(unused.folder / "none"), BadInput);
 }

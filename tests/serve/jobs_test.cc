@@ -74,10 +74,10 @@ TEST_CASE("equal open requests are one job, and it ends when all have withdrawn"
   CHECK(joined["id"] == first["id"]);
   CHECK(joined["requests"] == 2);
   CHECK(joined["priority"] == 7);
-  const std::string path = "/v1/jobs/" + first["id"].dump();
-  CHECK(Json::parse(running.ask("DELETE", path).body)["requests"] == 1);
+  const std::string path = "/v1/jobs/" + first["id"].dump() + "?ticket=";
+  CHECK(Json::parse(running.ask("DELETE", path + first["ticket"].get<std::string>()).body)["requests"] == 1);
   REQUIRE(running.reaches(first["id"], "running"));
-  running.ask("DELETE", path);
+  running.ask("DELETE", path + joined["ticket"].get<std::string>());
   const Json ended = running.ended(first["id"]);
   CHECK(ended["state"] == "cancelled");
   CHECK(ended["exit_code"] == 130);
@@ -204,7 +204,10 @@ TEST_CASE("a queue of the first version is read, and one of a later version is n
     database.execute(sql);
   };
   alter(
-      "ALTER TABLE jobs DROP COLUMN quiet; ALTER TABLE jobs DROP COLUMN not_before; PRAGMA user_version = 1");
+      "DROP TABLE tickets; DROP INDEX jobs_open; DROP INDEX jobs_by_end; DROP INDEX jobs_by_deadline;"
+      "ALTER TABLE jobs DROP COLUMN quiet; ALTER TABLE jobs DROP COLUMN not_before;"
+      "ALTER TABLE jobs DROP COLUMN ending;"
+      "CREATE UNIQUE INDEX jobs_open ON jobs (digest) WHERE state < 2; PRAGMA user_version = 1");
   {
     JobQueue queue(file);
     const JobRecord job = queue.find(1).value();
@@ -228,6 +231,6 @@ TEST_CASE("a queue of the first version is read, and one of a later version is n
     CHECK(queue.submit(asked).job.not_before == 0);
     REQUIRE(queue.start_next("any"));
   }
-  alter("PRAGMA user_version = 3");
+  alter("PRAGMA user_version = 4");
   CHECK_THROWS_AS(JobQueue{file}, BrokenEnvironment);
 }

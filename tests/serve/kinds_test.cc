@@ -169,3 +169,42 @@ TEST_CASE("a range is refused if a cell of it is past the limits, and timing is 
   alone.settings.policy.timing = Timing::alone;
   CHECK(timing("search", search_fields(alone)) == "alone");
 }
+
+TEST_CASE("the metrics count a search while it runs, and a bench") {
+  const ScriptedDriver driver("memory=67108864");
+  RunningService running;
+  running.options.devices = {"cuda:0"};
+  running.options.threads = 1;
+  running.start();
+  const auto seconds = [&](const std::string& name) {
+    const std::string text = running.ask("GET", "/metrics").body, line = "\n" + name;
+    const std::size_t at = text.find(line);
+    return at == std::string::npos ? 0.0 : std::stod(text.substr(text.find(' ', at)));
+  };
+  const std::string busy = "moetune_gpu_busy_seconds_total{device=\"cuda:0\"}",
+                    measuring = "moetune_gpu_measuring_seconds_total{device=\"cuda:0\"}",
+                    compiling = "moetune_compile_seconds_total";
+  Json search = kGpuProblem;
+  search.update({{"budget", 500}, {"seed", 1}});
+  const Json job = running.submit(search);
+  const auto trials = [&] {
+    const Json progress = running.get("/v1/jobs/" + job["id"].dump())["progress"];
+    return progress.is_object() ? progress.value("trials", 0) : 0;
+  };
+  for (int tries = 0; tries < 400 && trials() < 4; ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  REQUIRE(running.get("/v1/jobs/" + job["id"].dump())["state"] == "running");
+  CHECK(seconds(busy) > 0);
+  CHECK(seconds(measuring) > 0);
+  CHECK(seconds(compiling) > 0);
+  running.ask("POST", "/v1/jobs/" + job["id"].dump() + "/cancel", "{}");
+  running.ended(job["id"]);
+  search["budget"] = 1;
+  done(running, "search", search);
+  const double before = seconds(busy);
+  CHECK(seconds(busy) == before);  // idle
+  Json bench = kGpuProblem;
+  bench["rounds"] = 3;
+  done(running, "bench", bench);
+  CHECK(seconds(busy) > before);
+}

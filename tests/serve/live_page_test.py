@@ -25,23 +25,35 @@ def write_recording(path):
         "tune_params": {"x": list(range(200)), "y": list(range(300))}, "objective": "time", "cache": cache}))
 
 
+LIVE = "document.getElementById('state').textContent === 'live'"
+LOGIN = "!document.getElementById('login').hidden"
+TOKEN = "a-token-of-this-test"
+
+
 class LivePage(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory(prefix="moetune-live-")
         folder = pathlib.Path(self.folder.name)
         write_recording(folder / "saxpy.json")
-        self.service = subprocess.Popen(
-            [os.environ["MOETUNE_BINARY"], "serve", "--listen", "127.0.0.1:0", "--cache", folder / "cache.db",
-             "--device", f"replay:{folder / 'saxpy.json'}"],
-            stdout=subprocess.PIPE, text=True, env={**os.environ, "MOETUNE_LIBCUDA": "none"})
-        self.url = self.service.stdout.readline().split()[2]
+        self.start("127.0.0.1:0")
         self.browser = Browser(find_browser())
 
-    def tearDown(self):
-        self.browser.close()
+    def start(self, listen, *options):
+        folder = pathlib.Path(self.folder.name)
+        self.service = subprocess.Popen(
+            [os.environ["MOETUNE_BINARY"], "serve", "--listen", listen, "--cache", folder / "cache.db",
+             "--device", f"replay:{folder / 'saxpy.json'}", *options],
+            stdout=subprocess.PIPE, text=True, env={**os.environ, "MOETUNE_LIBCUDA": "none"})
+        self.url = self.service.stdout.readline().split()[2]
+
+    def stop(self):
         self.service.terminate()
         self.service.wait()
         self.service.stdout.close()
+
+    def tearDown(self):
+        self.browser.close()
+        self.stop()
         self.folder.cleanup()
 
     def submit(self, **request):
@@ -49,6 +61,11 @@ class LivePage(unittest.TestCase):
         message = urllib.request.Request(self.url + "v1/jobs", body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(message) as answer:
             return json.load(answer)["id"]
+
+    def open(self):
+        self.browser.call("Page.navigate", url=self.url)
+        while not self.browser.loaded:
+            self.browser._next(60)
 
     def until(self, expression, what):
         for _ in range(150):
@@ -60,10 +77,8 @@ class LivePage(unittest.TestCase):
 
     def test_a_running_search_is_followed_without_a_complaint(self):
         browser = self.browser
-        browser.call("Page.navigate", url=self.url)
-        while not browser.loaded:
-            browser._next(60)
-        self.until("document.getElementById('state').textContent === 'live'", "the stream is not open")
+        self.open()
+        self.until(LIVE, "the stream is not open")
         self.assertEqual(browser.evaluate("document.querySelectorAll('canvas').length"), 0)
         running, queued = self.submit(budget=60000, seed=5), self.submit(budget=30, seed=6)
         self.until("document.querySelector('#curves canvas')", "no curve appears")
@@ -84,6 +99,21 @@ class LivePage(unittest.TestCase):
         self.assertEqual(browser.evaluate("document.cookie"), "")  # HttpOnly
         elsewhere = [one for one in browser.complaints if not one.startswith(f"request: {self.url}")]
         self.assertEqual(elsewhere, [])
+
+    def test_a_session_that_has_ended_shows_the_login_and_goes_on_with_a_token(self):
+        self.stop()
+        tokens = pathlib.Path(self.folder.name) / "tokens"
+        tokens.write_text(f"read {TOKEN}\n")
+        tokens.chmod(0o600)
+        self.start("127.0.0.1:0", "--token-file", str(tokens))
+        self.open()
+        for _ in range(2):  # sessions end with their service
+            self.until(LOGIN, "no login")
+            self.browser.evaluate(f"document.getElementById('token').value = '{TOKEN}';"
+                                  "document.querySelector('#login button').click()")
+            self.until(LIVE, "the stream is not open")
+            self.stop()
+            self.start(self.url.split("/")[2], "--token-file", str(tokens))
 
 
 if __name__ == "__main__":

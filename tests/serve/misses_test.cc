@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 
@@ -116,6 +117,47 @@ TEST_CASE("a miss of other hardware is refused with the reason; so is what no ke
   CHECK(why.find("it was missed on NVIDIA H100, and this service tunes for Test GPU") != why.npos);
   CHECK(why.find("this service takes at most") != why.npos);
   CHECK(why.find("decode_kernel") != why.npos);
+}
+
+TEST_CASE("misses take the room that is theirs, in one go, and leave the rest to who waits") {
+  RunningService running;
+  running.options.jobs.missed = 300;
+  running.options.jobs.weight = 2'500'000;
+  running.start();
+  const Json blocker = running.submit({{"budget", 2000}, {"seed", 9}, {"finalists", 1}});
+  REQUIRE(running.reaches(blocker["id"], "running"));
+  Json misses = Json::array();
+  for (int i = 1; i <= 1000; ++i)
+    misses.push_back({{"kernel", "decode_kernel"},
+                      {"problem", "elements=" + std::to_string(4096 * i)},
+                      {"count", i == 1 ? std::uint64_t{1} << 60 : 1}});
+  double slowest = 0;
+  std::atomic<bool> is_over{false};
+  std::thread watcher([&] {
+    while (!is_over) {
+      const auto begin = std::chrono::steady_clock::now();
+      running.ask("GET", "/healthz");
+      slowest =
+          std::max(slowest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    }
+  });
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 3; ++i) clients.emplace_back([&] { post(running, misses); });
+  for (std::thread& client : clients) client.join();
+  is_over = true;
+  watcher.join();
+  CHECK(slowest < 0.5);
+  const Json answer = post(running, misses);
+  CHECK(answer["accepted"] == 300);
+  CHECK(answer["queued"] == 0);
+  CHECK(answer["refused"] == 700);
+  CHECK(answer["why"].dump().find("no room for another missed shape") != std::string::npos);
+  const Json queued = running.get("/v1/jobs?state=queued&limit=1000")["jobs"];
+  REQUIRE(queued.size() == 300);
+  CHECK(queued[0]["weight"] == 2'500'000);  // of a million each time
+  CHECK(queued[1]["weight"] == 4);
+  CHECK_FALSE(queued[0]["deadline"].is_null());
+  CHECK(running.submit({{"budget", 5}, {"seed", 10}})["state"] == "queued");
 }
 
 TEST_CASE("of two kinds of GPU a miss goes to its own") {

@@ -97,9 +97,34 @@ TEST_CASE("many misses go in several requests") {
   const FakeService service;
   const ScriptedServer server([&](const auto& request) { return service.answer(request); });
   std::map<std::string, int> counts;
-  for (int i = 1; i <= 450; ++i) counts["batch=" + std::to_string(i)] = i;
+  for (int i = 1; i <= 2450; ++i) counts["batch=" + std::to_string(i)] = i;
   folder.write_misses("misses.json", counts);
-  CHECK(sync_once(server, folder).misses == 450);
+  CHECK(sync_once(server, folder).misses == 2450);
   CHECK(received(server) == counts);
   CHECK(server.requests().size() == 4);
+}
+
+TEST_CASE("what was posted of a file does not go again when the service refuses the rest") {
+  const SyncFolder folder;
+  const FakeService service;
+  int taken = 0;
+  const ScriptedServer server([&](const auto& request) {
+    if (request.path != "/v1/misses" || ++taken != 2) return service.answer(request);
+    return http_answer(429, R"({"error":{"code":"too_many_requests","message":"No."}})");
+  });
+  std::map<std::string, int> counts;
+  for (int i = 1; i <= 1500; ++i) counts["batch=" + std::to_string(i)] = i;
+  folder.write_misses("misses.json", counts);
+  const SyncRound first = sync_once(server, folder);
+  CHECK(first.failure != "");
+  CHECK(first.misses == 1000);
+  CHECK(folder.visible() == Names{"misses.json.claimed", "misses.json.posted"});
+  CHECK(sync_once(server, folder).misses == 500);
+  std::size_t refused = 0;
+  for (const auto& [problem, count] : received(server)) refused += count > counts[problem] ? 1 : 0;
+  CHECK(refused == 500);  // of the request that was refused, which the scripted service saw
+  CHECK(folder.visible() == Names{"misses.json.posted"});
+  counts["batch=1"] += 7;
+  folder.write_misses("misses.json", counts);
+  CHECK(sync_once(server, folder).misses == 1);
 }

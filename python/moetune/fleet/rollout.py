@@ -34,8 +34,10 @@ def roll_out(hosts: Mapping[str, str], first: int, request: dict[str, Any], duel
     result.failed = _failures(answers)
     agreed = [host for host in chosen if host not in result.failed]
     if result.failed or not chosen:
-        back = ask(agreed, "restore", request) if agreed else {}
-        result.restored = [host for host in agreed if host not in _failures(back)]
+        # One that had the pack before keeps it: there is nothing to go back to.
+        changed = [host for host in agreed if answers[host].get("changed") is True]
+        back = ask(changed, "restore", request) if changed else {}
+        result.restored = [host for host in changed if host not in _failures(back)]
         result.failed.update(_failures(back))
         return result
     result.agreed = True

@@ -184,12 +184,24 @@ def _path_of(request: dict[str, Any]) -> Path:
     return path
 
 
-def _put(path: Path, data: bytes, digest: str) -> None:
-    """The pack at `path`, in one step; what was there before is beside it. Checked before a server could open it."""
+def _trial(path: Path) -> Path:
+    """Names the pack that is at `path` on trial: it was put there, and its duels have not ended."""
+    return path.with_name(path.name + ".trial")
+
+
+def _on_trial(path: Path, digest: str) -> bool:
+    return _trial(path).exists() and _trial(path).read_text() == digest
+
+
+def _put(path: Path, data: bytes, digest: str) -> bool:
+    """The pack at `path`, in one step; what was there before is beside it. Checked before a server could open it.
+
+    Whether this put it there, now or before it was killed: only then may it be taken away again.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path):
         if _is_at(path, digest):
-            return  # by another host of the same folder
+            return _on_trial(path, digest)  # else it was there, or is of another host of the same folder
         part = path.with_name(path.name + ".part")
         try:
             _write_durably(part, data)
@@ -197,40 +209,55 @@ def _put(path: Path, data: bytes, digest: str) -> None:
             _before(path).unlink(missing_ok=True)
             if path.exists():
                 os.link(path, _before(path))
+            _write_durably(_trial(path), digest.encode())
             os.replace(part, path)
         finally:
             part.unlink(missing_ok=True)
+    return True
+
+
+def _go_back(path: Path, digest: str) -> None:
+    """To the pack of before, or to none if there was none. Does nothing if the pack is not there any more."""
+    with _locked(path):
+        if _is_at(path, digest):
+            if _before(path).exists():
+                os.replace(_before(path), path)
+            else:
+                path.unlink()
+        _trial(path).unlink(missing_ok=True)
 
 
 def install(request: dict[str, Any], data: bytes) -> dict[str, Any]:
-    """Puts a pack at request["path"]; with duels, goes back to what was there if one of its winners loses."""
+    """Puts a pack at request["path"]; with duels, goes back to what was there if one of its winners loses.
+
+    `changed` in the answer: it was not there before, so that restore() may take it away.
+    """
     try:
         if hashlib.sha256(data).hexdigest() != request["sha256"]:
             raise FleetError("the pack arrived damaged")
         path = _path_of(request)
-        _put(path, data, request["sha256"])
+        changed = _put(path, data, request["sha256"])
     except (FleetError, OSError) as error:
         return {"status": "broken", "why": str(error)}
     try:
         lost = _duels(request, path, _before(path)) if request["duels"] else []
     except (FleetError, OSError, KeyError, TypeError) as error:
         lost = [str(error) or repr(error)]
+    try:
+        if lost and changed:
+            _go_back(path, request["sha256"])
+        _trial(path).unlink(missing_ok=True)
+    except OSError as error:
+        lost.append(str(error))
     if lost:
-        restore(request)
-        return {"status": "lost", "why": "; ".join(lost)[:2000]}
-    return {"status": "ok"}
+        return {"status": "lost", "changed": changed, "why": "; ".join(lost)[:2000]}
+    return {"status": "ok", "changed": changed}
 
 
 def restore(request: dict[str, Any]) -> dict[str, Any]:
-    """Goes back to the pack of before, or to none if there was none. Does nothing if the pack is not there."""
+    """Goes back to the pack of before, or to none if there was none. For hosts whose install() changed something."""
     try:
-        path = _path_of(request)
-        with _locked(path):
-            if _is_at(path, request["sha256"]):
-                if _before(path).exists():
-                    os.replace(_before(path), path)
-                else:
-                    path.unlink()
+        _go_back(_path_of(request), request["sha256"])
         return {"status": "ok"}
     except (FleetError, OSError) as error:
         return {"status": "broken", "why": str(error)}

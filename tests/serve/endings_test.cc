@@ -1,0 +1,168 @@
+// How jobs end: what cannot be written is written later, who cancels ends nobody else's, and nothing runs too long.
+#include <ctime>
+
+#include "serve/job_queue.h"
+#include "serve/job_request.h"
+#include "tests/serve/running_service.h"
+#include "tests/serve/scripted_driver.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+
+namespace {
+
+const Json kEndless = {{"budget", 2000}, {"seed", 78}, {"finalists", 1}};
+const JobRecord kSearch{.kind = "search", .request = "{}", .device = {}};
+const JobOutcome kCancelled{.state = JobState::cancelled, .result = {}, .error = "{}", .exit_code = 130};
+
+std::string path_of(const Json& job) { return "/v1/jobs/" + job["id"].dump(); }
+std::string delete_path(const Json& job) {
+  return path_of(job) + "?ticket=" + job["ticket"].get<std::string>();
+}
+
+}  // namespace
+
+TEST_CASE("a job that ends while the queue's file is locked ends when it is free, and others run") {
+  RunningService running;
+  running.options.jobs.patience = std::chrono::milliseconds(100);
+  running.start();
+  const Json job = running.submit(kEndless);
+  REQUIRE(running.reaches(job["id"], "running"));
+  running.ask("POST", path_of(job) + "/cancel", "{}");
+  {
+    const Database other(running.folder / "cache.db-jobs", Database::Access::read_write,
+                         std::chrono::milliseconds(10'000));
+    other.execute("BEGIN IMMEDIATE");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    other.execute("ROLLBACK");
+  }
+  CHECK(running.ended(job["id"])["state"] == "cancelled");
+  CHECK(running.get("/v1/devices")["devices"][0]["job"].is_null());
+  CHECK(running.ended(running.submit({{"budget", 5}, {"seed", 3}})["id"])["state"] == "done");
+}
+
+TEST_CASE("what has ended and cannot be written runs again at the next start") {
+  RunningService running;
+  running.options.jobs.patience = std::chrono::milliseconds(100);
+  running.start();
+  const Json job = running.submit({{"budget", 100}, {"seed", 5}});
+  REQUIRE(running.reaches(job["id"], "running"));
+  {
+    const Database other(running.folder / "cache.db-jobs", Database::Access::read_write,
+                         std::chrono::milliseconds(10'000));
+    other.execute("BEGIN IMMEDIATE");
+    running.service.reset();  // does not wait for who has the lock
+    other.execute("ROLLBACK");
+  }
+  running.start();
+  CHECK(running.ended(job["id"])["state"] == "done");
+}
+
+TEST_CASE("a request that equals a job which is being cancelled is a job of its own") {
+  RunningService running;
+  running.start();
+  const Json first = running.submit(kEndless);
+  REQUIRE(running.reaches(first["id"], "running"));
+  CHECK(running.ask("DELETE", delete_path(first)).status == 200);
+  const Json second = running.submit(kEndless);
+  CHECK(second["id"] != first["id"]);
+  CHECK(running.ended(first["id"])["state"] == "cancelled");
+  CHECK(running.reaches(second["id"], "running"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  CHECK(running.get(path_of(second))["state"] == "running");
+}
+
+TEST_CASE("a DELETE that is sent again takes no other client's request back") {
+  RunningService running;
+  running.start();
+  const Json first = running.submit(kEndless), second = running.submit(kEndless),
+             third = running.submit(kEndless);
+  CHECK(first["id"] == third["id"]);
+  CHECK(first["ticket"] != third["ticket"]);
+  for (int tries = 0; tries < 3; ++tries)
+    CHECK(Json::parse(running.ask("DELETE", delete_path(first)).body)["requests"] == 2);
+  const HttpResponse whose = running.ask("DELETE", path_of(first));
+  CHECK(whose.status == 409);
+  CHECK(whose.body.find("2 requests wait for this job; ?ticket= names yours") != std::string::npos);
+  CHECK(running.ask("DELETE", path_of(first) + "?ticket=none").status == 200);
+  CHECK(Json::parse(running.ask("DELETE", delete_path(second)).body)["requests"] == 1);
+  CHECK(running.get(path_of(first))["state"] != "cancelled");
+  running.ask("DELETE", path_of(first));  // one is left: whose it is need not be said
+  CHECK(running.ended(first["id"])["state"] == "cancelled");
+  CHECK(running.ask("DELETE", delete_path(third)).status == 200);
+}
+
+TEST_CASE(
+    "a job that was ending when the service was killed has ended, and an equal one waits for its turn") {
+  RunningService running;
+  const std::filesystem::path file = running.folder / "jobs";
+  std::int64_t second = 0;
+  {
+    JobQueue queue(file);
+    const std::int64_t first = queue.submit(kSearch).job.id;
+    REQUIRE(queue.start_next("any"));
+    const JobQueue::Ending ending = queue.end(first, kCancelled);
+    CHECK_FALSE(ending.ended);
+    CHECK(ending.job->ending);
+    second = queue.submit(kSearch).job.id;
+    CHECK(second != first);
+    CHECK_FALSE(queue.start_next("other"));  // both would search the same
+  }
+  JobQueue queue(file);
+  queue.take_over();
+  CHECK(queue.find(1)->state == JobState::cancelled);
+  CHECK(queue.find(1)->ended > 0);
+  CHECK(queue.start_next("any")->id == second);
+  queue.end(second, kCancelled);
+  queue.put_back(second);  // the service stops: it ends all the same
+  CHECK(queue.find(second)->state == JobState::cancelled);
+}
+
+TEST_CASE("no search is longer than --max-time, whatever its request says") {
+  RunningService running;
+  running.options.limits.seconds = 1;
+  running.start();
+  for (const Json& fields : {kEndless, Json{{"budget", 2000}, {"seed", 79}, {"time_s", 0}}}) {
+    const Json job = running.submit(fields);
+    CHECK(job["request"]["time_s"] == 1);
+    const Json ended = running.ended(job["id"]);
+    CHECK(ended["state"] == "done");
+    CAPTURE(ended["result"].dump());
+    CHECK(ended["result"]["trials"]["total"] < 2000);
+    CHECK(ended["result"]["interrupted"] == false);
+    CHECK(ended["result"]["best"].is_object());
+  }
+  const Json kinds[] = {
+      {{"kind", "tune"},
+       {"request", {{"workloads", {{"moetune_workloads", 1}, {"workloads", Json::array()}}}}}},
+      {{"kind", "retune"},
+       {"request", {{"workloads", {{"moetune_workloads", 1}, {"workloads", Json::array()}}}}}}};
+  for (const Json& body : kinds) {
+    const JobRequest parsed =
+        parse_job_request(body["kind"], body["request"], running.options.limits, running.options.devices);
+    CHECK(Json::parse(parsed.canonical)["time_s"] == 1);
+  }
+}
+
+TEST_CASE("what does not end by itself is stopped after --max-time and a while") {
+  const ScriptedDriver driver("memory=67108864");
+  RunningService running;
+  running.options.devices = {"cuda:0"};
+  running.options.threads = 1;
+  running.start();
+  const Json problem = {{"kernel", "decode_kernel"}, {"problem", "elements=1024"}};
+  Json search = problem;
+  search["budget"] = 1;
+  REQUIRE(running.ended(running.submit(search)["id"])["state"] == "done");
+  running.service.reset();
+  running.options.limits.seconds = 0.2;
+  running.options.limits.grace_s = 0.3;
+  running.start();
+  Json bench = problem;
+  bench["rounds"] = 100'000;
+  const Json job = running.submit(bench, {{"kind", "bench"}});
+  CHECK_FALSE(job["deadline"].is_null());
+  const Json ended = running.ended(job["id"]);
+  CHECK(ended["state"] == "failed");
+  CHECK(ended["error"]["code"] == "max_time");
+}

@@ -1,0 +1,187 @@
+// The packs of a service: what is published and signed, when, and who gets what.
+#include <atomic>
+
+#include "base/regular_file.h"
+#include "serve/pack_shelf.h"
+#include "tests/serve/running_service.h"
+#include "tests/serve/scripted_driver.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const Json kSearch = {{"kernel", "decode_kernel"}, {"problem", "elements=1024"}, {"budget", 1}};
+
+void serve_packs(RunningService& running) {
+  fs::create_directory(running.folder / "packs");
+  running.options.devices = {"cuda:0"};
+  running.options.threads = 1;
+  running.options.packs = (running.folder / "packs").string();
+}
+
+std::vector<PackSignature> signatures(const fs::path& pack) {
+  const auto text = find_regular_file(signature_path(pack), kMostSignatureBytes);
+  return text ? parse_signatures(*text, "the signature") : std::vector<PackSignature>{};
+}
+
+bool is_signed_by(const fs::path& pack, const fs::path& key) {
+  const auto bytes = find_regular_file(pack, kMostPackBytes);
+  return bytes && !signatures(pack).empty() &&
+         TrustedKeys({key.string() + ".pub"}).why_refused(*bytes, signatures(pack)).empty();
+}
+
+bool within_a_while(const std::function<bool()>& condition) {
+  for (int tries = 0; tries < 200; ++tries) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return false;
+}
+
+// A cache with winners of the scripted GPU, made once.
+CacheChoice tuned_cache(RunningService& running) {
+  running.options.devices = {"cuda:0"};
+  running.options.threads = 1;
+  running.start();
+  REQUIRE(running.ended(running.submit(kSearch)["id"])["state"] == "done");
+  running.service.reset();
+  return running.options.cache;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "service.pack is signed by the key of now, whenever the pack was made, and keeps the keys of before") {
+  const ScriptedDriver driver("memory=67108864");
+  RunningService running;
+  serve_packs(running);
+  const fs::path pack = running.folder / "packs/service.pack", one = running.folder / "one",
+                 two = running.folder / "two";
+  make_key_files(one);
+  make_key_files(two);
+  running.start();
+  REQUIRE(running.ended(running.submit(kSearch)["id"])["state"] == "done");
+  REQUIRE(within_a_while([&] { return fs::exists(pack); }));
+  CHECK(running.get("/v1/packs")["packs"][0]["signed"] == false);
+  running.options.sign_key = one.string();
+  running.restart();
+  CHECK(within_a_while([&] { return is_signed_by(pack, one); }));
+  CHECK(running.get("/v1/packs")["packs"][0]["signed"] == true);
+  running.options.sign_key = two.string();
+  running.restart();
+  CHECK(within_a_while([&] { return is_signed_by(pack, two); }));
+  CHECK(is_signed_by(pack, one));
+  Json other = kSearch;
+  other["problem"] = "elements=2048";
+  const std::string before = read_regular_file(pack, kMostPackBytes);
+  REQUIRE(running.ended(running.submit(other)["id"])["state"] == "done");
+  CHECK(within_a_while([&] { return read_regular_file(pack, kMostPackBytes) != before; }));
+  CHECK(within_a_while([&] { return is_signed_by(pack, two) && signatures(pack).size() == 1; }));
+}
+
+TEST_CASE("a pack that is too large is an event, and the next one is published") {
+  const ScriptedDriver driver("memory=67108864");
+  RunningService running;
+  serve_packs(running);
+  running.options.most_pack_bytes = 1000;
+  running.start();
+  const auto says_so = [&] {
+    HttpRequest request = running.request("GET", "/v1/events");
+    request.headers.emplace_back("Last-Event-ID", "0");
+    request.timeout = std::chrono::seconds(5);
+    std::string text;
+    http_stream(request, [&](std::string_view piece) {
+      text += piece;
+      return text.find("the cache's winners make a pack of") == std::string::npos;
+    });
+    return text.find("\"warning\":\"packs\"") != std::string::npos;
+  };
+  REQUIRE(running.ended(running.submit(kSearch)["id"])["state"] == "done");
+  CHECK(says_so());
+  CHECK(fs::is_empty(running.folder / "packs"));
+  running.options.most_pack_bytes = kMostPackBytes;
+  running.restart();  // at the start, without a job
+  CHECK(within_a_while([&] { return fs::exists(running.folder / "packs/service.pack"); }));
+}
+
+TEST_CASE("several publish at once into one folder") {
+  const ScriptedDriver driver("memory=67108864");
+  RunningService running;
+  const CacheChoice cache = tuned_cache(running);
+  const fs::path packs = running.folder / "packs", key = running.folder / "key";
+  fs::create_directory(packs);
+  make_key_files(key);
+  PackShelf shelf(packs);
+  std::atomic<int> published{0}, failed{0};
+  std::vector<std::thread> devices;
+  for (int i = 0; i < 4; ++i)
+    devices.emplace_back([&] {
+      for (int times = 0; times < 5; ++times) {
+        try {
+          published += shelf.publish(cache, {.recorded = false, .sign_key = key.string()});
+        } catch (const std::exception&) {
+          ++failed;
+        }
+      }
+    });
+  for (std::thread& device : devices) device.join();
+  CHECK(failed == 0);
+  CHECK(published == 1);
+  CHECK(is_signed_by(packs / "service.pack", key));
+  CHECK(std::distance(fs::directory_iterator(packs), fs::directory_iterator()) == 2);
+}
+
+TEST_CASE("packs and winners are chosen by names that are equal, and are not sent again if they are known") {
+  const ScriptedDriver driver("memory=67108864");
+  RunningService running;
+  serve_packs(running);
+  fs::copy_file(fs::path(MOETUNE_SOURCE_DIR) / "packs/h200.pack", running.folder / "packs/h200.pack");
+  running.start();
+  REQUIRE(running.ended(running.submit(kSearch)["id"])["state"] == "done");
+  REQUIRE(within_a_while([&] { return running.get("/v1/packs")["packs"].size() == 2; }));
+  const std::string hardware = percent_encoded(running.get("/v1/winners")["winners"][0]["hardware"]);
+  const std::string family = percent_encoded(running.get("/v1/winners")["winners"][0]["family"]);
+  const auto names = [&](const std::string& query) {
+    std::vector<std::string> found;
+    const Json packs = running.get("/v1/packs" + query)["packs"];
+    for (const Json& pack : packs) found.push_back(pack["name"]);
+    return found;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(names("?hardware=NVIDIA%20H200&kernel=decode_attention") == Names{"h200.pack"});
+  CHECK(names("?hardware=" + hardware) == Names{"service.pack"});
+  CHECK(names("?kernel=decode_kernel") == Names{"service.pack"});
+  CHECK(names("?kernel=decode_kernel&family=" + family) == Names{"service.pack"});
+  for (const char* part : {"?hardware=NVIDIA", "?kernel=decode", "?family=nothing"})
+    CHECK(names(part).empty());
+  CHECK(running.get("/v1/winners?hardware=" + hardware)["winners"].size() == 1);
+  CHECK(running.get("/v1/winners?family=" + family)["winners"].size() == 1);
+  for (const char* part : {"?hardware=NVIDIA", "?kernel=decode", "?family=nothing"})
+    CHECK(running.get(std::string("/v1/winners") + part)["winners"].empty());
+
+  const auto asked_again = [&](const std::string& path) {
+    HttpRequest request = running.request("GET", path);
+    request.headers.emplace_back("If-None-Match", running.ask("GET", path).header("etag"));
+    const HttpResponse again = http_request(request);
+    CHECK(again.body.empty());
+    return again.status;
+  };
+  for (const char* path : {"/v1/winners", "/v1/tables", "/v1/packs", "/v1/packs/h200.pack", "/page/live.js"})
+    CHECK_MESSAGE(asked_again(path) == 304, path);
+  const std::string tag = running.ask("GET", "/v1/winners").header("etag");
+  Json other = kSearch;
+  other["problem"] = "elements=2048";
+  REQUIRE(running.ended(running.submit(other)["id"])["state"] == "done");
+  CHECK(running.ask("GET", "/v1/winners").header("etag") != tag);
+
+  // A pack that is replaced is what is sent, with its own digest.
+  const HttpResponse before = running.ask("GET", "/v1/packs/h200.pack");
+  fs::copy_file(running.folder / "packs/service.pack", running.folder / "packs/.new");
+  fs::rename(running.folder / "packs/.new", running.folder / "packs/h200.pack");
+  const HttpResponse after = running.ask("GET", "/v1/packs/h200.pack");
+  CHECK(after.body == read_regular_file(running.folder / "packs/h200.pack", kMostPackBytes));
+  CHECK(after.header("etag") != before.header("etag"));
+}
