@@ -35,6 +35,8 @@ class RangeStore {
   };
   void put(const RangeState& state, const RangeSolution& solution, Made made, Stage stage);
   bool is_stored() const { return stored_; }  // the table with its cubins
+  // An older table must be beaten first, so that nothing else of the search may serve either.
+  bool is_guarded() const { return choice_.guard && standing_.has_value(); }
 
   // With a guard and an older table: whether the new one may serve. See StandingTable::contest.
   std::optional<RangeContest> meet(const RangeSolution& solution,

@@ -61,10 +61,13 @@ TEST_CASE("a certificate and a server pick the same cell at a thousand random sh
   }
   const Kernel& kernel = find_kernel("decode_attention");
   const Problem first = picked_problem(2, 64);
-  RangeRecord record{.table = table.text(), .progress = "", .stored_at = ""};
+  // A winner of a search, as every range has some; the table came later, and serves in its place.
+  store(folder / "cache.db", {{.problem = "batch=2,q_heads=4,kv_heads=1,head_dim=64,context=64,page=16",
+                               .config = plain_config(64)}});
+  RangeRecord record{.table = table.text(), .progress = "", .stored_at = "2999-01-01T00:00:00Z"};
   record.variants.push_back(fake_launch(first, plain_config(64)));
   const std::string family = kernel.specialization(first).text();
-  Cache::open(folder / "cache.db", Cache::Mode::create)
+  Cache::open(folder / "cache.db", Cache::Mode::read_write)
       .put_range({kernel.name(), family, fake_device().key, "sources", "nvrtc 13.0", Timing::overlapped},
                  record);
   const Opened opened({folder / "cache.db"});

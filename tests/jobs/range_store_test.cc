@@ -56,6 +56,7 @@ TEST_CASE("the first table of a family serves from its first cell on") {
   RangeStore store = at.store(kRange);
   at.put(store, 1, kRange, kUnderWay);
   CHECK(store.is_stored());
+  CHECK_FALSE(store.is_guarded());
   CHECK(at.table().cells.size() == 1);
 }
 
@@ -110,11 +111,13 @@ TEST_CASE("with a guard the older table serves until it has lost a contest") {
     RangeStore store = at.store(kRange, {.fresh = true, .guard = true});
     at.put(store, 6, kRange, kComplete, 9);
     CHECK(at.table().cells.size() == 5);
+    CHECK(store.is_guarded());
     const std::optional<RangeContest> contest =
         store.meet(solution_of(6, kRange), [&](const RangeCell&) { return met; });
     REQUIRE(contest);
     at.put(store, 6, kRange, kComplete, 9);
     CHECK(contest->replaced == (at.table().cells.size() == 6));
+    CHECK(store.is_guarded() != contest->replaced);
     return contest->replaced;
   };
   CHECK_FALSE(met_with({}));                                         // nothing could be compared

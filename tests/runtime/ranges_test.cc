@@ -80,7 +80,7 @@ TEST_CASE("a range table serves its cells and what lies between them, and says w
   CHECK(cell["regret"]["p95"].get<double>() == doctest::Approx(0.021));
   CHECK(cell["regret"]["shapes"] == 12);
   const nlohmann::json between = explained(opened, family, 24, 700);
-  CHECK(between["kind"] == "nearest");
+  CHECK(between["kind"] == "exact");  // each cell reaches half-way to the next
   CHECK(picks_tile(between, 32));
   CHECK(picks_tile(explained(opened, family, 9, 700), 64));
   CHECK(opened.warnings().find("range table") == std::string::npos);

@@ -131,12 +131,12 @@ TEST_CASE("layers before max_window_layers have no window") {
 }
 
 TEST_CASE("a model in fp16 routes fp16, and what its kernels lack is said") {
-  Planned model{
-      parse_model_config(
-          R"({"model_type":"mixtral","num_hidden_layers":32,"hidden_size":4096,"num_attention_heads":32,
-                        "num_key_value_heads":8,"num_local_experts":8,"num_experts_per_tok":2,"torch_dtype":"float16"})",
-          "c.json"),
-      {}};
+  Planned model{parse_model_config(
+                    R"({"model_type":"mixtral","num_hidden_layers":32,"hidden_size":4096,
+              "num_attention_heads":32,"num_key_value_heads":8,"num_local_experts":8,
+              "num_experts_per_tok":2,"torch_dtype":"float16"})",
+                    "c.json"),
+                {}};
   model.plan = plan_model(model.config.facts, {});
   CHECK(model.problem("router").find("dtype=fp16") != std::string::npos);
   CHECK(model.says("moe_dispatch and moe_combine have no fp16"));
