@@ -192,8 +192,7 @@ void PrefillFamily::bind(std::span<const TensorView* const> tensors, std::string
   if (!(k.shape == v.shape)) kPrefillBinding.refuse("tensors 'k' and 'v' differ in shape");
   const std::int64_t tokens = k.shape[rank - (first ? 2 : 3)], heads = k.shape[rank - (first ? 3 : 2)];
   const TensorView& offsets = tensor(tensors, kPrefillQOffsets, 1, "[batch + 1]");
-  if (offsets.shape[0] < 1)
-    kPrefillBinding.refuse("tensor 'q_offsets' is empty; it must be [batch + 1]");
+  if (offsets.shape[0] < 1) kPrefillBinding.refuse("tensor 'q_offsets' is empty; it must be [batch + 1]");
   const std::int64_t batch = offsets.shape[0] - 1;
   require_contiguous(slots_[kPrefillQOffsets], offsets, batch + 1);
 
