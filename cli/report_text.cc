@@ -55,8 +55,8 @@ std::string outcomes_text(const std::map<std::string, std::size_t>& outcomes, st
       parts += (parts.empty() ? "" : ", ") + number + " " + outcome;
     }
   }
-  return counted_text(static_cast<std::int64_t>(trials), "trial") + (parts.empty() ? "" : " (" + parts + ")") +
-         pruned;
+  return counted_text(static_cast<std::int64_t>(trials), "trial") +
+         (parts.empty() ? "" : " (" + parts + ")") + pruned;
 }
 
 // A hostile record may hold texts of any length.

@@ -49,8 +49,8 @@ struct Comparison {
   std::size_t count(Verdict verdict) const;
 };
 
-// Pairs what has equal kernel, problem, timing and hardware; with `across_hardware` whatever the hardware is. Of several
-// equal ones the one stored last counts. Entries without a time are left out.
+// Pairs what has equal kernel, problem, timing and hardware; with `across_hardware` whatever the hardware is. Of equal
+// ones the one stored last counts. Entries without a time are left out.
 Comparison compare_entries(const std::vector<Entry>& a, const std::vector<Entry>& b, bool across_hardware);
 
 // Pairs one with one, whatever they are of.

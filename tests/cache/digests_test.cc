@@ -52,9 +52,11 @@ std::int64_t fill_records(const fs::path& file) {
   cache.put_winner(id, with_fallback(1));
   add_rival(file);
   cache.put_calibration(h200(), "read_tb_s", 4.6);
-  cache.put_range(
-      range,
-      {.table = "{}", .progress = "so far", .variants = {with_fallback(1)}, .stored_at = "2026-01-01", .provenance = "{}"});
+  cache.put_range(range, {.table = "{}",
+                          .progress = "so far",
+                          .variants = {with_fallback(1)},
+                          .stored_at = "2026-01-01",
+                          .provenance = "{}"});
   cache.put_build("d1", {"ok", "{}", "log", random_bytes(2'000, 1)});
   return id;
 }
