@@ -12,6 +12,7 @@
 #include <optional>
 #include <random>
 
+#include "base/random_text.h"
 #include "sync/miss_files.h"
 #include "sync/pack_folder.h"
 

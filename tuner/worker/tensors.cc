@@ -72,8 +72,8 @@ void Tensors::allocate(const DeviceLimits& limits, std::int64_t free_memory) {
   const std::int64_t possible = copies_for(rotating, fixed, limits.l2_bytes, free_memory);
   if (possible == 0) {
     throw TooLittleMemory("the problem needs " + gibibytes(rotating + fixed) + " of GPU memory and " +
-                            gibibytes(free_memory) +
-                            " are free; use a smaller problem or end what else runs on the GPU");
+                          gibibytes(free_memory) +
+                          " are free; use a smaller problem or end what else runs on the GPU");
   }
   copies_ = spec_.copies > 0 ? std::min(spec_.copies, possible) : possible;
   for (std::size_t i = 0; i < spec_.buffers.size(); ++i) {
