@@ -93,7 +93,8 @@ RangeTable RangeTable::parse(std::string_view text, std::string_view what) {
     document.at("kept").get_to(table.kept);
     document.at("contended").get_to(table.contended);
     const nlohmann::json& seen = document.at("certificate");
-    table.certificate = {seen.at("shapes").get<std::size_t>(), finite(seen.at("median").get<double>(), what),
+    table.certificate = {seen.at("shapes").get<std::size_t>(),
+                         finite(seen.at("median").get<double>(), what),
                          finite(seen.at("p95").get<double>(), what),
                          finite(seen.at("worst").get<double>(), what),
                          finite(seen.at("worst_to_default").get<double>(), what),

@@ -40,7 +40,7 @@ struct StoreCase {
   }
   void put(RangeStore& store, std::size_t cells, const std::string& over, RangeStore::Stage stage,
            double time_us = 10) {
-    store.put({.ranges = over}, solution_of(cells, over, time_us), one_variant(), stage);
+    store.put({.ranges = over}, solution_of(cells, over, time_us), {one_variant(), "{}"}, stage);
   }
   RangeTable table() { return RangeTable::parse(cache.ranges().at(0).table, "the table"); }
 };
