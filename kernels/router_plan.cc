@@ -10,6 +10,7 @@ namespace {
 constexpr std::uint32_t kReferenceThreads = 128;
 constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kChunkTokens = 256;  // of templates/router/board.cuh
+constexpr std::int64_t kRoundTokens = 256;  // of templates/router/cluster_board.cuh
 
 std::string flag(bool is) { return is ? "1" : "0"; }
 
@@ -71,9 +72,12 @@ std::int64_t layout_words(std::int64_t experts) { return 2 * experts + 2; }
 std::int64_t shared_bytes(const Schedule& schedule, const RouterShape& shape, std::int64_t tokens_each) {
   if (schedule.is_rows) return 0;
   if (shape.has_ranks()) return 4 * (shape.experts + shape.ranks + 1);
-  if (schedule.is_cluster)
-    return 4 * (layout_words(shape.experts) + ceil_div(shape.tokens, kWarp) * shape.experts) +
+  if (schedule.is_cluster) {
+    const std::int64_t words = ceil_div(std::min(shape.tokens, kRoundTokens), kWarp);
+    const std::int64_t sums = shape.tokens > kRoundTokens ? shape.experts : 0;
+    return 4 * (layout_words(shape.experts) + words * shape.experts + sums) +
            (4 + dtype_bytes(shape.ids)) * tokens_each * shape.top_k;
+  }
   if (!schedule.is_barrier) return 4 * (schedule.warps * shape.experts + layout_words(shape.experts));
   const std::int64_t words = ceil_div(std::min(tokens_each, kChunkTokens), kWarp);
   return 4 * (layout_words(shape.experts) + 1 + (2 + words) * shape.experts) + 2 * kChunkTokens * shape.top_k;
@@ -84,8 +88,9 @@ std::int64_t state_bytes(const Schedule& schedule, std::int64_t blocks) {
   return 4 * (1 + (schedule.is_barrier ? ceil_div(blocks, kWarp) : 0));
 }
 
-// Tokens of a block: whole rounds of its warps, but for a fixed number of blocks.
+// Tokens of a block, of a cluster's in a round: whole rounds of its warps, but for a fixed number of blocks.
 std::int64_t tokens_of_block(const Schedule& schedule, std::int64_t tokens, const DeviceLimits& limits) {
+  if (schedule.is_cluster) tokens = std::min(tokens, kRoundTokens);
   if (schedule.blocks > 0) return std::max<std::int64_t>(1, ceil_div(tokens, schedule.blocks));
   const std::int64_t blocks = std::max<std::int64_t>(1, schedule.blocks_per_sm * limits.sm_count);
   const std::int64_t rounds = ceil_div(ceil_div(tokens, schedule.rows_of_block), blocks);

@@ -1,32 +1,20 @@
 // The warps beside the loading one, where keys and values are e4m3: they take tiles as they landed, in the order in
 // which they were asked for, and write them as fp16 to where the warpgroups read them. Queries in bf16 are converted
 // where they lie.
-//
-// A lane takes 16 elements at a time, 16 bytes in and two units of 16 bytes out. Of every eight lanes, four read one
-// row's 64 elements of an even chunk and four the next row's of an odd one (of one chunk: both rows'), so that all
-// eight read and write different banks. Where a lane reads and writes changes from load to load by constants alone.
 #pragma once
 
 #include "templates/common/tma.cuh"
-#include "templates/prefill_attention/convert_units.cuh"
 #include "templates/prefill_attention/pipeline.cuh"
+#include "templates/prefill_attention/widen_rows.cuh"
 
-constexpr int kLoadRows = 32 * 16 / kHeadDim;          // that a warp reads at once
-constexpr int kBatchRows = min_of(16, 4 * kLoadRows);  // that it reads before it writes
-constexpr int kBatchLoads = kBatchRows / kLoadRows;
 constexpr int kQueryUnits = 4;  // of queries that a lane has under way
-static_assert(kTile % kBatchRows == 0 && kQueryBytes % (16 * kQueryUnits * kWarpSize) == 0, "whole batches");
+static_assert(kQueryBytes % (16 * kQueryUnits * kWarpSize) == 0, "whole batches");
 
 class Widener {
  public:
   // Warp `warp` of kWideningWarps.
   __device__ __forceinline__ Widener(u8* shared, int warp)
-      : shared_(shared), pipeline_(shared), warp_(warp), turn_(warp) {
-    const int lane = threadIdx.x % kWarpSize, eight = lane / 8, odd = lane / 4 % 2, quarter = lane % 4;
-    const int row = 2 * (eight / kChunks) + odd, chunk = kChunks == 1 ? 0 : eight % kChunks ^ odd;
-    raw_place_ = row * kHeadDim + chunk * 64 + quarter * 16;
-    place_ = chunk * kTileChunkBytes + row * 128 + ((2 * quarter ^ row) << 4);
-  }
+      : shared_(shared), pipeline_(shared), warp_(warp), turn_(warp) {}
 
   // Everything that `work` reads, in the order of Loader::load.
   __device__ __forceinline__ void widen(const Work& work) {
@@ -57,28 +45,14 @@ class Widener {
   __device__ __forceinline__ void tile(int offset, u32 full, u32 empty, u32 parity) {
     mbarrier_wait(empty, parity ^ 1);
     mbarrier_wait(pipeline_.raw_full(raw_.stage), raw_.parity);
-    const u8* const raw = shared_ + kRawOffset + raw_.stage * kRawBytes + raw_place_;
-    for (int batch = turn_; batch < kTile / kBatchRows; batch += kWideningWarps)
-      widen_rows(raw + batch * kBatchRows * kHeadDim, offset + place_ + batch * kBatchRows * 128);
+    const u8* const raw = shared_ + kRawOffset + raw_.stage * kRawBytes;
+    for (int batch = turn_; batch < kBatches; batch += kWideningWarps)
+      rows_.widen(raw, shared_, offset, batch);
     // The warp that had one batch more has the last turn next time.
     turn_ = turn_ == 0 ? kWideningWarps - 1 : turn_ - 1;
     publish(full);
     release_raw(pipeline_.raw_empty(raw_.stage));
     raw_.advance();
-  }
-
-  // A batch of rows, by one warp: from this lane's first 16 bytes to its first unit.
-  __device__ __forceinline__ void widen_rows(const u8* raw, int place) const {
-    uint4 loaded[kBatchLoads];
-#pragma unroll
-    for (int i = 0; i < kBatchLoads; ++i)
-      loaded[i] = *reinterpret_cast<const uint4*>(raw + i * kLoadRows * kHeadDim);
-#pragma unroll
-    for (int i = 0; i < kBatchLoads; ++i) {
-      const int first = (place ^ (i * kLoadRows % 8 << 4)) + i * kLoadRows * 128;
-      *reinterpret_cast<uint4*>(shared_ + first) = widened_unit(make_uint2(loaded[i].x, loaded[i].y));
-      *reinterpret_cast<uint4*>(shared_ + (first ^ 16)) = widened_unit(make_uint2(loaded[i].z, loaded[i].w));
-    }
   }
 
   __device__ __forceinline__ void queries() {
@@ -108,8 +82,7 @@ class Widener {
   Pipeline pipeline_;
   int warp_;
   int turn_;  // the first batch of the next tile
-  int raw_place_,
-      place_;  // in a tile as it landed, and in one as fp16: where this lane's part of the first rows lies
+  RowWidener rows_;
   RingPlace<kQueryStages> query_;
   RingPlace<kStages> keys_, values_;
   RingPlace<max_of(1, kRawStages)> raw_;

@@ -76,12 +76,13 @@ __device__ __forceinline__ void place_by_grid(const RouteArguments& rows, const 
 
 // On a board that is clear in every block.
 __device__ __forceinline__ void place_by_cluster(const RouteArguments& rows, const PlaceArguments& a,
-                                                 int block_size, ChunkedTokens tokens) {
+                                                 int block_size) {
   ClusterBoard board(block_size, a.tokens);
-  route_on_cluster(rows, board, tokens);
-  lay_out(board.layout, a.capacity, [&](int expert) { return board.count(expert); });
+  route_rounds(rows, board);
+  lay_out(board.layout, a.capacity,
+          [&](int expert) { return board.rounds() > 1 ? board.sums[expert] : board.count(expert); });
   store_layout(a, board.layout, blockIdx.x, gridDim.x);
-  place_on_cluster(a, board, tokens);
+  place_rounds(rows.ids, a, board);
   pad_last(a, board.layout);
 }
 
@@ -129,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
     route_and_count(rows, {counts, tokens_per_rank, in_rank, block_counts}, state, own.first, own.last);
   } else if constexpr (kSchedule == Schedule::cluster) {
     cluster_wait();
-    place_by_cluster(rows, a, tokens_of_block, own);
+    place_by_cluster(rows, a, tokens_of_block);
   } else if constexpr (kSchedule == Schedule::barrier) {
     place_by_grid(rows, a, state, tokens_of_block, own);
   } else {

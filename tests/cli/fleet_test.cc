@@ -57,6 +57,9 @@ TEST_CASE("three shards at once tune all of a list once, and one merge brings th
   std::vector<std::unique_ptr<Process>> running;
   for (const char* shard : {"1/3", "2/3", "3/3"}) {
     fleet.tool().set_environment("MOETUNE_SHARD", shard);
+    // A host each: the scripted GPUs of all have one name.
+    fleet.tool().set_environment("XDG_CACHE_HOME",
+                                 fleet.tool().path("host" + std::string(shard, 1)).string());
     running.push_back(fleet.start_shard());
   }
   std::size_t tuned = 0;

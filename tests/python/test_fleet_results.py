@@ -196,9 +196,9 @@ class ResultsTest(unittest.TestCase):
             path = Path(os.environ["DISK"]) / "packs/h.pack"
             request = {"path": "$DISK/packs/h.pack", "sha256": hashlib.sha256(pack).hexdigest(),
                        "duels": [["decode_kernel", wanted.problem], ["decode_kernel", problem(32768)]]}
-            self.assertEqual(worker.install(request, pack), {"status": "ok"})
+            self.assertEqual(worker.install(request, pack), {"status": "ok", "changed": True})
             self.assertEqual(path.read_bytes(), pack)
-            self.assertEqual(worker.install(request, pack), {"status": "ok"})
+            self.assertEqual(worker.install(request, pack), {"status": "ok", "changed": False})
             self.assertEqual(worker.restore(request), {"status": "ok"})
             self.assertFalse(path.exists())
             path.write_bytes(b"what was there before")

@@ -191,7 +191,8 @@ TEST_CASE("simt: blocks that wait for each other need not run at the same time")
     SimtProblem routed = routed_problem(others);
     const HostTensors right = routed.reference(Reference::exact);
     const Config config = shared_space("router").parse_config(
-        "schedule=barrier,cluster=1,select=rounds,lanes=8,vector=1,rows=1,warps=4,pad=last,blocks_per_sm=1");
+        "schedule=barrier,cluster=1,select=rounds,lanes=8,vector=1,rows=1,warps=4,dependents=early,pad=last,"
+        "blocks_per_sm=1");
     for (const std::uint32_t resident : {1, 2, 4}) {
       CAPTURE(resident);
       routed.resident_blocks = resident;
@@ -292,8 +293,8 @@ TEST_CASE("simt: an election among lists of every length, with and without group
       for (const char* const dependents : {"early", "loaded", "selected"}) {
         CAPTURE(dependents);
         const Config config = shared_space("router").parse_config(
-            std::string("schedule=rows,cluster=1,select=elect,lanes=32,rows=1,warps=2,blocks_per_sm=1,"
-                        "dependents=") +
+            std::string("schedule=rows,cluster=1,select=elect,lanes=32,rows=1,warps=2,pad=last,"
+                        "blocks_per_sm=1,dependents=") +
             dependents + ",vector=" + std::to_string(one.vector));
         check_outputs(routed.run(config, 4), right, is_right);
       }
@@ -329,8 +330,8 @@ TEST_CASE("simt: of equal candidates in one lane, in one list and in two lists t
     }
     for (const char* const vector : {"1", "2", "4"}) {
       const Config config = shared_space("router").parse_config(
-          std::string("schedule=rows,cluster=1,select=elect,lanes=32,rows=2,warps=2,blocks_per_sm=1,"
-                      "dependents=early,vector=") +
+          std::string("schedule=rows,cluster=1,select=elect,lanes=32,rows=2,warps=2,pad=last,"
+                      "blocks_per_sm=1,dependents=early,vector=") +
           vector);
       CHECK(routed.run(config, 6).at("ids") == ids);
     }
