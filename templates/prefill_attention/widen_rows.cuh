@@ -11,7 +11,8 @@ constexpr int kLoadRows = 32 * 16 / kHeadDim;          // that a warp reads at o
 constexpr int kBatchRows = min_of(16, 4 * kLoadRows);  // that it reads before it writes
 constexpr int kBatchLoads = kBatchRows / kLoadRows;
 constexpr int kBatches = kTile / kBatchRows;
-static_assert(kTile % kBatchRows == 0 && kBatchRows % 8 == 0, "whole batches, and whole turns of the swizzle");
+static_assert(kTile % kBatchRows == 0 && kBatchRows % 8 == 0,
+              "whole batches, and whole turns of the swizzle");
 
 class RowWidener {
  public:

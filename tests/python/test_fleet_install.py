@@ -19,7 +19,7 @@ class InstallTest(unittest.TestCase):
         self.path = Path(folder.name) / "all.pack"
         self.lost: list[str] = []
         for name, stand_in in (("run_tool", lambda *_, **__: {}), ("_duels", lambda *_: self.lost)):
-            patch = mock.patch.object(worker, name, stand_in)
+            patch: Any = mock.patch.object(worker, name, stand_in)
             patch.start()
             self.addCleanup(patch.stop)
 
