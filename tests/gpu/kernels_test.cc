@@ -160,38 +160,67 @@ TEST_CASE("tensors past 2^31 elements are read and written where they lie") {
 
 namespace {
 
-// Runs `count` configurations of every small problem of every kernel that `rules` allow.
-void check_sample(Rules rules, std::size_t count, std::uint64_t seed) {
-  std::size_t ran = 0, refused = 0;
-  for (const Kernel* kernel : all_kernels()) {
-    for (const Problem& problem : small_problems(*kernel)) {
-      CAPTURE(problem.text());
-      const LegalSpace space = legal_space(*kernel, problem, rules);
-      REQUIRE(!space.empty());
-      gpu().open(*kernel, problem, kSeed);
-      std::vector<Plan> plans;
-      std::vector<std::shared_future<BuildPtr>> builds;
-      const std::vector<Config> configs = sample(space, count, seed);
-      for (const Config& config : configs) {
-        plans.push_back(kernel->plan(config, problem, gpu().info().limits));
-        builds.push_back(gpu_compiler().submit(plans.back().unit));
-      }
-      for (std::size_t i = 0; i < configs.size(); ++i) {
-        CAPTURE(configs[i].text());
-        const BuildPtr build = builds[i].get();
-        REQUIRE_MESSAGE(build->outcome == Outcome::ok, build->message);
-        if (!why_unlaunchable(plans[i], *build, gpu().info().limits).empty()) {
-          ++refused;
-          continue;
-        }
-        ++ran;
-        const TrialResult result = gpu().run({configs[i], plans[i], build}, one_sample());
-        CHECK_MESSAGE(result.outcome == Outcome::ok, outcome_name(result.outcome), ": ", result.message);
-      }
-    }
+// Configurations of a problem, on their way through the compilers.
+struct Sample {
+  const Kernel* kernel = nullptr;
+  Problem problem;
+  std::vector<Config> configs;
+  std::vector<Plan> plans;
+  std::vector<std::shared_future<BuildPtr>> builds;
+};
+
+Sample begin_sample(const Kernel* kernel, const Problem& problem, Rules rules, std::size_t count,
+                    std::uint64_t seed) {
+  Sample begun{.kernel = kernel, .problem = problem};
+  begun.configs = sample(legal_space(*kernel, problem, rules), count, seed);
+  for (const Config& config : begun.configs) {
+    begun.plans.push_back(kernel->plan(config, problem, gpu().info().limits));
+    begun.builds.push_back(gpu_compiler().submit(begun.plans.back().unit));
   }
-  MESSAGE(ran << " configurations ran, " << refused << " were pruned");
-  CHECK(ran > refused);
+  return begun;
+}
+
+struct SampleCounts {
+  std::size_t ran = 0, refused = 0;
+};
+
+void run_sample(const Sample& begun, SampleCounts& counts) {
+  for (std::size_t i = 0; i < begun.configs.size(); ++i) {
+    CAPTURE(begun.configs[i].text());
+    const BuildPtr build = begun.builds[i].get();
+    REQUIRE_MESSAGE(build->outcome == Outcome::ok, build->message);
+    if (!why_unlaunchable(begun.plans[i], *build, gpu().info().limits).empty()) {
+      ++counts.refused;
+      continue;
+    }
+    ++counts.ran;
+    const TrialResult result = gpu().run({begun.configs[i], begun.plans[i], build}, one_sample());
+    CHECK_MESSAGE(result.outcome == Outcome::ok, outcome_name(result.outcome), ": ", result.message);
+  }
+}
+
+// Runs `count` configurations of every small problem of every kernel that `rules` allow. The next problem's are
+// compiled meanwhile.
+void check_sample(Rules rules, std::size_t count, std::uint64_t seed) {
+  std::vector<std::pair<const Kernel*, Problem>> cases;
+  for (const Kernel* kernel : all_kernels()) {
+    for (const Problem& problem : small_problems(*kernel)) cases.emplace_back(kernel, problem);
+  }
+  const auto begin = [&](std::size_t i) {
+    return i < cases.size() ? begin_sample(cases[i].first, cases[i].second, rules, count, seed) : Sample();
+  };
+  SampleCounts counts;
+  Sample begun = begin(0);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    CAPTURE(begun.problem.text());
+    REQUIRE(!begun.configs.empty());
+    gpu().open(*begun.kernel, begun.problem, kSeed);
+    Sample next = begin(i + 1);
+    run_sample(begun, counts);
+    begun = std::move(next);
+  }
+  MESSAGE(counts.ran << " configurations ran, " << counts.refused << " were pruned");
+  CHECK(counts.ran > counts.refused);
 }
 
 }  // namespace
