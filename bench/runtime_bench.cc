@@ -57,14 +57,18 @@ double pick_ns(moetune_family* family, const Extents& extents) {
   return median(turns);
 }
 
-// What `threads` threads do a second, over what one does.
+// What `threads` threads do a second, over what one does; the median of turns.
 double scaling(const std::function<void()>& work, unsigned threads) {
-  const double one = seconds(work);
-  const double all = seconds([&] {
-    std::vector<std::jthread> running;
-    for (unsigned t = 0; t < threads; ++t) running.emplace_back(work);
-  });
-  return one * threads / all;
+  std::vector<double> turns;
+  for (int i = 0; i < 5; ++i) {
+    const double one = seconds(work);
+    const double all = seconds([&] {
+      std::vector<std::jthread> running;
+      for (unsigned t = 0; t < threads; ++t) running.emplace_back(work);
+    });
+    turns.push_back(one * threads / all);
+  }
+  return median(turns);
 }
 
 // Arithmetic that shares nothing: what the machine's cores, which may be halves of cores, can give.
@@ -81,12 +85,12 @@ void count_primes() {
 
 void print_scaling(moetune_family* family, const Extents& extents) {
   const unsigned threads = std::min(16U, std::thread::hardware_concurrency());
-  constexpr int kEach = 2'000'000;
+  constexpr int kEach = 1'000'000;
   std::printf("  %2u threads over one        %9.1f x    (bar 12 of 16)\n", threads,
               scaling([&] { pick_many(family, extents, kEach); }, threads));
   std::printf("  the same of arithmetic     %9.1f x\n", scaling(
                                                             [] {
-                                                              for (int i = 0; i < 20; ++i) count_primes();
+                                                              for (int i = 0; i < 10; ++i) count_primes();
                                                             },
                                                             threads));
 }
