@@ -66,17 +66,25 @@ struct Schedule {
 };
 
 // Layout of templates/router/place.cuh.
-std::int64_t layout_words(std::int64_t experts) { return 2 * experts + 2; }
+std::int64_t layout_words(std::int64_t experts) { return 2 * experts + 2 + ceil_div(experts, kWarp); }
+
+// kIdsOfRow of templates/router/cluster_board.cuh.
+std::int64_t ids_of_row(std::int64_t top_k) {
+  std::int64_t ids = 2;
+  while (ids < top_k) ids *= 2;
+  return ids;
+}
 
 // Tally of templates/router/place.cuh, Board of board.cuh, ClusterBoard of cluster_board.cuh, or Counters of ranks.cuh.
 std::int64_t shared_bytes(const Schedule& schedule, const RouterShape& shape, std::int64_t tokens_each) {
   if (schedule.is_rows) return 0;
   if (shape.has_ranks()) return 4 * (shape.experts + shape.ranks + 1);
   if (schedule.is_cluster) {
-    const std::int64_t words = ceil_div(std::min(shape.tokens, kRoundTokens), kWarp);
+    const std::int64_t tokens = std::min(shape.tokens, kRoundTokens);
+    const std::int64_t ids = ceil_div(tokens, std::int64_t{4}) * 4 * ids_of_row(shape.top_k), inbox = 8;
     const std::int64_t sums = shape.tokens > kRoundTokens ? shape.experts : 0;
-    return 4 * (layout_words(shape.experts) + words * shape.experts + sums) +
-           (4 + dtype_bytes(shape.ids)) * tokens_each * shape.top_k;
+    return 2 * ids + inbox +
+           4 * (layout_words(shape.experts) + ceil_div(tokens, kWarp) * shape.experts + sums);
   }
   if (!schedule.is_barrier) return 4 * (schedule.warps * shape.experts + layout_words(shape.experts));
   const std::int64_t words = ceil_div(std::min(tokens_each, kChunkTokens), kWarp);

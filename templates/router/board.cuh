@@ -7,7 +7,7 @@
 
 #include "templates/router/place.cuh"
 
-constexpr int kChunkTokens = 256, kBits = 32;
+constexpr int kChunkTokens = 256, kBits = 32, kChunkWords = kChunkTokens / kBits;
 constexpr int kPairs = ceil_div(kExperts, 2);
 constexpr u32 kNoExpert = 0xffff;
 
@@ -75,10 +75,19 @@ __device__ __forceinline__ void fill_chunk(Board& board, const Id* ids, const Ch
   __syncthreads();
 }
 
-__device__ __forceinline__ u32 count_in_chunk(const Board& board, int words, int expert) {
-  u32 count = 0;
-  for (int w = 0; w < words; ++w) count += __popc(board.bits[w * kExperts + expert]);
+// Bits of an expert in the first `words` words of a chunk or round, all of which are waited for together.
+__device__ __forceinline__ int count_bits(const u32* bits, int words, int expert) {
+  int count = 0;
+#pragma unroll
+  for (int w = 0; w < kChunkWords; ++w) count += w < words ? __popc(bits[w * kExperts + expert]) : 0;
   return count;
+}
+
+// Of the chunk's tokens before `token`.
+__device__ __forceinline__ int count_bits_before(const u32* bits, int token, int expert) {
+  const int word = token / kBits;
+  const u32 before = bits[word * kExperts + expert] & ((1u << token % kBits) - 1);
+  return count_bits(bits, word, expert) + __popc(before);
 }
 
 // Leaves the block's counts in `own`. The first chunk is marked already.
@@ -88,7 +97,7 @@ __device__ __forceinline__ void count_own(Board& board, const Id* ids, const Chu
     if (chunk > 0) fill_chunk(board, ids, tokens, chunk);
 #pragma unroll 1
     for (int e = threadIdx.x; e < kExperts; e += kThreads)
-      board.own[e] = (chunk > 0 ? board.own[e] : 0) + count_in_chunk(board, tokens.words(chunk), e);
+      board.own[e] = (chunk > 0 ? board.own[e] : 0) + count_bits(board.bits, tokens.words(chunk), e);
     __syncthreads();
   }
 }
@@ -102,10 +111,8 @@ __device__ __forceinline__ void place_chunk(const PlaceArguments& a, const Board
     const bool routed = !kCounted || expert != kNoExpert;
     int place = -1;
     if (routed) {
-      const int token = i / kTopK, word = token / kBits;
-      u32 position = board.before[expert] + count_in_chunk(board, word, int(expert));
-      position += __popc(board.bits[word * kExperts + expert] & ((1u << token % kBits) - 1));
-      if (int(position) < a.capacity) place = board.layout.offsets[expert] + int(position);
+      const int position = int(board.before[expert]) + count_bits_before(board.bits, i / kTopK, int(expert));
+      if (position < a.capacity) place = board.layout.offsets[expert] + position;
     }
     store_place(a, int(first) + i, int(expert), routed, place);
   }
@@ -122,7 +129,7 @@ __device__ __forceinline__ void place_tokens(const PlaceArguments& a, Board& boa
     __syncthreads();
 #pragma unroll 1
     for (int e = threadIdx.x; e < kExperts; e += kThreads)
-      board.before[e] += count_in_chunk(board, tokens.words(chunk), e);
+      board.before[e] += count_bits(board.bits, tokens.words(chunk), e);
     __syncthreads();
   }
 }

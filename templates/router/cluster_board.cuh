@@ -1,27 +1,31 @@
-// The bits of a cluster's tokens in the shared memory of each of its blocks: every block counts and places by itself,
-// after one barrier. As on the board of board.cuh, a slot's place in its segment is the number of bits before. More
-// than kRoundTokens tokens are taken in rounds, once to count and once more to place.
+// The experts of a cluster's tokens in the shared memory of each of its blocks, which send them to each other: every
+// block counts and places by itself. As on the board of board.cuh, a slot's place in its segment is the number of bits
+// before. More than kRoundTokens tokens are taken in rounds, once to count and once more to place.
 #pragma once
 
-#include "templates/common/cluster_bits.cuh"
+#include "templates/common/cluster_inbox.cuh"
 #include "templates/router/board.cuh"
 
-constexpr int kRoundTokens = 256;
+constexpr int kRoundTokens = kChunkTokens;
+// A token's experts as they are sent: so many u16 of them, in words that go together.
+constexpr int kIdsOfRow = max_of(2, kSlotsOfSum), kWordsOfRow = kIdsOfRow / 2;
+constexpr int kWordsAtOnce = min_of(kWordsOfRow, 4), kSends = kWordsOfRow / kWordsAtOnce;
+static_assert(kSends * kWordsAtOnce == kWordsOfRow);
 
 // In dynamic shared memory, each behind the one before.
 struct ClusterBoard {
+  u16* ids;    // [tokens of a round, kIdsOfRow]
+  u64* inbox;  // of ids
   Layout& layout;
-  Id* ids;         // [slots of the block in a round]
-  float* weights;  // [slots of the block in a round]
-  u32* bits;       // [words, kExperts], of a round
-  int* sums;       // [kExperts], if there are several rounds: slots of all, later of the rounds before
+  u32* bits;  // [words, kExperts], of a round
+  int* sums;  // [kExperts], if there are several rounds: slots of all, later of the rounds before
   int block_size, tokens, words;
 
   __device__ __forceinline__ ClusterBoard(int tokens_of_block, int all_tokens)
-      : layout(*reinterpret_cast<Layout*>(dynamic_shared())),
-        ids(reinterpret_cast<Id*>(&layout + 1)),
-        weights(reinterpret_cast<float*>(ids + tokens_of_block * kTopK)),
-        bits(reinterpret_cast<u32*>(weights + tokens_of_block * kTopK)),
+      : ids(reinterpret_cast<u16*>(dynamic_shared())),
+        inbox(reinterpret_cast<u64*>(ids + (min_of(all_tokens, kRoundTokens) + 3) / 4 * 4 * kIdsOfRow)),
+        layout(*reinterpret_cast<Layout*>(inbox + 1)),
+        bits(reinterpret_cast<u32*>(&layout + 1)),
         block_size(tokens_of_block),
         tokens(all_tokens),
         words(ceil_div(min_of(all_tokens, kRoundTokens), kBits)) {
@@ -35,42 +39,72 @@ struct ClusterBoard {
     const int first = min_of(begin + int(cluster_rank()) * block_size, end);
     return {first, min_of(first + block_size, end)};
   }
+  // A round's tokens that are routed.
+  __device__ __forceinline__ int live_of(int round, int live) const {
+    return min_of(max_of(live - round * kRoundTokens, 0), kRoundTokens);
+  }
 
   __device__ __forceinline__ void clear() {
 #pragma unroll 1
     for (int i = threadIdx.x; i < words * kExperts; i += kThreads) bits[i] = 0;
   }
 
+  // Before anything is sent. Without other blocks nothing is.
+  __device__ __forceinline__ void prepare() {
+    if (threadIdx.x == 0) inbox_init(inbox);
+    clear();
+    __syncthreads();
+    cluster_arrive_relaxed();
+    cluster_wait();
+  }
+
   // Once all blocks are done with the round before.
-  __device__ __forceinline__ void clear_for_next_round() {
+  __device__ __forceinline__ void prepare_next_round() {
     cluster_arrive();
     cluster_wait();
     clear();
-    cluster_arrive();
-    cluster_wait();
+    __syncthreads();
   }
 
-  // `token` counts from the round's first.
-  __device__ __forceinline__ void mark(int token, int expert) {
-    const u32 rank = cluster_rank(), size = cluster_size();
-    u32* const word = &bits[token / kBits * kExperts + expert];
+  // `token` counts from the round's first, as below.
+  __device__ __forceinline__ void keep(int token, int slot, int expert) {
+    ids[token * kIdsOfRow + slot] = u16(expert);
+  }
+
+  // By `sharers` lanes of a warp, which have kept the token's experts: to all blocks, this one included.
+  __device__ __forceinline__ void send(int token, bool present, int lane, int sharers) {
+    __syncwarp();
+    const int size = int(cluster_size());
+    if (!present || size == 1) return;
+    const u32* const words = reinterpret_cast<const u32*>(ids + token * kIdsOfRow);
 #pragma unroll 1
-    for (u32 i = 0; i < size; ++i)
-      or_into_block(word, rank + i < size ? rank + i : rank + i - size, 1u << token % kBits);
+    for (int rank = lane; rank < size; rank += sharers) {
+#pragma unroll
+      for (int i = 0; i < kSends; ++i) send_words<kWordsAtOnce>(words + i * kWordsAtOnce, u32(rank), inbox);
+    }
   }
 
-  // Of the round's tokens before `token`.
-  __device__ __forceinline__ int count_before(int token, int expert) const {
-    int count = 0;
-    for (int w = 0; w < token / kBits; ++w) count += __popc(bits[w * kExperts + expert]);
-    return count + __popc(bits[token / kBits * kExperts + expert] & ((1u << token % kBits) - 1));
+  // One thread, once for each exchange.
+  __device__ __forceinline__ void expect(int live) {
+    if (cluster_size() > 1) inbox_expect(inbox, u32(live * kIdsOfRow * sizeof(u16)));
   }
 
-  __device__ __forceinline__ int count(int expert) const {
-    int count = 0;
-    for (int w = 0; w < words; ++w) count += __popc(bits[w * kExperts + expert]);
-    return count;
+  // Once all experts of the `exchange`-th exchange are here: a bit for each.
+  __device__ __forceinline__ void mark(int exchange, int live) {
+    if (cluster_size() > 1) {
+      inbox_wait(inbox, u32(exchange));
+    } else {
+      __syncthreads();
+    }
+#pragma unroll 1
+    for (int i = threadIdx.x; i < live * kTopK; i += kThreads) {
+      const int token = i / kTopK, expert = ids[token * kIdsOfRow + i % kTopK];
+      atomicOr(&bits[token / kBits * kExperts + expert], 1u << token % kBits);
+    }
+    __syncthreads();
   }
+
+  __device__ __forceinline__ int count(int expert) const { return count_bits(bits, words, expert); }
 
   // Adds the round's counts to `sums`.
   __device__ __forceinline__ void add_up(bool is_first) {
@@ -79,24 +113,16 @@ struct ClusterBoard {
   }
 };
 
-// On a board that is clear. Ids and weights go to shared memory first: the barrier would wait for stores to global
-// memory.
+// On a board that is clear.
 __device__ __forceinline__ void route_on_cluster(const RouteArguments& rows, ClusterBoard& board, int round) {
   const ChunkedTokens own = board.own(round);
-  const i64 first = i64(own.first) * kTopK;
-  RouteArguments here = rows;
-  here.ids = board.ids - first;
-  here.weights = board.weights - first;
-  route(here, own.first, own.last,
-        [&](int token, int, int expert) { board.mark(token - round * kRoundTokens, expert); });
-  cluster_arrive();
-  __syncthreads();
-#pragma unroll 1
-  for (int i = threadIdx.x; i < own.slots(); i += kThreads) {
-    rows.ids[first + i] = board.ids[i];
-    rows.weights[first + i] = board.weights[i];
-  }
-  cluster_wait();
+  const int begin = round * kRoundTokens, live = board.live_of(round, rows.live);
+  if (threadIdx.x == 0) board.expect(live);
+  route(
+      rows, own.first, own.last,
+      [&](int token, int slot, int expert) { board.keep(token - begin, slot, expert); },
+      [&](int token, bool present, Lane lane) { board.send(token - begin, present, lane.lane, kLanes); });
+  board.mark(round, live);
 }
 
 // Leaves the last round's bits on the board, and in `sums` the counts of all if there are several.
@@ -104,7 +130,7 @@ __device__ __forceinline__ void route_rounds(const RouteArguments& rows, Cluster
   const int rounds = board.rounds();
 #pragma unroll 1
   for (int round = 0; round < rounds; ++round) {
-    if (round > 0) board.clear_for_next_round();
+    if (round > 0) board.prepare_next_round();
     route_on_cluster(rows, board, round);
     if (rounds > 1) board.add_up(round == 0);
   }
@@ -112,28 +138,32 @@ __device__ __forceinline__ void route_rounds(const RouteArguments& rows, Cluster
 }
 
 // The bits of a round that was routed before.
-__device__ __forceinline__ void mark_again(const Id* ids, ClusterBoard& board, int round) {
+__device__ __forceinline__ void mark_again(const RouteArguments& rows, ClusterBoard& board, int round) {
   const ChunkedTokens own = board.own(round);
-  const i64 first = i64(own.first) * kTopK;
+  const int begin = round * kRoundTokens, live = board.live_of(round, rows.live);
+  const int lane = int(threadIdx.x) % kWarpSize;
+  if (threadIdx.x == 0) board.expect(live);
 #pragma unroll 1
-  for (int i = threadIdx.x; i < own.slots(); i += kThreads) {
-    const Id expert = board.ids[i] = ids[first + i];
-    if (expert >= 0) board.mark(own.first - round * kRoundTokens + i / kTopK, int(expert));
+  for (int token = own.first + int(threadIdx.x) / kWarpSize; token < own.last; token += kWarps) {
+    const bool present = token < rows.live;
+    if (present && lane < kTopK) board.keep(token - begin, lane, int(rows.ids[i64(token) * kTopK + lane]));
+    board.send(token - begin, present, lane, kWarpSize);
   }
-  cluster_arrive();
-  cluster_wait();
+  board.mark(board.rounds() + round, live);
 }
 
 __device__ __forceinline__ void place_round(const PlaceArguments& a, const ClusterBoard& board, int round,
-                                            bool has_before) {
+                                            int live, bool has_before) {
   const ChunkedTokens own = board.own(round);
+  const int begin = round * kRoundTokens;
 #pragma unroll 1
   for (int i = threadIdx.x; i < own.slots(); i += kThreads) {
-    const int expert = int(board.ids[i]);
-    const bool routed = !kCounted || expert >= 0;
-    int place = -1;
+    const int token = own.first - begin + i / kTopK;
+    const bool routed = !kCounted || begin + token < live;
+    int place = -1, expert = 0;
     if (routed) {
-      int position = board.count_before(own.first - round * kRoundTokens + i / kTopK, expert);
+      expert = board.ids[token * kIdsOfRow + i % kTopK];
+      int position = count_bits_before(board.bits, token, expert);
       if (has_before) position += board.sums[expert];
       if (position < a.capacity) place = board.layout.offsets[expert] + position;
     }
@@ -142,14 +172,15 @@ __device__ __forceinline__ void place_round(const PlaceArguments& a, const Clust
 }
 
 // Once segments are laid out.
-__device__ __forceinline__ void place_rounds(const Id* ids, const PlaceArguments& a, ClusterBoard& board) {
+__device__ __forceinline__ void place_rounds(const RouteArguments& rows, const PlaceArguments& a,
+                                             ClusterBoard& board) {
   const int rounds = board.rounds();
-  if (rounds == 1) return place_round(a, board, 0, false);
+  if (rounds == 1) return place_round(a, board, 0, rows.live, false);
 #pragma unroll 1
   for (int round = 0; round < rounds; ++round) {
-    board.clear_for_next_round();
-    mark_again(ids, board, round);
-    place_round(a, board, round, round > 0);
+    board.prepare_next_round();
+    mark_again(rows, board, round);
+    place_round(a, board, round, rows.live, round > 0);
     __syncthreads();
     board.add_up(round == 0);
     __syncthreads();

@@ -25,7 +25,8 @@ constexpr int kChunks = ceil_div(kExperts, kWarpSize);
 struct Layout {
   int counts[kExperts];
   int offsets[kExperts + 1];
-  int flag;  // of arrives_last
+  int flag;             // of arrives_last
+  int places[kChunks];  // of the experts of a chunk, while segments are laid out
 };
 
 // In dynamic shared memory.
@@ -89,33 +90,40 @@ __device__ __forceinline__ void tally_block(Tally& tally, const Id* ids, const i
   __syncthreads();
 }
 
-// From all slots' counts, which `count_of(expert)` gives: caps them, and adds up the segments. Each warp adds up what
-// comes before its experts by itself, so that no other has to be waited for.
+// From all slots' counts, which `count_of(expert)` gives: caps them, and adds up the segments. A warp takes a chunk of
+// 32 experts at a time, and learns from shared memory how many places the chunks before have.
 template <typename CountOf>
 __device__ __forceinline__ void lay_out(Layout& layout, int capacity, CountOf count_of) {
-  const int lane = int(threadIdx.x) % kWarpSize;
-  for (int chunk = int(threadIdx.x) / kWarpSize; chunk < kChunks; chunk += kWarps) {
-    int before = 0;
-    for (int e = lane; e < chunk * kWarpSize; e += kWarpSize) before += padded(min_of(count_of(e), capacity));
-    before = __reduce_add_sync(kWholeWarp, before);
-    const int e = chunk * kWarpSize + lane;
+  constexpr int kRounds = ceil_div(kChunks, kWarps);
+  const int lane = int(threadIdx.x) % kWarpSize, warp = int(threadIdx.x) / kWarpSize;
+  int sums[kRounds];
+#pragma unroll
+  for (int round = 0; round < kRounds; ++round) {
+    const int chunk = warp + round * kWarps, e = chunk * kWarpSize + lane;
     const int count = e < kExperts ? min_of(count_of(e), capacity) : 0;
-    int sum = padded(count);
+    const int own = e < kExperts ? padded(count) : 0;
+    const int places = __reduce_add_sync(kWholeWarp, own);
+    if (chunk < kChunks) layout.places[chunk] = places;
+    if (e < kExperts) layout.counts[e] = count;
+    sums[round] = own;
 #pragma unroll
     for (int distance = 1; distance < kWarpSize; distance *= 2) {
-      const int other = __shfl_up_sync(kWholeWarp, sum, distance);
-      if (lane >= distance) sum += other;
+      const int other = __shfl_up_sync(kWholeWarp, sums[round], distance);
+      if (lane >= distance) sums[round] += other;
     }
-    if (e < kExperts) {
-      layout.counts[e] = count;
-      layout.offsets[e + 1] = before + sum;
-    }
+  }
+  __syncthreads();
+#pragma unroll
+  for (int round = 0; round < kRounds; ++round) {
+    const int chunk = warp + round * kWarps, e = chunk * kWarpSize + lane;
+    const int before = __reduce_add_sync(kWholeWarp, lane < min_of(chunk, kChunks) ? layout.places[lane] : 0);
+    if (e < kExperts) layout.offsets[e + 1] = before + sums[round];
   }
   if (threadIdx.x == 0) layout.offsets[0] = 0;
   __syncthreads();
 }
 
-// The counts are those of `layout`. Reading a capped one caps it again.
+// The counts are those of `layout`.
 __device__ __forceinline__ void lay_out(Layout& layout, int capacity) {
   lay_out(layout, capacity, [&](int expert) { return layout.counts[expert]; });
 }
@@ -193,16 +201,14 @@ __device__ __forceinline__ void pad_first(const PlaceArguments& a) {
 // Once segments are laid out: this block's share of what has no slot.
 __device__ __forceinline__ void pad_last(const PlaceArguments& a, const Layout& layout) {
   if constexpr (kPad == Pad::first) return;
-  const int lane = int(threadIdx.x) % kWarpSize;
-  const int warp = int(blockIdx.x) * kWarps + int(threadIdx.x) / kWarpSize, warps = int(gridDim.x) * kWarps;
-#pragma unroll 1
-  for (int e = warp; e < kExperts; e += warps) {
-    const int end = layout.offsets[e + 1];
-#pragma unroll 1
-    for (int p = layout.offsets[e] + layout.counts[e] + lane; p < end; p += kWarpSize) {
-      a.sorted[p] = a.tokens * kTopK;
-      if constexpr (kGrouping == Grouping::rows) a.grouping[p] = -1;
-    }
+  constexpr int kMost = kSegment > 0 ? kSegment : kAlign > 1 ? kAlign : 0;  // of an expert's padding
+  const int thread = int(blockIdx.x) * kThreads + int(threadIdx.x), threads = int(gridDim.x) * kThreads;
+#pragma unroll 2
+  for (int i = thread; i < kExperts * kMost; i += threads) {
+    const int e = i / max_of(kMost, 1), p = layout.offsets[e + 1] - 1 - i % max_of(kMost, 1);
+    if (p < layout.offsets[e] + layout.counts[e]) continue;
+    a.sorted[p] = a.tokens * kTopK;
+    if constexpr (kGrouping == Grouping::rows) a.grouping[p] = -1;
   }
   pad_from(a, layout.offsets[kExperts]);
 }

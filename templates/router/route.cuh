@@ -109,13 +109,25 @@ __device__ __forceinline__ void select(Selected& selected, const float (&logits)
   score_selected(selected, row, softmax, lane);
 }
 
-// A token past the end computes the first token's row, so that all lanes take part, and stores nothing.
-template <typename Use>
+struct Nothing {
+  template <typename... Types>
+  __device__ __forceinline__ void operator()(Types...) const {}
+};
+
+// A token past the end computes the first token's row, so that all lanes take part, and stores nothing. The weights
+// come last: others may wait for the experts.
+template <typename Use, typename UseRow>
 __device__ __forceinline__ void route_row(const RouteArguments& a, const float (&logits)[kHeld],
                                           const float (&bias)[kHeld], const Logit* row, int token,
-                                          bool present, Lane lane, Use use) {
+                                          bool present, Lane lane, Use use, UseRow use_row) {
   Selected selected;
   select(selected, logits, bias, row, lane);
+#pragma unroll
+  for (int s = 0; s < kSlotsHeld; ++s) {
+    const int slot = s * kLanes + lane.lane;
+    if (present && slot < kTopK) use(token, slot, selected.experts[s]);
+  }
+  use_row(token, present, lane);
   const float sum = sum_of_selected(selected);
 #pragma unroll
   for (int s = 0; s < kSlotsHeld; ++s) {
@@ -123,7 +135,6 @@ __device__ __forceinline__ void route_row(const RouteArguments& a, const float (
     if (!present || slot >= kTopK) continue;
     a.ids[i64(token) * kTopK + slot] = selected.experts[s];
     a.weights[i64(token) * kTopK + slot] = weight_of(selected.scores[s], sum, a.scale);
-    use(token, slot, selected.experts[s]);
   }
 }
 
@@ -144,10 +155,11 @@ struct WarpRows {
 };
 
 // The tokens from `first` to `end`, by all warps of the block. All its warps make the same number of rounds, so that
-// the compiler knows their lanes together. Calls `use(token, slot, expert)` in the lane that
-// stores.
-template <typename Use>
-__device__ __forceinline__ void route(const RouteArguments& a, int first, int end, Use use) {
+// the compiler knows their lanes together. Calls `use(token, slot, expert)` in the lane that stores, then
+// `use_row(token, present, lane)` in all lanes of the row.
+template <typename Use, typename UseRow = Nothing>
+__device__ __forceinline__ void route(const RouteArguments& a, int first, int end, Use use,
+                                      UseRow use_row = {}) {
   const int last = min_of(end, a.live);
   if constexpr (kCounted) {
     for (i64 slot = i64(max_of(first, last)) * kTopK + threadIdx.x; slot < i64(end) * kTopK;
@@ -175,7 +187,7 @@ __device__ __forceinline__ void route(const RouteArguments& a, int first, int en
     for (int r = 0; r < kRows; ++r) {
       float logits[kHeld];
       current.loaded[r].read(logits, lane);
-      route_row(a, logits, bias, current.rows[r], begin + r, begin + r < last, lane, use);
+      route_row(a, logits, bias, current.rows[r], begin + r, begin + r < last, lane, use, use_row);
     }
   }
   if constexpr (kDependents == Dependents::selected) allow_dependent_launch();

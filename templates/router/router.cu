@@ -10,6 +10,7 @@
 // - cluster: each block of one cluster sees where all tokens go
 // - barrier: all blocks wait for each other, and read each other's counts
 #include "templates/common/dependent_launch.cuh"
+#include "templates/common/settle.cuh"
 #include "templates/router/cluster_board.cuh"
 #include "templates/router/exchange.cuh"
 #include "templates/router/ranks.cuh"
@@ -28,7 +29,7 @@ __device__ __forceinline__ void route_block(const RouteArguments& rows, Board& b
   __syncthreads();
   if (tokens.count() == 1) {
     const int words = tokens.words(0);
-    counts.store(block, [&](int expert) { return count_in_chunk(board, words, expert); });
+    counts.store(block, [&](int expert) { return count_bits(board.bits, words, expert); });
   } else {
     count_own(board, rows.ids, tokens);
     counts.store(block, [&](int expert) { return board.own[expert]; });
@@ -74,7 +75,7 @@ __device__ __forceinline__ void place_by_grid(const RouteArguments& rows, const 
   if (threadIdx.x == 0) reset_if_last(state, left_before);
 }
 
-// On a board that is clear in every block.
+// On a board that is prepared in every block.
 __device__ __forceinline__ void place_by_cluster(const RouteArguments& rows, const PlaceArguments& a,
                                                  int block_size) {
   ClusterBoard board(block_size, a.tokens);
@@ -82,7 +83,7 @@ __device__ __forceinline__ void place_by_cluster(const RouteArguments& rows, con
   lay_out(board.layout, a.capacity,
           [&](int expert) { return board.rounds() > 1 ? board.sums[expert] : board.count(expert); });
   store_layout(a, board.layout, blockIdx.x, gridDim.x);
-  place_rounds(rows.ids, a, board);
+  place_rounds(rows, a, board);
   pad_last(a, board.layout);
 }
 
@@ -114,13 +115,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
            int* block_counts, GridState* state, i64 logits_row, int tokens, int tokens_of_block, int capacity,
            int places, float scale, u8* dropped, int* tokens_per_rank, u8* in_rank) {
   if constexpr (kDependents == Dependents::early) allow_dependent_launch();
-  read_early(logits, bias, ids, weights, logits_row, i64(tokens));
+  settle_parameters(logits, counts, tokens, cluster_size());
   const ChunkedTokens own = ChunkedTokens::of_block(blockIdx.x, tokens_of_block, tokens);
   if constexpr (kSchedule == Schedule::barrier) prepare_board(board_memory(), own);
-  if constexpr (kSchedule == Schedule::cluster) {
-    ClusterBoard(tokens_of_block, tokens).clear();
-    cluster_arrive();
-  }
+  if constexpr (kSchedule == Schedule::cluster) ClusterBoard(tokens_of_block, tokens).prepare();
   wait_for_predecessor();
   const RouteArguments rows{logits, bias, ids, weights, logits_row, live_tokens(tokens, token_count), scale};
   const PlaceArguments a{counts,     offsets, sorted,   inverse, grouping, block_counts,
@@ -129,7 +127,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
   if constexpr (kRanks > 0) {
     route_and_count(rows, {counts, tokens_per_rank, in_rank, block_counts}, state, own.first, own.last);
   } else if constexpr (kSchedule == Schedule::cluster) {
-    cluster_wait();
     place_by_cluster(rows, a, tokens_of_block);
   } else if constexpr (kSchedule == Schedule::barrier) {
     place_by_grid(rows, a, state, tokens_of_block, own);

@@ -6,9 +6,10 @@
 enum class Schedule { rows, block, split, cluster, barrier };
 constexpr Schedule kSchedule = Schedule::SCHEDULE;
 
-// first: every place counts as padding before the tokens are routed, while memory is idle, and slots overwrite it.
+// first: every place counts as padding before the tokens are routed, while memory is idle, and slots overwrite it,
+// if a barrier of the block or the end of a kernel comes between.
 // last: what no slot took is padded in the end.
 enum class Pad { first, last };
 constexpr Pad kPad = Pad::PAD;
-static_assert(kPad == Pad::last || kSchedule != Schedule::barrier,
-              "a block that runs late would undo others' places");
+static_assert(kPad == Pad::last || kSchedule == Schedule::block || kSchedule == Schedule::split,
+              "a block's padding could land on others' places");

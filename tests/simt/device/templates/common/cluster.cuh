@@ -9,6 +9,8 @@ __device__ __forceinline__ u32 cluster_rank() { return simt::current->cluster_ra
 
 __device__ __forceinline__ void cluster_arrive() { atomicAdd(&simt::runtime->cluster()->arrivals, 1u); }
 
+__device__ __forceinline__ void cluster_arrive_relaxed() { cluster_arrive(); }
+
 __device__ __forceinline__ void cluster_wait() {
   simt::Cluster* const cluster = simt::runtime->cluster();
   simt::runtime->wait(&cluster->arrivals, ++simt::current->cluster_phases * cluster->threads, true);
