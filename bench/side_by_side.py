@@ -15,8 +15,10 @@ LEAD_CYCLES = 120_000
 
 
 class Moetune:
-    def __init__(self, options):
-        self.options = options
+    """`samples` of each contestant in a call of `bench`; its own number if None."""
+
+    def __init__(self, options, samples=None):
+        self.options, self.samples, self.searched = options, samples, set()
 
     def call(self, *arguments):
         done = subprocess.run([self.options.moetune, *arguments, "--json"], stdout=subprocess.PIPE,
@@ -27,16 +29,19 @@ class Moetune:
         return json.loads(done.stdout)
 
     def time_workload(self, *workload):
-        """The winner's row of `bench`, with its time alone, after a search unless --stored; None without a winner."""
+        """The winner's row of `bench`, with its time alone; None without a winner. A workload's first call searches it,
+        unless --stored."""
         common = [*workload, *(["--cache", self.options.cache] if self.options.cache else [])]
-        if not self.options.stored:
+        if not self.options.stored and workload not in self.searched:
             self.call("search", *common, "--budget", str(self.options.budget), "--strategy", self.options.strategy)
+            self.searched.add(workload)
         return self.time_stored(*workload)
 
     def time_stored(self, *workload):
         """The same, of what the cache holds."""
         common = [*workload, *(["--cache", self.options.cache] if self.options.cache else [])]
-        rows = {row["what"]: row for row in self.call("bench", *common)["rows"] if row["time_us"]}
+        samples = ["--rounds", str(self.samples)] if self.samples else []
+        rows = {row["what"]: row for row in self.call("bench", *common, *samples)["rows"] if row["time_us"]}
         best = rows.get("winner")
         if best:
             best["alone_us"] = rows.get("winner alone", best)["time_us"]

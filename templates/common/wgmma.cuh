@@ -26,6 +26,13 @@ struct WgmmaMatrix {
     return make(address, 128, stride, kNoSwizzle);
   }
 
+  // The same matrix `bytes` further in shared memory, a multiple of 16: one addition, where a descriptor made of the
+  // sum of both would be masked and shifted anew.
+  static __device__ __forceinline__ u64 moved(u64 matrix, u32 bytes) {
+    const u32 low = static_cast<u32>(matrix) + (bytes >> 4), high = static_cast<u32>(matrix >> 32);
+    return static_cast<u64>(high) << 32 | low;
+  }
+
  private:
   static constexpr u32 kNoSwizzle = 0, kSwizzle128 = 1;
 

@@ -50,23 +50,23 @@ class Attention {
 #if BODY_WGMMA
   // Issues S = Q K^T as one group.
   __device__ __forceinline__ void score(u32 queries, u32 keys) {
+    const u64 q = WgmmaMatrix::rows(queries + first_row_ * 128), k = WgmmaMatrix::rows(keys);
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < kHeadDim / 16; ++step) {
-      const u32 q = queries + first_row_ * 128 + step / 4 * kQueryChunkBytes + step % 4 * 32;
-      const u32 k = keys + step / 4 * kTileChunkBytes + step % 4 * 32;
-      wgmma_rows<Math, kTile>(scores_, WgmmaMatrix::rows(q), WgmmaMatrix::rows(k), step > 0);
+      wgmma_rows<Math, kTile>(scores_, WgmmaMatrix::moved(q, step / 4 * kQueryChunkBytes + step % 4 * 32),
+                              WgmmaMatrix::moved(k, step / 4 * kTileChunkBytes + step % 4 * 32), step > 0);
     }
     wgmma_commit();
   }
 
   // Issues O += P V as one group.
   __device__ __forceinline__ void accumulate(u32 values) {
+    const u64 v = WgmmaMatrix::columns(values, kTileChunkBytes);
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < kTile / 16; ++step) {
-      wgmma_columns<Math, kHeadDim>(output_, p_[step],
-                                    WgmmaMatrix::columns(values + step * 2048, kTileChunkBytes));
+      wgmma_columns<Math, kHeadDim>(output_, p_[step], WgmmaMatrix::moved(v, step * 2048));
     }
     wgmma_commit();
   }

@@ -40,7 +40,7 @@ class Computer {
     scored(tile == tiles.first);
     attention_.softmax(tile);
     attention_.pack();
-    if (work.kv_length < (tile + 1) * kTile) clear_values(work.kv_length - tile * kTile, kTile);
+    clear_values(work.seen_rows(tile).end, kTile);
     while (--tile >= tiles.first) {
       wait_turn();
       score();
@@ -55,7 +55,7 @@ class Computer {
       attention_.rescale();
       attention_.pack();
     }
-    if constexpr (kWindow > 0) clear_values(0, work.begin(work.first_token) - tiles.first * kTile);
+    if constexpr (kWindow > 0) clear_values(0, work.seen_rows(tiles.first).begin);
     accumulate();
     wgmma_wait<0>();
     accumulated();
@@ -95,9 +95,14 @@ class Computer {
   }
 
   // Zeros rows [first, end) of the next tile of V, which no query sees: 0 times whatever lies there must be 0. All
-  // warpgroups share the rows.
+  // warpgroups share the rows. (Of e4m3, the warps that widen a tile write the zeros.)
+  //
+  // Order. Before: the copy that wrote the rows has completed `full`, for which every thread waits. After: each thread
+  // fences its zeros for the asynchronous proxy, through which this tile's wgmma reads them and the next copy
+  // overwrites them; then the barrier orders all threads' zeros before any warp's products, and so before the arrivals
+  // that release the stage, though one lane arrives for its warp.
   __device__ __forceinline__ void clear_values(int first, int end) {
-    if (first >= end) return;
+    if (kNarrow || first >= end) return;
     mbarrier_wait(pipeline_.values_full(values_.stage), values_.parity);
     u8* const tile = shared_ + kValuesOffset + values_.stage * kTileBytes;
     constexpr int kThreadsThatCompute = 128 * kWarpgroups;
@@ -172,7 +177,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       Loader loader(pipeline, q_map, {k_map, v_map, page_table, page_table_stride});
       load_all(slot, loader, all, counters);
     } else if constexpr (kNarrow) {
-      Widener widener(shared, static_cast<int>(threadIdx.x) / kWarpSize - 1);
+      Widener widener(shared);
       for (Work work = slot.take(); work.sequence >= 0; work = slot.take()) widener.widen(work);
     }
   } else {

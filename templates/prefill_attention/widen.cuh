@@ -12,47 +12,50 @@ static_assert(kQueryBytes % (16 * kQueryUnits * kWarpSize) == 0, "whole batches"
 
 class Widener {
  public:
-  // Warp `warp` of kWideningWarps.
-  __device__ __forceinline__ Widener(u8* shared, int warp)
-      : shared_(shared), pipeline_(shared), warp_(warp), turn_(warp) {}
+  __device__ __forceinline__ explicit Widener(u8* shared)
+      : shared_(shared), pipeline_(shared), turn_(warp()) {}
 
-  // Everything that `work` reads, in the order of Loader::load.
+  // Everything that `work` reads, in the order of Loader::load: keys and values by turns, but for the first two turns
+  // and the last two.
   __device__ __forceinline__ void widen(const Work& work) {
     const TileRange tiles = work.tiles();
-    if (tiles.count() <= 0) return;
-    keys();
-    queries();
-    for (int tile = tiles.end - 2; tile >= tiles.first; --tile) {
-      keys();
-      values();
+    const int turns = 2 * max_of(0, tiles.count());
+    for (int turn = 0; turn < turns; ++turn) {
+      const bool keys = turn == 0 || (turn % 2 == 1 && turn < turns - 1);
+      tile(keys, keys ? RowRange{0, kTile} : work.seen_rows(tiles.end - (turn + 1) / 2));
+      if (turn == 0) queries();
     }
-    values();
   }
 
  private:
-  __device__ __forceinline__ void keys() {
-    tile(kKeysOffset + keys_.stage * kTileBytes, pipeline_.keys_full(keys_.stage),
-         pipeline_.keys_empty(keys_.stage), keys_.parity);
-    keys_.advance();
-  }
+  // Of kWideningWarps, behind the one that loads.
+  static __device__ __forceinline__ int warp() { return static_cast<int>(threadIdx.x) / kWarpSize - 1; }
 
-  __device__ __forceinline__ void values() {
-    tile(kValuesOffset + values_.stage * kTileBytes, pipeline_.values_full(values_.stage),
-         pipeline_.values_empty(values_.stage), values_.parity);
-    values_.advance();
-  }
-
-  __device__ __forceinline__ void tile(int offset, u32 full, u32 empty, u32 parity) {
-    mbarrier_wait(empty, parity ^ 1);
+  // One place in the code for keys and values: what depends on which it is are a few sums a tile.
+  __device__ __forceinline__ void tile(bool keys, RowRange kept) {
+    const int stage = keys ? keys_.stage : values_.stage;
+    const u32 parity = keys ? keys_.parity : values_.parity;
+    mbarrier_wait(keys ? pipeline_.keys_empty(stage) : pipeline_.values_empty(stage), parity ^ 1);
     mbarrier_wait(pipeline_.raw_full(raw_.stage), raw_.parity);
     const u8* const raw = shared_ + kRawOffset + raw_.stage * kRawBytes;
-    for (int batch = turn_; batch < kBatches; batch += kWideningWarps)
-      rows_.widen(raw, shared_, offset, batch);
+    const int offset = (keys ? kKeysOffset : kValuesOffset) + stage * kTileBytes;
+    if (kept.all()) {
+      for (int batch = turn_; batch < kBatches; batch += kWideningWarps)
+        rows_.widen<true>(raw, shared_, offset, batch, kept);
+    } else {
+      for (int batch = turn_; batch < kBatches; batch += kWideningWarps)
+        rows_.widen<false>(raw, shared_, offset, batch, kept);
+    }
     // The warp that had one batch more has the last turn next time.
     turn_ = turn_ == 0 ? kWideningWarps - 1 : turn_ - 1;
-    publish(full);
+    publish(keys ? pipeline_.keys_full(stage) : pipeline_.values_full(stage));
     release_raw(pipeline_.raw_empty(raw_.stage));
     raw_.advance();
+    if (keys) {
+      keys_.advance();
+    } else {
+      values_.advance();
+    }
   }
 
   __device__ __forceinline__ void queries() {
@@ -60,7 +63,7 @@ class Widener {
     mbarrier_wait(pipeline_.queries_landed(query_.stage), query_.parity);
     uint4* const lane =
         reinterpret_cast<uint4*>(shared_ + query_.stage * kQueryBytes) + threadIdx.x % kWarpSize;
-    for (int batch = warp_; batch < kQueryBytes / (16 * kQueryUnits * kWarpSize); batch += kWideningWarps) {
+    for (int batch = warp(); batch < kQueryBytes / (16 * kQueryUnits * kWarpSize); batch += kWideningWarps) {
       uint4 units[kQueryUnits];
 #pragma unroll
       for (int i = 0; i < kQueryUnits; ++i) units[i] = lane[(batch * kQueryUnits + i) * kWarpSize];
@@ -80,7 +83,6 @@ class Widener {
 
   u8* shared_;
   Pipeline pipeline_;
-  int warp_;
   int turn_;  // the first batch of the next tile
   RowWidener rows_;
   RingPlace<kQueryStages> query_;

@@ -3,9 +3,11 @@
 // A lane takes 16 elements at a time, 16 bytes in and two units of 16 bytes out. Of every eight lanes, four read one
 // row's 64 elements of an even chunk and four the next row's of an odd one (of one chunk: both rows'), so that all
 // eight read and write different banks. Where a lane reads and writes changes from load to load by constants alone.
+// Rows that no query sees become zeros here: no other thread writes a tile.
 #pragma once
 
 #include "templates/prefill_attention/convert_units.cuh"
+#include "templates/prefill_attention/work.cuh"
 
 constexpr int kLoadRows = 32 * 16 / kHeadDim;          // that a warp reads at once
 constexpr int kBatchRows = min_of(16, 4 * kLoadRows);  // that it reads before it writes
@@ -23,14 +25,21 @@ class RowWidener {
     place_ = chunk * kTileChunkBytes + row * 128 + ((2 * quarter ^ row) << 4);
   }
 
-  // A batch of rows, by one warp. `offset` is a multiple of 1024: the tile's in `shared`.
-  __device__ __forceinline__ void widen(const u8* raw_tile, u8* shared, int offset, int batch) const {
-    const u8* const raw = raw_tile + raw_place_ + batch * kBatchRows * kHeadDim;
+  // A batch of rows, by one warp. `offset` is a multiple of 1024: the tile's in `shared`. Unless kAll, rows outside of
+  // `kept` become zeros.
+  template <bool kAll>
+  __device__ __forceinline__ void widen(const u8* raw_tile, u8* shared, int offset, int batch,
+                                        RowRange kept) const {
+    const int from = raw_place_ + batch * kBatchRows * kHeadDim;
     const int place = offset + place_ + batch * kBatchRows * 128;
     uint4 loaded[kBatchLoads];
 #pragma unroll
-    for (int i = 0; i < kBatchLoads; ++i)
-      loaded[i] = *reinterpret_cast<const uint4*>(raw + i * kLoadRows * kHeadDim);
+    for (int i = 0; i < kBatchLoads; ++i) {
+      const int raw = from + i * kLoadRows * kHeadDim;
+      loaded[i] = *reinterpret_cast<const uint4*>(raw_tile + raw);
+      if (!kAll && (raw < kept.begin * kHeadDim || raw >= kept.end * kHeadDim))
+        loaded[i] = make_uint4(0, 0, 0, 0);
+    }
 #pragma unroll
     for (int i = 0; i < kBatchLoads; ++i) {
       const int first = (place ^ (i * kLoadRows % 8 << 4)) + i * kLoadRows * 128;

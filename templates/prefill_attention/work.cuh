@@ -47,6 +47,14 @@ struct TileRange {
   __device__ __forceinline__ int count() const { return end - first; }
 };
 
+// Rows of a tile, [begin, end). May reach beyond it.
+struct RowRange {
+  int begin;
+  int end;
+
+  __device__ __forceinline__ bool all() const { return begin <= 0 && end >= kTile; }
+};
+
 struct Work {
   int sequence;  // -1: there is none left
   int kv_head;
@@ -71,6 +79,11 @@ struct Work {
     return kCausal ? min_of(kv_length, position(token) + 1) : kv_length;
   }
   __device__ __forceinline__ int last_token() const { return min_of(q_length, first_token + kTokens) - 1; }
+
+  // The rows of a tile that hold tokens some query sees. 0 times what lies in the others of V must be 0.
+  __device__ __forceinline__ RowRange seen_rows(int tile) const {
+    return {kWindow == 0 ? 0 : begin(first_token) - tile * kTile, kv_length - tile * kTile};
+  }
 
   __device__ __forceinline__ TileRange tiles() const {
     const int end_tile = ceil_div(max_of(0, end(last_token())), kTile);

@@ -43,7 +43,7 @@ const std::vector<PrefillBug> kPrefillBugs = {
     // The denominator is not.
     {kMma, {kChunk, "", "attend.cuh", "sum_[half] *= factor_[half];", ";"}},
     // Every step of 16 tokens multiplies the first 16 of V.
-    {kWgmma, {kPrompt, "overlap=0", "attend.cuh", "values + step * 2048", "values"}},
+    {kWgmma, {kPrompt, "overlap=0", "attend.cuh", "moved(v, step * 2048)", "moved(v, 0)"}},
     {kMma, {kPrompt, "", "attend_mma.cuh", "+ step * 2048 + tall_row_", "+ tall_row_"}},
     // Exponentials by polynomial are off by up to a quarter.
     {kWgmma, {kPrompt, "poly=4", "attend.cuh", "0.69326099f", "0.19326099f"}},
@@ -64,15 +64,19 @@ const std::vector<PrefillBug> kPrefillBugs = {
     // Both blocks of a cluster bring their parts of a tile to the place of the first.
     {kWgmma, {kPrompt, "cluster=2", "load.cuh", " + rank_ * kBoxTokens * kBoxRowBytes", ""}},
     // What lies behind the last token of a sequence is not cleared.
-    {kWgmma, {kPrompt, "", "body_wgmma.cuh", "if (first >= end) return;", "return;"}},
+    {kWgmma, {kPrompt, "", "body_wgmma.cuh", "if (kNarrow || first >= end) return;", "return;"}},
     // All of a sequence's tokens come from its first page.
     {kWgmma,
      {"batch=2,q_heads=8,kv_heads=2,seqlen_q=70,seqlen_kv=600,page=16", "", "load.cuh",
       "pages[token / max_of(1, kPage)]", "pages[0]"}},
     // Both units that a lane widens land in the place of the first.
     {kWgmma,
-     {"batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300,kv_dtype=e4m3", "", "widen.cuh",
+     {"batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300,kv_dtype=e4m3", "", "widen_rows.cuh",
       "(first ^ 16)", "first"}},
+    // Nor is it in tiles of e4m3.
+    {kWgmma,
+     {"batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300,kv_dtype=e4m3", "", "widen.cuh", "kept.all()",
+      "true"}},
     // Only the first split counts in the denominator.
     {kWgmma,
      {kChunk, "warpgroups=1,ping_pong=0,splits=2", "combine_kernel.cuh", "denominator += weight;",

@@ -42,6 +42,12 @@ const std::vector<std::string> kPrefills = {
     "lse=natural,kv_dtype=e4m3,kv_scale=head",
 };
 
+// Where element `i` of a tile lies as fp16, in bytes.
+std::size_t swizzled_place(std::size_t i, std::size_t rows, std::size_t dim) {
+  const std::size_t row = i / dim, column = i % dim;
+  return column / 64 * rows * 128 + row * 128 + ((column % 64 / 8) ^ (row % 8)) * 16 + column % 8 * 2;
+}
+
 }  // namespace
 
 TEST_CASE("simt: the reference of prefill_attention agrees with float64") {
@@ -140,7 +146,8 @@ TEST_CASE("simt: splits of a sequence with more new tokens than was said write n
 }
 
 // wgmma itself runs on GPUs alone.
-TEST_CASE("simt: a tile of e4m3 lands as fp16 in the order of the 128-byte swizzle") {
+TEST_CASE(
+    "simt: a tile of e4m3 lands as fp16 in the order of the 128-byte swizzle, zeros in rows that no query sees") {
   if (no_simt()) return;
   const Kernel& kernel = find_kernel("prefill_attention");
   const DeviceLimits limits = limits_of_architecture("sm_90a");
@@ -152,26 +159,33 @@ TEST_CASE("simt: a tile of e4m3 lands as fp16 in the order of the 128-byte swizz
     REQUIRE(config.is("body", "wgmma"));
     CompileUnit unit = kernel.launcher(config, problem, limits)->unit();
     unit.source = "tests/simt/kernels/widen_tile.cu";
+    SimtDevice device(unit);
     const std::size_t rows = static_cast<std::size_t>(config.number("tile"));
     const std::size_t dim = static_cast<std::size_t>(head_dim);
-    std::vector<std::uint8_t> raw(rows * dim), tile(2 * rows * dim, 0xff);
+    std::vector<std::uint8_t> raw(rows * dim);
     for (std::size_t i = 0; i < raw.size(); ++i) raw[i] = static_cast<std::uint8_t>(i * 7 % 256);
-    LaunchPlan plan;
-    Launch& launch = plan.launches.emplace_back();
-    launch.entry = "widen_tile";
-    launch.block[0] = 96;
-    launch.arguments = {pointer_argument("raw"), pointer_argument("tile")};
-    SimtDevice(unit).run(plan, {{"raw", SimtBuffer(raw)}, {"tile", SimtBuffer(tile)}});
-    std::size_t wrong = 0;
-    for (std::size_t i = 0; i < raw.size(); ++i) {
-      const std::size_t row = i / dim, column = i % dim;
-      const std::size_t place =
-          column / 64 * rows * 128 + row * 128 + ((column % 64 / 8) ^ (row % 8)) * 16 + column % 8 * 2;
-      const double got = load_element(DType::f16, &tile[place], 0);
-      const double right = load_element(DType::e4m3, &raw[i], 0);
-      wrong += !(got == right || (std::isnan(got) && std::isnan(right)));
+    const int all = static_cast<int>(rows);
+    // As a tile in the middle of a sequence, at its end, where a window begins, and where both lie in it.
+    for (const auto& [begin, end] :
+         {std::pair{-40, 3 * all}, {0, all}, {-7, all - 9}, {5, all + 1}, {17, 18}}) {
+      CAPTURE(begin);
+      std::vector<std::uint8_t> tile(2 * raw.size(), 0xff);
+      LaunchPlan plan;
+      Launch& launch = plan.launches.emplace_back();
+      launch.entry = "widen_tile";
+      launch.block[0] = 96;
+      launch.arguments = {pointer_argument("raw"), pointer_argument("tile"), {"begin", begin}, {"end", end}};
+      device.run(plan, {{"raw", SimtBuffer(raw)}, {"tile", SimtBuffer(tile)}});
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < raw.size(); ++i) {
+        const int row = static_cast<int>(i / dim);
+        const bool kept = row >= begin && row < end;
+        const double got = load_element(DType::f16, &tile[swizzled_place(i, rows, dim)], 0);
+        const double right = kept ? load_element(DType::e4m3, &raw[i], 0) : 0;
+        wrong += !(got == right || (std::isnan(got) && std::isnan(right)));
+      }
+      CHECK(wrong == 0);
     }
-    CHECK(wrong == 0);
   }
 }
 
