@@ -192,12 +192,14 @@ class Night {
       devices += team.devices.size();
     }
     if (devices == 1) {
-      work(teams_.front(), 0);
+      tune_items(teams_.front(), 0);
     } else {
       std::vector<std::jthread> threads;
       for (Team& team : teams_)
-        for (std::size_t i = 0; i < team.devices.size(); ++i)
-          threads.emplace_back([this, &team, i] { work(team, i); });
+        for (std::size_t i = 0; i < team.devices.size(); ++i) {
+          threads.emplace_back([this, &team, i] { tune_items(team, i); });
+          if (team.devices.size() > 1) threads.emplace_back([this, &team, i] { check_winners(team, i); });
+        }
     }
     if (devices > 1) fail_what_is_left();
     result_.interrupted = result_.interrupted || shared_.context.stop.stop_requested();
@@ -218,29 +220,39 @@ class Night {
   }
 
   // A device's thread.
-  void work(Team& team, std::size_t position) {
-    DeviceNight& device = *team.devices[position];
+  void tune_items(Team& team, std::size_t position) {
     std::size_t broken_in_a_row = 0;
     while (!is_over(*team.queue)) {
       const std::optional<WorkQueue::Turn> turn = team.queue->take(position);
       if (!turn) break;
-      std::string broken;
-      if (turn->check) {
-        broken = confirm(team, device, turn->item);
-        team.queue->done(position, *turn);
-      } else {
-        broken = rework_one(team, position, *turn);
-      }
-      broken_in_a_row = broken.empty() ? 0 : broken_in_a_row + 1;
-      if (broken.empty() || !has_failed(team, device, broken_in_a_row)) continue;
-      team.queue->leave(position);
-      if (team.devices.size() > 1) leave_out(device.name(), broken);
-      if (team.queue->devices_left() == 0) {
-        const std::lock_guard lock(results_);
-        result_.broken = broken;
-      }
-      break;
+      if (has_ended(team, position, rework_one(team, position, *turn), broken_in_a_row)) break;
     }
+  }
+
+  // Another one, while its searches wait for their compilers: a winner that is slower here is not to stay long.
+  void check_winners(Team& team, std::size_t position) {
+    std::size_t broken_in_a_row = 0;
+    while (!is_over(*team.queue)) {
+      const std::optional<WorkQueue::Turn> turn = team.queue->take_check(position);
+      if (!turn) break;
+      const std::string broken = confirm(team, *team.devices[position], turn->item);
+      team.queue->done(position, *turn);
+      if (has_ended(team, position, broken, broken_in_a_row)) break;
+    }
+  }
+
+  // Whether the device is done for: `broken` says why its last turn broke down, "" if it did not.
+  bool has_ended(const Team& team, std::size_t position, const std::string& broken,
+                 std::size_t& broken_in_a_row) {
+    DeviceNight& device = *team.devices[position];
+    broken_in_a_row = broken.empty() ? 0 : broken_in_a_row + 1;
+    if (broken.empty() || !has_failed(team, device, broken_in_a_row)) return false;
+    if (team.queue->leave(position) && team.devices.size() > 1) leave_out(device.name(), broken);
+    if (team.queue->devices_left() == 0) {
+      const std::lock_guard lock(results_);
+      result_.broken = broken;
+    }
+    return true;
   }
 
   // Whether the device is at fault and not its workloads. One with siblings is looked at as soon as it breaks down.
