@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <map>
 #include <memory>
 #include <thread>
@@ -77,12 +78,30 @@ class Night {
     result_.left_out_devices.push_back({device, why});
   }
 
-  void open_devices() {
-    const std::vector<std::string> names = night_devices(request_.search.target.device);
+  // All at once: each starts the CUDA driver in a process, and NVRTC.
+  void find_devices(const std::vector<std::string>& names) {
+    devices_.resize(names.size());
+    std::vector<std::exception_ptr> failed(names.size());
     std::map<std::string, std::size_t> seen;
-    for (const std::string& name : names)
-      devices_.push_back(std::make_unique<DeviceNight>(
-          shared_, name, names.size() > 1 ? devices_.size() + 1 : 0, seen[name]++));
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        threads.emplace_back([&, i, twin = seen[names[i]]++] {
+          try {
+            devices_[i] =
+                std::make_unique<DeviceNight>(shared_, names[i], names.size() > 1 ? i + 1 : 0, twin);
+          } catch (...) {
+            failed[i] = std::current_exception();
+          }
+        });
+      }
+    }
+    for (const std::exception_ptr& error : failed)
+      if (error != nullptr) std::rethrow_exception(error);
+  }
+
+  void open_devices() {
+    find_devices(night_devices(request_.search.target.device));
     if (!request_.dry_run) {
       open_or_create_cache(request_.search.target.cache);  // its folder too, where the locks go
       if (!request_.is_locked) take_locks();
