@@ -15,8 +15,9 @@ BASE: dict[str, list[Any]] = {
     "blocks_per_sm": [1], "l2": ["normal", "evict_first"]}
 
 
-def problem(elements: int) -> str:
-    return f"elements={elements},dtype=f32,write=all,passes=1"
+def problem(elements: int, passes: int = 1) -> str:
+    """Sizes share their cubins; every number of passes has cubins of its own."""
+    return f"elements={elements},dtype=f32,write=all,passes={passes}"
 
 
 def write_list(path: Path, elements: Sequence[int]) -> Path:
@@ -42,14 +43,14 @@ def copy_data(folder: Path, values: Mapping[str, list[Any]] = BASE) -> Path:
 
 
 def write_recording(data: Path, gpu: str, elements: int, times_us: Sequence[float],
-                    values: Mapping[str, list[Any]] = BASE) -> None:
+                    values: Mapping[str, list[Any]] = BASE, passes: int = 1) -> None:
     """As `moetune record` writes it, with these times for the configurations in order, from the start again at the end.
     """
     limits = {"compute_capability": 90, "sm_count": 4, "l2_bytes": 1 << 20, "memory_bytes": 1 << 22}
     indices = list(itertools.product(*(range(len(domain)) for domain in values.values())))
     times = [times_us[index % len(times_us)] for index in range(len(indices))]
     header = {
-        "moetune_recording": 1, "kernel": "decode_kernel", "problem": problem(elements), "recorded_at": "2026-11-23",
+        "moetune_recording": 1, "kernel": "decode_kernel", "problem": problem(elements, passes), "recorded_at": "2026-11-23",
         "hardware": {"name": gpu, **limits, "sm_clock_khz": 10**6, "memory_clock_khz": 2 * 10**6,
                      "driver": "CUDA 13.0"},
         "limits": {**limits, "shared_per_block": 232448, "shared_per_sm": 233472, "registers_per_sm": 65536,
@@ -59,5 +60,5 @@ def write_recording(data: Path, gpu: str, elements: int, times_us: Sequence[floa
         "rows": len(indices)}
     rows = {"positions": [list(column) for column in zip(*indices)], "outcomes": ["ok"] * len(indices),
             "time_us": times, "samples_us": [[each] * 5 for each in times], "messages": []}
-    path = data / "replay/recordings" / f"elements_{elements}.json.zst"  # which need not be compressed
+    path = data / "replay/recordings" / f"elements_{elements}_{passes}.json.zst"  # which need not be compressed
     path.write_text(json.dumps(header) + "\n" + json.dumps(rows) + "\n")

@@ -1,11 +1,12 @@
 """What nights cost on the GPUs of this machine.
 
-retune_gpus.py MOETUNE host [--gpus N] [--workloads N] [--budget N] [--bar RATIO]
+retune_gpus.py MOETUNE host [--gpus N] [--workloads N] [--budget N] [--bar RATIO] [--threads N]
     tunes the same workloads on one GPU and then on N, each from an empty cache; the ratio of the wall times
 retune_gpus.py MOETUNE night [--workloads N] [--budget N] [--bar RATIO]
     tunes the workloads, then examines all of them, unchanged, in a second night; the ratio of the wall times
 
-Exit code 1 if the ratio is above the bar (0.55 and 0.2). --kernel decode_kernel takes little memory and time.
+Exit code 1 if the ratio is above the bar (0.55 and 0.2). --threads: compilers of each GPU. --kernel decode_kernel takes
+little memory and time.
 """
 import argparse
 import json
@@ -38,6 +39,7 @@ def arguments():
     parser.add_argument("--budget", type=int, default=150)
     parser.add_argument("--kernel", default="decode_attention")
     parser.add_argument("--bar", type=float)
+    parser.add_argument("--threads", type=int, default=0)
     options = parser.parse_args()
     options.bar = BARS[options.measure] if options.bar is None else options.bar
     return options
@@ -53,7 +55,8 @@ class Nights:
     def run(self, cache, devices, *more):
         """One night. Returns its wall time and its document."""
         command = [os.path.abspath(self.options.moetune), "retune", "--workloads", str(self.list), "--device", devices,
-                   "--cache", str(self.folder / cache), "--budget", str(self.options.budget), "--json", *more]
+                   "--cache", str(self.folder / cache), "--budget", str(self.options.budget), "--threads",
+                   str(self.options.threads), "--json", *more]
         begin = time.monotonic()
         ended = subprocess.run(command, stdout=subprocess.PIPE, text=True,
                                env={**os.environ, "XDG_CACHE_HOME": str(self.folder / "xdg")})
@@ -70,9 +73,19 @@ class Nights:
         return seconds, done
 
 
+def print_searches(done):
+    """What of the wall time is searches; the rest is the start, the canaries and the last duels."""
+    for device in done["devices"]:
+        seconds = [one["seconds"] for one in done["reworked"] if one["device"] == device]
+        print(f"{device}: {len(seconds)} searches in {sum(seconds):.1f} s: "
+              + ", ".join(f"{each:.1f}" for each in seconds))
+
+
 def measure_host(nights, options):
-    one, _ = nights.tune("one.db", "cuda:0")
+    one, alone = nights.tune("one.db", "cuda:0")
+    print_searches(alone)
     many, done = nights.tune("many.db", ",".join(f"cuda:{i}" for i in range(options.gpus)))
+    print_searches(done)
     held = sum(check["held"] for check in done["confirmed"])
     withdrawn = sum(check["withdrawn"] for check in done["confirmed"])
     print(f"one GPU {one:.1f} s, {options.gpus} GPUs {many:.1f} s, with {held} duels on siblings, {withdrawn} withdrawn")

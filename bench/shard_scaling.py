@@ -1,6 +1,7 @@
 """shard_scaling.py MOETUNE [--gpus N] [WORKLOADS [BUDGET]]: one list tuned by 1, 2, 4 and 8 processes, each a shard.
 
-Replays made-up recordings, so that what takes the time is NVRTC: a process compiles on one core. With --gpus 1 and N
+Replays made-up recordings, so that what takes the time is NVRTC: a process compiles on one core, and no workload can
+use another's cubins. With --gpus 1 and N
 processes measure decode_attention, each on a GPU of its own and with its share of the cores. Every count of processes
 starts from nothing, and the shards' caches are merged and counted. Exit code 1 if a workload is missing, or if two
 shards have it.
@@ -16,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from made_up_recordings import BASE, copy_data, write_list, write_recording
+from made_up_recordings import BASE, copy_data, problem, write_recording
 
 PROCESSES = (1, 2, 4, 8)
 VALUES: dict[str, list[Any]] = {**BASE, "tile_kib": [8, 16], "stages": [2, 3, 4], "warps": [2, 4, 8]}
@@ -41,15 +42,18 @@ class Bench:
                   for context in (2048, 4096, 1024, 8192) for batch in (1, 4, 8, 16, 32, 2, 64, 24)]
         entries = [{"kernel": "decode_attention", "problem": each} for each in shapes[:self.workloads]]
         self.workloads = len(entries)
+        self.write_entries(entries)
+
+    def write_entries(self, entries: list[dict[str, str]]) -> None:
         self.list.write_text(json.dumps({"moetune_workloads": 1, "workloads": entries}))
 
     def write_recordings(self) -> None:
-        sizes = [16384 * (index + 1) for index in range(self.workloads)]
+        passes = range(1, self.workloads + 1)
         data = copy_data(self.folder / "data", VALUES)
-        for index, elements in enumerate(sizes):
-            times_us = [60.0 + (7 * step + index) % 36 for step in range(36)]
-            write_recording(data, "Made-up GPU", elements, times_us, VALUES)
-        write_list(self.list, sizes)
+        for each in passes:
+            times_us = [60.0 + (7 * step + each) % 36 for step in range(36)]
+            write_recording(data, "Made-up GPU", 16384, times_us, VALUES, each)
+        self.write_entries([{"kernel": "decode_kernel", "problem": problem(16384, each)} for each in passes])
         # No GPU is looked for: this measures recordings wherever it runs.
         self.environment.update(MOETUNE_DATA_DIR=str(data), MOETUNE_LIBCUDA="/nowhere")
 

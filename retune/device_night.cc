@@ -8,7 +8,6 @@
 #include "jobs/device_choice.h"
 #include "jobs/gpu_speed.h"
 #include "kernels/registry.h"
-#include "retune/memory.h"
 #include "retune/stale_ranges.h"
 
 namespace moetune {
@@ -18,6 +17,12 @@ using Clock = NightShared::Clock;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// What others have of it now is theirs; nullopt for recordings.
+std::optional<std::int64_t> memory_of(const DeviceInfo* gpu) {
+  if (gpu == nullptr) return std::nullopt;
+  return gpu->load ? gpu->load->free_bytes : gpu->key.memory_bytes;
 }
 
 }  // namespace
@@ -49,7 +54,8 @@ DeviceNight::DeviceNight(NightShared& shared, std::string device, std::size_t po
     : shared_(shared),
       name_(device),
       position_(position),
-      keys_(std::move(device), shared.request.search.no_compile, "retune") {
+      keys_(std::move(device), shared.request.search.no_compile, "retune"),
+      room_(memory_of(keys_.gpu())) {
   const DeviceInfo* const gpu = keys_.gpu();
   if (gpu != nullptr) name_ = gpu->id;
   if (twin > 0) name_ += " (" + std::to_string(twin + 1) + ")";
@@ -89,12 +95,17 @@ SearchRequest DeviceNight::search_of(const PlanItem& item) {
   return search;
 }
 
+MemoryNeed DeviceNight::need_of(const TuningPoint& point) {
+  const DeviceInfo* const gpu = keys_.gpu();
+  const Kernel& kernel = find_kernel(point.kernel);
+  return memory_need(kernel, parse_problem(kernel.name(), kernel.schema(), nullptr, point.problem),
+                     gpu != nullptr ? gpu->key.memory_bytes : 0);
+}
+
 std::string DeviceNight::shortage(const TuningPoint& point) {
   const DeviceInfo* const gpu = keys_.gpu();
   const std::int64_t total = gpu != nullptr ? gpu->key.memory_bytes : 0;
-  const Kernel& kernel = find_kernel(point.kernel);
-  const MemoryNeed need =
-      memory_need(kernel, parse_problem(kernel.name(), kernel.schema(), nullptr, point.problem), total);
+  const MemoryNeed need = need_of(point);
   MemoryFree free{.host_bytes = free_host_memory()};
   if (gpu != nullptr && gpu->load) {
     const DeviceInfo now = find_gpu(keys_.device(), "retune");
@@ -104,6 +115,9 @@ std::string DeviceNight::shortage(const TuningPoint& point) {
 }
 
 ReworkResult DeviceNight::rework(const PlanItem& item) {
+  // A range's search takes no turns, so it has the device alone.
+  const MemoryRoom::Hold room =
+      room_.take(item.over.empty() ? need_of(item.point).gpu_bytes : MemoryRoom::kAll);
   const auto say = [&](const std::string& why) {
     shared_.emit("waits_for_memory", {{"device", name_},
                                       {"kernel", item.point.kernel},
@@ -153,7 +167,7 @@ ReworkResult DeviceNight::rework_now(const PlanItem& item) {
     if (result.verdict != ReworkVerdict::stopped && !result.unfinished) done(result);
     return result;
   }
-  SessionSubject subject(search_of(item), item.begun.has_value(), begun, context);
+  SessionSubject subject(search_of(item), item.begun.has_value(), begun, context, turn_);
   ReworkSettings settings = shared_.rework_settings();
   settings.resumed = item.begun;
   settings.duels_only = item.causes == std::vector{StaleCause::rival} && !item.begun;
@@ -174,7 +188,9 @@ ReworkResult DeviceNight::rework_now(const PlanItem& item) {
 
 Confirmed DeviceNight::confirm(const PlanItem& item, const ReworkResult& found) {
   Confirmed confirmed{.point = item.point, .device = name_};
-  SessionSubject subject(search_of(item), false, {}, {.events = events(), .stop = shared_.context.stop});
+  const MemoryRoom::Hold room = room_.take(need_of(item.point).gpu_bytes);
+  SessionSubject subject(search_of(item), false, {}, {.events = events(), .stop = shared_.context.stop},
+                         turn_);
   const SiblingCheck check = check_on_sibling(subject, found.served, found.replaced,
                                               shared_.rework_settings(), events(), shared_.context.stop);
   confirmed.held = check.held;
@@ -188,6 +204,7 @@ Confirmed DeviceNight::confirm(const PlanItem& item, const ReworkResult& found) 
 
 std::optional<double> DeviceNight::canary_rate() {
   if (keys_.gpu() == nullptr) return std::nullopt;
+  const std::lock_guard mine(turn_);
   return gpu_speed(keys_.device(), shared_.request.search.target.cache, {.stop = shared_.context.stop});
 }
 

@@ -1,7 +1,8 @@
 // One device of a night: its lock, its ledger, and its turns. Others of its kind may work beside it on threads of their
 // own.
 //
-// Belongs to one thread at a time. Errors as in night.h.
+// Belongs to one thread at a time, but for confirm(), which another one may call beside rework(): both take turns on
+// the device, and wait until its memory has room for both. Errors as in night.h.
 #pragma once
 
 #include <chrono>
@@ -12,6 +13,8 @@
 #include <string>
 
 #include "jobs/key_finder.h"
+#include "retune/device_share.h"
+#include "retune/memory.h"
 #include "retune/night.h"
 #include "retune/night_lock.h"
 #include "retune/session_subject.h"
@@ -57,6 +60,7 @@ class DeviceNight {
 
  private:
   SearchRequest search_of(const PlanItem& item);
+  MemoryNeed need_of(const TuningPoint& point);
   std::string shortage(const TuningPoint& point);
   ReworkResult rework_now(const PlanItem& item);
   Events events() const;
@@ -68,6 +72,8 @@ class DeviceNight {
   std::filesystem::path stem_;
   std::optional<DeviceLock> lock_;
   std::optional<Ledger> ledger_;
+  std::mutex turn_;
+  MemoryRoom room_;
 };
 
 }  // namespace moetune

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <map>
 #include <memory>
 #include <thread>
@@ -77,12 +78,30 @@ class Night {
     result_.left_out_devices.push_back({device, why});
   }
 
-  void open_devices() {
-    const std::vector<std::string> names = night_devices(request_.search.target.device);
+  // All at once: each starts the CUDA driver in a process, and NVRTC.
+  void find_devices(const std::vector<std::string>& names) {
+    devices_.resize(names.size());
+    std::vector<std::exception_ptr> failed(names.size());
     std::map<std::string, std::size_t> seen;
-    for (const std::string& name : names)
-      devices_.push_back(std::make_unique<DeviceNight>(
-          shared_, name, names.size() > 1 ? devices_.size() + 1 : 0, seen[name]++));
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        threads.emplace_back([&, i, twin = seen[names[i]]++] {
+          try {
+            devices_[i] =
+                std::make_unique<DeviceNight>(shared_, names[i], names.size() > 1 ? i + 1 : 0, twin);
+          } catch (...) {
+            failed[i] = std::current_exception();
+          }
+        });
+      }
+    }
+    for (const std::exception_ptr& error : failed)
+      if (error != nullptr) std::rethrow_exception(error);
+  }
+
+  void open_devices() {
+    find_devices(night_devices(request_.search.target.device));
     if (!request_.dry_run) {
       open_or_create_cache(request_.search.target.cache);  // its folder too, where the locks go
       if (!request_.is_locked) take_locks();
@@ -192,12 +211,14 @@ class Night {
       devices += team.devices.size();
     }
     if (devices == 1) {
-      work(teams_.front(), 0);
+      tune_items(teams_.front(), 0);
     } else {
       std::vector<std::jthread> threads;
       for (Team& team : teams_)
-        for (std::size_t i = 0; i < team.devices.size(); ++i)
-          threads.emplace_back([this, &team, i] { work(team, i); });
+        for (std::size_t i = 0; i < team.devices.size(); ++i) {
+          threads.emplace_back([this, &team, i] { tune_items(team, i); });
+          if (team.devices.size() > 1) threads.emplace_back([this, &team, i] { check_winners(team, i); });
+        }
     }
     if (devices > 1) fail_what_is_left();
     result_.interrupted = result_.interrupted || shared_.context.stop.stop_requested();
@@ -218,29 +239,39 @@ class Night {
   }
 
   // A device's thread.
-  void work(Team& team, std::size_t position) {
-    DeviceNight& device = *team.devices[position];
+  void tune_items(Team& team, std::size_t position) {
     std::size_t broken_in_a_row = 0;
     while (!is_over(*team.queue)) {
       const std::optional<WorkQueue::Turn> turn = team.queue->take(position);
       if (!turn) break;
-      std::string broken;
-      if (turn->check) {
-        broken = confirm(team, device, turn->item);
-        team.queue->done(position, *turn);
-      } else {
-        broken = rework_one(team, position, *turn);
-      }
-      broken_in_a_row = broken.empty() ? 0 : broken_in_a_row + 1;
-      if (broken.empty() || !has_failed(team, device, broken_in_a_row)) continue;
-      team.queue->leave(position);
-      if (team.devices.size() > 1) leave_out(device.name(), broken);
-      if (team.queue->devices_left() == 0) {
-        const std::lock_guard lock(results_);
-        result_.broken = broken;
-      }
-      break;
+      if (has_ended(team, position, rework_one(team, position, *turn), broken_in_a_row)) break;
     }
+  }
+
+  // Another one, while its searches wait for their compilers: a winner that is slower here is not to stay long.
+  void check_winners(Team& team, std::size_t position) {
+    std::size_t broken_in_a_row = 0;
+    while (!is_over(*team.queue)) {
+      const std::optional<WorkQueue::Turn> turn = team.queue->take_check(position);
+      if (!turn) break;
+      const std::string broken = confirm(team, *team.devices[position], turn->item);
+      team.queue->done(position, *turn);
+      if (has_ended(team, position, broken, broken_in_a_row)) break;
+    }
+  }
+
+  // Whether the device is done for: `broken` says why its last turn broke down, "" if it did not.
+  bool has_ended(const Team& team, std::size_t position, const std::string& broken,
+                 std::size_t& broken_in_a_row) {
+    DeviceNight& device = *team.devices[position];
+    broken_in_a_row = broken.empty() ? 0 : broken_in_a_row + 1;
+    if (broken.empty() || !has_failed(team, device, broken_in_a_row)) return false;
+    if (team.queue->leave(position) && team.devices.size() > 1) leave_out(device.name(), broken);
+    if (team.queue->devices_left() == 0) {
+      const std::lock_guard lock(results_);
+      result_.broken = broken;
+    }
+    return true;
   }
 
   // Whether the device is at fault and not its workloads. One with siblings is looked at as soon as it breaks down.

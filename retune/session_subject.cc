@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cache/history.h"
 #include "cache/merge.h"
+#include "retune/device_share.h"
 #include "retune/neighbourhood.h"
 #include "search/assignment.h"
 #include "tuner/history.h"
@@ -15,15 +16,21 @@ namespace {
 
 constexpr double kEarlierConditions = 0.25;  // as far as a dimension changed by a fifth
 
+DeviceChoice choose_with_turns(const JobTarget& target, std::mutex& turn) {
+  DeviceChoice choice = choose_device(target.device, target.workload);
+  choice.device = take_turns(std::move(choice.device), turn);
+  return choice;
+}
+
 }  // namespace
 
 SessionSubject::SessionSubject(const SearchRequest& request, bool resumes, std::function<void(Remedy)> begun,
-                               const JobContext& context)
+                               const JobContext& context, std::mutex& turn)
     : request_(request),
       resumes_(resumes),
       begun_(std::move(begun)),
       context_(context),
-      session_(choose_device(request.target.device, request.target.workload),
+      session_(choose_with_turns(request.target, turn),
                {.cache = request.target.cache,
                 .no_compile = request.no_compile,
                 .threads = request.threads,

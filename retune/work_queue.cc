@@ -1,6 +1,7 @@
 #include "retune/work_queue.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace moetune {
 
@@ -10,32 +11,45 @@ WorkQueue::WorkQueue(std::size_t items, std::size_t devices) : failed_(items), d
 
 std::optional<WorkQueue::Turn> WorkQueue::take(std::size_t device) {
   std::unique_lock lock(mutex_);
-  while (true) {
-    Device& mine = devices_[device];
-    if (stopped_ || mine.gone) return std::nullopt;
-    Turn turn;
-    if (!mine.checks.empty()) {
-      turn = {mine.checks.front(), true};
-      mine.checks.pop_front();
-      ++running_;
-      return turn;
-    }
+  while (!stopped_ && !devices_[device].gone) {
     const auto next = std::find_if(items_.begin(), items_.end(),
                                    [&](std::size_t item) { return !failed_[item].contains(device); });
     if (next != items_.end()) {
-      turn.item = *next;
+      const Turn turn{.item = *next};
       items_.erase(next);
       ++running_;
       return turn;
     }
-    if (running_ == 0) return std::nullopt;
+    if (running_ == 0) break;
     changed_.wait(lock);
   }
+  changed_.notify_all();  // nobody may be left to take what others wait for
+  return std::nullopt;
+}
+
+std::optional<WorkQueue::Turn> WorkQueue::take_check(std::size_t device) {
+  std::unique_lock lock(mutex_);
+  Device& mine = devices_[device];
+  while (!stopped_ && !mine.gone) {
+    if (!mine.checks.empty()) {
+      const Turn turn{.item = mine.checks.front(), .check = true};
+      mine.checks.pop_front();
+      return turn;
+    }
+    if (!may_share()) break;
+    changed_.wait(lock);
+  }
+  return std::nullopt;
+}
+
+bool WorkQueue::may_share() const {
+  return running_ > 0 ||
+         std::any_of(items_.begin(), items_.end(), [this](std::size_t item) { return has_taker(item); });
 }
 
 void WorkQueue::done(std::size_t device, const Turn& turn, bool share) {
   const std::lock_guard lock(mutex_);
-  --running_;
+  running_ -= turn.check ? 0 : 1;
   for (std::size_t i = 0; share && i < devices_.size(); ++i)
     if (i != device && !devices_[i].gone) devices_[i].checks.push_back(turn.item);
   changed_.notify_all();
@@ -49,20 +63,20 @@ bool WorkQueue::has_taker(std::size_t item) const {
 
 bool WorkQueue::failed(std::size_t device, const Turn& turn) {
   const std::lock_guard lock(mutex_);
-  --running_;
   changed_.notify_all();
   if (turn.check) return false;
+  --running_;
   failed_[turn.item].insert(device);
   if (!has_taker(turn.item)) return false;
   items_.push_front(turn.item);
   return true;
 }
 
-void WorkQueue::leave(std::size_t device) {
+bool WorkQueue::leave(std::size_t device) {
   const std::lock_guard lock(mutex_);
-  devices_[device].gone = true;
   devices_[device].checks.clear();
   changed_.notify_all();
+  return !std::exchange(devices_[device].gone, true);
 }
 
 void WorkQueue::stop() {

@@ -1,8 +1,8 @@
 // What several equal devices take their work from: one queue of workloads, longest or most valuable first, and for each
 // device the winners of others that it is to check. Knows neither devices nor workloads.
 //
-// Thread-safe. A device is a position from 0. take() blocks while the turns of others may yet bring work: a workload
-// whose device failed, or a winner to check.
+// Thread-safe. A device is a position from 0; one thread of it takes items, another one checks. Both block while the
+// turns of others may yet bring work: an item whose device failed, or a winner to check.
 #pragma once
 
 #include <condition_variable>
@@ -25,15 +25,17 @@ class WorkQueue {
   // Items are taken in order.
   WorkQueue(std::size_t items, std::size_t devices);
 
-  // Checks first, so that a winner that is slower elsewhere does not stay long. nullopt: nothing is left for the
-  // device.
+  // An item. nullopt: none is left for the device.
   std::optional<Turn> take(std::size_t device);
+  // A check, as soon as there is one, so that a winner that is slower elsewhere does not stay long. nullopt: no more
+  // will come for the device.
+  std::optional<Turn> take_check(std::size_t device);
   // A turn has ended. With `share` all other devices that are still there are to check the item's winner.
   void done(std::size_t device, const Turn& turn, bool share = false);
   // The device failed under it. Whether another device takes it: one that has not failed under it.
   bool failed(std::size_t device, const Turn& turn);
-  // The device is gone, between turns.
-  void leave(std::size_t device);
+  // The device is gone, between turns of the calling thread. False if it was gone already.
+  bool leave(std::size_t device);
   // From now on nothing more is taken.
   void stop();
 
@@ -47,13 +49,14 @@ class WorkQueue {
   };
 
   bool has_taker(std::size_t item) const;
+  bool may_share() const;  // whether an item is under way, or may be yet
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::size_t> items_;
   std::vector<std::set<std::size_t>> failed_;  // by item, the devices
   std::vector<Device> devices_;
-  std::size_t running_ = 0;
+  std::size_t running_ = 0;  // items
   bool stopped_ = false;
 };
 

@@ -6,6 +6,7 @@
 #include "base/ed25519.h"
 #include "base/regular_file.h"
 #include "cache/cache.h"
+#include "replay/recording.h"
 #include "tests/cli/served.h"
 #include "tests/cli/tool.h"
 #include "tests/sync/scripted_server.h"
@@ -17,7 +18,8 @@ using namespace moetune::testing;
 namespace {
 
 constexpr const char* kBeginsWith = "replay:decode_attention_h200_b128_c2048";
-constexpr const char* kTunedOn = "replay:decode_attention_h200_b8_c4096";
+constexpr const char* kTunedOn =
+    MOETUNE_SOURCE_DIR "/replay/recordings/decode_attention_h200_b8_c4096.json.zst";
 constexpr const char* kMissed = "batch=8,q_heads=32,kv_heads=8,head_dim=128,context=4096,dtype=bf16,page=0";
 
 std::vector<Json> lines_of(const std::string& text) {
@@ -27,8 +29,26 @@ std::vector<Json> lines_of(const std::string& text) {
   return lines;
 }
 
+// Without variants that write no partial results.
+void record_splitting_variants(const std::filesystem::path& file) {
+  const moetune::Recording all = moetune::read_recording(kTunedOn);
+  moetune::Recording some = all;
+  std::vector<moetune::Position> rows;
+  some.trials.clear();
+  for (moetune::ConfigId id = 0; id < all.space.size(); ++id) {
+    if (!contains(all.space.config(id).text(), "combine=last_cta")) continue;
+    const auto point = all.space.point(id);
+    rows.insert(rows.end(), point.begin(), point.end());
+    some.trials.push_back(all.trials[id]);
+  }
+  some.space = moetune::LegalSpace(all.space.parameters(), std::move(rows));
+  moetune::write_recording(some, file);
+}
+
 }  // namespace
 
+// The tuned variants split sequences and combine the parts in memory, so that they need more workspace than the
+// server's first variant: a server that promised itself that one's would never pick them.
 TEST_CASE("a missed shape is tuned by a service and picked, while the server runs") {
   Tool tool, service_tool, inference_tool;
   inference_tool.set_environment("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA);
@@ -51,8 +71,11 @@ TEST_CASE("a missed shape is tuned by a service and picked, while the server run
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   REQUIRE(std::filesystem::exists(packs + "/misses.json"));
 
-  const Served service(service_tool, "service",
-                       {"--device", kTunedOn, "--packs", tuned, "--sign-key", key, "--max-budget", "5"});
+  const std::filesystem::path recording = tool.path("splitting.json.zst");
+  record_splitting_variants(recording);
+  const Served service(
+      service_tool, "service",
+      {"--device", "replay:" + recording.string(), "--packs", tuned, "--sign-key", key, "--max-budget", "5"});
   const std::vector<std::string> sync = {"sync", service.url, packs, "--once", "--trust", key + ".pub"};
   const Ended posted = tool.run(sync);
   CHECK_MESSAGE(posted.code == 0, posted.err);
@@ -66,10 +89,15 @@ TEST_CASE("a missed shape is tuned by a service and picked, while the server run
   const Ended ended = inference->wait();
   CHECK_MESSAGE(ended.code == 0, ended.err);
   const std::vector<Json> choices = lines_of(ended.out);
-  REQUIRE(choices.size() == 2);
-  CHECK(choices.front()["kind"] == "default");
-  CHECK(choices.back()["kind"] == "exact");
-  CHECK(choices.back()["file"] == packs + "/service.pack");
+  REQUIRE(choices.size() == 3);
+  CHECK(choices[0]["kind"] == "default");
+  CHECK(choices[1]["kind"] == "exact");
+  CHECK(contains(choices[1]["config"].get<std::string>(), "combine=last_cta"));
+  CHECK(choices[1]["file"] == packs + "/service.pack");
+  const Json& both = choices[2];
+  CHECK(both["before"]["config"] == choices[0]["config"]);
+  CHECK(both["after"]["config"] == choices[1]["config"]);
+  CHECK(both["requests"].get<int>() >= 4);  // two of each choice
 }
 
 #endif

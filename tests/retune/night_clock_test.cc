@@ -108,7 +108,8 @@ std::string store_winner_of(SessionSubject& subject, ConfigId id) {
 
 TEST_CASE("a winner that is withdrawn leaves the one before it, once") {
   Nights nights;
-  SessionSubject subject(nights.search(), false, {}, {});
+  std::mutex turn;
+  SessionSubject subject(nights.search(), false, {}, {}, turn);
   subject.open_device();
   const SiblingCheck nothing;
   CHECK_FALSE(subject.incumbent());
@@ -128,11 +129,12 @@ TEST_CASE("a winner that is withdrawn leaves the one before it, once") {
 
 TEST_CASE("after templates changed, a withdrawn winner leaves that of the earlier templates") {
   Nights nights;
+  std::mutex turn;
   const std::string path = nights.search().target.cache.path;
   std::string first;
   ConfigId other = 0;
   {
-    SessionSubject before(nights.search(), false, {}, {});
+    SessionSubject before(nights.search(), false, {}, {}, turn);
     before.open_device();
     other = *before.default_id() == 0 ? 1 : 0;
     first = store_winner_of(before, *before.default_id());
@@ -147,7 +149,7 @@ TEST_CASE("after templates changed, a withdrawn winner leaves that of the earlie
     key.source_digest = "earlier";
     cache.put_winner(cache.workload(key, workload.family), winner);
   }
-  SessionSubject subject(nights.search(), false, {}, {});
+  SessionSubject subject(nights.search(), false, {}, {}, turn);
   subject.open_device();
   REQUIRE(subject.incumbent()->config.text() == first);
   const std::string second = store_winner_of(subject, other);

@@ -12,13 +12,16 @@ using Turn = WorkQueue::Turn;
 
 namespace {
 
-// A thread a device: `work` returns false where the device fails under the item.
+// Two threads a device, one for its items and one for checks.
 template <typename Work>
 void run(WorkQueue& queue, std::size_t devices, const Work& work) {
   std::vector<std::jthread> threads;
   for (std::size_t device = 0; device < devices; ++device) {
     threads.emplace_back([&queue, &work, device] {
       while (const auto turn = queue.take(device)) work(queue, device, *turn);
+    });
+    threads.emplace_back([&queue, &work, device] {
+      while (const auto turn = queue.take_check(device)) work(queue, device, *turn);
     });
   }
 }
@@ -34,6 +37,37 @@ TEST_CASE("one device takes all in order") {
     queue.done(0, *turn, true);  // nobody is there to check it
   }
   CHECK_FALSE(queue.take(0));
+  CHECK_FALSE(queue.take_check(0));
+}
+
+TEST_CASE("a winner is checked while the other device goes on with its own item") {
+  WorkQueue queue(2, 2);
+  const auto first = queue.take(0), second = queue.take(1);
+  queue.done(0, *first, true);
+  const auto check = queue.take_check(1);  // its own item is under way
+  REQUIRE(check);
+  CHECK(check->check);
+  CHECK(check->item == 0);
+  queue.done(1, *check);
+  queue.done(1, *second, true);
+  CHECK(queue.take_check(0)->item == 1);
+  CHECK_FALSE(queue.take(1));
+  CHECK_FALSE(queue.take_check(1));
+  CHECK_FALSE(queue.take_check(0));
+}
+
+TEST_CASE("who waits for a check ends with the last item, also if no device is left to take it") {
+  WorkQueue queue(1, 2);
+  std::jthread checker([&] { CHECK_FALSE(queue.take_check(1)); });
+  const auto turn = queue.take(0);
+  CHECK(queue.failed(0, *turn));
+  CHECK(queue.leave(0));
+  CHECK_FALSE(queue.leave(0));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK(queue.leave(1));
+  checker.join();
+  CHECK(queue.devices_left() == 0);
+  CHECK(queue.not_taken() == std::vector<std::size_t>{0});
 }
 
 TEST_CASE("every item is done once, and a winner is checked once by each other device") {

@@ -95,7 +95,7 @@ void CompilePool::Impl::finish(std::promise<BuildPtr> promise, Build build) {
 CompilePool::CompilePool(const Compiler& compiler, unsigned threads, Store store)
     : CompilePool(Compile{.digest = [&compiler](const CompileUnit& unit) { return compiler.digest(unit); },
                           .build = [&compiler](const CompileUnit& unit) { return compiler.compile(unit); }},
-                  std::min(threads, compiler.processes()), std::move(store)) {}
+                  std::min({threads, compiler.processes(), kMostThreads}), std::move(store)) {}
 
 CompilePool::CompilePool(Compile compile, unsigned threads, Store store) : impl_(std::make_unique<Impl>()) {
   impl_->compile = std::move(compile);

@@ -30,8 +30,11 @@ class CompilePool {
     std::function<Build(const CompileUnit&)> build;
   };
 
-  // `compiler` must outlive the pool. At least one thread is started, and no more than the compiler has
-  // processes.
+  // More would compile what a search never measures.
+  static constexpr unsigned kMostThreads = 16;
+
+  // `compiler` must outlive the pool. At least one thread is started, and no more than kMostThreads or than the
+  // compiler has processes, which other pools use too.
   CompilePool(const Compiler& compiler, unsigned threads, Store store = {});
   CompilePool(Compile compile, unsigned threads, Store store = {});
   ~CompilePool();

@@ -19,7 +19,6 @@ namespace {
 using ChildPtr = std::unique_ptr<ChildProcess>;
 using Replied = ChildProcess::Reply::Status;
 
-constexpr unsigned kMostProcesses = 16;
 constexpr std::chrono::milliseconds kLoadLimit{60'000};
 
 // Starts children on a thread that lives as long as they may: a child dies with the thread that started it.
@@ -193,7 +192,7 @@ std::shared_ptr<CompileProcesses> CompileProcesses::shared() {
 }
 
 CompileProcesses::CompileProcesses(Options options) {
-  if (options.most == 0) options.most = std::clamp(std::thread::hardware_concurrency(), 1u, kMostProcesses);
+  if (options.most == 0) options.most = std::max(std::thread::hardware_concurrency(), 1u);
   impl_ = std::make_unique<Impl>(std::move(options));
   impl_->give_back(impl_->borrow());
 }

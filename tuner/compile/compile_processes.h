@@ -1,10 +1,10 @@
 // NVRTC in child processes, so that a template which hangs or crashes the compiler, or takes all memory,
 // costs its own candidate and nothing else.
 //
-// Processes are started as they are needed, at most min(cores, 16) of them, and kept for the next
-// compilation; one that was killed or died is replaced when it is needed again. compile() is called from any
-// number of threads. This process never loads NVRTC. Destruction ends the children; nothing may be compiling
-// then.
+// Processes are started as they are needed, at most one a core, and kept for the next compilation; a search uses at
+// most 16 at once (compile_pool.h), so that searches on several GPUs of a large host do not wait for each other. One that
+// was killed or died is replaced when it is needed again. compile() is called from any number of threads. This process
+// never loads NVRTC. Destruction ends the children; nothing may be compiling then.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class CompileProcesses {
  public:
   struct Options {
     std::string executable;                               // empty: this one
-    unsigned most = 0;                                    // processes; 0: min(cores, 16)
+    unsigned most = 0;                                    // processes; 0: one a core
     std::uint64_t memory_limit = std::uint64_t{4} << 30;  // resident bytes of each
   };
 

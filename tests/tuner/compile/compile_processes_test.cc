@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "tests/sanitized.h"
+#include "tuner/compile/compile_pool.h"
 #include "tuner/compile/compiler.h"
 
 using namespace std::chrono_literals;
@@ -208,6 +209,35 @@ TEST_CASE(
   }
   CHECK(fake.processes.started() <= 2);
   CHECK(CompileProcesses::shared() == CompileProcesses::shared());
+}
+
+// Two GPUs on a host of 32 cores compile twice as much as one: 16 processes for both made the second one's night as
+// long as the first one's.
+TEST_CASE("a search uses at most 16 processes, and two searches have 16 each where there are cores") {
+  Environment nvrtc("MOETUNE_NVRTC", MOETUNE_FAKE_NVRTC);
+  Compiler::Options options{.architecture = "sm_90a"};
+  options.processes = std::make_shared<CompileProcesses>(CompileProcesses::Options{.most = 40});
+  options.reader = [](const std::string& path) { return path; };
+  const Compiler compiler(options);
+  const auto compile_all = [&](CompilePool& pool, const char* name) {
+    std::vector<std::shared_future<BuildPtr>> builds;
+    for (int i = 0; i < 20; ++i) builds.push_back(pool.submit({name + std::to_string(i) + " slow!", {}}));
+    return builds;
+  };
+  CompilePool first(compiler, 64);
+  CHECK(first.idle() == 16);
+  for (const auto& build : compile_all(first, "a")) CHECK(build.get()->outcome == Outcome::ok);
+  CHECK(options.processes->started() <= 16);
+  CompilePool second(compiler, 16);
+  const auto ours = compile_all(first, "b"), theirs = compile_all(second, "c");
+  for (const auto& build : ours) CHECK(build.get()->outcome == Outcome::ok);
+  for (const auto& build : theirs) CHECK(build.get()->outcome == Outcome::ok);
+  CHECK(options.processes->started() > 16);
+  CHECK(options.processes->started() <= 32);
+}
+
+TEST_CASE("the processes that all share are one a core") {
+  CHECK(CompileProcesses::shared()->most() == std::max(1u, std::thread::hardware_concurrency()));
 }
 
 TEST_CASE("a process that was killed while idle is replaced, and none is left at the end") {

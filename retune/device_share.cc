@@ -1,0 +1,69 @@
+#include "retune/device_share.h"
+
+#include <utility>
+
+namespace moetune {
+namespace {
+
+class TurnDevice : public Device {
+ public:
+  TurnDevice(std::unique_ptr<Device> device, std::mutex& turn) : device_(std::move(device)), turn_(turn) {}
+  ~TurnDevice() override {
+    const std::lock_guard mine(turn_);  // a worker that ends frees its memory
+    device_.reset();
+  }
+
+  const DeviceInfo& info() const override { return device_->info(); }
+  void set_stop(std::stop_token stop) override { device_->set_stop(std::move(stop)); }
+  void open(const Kernel& kernel, const Problem& problem, std::uint64_t seed) override {
+    const std::lock_guard mine(turn_);
+    device_->open(kernel, problem, seed);
+  }
+  TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override {
+    const std::lock_guard mine(turn_);
+    return device_->run(candidate, policy);
+  }
+  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds, Timing timing) override {
+    const std::lock_guard mine(turn_);
+    return device_->duel(finalists, rounds, timing);
+  }
+  std::optional<CanaryReading> canary() override {
+    const std::lock_guard mine(turn_);
+    return device_->canary();
+  }
+  TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) override {
+    const std::lock_guard mine(turn_);
+    return device_->verify(candidate, seed, time_limit_s);
+  }
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::mutex& turn_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> take_turns(std::unique_ptr<Device> device, std::mutex& turn) {
+  return std::make_unique<TurnDevice>(std::move(device), turn);
+}
+
+MemoryRoom::Hold MemoryRoom::take(std::int64_t bytes) {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t ticket = next_++;
+  changed_.wait(lock,
+                [&] { return served_ == ticket && (!bytes_ || holders_ == 0 || held_ + bytes <= *bytes_); });
+  ++served_;
+  ++holders_;
+  held_ += bytes;
+  changed_.notify_all();
+  return {*this, bytes};
+}
+
+void MemoryRoom::give_back(std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  --holders_;
+  held_ -= bytes;
+  changed_.notify_all();
+}
+
+}  // namespace moetune

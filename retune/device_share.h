@@ -1,0 +1,55 @@
+// What one device's search and its checks of other devices' winners share, so that they can go on beside each other: a
+// search mostly waits for its compiler, and leaves the GPU idle meanwhile.
+//
+// Thread-safe, but for the device that take_turns() returns, which belongs to one thread as every Device.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "tuner/device.h"
+
+namespace moetune {
+
+// `device`, whose work on the GPU holds `turn`, its end included: of devices with one `turn` never two use the GPU at
+// once, so that none disturbs what another measures. `turn` must outlive it.
+std::unique_ptr<Device> take_turns(std::unique_ptr<Device> device, std::mutex& turn);
+
+// The GPU's memory, of which jobs take what they need, first come first served.
+class MemoryRoom {
+ public:
+  explicit MemoryRoom(std::optional<std::int64_t> bytes) : bytes_(bytes) {}  // nullopt: no limit
+
+  class Hold {
+   public:
+    Hold(MemoryRoom& room, std::int64_t bytes) : room_(room), bytes_(bytes) {}
+    ~Hold() { room_.give_back(bytes_); }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    MemoryRoom& room_;
+    std::int64_t bytes_;
+  };
+
+  static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max() / 4;
+
+  // Waits until `bytes` fit beside what others hold. Who asks for more than there is has it alone.
+  Hold take(std::int64_t bytes);
+
+ private:
+  void give_back(std::int64_t bytes);
+
+  const std::optional<std::int64_t> bytes_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t next_ = 0, served_ = 0;  // tickets
+  std::int64_t held_ = 0;
+  int holders_ = 0;
+};
+
+}  // namespace moetune
