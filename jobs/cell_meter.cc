@@ -194,6 +194,7 @@ MeasuredConfig CellMeter::best_sibling(const Hint& hint, const Effort& effort) {
   double best_time = kNoTime;
   for (std::size_t tries = 0; !left.empty() && (tries < starts.size() || tries < effort.tries); ++tries) {
     if (tries > 0 && std::chrono::steady_clock::now() > deadline_) break;
+    if (tries >= starts.size() && effort.within > 0 && best_time > effort.within * best_us_) break;
     const ConfigId next = tries < starts.size()
                               ? starts[tries]
                               : *std::min_element(left.begin(), left.end(), [&](ConfigId a, ConfigId b) {
@@ -247,7 +248,13 @@ CellMeter::Effort CellMeter::thorough() const {
 }
 
 CellMeter::Effort CellMeter::brief() const {
-  Effort effort{.tries = 6, .finalists = 4, .duel_rounds = 5, .policy = settings_.policy, .seconds = 0.5};
+  Effort effort{.origins = 2,
+                .tries = 6,
+                .within = 1.05,
+                .finalists = 4,
+                .duel_rounds = 5,
+                .policy = settings_.policy,
+                .seconds = 0.35};
   effort.policy.min_samples = 3;
   effort.policy.max_samples = 5;
   return effort;

@@ -41,14 +41,17 @@ class CellMeter {
   };
   // How much a cell is worth.
   struct Effort {
-    std::size_t tries = 10;  // run-time values of one cubin; origins come before these
+    std::size_t origins = 3;  // cells whose run-time values a cubin starts from
+    std::size_t tries = 10;   // run-time values of one cubin; origins come before these
+    double within =
+        0;  // no more than the origins of a cubin that is slower than this times the best; 0: no limit
     std::size_t finalists = 12;
     int duel_rounds = 11;
     MeasurePolicy policy;
     double seconds = 0;  // after which each cubin is tried with one configuration only; 0: no limit
   };
   Effort thorough() const;  // two seconds at most, and a duel as long as a search's
-  Effort brief() const;     // half a second, and a short duel
+  Effort brief() const;     // a third of a second, and a short duel
 
   // Fills the cell's cubins, default and looks. The fastest of the cubins and the default meet in a duel; the others'
   // times are those of single trials, in the duel's scale. Cubins that cannot run here have no configuration then.

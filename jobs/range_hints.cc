@@ -5,8 +5,6 @@
 namespace moetune {
 namespace {
 
-constexpr std::size_t kOriginCells = 3;
-
 // Indexes of cells by their distance; another kind of work counts as an octave.
 std::vector<std::size_t> by_distance(const PlannedCell& from, const std::vector<PlannedCell>& cells) {
   std::vector<std::pair<double, std::size_t>> order;
@@ -29,14 +27,24 @@ void add_origin(CellMeter::Hint& hint, const std::string& config, const std::str
 
 std::vector<CellMeter::Hint> nearest_hints(const std::vector<std::string>& cubins, const PlannedCell& cell,
                                            const std::vector<PlannedCell>& cells, const RangeState& state,
-                                           const std::vector<RangePick>& picks) {
+                                           const std::vector<RangePick>& picks, std::size_t origins) {
   const std::vector<std::size_t> order = by_distance(cell, cells);
+  // If time runs out, then for what serves farthest away.
+  std::vector<std::string> names;
+  const auto take = [&](const std::string& name) {
+    const bool is_wanted = std::ranges::find(cubins, name) != cubins.end();
+    if (is_wanted && std::ranges::find(names, name) == names.end()) names.push_back(name);
+  };
+  for (const std::size_t i : order) {
+    if (i < picks.size()) take(picks[i].cubin);
+  }
+  for (const std::string& name : cubins) take(name);
   std::vector<CellMeter::Hint> hints;
-  for (const std::string& name : cubins) {
+  for (const std::string& name : names) {
     CellMeter::Hint hint{.cubin = name, .origins = {}};
     std::size_t found = 0;
     for (const std::size_t i : order) {
-      if (found == kOriginCells) break;
+      if (found == origins) break;
       if (i >= state.cells.size()) continue;
       const RangeCellState& other = state.cells[i];
       const auto known = other.cubins.find(name);

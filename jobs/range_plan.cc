@@ -15,8 +15,8 @@ constexpr double kMemoryShare = 0.6;
 constexpr int kDrawsPerShape = 50;
 // The finer grid's steps to one of the coarse grid's. The kernel's first free dimension counts what blocks are made of,
 // and how they fill the SMs changes with every few of them; odd steps avoid that all are powers of two.
-constexpr double kCountedSteps = 3, kOtherSteps = 2;
-constexpr std::size_t kMostCells = 200;
+constexpr double kCountedSteps = 5, kOtherSteps = 2;
+constexpr std::size_t kMostCells = 400;
 
 std::vector<RangeDimension> checked_ranges(const Kernel& kernel, const std::string& over) {
   try {

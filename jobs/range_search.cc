@@ -118,7 +118,7 @@ TuneResult RangeSearch::tune_here(std::size_t budget, double until, bool is_cell
 void RangeSearch::measure(std::size_t index, const std::vector<std::string>& cubins,
                           const CellMeter::Effort& effort) {
   const PlannedCell& cell = plan_.cells()[index];
-  meter_.measure(nearest_hints(cubins, cell, plan_.cells(), state_, solution_.picks), effort,
+  meter_.measure(nearest_hints(cubins, cell, plan_.cells(), state_, solution_.picks, effort.origins), effort,
                  state_.cells[index]);
   ++result_.measured;
 }
@@ -233,8 +233,8 @@ void RangeSearch::fill() {
 bool RangeSearch::has_untried(std::size_t index) {
   const RangeCellState& cell = state_.cells[index];
   std::vector<std::string> untried;
-  for (const CellMeter::Hint& hint :
-       nearest_hints(solution_.cubins, plan_.cells()[index], plan_.cells(), state_, solution_.picks)) {
+  for (const CellMeter::Hint& hint : nearest_hints(solution_.cubins, plan_.cells()[index], plan_.cells(),
+                                                   state_, solution_.picks, meter_.brief().origins)) {
     for (const CellMeter::Hint::Origin& origin : hint.origins) {
       if (!cell.looks.contains(origin.config)) untried.push_back(origin.config);
     }

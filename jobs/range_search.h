@@ -29,7 +29,7 @@ class RangeSearch {
  private:
   using Clock = std::chrono::steady_clock;
   // Shares of the time at which a stage ends, so that the next ones have theirs.
-  static constexpr double kSearchesUntil = 0.27, kPoolUntil = 0.32, kFillUntil = 0.7, kRefiningUntil = 0.8,
+  static constexpr double kSearchesUntil = 0.24, kPoolUntil = 0.28, kFillUntil = 0.76, kRefiningUntil = 0.8,
                           kShapesUntil = 0.97;
 
   void resume();

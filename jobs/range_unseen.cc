@@ -46,9 +46,14 @@ void RangeSearch::add_shape(const Problem& problem) {
   enter(problem);
   const TuneResult own = tune_here(request_.shape_budget, kShapesUntil, false);
   meter_.begin(session_.request(request_.settings).kernel != nullptr);
+  // Each once: two times of one configuration would differ by noise, which is no loss.
   std::vector<std::string> configs{pick};
-  if (own.best) configs.push_back(own.best->config.text());
-  if (session_.default_config()) configs.push_back(session_.default_config()->text());
+  const auto add = [&](const std::string& config) {
+    if (std::ranges::find(configs, config) == configs.end()) configs.push_back(config);
+  };
+  if (own.best) add(own.best->config.text());
+  const std::string fallback = session_.default_config() ? session_.default_config()->text() : "";
+  if (!fallback.empty()) add(fallback);
   bool contended = false;
   const std::vector<double> times = meter_.duel(configs, contended);
   UnseenShape shape{.problem = problem.text(), .pick = pick, .pick_us = times[0], .best_us = times[0]};
@@ -61,7 +66,8 @@ void RangeSearch::add_shape(const Problem& problem) {
   }
   if (contended) return;
   for (const double time : times) shape.best_us = time > 0 ? std::min(shape.best_us, time) : shape.best_us;
-  if (session_.default_config()) shape.default_us = times.back();
+  if (const auto place = std::ranges::find(configs, fallback); place != configs.end())
+    shape.default_us = times[static_cast<std::size_t>(place - configs.begin())];
   state_.shapes.push_back(std::move(shape));
   ++result_.measured;
 }

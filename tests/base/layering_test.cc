@@ -52,7 +52,7 @@ const std::map<std::string, std::set<std::string>> kArrows = {
       "tuner/compile", "tuner/process", "launch", "kernels", "ranges", "cache", "search", "base"}},
     {"sync", {"serve", "jobs", "cache", "base"}},
     {"bench",
-     {"retune", "jobs", "replay", "tuner", "runtime", "launch", "kernels", "cache", "search",
+     {"retune", "jobs", "replay", "tuner", "runtime", "launch", "kernels", "ranges", "cache", "search",
       "search/strategies", "base"}},
 };
 

@@ -1,0 +1,211 @@
+// What range tables lose at shapes that nobody tuned. bench/ranges runs one process of this a GPU and deals the shapes.
+//
+//   range_shapes REQUEST
+//
+// REQUEST is JSON: kernel, preset, problem and over as of `moetune search --over`; tables, the caches that hold a
+// table of that family each; device; cache, a file of its own for what it measures; shapes and seed of the unseen
+// shapes; budget, trials of a shape's own search; threads, of the compiler (0: one a core); timing; compile, false for
+// a recording that compiles nothing.
+//
+// Prints a JSON document a line. The first has the problems that are cells of no table. Then it reads problems, a line
+// each, and answers each: the tables' choices (looked up as a server does it, and verified), the default and the winner
+// of the shape's own search meet in one duel. A configuration that several of them name runs once. Ends with its
+// standard input. The tables' caches are only read.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "bench/bench_main.h"
+#include "cache/ranges.h"
+#include "jobs/cell_meter.h"
+#include "jobs/range_picks.h"
+#include "jobs/range_plan.h"
+#include "ranges/range_table.h"
+#include "tuner/child_roles.h"
+#include "tuner/history.h"
+
+namespace {
+
+using namespace moetune;
+using nlohmann::json;
+
+constexpr double kOctaves = 2;  // of the coarse grid, whose cells are no unseen shapes
+
+// A table and how a server finds its cells.
+class Served {
+ public:
+  Served(const std::string& file, const Kernel& kernel, const FamilyInterface& interface,
+         const std::string& family)
+      : table_(table_in(file, kernel.name(), family)), picks_(interface, points(kernel, interface, table_)) {}
+
+  const RangeTable& table() const { return table_; }
+
+  std::string config_at(const TablePoint& point) const {
+    const std::optional<std::size_t> cell = picks_.at(point);
+    return cell ? table_.cells[*cell].config : "";
+  }
+
+ private:
+  static RangeTable table_in(const std::string& file, const std::string& kernel, const std::string& family) {
+    const Cache cache = Cache::open(file, Cache::Mode::read_only);
+    for (const FamilyRange& range : cache.family_ranges(kernel, family)) {
+      if (!range.table.empty()) return RangeTable::parse(range.table, file);
+    }
+    throw BadInput(file + " has no range table of " + kernel + " " + family);
+  }
+
+  static std::vector<TablePoint> points(const Kernel& kernel, const FamilyInterface& interface,
+                                        const RangeTable& table) {
+    std::vector<TablePoint> points;
+    for (const RangeCell& cell : table.cells)
+      points.push_back(
+          interface.table_point_of(parse_problem(kernel.name(), kernel.schema(), nullptr, cell.problem)));
+    return points;
+  }
+
+  RangeTable table_;
+  RangePicks picks_;
+};
+
+Timing timing_of(const json& request) {
+  const std::string name = request.value("timing", "chained");
+  if (const std::optional<Timing> timing = timing_from_name(name)) return *timing;
+  throw BadInput("timing is chained, overlapped or alone, not '" + name + "'");
+}
+
+TuneSettings settings_of(const json& request) {
+  TuneSettings settings;
+  settings.seed = request.value("seed", std::uint64_t{7});
+  settings.budget = request.value("budget", std::size_t{100});
+  settings.policy.timing = timing_of(request);
+  return settings;
+}
+
+// Configurations that meet in a duel, each once.
+struct Meeting {
+  std::vector<std::string> configs;
+  std::vector<double> times;
+
+  void add(const std::string& config) {
+    if (!config.empty() && std::ranges::find(configs, config) == configs.end()) configs.push_back(config);
+  }
+  double time_of(const std::string& config) const {
+    const auto found = std::ranges::find(configs, config);
+    return found == configs.end() ? 0 : times[static_cast<std::size_t>(found - configs.begin())];
+  }
+};
+
+class Shapes {
+ public:
+  explicit Shapes(const json& request)
+      : settings_(settings_of(request)),
+        workload_{.kernel = request.at("kernel").get<std::string>(),
+                  .problem = request.value("problem", ""),
+                  .preset = request.value("preset", "")},
+        session_(choose_family_device(request.value("device", "auto"), workload_),
+                 {.cache = {.path = request.at("cache").get<std::string>()},
+                  .no_compile = !request.value("compile", true),
+                  .threads = request.value("threads", std::uint64_t{0}),
+                  .timing = settings_.policy.timing},
+                 context_.events),
+        base_(problem_of(*session_.kernel(), workload_)),
+        plan_(session_, base_, request.at("over").get<std::string>(), kOctaves),
+        meter_(session_, settings_, context_) {
+    const std::string family = session_.kernel()->specialization(base_).text();
+    for (const std::string& file : request.at("tables").get<std::vector<std::string>>())
+      tables_.emplace_back(file, *session_.kernel(), plan_.interface(), family);
+    if (session_.recording() == nullptr) plan_.fill();
+    for (const Served& served : tables_) {
+      for (const RangeCell& cell : served.table().cells) plan_.restore(cell.problem);
+    }
+  }
+
+  json list(std::size_t count) const {
+    json problems = json::array();
+    for (const Problem& problem : plan_.unseen(count, settings_.seed)) problems.push_back(problem.text());
+    return {
+        {"device", session_.info().key.name}, {"recorded", session_.info().recorded}, {"shapes", problems}};
+  }
+
+  json measure(const std::string& text) {
+    const Kernel& kernel = *session_.kernel();
+    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, text);
+    kernel.check(problem);
+    session_.move_to(problem);
+    const TuneResult own = search();
+    meter_.begin(session_.request(settings_).kernel != nullptr);
+    const std::string best = own.best ? own.best->config.text() : "";
+    const std::string fallback = session_.default_config() ? session_.default_config()->text() : "";
+    const TablePoint point = plan_.interface().table_point_of(problem);
+    std::vector<std::string> picks;
+    for (const Served& served : tables_) picks.push_back(served.config_at(point));
+    Meeting meeting;
+    for (const std::string& pick : picks) meeting.add(pick);
+    meeting.add(best);
+    meeting.add(fallback);
+    bool contended = false;
+    meeting.times = meter_.duel(meeting.configs, contended);
+    json answer{{"problem", text},
+                {"contended", contended},
+                {"own", best},
+                {"own_us", meeting.time_of(best)},
+                {"default_us", meeting.time_of(fallback)},
+                {"tables", json::array()}};
+    for (const std::string& pick : picks) {
+      const bool is_right = !pick.empty() && meeting.time_of(pick) > 0 && meter_.is_right(pick);
+      answer["tables"].push_back({{"config", pick}, {"us", meeting.time_of(pick)}, {"right", is_right}});
+    }
+    return answer;
+  }
+
+ private:
+  TuneResult search() {
+    TuneRequest tuning = session_.request(settings_);
+    tuning.store_winner = false;
+    const TransferContext transfer{session_.kernel(), session_.space_file(), session_.info().limits};
+    tuning.histories = histories_for(*session_.cache(), session_.key(), session_.space(), &transfer);
+    return session_.tune(tuning, {});
+  }
+
+  const TuneSettings settings_;
+  const JobContext context_;
+  const WorkloadSpec workload_;
+  Session session_;
+  const Problem base_;
+  RangePlan plan_;
+  CellMeter meter_;
+  std::vector<Served> tables_;
+};
+
+void print(const json& document) { std::cout << document.dump() << std::endl; }
+
+void run(int argc, char** argv) {
+  if (argc != 2) throw BadInput("usage: range_shapes REQUEST, which is JSON");
+  const json request = parse_json(argv[1], "REQUEST");
+  try {
+    Shapes shapes(request);
+    print(shapes.list(request.value("shapes", std::size_t{40})));
+    for (std::string line; std::getline(std::cin, line);) {
+      try {
+        print(shapes.measure(line));
+      } catch (const TooLittleMemory& error) {
+        print({{"problem", line}, {"left_out", error.what()}});
+      } catch (const BadInput& error) {
+        print({{"problem", line}, {"left_out", error.what()}});
+      }
+    }
+  } catch (const json::exception& error) {
+    throw BadInput("REQUEST: " + json_error_text(error));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int status = 0;
+  if (moetune::is_child_call(argc, argv, status)) return status;
+  return moetune::bench::run_main("range_shapes", [&] { run(argc, argv); });
+}
