@@ -67,8 +67,9 @@ struct ByteSums {
 
 // Threads that share a column of counts, each of which takes every kSlices-th block.
 constexpr int kSlices = max_of(1, kThreads / kCountWords);
-// Words of counts that a thread waits for together: those of 144 blocks, or as many as registers hold.
-constexpr int kReadAtOnce = min_of(17, max_of(2, ceil_div(144, kSlices)));
+// Words of counts that a thread waits for together: those of 136 blocks, or an equal part that registers hold.
+constexpr int kReads = ceil_div(136, kSlices);
+constexpr int kReadAtOnce = ceil_div(kReads, ceil_div(kReads, 17));
 
 // Digits of earlier blocks, and of all.
 struct ColumnSums {
