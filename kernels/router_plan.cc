@@ -10,6 +10,7 @@ namespace {
 constexpr std::uint32_t kReferenceThreads = 128;
 constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kChunkTokens = 256;  // of templates/router/board.cuh
+constexpr std::int64_t kDigits = 255;       // of templates/router/exchange.cuh
 constexpr std::int64_t kRoundTokens = 256;  // of templates/router/cluster_board.cuh
 
 std::string flag(bool is) { return is ? "1" : "0"; }
@@ -92,8 +93,15 @@ std::int64_t shared_bytes(const Schedule& schedule, const RouterShape& shape, st
 }
 
 // GridState of templates/router/arrival.cuh.
-std::int64_t state_bytes(const Schedule& schedule, std::int64_t blocks) {
-  return 4 * (1 + (schedule.is_barrier ? ceil_div(blocks, kWarp) : 0));
+constexpr std::int64_t kStateBytes = 4;
+
+// GridCounts of templates/router/exchange.cuh, or each block's counters.
+Scratch block_counts(const Schedule& schedule, const RouterShape& shape, std::int64_t blocks,
+                     std::int64_t tokens_each) {
+  if (!schedule.is_barrier)
+    return {"block_counts", 4 * blocks * (shape.experts + (shape.has_ranks() ? shape.ranks : 0)), false};
+  const std::int64_t planes = tokens_each >= kDigits ? 2 : 1;
+  return {"block_counts", 4 * planes * blocks * ceil_div(shape.experts, std::int64_t{4}), true};
 }
 
 // Tokens of a block, of a cluster's in a round: whole rounds of its warps, but for a fixed number of blocks.
@@ -175,9 +183,8 @@ std::unique_ptr<const Launcher> router_launcher(const Config& config, const Rout
     launch.arguments.push_back(pointer_if(shape.has_ranks(), "tokens_per_rank"));
     launch.arguments.push_back(pointer_if(shape.has_ranks(), "in_rank"));
     if (!shape.has_plan() && !shape.has_ranks()) return;
-    plan.scratch.push_back({"router_state", state_bytes(schedule, blocks), true});
-    const std::int64_t counters = shape.experts + (shape.has_ranks() ? shape.ranks : 0);
-    plan.scratch.push_back({"block_counts", 4 * blocks * counters, false});
+    plan.scratch.push_back({"router_state", kStateBytes, true});
+    plan.scratch.push_back(block_counts(schedule, shape, blocks, each));
     if (schedule.is_split && shape.has_plan()) add_place_launch(plan, shape, each);
   });
 }

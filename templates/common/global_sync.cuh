@@ -25,6 +25,11 @@ __device__ __forceinline__ u64 load_acquire(const u64* address) {
   return value;
 }
 
+// In no order with other addresses. Without PTX of its own, so that many from one array share its address.
+__device__ __forceinline__ u32 load_relaxed(const u32* address) {
+  return *const_cast<const volatile u32*>(address);
+}
+
 __device__ __forceinline__ void store_release(u32* address, u32 value) {
   asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }

@@ -16,7 +16,7 @@ struct Board {
   Layout layout;
   u32 own[kExperts];              // slots of the expert in this block
   u32 before[kExperts];           // and before the chunk that is placed, in blocks before too
-  int unrouted;                   // of a grid: the block whose tokens are routed next, or -1
+  int missing;                    // of a grid: a block whose counts did not come, or -1
   u16 ids[kChunkTokens * kTopK];  // of a chunk, kNoExpert where a token is not routed
   u32 bits[1];
 };
@@ -59,6 +59,7 @@ __device__ __forceinline__ void clear_chunk(Board& board, const ChunkedTokens& t
 __device__ __forceinline__ void prepare_board(Board& board, const ChunkedTokens& tokens) {
 #pragma unroll 1
   for (int e = threadIdx.x; e < kExperts; e += kThreads) board.layout.counts[e] = board.before[e] = 0;
+  if (threadIdx.x == 0) board.missing = -1;
   clear_chunk(board, tokens, 0);
 }
 

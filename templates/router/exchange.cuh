@@ -1,39 +1,54 @@
-// How blocks learn from each other how many slots of each expert come before theirs, and in all: through global memory,
-// behind a barrier over the grid. Leaves `before` and `layout.counts`.
+// How blocks learn from each other how many slots of each expert come before theirs, and in all: through words in global
+// memory that are zero until they are complete. Leaves `before` and `layout.counts`.
 #pragma once
 
+#include "templates/common/settle.cuh"
 #include "templates/router/arrival.cuh"
 #include "templates/router/board.cuh"
 
-constexpr int kReadAtOnce = 17;  // words of counts that a thread waits for together
+constexpr int kPatience = 128;  // looks at another block's words before a block does its work
 
-// Counts of a block's tokens in bytes, four experts in a word; of a block of more tokens than a byte counts a second
-// plane of them holds the high bytes. Expert j * kCountWords + c is byte j of word c: neighbouring threads add to
-// neighbouring banks.
-constexpr int kCountWords = ceil_div(kExperts, 4);
+// Counts of a block's tokens in bytes, four experts in a word: a byte is a digit of the count, and one more, so that no
+// word is zero. Each word says by itself that it is there, and needs neither a flag nor a fence before one. Of a block
+// of more tokens than a digit counts a second plane of words has the high digits. Expert j * kCountWords + c is byte j
+// of word c: neighbouring threads add to neighbouring banks.
+constexpr int kCountWords = ceil_div(kExperts, 4), kDigits = 255;
+constexpr u32 kNoCounts = 0x01010101;
 
 struct GridCounts {
   u32* words;      // [planes, gridDim.x, kCountWords]
   int block_size;  // tokens of a block, the last may have fewer
 
-  __device__ __forceinline__ int planes() const { return block_size > 255 ? 2 : 1; }
+  __device__ __forceinline__ int planes() const { return block_size >= kDigits ? 2 : 1; }
   __device__ __forceinline__ u32* row(int plane, int block) const {
     return words + (i64(plane) * gridDim.x + block) * kCountWords;
   }
 
-  // `count_of(expert)` gives what the block has.
+  // `count_of(expert)` gives what the block has. The words may be there: from a block that did its work. What is
+  // returned is here once all words are.
   template <typename CountOf>
-  __device__ __forceinline__ void store(int block, CountOf count_of) const {
+  __device__ __forceinline__ u32 store(int block, CountOf count_of) const {
+    u32 before = 0;
     for (int i = threadIdx.x; i < kCountWords * planes(); i += kThreads) {
       const int column = i % kCountWords, plane = i / kCountWords;
       u32 word = 0;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int e = j * kCountWords + column;
-        if (e < kExperts) word |= (count_of(e) >> 8 * plane & 0xff) << 8 * j;
+        if (e >= kExperts) continue;
+        const u32 count = u32(count_of(e));
+        word |= ((plane ? count / kDigits : count % kDigits) + 1) << 8 * j;
       }
-      row(plane, block)[column] = word;
+      before |= atomicOr(&row(plane, block)[column], word);
     }
+    return before;
+  }
+
+  // By all threads, once nobody needs the words any more.
+  __device__ __forceinline__ void clear() const {
+    const int count = planes() * int(gridDim.x) * kCountWords;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < count; i += kThreads) words[i] = 0;
   }
 };
 
@@ -52,36 +67,54 @@ struct ByteSums {
 
 // Threads that share a column of counts, each of which takes every kSlices-th block.
 constexpr int kSlices = max_of(1, kThreads / kCountWords);
+// Words of counts that a thread waits for together: those of 136 blocks, or an equal part that registers hold.
+constexpr int kReads = ceil_div(136, kSlices);
+constexpr int kReadAtOnce = ceil_div(kReads, ceil_div(kReads, 17));
 
-// Counts of earlier blocks, and of all.
+// Digits of earlier blocks, and of all.
 struct ColumnSums {
   u32 before[4] = {}, all[4] = {};
 
-  // A column's words of block `first` and the slice's next, all waited for together.
-  __device__ __forceinline__ void add(const u32* column, int first) {
+  // A column's words of block `first` and the slice's next, all waited for together. Returns a block whose word did
+  // not come, or -1.
+  __device__ __forceinline__ int add(const u32* column, int first) {
     const int own = int(blockIdx.x), count = int(gridDim.x);
     const u32* const begin = column + i64(first) * kCountWords;
-    u32 loaded[kReadAtOnce];
+    u32 loaded[kReadAtOnce] = {};
+    int missing = -1;
+#pragma unroll 1
+    for (int look = 0; look < kPatience; ++look) {
 #pragma unroll
-    for (int b = 0; b < kReadAtOnce; ++b) {
-      loaded[b] = first + b * kSlices < count ? __ldcg(begin + b * kSlices * kCountWords) : 0;
+      for (int b = 0; b < kReadAtOnce; ++b) {
+        if (first + b * kSlices >= count) {
+          loaded[b] = kNoCounts;
+        } else if (loaded[b] == 0) {
+          loaded[b] = load_relaxed(begin + b * kSlices * kCountWords);
+        }
+      }
+      missing = -1;
+#pragma unroll
+      for (int b = 0; b < kReadAtOnce; ++b) missing = loaded[b] == 0 ? first + b * kSlices : missing;
+      if (missing < 0) break;
     }
     ByteSums of_before, of_all;
 #pragma unroll
     for (int b = 0; b < kReadAtOnce; ++b) {
       of_all.add(loaded[b]);
-      of_before.add(first + b * kSlices < own ? loaded[b] : 0);
+      of_before.add(first + b * kSlices < own ? loaded[b] : kNoCounts);
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      before[j] += of_before.of(j);
-      all[j] += of_all.of(j);
+      before[j] += of_before.of(j) - kReadAtOnce;
+      all[j] += of_all.of(j) - kReadAtOnce;
     }
+    return missing;
   }
 };
 
-// After the barrier.
-__device__ __forceinline__ void add_up_grid(Board& board, const GridCounts& counts) {
+// On a prepared board, whose `missing` is -1. Returns a block whose counts did not come, which the caller routes before
+// it tries again, or -1. Nobody needs another block to run at the same time.
+__device__ __forceinline__ int add_up_grid(Board& board, const GridCounts& counts) {
   u32* const totals = reinterpret_cast<u32*>(board.layout.counts);
   for (int i = threadIdx.x; i < kCountWords * kSlices; i += kThreads) {
     const int column = i % kCountWords;
@@ -89,16 +122,20 @@ __device__ __forceinline__ void add_up_grid(Board& board, const GridCounts& coun
     for (int plane = 0; plane < counts.planes(); ++plane) {
       ColumnSums sums;
 #pragma unroll 1
-      for (int first = i / kCountWords; first < int(gridDim.x); first += kSlices * kReadAtOnce)
-        sums.add(counts.row(plane, 0) + column, first);
+      for (int first = i / kCountWords; first < int(gridDim.x); first += kSlices * kReadAtOnce) {
+        const int missing = sums.add(counts.row(plane, 0) + column, first);
+        if (missing >= 0) atomicMax(&board.missing, missing);
+      }
+      const u32 unit = plane ? kDigits : 1;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int e = j * kCountWords + column;
         if (e >= kExperts) continue;
-        atomicAdd(&board.before[e], sums.before[j] << 8 * plane);
-        atomicAdd(&totals[e], sums.all[j] << 8 * plane);
+        atomicAdd(&board.before[e], sums.before[j] * unit);
+        atomicAdd(&totals[e], sums.all[j] * unit);
       }
     }
   }
   __syncthreads();
+  return board.missing;
 }

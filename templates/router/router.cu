@@ -20,45 +20,45 @@
 constexpr bool kElectsAmongFew = kElects && kCandidatesOfLane <= 4 && kRows * kHeld <= 8;
 constexpr int kBlocksOfSm = kSchedule == Schedule::barrier || kElectsAmongFew ? 1024 / kThreads : 1;
 
-// Routes a block's tokens on a cleared board, and leaves their counts in global memory.
-__device__ __forceinline__ void route_block(const RouteArguments& rows, Board& board,
-                                            const GridCounts& counts, int block, ChunkedTokens tokens) {
+// Routes a block's tokens on a prepared board, and leaves their counts in global memory. Returns what GridCounts::store
+// does.
+__device__ __forceinline__ u32 route_block(const RouteArguments& rows, Board& board, const GridCounts& counts,
+                                           int block, ChunkedTokens tokens) {
   route(rows, tokens.first, tokens.last, [&](int token, int slot, int expert) {
     if (token - tokens.first < kChunkTokens) mark(board, token - tokens.first, slot, expert);
   });
   __syncthreads();
   if (tokens.count() == 1) {
     const int words = tokens.words(0);
-    counts.store(block, [&](int expert) { return count_bits(board.bits, words, expert); });
-  } else {
-    count_own(board, rows.ids, tokens);
-    counts.store(block, [&](int expert) { return board.own[expert]; });
+    return counts.store(block, [&](int expert) { return count_bits(board.bits, words, expert); });
   }
-  __syncthreads();
+  count_own(board, rows.ids, tokens);
+  return counts.store(block, [&](int expert) { return board.own[expert]; });
 }
 
-// Returns once the counts of all blocks are in memory. What a block's tokens become is the same whoever routes them, so
+// Returns once the counts of all blocks are added up. What a block's tokens become is the same whoever routes them, so
 // that a block which waits in vain for one that does not run may do its work: no block needs another to run at the
-// same time. Returns what reset_if_last takes, in the first thread.
+// same time. Returns how many blocks had left before, in the first thread.
 __device__ __forceinline__ u32 route_grid(const RouteArguments& rows, Board& board, const GridCounts& counts,
                                           GridState* state, int tokens) {
-  bool was_set = false, others = false;
+  const auto tokens_of = [&](int block) { return ChunkedTokens::of_block(block, counts.block_size, tokens); };
   int block = int(blockIdx.x);
+  u32 stored = 0;
+  bool others = false;
 #pragma unroll 1
   do {
-    const ChunkedTokens its = ChunkedTokens::of_block(block, counts.block_size, tokens);
-    if (block != int(blockIdx.x)) clear_chunk(board, its, 0);
-    route_block(rows, board, counts, block, its);
-    const u32 flags_before = threadIdx.x == 0 ? set_routed(state, block) : 0;
-    if (threadIdx.x < kWarpSize) board.unrouted = unrouted_block(state);
+    if (others) prepare_board(board, tokens_of(block));
+    stored |= route_block(rows, board, counts, block, tokens_of(block));
+    if (others) {  // sums begin anew, from what own tokens left on the board
+      __syncthreads();
+      fill_chunk(board, rows.ids, tokens_of(blockIdx.x), 0);
+    }
+    block = add_up_grid(board, counts);
+    others = true;
+    settle(stored);  // no word of this block's comes after it has left
     __syncthreads();
-    was_set |= (flags_before >> block % kFlags & 1) != 0;
-    block = board.unrouted;
-    others |= block >= 0;
   } while (block >= 0);
-  const u32 left_before = threadIdx.x == 0 ? leave_grid(state, was_set) : gridDim.x;
-  if (others) fill_chunk(board, rows.ids, ChunkedTokens::of_block(blockIdx.x, counts.block_size, tokens), 0);
-  return left_before;
+  return threadIdx.x == 0 ? atomicAdd(&state->leavers, 1u) : 0;
 }
 
 // On a board that is prepared.
@@ -67,12 +67,13 @@ __device__ __forceinline__ void place_by_grid(const RouteArguments& rows, const 
   Board& board = board_memory();
   const GridCounts counts{reinterpret_cast<u32*>(a.block_counts), block_size};
   const u32 left_before = route_grid(rows, board, counts, state, a.tokens);
-  add_up_grid(board, counts);
   lay_out(board.layout, a.capacity);
   store_layout(a, board.layout, blockIdx.x, gridDim.x);
   place_tokens(a, board, rows.ids, tokens);
   pad_last(a, board.layout);
-  if (threadIdx.x == 0) reset_if_last(state, left_before);
+  if (!__syncthreads_or(threadIdx.x == 0 && left_before == gridDim.x - 1)) return;
+  counts.clear();
+  if (threadIdx.x == 0) state->leavers = 0;
 }
 
 // On a board that is prepared in every block.

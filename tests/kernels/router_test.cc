@@ -284,7 +284,7 @@ TEST_CASE("router: no two configurations launch the same code in the same way") 
 }
 
 TEST_CASE(
-    "router: blocks that exchange counts of 16 bits have fewer tokens than these hold, on small GPUs too") {
+    "router: blocks that exchange counts of two digits have fewer tokens than these hold, on small GPUs too") {
   const Problem problem = problem_of("tokens=1048576,experts=32,top_k=2");
   DeviceLimits limits = limits_of_architecture("sm_86");
   std::size_t barriers = 0;
@@ -298,7 +298,7 @@ TEST_CASE(
       ++barriers;
       const Plan plan = kernel().plan(config, problem, limits);
       for (const Argument& argument : plan.launches[0].arguments) {
-        if (argument.name == "tokens_of_block") CHECK(std::get<std::int32_t>(argument.value) < 65536);
+        if (argument.name == "tokens_of_block") CHECK(std::get<std::int32_t>(argument.value) < 255 * 255);
       }
     }
   }
@@ -332,7 +332,11 @@ TEST_CASE(
       const std::int64_t rows =
           usual->number("warps") * (32 / usual->number("lanes")) * usual->number("rows");
       const std::int64_t blocks = kernel().plan(*usual, problem, limits).launches[0].grid[0];
-      CHECK(ceil_div(problem["tokens"], blocks) <= rows);
+      // The elections of 32 warps among 384 candidates each do not fit a block's shared memory.
+      const std::int64_t rounds =
+          usual->is("schedule", "barrier") && usual->is("select", "elect") && problem["experts"] == 384 ? 2
+                                                                                                        : 1;
+      CHECK(ceil_div(problem["tokens"], blocks) <= rounds * rows);
     }
   }
 }

@@ -6,7 +6,7 @@
 
 constexpr u32 kUnknownBytes = 1u << 30;
 
-__device__ __forceinline__ void inbox_count(u32* inbox, u32 bytes) {
+inline void inbox_count(u32* inbox, u32 bytes) {
   inbox[1] += bytes;
   if (inbox[1] != 0) return;
   inbox[1] = kUnknownBytes;

@@ -14,6 +14,8 @@ __device__ __forceinline__ u64 load_acquire(const u64* address) {
   return *address;
 }
 
+__device__ __forceinline__ u32 load_relaxed(const u32* address) { return load_acquire(address); }
+
 __device__ __forceinline__ void store_release(u32* address, u32 value) {
   *address = value;
   simt::runtime->step(true);
