@@ -40,7 +40,7 @@ endfunction()
 # room_tests(NAME [ONE_BY_ONE] [LABELS ...] [SOURCES ...] [APART ...] DEPENDS ...): tests/NAME/ and one folder below,
 # *_test.cc, as the doctest program test_NAME, one ctest entry. ONE_BY_ONE: not in batches, because each file is a world
 # of its own. SOURCES are helpers, below tests/. The files STEM_test.cc of the stems after APART are a second entry,
-# NAME_apart, which runs beside the first.
+# NAME_apart, which runs beside the first and is labelled `long`.
 function(room_tests name)
   cmake_parse_arguments(ARG "ONE_BY_ONE" "TIMEOUT" "LABELS;SOURCES;APART;DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/*_test.cc
@@ -57,6 +57,9 @@ function(room_tests name)
   resolve_rooms(deps ${ARG_DEPENDS})
   target_link_libraries(test_${name} PRIVATE ${deps} tool_resources)
   target_compile_definitions(test_${name} PRIVATE MOETUNE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  if(MOETUNE_SANITIZE)  # its checks in a test's many assertions take more than half of the compiler's time to optimize
+    target_compile_options(test_${name} PRIVATE -O0)
+  endif()
   set(entries ${name})
   if(ARG_APART)
     list(TRANSFORM ARG_APART REPLACE "(.+)" "*/\\1_test.cc")
@@ -72,4 +75,7 @@ function(room_tests name)
   endif()
   set_tests_properties(${entries} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
     ENVIRONMENT "MOETUNE_BINARY=$<TARGET_FILE:moetune>")
+  if(ARG_APART)
+    set_property(TEST ${name}_apart APPEND PROPERTY LABELS long)
+  endif()
 endfunction()
