@@ -110,7 +110,8 @@ CompileUnit prefill_unit(const PrefillChoice& choice, const Config& config, cons
                                     {"OVERLAP", "overlap"},
                                     {"PING_PONG", "ping_pong"},
                                     {"LAG", "lag"},
-                                    {"POLY", "poly"}}) {
+                                    {"POLY", "poly"},
+                                    {"TRIM", "trim"}}) {
     unit.defines.emplace_back(macro, config.at(name).text());
   }
   unit.defines.emplace_back("SCHEDULE", schedule_macro(config));

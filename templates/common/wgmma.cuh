@@ -42,6 +42,13 @@ struct WgmmaMatrix {
   }
 };
 
+// The same address, of which the compiler knows nothing: descriptors that follow from it are computed here, and do not
+// stay in uniform registers until they are needed elsewhere. wgmma needs four of these at a time.
+__device__ __forceinline__ u32 wgmma_forget(u32 address) {
+  asm volatile("" : "+r"(address));
+  return address;
+}
+
 // Before the first instruction of a batch.
 __device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 

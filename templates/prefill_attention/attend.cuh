@@ -48,14 +48,21 @@ class Attention {
   }
 
 #if BODY_WGMMA
-  // Issues S = Q K^T as one group.
+  // Whether no row of the warpgroup sees more of the tile than its first kFewTokens.
+  __device__ __forceinline__ bool sees_few(const Work& work, int tile) const {
+    const int last = work.first_token + (first_row_ + 63) / kHeadsInRows;
+    return work.end(last) <= tile * kTile + kFewTokens;
+  }
+
+  // Issues S = Q K^T as one group; of the first kCount tokens alone, what S holds for the others has to be masked.
+  template <int kCount>
   __device__ __forceinline__ void score(u32 queries, u32 keys) {
     const u64 q = WgmmaMatrix::rows(queries + first_row_ * 128), k = WgmmaMatrix::rows(keys);
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < kHeadDim / 16; ++step) {
-      wgmma_rows<Math, kTile>(scores_, WgmmaMatrix::moved(q, step / 4 * kQueryChunkBytes + step % 4 * 32),
-                              WgmmaMatrix::moved(k, step / 4 * kTileChunkBytes + step % 4 * 32), step > 0);
+      wgmma_rows<Math, kCount>(scores_, WgmmaMatrix::moved(q, step / 4 * kQueryChunkBytes + step % 4 * 32),
+                               WgmmaMatrix::moved(k, step / 4 * kTileChunkBytes + step % 4 * 32), step > 0);
     }
     wgmma_commit();
   }

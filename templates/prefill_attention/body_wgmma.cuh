@@ -34,8 +34,7 @@ class Computer {
     if (tiles.count() <= 0) return;
     int tile = tiles.end - 1;
     mbarrier_wait(pipeline_.queries_full(query_.stage), query_.parity);
-    score();
-    wgmma_wait<0>();
+    score_last(work, tile);
     attention_.hold_scores();
     scored(tile == tiles.first);
     attention_.softmax(tile);
@@ -74,7 +73,27 @@ class Computer {
 
   __device__ __forceinline__ void score() {
     mbarrier_wait(pipeline_.keys_full(keys_.stage), keys_.parity);
-    attention_.score(pipeline_.queries(query_.stage), pipeline_.keys(keys_.stage));
+    attention_.score<kTile>(pipeline_.queries(query_.stage), pipeline_.keys(keys_.stage));
+  }
+
+  // The rows' last tile, and waits for it. With TRIM a warpgroup whose rows see no more than half of it computes no
+  // more: on the diagonal the upper of two, which then is ahead of the other, so that one's softmax falls beside the
+  // other's products. (Addresses anew: ptxas serializes wgmma if descriptors of both ways stay in registers.)
+  __device__ __forceinline__ void score_last(const Work& work, int tile) {
+    if constexpr (kFewTokens < kTile) {
+      mbarrier_wait(pipeline_.keys_full(keys_.stage), keys_.parity);
+      const u32 queries = pipeline_.queries(query_.stage), keys = pipeline_.keys(keys_.stage);
+      if (attention_.sees_few(work, tile)) {
+        attention_.score<kFewTokens>(wgmma_forget(queries), wgmma_forget(keys));
+        wgmma_wait<0>();
+      } else {
+        attention_.score<kTile>(wgmma_forget(queries), wgmma_forget(keys));
+        wgmma_wait<0>();
+      }
+    } else {
+      score();
+      wgmma_wait<0>();
+    }
   }
 
   __device__ __forceinline__ void scored(bool last) {

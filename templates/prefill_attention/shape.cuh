@@ -16,8 +16,8 @@
 #if !defined(DTYPE) || !defined(HEAD_DIM) || !defined(GROUP) || !defined(PAGE) || !defined(CAUSAL) ||        \
     !defined(WINDOW) || !defined(SINKS) || !defined(LSE) || !defined(BODY_WGMMA) || !defined(WARPGROUPS) ||  \
     !defined(TILE) || !defined(STAGES) || !defined(QUERY_STAGES) || !defined(PACKED) || !defined(OVERLAP) || \
-    !defined(PING_PONG) || !defined(LAG) || !defined(POLY) || !defined(SCHEDULE) || !defined(CLUSTER) ||     \
-    !defined(SHARED_BYTES)
+    !defined(PING_PONG) || !defined(LAG) || !defined(POLY) || !defined(TRIM) || !defined(SCHEDULE) ||        \
+    !defined(CLUSTER) || !defined(SHARED_BYTES)
 #error prefill_attention is compiled through a plan, which defines every macro tested here
 #endif
 
@@ -70,6 +70,9 @@ constexpr bool kPingPong = PING_PONG;  // warpgroups issue their products by tur
 constexpr float kLag = LAG;            // powers of two by which the running maximum may lag
 constexpr int kPolynomials = POLY;     // of every 8 exponentials, so many by polynomial
 
+constexpr int kFewTokens =
+    TRIM ? ceil_div(kTile, 32) * 16 : kTile;  // of a last tile of which no more is seen
+
 constexpr int kRows = 64 * kWarpgroups;
 constexpr int kHeadsInRows = kPacked ? kGroup : 1;
 constexpr int kTokens = kRows / kHeadsInRows;  // query tokens of a block
@@ -92,6 +95,7 @@ static_assert(kCluster == 1 ||
                   (BODY_WGMMA && !kPacked && kGroup % kCluster == 0 && SCHEDULE != SCHEDULE_DYNAMIC),
               "blocks of a cluster have neighbouring query heads of one KV head");
 static_assert(!kPingPong || kWarpgroups > 1, "turns need two");
+static_assert(!TRIM || (BODY_WGMMA && kTile >= 128), "half a tile is a wgmma");
 
 // e4m3 in the wgmma body: tiles land as they are, rows side by side, and are widened from there.
 constexpr int kRawStages = kNarrow && BODY_WGMMA ? 2 : 0;

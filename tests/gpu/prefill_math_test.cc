@@ -15,11 +15,11 @@ namespace moetune {
 namespace {
 
 constexpr const char* kWgmma =
-    "body=wgmma,warpgroups=2,tile=64,stages=2,query_stages=1,packed=0,overlap=1,ping_pong=1,lag=0,poly=0,schedule=grid,"
-    "cluster=1,section=0,splits=1";
+    "body=wgmma,warpgroups=2,tile=64,stages=2,query_stages=1,packed=0,overlap=1,ping_pong=1,lag=0,poly=0,trim=0,"
+    "schedule=grid,cluster=1,section=0,splits=1";
 constexpr const char* kMma =
-    "body=mma,warpgroups=2,tile=64,stages=2,query_stages=1,packed=0,overlap=0,ping_pong=0,lag=0,poly=0,schedule=grid,"
-    "cluster=1,section=0,splits=1";
+    "body=mma,warpgroups=2,tile=64,stages=2,query_stages=1,packed=0,overlap=0,ping_pong=0,lag=0,poly=0,trim=0,"
+    "schedule=grid,cluster=1,section=0,splits=1";
 constexpr const char* kPrompt = "batch=2,q_heads=8,kv_heads=2,seqlen_q=300,seqlen_kv=300";
 constexpr const char* kChunk = "batch=2,q_heads=8,kv_heads=2,seqlen_q=70,seqlen_kv=600";
 

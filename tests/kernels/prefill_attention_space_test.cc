@@ -193,6 +193,38 @@ TEST_CASE("a cluster has whole pairs of blocks, and each brings half of a tile")
         std::array{2u, 24u, 32u});
 }
 
+TEST_CASE("half of a last tile is computed alone where it is a wgmma, and offered for short causal rows") {
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  const auto least_trimmed_tile = [&](const std::string& text, Rules rules) {
+    const Problem of = problem(text);
+    const LegalSpace legal = space().enumerate(expression_environment(of, limits), rules);
+    std::int64_t least = 0;
+    for (ConfigId id = 0; id < legal.size(); ++id) {
+      const Config config = legal.config(id);
+      if (config.number("trim") == 0) continue;
+      CHECK(config.is("body", "wgmma"));
+      least = least == 0 ? config.number("tile") : std::min(least, config.number("tile"));
+    }
+    return least;
+  };
+  const std::string heads = "q_heads=2,kv_heads=2,head_dim=128,",
+                    prompt = heads + "seqlen_q=1024,seqlen_kv=1024";
+  CHECK(least_trimmed_tile(prompt, Rules::must) == 128);
+  CHECK(least_trimmed_tile(prompt, Rules::all) == 128);
+  CHECK(least_trimmed_tile(prompt + ",causal=0", Rules::must) == 128);
+  CHECK(least_trimmed_tile(prompt + ",causal=0", Rules::all) == 0);
+  CHECK(least_trimmed_tile(heads + "seqlen_q=4096,seqlen_kv=4096", Rules::all) == 0);
+  CHECK(least_trimmed_tile("q_heads=2,kv_heads=2,head_dim=256,seqlen_q=1024,seqlen_kv=1024", Rules::must) ==
+        0);
+
+  const Problem of = problem(prompt);
+  for (const char* const trim : {"0", "1"}) {
+    const Config config = with(of, limits, std::string("tile=128,trim=") + trim);
+    const auto& defines = kernel().plan(config, of, limits).unit.defines;
+    CHECK(std::count(defines.begin(), defines.end(), std::pair<std::string, std::string>("TRIM", trim)) == 1);
+  }
+}
+
 TEST_CASE("heads that no cluster can share, and schedules without neighbours, have none") {
   const auto legal_clusters = [](const std::string& text) {
     const Problem of = problem(text);

@@ -140,7 +140,7 @@ TEST_CASE("simt: splits of a sequence with more new tokens than was said write n
   const Config config = shared_space("prefill_attention")
                             .parse_config(
                                 "body=mma,warpgroups=1,tile=64,stages=2,query_stages=1,packed=0,overlap=0,"
-                                "ping_pong=0,lag=8,poly=0,schedule=grid,cluster=1,section=0,splits=2",
+                                "ping_pong=0,lag=8,poly=0,trim=0,schedule=grid,cluster=1,section=0,splits=2",
                                 nullptr);
   CHECK_NOTHROW(prefill.run(config, 3));  // the emulator knows where partial results end
 }
