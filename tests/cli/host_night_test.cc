@@ -75,26 +75,6 @@ TEST_CASE("two equal GPUs split the workloads, and each looks at the winners of 
   CHECK(tool.run({"cache", "check"}).code == 0);
 }
 
-TEST_CASE("GPUs that take one process at a time are tuned and checked all the same") {
-  Tool home;
-  ScriptedGpu gpu(",devices=2,same,exclusive=" + home.path("lock").string());
-  write_list(gpu.tool, 4);
-  const Ended ended = gpu.tool.run(night(gpu.tool));
-  INFO(ended.err);
-  CHECK(ended.code == 0);
-  const Json done = document(ended);
-  CHECK(done["left_out_devices"].empty());
-  int tuned = 0;
-  for (const auto& [device, count] : tuned_by(done)) tuned += count;
-  CHECK(tuned == 4);
-  REQUIRE(done["confirmed"].size() == 4);
-  for (const Json& one : done["confirmed"]) {
-    const bool is_needless =
-        contains(one["reason"].get<std::string>(), "there is nothing to compare it with");
-    CHECK_MESSAGE((one["held"] == true || is_needless), one.dump());
-  }
-}
-
 TEST_CASE("GPUs of two kinds each tune all") {
   ScriptedGpu gpu(",devices=2");
   write_list(gpu.tool, 2);

@@ -107,7 +107,7 @@ CUresult get_error_string(CUresult, const char** text) {
 
 CUresult primary_ctx_retain(CUcontext* context, CUdevice device) {
   machine.ordinal = device;
-  if (machine.is_gone() || machine.is_anothers()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  if (machine.is_gone()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   if (machine.script.has("crash_at_open")) std::abort();
   *context = reinterpret_cast<CUcontext>(&machine);
   return CUDA_SUCCESS;

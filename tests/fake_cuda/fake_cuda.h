@@ -58,7 +58,6 @@ struct Machine {
   std::size_t memory_bytes() const { return static_cast<std::size_t>(script.number("memory", 16 << 20)); }
   void run(const Kernel& kernel, const Parameters& parameters, const Grid& grid);
   bool is_gone() const;
-  bool is_anothers() const;  // another process has a context, and a second one is not allowed
 
  private:
   // Bytes from there to the end of the allocation that holds it.

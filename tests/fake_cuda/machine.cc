@@ -1,5 +1,3 @@
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -187,15 +185,6 @@ void Machine::hold(const Parameters& parameters) {
 bool Machine::is_gone() const {
   const std::string file = script.text("gone" + std::to_string(ordinal));
   return !file.empty() && ::access(file.c_str(), F_OK) == 0;
-}
-
-// "exclusive=FILE": as in compute mode EXCLUSIVE_PROCESS, by locks of FILE0, FILE1 ..., held until the process ends.
-bool Machine::is_anothers() const {
-  const std::string file = script.text("exclusive");
-  static const int lock =
-      file.empty() ? -1
-                   : ::open((file + std::to_string(ordinal)).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-  return lock >= 0 && ::flock(lock, LOCK_EX | LOCK_NB) != 0;
 }
 
 // Takes 3 microseconds; the launch behind it finds what it wrote.
