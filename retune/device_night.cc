@@ -116,8 +116,11 @@ std::string DeviceNight::shortage(const TuningPoint& point) {
 
 ReworkResult DeviceNight::rework(const PlanItem& item) {
   // A range's search takes no turns, so it has the device alone.
-  const MemoryRoom::Hold room =
-      room_.take(item.over.empty() ? need_of(item.point).gpu_bytes : MemoryRoom::kAll);
+  const std::int64_t bytes = item.over.empty() ? need_of(item.point).gpu_bytes : MemoryRoom::kAll;
+  return room_.work_beside(bytes, [&] { return rework_with_room(item); });
+}
+
+ReworkResult DeviceNight::rework_with_room(const PlanItem& item) {
   const auto say = [&](const std::string& why) {
     shared_.emit("waits_for_memory", {{"device", name_},
                                       {"kernel", item.point.kernel},
@@ -187,8 +190,11 @@ ReworkResult DeviceNight::rework_now(const PlanItem& item) {
 }
 
 Confirmed DeviceNight::confirm(const PlanItem& item, const ReworkResult& found) {
+  return room_.work_beside(need_of(item.point).gpu_bytes, [&] { return confirm_with_room(item, found); });
+}
+
+Confirmed DeviceNight::confirm_with_room(const PlanItem& item, const ReworkResult& found) {
   Confirmed confirmed{.point = item.point, .device = name_};
-  const MemoryRoom::Hold room = room_.take(need_of(item.point).gpu_bytes);
   SessionSubject subject(search_of(item), false, {}, {.events = events(), .stop = shared_.context.stop},
                          turn_);
   const SiblingCheck check = check_on_sibling(subject, found.served, found.replaced,
@@ -204,7 +210,7 @@ Confirmed DeviceNight::confirm(const PlanItem& item, const ReworkResult& found) 
 
 std::optional<double> DeviceNight::canary_rate() {
   if (keys_.gpu() == nullptr) return std::nullopt;
-  const std::lock_guard mine(turn_);
+  const MemoryRoom::Hold alone = room_.take(MemoryRoom::kAll);
   return gpu_speed(keys_.device(), shared_.request.search.target.cache, {.stop = shared_.context.stop});
 }
 

@@ -62,7 +62,9 @@ class DeviceNight {
   SearchRequest search_of(const PlanItem& item);
   MemoryNeed need_of(const TuningPoint& point);
   std::string shortage(const TuningPoint& point);
+  ReworkResult rework_with_room(const PlanItem& item);
   ReworkResult rework_now(const PlanItem& item);
+  Confirmed confirm_with_room(const PlanItem& item, const ReworkResult& found);
   Events events() const;
 
   NightShared& shared_;

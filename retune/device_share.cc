@@ -53,10 +53,20 @@ MemoryRoom::Hold MemoryRoom::take(std::int64_t bytes) {
   changed_.wait(lock,
                 [&] { return served_ == ticket && (!bytes_ || holders_ == 0 || held_ + bytes <= *bytes_); });
   ++served_;
-  ++holders_;
+  const bool joined = holders_++ > 0;
   held_ += bytes;
   changed_.notify_all();
-  return {*this, bytes};
+  return {*this, bytes, ticket, joined};
+}
+
+bool MemoryRoom::is_held() const {
+  const std::lock_guard lock(mutex_);
+  return holders_ > 0;
+}
+
+bool MemoryRoom::Hold::was_shared() const {
+  const std::lock_guard lock(room_.mutex_);
+  return joined_ || room_.served_ > ticket_ + 1;
 }
 
 void MemoryRoom::give_back(std::int64_t bytes) {

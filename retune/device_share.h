@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 
+#include "base/error.h"
 #include "tuner/device.h"
 
 namespace moetune {
@@ -26,14 +27,20 @@ class MemoryRoom {
 
   class Hold {
    public:
-    Hold(MemoryRoom& room, std::int64_t bytes) : room_(room), bytes_(bytes) {}
+    Hold(MemoryRoom& room, std::int64_t bytes, std::uint64_t ticket, bool joined)
+        : room_(room), bytes_(bytes), ticket_(ticket), joined_(joined) {}
     ~Hold() { room_.give_back(bytes_); }
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
 
+    // Whether somebody else held some meanwhile.
+    bool was_shared() const;
+
    private:
     MemoryRoom& room_;
     std::int64_t bytes_;
+    std::uint64_t ticket_;
+    bool joined_;
   };
 
   static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max() / 4;
@@ -41,11 +48,29 @@ class MemoryRoom {
   // Waits until `bytes` fit beside what others hold. Who asks for more than there is has it alone.
   Hold take(std::int64_t bytes);
 
+  bool is_held() const;
+
+  // Does `work`, and if it breaks down (BrokenEnvironment) beside others, once more alone: the GPU may take one process
+  // at a time, or a worker may need more than was expected.
+  template <typename Work>
+  auto work_beside(std::int64_t bytes, const Work& work) {
+    {
+      const Hold beside = take(bytes);
+      try {
+        return work();
+      } catch (const BrokenEnvironment&) {
+        if (!beside.was_shared()) throw;
+      }
+    }
+    const Hold alone = take(kAll);
+    return work();
+  }
+
  private:
   void give_back(std::int64_t bytes);
 
   const std::optional<std::int64_t> bytes_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t next_ = 0, served_ = 0;  // tickets
   std::int64_t held_ = 0;

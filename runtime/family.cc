@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <set>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -89,7 +90,7 @@ Family::Family(const Kernel& kernel, Problem problem, FamilyContext context)
 
 const DispatchTable* Family::prepare(Layers& layers, std::vector<std::string>& warnings) {
   FamilyBuilder builder(*this, layers, warnings);
-  DispatchTable made = keep_promises(builder.build());
+  DispatchTable made = keep_promises(builder.build(), warnings);
   if (const std::optional<Promise> broken = broken_promise(made)) {
     warnings.push_back(
         kernel_.name() + " " + problem_text(broken->extents) +
@@ -230,15 +231,23 @@ void Family::require_promised(const DispatchTable& table) const {
                          "; refresh to a later one");
 }
 
-DispatchTable Family::keep_promises(DispatchTable made) const {
+DispatchTable Family::keep_promises(DispatchTable made, std::vector<std::string>& warnings) const {
   for (const Promise& promise : promises_) {
     const DispatchTable& old = *table();
+    std::set<std::uint32_t> too_large;
     made.replace_within(interface_->table_point(promise.extents, 0),
                         [&](const Cell& cell, const TablePoint& corner) {
                           if (cell.entry == Cell::kNone) return cell;
                           const Extents extents = interface_->extents_at(corner, promise.extents);
-                          return workspace_at(cell.entry, extents) <= promise.bytes ? cell : old.find(corner);
+                          if (workspace_at(cell.entry, extents) <= promise.bytes) return cell;
+                          too_large.insert(cell.entry);
+                          return old.find(corner);
                         });
+    if (!too_large.empty())
+      warnings.push_back(kernel_.name() + " " + problem_text(promise.extents) + ": " +
+                         std::to_string(too_large.size()) + " of its variants need more workspace than the " +
+                         std::to_string(promise.bytes) +
+                         " bytes that moetune_family_workspace returned, and are not picked");
   }
   return made;
 }

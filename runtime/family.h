@@ -102,7 +102,8 @@ class Family {
   // kUnfit if a workspace has too few counters for it.
   std::int64_t workspace_at(std::uint32_t entry, const Extents& extents) const;
   std::int64_t workspace_within(const DispatchTable& table, const Extents& extents) const;
-  DispatchTable keep_promises(DispatchTable table) const;
+  // A warning names each promise that keeps variants from being picked.
+  DispatchTable keep_promises(DispatchTable table, std::vector<std::string>& warnings) const;
   // The first promise that the table breaks, with the bytes that it needs there; nullopt if it keeps all.
   std::optional<Promise> broken_promise(const DispatchTable& table) const;
   // Binds the launch, which `place` keeps, and enqueues it.

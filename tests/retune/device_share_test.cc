@@ -112,3 +112,32 @@ TEST_CASE("without a limit all fit") {
   MemoryRoom room(std::nullopt);
   const MemoryRoom::Hold one = room.take(MemoryRoom::kAll), two = room.take(MemoryRoom::kAll);
 }
+
+TEST_CASE("what breaks down beside others is done once more alone, and what breaks down alone is broken") {
+  MemoryRoom room(100);
+  int tries = 0;
+  const auto breaks = [&]() -> int {
+    ++tries;
+    throw BrokenEnvironment("one process too many");
+  };
+  CHECK_THROWS_AS(room.work_beside(10, breaks), BrokenEnvironment);
+  CHECK(tries == 1);
+
+  tries = 0;
+  std::atomic<bool> is_beside = true;
+  std::jthread other([&] {
+    const MemoryRoom::Hold hold = room.take(50);
+    is_beside.wait(true);
+    std::this_thread::sleep_for(20ms);
+  });
+  while (!room.is_held()) std::this_thread::sleep_for(1ms);
+  CHECK(room.work_beside(10, [&] {
+    if (++tries == 1) {
+      is_beside = false;
+      is_beside.notify_all();
+      throw BrokenEnvironment("one process too many");
+    }
+    return 7;
+  }) == 7);
+  CHECK(tries == 2);
+}

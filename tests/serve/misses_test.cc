@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "serve/memory_watch.h"
+#include "tests/sanitized.h"
 #include "tests/serve/running_service.h"
 #include "tests/serve/scripted_driver.h"
 
@@ -146,7 +147,7 @@ TEST_CASE("misses take the room that is theirs, in one go, and leave the rest to
   for (std::thread& client : clients) client.join();
   is_over = true;
   watcher.join();
-  CHECK(slowest < 0.5);
+  CHECK(slowest < (kSanitized ? 5 : 0.5));  // /healthz waits for nobody
   const Json answer = post(running, misses);
   CHECK(answer["accepted"] == 300);
   CHECK(answer["queued"] == 0);

@@ -2,9 +2,9 @@
 // costs its own candidate and nothing else.
 //
 // Processes are started as they are needed, at most one a core, and kept for the next compilation; a search uses at
-// most 16 at once (compile_pool.h), so that searches on several GPUs of a large host do not wait for each other. One that
-// was killed or died is replaced when it is needed again. compile() is called from any number of threads. This process
-// never loads NVRTC. Destruction ends the children; nothing may be compiling then.
+// most 16 at once (compile_pool.h), so that searches on several GPUs of a large host do not wait for each other. A
+// process that was killed or died is replaced when it is needed again. compile() is called from any number of threads.
+// This process never loads NVRTC. Destruction ends the children; nothing may be compiling then.
 #pragma once
 
 #include <cstdint>
