@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -96,8 +97,8 @@ TEST_CASE("between searched cells, cubins that are clearly slower get no more th
   std::size_t slower = 0, nearer = 0;
   for (const RangeCellState& cell : state.cells) {
     if (cell.searched || cell.looks.empty()) continue;
-    const double best =
-        std::ranges::min(cell.looks, {}, [](const auto& one) { return one.second.time_us; }).second.time_us;
+    double best = std::numeric_limits<double>::infinity();
+    for (const auto& [config, look] : cell.looks) best = std::min(best, look.time_us);
     for (const auto& [name, measured] : cell.cubins) {
       const auto is_of = [&](const auto& one) { return one.second.cubin == name; };
       const auto looks = std::ranges::count_if(cell.looks, is_of);
