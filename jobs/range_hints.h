@@ -11,8 +11,9 @@
 
 namespace moetune {
 
-// For each cubin what it was fastest with in the nearest cells that know it, `origins` of them, and what serves there if
-// that is of this cubin; the cubin that serves nearest comes first. `cells` are those of `state` and `picks`, in order.
+// For each cubin what it was fastest with in the nearest cells that know it, `origins` of them, and what serves there
+// if that is of this cubin; the cubin that serves nearest comes first. `cells` are those of `state` and `picks`, in
+// order.
 std::vector<CellMeter::Hint> nearest_hints(const std::vector<std::string>& cubins, const PlannedCell& cell,
                                            const std::vector<PlannedCell>& cells, const RangeState& state,
                                            const std::vector<RangePick>& picks, std::size_t origins);

@@ -36,8 +36,8 @@ struct RangeSolution {
 
 // Chooses the cubins by the cells' duels. A cell then picks, of the configurations that are within a quarter of the
 // bound of the fastest there and no slower than the default, the one that loses least at the cell and around it: what
-// is best at one shape by a lucky number of blocks may lose much beside it. Cells that were measured beside somebody else's work are left out, unless
-// all were. Without neighbours each cell picks the fastest.
+// is best at one shape by a lucky number of blocks may lose much beside it. Cells that were measured beside somebody
+// else's work are left out, unless all were. Without neighbours each cell picks the fastest.
 RangeSolution solve(const RangeState& state, double bound, std::size_t variants,
                     const RangeNeighbours& neighbours = {});
 

@@ -19,7 +19,8 @@ def run(folder, *more):
     ended = subprocess.run(
         [f"{repository}/bench/ranges", "--moetune", moetune, "--range-shapes", range_shapes, "--cache",
          str(folder / "caches"), "--devices", "cuda:0,cuda:1", "--kernel", "decode_kernel", "--over",
-         "elements=1024..16384", "--budget", "2", "--certificate", "1", "--shape-budget", "2", "--json", str(file), *more],
+         "elements=1024..16384", "--budget", "2", "--certificate", "1", "--shape-budget", "2", "--json", str(file),
+         *more],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     print(ended.stdout)
     rows = json.loads(file.read_text()) if file.exists() else []

@@ -86,36 +86,6 @@ TEST_CASE(
   CHECK(cache.check().empty());
 }
 
-TEST_CASE("between searched cells, cubins that are clearly slower get no more than their starting points") {
-  const TemporaryFolder folder;
-  write_made_up_range(folder.file("recordings"));
-  const RangeRequest request = range_request(folder);
-  search_range(request, {});
-  const Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_only);
-  const RangeState state = RangeState::parse(cache.range_progress(cache.ranges().at(0).key));
-  std::size_t slower = 0, nearer = 0;
-  for (const RangeCellState& cell : state.cells) {
-    if (cell.searched || cell.looks.empty()) continue;
-    const double best =
-        std::ranges::min(cell.looks, {}, [](const auto& one) { return one.second.time_us; }).second.time_us;
-    for (const auto& [name, measured] : cell.cubins) {
-      const auto is_of = [&](const auto& one) { return one.second.cubin == name; };
-      const auto looks = std::ranges::count_if(cell.looks, is_of);
-      if (name == cell.fallback_cubin || measured.config.empty()) continue;
-      // Two cells' values as they were, carried over, and what serves there; one in whole waves.
-      if (measured.time_us > 1.3 * best) {
-        ++slower;
-        CHECK(looks <= 5);
-      } else if (measured.time_us < 1.01 * best) {
-        ++nearer;
-        CHECK(looks >= 6);
-      }
-    }
-  }
-  CHECK(slower > 0);
-  CHECK(nearer > 0);
-}
-
 TEST_CASE("equal searches give equal tables, and a search that is done does nothing again") {
   const TemporaryFolder folder;
   write_made_up_range(folder.file("recordings"));
