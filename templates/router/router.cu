@@ -43,12 +43,11 @@ __device__ __forceinline__ u32 route_grid(const RouteArguments& rows, Board& boa
                                           GridState* state, int tokens) {
   const auto tokens_of = [&](int block) { return ChunkedTokens::of_block(block, counts.block_size, tokens); };
   int block = int(blockIdx.x);
-  u32 stored = 0;
   bool others = false;
 #pragma unroll 1
   do {
     if (others) prepare_board(board, tokens_of(block));
-    stored |= route_block(rows, board, counts, block, tokens_of(block));
+    const u32 stored = route_block(rows, board, counts, block, tokens_of(block));
     if (others) {  // sums begin anew, from what own tokens left on the board
       __syncthreads();
       fill_chunk(board, rows.ids, tokens_of(blockIdx.x), 0);
