@@ -1,5 +1,5 @@
-// How blocks learn from each other how many slots of each expert come before theirs, and in all: through words in global
-// memory that are zero until they are complete. Leaves `before` and `layout.counts`.
+// How blocks learn from each other how many slots of each expert come before theirs, and in all: through words in
+// global memory that are zero until they are complete. Leaves `before` and `layout.counts`.
 #pragma once
 
 #include "templates/common/settle.cuh"

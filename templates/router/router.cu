@@ -69,7 +69,7 @@ __device__ __forceinline__ void place_by_grid(const RouteArguments& rows, const 
   lay_out(board.layout, a.capacity);
   store_layout(a, board.layout, blockIdx.x, gridDim.x);
   place_tokens(a, board, rows.ids, tokens);
-  pad_last(a, board.layout);
+  pad_last(a, board.layout, busy_threads(block_size * kTopK));
   if (!__syncthreads_or(threadIdx.x == 0 && left_before == gridDim.x - 1)) return;
   counts.clear();
   if (threadIdx.x == 0) state->leavers = 0;
@@ -84,7 +84,7 @@ __device__ __forceinline__ void place_by_cluster(const RouteArguments& rows, con
           [&](int expert) { return board.rounds() > 1 ? board.sums[expert] : board.count(expert); });
   store_layout(a, board.layout, blockIdx.x, gridDim.x);
   place_rounds(rows, a, board);
-  pad_last(a, board.layout);
+  pad_last(a, board.layout, busy_threads(block_size * kTopK));
 }
 
 // Slots in their order, by warps.
