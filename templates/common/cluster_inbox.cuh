@@ -1,6 +1,6 @@
 // Words that the blocks of a cluster send into each other's shared memory (sm_90+). A block's inbox counts the bytes as
-// they land, so that it waits for those words alone: a barrier of the cluster would also wait until all stores to global
-// memory are seen by the others (560 ns on an H100).
+// they land, so that it waits for those words alone: a barrier of the cluster would also wait until all stores to
+// global memory are seen by the others (some 600 ns on an H100).
 //
 // An inbox is a word of shared memory at the same offset in every block; its phases are numbered from 0. A block must
 // not end before its last expected byte is there. tests/simt/device/templates/common/cluster_inbox.cuh holds the same

@@ -1,5 +1,5 @@
-// How blocks learn from each other how many slots of each expert come before theirs, and in all: through words in global
-// memory that are zero until they are complete. Leaves `before` and `layout.counts`.
+// How blocks learn from each other how many slots of each expert come before theirs, and in all: through words in
+// global memory that are zero until they are complete. Leaves `before` and `layout.counts`.
 #pragma once
 
 #include "templates/common/settle.cuh"
@@ -25,23 +25,33 @@ struct GridCounts {
   }
 
   // `count_of(expert)` gives what the block has. The words may be there: from a block that did its work. What is
-  // returned is here once all words are.
+  // returned is here once all words are; who looks at it waits.
   template <typename CountOf>
   __device__ __forceinline__ u32 store(int block, CountOf count_of) const {
     u32 before = 0;
-    for (int i = threadIdx.x; i < kCountWords * planes(); i += kThreads) {
-      const int column = i % kCountWords, plane = i / kCountWords;
-      u32 word = 0;
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int e = j * kCountWords + column;
-        if (e >= kExperts) continue;
-        const u32 count = u32(count_of(e));
-        word |= ((plane ? count / kDigits : count % kDigits) + 1) << 8 * j;
-      }
-      before |= atomicOr(&row(plane, block)[column], word);
+    for (int i = 0; i < ceil_div(kCountWords, kThreads); ++i) {
+      const int column = i * kThreads + int(threadIdx.x);
+      if (column < kCountWords) before |= store_word(0, block, column, count_of);
     }
+    if (planes() == 1) return before;
+#pragma unroll 1
+    for (int column = threadIdx.x; column < kCountWords; column += kThreads)
+      before |= store_word(1, block, column, count_of);
     return before;
+  }
+
+  template <typename CountOf>
+  __device__ __forceinline__ u32 store_word(int plane, int block, int column, CountOf count_of) const {
+    u32 word = 0;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int e = j * kCountWords + column;
+      if (e >= kExperts) continue;
+      const u32 count = u32(count_of(e));
+      word |= ((plane ? count / kDigits : count % kDigits) + 1) << 8 * j;
+    }
+    return atomicOr(&row(plane, block)[column], word);
   }
 
   // By all threads, once nobody needs the words any more.
@@ -80,21 +90,21 @@ struct ColumnSums {
   __device__ __forceinline__ int add(const u32* column, int first) {
     const int own = int(blockIdx.x), count = int(gridDim.x);
     const u32* const begin = column + i64(first) * kCountWords;
-    u32 loaded[kReadAtOnce] = {};
-    int missing = -1;
+    u32 loaded[kReadAtOnce];
+#pragma unroll
+    for (int b = 0; b < kReadAtOnce; ++b) loaded[b] = first + b * kSlices < count ? 0 : kNoCounts;
+    int missing = 0;  // of these
 #pragma unroll 1
     for (int look = 0; look < kPatience; ++look) {
+      // All that lacks at first and whenever the last of them has come: many readers of all hold up the writers.
+      if (look > 0 && load_relaxed(begin + missing * kSlices * kCountWords) == 0) continue;
 #pragma unroll
       for (int b = 0; b < kReadAtOnce; ++b) {
-        if (first + b * kSlices >= count) {
-          loaded[b] = kNoCounts;
-        } else if (loaded[b] == 0) {
-          loaded[b] = load_relaxed(begin + b * kSlices * kCountWords);
-        }
+        if (loaded[b] == 0) loaded[b] = load_relaxed(begin + b * kSlices * kCountWords);
       }
       missing = -1;
 #pragma unroll
-      for (int b = 0; b < kReadAtOnce; ++b) missing = loaded[b] == 0 ? first + b * kSlices : missing;
+      for (int b = 0; b < kReadAtOnce; ++b) missing = loaded[b] == 0 ? b : missing;
       if (missing < 0) break;
     }
     ByteSums of_before, of_all;
@@ -108,7 +118,7 @@ struct ColumnSums {
       before[j] += of_before.of(j) - kReadAtOnce;
       all[j] += of_all.of(j) - kReadAtOnce;
     }
-    return missing;
+    return missing < 0 ? -1 : first + missing * kSlices;
   }
 };
 

@@ -173,9 +173,24 @@ __device__ __forceinline__ void place_slots(const PlaceArguments& a, Tally& tall
   });
 }
 
-// The grid's threads together, 16 bytes each.
-__device__ __forceinline__ void fill(int* begin, int count, int value) {
-  const int thread = int(blockIdx.x) * kThreads + int(threadIdx.x), threads = int(gridDim.x) * kThreads;
+// Threads of the grid that pad: those of each block but the first `busy`, which place slots meanwhile.
+struct Padders {
+  int thread, threads;  // the calling one; negative for one of the busy
+
+  __device__ __forceinline__ explicit Padders(int busy = 0)
+      : thread(int(threadIdx.x) < busy ? -1 : int(blockIdx.x) * (kThreads - busy) + int(threadIdx.x) - busy),
+        threads(int(gridDim.x) * (kThreads - busy)) {}
+};
+
+// Of a block that places so many slots: whole warps, if they are half of the block's at most.
+__device__ __forceinline__ int busy_threads(int slots) {
+  const int busy = ceil_div(slots, kWarpSize) * kWarpSize;
+  return busy <= kThreads / 2 ? busy : 0;
+}
+
+// All of them together, 16 bytes each.
+__device__ __forceinline__ void fill(int* begin, int count, int value, Padders padders) {
+  const int thread = padders.thread, threads = padders.threads;
   const int head = min_of(count, int(-(reinterpret_cast<u64>(begin) / sizeof(int)) & 3));
   const int vectors = (count - head) / 4, tail = head + vectors * 4;
   int4* const aligned = reinterpret_cast<int4*>(begin + head);
@@ -186,29 +201,30 @@ __device__ __forceinline__ void fill(int* begin, int count, int value) {
 }
 
 // Places and blocks from the first one given on are nobody's.
-__device__ __forceinline__ void pad_from(const PlaceArguments& a, int place) {
-  fill(a.sorted + place, a.places - place, a.tokens * kTopK);
-  if constexpr (kGrouping == Grouping::rows) fill(a.grouping + place, a.places - place, -1);
+__device__ __forceinline__ void pad_from(const PlaceArguments& a, int place, Padders padders) {
+  fill(a.sorted + place, a.places - place, a.tokens * kTopK, padders);
+  if constexpr (kGrouping == Grouping::rows) fill(a.grouping + place, a.places - place, -1, padders);
   if constexpr (kGrouping == Grouping::blocks)
-    fill(a.grouping + place / kAlign, (a.places - place) / kAlign, -1);
+    fill(a.grouping + place / kAlign, (a.places - place) / kAlign, -1, padders);
 }
 
 // Before tokens are routed. Slots may be placed once all blocks are known to be done.
 __device__ __forceinline__ void pad_first(const PlaceArguments& a) {
-  if constexpr (kPad == Pad::first) pad_from(a, 0);
+  if constexpr (kPad == Pad::first) pad_from(a, 0, Padders());
 }
 
 // Once segments are laid out: this block's share of what has no slot.
-__device__ __forceinline__ void pad_last(const PlaceArguments& a, const Layout& layout) {
+__device__ __forceinline__ void pad_last(const PlaceArguments& a, const Layout& layout, int busy = 0) {
   if constexpr (kPad == Pad::first) return;
   constexpr int kMost = kSegment > 0 ? kSegment : kAlign > 1 ? kAlign : 0;  // of an expert's padding
-  const int thread = int(blockIdx.x) * kThreads + int(threadIdx.x), threads = int(gridDim.x) * kThreads;
+  const Padders padders(busy);
+  if (padders.thread < 0) return;
 #pragma unroll 2
-  for (int i = thread; i < kExperts * kMost; i += threads) {
+  for (int i = padders.thread; i < kExperts * kMost; i += padders.threads) {
     const int e = i / max_of(kMost, 1), p = layout.offsets[e + 1] - 1 - i % max_of(kMost, 1);
     if (p < layout.offsets[e] + layout.counts[e]) continue;
     a.sorted[p] = a.tokens * kTopK;
     if constexpr (kGrouping == Grouping::rows) a.grouping[p] = -1;
   }
-  pad_from(a, layout.offsets[kExperts]);
+  pad_from(a, layout.offsets[kExperts], padders);
 }

@@ -43,12 +43,11 @@ __device__ __forceinline__ u32 route_grid(const RouteArguments& rows, Board& boa
                                           GridState* state, int tokens) {
   const auto tokens_of = [&](int block) { return ChunkedTokens::of_block(block, counts.block_size, tokens); };
   int block = int(blockIdx.x);
-  u32 stored = 0;
   bool others = false;
 #pragma unroll 1
   do {
     if (others) prepare_board(board, tokens_of(block));
-    stored |= route_block(rows, board, counts, block, tokens_of(block));
+    const u32 stored = route_block(rows, board, counts, block, tokens_of(block));
     if (others) {  // sums begin anew, from what own tokens left on the board
       __syncthreads();
       fill_chunk(board, rows.ids, tokens_of(blockIdx.x), 0);
@@ -70,7 +69,7 @@ __device__ __forceinline__ void place_by_grid(const RouteArguments& rows, const 
   lay_out(board.layout, a.capacity);
   store_layout(a, board.layout, blockIdx.x, gridDim.x);
   place_tokens(a, board, rows.ids, tokens);
-  pad_last(a, board.layout);
+  pad_last(a, board.layout, busy_threads(block_size * kTopK));
   if (!__syncthreads_or(threadIdx.x == 0 && left_before == gridDim.x - 1)) return;
   counts.clear();
   if (threadIdx.x == 0) state->leavers = 0;
@@ -85,7 +84,7 @@ __device__ __forceinline__ void place_by_cluster(const RouteArguments& rows, con
           [&](int expert) { return board.rounds() > 1 ? board.sums[expert] : board.count(expert); });
   store_layout(a, board.layout, blockIdx.x, gridDim.x);
   place_rounds(rows, a, board);
-  pad_last(a, board.layout);
+  pad_last(a, board.layout, busy_threads(block_size * kTopK));
 }
 
 // Slots in their order, by warps.
