@@ -192,7 +192,7 @@ constexpr LengthCase kPrefillCases[] = {
 Config prefill_case_config(const LengthCase& test, const Problem& problem, const DeviceLimits& limits) {
   const std::string file = "spaces/prefill_attention.json";
   const Space space = Space::parse(read_resource(file), file);
-  const Config config = space.parse_config(std::string(test.config) + ",lag=8,poly=0");
+  const Config config = space.parse_config(std::string(test.config) + ",lag=8,poly=0,trim=0");
   REQUIRE(space.why_illegal(config, expression_environment(problem, limits), Rules::must) == "");
   return config;
 }
