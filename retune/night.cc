@@ -356,10 +356,10 @@ class Night {
     return broken;
   }
 
-  // Of a night that was not over: no device was left that had not failed.
+  // Of a night that was not over: no device was left that had not failed under it.
   void fail_what_is_left() {
+    if (result_.interrupted || result_.out_of_time) return;
     for (Team& team : teams_) {
-      if (result_.interrupted || result_.out_of_time || team.queue->devices_left() > 0) continue;
       for (const std::size_t position : team.queue->not_taken())
         report({.item = team.plan.items[position],
                 .result = {.verdict = ReworkVerdict::failed, .reason = "no device was left for it"}});
