@@ -117,7 +117,18 @@ std::string DeviceNight::shortage(const TuningPoint& point) {
 ReworkResult DeviceNight::rework(const PlanItem& item) {
   // A range's search takes no turns, so it has the device alone.
   const std::int64_t bytes = item.over.empty() ? need_of(item.point).gpu_bytes : MemoryRoom::kAll;
-  return room_.work_beside(bytes, [&] { return rework_with_room(item); });
+  try {
+    return room_.work_beside(bytes, [&] { return rework_with_room(item); });
+  } catch (const BrokenEnvironment&) {
+    // Somebody else may have taken the memory meanwhile. A device that is gone has none to ask for, and says so again.
+    std::string taken;
+    try {
+      taken = shortage(item.point);
+    } catch (const BrokenEnvironment&) {
+    }
+    if (taken.empty()) throw;
+    return {.verdict = ReworkVerdict::postponed, .reason = "somebody took the memory: " + taken};
+  }
 }
 
 ReworkResult DeviceNight::rework_with_room(const PlanItem& item) {
@@ -134,18 +145,7 @@ ReworkResult DeviceNight::rework_with_room(const PlanItem& item) {
           : static_cast<double>(shared_.request.rework.quiet_wait_s);
   const std::string why = wait_for_memory(ask, patience_s, shared_.context.stop, say);
   if (!why.empty()) return {.verdict = ReworkVerdict::postponed, .reason = "too little memory: " + why};
-  try {
-    return rework_now(item);
-  } catch (const BrokenEnvironment&) {
-    // Somebody may have taken the memory meanwhile. A device that is gone has none to ask for, and says so again.
-    std::string taken;
-    try {
-      taken = shortage(item.point);
-    } catch (const BrokenEnvironment&) {
-    }
-    if (taken.empty()) throw;
-    return {.verdict = ReworkVerdict::postponed, .reason = "somebody took the memory: " + taken};
-  }
+  return rework_now(item);
 }
 
 ReworkResult DeviceNight::rework_now(const PlanItem& item) {
