@@ -28,7 +28,7 @@ __device__ __forceinline__ void cluster_arrive() {
 #endif
 }
 
-// The same, of writes to shared memory that others do not read.
+// The same without a release: other blocks need not see what was written before.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");

@@ -25,7 +25,7 @@ __device__ __forceinline__ u64 load_acquire(const u64* address) {
   return value;
 }
 
-// In no order with other addresses. Without PTX of its own, so that many from one array share its address.
+// Not ordered with accesses to other addresses. No inline PTX, so that loads at constant distances share one address.
 __device__ __forceinline__ u32 load_relaxed(const u32* address) {
   return *const_cast<const volatile u32*>(address);
 }

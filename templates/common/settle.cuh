@@ -1,12 +1,12 @@
-// Values that are waited for where the program says so. The assembler reads parameters at their first use, again if
-// registers are short, and drops what an atomic operation returns if nobody looks at it.
+// Makes a thread wait for a value at one place in the program. By itself the assembler reads a parameter at its first
+// use, again if registers are short, and drops the result of an atomic operation that nothing uses.
 //
 // tests/simt/device/templates/common/settle.cuh holds the same for the CPU.
 #pragma once
 
 #include "templates/common/types.cuh"
 
-// Returns when the value is in a register. It must never be 2^64 - 1: for that one alone the fence is passed.
+// Returns when the value is in a register. Only 2^64 - 1 executes the fence, which costs time and changes nothing.
 __device__ __forceinline__ void settle(u64 value) {
   asm volatile(
       "{\n"
@@ -22,7 +22,8 @@ __device__ __forceinline__ u64 word_of(int value) { return u32(value); }
 __device__ __forceinline__ u64 word_of(u32 value) { return value; }
 __device__ __forceinline__ u64 word_of(i64 value) { return u64(value); }
 
-// Reads kernel parameters now, as read_early of dependent_launch.cuh does, for certain: one of each 64 bytes is enough.
+// Reads kernel parameters now; read_early of dependent_launch.cuh only lets the assembler do so. One parameter of each
+// 64 bytes is enough.
 template <typename... Parameters>
 __device__ __forceinline__ void settle_parameters(Parameters... parameters) {
   settle((word_of(parameters) ^ ...) & ~1ull);

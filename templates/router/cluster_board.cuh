@@ -49,7 +49,7 @@ struct ClusterBoard {
     for (int i = threadIdx.x; i < words * kExperts; i += kThreads) bits[i] = 0;
   }
 
-  // Before anything is sent. Without other blocks nothing is.
+  // Before anything is sent.
   __device__ __forceinline__ void prepare() {
     if (threadIdx.x == 0) inbox_init(inbox);
     clear();

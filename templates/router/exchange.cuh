@@ -6,12 +6,13 @@
 #include "templates/router/arrival.cuh"
 #include "templates/router/board.cuh"
 
-constexpr int kPatience = 128;  // looks at another block's words before a block does its work
+// Times that a block looks for another's words before it routes that block's tokens itself.
+constexpr int kPatience = 128;
 
-// Counts of a block's tokens in bytes, four experts in a word: a byte is a digit of the count, and one more, so that no
-// word is zero. Each word says by itself that it is there, and needs neither a flag nor a fence before one. Of a block
-// of more tokens than a digit counts a second plane of words has the high digits. Expert j * kCountWords + c is byte j
-// of word c: neighbouring threads add to neighbouring banks.
+// Counts of a block's tokens, four experts in a word: a byte is a digit of the count plus one, so that a complete word
+// is never zero and needs neither a flag nor a fence. Blocks of more tokens than one digit counts have a second plane
+// of words for the high digits. Expert j * kCountWords + c is byte j of word c: neighbouring threads add to
+// neighbouring banks.
 constexpr int kCountWords = ceil_div(kExperts, 4), kDigits = 255;
 constexpr u32 kNoCounts = 0x01010101;
 
@@ -24,8 +25,8 @@ struct GridCounts {
     return words + (i64(plane) * gridDim.x + block) * kCountWords;
   }
 
-  // `count_of(expert)` gives what the block has. The words may be there: from a block that did its work. What is
-  // returned is here once all words are; who looks at it waits.
+  // Stores the block's counts, which `count_of(expert)` gives. Another block may have stored the same words already.
+  // Returns what they held before: whoever waits for it (settle.cuh) waits until they are stored.
   template <typename CountOf>
   __device__ __forceinline__ u32 store(int block, CountOf count_of) const {
     u32 before = 0;
@@ -77,7 +78,8 @@ struct ByteSums {
 
 // Threads that share a column of counts, each of which takes every kSlices-th block.
 constexpr int kSlices = max_of(1, kThreads / kCountWords);
-// Words of counts that a thread waits for together: those of 136 blocks, or an equal part that registers hold.
+// Words of counts that a thread waits for together: those of 136 blocks, a few more than an H100 or H200 has SMs, in
+// equal parts of at most 17, which registers hold.
 constexpr int kReads = ceil_div(136, kSlices);
 constexpr int kReadAtOnce = ceil_div(kReads, ceil_div(kReads, 17));
 
@@ -96,7 +98,8 @@ struct ColumnSums {
     int missing = 0;  // of these
 #pragma unroll 1
     for (int look = 0; look < kPatience; ++look) {
-      // All that lacks at first and whenever the last of them has come: many readers of all hold up the writers.
+      // Loads all that is missing in the first look, then only the last of it until that has come: many readers of all
+      // words hold up the writers.
       if (look > 0 && load_relaxed(begin + missing * kSlices * kCountWords) == 0) continue;
 #pragma unroll
       for (int b = 0; b < kReadAtOnce; ++b) {

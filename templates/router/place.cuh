@@ -12,7 +12,8 @@ struct PlaceArguments {
   int* sorted;    // [places]: the slot, or tokens * kTopK for padding
   int* inverse;   // [tokens * kTopK]: the place, or -1 for a slot beyond its expert's capacity
   int* grouping;  // as kGrouping says: [places / kAlign], [places] (-1 for nobody's) or [kExperts]
-  // Scratch [gridDim.x, kExperts]: counts first, then how many slots come in blocks before.
+  // Scratch [gridDim.x, kExperts]: counts first, then how many slots come in blocks before. With the barrier schedule
+  // the words of GridCounts (exchange.cuh).
   int* block_counts;
   const int* expert_map;
   int tokens, capacity, places;
