@@ -338,3 +338,24 @@ TEST_CASE(
     }
   }
 }
+
+TEST_CASE(
+    "router: of a default's blocks that leave room beside them, none lets the next kernel start at once") {
+  for (const Preset& preset : kernel().presets()) {
+    for (const char* const text : {"tokens=1", "tokens=64", "tokens=512", "tokens=4096", "tokens=16384"}) {
+      CAPTURE(preset.name);
+      CAPTURE(text);
+      const Problem problem = problem_of(text, preset.name.c_str());
+      for (const char* const architecture : {"sm_80", "sm_90a", "sm_120a"}) {
+        CAPTURE(architecture);
+        const Assignment environment = expression_environment(problem, limits_of_architecture(architecture));
+        const auto usual = shared_space("router").default_config(environment);
+        REQUIRE(usual);
+        CHECK(shared_space("router").why_illegal(*usual, environment).empty());
+        if (problem["tokens"] > 128) CHECK(usual->is("schedule", "barrier"));
+        if (architecture == std::string("sm_80")) continue;  // no kernel starts early there
+        if (usual->number("warps") < 32) CHECK(usual->is("dependents", "selected"));
+      }
+    }
+  }
+}

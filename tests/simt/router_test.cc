@@ -360,6 +360,22 @@ TEST_CASE("simt: of equal candidates in one lane, in one list and in two lists t
   }
 }
 
+TEST_CASE("simt: the router's defaults write what the reference does, for few tokens and many") {
+  if (no_simt()) return;
+  for (const char* const model : {"experts=8,top_k=2,dtype=bf16", "experts=32,top_k=4,score=topk_softmax",
+                                  "experts=128,top_k=8", "experts=40,top_k=3"}) {
+    for (const char* const tokens : {"tokens=5,", "tokens=70,", "tokens=300,"}) {
+      const SimtProblem routed = routed_problem(std::string(tokens) + model);
+      DeviceLimits limits = routed.limits;
+      limits.sm_count = 17;  // enough for a barrier
+      const auto usual =
+          shared_space("router").default_config(expression_environment(routed.problem, limits));
+      CAPTURE(usual.value().text());
+      check_outputs(routed.run(*usual, 4, 2), routed.reference(Reference::exact), is_right);
+    }
+  }
+}
+
 TEST_CASE("simt: a selection score of NaN takes no part in what its group counts") {
   if (no_simt()) return;
   SimtProblem routed = routed_problem(
