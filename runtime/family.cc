@@ -244,10 +244,10 @@ DispatchTable Family::keep_promises(DispatchTable made, std::vector<std::string>
                           return old.find(corner);
                         });
     if (!too_large.empty())
-      warnings.push_back(kernel_.name() + " " + problem_text(promise.extents) + ": " +
-                         std::to_string(too_large.size()) + " of its variants need more workspace than the " +
-                         std::to_string(promise.bytes) +
-                         " bytes that moetune_family_workspace returned, and are not picked");
+      warnings.push_back(
+          kernel_.name() + " " + problem_text(promise.extents) + ": " + std::to_string(too_large.size()) +
+          " of its configurations need more workspace than the " + std::to_string(promise.bytes) +
+          " bytes that moetune_family_workspace returned, and are not picked");
   }
   return made;
 }

@@ -5,14 +5,14 @@
 
 // Zeroed once; every launch leaves all of it at zero.
 struct GridState {
-  u32 leavers;  // blocks that are done with what they share
+  u32 blocks_done;  // with what they share
 };
 
 // Whether this block is the last to arrive; then it sees what all have stored. `flag` is shared. The last block zeroes
-// `leavers` before it ends.
+// `blocks_done` before it ends.
 __device__ __forceinline__ bool arrives_last(GridState* state, int& flag) {
   __syncthreads();
-  if (threadIdx.x == 0) flag = add_acquire_release(&state->leavers, 1) == gridDim.x - 1;
+  if (threadIdx.x == 0) flag = add_acquire_release(&state->blocks_done, 1) == gridDim.x - 1;
   __syncthreads();
   return flag != 0;
 }

@@ -62,7 +62,7 @@ __device__ __forceinline__ void add_up_counters(const RankArguments& a, Counters
     for (int block = 0; block < int(gridDim.x); ++block) sum += a.block_counters[i64(block) * kCounters + c];
     store_counter(a, c, sum);
   }
-  if (threadIdx.x == 0) state->leavers = 0;
+  if (threadIdx.x == 0) state->blocks_done = 0;
 }
 
 __device__ __forceinline__ void route_and_count(const RouteArguments& rows, const RankArguments& a,

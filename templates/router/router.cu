@@ -57,7 +57,7 @@ __device__ __forceinline__ u32 route_grid(const RouteArguments& rows, Board& boa
     settle(stored);  // no word of this block's comes after it has left
     __syncthreads();
   } while (block >= 0);
-  return threadIdx.x == 0 ? atomicAdd(&state->leavers, 1u) : 0;
+  return threadIdx.x == 0 ? atomicAdd(&state->blocks_done, 1u) : 0;
 }
 
 // On a board that is prepared.
@@ -72,7 +72,7 @@ __device__ __forceinline__ void place_by_grid(const RouteArguments& rows, const 
   pad_last(a, board.layout, busy_threads(block_size * kTopK));
   if (!__syncthreads_or(threadIdx.x == 0 && left_before == gridDim.x - 1)) return;
   counts.clear();
-  if (threadIdx.x == 0) state->leavers = 0;
+  if (threadIdx.x == 0) state->blocks_done = 0;
 }
 
 // On a board that is prepared in every block.
@@ -106,7 +106,7 @@ __device__ __forceinline__ void tally_and_place(const PlaceArguments& a, GridSta
   add_up_blocks(a, tally);
   lay_out(tally.layout, a.capacity);
   store_layout(a, tally.layout, 0, 1);
-  if (threadIdx.x == 0) state->leavers = 0;
+  if (threadIdx.x == 0) state->blocks_done = 0;
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocksOfSm)

@@ -235,7 +235,7 @@ TEST_CASE("a workspace that was promised suffices after every refresh") {
   split.replace(split.find("splits=1,combine=none"), 21, "splits=4,combine=last_cta");
   store(folder / "cache.db", {{kLong, split}});
   REQUIRE_OK(moetune_refresh(opened.runtime(), nullptr));
-  CHECK(opened.warnings().find("1 of its variants need more workspace than the 1048576 bytes") !=
+  CHECK(opened.warnings().find("1 of its configurations need more workspace than the 1048576 bytes") !=
         std::string::npos);
   for (std::int64_t batch = 1; batch <= 16; ++batch) {
     for (std::int64_t context = 1; context <= 4096; context *= 2) {
