@@ -123,8 +123,24 @@ ConfigId CellMeter::of_whole_waves(ConfigId near, const std::vector<ConfigId>& a
   return best;
 }
 
-// The siblings nearest to what was good elsewhere, as it is and as it is carried over to this problem; and one beside
-// the first of them whose blocks come in whole waves. Without an origin the first sibling.
+// The fastest that a search of this problem measured already, which costs nothing.
+std::optional<ConfigId> CellMeter::best_known(const std::vector<ConfigId>& among) const {
+  std::optional<ConfigId> best;
+  double least = kNoTime;
+  for (const ConfigId id : among) {
+    const auto known = known_.find(session_.space().config(id).text());
+    if (known == known_.end()) continue;
+    const TrialResult& result = known->second;
+    const double time = result.measurement.median_us;
+    if (!has_usable_time({id, result.outcome, time}) || time >= least) continue;
+    best = id;
+    least = time;
+  }
+  return best;
+}
+
+// The siblings nearest to what was good elsewhere, as it is and as it is carried over to this problem; what is known to
+// be good here; and one beside the first of them whose blocks come in whole waves. Without any the first sibling.
 std::vector<ConfigId> CellMeter::starting_points(const Hint& hint, const std::vector<ConfigId>& among) const {
   const LegalSpace& space = session_.space();
   std::vector<ConfigId> starts;
@@ -141,6 +157,7 @@ std::vector<ConfigId> CellMeter::starting_points(const Hint& hint, const std::ve
       add(nearest_sibling((*transfer)(*point, space), among));
     add(nearest_sibling(*point, among));
   }
+  if (const std::optional<ConfigId> known = best_known(among)) add(*known);
   if (starts.empty()) starts.push_back(among.front());
   if (session_.kernel() != nullptr) add(of_whole_waves(starts.front(), among));
   return starts;
@@ -257,6 +274,15 @@ CellMeter::Effort CellMeter::brief() const {
                 .seconds = 0.35};
   effort.policy.min_samples = 3;
   effort.policy.max_samples = 5;
+  return effort;
+}
+
+CellMeter::Effort CellMeter::patient() const {
+  Effort effort = brief();
+  effort.origins = 4;
+  effort.tries = 32;
+  effort.within = 0;
+  effort.seconds = 1;
   return effort;
 }
 

@@ -52,6 +52,7 @@ class CellMeter {
   };
   Effort thorough() const;  // two seconds at most, and a duel as long as a search's
   Effort brief() const;     // a third of a second, and a short duel
+  Effort patient() const;   // short trials and a short duel, but as many run-time values as a second allows
 
   // Fills the cell's cubins, default and looks. The fastest of the cubins and the default meet in a duel; the others'
   // times are those of single trials, in the duel's scale. Cubins that cannot run here have no configuration then.
@@ -66,6 +67,7 @@ class CellMeter {
  private:
   std::vector<ConfigId> siblings(const std::string& cubin) const;
   std::vector<ConfigId> starting_points(const Hint& hint, const std::vector<ConfigId>& among) const;
+  std::optional<ConfigId> best_known(const std::vector<ConfigId>& among) const;
   ConfigId nearest_sibling(std::span<const Position> point, const std::vector<ConfigId>& among) const;
   ConfigId of_whole_waves(ConfigId near, const std::vector<ConfigId>& among) const;
   double idle_share(ConfigId id) const;

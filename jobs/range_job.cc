@@ -106,8 +106,11 @@ RangeResult RangeSearch::run() {
     search_cells();
     complete_pool();
     fill();
+    repair(kRepairUntil);
     cross();
     refine();
+    complete_cover(kRefiningUntil);
+    repair(kRefiningUntil);
     measure_contended();
     certify();
     result_.contest =

@@ -15,8 +15,6 @@ namespace {
 constexpr double kWorthwhile = 0.5;
 // Cells are searched until so many in sequence brought no new cubin.
 constexpr std::size_t kIdleSearches = 8, kLeastSearches = 16;
-constexpr std::size_t kMostFills =
-    4;  // rounds over the grid, as the set of cubins may change by what they find
 
 }  // namespace
 
@@ -177,9 +175,10 @@ void RangeSearch::search_cells() {
 }
 
 // Measures the cell that the session is at, by short trials.
-void RangeSearch::look(std::size_t index, const std::vector<std::string>& cubins) try {
+void RangeSearch::look(std::size_t index, const std::vector<std::string>& cubins,
+                       const CellMeter::Effort& effort) try {
   meter_.begin(false);
-  measure(index, cubins, meter_.brief());
+  measure(index, cubins, effort);
   commit();
 } catch (const TooLittleMemory& error) {
   state_.cells[index].unreachable = error.what();
@@ -192,7 +191,7 @@ bool RangeSearch::complete(std::size_t index, const std::vector<std::string>& cu
   if (!cell.unreachable.empty() || time_is_up(until) || std::ranges::none_of(cubins, is_missing))
     return false;
   if (!enter(index)) return false;
-  look(index, cubins);
+  look(index, cubins, meter_.brief());
   return true;
 }
 
@@ -214,19 +213,13 @@ void RangeSearch::choose_filled() {
   }
 }
 
-// All other cells see what the table may launch; if that has changed by what they say, once more.
+// All other cells see what the table may launch.
 void RangeSearch::fill() {
   choose_filled();
-  for (std::size_t round = 0; round < kMostFills; ++round) {
-    const std::vector<std::string> cubins = round == 0 ? state_.filled : solution_.cubins;
-    bool any = false;
-    for (std::size_t i = 0; i < state_.cells.size(); ++i) {
-      if (!complete(i, cubins, kFillUntil)) continue;
-      any = true;
-      report("cells", i + 1, plan_.cells().size());
-    }
-    if (round > 0 && !any) return;
+  for (std::size_t i = 0; i < state_.cells.size(); ++i) {
+    if (complete(i, state_.filled, kFillUntil)) report("cells", i + 1, plan_.cells().size());
   }
+  complete_cover(kFillUntil);
 }
 
 // Whether something that serves around the cell is legal there, and was not tried.
@@ -248,7 +241,7 @@ bool RangeSearch::has_untried(std::size_t index) {
 void RangeSearch::cross() {
   for (std::size_t i = 0; i < state_.cells.size() && !time_is_up(kRefiningUntil); ++i) {
     if (state_.cells[i].crossed || !state_.cells[i].is_measured()) continue;
-    if (has_untried(i)) look(i, solution_.cubins);
+    if (has_untried(i)) look(i, solution_.cubins, meter_.brief());
     state_.cells[i].crossed = true;
     report("refining", i + 1, plan_.cells().size());
   }
@@ -271,7 +264,7 @@ void RangeSearch::refine() {
 
 void RangeSearch::measure_contended() {
   for (std::size_t i = 0; i < state_.cells.size() && !time_is_up(kRefiningUntil); ++i) {
-    if (state_.cells[i].contended && enter(i)) look(i, solution_.cubins);
+    if (state_.cells[i].contended && enter(i)) look(i, solution_.cubins, meter_.brief());
   }
 }
 

@@ -1,7 +1,7 @@
 // One range search under way: the stages, each of which commits what it measured. See range_job.h.
 //
-// Belongs to the job's thread; request and context must outlive it. range_search.cc measures cells, range_unseen.cc
-// unseen shapes, range_job.cc brings it to its end.
+// Belongs to the job's thread; request and context must outlive it. range_search.cc measures cells, range_repair.cc
+// what a table lacks that does not keep its bound, range_unseen.cc unseen shapes; range_job.cc brings it to its end.
 #pragma once
 
 #include <chrono>
@@ -29,8 +29,8 @@ class RangeSearch {
  private:
   using Clock = std::chrono::steady_clock;
   // Shares of the time at which a stage ends, so that the next ones have theirs.
-  static constexpr double kSearchesUntil = 0.24, kPoolUntil = 0.28, kFillUntil = 0.76, kRefiningUntil = 0.8,
-                          kShapesUntil = 0.97;
+  static constexpr double kSearchesUntil = 0.24, kPoolUntil = 0.28, kFillUntil = 0.76, kRepairUntil = 0.78,
+                          kRefiningUntil = 0.8, kAbsorbedUntil = 0.9, kShapesUntil = 0.97;
 
   void resume();
   bool enter(std::size_t index);
@@ -39,12 +39,14 @@ class RangeSearch {
   void search_cell(std::size_t index);
   void measure(std::size_t index, const std::vector<std::string>& cubins, const CellMeter::Effort& effort);
   void take_into_pool(const RangeCellState& cell);
-  void look(std::size_t index, const std::vector<std::string>& cubins);
+  void look(std::size_t index, const std::vector<std::string>& cubins, const CellMeter::Effort& effort);
   bool has_untried(std::size_t index);
   bool complete(std::size_t index, const std::vector<std::string>& cubins, double until);
   void complete_pool();
   void choose_filled();
   void fill();
+  void complete_cover(double until);
+  void repair(double until);
   void cross();
   void refine();
   void measure_contended();

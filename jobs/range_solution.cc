@@ -108,10 +108,13 @@ class CellChoice {
   }
 
   // The fastest is of one of `cubins`, and no slower than the default.
-  MeasuredConfig among_neighbours(std::size_t at, const MeasuredConfig& fastest,
+  MeasuredConfig among_neighbours(std::size_t at, const MeasuredConfig& fastest, double best_us,
                                   const std::vector<CellNeighbour>& around) const {
     const RangeCellState& cell = state_.cells[at];
-    const double most_us = fastest.time_us * (1 + kGivenAway * bound_), scale = looks_[at].scale();
+    const double scale = looks_[at].scale();
+    // What is given away must not break the bound that the fastest keeps.
+    const double most_us = std::min(fastest.time_us * (1 + kGivenAway * bound_),
+                                    std::max(fastest.time_us, best_us * (1 + bound_)));
     const double surely_us = cell.fallback ? cell.fallback->time_us * kSurelyFaster : kUnmeasured;
     MeasuredConfig best = fastest;
     double least = badness_around(at, fastest.config, around);
@@ -158,6 +161,20 @@ RangeCertificate certificate_of(const std::vector<UnseenShape>& shapes) {
   return seen;
 }
 
+std::vector<std::size_t> past_bound_of(const std::vector<std::size_t>& cells,
+                                       const std::vector<CellTimes>& times, const Cover& cover,
+                                       double bound) {
+  std::vector<std::pair<double, std::size_t>> losses;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const double regret = served_regret(times[i], cover.cubins);
+    if (regret > bound || !best_choice(times[i], cover.cubins)) losses.emplace_back(-regret, cells[i]);
+  }
+  std::ranges::sort(losses);
+  std::vector<std::size_t> worst_first;
+  for (const auto& [loss, cell] : losses) worst_first.push_back(cell);
+  return worst_first;
+}
+
 }  // namespace
 
 RangeNeighbours neighbours_of(const std::vector<PlannedCell>& cells) {
@@ -192,6 +209,7 @@ RangeSolution solve(const RangeState& state, double bound, std::size_t variants,
   RangeSolution solution{.within_bound = cover.within_bound,
                          .picks = std::vector<RangePick>(state.cells.size())};
   for (const std::size_t place : cover.cubins) solution.cubins.push_back(choosable[place]);
+  solution.past_bound = past_bound_of(cells, times, cover, bound);
   RangeTable& table = solution.table;
   table.ranges = state.ranges;
   table.bound = bound;
@@ -207,7 +225,8 @@ RangeSolution solve(const RangeState& state, double bound, std::size_t variants,
     const MeasuredConfig fastest = best_of(cell, choosable[*choice]);
     const bool has_around = cells[i] < neighbours.size();
     const MeasuredConfig pick =
-        has_around ? choices.among_neighbours(cells[i], fastest, neighbours[cells[i]]) : fastest;
+        has_around ? choices.among_neighbours(cells[i], fastest, times[i].best_us(), neighbours[cells[i]])
+                   : fastest;
     const auto look = cell.looks.find(pick.config);
     const bool is_other = look != cell.looks.end() && pick.config != fastest.config;
     solution.picks[cells[i]] = {is_other ? look->second.cubin : choosable[*choice], pick.config};

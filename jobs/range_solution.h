@@ -32,6 +32,8 @@ struct RangeSolution {
   bool within_bound = false;        // every cell keeps the bound
   RangeTable table;                 // of the measured cells; the certificate is of RangeState::shapes
   std::vector<RangePick> picks;     // of all cells of the state, in order
+  // Cells that lose more than the bound, or are left to their neighbours; the worst first.
+  std::vector<std::size_t> past_bound;
 };
 
 // Chooses the cubins by the cells' duels. A cell then picks, of the configurations that are within a quarter of the

@@ -57,6 +57,7 @@ StateJson to_state_json(const RangeCellState& cell, ConfigList& configs) {
           {"searched", cell.searched},
           {"contended", cell.contended},
           {"crossed", cell.crossed},
+          {"repaired", cell.repaired},
           {"unreachable", cell.unreachable},
           {"cubins", std::move(measured)},
           {"default", cell.fallback ? to_state_json(*cell.fallback) : StateJson(nullptr)},
@@ -71,6 +72,7 @@ RangeCellState cell_from(const nlohmann::json& json, const ListedConfigs& config
                       .searched = json.at("searched").get<bool>(),
                       .contended = json.at("contended").get<bool>(),
                       .crossed = json.at("crossed").get<bool>(),
+                      .repaired = json.value("repaired", std::vector<std::string>{}),
                       .unreachable = json.at("unreachable").get<std::string>()};
   for (const auto& [name, measured] : json.at("cubins").items()) cell.cubins[name] = measured_from(measured);
   if (!json.at("default").is_null()) cell.fallback = measured_from(json.at("default"));

@@ -29,7 +29,8 @@ struct Look {
 struct RangeCellState {
   std::string problem;
   bool searched = false, contended = false;
-  bool crossed = false;  // what serves its neighbours was tried here
+  bool crossed = false;               // what serves its neighbours was tried here
+  std::vector<std::string> repaired;  // cubins that were tried here at length, as the cell lost too much
   std::string
       unreachable;  // why nothing can be measured here: no legal configuration, too little memory; "": it can
   std::map<std::string, MeasuredConfig> cubins;  // by the compiled part of their configurations

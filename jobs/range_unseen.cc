@@ -116,6 +116,10 @@ bool RangeSearch::absorb() {
     solution_.picks.emplace_back();
     complete(before, solution_.cubins, kShapesUntil);
   }
+  if (any) {
+    complete_cover(kAbsorbedUntil);
+    repair(kAbsorbedUntil);
+  }
   return any;
 }
 

@@ -149,6 +149,18 @@ TEST_CASE("fewer cubins than the bound needs give the best table that they can, 
   CHECK_FALSE(one.table.kept);
   CHECK(one.table.worst_cell() >= many.table.worst_cell());
   for (const RangeCell& cell : one.table.cells) CHECK(cell.time_us <= cell.default_us);
+  // Before it gives up, the table's cubins were tried at length wherever it loses more than the bound.
+  const Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_only);
+  const RangeState state = RangeState::parse(cache.range_progress(cache.ranges().at(0).key));
+  std::size_t past_bound = 0;
+  for (const RangeCell& cell : one.table.cells) {
+    if (cell.regret() <= request.regret) continue;
+    ++past_bound;
+    const auto measured = std::ranges::find(state.cells, cell.problem, &RangeCellState::problem);
+    REQUIRE(measured != state.cells.end());
+    CHECK(measured->repaired.size() >= one.cubins.size());
+  }
+  CHECK(past_bound > 0);
 }
 
 TEST_CASE("an unseen shape's own search has as many trials as are asked for") {

@@ -46,6 +46,23 @@ TEST_CASE("a cell picks what loses least around it, not what is best at one shap
   CHECK(solve(state, 0.02, 4, around).table.cells[1].config == "lucky");
 }
 
+TEST_CASE(
+    "a cell that keeps the bound keeps it with what it gives away, and those past it come worst first") {
+  RangeState state{.ranges = "batch=1..4", .cubins = {"a"}};
+  state.cells = {cell_with("left", "steady", 10, 12), cell_with("near", "near", 10.18, 12),
+                 cell_with("past", "past", 10.5, 12), cell_with("worst", "worst", 11, 12)};
+  for (const std::size_t i : {1, 2, 3}) state.cells[i].cubins["other"] = {"o1", 10};
+  state.cells[1].looks["steady"] = {"a", 1.1 * 10.22};  // 0.4% slower than what loses 1.8% already
+  state.cells[0].looks["near"] = {"a", 1.1 * 12};
+  const RangeNeighbours around = {{{1, 0.4}}, {{0, 0.4}}, {}, {}};
+  const RangeSolution solution = solve(state, 0.02, 1, around);
+  CHECK(solution.cubins == std::vector<std::string>{"a"});
+  CHECK(solution.table.cells[1].config == "near");
+  CHECK(solution.past_bound == std::vector<std::size_t>{3, 2});
+  state.cells[3].repaired = {"a"};
+  CHECK(RangeState::parse(state.text()) == state);
+}
+
 TEST_CASE("what fails beside a cell is not picked in it") {
   RangeState state{.ranges = "batch=1..4", .cubins = {"a"}};
   state.cells = {cell_with("left", "steady", 10, 12), cell_with("right", "failing", 10, 12)};
