@@ -24,7 +24,7 @@ std::vector<std::string> over_list(const Tool& tool, const std::string& verb,
                                       "replay:" + tool.path("recordings").string(),
                                       "--no-compile",
                                       "--budget",
-                                      "80",
+                                      "40",
                                       "--json"};
   command.insert(command.end(), more.begin(), more.end());
   return command;
