@@ -21,8 +21,8 @@ inline double made_up_unit(const std::string& text) {
 }
 
 // A third of the cubins is best for few tokens, a third for some and a third for many; a quarter of each third loses
-// nothing else. So a few cubins can serve all, and whatever the router's space is, a search finds them. Each launch has a
-// number of tokens that it is best for.
+// nothing else. So a few cubins can serve all, and whatever the router's space is, a search finds them. Each launch has
+// a number of tokens that it is best for.
 inline double made_up_time(const Config& config, const std::vector<Parameter>& parameters, double tokens) {
   const ConfigParts parts = split_config(config, parameters);
   const double octave = std::log2(tokens), home = 2 + 4 * std::floor(3 * made_up_unit(parts.compiled.text()));
