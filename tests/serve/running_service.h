@@ -15,6 +15,7 @@
 
 #include "serve/http_client.h"
 #include "serve/service.h"
+#include "tests/sanitized.h"
 
 namespace moetune::testing {
 
@@ -88,7 +89,7 @@ class RunningService {
     return Json::parse(response.body);
   }
   Json ended(std::int64_t id) const {
-    for (int tries = 0; tries < 600; ++tries) {
+    for (int tries = 0; tries < (kSanitized ? 6'000 : 600); ++tries) {
       Json job = get("/v1/jobs/" + std::to_string(id));
       if (job["state"] != "queued" && job["state"] != "running") return job;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
