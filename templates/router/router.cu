@@ -115,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocksOfSm)
            int* block_counts, GridState* state, i64 logits_row, int tokens, int tokens_of_block, int capacity,
            int places, float scale, u8* dropped, int* tokens_per_rank, u8* in_rank) {
   if constexpr (kDependents == Dependents::early) allow_dependent_launch();
-  settle_parameters(logits, counts, tokens, cluster_size());
+  settle_parameters(tokens, cluster_size(), logits, counts);
   const ChunkedTokens own = ChunkedTokens::of_block(blockIdx.x, tokens_of_block, tokens);
   if constexpr (kSchedule == Schedule::barrier) prepare_board(board_memory(), own);
   if constexpr (kSchedule == Schedule::cluster) ClusterBoard(tokens_of_block, tokens).prepare();

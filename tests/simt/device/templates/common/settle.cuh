@@ -3,12 +3,15 @@
 
 #include "templates/common/types.cuh"
 
-__device__ __forceinline__ void settle(u64 value) {}
+__device__ __forceinline__ void settle(u32 value) {}
 
-__device__ __forceinline__ u64 word_of(const void* pointer) { return reinterpret_cast<u64>(pointer); }
-__device__ __forceinline__ u64 word_of(int value) { return u32(value); }
-__device__ __forceinline__ u64 word_of(u32 value) { return value; }
-__device__ __forceinline__ u64 word_of(i64 value) { return u64(value); }
+__device__ __forceinline__ u32 word_of(u64 value) { return u32(value) ^ u32(value >> 32); }
+__device__ __forceinline__ u32 word_of(const void* pointer) {
+  return word_of(reinterpret_cast<u64>(pointer));
+}
+__device__ __forceinline__ u32 word_of(int value) { return u32(value); }
+__device__ __forceinline__ u32 word_of(u32 value) { return value; }
+__device__ __forceinline__ u32 word_of(i64 value) { return word_of(u64(value)); }
 
 template <typename... Parameters>
 __device__ __forceinline__ void settle_parameters(Parameters... parameters) {}
