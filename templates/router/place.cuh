@@ -70,7 +70,8 @@ __device__ __forceinline__ void for_each_slot(u32* before, const Id* ids, const 
   }
 }
 
-// Leaves in `before` what each warp's slots are preceded by within the block, in `counts` the block's counts.
+// Leaves in `before` what each warp's slots are preceded by within the block, in `counts` the block's counts. The block
+// may have stored the ids just before: a barrier comes before they are read.
 __device__ __forceinline__ void tally_block(Tally& tally, const Id* ids, const int* expert_map,
                                             SlotRange range) {
   for (int i = threadIdx.x; i < kWarps * kExperts; i += kThreads) (&tally.before[0][0])[i] = 0;

@@ -91,7 +91,6 @@ __device__ __forceinline__ void place_by_cluster(const RouteArguments& rows, con
 __device__ __forceinline__ void tally_and_place(const PlaceArguments& a, GridState* state, const Id* ids,
                                                 SlotRange slots) {
   Tally& tally = tally_memory();
-  __syncthreads();
   tally_block(tally, ids, a.expert_map, slots);
   if constexpr (kSchedule == Schedule::block) {
     lay_out(tally.layout, a.capacity);
@@ -102,7 +101,6 @@ __device__ __forceinline__ void tally_and_place(const PlaceArguments& a, GridSta
   }
   store_block_counts(a, tally);
   if (!arrives_last(state, tally.layout.flag)) return;
-  __syncthreads();
   add_up_blocks(a, tally);
   lay_out(tally.layout, a.capacity);
   store_layout(a, tally.layout, 0, 1);
