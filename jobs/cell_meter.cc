@@ -13,8 +13,6 @@ namespace moetune {
 namespace {
 
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
-// Slower than this times the best of the cell is far from serving there: no duel need say how far.
-constexpr double kDuelWithin = 1.3;
 // Blocks in whole waves are tried if so much less of the last wave is idle, at so many steps of run-time values.
 constexpr double kClearlyFuller = 0.05;
 constexpr std::size_t kWaveSteps = 4;
@@ -98,15 +96,19 @@ ConfigId CellMeter::nearest_sibling(std::span<const Position> point,
                            [&](ConfigId a, ConfigId b) { return distance(a) < distance(b); });
 }
 
-// The share of the last wave in which SMs have nothing to do, if each holds one block; of the largest launch.
+// The share of the last wave in which SMs have nothing to do, if each holds one block.
 double CellMeter::idle_share(ConfigId id) const {
+  const double waves = waves_of(session_.space().config(id), session_.problem());
+  return 1 - waves / std::ceil(waves);
+}
+
+double CellMeter::waves_of(const Config& config, const Problem& problem) const {
   const DeviceLimits& limits = session_.info().limits;
-  const Plan plan = session_.kernel()->plan(session_.space().config(id), session_.problem(), limits);
+  const Plan plan = session_.kernel()->plan(config, problem, limits);
   double blocks = 1;
   for (const Launch& launch : plan.launches)
     blocks = std::max(blocks, static_cast<double>(launch.grid[0]) * launch.grid[1] * launch.grid[2]);
-  const double sms = std::max(1, limits.sm_count);
-  return 1 - blocks / (std::ceil(blocks / sms) * sms);
+  return blocks / std::max(1, limits.sm_count);
 }
 
 // Of the siblings a few steps away the one whose blocks fill the SMs best, if that is clearly better.
@@ -266,9 +268,10 @@ CellMeter::Effort CellMeter::thorough() const {
 
 CellMeter::Effort CellMeter::brief() const {
   Effort effort{.origins = 2,
-                .tries = 6,
+                .tries = 8,
                 .within = 1.05,
-                .finalists = 4,
+                .finalists = 3,
+                .duel_within = 1.04,
                 .duel_rounds = 5,
                 .policy = settings_.policy,
                 .seconds = 0.35};
@@ -287,20 +290,21 @@ CellMeter::Effort CellMeter::patient() const {
 }
 
 // The fastest of the cell's cubins, which are near each other.
-std::vector<std::string> CellMeter::finalists(const RangeCellState& cell, std::size_t most) const {
+std::vector<std::string> CellMeter::finalists(const RangeCellState& cell, const Effort& effort) const {
   std::vector<MeasuredConfig> near;
   for (const auto& [name, found] : cell.cubins) {
-    if (!found.config.empty() && found.time_us <= kDuelWithin * best_us_) near.push_back(found);
+    if (!found.config.empty() && found.time_us <= effort.duel_within * best_us_) near.push_back(found);
   }
   std::ranges::stable_sort(near, {}, &MeasuredConfig::time_us);
-  near.resize(std::min(near.size(), most));
+  near.resize(std::min(near.size(), effort.finalists));
   std::vector<std::string> configs;
   for (const MeasuredConfig& one : near) configs.push_back(one.config);
   return configs;
 }
 
-void CellMeter::take_duel(const std::vector<std::string>& configs, const std::vector<double>& times,
-                          const std::vector<Hint>& tried, RangeCellState& cell) {
+// Returns what makes a duel's time of a trial's.
+double CellMeter::take_duel(const std::vector<std::string>& configs, const std::vector<double>& times,
+                            const std::vector<Hint>& tried, RangeCellState& cell) {
   std::map<std::string, MeasuredConfig> dueled;
   std::set<std::string> failed;
   double ratio = 0, fastest = kNoTime;  // of a duel's time to a trial's
@@ -324,6 +328,20 @@ void CellMeter::take_duel(const std::vector<std::string>& configs, const std::ve
     if (failed.contains(found.config)) found = {};
   }
   for (auto& [name, found] : dueled) cell.cubins[name] = found;
+  return ratio > 0 ? ratio : 1;
+}
+
+// The default's time is that of the duel if it met the others there, else of its trial.
+void CellMeter::take_default(const std::vector<std::string>& met, const std::vector<double>& times,
+                             double scale, RangeCellState& cell) {
+  const Config& fallback = *session_.default_config();
+  const std::string text = fallback.text();
+  const auto place = std::ranges::find(met, text);
+  const double time = place != met.end() ? times[static_cast<std::size_t>(place - met.begin())]
+                                         : scale * known_.at(text).measurement.median_us;
+  if (time == 0) return;  // it failed in the duel
+  cell.fallback = MeasuredConfig{text, time};
+  cell.fallback_cubin = cubin_of(fallback);
 }
 
 void CellMeter::take_looks(RangeCellState& cell) const {
@@ -347,19 +365,16 @@ void CellMeter::measure(const std::vector<Hint>& cubins, const Effort& effort, R
   cell.contended = false;
   const std::optional<Config>& fallback = session_.default_config();
   const std::optional<ConfigId> place = fallback ? session_.space().find(*fallback) : std::nullopt;
-  const bool has_default = place && time_of(*place) < kNoTime;
+  const double default_us = place ? time_of(*place) : kNoTime;
   for (const Hint& hint : cubins) cell.cubins[hint.cubin] = best_sibling(hint, effort);
-  std::vector<std::string> configs = finalists(cell, effort.finalists);
-  if (has_default) {
+  std::vector<std::string> configs = finalists(cell, effort);
+  if (default_us < kNoTime && default_us <= effort.duel_within * best_us_) {
     std::erase(configs, fallback->text());
     configs.insert(configs.begin(), fallback->text());
   }
   const std::vector<double> times = duel(configs, cell.contended);
-  take_duel(configs, times, cubins, cell);
-  if (has_default && times[0] > 0) {
-    cell.fallback = MeasuredConfig{configs[0], times[0]};
-    cell.fallback_cubin = cubin_of(*fallback);
-  }
+  const double scale = take_duel(configs, times, cubins, cell);
+  if (default_us < kNoTime) take_default(configs, times, scale, cell);
   take_looks(cell);
 }
 

@@ -28,6 +28,9 @@ class CellMeter {
   // The compiled part of a configuration: the name of its cubin.
   std::string cubin_of(const Config& config) const;
 
+  // Blocks of the largest launch over SMs. Throws BadInput for what the kernel cannot launch there.
+  double waves_of(const Config& config, const Problem& problem) const;
+
   // Goes to a problem. `is_open`: the device has it open already, from a search.
   void begin(bool is_open);
 
@@ -46,6 +49,8 @@ class CellMeter {
     double within =
         0;  // no more than the origins of a cubin that is slower than this times the best; 0: no limit
     std::size_t finalists = 12;
+    // What is slower than this times the best of the cell meets nobody in its duel: no duel need say how far it is.
+    double duel_within = 1.3;
     int duel_rounds = 11;
     MeasurePolicy policy;
     double seconds = 0;  // after which each cubin is tried with one configuration only; 0: no limit
@@ -54,8 +59,8 @@ class CellMeter {
   Effort brief() const;     // a third of a second, and a short duel
   Effort patient() const;   // short trials and a short duel, but as many run-time values as a second allows
 
-  // Fills the cell's cubins, default and looks. The fastest of the cubins and the default meet in a duel; the others'
-  // times are those of single trials, in the duel's scale. Cubins that cannot run here have no configuration then.
+  // Fills the cell's cubins, default and looks. The fastest of the cubins meet in a duel, with the default if it is near
+  // them; the others' times are those of single trials, in the duel's scale. Cubins that cannot run here have no configuration then.
   void measure(const std::vector<Hint>& cubins, const Effort& effort, RangeCellState& cell);
 
   // Times of these configurations in one duel; 0 for one that fails.
@@ -73,9 +78,11 @@ class CellMeter {
   double idle_share(ConfigId id) const;
   std::size_t launch_distance(ConfigId a, ConfigId b) const;
   MeasuredConfig best_sibling(const Hint& hint, const Effort& effort);
-  std::vector<std::string> finalists(const RangeCellState& cell, std::size_t most) const;
-  void take_duel(const std::vector<std::string>& configs, const std::vector<double>& times,
-                 const std::vector<Hint>& tried, RangeCellState& cell);
+  std::vector<std::string> finalists(const RangeCellState& cell, const Effort& effort) const;
+  double take_duel(const std::vector<std::string>& configs, const std::vector<double>& times,
+                   const std::vector<Hint>& tried, RangeCellState& cell);
+  void take_default(const std::vector<std::string>& met, const std::vector<double>& times, double scale,
+                    RangeCellState& cell);
   void take_looks(RangeCellState& cell) const;
   double time_of(ConfigId id);  // infinity if it does not run
   std::optional<Candidate> candidate(const Config& config, TrialResult& failure);

@@ -107,6 +107,7 @@ RangeResult RangeSearch::run() {
     complete_pool();
     fill();
     repair(kRepairUntil);
+    follow_waves();
     cross();
     refine();
     complete_cover(kRefiningUntil);

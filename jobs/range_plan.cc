@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/suggest.h"
@@ -172,6 +173,52 @@ std::optional<std::size_t> RangePlan::refine(std::size_t a, std::size_t b) {
   const std::size_t before = cells_.size();
   add(*middle, cells_[a].uneven);
   return cells_.size() > before ? std::optional(before) : std::nullopt;
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> RangePlan::counted_neighbours() const {
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;
+  const auto count_of = [this](std::size_t i) { return kernel_.extents_of(cells_[i].problem)[0]; };
+  for (const bool uneven : {false, true}) {
+    std::vector<std::size_t> indexes;
+    std::vector<GridPoint> points;
+    for (std::size_t i = 0; i < cells_.size(); ++i) {
+      if (cells_[i].uneven != uneven) continue;
+      const Extents extents = kernel_.extents_of(cells_[i].problem);
+      indexes.push_back(i);
+      points.emplace_back(extents.begin(), extents.end());
+    }
+    for (const auto& [a, b] : grid_neighbours(points)) {
+      const std::size_t one = indexes[a], other = indexes[b];
+      if (count_of(one) < count_of(other)) pairs.emplace_back(one, other);
+      if (count_of(one) > count_of(other)) pairs.emplace_back(other, one);
+    }
+  }
+  return pairs;
+}
+
+std::vector<std::size_t> RangePlan::add_around(std::size_t a, std::size_t b,
+                                               const std::function<bool(const Problem&)>& is_past) {
+  const Extents low = kernel_.extents_of(cells_[a].problem);
+  GridPoint values;
+  for (const std::size_t place : places_) values.push_back(low[place]);
+  const auto counted = std::find(places_.begin(), places_.end(), std::size_t{0});
+  if (counted == places_.end()) return {};
+  std::int64_t& count = values[static_cast<std::size_t>(counted - places_.begin())];
+  std::int64_t before = low[0], past = kernel_.extents_of(cells_[b].problem)[0];
+  while (past - before > 1) {
+    count = before + (past - before) / 2;
+    const std::optional<Problem> problem = problem_of_kind(values, cells_[a].uneven);
+    (problem && is_past(*problem) ? past : before) = count;
+  }
+  const std::size_t first = cells_.size();
+  const bool uneven = cells_[a].uneven;
+  for (const std::int64_t one : {before, past}) {
+    count = one;
+    add(values, uneven);
+  }
+  std::vector<std::size_t> added(cells_.size() - first);
+  std::iota(added.begin(), added.end(), first);
+  return added;
 }
 
 void RangePlan::restore(const std::string& text) {

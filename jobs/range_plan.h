@@ -4,9 +4,11 @@
 // Deterministic in what it is made from, which must outlive it. Not thread-safe.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "jobs/session.h"
@@ -35,6 +37,13 @@ class RangePlan {
   PlannedCell cell_of(const Problem& problem) const;
   // Adds the cell half-way between two, of one kind, unless there is one; its index.
   std::optional<std::size_t> refine(std::size_t a, std::size_t b);
+  // Pairs of cells that lie beside each other on the kernel's first free dimension, which counts what blocks are made
+  // of; that with less first.
+  std::vector<std::pair<std::size_t, std::size_t>> counted_neighbours() const;
+  // Adds the last cell between such a pair for which `is_past` is false, and the next one, for which it is true, unless
+  // they are there; their indexes. `is_past` is false at `a`, true at `b`, and changes once between them.
+  std::vector<std::size_t> add_around(std::size_t a, std::size_t b,
+                                      const std::function<bool(const Problem&)>& is_past);
   // A cell that an earlier search of these ranges refined to, unless the device no longer serves it.
   void restore(const std::string& problem);
   const FamilyInterface& interface() const { return *interface_; }

@@ -1,6 +1,7 @@
 #include "jobs/range_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -15,6 +16,8 @@ namespace {
 constexpr double kWorthwhile = 0.5;
 // Cells are searched until so many in sequence brought no new cubin.
 constexpr std::size_t kIdleSearches = 8, kLeastSearches = 16;
+// After so many waves of blocks another one weighs little.
+constexpr int kMostWaves = 3;
 
 }  // namespace
 
@@ -144,12 +147,16 @@ void RangeSearch::search_cell(std::size_t index) try {
   const TuneResult found =
       tune_here(is_first ? request_.settings.budget : request_.warm_budget, kSearchesUntil, true);
   meter_.begin(session_.request(request_.settings).kernel != nullptr);
-  std::vector<std::string> cubins = state_.cubins;
-  if (found.best) {
-    const std::string own = meter_.cubin_of(found.best->config);
-    state_.cells[index].cubins[own] = {found.best->config.text(), found.best->result.measurement.median_us};
-    if (std::find(cubins.begin(), cubins.end(), own) == cubins.end()) cubins.push_back(own);
-  }
+  std::vector<std::string> cubins = choosable_cubins(state_);
+  const auto add = [&](const Config& config) {
+    const std::string name = meter_.cubin_of(config);
+    if (std::ranges::find(cubins, name) == cubins.end()) cubins.push_back(name);
+    return name;
+  };
+  if (found.best)
+    state_.cells[index].cubins[add(found.best->config)] = {found.best->config.text(),
+                                                           found.best->result.measurement.median_us};
+  if (session_.default_config()) add(*session_.default_config());
   const std::size_t before = state_.cubins.size();
   measure(index, cubins, meter_.thorough());
   take_into_pool(state_.cells[index]);
@@ -195,10 +202,12 @@ bool RangeSearch::complete(std::size_t index, const std::vector<std::string>& cu
   return true;
 }
 
-// Cubins that joined the pool later are measured in the cells that were searched before.
+// Cubins that joined the pool later, or that are the default elsewhere, are measured in the cells that were searched
+// before.
 void RangeSearch::complete_pool() {
+  const std::vector<std::string> cubins = choosable_cubins(state_);
   for (std::size_t i = 0; i < state_.cells.size(); ++i) {
-    if (state_.cells[i].searched && complete(i, state_.cubins, kPoolUntil))
+    if (state_.cells[i].searched && complete(i, cubins, kPoolUntil))
       report("cells", i + 1, plan_.cells().size());
   }
 }
@@ -244,6 +253,38 @@ void RangeSearch::cross() {
     if (has_untried(i)) look(i, solution_.cubins, meter_.brief());
     state_.cells[i].crossed = true;
     report("refining", i + 1, plan_.cells().size());
+  }
+}
+
+// How many waves of blocks the cell's choice takes at a problem; 0 if it has none, or cannot be launched there.
+int RangeSearch::waves_there(std::size_t index, const Problem& problem) const {
+  const std::string& config = solution_.picks[index].config;
+  if (config.empty()) return 0;
+  try {
+    return static_cast<int>(std::ceil(meter_.waves_of(session_.space_file()->parse_config(config), problem)));
+  } catch (const BadInput&) {
+    return 0;
+  }
+}
+
+// A choice whose blocks fill the SMs once may be far from the best with one sequence more. Between two cells beside each
+// other the cells on both sides of such a step are measured: those of the first wave first, for which it weighs most.
+void RangeSearch::follow_waves() {
+  if (session_.recording() != nullptr) return;
+  const std::vector<std::pair<std::size_t, std::size_t>> pairs = plan_.counted_neighbours();
+  for (int waves = 1; waves <= kMostWaves; ++waves) {
+    for (const auto& [a, b] : pairs) {
+      if (time_is_up(kWavesUntil)) return;
+      if (waves_there(a, plan_.cells()[a].problem) != waves) continue;
+      const auto is_past = [&, a = a](const Problem& problem) { return waves_there(a, problem) > waves; };
+      if (!is_past(plan_.cells()[b].problem)) continue;
+      for (const std::size_t index : plan_.add_around(a, b, is_past)) {
+        state_.cells.push_back({.problem = plan_.cells()[index].problem.text(), .crossed = true});
+        solution_.picks.emplace_back();
+        complete(index, solution_.cubins, kWavesUntil);
+        report("refining", index + 1, plan_.cells().size());
+      }
+    }
   }
 }
 

@@ -29,8 +29,9 @@ class RangeSearch {
  private:
   using Clock = std::chrono::steady_clock;
   // Shares of the time at which a stage ends, so that the next ones have theirs.
-  static constexpr double kSearchesUntil = 0.24, kPoolUntil = 0.28, kFillUntil = 0.76, kRepairUntil = 0.78,
-                          kRefiningUntil = 0.8, kAbsorbedUntil = 0.9, kShapesUntil = 0.97;
+  static constexpr double kSearchesUntil = 0.22, kPoolUntil = 0.3, kFillUntil = 0.68, kRepairUntil = 0.7,
+                          kWavesUntil = 0.78, kRefiningUntil = 0.82, kAbsorbedUntil = 0.9,
+                          kShapesUntil = 0.97;
 
   void resume();
   bool enter(std::size_t index);
@@ -48,6 +49,8 @@ class RangeSearch {
   void complete_cover(double until);
   void repair(double until);
   void cross();
+  int waves_there(std::size_t index, const Problem& problem) const;
+  void follow_waves();
   void refine();
   void measure_contended();
   void certify();

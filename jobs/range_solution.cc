@@ -24,19 +24,6 @@ constexpr double kGivenAway = 0.25;
 // A configuration that met the default in no duel must be faster by so much in the single trials.
 constexpr double kSurelyFaster = 0.995;
 
-// The pool, then defaults' cubins that did not join it.
-std::vector<std::string> choosable_cubins(const RangeState& state) {
-  std::vector<std::string> cubins = state.cubins;
-  std::set<std::string> defaults;
-  for (const RangeCellState& cell : state.cells) {
-    if (cell.fallback) defaults.insert(cell.fallback_cubin);
-  }
-  for (const std::string& name : defaults) {
-    if (std::find(cubins.begin(), cubins.end(), name) == cubins.end()) cubins.push_back(name);
-  }
-  return cubins;
-}
-
 // A cubin's best in a cell; without a configuration if nothing of it runs.
 MeasuredConfig best_of(const RangeCellState& cell, const std::string& cubin) {
   const auto found = cell.cubins.find(cubin);
@@ -176,6 +163,18 @@ std::vector<std::size_t> past_bound_of(const std::vector<std::size_t>& cells,
 }
 
 }  // namespace
+
+std::vector<std::string> choosable_cubins(const RangeState& state) {
+  std::vector<std::string> cubins = state.cubins;
+  std::set<std::string> defaults;
+  for (const RangeCellState& cell : state.cells) {
+    if (cell.fallback) defaults.insert(cell.fallback_cubin);
+  }
+  for (const std::string& name : defaults) {
+    if (std::find(cubins.begin(), cubins.end(), name) == cubins.end()) cubins.push_back(name);
+  }
+  return cubins;
+}
 
 RangeNeighbours neighbours_of(const std::vector<PlannedCell>& cells) {
   RangeNeighbours all(cells.size());

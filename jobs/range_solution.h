@@ -36,6 +36,9 @@ struct RangeSolution {
   std::vector<std::size_t> past_bound;
 };
 
+// The pool, then defaults' cubins that did not join it: those that a table may launch.
+std::vector<std::string> choosable_cubins(const RangeState& state);
+
 // Chooses the cubins by the cells' duels. A cell then picks, of the configurations that are within a quarter of the
 // bound of the fastest there and no slower than the default, the one that loses least at the cell and around it: what
 // is best at one shape by a lucky number of blocks may lose much beside it. Cells that were measured beside somebody

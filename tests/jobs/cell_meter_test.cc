@@ -60,3 +60,33 @@ TEST_CASE("a cubin that is clearly slower than a cell's best gets no more than i
   CHECK(few <= 2);  // the first, and one whose blocks come in whole waves
   CHECK(few >= 1);
 }
+
+TEST_CASE("a default that is far from the fastest has a time without a duel") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.file("recordings"));
+  write_recording(made_up_recording(256), folder.file("recordings") + "/one.json.zst");
+  const WorkloadSpec workload{.kernel = "router", .problem = "tokens=256", .preset = ""};
+  const JobContext context;
+  const TuneSettings settings;
+  Session session(choose_family_device("replay:" + folder.file("recordings"), workload),
+                  {.cache = {.path = folder.file("a.db"), .none = false}, .no_compile = true},
+                  context.events);
+  CellMeter meter(session, settings, context);
+  REQUIRE(session.default_config());
+  const Config fallback = *session.default_config();
+  const double expected = made_up_time(fallback, session.space_file()->parameters(), 256);
+  const std::string fast = cubins_of(session, meter).begin()->second;
+  for (const double within : {1.0001, 1000.0}) {
+    CAPTURE(within);
+    CellMeter::Effort effort = meter.brief();
+    effort.duel_within = within;
+    meter.begin(false);
+    RangeCellState cell{.problem = session.problem().text()};
+    meter.measure({{fast, {}}}, effort, cell);
+    REQUIRE(cell.fallback);
+    CHECK(cell.fallback->config == fallback.text());
+    CHECK(cell.fallback->time_us == doctest::Approx(expected).epsilon(1e-5));
+    CHECK(cell.fallback_cubin == meter.cubin_of(fallback));
+    CHECK(cell.fallback->time_us > 1.0001 * cell.cubins.at(fast).time_us);
+  }
+}

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "cache/cache.h"
 #include "cache/ranges.h"
+#include "jobs/range_solution.h"
 #include "jobs/range_state.h"
 #include "tests/jobs/made_up_range.h"
 #include "tests/jobs/temporary_folder.h"
@@ -83,6 +84,13 @@ TEST_CASE(
   const Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_only);
   REQUIRE(cache.ranges().size() == 1);
   CHECK(RangeTable::parse(cache.ranges()[0].table, "the table") == result.table);
+  // Defaults' cubins were measured like the pool wherever there was a search.
+  const RangeState state = RangeState::parse(cache.range_progress(cache.ranges()[0].key));
+  const std::vector<std::string> choosable = choosable_cubins(state);
+  CHECK(choosable.size() > state.cubins.size());
+  for (const RangeCellState& cell : state.cells) {
+    for (const std::string& name : choosable) CHECK((!cell.searched || cell.cubins.contains(name)));
+  }
   CHECK(cache.check().empty());
 }
 
