@@ -59,8 +59,9 @@ class CellMeter {
   Effort brief() const;     // a third of a second, and a short duel
   Effort patient() const;   // short trials and a short duel, but as many run-time values as a second allows
 
-  // Fills the cell's cubins, default and looks. The fastest of the cubins meet in a duel, with the default if it is near
-  // them; the others' times are those of single trials, in the duel's scale. Cubins that cannot run here have no configuration then.
+  // Fills the cell's cubins, default and looks. The fastest of the cubins meet in a duel, with the default if it is
+  // near them; the others' times are those of single trials, in the duel's scale. Cubins that cannot run here have no
+  // configuration then.
   void measure(const std::vector<Hint>& cubins, const Effort& effort, RangeCellState& cell);
 
   // Times of these configurations in one duel; 0 for one that fails.

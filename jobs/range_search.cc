@@ -267,8 +267,9 @@ int RangeSearch::waves_there(std::size_t index, const Problem& problem) const {
   }
 }
 
-// A choice whose blocks fill the SMs once may be far from the best with one sequence more. Between two cells beside each
-// other the cells on both sides of such a step are measured: those of the first wave first, for which it weighs most.
+// A choice whose blocks fill the SMs once may be far from the best with one sequence more. Between two cells beside
+// each other the cells on both sides of such a step are measured: those of the first wave first, for which it weighs
+// most.
 void RangeSearch::follow_waves() {
   if (session_.recording() != nullptr) return;
   const std::vector<std::pair<std::size_t, std::size_t>> pairs = plan_.counted_neighbours();
