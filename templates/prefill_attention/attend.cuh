@@ -109,7 +109,7 @@ class Attention {
     }
   }
 
-  // Once the products that add to O have ended.
+  // The products that add to O must have ended.
   __device__ __forceinline__ void rescale() {
     if (kLag > 0 && !raised_) return;
 #pragma unroll
@@ -119,7 +119,7 @@ class Attention {
     }
   }
 
-  // Once the products that read P have ended.
+  // The products that read P must have ended.
   __device__ __forceinline__ void pack() {
 #pragma unroll
     for (int step = 0; step < kTile / 16; ++step) {
@@ -155,17 +155,17 @@ class Attention {
     return sum_[half] > 0 ? maximum_[half] + log2_fast(sum_[half]) : minus_infinity();
   }
 
-  // The same two columns as fp32, after finish.
-  __device__ __forceinline__ float2 output_values(int half, int j) const {
-    return make_float2(output_[j][2 * half] * factor_[half], output_[j][2 * half + 1] * factor_[half]);
-  }
-
   // Natural logarithm of a row's denominator, after finish.
   __device__ __forceinline__ float lse(int half) const { return lse_log2(half) * 0.6931471805599453f; }
 
   // Columns 8j + 2(l%4) and the next of a row, after finish.
   __device__ __forceinline__ u32 output_pair(int half, int j) const {
     return Element::pack(output_[j][2 * half] * factor_[half], output_[j][2 * half + 1] * factor_[half]);
+  }
+
+  // The same two columns as fp32, after finish.
+  __device__ __forceinline__ float2 output_values(int half, int j) const {
+    return make_float2(output_[j][2 * half] * factor_[half], output_[j][2 * half + 1] * factor_[half]);
   }
 
   // The block's row that this lane has in `half`.
