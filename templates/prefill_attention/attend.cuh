@@ -14,6 +14,9 @@
 #include "templates/prefill_attention/pipeline.cuh"
 #endif
 
+// Factors from natural logarithms to those of base 2, and back.
+constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+
 // 2^x with a relative error below 8e-5, by the units that multiply and add; x at most 100.
 __device__ __forceinline__ float exp2_polynomial(float x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the lowest bits
@@ -136,7 +139,7 @@ class Attention {
     sum_[half] = sum_across<4>(sum_[half]);
     if (maximum_[half] == lowest()) sum_[half] = 0;  // the row sees nothing
     if (kSinks && sink_joins) {
-      const float sink = sinks[head] * 1.4426950408889634f;
+      const float sink = sinks[head] * kLog2E;
       const float top = fmaxf(maximum_[half], sink), factor = exp2_fast(maximum_[half] - top);
       sum_[half] = sum_[half] * factor + exp2_fast(sink - top);
       factor_[half] = factor;
@@ -156,7 +159,7 @@ class Attention {
   }
 
   // Natural logarithm of a row's denominator, after finish.
-  __device__ __forceinline__ float lse(int half) const { return lse_log2(half) * 0.6931471805599453f; }
+  __device__ __forceinline__ float lse(int half) const { return lse_log2(half) * kLn2; }
 
   // Columns 8j + 2(l%4) and the next of a row, after finish.
   __device__ __forceinline__ u32 output_pair(int half, int j) const {
