@@ -19,8 +19,8 @@ __device__ __forceinline__ void clear_place(const DispatchArguments& a, int plac
   }
 }
 
-// Where each token is moved by itself, nobody meets the places without one. A warp reads the next 32 of its places
-// at once.
+// Clears the places without a token, which no warp meets if each token is moved by itself. A warp reads the next 32 of
+// its places at once.
 __device__ __forceinline__ void clear_padding(const DispatchArguments& a, const Place& at) {
   const int warps = int(gridDim.x) * kWarps, lane = int(threadIdx.x) % kWarpSize;
   const int warp = int(blockIdx.x) * kWarps + int(threadIdx.x) / kWarpSize;

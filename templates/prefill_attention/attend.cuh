@@ -14,6 +14,9 @@
 #include "templates/prefill_attention/pipeline.cuh"
 #endif
 
+// Factors from natural logarithms to those of base 2, and back.
+constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+
 // 2^x with a relative error below 8e-5, by the units that multiply and add; x at most 100.
 __device__ __forceinline__ float exp2_polynomial(float x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the lowest bits
@@ -109,7 +112,7 @@ class Attention {
     }
   }
 
-  // Once the products that add to O have ended.
+  // The products that add to O must have ended.
   __device__ __forceinline__ void rescale() {
     if (kLag > 0 && !raised_) return;
 #pragma unroll
@@ -119,7 +122,7 @@ class Attention {
     }
   }
 
-  // Once the products that read P have ended.
+  // The products that read P must have ended.
   __device__ __forceinline__ void pack() {
 #pragma unroll
     for (int step = 0; step < kTile / 16; ++step) {
@@ -136,7 +139,7 @@ class Attention {
     sum_[half] = sum_across<4>(sum_[half]);
     if (maximum_[half] == lowest()) sum_[half] = 0;  // the row sees nothing
     if (kSinks && sink_joins) {
-      const float sink = sinks[head] * 1.4426950408889634f;
+      const float sink = sinks[head] * kLog2E;
       const float top = fmaxf(maximum_[half], sink), factor = exp2_fast(maximum_[half] - top);
       sum_[half] = sum_[half] * factor + exp2_fast(sink - top);
       factor_[half] = factor;
@@ -155,17 +158,17 @@ class Attention {
     return sum_[half] > 0 ? maximum_[half] + log2_fast(sum_[half]) : minus_infinity();
   }
 
-  // The same two columns as fp32, after finish.
-  __device__ __forceinline__ float2 output_values(int half, int j) const {
-    return make_float2(output_[j][2 * half] * factor_[half], output_[j][2 * half + 1] * factor_[half]);
-  }
-
   // Natural logarithm of a row's denominator, after finish.
-  __device__ __forceinline__ float lse(int half) const { return lse_log2(half) * 0.6931471805599453f; }
+  __device__ __forceinline__ float lse(int half) const { return lse_log2(half) * kLn2; }
 
   // Columns 8j + 2(l%4) and the next of a row, after finish.
   __device__ __forceinline__ u32 output_pair(int half, int j) const {
     return Element::pack(output_[j][2 * half] * factor_[half], output_[j][2 * half + 1] * factor_[half]);
+  }
+
+  // The same two columns as fp32, after finish.
+  __device__ __forceinline__ float2 output_values(int half, int j) const {
+    return make_float2(output_[j][2 * half] * factor_[half], output_[j][2 * half + 1] * factor_[half]);
   }
 
   // The block's row that this lane has in `half`.

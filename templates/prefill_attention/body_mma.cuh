@@ -35,7 +35,7 @@ class TileRing {
     cp_async_commit();
   }
 
-  // Of e4m3, in two steps.
+  // e4m3 comes in two steps: fetched into registers, then landed.
   __device__ __forceinline__ void fetch_keys(int number, HeldTile& held) const {
     if (number < tiles_.count()) copier_.fetch(k_, tile(number), held);
   }
@@ -57,7 +57,7 @@ class TileRing {
     return kValuesOffset + number % kStages * kTileBytes;
   }
 
-  // The oldest group that nobody has waited for is there for all threads, and all have read what they were to.
+  // The oldest group that was not waited for is there for all threads, and all have read what they were to.
   static __device__ __forceinline__ void wait() {
     cp_async_wait<kNarrow ? 0 : 2 * kStages - 2>();
     __syncthreads();

@@ -29,7 +29,7 @@ __device__ __forceinline__ void combine_row(const float* partial_o, const float*
 #pragma unroll
   for (int i = 0; i < kLaneElements; i += 2) to[i / 2] = Element::pack(sum[i] * factor, sum[i + 1] * factor);
   if (kWantsLse && lane == 0)
-    *lse = denominator > 0 ? (top + log2_fast(denominator)) * 0.6931471805599453f : minus_infinity();
+    *lse = denominator > 0 ? (top + log2_fast(denominator)) * kLn2 : minus_infinity();
 }
 
 // The grid is (tokens that a sequence has room for, batch).
@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
   if (token >= min_of(q_offsets[sequence + 1], q_tokens) - first) return;
   const i64 stride = static_cast<i64>(batch) * tokens * q_heads, place = first + token;
   for (int head = threadIdx.x / kWarpSize; head < q_heads; head += kCombineWarps) {
-    const float sink = kSinks ? sinks[head] * 1.4426950408889634f : minus_infinity();
+    const float sink = kSinks ? sinks[head] * kLog2E : minus_infinity();
     combine_row(partial_o, partial_lse, partial_row(0, batch, sequence, tokens, token, q_heads) + head,
                 stride, splits, sink, o + place * o_token_stride + head * o_head_stride,
                 kWantsLse ? lse + place * q_heads + head : nullptr);

@@ -85,7 +85,7 @@ class Copier {
     }
   }
 
-  // The same of e4m3, which stays in registers until `land`.
+  // Fetches a tile of e4m3, which stays in registers until `land`.
   __device__ __forceinline__ void fetch(const KvSource& source, int tile, HeldTile& held) const {
     const KvElement* const head = source.base + work_.kv_head * source.strides.head + unit_ * 8;
 #pragma unroll

@@ -46,7 +46,7 @@ struct Pipeline {
   __device__ __forceinline__ u32 values_full(int stage) const { return barrier(6 + 2 * kStages + stage); }
   __device__ __forceinline__ u32 values_empty(int stage) const { return barrier(6 + 3 * kStages + stage); }
 
-  // Of what is widened or converted before it is full: where it lands.
+  // What is widened or converted before it is full has barriers of its own for where it lands.
   __device__ __forceinline__ u32 raw_full(int stage) const { return barrier(6 + 4 * kStages + stage); }
   __device__ __forceinline__ u32 raw_empty(int stage) const {
     return barrier(6 + 4 * kStages + kRawStages + stage);
@@ -55,7 +55,7 @@ struct Pipeline {
     return kConvertsQueries ? barrier(6 + 4 * kStages + 2 * kRawStages + stage) : queries_full(stage);
   }
 
-  // By one thread, before the block's first __syncthreads.
+  // One thread calls it, before the block's first __syncthreads.
   __device__ __forceinline__ void init() const {
     mbarrier_init(work_full(), 1);
     mbarrier_init(work_empty(), (kComputingWarps + kWideningWarps) * kWarpSize);
@@ -88,7 +88,7 @@ __device__ __forceinline__ void release(u32 barrier) {
   if (threadIdx.x % kWarpSize == 0) mbarrier_arrive(barrier);
 }
 
-// The same of a stage of keys or values: to all whose copies land there.
+// Releases a stage of keys or values to all blocks whose copies land there.
 __device__ __forceinline__ void release_tile(u32 barrier) {
   if constexpr (kTileReaders == 1) {
     release(barrier);
@@ -97,10 +97,11 @@ __device__ __forceinline__ void release_tile(u32 barrier) {
   }
 }
 
-// Of what lanes read or wrote by themselves: each arrives for its own. (racecheck orders no lane by another's arrival.)
+// Releases what lanes read or wrote by themselves: each arrives for its own. (racecheck orders no lane by another's
+// arrival.)
 __device__ __forceinline__ void release_by_lanes(u32 barrier) { mbarrier_arrive(barrier); }
 
-// The same of e4m3 that landed: to all whose copies land there.
+// Releases a stage of e4m3 that landed to all blocks whose copies land there.
 __device__ __forceinline__ void release_raw(u32 barrier) {
   if constexpr (kCluster == 1) {
     release_by_lanes(barrier);
@@ -109,13 +110,13 @@ __device__ __forceinline__ void release_raw(u32 barrier) {
   }
 }
 
-// What the loading warp tells of the work it begins, one at a time.
+// The work that the loading warp begins, one at a time, for the other warps.
 class WorkSlot {
  public:
   __device__ __forceinline__ WorkSlot(u8* shared, const Pipeline& pipeline)
       : slot_(reinterpret_cast<Work*>(shared + kWorkOffset)), pipeline_(pipeline) {}
 
-  // By the loading warp.
+  // The loading warp calls it.
   __device__ __forceinline__ void put(const Work& work) {
     mbarrier_wait(pipeline_.work_empty(), parity_ ^ 1);
     if (threadIdx.x % kWarpSize == 0) {
@@ -125,7 +126,7 @@ class WorkSlot {
     parity_ ^= 1;
   }
 
-  // By every thread of the computing and the widening warps.
+  // Every thread of the computing and the widening warps calls it.
   __device__ __forceinline__ Work take() {
     mbarrier_wait(pipeline_.work_full(), parity_);
     const Work work = *slot_;

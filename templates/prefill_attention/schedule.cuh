@@ -83,7 +83,7 @@ class Tiles {
   }
 
   const Batch& batch_;
-  int sequence_ = 0, sequence_blocks_ = 0;  // where by_sequence stands
+  int sequence_ = 0, sequence_blocks_ = 0;  // the one that by_sequence has reached
   int end_ = 0;                             // the number behind that sequence's last tile
   int next_ = 0;                            // the first sequence that was not counted yet
 };

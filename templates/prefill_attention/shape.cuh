@@ -1,6 +1,6 @@
 // What one compiled unit of prefill_attention is specialized on, checked, and what follows from it.
 //
-// A block has kRows rows of one head, 64 for each warpgroup that computes; where PACKED, the kGroup query heads of a
+// A block has kRows rows of one head, 64 for each warpgroup that computes; if PACKED, the kGroup query heads of a
 // KV head take turns in them, token by token. Q, K and V lie in shared memory as blocks of [row][64 elements]: rows of
 // 128 bytes whose 16-byte units are XORed with the row number, as the 128-byte swizzle of the copy engine writes them.
 #pragma once
@@ -11,7 +11,7 @@
 // Which tile of the grid a block takes next: what SCHEDULE may be.
 #define SCHEDULE_GRID 0     // its own, then it ends
 #define SCHEDULE_STATIC 1   // every gridDim.x-th, in alternating directions
-#define SCHEDULE_DYNAMIC 2  // the first that nobody has taken
+#define SCHEDULE_DYNAMIC 2  // the first that no block has taken
 
 #if !defined(DTYPE) || !defined(HEAD_DIM) || !defined(GROUP) || !defined(PAGE) || !defined(CAUSAL) ||        \
     !defined(WINDOW) || !defined(SINKS) || !defined(LSE) || !defined(BODY_WGMMA) || !defined(WARPGROUPS) ||  \
@@ -101,7 +101,7 @@ static_assert(!TRIM || (BODY_WGMMA && kTile >= 128), "half a tile is a wgmma");
 constexpr int kRawStages = kNarrow && BODY_WGMMA ? 2 : 0;
 constexpr int kRawBytes = kTile * kHeadDim;
 
-// Shared memory: the queries, the rings of K and V, e4m3 that landed, barriers, and what the loading warp tells of the
+// Shared memory: the queries, the rings of K and V, e4m3 that landed, barriers, and what the loading warp says of the
 // next work.
 constexpr int kKeysOffset = kQueryStages * kQueryBytes;
 constexpr int kValuesOffset = kKeysOffset + kStages * kTileBytes;

@@ -7,13 +7,13 @@ struct Outputs {
   Element* o;  // [query token, query head] by strides, head_dim elements each
   i64 token_stride;
   i64 head_stride;
-  float* lse;          // [query tokens, query heads]; where kWantsLse
-  const float* sinks;  // [query heads]; where kSinks
+  float* lse;          // [query tokens, query heads]; if kWantsLse
+  const float* sinks;  // [query heads]; if kSinks
   // With splits: [splits, sequence, token, query head], each split's own O as fp32, and the base-2 logarithms of its
   // denominators.
   float* partial_o;
   float* partial_lse;
-  const float* v_scale;  // where kNarrow
+  const float* v_scale;  // if kNarrow
 };
 
 // The row's denominators, and of e4m3 the values' scale.

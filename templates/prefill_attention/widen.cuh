@@ -1,4 +1,4 @@
-// The warps beside the loading one, where keys and values are e4m3: they take tiles as they landed, in the order in
+// The warps beside the loading one, if keys and values are e4m3: they take tiles as they landed, in the order in
 // which they were asked for, and write them as fp16 to where the warpgroups read them. Queries in bf16 are converted
 // where they lie.
 #pragma once
@@ -28,7 +28,7 @@ class Widener {
   }
 
  private:
-  // Of kWideningWarps, behind the one that loads.
+  // The calling warp's number among kWideningWarps, which follow the one that loads.
   static __device__ __forceinline__ int warp() { return static_cast<int>(threadIdx.x) / kWarpSize - 1; }
 
   // One place in the code for keys and values: what depends on which it is are a few sums a tile.

@@ -8,7 +8,7 @@ struct KvScales {
   const float* values;
 };
 
-// The scale of one KV head's keys or values; 1 where they are not e4m3.
+// The scale of one KV head's keys or values; 1 if they are not e4m3.
 __device__ __forceinline__ float kv_scale(const float* scales, int kv_head) {
   return kNarrow ? scales[kHeadScales ? kv_head : 0] : 1.0f;
 }
@@ -58,7 +58,7 @@ struct RowRange {
 struct Work {
   int sequence;  // -1: there is none left
   int kv_head;
-  int head;         // query head; the first of kv_head's where packed
+  int head;         // query head; the first of kv_head's if packed
   int first_token;  // of the block, within the sequence's new tokens
   int q_first;      // where the sequence's new tokens begin
   int q_length;

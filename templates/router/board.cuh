@@ -1,33 +1,33 @@
-// From ids to counts, offsets and permutations by a bit for each token and expert: a slot's place in its expert's
-// segment is the number of bits before its own. No order of threads decides anything, so that every run gives the same.
-// A block takes a range of tokens, kChunkTokens of them at a time.
+// Counts slots and finds their places by a bit for each token and expert: a slot's place in its expert's segment is the
+// number of bits before its own. No order of threads decides a place, so that every run gives the same. A block takes a
+// range of tokens, in chunks of kChunkTokens.
 //
-// A token's experts differ, so that a bit is enough; an expert map could send two of them to one segment.
+// One bit is enough because a token's experts differ. With an expert map two of them could go to one segment, so there
+// is no board then.
 #pragma once
 
 #include "templates/router/place.cuh"
 
 constexpr int kChunkTokens = 256, kBits = 32, kChunkWords = kChunkTokens / kBits;
-constexpr int kPairs = ceil_div(kExperts, 2);
 constexpr u32 kNoExpert = 0xffff;
 
-// In dynamic shared memory; the bits of word w and expert e lie at `bits[w * kExperts + e]`.
+// Lies in dynamic shared memory, longer than declared: word w of expert e is `bits[w * kExperts + e]`.
 struct Board {
   Layout layout;
-  u32 own[kExperts];              // slots of the expert in this block
-  u32 before[kExperts];           // and before the chunk that is placed, in blocks before too
-  int missing;                    // of a grid: a block whose counts did not come, or -1
-  u16 ids[kChunkTokens * kTopK];  // of a chunk, kNoExpert where a token is not routed
+  u32 own[kExperts];     // slots of the expert in this block
+  u32 before[kExperts];  // slots of the expert before the present chunk, those of earlier blocks included
+  int missing;           // a block of the grid whose counts did not come, or -1
+  u16 ids[kChunkTokens * kTopK];  // the chunk's experts; kNoExpert for a token that is not routed
   u32 bits[1];
 };
 
 __device__ __forceinline__ Board& board_memory() { return *reinterpret_cast<Board*>(dynamic_shared()); }
 
-// A block's tokens in chunks.
+// The range of tokens that a block takes, in chunks.
 struct ChunkedTokens {
-  int first, last;  // tokens of the block
+  int first, last;  // `last` is the first token behind the range
 
-  // Of one of the blocks that take `each` tokens.
+  // The tokens of `block`, if every block takes `each`.
   static __device__ __forceinline__ ChunkedTokens of_block(int block, int each, int tokens) {
     const int first = min_of(block * each, tokens);
     return {first, min_of(first + each, tokens)};
@@ -40,11 +40,13 @@ struct ChunkedTokens {
   __device__ __forceinline__ int words(int chunk) const { return ceil_div(size(chunk), kBits); }
 };
 
+// Writes down that `expert` is in `slot` of the chunk's `token`.
 __device__ __forceinline__ void mark(Board& board, int token, int slot, int expert) {
   board.ids[token * kTopK + slot] = u16(expert);
   atomicOr(&board.bits[token / kBits * kExperts + expert], 1u << token % kBits);
 }
 
+// Ends with a barrier.
 __device__ __forceinline__ void clear_chunk(Board& board, const ChunkedTokens& tokens, int chunk) {
 #pragma unroll 1
   for (int i = threadIdx.x; i < tokens.words(chunk) * kExperts; i += kThreads) board.bits[i] = 0;
@@ -55,7 +57,7 @@ __device__ __forceinline__ void clear_chunk(Board& board, const ChunkedTokens& t
   __syncthreads();
 }
 
-// Before the first tokens are marked.
+// Called before a block's first chunk is marked. Ends with a barrier.
 __device__ __forceinline__ void prepare_board(Board& board, const ChunkedTokens& tokens) {
 #pragma unroll 1
   for (int e = threadIdx.x; e < kExperts; e += kThreads) board.layout.counts[e] = board.before[e] = 0;
@@ -63,7 +65,7 @@ __device__ __forceinline__ void prepare_board(Board& board, const ChunkedTokens&
   clear_chunk(board, tokens, 0);
 }
 
-// Reads a chunk's ids back.
+// Marks a chunk whose ids were stored before. No thread may still use the chunk before it. Ends with a barrier.
 __device__ __forceinline__ void fill_chunk(Board& board, const Id* ids, const ChunkedTokens& tokens,
                                            int chunk) {
   clear_chunk(board, tokens, chunk);
@@ -76,7 +78,7 @@ __device__ __forceinline__ void fill_chunk(Board& board, const Id* ids, const Ch
   __syncthreads();
 }
 
-// Bits of an expert in the first `words` words of a chunk or round, all of which are waited for together.
+// Returns the expert's bits in the first `words` words of a chunk or round. All loads are in flight at once.
 __device__ __forceinline__ int count_bits(const u32* bits, int words, int expert) {
   int count = 0;
 #pragma unroll
@@ -84,14 +86,14 @@ __device__ __forceinline__ int count_bits(const u32* bits, int words, int expert
   return count;
 }
 
-// Of the chunk's tokens before `token`.
+// Returns the expert's bits of the tokens before `token`, which counts from the first of the chunk or round.
 __device__ __forceinline__ int count_bits_before(const u32* bits, int token, int expert) {
   const int word = token / kBits;
   const u32 before = bits[word * kExperts + expert] & ((1u << token % kBits) - 1);
   return count_bits(bits, word, expert) + __popc(before);
 }
 
-// Leaves the block's counts in `own`. The first chunk is marked already.
+// Leaves the block's counts in `own`. The first chunk must be marked.
 __device__ __forceinline__ void count_own(Board& board, const Id* ids, const ChunkedTokens& tokens) {
 #pragma unroll 1
   for (int chunk = 0; chunk < tokens.count(); ++chunk) {
@@ -103,6 +105,7 @@ __device__ __forceinline__ void count_own(Board& board, const Id* ids, const Chu
   }
 }
 
+// Stores the places of a chunk that is marked. `before` and `layout.offsets` must be complete.
 __device__ __forceinline__ void place_chunk(const PlaceArguments& a, const Board& board,
                                             const ChunkedTokens& tokens, int chunk) {
   const i64 first = i64(tokens.begin(chunk)) * kTopK;
@@ -119,6 +122,7 @@ __device__ __forceinline__ void place_chunk(const PlaceArguments& a, const Board
   }
 }
 
+// Stores the places of all of the block's tokens. If they are one chunk, it must be marked.
 __device__ __forceinline__ void place_tokens(const PlaceArguments& a, Board& board, const Id* ids,
                                              const ChunkedTokens& tokens) {
   const int chunks = tokens.count();

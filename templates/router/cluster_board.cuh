@@ -49,7 +49,7 @@ struct ClusterBoard {
     for (int i = threadIdx.x; i < words * kExperts; i += kThreads) bits[i] = 0;
   }
 
-  // Before anything is sent.
+  // Comes before anything is sent.
   __device__ __forceinline__ void prepare() {
     if (threadIdx.x == 0) inbox_init(inbox);
     clear();
@@ -58,7 +58,7 @@ struct ClusterBoard {
     cluster_wait();
   }
 
-  // Once all blocks are done with the round before.
+  // Waits until all blocks are done with the round before.
   __device__ __forceinline__ void prepare_next_round() {
     cluster_arrive();
     cluster_wait();
@@ -71,7 +71,7 @@ struct ClusterBoard {
     ids[token * kIdsOfRow + slot] = u16(expert);
   }
 
-  // By `sharers` lanes of a warp, which have kept the token's experts: to all blocks, this one included.
+  // Sends a token's experts to all blocks, this one included. `sharers` lanes of a warp call it, which have kept them.
   __device__ __forceinline__ void send(int token, bool present, int lane, int sharers) {
     __syncwarp();
     const int size = int(cluster_size());
@@ -89,7 +89,7 @@ struct ClusterBoard {
     if (cluster_size() > 1) inbox_expect(inbox, u32(live * kIdsOfRow * sizeof(u16)));
   }
 
-  // Once all experts of the `exchange`-th exchange are here: a bit for each.
+  // Waits for all experts of the `exchange`-th exchange, and sets a bit for each.
   __device__ __forceinline__ void mark(int exchange, int live) {
     if (cluster_size() > 1) {
       inbox_wait(inbox, u32(exchange));
@@ -113,7 +113,7 @@ struct ClusterBoard {
   }
 };
 
-// On a board that is clear.
+// The board must be clear.
 __device__ __forceinline__ void route_on_cluster(const RouteArguments& rows, ClusterBoard& board, int round) {
   const ChunkedTokens own = board.own(round);
   const int begin = round * kRoundTokens, live = board.live_of(round, rows.live);
@@ -171,7 +171,7 @@ __device__ __forceinline__ void place_round(const PlaceArguments& a, const Clust
   }
 }
 
-// Once segments are laid out.
+// Segments must be laid out.
 __device__ __forceinline__ void place_rounds(const RouteArguments& rows, const PlaceArguments& a,
                                              ClusterBoard& board) {
   const int rounds = board.rounds();

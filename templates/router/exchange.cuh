@@ -55,7 +55,7 @@ struct GridCounts {
     return atomicOr(&row(plane, block)[column], word);
   }
 
-  // By all threads, once nobody needs the words any more.
+  // All threads call it, once no block needs the words any more.
   __device__ __forceinline__ void clear() const {
     const int count = planes() * int(gridDim.x) * kCountWords;
 #pragma unroll 4
@@ -125,8 +125,8 @@ struct ColumnSums {
   }
 };
 
-// On a prepared board, whose `missing` is -1. Returns a block whose counts did not come, which the caller routes before
-// it tries again, or -1. Nobody needs another block to run at the same time.
+// The board must be prepared: `missing` is -1. Returns a block whose counts did not come, which the caller routes
+// before it tries again, or -1. No block needs another to run at the same time.
 __device__ __forceinline__ int add_up_grid(Board& board, const GridCounts& counts) {
   u32* const totals = reinterpret_cast<u32*>(board.layout.counts);
   for (int i = threadIdx.x; i < kCountWords * kSlices; i += kThreads) {

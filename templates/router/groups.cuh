@@ -23,7 +23,7 @@ struct TopTwo {
   }
 };
 
-// Over `kAcross` neighbouring lanes.
+// Merges those of `kAcross` neighbouring lanes.
 template <int kAcross>
 __device__ __forceinline__ TopTwo top_two_across(TopTwo top) {
 #pragma unroll
@@ -36,7 +36,7 @@ __device__ __forceinline__ TopTwo top_two_across(TopTwo top) {
   return top;
 }
 
-// Where what the lanes load at once is whole groups, each of kLanesOfGroup lanes.
+// If what the lanes load at once is whole groups, each has kLanesOfGroup lanes.
 constexpr int kGroupsOfStep = kStep / kGroupSize, kLanesOfGroup = max_of(1, kGroupSize / kVector);
 constexpr bool kWholeGroups = kStep % kGroupSize == 0 && kGroupSize % kVector == 0 && kExperts % kStep == 0 &&
                               (kLanesOfGroup & (kLanesOfGroup - 1)) == 0;

@@ -11,7 +11,7 @@ struct PlaceArguments {
   int* offsets;   // [kExperts + 1], multiples of kAlign; not of equal segments
   int* sorted;    // [places]: the slot, or tokens * kTopK for padding
   int* inverse;   // [tokens * kTopK]: the place, or -1 for a slot beyond its expert's capacity
-  int* grouping;  // as kGrouping says: [places / kAlign], [places] (-1 for nobody's) or [kExperts]
+  int* grouping;  // as kGrouping says: [places / kAlign], [places] (-1 for padding) or [kExperts]
   // Scratch [gridDim.x, kExperts]: counts first, then how many slots come in blocks before. With the barrier schedule
   // the words of GridCounts (exchange.cuh).
   int* block_counts;
@@ -42,7 +42,7 @@ __device__ __forceinline__ Tally& tally_memory() { return *reinterpret_cast<Tall
 struct SlotRange {
   int begin, end;
 
-  // Of the calling warp.
+  // The calling warp's share.
   __device__ __forceinline__ SlotRange of_warp() const {
     const int each = ceil_div(ceil_div(end - begin, kWarpSize), kWarps) * kWarpSize;
     const int first = begin + int(threadIdx.x) / kWarpSize * each;
@@ -184,13 +184,13 @@ struct Padders {
         threads(int(gridDim.x) * (kThreads - busy)) {}
 };
 
-// Of a block that places so many slots: whole warps, if they are half of the block's at most.
+// Returns how many threads of a block are busy with that many slots: whole warps. 0 if it were more than half of them.
 __device__ __forceinline__ int busy_threads(int slots) {
   const int busy = ceil_div(slots, kWarpSize) * kWarpSize;
   return busy <= kThreads / 2 ? busy : 0;
 }
 
-// All of them together, 16 bytes each.
+// Stores `value` `count` times: the padders together, 16 bytes each.
 __device__ __forceinline__ void fill(int* begin, int count, int value, Padders padders) {
   const int thread = padders.thread, threads = padders.threads;
   const int head = min_of(count, int(-(reinterpret_cast<u64>(begin) / sizeof(int)) & 3));
@@ -202,7 +202,7 @@ __device__ __forceinline__ void fill(int* begin, int count, int value, Padders p
   if (tail + thread < count) begin[tail + thread] = value;
 }
 
-// Places and blocks from the first one given on are nobody's.
+// Places and blocks from `place` on have no expert.
 __device__ __forceinline__ void pad_from(const PlaceArguments& a, int place, Padders padders) {
   fill(a.sorted + place, a.places - place, a.tokens * kTopK, padders);
   if constexpr (kGrouping == Grouping::rows) fill(a.grouping + place, a.places - place, -1, padders);
@@ -210,12 +210,12 @@ __device__ __forceinline__ void pad_from(const PlaceArguments& a, int place, Pad
     fill(a.grouping + place / kAlign, (a.places - place) / kAlign, -1, padders);
 }
 
-// Before tokens are routed. Slots may be placed once all blocks are known to be done.
+// Comes before tokens are routed. Slots may be placed once all blocks are known to be done.
 __device__ __forceinline__ void pad_first(const PlaceArguments& a) {
   if constexpr (kPad == Pad::first) pad_from(a, 0, Padders());
 }
 
-// Once segments are laid out: this block's share of what has no slot.
+// Pads this block's share of what has no slot. Segments must be laid out.
 __device__ __forceinline__ void pad_last(const PlaceArguments& a, const Layout& layout, int busy = 0) {
   if constexpr (kPad == Pad::first) return;
   constexpr int kMost = kSegment > 0 ? kSegment : kAlign > 1 ? kAlign : 0;  // of an expert's padding

@@ -34,7 +34,7 @@ __device__ __forceinline__ bool goes_to(const Id* experts, int rank) {
   return goes;
 }
 
-// A thread a token and rank.
+// Each thread takes a token and rank at a time.
 __device__ __forceinline__ void mark_ranks(const RankArguments& a, Counters& counters, const Id* ids,
                                            int first, int last) {
   for (int i = threadIdx.x; i < (last - first) * kColumns; i += kThreads) {

@@ -5,8 +5,8 @@
 // Macros: those of shape.cuh, row.cuh, select.cuh, route.cuh and schedule.cuh. The schedules:
 // - rows: ids and weights only
 // - block: one block does everything
-// - split: a second kernel writes the permutation, after the last block of the first has added up the counts; where
-//   counts are all that is wanted there is no second kernel
+// - split: a second kernel writes the permutation, after the last block of the first has added up the counts; if
+//   only counts are wanted there is no second kernel
 // - cluster: each block of one cluster sees where all tokens go
 // - barrier: all blocks wait for each other, and read each other's counts
 #include "templates/common/dependent_launch.cuh"
@@ -60,7 +60,7 @@ __device__ __forceinline__ u32 route_grid(const RouteArguments& rows, Board& boa
   return threadIdx.x == 0 ? atomicAdd(&state->blocks_done, 1u) : 0;
 }
 
-// On a board that is prepared.
+// The board must be prepared.
 __device__ __forceinline__ void place_by_grid(const RouteArguments& rows, const PlaceArguments& a,
                                               GridState* state, int block_size, ChunkedTokens tokens) {
   Board& board = board_memory();
@@ -75,7 +75,7 @@ __device__ __forceinline__ void place_by_grid(const RouteArguments& rows, const 
   if (threadIdx.x == 0) state->blocks_done = 0;
 }
 
-// On a board that is prepared in every block.
+// The board must be prepared in every block.
 __device__ __forceinline__ void place_by_cluster(const RouteArguments& rows, const PlaceArguments& a,
                                                  int block_size) {
   ClusterBoard board(block_size, a.tokens);

@@ -76,7 +76,7 @@ __device__ __forceinline__ TwoOfLane two_of_lane(const u32 (&orders)[kHeld], Lan
   return two;
 }
 
-// Of those that come behind `last`.
+// The two best of those that come behind `last`.
 __device__ __forceinline__ TwoOfLane two_of_lane_behind(Ranked last, const u32 (&orders)[kHeld], Lane lane) {
   TwoOfLane two;
 #pragma unroll

@@ -32,7 +32,7 @@ struct PositionOf<false> {
 };
 using Position = PositionOf<kBytePositions>::Type;
 
-// A bias selects by other values than the weights come from; without one an order tells its score.
+// A bias selects by other values than the weights come from; without one the order gives the score.
 struct Elected {
   Position candidates[kTopK];
   u32 orders[kBias ? 1 : kTopK];

@@ -7,7 +7,7 @@
 constexpr int kCountBits = 10;  // of a count of experts
 static_assert(kExperts < 1 << kCountBits, "three counts share a word");
 
-// Of equals at `order` those with ids below `end` are selected.
+// What is selected: all above `order`, and of those equal to it the ids below `end`.
 struct Threshold {
   u32 order = 0;
   int end = kExperts;
@@ -17,7 +17,7 @@ struct Threshold {
   }
 };
 
-// The largest order that at least kTopK experts reach. Ends early where no more than kTopK reach one; then all of them
+// The largest order that at least kTopK experts reach. Ends early if no more than kTopK reach one; then all of them
 // are selected. Returns how many do.
 __device__ __forceinline__ int find_order(u32& order, const u32 (&orders)[kHeld]) {
   int reached = kExperts;
@@ -44,7 +44,7 @@ __device__ __forceinline__ int find_order(u32& order, const u32 (&orders)[kHeld]
   return reached;
 }
 
-// Where more than kTopK experts reach the order: the lowest ids of those that are equal to it.
+// If more than kTopK experts reach the order: the end of the lowest ids among those that are equal to it.
 __device__ __forceinline__ int find_end(u32 order, const u32 (&orders)[kHeld], Lane lane) {
   int end = 0;
 #pragma unroll 1

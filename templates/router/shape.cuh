@@ -3,7 +3,7 @@
 // Macros: EXPERTS, TOP_K, SCORE (a Score), BIAS, GROUPS, GROUPS_KEPT, RENORMALIZE, LOGITS (Fp32, Bf16 or Fp16),
 // PLAN (1: counts, offsets and permutations too), MAPPED (1: an expert map), COUNTED (1: the number of tokens is
 // on the device), ALIGN (segments of experts begin at multiples of it), SEGMENT (places of every expert's segment; 0:
-// as many as it needs), LAYOUT (a Grouping), RANKS (over which experts are spread; 0: nobody asks), IDS (int or i64),
+// as many as it needs), LAYOUT (a Grouping), RANKS (over which experts are spread; 0: not wanted), IDS (int or i64),
 // DROPPED (1: a mask of the slots that an expert had no room for).
 #pragma once
 
@@ -46,7 +46,7 @@ constexpr bool kOverSelected =
     kScore == Score::topk_softmax || (kScore == Score::softmax && kRenormalize && kByLogit);
 constexpr bool kNeedsSum = kScore == Score::softmax && !kOverSelected;
 
-// Where slots of dropped and absent experts stand in the order: behind all that have a score.
+// The orders of taken and absent experts, and of those of dropped groups: behind all that have a score.
 constexpr u32 kTaken = 0, kOfDroppedGroup = 1;
 
 // Larger for a larger score, which is not NaN; at least 2, for -infinity too.

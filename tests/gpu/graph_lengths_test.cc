@@ -1,5 +1,5 @@
-// One captured graph, replayed while the lengths in device memory change: how a server decodes, and how it prefills in
-// chunks.
+// One captured graph, replayed while the lengths in device memory change: how a server decodes, how it prefills in
+// chunks, and where a chunk may end in a last tile.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -116,6 +116,16 @@ std::vector<LengthsByName> decoding_steps(const Attending& decoding) {
 // New tokens of a sequence, and all of its tokens.
 using NewAndAll = std::pair<std::int32_t, std::int32_t>;
 
+std::string text_of(const LengthsByName& changed) {
+  std::string text;
+  for (const auto& [name, lengths] : changed) {
+    text += name + ":";
+    for (const std::int32_t length : lengths) text += " " + std::to_string(length);
+    text += "; ";
+  }
+  return text;
+}
+
 // Offsets and lengths for `sequences`, with the names that the problem has.
 LengthsByName prefill_step(const std::vector<NewAndAll>& sequences, bool paged) {
   Lengths q_offsets = {0}, kv_offsets = {0}, kv_lengths;
@@ -189,10 +199,53 @@ constexpr LengthCase kPrefillCases[] = {
      "section=0,splits=2"},
 };
 
-Config prefill_case_config(const LengthCase& test, const Problem& problem, const DeviceLimits& limits) {
+// With trim=1: tiles whose half is 64 tokens and 80, and whatever else decides where a warpgroup's rows end. One
+// sequence. ptxas serializes wgmma in none of them.
+constexpr LengthCase kTrimCases[] = {
+    {"batch=1,seqlen_q=200,seqlen_kv=520",
+     "body=wgmma,warpgroups=2,tile=128,stages=2,query_stages=1,packed=0,overlap=1,ping_pong=1,schedule=grid,"
+     "cluster=1,section=0,splits=1"},
+    {"batch=1,seqlen_q=200,seqlen_kv=520,page=16",
+     "body=wgmma,warpgroups=2,tile=144,stages=2,query_stages=1,packed=0,overlap=0,ping_pong=0,schedule=grid,"
+     "cluster=1,section=0,splits=1"},
+    {"batch=1,seqlen_q=200,seqlen_kv=520,window=90",
+     "body=wgmma,warpgroups=2,tile=144,stages=2,query_stages=2,packed=0,overlap=1,ping_pong=0,schedule=static,"
+     "cluster=2,section=0,splits=1"},
+    {"batch=1,seqlen_q=60,seqlen_kv=520,page=64",
+     "body=wgmma,warpgroups=2,tile=128,stages=2,query_stages=1,packed=1,overlap=1,ping_pong=0,schedule=grid,"
+     "cluster=1,section=0,splits=2"},
+    {"batch=1,seqlen_q=200,seqlen_kv=520,page=16,kv_dtype=e4m3",
+     "body=wgmma,warpgroups=2,tile=128,stages=1,query_stages=1,packed=0,overlap=0,ping_pong=0,"
+     "schedule=dynamic,cluster=1,section=0,splits=1"},
+};
+
+// Chunks and prompts of which a warpgroup's rows see 1 token of their last tile, about half of it, or about all.
+std::vector<NewAndAll> around_halves(const Problem& problem, const Config& config) {
+  const auto tile = static_cast<std::int32_t>(config.number("tile"));
+  const std::int32_t half = (tile + 31) / 32 * 16;  // kFewTokens of templates/prefill_attention/shape.cuh
+  const auto heads = static_cast<std::int32_t>(problem["q_heads"] / problem["kv_heads"]);
+  const std::int32_t tokens = 64 / (config.number("packed") == 1 ? heads : 1);  // of a warpgroup's rows
+  std::vector<NewAndAll> chunks;
+  for (const std::int32_t new_tokens :
+       {1, tokens - 1, tokens, tokens + 1, 2 * tokens - 1, 2 * tokens, 3 * tokens}) {
+    for (int warpgroup = 0; warpgroup * tokens < new_tokens; ++warpgroup) {
+      const std::int32_t end = std::min((warpgroup + 1) * tokens, new_tokens);  // of the warpgroup's tokens
+      for (const std::int32_t first : {0, tile, 2 * tile}) {
+        for (const std::int32_t seen : {1, half - 1, half, half + 1, tile - 1, tile}) {
+          const std::int32_t all = first + seen + new_tokens - end;
+          if (all >= new_tokens && all <= problem["seqlen_kv"]) chunks.emplace_back(new_tokens, all);
+        }
+      }
+    }
+  }
+  return chunks;
+}
+
+Config prefill_case_config(const LengthCase& test, const Problem& problem, const DeviceLimits& limits,
+                           const char* trim = "trim=0") {
   const std::string file = "spaces/prefill_attention.json";
   const Space space = Space::parse(read_resource(file), file);
-  const Config config = space.parse_config(std::string(test.config) + ",lag=8,poly=0,trim=0");
+  const Config config = space.parse_config(std::string(test.config) + ",lag=8,poly=0," + trim);
   REQUIRE(space.why_illegal(config, expression_environment(problem, limits), Rules::must) == "");
   return config;
 }
@@ -228,6 +281,7 @@ void check_replays(Machine& machine, const Problem& problem, const Config& confi
   LoadedPlan loaded = attending.load(plan, *build);
   const cuda::Graph graph = cuda::capture(machine.stream, [&] { loaded.enqueue(0); });
   for (const LengthsByName& lengths : steps_of(attending)) {
+    CAPTURE(text_of(lengths));
     const ErrorFigures figures = attending.replay(graph, lengths);
     CHECK(figures.mask_mismatches == 0);
     CHECK(figures.sum_yy > 0);
@@ -249,6 +303,22 @@ TEST_CASE("what one graph is captured of is legal on Hopper") {
     CAPTURE(test.problem);
     CAPTURE(test.config);
     prefill_case_config(test, prefill_case_problem(test), limits);
+  }
+}
+
+// Needs no GPU.
+TEST_CASE(
+    "configurations that trim a last tile are legal on Hopper, and lengths end on both sides of its half") {
+  for (const LengthCase& test : kTrimCases) {
+    CAPTURE(test.config);
+    const Problem problem = prefill_case_problem(test);
+    const Config config = prefill_case_config(test, problem, limits_of_architecture("sm_90a"), "trim=1");
+    const std::vector<NewAndAll> chunks = around_halves(problem, config);
+    CHECK(chunks.size() >= 60);
+    for (const auto& [new_tokens, all] : chunks) {
+      CHECK(new_tokens <= problem["seqlen_q"]);
+      CHECK(all <= problem["seqlen_kv"]);
+    }
   }
 }
 
@@ -278,6 +348,27 @@ TEST_CASE("one captured graph of a prompt, or of chunks, serves other new tokens
                             static_cast<std::int32_t>(problem["seqlen_kv"])};
     check_replays(machine, problem, prefill_case_config(test, problem, limits), [&](const Attending&) {
       return prefill_steps(static_cast<std::size_t>(problem["batch"]), most, problem["page"] > 0);
+    });
+  }
+}
+
+// A warpgroup that computes half of its last tile, or should not have: each sequence by itself, so that no other hides
+// its error.
+TEST_CASE("with trim every end of a chunk is right: before the half of a last tile, at it and behind it") {
+  if (no_gpu()) return;
+  const DeviceLimits limits = gpu().info().limits;
+  if (limits.compute_capability != 90) return;
+  Machine machine;
+  for (const LengthCase& test : kTrimCases) {
+    CAPTURE(test.problem);
+    CAPTURE(test.config);
+    const Problem problem = prefill_case_problem(test);
+    const Config config = prefill_case_config(test, problem, limits, "trim=1");
+    check_replays(machine, problem, config, [&](const Attending&) {
+      std::vector<LengthsByName> steps;
+      for (const NewAndAll& chunk : around_halves(problem, config))
+        steps.push_back(prefill_step({chunk}, problem["page"] > 0));
+      return steps;
     });
   }
 }

@@ -51,10 +51,10 @@ std::vector<Config> sample(const LegalSpace& space, std::size_t count, std::uint
   return chosen;
 }
 
-LegalSpace legal_space(const Kernel& kernel, const Problem& problem, Rules rules) {
+LegalSpace legal_space(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits,
+                       Rules rules) {
   const std::string file = "spaces/" + kernel.name() + ".json";
-  return Space::parse(read_resource(file), file)
-      .enumerate(expression_environment(problem, gpu().info().limits), rules);
+  return Space::parse(read_resource(file), file).enumerate(expression_environment(problem, limits), rules);
 }
 
 }  // namespace
@@ -172,7 +172,7 @@ struct Sample {
 Sample begin_sample(const Kernel* kernel, const Problem& problem, Rules rules, std::size_t count,
                     std::uint64_t seed) {
   Sample begun{.kernel = kernel, .problem = problem};
-  begun.configs = sample(legal_space(*kernel, problem, rules), count, seed);
+  begun.configs = sample(legal_space(*kernel, problem, gpu().info().limits, rules), count, seed);
   for (const Config& config : begun.configs) {
     begun.plans.push_back(kernel->plan(config, problem, gpu().info().limits));
     begun.builds.push_back(gpu_compiler().submit(begun.plans.back().unit));
@@ -198,6 +198,8 @@ void run_sample(const Sample& begun, SampleCounts& counts) {
     CHECK_MESSAGE(result.outcome == Outcome::ok, outcome_name(result.outcome), ": ", result.message);
   }
 }
+
+constexpr std::size_t kSampled = 24;
 
 // Runs `count` configurations of every small problem of every kernel that `rules` allow. The next problem's are
 // compiled meanwhile.
@@ -225,16 +227,29 @@ void check_sample(Rules rules, std::size_t count, std::uint64_t seed) {
 
 }  // namespace
 
+// Needs no GPU.
+TEST_CASE("the sample of what is legal on Hopper has clusters that route in rounds") {
+  const Kernel& router = find_kernel("router");
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  int in_rounds = 0;
+  for (const Problem& problem : small_problems(router)) {
+    if (problem["tokens"] <= 256) continue;  // the tokens of a round (templates/router/cluster_board.cuh)
+    for (const Config& config : sample(legal_space(router, problem, limits, Rules::all), kSampled, kSeed))
+      in_rounds += config.is("schedule", "cluster");
+  }
+  CHECK(in_rounds >= 4);
+}
+
 TEST_CASE("a sample of every kernel's space is right on every small problem") {
   if (no_gpu()) return;
-  check_sample(Rules::all, sample_size(24), kSeed);
+  check_sample(Rules::all, sample_size(kSampled), kSeed);
 }
 
 // A runtime launches a winner at shapes for which a search would not have tried it. Few of a problem: what guesses
 // leave out compiles long and runs slowly.
 TEST_CASE("configurations that guesses at speed leave out are right too") {
   if (no_gpu()) return;
-  check_sample(Rules::must, sample_size(24) / 6 + 1, kSeed + 1);
+  check_sample(Rules::must, sample_size(kSampled) / 6 + 1, kSeed + 1);
 }
 
 }  // namespace moetune

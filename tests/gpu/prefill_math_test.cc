@@ -47,6 +47,15 @@ const std::vector<PrefillBug> kPrefillBugs = {
     {kMma, {kPrompt, "", "attend_mma.cuh", "+ step * 2048 + tall_row_", "+ tall_row_"}},
     // Exponentials by polynomial are off by up to a quarter.
     {kWgmma, {kPrompt, "poly=4", "attend.cuh", "0.69326099f", "0.19326099f"}},
+    // The wrong half of a last tile is scored.
+    {kWgmma,
+     {kPrompt, "tile=128,trim=1", "body_wgmma.cuh", "wgmma_forget(keys))",
+      "wgmma_forget(keys + kFewTokens * 128))"}},
+    // Half of a last tile is scored, though rows see more: all of it, or one token more than half.
+    {kWgmma, {kPrompt, "tile=128,trim=1", "attend.cuh", "tile * kTile + kFewTokens", "tile * kTile + kTile"}},
+    {kWgmma,
+     {"batch=2,q_heads=8,kv_heads=2,seqlen_q=100,seqlen_kv=101", "tile=128,trim=1", "attend.cuh",
+      "tile * kTile + kFewTokens", "tile * kTile + kFewTokens + 1"}},
     // The sink takes no part of the probability.
     {kWgmma,
      {"batch=2,q_heads=8,kv_heads=2,seqlen_q=30,seqlen_kv=30,sinks=learned", "warpgroups=1,ping_pong=0",

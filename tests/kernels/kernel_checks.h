@@ -37,7 +37,8 @@ inline std::string call_refusal(const Kernel& kernel, const Problem& problem, co
 }
 
 // On a GPU of 16 SMs the problem has more than `count` legal configurations, and no two of them launch the same code
-// in the same way.
+// in the same way. Plans are compared: source, macros, launches and their arguments. Whether templates heed all macros
+// is for tests/tuner/compile/space_compile_test.cc, which compiles a sample.
 inline void check_launches_differ(const Problem& problem, std::size_t count) {
   CAPTURE(problem.text());
   DeviceLimits limits = limits_of_architecture("sm_90a");

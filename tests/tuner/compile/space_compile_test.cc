@@ -1,12 +1,17 @@
 // A seeded sample of every kernel's space, compiled with NVRTC for every generation: what a space calls legal
 // must compile, and must fit the device its constraints were asked about. The problems are drawn ones and,
-// shared out over the generations, those that the GPU tests run.
+// shared out over the generations, those that the GPU tests run. And pairs of configurations that must not compile to
+// the same instructions.
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/resources.h"
@@ -15,6 +20,7 @@
 #include "tests/gpu/problems.h"
 #include "tests/sanitized.h"
 #include "tuner/compile/compile_pool.h"
+#include "tuner/compile/launchable.h"
 
 using namespace moetune;
 
@@ -130,4 +136,138 @@ TEST_CASE("a sample of every space compiles for every generation and fits the de
     MESSAGE(architecture << ": " << stats.compiled << " compiled, " << stats.compile_seconds
                          << " s of compiling");
   }
+}
+
+namespace {
+
+// A problem of a kernel, and how many pairs of its configurations are compiled.
+struct Typical {
+  const char* kernel;
+  const char* preset;
+  const char* problem;
+  int pairs;
+};
+
+constexpr Typical kTypical[] = {
+    {"router", "deepseek-v3", "tokens=64", 8},
+    {"router", "deepseek-v3", "tokens=4096,outputs=weights", 4},
+    {"prefill_attention", nullptr, "q_heads=8,kv_heads=2,seqlen_q=1024,seqlen_kv=1024,head_dim=64", 6},
+    {"moe_dispatch", "deepseek-v3", "tokens=4096,out=e4m3", 3},
+    {"moe_combine", "deepseek-v3", "tokens=4096", 3},
+};
+
+// Two legal configurations that differ in one parameter and are launched alike, so that only their code can differ.
+using Twins = std::pair<Config, Config>;
+
+std::string launches_of(const Plan& plan) {
+  nlohmann::json all = plan;
+  all.erase("source");
+  all.erase("defines");
+  return all.dump();
+}
+
+// Differ in `parameter`. Nothing if some draws find none.
+std::optional<Twins> draw_twins(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits,
+                                const LegalSpace& legal, const Parameter& parameter, std::mt19937& random) {
+  const Space space = space_of(kernel);
+  const Assignment environment = expression_environment(problem, limits);
+  for (int draw = 0; draw < 40; ++draw) {
+    const Config one = legal.config(static_cast<ConfigId>(random() % legal.size()));
+    const Value& value = parameter.values[random() % parameter.values.size()];
+    const Config other = space.parse_config(parameter.name + "=" + value.text(), &one);
+    if (other == one || !space.why_illegal(other, environment).empty()) continue;
+    if (launches_of(kernel.plan(one, problem, limits)) == launches_of(kernel.plan(other, problem, limits)))
+      return Twins{one, other};
+  }
+  return std::nullopt;
+}
+
+template <typename T>
+T read_at(const std::vector<std::uint8_t>& bytes, std::size_t offset) {
+  T value;
+  REQUIRE(offset + sizeof value <= bytes.size());
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+// The instructions in a cubin (ELF, 64 bits): its sections `.text.NAME`. What else it has, such as the names of
+// constants, may differ where the instructions do not.
+std::string instructions_of(const std::vector<std::uint8_t>& cubin) {
+  const auto table = read_at<std::uint64_t>(cubin, 40);
+  const std::size_t size = read_at<std::uint16_t>(cubin, 58), count = read_at<std::uint16_t>(cubin, 60);
+  const auto header = [&](std::size_t section) { return table + section * size; };
+  const auto names = read_at<std::uint64_t>(cubin, header(read_at<std::uint16_t>(cubin, 62)) + 24);
+  std::string code;
+  for (std::size_t section = 0; section < count; ++section) {
+    const std::string name =
+        reinterpret_cast<const char*>(cubin.data()) + names + read_at<std::uint32_t>(cubin, header(section));
+    if (name.rfind(".text.", 0) != 0) continue;
+    const auto begin =
+        cubin.begin() + static_cast<std::ptrdiff_t>(read_at<std::uint64_t>(cubin, header(section) + 24));
+    code += name;
+    code.append(begin,
+                begin + static_cast<std::ptrdiff_t>(read_at<std::uint64_t>(cubin, header(section) + 32)));
+  }
+  REQUIRE(!code.empty());
+  return code;
+}
+
+}  // namespace
+
+// That the macros of two configurations differ is held for whole spaces (tests/kernels: no two configurations launch
+// the same code in the same way). A template could ignore a macro: so a sample is compiled.
+TEST_CASE("configurations that differ in one parameter and are launched alike have other instructions") {
+  if (kSanitized) return;
+  const DeviceLimits limits = limits_of_architecture("sm_90a");
+  Compiler::Options options;
+  options.architecture = "sm_90a";
+  const Compiler compiler(options);
+  CompilePool pool(compiler, std::thread::hardware_concurrency());
+  struct Compiled {
+    Twins twins;
+    Plan plan;  // of the first
+    std::shared_future<BuildPtr> one, other;
+  };
+  std::vector<Compiled> compiled;
+  std::mt19937 random(16);
+  for (const Typical& typical : kTypical) {
+    CAPTURE(typical.problem);
+    const Kernel& kernel = find_kernel(typical.kernel);
+    const auto preset = std::find_if(
+        kernel.presets().begin(), kernel.presets().end(),
+        [&](const Preset& each) { return typical.preset != nullptr && each.name == typical.preset; });
+    const Problem problem =
+        parse_problem(kernel.name(), kernel.schema(), preset == kernel.presets().end() ? nullptr : &*preset,
+                      typical.problem);
+    const Space space = space_of(kernel);
+    const LegalSpace legal = space.enumerate(expression_environment(problem, limits));
+    int pairs = 0;
+    for (int round = 0; round < 4 && pairs < typical.pairs; ++round) {
+      for (const Parameter& parameter : space.parameters()) {
+        if (parameter.at_launch || pairs == typical.pairs) continue;
+        const auto twins = draw_twins(kernel, problem, limits, legal, parameter, random);
+        if (!twins) continue;
+        ++pairs;
+        const Plan one = kernel.plan(twins->first, problem, limits),
+                   other = kernel.plan(twins->second, problem, limits);
+        compiled.push_back({*twins, one, pool.submit(one.unit), pool.submit(other.unit)});
+      }
+    }
+    CHECK(pairs == typical.pairs);
+  }
+  std::size_t compared = 0;
+  for (const Compiled& pair : compiled) {
+    CAPTURE(pair.twins.first.text());
+    CAPTURE(pair.twins.second.text());
+    const BuildPtr one = pair.one.get(), other = pair.other.get();
+    REQUIRE(one->outcome == Outcome::ok);
+    REQUIRE(other->outcome == Outcome::ok);
+    // ptxas makes one order of what it serializes, and a search prunes that.
+    if (!why_serialized(pair.plan, *one).empty()) continue;
+    ++compared;
+    const bool differ = instructions_of(one->cubin) != instructions_of(other->cubin);
+    CHECK(differ);
+  }
+  CHECK(compared >= compiled.size() - 3);
+  MESSAGE(compiled.size() << " pairs, " << pool.stats().compile_seconds << " s of compiling");
 }
