@@ -13,6 +13,7 @@ namespace moetune {
 namespace {
 
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
+constexpr double kFarSlower = 1.2;  // than the best of the cell, at two of a cubin's starting points
 // Blocks in whole waves are tried if so much less of the last wave is idle, at so many steps of run-time values.
 constexpr double kClearlyFuller = 0.05;
 constexpr std::size_t kWaveSteps = 4;
@@ -213,7 +214,8 @@ MeasuredConfig CellMeter::best_sibling(const Hint& hint, const Effort& effort) {
   double best_time = kNoTime;
   for (std::size_t tries = 0; !left.empty() && (tries < starts.size() || tries < effort.tries); ++tries) {
     if (tries > 0 && std::chrono::steady_clock::now() > deadline_) break;
-    if (tries >= starts.size() && effort.within > 0 && best_time > effort.within * best_us_) break;
+    if (effort.within > 0 && tries >= 2 && best_time > kFarSlower * best_us_) break;
+    if (effort.within > 0 && tries >= starts.size() && best_time > effort.within * best_us_) break;
     const ConfigId next = tries < starts.size()
                               ? starts[tries]
                               : *std::min_element(left.begin(), left.end(), [&](ConfigId a, ConfigId b) {
@@ -263,7 +265,11 @@ bool CellMeter::is_right(const std::string& config) {
 }
 
 CellMeter::Effort CellMeter::thorough() const {
-  return {.finalists = 6, .duel_rounds = settings_.duel_rounds, .policy = settings_.policy, .seconds = 2};
+  return {.within = 1.1,
+          .finalists = 6,
+          .duel_rounds = settings_.duel_rounds,
+          .policy = settings_.policy,
+          .seconds = 2};
 }
 
 CellMeter::Effort CellMeter::brief() const {

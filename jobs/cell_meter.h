@@ -46,8 +46,9 @@ class CellMeter {
   struct Effort {
     std::size_t origins = 3;  // cells whose run-time values a cubin starts from
     std::size_t tries = 10;   // run-time values of one cubin; origins come before these
-    double within =
-        0;  // no more than the origins of a cubin that is slower than this times the best; 0: no limit
+    // No more than its origins of a cubin that is slower than this times the best of the cell, and no more than two of
+    // them if it is far slower; 0: no limit.
+    double within = 0;
     std::size_t finalists = 12;
     // What is slower than this times the best of the cell meets nobody in its duel: no duel need say how far it is.
     double duel_within = 1.3;

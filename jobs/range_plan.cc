@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/suggest.h"
@@ -196,13 +195,12 @@ std::vector<std::pair<std::size_t, std::size_t>> RangePlan::counted_neighbours()
   return pairs;
 }
 
-std::vector<std::size_t> RangePlan::add_around(std::size_t a, std::size_t b,
-                                               const std::function<bool(const Problem&)>& is_past) {
+void RangePlan::add_around(std::size_t a, std::size_t b, const std::function<bool(const Problem&)>& is_past) {
   const Extents low = kernel_.extents_of(cells_[a].problem);
   GridPoint values;
   for (const std::size_t place : places_) values.push_back(low[place]);
   const auto counted = std::find(places_.begin(), places_.end(), std::size_t{0});
-  if (counted == places_.end()) return {};
+  if (counted == places_.end()) return;
   std::int64_t& count = values[static_cast<std::size_t>(counted - places_.begin())];
   std::int64_t before = low[0], past = kernel_.extents_of(cells_[b].problem)[0];
   while (past - before > 1) {
@@ -210,15 +208,11 @@ std::vector<std::size_t> RangePlan::add_around(std::size_t a, std::size_t b,
     const std::optional<Problem> problem = problem_of_kind(values, cells_[a].uneven);
     (problem && is_past(*problem) ? past : before) = count;
   }
-  const std::size_t first = cells_.size();
   const bool uneven = cells_[a].uneven;
   for (const std::int64_t one : {before, past}) {
     count = one;
     add(values, uneven);
   }
-  std::vector<std::size_t> added(cells_.size() - first);
-  std::iota(added.begin(), added.end(), first);
-  return added;
 }
 
 void RangePlan::restore(const std::string& text) {

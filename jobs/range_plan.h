@@ -41,9 +41,8 @@ class RangePlan {
   // of; that with less first.
   std::vector<std::pair<std::size_t, std::size_t>> counted_neighbours() const;
   // Adds the last cell between such a pair for which `is_past` is false, and the next one, for which it is true, unless
-  // they are there; their indexes. `is_past` is false at `a`, true at `b`, and changes once between them.
-  std::vector<std::size_t> add_around(std::size_t a, std::size_t b,
-                                      const std::function<bool(const Problem&)>& is_past);
+  // they are there. `is_past` is false at `a`, true at `b`, and changes once between them.
+  void add_around(std::size_t a, std::size_t b, const std::function<bool(const Problem&)>& is_past);
   // A cell that an earlier search of these ranges refined to, unless the device no longer serves it.
   void restore(const std::string& problem);
   const FamilyInterface& interface() const { return *interface_; }

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "jobs/range_hints.h"
@@ -16,8 +19,11 @@ namespace {
 constexpr double kWorthwhile = 0.5;
 // Cells are searched until so many in sequence brought no new cubin.
 constexpr std::size_t kIdleSearches = 8, kLeastSearches = 16;
+// Defaults of fewer cells than this share are measured where they are the default.
+constexpr double kFrequentDefault = 0.04;
 // After so many waves of blocks another one weighs little.
 constexpr int kMostWaves = 3;
+constexpr std::size_t kMostSteps = 4;  // cells beside steps, to one of the coarse grid
 
 }  // namespace
 
@@ -59,6 +65,7 @@ void RangeSearch::resume() {
   if (known.ranges == state_.ranges) {
     state_.idle = known.idle;
     state_.filled = known.filled;
+    state_.steps = known.steps;
     state_.shapes = known.shapes;
     for (const RangeCellState& cell : known.cells) plan_.restore(cell.problem);
     std::erase_if(state_.shapes, [](const UnseenShape& shape) { return shape.absorbed; });
@@ -212,14 +219,38 @@ void RangeSearch::complete_pool() {
   }
 }
 
-// The cubins of the table so far, and those that as many cubins would have with a closer bound: the finer grid may need
-// them. Chosen once, so that cells which come in between do not change what all others must measure.
+// Cubins that are the default in a share of the cells worth measuring everywhere; the most frequent first.
+std::vector<std::string> RangeSearch::cubins_of_defaults() const {
+  std::map<std::string, std::size_t> counts;
+  for (const PlannedCell& cell : plan_.cells()) {
+    const auto fallback =
+        session_.space_file()->default_config(expression_environment(cell.problem, session_.info().limits));
+    if (fallback) ++counts[meter_.cubin_of(*fallback)];
+  }
+  std::vector<std::pair<std::size_t, std::string>> frequent;
+  for (const auto& [name, count] : counts) {
+    if (static_cast<double>(count) >= kFrequentDefault * static_cast<double>(plan_.cells().size()))
+      frequent.emplace_back(count, name);
+  }
+  std::ranges::sort(frequent, std::greater());
+  std::vector<std::string> names;
+  for (auto& [count, name] : frequent) names.push_back(std::move(name));
+  return names;
+}
+
+// The cubins of the table so far, those that as many cubins would have with a closer bound, and those of defaults: the
+// finer grid may need them. Chosen once, so that cells which come in between do not change what all others must
+// measure.
 void RangeSearch::choose_filled() {
   if (!state_.filled.empty()) return;
   state_.filled = solution_.cubins;
-  for (const std::string& name : solve(state_, request_.regret / 4, request_.variants, neighbours_).cubins) {
-    if (std::ranges::find(state_.filled, name) == state_.filled.end()) state_.filled.push_back(name);
-  }
+  const auto add = [&](const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      if (std::ranges::find(state_.filled, name) == state_.filled.end()) state_.filled.push_back(name);
+    }
+  };
+  add(cubins_of_defaults());
+  add(solve(state_, request_.regret / 4, request_.variants, neighbours_).cubins);
 }
 
 // All other cells see what the table may launch.
@@ -256,6 +287,15 @@ void RangeSearch::cross() {
   }
 }
 
+// Cells that the plan got since have a state and, nothing being measured there, no choice. The first of them.
+std::size_t RangeSearch::take_new_cells() {
+  const std::size_t first = state_.cells.size();
+  for (std::size_t i = first; i < plan_.cells().size(); ++i)
+    state_.cells.push_back({.problem = plan_.cells()[i].problem.text(), .crossed = true});
+  solve_again();
+  return first;
+}
+
 // How many waves of blocks the cell's choice takes at a problem; 0 if it has none, or cannot be launched there.
 int RangeSearch::waves_there(std::size_t index, const Problem& problem) const {
   const std::string& config = solution_.picks[index].config;
@@ -275,14 +315,15 @@ void RangeSearch::follow_waves() {
   const std::vector<std::pair<std::size_t, std::size_t>> pairs = plan_.counted_neighbours();
   for (int waves = 1; waves <= kMostWaves; ++waves) {
     for (const auto& [a, b] : pairs) {
-      if (time_is_up(kWavesUntil)) return;
+      if (time_is_up(kWavesUntil) || state_.steps >= kMostSteps * plan_.coarse()) return;
       if (waves_there(a, plan_.cells()[a].problem) != waves) continue;
       const auto is_past = [&, a = a](const Problem& problem) { return waves_there(a, problem) > waves; };
       if (!is_past(plan_.cells()[b].problem)) continue;
-      for (const std::size_t index : plan_.add_around(a, b, is_past)) {
-        state_.cells.push_back({.problem = plan_.cells()[index].problem.text(), .crossed = true});
-        solution_.picks.emplace_back();
-        complete(index, solution_.cubins, kWavesUntil);
+      plan_.add_around(a, b, is_past);
+      const std::size_t first = take_new_cells();
+      state_.steps += state_.cells.size() - first;
+      for (std::size_t index = first; index < state_.cells.size(); ++index) {
+        complete(index, state_.filled, kWavesUntil);
         report("refining", index + 1, plan_.cells().size());
       }
     }
@@ -291,16 +332,14 @@ void RangeSearch::follow_waves() {
 
 void RangeSearch::refine() {
   const std::size_t most = plan_.coarse() / 2;
-  for (std::size_t added = plan_.cells().size() - planned_at_first_;
-       added < most && !time_is_up(kRefiningUntil); ++added) {
+  for (; added() < most && !time_is_up(kRefiningUntil);) {
     const auto pair = worst_disagreement(plan_.cells(), state_, solution_.picks, request_.regret);
     if (!pair) return;
     const std::optional<std::size_t> index = plan_.refine(pair->first, pair->second);
     if (!index) return;
-    state_.cells.push_back({.problem = plan_.cells()[*index].problem.text(), .crossed = true});
-    solution_.picks.emplace_back();
+    take_new_cells();
     complete(*index, solution_.cubins, kRefiningUntil);
-    report("refining", added + 1, most);
+    report("refining", added(), most);
   }
 }
 

@@ -4,6 +4,7 @@
 // what a table lacks that does not keep its bound, range_unseen.cc unseen shapes; range_job.cc brings it to its end.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <set>
@@ -44,11 +45,18 @@ class RangeSearch {
   bool has_untried(std::size_t index);
   bool complete(std::size_t index, const std::vector<std::string>& cubins, double until);
   void complete_pool();
+  std::vector<std::string> cubins_of_defaults() const;
   void choose_filled();
   void fill();
   void complete_cover(double until);
   void repair(double until);
   void cross();
+  std::size_t take_new_cells();
+  // Cells of refinement and of shapes that lost too much.
+  std::size_t added() const {
+    const std::size_t all = plan_.cells().size() - planned_at_first_;
+    return all - std::min(all, state_.steps);
+  }
   int waves_there(std::size_t index, const Problem& problem) const;
   void follow_waves();
   void refine();

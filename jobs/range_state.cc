@@ -120,6 +120,7 @@ std::string RangeState::text() const {
                    {"cubins", cubins},
                    {"idle", idle},
                    {"filled", filled},
+                   {"steps", steps},
                    {"configs", configs.json()},
                    {"cells", std::move(list)},
                    {"shapes", std::move(seen)}}
@@ -136,6 +137,7 @@ RangeState RangeState::parse(std::string_view text) {
     document.at("cubins").get_to(state.cubins);
     document.at("idle").get_to(state.idle);
     document.at("filled").get_to(state.filled);
+    state.steps = document.value("steps", std::size_t{0});
     const auto configs = document.at("configs").get<ListedConfigs>();
     for (const nlohmann::json& one : document.at("cells")) state.cells.push_back(cell_from(one, configs));
     for (const nlohmann::json& one : document.at("shapes")) {

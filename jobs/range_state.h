@@ -58,6 +58,7 @@ struct RangeState {
   std::vector<std::string> cubins;  // the pool, in the order in which they proved worth it
   std::size_t idle = 0;             // searches in sequence that brought nothing to the pool
   std::vector<std::string> filled;  // cubins that the finer grid measures, chosen after the searches
+  std::size_t steps = 0;            // cells that were added beside steps of a choice's waves
   std::vector<RangeCellState> cells;
   std::vector<UnseenShape> shapes;
 

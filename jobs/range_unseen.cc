@@ -106,14 +106,13 @@ bool RangeSearch::absorb() {
   bool any = false;
   for (UnseenShape& shape : state_.shapes) {
     const bool is_lossy = !shape.failed && shape.pick_us > shape.best_us * (1 + request_.regret);
-    const bool is_full = plan_.cells().size() >= planned_at_first_ + plan_.coarse() / 2 + kMostAbsorbed;
+    const bool is_full = added() >= plan_.coarse() / 2 + kMostAbsorbed;
     if (!is_lossy || shape.absorbed || is_full || time_is_up(kShapesUntil)) continue;
     const std::size_t before = plan_.cells().size();
     plan_.restore(shape.problem);
     if (plan_.cells().size() == before) continue;
     any = shape.absorbed = true;
-    state_.cells.push_back({.problem = shape.problem, .crossed = true});
-    solution_.picks.emplace_back();
+    take_new_cells();
     complete(before, solution_.cubins, kShapesUntil);
   }
   if (any) {
