@@ -117,18 +117,8 @@ std::string DeviceNight::shortage(const TuningPoint& point) {
 ReworkResult DeviceNight::rework(const PlanItem& item) {
   // A range's search takes no turns, so it has the device alone.
   const std::int64_t bytes = item.over.empty() ? need_of(item.point).gpu_bytes : MemoryRoom::kAll;
-  try {
-    return room_.work_beside(bytes, [&] { return rework_with_room(item); });
-  } catch (const BrokenEnvironment&) {
-    // Somebody else may have taken the memory meanwhile. A device that is gone has none to ask for, and says so again.
-    std::string taken;
-    try {
-      taken = shortage(item.point);
-    } catch (const BrokenEnvironment&) {
-    }
-    if (taken.empty()) throw;
-    return {.verdict = ReworkVerdict::postponed, .reason = "somebody took the memory: " + taken};
-  }
+  return rework_or_postpone(
+      room_, bytes, [&] { return rework_with_room(item); }, [&] { return shortage(item.point); });
 }
 
 ReworkResult DeviceNight::rework_with_room(const PlanItem& item) {

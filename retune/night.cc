@@ -220,7 +220,7 @@ class Night {
           if (team.devices.size() > 1) threads.emplace_back([this, &team, i] { check_winners(team, i); });
         }
     }
-    if (devices > 1) fail_what_is_left();
+    if (devices > 1) fail_what_is_lost();
     result_.interrupted = result_.interrupted || shared_.context.stop.stop_requested();
     emit("night_ended", {{"interrupted", result_.interrupted},
                          {"out_of_time", result_.out_of_time},
@@ -356,11 +356,9 @@ class Night {
     return broken;
   }
 
-  // Of a night that was not over: no device was left that had not failed under it.
-  void fail_what_is_left() {
-    if (result_.interrupted || result_.out_of_time) return;
+  void fail_what_is_lost() {
     for (Team& team : teams_) {
-      for (const std::size_t position : team.queue->not_taken())
+      for (const std::size_t position : team.queue->lost())
         report({.item = team.plan.items[position],
                 .result = {.verdict = ReworkVerdict::failed, .reason = "no device was left for it"}});
     }

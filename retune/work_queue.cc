@@ -21,7 +21,7 @@ std::optional<WorkQueue::Turn> WorkQueue::take(std::size_t device) {
       return turn;
     }
     if (running_ == 0) break;
-    changed_.wait(lock);
+    wait(lock);
   }
   changed_.notify_all();  // nobody may be left to take what others wait for
   return std::nullopt;
@@ -37,9 +37,15 @@ std::optional<WorkQueue::Turn> WorkQueue::take_check(std::size_t device) {
       return turn;
     }
     if (!may_share()) break;
-    changed_.wait(lock);
+    wait(lock);
   }
   return std::nullopt;
+}
+
+void WorkQueue::wait(std::unique_lock<std::mutex>& lock) {
+  ++waiting_;
+  changed_.wait(lock);
+  --waiting_;
 }
 
 bool WorkQueue::may_share() const {
@@ -91,8 +97,14 @@ std::size_t WorkQueue::devices_left() const {
       std::count_if(devices_.begin(), devices_.end(), [](const Device& one) { return !one.gone; }));
 }
 
-std::vector<std::size_t> WorkQueue::not_taken() const {
+std::size_t WorkQueue::waiting() const {
   const std::lock_guard lock(mutex_);
+  return waiting_;
+}
+
+std::vector<std::size_t> WorkQueue::lost() const {
+  const std::lock_guard lock(mutex_);
+  if (stopped_) return {};
   std::vector<std::size_t> left(items_.begin(), items_.end());
   std::sort(left.begin(), left.end());
   return left;

@@ -40,7 +40,10 @@ class WorkQueue {
   void stop();
 
   std::size_t devices_left() const;
-  std::vector<std::size_t> not_taken() const;  // in order
+  std::size_t waiting() const;  // threads that a take() or take_check() holds now
+  // Once every thread's take() has returned nothing: the items that no device has done, because each that is left had
+  // failed under them, in order. Empty after a stop, which leaves items to the next night.
+  std::vector<std::size_t> lost() const;
 
  private:
   struct Device {
@@ -50,6 +53,7 @@ class WorkQueue {
 
   bool has_taker(std::size_t item) const;
   bool may_share() const;  // whether an item is under way, or may be yet
+  void wait(std::unique_lock<std::mutex>& lock);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -57,6 +61,7 @@ class WorkQueue {
   std::vector<std::set<std::size_t>> failed_;  // by item, the devices
   std::vector<Device> devices_;
   std::size_t running_ = 0;  // items
+  std::size_t waiting_ = 0;
   bool stopped_ = false;
 };
 

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <chrono>
 #include <thread>
 
 using moetune::WorkQueue;
@@ -24,6 +23,10 @@ void run(WorkQueue& queue, std::size_t devices, const Work& work) {
       while (const auto turn = queue.take_check(device)) work(queue, device, *turn);
     });
   }
+}
+
+void wait_until_waiting(const WorkQueue& queue, std::size_t threads) {
+  while (queue.waiting() < threads) std::this_thread::yield();
 }
 
 }  // namespace
@@ -63,11 +66,11 @@ TEST_CASE("who waits for a check ends with the last item, also if no device is l
   CHECK(queue.failed(0, *turn));
   CHECK(queue.leave(0));
   CHECK_FALSE(queue.leave(0));
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  wait_until_waiting(queue, 1);
   CHECK(queue.leave(1));
   checker.join();
   CHECK(queue.devices_left() == 0);
-  CHECK(queue.not_taken() == std::vector<std::size_t>{0});
+  CHECK(queue.lost() == std::vector<std::size_t>{0});
 }
 
 TEST_CASE("every item is done once, and a winner is checked once by each other device") {
@@ -75,7 +78,6 @@ TEST_CASE("every item is done once, and a winner is checked once by each other d
   WorkQueue queue(kItems, kDevices);
   std::atomic<int> done[kItems] = {}, checks[kItems] = {};
   run(queue, kDevices, [&](WorkQueue& q, std::size_t device, const Turn& turn) {
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
     ++(turn.check ? checks : done)[turn.item];
     q.done(device, turn, !turn.check);
   });
@@ -87,14 +89,19 @@ TEST_CASE("every item is done once, and a winner is checked once by each other d
 
 TEST_CASE("a slow device holds nobody up: the others take what it does not reach") {
   WorkQueue queue(10, 2);
-  std::atomic<int> by[2] = {};
-  run(queue, 2, [&](WorkQueue& q, std::size_t device, const Turn& turn) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(device == 0 ? 60 : 5));
-    ++by[device];
-    q.done(device, turn);
+  const auto slow = queue.take(0);
+  int by_other = 0;
+  std::jthread other([&] {
+    while (const auto turn = queue.take(1)) {
+      ++by_other;
+      queue.done(1, *turn);
+    }
   });
-  CHECK(by[0] + by[1] == 10);
-  CHECK(by[1] > by[0]);
+  wait_until_waiting(queue, 1);  // for what becomes of the slow one's item
+  CHECK(by_other == 9);
+  queue.done(0, *slow);
+  other.join();
+  CHECK(by_other == 9);
 }
 
 TEST_CASE("what a device dies under another one takes, even if it had nothing left to do") {
@@ -107,7 +114,7 @@ TEST_CASE("what a device dies under another one takes, even if it had nothing le
     queue.done(1, *third);
     CHECK_FALSE(queue.take(1));
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  wait_until_waiting(queue, 1);
   CHECK(queue.failed(0, *first));
   queue.leave(0);
   other.join();
@@ -126,15 +133,30 @@ TEST_CASE("an item under which every device fails is not taken a second time by 
   REQUIRE(again);
   CHECK_FALSE(queue.failed(1, *again));
   CHECK_FALSE(queue.take(1));
-  CHECK(queue.not_taken().empty());
+  CHECK(queue.lost().empty());  // it has failed, and its last device has said so
 }
 
-TEST_CASE("after a stop nothing is taken, and what was not reached is known") {
+TEST_CASE("an item is lost if all that are left have failed under it, also if the last to try it is gone") {
+  WorkQueue queue(3, 2);
+  const auto first = queue.take(0), second = queue.take(1);
+  CHECK(queue.failed(0, *first));  // the other one is to take it
+  const auto third = queue.take(0);
+  CHECK(queue.failed(1, *second));
+  CHECK(queue.leave(1));  // before it has
+  queue.done(0, *third);
+  CHECK(queue.take(0)->item == second->item);
+  queue.done(0, *second);
+  CHECK_FALSE(queue.take(0));
+  CHECK(queue.devices_left() == 1);
+  CHECK(queue.lost() == std::vector<std::size_t>{0});
+}
+
+TEST_CASE("after a stop nothing is taken, and what was not reached is not lost: the next night has it") {
   WorkQueue queue(3, 2);
   const auto turn = queue.take(0);
   queue.stop();
   CHECK_FALSE(queue.take(1));
   queue.done(0, *turn, true);
   CHECK_FALSE(queue.take(0));
-  CHECK(queue.not_taken() == std::vector<std::size_t>{1, 2});
+  CHECK(queue.lost().empty());
 }
