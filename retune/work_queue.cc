@@ -42,6 +42,11 @@ std::optional<WorkQueue::Turn> WorkQueue::take_check(std::size_t device) {
   return std::nullopt;
 }
 
+bool WorkQueue::expects_check(std::size_t device) const {
+  const std::lock_guard lock(mutex_);
+  return !stopped_ && !devices_[device].gone && (!devices_[device].checks.empty() || may_share());
+}
+
 void WorkQueue::wait(std::unique_lock<std::mutex>& lock) {
   ++waiting_;
   changed_.wait(lock);

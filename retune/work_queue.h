@@ -30,6 +30,8 @@ class WorkQueue {
   // A check, as soon as there is one, so that a winner that is slower elsewhere does not stay long. nullopt: no more
   // will come for the device.
   std::optional<Turn> take_check(std::size_t device);
+  // Whether a check may yet come for the device, or is there.
+  bool expects_check(std::size_t device) const;
   // A turn has ended. With `share` all other devices that are still there are to check the item's winner.
   void done(std::size_t device, const Turn& turn, bool share = false);
   // The device failed under it. Whether another device takes it: one that has not failed under it.
