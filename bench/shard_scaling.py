@@ -1,9 +1,9 @@
-"""shard_scaling.py MOETUNE [--gpus N] [--json FILE] [--limit SECONDS] [WORKLOADS [BUDGET]]
+"""shard_scaling.py MOETUNE [--gpus N [--kernel K]] [--json FILE] [--limit SECONDS] [WORKLOADS [BUDGET]]
 
 One list tuned by 1, 2, 4 and 8 processes, each a shard. Replays made-up recordings, so that what takes the time is
 NVRTC: a process compiles on one core, and no workload can use another's cubins. With --gpus 1 and N processes measure
-decode_attention, each on a GPU of its own and with its share of the cores. Every count of processes starts from
-nothing, and the shards' caches are merged and counted. Prints a table, and writes the same to --json. Exit code 1 if a
+K, decode_attention by default, each on a GPU of its own and with its share of the cores. Every count of processes
+starts from nothing, and the shards' caches are merged and counted. Prints a table, and writes the same to --json. Exit code 1 if a
 workload is missing, if two shards have it, or if all together takes longer than --limit (150): what runs is killed
 then.
 """
@@ -28,7 +28,7 @@ class Bench:
     """From recordings; `devices` is empty then, or names a GPU for each shard."""
 
     def __init__(self, tool: str, workloads: int, budget: int, folder: Path, gpus: int = 0,
-                 limit: float = 150) -> None:
+                 limit: float = 150, kernel: str = "decode_attention") -> None:
         self.end = time.monotonic() + limit
         self.tool, self.workloads, self.budget, self.folder = tool, workloads, budget, folder
         self.devices = [f"cuda:{index}" for index in range(gpus)]
@@ -36,14 +36,16 @@ class Bench:
         self.list = folder / "list.json"
         self.environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "home")}
         if gpus:
-            self.write_gpu_list()
+            self.write_gpu_list(kernel)
         else:
             self.write_recordings()
 
-    def write_gpu_list(self) -> None:
-        shapes = [f"batch={batch},q_heads=32,kv_heads=8,head_dim=128,context={context}"
-                  for context in (2048, 4096, 1024, 8192) for batch in (1, 4, 8, 16, 32, 2, 64, 24)]
-        entries = [{"kernel": "decode_attention", "problem": each} for each in shapes[:self.workloads]]
+    def write_gpu_list(self, kernel: str) -> None:
+        shapes = [f"elements={1024 * (index + 1)}" for index in range(self.workloads)]
+        if kernel == "decode_attention":
+            shapes = [f"batch={batch},q_heads=32,kv_heads=8,head_dim=128,context={context}"
+                      for context in (2048, 4096, 1024, 8192) for batch in (1, 4, 8, 16, 32, 2, 64, 24)]
+        entries = [{"kernel": kernel, "problem": each} for each in shapes[:self.workloads]]
         self.workloads = len(entries)
         self.write_entries(entries)
 
@@ -106,6 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("tool")
     parser.add_argument("--gpus", type=int, default=0)
+    parser.add_argument("--kernel", default="decode_attention", choices=("decode_attention", "decode_kernel"))
     parser.add_argument("--json", type=Path)
     parser.add_argument("--limit", type=float, default=150)
     parser.add_argument("workloads", type=int, nargs="?")
@@ -116,7 +119,7 @@ def main() -> None:
     counts = (1, options.gpus) if options.gpus else PROCESSES
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name:
-        bench = Bench(options.tool, workloads, budget, Path(name), options.gpus, options.limit)
+        bench = Bench(options.tool, workloads, budget, Path(name), options.gpus, options.limit, options.kernel)
         print(f"{bench.workloads} workloads, {budget} trials each, on {bench.cores} cores"
               + (f" and {options.gpus} GPUs" if options.gpus else ""))
         print("| processes | seconds | times as fast | of what N would be | largest shard |")
