@@ -59,7 +59,8 @@ class DeviceNight {
   // Duels the winner that a sibling has stored with what it replaced, here; goes back if it is slower.
   Confirmed confirm(const PlanItem& item, const ReworkResult& found);
   // Starts the worker of the next confirm(), so that it need not wait for its driver; for confirm()'s thread, and
-  // `some` workload. The worker has no context and no memory of the GPU until then. What breaks down here confirm() finds.
+  // `some` workload of the plan. The worker has no context and no memory of the GPU until then. What breaks down here
+  // confirm() finds.
   void prepare_confirm(const TuningPoint& some);
   // How fast it is by its canary; nullopt for a recording, and if it was disturbed. Throws BrokenEnvironment if the
   // device does not work (any more).

@@ -23,8 +23,8 @@
 
 namespace moetune {
 
-// `device`, each call of which holds `turn`, its end included, but for info() and set_stop(): of devices with one `turn`
-// one at a time computes on the GPU, so that none disturbs what another measures. `turn` must outlive it.
+// `device`, each call of which holds `turn`, its end included, but for info() and set_stop(): of devices with one
+// `turn` one at a time computes on the GPU, so that none disturbs what another measures. `turn` must outlive it.
 std::unique_ptr<Device> take_turns(std::unique_ptr<Device> device, std::mutex& turn);
 
 // The GPU's memory, of which jobs take what they need, first come first served.

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/device_info.h"
+#include "jobs/device_choice.h"
 
 namespace moetune {
 

@@ -129,8 +129,12 @@ class Night {
   void leave_out_unfit() {
     std::string last;
     for (Team& team : teams_) {
+      const std::vector<DeviceNight*> all = team.devices;
       const std::vector<LeftOutDevice> unfit = take_out_unfit(team);
-      if (shared_.context.stop.stop_requested()) return;
+      if (shared_.context.stop.stop_requested()) {  // which is no device's fault
+        team.devices = all;
+        return;
+      }
       for (const LeftOutDevice& one : unfit) leave_out(one.device, one.why);
       if (team.devices.empty()) last = unfit.front().why;
     }

@@ -45,6 +45,7 @@ TEST_CASE("one device takes all in order") {
 
 TEST_CASE("a winner is checked while the other device goes on with its own item") {
   WorkQueue queue(2, 2);
+  CHECK(queue.expects_check(1));
   const auto first = queue.take(0), second = queue.take(1);
   queue.done(0, *first, true);
   const auto check = queue.take_check(1);  // its own item is under way
@@ -53,6 +54,8 @@ TEST_CASE("a winner is checked while the other device goes on with its own item"
   CHECK(check->item == 0);
   queue.done(1, *check);
   queue.done(1, *second, true);
+  CHECK(queue.expects_check(0));  // nothing is under way any more, but one is there
+  CHECK_FALSE(queue.expects_check(1));
   CHECK(queue.take_check(0)->item == 1);
   CHECK_FALSE(queue.take(1));
   CHECK_FALSE(queue.take_check(1));
