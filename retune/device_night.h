@@ -67,6 +67,8 @@ class DeviceNight {
   std::optional<double> canary_rate();
   // The same before all work: the device stays open for the first rework() or confirm(), whichever comes.
   std::optional<double> open_and_compare();
+  // Ends what open_and_compare() has left open, if nothing has taken it: an idle device holds no memory of the GPU.
+  void close_idle() { take_opened(); }
   // For all that leaves the device open, and for rework(): a thread that lasts.
   Lane& lane() { return lane_; }
 

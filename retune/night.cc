@@ -204,6 +204,7 @@ class Night {
   void tune_items(Team& team, std::size_t position) {
     std::size_t broken_in_a_row = 0;
     while (!is_over(*team.queue)) {
+      if (!team.queue->has_item(position)) team.devices[position]->close_idle();
       const std::optional<WorkQueue::Turn> turn = team.queue->take(position);
       if (!turn) break;
       const double from = shared_.times.now();

@@ -9,11 +9,21 @@ WorkQueue::WorkQueue(std::size_t items, std::size_t devices) : failed_(items), d
   for (std::size_t i = 0; i < items; ++i) items_.push_back(i);
 }
 
+// The first item that the device has not failed under.
+std::deque<std::size_t>::const_iterator WorkQueue::next_of(std::size_t device) const {
+  return std::find_if(items_.begin(), items_.end(),
+                      [&](std::size_t item) { return !failed_[item].contains(device); });
+}
+
+bool WorkQueue::has_item(std::size_t device) const {
+  const std::lock_guard lock(mutex_);
+  return !stopped_ && !devices_[device].gone && next_of(device) != items_.end();
+}
+
 std::optional<WorkQueue::Turn> WorkQueue::take(std::size_t device) {
   std::unique_lock lock(mutex_);
   while (!stopped_ && !devices_[device].gone) {
-    const auto next = std::find_if(items_.begin(), items_.end(),
-                                   [&](std::size_t item) { return !failed_[item].contains(device); });
+    const auto next = next_of(device);
     if (next != items_.end()) {
       const Turn turn{.item = *next};
       items_.erase(next);

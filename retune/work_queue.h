@@ -25,6 +25,8 @@ class WorkQueue {
   // Items are taken in order.
   WorkQueue(std::size_t items, std::size_t devices);
 
+  // Whether there is an item that the device may take now, so that take() need not wait.
+  bool has_item(std::size_t device) const;
   // An item. nullopt: none is left for the device.
   std::optional<Turn> take(std::size_t device);
   // A check, as soon as there is one, so that a winner that is slower elsewhere does not stay long. nullopt: no more
@@ -53,6 +55,7 @@ class WorkQueue {
     std::deque<std::size_t> checks;
   };
 
+  std::deque<std::size_t>::const_iterator next_of(std::size_t device) const;
   bool has_taker(std::size_t item) const;
   bool may_share() const;  // whether an item is under way, or may be yet
   void wait(std::unique_lock<std::mutex>& lock);

@@ -130,7 +130,10 @@ TEST_CASE("what a device dies under another one takes, even if it had nothing le
 TEST_CASE("an item under which every device fails is not taken a second time by any") {
   WorkQueue queue(1, 2);
   const auto first = queue.take(0);
+  CHECK_FALSE(queue.has_item(1));  // it is under way
   CHECK(queue.failed(0, *first));
+  CHECK_FALSE(queue.has_item(0));
+  CHECK(queue.has_item(1));
   CHECK_FALSE(queue.take(0));
   const auto again = queue.take(1);
   REQUIRE(again);
