@@ -101,6 +101,24 @@ TEST_CASE("a stop while GPUs are compared is no GPU's fault, and ends the night"
   CHECK(result.devices.size() == 2);
 }
 
+TEST_CASE("the first search of a GPU needs no worker but that of its canary") {
+  const testing::ScriptedDriver driver("memory=4194304,devices=2,same");
+  const TemporaryFolder folder;
+  NightRequest request;
+  request.list.entries = {{.kernel = "decode_kernel", .shapes = {{"elements=1024"}}}};
+  request.search.settings.budget = 2;
+  request.search.threads = 1;
+  request.search.target.device = "all";
+  request.search.target.cache.path = folder.file("night.db");
+  const NightListener listener = [&](const Document& event) {
+    if (event["event"] == "planned") driver.play("init=100");  // a worker from now on finds no driver
+  };
+  const NightResult result = run_night(request, {}, listener, {});
+  REQUIRE(result.reworked.size() == 1);
+  INFO(result.reworked[0].result.reason);
+  CHECK(result.reworked[0].result.verdict == ReworkVerdict::tuned);
+}
+
 TEST_CASE("a night says how long each of its GPUs took for what, the longest workload first") {
   const testing::ScriptedDriver driver("memory=4194304,devices=2,same");
   const TemporaryFolder folder;
