@@ -5,8 +5,9 @@ retune_gpus.py MOETUNE host [--gpus N] [--workloads N] [--budget N] [--bar RATIO
 retune_gpus.py MOETUNE night [--workloads N] [--budget N] [--bar RATIO]
     tunes the workloads, then examines all of them, unchanged, in a second night; the ratio of the wall times
 
-Exit code 1 if the ratio is above the bar (0.55 and 0.2). --threads: compilers of each GPU. --kernel decode_kernel takes
-little memory and time.
+`host` prints how long each GPU took for what. --json FILE: both nights' documents and the ratio. Exit code 1 if the
+ratio is above the bar (0.55 and 0.2). --limit: seconds after which a night is ended, which fails (500). --threads:
+compilers of each GPU. --kernel decode_kernel takes little memory and time.
 """
 import argparse
 import json
@@ -40,6 +41,8 @@ def arguments():
     parser.add_argument("--kernel", default="decode_attention")
     parser.add_argument("--bar", type=float)
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--limit", type=float, default=500)
+    parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     options.bar = BARS[options.measure] if options.bar is None else options.bar
     return options
@@ -47,7 +50,7 @@ def arguments():
 
 class Nights:
     def __init__(self, options, folder):
-        self.options, self.folder = options, folder
+        self.options, self.folder, self.nights = options, folder, []
         self.list = folder / "w.json"
         self.list.write_text(json.dumps({"moetune_workloads": 1, "workloads": [
             {"kernel": options.kernel, "shapes": shapes(options.kernel, options.workloads)}]}))
@@ -58,12 +61,17 @@ class Nights:
                    "--cache", str(self.folder / cache), "--budget", str(self.options.budget), "--threads",
                    str(self.options.threads), "--json", *more]
         begin = time.monotonic()
-        ended = subprocess.run(command, stdout=subprocess.PIPE, text=True,
-                               env={**os.environ, "XDG_CACHE_HOME": str(self.folder / "xdg")})
+        try:
+            ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=self.options.limit,
+                                   env={**os.environ, "XDG_CACHE_HOME": str(self.folder / "xdg")})
+        except subprocess.TimeoutExpired:
+            raise SystemExit(f"retune_gpus: a night took longer than {self.options.limit:.0f} s") from None
         seconds = time.monotonic() - begin
         if ended.returncode != 0:
             raise SystemExit(f"retune_gpus: {' '.join(command[1:])} ended with {ended.returncode}")
-        return seconds, json.loads(ended.stdout)
+        done = json.loads(ended.stdout)
+        self.nights.append({"devices": devices, "seconds": seconds, "night": done})
+        return seconds, done
 
     def tune(self, cache, devices):
         seconds, done = self.run(cache, devices)
@@ -73,21 +81,34 @@ class Nights:
         return seconds, done
 
 
-def print_searches(done):
-    """What of the wall time is searches; the rest is the start, the canaries and the last duels."""
-    for device in done["devices"]:
-        seconds = [one["seconds"] for one in done["reworked"] if one["device"] == device]
-        print(f"{device}: {len(seconds)} searches in {sum(seconds):.1f} s: "
-              + ", ".join(f"{each:.1f}" for each in seconds))
+def print_phases(seconds, done):
+    """Where the wall time went: a row a device, in seconds since the night began."""
+    times = done["times"]
+    print(f"wall {seconds:.1f} s: the night began after {seconds - times['ended_s']:.1f}, GPUs open at "
+          f"{times['opened_to_s']:.1f}, compared at {times['compared_to_s']:.1f}, planned at "
+          f"{times['planned_to_s']:.1f}, ended at {times['ended_s']:.1f}")
+    print("| device | canary | first search at | searches | searched | last ended | idle at the end | checks "
+          "| last ended |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    last = max(device["searched_to_s"] for device in times["devices"])
+    for device in times["devices"]:
+        lengths = [one["seconds"] for one in done["reworked"] if one["device"] == device["device"]]
+        checks = sum(one["device"] == device["device"] for one in done["confirmed"])
+        print(f"| {device['device']} | {device['canary_s']:.1f} | {device['searched_from_s']:.1f} "
+              f"| {', '.join(f'{each:.1f}' for each in lengths)} | {device['searched_s']:.1f} "
+              f"| {device['searched_to_s']:.1f} | {last - device['searched_to_s']:.1f} "
+              f"| {checks} in {device['checked_s']:.1f} | {device['checked_to_s']:.1f} |")
 
 
 def measure_host(nights, options):
     one, alone = nights.tune("one.db", "cuda:0")
-    print_searches(alone)
+    print_phases(one, alone)
     many, done = nights.tune("many.db", ",".join(f"cuda:{i}" for i in range(options.gpus)))
-    print_searches(done)
+    print_phases(many, done)
     held = sum(check["held"] for check in done["confirmed"])
     withdrawn = sum(check["withdrawn"] for check in done["confirmed"])
+    searched = [sum(each["searched_s"] for each in document["times"]["devices"]) for document in (alone, done)]
+    print(f"all searches together: {searched[0]:.1f} s on one GPU, {searched[1]:.1f} s on {options.gpus}")
     print(f"one GPU {one:.1f} s, {options.gpus} GPUs {many:.1f} s, with {held} duels on siblings, {withdrawn} withdrawn")
     return many / one
 
@@ -113,6 +134,10 @@ def main():
         print(f"{options.workloads} workloads of {options.kernel}, {options.budget} trials each, empty caches")
         ratio = {"host": measure_host, "night": measure_night}[options.measure](nights, options)
     print(f"ratio {ratio:.3f} (bar: at most {options.bar})")
+    if options.json:
+        options.json.write_text(json.dumps({"measure": options.measure, "ratio": ratio, "bar": options.bar,
+                                            "workloads": options.workloads, "budget": options.budget,
+                                            "cores": len(os.sched_getaffinity(0)), "nights": nights.nights}, indent=1))
     return 0 if ratio <= options.bar else 1
 
 

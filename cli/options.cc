@@ -36,7 +36,7 @@ void require_kernel(const JobTarget& target) {
 }
 
 void declare_threads(OptionTable& table, std::uint64_t& threads) {
-  table.whole("threads", threads, 0, 1024, "compiler processes; 0: one a core, at most 16");
+  table.whole("threads", threads, 0, 1024, "compiler processes, at most 16: more count as 16; 0: one a core");
 }
 
 void declare_timing(OptionTable& table, std::string& timing, const std::string& otherwise) {

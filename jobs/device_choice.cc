@@ -308,6 +308,14 @@ DeviceChoice choose_gpu(const std::string& device, const WorkloadSpec& workload,
   }
 }
 
+DeviceChoice choose_opened(DeviceChoice opened, const WorkloadSpec& workload) {
+  if (!workload.kernel) throw BadField("kernel", "it is needed");
+  opened.kernel = &find_kernel(*workload.kernel);
+  opened.kernel_name = opened.kernel->name();
+  opened.problem = problem_of(*opened.kernel, workload);
+  return opened;
+}
+
 GpuList list_gpus() {
   CudaDeviceList list = list_cuda_devices();
   return {std::move(list.devices), std::move(list.why_empty)};

@@ -37,6 +37,10 @@ DeviceChoice choose_family_device(const std::string& device, const WorkloadSpec&
 // their name, for messages.
 DeviceChoice choose_gpu(const std::string& device, const WorkloadSpec& workload, std::string_view job);
 
+// The GPU of an earlier choice for another workload: its worker goes on. `opened` is a GPU's, as
+// Session::release_device() gives it back. Throws BadField for the workload.
+DeviceChoice choose_opened(DeviceChoice opened, const WorkloadSpec& workload);
+
 // As choose_gpu, but opens nothing.
 DeviceInfo find_gpu(const std::string& device, std::string_view job);
 

@@ -14,7 +14,7 @@ constexpr std::size_t kFewestSamples = 5;
 }  // namespace
 
 std::optional<double> gpu_speed(const std::string& device, const CacheChoice& cache,
-                                const JobContext& context) {
+                                const JobContext& context, std::optional<DeviceChoice>* opened) {
   const JobTarget target{.workload = {.kernel = "decode_kernel", .problem = "elements=1024", .preset = ""},
                          .device = device,
                          .cache = cache};
@@ -27,6 +27,7 @@ std::optional<double> gpu_speed(const std::string& device, const CacheChoice& ca
     if (i >= kWarmUp && !reading->is_disturbed() && reading->windows_per_us > 0)
       samples.push_back(reading->windows_per_us);
   }
+  if (opened != nullptr) *opened = gpu.session.release_device();
   return typical_speed(std::move(samples));
 }
 

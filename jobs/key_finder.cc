@@ -11,12 +11,15 @@ namespace moetune {
 KeyFinder::KeyFinder(std::string device, bool no_compile, std::string job)
     : device_(std::move(device)), no_compile_(no_compile), job_(std::move(job)) {}
 
+KeyFinder::KeyFinder(DeviceInfo gpu, bool no_compile, std::string job)
+    : device_(gpu.id), no_compile_(no_compile), job_(std::move(job)), gpu_(std::move(gpu)) {}
+
 void KeyFinder::look() {
   if (looked_) return;
   const bool replays =
-      device_.starts_with("replay:") || (device_ == "auto" && list_cuda_devices().devices.empty());
+      !gpu_ && (device_.starts_with("replay:") || (device_ == "auto" && list_cuda_devices().devices.empty()));
   if (!replays) {
-    gpu_ = find_gpu(device_, job_);
+    if (!gpu_) gpu_ = find_gpu(device_, job_);
     device_ = gpu_->id;
     toolchain_ = Compiler(Compiler::Options{.architecture = gpu_->architecture}).toolchain();
   }

@@ -19,6 +19,9 @@ class KeyFinder {
   // `no_compile` as in SearchRequest. `job` is for messages.
   KeyFinder(std::string device, bool no_compile, std::string job);
 
+  // Of a GPU that was listed already, which is not looked for again.
+  KeyFinder(DeviceInfo gpu, bool no_compile, std::string job);
+
   // `problem` is canonical. Throws BadInput if no recording fits.
   WorkloadKey find(const std::string& kernel, const std::string& problem);
 

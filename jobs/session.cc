@@ -146,6 +146,11 @@ void Session::open_compiler(const SessionOptions& options) {
   }
 }
 
+DeviceChoice Session::release_device() {
+  pool_.reset();
+  return std::move(choice_);
+}
+
 std::vector<BuildPtr> Session::build_now(const std::vector<CompileUnit>& units) {
   std::vector<BuildPtr> builds = pool_->build_now(units);
   for (const BuildPtr& build : builds) programs_compiled_ += build->seconds > 0;

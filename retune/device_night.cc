@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <utility>
 
 #include "base/error.h"
 #include "jobs/device_choice.h"
@@ -50,11 +51,12 @@ ReworkSettings NightShared::rework_settings() const {
   return settings;
 }
 
-DeviceNight::DeviceNight(NightShared& shared, std::string device, std::size_t position, std::size_t twin)
+DeviceNight::DeviceNight(NightShared& shared, NightDevice device, std::size_t position, std::size_t twin)
     : shared_(shared),
-      name_(device),
+      name_(device.name),
       position_(position),
-      keys_(std::move(device), shared.request.search.no_compile, "retune"),
+      keys_(device.gpu ? KeyFinder(*std::move(device.gpu), shared.request.search.no_compile, "retune")
+                       : KeyFinder(std::move(device.name), shared.request.search.no_compile, "retune")),
       room_(memory_of(keys_.gpu())) {
   const DeviceInfo* const gpu = keys_.gpu();
   if (gpu != nullptr) name_ = gpu->id;
@@ -117,18 +119,8 @@ std::string DeviceNight::shortage(const TuningPoint& point) {
 ReworkResult DeviceNight::rework(const PlanItem& item) {
   // A range's search takes no turns, so it has the device alone.
   const std::int64_t bytes = item.over.empty() ? need_of(item.point).gpu_bytes : MemoryRoom::kAll;
-  try {
-    return room_.work_beside(bytes, [&] { return rework_with_room(item); });
-  } catch (const BrokenEnvironment&) {
-    // Somebody else may have taken the memory meanwhile. A device that is gone has none to ask for, and says so again.
-    std::string taken;
-    try {
-      taken = shortage(item.point);
-    } catch (const BrokenEnvironment&) {
-    }
-    if (taken.empty()) throw;
-    return {.verdict = ReworkVerdict::postponed, .reason = "somebody took the memory: " + taken};
-  }
+  return rework_or_postpone(
+      room_, bytes, [&] { return rework_with_room(item); }, [&] { return shortage(item.point); });
 }
 
 ReworkResult DeviceNight::rework_with_room(const PlanItem& item) {
@@ -164,13 +156,14 @@ ReworkResult DeviceNight::rework_now(const PlanItem& item) {
   };
   const JobContext context{.events = events(), .stop = shared_.context.stop};
   if (!item.over.empty()) {
+    take_opened();  // a range opens its own
     begun(Remedy::full);
     const double time_s = shared_.request.time_s > 0 ? std::max(1.0, shared_.seconds_left()) : 0;
     ReworkResult result = rework_range(item, search_of(item), time_s, context);
     if (result.verdict != ReworkVerdict::stopped && !result.unfinished) done(result);
     return result;
   }
-  SessionSubject subject(search_of(item), item.begun.has_value(), begun, context, turn_);
+  SessionSubject subject(search_of(item), item.begun.has_value(), begun, context, turn_, take_opened());
   ReworkSettings settings = shared_.rework_settings();
   settings.resumed = item.begun;
   settings.duels_only = item.causes == std::vector{StaleCause::rival} && !item.begun;
@@ -195,8 +188,10 @@ Confirmed DeviceNight::confirm(const PlanItem& item, const ReworkResult& found) 
 
 Confirmed DeviceNight::confirm_with_room(const PlanItem& item, const ReworkResult& found) {
   Confirmed confirmed{.point = item.point, .device = name_};
+  std::optional<DeviceChoice> opened = take_opened();
+  if (!opened) opened = std::exchange(spare_, std::nullopt);
   SessionSubject subject(search_of(item), false, {}, {.events = events(), .stop = shared_.context.stop},
-                         turn_);
+                         turn_, std::move(opened));
   const SiblingCheck check = check_on_sibling(subject, found.served, found.replaced,
                                               shared_.rework_settings(), events(), shared_.context.stop);
   confirmed.held = check.held;
@@ -206,6 +201,33 @@ Confirmed DeviceNight::confirm_with_room(const PlanItem& item, const ReworkResul
   const std::lock_guard one_at_a_time(shared_.withdrawing);
   confirmed.withdrawn = subject.withdraw(found.served, found.replaced, check);
   return confirmed;
+}
+
+void DeviceNight::prepare_confirm(const TuningPoint& some) {
+  if (keys_.gpu() == nullptr || spare_) return;
+  try {
+    spare_ =
+        choose_gpu(keys_.device(), {.kernel = some.kernel, .problem = some.problem, .preset = ""}, "retune");
+  } catch (const std::exception&) {
+  }
+}
+
+// A rework() that does not need it, or a confirm() before any, has its memory back by taking it.
+std::optional<DeviceChoice> DeviceNight::take_opened() {
+  const std::lock_guard lock(opening_);
+  return std::exchange(opened_, std::nullopt);
+}
+
+std::optional<double> DeviceNight::open_and_compare() {
+  if (keys_.gpu() == nullptr) return std::nullopt;
+  const double from = shared_.times.now();
+  std::optional<DeviceChoice> opened;
+  const auto rate =
+      gpu_speed(keys_.device(), shared_.request.search.target.cache, {.stop = shared_.context.stop}, &opened);
+  shared_.times.canary(name_, from);
+  const std::lock_guard lock(opening_);
+  opened_ = std::move(opened);
+  return rate;
 }
 
 std::optional<double> DeviceNight::canary_rate() {

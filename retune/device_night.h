@@ -14,9 +14,12 @@
 
 #include "jobs/key_finder.h"
 #include "retune/device_share.h"
+#include "retune/host_devices.h"
+#include "retune/lane.h"
 #include "retune/memory.h"
 #include "retune/night.h"
 #include "retune/night_lock.h"
+#include "retune/night_times.h"
 #include "retune/session_subject.h"
 
 namespace moetune {
@@ -30,6 +33,7 @@ struct NightShared {
   std::function<void(const char* name, const Document& more)> emit;
   std::uint64_t threads = 0;  // of each device's compiler
   Clock::time_point begin = Clock::now();
+  NightClock times = {};
   std::mutex withdrawing;  // one at a time goes back to an earlier winner
 
   std::int64_t now() const;
@@ -41,7 +45,7 @@ struct NightShared {
 class DeviceNight {
  public:
   // `position` among the night's devices; `twin`: how many of the same name came before it (recordings alone).
-  DeviceNight(NightShared& shared, std::string device, std::size_t position, std::size_t twin);
+  DeviceNight(NightShared& shared, NightDevice device, std::size_t position, std::size_t twin);
 
   const std::string& name() const { return name_; }
   KeyFinder& keys() { return keys_; }
@@ -54,9 +58,19 @@ class DeviceNight {
   ReworkResult rework(const PlanItem& item);
   // Duels the winner that a sibling has stored with what it replaced, here; goes back if it is slower.
   Confirmed confirm(const PlanItem& item, const ReworkResult& found);
+  // Starts the worker of the next confirm(), so that it need not wait for its driver; for confirm()'s thread, and
+  // `some` workload of the plan. The worker has no context and no memory of the GPU until then. What breaks down here
+  // confirm() finds.
+  void prepare_confirm(const TuningPoint& some);
   // How fast it is by its canary; nullopt for a recording, and if it was disturbed. Throws BrokenEnvironment if the
   // device does not work (any more).
   std::optional<double> canary_rate();
+  // The same before all work: the device stays open for the first rework() or confirm(), whichever comes.
+  std::optional<double> open_and_compare();
+  // Ends what open_and_compare() has left open, if nothing has taken it: an idle device holds no memory of the GPU.
+  void close_idle() { take_opened(); }
+  // For all that leaves the device open, and for rework(): a thread that lasts.
+  Lane& lane() { return lane_; }
 
  private:
   SearchRequest search_of(const PlanItem& item);
@@ -67,6 +81,8 @@ class DeviceNight {
   Confirmed confirm_with_room(const PlanItem& item, const ReworkResult& found);
   Events events() const;
 
+  std::optional<DeviceChoice> take_opened();
+
   NightShared& shared_;
   std::string name_;
   std::size_t position_;
@@ -76,6 +92,10 @@ class DeviceNight {
   std::optional<Ledger> ledger_;
   std::mutex turn_;
   MemoryRoom room_;
+  std::mutex opening_;
+  std::optional<DeviceChoice> opened_;  // by open_and_compare()
+  std::optional<DeviceChoice> spare_;   // by prepare_confirm()
+  Lane lane_;                           // last: its work uses all else
 };
 
 }  // namespace moetune

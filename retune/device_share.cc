@@ -59,9 +59,9 @@ MemoryRoom::Hold MemoryRoom::take(std::int64_t bytes) {
   return {*this, bytes, ticket, joined};
 }
 
-bool MemoryRoom::is_held() const {
+MemoryRoom::Use MemoryRoom::use() const {
   const std::lock_guard lock(mutex_);
-  return holders_ > 0;
+  return {.asked = next_, .served = served_, .holders = holders_};
 }
 
 bool MemoryRoom::Hold::was_shared() const {
@@ -74,6 +74,22 @@ void MemoryRoom::give_back(std::int64_t bytes) {
   --holders_;
   held_ -= bytes;
   changed_.notify_all();
+}
+
+ReworkResult rework_or_postpone(MemoryRoom& room, std::int64_t bytes,
+                                const std::function<ReworkResult()>& work,
+                                const std::function<std::string()>& shortage) {
+  try {
+    return room.work_beside(bytes, work);
+  } catch (const BrokenEnvironment&) {
+    std::string taken;
+    try {
+      taken = shortage();
+    } catch (const BrokenEnvironment&) {  // a device that is gone: what it said first counts
+    }
+    if (taken.empty()) throw;
+    return {.verdict = ReworkVerdict::postponed, .reason = "somebody took the memory: " + taken};
+  }
 }
 
 }  // namespace moetune

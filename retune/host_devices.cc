@@ -23,28 +23,30 @@ std::vector<std::string> parts_of(const std::string& text) {
 
 }  // namespace
 
-std::vector<std::string> night_devices(const std::string& text) {
-  std::vector<std::string> names;
+std::vector<NightDevice> night_devices(const std::string& text) {
+  std::vector<NightDevice> devices;
   if (text == "all" || text == "auto") {
     const GpuList list = list_gpus();
-    for (const DeviceInfo& gpu : list.gpus) names.push_back(gpu.id);
-    if (names.empty() && text == "all")
+    for (const DeviceInfo& gpu : list.gpus) devices.push_back({gpu.id, gpu});
+    if (devices.empty() && text == "all")
       throw BrokenEnvironment("--device all needs a GPU, and there is none here: " + list.why_empty);
-    return names.empty() ? std::vector{text} : names;
+    if (devices.empty()) devices.push_back({text, std::nullopt});
+    return devices;
   }
   std::set<std::string> gpus;
   std::optional<GpuList> list;
   for (const std::string& part : parts_of(text)) {
-    names.push_back(part);
+    devices.push_back({part, std::nullopt});
     if (part.starts_with("replay:") || text == part) continue;
     if (!is_gpu_name(part))
       throw BadField("device", "'" + part + "' in a list is no GPU; it would be cuda:0,cuda:1 or all");
     if (!list) list = list_gpus();
-    names.back() = list->gpus[named_gpu(list->gpus, part)].id;
-    if (!gpus.insert(names.back()).second)
+    const DeviceInfo& gpu = list->gpus[named_gpu(list->gpus, part)];
+    devices.back() = {gpu.id, gpu};
+    if (!gpus.insert(gpu.id).second)
       throw BadField("device", "'" + part + "' names a GPU that the list has already");
   }
-  return names;
+  return devices;
 }
 
 std::vector<std::size_t> slow_siblings(const std::vector<std::optional<double>>& rates) {

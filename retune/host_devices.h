@@ -6,12 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "jobs/device_choice.h"
+
 namespace moetune {
+
+struct NightDevice {
+  std::string name;
+  std::optional<DeviceInfo> gpu;  // if the GPUs had to be listed
+};
 
 // What `text` means: "all" or "auto" every GPU that is there, "A,B" each of these; without a GPU "auto" alone is the
 // shipped recordings. Throws BadField for a text that names nothing, or one thing twice; BrokenEnvironment for "all"
 // without a GPU. Recordings may be named several times: each stands for a GPU of its own.
-std::vector<std::string> night_devices(const std::string& text);
+std::vector<NightDevice> night_devices(const std::string& text);
 
 // A GPU as far as its canary tells: work done in a microsecond.
 inline constexpr double kSlowSibling = 0.03;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <future>
 #include <map>
 #include <memory>
 #include <thread>
@@ -14,7 +15,7 @@
 #include "retune/host_devices.h"
 #include "retune/shard.h"
 #include "retune/stale_ranges.h"
-#include "retune/work_queue.h"
+#include "retune/team.h"
 
 namespace moetune {
 namespace {
@@ -25,14 +26,6 @@ std::uint64_t threads_of_each(std::uint64_t asked, std::size_t devices) {
   if (asked > 0 || devices < 2) return asked;
   return std::max<std::uint64_t>(1, std::thread::hardware_concurrency() / devices);
 }
-
-// Devices of one kind, with the plan that they share.
-struct Team {
-  std::vector<DeviceNight*> devices;
-  NightPlan plan;
-  std::unique_ptr<WorkQueue> queue;
-  std::vector<ReworkResult> found;  // by item
-};
 
 class Night {
  public:
@@ -56,10 +49,11 @@ class Night {
 
   NightResult run() {
     open_devices();
-    make_teams();
-    if (!request_.dry_run) leave_out_slow();
+    teams_ = make_teams(devices_);
+    if (!request_.dry_run) leave_out_unfit();
     make_plans();
     if (!request_.dry_run) work_all();
+    result_.times = shared_.times.times();
     return std::move(result_);
   }
 
@@ -79,14 +73,14 @@ class Night {
   }
 
   // All at once: each starts the CUDA driver in a process, and NVRTC.
-  void find_devices(const std::vector<std::string>& names) {
+  void find_devices(const std::vector<NightDevice>& names) {
     devices_.resize(names.size());
     std::vector<std::exception_ptr> failed(names.size());
     std::map<std::string, std::size_t> seen;
     {
       std::vector<std::jthread> threads;
       for (std::size_t i = 0; i < names.size(); ++i) {
-        threads.emplace_back([&, i, twin = seen[names[i]]++] {
+        threads.emplace_back([&, i, twin = seen[names[i].name]++] {
           try {
             devices_[i] =
                 std::make_unique<DeviceNight>(shared_, names[i], names.size() > 1 ? i + 1 : 0, twin);
@@ -111,6 +105,7 @@ class Night {
       result_.devices.push_back(device->name());
     }
     shared_.threads = threads_of_each(request_.search.threads, devices_.size());
+    shared_.times.opened();
   }
 
   // A GPU that another night has is that night's; if it has all of them this one is too many.
@@ -131,59 +126,22 @@ class Night {
     if (devices_.empty()) throw BrokenEnvironment(last);
   }
 
-  void make_teams() {
-    std::map<std::string, std::size_t> by_kind;
-    for (const auto& device : devices_) {
-      const auto [found, is_new] = by_kind.emplace(device->kind(), teams_.size());
-      if (is_new) teams_.emplace_back();
-      teams_[found->second].devices.push_back(device.get());
-    }
-  }
-
-  void leave_out_slow() {
+  void leave_out_unfit() {
     std::string last;
     for (Team& team : teams_) {
-      if (team.devices.size() < 2) continue;
-      std::vector<std::optional<double>> rates(team.devices.size());
-      std::vector<std::string> broken(team.devices.size());
-      {
-        std::vector<std::jthread> threads;
-        for (std::size_t i = 0; i < team.devices.size(); ++i) {
-          threads.emplace_back([&, i] {
-            try {
-              rates[i] = team.devices[i]->canary_rate();
-            } catch (const std::exception& error) {  // a device that does not work, and Stopped
-              broken[i] = error.what();
-            }
-          });
-        }
+      const std::vector<DeviceNight*> all = team.devices;
+      const std::vector<LeftOutDevice> unfit = take_out_unfit(team);
+      if (shared_.context.stop.stop_requested()) {  // which is no device's fault
+        team.devices = all;
+        return;
       }
-      if (shared_.context.stop.stop_requested()) return;
-      const std::vector<std::size_t> slow = slow_siblings(rates);
-      const double best = rates_max(rates);
-      std::vector<DeviceNight*> fit;
-      for (std::size_t i = 0; i < team.devices.size(); ++i) {
-        if (!broken[i].empty()) {
-          leave_out(team.devices[i]->name(), broken[i]);
-        } else if (std::find(slow.begin(), slow.end(), i) != slow.end()) {
-          leave_out(team.devices[i]->name(), format("its canary is %.1f%% slower than that of its siblings",
-                                                    100 * (1 - *rates[i] / best)));
-        } else {
-          fit.push_back(team.devices[i]);
-        }
-      }
-      if (fit.empty()) last = broken.front();
-      team.devices = std::move(fit);
+      for (const LeftOutDevice& one : unfit) leave_out(one.device, one.why);
+      if (team.devices.empty()) last = unfit.front().why;
     }
     // Of another kind of GPU others may work.
     std::erase_if(teams_, [](const Team& team) { return team.devices.empty(); });
     if (teams_.empty()) throw BrokenEnvironment("no GPU works: " + last);
-  }
-
-  static double rates_max(const std::vector<std::optional<double>>& rates) {
-    double most = 0;
-    for (const auto& rate : rates) most = std::max(most, rate.value_or(0));
-    return most;
+    shared_.times.compared();
   }
 
   void make_plans() {
@@ -200,6 +158,7 @@ class Night {
       append(result_.plan.fresh, team.plan.fresh);
       append(result_.plan.left_out, team.plan.left_out);
     }
+    shared_.times.planned();
     emit("planned", plan_document(result_.plan));
   }
 
@@ -213,14 +172,17 @@ class Night {
     if (devices == 1) {
       tune_items(teams_.front(), 0);
     } else {
+      std::vector<std::future<void>> ended;
       std::vector<std::jthread> threads;
       for (Team& team : teams_)
         for (std::size_t i = 0; i < team.devices.size(); ++i) {
-          threads.emplace_back([this, &team, i] { tune_items(team, i); });
+          ended.push_back(team.devices[i]->lane().run([this, &team, i] { tune_items(team, i); }));
           if (team.devices.size() > 1) threads.emplace_back([this, &team, i] { check_winners(team, i); });
         }
+      threads.clear();
+      for (std::future<void>& one : ended) one.get();
     }
-    if (devices > 1) fail_what_is_left();
+    if (devices > 1) fail_what_is_lost();
     result_.interrupted = result_.interrupted || shared_.context.stop.stop_requested();
     emit("night_ended", {{"interrupted", result_.interrupted},
                          {"out_of_time", result_.out_of_time},
@@ -242,9 +204,13 @@ class Night {
   void tune_items(Team& team, std::size_t position) {
     std::size_t broken_in_a_row = 0;
     while (!is_over(*team.queue)) {
+      if (!team.queue->has_item(position)) team.devices[position]->close_idle();
       const std::optional<WorkQueue::Turn> turn = team.queue->take(position);
       if (!turn) break;
-      if (has_ended(team, position, rework_one(team, position, *turn), broken_in_a_row)) break;
+      const double from = shared_.times.now();
+      const std::string broken = rework_one(team, position, *turn);
+      shared_.times.worked(team.devices[position]->name(), from);
+      if (has_ended(team, position, broken, broken_in_a_row)) break;
     }
   }
 
@@ -252,9 +218,13 @@ class Night {
   void check_winners(Team& team, std::size_t position) {
     std::size_t broken_in_a_row = 0;
     while (!is_over(*team.queue)) {
+      if (team.queue->expects_check(position))
+        team.devices[position]->prepare_confirm(team.plan.items.front().point);
       const std::optional<WorkQueue::Turn> turn = team.queue->take_check(position);
       if (!turn) break;
+      const double from = shared_.times.now();
       const std::string broken = confirm(team, *team.devices[position], turn->item);
+      shared_.times.checked(team.devices[position]->name(), from);
       team.queue->done(position, *turn);
       if (has_ended(team, position, broken, broken_in_a_row)) break;
     }
@@ -356,11 +326,9 @@ class Night {
     return broken;
   }
 
-  // Of a night that was not over: no device was left that had not failed under it.
-  void fail_what_is_left() {
-    if (result_.interrupted || result_.out_of_time) return;
+  void fail_what_is_lost() {
     for (Team& team : teams_) {
-      for (const std::size_t position : team.queue->not_taken())
+      for (const std::size_t position : team.queue->lost())
         report({.item = team.plan.items[position],
                 .result = {.verdict = ReworkVerdict::failed, .reason = "no device was left for it"}});
     }

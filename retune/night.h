@@ -14,6 +14,7 @@
 
 #include "jobs/documents.h"
 #include "jobs/search_job.h"
+#include "retune/night_times.h"
 #include "retune/plan.h"
 #include "retune/rework.h"
 
@@ -59,6 +60,7 @@ struct NightResult {
   std::vector<Confirmed> confirmed;
   std::vector<Reworked> reworked;
   bool interrupted = false, out_of_time = false;
+  NightTimes times;
   std::string broken;  // why the night ended before its time: what broke workload after workload
 
   std::size_t count(ReworkVerdict verdict) const;

@@ -57,6 +57,23 @@ Document plan_document(const NightPlan& plan) {
           {"expected_s", plan.expected_s()}};
 }
 
+static Document times_document(const NightTimes& times) {
+  Document devices = Document::array();
+  for (const DeviceTimes& one : times.devices)
+    devices.push_back({{"device", one.device},
+                       {"canary_s", one.canary_s},
+                       {"searched_s", one.searched_s},
+                       {"searched_from_s", one.searched_from},
+                       {"searched_to_s", one.searched_to},
+                       {"checked_s", one.checked_s},
+                       {"checked_to_s", one.checked_to}});
+  return {{"opened_to_s", times.opened_to},
+          {"compared_to_s", times.compared_to},
+          {"planned_to_s", times.planned_to},
+          {"ended_s", times.ended},
+          {"devices", std::move(devices)}};
+}
+
 Document night_document(const NightResult& result) {
   Document document = {{"plan", plan_document(result.plan)}, {"devices", result.devices}};
   document["left_out_devices"] = Document::array();
@@ -66,6 +83,7 @@ Document night_document(const NightResult& result) {
   for (const Reworked& one : result.reworked) document["reworked"].push_back(reworked_document(one));
   document["confirmed"] = Document::array();
   for (const Confirmed& one : result.confirmed) document["confirmed"].push_back(confirmed_document(one));
+  document["times"] = times_document(result.times);
   document["interrupted"] = result.interrupted;
   document["out_of_time"] = result.out_of_time;
   document["broken"] = result.broken.empty() ? Document(nullptr) : Document(result.broken);

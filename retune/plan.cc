@@ -65,6 +65,12 @@ double expected_seconds(const PlanItem& item, const Ledger& ledger, std::size_t 
 
 }  // namespace
 
+void sort_items(NightPlan& plan) {
+  std::stable_sort(plan.items.begin(), plan.items.end(), [](const PlanItem& a, const PlanItem& b) {
+    return std::tie(a.value, a.length_ms) > std::tie(b.value, b.length_ms);
+  });
+}
+
 std::int64_t seconds_of_date(const std::string& date) {
   const std::optional<UtcSeconds> time = parse_utc(date);
   return time ? static_cast<std::int64_t>(time->time_since_epoch().count()) : 0;
@@ -170,10 +176,10 @@ NightPlan make_plan(const std::vector<TuningPoint>& points, KeyFinder& keys, con
     item.value = point.weight * std::max(0.005, expected_gain(item.causes, gains.of(point.kernel))) *
                  staleness(item.causes, incumbent, now, settings.max_age_s);
     item.expected_s = expected_seconds(item, ledger, settings.budget);
+    item.length_ms = search_length_ms(point, settings.budget);
     plan.items.push_back(std::move(item));
   }
-  std::stable_sort(plan.items.begin(), plan.items.end(),
-                   [](const PlanItem& a, const PlanItem& b) { return a.value > b.value; });
+  sort_items(plan);
   return plan;
 }
 

@@ -26,6 +26,7 @@ struct PlanItem {
   std::optional<Remedy> begun;     // of a search in which an earlier night was stopped
   double value = 0;                // weight × expected gain × staleness
   double expected_s = 0;
+  std::uint64_t length_ms = 0;  // of a whole search, by the problem alone (shard.h); for comparing
 
   std::string why() const;  // "the driver has changed; it is older than asked"
 };
@@ -36,7 +37,7 @@ struct LeftOut {
 };
 
 struct NightPlan {
-  std::vector<PlanItem> items;    // stale, most valuable first
+  std::vector<PlanItem> items;    // stale, most valuable first; of equal value the longest first
   std::vector<PlanItem> fresh;    // nothing is to be done
   std::vector<LeftOut> left_out;  // no key: this device has no such workload
 
@@ -48,6 +49,9 @@ struct PlanSettings {
   double max_age_s = 0;      // 0: age is no cause
   std::size_t budget = 200;  // trials of a whole search, for what to expect
 };
+
+// Of equal value the longest come first, so that devices which share a list end at about the same time.
+void sort_items(NightPlan& plan);
 
 // "2026-11-23T20:00:00Z" in seconds since 1970; 0 for another text.
 std::int64_t seconds_of_date(const std::string& date);

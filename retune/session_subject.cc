@@ -16,8 +16,10 @@ namespace {
 
 constexpr double kEarlierConditions = 0.25;  // as far as a dimension changed by a fifth
 
-DeviceChoice choose_with_turns(const JobTarget& target, std::mutex& turn) {
-  DeviceChoice choice = choose_device(target.device, target.workload);
+DeviceChoice choose_with_turns(const JobTarget& target, std::mutex& turn,
+                               std::optional<DeviceChoice> opened) {
+  DeviceChoice choice = opened ? choose_opened(*std::move(opened), target.workload)
+                               : choose_device(target.device, target.workload);
   choice.device = take_turns(std::move(choice.device), turn);
   return choice;
 }
@@ -25,12 +27,13 @@ DeviceChoice choose_with_turns(const JobTarget& target, std::mutex& turn) {
 }  // namespace
 
 SessionSubject::SessionSubject(const SearchRequest& request, bool resumes, std::function<void(Remedy)> begun,
-                               const JobContext& context, std::mutex& turn)
+                               const JobContext& context, std::mutex& turn,
+                               std::optional<DeviceChoice> opened)
     : request_(request),
       resumes_(resumes),
       begun_(std::move(begun)),
       context_(context),
-      session_(choose_with_turns(request.target, turn),
+      session_(choose_with_turns(request.target, turn, std::move(opened)),
                {.cache = request.target.cache,
                 .no_compile = request.no_compile,
                 .threads = request.threads,

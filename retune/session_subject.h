@@ -16,10 +16,10 @@ class SessionSubject : public ReworkSubject {
  public:
   // `request` is a search of the workload; its budget is that of a whole search. `resumes`: its search was begun under
   // today's templates, compiler and driver, and its trials hold. `begun` is called when a search is about to begin and
-  // trials of earlier conditions are gone. `turn` is held whenever the device is used (device_share.h). Throws as
-  // choose_device and Session do.
+  // trials of earlier conditions are gone. `turn` is held whenever the device is used (device_share.h). `opened` is
+  // the device if it is open already. Throws as choose_device and Session do.
   SessionSubject(const SearchRequest& request, bool resumes, std::function<void(Remedy)> begun,
-                 const JobContext& context, std::mutex& turn);
+                 const JobContext& context, std::mutex& turn, std::optional<DeviceChoice> opened = {});
 
   Device& device() override { return session_.device(); }
   const LegalSpace& space() override { return session_.space(); }

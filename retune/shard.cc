@@ -20,7 +20,6 @@ constexpr double kLaunches = 200;                       // of a trial: validatio
 constexpr double kTrial_ms = 40;                        // what a trial takes beside its launches
 constexpr double kSlower = 2;                           // a trial's time over the floor, on average
 constexpr double kLongest_ms = 1e12;
-constexpr std::uint64_t kSearchesOfARange = 10;
 
 struct Place {
   std::size_t position = 0;

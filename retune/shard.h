@@ -18,6 +18,8 @@ struct Shard {
   std::uint64_t number = 1, count = 1;
 };
 
+inline constexpr std::uint64_t kSearchesOfARange = 10;  // as long as that
+
 Shard parse_shard(const std::string& text);  // throws BadInput
 
 // About how many milliseconds of a GPU's time a whole search of `budget` trials takes: an estimate from the problem's

@@ -83,10 +83,10 @@ void plan_ranges(NightPlan& plan, const std::vector<TuningRange>& ranges, KeyFin
                  staleness(item.causes, incumbent, now, settings.max_age_s);
     const double known = ledger.mean_seconds(range.kernel, true);
     item.expected_s = known > 0 ? known : kSecondsPerRange;
+    item.length_ms = kSearchesOfARange * search_length_ms(item.point, settings.budget);
     plan.items.push_back(std::move(item));
   }
-  std::stable_sort(plan.items.begin(), plan.items.end(),
-                   [](const PlanItem& a, const PlanItem& b) { return a.value > b.value; });
+  sort_items(plan);
 }
 
 ReworkResult rework_range(const PlanItem& item, const SearchRequest& search, double time_s,

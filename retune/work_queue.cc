@@ -9,11 +9,21 @@ WorkQueue::WorkQueue(std::size_t items, std::size_t devices) : failed_(items), d
   for (std::size_t i = 0; i < items; ++i) items_.push_back(i);
 }
 
+// The first item that the device has not failed under.
+std::deque<std::size_t>::const_iterator WorkQueue::next_of(std::size_t device) const {
+  return std::find_if(items_.begin(), items_.end(),
+                      [&](std::size_t item) { return !failed_[item].contains(device); });
+}
+
+bool WorkQueue::has_item(std::size_t device) const {
+  const std::lock_guard lock(mutex_);
+  return !stopped_ && !devices_[device].gone && next_of(device) != items_.end();
+}
+
 std::optional<WorkQueue::Turn> WorkQueue::take(std::size_t device) {
   std::unique_lock lock(mutex_);
   while (!stopped_ && !devices_[device].gone) {
-    const auto next = std::find_if(items_.begin(), items_.end(),
-                                   [&](std::size_t item) { return !failed_[item].contains(device); });
+    const auto next = next_of(device);
     if (next != items_.end()) {
       const Turn turn{.item = *next};
       items_.erase(next);
@@ -21,7 +31,7 @@ std::optional<WorkQueue::Turn> WorkQueue::take(std::size_t device) {
       return turn;
     }
     if (running_ == 0) break;
-    changed_.wait(lock);
+    wait(lock);
   }
   changed_.notify_all();  // nobody may be left to take what others wait for
   return std::nullopt;
@@ -37,9 +47,20 @@ std::optional<WorkQueue::Turn> WorkQueue::take_check(std::size_t device) {
       return turn;
     }
     if (!may_share()) break;
-    changed_.wait(lock);
+    wait(lock);
   }
   return std::nullopt;
+}
+
+bool WorkQueue::expects_check(std::size_t device) const {
+  const std::lock_guard lock(mutex_);
+  return !stopped_ && !devices_[device].gone && (!devices_[device].checks.empty() || may_share());
+}
+
+void WorkQueue::wait(std::unique_lock<std::mutex>& lock) {
+  ++waiting_;
+  changed_.wait(lock);
+  --waiting_;
 }
 
 bool WorkQueue::may_share() const {
@@ -91,8 +112,14 @@ std::size_t WorkQueue::devices_left() const {
       std::count_if(devices_.begin(), devices_.end(), [](const Device& one) { return !one.gone; }));
 }
 
-std::vector<std::size_t> WorkQueue::not_taken() const {
+std::size_t WorkQueue::waiting() const {
   const std::lock_guard lock(mutex_);
+  return waiting_;
+}
+
+std::vector<std::size_t> WorkQueue::lost() const {
+  const std::lock_guard lock(mutex_);
+  if (stopped_) return {};
   std::vector<std::size_t> left(items_.begin(), items_.end());
   std::sort(left.begin(), left.end());
   return left;

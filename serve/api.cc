@@ -1,6 +1,7 @@
 #include "serve/api.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <ctime>
 #include <memory>
@@ -58,9 +59,19 @@ std::optional<std::string> match(std::string_view pattern, std::string_view path
   return std::string(value);
 }
 
+// "application/json" of " Application/JSON ; charset=utf-8": names of media types have no case.
+std::string media_type(const std::string& header) {
+  std::string type;
+  for (const char c : header.substr(0, header.find(';')))
+    if (c != ' ' && c != '\t') type += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return type;
+}
+
 void check_post(const ServerRequest& request) {
-  const std::string type = request.header("content-type");
-  if (type.substr(0, type.find(';')) != "application/json")
+  const std::string encoding = media_type(request.header("content-encoding"));
+  if (!encoding.empty() && encoding != "identity")
+    throw Refusal{415, "encoded", "The body of a POST comes as it is, without a Content-Encoding."};
+  if (media_type(request.header("content-type")) != "application/json")
     throw Refusal{415, "not_json", "The body of a POST is application/json."};
 }
 

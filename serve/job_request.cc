@@ -73,7 +73,7 @@ class Fields {
     value = given;
   }
   const Json* find(const char* name) {
-    names_.emplace_back(name);
+    if (std::find(names_.begin(), names_.end(), name) == names_.end()) names_.emplace_back(name);
     const auto found = object_.find(name);
     return found == object_.end() ? nullptr : &*found;
   }

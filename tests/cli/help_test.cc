@@ -103,6 +103,22 @@ TEST_CASE("only what a recording can serve offers recordings as devices") {
   }
 }
 
+TEST_CASE("each command with --threads says that more than 16 compilers count as 16") {
+  Tool tool;
+  for (const char* command : {"search", "tune", "retune", "record", "serve"}) {
+    const std::string help = tool.run({"help", command}).out;
+    REQUIRE(contains(help, "--threads"));
+    std::string words;  // as on one line
+    for (const char c : help) {
+      if (c != ' ' && c != '\n')
+        words += c;
+      else if (!words.empty() && words.back() != ' ')
+        words += ' ';
+    }
+    CHECK_MESSAGE(contains(words, "at most 16: more count as 16"), command);
+  }
+}
+
 TEST_CASE("help as JSON is one document") {
   Tool tool;
   CHECK(contains(document(tool.run({"search", "--help", "--json"}))["help"], "--budget"));

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <chrono>
 #include <thread>
 
 using moetune::WorkQueue;
@@ -26,6 +25,10 @@ void run(WorkQueue& queue, std::size_t devices, const Work& work) {
   }
 }
 
+void wait_until_waiting(const WorkQueue& queue, std::size_t threads) {
+  while (queue.waiting() < threads) std::this_thread::yield();
+}
+
 }  // namespace
 
 TEST_CASE("one device takes all in order") {
@@ -42,6 +45,7 @@ TEST_CASE("one device takes all in order") {
 
 TEST_CASE("a winner is checked while the other device goes on with its own item") {
   WorkQueue queue(2, 2);
+  CHECK(queue.expects_check(1));
   const auto first = queue.take(0), second = queue.take(1);
   queue.done(0, *first, true);
   const auto check = queue.take_check(1);  // its own item is under way
@@ -50,6 +54,8 @@ TEST_CASE("a winner is checked while the other device goes on with its own item"
   CHECK(check->item == 0);
   queue.done(1, *check);
   queue.done(1, *second, true);
+  CHECK(queue.expects_check(0));  // nothing is under way any more, but one is there
+  CHECK_FALSE(queue.expects_check(1));
   CHECK(queue.take_check(0)->item == 1);
   CHECK_FALSE(queue.take(1));
   CHECK_FALSE(queue.take_check(1));
@@ -63,11 +69,11 @@ TEST_CASE("who waits for a check ends with the last item, also if no device is l
   CHECK(queue.failed(0, *turn));
   CHECK(queue.leave(0));
   CHECK_FALSE(queue.leave(0));
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  wait_until_waiting(queue, 1);
   CHECK(queue.leave(1));
   checker.join();
   CHECK(queue.devices_left() == 0);
-  CHECK(queue.not_taken() == std::vector<std::size_t>{0});
+  CHECK(queue.lost() == std::vector<std::size_t>{0});
 }
 
 TEST_CASE("every item is done once, and a winner is checked once by each other device") {
@@ -75,7 +81,6 @@ TEST_CASE("every item is done once, and a winner is checked once by each other d
   WorkQueue queue(kItems, kDevices);
   std::atomic<int> done[kItems] = {}, checks[kItems] = {};
   run(queue, kDevices, [&](WorkQueue& q, std::size_t device, const Turn& turn) {
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
     ++(turn.check ? checks : done)[turn.item];
     q.done(device, turn, !turn.check);
   });
@@ -87,14 +92,19 @@ TEST_CASE("every item is done once, and a winner is checked once by each other d
 
 TEST_CASE("a slow device holds nobody up: the others take what it does not reach") {
   WorkQueue queue(10, 2);
-  std::atomic<int> by[2] = {};
-  run(queue, 2, [&](WorkQueue& q, std::size_t device, const Turn& turn) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(device == 0 ? 60 : 5));
-    ++by[device];
-    q.done(device, turn);
+  const auto slow = queue.take(0);
+  int by_other = 0;
+  std::jthread other([&] {
+    while (const auto turn = queue.take(1)) {
+      ++by_other;
+      queue.done(1, *turn);
+    }
   });
-  CHECK(by[0] + by[1] == 10);
-  CHECK(by[1] > by[0]);
+  wait_until_waiting(queue, 1);  // for what becomes of the slow one's item
+  CHECK(by_other == 9);
+  queue.done(0, *slow);
+  other.join();
+  CHECK(by_other == 9);
 }
 
 TEST_CASE("what a device dies under another one takes, even if it had nothing left to do") {
@@ -107,7 +117,7 @@ TEST_CASE("what a device dies under another one takes, even if it had nothing le
     queue.done(1, *third);
     CHECK_FALSE(queue.take(1));
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  wait_until_waiting(queue, 1);
   CHECK(queue.failed(0, *first));
   queue.leave(0);
   other.join();
@@ -120,21 +130,39 @@ TEST_CASE("what a device dies under another one takes, even if it had nothing le
 TEST_CASE("an item under which every device fails is not taken a second time by any") {
   WorkQueue queue(1, 2);
   const auto first = queue.take(0);
+  CHECK_FALSE(queue.has_item(1));  // it is under way
   CHECK(queue.failed(0, *first));
+  CHECK_FALSE(queue.has_item(0));
+  CHECK(queue.has_item(1));
   CHECK_FALSE(queue.take(0));
   const auto again = queue.take(1);
   REQUIRE(again);
   CHECK_FALSE(queue.failed(1, *again));
   CHECK_FALSE(queue.take(1));
-  CHECK(queue.not_taken().empty());
+  CHECK(queue.lost().empty());  // it has failed, and its last device has said so
 }
 
-TEST_CASE("after a stop nothing is taken, and what was not reached is known") {
+TEST_CASE("an item is lost if all that are left have failed under it, also if the last to try it is gone") {
+  WorkQueue queue(3, 2);
+  const auto first = queue.take(0), second = queue.take(1);
+  CHECK(queue.failed(0, *first));  // the other one is to take it
+  const auto third = queue.take(0);
+  CHECK(queue.failed(1, *second));
+  CHECK(queue.leave(1));  // before it has
+  queue.done(0, *third);
+  CHECK(queue.take(0)->item == second->item);
+  queue.done(0, *second);
+  CHECK_FALSE(queue.take(0));
+  CHECK(queue.devices_left() == 1);
+  CHECK(queue.lost() == std::vector<std::size_t>{0});
+}
+
+TEST_CASE("after a stop nothing is taken, and what was not reached is not lost: the next night has it") {
   WorkQueue queue(3, 2);
   const auto turn = queue.take(0);
   queue.stop();
   CHECK_FALSE(queue.take(1));
   queue.done(0, *turn, true);
   CHECK_FALSE(queue.take(0));
-  CHECK(queue.not_taken() == std::vector<std::size_t>{1, 2});
+  CHECK(queue.lost().empty());
 }

@@ -118,6 +118,12 @@ TEST_CASE("only what is meant for the service, in JSON, is taken") {
   CHECK(status(get, "Origin", running.service->url()) == 200);
   const HttpRequest post = running.request("POST", "/v1/jobs", R"({"kind":"search","request":{"budget":5}})");
   CHECK(status(post, "Content-Type", "text/plain") == 415);
+  CHECK(status(post, "Content-Type", "application/jsonp") == 415);
+  CHECK(status(post, "Content-Encoding", "gzip") == 415);
+  const HttpRequest other =
+      running.request("POST", "/v1/jobs", R"({"kind":"search","request":{"budget":4}})");
+  CHECK(status(other, "Content-Type", "Application/JSON ; charset=utf-8") ==
+        201);  // a type's name has no case
   CHECK(status(post, "Content-Type", "application/json; charset=utf-8") == 201);
   CHECK(running.ask("POST", "/v1/jobs", "{\"kind\"").status == 400);
   CHECK(running.ask("POST", "/v1/jobs", std::string(2 << 20, ' ')).status == 413);

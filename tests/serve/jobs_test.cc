@@ -53,6 +53,11 @@ TEST_CASE("a job that cannot be is refused with its field, or fails with the com
   refused({{"kind", "search"},
            {"request", {{"kernel", "decode_attention"}, {"problem", "batch=256,context=16777216"}}}},
           "problem");
+  const std::string unknown =
+      running.ask("POST", "/v1/jobs", R"({"kind": "bench", "request": {"kernel": "decode_kernel", "x": 1}})")
+          .body;
+  CHECK(unknown.find("kernel") != std::string::npos);
+  CHECK(unknown.find("kernel, kernel") == std::string::npos);  // each name once
   const Json job = running.ended(running.submit({{"strategy", "wishful"}})["id"]);
   CHECK(job["state"] == "failed");
   CHECK(job["exit_code"] == 2);
