@@ -2,10 +2,10 @@
 //
 //   range_shapes REQUEST
 //
-// REQUEST is JSON: kernel, preset, problem and over as of `moetune search --over`; tables, the caches that hold a
-// table of that family each; device; cache, a file of its own for what it measures; shapes and seed of the unseen
-// shapes; budget, trials of a shape's own search; threads, of the compiler (0: one a core); timing; compile, false for
-// a recording that compiles nothing.
+// REQUEST is JSON: kernel, preset, problem and over as of `moetune search --over`; tables, the caches that hold the
+// family's table for this hardware and timing each; device; cache, a file of its own for what it measures; shapes and
+// seed of the unseen shapes; budget, trials of a shape's own search; threads, of the compiler (0: one a core); timing;
+// compile, false for a recording that compiles nothing.
 //
 // Prints a JSON document a line. The first has the problems that are cells of no table. Then it reads problems, a line
 // each, and answers each: the tables' choices (looked up as a server does it, and verified), the default and the winner
@@ -37,9 +37,8 @@ constexpr double kOctaves = 2;  // of the coarse grid, whose cells are no unseen
 // A table and how a server finds its cells.
 class Served {
  public:
-  Served(const std::string& file, const Kernel& kernel, const FamilyInterface& interface,
-         const std::string& family)
-      : table_(table_in(file, kernel.name(), family)), picks_(interface, points(kernel, interface, table_)) {}
+  Served(const std::string& file, const Kernel& kernel, const FamilyInterface& interface, const RangeKey& key)
+      : table_(table_in(file, key)), picks_(interface, points(kernel, interface, table_)) {}
 
   const RangeTable& table() const { return table_; }
 
@@ -49,12 +48,22 @@ class Served {
   }
 
  private:
-  static RangeTable table_in(const std::string& file, const std::string& kernel, const std::string& family) {
+  // Of this hardware and timing; of several, the one of these sources and this toolchain.
+  static RangeTable table_in(const std::string& file, const RangeKey& key) {
     const Cache cache = Cache::open(file, Cache::Mode::read_only);
-    for (const FamilyRange& range : cache.family_ranges(kernel, family)) {
-      if (!range.table.empty()) return RangeTable::parse(range.table, file);
-    }
-    throw BadInput(file + " has no range table of " + kernel + " " + family);
+    const std::string what = "range table of " + key.kernel + " " + key.family;
+    std::vector<FamilyRange> found = cache.family_ranges(key.kernel, key.family);
+    std::erase_if(found, [](const FamilyRange& range) { return range.table.empty(); });
+    if (found.empty()) throw BadInput(file + " has no " + what);
+    std::erase_if(found, [&](const FamilyRange& range) {
+      return range.key.hardware.text() != key.hardware.text() || range.key.timing != key.timing;
+    });
+    const std::string where = key.hardware.name + ", " + std::string(timing_name(key.timing));
+    if (found.empty()) throw BadInput(file + " has no " + what + " for " + where + ", only for others");
+    if (found.size() > 1) std::erase_if(found, [&](const FamilyRange& range) { return !(range.key == key); });
+    if (found.empty())
+      throw BadInput(file + " has several tables for " + where + ", none of these sources: " + what);
+    return RangeTable::parse(found.front().table, file);
   }
 
   static std::vector<TablePoint> points(const Kernel& kernel, const FamilyInterface& interface,
@@ -114,9 +123,12 @@ class Shapes {
         base_(problem_of(*session_.kernel(), workload_)),
         plan_(session_, base_, request.at("over").get<std::string>(), kOctaves),
         meter_(session_, settings_, context_) {
-    const std::string family = session_.kernel()->specialization(base_).text();
+    const WorkloadKey& own = session_.key();
+    const RangeKey key{own.kernel,    session_.kernel()->specialization(base_).text(),
+                       own.hardware,  own.source_digest,
+                       own.toolchain, own.timing};
     for (const std::string& file : request.at("tables").get<std::vector<std::string>>())
-      tables_.emplace_back(file, *session_.kernel(), plan_.interface(), family);
+      tables_.emplace_back(file, *session_.kernel(), plan_.interface(), key);
     if (session_.recording() == nullptr) plan_.fill();
     for (const Served& served : tables_) {
       for (const RangeCell& cell : served.table().cells) plan_.restore(cell.problem);

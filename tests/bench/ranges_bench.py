@@ -47,6 +47,26 @@ with tempfile.TemporaryDirectory() as name:
     check("choices are verified", all(one["right"] for shape in row["shapes"] for one in shape["tables"]))
     check("the two tables are compared", row["seeds"] and row["unseen"]["2"]["shapes"] == 3)
 
+    # Of a cache's tables the one that was asked for: here one is chained, as bench/ranges asks, and one alone.
+    table = folder / "caches" / "decode_kernel-1.db"
+    over = "elements=1024..16384"
+    subprocess.run([moetune, "search", "decode_kernel", "--over", over, "--timing", "alone", "--budget", "2",
+                    "--shapes", "1", "--device", "cuda:0", "--cache", str(table)],
+                   check=True, stdout=subprocess.DEVNULL)
+
+    def listed(timing):
+        request = {"kernel": "decode_kernel", "over": over, "tables": [str(table)], "device": "cuda:0",
+                   "cache": str(folder / "listed.db"), "shapes": 2, "timing": timing}
+        return subprocess.run([range_shapes, json.dumps(request)], stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True)
+
+    for timing in ("chained", "alone"):
+        ended = listed(timing)
+        check(f"the {timing} table is found: {ended.stderr}", ended.returncode == 0)
+    ended = listed("overlapped")
+    check(f"no table of another timing is taken: {ended.stderr}",
+          ended.returncode == 2 and "overlapped, only for others" in ended.stderr)
+
     ended, rows, seconds = run(folder, "--time", "5", "--until", "6", "--shapes", "900")
     check("a missed bar is named when the time is up", ended.returncode == 1 and "unseen shapes count" in ended.stdout)
     check(f"the end is near the time ({seconds:.1f} s)", seconds < 30)
