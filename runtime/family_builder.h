@@ -35,7 +35,6 @@ class FamilyBuilder {
   struct Stored {
     std::size_t origin = 0;
     std::size_t layer = 0;
-    std::int64_t cubin = 0;
     std::string digest;
     CompileUnit unit;
     bool broken = false;  // it did not load
