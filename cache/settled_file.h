@@ -19,8 +19,8 @@ class FileState {
  public:
   // nullopt if there is no such file.
   static std::optional<FileState> of(const std::filesystem::path& path);
-  // The same of a database whose main file is all of it, and was not changed for at least `age`: no log waits beside it,
-  // and no journal of a change that was cut off.
+  // The same of a database whose main file is all of it, and was not changed for at least `age`: no log waits beside
+  // it, and no journal of a change that was cut off.
   static std::optional<FileState> of_settled(const std::filesystem::path& database,
                                              std::chrono::milliseconds age);
 

@@ -206,8 +206,8 @@ MOETUNE_API moetune_status moetune_choice_workspace(moetune_family* family, cons
                                                     size_t* bytes);
 
 /* Bytes that suffice for every choice within `extents`, now and after every later moetune_refresh: what would
- * need more is then not picked, until moetune_offer_workspace. MOETUNE_INVALID_ARGUMENT for extents that no problem has, MOETUNE_UNSUPPORTED if a
- * choice within them needs more than MOETUNE_WORKSPACE_COUNTERS of counters. */
+ * need more is then not picked, until moetune_offer_workspace. MOETUNE_INVALID_ARGUMENT for extents that no problem
+ * has, MOETUNE_UNSUPPORTED if a choice within them needs more than MOETUNE_WORKSPACE_COUNTERS of counters. */
 MOETUNE_API moetune_status moetune_family_workspace(moetune_family* family, const int64_t* extents,
                                                     size_t count, size_t* bytes);
 

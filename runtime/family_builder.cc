@@ -210,7 +210,7 @@ bool FamilyBuilder::take_range(const StoredRange& range, std::size_t origin) {
     }
   }
   measured_ = std::move(cells);
-  for (Stored& stored : cubins) cubins_.push_back(std::move(stored));
+  for (Stored& stored : cubins) keep(std::move(stored));
   return true;
 }
 
@@ -241,11 +241,11 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
   std::vector<std::int64_t> place(point.position.begin(), point.position.end());
   place.push_back(point.uneven);
   if (lost || taken_.contains(place) || is_superseded(winner, origin, point)) {
-    cubins_.push_back(std::move(stored));
+    keep(std::move(stored));
     return;
   }
   const Variant* const variant = load(stored, *launcher, problem);
-  cubins_.push_back(std::move(stored));
+  keep(std::move(stored));
   taken_.insert(std::move(place));
   ChoiceSource source{
       record.workload.key.problem, record.time_us,   record.default_time_us,     origins_[origin].text,
@@ -268,7 +268,15 @@ void FamilyBuilder::take_default(const StoredWinner& winner, std::size_t origin,
     return;
   Stored fallback{origin, winner.layer, record.fallback_cubin_digest, {}};
   fallback.unit = matching_launcher(record.fallback_config, record.fallback_interface, problem)->unit();
-  cubins_.push_back(std::move(fallback));
+  keep(std::move(fallback));
+}
+
+// Many winners share a cubin, and every default is looked for among all of them.
+void FamilyBuilder::keep(Stored stored) {
+  const bool is_known = std::ranges::any_of(cubins_, [&](const Stored& known) {
+    return known.layer == stored.layer && known.digest == stored.digest && known.unit == stored.unit;
+  });
+  if (!is_known) cubins_.push_back(std::move(stored));
 }
 
 const Variant* FamilyBuilder::load(const Stored& stored, const Launcher& launcher, const Problem& problem) {

@@ -74,6 +74,7 @@ class FamilyBuilder {
   // Throws BadInput if the moetune that stored the cubin passed its parameters in another way.
   std::shared_ptr<const Launcher> matching_launcher(const std::string& config, const std::string& interface,
                                                     const Problem& problem);
+  void keep(Stored stored);  // in cubins_, unless it is there
   const Variant* load(const Stored& stored, const Launcher& launcher, const Problem& problem);
   void require_runnable(const Config& config, const Problem& problem);  // throws BadInput
   // By the first of the files' cubins that is compiled from the same unit and loads; nullopt if there is none.
