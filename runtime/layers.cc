@@ -30,7 +30,9 @@ std::vector<fs::path> files_of(const fs::path& path) {
 
 }  // namespace
 
-Layers::Layers(const std::vector<fs::path>& paths, const TrustedKeys& trusted) : trusted_(trusted) {
+Layers::Layers(const std::vector<fs::path>& paths, const TrustedKeys& trusted,
+               std::chrono::milliseconds settled)
+    : trusted_(trusted), settled_(settled) {
   for (const fs::path& path : paths) {
     try {
       for (const fs::path& file : files_of(path)) {
@@ -61,13 +63,14 @@ void Layers::open(const fs::path& file) {
   }
 }
 
-Cache Layers::checked(const fs::path& file, bool settled) const {
+Cache Layers::checked(const fs::path& file, bool without_locks) const {
   std::error_code absent;
   if (is_pack(file) && fs::file_size(file, absent) == 0 && !absent)
     throw BrokenEnvironment(file.string() +
                             " is empty; it was not copied whole: take the pack from its maker again");
   const bool signed_pack = is_pack(file) && !trusted_.empty();
-  std::optional<Cache> lying = settled && !signed_pack ? Cache::open_settled(file) : std::nullopt;
+  std::optional<Cache> lying =
+      without_locks && !signed_pack ? Cache::open_settled(file, settled_) : std::nullopt;
   Cache cache = lying         ? *std::move(lying)
                 : signed_pack ? Cache::open_content(file, trusted_.read(file), Cache::Mode::read_only)
                               : Cache::open(file, Cache::Mode::read_only);

@@ -8,6 +8,7 @@
 // a warning; a winner that cannot be trusted (damaged, contended, of a recording) is never returned.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -41,7 +42,9 @@ class Layers {
   // BrokenEnvironment, with the first reason, if none can be opened.
   // With trusted keys a pack is loaded only if one of them has signed it, from the bytes that were verified; and a
   // folder gives its packs alone, because nobody signs a cache. Refers to `trusted`.
-  explicit Layers(const std::vector<std::filesystem::path>& paths, const TrustedKeys& trusted);
+  // A file is read without locks if it was not changed for `settled`.
+  explicit Layers(const std::vector<std::filesystem::path>& paths, const TrustedKeys& trusted,
+                  std::chrono::milliseconds settled = std::chrono::seconds(2));
 
   // What of a family is fit for a server. A layer that is damaged, or a pack that was altered, gives nothing of the
   // family, with a warning.
@@ -58,13 +61,14 @@ class Layers {
                     bool allow_recorded);
   void open(const std::filesystem::path& file);
   // The file's cache, which throws if it is none that may be loaded.
-  Cache checked(const std::filesystem::path& file, bool settled) const;
+  Cache checked(const std::filesystem::path& file, bool without_locks) const;
   // What `read` returns of a layer's cache; read again, under locks, if somebody has changed the file and `is_sound`
   // does not hold, or it throws.
   template <typename Read, typename IsSound>
   auto read_from(std::size_t layer, const Read& read, const IsSound& is_sound);
 
   const TrustedKeys& trusted_;
+  const std::chrono::milliseconds settled_;
   std::vector<Cache> caches_;
   std::vector<std::string> warnings_;
 };

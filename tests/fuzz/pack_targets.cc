@@ -51,7 +51,8 @@ class PackTarget : public Target {
   // A line for every winner that a server would take, and one for every cubin.
   std::multiset<std::string> read() const {
     const TrustedKeys nobody;
-    Layers layers({file_}, nobody);
+    Layers layers({file_}, nobody,
+                  std::chrono::milliseconds(0));  // without locks; serve() opens it with them
     std::multiset<std::string> lines;
     const Kernel& kernel = find_kernel("decode_attention");
     const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, winners().front().problem);

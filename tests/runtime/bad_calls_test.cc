@@ -158,6 +158,7 @@ TEST_CASE("files that are not what they seem: a sentence each, and the others se
       {written(folder / "none.db", ""), "none.db"},
       {folder / "dangling.db", "dangling.db"},
       {folder / "absent.pack", "there is no cache at"},
+      {fs::path(), "a cache needs the path of a file"},
       {fs::path("/dev/zero"), "not a regular file"}};
   for (const auto& [file, words] : cases) {
     CAPTURE(file.string());

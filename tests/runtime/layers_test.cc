@@ -24,9 +24,9 @@ TEST_CASE("a file that is changed after it was opened is read as it is then") {
   const Folder folder;
   const fs::path file = folder / "cache.db";
   store(file, {{kProblem, plain_config(32)}});
-  std::this_thread::sleep_for(std::chrono::milliseconds(2200));  // until it is read without locks
+  std::this_thread::sleep_for(std::chrono::milliseconds(40));
   const TrustedKeys nobody;
-  Layers layers({file}, nobody);
+  Layers layers({file}, nobody, std::chrono::milliseconds(30));
   REQUIRE_FALSE(fs::exists(folder / "cache.db-shm"));
   const StoredFamily before = layers.family(kernel.name(), family, false);
   REQUIRE(before.winners.size() == 1);
