@@ -20,26 +20,17 @@
 #include "bench/bench_main.h"
 #include "bench/runtime_bench_files.h"
 #include "bench/runtime_bench_launch.h"
+#include "bench/runtime_bench_opening.h"
 #include "include/moetune.h"
 
 namespace {
 
 using namespace moetune;
 using bench::check;
-using Clock = std::chrono::steady_clock;
+using bench::median;
+using bench::seconds;
 
 constexpr int kTurns = 101, kPicks = 10'000, kLaunches = 100;  // fewer than 256 launches are queued
-
-double seconds(const std::function<void()>& run) {
-  const auto begin = Clock::now();
-  run();
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
-  return values[values.size() / 2];
-}
 
 void pick_many(moetune_family* family, const Extents& most, int picks) {
   Extents extents = most;
@@ -57,25 +48,21 @@ double pick_ns(moetune_family* family, const Extents& extents) {
   return median(turns);
 }
 
-// What `threads` threads do a second, over what one does; the median of turns.
+// What `threads` threads do a second, over what one does.
 double scaling(const std::function<void()>& work, unsigned threads) {
-  std::vector<double> turns;
-  for (int i = 0; i < 5; ++i) {
-    const double one = seconds(work);
-    const double all = seconds([&] {
-      std::vector<std::jthread> running;
-      for (unsigned t = 0; t < threads; ++t) running.emplace_back(work);
-    });
-    turns.push_back(one * threads / all);
-  }
-  return median(turns);
+  const double one = seconds(work);
+  const double all = seconds([&] {
+    std::vector<std::jthread> running;
+    for (unsigned t = 0; t < threads; ++t) running.emplace_back(work);
+  });
+  return one * threads / all;
 }
 
 // Arithmetic that shares nothing: what the machine's cores, which may be halves of cores, can give.
 void count_primes() {
   static std::atomic<int> sink;
   int primes = 0;
-  for (int n = 2; n < 60'000; ++n) {
+  for (int n = 2; n < 300'000; ++n) {
     int divisor = 2;
     while (divisor * divisor <= n && n % divisor != 0) ++divisor;
     primes += divisor * divisor > n;
@@ -83,16 +70,18 @@ void count_primes() {
   sink = primes;
 }
 
+// In turns, because what a machine's cores give changes with what else it does.
 void print_scaling(moetune_family* family, const Extents& extents) {
   const unsigned threads = std::min(16U, std::thread::hardware_concurrency());
-  constexpr int kEach = 1'000'000;
-  std::printf("  %2u threads over one        %9.1f x    (bar 12 of 16)\n", threads,
-              scaling([&] { pick_many(family, extents, kEach); }, threads));
-  std::printf("  the same of arithmetic     %9.1f x\n", scaling(
-                                                            [] {
-                                                              for (int i = 0; i < 10; ++i) count_primes();
-                                                            },
-                                                            threads));
+  std::vector<double> picks, arithmetic, over;
+  for (int i = 0; i < 7; ++i) {
+    picks.push_back(scaling([&] { pick_many(family, extents, 1'000'000); }, threads));
+    arithmetic.push_back(scaling([] { count_primes(); }, threads));
+    over.push_back(picks.back() / arithmetic.back());
+  }
+  std::printf("  %2u threads over one        %9.1f x    (bar 12 of 16)\n", threads, median(picks));
+  std::printf("  the same of arithmetic     %9.1f x    picking over it, a turn: %.2f\n", median(arithmetic),
+              median(over));
 }
 
 void print_launches(bench::LaunchPair& pair) {
@@ -111,21 +100,6 @@ void print_launches(bench::LaunchPair& pair) {
   std::printf("  over bare, a kernel        %9.0f ns   (bar 300)\n", median(over));
 }
 
-void print_opening(const std::filesystem::path& cache, const bench::Family& family) {
-  const bench::ManyWinners many(cache, family, 10'000);
-  std::vector<double> whole, modules, files;
-  for (int i = 0; i < 21; ++i) {
-    std::optional<bench::Opened> opened;  // closed outside of the time
-    whole.push_back(1e3 * seconds([&] { opened.emplace(many.file(), family.text); }));
-    modules.push_back(1e3 * seconds([&] { many.load_modules(); }));
-    files.push_back(1e3 * seconds([&] { Cache::open(many.file(), Cache::Mode::read_only); }));
-  }
-  std::printf("open + family of 10,000      %9.2f ms, of it %.2f for opening the file\n", median(whole),
-              median(files));
-  std::printf("cuModuleLoadData             %9.2f ms for its %zu cubins\n", median(modules), many.cubins());
-  std::printf("  beyond loading             %9.2f ms   (bar 5)\n", median(whole) - median(modules));
-}
-
 void run(int argc, char** argv) {
   if (argc != 3) throw BadInput("usage: runtime_bench CACHE PROBLEM");
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
@@ -138,7 +112,7 @@ void run(int argc, char** argv) {
   print_scaling(opened.family(), family.extents);
   bench::LaunchPair pair(argv[1], family);
   print_launches(pair);
-  print_opening(argv[1], family);
+  bench::print_openings(argv[1], family);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "bench/runtime_bench_files.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <stdexcept>
 
@@ -13,6 +15,17 @@ namespace fs = std::filesystem;
 
 void check(moetune_status status) {
   if (status != MOETUNE_OK) throw std::runtime_error(moetune_last_error());
+}
+
+double seconds(const std::function<void()>& run) {
+  const auto begin = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
+  return values[values.size() / 2];
 }
 
 Opened::Opened(const fs::path& file, const std::string& specialization) {
@@ -34,15 +47,12 @@ Family::Family(const std::string& problem_text)
       text(kernel.specialization(problem).text()),
       extents(kernel.extents_of(problem)) {}
 
-ManyWinners::ManyWinners(const fs::path& cache, const Family& family, std::int64_t count) : winners_(count) {
+ManyWinners::ManyWinners(const fs::path& cache, const Family& family, std::int64_t count) {
   const Cache source = Cache::open(cache, Cache::Mode::read_only);
   const std::vector<FamilyWinner> own = source.family_winners(family.kernel.name(), family.text);
   if (own.empty()) throw BadInput("the cache has no winner of " + family.text);
   const WinnerRecord winner = source.winner(own.front().workload.id).value();
-  std::string name = (fs::temp_directory_path() / "runtime_bench.XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make a folder below /tmp");
-  folder_ = name;
-  file_ = folder_ / "many.db";
+  file_ = new_folder(fs::temp_directory_path()) / "many.db";
   Cache many = Cache::open(file_, Cache::Mode::create);
   const Assignment specialization = family.kernel.specialization(family.problem);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -60,7 +70,20 @@ ManyWinners::ManyWinners(const fs::path& cache, const Family& family, std::int64
 
 ManyWinners::~ManyWinners() {
   std::error_code ignored;
-  fs::remove_all(folder_, ignored);
+  for (const fs::path& folder : folders_) fs::remove_all(folder, ignored);
+}
+
+fs::path ManyWinners::new_folder(const fs::path& parent) {
+  std::string name = (parent / "runtime_bench.XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr)
+    throw std::runtime_error("cannot make a folder below " + parent.string());
+  return folders_.emplace_back(name);
+}
+
+fs::path ManyWinners::copy_below(const fs::path& parent) {
+  const fs::path copy = new_folder(parent) / "many.db";
+  fs::copy_file(file_, copy);
+  return copy;
 }
 
 void ManyWinners::load_modules() const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@
 namespace moetune::bench {
 
 void check(moetune_status status);  // throws std::runtime_error with the sentence
+double seconds(const std::function<void()>& run);
+double median(std::vector<double> values);
 
 class Opened {
  public:
@@ -43,17 +46,20 @@ struct Family {
 class ManyWinners {
  public:
   ManyWinners(const std::filesystem::path& cache, const Family& family, std::int64_t count);
+  // A copy of its file in a new folder below `parent`, which goes with this object.
+  std::filesystem::path copy_below(const std::filesystem::path& parent);
   ~ManyWinners();
   ManyWinners(const ManyWinners&) = delete;
 
   const std::filesystem::path& file() const { return file_; }
-  std::int64_t winners() const { return winners_; }
   std::size_t cubins() const { return cubins_.size(); }  // that the family loads
   void load_modules() const;                             // and unloads them
 
  private:
-  std::filesystem::path folder_, file_;
-  std::int64_t winners_ = 0;
+  std::filesystem::path new_folder(const std::filesystem::path& parent);
+
+  std::vector<std::filesystem::path> folders_;
+  std::filesystem::path file_;
   std::vector<Blob> cubins_;
 };
 

@@ -104,6 +104,33 @@ Cache Cache::open_content(const fs::path& path, std::string content, Mode mode) 
   return Cache(std::move(impl));
 }
 
+std::optional<Cache> Cache::open_settled(const fs::path& given, std::chrono::milliseconds age) {
+  if (given.empty()) return std::nullopt;
+  const fs::path path = fs::absolute(given);
+  const std::optional<FileState> state = FileState::of_settled(path, age);
+  if (!state) return std::nullopt;
+  try {
+    auto impl =
+        std::make_unique<Impl>(Impl{Database(path, Database::Access::immutable, std::chrono::milliseconds(0)),
+                                    {},
+                                    true,
+                                    std::string(),
+                                    SearchLocks(path),
+                                    std::nullopt});
+    require_readable(impl->database);
+    impl->schema = impl->database.integer_pragma("user_version");
+    show_later_columns(impl->database);
+    impl->pack = read_manifest(impl->database);
+    impl->settled = state;
+    if (Cache cache(std::move(impl)); cache.is_unchanged()) return cache;
+  } catch (const BrokenEnvironment&) {
+    // open() looks again, under locks, and says what is wrong.
+  }
+  return std::nullopt;
+}
+
+bool Cache::is_unchanged() const { return !impl_->settled || FileState::of(path()) == impl_->settled; }
+
 std::optional<fs::path> Cache::find_default_path() {
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);

@@ -143,7 +143,14 @@ class Cache {
   // Throws BadInput where there is no file to open (but for Mode::create) or the path cannot be one, and
   // BrokenEnvironment for a pack that is to be written to, or whose manifest is damaged or of a newer moetune.
   static Cache open(const std::filesystem::path& path, Mode mode, const CacheOptions& options = {});
-  // The same of bytes that were read, for Mode::read_only or inspect; `path` names them in errors.
+  // A file as it lies, without a lock and nothing made beside it: for family_winners, family_ranges and cubin, each of
+  // which holds only if is_unchanged() afterwards. nullopt for a file that was changed within `age`, that has a log
+  // beside it, or that does not open: open() reads it or says why not.
+  static std::optional<Cache> open_settled(const std::filesystem::path& path,
+                                           std::chrono::milliseconds age = std::chrono::seconds(2));
+  // Whether the file is as open_settled() found it; always of a Cache that was opened otherwise.
+  bool is_unchanged() const;
+  // As open() of bytes that were read, for Mode::read_only or inspect; `path` names them in errors.
   static Cache open_content(const std::filesystem::path& path, std::string content, Mode mode);
   // $XDG_CACHE_HOME/moetune/moetune.db, else ~/.cache/moetune/moetune.db. Where neither variable names a
   // folder the one gives nothing and the other throws BrokenEnvironment.
@@ -190,6 +197,7 @@ class Cache {
   std::vector<FamilyWinner> family_winners(const std::string& kernel, const std::string& family) const;
   // Throws BrokenEnvironment if it is not there or does not match its digest.
   Blob cubin(std::int64_t id) const;
+  Blob cubin(const std::string& digest) const;
 
   // Replaces the range table of that key (cache/ranges.h); the old one goes into its history, unless this object has
   // stored it itself.

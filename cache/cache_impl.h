@@ -9,6 +9,7 @@
 #include "cache/cache.h"
 #include "cache/database.h"
 #include "cache/search_locks.h"
+#include "cache/settled_file.h"
 
 namespace moetune {
 
@@ -19,7 +20,8 @@ struct Cache::Impl {
   std::string warning;
   SearchLocks searches;
   std::optional<PackManifest> pack;
-  std::int64_t schema = 0;  // of the file
+  std::int64_t schema = 0;           // of the file
+  std::optional<FileState> settled;  // if it is read without locks
   // Tables that this object has stored, by range: a search that stores a better one of its own every few minutes
   // leaves the history the one before it, and not each of its steps.
   std::map<std::int64_t, std::string> own_tables;

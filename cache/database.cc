@@ -211,8 +211,8 @@ void Database::connect(Access access) {
   access_ = access;
   const int wait_ms = static_cast<int>(busy_timeout_.count());
   if (access == Access::immutable) {
-    connection_ = std::make_unique<SQLite::Database>(immutable_uri(path_),
-                                                     SQLite::OPEN_READONLY | SQLite::OPEN_URI, wait_ms);
+    connection_ = std::make_unique<SQLite::Database>(
+        immutable_uri(path_), SQLite::OPEN_READONLY | SQLite::OPEN_URI | SQLite::OPEN_NOMUTEX, wait_ms);
   } else {
     const int flags = access == Access::read_only
                           ? SQLite::OPEN_READONLY

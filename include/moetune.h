@@ -48,7 +48,7 @@ extern "C" {
 #endif
 
 #define MOETUNE_ABI_MAJOR 1
-#define MOETUNE_ABI_MINOR 1
+#define MOETUNE_ABI_MINOR 2
 
 #if defined(_WIN32)
 #define MOETUNE_API
@@ -206,9 +206,26 @@ MOETUNE_API moetune_status moetune_choice_workspace(moetune_family* family, cons
                                                     size_t* bytes);
 
 /* Bytes that suffice for every choice within `extents`, now and after every later moetune_refresh: what would
- * need more is then not picked. MOETUNE_INVALID_ARGUMENT for extents that no problem has, MOETUNE_UNSUPPORTED if a
- * choice within them needs more than MOETUNE_WORKSPACE_COUNTERS of counters. */
+ * need more is then not picked, until moetune_offer_workspace. MOETUNE_INVALID_ARGUMENT for extents that no problem
+ * has, MOETUNE_UNSUPPORTED if a choice within them needs more than MOETUNE_WORKSPACE_COUNTERS of counters. */
 MOETUNE_API moetune_status moetune_family_workspace(moetune_family* family, const int64_t* extents,
+                                                    size_t count, size_t* bytes);
+
+/* Since 1.2. Raises what moetune_family_workspace promises for exactly these `extents` to `bytes`, or promises it: the
+ * caller launches every choice within them with at least so large a workspace from now on. Picks stay as they are until
+ * the next moetune_refresh, which takes in winners that need up to `bytes` there; the promises of other extents still
+ * hold, so offer for each that was asked. Nothing that was handed out changes: choices, and graphs captured with an
+ * older workspace, which must be kept for them. Ranks of a model offer the same, or their picks differ.
+ * MOETUNE_OUT_OF_MEMORY if `bytes` is less than what was promised or what the present choices need, of which the
+ * sentence states the larger; nothing changes then. MOETUNE_INVALID_ARGUMENT for extents that no problem has,
+ * MOETUNE_UNSUPPORTED as of moetune_family_workspace. */
+MOETUNE_API moetune_status moetune_offer_workspace(moetune_family* family, const int64_t* extents, size_t count,
+                                                   size_t bytes);
+
+/* Since 1.2. What to offer: bytes with which every winner within `extents` could be picked, of the files as the last
+ * moetune_refresh (or moetune_family_open) read them. Equal to what was promised if none was left out for its
+ * workspace; promises nothing. Statuses as of moetune_family_workspace. */
+MOETUNE_API moetune_status moetune_wanted_workspace(moetune_family* family, const int64_t* extents,
                                                     size_t count, size_t* bytes);
 
 /* Zeroes the counters on `stream`, once, before the first launch that uses the workspace.

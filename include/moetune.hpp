@@ -134,6 +134,17 @@ class Family {
     return bytes;
   }
 
+  // Raises what family_workspace promises for these extents; the next refresh picks what needs up to that.
+  void offer_workspace(const Extents& largest, std::size_t bytes) const {
+    check(moetune_offer_workspace(handle_, largest.data(), largest.size(), bytes));
+  }
+  // What to offer, so that no winner is left out.
+  std::size_t wanted_workspace(const Extents& largest) const {
+    std::size_t bytes = 0;
+    check(moetune_wanted_workspace(handle_, largest.data(), largest.size(), &bytes));
+    return bytes;
+  }
+
   Bound bind(std::span<const DLTensor* const> tensors, const char* options = nullptr) const {
     Bound bound;
     check(moetune_bind(handle_, tensors.data(), tensors.size(), options, &bound.arguments,

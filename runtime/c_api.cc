@@ -304,6 +304,23 @@ moetune_status moetune_family_workspace(moetune_family* family, const int64_t* e
   });
 }
 
+moetune_status moetune_offer_workspace(moetune_family* family, const int64_t* extents, size_t count,
+                                       size_t bytes) {
+  return guarded([&] {
+    Family& known = family_of(family);
+    family->runtime->offer_workspace(known, extents_of(known, extents, count), bytes);
+  });
+}
+
+moetune_status moetune_wanted_workspace(moetune_family* family, const int64_t* extents, size_t count,
+                                        size_t* bytes) {
+  return guarded([&] {
+    Family& known = family_of(family);
+    required(bytes, "bytes") =
+        static_cast<size_t>(family->runtime->wanted_workspace(known, extents_of(known, extents, count)));
+  });
+}
+
 moetune_status moetune_workspace_init(moetune_runtime* runtime, void* workspace, size_t bytes, void* stream) {
   return guarded([&] { runtime_of(runtime).zero_counters(workspace, bytes, cuda::StreamRef(stream)); });
 }

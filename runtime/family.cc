@@ -196,18 +196,57 @@ std::int64_t Family::workspace_bytes(const Choice& choice) const {
 
 std::int64_t Family::workspace_within(const DispatchTable& table, const Extents& extents) const {
   std::int64_t most = kWorkspaceCounters;
-  table.visit_within(interface_->table_point(extents, 0), [&](const Cell& cell, const TablePoint& corner) {
-    if (cell.entry != Cell::kNone)
-      most = std::max(most, workspace_at(cell.entry, interface_->extents_at(corner, extents)));
+  visit_workspaces(table, extents, [&](std::int64_t bytes) { most = std::max(most, bytes); });
+  return most;
+}
+
+std::int64_t Family::largest_fit(const DispatchTable& table, const Promise& promise) const {
+  std::int64_t most = promise.bytes;
+  visit_workspaces(table, promise.extents, [&](std::int64_t bytes) {
+    if (bytes != kUnfit) most = std::max(most, bytes);
   });
   return most;
 }
 
+template <typename Visit>
+void Family::visit_workspaces(const DispatchTable& table, const Extents& extents, const Visit& visit) const {
+  table.visit_within(interface_->table_point(extents, 0), [&](const Cell& cell, const TablePoint& corner) {
+    if (cell.entry != Cell::kNone) visit(workspace_at(cell.entry, interface_->extents_at(corner, extents)));
+  });
+}
+
+const Family::Promise* Family::find_promise(const Extents& extents) const {
+  const auto found = std::ranges::find(promises_, extents, &Promise::extents);
+  return found == promises_.end() ? nullptr : &*found;
+}
+
+void Family::offer_workspace(const Extents& extents, std::size_t bytes) {
+  interface_->check(extents);
+  const auto offered =
+      static_cast<std::int64_t>(std::min<std::size_t>(bytes, std::numeric_limits<std::int64_t>::max() - 1));
+  const auto known = std::ranges::find(promises_, extents, &Promise::extents);
+  const std::int64_t least =
+      known != promises_.end() ? known->bytes : required_fit(workspace_within(*table(), extents));
+  if (offered < least)
+    throw RuntimeError(MOETUNE_OUT_OF_MEMORY,
+                       "an offer of " + std::to_string(bytes) + " bytes for " + kernel_.name() + " " +
+                           problem_text(extents) + " is less than the " + std::to_string(least) +
+                           (known != promises_.end() ? " that were promised" : " that its choices need"));
+  if (known == promises_.end())
+    promises_.push_back({extents, offered});
+  else
+    known->bytes = offered;
+}
+
+std::int64_t Family::wanted_workspace(const Extents& extents) const {
+  interface_->check(extents);
+  if (const Promise* const known = find_promise(extents)) return std::max(known->bytes, known->wanted);
+  return required_fit(workspace_within(*table(), extents));
+}
+
 std::int64_t Family::promise_workspace(const Extents& extents) {
   interface_->check(extents);
-  for (const Promise& promise : promises_) {
-    if (promise.extents == extents) return promise.bytes;
-  }
+  if (const Promise* const known = find_promise(extents)) return known->bytes;
   promises_.push_back({extents, required_fit(workspace_within(*table(), extents))});
   return promises_.back().bytes;
 }
@@ -231,7 +270,9 @@ void Family::require_promised(const DispatchTable& table) const {
                          "; refresh to a later one");
 }
 
-DispatchTable Family::keep_promises(DispatchTable made, std::vector<std::string>& warnings) const {
+DispatchTable Family::keep_promises(DispatchTable made, std::vector<std::string>& warnings) {
+  // Of the table as the files would have it, before any promise takes choices out.
+  for (Promise& promise : promises_) promise.wanted = largest_fit(made, promise);
   for (const Promise& promise : promises_) {
     const DispatchTable& old = *table();
     std::set<std::uint32_t> too_large;
@@ -244,10 +285,13 @@ DispatchTable Family::keep_promises(DispatchTable made, std::vector<std::string>
                           return old.find(corner);
                         });
     if (!too_large.empty())
-      warnings.push_back(
-          kernel_.name() + " " + problem_text(promise.extents) + ": " + std::to_string(too_large.size()) +
-          " of its configurations need more workspace than the " + std::to_string(promise.bytes) +
-          " bytes that moetune_family_workspace returned, and are not picked");
+      warnings.push_back(kernel_.name() + " " + problem_text(promise.extents) + ": " +
+                         std::to_string(too_large.size()) +
+                         " of its configurations need more workspace than the " +
+                         std::to_string(promise.bytes) + " bytes that were promised, and are not picked" +
+                         (promise.wanted > promise.bytes
+                              ? "; moetune_offer_workspace takes " + std::to_string(promise.wanted)
+                              : ""));
   }
   return made;
 }

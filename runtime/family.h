@@ -82,6 +82,11 @@ class Family {
   std::int64_t workspace_bytes(const Choice& choice) const;
   // Enough for everything within `extents`, which later tables keep to.
   std::int64_t promise_workspace(const Extents& extents);
+  // Raises that promise to `bytes`, which the next table may use. Throws RuntimeError (out_of_memory) if that is less
+  // than what was promised, or than the present table needs.
+  void offer_workspace(const Extents& extents, std::size_t bytes);
+  // With which no winner that prepare() read would be left out.
+  std::int64_t wanted_workspace(const Extents& extents) const;
   // Throws RuntimeError (out_of_memory) if a choice of the table needs more than was promised since it was built.
   void require_promised(const DispatchTable& table) const;
 
@@ -93,6 +98,8 @@ class Family {
   struct Promise {
     Extents extents;
     std::int64_t bytes = 0;
+    std::int64_t wanted =
+        0;  // by all choices that prepare() read last; 0 before, at most `bytes` if none was left out
   };
   static constexpr std::int64_t kUnfit = std::numeric_limits<std::int64_t>::max();
 
@@ -101,9 +108,15 @@ class Family {
   void require_room(const Choice& choice, std::int64_t needed, std::size_t given) const;
   // kUnfit if a workspace has too few counters for it.
   std::int64_t workspace_at(std::uint32_t entry, const Extents& extents) const;
+  // Calls visit(bytes) for the choice of each cell within `extents`.
+  template <typename Visit>
+  void visit_workspaces(const DispatchTable& table, const Extents& extents, const Visit& visit) const;
   std::int64_t workspace_within(const DispatchTable& table, const Extents& extents) const;
+  // The most that a choice which fits any workspace needs there, and at least what was promised.
+  std::int64_t largest_fit(const DispatchTable& table, const Promise& promise) const;
   // A warning names each promise that keeps variants from being picked.
-  DispatchTable keep_promises(DispatchTable table, std::vector<std::string>& warnings) const;
+  DispatchTable keep_promises(DispatchTable table, std::vector<std::string>& warnings);
+  const Promise* find_promise(const Extents& extents) const;
   // The first promise that the table breaks, with the bytes that it needs there; nullopt if it keeps all.
   std::optional<Promise> broken_promise(const DispatchTable& table) const;
   // Binds the launch, which `place` keeps, and enqueues it.

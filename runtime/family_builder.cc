@@ -179,7 +179,7 @@ bool FamilyBuilder::take_range(const StoredRange& range, std::size_t origin) {
     like = kernel.extents_of(problem);
     if (cubins.empty()) {
       for (const FamilyRange::Variant& variant : range.record.variants) {
-        Stored stored{origin, range.layer, variant.cubin, variant.cubin_digest, {}};
+        Stored stored{origin, range.layer, variant.cubin_digest, {}};
         stored.unit = matching_launcher(variant.config, variant.interface, problem)->unit();
         cubins.push_back(std::move(stored));
       }
@@ -210,7 +210,7 @@ bool FamilyBuilder::take_range(const StoredRange& range, std::size_t origin) {
     }
   }
   measured_ = std::move(cells);
-  for (Stored& stored : cubins) cubins_.push_back(std::move(stored));
+  for (Stored& stored : cubins) keep(std::move(stored));
   return true;
 }
 
@@ -235,17 +235,17 @@ bool FamilyBuilder::is_superseded(const StoredWinner& winner, std::size_t origin
 void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, const Problem& problem) {
   const FamilyWinner& record = winner.record;
   auto launcher = matching_launcher(record.config, record.interface, problem);
-  Stored stored{origin, winner.layer, record.cubin, record.cubin_digest, launcher->unit()};
+  Stored stored{origin, winner.layer, record.cubin_digest, launcher->unit()};
   const bool lost = record.default_time_us > 0 && record.time_us > record.default_time_us;
   const TablePoint point = family_.interface().table_point_of(problem);
   std::vector<std::int64_t> place(point.position.begin(), point.position.end());
   place.push_back(point.uneven);
   if (lost || taken_.contains(place) || is_superseded(winner, origin, point)) {
-    cubins_.push_back(std::move(stored));
+    keep(std::move(stored));
     return;
   }
   const Variant* const variant = load(stored, *launcher, problem);
-  cubins_.push_back(std::move(stored));
+  keep(std::move(stored));
   taken_.insert(std::move(place));
   ChoiceSource source{
       record.workload.key.problem, record.time_us,   record.default_time_us,     origins_[origin].text,
@@ -266,9 +266,17 @@ void FamilyBuilder::take_default(const StoredWinner& winner, std::size_t origin,
   // Most winners of a family come with the same default.
   if (!stored_defaults_.emplace(winner.layer, record.fallback_config, record.fallback_cubin_digest).second)
     return;
-  Stored fallback{origin, winner.layer, record.fallback_cubin, record.fallback_cubin_digest, {}};
+  Stored fallback{origin, winner.layer, record.fallback_cubin_digest, {}};
   fallback.unit = matching_launcher(record.fallback_config, record.fallback_interface, problem)->unit();
-  cubins_.push_back(std::move(fallback));
+  keep(std::move(fallback));
+}
+
+// Many winners share a cubin, and every default is looked for among all of them.
+void FamilyBuilder::keep(Stored stored) {
+  const bool is_known = std::ranges::any_of(cubins_, [&](const Stored& known) {
+    return known.layer == stored.layer && known.digest == stored.digest && known.unit == stored.unit;
+  });
+  if (!is_known) cubins_.push_back(std::move(stored));
 }
 
 const Variant* FamilyBuilder::load(const Stored& stored, const Launcher& launcher, const Problem& problem) {
@@ -277,7 +285,7 @@ const Variant* FamilyBuilder::load(const Stored& stored, const Launcher& launche
   Variant& variant = known != family_.variants_.end()
                          ? *known
                          : family_.variants_.emplace_back(stored.digest, stored.unit,
-                                                          layers_.cubin(stored.layer, stored.cubin));
+                                                          layers_.cubin(stored.layer, stored.digest));
   const Extents extents = launcher.plan_extents(family_.kernel().extents_of(problem));
   std::vector<Extents>& loaded = loaded_[{&variant, &launcher}];
   if (std::ranges::find(loaded, extents) != loaded.end()) return &variant;

@@ -35,7 +35,6 @@ class FamilyBuilder {
   struct Stored {
     std::size_t origin = 0;
     std::size_t layer = 0;
-    std::int64_t cubin = 0;
     std::string digest;
     CompileUnit unit;
     bool broken = false;  // it did not load
@@ -75,6 +74,7 @@ class FamilyBuilder {
   // Throws BadInput if the moetune that stored the cubin passed its parameters in another way.
   std::shared_ptr<const Launcher> matching_launcher(const std::string& config, const std::string& interface,
                                                     const Problem& problem);
+  void keep(Stored stored);  // in cubins_, unless it is there
   const Variant* load(const Stored& stored, const Launcher& launcher, const Problem& problem);
   void require_runnable(const Config& config, const Problem& problem);  // throws BadInput
   // By the first of the files' cubins that is compiled from the same unit and loads; nullopt if there is none.

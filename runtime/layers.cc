@@ -30,12 +30,14 @@ std::vector<fs::path> files_of(const fs::path& path) {
 
 }  // namespace
 
-Layers::Layers(const std::vector<fs::path>& paths, const TrustedKeys& trusted) {
+Layers::Layers(const std::vector<fs::path>& paths, const TrustedKeys& trusted,
+               std::chrono::milliseconds settled)
+    : trusted_(trusted), settled_(settled) {
   for (const fs::path& path : paths) {
     try {
       for (const fs::path& file : files_of(path)) {
         if (trusted.empty() || is_pack(file) || file == path) {
-          open(file, trusted);
+          open(file);
         } else {
           warnings_.push_back(file.string() +
                               " is left out: trusted keys are given, and a cache is not signed; " +
@@ -51,25 +53,9 @@ Layers::Layers(const std::vector<fs::path>& paths, const TrustedKeys& trusted) {
     throw BrokenEnvironment("there is no cache and no pack; run moetune search, or name one");
 }
 
-void Layers::open(const fs::path& file, const TrustedKeys& trusted) {
+void Layers::open(const fs::path& file) {
   try {
-    std::error_code absent;
-    if (is_pack(file) && fs::file_size(file, absent) == 0 && !absent)
-      throw BrokenEnvironment(file.string() +
-                              " is empty; it was not copied whole: take the pack from its maker again");
-    const bool signed_pack = is_pack(file) && !trusted.empty();
-    Cache cache = signed_pack ? Cache::open_content(file, trusted.read(file), Cache::Mode::read_only)
-                              : Cache::open(file, Cache::Mode::read_only);
-    if (!signed_pack && !trusted.empty() && cache.manifest() != nullptr)
-      throw BrokenEnvironment(file.string() +
-                              " is a pack by another name, whose signature is not looked for; " +
-                              "name it *.pack");
-    if (is_pack(file) && cache.manifest() == nullptr)
-      throw BrokenEnvironment(
-          file.string() +
-          " has no manifest, which every pack has; it was altered: take it from its maker "
-          "again (a cache goes by another name)");
-    caches_.push_back(std::move(cache));
+    caches_.push_back(checked(file, true));
   } catch (const BrokenEnvironment& error) {
     warnings_.push_back(error.what());
   } catch (const BadInput& error) {
@@ -77,10 +63,48 @@ void Layers::open(const fs::path& file, const TrustedKeys& trusted) {
   }
 }
 
+Cache Layers::checked(const fs::path& file, bool without_locks) const {
+  std::error_code absent;
+  if (is_pack(file) && fs::file_size(file, absent) == 0 && !absent)
+    throw BrokenEnvironment(file.string() +
+                            " is empty; it was not copied whole: take the pack from its maker again");
+  const bool signed_pack = is_pack(file) && !trusted_.empty();
+  std::optional<Cache> lying =
+      without_locks && !signed_pack ? Cache::open_settled(file, settled_) : std::nullopt;
+  Cache cache = lying         ? *std::move(lying)
+                : signed_pack ? Cache::open_content(file, trusted_.read(file), Cache::Mode::read_only)
+                              : Cache::open(file, Cache::Mode::read_only);
+  if (!signed_pack && !trusted_.empty() && cache.manifest() != nullptr)
+    throw BrokenEnvironment(
+        file.string() + " is a pack by another name, whose signature is not looked for; " + "name it *.pack");
+  if (is_pack(file) && cache.manifest() == nullptr)
+    throw BrokenEnvironment(file.string() +
+                            " has no manifest, which every pack has; it was altered: take it from its maker "
+                            "again (a cache goes by another name)");
+  return cache;
+}
+
+template <typename Read, typename IsSound>
+auto Layers::read_from(std::size_t layer, const Read& read, const IsSound& is_sound) {
+  Cache& cache = caches_.at(layer);
+  try {
+    auto found = read(cache);
+    if (is_sound(cache)) return found;
+  } catch (const BrokenEnvironment&) {
+    if (cache.is_unchanged()) throw;
+  }
+  cache = checked(fs::path(cache.path()), false);
+  return read(cache);
+}
+
 StoredFamily Layers::read(std::size_t layer, const std::string& kernel, const std::string& family,
-                          bool allow_recorded) const {
+                          bool allow_recorded) {
   StoredFamily found;
-  for (FamilyWinner& winner : caches_[layer].family_winners(kernel, family)) {
+  const auto rows = [&](const Cache& cache) {
+    return std::pair(cache.family_winners(kernel, family), cache.family_ranges(kernel, family));
+  };
+  auto [winners, ranges] = read_from(layer, rows, [](const Cache& cache) { return cache.is_unchanged(); });
+  for (FamilyWinner& winner : winners) {
     const WorkloadKey& key = winner.workload.key;
     const bool measured = key.hardware.origin == "gpu" && !is_recording(key);
     if (!winner.contended && (measured || allow_recorded))
@@ -88,7 +112,7 @@ StoredFamily Layers::read(std::size_t layer, const std::string& kernel, const st
   }
   std::ranges::stable_sort(found.winners, {},
                            [](const StoredWinner& one) { return one.record.workload.key.timing; });
-  for (FamilyRange& range : caches_[layer].family_ranges(kernel, family)) {
+  for (FamilyRange& range : ranges) {
     if (range.key.hardware.origin == "gpu" || allow_recorded)
       found.ranges.push_back({layer, std::move(range)});
   }
@@ -105,11 +129,17 @@ StoredFamily Layers::family(const std::string& kernel, const std::string& family
       std::ranges::move(one.ranges, std::back_inserter(all.ranges));
     } catch (const BrokenEnvironment& error) {
       warnings_.push_back(error.what());  // damaged since it was opened; other layers still serve
+    } catch (const BadInput& error) {
+      warnings_.push_back(error.what());  // gone
     }
   }
   return all;
 }
 
-Blob Layers::cubin(std::size_t layer, std::int64_t id) const { return caches_.at(layer).cubin(id); }
+// By its content, so that it is right even if the file has changed since the family was read.
+Blob Layers::cubin(std::size_t layer, const std::string& digest) {
+  return read_from(
+      layer, [&](const Cache& cache) { return cache.cubin(digest); }, [](const Cache&) { return true; });
+}
 
 }  // namespace moetune

@@ -1,12 +1,14 @@
 // The files that a runtime was opened with, in order of precedence: caches and packs, read-only.
 //
-// Lives while a family is opened or a runtime refreshed, and no longer: a file that is open in WAL mode is mapped
-// (its -shm), and whoever cuts the mapping short meanwhile kills the process that reads it.
+// Lives while a family is opened or a runtime refreshed, and no longer: a file that is open in WAL mode may be mapped
+// (its -shm), and whoever cuts the mapping short meanwhile kills the process that reads it. A file that nobody has
+// changed lately is read without locks, and read again under them if it was changed meanwhile.
 //
 // Not thread-safe: the runtime's slow path uses it under a lock. A file that cannot be opened is left out with
 // a warning; a winner that cannot be trusted (damaged, contended, of a recording) is never returned.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -39,14 +41,16 @@ class Layers {
   // Files, and folders for every *.db and *.pack inside in order of name. A *.pack must have its manifest. Throws
   // BrokenEnvironment, with the first reason, if none can be opened.
   // With trusted keys a pack is loaded only if one of them has signed it, from the bytes that were verified; and a
-  // folder gives its packs alone, because nobody signs a cache.
-  explicit Layers(const std::vector<std::filesystem::path>& paths, const TrustedKeys& trusted = {});
+  // folder gives its packs alone, because nobody signs a cache. Refers to `trusted`.
+  // A file is read without locks if it was not changed for `settled`.
+  explicit Layers(const std::vector<std::filesystem::path>& paths, const TrustedKeys& trusted,
+                  std::chrono::milliseconds settled = std::chrono::seconds(2));
 
   // What of a family is fit for a server. A layer that is damaged, or a pack that was altered, gives nothing of the
   // family, with a warning.
   StoredFamily family(const std::string& kernel, const std::string& family, bool allow_recorded);
   // Throws BrokenEnvironment if the cubin is gone or does not match its digest.
-  Blob cubin(std::size_t layer, std::int64_t id) const;
+  Blob cubin(std::size_t layer, const std::string& digest);
 
   std::string path(std::size_t layer) const { return caches_.at(layer).path().string(); }
   // What could not be opened or read, a sentence each.
@@ -54,9 +58,17 @@ class Layers {
 
  private:
   StoredFamily read(std::size_t layer, const std::string& kernel, const std::string& family,
-                    bool allow_recorded) const;
-  void open(const std::filesystem::path& file, const TrustedKeys& trusted);
+                    bool allow_recorded);
+  void open(const std::filesystem::path& file);
+  // The file's cache, which throws if it is none that may be loaded.
+  Cache checked(const std::filesystem::path& file, bool without_locks) const;
+  // What `read` returns of a layer's cache; read again, under locks, if somebody has changed the file and `is_sound`
+  // does not hold, or it throws.
+  template <typename Read, typename IsSound>
+  auto read_from(std::size_t layer, const Read& read, const IsSound& is_sound);
 
+  const TrustedKeys& trusted_;
+  const std::chrono::milliseconds settled_;
   std::vector<Cache> caches_;
   std::vector<std::string> warnings_;
 };

@@ -255,6 +255,16 @@ std::int64_t Runtime::promise_workspace(Family& family, const Extents& extents) 
   return family.promise_workspace(extents);
 }
 
+void Runtime::offer_workspace(Family& family, const Extents& extents, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  family.offer_workspace(extents, bytes);
+}
+
+std::int64_t Runtime::wanted_workspace(const Family& family, const Extents& extents) const {
+  const std::lock_guard lock(mutex_);
+  return family.wanted_workspace(extents);
+}
+
 std::string Runtime::warnings() const {
   const std::lock_guard lock(mutex_);
   std::string text;

@@ -39,8 +39,10 @@ class Runtime {
   std::string generation() const;
 
   int ordinal() const { return context_->ordinal(); }
-  // Family::promise_workspace, under the lock.
+  // As of Family, under the lock.
   std::int64_t promise_workspace(Family& family, const Extents& extents);
+  void offer_workspace(Family& family, const Extents& extents, std::size_t bytes);
+  std::int64_t wanted_workspace(const Family& family, const Extents& extents) const;
 
   std::string warnings() const;  // a line each
   UsageCounts counts() const;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <memory>
+#include <type_traits>
 
 namespace moetune {
 namespace {
@@ -35,21 +37,28 @@ Extents a_step_less(const Extents& extents) {
   return less;
 }
 
-Usage::Usage() : shards_(std::make_unique<std::array<Shard, kShards>>()) {}
+Usage::Usage()
+    : shards_(std::make_unique<std::array<Shard, kShards>>()),
+      shapes_(std::allocator<Shape>().allocate(kShards * kShapes)) {}
 
-Usage::Shard& Usage::own_shard() const { return (*shards_)[my_shard % kShards]; }
+std::size_t Usage::own_shard() { return my_shard % kShards; }
 
-void Usage::remember(Shard& shard, const Extents& given, bool uneven) {
+void Usage::remember(std::size_t own, const Extents& given, bool uneven) {
+  static_assert(std::is_trivially_destructible_v<Shape>);
+  Shard& shard = (*shards_)[own];
+  const std::span<Shape> shapes = shapes_of(own);
   Extents extents;
   for (const std::int64_t extent : given) extents.push_back(rounded_up(extent));
   // Another thread only holds this for a moment; what it would delay is a count.
   if (shard.busy.test_and_set(std::memory_order_acquire)) return;
+  if (!shard.has_shapes) std::uninitialized_value_construct(shapes.begin(), shapes.end());
+  shard.has_shapes = true;
   const std::size_t start = hash_of(extents, uneven);
   Shape* place =
-      &shard.shapes[start % kShapes];  // of this shape, else the rarest of its places, first an empty one
+      &shapes[start % kShapes];  // of this shape, else the rarest of its places, first an empty one
   bool known = false;
   for (std::size_t probe = 0; probe < kProbes && !known; ++probe) {
-    Shape& shape = shard.shapes[(start + probe) % kShapes];
+    Shape& shape = shapes[(start + probe) % kShapes];
     known = shape.rank > 0 && shape.uneven == uneven && shape.extents == extents;
     if (known || shape.rank < place->rank) place = &shape;
     if (shape.rank == 0) break;
@@ -70,10 +79,11 @@ UsageCounts Usage::counts() const {
 
 std::vector<MissedShape> Usage::missed() const {
   std::map<std::pair<std::vector<std::int64_t>, bool>, MissedShape> merged;
-  for (Shard& shard : *shards_) {
+  for (std::size_t i = 0; i < kShards; ++i) {
+    Shard& shard = (*shards_)[i];
     while (shard.busy.test_and_set(std::memory_order_acquire)) {
     }
-    for (const Shape& shape : shard.shapes) {
+    for (const Shape& shape : shard.has_shapes ? shapes_of(i) : std::span<Shape>()) {
       if (shape.rank == 0) continue;
       MissedShape& sum = merged[{{shape.extents.begin(), shape.extents.end()}, shape.uneven}];
       sum.extents = shape.extents;

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "kernels/family_interface.h"
@@ -37,14 +38,15 @@ class Usage {
 
   // `cell` holds nothing for a miss.
   void count_pick(const Cell& cell, const Extents& extents, bool uneven) {
-    Shard& shard = own_shard();
+    const std::size_t own = own_shard();
+    Shard& shard = (*shards_)[own];
     const std::size_t kind = cell.entry == Cell::kNone ? kMiss : static_cast<std::size_t>(cell.kind);
     shard.counts[kind].fetch_add(1, std::memory_order_relaxed);
     if (kind != static_cast<std::size_t>(ChoiceKind::exact) &&
         kind != static_cast<std::size_t>(ChoiceKind::pinned))
-      remember(shard, extents, uneven);
+      remember(own, extents, uneven);
   }
-  void count_launch() { own_shard().counts[kLaunch].fetch_add(1, std::memory_order_relaxed); }
+  void count_launch() { (*shards_)[own_shard()].counts[kLaunch].fetch_add(1, std::memory_order_relaxed); }
 
   UsageCounts counts() const;
   // Most frequent first; equal ones in order of extents.
@@ -56,7 +58,7 @@ class Usage {
 
   // Space-saving counts (Metwally et al. 2005): a newcomer takes the place of the rarest with its rank, so that
   // whatever comes often enough stays.
-  struct Shape {
+  struct alignas(64) Shape {
     Extents extents;
     bool uneven = false;
     std::uint64_t rank = 0;       // at least how often it came; 0: empty
@@ -65,14 +67,19 @@ class Usage {
   // Of a thread; a cache line and more apart from the next.
   struct alignas(128) Shard {
     std::array<std::atomic<std::uint64_t>, kKinds> counts{};
-    std::atomic_flag busy;
-    std::array<Shape, kShapes> shapes;
+    std::atomic_flag busy;  // guards its shapes
+    bool has_shapes = false;
+  };
+  struct Release {
+    void operator()(Shape* memory) const { std::allocator<Shape>().deallocate(memory, kShards * kShapes); }
   };
 
-  Shard& own_shard() const;
-  static void remember(Shard& shard, const Extents& extents, bool uneven);
+  static std::size_t own_shard();
+  void remember(std::size_t shard, const Extents& extents, bool uneven);
+  std::span<Shape> shapes_of(std::size_t shard) const { return {shapes_.get() + shard * kShapes, kShapes}; }
 
   std::unique_ptr<std::array<Shard, kShards>> shards_;
+  std::unique_ptr<Shape, Release> shapes_;  // of every shard; not touched before it has one: most have none
 };
 
 }  // namespace moetune

@@ -30,6 +30,8 @@ _abi_version = function("abi_version")
 _pick = function("pick")
 _pick_range = function("pick_range")
 _family_workspace = function("family_workspace")
+_wanted_workspace = function("wanted_workspace")
+_offer_workspace = function("offer_workspace")
 _choice_workspace = function("choice_workspace")
 _choice_facts = function("choice_facts")
 _make_choice = function("make_choice")
@@ -202,6 +204,18 @@ class Family(_Holder):
     def workspace_bytes(self, *extents: int) -> int:
         """Bytes that suffice for every choice within `extents`, now and after every later refresh."""
         return int(_family_workspace(self._handle, *extents))
+
+    def offer_workspace(self, bytes_: int, *extents: int) -> None:
+        """Raises what workspace_bytes(*extents) promises: the next refresh takes in winners that need up to that.
+
+        From now on every choice within `extents` is launched with at least so large a workspace. Graphs captured before
+        keep theirs. Raises OutOfMemory if it is less than what was promised or is needed now.
+        """
+        _offer_workspace(self._handle, bytes_, *extents)
+
+    def wanted_workspace(self, *extents: int) -> int:
+        """Bytes to offer, so that every winner within `extents` that the last refresh read can be picked."""
+        return int(_wanted_workspace(self._handle, *extents))
 
     def bind(self, *tensors: Any, **options: Any) -> Arguments:
         """Reads shapes, strides and dtypes of DLPack tensors, in the order of the kernel's slots, None for absent.

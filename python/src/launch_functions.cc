@@ -58,6 +58,27 @@ ffi::Any family_workspace(const Args& args) {
   return static_cast<int64_t>(bytes);
 }
 
+// (family, *extents) -> bytes
+ffi::Any wanted_workspace(const Args& args) {
+  const FamilyObj& family = family_at(args);
+  const Extents extents = read_extents(args, 1);
+  const Use use(*family.runtime.get());
+  size_t bytes = 0;
+  check(moetune_wanted_workspace(family.handle, extents.values, extents.count, &bytes));
+  return static_cast<int64_t>(bytes);
+}
+
+// (family, bytes, *extents)
+ffi::Any offer_workspace(const Args& args) {
+  const FamilyObj& family = family_at(args);
+  const int64_t bytes = args.integer(1, "bytes");
+  const Extents extents = read_extents(args, 2);
+  const Use use(*family.runtime.get());
+  if (bytes < 0) fail(MOETUNE_INVALID_ARGUMENT, "bytes is negative");
+  check(moetune_offer_workspace(family.handle, extents.values, extents.count, static_cast<size_t>(bytes)));
+  return nullptr;
+}
+
 int64_t choice_workspace(const Choice& choice) {
   const Use use(*choice->family->runtime.get());
   size_t bytes = 0;
@@ -195,6 +216,8 @@ namespace mp = moetune::python;
 MOETUNE_EXPORT_PACKED(pick, mp::pick)
 MOETUNE_EXPORT_PACKED(pick_range, mp::pick_range)
 MOETUNE_EXPORT_PACKED(family_workspace, mp::family_workspace)
+MOETUNE_EXPORT_PACKED(wanted_workspace, mp::wanted_workspace)
+MOETUNE_EXPORT_PACKED(offer_workspace, mp::offer_workspace)
 MOETUNE_EXPORT_PACKED(init_workspace, mp::init_workspace)
 MOETUNE_EXPORT_PACKED(bind, mp::bind)
 MOETUNE_EXPORT_PACKED(launch, mp::launch)

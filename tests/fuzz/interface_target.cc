@@ -237,6 +237,9 @@ class InterfaceTarget : public Target {
               [&] { return moetune_pick_range(subject_->family, given, count, last, total, &choice); });
     checked(moetune_pick(subject_->family, given, count, last, nullptr));
     std::size_t bytes = 0;
+    untouched(bytes, [&] { return moetune_wanted_workspace(subject_->family, given, count, &bytes); });
+    if (decisions.byte() % 2 == 0)
+      checked(moetune_offer_workspace(subject_->family, given, count, static_cast<std::size_t>(total)));
     untouched(bytes, [&] { return moetune_family_workspace(subject_->family, given, count, &bytes); });
   }
 

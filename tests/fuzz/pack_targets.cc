@@ -50,7 +50,9 @@ class PackTarget : public Target {
  private:
   // A line for every winner that a server would take, and one for every cubin.
   std::multiset<std::string> read() const {
-    Layers layers({file_});
+    const TrustedKeys nobody;
+    Layers layers({file_}, nobody,
+                  std::chrono::milliseconds(0));  // without locks; serve() opens it with them
     std::multiset<std::string> lines;
     const Kernel& kernel = find_kernel("decode_attention");
     const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, winners().front().problem);
@@ -65,7 +67,7 @@ class PackTarget : public Target {
       for (const auto& [id, name] : {std::pair(record.cubin, record.cubin_digest),
                                      std::pair(record.fallback_cubin, record.fallback_cubin_digest)}) {
         try {
-          if (id != 0) lines.insert("cubin|" + name + "|" + digest(layers.cubin(winner.layer, id)));
+          if (id != 0) lines.insert("cubin|" + name + "|" + digest(layers.cubin(winner.layer, name)));
         } catch (const BrokenEnvironment&) {  // damaged, and said to be
         }
       }

@@ -68,6 +68,19 @@ class RuntimeTest(unittest.TestCase):
         same = self.family.choice(choice.entry, choice.kind, choice.extents)
         self.assertEqual(same.explain(), explained)
 
+    def test_more_workspace_can_be_offered_than_was_promised(self) -> None:
+        with moetune.open([CACHE]) as runtime:
+            family = runtime.family("decode_attention", FAMILY)
+            promised = family.workspace_bytes(4, 1, 512)
+            self.assertEqual(family.wanted_workspace(4, 1, 512), promised)
+            family.offer_workspace(promised + 4096, 4, 1, 512)
+            runtime.refresh()
+            self.assertEqual(family.workspace_bytes(4, 1, 512), promised + 4096)
+            with self.assertRaisesRegex(moetune.OutOfMemory, "less than the"):
+                family.offer_workspace(promised, 4, 1, 512)
+            with self.assertRaisesRegex(moetune.InvalidArgument, "negative"):
+                family.offer_workspace(-1, 4, 1, 512)
+
     def test_a_range_holds_its_last_extent(self) -> None:
         self.assertEqual(self.family.pick_range(4, 1, 1, last=512).extents, (4, 1, 512))
         self.assertEqual(self.family.pick_range(4, 1, 1, last=512, total=2048).extents, (4, 1, 512))
