@@ -219,8 +219,8 @@ MOETUNE_API moetune_status moetune_family_workspace(moetune_family* family, cons
  * MOETUNE_OUT_OF_MEMORY if `bytes` is less than what was promised or what the present choices need, of which the
  * sentence states the larger; nothing changes then. MOETUNE_INVALID_ARGUMENT for extents that no problem has,
  * MOETUNE_UNSUPPORTED as of moetune_family_workspace. */
-MOETUNE_API moetune_status moetune_offer_workspace(moetune_family* family, const int64_t* extents, size_t count,
-                                                   size_t bytes);
+MOETUNE_API moetune_status moetune_offer_workspace(moetune_family* family, const int64_t* extents,
+                                                   size_t count, size_t bytes);
 
 /* Since 1.2. What to offer: bytes with which every winner within `extents` could be picked, of the files as the last
  * moetune_refresh (or moetune_family_open) read them. Equal to what was promised if none was left out for its
