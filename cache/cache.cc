@@ -107,7 +107,7 @@ Cache Cache::open_content(const fs::path& path, std::string content, Mode mode) 
 std::optional<Cache> Cache::open_settled(const fs::path& given, std::chrono::milliseconds age) {
   if (given.empty()) return std::nullopt;
   const fs::path path = fs::absolute(given);
-  const std::optional<FileState> state = FileState::of_settled(path, age);
+  const std::optional<FileState> state = FileState::of_settled(path, age, network_file_system(path));
   if (!state) return std::nullopt;
   try {
     auto impl =

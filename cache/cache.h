@@ -145,7 +145,7 @@ class Cache {
   static Cache open(const std::filesystem::path& path, Mode mode, const CacheOptions& options = {});
   // A file as it lies, without a lock and nothing made beside it: for family_winners, family_ranges and cubin, each of
   // which holds only if is_unchanged() afterwards. nullopt for a file that was changed within `age`, that has a log
-  // beside it, or that does not open: open() reads it or says why not.
+  // beside it, that lies on a network file system, or that does not open: open() reads it or says why not.
   static std::optional<Cache> open_settled(const std::filesystem::path& path,
                                            std::chrono::milliseconds age = std::chrono::seconds(2));
   // Whether the file is as open_settled() found it; always of a Cache that was opened otherwise.

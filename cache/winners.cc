@@ -174,12 +174,12 @@ std::vector<FamilyWinner> Cache::family_winners(const std::string& kernel, const
   return all;
 }
 
-Blob Cache::cubin(const std::string& name) const {
-  Query row = impl_->database.query("SELECT frame, bytes, digest FROM cubins WHERE digest = ?", name);
+Blob Cache::cubin(const std::string& digest) const {
+  Query row = impl_->database.query("SELECT frame, bytes, digest FROM cubins WHERE digest = ?", digest);
   if (row.step()) {
     if (std::optional<Blob> cubin = unpacked(row, 0)) return *std::move(cubin);
   }
-  throw BrokenEnvironment("cubin " + name + " in " + path().string() +
+  throw BrokenEnvironment("cubin " + digest + " in " + path().string() +
                           " is damaged (it does not match its digest) or gone");
 }
 

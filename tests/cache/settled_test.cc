@@ -1,6 +1,9 @@
 // Reading a file without locks, and noticing that it was changed.
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 
+#include <chrono>
 #include <fstream>
 #include <thread>
 
@@ -63,16 +66,26 @@ TEST_CASE("a file that somebody changes, or may have changed, is not read withou
   }
   SUBCASE("a journal lies beside it") {
     std::ofstream(folder / "cache.db-journal") << "half of a change";
-    CHECK_FALSE(FileState::of_settled(file, 20ms));
+    CHECK_FALSE(FileState::of_settled(file, 20ms, {}));
   }
   SUBCASE("it is a link: its log would lie elsewhere") {
     fs::create_symlink(file, folder / "link.db");
-    CHECK_FALSE(FileState::of_settled(folder / "link.db", 20ms));
+    CHECK_FALSE(FileState::of_settled(folder / "link.db", 20ms, {}));
+  }
+  SUBCASE("it lies on a network file system") {
+    REQUIRE(FileState::of_settled(file, 20ms, {}));
+    CHECK_FALSE(FileState::of_settled(file, 20ms, "NFS"));
+  }
+  SUBCASE("whether a log waits beside it cannot be found out") {
+    const fs::path longest = folder / (std::string(250, 'x') + ".db");  // with -wal more than a name may have
+    fs::copy_file(file, longest);
+    std::this_thread::sleep_for(30ms);
+    CHECK_FALSE(FileState::of_settled(longest, 20ms, {}));
   }
   SUBCASE("it is no cache, or none is there") {
     std::ofstream(folder / "text.db") << std::string(5000, 'x');
     std::this_thread::sleep_for(30ms);
-    CHECK(FileState::of_settled(folder / "text.db", 20ms));
+    CHECK(FileState::of_settled(folder / "text.db", 20ms, {}));
     CHECK_FALSE(Cache::open_settled(folder / "text.db", 20ms));
     CHECK_FALSE(Cache::open_settled(folder / "absent.db", 20ms));
   }
@@ -98,4 +111,23 @@ TEST_CASE("a change of a settled file is noticed, whatever its time says") {
   SUBCASE("by taking it away") { fs::remove(file); }
   if (fs::exists(file)) fs::last_write_time(file, written);
   CHECK_FALSE(cache->is_unchanged());
+}
+
+TEST_CASE("times before 1970 and past 2262 are compared as they are") {
+  const TempDir folder;
+  const fs::path file = folder / "cache.db";
+  store_winner(file, 1);
+  const auto settled_when_written = [&](std::int64_t seconds) {
+    const timespec times[] = {{0, UTIME_OMIT}, {seconds, 999'999'999}};
+    REQUIRE(::utimensat(AT_FDCWD, file.c_str(), times, 0) == 0);
+    std::this_thread::sleep_for(30ms);
+    return FileState::of_settled(file, 20ms, {}).has_value();
+  };
+  CHECK(settled_when_written(-2'000'000'000));
+  CHECK(settled_when_written(-10'000'000'000));  // before 1677, if the file system has such times
+  CHECK(settled_when_written(0));
+  CHECK_FALSE(settled_when_written(9'000'000'000));
+  CHECK_FALSE(settled_when_written(12'000'000'000));  // past 2262, when a signed count of nanoseconds ends
+  CHECK(settled_when_written(1'000'000'000));
+  CHECK_FALSE(FileState::of_settled(file, std::chrono::milliseconds::max(), {}));
 }
