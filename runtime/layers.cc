@@ -31,8 +31,8 @@ std::vector<fs::path> files_of(const fs::path& path) {
 }  // namespace
 
 Layers::Layers(const std::vector<fs::path>& paths, const TrustedKeys& trusted,
-               std::chrono::milliseconds settled)
-    : trusted_(trusted), settled_(settled) {
+               std::chrono::milliseconds settled_age)
+    : trusted_(trusted), settled_age_(settled_age) {
   for (const fs::path& path : paths) {
     try {
       for (const fs::path& file : files_of(path)) {
@@ -69,9 +69,9 @@ Cache Layers::checked(const fs::path& file, bool without_locks) const {
     throw BrokenEnvironment(file.string() +
                             " is empty; it was not copied whole: take the pack from its maker again");
   const bool signed_pack = is_pack(file) && !trusted_.empty();
-  std::optional<Cache> lying =
-      without_locks && !signed_pack ? Cache::open_settled(file, settled_) : std::nullopt;
-  Cache cache = lying         ? *std::move(lying)
+  std::optional<Cache> settled =
+      without_locks && !signed_pack ? Cache::open_settled(file, settled_age_) : std::nullopt;
+  Cache cache = settled       ? *std::move(settled)
                 : signed_pack ? Cache::open_content(file, trusted_.read(file), Cache::Mode::read_only)
                               : Cache::open(file, Cache::Mode::read_only);
   if (!signed_pack && !trusted_.empty() && cache.manifest() != nullptr)
@@ -93,7 +93,11 @@ auto Layers::read_from(std::size_t layer, const Read& read, const IsSound& is_so
   } catch (const BrokenEnvironment&) {
     if (cache.is_unchanged()) throw;
   }
-  cache = checked(fs::path(cache.path()), false);
+  try {
+    cache = checked(fs::path(cache.path()), false);
+  } catch (const BadInput& gone) {
+    throw BrokenEnvironment(gone.what());
+  }
   return read(cache);
 }
 

@@ -41,15 +41,15 @@ class Layers {
   // Files, and folders for every *.db and *.pack inside in order of name. A *.pack must have its manifest. Throws
   // BrokenEnvironment, with the first reason, if none can be opened.
   // With trusted keys a pack is loaded only if one of them has signed it, from the bytes that were verified; and a
-  // folder gives its packs alone, because nobody signs a cache. Refers to `trusted`.
-  // A file is read without locks if it was not changed for `settled`.
+  // folder gives its packs alone, because nobody signs a cache. `trusted` must outlive the object.
+  // A file is read without locks if it was not changed for `settled_age`.
   explicit Layers(const std::vector<std::filesystem::path>& paths, const TrustedKeys& trusted,
-                  std::chrono::milliseconds settled = std::chrono::seconds(2));
+                  std::chrono::milliseconds settled_age = std::chrono::seconds(2));
 
   // What of a family is fit for a server. A layer that is damaged, or a pack that was altered, gives nothing of the
   // family, with a warning.
   StoredFamily family(const std::string& kernel, const std::string& family, bool allow_recorded);
-  // Throws BrokenEnvironment if the cubin is gone or does not match its digest.
+  // Throws BrokenEnvironment if the file or the cubin is gone, or the cubin does not match its digest.
   Blob cubin(std::size_t layer, const std::string& digest);
 
   std::string path(std::size_t layer) const { return caches_.at(layer).path().string(); }
@@ -63,12 +63,12 @@ class Layers {
   // The file's cache, which throws if it is none that may be loaded.
   Cache checked(const std::filesystem::path& file, bool without_locks) const;
   // What `read` returns of a layer's cache; read again, under locks, if somebody has changed the file and `is_sound`
-  // does not hold, or it throws.
+  // does not hold, or it throws. Throws BrokenEnvironment also if the file is gone by then.
   template <typename Read, typename IsSound>
   auto read_from(std::size_t layer, const Read& read, const IsSound& is_sound);
 
   const TrustedKeys& trusted_;
-  const std::chrono::milliseconds settled_;
+  const std::chrono::milliseconds settled_age_;
   std::vector<Cache> caches_;
   std::vector<std::string> warnings_;
 };

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -10,12 +11,15 @@
 
 #include "cache/database.h"
 #include "cache/pack.h"
+#include "cache/pack_signature.h"
+#include "runtime/layers.h"
 #include "tests/runtime/decode_tensors.h"
 #include "tests/runtime/fake_cache.h"
 #include "tests/runtime/opened.h"
 
 using namespace moetune;
 using namespace moetune::testing;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -65,6 +69,23 @@ moetune_status open_status(const std::vector<fs::path>& files, moetune_runtime*&
   for (const std::string& text : texts) paths.push_back(text.c_str());
   const moetune_open_options options{sizeof options, paths.data(), paths.size(), 0, 0, nullptr, 0};
   return moetune_open(&options, &runtime);
+}
+
+// As a server finds a file that was copied there long ago; beside good.db of that folder.
+void refuse_without_locks(const Folder& folder, const fs::path& file, const std::string& words) {
+  CAPTURE(file.string());
+  for (const TrustedKeys& trusted : {TrustedKeys(), TrustedKeys({std::string(64, '1')})}) {
+    const std::string expected = trusted.empty() || file.extension() != ".pack" ? words : file.string();
+    CHECK_THROWS_WITH_AS(Layers({file}, trusted, 0ms), doctest::Contains(expected.c_str()),
+                         BrokenEnvironment);
+    const Layers both({file, folder / "good.db"}, trusted, 0ms);
+    CHECK(both.path(0) == folder / "good.db");
+    REQUIRE(both.warnings().size() == 1);
+    CHECK(both.warnings()[0].find(expected) != std::string::npos);
+    for (const fs::directory_entry& beside : fs::directory_iterator((folder / "good.db").parent_path())) {
+      CHECK_MESSAGE(!beside.path().string().ends_with("-shm"), beside.path().string());
+    }
+  }
 }
 
 }  // namespace
@@ -170,9 +191,22 @@ TEST_CASE("files that are not what they seem: a sentence each, and the others se
     CHECK(both.warnings().find(words) != std::string::npos);
     CHECK(both.family(kFamily) != nullptr);
   }
+  for (const auto& [file, words] : cases) refuse_without_locks(folder, file, words);
   moetune_runtime* runtime = nullptr;
   CHECK(open_status({folder / "empty"}, runtime) == MOETUNE_BAD_FILE);
   CHECK(says("no cache and no pack"));
+}
+
+TEST_CASE("a pack by another name is no cache for those who trust keys, with and without locks") {
+  const Folder folder;
+  store(folder / "good.db", {{kProblem}});
+  export_pack(Cache::open(folder / "good.db", Cache::Mode::read_only), folder / "pack.db", {});
+  const TrustedKeys nobody, somebody({std::string(64, '1')});
+  for (const std::chrono::milliseconds age : {0ms, 3'600'000ms}) {
+    CHECK_NOTHROW(Layers({folder / "pack.db"}, nobody, age));
+    CHECK_THROWS_WITH_AS(Layers({folder / "pack.db"}, somebody, age),
+                         doctest::Contains("a pack by another name"), BrokenEnvironment);
+  }
 }
 
 TEST_CASE("a cache that a tuner is writing to serves what was committed") {

@@ -49,3 +49,13 @@ TEST_CASE("a file that is changed after it was opened is read as it is then") {
   if (replaced) CHECK_THROWS_AS(layers.cubin(0, old_cubin), BrokenEnvironment);
   CHECK(layers.warnings().empty());
 }
+
+TEST_CASE("a settled file that is gone is a BrokenEnvironment of its cubins") {
+  const Folder folder;
+  const fs::path file = folder / "cache.db";
+  store(file, {{"batch=2,q_heads=4,kv_heads=1,head_dim=64,context=512,page=16", plain_config(32)}});
+  const TrustedKeys nobody;
+  Layers layers({file}, nobody, std::chrono::milliseconds(0));
+  fs::remove(file);
+  CHECK_THROWS_AS(layers.cubin(0, "of no file"), BrokenEnvironment);
+}
