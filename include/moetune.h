@@ -214,8 +214,8 @@ MOETUNE_API moetune_status moetune_family_workspace(moetune_family* family, cons
 /* Since 1.2. Raises what moetune_family_workspace promises for exactly these `extents` to `bytes`, or promises it: the
  * caller launches every choice within them with at least so large a workspace from now on. Picks stay as they are until
  * the next moetune_refresh, which takes in winners that need up to `bytes` there; the promises of other extents still
- * hold, so offer for each that was asked. Nothing that was handed out changes: choices, and graphs captured with an
- * older workspace, which must be kept for them. Ranks of a model offer the same, or their picks differ.
+ * hold, so offer for each that was asked. Graphs that were captured before keep using their old workspace: do not
+ * free it. Ranks of a model offer the same, or their picks differ.
  * MOETUNE_OUT_OF_MEMORY if `bytes` is less than what was promised or what the present choices need, of which the
  * sentence states the larger; nothing changes then. MOETUNE_INVALID_ARGUMENT for extents that no problem has,
  * MOETUNE_UNSUPPORTED as of moetune_family_workspace. */
@@ -224,7 +224,8 @@ MOETUNE_API moetune_status moetune_offer_workspace(moetune_family* family, const
 
 /* Since 1.2. What to offer: bytes with which every winner within `extents` could be picked, of the files as the last
  * moetune_refresh (or moetune_family_open) read them. Equal to what was promised if none was left out for its
- * workspace; promises nothing. Statuses as of moetune_family_workspace. */
+ * workspace; promises nothing. Exact only for extents that were promised before that refresh. Statuses as of
+ * moetune_family_workspace. */
 MOETUNE_API moetune_status moetune_wanted_workspace(moetune_family* family, const int64_t* extents,
                                                     size_t count, size_t* bytes);
 

@@ -85,7 +85,7 @@ class Family {
   // Raises that promise to `bytes`, which the next table may use. Throws RuntimeError (out_of_memory) if that is less
   // than what was promised, or than the present table needs.
   void offer_workspace(const Extents& extents, std::size_t bytes);
-  // With which no winner that prepare() read would be left out.
+  // The bytes with which no winner that prepare() read is left out, if the extents were promised before.
   std::int64_t wanted_workspace(const Extents& extents) const;
   // Throws RuntimeError (out_of_memory) if a choice of the table needs more than was promised since it was built.
   void require_promised(const DispatchTable& table) const;
