@@ -287,7 +287,7 @@ void RangeSearch::cross() {
   }
 }
 
-// Cells that the plan got since have a state and, nothing being measured there, no choice. The first of them.
+// Gives cells that were added to the plan a state without measurements, and solves again. The index of the first.
 std::size_t RangeSearch::take_new_cells() {
   const std::size_t first = state_.cells.size();
   for (std::size_t i = first; i < plan_.cells().size(); ++i)
@@ -319,7 +319,9 @@ void RangeSearch::follow_waves() {
       if (waves_there(a, plan_.cells()[a].problem) != waves) continue;
       const auto is_past = [&, a = a](const Problem& problem) { return waves_there(a, problem) > waves; };
       if (!is_past(plan_.cells()[b].problem)) continue;
+      const std::size_t before = plan_.cells().size();
       plan_.add_around(a, b, is_past);
+      if (plan_.cells().size() == before) continue;
       const std::size_t first = take_new_cells();
       state_.steps += state_.cells.size() - first;
       for (std::size_t index = first; index < state_.cells.size(); ++index) {
