@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <utility>
@@ -209,10 +210,12 @@ bool RangeSearch::complete(std::size_t index, const std::vector<std::string>& cu
   return true;
 }
 
-// Cubins that joined the pool later, or that are the default elsewhere, are measured in the cells that were searched
-// before.
+// Cubins that joined the pool later, or that are the default in another searched cell, are measured in the cells that
+// were searched before.
 void RangeSearch::complete_pool() {
-  const std::vector<std::string> cubins = choosable_cubins(state_);
+  RangeState searched{.cubins = state_.cubins};
+  std::ranges::copy_if(state_.cells, std::back_inserter(searched.cells), &RangeCellState::searched);
+  const std::vector<std::string> cubins = choosable_cubins(searched);
   for (std::size_t i = 0; i < state_.cells.size(); ++i) {
     if (state_.cells[i].searched && complete(i, cubins, kPoolUntil))
       report("cells", i + 1, plan_.cells().size());
@@ -251,6 +254,16 @@ void RangeSearch::choose_filled() {
   };
   add(cubins_of_defaults());
   add(solve(state_, request_.regret / 4, request_.variants, neighbours_).cubins);
+}
+
+// What a cell that comes later measures, so that it lacks nothing which the same search, continued, would measure
+// there.
+std::vector<std::string> RangeSearch::measured_everywhere() const {
+  std::vector<std::string> names = state_.filled;
+  for (const std::string& name : solution_.cubins) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return names;
 }
 
 // All other cells see what the table may launch.
@@ -325,7 +338,7 @@ void RangeSearch::follow_waves() {
       const std::size_t first = take_new_cells();
       state_.steps += state_.cells.size() - first;
       for (std::size_t index = first; index < state_.cells.size(); ++index) {
-        complete(index, state_.filled, kWavesUntil);
+        complete(index, measured_everywhere(), kWavesUntil);
         report("refining", index + 1, plan_.cells().size());
       }
     }
@@ -340,7 +353,7 @@ void RangeSearch::refine() {
     const std::optional<std::size_t> index = plan_.refine(pair->first, pair->second);
     if (!index) return;
     take_new_cells();
-    complete(*index, solution_.cubins, kRefiningUntil);
+    complete(*index, measured_everywhere(), kRefiningUntil);
     report("refining", added(), most);
   }
 }
