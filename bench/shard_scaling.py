@@ -3,9 +3,9 @@
 One list tuned by 1, 2, 4 and 8 processes, each a shard. Replays made-up recordings, so that what takes the time is
 NVRTC: a process compiles on one core, and no workload can use another's cubins. With --gpus 1 and N processes measure
 K, decode_attention by default, each on a GPU of its own and with its share of the cores. Every count of processes
-starts from nothing, and the shards' caches are merged and counted. Prints a table, and writes the same to --json. Exit code 1 if a
-workload is missing, if two shards have it, or if all together takes longer than --limit (150): what runs is killed
-then.
+starts from nothing, and the shards' caches are merged and counted. Prints a table, and writes the same to --json.
+Exit code 1 if a workload is missing, if two shards have it, or if all together takes longer than --limit (150): what
+runs is killed then.
 """
 
 import argparse

@@ -308,7 +308,7 @@ std::vector<std::string> CellMeter::finalists(const RangeCellState& cell, const 
   return configs;
 }
 
-// Returns what makes a duel's time of a trial's.
+// Returns the factor from a trial's time to a duel's.
 double CellMeter::take_duel(const std::vector<std::string>& configs, const std::vector<double>& times,
                             const std::vector<Hint>& tried, RangeCellState& cell) {
   std::map<std::string, MeasuredConfig> dueled;
@@ -337,14 +337,13 @@ double CellMeter::take_duel(const std::vector<std::string>& configs, const std::
   return ratio > 0 ? ratio : 1;
 }
 
-// The default's time is that of the duel if it met the others there, else of its trial.
+// The default's time is that of the duel if it met the others there, else that of its trial.
 void CellMeter::take_default(const std::vector<std::string>& met, const std::vector<double>& times,
-                             double scale, RangeCellState& cell) {
+                             double of_trial_us, RangeCellState& cell) {
   const Config& fallback = *session_.default_config();
   const std::string text = fallback.text();
   const auto place = std::ranges::find(met, text);
-  const double time = place != met.end() ? times[static_cast<std::size_t>(place - met.begin())]
-                                         : scale * known_.at(text).measurement.median_us;
+  const double time = place != met.end() ? times[static_cast<std::size_t>(place - met.begin())] : of_trial_us;
   if (time == 0) return;  // it failed in the duel
   cell.fallback = MeasuredConfig{text, time};
   cell.fallback_cubin = cubin_of(fallback);
@@ -380,7 +379,7 @@ void CellMeter::measure(const std::vector<Hint>& cubins, const Effort& effort, R
   }
   const std::vector<double> times = duel(configs, cell.contended);
   const double scale = take_duel(configs, times, cubins, cell);
-  if (default_us < kNoTime) take_default(configs, times, scale, cell);
+  if (default_us < kNoTime) take_default(configs, times, scale * default_us, cell);
   take_looks(cell);
 }
 

@@ -83,7 +83,7 @@ class CellMeter {
   std::vector<std::string> finalists(const RangeCellState& cell, const Effort& effort) const;
   double take_duel(const std::vector<std::string>& configs, const std::vector<double>& times,
                    const std::vector<Hint>& tried, RangeCellState& cell);
-  void take_default(const std::vector<std::string>& met, const std::vector<double>& times, double scale,
+  void take_default(const std::vector<std::string>& met, const std::vector<double>& times, double of_trial_us,
                     RangeCellState& cell);
   void take_looks(RangeCellState& cell) const;
   double time_of(ConfigId id);  // infinity if it does not run

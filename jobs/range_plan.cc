@@ -126,7 +126,9 @@ std::optional<Problem> RangePlan::problem_at(const GridPoint& values, bool uneve
   const std::optional<Problem> problem = problem_of_kind(values, uneven);
   if (!problem) return std::nullopt;
   if (session_.recording() == nullptr && !fits(*problem)) {
-    left_out_.push_back(problem->text() + ": it needs more than 60% of the device's memory");
+    const std::string why = problem->text() + ": it needs more than 60% of the device's memory";
+    if (std::ranges::find(left_out_, why) == left_out_.end())
+      left_out_.push_back(why);  // a point of both grids
     return std::nullopt;
   }
   return served(*problem);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <utility>
@@ -209,10 +210,12 @@ bool RangeSearch::complete(std::size_t index, const std::vector<std::string>& cu
   return true;
 }
 
-// Cubins that joined the pool later, or that are the default elsewhere, are measured in the cells that were searched
-// before.
+// Cubins that joined the pool later, or that are the default in another searched cell, are measured in the cells that
+// were searched before.
 void RangeSearch::complete_pool() {
-  const std::vector<std::string> cubins = choosable_cubins(state_);
+  RangeState searched{.cubins = state_.cubins};
+  std::ranges::copy_if(state_.cells, std::back_inserter(searched.cells), &RangeCellState::searched);
+  const std::vector<std::string> cubins = choosable_cubins(searched);
   for (std::size_t i = 0; i < state_.cells.size(); ++i) {
     if (state_.cells[i].searched && complete(i, cubins, kPoolUntil))
       report("cells", i + 1, plan_.cells().size());
@@ -253,6 +256,16 @@ void RangeSearch::choose_filled() {
   add(solve(state_, request_.regret / 4, request_.variants, neighbours_).cubins);
 }
 
+// What a cell that comes later measures, so that it lacks nothing which the same search, continued, would measure
+// there.
+std::vector<std::string> RangeSearch::measured_everywhere() const {
+  std::vector<std::string> names = state_.filled;
+  for (const std::string& name : solution_.cubins) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
 // All other cells see what the table may launch.
 void RangeSearch::fill() {
   choose_filled();
@@ -287,7 +300,7 @@ void RangeSearch::cross() {
   }
 }
 
-// Cells that the plan got since have a state and, nothing being measured there, no choice. The first of them.
+// Gives cells that were added to the plan a state without measurements, and solves again. The index of the first.
 std::size_t RangeSearch::take_new_cells() {
   const std::size_t first = state_.cells.size();
   for (std::size_t i = first; i < plan_.cells().size(); ++i)
@@ -319,11 +332,13 @@ void RangeSearch::follow_waves() {
       if (waves_there(a, plan_.cells()[a].problem) != waves) continue;
       const auto is_past = [&, a = a](const Problem& problem) { return waves_there(a, problem) > waves; };
       if (!is_past(plan_.cells()[b].problem)) continue;
+      const std::size_t before = plan_.cells().size();
       plan_.add_around(a, b, is_past);
+      if (plan_.cells().size() == before) continue;
       const std::size_t first = take_new_cells();
       state_.steps += state_.cells.size() - first;
       for (std::size_t index = first; index < state_.cells.size(); ++index) {
-        complete(index, state_.filled, kWavesUntil);
+        complete(index, measured_everywhere(), kWavesUntil);
         report("refining", index + 1, plan_.cells().size());
       }
     }
@@ -338,7 +353,7 @@ void RangeSearch::refine() {
     const std::optional<std::size_t> index = plan_.refine(pair->first, pair->second);
     if (!index) return;
     take_new_cells();
-    complete(*index, solution_.cubins, kRefiningUntil);
+    complete(*index, measured_everywhere(), kRefiningUntil);
     report("refining", added(), most);
   }
 }

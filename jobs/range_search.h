@@ -47,6 +47,7 @@ class RangeSearch {
   void complete_pool();
   std::vector<std::string> cubins_of_defaults() const;
   void choose_filled();
+  std::vector<std::string> measured_everywhere() const;
   void fill();
   void complete_cover(double until);
   void repair(double until);

@@ -113,7 +113,7 @@ bool RangeSearch::absorb() {
     if (plan_.cells().size() == before) continue;
     any = shape.absorbed = true;
     take_new_cells();
-    complete(before, solution_.cubins, kShapesUntil);
+    complete(before, measured_everywhere(), kShapesUntil);
   }
   if (any) {
     complete_cover(kAbsorbedUntil);

@@ -148,6 +148,7 @@ void Session::open_compiler(const SessionOptions& options) {
 
 DeviceChoice Session::release_device() {
   pool_.reset();
+  if (choice_.builder != nullptr) *choice_.builder = nullptr;  // it builds through this session
   return std::move(choice_);
 }
 

@@ -68,7 +68,8 @@ class Session {
   // The problems that a recorded device serves; empty for a GPU, which serves all.
   std::vector<Problem> recorded_problems() const;
 
-  // Gives the device on, still open, to choose_opened(); the session is of no use afterwards.
+  // Gives the device on, still open, to choose_opened(), whose session it builds through next; this one is of no use
+  // afterwards.
   DeviceChoice release_device();
 
   // Enters the workload into the cache, as one that this session searches until it ends, and runs one search.

@@ -204,11 +204,12 @@ Confirmed DeviceNight::confirm_with_room(const PlanItem& item, const ReworkResul
 }
 
 void DeviceNight::prepare_confirm(const TuningPoint& some) {
-  if (keys_.gpu() == nullptr || spare_) return;
+  if (keys_.gpu() == nullptr || spare_ || has_no_spare_) return;
   try {
     spare_ =
         choose_gpu(keys_.device(), {.kernel = some.kernel, .problem = some.problem, .preset = ""}, "retune");
-  } catch (const std::exception&) {
+  } catch (const std::exception&) {  // a process before each check would only delay it
+    has_no_spare_ = true;
   }
 }
 

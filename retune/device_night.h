@@ -58,10 +58,12 @@ class DeviceNight {
   ReworkResult rework(const PlanItem& item);
   // Duels the winner that a sibling has stored with what it replaced, here; goes back if it is slower.
   Confirmed confirm(const PlanItem& item, const ReworkResult& found);
-  // Starts the worker of the next confirm(), so that it need not wait for its driver; for confirm()'s thread, and
-  // `some` workload of the plan. The worker has no context and no memory of the GPU until then. What breaks down here
-  // confirm() finds.
+  // Starts the worker of the next confirm(), so that it need not wait for its driver. Only confirm()'s thread may call
+  // it. `some` is any workload of the plan: confirm() moves the worker to its own (choose_opened). The worker has no
+  // context and no memory of the GPU until then. After a failure it does nothing more: confirm() finds what is broken.
   void prepare_confirm(const TuningPoint& some);
+  // Ends the worker that no confirm() has taken. For the same thread.
+  void end_confirms() { spare_.reset(); }
   // How fast it is by its canary; nullopt for a recording, and if it was disturbed. Throws BrokenEnvironment if the
   // device does not work (any more).
   std::optional<double> canary_rate();
@@ -95,6 +97,7 @@ class DeviceNight {
   std::mutex opening_;
   std::optional<DeviceChoice> opened_;  // by open_and_compare()
   std::optional<DeviceChoice> spare_;   // by prepare_confirm()
+  bool has_no_spare_ = false;           // it failed
   Lane lane_;                           // last: its work uses all else
 };
 

@@ -133,14 +133,15 @@ class Night {
       const std::vector<LeftOutDevice> unfit = take_out_unfit(team);
       if (shared_.context.stop.stop_requested()) {  // which is no device's fault
         team.devices = all;
-        return;
+        break;
       }
       for (const LeftOutDevice& one : unfit) leave_out(one.device, one.why);
       if (team.devices.empty()) last = unfit.front().why;
     }
     // Of another kind of GPU others may work.
     std::erase_if(teams_, [](const Team& team) { return team.devices.empty(); });
-    if (teams_.empty()) throw BrokenEnvironment("no GPU works: " + last);
+    if (teams_.empty() && !shared_.context.stop.stop_requested())
+      throw BrokenEnvironment("no GPU works: " + last);
     shared_.times.compared();
   }
 
@@ -172,15 +173,7 @@ class Night {
     if (devices == 1) {
       tune_items(teams_.front(), 0);
     } else {
-      std::vector<std::future<void>> ended;
-      std::vector<std::jthread> threads;
-      for (Team& team : teams_)
-        for (std::size_t i = 0; i < team.devices.size(); ++i) {
-          ended.push_back(team.devices[i]->lane().run([this, &team, i] { tune_items(team, i); }));
-          if (team.devices.size() > 1) threads.emplace_back([this, &team, i] { check_winners(team, i); });
-        }
-      threads.clear();
-      for (std::future<void>& one : ended) one.get();
+      work_at_once();
     }
     if (devices > 1) fail_what_is_lost();
     result_.interrupted = result_.interrupted || shared_.context.stop.stop_requested();
@@ -189,6 +182,37 @@ class Night {
                          {"improved", result_.count(ReworkVerdict::improved)},
                          {"tuned", result_.count(ReworkVerdict::tuned)},
                          {"failures", result_.failures()}});
+  }
+
+  // Devices and what they share outlive the work, whatever it throws.
+  void work_at_once() {
+    std::vector<std::future<void>> ended;
+    std::vector<std::jthread> threads;
+    or_stop_all([&] {
+      for (Team& team : teams_)
+        for (std::size_t i = 0; i < team.devices.size(); ++i) {
+          ended.push_back(
+              team.devices[i]->lane().run([this, &team, i] { or_stop_all([&] { tune_items(team, i); }); }));
+          if (team.devices.size() > 1)
+            threads.emplace_back([this, &team, i] { or_stop_all([&] { check_winners(team, i); }); });
+        }
+    });
+    threads.clear();
+    for (const std::future<void>& one : ended) one.wait();
+    if (error_ != nullptr) std::rethrow_exception(error_);
+  }
+
+  // An exception that leaves a thread, as a listener's does, is the night's. The others may wait for its turn to end,
+  // so they take nothing more.
+  template <typename Work>
+  void or_stop_all(const Work& work) {
+    try {
+      work();
+    } catch (...) {
+      for (const Team& team : teams_) team.queue->stop();
+      const std::lock_guard lock(results_);
+      if (error_ == nullptr) error_ = std::current_exception();
+    }
   }
 
   bool is_over(WorkQueue& queue) {
@@ -228,6 +252,7 @@ class Night {
       team.queue->done(position, *turn);
       if (has_ended(team, position, broken, broken_in_a_row)) break;
     }
+    team.devices[position]->end_confirms();
   }
 
   // Whether the device is done for: `broken` says why its last turn broke down, "" if it did not.
@@ -338,10 +363,11 @@ class Night {
   const NightListener& listener_;
   const ReworkListener& ended_;
   NightShared shared_;
-  std::vector<std::unique_ptr<DeviceNight>> devices_;
   std::vector<Team> teams_;
   std::mutex speaking_, results_;
   NightResult result_;
+  std::exception_ptr error_;                           // the first that left a device's thread
+  std::vector<std::unique_ptr<DeviceNight>> devices_;  // last: their lanes use all else
 };
 
 }  // namespace

@@ -3,7 +3,8 @@
 //
 // A job as in jobs/job.h. One night a GPU at a time (night_lock.h). Killed at any moment, the next night goes
 // on: what is done is in the ledger, trials are in the cache. Throws BrokenEnvironment if another night goes on,
-// BadInput for a list or an option; what one workload throws is that workload's failure.
+// BadInput for a list or an option; what one workload throws is that workload's failure. What a listener throws
+// between workloads ends the night, once the other devices have ended theirs.
 #pragma once
 
 #include <filesystem>

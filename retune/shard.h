@@ -18,7 +18,8 @@ struct Shard {
   std::uint64_t number = 1, count = 1;
 };
 
-inline constexpr std::uint64_t kSearchesOfARange = 10;  // as long as that
+// A range's search takes about as long as this many searches of one workload.
+inline constexpr std::uint64_t kSearchesOfARange = 10;
 
 Shard parse_shard(const std::string& text);  // throws BadInput
 

@@ -41,6 +41,7 @@ std::vector<LeftOutDevice> take_out_unfit(Team& team) {
     if (std::find(slow.begin(), slow.end(), i) == slow.end()) {
       fit.push_back(device);
     } else {
+      device->close_idle();  // its worker would hold memory of the GPU all night
       unfit.push_back({device->name(), format("its canary is %.1f%% slower than that of its siblings",
                                               100 * (1 - *rates[i] / best))});
     }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <utility>
 
 #include "jobs/device_choice.h"
 #include "tests/jobs/made_up_range.h"
@@ -28,6 +30,35 @@ std::map<double, std::string> cubins_of(const Session& session, const CellMeter&
   }
   return cubins;
 }
+
+constexpr double kSlowDuel = 1.1;
+
+// A duel takes longer than a trial, by the same share for all who meet; these are noted.
+class SlowDuels : public Device {
+ public:
+  SlowDuels(std::unique_ptr<Device> device, std::vector<std::string>& met)
+      : device_(std::move(device)), met_(met) {}
+  const DeviceInfo& info() const override { return device_->info(); }
+  void open(const Kernel& kernel, const Problem& problem, std::uint64_t seed) override {
+    device_->open(kernel, problem, seed);
+  }
+  TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override {
+    return device_->run(candidate, policy);
+  }
+  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds, Timing timing) override {
+    std::vector<TrialResult> results = device_->duel(finalists, rounds, timing);
+    for (TrialResult& result : results) result.measurement.median_us *= kSlowDuel;
+    for (const Candidate& one : finalists) met_.push_back(one.config.text());
+    return results;
+  }
+  TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) override {
+    return device_->verify(candidate, seed, time_limit_s);
+  }
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::vector<std::string>& met_;
+};
 
 }  // namespace
 
@@ -61,31 +92,36 @@ TEST_CASE("a cubin that is clearly slower than a cell's best gets no more than i
   CHECK(few >= 1);
 }
 
-TEST_CASE("a default that is far from the fastest has a time without a duel") {
+TEST_CASE("a default that is far from the fastest has the time of its trial, in the duel's scale") {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder.file("recordings"));
   write_recording(made_up_recording(256), folder.file("recordings") + "/one.json.zst");
   const WorkloadSpec workload{.kernel = "router", .problem = "tokens=256", .preset = ""};
   const JobContext context;
   const TuneSettings settings;
-  Session session(choose_family_device("replay:" + folder.file("recordings"), workload),
+  std::vector<std::string> met;
+  DeviceChoice choice = choose_family_device("replay:" + folder.file("recordings"), workload);
+  choice.device = std::make_unique<SlowDuels>(std::move(choice.device), met);
+  Session session(std::move(choice),
                   {.cache = {.path = folder.file("a.db"), .none = false}, .no_compile = true},
                   context.events);
   CellMeter meter(session, settings, context);
   REQUIRE(session.default_config());
   const Config fallback = *session.default_config();
-  const double expected = made_up_time(fallback, session.space_file()->parameters(), 256);
+  const double trial_us = made_up_time(fallback, session.space_file()->parameters(), 256);
   const std::string fast = cubins_of(session, meter).begin()->second;
-  for (const double within : {1.0001, 1000.0}) {
-    CAPTURE(within);
+  for (const bool meets : {false, true}) {
+    CAPTURE(meets);
     CellMeter::Effort effort = meter.brief();
-    effort.duel_within = within;
+    effort.duel_within = meets ? 1000 : 1.0001;
+    met.clear();
     meter.begin(false);
     RangeCellState cell{.problem = session.problem().text()};
     meter.measure({{fast, {}}}, effort, cell);
+    CHECK((std::ranges::find(met, fallback.text()) != met.end()) == meets);
     REQUIRE(cell.fallback);
     CHECK(cell.fallback->config == fallback.text());
-    CHECK(cell.fallback->time_us == doctest::Approx(expected).epsilon(1e-5));
+    CHECK(cell.fallback->time_us == doctest::Approx(kSlowDuel * trial_us).epsilon(1e-5));
     CHECK(cell.fallback_cubin == meter.cubin_of(fallback));
     CHECK(cell.fallback->time_us > 1.0001 * cell.cubins.at(fast).time_us);
   }

@@ -57,16 +57,29 @@ Space space_of(const Kernel& kernel) {
 }
 
 // Another problem of the family: other sequences, lengths and KV heads, the same queries a KV head.
+std::int64_t up_to(std::size_t most, Random& random) {
+  return 1 + static_cast<std::int64_t>(random.below(most));
+}
+
 Problem neighbour(const Recorded& of, Random& random) {
+  Problem problem = of.problem;
+  if (of.kernel->name() == "router") {
+    problem.dims.set("tokens", Value::integer(up_to(65536, random)));
+    of.kernel->check(problem);
+    return problem;
+  }
   const std::int64_t group = of.problem["q_heads"] / of.problem["kv_heads"];
   const std::int64_t heads = std::int64_t{1} << random.below(5);
-  const std::int64_t batch = 1 + static_cast<std::int64_t>(random.below(64));
-  const std::int64_t context = 1 + static_cast<std::int64_t>(random.below(65536));
-  Problem problem = of.problem;
-  problem.dims.set("batch", Value::integer(batch));
+  problem.dims.set("batch", Value::integer(up_to(64, random)));
   problem.dims.set("kv_heads", Value::integer(heads));
   problem.dims.set("q_heads", Value::integer(heads * group));
-  problem.dims.set("context", Value::integer(context));
+  if (of.kernel->name() == "prefill_attention") {
+    const std::int64_t tokens = up_to(8192, random);
+    problem.dims.set("seqlen_kv", Value::integer(tokens));
+    problem.dims.set("seqlen_q", Value::integer(up_to(static_cast<std::size_t>(tokens), random)));
+  } else {
+    problem.dims.set("context", Value::integer(up_to(65536, random)));
+  }
   const bool ragged = random.below(2) == 1;
   problem.dims.set("lengths", Value::named(ragged ? "ragged" : "full", ragged));
   of.kernel->check(problem);
@@ -124,7 +137,7 @@ TEST_CASE("one cubin with launch values of each shape's own costs 0.6% at most o
     const Recording recording = shipped.read();
     const Kernel& kernel = find_kernel(recording.kernel);
     const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, recording.problem);
-    if (problem["q_heads"] != 32 || problem["kv_heads"] != 8) continue;
+    if (kernel.name() != "decode_attention" || problem["q_heads"] != 32 || problem["kv_heads"] != 8) continue;
     problems.insert(recording.problem);
     const Space space = space_of(kernel);
     for (ConfigId id = 0; id < recording.trials.size(); ++id) {

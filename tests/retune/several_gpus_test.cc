@@ -1,11 +1,17 @@
 // What makes a night on several GPUs short: one list of them, workers that go on, and threads that these live on.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
 #include <stdexcept>
 
 #include "jobs/gpu_speed.h"
 #include "jobs/session.h"
 #include "kernels/registry.h"
+#include "retune/device_night.h"
 #include "retune/host_devices.h"
 #include "retune/lane.h"
 #include "retune/night.h"
@@ -13,6 +19,42 @@
 #include "tuner/worker/cuda_device.h"
 
 using namespace moetune;
+
+namespace {
+
+// A night on all scripted GPUs of decode_kernel's problems.
+NightRequest night_of(const TemporaryFolder& folder, const std::vector<std::string>& problems) {
+  NightRequest request;
+  request.list.entries = {{.kernel = "decode_kernel"}};
+  for (const std::string& problem : problems) request.list.entries.front().shapes.push_back({problem});
+  request.search.settings.budget = 2;
+  request.search.threads = 1;
+  request.search.target.device = "all";
+  request.search.target.cache.path = folder.file("night.db");
+  return request;
+}
+
+// This process's, ended ones that nobody has waited for among them.
+std::set<pid_t> child_processes() {
+  std::set<pid_t> children;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream file(entry.path() / "stat");
+    std::string stat;
+    std::getline(file, stat);
+    const std::size_t after_name = stat.rfind(')');
+    if (after_name == std::string::npos) continue;  // it has ended since
+    std::istringstream rest(stat.substr(after_name + 1));
+    char state = 0;
+    pid_t parent = 0;
+    rest >> state >> parent;
+    if (parent == getpid()) children.insert(static_cast<pid_t>(std::stol(name)));
+  }
+  return children;
+}
+
+}  // namespace
 
 TEST_CASE("a lane does its work in order on one thread, and what it throws is the future's") {
   std::vector<std::thread::id> threads;
@@ -46,6 +88,8 @@ TEST_CASE("what was opened to compare a GPU goes on with its worker, for another
   REQUIRE(device != nullptr);
   const pid_t worker = device->worker_pid();
   CHECK(worker > 0);
+  REQUIRE(opened->builder);
+  CHECK_FALSE(*opened->builder);  // the session that it built through has ended
   Session session(choose_opened(*std::move(opened),
                                 {.kernel = "decode_kernel", .problem = "elements=4096", .preset = ""}),
                   {.cache = cache, .threads = 1}, {});
@@ -153,4 +197,93 @@ TEST_CASE("a night says how long each of its GPUs took for what, the longest wor
   const Document document = night_document(result)["times"];
   CHECK(document["devices"][1]["device"] == "cuda:1");
   CHECK(document["ended_s"].get<double>() == times.ended);
+}
+
+TEST_CASE("what a listener throws ends a night on several GPUs, whichever of their threads it leaves") {
+  const testing::ScriptedDriver driver("memory=4194304,devices=2,same");
+  for (const char* const from : {"began", "ended", "confirmed"}) {
+    CAPTURE(from);
+    const TemporaryFolder folder;
+    const NightRequest request = night_of(folder, {"elements=1024", "elements=2048", "elements=4096"});
+    const NightListener listener = [&](const Document& event) {
+      if (event["event"] == from) throw std::runtime_error("the log's disk is full");
+    };
+    CHECK_THROWS_WITH(run_night(request, {}, listener, {}), "the log's disk is full");
+    CHECK(child_processes().empty());
+  }
+}
+
+TEST_CASE("what the caller throws for a workload that has ended ends a night on several GPUs") {
+  const testing::ScriptedDriver driver("memory=4194304,devices=2,same");
+  const TemporaryFolder folder;
+  const NightRequest request = night_of(folder, {"elements=1024", "elements=2048", "elements=4096"});
+  CHECK_THROWS_WITH(run_night(request, {}, {}, [](const Reworked&) { throw std::runtime_error("no"); }),
+                    "no");
+}
+
+TEST_CASE("a GPU that is left out as slow keeps no worker") {
+  const testing::ScriptedDriver driver("memory=4194304,devices=2,same,slow1=4");
+  const TemporaryFolder folder;
+  const NightRequest request = night_of(folder, {"elements=1024"});
+  std::size_t workers = 0;
+  const NightResult result = run_night(request, {},
+                                       [&](const Document& event) {
+                                         if (event["event"] == "device_left_out")
+                                           workers = child_processes().size();
+                                       },
+                                       {});
+  CHECK(result.left_out_devices.size() == 1);
+  CHECK(workers == 1);  // the other's, which waits for its first workload
+}
+
+TEST_CASE("a stop while a second kind of GPU is compared ends a night whose first kind does not work") {
+  const TemporaryFolder folder;
+  const std::string gone = folder.file("gone");
+  std::ofstream(gone) << "x";
+  const testing::ScriptedDriver driver("memory=4194304,devices=3,alike=2,gone0=" + gone + ",gone1=" + gone);
+  const NightRequest request = night_of(folder, {"elements=1024"});
+  std::stop_source stop;
+  const NightListener listener = [&](const Document& event) {
+    if (event["event"] == "device_left_out") stop.request_stop();
+  };
+  const NightResult result = run_night(request, {.stop = stop.get_token()}, listener, {});
+  CHECK(result.interrupted);
+  CHECK(result.left_out_devices.size() == 2);
+  CHECK(result.plan.items.size() == 1);
+  CHECK(result.reworked.empty());
+}
+
+TEST_CASE("a worker for the next check is started once, is not tried again on a broken driver, and ends") {
+  const testing::ScriptedDriver driver("memory=4194304");
+  const TemporaryFolder folder;
+  const NightRequest request = night_of(folder, {});
+  NightShared shared{.request = request, .context = {}, .emit = [](const char*, const Document&) {}};
+  const TuningPoint some{.kernel = "decode_kernel", .problem = "elements=1024"};
+  DeviceNight works(shared, night_devices("cuda:0").front(), 0, 0),
+      broken(shared, night_devices("cuda:0").front(), 0, 0);
+  REQUIRE(child_processes().empty());
+  works.prepare_confirm(some);
+  const std::set<pid_t> spare = child_processes();
+  CHECK(spare.size() == 1);
+  works.prepare_confirm(some);
+  CHECK(child_processes() == spare);
+  works.end_confirms();
+  CHECK(child_processes().empty());
+  driver.play("init=100");
+  broken.prepare_confirm(some);
+  driver.play("memory=4194304");
+  broken.prepare_confirm(some);
+  CHECK(child_processes().empty());
+}
+
+TEST_CASE("no worker outlasts the work of a night on several GPUs") {
+  const testing::ScriptedDriver driver("memory=4194304,devices=2,same");
+  const TemporaryFolder folder;
+  const NightRequest request = night_of(folder, {"elements=1024"});
+  std::set<pid_t> left = {0};
+  const NightListener listener = [&](const Document& event) {
+    if (event["event"] == "night_ended") left = child_processes();
+  };
+  CHECK(run_night(request, {}, listener, {}).count(ReworkVerdict::tuned) == 1);
+  CHECK(left.empty());
 }
