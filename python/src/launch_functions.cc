@@ -48,25 +48,19 @@ ffi::Any pick_range(const Args& args) {
   return Choice(ffi::make_object<ChoiceObj>(reference_to(family), choice, extents.count));
 }
 
-// (family, *extents) -> bytes
-ffi::Any family_workspace(const Args& args) {
+// (family, *extents) -> bytes, as this function of the C ABI says.
+ffi::Any workspace_by(decltype(&moetune_family_workspace) function, const Args& args) {
   const FamilyObj& family = family_at(args);
   const Extents extents = read_extents(args, 1);
   const Use use(*family.runtime.get());
   size_t bytes = 0;
-  check(moetune_family_workspace(family.handle, extents.values, extents.count, &bytes));
+  check(function(family.handle, extents.values, extents.count, &bytes));
   return static_cast<int64_t>(bytes);
 }
 
-// (family, *extents) -> bytes
-ffi::Any wanted_workspace(const Args& args) {
-  const FamilyObj& family = family_at(args);
-  const Extents extents = read_extents(args, 1);
-  const Use use(*family.runtime.get());
-  size_t bytes = 0;
-  check(moetune_wanted_workspace(family.handle, extents.values, extents.count, &bytes));
-  return static_cast<int64_t>(bytes);
-}
+ffi::Any family_workspace(const Args& args) { return workspace_by(moetune_family_workspace, args); }
+
+ffi::Any wanted_workspace(const Args& args) { return workspace_by(moetune_wanted_workspace, args); }
 
 // (family, bytes, *extents)
 ffi::Any offer_workspace(const Args& args) {

@@ -31,6 +31,20 @@ std::map<double, std::string> cubins_of(const Session& session, const CellMeter&
   return cubins;
 }
 
+// The router at 256 tokens, in a folder of its own.
+struct RecordedCell {
+  RecordedCell() {
+    std::filesystem::create_directories(folder.file("recordings"));
+    write_recording(made_up_recording(256), folder.file("recordings") + "/one.json.zst");
+  }
+  DeviceChoice device() const {
+    return choose_family_device("replay:" + folder.file("recordings"),
+                                {.kernel = "router", .problem = "tokens=256", .preset = ""});
+  }
+
+  const TemporaryFolder folder;
+};
+
 constexpr double kSlowDuel = 1.1;
 
 // A duel takes longer than a trial, by the same share for all who meet; these are noted.
@@ -63,17 +77,14 @@ class SlowDuels : public Device {
 }  // namespace
 
 TEST_CASE("a cubin that is clearly slower than a cell's best gets no more than its starting points") {
-  const TemporaryFolder folder;
-  std::filesystem::create_directories(folder.file("recordings"));
-  write_recording(made_up_recording(256), folder.file("recordings") + "/one.json.zst");
-  const WorkloadSpec workload{.kernel = "router", .problem = "tokens=256", .preset = ""};
+  const RecordedCell recorded;
   const JobContext context;
   const TuneSettings settings;
   const auto looks_of_slow = [&](double within) {
-    Session session(
-        choose_family_device("replay:" + folder.file("recordings"), workload),
-        {.cache = {.path = folder.file(within > 0 ? "a.db" : "b.db"), .none = false}, .no_compile = true},
-        context.events);
+    Session session(recorded.device(),
+                    {.cache = {.path = recorded.folder.file(within > 0 ? "a.db" : "b.db"), .none = false},
+                     .no_compile = true},
+                    context.events);
     CellMeter meter(session, settings, context);
     const std::map<double, std::string> cubins = cubins_of(session, meter);
     REQUIRE(cubins.size() >= 2);
@@ -93,17 +104,14 @@ TEST_CASE("a cubin that is clearly slower than a cell's best gets no more than i
 }
 
 TEST_CASE("a default that is far from the fastest has the time of its trial, in the duel's scale") {
-  const TemporaryFolder folder;
-  std::filesystem::create_directories(folder.file("recordings"));
-  write_recording(made_up_recording(256), folder.file("recordings") + "/one.json.zst");
-  const WorkloadSpec workload{.kernel = "router", .problem = "tokens=256", .preset = ""};
+  const RecordedCell recorded;
   const JobContext context;
   const TuneSettings settings;
   std::vector<std::string> met;
-  DeviceChoice choice = choose_family_device("replay:" + folder.file("recordings"), workload);
+  DeviceChoice choice = recorded.device();
   choice.device = std::make_unique<SlowDuels>(std::move(choice.device), met);
   Session session(std::move(choice),
-                  {.cache = {.path = folder.file("a.db"), .none = false}, .no_compile = true},
+                  {.cache = {.path = recorded.folder.file("a.db"), .none = false}, .no_compile = true},
                   context.events);
   CellMeter meter(session, settings, context);
   REQUIRE(session.default_config());
