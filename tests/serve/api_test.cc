@@ -74,6 +74,7 @@ TEST_CASE("the event stream beats, resumes after an id, and leaves nothing behin
 }
 
 TEST_CASE("misses become queued searches, once, heavier the more often they were missed") {
+  const SlowTrials slow;
   RunningService running;
   running.options.api.misses_burst = 3;
   running.options.api.misses_per_minute = 1;

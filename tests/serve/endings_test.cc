@@ -24,6 +24,7 @@ std::string delete_path(const Json& job) {
 }  // namespace
 
 TEST_CASE("a job that ends while the queue's file is locked ends when it is free, and others run") {
+  const SlowTrials slow;
   RunningService running;
   running.options.jobs.patience = std::chrono::milliseconds(100);
   running.start();
@@ -60,6 +61,7 @@ TEST_CASE("what has ended and cannot be written runs again at the next start") {
 }
 
 TEST_CASE("a request that equals a job which is being cancelled is a job of its own") {
+  const SlowTrials slow;
   RunningService running;
   running.start();
   const Json first = running.submit(kEndless);
@@ -74,6 +76,7 @@ TEST_CASE("a request that equals a job which is being cancelled is a job of its 
 }
 
 TEST_CASE("a DELETE that is sent again takes no other client's request back") {
+  const SlowTrials slow;
   RunningService running;
   running.start();
   const Json first = running.submit(kEndless), second = running.submit(kEndless),
@@ -120,10 +123,10 @@ TEST_CASE(
 }
 
 TEST_CASE("no search is longer than --max-time, whatever its request says") {
+  const SlowTrials slow;
   RunningService running;
   running.options.limits.seconds = 1;
   running.start();
-  setenv("MOETUNE_REPLAY_PACE_MS", "10", 1);  // 2,000 trials would take 20 s
   for (const Json& fields : {kEndless, Json{{"budget", 2000}, {"seed", 79}, {"time_s", 0}}}) {
     const Json job = running.submit(fields);
     CHECK(job["request"]["time_s"] == 1);
@@ -134,7 +137,6 @@ TEST_CASE("no search is longer than --max-time, whatever its request says") {
     CHECK(ended["result"]["interrupted"] == false);
     CHECK(ended["result"]["best"].is_object());
   }
-  unsetenv("MOETUNE_REPLAY_PACE_MS");
   const Json kinds[] = {
       {{"kind", "tune"},
        {"request", {{"workloads", {{"moetune_workloads", 1}, {"workloads", Json::array()}}}}}},

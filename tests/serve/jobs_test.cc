@@ -10,7 +10,7 @@ using namespace moetune::testing;
 
 namespace {
 
-// 2,000 configurations by a model take far longer than any test waits.
+// Longer than any test waits, by SlowTrials.
 const Json kLong = {{"budget", 2000}, {"seed", 77}, {"finalists", 1}};
 
 }  // namespace
@@ -69,6 +69,7 @@ TEST_CASE("a job that cannot be is refused with its field, or fails with the com
 }
 
 TEST_CASE("equal open requests are one job, and it ends when all have withdrawn") {
+  const SlowTrials slow;
   RunningService running;
   running.start();
   const Json first = running.submit(kLong);
@@ -89,6 +90,7 @@ TEST_CASE("equal open requests are one job, and it ends when all have withdrawn"
 }
 
 TEST_CASE("priorities order the queue; queued and running jobs are cancelled; deadlines end both") {
+  const SlowTrials slow;
   RunningService running;
   running.start();
   const Json first = running.submit(kLong);
@@ -122,6 +124,7 @@ TEST_CASE("priorities order the queue; queued and running jobs are cancelled; de
 }
 
 TEST_CASE("what ran when the service ended goes on when it starts again") {
+  const SlowTrials slow(5);
   RunningService running;
   running.start();
   Json fields = kLong;
@@ -180,6 +183,7 @@ TEST_CASE("a client gets the events and the result of a local search") {
 }
 
 TEST_CASE("a client that stops withdraws its job; one whose request is wrong is told as locally") {
+  const SlowTrials slow;
   RunningService running;
   running.start();
   const JobClient client({.url = running.service->url(), .token = {}, .ca_file = {}});

@@ -121,6 +121,7 @@ TEST_CASE("a miss of other hardware is refused with the reason; so is what no ke
 }
 
 TEST_CASE("misses take the room that is theirs, in one go, and leave the rest to who waits") {
+  const SlowTrials slow;
   RunningService running;
   running.options.jobs.missed = 300;
   running.options.jobs.weight = 2'500'000;

@@ -135,6 +135,7 @@ TEST_CASE("the description and the service have the same paths, and answers are 
 }
 
 TEST_CASE("what is refused has a status that is described") {
+  const SlowTrials slow;
   RunningService running;
   running.start();
   const Json described = running.get("/v1/openapi.json");

@@ -21,6 +21,16 @@ namespace moetune::testing {
 
 using Json = nlohmann::json;
 
+// 2,000 trials of a recording, which take 0.7 s, take 40 s while this lives: longer than any test waits.
+class SlowTrials {
+ public:
+  explicit SlowTrials(int milliseconds = 20) {
+    setenv("MOETUNE_REPLAY_PACE_MS", std::to_string(milliseconds).c_str(), 1);
+  }
+  ~SlowTrials() { unsetenv("MOETUNE_REPLAY_PACE_MS"); }
+  SlowTrials(const SlowTrials&) = delete;
+};
+
 class RunningService {
  public:
   RunningService() {
@@ -89,7 +99,7 @@ class RunningService {
     return Json::parse(response.body);
   }
   Json ended(std::int64_t id) const {
-    for (int tries = 0; tries < (kSanitized ? 6'000 : 600); ++tries) {
+    for (int tries = 0; tries < (kSanitized ? 12'000 : 2'400); ++tries) {
       Json job = get("/v1/jobs/" + std::to_string(id));
       if (job["state"] != "queued" && job["state"] != "running") return job;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -98,7 +108,7 @@ class RunningService {
     return nullptr;
   }
   bool reaches(std::int64_t id, const std::string& state) const {
-    for (int tries = 0; tries < 200; ++tries) {
+    for (int tries = 0; tries < 1'000; ++tries) {
       if (get("/v1/jobs/" + std::to_string(id))["state"] == state) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
