@@ -171,7 +171,8 @@ typedef struct moetune_choice {
 /* The hot path: a look-up in the family's dispatch table. `extents` are the free dimensions in the kernel's
  * order (decode_attention: batch, kv_heads, longest context). `total` is the sum that tells even batches from
  * ragged ones (decode_attention: tokens of all contexts; prefill_attention: new tokens of all sequences); 0 is for
- * unknown and counts as ragged.
+ * unknown and counts as ragged, half full. A ragged batch of decode_attention gets the choice of the sequences that
+ * would hold its total if all were as long as the longest.
  * MOETUNE_NOT_TUNED is a miss; MOETUNE_INVALID_ARGUMENT for extents that no problem has, a wrong count or a
  * negative total. */
 MOETUNE_API moetune_status moetune_pick(moetune_family* family, const int64_t* extents, size_t count,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "base/suggest.h"
@@ -17,6 +18,10 @@ constexpr int kDrawsPerShape = 50;
 // and how they fill the SMs changes with every few of them; odd steps avoid that all are powers of two.
 constexpr double kCountedSteps = 5, kOtherSteps = 2;
 constexpr std::size_t kMostCells = 400;
+// Uneven work is looked for among problems of up to this many times the count of the even work whose place it takes,
+// and is good enough within this distance, a tenth of an octave.
+constexpr std::int64_t kMostTimes = 4;
+constexpr double kSamePlace = 0.01;
 
 std::vector<RangeDimension> checked_ranges(const Kernel& kernel, const std::string& over) {
   try {
@@ -48,6 +53,7 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
   for (const RangeDimension& range : ranges_) {
     places_.push_back(
         static_cast<std::size_t>(std::find(names.begin(), names.end(), range.name) - names.begin()));
+    if (places_.back() == 0) counted_ = places_.size() - 1;
     axes.push_back(axis_coordinates(range.first, range.last, octaves));
   }
   for (const Problem& problem : session.recorded_problems()) {
@@ -78,7 +84,7 @@ void RangePlan::fill() {
     for (const bool uneven : {false, true}) {
       if (cells_.size() >= std::max(kMostCells, coarse_) || (uneven && !interface_->has_uneven())) continue;
       // Recorded shapes that are no points of the grid are left for the certificate.
-      const std::optional<Problem> problem = problem_of_kind(points[i], uneven);
+      const std::optional<Problem> problem = problem_for(points[i], uneven);
       const bool is_recorded =
           problem && std::find(recorded_.begin(), recorded_.end(), *problem) != recorded_.end();
       if (session_.recording() == nullptr || is_recorded) add(points[i], uneven);
@@ -98,6 +104,28 @@ std::optional<Problem> RangePlan::problem_of_kind(const GridPoint& values, bool 
   } catch (const BadInput&) {
     return std::nullopt;
   }
+}
+
+// Of a batch whose sequences differ, half or less is there: one of twice as many lies where the even one does.
+std::optional<Problem> RangePlan::problem_for(const GridPoint& values, bool uneven) const {
+  if (!uneven) return problem_of_kind(values, false);
+  const std::optional<Problem> even = counted_ ? problem_of_kind(values, false) : std::nullopt;
+  if (!even) return problem_of_kind(values, true);
+  const GridPoint wanted = cell_of(*even).position;
+  const std::int64_t least = values[*counted_];
+  const std::int64_t most = std::min(kMostTimes * least, std::max(least, ranges_[*counted_].last));
+  const std::int64_t step = std::max<std::int64_t>(1, least / 16);
+  GridPoint larger = values;
+  std::optional<Problem> nearest;
+  double distance = std::numeric_limits<double>::infinity();
+  for (std::int64_t& count = larger[*counted_]; count <= most && distance > kSamePlace; count += step) {
+    const std::optional<Problem> problem = problem_of_kind(larger, true);
+    const double here = problem ? grid_distance(cell_of(*problem).position, wanted) : distance;
+    if (!(here < distance)) continue;
+    distance = here;
+    nearest = problem;
+  }
+  return nearest;
 }
 
 bool RangePlan::fits(const Problem& problem) const {
@@ -123,7 +151,7 @@ bool RangePlan::is_planned(const Problem& problem) const {
 }
 
 std::optional<Problem> RangePlan::problem_at(const GridPoint& values, bool uneven) {
-  const std::optional<Problem> problem = problem_of_kind(values, uneven);
+  const std::optional<Problem> problem = problem_for(values, uneven);
   if (!problem) return std::nullopt;
   if (session_.recording() == nullptr && !fits(*problem)) {
     const std::string why = problem->text() + ": it needs more than 60% of the device's memory";
@@ -136,7 +164,12 @@ std::optional<Problem> RangePlan::problem_at(const GridPoint& values, bool uneve
 
 void RangePlan::add(const GridPoint& values, bool uneven) {
   const std::optional<Problem> problem = problem_at(values, uneven);
-  if (problem && !is_taken(cell_of(*problem))) cells_.push_back(cell_of(*problem));
+  if (!problem) return;
+  PlannedCell cell = cell_of(*problem);
+  if (is_taken(cell)) return;
+  // Cells of one line of the grid keep equal places, though rounding has them lie beside it.
+  if (session_.recording() == nullptr && grid_distance(cell.place, values) <= kSamePlace) cell.place = values;
+  cells_.push_back(std::move(cell));
 }
 
 bool RangePlan::is_taken(const PlannedCell& cell) const {
@@ -147,7 +180,15 @@ bool RangePlan::is_taken(const PlannedCell& cell) const {
 
 PlannedCell RangePlan::cell_of(const Problem& problem) const {
   const TablePoint point = interface_->table_point_of(problem);
-  return {problem, GridPoint(point.position.begin(), point.position.end()), point.uneven};
+  const Extents extents = kernel_.extents_of(problem);
+  PlannedCell cell{problem, GridPoint(point.position.begin(), point.position.end()), point.uneven, {}};
+  for (const std::size_t place : places_) cell.place.push_back(extents[place]);
+  if (!point.uneven || !counted_) return cell;
+  const auto all = static_cast<double>(interface_->last_point(extents).position[0]);
+  const double share = static_cast<double>(point.position[0]) / all;
+  std::int64_t& count = cell.place[*counted_];
+  count = std::max<std::int64_t>(1, std::llround(share * static_cast<double>(count)));
+  return cell;
 }
 
 std::optional<std::size_t> RangePlan::nearest(const PlannedCell& to,
@@ -163,13 +204,7 @@ std::optional<std::size_t> RangePlan::nearest(const PlannedCell& to,
 }
 
 std::optional<std::size_t> RangePlan::refine(std::size_t a, std::size_t b) {
-  const Extents one = kernel_.extents_of(cells_[a].problem), other = kernel_.extents_of(cells_[b].problem);
-  GridPoint first, second;
-  for (const std::size_t place : places_) {
-    first.push_back(one[place]);
-    second.push_back(other[place]);
-  }
-  const std::optional<GridPoint> middle = midpoint(first, second);
+  const std::optional<GridPoint> middle = midpoint(cells_[a].place, cells_[b].place);
   if (!middle) return std::nullopt;
   const std::size_t before = cells_.size();
   add(*middle, cells_[a].uneven);
@@ -178,39 +213,34 @@ std::optional<std::size_t> RangePlan::refine(std::size_t a, std::size_t b) {
 
 std::vector<std::pair<std::size_t, std::size_t>> RangePlan::counted_neighbours() const {
   std::vector<std::pair<std::size_t, std::size_t>> pairs;
-  const auto count_of = [this](std::size_t i) { return kernel_.extents_of(cells_[i].problem)[0]; };
+  if (!counted_) return pairs;
   for (const bool uneven : {false, true}) {
     std::vector<std::size_t> indexes;
     std::vector<GridPoint> points;
     for (std::size_t i = 0; i < cells_.size(); ++i) {
       if (cells_[i].uneven != uneven) continue;
-      const Extents extents = kernel_.extents_of(cells_[i].problem);
       indexes.push_back(i);
-      points.emplace_back(extents.begin(), extents.end());
+      points.push_back(cells_[i].place);
     }
     for (const auto& [a, b] : grid_neighbours(points)) {
-      const std::size_t one = indexes[a], other = indexes[b];
-      if (count_of(one) < count_of(other)) pairs.emplace_back(one, other);
-      if (count_of(one) > count_of(other)) pairs.emplace_back(other, one);
+      if (points[a][*counted_] < points[b][*counted_]) pairs.emplace_back(indexes[a], indexes[b]);
+      if (points[a][*counted_] > points[b][*counted_]) pairs.emplace_back(indexes[b], indexes[a]);
     }
   }
   return pairs;
 }
 
 void RangePlan::add_around(std::size_t a, std::size_t b, const std::function<bool(const Problem&)>& is_past) {
-  const Extents low = kernel_.extents_of(cells_[a].problem);
-  GridPoint values;
-  for (const std::size_t place : places_) values.push_back(low[place]);
-  const auto counted = std::find(places_.begin(), places_.end(), std::size_t{0});
-  if (counted == places_.end()) return;
-  std::int64_t& count = values[static_cast<std::size_t>(counted - places_.begin())];
-  std::int64_t before = low[0], past = kernel_.extents_of(cells_[b].problem)[0];
+  if (!counted_) return;
+  const bool uneven = cells_[a].uneven;
+  GridPoint values = cells_[a].place;
+  std::int64_t& count = values[*counted_];
+  std::int64_t before = count, past = cells_[b].place[*counted_];
   while (past - before > 1) {
     count = before + (past - before) / 2;
-    const std::optional<Problem> problem = problem_of_kind(values, cells_[a].uneven);
+    const std::optional<Problem> problem = problem_for(values, uneven);
     (problem && is_past(*problem) ? past : before) = count;
   }
-  const bool uneven = cells_[a].uneven;
   for (const std::int64_t one : {before, past}) {
     count = one;
     add(values, uneven);

@@ -20,6 +20,9 @@ struct PlannedCell {
   Problem problem;
   GridPoint position;  // in the family's dispatch table
   bool uneven = false;
+  // On the ranges' axes: the problem's values, but of uneven work those of the even work at the same position. Cells of
+  // one line of the grid have equal ones.
+  GridPoint place;
 };
 
 class RangePlan {
@@ -56,6 +59,8 @@ class RangePlan {
   // The problem at values of the ranges; nullopt if the kernel has none, or the device cannot hold it.
   std::optional<Problem> problem_at(const GridPoint& values, bool uneven);
   std::optional<Problem> problem_of_kind(const GridPoint& values, bool uneven) const;
+  // The same; of uneven problems that which lies in the table where the even one of `values` does, or nearest to it.
+  std::optional<Problem> problem_for(const GridPoint& values, bool uneven) const;
   bool fits(const Problem& problem) const;
   bool is_planned(const Problem& problem) const;
   // Whether a cell has its place in a table, though it may be another problem (of another tensor-parallel degree).
@@ -70,7 +75,8 @@ class RangePlan {
   const Extents base_;
   const double octaves_;
   std::vector<RangeDimension> ranges_;
-  std::vector<std::size_t> places_;  // of the ranges among the extents
+  std::vector<std::size_t> places_;     // of the ranges among the extents
+  std::optional<std::size_t> counted_;  // the range of the kernel's first free dimension
   std::unique_ptr<const FamilyInterface> interface_;
   std::vector<Problem> recorded_;  // of the family, within the ranges
   std::vector<PlannedCell> cells_;

@@ -1,5 +1,7 @@
 #include "kernels/decode_attention_family.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -28,6 +30,17 @@ std::size_t first_out_of_range(const Extents& extents) {
   std::size_t i = 0;
   while (i < 3 && extents[i] >= 1 && extents[i] <= kMostExtents[i]) ++i;
   return i;
+}
+
+// The rows (sequences times KV heads) of an uneven batch count as no fewer than a quarter of them: all of them take
+// blocks and workspace, however short they are.
+constexpr std::int64_t kLeastFilled = 4;
+
+// `filled` of `rows` as a position, rounded up to eight steps an octave, so that much the same totals share a cell.
+std::int64_t uneven_rows(std::int64_t rows, std::int64_t filled) {
+  const std::int64_t counted = std::max(filled, ceil_div(rows, kLeastFilled));
+  const int zeros = std::max(0, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(counted))) - 4);
+  return std::min(rows, ceil_div(counted, std::int64_t{1} << zeros) << zeros);
 }
 
 class DecodeFamily final : public FamilyInterface {
@@ -66,14 +79,22 @@ class DecodeFamily final : public FamilyInterface {
 
   // Batch and KV heads only multiply the work: one table serves every tensor-parallel degree of a model. A
   // batch counts as even if its contexts fill nine tenths of what the longest would, or, with a window, of two
-  // windows each: most sequences are then longer than what they see. An unknown total counts as half of the most.
+  // windows each: most sequences are then longer than what they see. An uneven one lies where the full batch does that
+  // has its total: three sequences of which two are empty are work for one. An unknown total counts as half of the most.
   TablePoint table_point(const Extents& extents, std::int64_t total) const override {
-    TablePoint point;
-    point.position = {extents[0] * extents[1], extents[2]};
+    const std::int64_t rows = extents[0] * extents[1];
     const std::int64_t known = total > 0 ? total : extents[0] * extents[2] / 2;
     const std::int64_t length = shape_.window == 0 ? extents[2] : std::min(extents[2], 2 * shape_.window);
     const std::int64_t most = extents[0] * length;
+    TablePoint point;
     point.uneven = extents[0] > 1 && known < most - most / 10;
+    point.position = {point.uneven ? uneven_rows(rows, (known * extents[1] + length / 2) / length) : rows,
+                      extents[2]};
+    return point;
+  }
+  TablePoint last_point(const Extents& most) const override {
+    TablePoint point;
+    point.position = {most[0] * most[1], most[2]};
     return point;
   }
 
@@ -90,8 +111,14 @@ class DecodeFamily final : public FamilyInterface {
   }
 
   Extents extents_at(const TablePoint& point, const Extents& like) const override {
-    const std::int64_t heads = std::min(like[1], point.position[0]);
-    return {ceil_div(point.position[0], heads), heads, point.position[1]};
+    const std::int64_t rows = point.uneven ? 2 * point.position[0] : point.position[0];
+    const std::int64_t heads = std::min(like[1], rows);
+    return {ceil_div(rows, heads), heads, point.position[1]};
+  }
+  Extents last_extents_at(const TablePoint& point, const Extents& most) const override {
+    if (!point.uneven) return extents_at(point, most);
+    const std::int64_t batch = kLeastFilled * point.position[0] / most[1];
+    return {std::clamp<std::int64_t>(batch, 1, most[0]), most[1], point.position[1]};
   }
 
   bool set_extents(Problem& problem, const Extents& extents) const override {

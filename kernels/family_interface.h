@@ -62,13 +62,21 @@ class FamilyInterface {
 
   // `total` is the kernel's measure of all work (decode_attention: tokens of all contexts), 0 if unknown.
   virtual TablePoint table_point(const Extents& extents, std::int64_t total) const = 0;
+  // No work at `most` or less lies past this position, whatever its total.
+  virtual TablePoint last_point(const Extents& most) const { return table_point(most, 0); }
   // Of a problem of the family, by how its inputs are made.
   virtual TablePoint table_point_of(const Problem& problem) const = 0;
   // Whether a table_point can be uneven; then make_uneven gives the problem as a search of such a batch would make it.
   virtual bool has_uneven() const { return false; }
   virtual void make_uneven(Problem&) const {}
-  // The least extents at or past such a position; what the position leaves open is as in `like`.
+  // The least extents at or past such a position, if the total is unknown; what the position leaves open is as in
+  // `like`.
   virtual Extents extents_at(const TablePoint& point, const Extents& like) const = 0;
+  // The greatest extents within `most` of which any total lies at or before such a position, which is none past
+  // last_point(most).
+  virtual Extents last_extents_at(const TablePoint& point, const Extents& most) const {
+    return extents_at(point, most);
+  }
   // Moves a problem of the family to other extents: the same as Kernel::problem_of, but cheap, because nothing is
   // parsed. False if no problem has such extents; then `problem` may have been changed.
   virtual bool set_extents(Problem& problem, const Extents& extents) const = 0;

@@ -179,34 +179,32 @@ std::size_t DispatchTable::position(const Axis& axis, std::int64_t value) {
   return static_cast<std::size_t>(base - axis.ends.data()) + (count == 1 && *base < value ? 1 : 0);
 }
 
-TablePoint DispatchTable::point_of(std::size_t index, bool uneven) const {
+TablePoint DispatchTable::Plane::point_of(std::size_t index) const {
   TablePoint point;
   point.uneven = uneven;
-  for (std::size_t axis = 0; axis < axes_.size(); ++axis)
-    point.position.push_back(
-        axes_[axis].coordinates[index / strides_[axis] % axes_[axis].coordinates.size()]);
+  for (std::size_t axis = 0; axis < axes.size(); ++axis)
+    point.position.push_back(axes[axis].coordinates[index / strides[axis] % axes[axis].coordinates.size()]);
   return point;
-}
-
-std::size_t DispatchTable::plane_size() const {
-  std::size_t size = 1;
-  for (const Axis& axis : axes_) size *= axis.coordinates.size();
-  return size;
 }
 
 DispatchTable DispatchTable::constant(Cell cell) {
   DispatchTable table;
+  table.planes_.emplace_back();
   table.cells_.push_back(cell);
   return table;
 }
 
-DispatchTable DispatchTable::build(std::span<const Measured> measured, const Grid& grid,
-                                   const DefaultAt& default_at) {
-  DispatchTable table;
-  for (std::size_t axis = 0; axis < grid.axes; ++axis) {
+// The coordinates are those of the measured points of this kind of work; of all if there is none.
+DispatchTable::Plane DispatchTable::make_plane(std::span<const Measured> measured, std::size_t axes,
+                                               bool uneven) {
+  const auto is_of_kind = [&](const Measured& one) { return one.point.uneven == uneven; };
+  const bool takes_all = std::ranges::none_of(measured, is_of_kind);
+  Plane plane{.uneven = uneven, .axes = {}, .strides = std::vector<std::size_t>(axes, 1)};
+  for (std::size_t axis = 0; axis < axes; ++axis) {
     std::vector<std::int64_t> values;
     Span of_range;
     for (const Measured& one : measured) {
+      if (!takes_all && !is_of_kind(one)) continue;
       const std::int64_t value = one.point.position[axis];
       values.push_back(value);
       if (!one.of_range) continue;
@@ -214,14 +212,17 @@ DispatchTable DispatchTable::build(std::span<const Measured> measured, const Gri
       of_range = {is_first ? value : std::min(of_range.first, value), std::max(of_range.last, value)};
     }
     if (values.empty()) values.push_back(1);
-    table.axes_.push_back(make_axis(std::move(values), grid.axes, of_range));
+    plane.axes.push_back(make_axis(std::move(values), axes, of_range));
+    plane.size *= plane.axes.back().coordinates.size();
   }
-  table.strides_.assign(grid.axes, 1);
-  for (std::size_t axis = grid.axes; axis-- > 1;)
-    table.strides_[axis - 1] = table.strides_[axis] * table.axes_[axis].coordinates.size();
-  const std::size_t plane = table.plane_size();
-  table.uneven_ = grid.has_uneven ? plane : 0;
+  for (std::size_t axis = axes; axis-- > 1;)
+    plane.strides[axis - 1] = plane.strides[axis] * plane.axes[axis].coordinates.size();
+  return plane;
+}
 
+DispatchTable DispatchTable::build(std::span<const Measured> measured, const Grid& grid,
+                                   const DefaultAt& default_at) {
+  DispatchTable table;
   Measurements of_even(measured, grid.axes, false), of_uneven(measured, grid.axes, true);
   const RangeBox box(measured);
   std::vector<std::optional<Default>> defaults;  // where it was measured
@@ -243,19 +244,22 @@ DispatchTable DispatchTable::build(std::span<const Measured> measured, const Gri
   };
   for (const bool uneven : {false, true}) {
     if (uneven && !grid.has_uneven) break;
-    for (std::size_t index = 0; index < plane; ++index)
-      table.cells_.push_back(choose(table.point_of(index, uneven)));
+    Plane plane = make_plane(measured, grid.axes, uneven);
+    plane.first = table.cells_.size();
+    for (std::size_t index = 0; index < plane.size; ++index)
+      table.cells_.push_back(choose(plane.point_of(index)));
+    table.planes_.push_back(std::move(plane));
   }
   return table;
 }
 
-std::optional<TablePoint> DispatchTable::corner_within(std::size_t index, const TablePoint& most) const {
-  const std::size_t in_plane = uneven_ > 0 ? index % uneven_ : index;
+std::optional<TablePoint> DispatchTable::Plane::corner_within(std::size_t index,
+                                                              const TablePoint& most) const {
   TablePoint corner;
-  corner.uneven = uneven_ > 0 && index >= uneven_;
-  for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
-    const std::vector<std::int64_t>& ends = axes_[axis].ends;
-    const std::size_t at = in_plane / strides_[axis] % axes_[axis].coordinates.size();
+  corner.uneven = uneven;
+  for (std::size_t axis = 0; axis < axes.size(); ++axis) {
+    const std::vector<std::int64_t>& ends = axes[axis].ends;
+    const std::size_t at = index / strides[axis] % axes[axis].coordinates.size();
     if (at > 0 && ends[at - 1] + 1 > most.position[axis]) return std::nullopt;
     corner.position.push_back(at < ends.size() ? std::min(ends[at], most.position[axis])
                                                : most.position[axis]);
@@ -266,25 +270,32 @@ std::optional<TablePoint> DispatchTable::corner_within(std::size_t index, const 
 void DispatchTable::visit_within(
     const TablePoint& most,
     const std::function<void(const Cell& cell, const TablePoint& corner)>& visit) const {
-  for (std::size_t index = 0; index < cells_.size(); ++index) {
-    if (const std::optional<TablePoint> corner = corner_within(index, most)) visit(cells_[index], *corner);
+  for (const Plane& plane : planes_) {
+    for (std::size_t index = 0; index < plane.size; ++index) {
+      if (const std::optional<TablePoint> corner = plane.corner_within(index, most))
+        visit(cells_[plane.first + index], *corner);
+    }
   }
 }
 
 void DispatchTable::replace_within(
     const TablePoint& most, const std::function<Cell(const Cell& cell, const TablePoint& corner)>& replace) {
-  for (std::size_t index = 0; index < cells_.size(); ++index) {
-    if (const std::optional<TablePoint> corner = corner_within(index, most))
-      cells_[index] = replace(cells_[index], *corner);
+  for (const Plane& plane : planes_) {
+    for (std::size_t index = 0; index < plane.size; ++index) {
+      Cell& cell = cells_[plane.first + index];
+      if (const std::optional<TablePoint> corner = plane.corner_within(index, most))
+        cell = replace(cell, *corner);
+    }
   }
 }
 
 std::vector<CrossedCell> DispatchTable::cells_between(const TablePoint& from, std::int64_t last) const {
   std::vector<CrossedCell> found{{find(from), last}};
-  if (axes_.empty()) return found;
+  const std::vector<Axis>& axes = plane_of(from).axes;
+  if (axes.empty()) return found;
   TablePoint point = from;
-  const std::size_t axis = axes_.size() - 1;
-  for (const std::int64_t end : axes_[axis].ends) {
+  const std::size_t axis = axes.size() - 1;
+  for (const std::int64_t end : axes[axis].ends) {
     if (end < from.position[axis] || end >= last) continue;
     found.back().last = end;
     point.position[axis] = end + 1;
@@ -295,9 +306,11 @@ std::vector<CrossedCell> DispatchTable::cells_between(const TablePoint& from, st
 
 std::string DispatchTable::axes_text() const {
   std::string text;
-  for (const Axis& axis : axes_) {
-    for (const std::int64_t coordinate : axis.coordinates) text += std::to_string(coordinate) + " ";
-    text += "|";
+  for (const Plane& plane : planes_) {
+    for (const Axis& axis : plane.axes) {
+      for (const std::int64_t coordinate : axis.coordinates) text += std::to_string(coordinate) + " ";
+      text += "|";
+    }
   }
   return text;
 }

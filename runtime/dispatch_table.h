@@ -1,7 +1,7 @@
-// Which choice serves which cell of a family's free dimensions: a grid whose axes are the kernel's
-// (FamilyInterface::table_point), whose coordinates are those of the measured problems and half octaves (with three
-// axes: octaves) between and around them, but none between those of a range table, so that each of its cells reaches
-// half-way, by ratio, to its neighbours, as every cell does.
+// Which choice serves which cell of a family's free dimensions: a grid for even work and one for uneven, whose axes are
+// the kernel's (FamilyInterface::table_point), whose coordinates are those of the measured problems of that kind and
+// half octaves (with three axes: octaves) between and around them, but none between those of a range table, so that each
+// of its cells reaches half-way, by ratio, to its neighbours, as every cell does.
 //
 // Filled by one rule (DispatchTable::build), so that equal results give equal tables everywhere:
 //   - a measured cell holds its winner (of several for one cell the nearest to its coordinates, then the first in
@@ -75,9 +75,10 @@ class DispatchTable {
   static DispatchTable constant(Cell cell);
 
   const Cell& find(const TablePoint& point) const {
-    std::size_t index = point.uneven && uneven_ > 0 ? uneven_ : 0;
-    for (std::size_t axis = 0; axis < axes_.size(); ++axis)
-      index += strides_[axis] * position(axes_[axis], point.position[axis]);
+    const Plane& plane = plane_of(point);
+    std::size_t index = plane.first;
+    for (std::size_t axis = 0; axis < plane.axes.size(); ++axis)
+      index += plane.strides[axis] * position(plane.axes[axis], point.position[axis]);
     return cells_[index];
   }
 
@@ -100,20 +101,31 @@ class DispatchTable {
     std::vector<std::int64_t> coordinates;
     std::vector<std::int64_t> ends;  // one less than coordinates
   };
-  // The greatest point of a cell that is at most `most`; nullopt if all of it is past that.
-  std::optional<TablePoint> corner_within(std::size_t index, const TablePoint& most) const;
+  // The grid of one kind of work. The last axis has stride 1.
+  struct Plane {
+    bool uneven = false;
+    std::vector<Axis> axes;
+    std::vector<std::size_t> strides;
+    std::size_t first = 0;  // of its cells
+    std::size_t size = 1;
+
+    TablePoint point_of(std::size_t index) const;
+    // The greatest point of a cell that is at most `most`; nullopt if all of it is past that.
+    std::optional<TablePoint> corner_within(std::size_t index, const TablePoint& most) const;
+  };
+
+  const Plane& plane_of(const TablePoint& point) const {
+    return planes_[point.uneven ? planes_.size() - 1 : 0];
+  }
+  static Plane make_plane(std::span<const Measured> measured, std::size_t axes, bool uneven);
   static std::size_t position(const Axis& axis, std::int64_t value);
   // The coordinates that a range table spans on an axis; an empty span (first > last) without one.
   struct Span {
     std::int64_t first = 1, last = 0;
   };
   static Axis make_axis(std::vector<std::int64_t> values, std::size_t axes, const Span& of_range);
-  TablePoint point_of(std::size_t index, bool uneven) const;
-  std::size_t plane_size() const;
 
-  std::vector<Axis> axes_;
-  std::vector<std::size_t> strides_;
-  std::size_t uneven_ = 0;  // where the cells of uneven work begin; 0: one plane serves both
+  std::vector<Plane> planes_;  // one serves both kinds, or even work's and uneven work's
   std::vector<Cell> cells_;
 };
 

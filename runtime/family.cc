@@ -172,8 +172,8 @@ Choice Family::pick_range(const Extents& extents, std::int64_t last, std::int64_
     throw RuntimeError(MOETUNE_INVALID_ARGUMENT,
                        "the range ends at " + std::to_string(last) + ", before it begins");
   if (total < 0) throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the total is negative");
-  TablePoint point = interface_->table_point(extents, total);
-  point.uneven = interface_->table_point(widest, total).uneven;
+  TablePoint point = interface_->table_point(widest, total);
+  point.position.back() = interface_->table_point(extents, total).position.back();
   const auto [cell, missed] = choose_for_range(table()->cells_between(point, last), entries_);
   context_.usage.count_pick(cell, with_last(extents, missed), point.uneven);
   if (cell.entry == Cell::kNone) throw_miss(widest);
@@ -210,8 +210,9 @@ std::int64_t Family::largest_fit(const DispatchTable& table, const Promise& prom
 
 template <typename Visit>
 void Family::visit_workspaces(const DispatchTable& table, const Extents& extents, const Visit& visit) const {
-  table.visit_within(interface_->table_point(extents, 0), [&](const Cell& cell, const TablePoint& corner) {
-    if (cell.entry != Cell::kNone) visit(workspace_at(cell.entry, interface_->extents_at(corner, extents)));
+  table.visit_within(interface_->last_point(extents), [&](const Cell& cell, const TablePoint& corner) {
+    if (cell.entry != Cell::kNone)
+      visit(workspace_at(cell.entry, interface_->last_extents_at(corner, extents)));
   });
 }
 
@@ -276,10 +277,10 @@ DispatchTable Family::keep_promises(DispatchTable made, std::vector<std::string>
   for (const Promise& promise : promises_) {
     const DispatchTable& old = *table();
     std::set<std::uint32_t> too_large;
-    made.replace_within(interface_->table_point(promise.extents, 0),
+    made.replace_within(interface_->last_point(promise.extents),
                         [&](const Cell& cell, const TablePoint& corner) {
                           if (cell.entry == Cell::kNone) return cell;
-                          const Extents extents = interface_->extents_at(corner, promise.extents);
+                          const Extents extents = interface_->last_extents_at(corner, promise.extents);
                           if (workspace_at(cell.entry, extents) <= promise.bytes) return cell;
                           too_large.insert(cell.entry);
                           return old.find(corner);

@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
 #include <set>
 
 #include "jobs/device_choice.h"
@@ -66,4 +68,43 @@ TEST_CASE("a step between two cells gets a cell on both of its sides") {
   CHECK((added_for(133) == std::vector<std::int64_t>{132, 133}));
   CHECK((added_for(134) == std::vector<std::int64_t>{133, 134}));
   CHECK(added_for(129).empty());  // what was recorded nearest to both sides is a cell already
+}
+
+TEST_CASE("ragged cells have the places of full ones in the table, of as many sequences as that takes") {
+  setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+  setenv("MOETUNE_FAKE_CUDA", "memory=67108864", 1);
+  const TemporaryFolder folder;
+  Session session(choose_family_device("cuda:0", {.kernel = "decode_attention",
+                                                  .problem = "q_heads=8,kv_heads=2,head_dim=64,page=64",
+                                                  .preset = ""}),
+                  SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}}, Events{});
+  RangePlan plan(session, session.problem(), "batch=1..64,context=512..2048", 2);
+  plan.fill();
+  std::map<std::int64_t, std::set<std::int64_t>> full, ragged;  // places by context
+  std::size_t twice = 0;
+  for (const PlannedCell& cell : plan.cells()) {
+    const auto [rows, context] = std::pair(cell.position[0], cell.position[1]);
+    CHECK(cell.place[1] == context);
+    (cell.uneven ? ragged : full)[context].insert(rows);
+    if (!cell.uneven) CHECK(rows == 2 * cell.place[0]);
+    const std::int64_t batch = session.kernel()->extents_of(cell.problem)[0];
+    CHECK(batch <= 64);
+    CHECK(batch >= cell.place[0]);
+    twice += cell.uneven && batch >= 2 * cell.place[0] ? 1 : 0;
+    const PlannedCell again = plan.cell_of(cell.problem);
+    CHECK(again.position == cell.position);
+    CHECK(std::abs(again.place[0] - cell.place[0]) <=
+          cell.place[0] / 8);  // as an earlier search's is restored
+  }
+  CHECK(twice > 10);
+  REQUIRE(full.size() >= 3);
+  for (const auto& [context, places] : full) {
+    CAPTURE(context);
+    for (const std::int64_t rows : places) {
+      if (rows > 32 * 2) continue;  // more than the most ragged sequences are work for
+      // No ragged batch of few sequences may lie nearer: their lengths are drawn.
+      const auto is_near = [&](std::int64_t other) { return 4 * std::abs(other - rows) <= rows; };
+      CHECK_MESSAGE(std::ranges::any_of(ragged[context], is_near), rows);
+    }
+  }
 }

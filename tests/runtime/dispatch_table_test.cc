@@ -52,6 +52,24 @@ TEST_CASE("beyond the reach of all winners the default serves, if its cubin is t
   CHECK(DispatchTable::build(measured, kEven, no_default).find(at(8, 32768)) == Cell{1, ChoiceKind::nearest});
 }
 
+TEST_CASE("each kind of work has coordinates of its own") {
+  const std::vector<DispatchTable::Measured> measured = {
+      {at(8, 1024), 1, true},        {at(16, 1024), 2, true},       {at(9, 1024, true), 3, true},
+      {at(11, 1024, true), 4, true}, {at(13, 1024, true), 5, true},
+  };
+  const DispatchTable table = DispatchTable::build(measured, kBoth, no_default);
+  for (const auto& one : measured) CHECK(table.find(one.point) == Cell{one.entry, ChoiceKind::exact});
+  CHECK(table.find(at(11, 1024)) == Cell{1, ChoiceKind::exact});  // of the cell that ends half-way to 16
+  CHECK(table.find(at(12, 1024)) == Cell{2, ChoiceKind::exact});
+  std::size_t even = 0, uneven = 0;
+  table.visit_within(at(12, 1024), [&](const Cell&, const TablePoint& corner) {
+    CHECK(corner.position[0] <= 12);
+    if (corner.position[1] == 1024) (corner.uneven ? uneven : even) += corner.position[0] > 8 ? 1 : 0;
+  });
+  CHECK(even == 2);    // ends at 11 and within 16's
+  CHECK(uneven == 3);  // 9, 11 and within 13's
+}
+
 TEST_CASE("a winner serves its own kind of work, and the other one only if there is no default") {
   const std::vector<DispatchTable::Measured> both = {{at(8, 1024), 1}, {at(8, 1024, true), 2}};
   const DispatchTable table = DispatchTable::build(both, kBoth, no_default);

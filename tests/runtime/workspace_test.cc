@@ -1,6 +1,7 @@
 // A server that offers more workspace than it was promised to need.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -89,6 +90,35 @@ TEST_CASE("winners that need more workspace serve after an offer and a refresh")
       CHECK(bytes <= wanted);
     }
   }
+}
+
+TEST_CASE("a promise holds for ragged batches of any total, which serve by it") {
+  const Folder folder;
+  constexpr const char* kRagged =
+      "batch=4,q_heads=4,kv_heads=1,head_dim=64,context=512,page=16,lengths=ragged";
+  store(folder / "cache.db", {{kProblem}, {.problem = kRagged, .config = split_config(8)}});
+  const Opened opened({folder / "cache.db"});
+  moetune_family* const family = opened.family(kFamily);
+  std::size_t promised = 0;
+  REQUIRE_OK(moetune_family_workspace(family, kMost, 3, &promised));
+  std::size_t most = 0, splits = 0;
+  for (std::int64_t batch = 1; batch <= kMost[0]; ++batch) {
+    for (std::int64_t context = 1; context <= kMost[2]; context *= 2) {
+      for (std::int64_t total = 0; total <= batch * context;
+           total += std::max<std::int64_t>(1, context / 2)) {
+        const std::int64_t extents[] = {batch, 1, context};
+        moetune_choice choice;
+        REQUIRE_OK(moetune_pick(family, extents, 3, total, &choice));
+        std::size_t bytes = 0;
+        REQUIRE_OK(moetune_choice_workspace(family, &choice, &bytes));
+        REQUIRE(bytes <= promised);
+        most = std::max(most, bytes);
+        splits += opened.explain(family, choice)["config"] == split_config(8) ? 1 : 0;
+      }
+    }
+  }
+  CHECK(most == promised);
+  CHECK(splits > 1000);
 }
 
 TEST_CASE("what was handed out before an offer runs on with the workspace that it had") {
