@@ -24,6 +24,7 @@ CellMeter::CellMeter(Session& session, const TuneSettings& settings, const JobCo
     : session_(session),
       settings_(settings),
       context_(context),
+      steps_(session.space_file()->parameters()),
       policy_(settings.policy),
       watch_(session.device(), context.events, settings.quiet_wait_s, context.stop) {
   for (const Parameter& parameter : session.space_file()->parameters()) {
@@ -75,15 +76,6 @@ std::vector<ConfigId> CellMeter::siblings(const std::string& cubin) const {
   return found;
 }
 
-// In steps of the domains of what belongs to the launch.
-std::size_t CellMeter::launch_distance(ConfigId a, ConfigId b) const {
-  const std::span<const Position> one = session_.space().point(a), other = session_.space().point(b);
-  std::size_t distance = 0;
-  for (std::size_t i = 0; i < one.size(); ++i)
-    distance += static_cast<std::size_t>(std::abs(int{one[i]} - int{other[i]}));
-  return distance;
-}
-
 ConfigId CellMeter::nearest_sibling(std::span<const Position> point,
                                     const std::vector<ConfigId>& among) const {
   const auto distance = [&](ConfigId id) {
@@ -117,7 +109,7 @@ ConfigId CellMeter::of_whole_waves(ConfigId near, const std::vector<ConfigId>& a
   ConfigId best = near;
   double least = idle_share(near) - kClearlyFuller;
   for (const ConfigId id : among) {
-    if (launch_distance(id, near) > kWaveSteps) continue;
+    if (steps_.steps(session_.space().point(id), session_.space().point(near)) > kWaveSteps) continue;
     const double idle = idle_share(id);
     if (idle >= least) continue;
     least = idle;
@@ -209,6 +201,7 @@ double CellMeter::time_of(ConfigId id) {
 MeasuredConfig CellMeter::best_sibling(const Hint& hint, const Effort& effort) {
   std::vector<ConfigId> left = siblings(hint.cubin);
   if (left.empty()) return {};
+  const LegalSpace& space = session_.space();
   std::vector<ConfigId> starts = starting_points(hint, left);
   ConfigId best = starts.front();
   double best_time = kNoTime;
@@ -219,7 +212,8 @@ MeasuredConfig CellMeter::best_sibling(const Hint& hint, const Effort& effort) {
     const ConfigId next = tries < starts.size()
                               ? starts[tries]
                               : *std::min_element(left.begin(), left.end(), [&](ConfigId a, ConfigId b) {
-                                  return launch_distance(a, best) < launch_distance(b, best);
+                                  return steps_.distance(space.point(a), space.point(best)) <
+                                         steps_.distance(space.point(b), space.point(best));
                                 });
     const double time = time_of(next);
     if (time < best_time) {
@@ -229,7 +223,7 @@ MeasuredConfig CellMeter::best_sibling(const Hint& hint, const Effort& effort) {
     left.erase(std::find(left.begin(), left.end(), next));
   }
   if (best_time == kNoTime) return {};
-  return {session_.space().config(best).text(), best_time};
+  return {space.config(best).text(), best_time};
 }
 
 std::vector<double> CellMeter::duel(const std::vector<std::string>& configs, bool& contended) {
@@ -359,6 +353,15 @@ void CellMeter::take_looks(RangeCellState& cell) const {
   }
 }
 
+void CellMeter::learn(const RangeCellState& cell) {
+  std::map<std::string_view, std::vector<LaunchSteps::Timed>> by_cubin;
+  for (const auto& [config, look] : cell.looks) {
+    if (std::optional<std::vector<Position>> point = session_.space().point_of(config))
+      by_cubin[look.cubin].push_back({*std::move(point), look.time_us});
+  }
+  for (const auto& [cubin, siblings] : by_cubin) steps_.learn(siblings);
+}
+
 void CellMeter::measure(const std::vector<Hint>& cubins, const Effort& effort, RangeCellState& cell) {
   using std::chrono::steady_clock;
   policy_ = effort.policy;
@@ -381,6 +384,7 @@ void CellMeter::measure(const std::vector<Hint>& cubins, const Effort& effort, R
   const double scale = take_duel(configs, times, cubins, cell);
   if (default_us < kNoTime) take_default(configs, times, scale * default_us, cell);
   take_looks(cell);
+  learn(cell);
 }
 
 }  // namespace moetune

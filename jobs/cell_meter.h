@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "jobs/job.h"
+#include "jobs/launch_steps.h"
 #include "jobs/range_state.h"
 #include "jobs/session.h"
 #include "tuner/circuit_breaker.h"
@@ -65,6 +66,9 @@ class CellMeter {
   // configuration then.
   void measure(const std::vector<Hint>& cubins, const Effort& effort, RangeCellState& cell);
 
+  // Takes what a cell says of how much the steps of run-time values matter; measure() does so by itself.
+  void learn(const RangeCellState& cell);
+
   // Times of these configurations in one duel; 0 for one that fails.
   std::vector<double> duel(const std::vector<std::string>& configs, bool& contended);
 
@@ -78,7 +82,6 @@ class CellMeter {
   ConfigId nearest_sibling(std::span<const Position> point, const std::vector<ConfigId>& among) const;
   ConfigId of_whole_waves(ConfigId near, const std::vector<ConfigId>& among) const;
   double idle_share(ConfigId id) const;
-  std::size_t launch_distance(ConfigId a, ConfigId b) const;
   MeasuredConfig best_sibling(const Hint& hint, const Effort& effort);
   std::vector<std::string> finalists(const RangeCellState& cell, const Effort& effort) const;
   double take_duel(const std::vector<std::string>& configs, const std::vector<double>& times,
@@ -94,6 +97,7 @@ class CellMeter {
   const TuneSettings& settings_;
   const JobContext& context_;
   std::set<std::string> at_launch_;
+  LaunchSteps steps_;
   std::int64_t workload_ = 0;
   std::map<std::string, TrialResult> known_;
   double best_us_ = 0;  // of the cell; infinity before the first

@@ -76,6 +76,7 @@ void RangeSearch::resume() {
     const auto found = std::ranges::find(known.cells, text, &RangeCellState::problem);
     const bool is_known = found != known.cells.end() && found->unreachable.empty();
     state_.cells.push_back(is_known ? *found : RangeCellState{.problem = text});
+    meter_.learn(state_.cells.back());
   }
   solve_again();
 }
