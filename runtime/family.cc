@@ -154,12 +154,17 @@ void Family::throw_miss(const Extents& extents) const {
                                             problem);
 }
 
+// The extents whose winner would lie at the place of a pick: uneven work that is made for a search is about half full.
+Extents Family::extents_to_tune(const TablePoint& point, const Extents& extents) const {
+  return point.uneven ? interface_->extents_at(point, extents) : extents;
+}
+
 Choice Family::pick(const Extents& extents, std::int64_t total) const {
   interface_->check(extents);
   if (total < 0) throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the total is negative");
   const TablePoint point = interface_->table_point(extents, total);
   const Cell& cell = table()->find(point);
-  context_.usage.count_pick(cell, extents, point.uneven);
+  context_.usage.count_pick(cell, extents_to_tune(point, extents), point.uneven);
   if (cell.entry == Cell::kNone) throw_miss(extents);
   return {cell.entry, cell.kind, extents};
 }
@@ -175,7 +180,7 @@ Choice Family::pick_range(const Extents& extents, std::int64_t last, std::int64_
   TablePoint point = interface_->table_point(widest, total);
   point.position.back() = interface_->table_point(extents, total).position.back();
   const auto [cell, missed] = choose_for_range(table()->cells_between(point, last), entries_);
-  context_.usage.count_pick(cell, with_last(extents, missed), point.uneven);
+  context_.usage.count_pick(cell, with_last(extents_to_tune(point, extents), missed), point.uneven);
   if (cell.entry == Cell::kNone) throw_miss(widest);
   return {cell.entry, cell.kind, widest};
 }

@@ -306,6 +306,25 @@ TEST_CASE("a range is exact only if its choice was measured in all of it, and it
   CHECK(counts.nearest == 2);
 }
 
+TEST_CASE("what is written down of a ragged batch is a problem with about its total") {
+  const Folder folder;
+  store(folder / "cache.db", {{kShort}});
+  const Opened opened({folder / "cache.db"});
+  moetune_family* const family = opened.family(kFamily);
+  const std::int64_t extents[] = {12, 1, 4096};
+  moetune_choice choice;
+  REQUIRE_OK(moetune_pick(family, extents, 3, 4 * 4096, &choice));
+  CHECK(choice.extents[0] == 12);
+  const std::string path = (folder / "misses.json").string();
+  REQUIRE_OK(moetune_write_misses(opened.runtime(), path.c_str()));
+  std::ifstream in(path);
+  const auto document = nlohmann::json::parse(in);
+  REQUIRE(document["misses"].size() == 1);
+  const std::string problem = document["misses"][0]["problem"];
+  CHECK(problem.starts_with("batch=8,"));
+  CHECK(problem.find("lengths=ragged") != std::string::npos);
+}
+
 TEST_CASE("every shape that is written down is a problem, though it was rounded up") {
   const Folder folder;
   store(folder / "cache.db", {{kShort}});
