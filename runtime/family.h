@@ -106,8 +106,8 @@ class Family {
   friend class FamilyBuilder;  // what prepare() does
 
   void require_room(const Choice& choice, std::int64_t needed, std::size_t given) const;
-  // kUnfit if a workspace has too few counters for it.
   Extents extents_to_tune(const TablePoint& point, const Extents& extents) const;
+  // kUnfit if a workspace has too few counters for it.
   std::int64_t workspace_at(std::uint32_t entry, const Extents& extents) const;
   // Calls visit(bytes) for the choice of each cell within `extents`.
   template <typename Visit>
