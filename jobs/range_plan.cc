@@ -183,11 +183,7 @@ PlannedCell RangePlan::cell_of(const Problem& problem) const {
   const Extents extents = kernel_.extents_of(problem);
   PlannedCell cell{problem, GridPoint(point.position.begin(), point.position.end()), point.uneven, {}};
   for (const std::size_t place : places_) cell.place.push_back(extents[place]);
-  if (!point.uneven || !counted_) return cell;
-  const auto all = static_cast<double>(interface_->last_point(extents).position[0]);
-  const double share = static_cast<double>(point.position[0]) / all;
-  std::int64_t& count = cell.place[*counted_];
-  count = std::max<std::int64_t>(1, std::llround(share * static_cast<double>(count)));
+  if (counted_) cell.place[*counted_] = even_count(*interface_, extents, point);
   return cell;
 }
 

@@ -1,5 +1,8 @@
 #include "kernels/family_interface.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/error.h"
 
 namespace moetune {
@@ -26,6 +29,13 @@ void require_contiguous(const TensorSlot& slot, const TensorView& tensor, std::i
     throw BadInput("tensor '" + slot.name.text() + "' has " + std::to_string(count) +
                    " elements; it must have " + std::to_string(elements));
   }
+}
+
+std::int64_t even_count(const FamilyInterface& interface, const Extents& extents, const TablePoint& point) {
+  if (!point.uneven) return extents[0];
+  const auto all = static_cast<double>(interface.last_point(extents).position[0]);
+  const double share = static_cast<double>(point.position[0]) / all;
+  return std::max<std::int64_t>(1, std::llround(share * static_cast<double>(extents[0])));
 }
 
 ContiguousFamily::ContiguousFamily(const std::vector<Buffer>& buffers, const Extents& extents,

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <set>
 #include <tuple>
 
@@ -55,31 +57,65 @@ const RangeReport* donor(const std::vector<RangeReport>& tables,
   return best;
 }
 
-// The problems of a table's cells; none if one cannot be read.
-std::vector<Assignment> cell_dims(const RangeReport& report) {
-  std::vector<Assignment> dims;
+// The problems of a table's cells; none if one cannot be read or run.
+std::vector<Problem> cell_problems(const RangeReport& report) {
+  std::vector<Problem> problems;
   const Kernel* const kernel = known_kernel(report.key.kernel);
-  if (kernel == nullptr) return dims;
+  if (kernel == nullptr) return problems;
   try {
-    for (const RangeCell& cell : report.table.cells)
-      dims.push_back(parse_problem(kernel->name(), kernel->schema(), nullptr, cell.problem).dims);
+    for (const RangeCell& cell : report.table.cells) {
+      problems.push_back(parse_problem(kernel->name(), kernel->schema(), nullptr, cell.problem));
+      kernel->check(problems.back());
+    }
   } catch (const BadInput&) {
-    dims.clear();
+    problems.clear();
   }
+  return problems;
+}
+
+std::vector<const Assignment*> dims_of(const std::vector<Problem>& problems) {
+  std::vector<const Assignment*> dims;
+  for (const Problem& problem : problems) dims.push_back(&problem.dims);
   return dims;
 }
 
+// In a heat map uneven work stands in the line of the even work whose place it has in the dispatch table, or in the
+// nearest line: its own counts differ from column to column.
+void align_uneven(std::vector<Problem>& problems) {
+  if (problems.empty()) return;
+  const Kernel& kernel = find_kernel(problems.front().kernel);
+  if (kernel.free_dimensions().empty()) return;
+  const std::string& counted = kernel.free_dimensions().front();
+  const std::unique_ptr<const FamilyInterface> interface = kernel.family_interface(problems.front());
+  std::set<std::int64_t> lines;
+  std::vector<Problem*> uneven;
+  for (Problem& problem : problems) {
+    if (interface->table_point_of(problem).uneven)
+      uneven.push_back(&problem);
+    else
+      lines.insert(problem[counted]);
+  }
+  for (Problem* const problem : uneven) {
+    const std::int64_t count =
+        even_count(*interface, kernel.extents_of(*problem), interface->table_point_of(*problem));
+    const auto past = lines.lower_bound(count);
+    std::int64_t line = past != lines.end() ? *past : count;
+    if (past != lines.begin() && (past == lines.end() || count * count < *past * *std::prev(past)))
+      line = *std::prev(past);
+    problem->dims.set(counted, Value::integer(line));
+  }
+}
+
 void lay_out(RangeReport& report) {
-  const std::vector<Assignment> dims = cell_dims(report);
-  std::vector<const Assignment*> pointers;
-  for (const Assignment& one : dims) pointers.push_back(&one);
-  const std::vector<std::string> parts = differing_parts(pointers);
+  std::vector<Problem> problems = cell_problems(report);
+  const std::vector<std::string> parts = differing_parts(dims_of(problems));
   for (std::size_t i = 0; i < report.cells.size(); ++i)
     report.cells[i].brief = i < parts.size() && !parts[i].empty() ? parts[i] : report.table.cells[i].problem;
   try {
     std::vector<std::string> names;
     for (const RangeDimension& range : parse_ranges(report.table.ranges)) names.push_back(range.name);
-    report.grids = problem_grids(pointers, names);
+    align_uneven(problems);
+    report.grids = problem_grids(dims_of(problems), names);
   } catch (const BadInput&) {  // of another version
   }
 }

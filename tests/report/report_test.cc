@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
+#include "cache/ranges.h"
+#include "ranges/range_table.h"
 #include "report/report_document.h"
 #include "retune/plan.h"
 #include "tests/report/reported_cache.h"
@@ -265,6 +267,38 @@ TEST_CASE("families become grids over the dimensions in which they differ most")
   CHECK(grid.variants.size() == 2);
   REQUIRE(grid.cells[5].has_value());
   CHECK(grid.cells[5]->variant == 1);
+}
+
+TEST_CASE("ragged cells of a range stand in the lines of the full ones whose place they take") {
+  ReportedCache made;
+  RangeTable table{.ranges = "batch=1..8,context=1024..2048", .bound = 0.02, .kept = true};
+  const auto add = [&](int batch, int context, const std::string& lengths) {
+    const std::string problem = "batch=" + std::to_string(batch) +
+                                ",q_heads=8,kv_heads=2,head_dim=64,context=" + std::to_string(context) +
+                                lengths;
+    table.cells.push_back({problem, "splits=1", 10, 12, 10});
+  };
+  for (const int context : {1024, 2048}) {
+    for (const int batch : {1, 4, 8}) add(batch, context, "");
+    add(3, context, ",lengths=ragged");  // one sequence and nothing else: as a batch of one
+    add(context == 1024 ? 8 : 9, context, ",lengths=ragged");
+  }
+  made.cache().put_range({.kernel = "decode_attention",
+                          .family = "head_dim=64",
+                          .hardware = testing::h200(),
+                          .source_digest = "sources"},
+                         {.table = table.text(), .progress = "", .variants = {}});
+  const Report report = report_of(made);
+  REQUIRE(report.ranges.size() == 1);
+  REQUIRE(report.ranges[0].grids.size() == 2);
+  for (const ProblemGrid& grid : report.ranges[0].grids) {
+    CAPTURE(grid.rest);
+    const bool is_ragged = grid.rest == "lengths=ragged";
+    CHECK(grid.rows == std::vector<std::int64_t>{1024, 2048});
+    CHECK(grid.columns == (is_ragged ? std::vector<std::int64_t>{1, 4} : std::vector<std::int64_t>{1, 4, 8}));
+    for (const auto& cell : grid.cells) CHECK(cell.has_value());
+  }
+  CHECK(report.ranges[0].cells[3].brief == "batch=3,context=1024,lengths=ragged");
 }
 
 TEST_CASE("times are read and ages told") {
