@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <variant>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -9,6 +10,7 @@
 #include "base/version.h"
 #include "kernels/kernel.h"
 #include "kernels/registry.h"
+#include "launch/bound_plan.h"
 #include "tuner/ceilings.h"
 
 namespace moetune {
@@ -57,6 +59,20 @@ std::string too_large(const LaunchShape& launch, const std::optional<DeviceLimit
   return "";
 }
 
+// What no launcher binds (launch/bound_plan.h): nothing to launch, or more arguments than there is room for.
+std::string unbindable(const Plan& plan) {
+  if (plan.launches.empty()) return "its launch plan launches nothing";
+  std::size_t maps = 0, scalars = 0;
+  for (const Launch& launch : plan.launches) {
+    for (const Argument& argument : launch.arguments)
+      ++(std::holds_alternative<TensorMap>(argument.value) ? maps : scalars);
+  }
+  if (maps <= BoundPlan::kMaxMaps && scalars <= BoundPlan::kMaxScalars) return "";
+  return format(
+      "its launch plan has %zu tensor maps and %zu other arguments; at most %zu and %zu are possible", maps,
+      scalars, BoundPlan::kMaxMaps, BoundPlan::kMaxScalars);
+}
+
 std::string too_large(const Plan& plan, const HardwareKey& hardware) {
   const std::optional<DeviceLimits> limits = known_limits(hardware);
   for (const Launch& launch : plan.launches) {
@@ -103,6 +119,7 @@ std::string untrue_winner(const WorkloadKey& key, const WinnerRecord& winner, St
       winner.roofline > (overlapping ? kMostRooflineOverlapping : kMostRoofline))
     return format("it is faster than its GPU can be: %.1f%% of the roofline", winner.roofline * 100);
   if (!plan) return "";
+  if (std::string wrong = unbindable(*plan); !wrong.empty()) return wrong;
   if (std::string wrong = too_large(*plan, key.hardware); !wrong.empty()) return wrong;
   const Space* const space = spaces.space(key);
   if (space == nullptr || !spaces.is_current(key) || !is_of_this_version(winner)) return "";

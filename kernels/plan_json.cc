@@ -45,6 +45,12 @@ std::int64_t bytes_of(const Json& json) {
   return bytes;
 }
 
+const Json& list_of(const Json& json, const char* name) {
+  const Json& list = json.at(name);
+  if (!list.is_array()) throw BadInput("a plan's " + std::string(name) + " are no list");
+  return list;
+}
+
 float float_of(const Json& json) {
   const auto value = json.get<double>();
   if (!(std::abs(value) <= std::numeric_limits<float>::max()))
@@ -54,6 +60,7 @@ float float_of(const Json& json) {
 
 template <typename T, std::size_t N>
 void read_list(const Json& json, FixedVector<T, N>& list, const char* what) {
+  if (!json.is_array()) throw BadInput("a plan's " + std::string(what) + " are no list");
   if (json.size() > N) {
     throw BadInput("a plan has " + std::to_string(json.size()) + " " + what + "; at most " +
                    std::to_string(N) + " are possible");
@@ -147,7 +154,7 @@ Launch launch_from_json(const Json& json) {
   launch.cluster = dim3_of(json.at("cluster"));
   launch.dynamic_shared = integer_of<std::uint32_t>(json.at("dynamic_shared"));
   json.at("programmatic_dependent").get_to(launch.programmatic_dependent);
-  const Json& arguments = json.at("arguments");
+  const Json& arguments = list_of(json, "arguments");
   if (arguments.size() > launch.arguments.capacity()) throw BadInput("a launch has too many arguments");
   for (const Json& argument : arguments) launch.arguments.push_back(argument_from_json(argument));
   return launch;
@@ -167,13 +174,15 @@ Memset memset_from_json(const Json& json) {
 }
 
 Plan plan_from_json(const Json& json) {
-  if (json.value("version", 1) != kVersion) {
+  if (integer_of<int>(json.value("version", Json(1))) != kVersion) {
     throw OtherPlanVersion("the plan was stored by another version of moetune; search again");
   }
   Plan plan;
   json.at("source").get_to(plan.unit.source);
-  for (const Json& define : json.at("defines")) plan.unit.defines.emplace_back(define.at(0), define.at(1));
-  const Json &scratch = json.at("scratch"), &memsets = json.at("memsets"), &launches = json.at("launches");
+  for (const Json& define : list_of(json, "defines"))
+    plan.unit.defines.emplace_back(define.at(0), define.at(1));
+  const Json &scratch = list_of(json, "scratch"), &memsets = list_of(json, "memsets"),
+             &launches = list_of(json, "launches");
   if (scratch.size() > plan.scratch.capacity() || memsets.size() > plan.memsets.capacity() ||
       launches.size() > plan.launches.capacity()) {
     throw BadInput("a plan has more scratch buffers, memsets or launches than are possible");

@@ -124,6 +124,25 @@ TEST_CASE("lists, names and numbers past what a plan can hold are refused") {
   refused([](Json& json) { json["launches"][0]["arguments"][6]["tensor_map"]["dims"] = {1, 2, 3, 4, 5, 6}; });
 }
 
+// A loop over JSON takes null for an empty list, a number for one element and an object for its values.
+TEST_CASE("what should be a list and is none is refused, not read as one") {
+  for (const char* place :
+       {"/launches", "/scratch", "/memsets", "/defines", "/launches/0/arguments",
+        "/launches/0/arguments/6/tensor_map/dims", "/launches/0/arguments/6/tensor_map/strides",
+        "/launches/0/arguments/6/tensor_map/box"}) {
+    for (const Json& other : {Json(nullptr), Json(1), Json::object(), Json{{"a", 1}, {"b", 2}}}) {
+      CAPTURE(place);
+      CAPTURE(other);
+      Json json = rich_plan();
+      json.at(Json::json_pointer(place)) = other;
+      CHECK_THROWS_WITH_AS(json.get<Plan>(), doctest::Contains("are no list"), BadInput);
+    }
+  }
+  Json version = rich_plan();
+  version["version"] = 2.5;
+  CHECK_THROWS_WITH_AS(version.get<Plan>(), doctest::Contains("no integer"), BadInput);
+}
+
 TEST_CASE("a failed read leaves the target as it was") {
   Plan plan = rich_plan();
   Json broken = rich_plan();
