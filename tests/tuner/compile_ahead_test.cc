@@ -48,7 +48,8 @@ struct Bench {
   explicit Bench(unsigned threads)
       : pool({.digest = [](const CompileUnit& unit) { return unit.defines[0].second; },
               .build =
-                  [this, may_end = compiled.get_future().share()](const CompileUnit& unit) {
+                  [this, may_end = compiled.get_future().share()](const CompileUnit& unit,
+                                                                  const std::stop_token&) {
                     {
                       const std::scoped_lock lock(mutex);
                       begun.push_back(unit.defines[0].second);

@@ -64,7 +64,7 @@ struct Wide {
                  std::int64_t workload = 0) {
     CompilePool pool({.digest = [](const CompileUnit& unit) { return unit.defines[0].second; },
                       .build =
-                          [this](const CompileUnit& unit) {
+                          [this](const CompileUnit& unit, const std::stop_token&) {
                             ++compiled;
                             while_compiling(unit.defines[0].second);
                             Build build;

@@ -227,7 +227,7 @@ TEST_CASE("a damaged stored winner counts as absent, and the search replaces it"
   search.request.kernel = &kernel;
   search.request.problem = doubling_problem(10);
   CompilePool compiler({[](const CompileUnit& unit) { return unit.source; },
-                        [](const CompileUnit&) {
+                        [](const CompileUnit&, const std::stop_token&) {
                           Build build;
                           build.outcome = Outcome::ok;
                           build.cubin = {1};

@@ -20,7 +20,7 @@ TEST_CASE("a search in which candidates hang, crash, fail, are wrong and lack me
     rows.push_back(static_cast<Position>(i));
   }
   const LegalSpace space({entry}, rows);
-  const auto compile = [](const CompileUnit& unit) {
+  const auto compile = [](const CompileUnit& unit, const std::stop_token&) {
     Build build;
     const std::string& name = unit.defines.front().second;
     build.outcome = name == "broken" ? Outcome::compile_failed : Outcome::ok;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -12,6 +13,12 @@
 #include <vector>
 
 namespace moetune {
+namespace {
+
+// At the end of a pool's life. Almost every compilation ends within it, so that its process lives on.
+constexpr std::chrono::seconds kPatience{1};
+
+}  // namespace
 
 struct CompilePool::Impl {
   struct Job {
@@ -30,9 +37,11 @@ struct CompilePool::Impl {
   std::condition_variable_any work;
   std::array<std::deque<Job>, 3> queues;  // by urgency; guarded by mutex, as is all below
   std::size_t running = 0;
+  std::condition_variable ended;  // of one that was running
   std::vector<BuildPtr> to_store;
   Stats stats;
 
+  std::stop_source patience_ended;
   std::vector<std::jthread> threads;  // last: they use all of the above until they are joined
 
   void run(std::stop_token stop);
@@ -53,13 +62,14 @@ void CompilePool::Impl::run(std::stop_token stop) {
     ++running;
     lock.unlock();
     try {
-      Build build = compile.build(job.unit);
+      Build build = compile.build(job.unit, patience_ended.get_token());
       finish(std::move(job.promise), std::move(build));
     } catch (...) {
       job.promise.set_exception(std::current_exception());
     }
     lock.lock();
     --running;
+    ended.notify_one();
   }
 }
 
@@ -93,9 +103,11 @@ void CompilePool::Impl::finish(std::promise<BuildPtr> promise, Build build) {
 }
 
 CompilePool::CompilePool(const Compiler& compiler, unsigned threads, Store store)
-    : CompilePool(Compile{.digest = [&compiler](const CompileUnit& unit) { return compiler.digest(unit); },
-                          .build = [&compiler](const CompileUnit& unit) { return compiler.compile(unit); }},
-                  std::min({threads, compiler.processes(), kMostThreads}), std::move(store)) {}
+    : CompilePool(
+          Compile{.digest = [&compiler](const CompileUnit& unit) { return compiler.digest(unit); },
+                  .build = [&compiler](const CompileUnit& unit,
+                                       const std::stop_token& stop) { return compiler.compile(unit, stop); }},
+          std::min({threads, compiler.processes(), kMostThreads}), std::move(store)) {}
 
 CompilePool::CompilePool(Compile compile, unsigned threads, Store store) : impl_(std::make_unique<Impl>()) {
   impl_->compile = std::move(compile);
@@ -107,6 +119,11 @@ CompilePool::CompilePool(Compile compile, unsigned threads, Store store) : impl_
 
 CompilePool::~CompilePool() {
   for (std::jthread& thread : impl_->threads) thread.request_stop();
+  {
+    std::unique_lock lock(impl_->mutex);
+    impl_->ended.wait_for(lock, kPatience, [this] { return impl_->running == 0; });
+  }
+  impl_->patience_ended.request_stop();
 }
 
 std::shared_future<BuildPtr> CompilePool::submit(const CompileUnit& unit, Urgency urgency) {

@@ -3,13 +3,14 @@
 //
 // submit(), flush() and the Store belong to one thread, the owner's; the futures and the immutable builds
 // they give may be used from any. Destruction drops what has not started (its futures then throw
-// std::future_error, broken_promise) and waits for what has, which is at most the Compiler's time limit away.
+// std::future_error, broken_promise), waits a second for what has, and stops what a hanging template would keep.
 #pragma once
 
 #include <functional>
 #include <future>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <vector>
 
 #include "tuner/compile/compiler.h"
@@ -24,10 +25,11 @@ class CompilePool {
     std::function<void(const Build& build)> put;                          // called in flush()
   };
 
-  // What compiles: a Compiler, or a stand-in. Both are called from several threads at once.
+  // What compiles: a Compiler, or a stand-in. Both are called from several threads at once. A build that is stopped
+  // ends soon, as a failed one.
   struct Compile {
     std::function<std::string(const CompileUnit&)> digest;
-    std::function<Build(const CompileUnit&)> build;
+    std::function<Build(const CompileUnit&, const std::stop_token&)> build;
   };
 
   // More would compile what a search never measures.

@@ -99,7 +99,7 @@ struct CompileProcesses::Impl {
   ChildPtr take_idle();  // null: none; under mutex
   ChildPtr borrow();
   void give_back(ChildPtr child);
-  NvrtcResult compile(const NvrtcJob& job, bool& killed);
+  NvrtcResult compile(const NvrtcJob& job, const std::stop_token& stop, bool& killed);
 };
 
 ChildPtr CompileProcesses::Impl::start() {
@@ -156,11 +156,11 @@ void CompileProcesses::Impl::give_back(ChildPtr child) {
   freed.notify_all();  // not all wait for the same
 }
 
-NvrtcResult CompileProcesses::Impl::compile(const NvrtcJob& job, bool& killed) {
+NvrtcResult CompileProcesses::Impl::compile(const NvrtcJob& job, const std::stop_token& stop, bool& killed) {
   ChildPtr child = borrow();
   NvrtcResult result;
   try {
-    ChildProcess::Reply reply = child->request(compile_request(job), job.time_limit + kStopSlack);
+    ChildProcess::Reply reply = child->request(compile_request(job), job.time_limit + kStopSlack, stop);
     killed = reply.killed;
     if (reply.status == Replied::answered) {
       result = compile_reply(std::move(reply.message));
@@ -168,7 +168,7 @@ NvrtcResult CompileProcesses::Impl::compile(const NvrtcJob& job, bool& killed) {
       result.status = NvrtcResult::Status::timed_out;
     } else {
       result.status = NvrtcResult::Status::died;
-      result.error = reply.cause;
+      result.error = reply.status == Replied::stopped ? "the compiler was stopped" : reply.cause;
     }
     if (reply.status != Replied::answered) child.reset();
   } catch (...) {
@@ -207,11 +207,11 @@ unsigned CompileProcesses::started() const {
   return impl_->started;
 }
 
-NvrtcResult CompileProcesses::compile(const NvrtcJob& job) {
+NvrtcResult CompileProcesses::compile(const NvrtcJob& job, const std::stop_token& stop) {
   bool killed = false;
-  NvrtcResult result = impl_->compile(job, killed);
+  NvrtcResult result = impl_->compile(job, stop, killed);
   // By the kernel for want of memory, perhaps. A template that crashes the compiler does so again.
-  if (killed) result = impl_->compile(job, killed);
+  if (killed) result = impl_->compile(job, stop, killed);
   return result;
 }
 

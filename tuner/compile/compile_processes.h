@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 
 #include "tuner/compile/nvrtc.h"
 
@@ -35,9 +36,10 @@ class CompileProcesses {
   unsigned most() const;
 
   // Waits for a free process, then at most the job's time limit and kStopSlack; twice, if the process is killed
-  // by a signal, which may have nothing to do with the job. Throws BrokenEnvironment if no process is left and
+  // by a signal, which may have nothing to do with the job. A stop request ends the process, once the job has one.
+  // Throws BrokenEnvironment if no process is left and
   // none can be started; all that a job does to its process is a status.
-  NvrtcResult compile(const NvrtcJob& job);
+  NvrtcResult compile(const NvrtcJob& job, const std::stop_token& stop = {});
   static constexpr std::chrono::milliseconds kStopSlack{1000};
 
   // Processes started so far, the replacements included.

@@ -105,10 +105,10 @@ const std::string& Compiler::toolchain() const { return impl_->toolchain; }
 unsigned Compiler::processes() const { return impl_->processes->most(); }
 std::string Compiler::digest(const CompileUnit& unit) const { return impl_->digest(unit); }
 
-Build Compiler::compile(const CompileUnit& unit) const {
+Build Compiler::compile(const CompileUnit& unit, const std::stop_token& stop) const {
   const Clock::time_point begin = Clock::now();
   NvrtcResult result = impl_->processes->compile(
-      {*impl_->sources_of(unit.source), impl_->nvrtc_options(unit), impl_->options.time_limit});
+      {*impl_->sources_of(unit.source), impl_->nvrtc_options(unit), impl_->options.time_limit}, stop);
 
   using Status = NvrtcResult::Status;
   Build build;

@@ -1,14 +1,14 @@
 // Template + configuration -> cubin and static facts, with NVRTC in processes of its own.
 //
 // A Compiler is thread-safe: compile() may run on as many threads as there are processes. It creates no CUDA
-// context and needs no GPU. A
-// digest of (source with all headers it can include, defines, options, architecture, NVRTC version) names a
-// build; an equal digest is never compiled twice in a run, nor across runs when the caller keeps builds in a
-// cache. A template is read once for the life of the Compiler, so that one run sees one text of it.
+// context and needs no GPU. A digest of (source with all headers it can include, defines, options, architecture,
+// NVRTC version) names a build; an equal digest is never compiled twice in a run, nor across runs when the caller
+// keeps builds in a cache. A template is read once for the life of the Compiler, so that one run sees one text of it.
 #pragma once
 
 #include <chrono>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "kernels/plan.h"
@@ -39,7 +39,8 @@ class Compiler {
 
   // Both throw BrokenEnvironment where the template is missing.
   std::string digest(const CompileUnit& unit) const;
-  Build compile(const CompileUnit& unit) const;  // never throws for bad source: that is Build::outcome
+  // Never throws for bad source: that is Build::outcome. One that is stopped fails, and is not repeatable.
+  Build compile(const CompileUnit& unit, const std::stop_token& stop = {}) const;
 
  private:
   struct Impl;

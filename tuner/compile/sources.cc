@@ -11,9 +11,8 @@
 namespace moetune {
 namespace {
 
-// Comments become blanks, so that an #include inside one is not seen; string literals are left alone, so that
-// a
-// "//" inside one is not a comment.
+// Comments become blanks, so that an #include inside one is not seen; string literals are left alone, so that a "//"
+// inside one is not a comment.
 std::string without_comments(std::string_view text) {
   std::string out;
   out.reserve(text.size());

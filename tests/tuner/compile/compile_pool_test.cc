@@ -21,7 +21,7 @@ class Scripted {
  public:
   CompilePool::Compile functions() {
     return {.digest = [](const CompileUnit& unit) { return unit.source; },
-            .build = [this](const CompileUnit& unit) { return build(unit); }};
+            .build = [this](const CompileUnit& unit, const std::stop_token&) { return build(unit); }};
   }
   void open() {
     const std::lock_guard lock(mutex_);
@@ -135,7 +135,7 @@ TEST_CASE("what is wanted now is compiled before what is compiled ahead, and mov
   const std::shared_future<void> opened = gate.get_future().share();
   CompilePool pool({.digest = [](const CompileUnit& unit) { return unit.source; },
                     .build =
-                        [&](const CompileUnit& unit) {
+                        [&](const CompileUnit& unit, const std::stop_token&) {
                           {
                             const std::lock_guard lock(mutex);
                             order.push_back(unit.source);
@@ -167,7 +167,7 @@ TEST_CASE("a thread is idle that has nothing to compile and nothing waiting for 
   const std::shared_future<void> opened = gate.get_future().share();
   CompilePool pool({.digest = [](const CompileUnit& unit) { return unit.source; },
                     .build =
-                        [&](const CompileUnit&) {
+                        [&](const CompileUnit&, const std::stop_token&) {
                           opened.wait();
                           return Build();
                         }},
@@ -192,7 +192,7 @@ TEST_CASE("what a caller cannot go on without is compiled before all that waits,
   std::vector<std::string> stored;
   CompilePool pool({.digest = [](const CompileUnit& unit) { return unit.source; },
                     .build =
-                        [&](const CompileUnit& unit) {
+                        [&](const CompileUnit& unit, const std::stop_token&) {
                           if (order.empty()) {
                             begun.set_value();
                             opened.wait();
@@ -249,6 +249,36 @@ TEST_CASE("shutting down drops what has not started and waits for what has") {
   CHECK(builds[1].get()->outcome == Outcome::ok);
   CHECK_THROWS_AS(builds[2].get(), std::future_error);
   CHECK_THROWS_AS(builds[49].get(), std::future_error);
+}
+
+TEST_CASE("what hangs when a pool ends is stopped after a second, and what ends by itself is not") {
+  std::atomic<bool> stopped = false;
+  std::atomic<int> started = 0;
+  std::shared_future<BuildPtr> hung, slow;
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    CompilePool pool({.digest = [](const CompileUnit& unit) { return unit.source; },
+                      .build =
+                          [&](const CompileUnit& unit, const std::stop_token& stop) {
+                            ++started;
+                            const auto limit =
+                                std::chrono::steady_clock::now() + (unit.source == "hung" ? 20s : 200ms);
+                            while (!stop.stop_requested() && std::chrono::steady_clock::now() < limit)
+                              std::this_thread::sleep_for(1ms);
+                            if (stop.stop_requested()) stopped = true;
+                            Build build;
+                            build.outcome = stop.stop_requested() ? Outcome::compile_failed : Outcome::ok;
+                            return build;
+                          }},
+                     2);
+    slow = pool.submit({"slow", {}});
+    hung = pool.submit({"hung", {}});
+    while (started < 2) std::this_thread::sleep_for(1ms);
+  }
+  CHECK(std::chrono::steady_clock::now() - begin < 15s);
+  CHECK(stopped);
+  CHECK(slow.get()->outcome == Outcome::ok);
+  CHECK(hung.get()->outcome == Outcome::compile_failed);
 }
 
 TEST_CASE("a pool over NVRTC compiles a real unit once") {

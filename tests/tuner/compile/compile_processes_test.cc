@@ -264,6 +264,26 @@ TEST_CASE("an exception in the compiler's process is its job's own") {
   CHECK(fake.works());
 }
 
+TEST_CASE("a stop request ends the process of a template that hangs, and no other") {
+  const std::set<pid_t> before = children();
+  Fake fake;
+  std::stop_source stop;
+  auto hung = std::async(std::launch::async, [&] {
+    return fake.processes.compile({{{"k.cu", "hang!"}}, {"--gpu-architecture=sm_90"}, 60s}, stop.get_token());
+  });
+  const auto begin = Clock::now();
+  while (fake.processes.started() < 2 && seconds_since(begin) < 30) CHECK(fake.works());  // until one hangs
+  stop.request_stop();
+  const NvrtcResult result = hung.get();
+  CHECK(seconds_since(begin) < 40);
+  CHECK(result.status == Status::died);
+  CHECK(result.error == "the compiler was stopped");
+  CHECK(without(children(), before).size() == 1);
+  CHECK(fake.works());
+  CHECK(fake.processes.started() == 2);
+  CHECK(children(true).empty());
+}
+
 TEST_CASE("a process that somebody kills while it compiles costs its job nothing") {
   const std::set<pid_t> before = children();
   Fake fake({.most = 1});
