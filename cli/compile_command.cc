@@ -131,11 +131,11 @@ void print(const CompileResult& result, const Output& output) {
   }
 }
 
-int CompileCommand::run(Output& output, std::stop_token) {
+int CompileCommand::run(Output& output, std::stop_token stop) {
   if (sass_) find_nvdisasm();  // before the compiler is waited for
   if (cubin_ && fs::exists(*cubin_))
     throw BadInput("--cubin: " + *cubin_ + " is there already; name a new file");
-  const CompileResult result = compile(request_);
+  const CompileResult result = compile(request_, stop);
   const bool compiled = result.build.outcome == Outcome::ok;
   print(result, output);
   if (log_ || !compiled) output.result() << "\n" << result.build.log << "\n";

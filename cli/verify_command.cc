@@ -69,7 +69,7 @@ void print(const VerifyResult& result, std::ostream& out) {
 
 int VerifyCommand::run(Output& output, std::stop_token stop) {
   const VerifyResult result = verify(request_, {.events = {.listener = note_listener(output)}, .stop = stop});
-  print(result, output.result());
+  if (!result.cubin.empty()) print(result, output.result());
   if (result.interrupted) {
     output.note(format("Interrupted after %zu of %zu checks.", result.checks.size(), request_.seeds));
   }

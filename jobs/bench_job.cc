@@ -52,9 +52,9 @@ BenchRow row_of(const Contestant& contestant) {
   return row;
 }
 
-// Those of one timing that compiled meet in one duel. No rows if a stop request came first.
+// Those of one timing that compiled meet in one duel. Throws Stopped, without rows, after a stop request.
 void measure(Session& session, const std::vector<Contestant>& all, const BenchRequest& request,
-             const JobContext& context, BenchResult& result) try {
+             const JobContext& context, BenchResult& result) {
   session.device().open(*session.kernel(), session.problem(), request.seed);
   QuietWatch watch(session.device(), context.events, request.quiet_wait_s, context.stop);
   std::vector<BenchRow> rows;
@@ -82,7 +82,6 @@ void measure(Session& session, const std::vector<Contestant>& all, const BenchRe
   }
   result.contention = watch.seen;
   result.rows = std::move(rows);
-} catch (const Stopped&) {
 }
 
 Document row_document(const Subject& subject, const BenchRow& row) {
@@ -109,9 +108,13 @@ BenchResult bench(const BenchRequest& request, const JobContext& context) {
   GpuSession opened(request.target, request.config, "bench", context, request.timing);
   Session& session = opened.session;
   BenchResult result{.subject = session.subject()};
-  const std::vector<Contestant> all = contestants(session, request, context.events, &result.winner_contended);
-  context.events.emit(PhaseChanged{Phase::benchmarking});
-  if (!context.stop.stop_requested()) measure(session, all, request, context, result);
+  try {
+    const std::vector<Contestant> all =
+        contestants(session, request, context.events, &result.winner_contended);
+    context.events.emit(PhaseChanged{Phase::benchmarking});
+    if (!context.stop.stop_requested()) measure(session, all, request, context, result);
+  } catch (const Stopped&) {
+  }
   result.programs_compiled = session.programs_compiled();
   result.interrupted = result.rows.empty();
   context.events.emit(Finished{result.interrupted});

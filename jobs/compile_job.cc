@@ -24,7 +24,7 @@ Config config_of(const Space& space, const Assignment& environment, const std::o
 
 }  // namespace
 
-CompileResult compile(const CompileRequest& request) {
+CompileResult compile(const CompileRequest& request, const std::stop_token& stop) {
   const Kernel& kernel = find_kernel(request.workload.kernel.value_or(""));
   const Problem problem = problem_of(kernel, request.workload);
   DeviceLimits limits;
@@ -45,7 +45,7 @@ CompileResult compile(const CompileRequest& request) {
   result.plan = kernel.plan(result.config, problem, limits);
   const Compiler compiler({.architecture = request.architecture});
   result.toolchain = compiler.toolchain();
-  result.build = compiler.compile(result.plan.unit);
+  result.build = compiler.compile(result.plan.unit, stop);
   if (result.build.outcome == Outcome::ok)
     result.unlaunchable = why_unlaunchable(result.plan, result.build, limits);
   return result;

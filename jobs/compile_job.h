@@ -27,7 +27,7 @@ struct CompileResult {
 
 // Throws BadField and BadInput for the request; BrokenEnvironment without NVRTC, or if it does not know the
 // architecture. A configuration that does not compile is a result.
-CompileResult compile(const CompileRequest& request);
+CompileResult compile(const CompileRequest& request, const std::stop_token& stop = {});
 
 Document compile_document(const CompileResult& result);
 

@@ -29,6 +29,6 @@ GpuSession::GpuSession(const JobTarget& target, const std::optional<std::string>
                        std::string_view job, const JobContext& context, Timing timing)
     : session((check_config_text(target, config),
                stoppable(choose_gpu(target.device, target.workload, job), context.stop)),
-              {.cache = target.cache, .timing = timing}, context.events) {}
+              {.cache = target.cache, .timing = timing, .stop = context.stop}, context.events) {}
 
 }  // namespace moetune

@@ -1,7 +1,9 @@
 #include "jobs/session.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <future>
 #include <thread>
 
 #include "base/error.h"
@@ -41,6 +43,7 @@ unsigned thread_count(const SessionOptions& options) {
 Session::Session(DeviceChoice choice, const SessionOptions& options, Events events)
     : choice_(std::move(choice)),
       events_(std::move(events)),
+      stop_(options.stop),
       purpose_(options.purpose),
       timing_(options.timing) {
   open_space();
@@ -211,7 +214,11 @@ Config Session::parse_config(const std::string& text) const try {
 }
 
 Attempt Session::try_compile(Plan plan, const Config& config) {
-  const BuildPtr build = pool_->submit(plan.unit).get();
+  const std::shared_future<BuildPtr> compiled = pool_->submit(plan.unit);
+  while (compiled.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
+    if (stop_.stop_requested()) throw Stopped();
+  }
+  const BuildPtr build = compiled.get();
   pool_->flush();
   Attempt attempt{.candidate = {config, std::move(plan), build}};
   if (build->outcome != Outcome::ok) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct SessionOptions {
   std::uint64_t threads = 0;  // of the compiler; 0: all cores
   Purpose purpose = Purpose::tuning;
   Timing timing = Timing::overlapped;  // of a GPU; a recording has times of overlapping launches
+  std::stop_token stop = {};           // what ends the wait for a configuration that is compiled
 };
 
 // A candidate, or why there is none that runs: compile_failed, or pruned for one that the device cannot
@@ -83,8 +85,8 @@ class Session {
   // `a=1,b=tma` over the default configuration. Throws BadField.
   Config parse_config(const std::string& text) const;
 
-  // Compiles one configuration, or another plan. Throws BadField for a configuration that cannot run here;
-  // guesses at speed are a search's alone.
+  // Compiles one configuration, or another plan. Throws BadField for a configuration that cannot run here, Stopped
+  // after a stop request; guesses at speed are a search's alone.
   Attempt try_compile(const Config& config);
   Attempt try_compile(Plan plan, const Config& config);
   // The same, but throws BrokenEnvironment if it does not compile, BadField if it cannot be launched.
@@ -114,6 +116,7 @@ class Session {
   Events events_;
   std::optional<Space> space_file_;
   std::optional<LegalSpace> legal_;
+  std::stop_token stop_;
   Purpose purpose_ = Purpose::tuning;
   Timing timing_ = Timing::overlapped;
   std::optional<Config> default_config_;

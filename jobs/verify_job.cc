@@ -71,15 +71,18 @@ VerifyResult verify(const VerifyRequest& request, const JobContext& context) {
   GpuSession opened(request.target, request.config, "verify", context);
   Session& session = opened.session;
   const bool stored = !request.config.has_value();
-  const Candidate candidate = stored ? stored_candidate(session, context.events)
-                                     : session.compile(session.parse_config(*request.config));
   VerifyResult result{.subject = session.subject(),
-                      .config = candidate.config.text(),
                       .stored = stored,
-                      .cubin = cubin_source(candidate, stored),
                       .outputs = checked_outputs(*session.kernel(), session.problem(), request.seed)};
-  context.events.emit(PhaseChanged{Phase::verifying});
-  result.checks = check_inputs(session, candidate, request, context.events, result.disturbed);
+  try {
+    const Candidate candidate = stored ? stored_candidate(session, context.events)
+                                       : session.compile(session.parse_config(*request.config));
+    result.config = candidate.config.text();
+    result.cubin = cubin_source(candidate, stored);
+    context.events.emit(PhaseChanged{Phase::verifying});
+    result.checks = check_inputs(session, candidate, request, context.events, result.disturbed);
+  } catch (const Stopped&) {  // while the candidate was compiled
+  }
   result.programs_compiled = session.programs_compiled();
   result.interrupted = result.checks.size() < request.seeds;
   context.events.emit(Finished{result.interrupted});

@@ -34,7 +34,7 @@ struct VerifyResult {
   Subject subject;
   std::string config;
   bool stored = false;  // the stored winner's cubin, as it is
-  std::string cubin;    // cubin_source()
+  std::string cubin;    // cubin_source(); empty, as `config` is, if a stop request came while it was compiled
   std::size_t programs_compiled = 0;
   std::vector<CheckedOutput> outputs;  // and how each is checked
   std::vector<InputCheck> checks;      // fewer than asked for if interrupted

@@ -57,6 +57,11 @@ class Tuned {
   // From now on only what meets this constraint is legal.
   void constrain(const std::string& expression) const { Tool::constrain(data_, "decode_kernel", expression); }
 
+  // From now on candidates hang a compiler that looks for this word (tests/fake_nvrtc).
+  void hang_template() const {
+    std::ofstream(data_ / "templates/decode_kernel/decode_kernel.cu") << "// hang!\n";
+  }
+
   // From now on no candidate compiles; references and harness still do.
   void break_template() const {
     std::ofstream(data_ / "templates/decode_kernel/decode_kernel.cu")
@@ -164,6 +169,27 @@ TEST_CASE("Ctrl-C ends verify and bench at once, also while the GPU hangs") {
       CHECK(ended.code == 130);
       CHECK(std::chrono::steady_clock::now() - sent <
             std::chrono::seconds(5));  // the limits are 12 s and more
+      CHECK(document(ended)["interrupted"] == true);
+    }
+  }
+}
+
+TEST_CASE("Ctrl-C ends verify, bench and compile at once, also while a template hangs the compiler") {
+  Tuned tuned;
+  tuned.hang_template();
+  tuned.tool.set_environment("MOETUNE_NVRTC", MOETUNE_FAKE_NVRTC);
+  for (const std::string name : {"verify", "bench", "compile"}) {
+    CAPTURE(name);
+    const auto process = tuned.tool.start(command(name, {"--config", "warps=8"}));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    process->send(SIGINT);
+    const auto sent = std::chrono::steady_clock::now();
+    const Ended ended = process->wait();
+    CHECK(ended.code == 130);
+    CHECK(std::chrono::steady_clock::now() - sent < std::chrono::seconds(15));  // the limit is a minute
+    if (name == "compile") {
+      CHECK(document(ended)["message"] == "the compiler was stopped");
+    } else {
       CHECK(document(ended)["interrupted"] == true);
     }
   }
