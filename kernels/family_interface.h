@@ -90,8 +90,8 @@ class FamilyInterface {
                     Call& call) const = 0;
 };
 
-// The first extent (sequences, tokens) of the even work that lies where a problem does in a dispatch table, rounded; the
-// problem's own if it is even.
+// The first extent (sequences, tokens) of the even work that lies where a problem does in a dispatch table, rounded;
+// the problem's own if it is even.
 std::int64_t even_count(const FamilyInterface& interface, const Extents& extents, const TablePoint& point);
 
 // The caller's tensor of a slot. Throws BadInput if it is missing or of another type.

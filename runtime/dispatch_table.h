@@ -1,7 +1,7 @@
 // Which choice serves which cell of a family's free dimensions: a grid for even work and one for uneven, whose axes are
-// the kernel's (FamilyInterface::table_point), whose coordinates are those of the measured problems of that kind and
-// half octaves (with three axes: octaves) between and around them, but none between those of a range table, so that each
-// of its cells reaches half-way, by ratio, to its neighbours, as every cell does.
+// the kernel's (FamilyInterface::table_point). Their coordinates are those of the measured problems of that kind and
+// half octaves (with three axes: octaves) between and around them, but none between those of a range table, so that
+// each of its cells reaches half-way, by ratio, to its neighbours, as every cell does.
 //
 // Filled by one rule (DispatchTable::build), so that equal results give equal tables everywhere:
 //   - a measured cell holds its winner (of several for one cell the nearest to its coordinates, then the first in
