@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -28,7 +29,7 @@ TEST_CASE("a missing file says where it was looked for") {
 }
 
 TEST_CASE("MOETUNE_DATA_DIR replaces the embedded files") {
-  const fs::path dir = fs::temp_directory_path() / "moetune_resources_test";
+  const fs::path dir = fs::temp_directory_path() / ("moetune_resources_" + std::to_string(::getpid()));
   fs::remove_all(dir);
   fs::create_directories(dir / "spaces");
   std::ofstream(dir / "spaces" / "mine.json") << "{}";
@@ -38,7 +39,7 @@ TEST_CASE("MOETUNE_DATA_DIR replaces the embedded files") {
   CHECK_THROWS_AS(moetune::read_resource("templates/x"), moetune::BrokenEnvironment);
   std::ofstream(dir.string() + "_secret") << "key";
   const std::string outside = dir.string() + "_secret";
-  CHECK_THROWS_WITH_AS(moetune::find_resource("spaces/../../moetune_resources_test_secret"),
+  CHECK_THROWS_WITH_AS(moetune::find_resource("spaces/../../" + fs::path(outside).filename().string()),
                        doctest::Contains("leads out of MOETUNE_DATA_DIR"), moetune::BadInput);
   CHECK_THROWS_AS(moetune::find_resource(outside), moetune::BadInput);
   fs::create_symlink(outside, dir / "spaces" / "link.json");

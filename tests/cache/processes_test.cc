@@ -99,10 +99,17 @@ TEST_CASE("a writer killed twenty times in mid-write loses no acknowledged trial
 }
 
 TEST_CASE("a process killed while it makes the file leaves one that opens") {
-  for (int delay_us = 0; delay_us < 4000; delay_us += 200) {
+  const auto makes = [](const TempDir& dir) {
+    return start([&dir] { Cache::open(dir / "cache.db", Cache::Mode::create); });
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  const TempDir first;
+  REQUIRE(finish(makes(first)) == 0);
+  const auto whole = std::chrono::steady_clock::now() - begin;
+  for (int round = 0; round < 20; ++round) {
     const TempDir dir;
-    const pid_t maker = start([&] { Cache::open(dir / "cache.db", Cache::Mode::create); });
-    std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+    const pid_t maker = makes(dir);
+    std::this_thread::sleep_for(whole * round / 20);
     ::kill(maker, SIGKILL);
     finish(maker);
     Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);

@@ -52,7 +52,7 @@ TEST_CASE("a file that somebody changes, or may have changed, is not read withou
   const TempDir folder;
   const fs::path file = folder / "cache.db";
   store_winner(file, 1);
-  CHECK_FALSE(Cache::open_settled(file));  // changed just now
+  CHECK_FALSE(Cache::open_settled(file, 1h));  // changed just now
   std::this_thread::sleep_for(30ms);
   REQUIRE(Cache::open_settled(file, 20ms));
 

@@ -137,7 +137,7 @@ TEST_CASE("kill -9 while compiling loses no committed trial") {
                                             "--strategy", "random",        "--budget", "300",
                                             "--verbose"};
   const auto process = tool.start(command);
-  REQUIRE(process->wait_for_lines(12, 120));
+  REQUIRE(process->says_lines(12));
   process->send(SIGKILL);
   const Ended killed = process->wait();
   REQUIRE(killed.signal == SIGKILL);
@@ -156,7 +156,7 @@ TEST_CASE("kill -9 takes the compiler's processes with it, and the tool itself n
   const std::string recording = write_decode_recording(tool);
   const auto process = tool.start({"search", "decode_kernel", "--device", "replay:" + recording, "--strategy",
                                    "random", "--budget", "300", "--no-cache", "--verbose"});
-  REQUIRE(process->wait_for_lines(6, 120));
+  REQUIRE(process->says_lines(6));
   const std::vector<pid_t> compilers = children_of(process->pid());
   CHECK_FALSE(compilers.empty());
   CHECK(compilers.size() <= std::min(16u, std::thread::hardware_concurrency()));
@@ -170,10 +170,7 @@ TEST_CASE("kill -9 takes the compiler's processes with it, and the tool itself n
   process->wait();
   for (const pid_t pid : compilers) {
     CAPTURE(pid);
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (runs(pid) && std::chrono::steady_clock::now() < limit)
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    CHECK_FALSE(runs(pid));
+    CHECK(within_a_while([&] { return !runs(pid); }));
   }
 }
 
@@ -251,7 +248,7 @@ TEST_CASE("a signal while the compiler starts is Ctrl-C all the same") {
                                      "300", "--no-cache", "--strategy", "random"});
     std::this_thread::sleep_for(std::chrono::milliseconds(delay));
     process->send(SIGINT);
-    CHECK(process->ends_within(8));
+    CHECK(within_a_while([&] { return process->has_ended(); }));
     const Ended ended = process->wait();
     CAPTURE(ended.err);
     CHECK((ended.code == 130 || ended.signal == SIGINT));  // the latter before main() has begun

@@ -32,12 +32,10 @@ std::vector<Json> events(const Tool& tool, const std::string& name) {
 }
 
 bool has_begun(const Tool& tool, const std::string& device) {
-  for (int i = 0; i < 6000; ++i) {
-    for (const Json& event : events(tool, "began"))
-      if (event["device"] == device) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
+  return within_a_while([&] {
+    const std::vector<Json> begun = events(tool, "began");
+    return std::any_of(begun.begin(), begun.end(), [&](const Json& one) { return one["device"] == device; });
+  });
 }
 
 std::map<std::string, int> tuned_by(const Json& document) {
@@ -175,7 +173,7 @@ TEST_CASE("a night yields while memory is short: it waits, says so, and leaves t
   CHECK(document(tool.run(night(tool)))["reworked"][0]["verdict"] == "tuned");
 }
 
-TEST_CASE("recordings stand for GPUs: two share the shapes of a folder, in about half of one's time") {
+TEST_CASE("recordings stand for GPUs: two share the shapes of a folder, and work at the same time") {
   ScriptedGpu gpu;
   Tool& tool = gpu.tool;
   write_list(tool, 4);
@@ -188,9 +186,10 @@ TEST_CASE("recordings stand for GPUs: two share the shapes of a folder, in about
     INFO(recorded.err);
     REQUIRE(recorded.code == 0);
   }
-  tool.set_environment("MOETUNE_REPLAY_PACE_MS", "100");
+  tool.set_environment("MOETUNE_REPLAY_PACE_MS", "300");
   const std::string one = "replay:" + tool.path("recordings").string();
-  const auto seconds = [&](const std::string& devices, const std::string& cache) {
+  // How many are at work on average, from the first one's beginning to the last one's end.
+  const auto at_work = [&](const std::string& devices, const std::string& cache) {
     const Ended ended =
         tool.run(night(tool, {"--device", devices, "--no-compile", "--cache", tool.path(cache).string()}));
     INFO(ended.err);
@@ -198,13 +197,20 @@ TEST_CASE("recordings stand for GPUs: two share the shapes of a folder, in about
     const Json done = document(ended);
     CHECK(done["reworked"].size() == 4);
     CHECK(tuned_by(done).size() == done["devices"].size());
-    return ended.seconds;
+    double work = 0, from = 1e9, to = 0;
+    for (const Json& device : done["times"]["devices"]) {
+      work += device["searched_s"].get<double>();
+      from = std::min(from, device["searched_from_s"].get<double>());
+      to = std::max(to, device["searched_to_s"].get<double>());
+    }
+    return work / (to - from);
   };
-  const double alone = seconds(one, "one.db"), together = seconds(one + "," + one, "two.db");
+  const double alone = at_work(one, "one.db"), together = at_work(one + "," + one, "two.db");
   write_list(tool, 5);
   const Ended missing = tool.run(night(tool, {"--device", one, "--no-compile", "--dry-run"}));
   CHECK(missing.code == 1);
   CHECK(contains(missing.err, "no recording in "));
-  INFO(alone << " s alone, " << together << " s together");
-  CHECK(together < 0.75 * alone);  // scripts/simulate_host holds the real bar, on a quiet machine
+  INFO(alone << " alone, " << together << " together");
+  CHECK(alone <= 1.001);
+  CHECK(together > 1.4);  // scripts/simulate_host holds the real bar, on a quiet machine
 }

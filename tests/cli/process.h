@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -15,8 +16,9 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
+
+#include "tests/within_a_while.h"
 
 extern char** environ;
 
@@ -77,26 +79,21 @@ class Process {
     if (pid_ > 0) ::kill(pid_, signal);
   }
 
-  // Whether stderr holds `lines` lines before the process ends or `seconds` pass.
-  bool wait_for_lines(std::size_t lines, double seconds) const {
-    for (const auto begin = Clock::now(); since(begin) < seconds;) {
+  // Whether stderr comes to hold `lines` lines. Does not wait for a process that has ended.
+  bool says_lines(std::size_t lines) const {
+    const auto has_them = [&] {
       const std::string text = read_text(err_);
-      if (static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) >= lines) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    return false;
+      return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) >= lines;
+    };
+    within_a_while([&] { return has_them() || has_ended(); });
+    return has_them();
   }
 
-  // Whether it ends before `seconds` pass; wait() is still to be called.
-  bool ends_within(double seconds) const {
-    for (const auto begin = Clock::now(); since(begin) < seconds;) {
-      siginfo_t info = {};
-      if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-          info.si_pid == pid_)
-        return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
+  // wait() is still to be called.
+  bool has_ended() const {
+    siginfo_t info = {};
+    return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == pid_;
   }
 
   Ended wait() {

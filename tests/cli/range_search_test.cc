@@ -52,7 +52,7 @@ TEST_CASE(
   Tool tool;
   for (int kill = 1; kill <= 2; ++kill) {
     const auto process = tool.start(over_command());
-    if (process->wait_for_lines(kill + 1, 60)) process->send(SIGKILL);
+    if (process->says_lines(kill + 1)) process->send(SIGKILL);
     process->wait();
     CHECK(tool.run({"cache", "check"}).code == 0);
   }

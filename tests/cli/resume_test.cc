@@ -31,7 +31,7 @@ TEST_CASE("kill -9 loses no committed trial, and the same command continues") {
   Tool tool;
   const std::string recording = tool.write_recording(kColumns);
   const auto process = tool.start(long_search(recording, {"--verbose"}));
-  REQUIRE(process->wait_for_lines(300, 60));
+  REQUIRE(process->says_lines(300));
   process->send(SIGKILL);
   const Ended killed = process->wait();
   REQUIRE(killed.signal == SIGKILL);
@@ -75,7 +75,7 @@ TEST_CASE("Ctrl-C keeps the trials so far, exits with 130, and the next run resu
   Tool tool;
   const std::string recording = tool.write_recording(kColumns);
   const auto process = tool.start(long_search(recording, {"--verbose", "--json"}));
-  REQUIRE(process->wait_for_lines(300, 60));
+  REQUIRE(process->says_lines(300));
   process->send(SIGINT);
   const Ended stopped = process->wait();
   CHECK(stopped.code == 130);
@@ -96,7 +96,7 @@ TEST_CASE("SIGTERM stops a search as Ctrl-C does, with its own exit code") {
   Tool tool;
   const std::string recording = tool.write_recording(kColumns);
   const auto process = tool.start(long_search(recording, {"--verbose"}));
-  REQUIRE(process->wait_for_lines(100, 60));
+  REQUIRE(process->says_lines(100));
   process->send(SIGTERM);
   CHECK(process->wait().code == 128 + SIGTERM);
 }
@@ -108,7 +108,7 @@ TEST_CASE("a SIGINT that was ignored already stays ignored") {
   const auto process = tool.start({"search", "--device", "replay:" + recording, "--strategy", "random",
                                    "--budget", "1000", "--verbose", "--no-cache"});
   std::signal(SIGINT, before);
-  REQUIRE(process->wait_for_lines(5, 60));
+  REQUIRE(process->says_lines(5));
   process->send(SIGINT);
   CHECK(process->wait().code == 0);
 }
@@ -129,7 +129,7 @@ TEST_CASE("--fresh is refused, and forgets nothing, while another search of the 
   Tool tool;
   const std::string recording = tool.write_recording(kColumns);
   const auto process = tool.start(long_search(recording, {"--verbose"}));
-  REQUIRE(process->wait_for_lines(60, 60));
+  REQUIRE(process->says_lines(60));
   const std::vector<std::string> fresh = {
       "search", "--device", "replay:" + recording, "--budget", "50", "--no-compile", "--fresh", "--json"};
   const Ended refused = tool.run(fresh);

@@ -15,13 +15,13 @@ class Served {
   Served(Tool& tool, const std::string& name, std::vector<std::string> more) {
     more.insert(more.begin(), {"serve", "--listen", "127.0.0.1:0", "--cache", tool.path(name + ".db")});
     process_ = tool.start(more);
-    for (int tries = 0; tries < 400 && url.empty(); ++tries) {
+    const bool listens = within_a_while([&] {
       const std::string text = process_->output();
       const std::size_t at = text.find("http://"), end = text.find("/ with", at);
       if (end != std::string::npos) url = text.substr(at, end - at);
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-    REQUIRE_MESSAGE(!url.empty(), process_->output());
+      return !url.empty();
+    });
+    REQUIRE_MESSAGE(listens, process_->output());
   }
   ~Served() { process_->send(SIGTERM); }
 

@@ -10,15 +10,15 @@ namespace {
 
 // "http://127.0.0.1:PORT/" of a service that is starting.
 std::string url_of(const Tool& tool, const std::string& name) {
-  for (int tries = 0; tries < 200; ++tries) {
+  std::string url;
+  const bool listens = within_a_while([&] {
     const std::string text = read_text(tool.path(name));
-    const std::size_t at = text.find("http://");
-    if (at != std::string::npos && text.find(' ', at) != std::string::npos)
-      return text.substr(at, text.find(' ', at) - at);
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  FAIL("the service does not start: " << read_text(tool.path(name)));
-  return "";
+    const std::size_t at = text.find("http://"), end = text.find(' ', at);
+    if (end != std::string::npos) url = text.substr(at, end - at);
+    return !url.empty();
+  });
+  REQUIRE_MESSAGE(listens, read_text(tool.path(name)));
+  return url;
 }
 
 // Without what depends on the clock and on where the cache lies.
@@ -31,9 +31,17 @@ std::string steady_part(const std::string& text) {
   return kept;
 }
 
-// Without the times in lines of progress.
+// Without the lines of progress, of which there is one every ten seconds.
 std::string steady_notes(const std::string& text) {
-  return std::regex_replace(text, std::regex("  [^ ]+( [a-z]+)? so far[^\n]*"), "");
+  static const std::regex kPartOfRange("^.* ([0-9]+)/([0-9]+), .*worst regret.*$");
+  std::istringstream lines(text);
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch part;
+    const bool is_part = std::regex_match(line, part, kPartOfRange) && part[1] != part[2];
+    if (!is_part && !contains(line, " so far")) kept += line + "\n";
+  }
+  return kept;
 }
 
 Json steady_json(Json document) {
@@ -146,8 +154,7 @@ TEST_CASE("a service signs the pack that it publishes, and sync installs it for 
   const Ended search = tool.run({"search", "--server", served.url, "--budget", "3"});
   CAPTURE(search.err);
   REQUIRE(search.code == 0);
-  for (int tries = 0; tries < 100 && !std::filesystem::exists(packs + "/service.pack"); ++tries)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  REQUIRE(within_a_while([&] { return std::filesystem::exists(packs + "/service.pack"); }));
   CHECK(tool.run({"cache", "check", packs + "/service.pack", "--trust", key + ".pub"}).code == 0);
   const std::string mine = tool.path("mine").string(), theirs = tool.path("theirs").string();
   const Ended trusted = tool.run({"sync", served.url, mine, "--once", "--trust", key + ".pub"});

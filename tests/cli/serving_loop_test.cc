@@ -67,9 +67,7 @@ TEST_CASE("a missed shape is tuned by a service and picked, while the server run
   inference_tool.set_environment("MOETUNE_TRUSTED_KEYS", key + ".pub");
   const auto inference = inference_tool.start_program(
       {MOETUNE_SERVING_LOOP, packs, "decode_attention", kMissed, "60", "recorded"});
-  for (int wait = 0; wait < 200 && !std::filesystem::exists(packs + "/misses.json"); ++wait)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  REQUIRE(std::filesystem::exists(packs + "/misses.json"));
+  REQUIRE(within_a_while([&] { return std::filesystem::exists(packs + "/misses.json"); }));
 
   const std::filesystem::path recording = tool.path("splitting.json.zst");
   record_splitting_variants(recording);
@@ -80,8 +78,7 @@ TEST_CASE("a missed shape is tuned by a service and picked, while the server run
   const Ended posted = tool.run(sync);
   CHECK_MESSAGE(posted.code == 0, posted.err);
   CHECK(contains(posted.out, "posted 1 miss"));
-  for (int wait = 0; wait < 600 && !std::filesystem::exists(tuned + "/service.pack"); ++wait)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  REQUIRE(within_a_while([&] { return std::filesystem::exists(tuned + "/service.pack"); }));
   const Ended synced = tool.run(sync);
   CHECK_MESSAGE(synced.code == 0, synced.err);
   CHECK(contains(synced.out, "installed service.pack"));
@@ -166,8 +163,7 @@ TEST_CASE("sync as a command: options, exit codes, and an end at SIGTERM") {
   const Json told = document(tool.run({"sync", server.url(), folder, "--once", "--json"}));
   CHECK(told["installed"].empty());
   const auto sidecar = tool.start({"sync", server.url(), folder, "--every", "60s"});
-  for (int wait = 0; wait < 200 && server.requests().size() < 3; ++wait)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK(within_a_while([&] { return server.requests().size() == 3; }));
   sidecar->send(SIGTERM);
   CHECK(sidecar->wait().code == 143);
 }

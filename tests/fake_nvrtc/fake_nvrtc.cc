@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <new>
 #include <string>
 #include <thread>
@@ -19,6 +20,12 @@ namespace {
 
 bool holds(const std::string& text, const char* word) { return text.find(word) != std::string::npos; }
 
+// Says by a file that it has begun, and goes on once another is there.
+void hold(const std::string& file) {
+  std::ofstream(file + ".begun") << "x";
+  while (!std::ifstream(file)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
 void misbehave(const std::string& source) {
   if (holds(source, "abort!")) {
     std::fputs("fake nvrtc: cannot go on\n", stderr);
@@ -26,7 +33,7 @@ void misbehave(const std::string& source) {
   }
   if (holds(source, "segv!")) std::raise(SIGSEGV);
   if (holds(source, "throw!")) throw std::bad_alloc();
-  if (holds(source, "slow!")) std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  if (holds(source, "hold!")) hold(source.substr(source.find("hold!") + 5));
   while (holds(source, "hang!")) std::this_thread::sleep_for(std::chrono::hours(1));
   std::vector<char*> taken;
   while (holds(source, "grow!")) {

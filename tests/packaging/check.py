@@ -144,12 +144,12 @@ def check_stopped_shard():
                "STARTED": str(started)}
         shard = subprocess.Popen([packaging / "fleet/tune_shard", folder / "list.json", folder / "fleet"],
                                  env={**os.environ, **own})
-        for _ in range(200):
+        for _ in range(2400):
             if started.exists():
                 break
             time.sleep(0.05)
         shard.send_signal(signal.SIGTERM)
-        check(shard.wait(timeout=20) == 143, f"a shard that is stopped ends with {shard.returncode}")
+        check(shard.wait(timeout=120) == 143, f"a shard that is stopped ends with {shard.returncode}")
         pack = folder / "fleet/shards/2-of-4.db"
         check(pack.exists() and pack.read_text() == "found\n", "a shard that is stopped leaves no pack")
 

@@ -149,8 +149,8 @@ class RuntimeTest(unittest.TestCase):
             with moetune.open([folder]) as runtime:
                 runtime.family("decode_attention", FAMILY)
                 for ask in (lambda: runtime.counts, lambda: runtime.generation, lambda: runtime.warnings):
-                    shares = [longest_pause_during(runtime.refresh, ask) for _ in range(3)]
-                    self.assertLess(min(shares), 0.5)
+                    # Nearly 1 every time if a refresh kept others from running; a busy machine pauses now and then.
+                    self.assertTrue(any(longest_pause_during(runtime.refresh, ask) < 0.5 for _ in range(50)))
 
     def test_closing_while_threads_launch_raises_there(self) -> None:
         call = Call()

@@ -14,7 +14,7 @@ namespace {
 std::string stream_until(const RunningService& running, HttpRequest request,
                          const std::function<bool(const std::string&)>& enough) {
   std::string text;
-  request.timeout = std::chrono::seconds(5);
+  request.timeout = kPatience;
   http_stream(request, [&](std::string_view piece) {
     text += piece;
     return !enough(text);
@@ -52,6 +52,7 @@ TEST_CASE("the event stream beats, resumes after an id, and leaves nothing behin
   CHECK(quiet.find(": heartbeat\n\n") != std::string::npos);
   const Json job = running.submit({{"budget", 10}});
   running.ended(job["id"]);
+  REQUIRE(running.becomes_idle());  // all of its events are there
   HttpRequest from_start = request;
   from_start.headers.emplace_back("Last-Event-ID", "0");
   const auto is_done = [](const std::string& text) {
@@ -65,12 +66,9 @@ TEST_CASE("the event stream beats, resumes after an id, and leaves nothing behin
   const std::string rest = stream_until(running, resumed, is_done);
   CHECK(rest.find("id: " + ids[1].str() + "\n") == std::string::npos);
   CHECK(whole.ends_with(rest.substr(rest.find("id: "))));
-  for (int tries = 0; tries < 50; ++tries) {  // all who have left are gone
-    const std::string metrics = running.ask("GET", "/metrics").body;
-    if (metrics.find("moetune_http_connections 1\n") != std::string::npos) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  FAIL("connections of clients that left are still open");
+  CHECK(within_a_while([&] {  // all who have left are gone
+    return running.ask("GET", "/metrics").body.find("moetune_http_connections 1\n") != std::string::npos;
+  }));
 }
 
 TEST_CASE("misses become queued searches, once, heavier the more often they were missed") {

@@ -111,28 +111,25 @@ TEST_CASE("priorities order the queue; queued and running jobs are cancelled; de
   CHECK(running.ended(low["id"])["state"] == "done");
   CHECK(running.ended(high["id"])["state"] == "done");
   const auto begun = [&](const Json& job) {
-    HttpRequest request = running.request("GET", "/v1/events?job=" + job["id"].dump());
-    request.headers.emplace_back("Last-Event-ID", "0");
-    std::string text;
-    http_stream(request, [&](std::string_view piece) {
-      text += piece;
-      return text.find("\"state\":\"done\"") == std::string::npos;
-    });
+    const std::string text = running.events_until(
+        [](const std::string& events) { return events.find("\"state\":\"done\"") != events.npos; },
+        "/v1/events?job=" + job["id"].dump());
     return std::stoll(text.substr(text.rfind("id: ", text.find("\"state\":\"running\"")) + 4));
   };
   CHECK(begun(high) < begun(low));
 }
 
 TEST_CASE("what ran when the service ended goes on when it starts again") {
-  const SlowTrials slow(5);
+  auto slow = std::make_unique<SlowTrials>();
   RunningService running;
   running.start();
   Json fields = kLong;
   fields["budget"] = 400;
   const Json job = running.submit(fields);
-  REQUIRE(running.reaches(job["id"], "running"));
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  running.restart();
+  REQUIRE(running.measures(job["id"], 3));
+  running.service.reset();
+  slow.reset();
+  running.start();
   const Json ended = running.ended(job["id"]);
   CHECK(ended["state"] == "done");
   CHECK(ended["result"]["trials"]["total"] == 400);

@@ -187,13 +187,8 @@ TEST_CASE("the metrics count a search while it runs, and a bench") {
   Json search = kGpuProblem;
   search.update({{"budget", 500}, {"seed", 1}});
   const Json job = running.submit(search);
-  const auto trials = [&] {
-    const Json progress = running.get("/v1/jobs/" + job["id"].dump())["progress"];
-    return progress.is_object() ? progress.value("trials", 0) : 0;
-  };
-  for (int tries = 0; tries < 400 && trials() < 4; ++tries)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  REQUIRE(running.get("/v1/jobs/" + job["id"].dump())["state"] == "running");
+  REQUIRE(running.measures(job["id"], 4));
+  REQUIRE(running.job(job["id"])["state"] == "running");
   CHECK(seconds(busy) > 0);
   CHECK(seconds(measuring) > 0);
   CHECK(seconds(compiling) > 0);
@@ -201,7 +196,9 @@ TEST_CASE("the metrics count a search while it runs, and a bench") {
   running.ended(job["id"]);
   search["budget"] = 1;
   done(running, "search", search);
+  REQUIRE(running.becomes_idle());
   const double before = seconds(busy);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
   CHECK(seconds(busy) == before);  // idle
   Json bench = kGpuProblem;
   bench["rounds"] = 3;

@@ -17,7 +17,7 @@ from browser import Browser, find_browser
 
 
 def write_recording(path):
-    # So many that a search of all of them runs until it is cancelled.
+    # So many that a search of all of them runs until it is cancelled, five minutes with PACE.
     points = [(x, y) for x in range(200) for y in range(300)]
     cache = {f"{x},{y}": {"x": x, "y": y, "time": 1 + 0.1 * abs(x - 7) + 0.01 * abs(y - 42)} for x, y in points}
     path.write_text(json.dumps({
@@ -28,6 +28,7 @@ def write_recording(path):
 LIVE = "document.getElementById('state').textContent === 'live'"
 LOGIN = "!document.getElementById('login').hidden"
 TOKEN = "a-token-of-this-test"
+PACE = {"MOETUNE_REPLAY_PACE_MS": "5"}
 
 
 class LivePage(unittest.TestCase):
@@ -43,7 +44,7 @@ class LivePage(unittest.TestCase):
         self.service = subprocess.Popen(
             [os.environ["MOETUNE_BINARY"], "serve", "--listen", listen, "--cache", folder / "cache.db",
              "--device", f"replay:{folder / 'saxpy.json'}", *options],
-            stdout=subprocess.PIPE, text=True, env={**os.environ, "MOETUNE_LIBCUDA": "none"})
+            stdout=subprocess.PIPE, text=True, env={**os.environ, "MOETUNE_LIBCUDA": "none", **PACE})
         self.url = self.service.stdout.readline().split()[2]
 
     def stop(self):
@@ -68,7 +69,8 @@ class LivePage(unittest.TestCase):
             self.browser._next(60)
 
     def until(self, expression, what):
-        for _ in range(150):
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
             value = self.browser.evaluate(expression)
             if value:
                 return value

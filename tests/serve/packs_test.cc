@@ -33,14 +33,6 @@ bool is_signed_by(const fs::path& pack, const fs::path& key) {
          TrustedKeys({key.string() + ".pub"}).why_refused(*bytes, signatures(pack)).empty();
 }
 
-bool within_a_while(const std::function<bool()>& condition) {
-  for (int tries = 0; tries < 200; ++tries) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  return false;
-}
-
 // A cache with winners of the scripted GPU, made once.
 CacheChoice tuned_cache(RunningService& running) {
   running.options.devices = {"cuda:0"};
@@ -88,19 +80,11 @@ TEST_CASE("a pack that is too large is an event, and the next one is published")
   serve_packs(running);
   running.options.most_pack_bytes = 1000;
   running.start();
-  const auto says_so = [&] {
-    HttpRequest request = running.request("GET", "/v1/events");
-    request.headers.emplace_back("Last-Event-ID", "0");
-    request.timeout = std::chrono::seconds(5);
-    std::string text;
-    http_stream(request, [&](std::string_view piece) {
-      text += piece;
-      return text.find("the cache's winners make a pack of") == std::string::npos;
-    });
-    return text.find("\"warning\":\"packs\"") != std::string::npos;
-  };
   REQUIRE(running.ended(running.submit(kSearch)["id"])["state"] == "done");
-  CHECK(says_so());
+  const std::string events = running.events_until([](const std::string& text) {
+    return text.find("the cache's winners make a pack of") != std::string::npos;
+  });
+  CHECK(events.find("\"warning\":\"packs\"") != std::string::npos);
   CHECK(fs::is_empty(running.folder / "packs"));
   running.options.most_pack_bytes = kMostPackBytes;
   running.restart();  // at the start, without a job

@@ -10,6 +10,9 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+
+#include "tests/within_a_while.h"
 
 namespace moetune::testing {
 
@@ -20,7 +23,7 @@ class RawConnection {
       : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     if (receive_buffer > 0)
       ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
-    const timeval patience{.tv_sec = 5, .tv_usec = 0};
+    const timeval patience{.tv_sec = kPatience.count(), .tv_usec = 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     sockaddr_in mine = address(from, 0), theirs = address("127.0.0.1", port);
     REQUIRE(::bind(socket_, reinterpret_cast<sockaddr*>(&mine), sizeof mine) == 0);
@@ -30,7 +33,7 @@ class RawConnection {
   ~RawConnection() { ::close(socket_); }
 
   void send(const std::string& text) const { ::send(socket_, text.data(), text.size(), MSG_NOSIGNAL); }
-  // What has come, at most `most` bytes; "" at the end, and after five seconds of nothing.
+  // What has come, at most `most` bytes; "" at the end, and after kPatience of nothing.
   std::string piece(std::size_t most = 65536) const {
     std::string bytes(most, '\0');
     const ssize_t got = ::recv(socket_, bytes.data(), bytes.size(), 0);
@@ -40,6 +43,20 @@ class RawConnection {
   std::string rest() const {
     std::string all;
     for (std::string some = piece(); !some.empty(); some = piece()) all += some;
+    return all;
+  }
+  // One answer with a length, of a connection that stays open.
+  std::string answer() const {
+    constexpr std::string_view kLength = "Content-Length: ";
+    std::string all;
+    for (std::size_t wanted = std::string::npos; all.size() < wanted;) {
+      const std::string some = piece();
+      if (some.empty()) break;
+      all += some;
+      const std::size_t end = all.find("\r\n\r\n"), length = all.find(kLength);
+      if (end != std::string::npos && length < end)
+        wanted = end + 4 + std::stoul(all.substr(length + kLength.size()));
+    }
     return all;
   }
 

@@ -4,27 +4,29 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <thread>
 
 #include "serve/http_client.h"
 #include "serve/service.h"
-#include "tests/sanitized.h"
+#include "tests/within_a_while.h"
 
 namespace moetune::testing {
 
 using Json = nlohmann::json;
 
-// 2,000 trials of a recording, which take 0.7 s, take 40 s while this lives: longer than any test waits.
+// 2,000 trials of a recording, which take 0.7 s, take 100 s if this lives when their job begins: longer than any test
+// takes. To be made and destroyed while no service runs, because its threads read the environment.
 class SlowTrials {
  public:
-  explicit SlowTrials(int milliseconds = 20) {
+  explicit SlowTrials(int milliseconds = 50) {
     setenv("MOETUNE_REPLAY_PACE_MS", std::to_string(milliseconds).c_str(), 1);
   }
   ~SlowTrials() { unsetenv("MOETUNE_REPLAY_PACE_MS"); }
@@ -98,21 +100,47 @@ class RunningService {
     REQUIRE((response.status == 201 || response.status == 200));
     return Json::parse(response.body);
   }
+  Json job(std::int64_t id) const { return get("/v1/jobs/" + std::to_string(id)); }
+  // The job once it has ended.
   Json ended(std::int64_t id) const {
-    for (int tries = 0; tries < (kSanitized ? 12'000 : 2'400); ++tries) {
-      Json job = get("/v1/jobs/" + std::to_string(id));
-      if (job["state"] != "queued" && job["state"] != "running") return job;
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-    FAIL("job " << id << " does not end");
-    return nullptr;
+    Json last;
+    const bool has_ended = within_a_while([&] {
+      last = job(id);
+      return last["state"] != "queued" && last["state"] != "running";
+    });
+    REQUIRE_MESSAGE(has_ended, "job " << id << " does not end");
+    return last;
   }
   bool reaches(std::int64_t id, const std::string& state) const {
-    for (int tries = 0; tries < 1'000; ++tries) {
-      if (get("/v1/jobs/" + std::to_string(id))["state"] == state) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    return false;
+    return within_a_while([&] { return job(id)["state"] == state; });
+  }
+  // Whether a running job comes to have measured so many.
+  bool measures(std::int64_t id, int trials) const {
+    return within_a_while([&] {
+      const Json progress = job(id)["progress"];
+      return progress.is_object() && progress.value("trials", 0) >= trials;
+    });
+  }
+  // Whether its devices come to have no job: that is a moment after a job has ended.
+  bool becomes_idle() const {
+    return within_a_while([&] {
+      const Json devices = get("/v1/devices")["devices"];
+      return std::all_of(devices.begin(), devices.end(),
+                         [](const Json& one) { return one["job"].is_null(); });
+    });
+  }
+  // What the event stream says from its first event until `enough`.
+  std::string events_until(const std::function<bool(const std::string&)>& enough,
+                           const std::string& path = "/v1/events") const {
+    HttpRequest stream = request("GET", path);
+    stream.headers.emplace_back("Last-Event-ID", "0");
+    const auto limit = std::chrono::steady_clock::now() + kPatience;
+    std::string text;
+    http_stream(stream, [&](std::string_view piece) {
+      text += piece;
+      return !enough(text) && std::chrono::steady_clock::now() < limit;
+    });
+    return text;
   }
 
   std::filesystem::path folder;

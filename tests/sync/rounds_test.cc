@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 
 #include "base/error.h"
 #include "tests/sync/support.h"
+#include "tests/within_a_while.h"
 
 using namespace moetune;
 using namespace moetune::testing;
@@ -73,22 +75,28 @@ TEST_CASE("a stop ends a wait and a transfer at once") {
   FakeService service;
   const ScriptedServer server([&](const auto& request) { return service.answer(request); });
   const SyncRequest request{.service = {.url = server.url()}, .folder = folder.path(), .every_s = 600};
-  const auto ended_after = [&] {
+  std::atomic<int> rounds{0};
+  // Seconds from a stop, which comes at some moment once `begun`, to the end.
+  const auto ends_after = [&](const std::function<bool()>& begun) {
     std::stop_source stop;
+    Clock::time_point asked;
     std::thread stopper([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      CHECK(within_a_while(begun));
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      asked = Clock::now();
       stop.request_stop();
     });
-    const Clock::time_point begin = Clock::now();
     CHECK_FALSE(sync(
-        request, [](const SyncRound&) {}, stop.get_token()));
+        request, [&](const SyncRound&) { ++rounds; }, stop.get_token()));
     stopper.join();
-    return seconds_since(begin);
+    return seconds_since(asked);
   };
-  CHECK(ended_after() < 5);
+  CHECK(ends_after([&] { return rounds > 0; }) < 60);  // of a wait of 600
   service.packs["a.pack"] = real_pack();
-  service.answers["/v1/packs/a.pack"] = endless();
-  CHECK(ended_after() < 5);
+  service.etag = "\"2\"";
+  service.answers["/v1/packs/a.pack"] = stalled();
+  // A piece of an answer has 20 s.
+  CHECK(ends_after([&] { return server.requests().back().path == "/v1/packs/a.pack"; }) < 10);
   CHECK(folder.visible().empty());
 }
 

@@ -12,6 +12,7 @@ namespace moetune::testing {
 namespace {
 
 constexpr const char* kEndless = "endless";
+constexpr const char* kStalled = "stalled";
 
 bool send_all(int connection, const std::string& bytes) {
   for (std::size_t sent = 0; sent < bytes.size();) {
@@ -43,6 +44,7 @@ std::string receive_request(int connection, std::size_t& head) {
 }  // namespace
 
 std::string endless() { return kEndless; }
+std::string stalled() { return kStalled; }
 
 std::string http_answer(int status, const std::string& body, const std::string& headers) {
   return "HTTP/1.1 " + std::to_string(status) + " Answer\r\n" + headers +
@@ -91,6 +93,11 @@ void ScriptedServer::answer_one(int connection) {
     const std::lock_guard lock(mutex_);
     requests_.push_back(request);
     answer = answer_(request);
+  }
+  if (answer == kStalled) {
+    send_all(connection, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
+    receive_request(connection, head);  // its end
+    return;
   }
   if (answer != kEndless) {
     send_all(connection, answer);

@@ -15,7 +15,7 @@ class ScriptedServer {
     std::string method, path, head, body;  // head: all lines before the body
     bool has(const std::string& line) const { return head.find(line) != std::string::npos; }
   };
-  // What is sent before the connection closes. An endless answer: `endless()`.
+  // What is sent before the connection closes; `endless()` and `stalled()` are other ways to answer.
   using Answer = std::function<std::string(const Request&)>;
 
   explicit ScriptedServer(Answer answer);
@@ -40,5 +40,7 @@ class ScriptedServer {
 std::string http_answer(int status, const std::string& body, const std::string& headers = "");
 // A body that does not end: its connection is fed until the other side closes it.
 std::string endless();
+// A body that does not come, until the other side closes the connection.
+std::string stalled();
 
 }  // namespace moetune::testing

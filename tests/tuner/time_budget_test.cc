@@ -19,14 +19,14 @@ TEST_CASE("a budget of time ends a search before its trials are used up") {
   const LegalSpace space(parameters, rows);
   ScriptedDevice device;
   device.answer = [](const Config& config) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));  // 1.9 s in all
     return timed(100 + static_cast<double>(config.number("x")));
   };
   TuneRequest request;
   request.space = &space;
   request.strategy = "random";
   request.budget = kPoints;
-  request.time_budget_s = 0.1;
+  request.time_budget_s = 0.7;
   request.in_flight = 4;
   const TuneResult result = tune(request, {.device = device}, {});
   CHECK(result.counts.total() >= 1);

@@ -113,7 +113,7 @@ class FleetTest(unittest.TestCase):
         ray.shutdown()
 
     def options(self, workloads: Path, *accelerators: str, **more: Any) -> fleet.FleetOptions:
-        return fleet.FleetOptions(workloads=workloads, into=self.into, address=cluster.address, budget=2, wait_s=60,
+        return fleet.FleetOptions(workloads=workloads, into=self.into, address=cluster.address, budget=2, wait_s=300,
                                   accelerators=accelerators, **more)
 
     def test_clusters_that_are_not_there(self) -> None:
@@ -131,13 +131,13 @@ class FleetTest(unittest.TestCase):
             for size in sizes:
                 write_recording(data, gpu, size, (10.0, 12.0) if gpu == "Test A" else (30.0, 25.0))
         victim = add_node("victim", "A", self.folder / "A")
-        add_node("recorded_a", "A", self.folder / "A")
         add_node("recorded_b", "B", self.folder / "B")
         began = FOLDER / "victim/began"
 
         def kill() -> None:
             while not began.exists():
                 time.sleep(0.05)
+            add_node("recorded_a", "A", self.folder / "A")  # not before, or it could do all by itself
             cluster.remove_node(victim, allow_graceful=False)
 
         killer = threading.Thread(target=kill, daemon=True)

@@ -11,8 +11,11 @@
 #include <stdexcept>
 #include <thread>
 
+#include "tests/within_a_while.h"
+
 using namespace moetune;
 using namespace std::chrono_literals;
+using moetune::testing::within_a_while;
 
 namespace {
 
@@ -58,9 +61,7 @@ class Scripted {
 };
 
 void wait_until_started(const Scripted& compiler, int count) {
-  const auto deadline = std::chrono::steady_clock::now() + 20s;
-  while (compiler.started() < count && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(1ms);
+  REQUIRE(within_a_while([&] { return compiler.started() >= count; }));
 }
 
 }  // namespace
@@ -151,7 +152,7 @@ TEST_CASE("what is wanted now is compiled before what is compiled ahead, and mov
     const std::lock_guard lock(mutex);
     return !order.empty();
   };
-  while (!started()) std::this_thread::sleep_for(1ms);
+  REQUIRE(within_a_while(started));
   for (const char* name : {"ahead1", "ahead2", "ahead3"})
     builds.push_back(pool.submit({name, {}}, CompilePool::Urgency::ahead));
   builds.push_back(pool.submit({"now", {}}));
@@ -182,7 +183,7 @@ TEST_CASE("a thread is idle that has nothing to compile and nothing waiting for 
   CHECK(pool.idle() == 0);
   gate.set_value();
   for (const auto& build : builds) build.wait();
-  while (pool.idle() < 3) std::this_thread::sleep_for(1ms);
+  CHECK(within_a_while([&] { return pool.idle() == 3; }));
 }
 
 TEST_CASE("what a caller cannot go on without is compiled before all that waits, and is stored at once") {
@@ -209,7 +210,7 @@ TEST_CASE("what a caller cannot go on without is compiled before all that waits,
   for (const char* name : {"a", "b", "c"}) waiting.push_back(pool.submit({name, {}}));
   waiting.push_back(pool.submit({"ahead", {}}, CompilePool::Urgency::ahead));
   std::thread opener([&] {
-    std::this_thread::sleep_for(20ms);
+    within_a_while([&] { return pool.stats().submitted == 8; });  // what is built now, too
     gate.set_value();
   });
   const std::vector<BuildPtr> builds = pool.build_now({{"x", {}}, {"c", {}}, {"ahead", {}}});
@@ -233,15 +234,17 @@ TEST_CASE("an exception reaches the one who waits") {
 TEST_CASE("shutting down drops what has not started and waits for what has") {
   Scripted compiler;
   std::vector<std::shared_future<BuildPtr>> builds;
-  std::thread opener;
+  std::promise<void> goes;
+  std::thread opener([&] {
+    goes.get_future().wait();
+    std::this_thread::sleep_for(200ms);  // it has long dropped what waits
+    compiler.open();
+  });
   {
     CompilePool pool(compiler.functions(), 2);
     for (int i = 0; i < 50; ++i) builds.push_back(pool.submit({"unit" + std::to_string(i), {}}));
     wait_until_started(compiler, 2);
-    opener = std::thread([&] {
-      std::this_thread::sleep_for(30ms);
-      compiler.open();
-    });
+    goes.set_value();
   }
   opener.join();
   CHECK(compiler.started() == 2);

