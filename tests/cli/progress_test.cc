@@ -106,7 +106,7 @@ TEST_CASE("the line keeps moving while nothing comes to an end, on a terminal an
       report_to(progress, moetune::PhaseChanged{moetune::Phase::preparing});
       report_to(progress, of_budget(7));
       report_to(progress, moetune::PhaseChanged{moetune::Phase::searching});
-      CHECK(captured.comes_to_show("0/7[^\n]* so far", 3));
+      CHECK(captured.comes_to_show("0/7[^\r\n]* so far", 3));
       if (redraws) CHECK(captured.comes_to_show("0:(0[2-9]|[1-5][0-9]) so far"));
     }
     CHECK(contains(captured.text(), "\033[K") == redraws);

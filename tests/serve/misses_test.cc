@@ -74,6 +74,7 @@ TEST_CASE("a miss that somebody asks for waits no longer") {
   RunningService running;
   use_gpu(running);
   running.options.quiet.put_off_s = 3600;
+  running.options.limits.seconds = 4;  // after which a search waits for no quiet GPU
   running.start();
   post(running, Json::array({kMiss}));
   REQUIRE(is_put_off(running));
@@ -134,25 +135,21 @@ TEST_CASE("misses take the room that is theirs, in one go, and leave the rest to
     misses.push_back({{"kernel", "decode_kernel"},
                       {"problem", "elements=" + std::to_string(4096 * i)},
                       {"count", i == 1 ? std::uint64_t{1} << 60 : 1}});
-  double slowest = 0;
-  std::atomic<bool> is_over{false};
-  std::thread watcher([&] {
-    while (!is_over) {
-      const auto begin = std::chrono::steady_clock::now();
-      running.ask("GET", "/healthz");
-      slowest =
-          std::max(slowest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-    }
-  });
+  constexpr int kClients = 3;
+  std::atomic<int> posted{0}, healthy{0};
   std::vector<std::thread> clients;
-  const auto posting = std::chrono::steady_clock::now();
-  for (int i = 0; i < 3; ++i) clients.emplace_back([&] { post(running, misses); });
+  for (int i = 0; i < kClients; ++i)
+    clients.emplace_back([&] {
+      post(running, misses);
+      ++posted;
+    });
+  while (posted < kClients) {
+    running.ask("GET", "/healthz");
+    healthy += posted == 0;
+  }
   for (std::thread& client : clients) client.join();
-  const double posts = std::chrono::duration<double>(std::chrono::steady_clock::now() - posting).count();
-  is_over = true;
-  watcher.join();
-  MESSAGE("posts ", posts, " healthz ", slowest);
-  CHECK(slowest < (kSanitized ? 5 : 0.5));  // /healthz waits for nobody
+  MESSAGE("healthy ", healthy.load());
+  CHECK(healthy >= 3);  // /healthz waits for nobody
   const Json answer = post(running, misses);
   CHECK(answer["accepted"] == 300);
   CHECK(answer["queued"] == 0);
