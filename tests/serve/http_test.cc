@@ -159,7 +159,7 @@ TEST_CASE("/healthz waits for nobody, and /readyz says that the queue cannot be 
                          std::chrono::milliseconds(10'000));
     other.execute("BEGIN IMMEDIATE");
     for (int i = 0; i < 4; ++i)  // all of the handlers
-      clients.emplace_back([&running, &unavailable, i] {
+      clients.emplace_back([&running, &answered, &unavailable, i] {
         const Json body = {{"kind", "search"}, {"request", {{"budget", 5}, {"seed", i}}}};
         const int status = running.ask("POST", "/v1/jobs", body.dump()).status;
         ++answered;
