@@ -186,7 +186,7 @@ TEST_CASE("recordings stand for GPUs: two share the shapes of a folder, and work
     INFO(recorded.err);
     REQUIRE(recorded.code == 0);
   }
-  tool.set_environment("MOETUNE_REPLAY_PACE_MS", "300");
+  tool.set_environment("MOETUNE_REPLAY_PACE_MS", "100");
   const std::string one = "replay:" + tool.path("recordings").string();
   // How many are at work on average, from the first one's beginning to the last one's end.
   const auto at_work = [&](const std::string& devices, const std::string& cache) {
