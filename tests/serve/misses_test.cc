@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
 
 #include "serve/memory_watch.h"
@@ -191,7 +190,7 @@ pid_t large_child() {
   constexpr std::size_t kBytes = std::size_t{200} << 20;
   void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) _exit(1);
-  std::memset(memory, 1, kBytes);
+  std::fill_n(static_cast<char*>(memory), kBytes, 1);
   for (;;) pause();
 }
 
