@@ -66,11 +66,13 @@ def tearDownModule() -> None:
 
 
 def tune_slowly(task: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """The node that is to die tells when it has begun."""
-    name = os.environ["NODE"]
+    """The node that is to die tells when it has begun, and the other of its type does not do all before."""
+    name, began = os.environ["NODE"], Path(os.environ["DISK"]).parent / "victim/began"
     if name == "victim":
-        Path(os.environ["DISK"], "began").touch()
+        began.touch()
         time.sleep(600)
+    while name == "recorded_a" and not began.exists():
+        time.sleep(0.05)
     return worker.tune(task)
 
 
@@ -131,13 +133,13 @@ class FleetTest(unittest.TestCase):
             for size in sizes:
                 write_recording(data, gpu, size, (10.0, 12.0) if gpu == "Test A" else (30.0, 25.0))
         victim = add_node("victim", "A", self.folder / "A")
+        add_node("recorded_a", "A", self.folder / "A")
         add_node("recorded_b", "B", self.folder / "B")
         began = FOLDER / "victim/began"
 
         def kill() -> None:
             while not began.exists():
                 time.sleep(0.05)
-            add_node("recorded_a", "A", self.folder / "A")  # not before, or it could do all by itself
             cluster.remove_node(victim, allow_graceful=False)
 
         killer = threading.Thread(target=kill, daemon=True)
