@@ -2,6 +2,7 @@
 
 Run by ctest with MOETUNE_BINARY and MAKE_REPORT_CACHE. Exit code 77: skipped, with a reason.
 """
+import base64
 import json
 import os
 import pathlib
@@ -215,6 +216,35 @@ class Page(unittest.TestCase):
         browser.settle()
         self.assertEqual(browser.evaluate(rows), 50)
         self.assertEqual(browser.evaluate(back), dark)
+        self.quiet()
+
+    def test_a_chart_with_a_long_table_begins_on_the_first_page_of_paper(self):
+        self.browser.open(self.page("usual"), "#view=kernel&id=1")
+        first = base64.b64decode(self.browser.call("Page.printToPDF", pageRanges="1")["data"])
+        self.assertIn(b"/Subtype /Image", first)
+        self.quiet()
+
+    def test_hardware_of_one_name_is_one_choice_and_its_kernels_are_told_apart(self):
+        browser = self.browser
+        browser.open(self.page("usual"))
+        browser.evaluate("data.hardware.forEach(hardware => { hardware.title = 'NVIDIA H200 (recorded)'; }), render()")
+        choices = browser.evaluate("[...document.querySelectorAll('#choice-hardware option')].map(o => o.value)")
+        self.assertEqual(choices, ["", "NVIDIA H200 (recorded)"])
+        browser.go("#hardware=NVIDIA+H200+(recorded)")
+        self.assertEqual(browser.evaluate("document.querySelectorAll('#workloads tbody tr').length"), 26)
+        browser.go("#hardware=NVIDIA+H100")
+        self.assertEqual(browser.evaluate("document.querySelectorAll('#workloads tbody tr').length"), 0)
+        browser.go("#view=kernel&id=1")
+        titles = browser.evaluate("[...document.querySelectorAll('#choice-id option')].map(o => o.textContent)")
+        self.assertEqual(len(set(titles)), len(titles), titles)
+        self.quiet()
+
+    def test_shares_of_a_poor_model_are_not_to_be_relied_on(self):
+        self.browser.open(self.page("usual"), "#view=kernel&id=1")
+        for explained, warned in ((0.1, True), (0.9, False)):
+            note = self.browser.evaluate(f"""importanceFigure({{...data.kernels[1].parameters, explained: {explained}}})
+                .querySelector('figcaption').textContent""")
+            self.assertEqual("do not rely on these shares" in note, warned, note)
         self.quiet()
 
     def test_no_series_has_more_than_two_thousand_points(self):
