@@ -155,8 +155,8 @@ TEST_CASE("shards of a list are disjoint and together all of it; options are che
                  "--shard: must be K/N with K from 1 to N, such as 1/4 (got '3/2')"));
   CHECK(contains(refused("--until", "25:00"), "--until: must be a time of day, such as 06:00 (got '25:00')"));
   CHECK(contains(refused("--time", "1x"), "--time: must be a span of time"));
-  CHECK(
-      contains(refused("--device", "replay:no-such"), "--device: no such file; unknown recording 'no-such'"));
+  CHECK(contains(refused("--device", "replay:no-such"),
+                 "--device: there is no file no-such, and no recording"));
   CHECK(tool.run(night(tool, {"--time", "1h", "--until", "06:00"})).code == 2);
   CHECK(tool.run(night(tool, {"--no-cache"})).code == 2);
 }
