@@ -17,7 +17,8 @@ double parse_duration(const std::string& text) {
   const bool fits = error == std::errc() && unit != units.end() && std::isfinite(value) && value > 0;
   const double seconds = fits ? value * unit->second : 0;
   if (seconds <= 0 || seconds > 366.0 * 86400)
-    throw BadInput("'" + text + "' is no span of time; it would be 90s, 30m, 2h or 7d, up to a year");
+    throw BadInput("must be a span of time of at most a year, such as 90s, 30m, 2h or 7d (got '" + text +
+                   "')");
   return seconds;
 }
 

@@ -19,13 +19,13 @@ class CompareCommand : public Command {
     return "which winners of two caches, dates, GPUs or searches differ";
   }
   std::string_view details() const override {
-    return "A and B are each a cache or pack file, or in the cache: a date (2026-11-22, its winners at the end\n"
-           "of that day), gpu:NAME (a part of a GPU's name) or key:N (a workload's key).\n"
-           "A difference is significant if the stored intervals do not explain it: docs/report.md has the method.\n"
+    return "A and B are each a cache or pack file, or a part of --cache: its winners at the end of a day\n"
+           "(2026-11-22, UTC), of gpu:NAME (a part of a GPU's name), or of key:N (a workload's key).\n"
+           "A difference is significant if it is larger than the stored intervals explain (docs/report.md).\n"
            "Exit code 4 with --exit-code: something is significantly slower in B.\n";
   }
   void declare(OptionTable& table) override {
-    table.positional("A", a_, true, "the one side: before, or the GPU at hand");
+    table.positional("A", a_, true, "the one side: before, or this GPU");
     table.positional("B", b_, true, "the other side: after, or another GPU");
     declare_cache_path(table, cache_);
     table.flag("significant", significant_, "show only differences that are significant");

@@ -16,6 +16,12 @@ constexpr std::size_t kFewWorkloads = 8;  // so many with details
 constexpr std::size_t kShownParameters = 6;
 constexpr std::size_t kShownPairs = 3;
 constexpr std::size_t kShownKeys = 8;
+constexpr const char* kIndent = "  ";
+
+// Below this a model of the trials says little, and its shares are mostly noise.
+constexpr double kPoorModel = 0.25;
+
+struct Columns;
 
 class ReportPrinter {
  public:
@@ -35,6 +41,7 @@ class ReportPrinter {
  private:
   void line(const std::string& text, Paint paint = Paint::none, const std::string& indent = "") const;
   void kernel(const KernelSection& kernel, bool details);
+  Table workloads(const KernelSection& kernel, const Columns& columns) const;
   void parameters(const ParameterReport& parameters);
   void details_of(const WorkloadReport& one);
 
@@ -52,7 +59,9 @@ std::string outcomes_text(const std::map<std::string, std::size_t>& outcomes, st
     if (outcome == outcome_name(Outcome::pruned)) {
       pruned = ", and " + number + " pruned";
     } else {
-      parts += (parts.empty() ? "" : ", ") + number + " " + outcome;
+      std::string name = outcome;  // as a search's own lines have it: "too slow"
+      std::replace(name.begin(), name.end(), '_', ' ');
+      parts += (parts.empty() ? "" : ", ") + number + " " + name;
     }
   }
   return counted_text(static_cast<std::int64_t>(trials), "trial") +
@@ -72,7 +81,8 @@ std::string ratio_text(double ratio) { return ratio > 0 ? format("%.2f×", ratio
 // Half the interval's width, as a part of the time.
 std::string spread_text(const WorkloadReport& one) {
   if (!(one.low_us > 0) || !(one.stored.best_us > 0)) return "-";
-  return format("±%.1f%%", 50 * (one.high_us - one.low_us) / one.stored.best_us);
+  const double spread = 50 * (one.high_us - one.low_us) / one.stored.best_us;
+  return format(spread < 0.095 ? "±%.2f%%" : "±%.1f%%", spread);
 }
 
 std::string origin_text(const Origin& origin) {
@@ -127,14 +137,17 @@ void ReportPrinter::section(const HardwareSection& section, bool details) {
 
 // What is optional in a table of workloads: by need, and by the room there is.
 struct Columns {
-  bool before = false, notes = false;
-  bool age = true, search = true;
+  bool before = false, roofline = false, age = false, search = false, notes = false;
 };
+
+std::string search_text(const WorkloadReport& one) {
+  return one.stored.winner ? origin_text(one.origin) : "-";
+}
 
 std::vector<std::string> header_row(const Columns& columns) {
   std::vector<std::string> row = {"key", "best", "95%", "default"};
   if (columns.before) row.push_back("before");
-  row.push_back("roofline");
+  if (columns.roofline) row.push_back("roofline");
   if (columns.age) row.push_back("age");
   row.push_back("problem");
   if (columns.search) row.push_back("search");
@@ -147,30 +160,15 @@ std::vector<std::string> workload_row(const WorkloadReport& one, const std::stri
   std::vector<std::string> row = {std::to_string(one.stored.workload.id), best_text(one), spread_text(one),
                                   ratio_text(one.stored.speedup())};
   if (columns.before) row.push_back(ratio_text(one.gain()));
-  row.push_back(percent_text(one.stored.roofline));
+  if (columns.roofline) row.push_back(percent_text(one.stored.roofline));
   if (columns.age) row.push_back(age);
   row.push_back(problem.empty() ? "-" : problem);
-  if (columns.search) row.push_back(one.stored.winner ? origin_text(one.origin) : "-");
+  if (columns.search) row.push_back(search_text(one));
   if (columns.notes) row.push_back(notes_text(one));
   return row;
 }
 
-void ReportPrinter::kernel(const KernelSection& kernel, bool details) {
-  constexpr std::size_t kRoomForSearch = 72, kRoomForAge = 64;
-  std::map<std::string, std::size_t> outcomes;
-  std::size_t trials = 0;
-  Columns columns{.age = columns_ == 0 || columns_ >= kRoomForAge,
-                  .search = columns_ == 0 || columns_ >= kRoomForSearch};
-  for (const std::size_t i : kernel.workloads) {
-    const WorkloadReport& one = report_.workloads[i];
-    for (const auto& [outcome, count] : one.stored.outcomes) outcomes[outcome] += count;
-    trials += one.stored.trials;
-    columns.before = columns.before || one.before.has_value();
-    columns.notes = columns.notes || !notes_text(one).empty();
-  }
-  out_ << "\n";
-  line(fit(kernel.kernel, 120) + ": " + outcomes_text(outcomes, trials), Paint::heading);
-
+Table ReportPrinter::workloads(const KernelSection& kernel, const Columns& columns) const {
   const std::vector<std::string> header = header_row(columns);
   std::vector<std::size_t> right;
   for (std::size_t c = 0; header[c] != "problem"; ++c) right.push_back(c);
@@ -183,7 +181,34 @@ void ReportPrinter::kernel(const KernelSection& kernel, bool details) {
     add_bounded(table, workload_row(one, problem, age_text(one.stored_at, report_.now), columns),
                 paint_of(one));
   }
-  out_ << table.text("  ", columns_, colours_);
+  return table;
+}
+
+void ReportPrinter::kernel(const KernelSection& kernel, bool details) {
+  std::map<std::string, std::size_t> outcomes;
+  std::size_t trials = 0;
+  Columns columns;  // those that say something of any workload
+  for (const std::size_t i : kernel.workloads) {
+    const WorkloadReport& one = report_.workloads[i];
+    for (const auto& [outcome, count] : one.stored.outcomes) outcomes[outcome] += count;
+    trials += one.stored.trials;
+    columns.before |= one.before.has_value();
+    columns.roofline |= one.stored.roofline > 0;
+    columns.age |= age_text(one.stored_at, report_.now) != "-";
+    columns.search |= search_text(one) != "-";
+    columns.notes |= !notes_text(one).empty();
+  }
+  out_ << "\n";
+  line(fit(kernel.kernel, 120) + ": " + outcomes_text(outcomes, trials), Paint::heading);
+
+  // On a narrow screen the problem stays readable: what --details has too gives way.
+  Table table = workloads(kernel, columns);
+  for (bool* const optional : {&columns.search, &columns.age}) {
+    if (!*optional || !table.breaks_words(kIndent, columns_)) continue;
+    *optional = false;
+    table = workloads(kernel, columns);
+  }
+  out_ << table.text(kIndent, columns_, colours_);
   if (details) {
     for (const std::size_t i : kernel.workloads) details_of(report_.workloads[i]);
   }
@@ -210,6 +235,7 @@ void ReportPrinter::details_of(const WorkloadReport& one) {
       add_bounded(lines, {"timings", timings_line(timings, stored.best_config)});
   }
   if (one.before) add_bounded(lines, {"before", earlier_text(one)});
+  if (const std::string search = search_text(one); search != "-") add_bounded(lines, {"search", search});
   if (!one.origin.device.empty())
     add_bounded(lines, {"measured", one.origin.device +
                                         (one.origin.driver.empty() ? "" : ", driver " + one.origin.driver) +
@@ -235,10 +261,11 @@ std::string bar(double share) {
 void ReportPrinter::parameters(const ParameterReport& parameters) {
   if (parameters.trials == 0 || parameters.importance.main.empty()) return;
   out_ << "\n";
-  line(format("Parameters by their share of the variance (%s timed trials; a model explains %.0f%% of it)",
-              count_text(static_cast<double>(parameters.trials)).c_str(),
-              100 * std::max(parameters.importance.explained, 0.0)),
-       Paint::faint, "  ");
+  const double explained = std::max(parameters.importance.explained, 0.0);
+  line(format("Parameters by their share of the variance (%s timed trials; a model explains %.0f%% of it%s)",
+              count_text(static_cast<double>(parameters.trials)).c_str(), 100 * explained,
+              explained < kPoorModel ? ": do not rely on these shares" : ""),
+       Paint::faint, kIndent);
   Table table({}, {1});
   std::size_t shown = 0;
   for (const MainEffect& effect : parameters.importance.main) {

@@ -30,8 +30,9 @@ class RetuneCommand : public Command {
     return "A workload is stale if its template, space, compiler or driver has changed, if it was measured beside\n"
            "somebody else's work, or if it is older than --max-age. A probe of ten configurations decides whether to\n"
            "keep the winner, to search near it, or to search all; a new winner must win two duels to replace it.\n"
-           "One night a cache and GPU at a time; what was stopped or killed goes on the next time (docs/retune.md).\n"
-           "Exit codes: 0 nothing to do or improved (--exit-code: 4 if improved), 1 failed in part, 3 failed.\n";
+           "A cache or a GPU has one night at a time; after one that was stopped or killed the next goes on.\n"
+           "Exit codes: 0 nothing to do or improved (--exit-code: 4 if improved), 1 failed in part, 3 failed.\n"
+           "docs/retune.md explains the rest.\n";
   }
   void declare(OptionTable& table) override;
   int run(Output& output, std::stop_token stop) override;
@@ -49,15 +50,15 @@ class RetuneCommand : public Command {
 
 void RetuneCommand::declare(OptionTable& table) {
   SearchRequest& search = request_.search;
-  table.text("workloads", "FILE", workloads_, "the list (docs/workloads.md)");
-  table.text("time", "SPAN", time_, "end after 30m, 2h ...");
-  table.text("until", "HH:MM", until_, "end when the clock shows this");
+  table.text("workloads", "FILE", workloads_, "what to tune: a list (docs/workloads.md)");
+  table.text("time", "SPAN", time_, "end the night after 30m, 2h ...");
+  table.text("until", "HH:MM", until_, "end the night when the local clock shows this");
   table.text("shard", "K/N", shard_, "only part K of N of the list, the same part every night");
-  table.text("max-age", "SPAN", max_age_, "examine what was not examined for 30d ... as well");
+  table.text("max-age", "SPAN", max_age_, "also examine winners that were not examined for 30d ...");
   table.flag("dry-run", request_.dry_run,
              "print the plan with reasons and expected times, and change nothing");
   table.flag("exit-code", tell_improved_, "exit with 4 if something was tuned or improved");
-  table.text("log", "FILE", log_, "append an event a line, as JSON");
+  table.text("log", "FILE", log_, "append a JSON line for each event");
   table.whole("budget", search.settings.budget, 1, 1'000'000'000,
               "trials of a whole search; a patch takes a fifth");
   declare_remote(table, remote_);
@@ -136,9 +137,21 @@ void print_reworked(const Reworked& one, const Output& output) {
   std::string line = std::string(rework_verdict_name(one.result.verdict)) + "  " + one.item.point.kernel +
                      " " + shown_problem(one.item.point.kernel, one.item.point.problem, output);
   if (one.result.best_us > 0) line += "  " + time_text(one.result.best_us);
-  if (one.result.triage) line += "  " + std::string(remedy_name(one.result.triage->remedy)) + ":";
-  output.result() << line << "  " << one.result.reason << "  (" << duration_text(one.seconds) << ")"
+  const std::string remedy =
+      one.result.triage ? std::string(remedy_name(one.result.triage->remedy)) + ": " : "";
+  output.result() << line << "  " << remedy << one.result.reason << "  (" << duration_text(one.seconds) << ")"
                   << std::endl;
+}
+
+// The night's last line, up to the siblings' checks.
+std::string counts_text(std::size_t stale, std::size_t reworked, std::map<std::string, std::size_t> verdicts,
+                        std::size_t failed) {
+  std::string text =
+      format("%zu stale: %zu improved, %zu tuned, %zu kept, %zu postponed, %zu failed", stale,
+             verdicts["improved"], verdicts["tuned"], verdicts["kept"], verdicts["postponed"], failed);
+  if (verdicts["stopped"] > 0) text += format(", %zu stopped", verdicts["stopped"]);
+  if (reworked < stale) text += format(", %zu not reached", stale - reworked);
+  return text;
 }
 
 std::string confirmed_words(const NightResult& result) {
@@ -172,8 +185,8 @@ void print_remote_night(const Document& night, const Output& output) {
                        shown_problem(text_of(one, "kernel"), text_of(one, "problem"), output);
     if (one.at("best_us").is_number() && one["best_us"] > 0)
       line += "  " + time_text(one["best_us"].get<double>());
-    if (one.contains("remedy")) line += "  " + text_of(one, "remedy") + ":";
-    output.result() << line << "  " << text_of(one, "reason") << "  ("
+    const std::string remedy = one.contains("remedy") ? text_of(one, "remedy") + ": " : "";
+    output.result() << line << "  " << remedy << text_of(one, "reason") << "  ("
                     << duration_text(one.at("seconds").get<double>()) << ")\n";
   }
   const Document& plan = night.at("plan");
@@ -181,9 +194,7 @@ void print_remote_night(const Document& night, const Output& output) {
     output.note(text_of(one, "kernel") + " " + text_of(one, "problem") +
                 " is left out: " + text_of(one, "why"));
   const std::size_t failed = verdicts["failed"] + plan["left_out"].size();
-  output.result() << format("%zu stale: %zu improved, %zu tuned, %zu kept, %zu postponed, %zu failed",
-                            plan.at("stale").size(), verdicts["improved"], verdicts["tuned"],
-                            verdicts["kept"], verdicts["postponed"], failed);
+  output.result() << counts_text(plan.at("stale").size(), night.at("reworked").size(), verdicts, failed);
   if (const std::size_t all = night.at("confirmed").size(); all > 0) {
     const auto withdrawn = std::count_if(night["confirmed"].begin(), night["confirmed"].end(),
                                          [](const Document& one) { return one.at("withdrawn") == true; });
@@ -240,10 +251,11 @@ int RetuneCommand::run(Output& output, std::stop_token stop) {
   if (request_.dry_run) {
     print_plan(result.plan, output);
   } else {
-    output.result() << format("%zu stale: %zu improved, %zu tuned, %zu kept, %zu postponed, %zu failed",
-                              result.plan.items.size(), result.count(ReworkVerdict::improved),
-                              result.count(ReworkVerdict::tuned), result.count(ReworkVerdict::kept),
-                              result.count(ReworkVerdict::postponed), result.failures())
+    std::map<std::string, std::size_t> verdicts;
+    for (const Reworked& one : result.reworked)
+      ++verdicts[std::string(rework_verdict_name(one.result.verdict))];
+    output.result() << counts_text(result.plan.items.size(), result.reworked.size(), verdicts,
+                                   result.failures())
                     << confirmed_words(result) << (result.out_of_time ? "; the time was up" : "") << "\n";
     if (!result.broken.empty()) output.note("The night ended early: " + result.broken);
   }

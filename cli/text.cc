@@ -15,16 +15,25 @@ constexpr std::size_t kNarrow = 12, kNarrowest = 6;
 
 bool may_break_after(char c) { return c == ',' || c == ' '; }
 
-std::size_t longest_word(const std::string& text) {
+// Within a word: where a break reads better than anywhere else.
+bool may_part_after(char c) { return c == '_' || c == '=' || c == '-' || c == '/' || c == ':'; }
+
+// Of the parts that end where `ends` says.
+std::size_t longest_part(const std::string& text, bool (*ends)(char)) {
   std::size_t longest = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     std::size_t end = begin;
-    while (end < text.size() && !may_break_after(text[end])) ++end;
+    while (end < text.size() && !ends(text[end])) ++end;
     end = std::min(end + 1, text.size());
     longest = std::max(longest, display_width(text.substr(begin, end - begin)));
     begin = end;
   }
   return longest;
+}
+
+// What an indent leaves of a screen's columns; 0 stays no end.
+std::size_t room(const std::string& indent, std::size_t columns) {
+  return columns == 0 ? 0 : std::max(columns, indent.size() + 1) - indent.size();
 }
 
 }  // namespace
@@ -93,21 +102,24 @@ std::size_t display_width(const std::string& text) {
 
 std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   std::vector<std::string> pieces(1);
-  std::size_t used = 0, breakable = 0;  // columns and bytes of the last piece; bytes up to its last break
+  // Of the last piece: its columns, its bytes up to the last break, and up to the last one within a word.
+  std::size_t used = 0, breakable = 0, partable = 0;
   for (std::size_t at = 0; at < text.size();) {
     std::size_t end = at + 1;
     while (end < text.size() && (text[end] & 0xC0) == 0x80) ++end;
     if (used == width && width > 0) {
+      if (breakable == 0) breakable = partable;
       std::string rest = breakable > 0 ? pieces.back().substr(breakable) : "";
       if (breakable > 0) pieces.back().resize(breakable);
       pieces.back().erase(pieces.back().find_last_not_of(' ') + 1);
       used = display_width(rest);
-      breakable = 0;
+      breakable = partable = 0;
       pieces.push_back(std::move(rest));
     }
     pieces.back().append(text, at, end - at);
     ++used;
     if (may_break_after(text[at])) breakable = pieces.back().size();
+    if (may_part_after(text[at])) partable = pieces.back().size();
     at = end;
   }
   return pieces;
@@ -156,6 +168,28 @@ bool Table::is_right(std::size_t column) const {
   return std::find(right_.begin(), right_.end(), column) != right_.end();
 }
 
+std::vector<std::size_t> Table::longest_parts(bool (*ends)(char)) const {
+  std::vector<std::size_t> longest;
+  for (const auto& row : rows_) {
+    longest.resize(std::max(longest.size(), row.size()), 0);
+    for (std::size_t i = 0; i < row.size(); ++i)
+      longest[i] = std::max(longest[i], longest_part(row[i], ends));
+  }
+  return longest;
+}
+
+bool Table::breaks_words(const std::string& indent, std::size_t columns) const {
+  const std::vector<std::size_t> widths = this->widths(room(indent, columns));
+  if (widths.empty() || columns == 0) return false;
+  const std::vector<std::size_t> words = longest_parts(may_break_after);
+  const std::size_t line = std::accumulate(widths.begin(), widths.end(), 2 * (widths.size() - 1));
+  if (line > room(indent, columns)) return true;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (widths[i] < words[i]) return true;
+  }
+  return false;
+}
+
 // What the cells need, less what the widest have to give up so that a line fits in `columns`.
 std::vector<std::size_t> Table::widths(std::size_t columns) const {
   std::vector<std::size_t> widths;
@@ -165,10 +199,9 @@ std::vector<std::size_t> Table::widths(std::size_t columns) const {
   }
   if (widths.empty() || columns == 0) return widths;
   // Names are broken only if nothing else is left.
-  std::vector<std::size_t> words(widths.size(), 0);
-  for (const auto& row : rows_) {
-    for (std::size_t i = 0; i < row.size(); ++i) words[i] = std::max(words[i], longest_word(row[i]));
-  }
+  const std::vector<std::size_t> words = longest_parts(may_break_after);
+  const std::vector<std::size_t> parts =
+      longest_parts([](char c) { return may_break_after(c) || may_part_after(c); });
   std::size_t total = std::accumulate(widths.begin(), widths.end(), 2 * (widths.size() - 1));
   const auto shrink = [&](const auto& narrowest) {
     while (total > columns) {
@@ -182,15 +215,17 @@ std::vector<std::size_t> Table::widths(std::size_t columns) const {
       --total;
     }
   };
-  shrink([&](std::size_t i) { return std::max(words[i], kNarrow); });
+  for (const std::vector<std::size_t>& kept : {words, parts}) {
+    for (const std::size_t least : {kNarrow, kNarrowest})
+      shrink([&](std::size_t i) { return std::max(kept[i], least); });
+  }
   shrink([](std::size_t) { return kNarrow; });
   shrink([](std::size_t) { return kNarrowest; });
   return widths;
 }
 
 std::string Table::text(const std::string& indent, std::size_t columns, bool colours) const {
-  const std::vector<std::size_t> widths =
-      this->widths(columns == 0 ? 0 : std::max(columns, indent.size() + 1) - indent.size());
+  const std::vector<std::size_t> widths = this->widths(room(indent, columns));
   std::string text;
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     const std::vector<std::string>& row = rows_[r];

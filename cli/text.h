@@ -32,7 +32,8 @@ std::size_t display_width(const std::string& text);
 // Cut to `columns`, with "…" at the end where something was cut.
 std::string fit(const std::string& text, std::size_t columns);
 
-// Pieces of at most `width` columns, broken behind a comma or a space if there is one.
+// Pieces of at most `width` columns, broken behind a comma or a space if there is one; else, within a word, behind one
+// of "_=-/:".
 std::vector<std::string> wrapped(const std::string& text, std::size_t width);
 // The same as lines, each with its newline; one line if `columns` is 0.
 std::string paragraph(const std::string& text, std::size_t columns);
@@ -53,8 +54,11 @@ class Table {
   void add(std::vector<std::string> row, Paint paint = Paint::none);
   // Ends with a newline. `columns` of the screen; 0 for no end.
   std::string text(const std::string& indent = "", std::size_t columns = 0, bool colours = false) const;
+  // That text would break a word, or be wider than the screen.
+  bool breaks_words(const std::string& indent, std::size_t columns) const;
 
  private:
+  std::vector<std::size_t> longest_parts(bool (*ends)(char)) const;  // by column
   bool is_right(std::size_t column) const;
   std::vector<std::size_t> widths(std::size_t columns) const;
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "kernels/registry.h"
 #include "report/report.h"
 
 namespace moetune {
@@ -35,12 +36,15 @@ void advise_search(const Report& report, const Holds& holds, const std::string& 
   const WorkloadReport* first = nullptr;
   std::size_t count = 0;
   for (const WorkloadReport& one : report.workloads) {
-    if (one.recorded() || !holds(one)) continue;  // a recording does not change
+    if (one.recorded() || !holds(one)) continue;              // a recording does not change
+    if (known_kernel(one.key().kernel) == nullptr) continue;  // nothing searches it
     if (first == nullptr) first = &one;
     ++count;
   }
   if (first == nullptr) return;
-  const std::string more = count > 1 ? ", as are " + std::to_string(count - 1) + " more" : "";
+  const std::string more = count > 2   ? ", as are " + std::to_string(count - 1) + " more"
+                           : count > 1 ? ", as is another one"
+                                       : "";
   advice.push_back({search_command(*first) + options,
                     "workload " + std::to_string(first->stored.workload.id) + " " + reason + more});
 }

@@ -250,6 +250,7 @@ Document PageWriter::workload(const WorkloadReport& one, std::size_t kernel) con
                        {"driver", clipped(one.origin.driver)},
                        {"toolchain", clipped(key.toolchain)},
                        {"damage", clipped(stored.damage)},
+                       {"tried", stored.trials},
                        {"total", one.trials.total}};
   document["before"] = nullptr;
   if (one.before) {

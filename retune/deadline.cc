@@ -13,7 +13,7 @@ std::int64_t next_time(const std::string& clock, std::int64_t now) {
                        read == static_cast<int>(clock.size()) &&
                        clock.find_first_not_of("0123456789:") == std::string::npos;
   if (!matches || hour > 23 || minute > 59)
-    throw BadInput("'" + clock + "' is no time of day; it would be 06:00");
+    throw BadInput("must be a time of day, such as 06:00 (got '" + clock + "')");
   const std::time_t begin = now;
   std::tm parts = {};
   localtime_r(&begin, &parts);

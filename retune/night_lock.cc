@@ -74,8 +74,9 @@ NightLock::NightLock(std::filesystem::path file) : file_(std::move(file)), start
                             file_.string());
   }
   if (before.pid > 0) {
-    taken_over_ = "The night that began at " + date_of(before.started) + " ended without a word" +
-                  (before.boot_id == boot_id() ? "" : ", before the machine was started again") + ".";
+    taken_over_ =
+        "The night that began at " + date_of(before.started) + " did not end properly: " +
+        (before.boot_id == boot_id() ? "it was killed or crashed." : "the machine was started again.");
   }
   try {
     write(started_);

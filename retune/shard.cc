@@ -35,7 +35,7 @@ Shard parse_shard(const std::string& text) {
                        read == static_cast<int>(text.size()) &&
                        text.find_first_not_of("0123456789/") == std::string::npos;
   if (!matches || number < 1 || count < 1 || number > count)
-    throw BadInput("'" + text + "' is no shard; it would be 1/4 to 4/4");
+    throw BadInput("must be K/N with K from 1 to N, such as 1/4 (got '" + text + "')");
   return {number, count};
 }
 

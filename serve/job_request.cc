@@ -259,7 +259,11 @@ NightRequest read_night(Fields& fields, const JobLimits& limits) {
   fields.number("max_age_s", request.plan.max_age_s, 1e9);
   std::string shard;
   fields.text("shard", shard);
-  if (!shard.empty()) request.plan.shard = parse_shard(shard);
+  try {
+    if (!shard.empty()) request.plan.shard = parse_shard(shard);
+  } catch (const BadInput& error) {
+    throw BadField("shard", error.what());
+  }
   fields.whole("quiet_wait_s", request.rework.quiet_wait_s, 0, 86'400);
   fields.flag("no_compile", request.search.no_compile);
   return request;

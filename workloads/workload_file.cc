@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/suggest.h"
 #include "kernels/registry.h"
 #include "search/assignment.h"
 #include "workloads/located_json.h"
@@ -30,8 +31,13 @@ std::vector<DimensionRange> ranges_of(const JsonPlace& place, const Kernel& kern
     const auto& schema = kernel.schema();
     const auto known = std::find_if(schema.begin(), schema.end(),
                                     [&, &name = dimension](const Dimension& d) { return d.name == name; });
-    if (known == schema.end() || !known->names.empty())
-      value.fail("is refused: " + kernel.name() + " has no dimension of that name that is a number");
+    if (known == schema.end() || !known->names.empty()) {
+      std::vector<std::string> numbers;
+      for (const Dimension& one : schema)
+        if (one.names.empty()) numbers.push_back(one.name);
+      value.fail("is refused: " +
+                 unknown_name("dimension of " + kernel.name() + " with a number", dimension, numbers));
+    }
     if (value.value().is_number_integer()) {
       const std::int64_t number = value.integer(known->minimum, known->maximum);
       ranges.push_back({dimension, number, number});
@@ -46,16 +52,22 @@ std::vector<DimensionRange> ranges_of(const JsonPlace& place, const Kernel& kern
   return ranges;
 }
 
-std::vector<WorkloadShape> listed_shapes(const JsonPlace& place) {
+WorkloadShape shape_of(const JsonPlace& place) {
+  if (place.value().is_string()) return {place.text()};
+  place.allow_only({"problem", "weight"});
+  const std::optional<JsonPlace> weight = place.find("weight");
+  return {place.at("problem").text(), weight ? weight->positive() : 1};
+}
+
+// `entry` is the shapes' entry without them: each must be a problem of it.
+std::vector<WorkloadShape> listed_shapes(const JsonPlace& place, WorkloadEntry entry) {
+  const std::vector<JsonPlace> places = place.elements(kMostShapes);
+  if (places.empty()) place.fail("must list at least one problem" + place.shown());
   std::vector<WorkloadShape> shapes;
-  for (const JsonPlace& one : place.elements(kMostShapes)) {
-    if (one.value().is_string()) {
-      shapes.push_back({one.text()});
-      continue;
-    }
-    one.allow_only({"problem", "weight"});
-    const std::optional<JsonPlace> weight = one.find("weight");
-    shapes.push_back({one.at("problem").text(), weight ? weight->positive() : 1});
+  for (const JsonPlace& one : places) {
+    shapes.push_back(shape_of(one));
+    entry.shapes = {shapes.back()};
+    located(one, [&] { return points_of(entry).size(); });
   }
   return shapes;
 }
@@ -74,9 +86,10 @@ WorkloadEntry entry_of(const JsonPlace& place, std::size_t& left) {
   entry.preset = text("preset");
   entry.problem = text("problem");
   if (const auto ranges = place.find("ranges")) entry.ranges = ranges_of(*ranges, kernel);
-  if (const auto shapes = place.find("shapes")) entry.shapes = listed_shapes(*shapes);
-  if (!entry.ranges.empty() && !entry.shapes.empty()) place.fail("has both ranges and shapes; it takes one");
   if (const auto weight = place.find("weight")) entry.weight = weight->positive();
+  const auto listed = place.find("shapes");
+  if (listed && !entry.ranges.empty()) place.fail("has both ranges and shapes; it takes one");
+  if (listed) entry.shapes = listed_shapes(*listed, entry);
   const std::size_t shapes = shape_count(entry);
   if (shapes > left) place.fail("brings the list to more than " + std::to_string(kMostShapes) + " shapes");
   left -= shapes;

@@ -33,8 +33,14 @@ const percentText = (share) => (share > 0 ? (100 * share).toFixed(1) + '%' : '�
 const ratioText = (ratio) => (ratio > 0 ? ratio.toFixed(2) + '×' : '–');
 const countText = (count) => Number(count).toLocaleString('en-US');
 
+// "1 row", "2 rows".
+const counted = (count, one, more = one + 's') => `${countText(count)} ${Number(count) === 1 ? one : more}`;
+
+// Half an interval's width in percent.
+const spreadShown = (percent) => '±' + percent.toFixed(percent < 0.095 ? 2 : 1) + '%';
+
 function spreadText(low, high, time) {
-  return low > 0 && time > 0 ? '±' + ((50 * (high - low)) / time).toFixed(1) + '%' : '–';
+  return low > 0 && time > 0 ? spreadShown((50 * (high - low)) / time) : '–';
 }
 
 function ageText(stored) {

@@ -69,7 +69,7 @@ function line(label, points, shade, more = {}) {
     pointRadius: 0, ...more };
 }
 
-function barFigure({ title, note, label, names, values, text, columns }) {
+function barFigure({ title, note, label, axisTitle = '', names, values, text, columns }) {
   const rows = names.map((name, i) => ({ name, value: values[i] }));
   return figure({
     title, note, label,
@@ -78,12 +78,12 @@ function barFigure({ title, note, label, names, values, text, columns }) {
     rows,
     make: () => ({
       type: 'bar',
-      data: { labels: names, datasets: [{ data: values, backgroundColor: colour('accent') }] },
+      data: { labels: names, datasets: [{ data: values, backgroundColor: colour('accent'), maxBarThickness: 36 }] },
       options: {
         indexAxis: 'y', parsing: true, normalized: false,
         plugins: { legend: { display: false },
           tooltip: { callbacks: { label: (item) => text(item.parsed.x) } } },
-        scales: { x: axis('', false, { beginAtZero: true, ticks: { callback: (v) => (v ? text(v) : '0') } }),
+        scales: { x: axis(axisTitle, false, { beginAtZero: true, ticks: { callback: (v) => (v ? text(v) : '0') } }),
           y: { ticks: { color: colour('text'), autoSkip: false }, grid: { display: false } } },
       },
     }),

@@ -45,6 +45,9 @@ function rooflineFigure(kernel) {
   });
 }
 
+// Below this a model of the trials says little, and its shares are mostly noise.
+const poorModel = 0.25;
+
 function importanceFigure(parameters) {
   const pairs = parameters.pairs.slice(0, 5).filter(([, , share]) => share >= 0.005);
   const name = (i) => parameters.factors[i][0];
@@ -55,7 +58,9 @@ function importanceFigure(parameters) {
     title: 'Parameters by importance', label: 'Share of the variance that each parameter causes',
     note: `Functional ANOVA over ${countText(parameters.trials)} timed trials: ` +
       'the share of the variance of log time. ' +
-      `The model explains ${Math.max(0, 100 * parameters.explained).toFixed(0)}% of trials that it has not seen.`,
+      `The model explains ${Math.max(0, 100 * parameters.explained).toFixed(0)}% of trials that it has not seen` +
+      (parameters.explained < poorModel ? ': do not rely on these shares.' : '.'),
+    axisTitle: 'share of the variance',
     names: names.slice(0, most), values: values.slice(0, most), text: percentText });
 }
 
@@ -103,13 +108,23 @@ function pairMap(parameters, { first, second, cells }) {
   });
 }
 
+// Several recordings, or several settings of one GPU, have one title: the first problem tells them apart.
+function kernelTitles() {
+  const titles = data.kernels.map((one) => `${one.name} on ${data.hardware[one.hardware].title}`);
+  return titles.map((title, i) => {
+    const first = data.workloads[data.kernels[i].workloads[0]];
+    return first && titles.indexOf(title) !== titles.lastIndexOf(title) ? `${title}: ${first.brief || '–'}` : title;
+  });
+}
+
 function kernelView() {
   const kernel = data.kernels[Number(state.get('id', '0'))];
+  if (!data.kernels.length) return [element('p', {}, 'Nothing is tuned yet.')];
   if (!kernel) return [element('p', {}, 'This report has no such kernel.')];
   const parameters = kernel.parameters;
-  const others = data.kernels.map((one, i) => [String(i), `${one.name} on ${data.hardware[one.hardware].title}`]);
+  const titles = kernelTitles(), others = titles.map((title, i) => [String(i), title]);
   return [
-    element('h2', {}, `${kernel.name} on ${data.hardware[kernel.hardware].title}`),
+    element('h2', {}, broken(titles[data.kernels.indexOf(kernel)])),
     element('div', { class: 'controls' }, choice('id', 'Kernel and hardware', others, {}),
       parameters && choice('cell', 'Heat maps show', [['', 'the best trial'], ['mean', 'the mean trial']], {})),
     element('div', { class: 'charts' }, rooflineFigure(kernel), parameters && importanceFigure(parameters)),

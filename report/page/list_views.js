@@ -25,7 +25,7 @@ function chosenWorkloads() {
   const kernel = state.get('kernel'), hardware = state.get('hardware'), wanted = state.get('state');
   return data.workloads.filter((w) => {
     const section = data.kernels[w.kernel];
-    return (!kernel || section.name === kernel) && (!hardware || String(section.hardware) === hardware) &&
+    return (!kernel || section.name === kernel) && (!hardware || data.hardware[section.hardware].title === hardware) &&
       (!wanted || w.notes.includes(wanted)) && words.every((word) => w.haystack.includes(word));
   });
 }
@@ -35,7 +35,7 @@ function filters() {
   return element('div', { class: 'controls' },
     searchBox('q', 'Search (press /)', 'context=4096', also),
     choice('kernel', 'Kernel', ['', ...new Set(data.kernels.map((k) => k.name))], also),
-    choice('hardware', 'Hardware', [['', 'all'], ...data.hardware.map((h, i) => [String(i), h.title])], also),
+    choice('hardware', 'Hardware', ['', ...new Set(data.hardware.map((h) => h.title))], also),
     choice('state', 'State', ['', ...stateNames], also),
     element('button', { type: 'button', onclick: () => state.change(
       { q: '', kernel: '', hardware: '', state: '', sort: '', page: '' }) }, 'Clear'));
@@ -62,7 +62,7 @@ const workloadColumns = [
   { id: 'gain', title: 'over before', number: true, value: (w) => w.gain || null, text: (w) => ratioText(w.gain) },
   { id: 'roofline', title: 'roofline', number: true, value: (w) => w.roofline || null,
     text: (w) => percentText(w.roofline) },
-  { id: 'trials', title: 'trials', number: true, value: (w) => w.total, text: (w) => countText(w.total) },
+  { id: 'trials', title: 'trials', number: true, value: (w) => w.tried, text: (w) => countText(w.tried) },
   { id: 'age', title: 'age', number: true, value: (w) => (w.stored_at ? -Date.parse(w.stored_at) : null),
     text: (w) => ageText(w.stored_at) },
   { id: 'kernel', title: 'kernel', value: (w) => data.kernels[w.kernel].name },
@@ -79,14 +79,13 @@ function overviewView() {
   const mean = Math.exp(faster.reduce((sum, w) => sum + Math.log(w.speedup), 0) / (faster.length || 1));
   return [
     element('div', { class: 'cards' },
-      card(countText(rows.length), 'workloads'),
-      card(countText(rows.reduce((sum, w) => sum + w.total, 0)), 'trials'),
+      card(countText(rows.length), rows.length === 1 ? 'workload' : 'workloads'),
+      card(countText(rows.reduce((sum, w) => sum + w.tried, 0)), 'trials'),
       card(faster.length ? ratioText(mean) : '–', 'over the default (geometric mean)'),
       card(countText(rows.filter((w) => w.stale.length).length), 'stale')),
     filters(),
     data.left_out ? element('p', { class: 'note' },
-      `${countText(data.left_out)} more workloads are left out of this page; ` +
-      'moetune report --csv has them all.') : null,
+      `Left out of this page: ${counted(data.left_out, 'more workload')}; moetune report --csv has all.`) : null,
     tableOf({ id: 'workloads', caption: 'Workloads', columns: workloadColumns, rows, total: data.workloads.length,
       view: { sort: state.get('sort'), page: state.get('page') }, onChange: (view) => state.change(view) }),
     data.next.length ? element('h2', {}, 'Worth running next') : null,

@@ -96,7 +96,7 @@ function rangeTable(range) {
   const cells = cellsOf(range);
   const lost = `${regretText(range.worst_cell)} in the worst cell (bound ${regretText(range.bound)}` +
     (range.kept ? ')' : ', which so few cubins do not keep)');
-  const facts = [range.family, `${countText(range.total)} cells, ${countText(range.cubins)} cubins`, lost,
+  const facts = [range.family, `${counted(range.total, 'cell')}, ${counted(range.cubins, 'cubin')}`, lost,
     `measured ${range.timing}`, `stored ${range.stored_at}`];
   return element('section', { class: 'range', 'aria-label': `${range.kernel} over ${range.ranges}` },
     element('h3', {}, broken(`${range.kernel} over ${range.ranges} on ${range.hardware}`)),
@@ -110,7 +110,7 @@ function rangeTable(range) {
     variantKey(range.variants),
     tableBehind(`Cells of ${range.ranges}`, rangeCellColumns(range), cells, 'Table of the cells'),
     range.total > cells.length ? element('p', { class: 'note' },
-      `${countText(range.total - cells.length)} more cells are left out of this page; moetune report --csv has all.`)
+      `Left out of this page: ${counted(range.total - cells.length, 'more cell')}; moetune report --csv has all.`)
       : null);
 }
 
@@ -123,10 +123,10 @@ function rangeTables(words) {
     element('h2', {}, 'Range tables'),
     data.ranges.length ? null : element('p', {}, 'No range was tuned: moetune search --over does.'),
     data.ranges_left_out ? element('p', { class: 'note' },
-      `${countText(data.ranges_left_out)} more tables are left out of this page.`) : null,
+      `Left out of this page: ${counted(data.ranges_left_out, 'more table', 'more tables')}.`) : null,
     chosen.slice(page * most, (page + 1) * most).map(rangeTable),
     data.ranges.length ? pager(page, pages, chosen.length, data.ranges.length,
-      (next) => state.change({ rpage: next || '' }), 'tables') : null];
+      (next) => state.change({ rpage: next || '' }), 'table') : null];
 }
 
 // By name: title, the cell's text, and its colour.
@@ -181,7 +181,7 @@ function familyGrids(words) {
     chosen.length ? null : element('p', {}, 'There is no family with winners over two dimensions.'),
     chosen.slice(page * most, (page + 1) * most).map(gridView),
     chosen.length ? pager(page, pages, chosen.length, data.grids.length,
-      (next) => state.change({ page: next || '' }), 'families') : null];
+      (next) => state.change({ page: next || '' }), 'family', 'families') : null];
 }
 
 function rangesView() {

@@ -36,15 +36,16 @@ function bodyRow(row, columns) {
   const cells = columns.map((column) => {
     const content = column.node ? column.node(row) : column.text ? column.text(row) : column.value(row);
     const shown = typeof content === 'string' && column.long ? broken(content) : content;
-    const kind = column.number ? 'number' : column.long ? 'long' : 'text';
+    const brief = typeof shown === 'string' && shown.length <= 24;
+    const kind = column.number ? 'number' : column.long ? 'long' : brief ? 'text brief' : 'text';
     return element('td', { class: kind }, shown === null ? '–' : shown);
   });
   return element('tr', {}, cells);
 }
 
-function pager(page, pages, count, total, onPage, what = 'rows') {
-  if (count === 0) return element('p', { class: 'pager' }, 'Nothing matches.');
-  const text = count === total ? `${countText(count)} ${what}` : `${countText(count)} of ${countText(total)} ${what}`;
+function pager(page, pages, count, total, onPage, one = 'row', what = one + 's') {
+  if (count === 0) return element('p', { class: 'pager' }, total > 0 ? 'Nothing matches.' : 'Nothing is tuned yet.');
+  const text = count === total ? counted(count, one, what) : `${countText(count)} of ${counted(total, one, what)}`;
   if (pages < 2) return element('p', { class: 'pager' }, text);
   const turn = (title, to) => element('button', { type: 'button', 'data-pager': what, disabled: to < 0 || to >= pages,
     onclick: () => onPage(to) }, title);

@@ -48,7 +48,7 @@ function bestFigure(workload, trials, seconds) {
 
 function outcomeFigure(workload) {
   const names = Object.keys(workload.outcomes);
-  return barFigure({ title: 'Trials by outcome', label: 'Trials by outcome', names,
+  return barFigure({ title: 'Trials by outcome', label: 'Trials by outcome', axisTitle: 'trials', names,
     values: names.map((name) => workload.outcomes[name]), text: (v) => countText(v) });
 }
 
@@ -141,7 +141,7 @@ function trialTable(workload, trials) {
         { id: 'number', title: 'trial', number: true, value: (t) => t.number },
         { id: 'time', title: 'time', number: true, value: (t) => t.time, text: (t) => timeText(t.time) },
         { id: 'spread', title: '95%', number: true, value: (t) => t.spread,
-          text: (t) => (t.time ? '±' + t.spread.toFixed(1) + '%' : '–') },
+          text: (t) => (t.time ? spreadShown(t.spread) : '–') },
         { id: 'outcome', title: 'outcome', value: (t) => t.outcome + (t.contended ? ', contended' : '') },
         { id: 'config', title: 'configuration', long: true, value: (t) => t.config }] })];
 }

@@ -109,6 +109,6 @@ TEST_CASE("the index of a Kubernetes Job and a Slurm array name the shard; a dam
   CHECK(fleet.winners(fleet.folder() + "/fleet.db") == 5);
   for (const char* wrong : {"2", "a/b", "1/2/3", "/2"}) {
     fleet.tool().set_environment("MOETUNE_SHARD", wrong);
-    CHECK(contains(fleet.start_shard()->wait().err, "is no shard"));
+    CHECK(contains(fleet.start_shard()->wait().err, "must be K/N with K from 1 to N"));
   }
 }

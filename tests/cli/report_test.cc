@@ -68,6 +68,46 @@ TEST_CASE("a report fits 80 columns in a pipe, other widths as COLUMNS says, and
   CHECK(contains(tool.run({"report", "--cache", path, "--wide"}).out, kConfig));
 }
 
+TEST_CASE("a narrow report keeps problems whole, and leaves out columns that say nothing") {
+  Tool tool;
+  const std::string path = tool.path("c.db").string();
+  {
+    auto cache = moetune::Cache::open(path, moetune::Cache::Mode::create);
+    const std::int64_t id =
+        cache.workload({.kernel = "decode_kernel",
+                        .problem = "elements=16777216,dtype=f32,write=none,passes=1",
+                        .hardware = {.name = "NVIDIA H200", .compute_capability = 90, .sm_count = 132},
+                        .source_digest = moetune::kernel_source_digest("decode_kernel"),
+                        .toolchain = "nvrtc 13.0.88"});
+    cache.put_trial(id, {.config = kConfig, .outcome = "too_slow", .facts = "{}", .provenance = "{}"});
+    moetune::WinnerRecord winner;
+    winner.plan = "{}";
+    winner.cubin = {1, 2, 3};
+    winner.stored_at = "2001-02-03T04:05:06Z";
+    winner.provenance = R"({"strategy":"auto","trials":24})";
+    winner.contended = true;
+    for (const double time_us : {120.0, 100.0}) {
+      winner.config = kConfig + (time_us > 100 ? ",pad=1" : "");
+      winner.time_us = time_us;
+      winner.default_time_us = 150;
+      winner.interval_low_us = 0.9999 * time_us;
+      winner.interval_high_us = 1.0001 * time_us;
+      cache.put_winner(id, winner);
+    }
+  }
+  const std::string narrow = tool.run({"report", "--cache", path}).out;
+  CAPTURE(narrow);
+  CHECK(longest(narrow) <= 80);
+  // Without the roofline, which is unknown, and the search, for which there is no room.
+  CHECK(contains(narrow, "  1.50×   1.20×  "));
+  CHECK(contains(narrow, " elements=16777216\n"));
+  CHECK_FALSE(contains(narrow, "auto 24  contended"));
+  for (const char* text : {"±0.01%", "1 too slow", "search     auto 24"}) CHECK(contains(narrow, text));
+  tool.set_environment("COLUMNS", "120");
+  const std::string wide = tool.run({"report", "--cache", path}).out;
+  CHECK(contains(wide, "auto 24  contended"));
+}
+
 TEST_CASE("report writes the page, the CSV and T4 files, and says where") {
   Tool tool;
   const std::string path = write_cache(tool, "c.db", 100);

@@ -103,7 +103,7 @@ TEST_CASE("kill -9 in mid-night: the next night does the rest, and nothing twice
   CHECK(resumed.code == 0);
   CHECK(document(resumed)["plan"]["fresh"] >= done);
   CHECK(document(resumed)["reworked"].size() + document(resumed)["plan"]["fresh"].get<std::size_t>() == 4);
-  CHECK(contains(resumed.err, "ended without a word"));
+  CHECK(contains(resumed.err, "did not end properly: it was killed"));
   CHECK(document(tool.run(command))["plan"]["fresh"] == 4);
 }
 
@@ -141,8 +141,18 @@ TEST_CASE("shards of a list are disjoint and together all of it; options are che
   for (const char* shard : {"1/2", "2/2"})
     stale += document(tool.run(night(tool, {"--dry-run", "--shard", shard})))["plan"]["stale"].size();
   CHECK(stale == 5);
-  CHECK(contains(tool.run(night(tool, {"--shard", "3/2"})).err, "--shard: '3/2' is no shard"));
-  CHECK(contains(tool.run(night(tool, {"--until", "25:00"})).err, "--until: '25:00' is no time of day"));
+  const auto refused = [&](const char* option, const char* value) {
+    const Ended ended = tool.run(night(tool, {option, value}));
+    CHECK(ended.code == 2);
+    CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
+    return ended.err;
+  };
+  CHECK(contains(refused("--shard", "3/2"),
+                 "--shard: must be K/N with K from 1 to N, such as 1/4 (got '3/2')"));
+  CHECK(contains(refused("--until", "25:00"), "--until: must be a time of day, such as 06:00 (got '25:00')"));
+  CHECK(contains(refused("--time", "1x"), "--time: must be a span of time"));
+  CHECK(contains(refused("--device", "replay:no-such"),
+                 "--device: there is no file no-such, and no recording"));
   CHECK(tool.run(night(tool, {"--time", "1h", "--until", "06:00"})).code == 2);
   CHECK(tool.run(night(tool, {"--no-cache"})).code == 2);
 }

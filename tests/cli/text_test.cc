@@ -75,3 +75,23 @@ TEST_CASE("text is broken behind commas and spaces, and within a word that is to
   CHECK(wrapped("abcdefg", 3) == Pieces{"abc", "def", "g"});
   CHECK(wrapped("µµµµ", 3) == Pieces{"µµµ", "µ"});
 }
+
+TEST_CASE("a word that is too long is broken where its parts end") {
+  using Pieces = std::vector<std::string>;
+  CHECK(wrapped("decode_attention", 14) == Pieces{"decode_", "attention"});
+  CHECK(wrapped("context=65536,", 13) == Pieces{"context=", "65536,"});  // no comma stands alone
+  CHECK(wrapped("a,gpt-oss-20b-window", 12) == Pieces{"a,", "gpt-oss-20b-", "window"});
+  CHECK(wrapped("2026-11-25T13:02:46Z", 15) == Pieces{"2026-11-25T13:", "02:46Z"});
+
+  Table table({"kernel", "stored"});
+  table.add({"decode_attention", "2026-11-25T13:02:46Z"});
+  CHECK_FALSE(table.breaks_words("", 0));
+  CHECK_FALSE(table.breaks_words("", 38));
+  CHECK(table.breaks_words("", 37));
+  CHECK(table.breaks_words("  ", 39));
+  CHECK(table.breaks_words("", 1));
+  CHECK(table.text("", 34) ==
+        "kernel            stored\n"
+        "decode_attention  2026-11-25T13:\n"
+        "                  02:46Z\n");
+}

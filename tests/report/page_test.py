@@ -2,9 +2,11 @@
 
 Run by ctest with MOETUNE_BINARY and MAKE_REPORT_CACHE. Exit code 77: skipped, with a reason.
 """
+import base64
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -215,6 +217,42 @@ class Page(unittest.TestCase):
         browser.settle()
         self.assertEqual(browser.evaluate(rows), 50)
         self.assertEqual(browser.evaluate(back), dark)
+        self.quiet()
+
+    def altered(self, name, pattern, text):
+        """The usual page with other data."""
+        whole = self.page("usual").read_text()
+        page = pathlib.Path(self.folder.name) / f"{name}.html"
+        page.write_text(re.sub(pattern, text, whole))
+        self.assertNotEqual(page.read_text(), whole)
+        return page
+
+    def test_a_chart_with_a_long_table_begins_on_the_first_page_of_paper(self):
+        self.browser.open(self.page("usual"), "#view=kernel&id=1")
+        first = base64.b64decode(self.browser.call("Page.printToPDF", pageRanges="1")["data"])
+        self.assertRegex(first, rb"/Subtype /(Form|Image)")
+        self.quiet()
+
+    def test_hardware_of_one_name_is_one_choice_and_its_kernels_are_told_apart(self):
+        browser = self.browser
+        page = self.altered("one_name", '"title":"NVIDIA H100"', '"title":"NVIDIA H200"')
+        for fragment, rows in (("", 26), ("#hardware=NVIDIA+H200", 26), ("#hardware=NVIDIA+H100", 0)):
+            browser.open(page, fragment)
+            self.assertEqual(browser.evaluate("document.querySelectorAll('#workloads tbody tr').length"), rows)
+        choices = browser.evaluate("[...document.querySelectorAll('#choice-hardware option')].map(o => o.value)")
+        self.assertEqual(choices, ["", "NVIDIA H200"])
+        browser.go("#view=kernel&id=1")
+        titles = browser.evaluate("[...document.querySelectorAll('#choice-id option')].map(o => o.textContent)")
+        self.assertEqual(len(titles), 3)
+        self.assertEqual([title for title in titles if ":" not in title], ["saxpy on NVIDIA H200"])
+        self.quiet()
+
+    def test_shares_of_a_poor_model_are_not_to_be_relied_on(self):
+        for explained, warned in ((0.1, True), (0.9, False)):
+            page = self.altered("explained", r'"explained":[^,}]*', f'"explained":{explained}')
+            self.browser.open(page, "#view=kernel&id=1")
+            notes = self.browser.evaluate("[...document.querySelectorAll('figcaption')].map(c => c.textContent).join()")
+            self.assertEqual("do not rely on these shares" in notes, warned, notes)
         self.quiet()
 
     def test_no_series_has_more_than_two_thousand_points(self):

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "cache/ranges.h"
 #include "ranges/range_table.h"
@@ -104,6 +106,23 @@ TEST_CASE("what is stale is said with its reason") {
                           advice.command == "moetune search decode_kernel --problem " + decode_key().problem);
   }
   CHECK(advised);
+}
+
+TEST_CASE("no command is advised that could not run, and the last of two is another one") {
+  ReportedCache made;
+  WorkloadKey key = decode_key();
+  key.kernel = "saxpy";  // of another moetune
+  made.trial(made.add(key), decode_config("4"), 10);
+  const Report unknown = report_of(made);
+  CHECK(unknown.workloads.size() == 1);
+  CHECK(std::none_of(unknown.advice.begin(), unknown.advice.end(),
+                     [](const Advice& one) { return one.command.starts_with("moetune search"); }));
+  for (const char* elements : {"2048", "4096"})
+    made.trial(made.add(decode_key(elements)), decode_config("4"), 10);
+  const Report report = report_of(made);
+  CHECK(std::any_of(report.advice.begin(), report.advice.end(), [](const Advice& one) {
+    return one.reason == "workload 2 is unfinished, as is another one";
+  }));
 }
 
 TEST_CASE(

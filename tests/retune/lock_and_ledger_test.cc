@@ -87,7 +87,7 @@ TEST_CASE("a night that was killed frees its lock, and the next one says so") {
   waitpid(child, nullptr, 0);
   close(ready[0]);
   close(ready[1]);
-  CHECK(NightLock(file).taken_over().find("ended without a word") != std::string::npos);
+  CHECK(NightLock(file).taken_over().find("did not end properly: it was killed") != std::string::npos);
 }
 
 TEST_CASE("a lock of an earlier boot counts for nothing, whoever has its process id now") {

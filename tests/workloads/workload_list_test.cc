@@ -88,22 +88,35 @@ TEST_CASE("an error names the file, the line and the key") {
   CHECK(has(refused(list_text("{\"kernel\": \"router\", \"ranges\": {\"tokens\": \"1..2000k\"}}")),
             "must lie from"));
   CHECK(has(refused(list_text("{\"kernel\": \"router\", \"ranges\": {\"dtype\": 1}}")),
-            "no dimension of that name"));
+            "workloads[0].ranges.dtype is refused: unknown dimension of router with a number 'dtype'"));
+  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"ranges\": {\"tokns\": 1}}")),
+            "did you mean 'tokens'?"));
   CHECK(has(refused(list_text("{\"kernel\": \"router\", \"preset\": \"x\"}")), "unknown preset"));
   CHECK(has(refused(list_text("{\"kernel\": \"router\", \"shapes\": [\"tokens=0\"]}")),
-            "w.json:4: workloads[0]"));
+            "w.json:4: workloads[0].shapes[0] is refused"));
+  CHECK(has(
+      refused(list_text("{\"kernel\": \"router\", \"shapes\": [\"tokens=1\",\n{\"problem\": \"tokns=2\"}]}")),
+      "w.json:5: workloads[0].shapes[1] is refused: unknown dimension of router 'tokns'"));
+  CHECK(refused(list_text("{\"kernel\": \"router\",\n\"shapes\": []}")) ==
+        "w.json:5: workloads[0].shapes must list at least one problem (got [])");
+  CHECK(refused(list_text("{\"kernel\": \"router\",\n\"weight\": 1e300}")) ==
+        "w.json:5: workloads[0].weight must be at most 1e12 (got 1e+300)");
+  CHECK(refused(list_text("{\"kernel\": \"rou\\u0000ter\"}")) ==
+        "w.json:4: workloads[0].kernel must not hold the character NUL (got \"rou\\u0000ter\")");
   CHECK(has(
       refused(list_text("{\"kernel\": \"router\", \"shapes\": [\"tokens=1\"], \"ranges\": {\"tokens\": 1}}")),
       "both ranges and shapes"));
   CHECK(refused("{\"workloads\": []}") == "w.json:1: the document lacks the key 'moetune_workloads'");
   CHECK(has(refused("{\"moetune_workloads\": 2, \"workloads\": []}"),
-            "must be an integer from 1 to 1 (got 2)"));
+            "w.json:1: moetune_workloads must be 1 (got 2)"));
   CHECK(has(refused("{\"moetune_workloads\": 1, \"workloads\": 3}"), "must be a list (got 3)"));
 }
 
 TEST_CASE("hostile files are refused in bounded time") {
   CHECK(has(refused(std::string(1000, '[')), "w.json"));
-  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"kernel\": \"router\"}")), "w.json"));
+  CHECK(refused(list_text(
+            "{\"kernel\": \"router\", \"shapes\": [{\"problem\": \"kernel\"}],\n\"kern\\u0065l\": 1}")) ==
+        "w.json:5: the key 'kernel' occurs twice in one object");
   CHECK(has(refused(list_text("{\"kernel\": \"router\", \"weight\": 1e999}")), "w.json"));
   CHECK(has(refused(list_text("{\"kernel\": \"router\", \"ranges\": {\"tokens\": 99999999999999999999}}")),
             "w.json"));
