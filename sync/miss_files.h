@@ -24,7 +24,8 @@ struct PostedMisses {
 };
 
 // Posts what is there, and counts it in `result`. Throws ServiceFailure, with what was not posted kept, and
-// BrokenEnvironment for a folder that cannot be read or written.
+// BrokenEnvironment for a folder that cannot be read, or, once all other files are posted, for a file that cannot be
+// renamed.
 void post_misses(const ServiceClient& service, const std::filesystem::path& folder, PostedMisses& result);
 
 }  // namespace moetune
