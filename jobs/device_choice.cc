@@ -37,24 +37,29 @@ RecordingPtr read_shipped(const ShippedRecording& shipped) {
   return std::make_shared<const Recording>(shipped.read());
 }
 
-// A file, or a shipped recording by its name.
-RecordingPtr read_named(const std::string& name) {
+// The shipped recording of this name; nullopt if it is a file's. Throws BadField if it is neither's.
+std::optional<ShippedRecording> find_named(const std::string& name) {
   if (name.empty()) throw BadField("device", "'replay:' names no recording; it would be replay:FILE");
   std::error_code unreachable;
   const std::filesystem::file_status status = std::filesystem::status(name, unreachable);
-  if (std::filesystem::exists(status)) return std::make_shared<const Recording>(read_recording(name));
+  if (std::filesystem::exists(status)) return std::nullopt;
   if (status.type() == std::filesystem::file_type::none) {
     throw BadField("device", "cannot look at the recording " + name + ": " + unreachable.message());
   }
   std::vector<std::string> names;
   for (const ShippedRecording& shipped : list_shipped_recordings()) {
     names.push_back(shipped.name());
-    if (names.back() == name) return read_shipped(shipped);
+    if (names.back() == name) return shipped;
   }
   throw BadField("device",
                  names.empty()
                      ? "there is no file " + name + ", and no recording" + recordings_home()
                      : "no such file; " + unknown_name("recording", name, names) + recordings_home());
+}
+
+RecordingPtr read_named(const std::string& name) {
+  const std::optional<ShippedRecording> shipped = find_named(name);
+  return shipped ? read_shipped(*shipped) : std::make_shared<const Recording>(read_recording(name));
 }
 
 // The recorded problem in today's schema: its text may predate a dimension.
@@ -315,6 +320,8 @@ DeviceChoice choose_opened(DeviceChoice opened, const WorkloadSpec& workload) {
   opened.problem = problem_of(*opened.kernel, workload);
   return opened;
 }
+
+void require_recording(const std::string& device) { find_named(device.substr(kReplay.size())); }
 
 GpuList list_gpus() {
   CudaDeviceList list = list_cuda_devices();
