@@ -12,11 +12,14 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sync/service_client.h"
 
 namespace moetune {
+
+inline constexpr std::string_view kPostedEnding = "misses.json.posted";  // of NAME.posted
 
 struct PostedMisses {
   std::size_t files = 0, misses = 0;
