@@ -41,8 +41,8 @@ DeviceChoice choose_gpu(const std::string& device, const WorkloadSpec& workload,
 // Session::release_device() gives it back. Throws BadField for the workload.
 DeviceChoice choose_opened(DeviceChoice opened, const WorkloadSpec& workload);
 
-// Of a device replay:NAME: throws BadField if there is neither such a file or folder nor such a shipped recording. Reads
-// no recording.
+// Of a device replay:NAME: throws BadField if there is neither such a file or folder nor such a shipped recording.
+// Reads no recording.
 void require_recording(const std::string& device);
 
 // As choose_gpu, but opens nothing.
