@@ -56,7 +56,7 @@ void ServeCommand::declare(OptionTable& table) {
   table.whole("quiet-wait", options_.quiet.wait_s, 0, 86'400,
               "how many seconds a missed shape waits for a quiet GPU; then it is put off");
   table.whole("threads", options_.threads, 0, 1024,
-              "compilers of each device, at most 16; 0: the cores divided by the devices");
+              "compilers of each device, at most 16: more count as 16; 0: the cores divided by the devices");
 }
 
 std::vector<std::string> split_words(const std::string& text) {
