@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -15,11 +17,16 @@
 namespace moetune {
 namespace {
 
+constexpr std::size_t kRandomDigits = 6;  // as mkostemps() wants them
+constexpr std::string_view kTemporaryEnding = ".tmp";
+
 // A new file beside `path`, by a name that nobody can have linked elsewhere.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const std::filesystem::path& path) : name_(path.string() + ".XXXXXX") {
-    file_ = ::mkostemp(name_.data(), O_CLOEXEC);  // O_EXCL, mode 0600
+  explicit TemporaryFile(const std::filesystem::path& path)
+      : name_(path.string() + "." + std::string(kRandomDigits, 'X') + std::string(kTemporaryEnding)) {
+    file_ =
+        ::mkostemps(name_.data(), static_cast<int>(kTemporaryEnding.size()), O_CLOEXEC);  // O_EXCL, mode 0600
     if (file_ < 0) fail(path);
   }
   TemporaryFile(const TemporaryFile&) = delete;
@@ -88,6 +95,18 @@ void replace_file(const std::filesystem::path& path, std::string_view bytes, Dur
       !temporary.rename_to(path))
     TemporaryFile::fail(path);
   if (durable == Durable::yes) flush_folder_of(path);
+}
+
+std::optional<std::string> replaced_by(std::string_view temporary) {
+  if (!temporary.ends_with(kTemporaryEnding)) return std::nullopt;
+  temporary.remove_suffix(kTemporaryEnding.size());
+  if (temporary.size() <= kRandomDigits + 1) return std::nullopt;
+  const std::string_view random = temporary.substr(temporary.size() - kRandomDigits);
+  temporary.remove_suffix(kRandomDigits);
+  const bool is_random =
+      std::all_of(random.begin(), random.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+  if (!is_random || !temporary.ends_with('.')) return std::nullopt;
+  return std::string(temporary.substr(0, temporary.size() - 1));
 }
 
 }  // namespace moetune

@@ -2,14 +2,19 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <string_view>
 
 namespace moetune {
 
 enum class Durable { no, yes };  // yes: on the disk when it returns, also if the machine fails
 
-// Written to a temporary file beside `path` (PATH.XXXXXX) and renamed, so that a reader never sees half of it. Throws
-// BrokenEnvironment, and leaves what was there, if that cannot be done.
+// Written to a temporary file beside `path` (PATH.XXXXXX.tmp) and renamed, so that a reader never sees half of it.
+// Throws BrokenEnvironment, and leaves what was there, if that cannot be done.
 void replace_file(const std::filesystem::path& path, std::string_view bytes, Durable durable = Durable::no);
+
+// PATH of a temporary file's name, which a process that was killed leaves; nullopt for a name that is none of these.
+std::optional<std::string> replaced_by(std::string_view temporary);
 
 }  // namespace moetune

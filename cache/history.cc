@@ -4,6 +4,7 @@
 #include "cache/blob.h"
 #include "cache/cache_impl.h"
 #include "cache/duels.h"
+#include "cache/generations.h"
 #include "cache/schema.h"
 
 namespace moetune {
@@ -69,28 +70,19 @@ Generation Cache::roll_back(std::int64_t workload, std::optional<std::int64_t> n
   const Database& database = impl_->database;
   WriteTransaction transaction(database);
   const std::string place = "workload " + std::to_string(workload) + " in " + path().string();
-  std::optional<Generation> chosen;
-  for (Generation& one : history(workload)) {
-    if (chosen) break;
-    const bool is_it = number ? one.number == *number : !is_present_winner(database, workload, one.number);
-    if (is_it) chosen = std::move(one);
-  }
-  if (!chosen && number)
-    throw BadInput(place + " has no undamaged generation " + std::to_string(*number) + " to go back to");
-  if (!chosen) throw BadInput(place + " has no earlier winner to go back to");
-  if (!has_cubins(database, workload, chosen->number)) {
-    throw BrokenEnvironment("the cubins of generation " + std::to_string(chosen->number) + " of " + place +
-                            " are damaged; go back to another");
-  }
+  Generation chosen = chosen_generation(
+      history(workload), number, place, "winner",
+      [&](const Generation& one) { return !is_present_winner(database, workload, one.number); });
+  if (!has_cubins(database, workload, chosen.number)) refuse_damaged_generation(chosen.number, place);
   impl_->keep_winner(workload, kReplacedRollback);
   database.run("INSERT OR REPLACE INTO winners (digest, " MOETUNE_WINNER_COLUMNS
                ") SELECT '', " MOETUNE_WINNER_COLUMNS " FROM history WHERE workload = ? AND generation = ?",
-               workload, chosen->number);
+               workload, chosen.number);
   database.run("UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST " WHERE workload = ?", workload);
-  drop_settled_rivals(database, workload, chosen->contended, chosen->interval_high_us);
+  drop_settled_rivals(database, workload, chosen.contended, chosen.interval_high_us);
   database.run(kDropUnusedCubins);
   transaction.commit();
-  return *std::move(chosen);
+  return chosen;
 }
 
 void Cache::withdraw_winner(std::int64_t workload) {

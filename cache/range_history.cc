@@ -1,6 +1,7 @@
 // The part of Cache that keeps replaced range tables and goes back to them.
 #include "cache/blob.h"
 #include "cache/cache_impl.h"
+#include "cache/generations.h"
 #include "cache/history.h"
 #include "cache/ranges.h"
 #include "cache/schema.h"
@@ -58,30 +59,23 @@ RangeGeneration Cache::roll_back_range(std::int64_t range, std::optional<std::in
   const Database& database = impl_->database;
   WriteTransaction transaction(database);
   const std::string place = "range table " + std::to_string(range) + " in " + path().string();
-  std::optional<RangeGeneration> chosen;
   const std::string present = table_of_range(database, range);
-  for (RangeGeneration& one : range_history(range)) {
-    const bool is_it = number ? one.number == *number : one.table != present;
-    if (!chosen && is_it) chosen = std::move(one);
-  }
-  if (!chosen && number)
-    throw BadInput(place + " has no undamaged generation " + std::to_string(*number) + " to go back to");
-  if (!chosen) throw BadInput(place + " has no earlier table to go back to");
-  if (!has_range_cubins(database, range, chosen->number))
-    throw BrokenEnvironment("the cubins of generation " + std::to_string(chosen->number) + " of " + place +
-                            " are damaged; go back to another");
+  RangeGeneration chosen =
+      chosen_generation(range_history(range), number, place, "table",
+                        [&](const RangeGeneration& one) { return one.table != present; });
+  if (!has_range_cubins(database, range, chosen.number)) refuse_damaged_generation(chosen.number, place);
   impl_->keep_range(range, kReplacedRollback);
   database.run("UPDATE ranges SET plan = ?2, provenance = ?3, stored_at = ?4 WHERE id = ?1", range,
-               chosen->table, chosen->provenance, chosen->stored_at);
+               chosen.table, chosen.provenance, chosen.stored_at);
   database.run("DELETE FROM range_cubins WHERE range = ?", range);
   database.run(
       "INSERT INTO range_cubins (range, number, config, interface, cubin) SELECT range, number, config, interface,"
       " cubin FROM range_history_cubins WHERE range = ? AND generation = ?",
-      range, chosen->number);
+      range, chosen.number);
   database.run("UPDATE ranges AS g SET digest = " MOETUNE_RANGE_DIGEST " WHERE id = ?", range);
   database.run(kDropUnusedCubins);
   transaction.commit();
-  return *std::move(chosen);
+  return chosen;
 }
 
 }  // namespace moetune

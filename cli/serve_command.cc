@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <sstream>
@@ -36,11 +37,12 @@ void ServeCommand::declare(OptionTable& table) {
   table.text("device", "DEVICES", devices_,
              "a worker each, with commas between: cuda:0,cuda:1 or replay:FILE; by default every GPU");
   declare_cache_path(table, options_.cache);
-  table.text("queue", "FILE", queue_, "the jobs; by default beside the cache");
+  table.text("queue", "FILE", queue_, "the jobs, of this service alone; by default beside the cache");
   table.text("packs", "DIR", options_.packs, "serve the packs of this folder, and keep service.pack there");
   table.text("sign-key", "FILE", options_.sign_key,
              "sign service.pack with this key of `moetune cache new-key`");
   table.flag("no-publish", no_publish_, "with --packs: do not write service.pack");
+  table.only_with("packs", {"sign-key", "no-publish"});
   table.text("token-file", "FILE", options_.token_file, "lines 'read|miss|submit TOKEN'; of mode 0600");
   table.text("tls-cert", "FILE", options_.http.tls_cert, "a certificate with its chain, as PEM");
   table.text("tls-key", "FILE", options_.http.tls_key, "its private key, as PEM");
@@ -53,7 +55,8 @@ void ServeCommand::declare(OptionTable& table) {
                  "of host memory that one worker or compiler may hold; it is killed past that");
   table.whole("quiet-wait", options_.quiet.wait_s, 0, 86'400,
               "how many seconds a missed shape waits for a quiet GPU; then it is put off");
-  declare_threads(table, options_.threads);
+  table.whole("threads", options_.threads, 0, 1024,
+              "compilers of each device, at most 16: more count as 16; 0: the cores divided by the devices");
 }
 
 std::vector<std::string> split_words(const std::string& text) {
@@ -73,7 +76,7 @@ int ServeCommand::run(Output& output, std::stop_token stop) {
   options_.queue = queue_;
   options_.publish = !no_publish_;
   options_.limits.bytes = most_gb_ * 1e9;
-  options_.process_bytes = static_cast<std::uint64_t>(process_gb_ * 1e9);
+  options_.process_bytes = static_cast<std::uint64_t>(std::min(process_gb_ * 1e9, 1e18));
   if (!options_.sign_key.empty()) read_secret_key(options_.sign_key);  // what is wrong with it is said now
   const Service service(options_);
   std::string devices;

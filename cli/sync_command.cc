@@ -27,7 +27,7 @@ class SyncCommand : public Command {
     table.positional("DIR", folder_, true, "the folder that the server opens, and writes its misses to");
     table.text("token-file", "FILE", token_file_, "the service's token, in a file of mode 0600");
     table.text("every", "SPAN", every_, "how often: 30s, 5m ... (60s)");
-    table.text("ca", "FILE", request_.service.ca_file,
+    table.text("ca-file", "FILE", request_.service.ca_file,
                "certificates to trust for https instead of the system's");
     table.text("trust", "FILE", trust_,
                "install only packs signed by this public key (FILE.pub of cache new-key)");

@@ -17,7 +17,8 @@
  * read-only file of winners that ships with a model.
  *
  * Threads. Every function may be called from any thread at any time, but for moetune_close. Nothing is
- * returned that another thread's call could change.
+ * returned that another thread's call could change. After fork() the child must not use what its parent opened, as CUDA
+ * does not survive a fork; it opens a runtime of its own once it has called exec.
  *
  * Errors. Every function that can fail returns a moetune_status; moetune_last_error() has the sentence for
  * the calling thread: what was wrong, where, what would be right. On failure out-parameters are untouched,

@@ -37,7 +37,7 @@ RecordingPtr read_shipped(const ShippedRecording& shipped) {
   return std::make_shared<const Recording>(shipped.read());
 }
 
-// The shipped recording of that name, or nullopt for a file or folder of that name.
+// The shipped recording of this name; nullopt if it is a file's. Throws BadField if it is neither's.
 std::optional<ShippedRecording> find_named(const std::string& name) {
   if (name.empty()) throw BadField("device", "'replay:' names no recording; it would be replay:FILE");
   std::error_code unreachable;
@@ -58,8 +58,8 @@ std::optional<ShippedRecording> find_named(const std::string& name) {
 }
 
 RecordingPtr read_named(const std::string& name) {
-  if (const std::optional<ShippedRecording> shipped = find_named(name)) return read_shipped(*shipped);
-  return std::make_shared<const Recording>(read_recording(name));
+  const std::optional<ShippedRecording> shipped = find_named(name);
+  return shipped ? read_shipped(*shipped) : std::make_shared<const Recording>(read_recording(name));
 }
 
 // The recorded problem in today's schema: its text may predate a dimension.
@@ -265,8 +265,6 @@ Problem problem_of(const Kernel& kernel, const WorkloadSpec& spec) {
   }
 }
 
-void check_recording_name(const std::string& device) { find_named(device.substr(kReplay.size())); }
-
 DeviceChoice choose_device(const std::string& device, const WorkloadSpec& workload) {
   if (device.starts_with(kReplay)) return choose_recording(device.substr(kReplay.size()), workload);
   if (!workload.kernel) throw BadField("kernel", "it is needed unless the device is a recording");
@@ -322,6 +320,8 @@ DeviceChoice choose_opened(DeviceChoice opened, const WorkloadSpec& workload) {
   opened.problem = problem_of(*opened.kernel, workload);
   return opened;
 }
+
+void require_recording(const std::string& device) { find_named(device.substr(kReplay.size())); }
 
 GpuList list_gpus() {
   CudaDeviceList list = list_cuda_devices();

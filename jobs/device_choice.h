@@ -41,8 +41,9 @@ DeviceChoice choose_gpu(const std::string& device, const WorkloadSpec& workload,
 // Session::release_device() gives it back. Throws BadField for the workload.
 DeviceChoice choose_opened(DeviceChoice opened, const WorkloadSpec& workload);
 
-// Throws BadField if `device`, "replay:NAME", names neither a file, a folder nor a shipped recording. Reads none of them.
-void check_recording_name(const std::string& device);
+// Of a device replay:NAME: throws BadField if there is neither such a file or folder nor such a shipped recording.
+// Reads no recording.
+void require_recording(const std::string& device);
 
 // As choose_gpu, but opens nothing.
 DeviceInfo find_gpu(const std::string& device, std::string_view job);

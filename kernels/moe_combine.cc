@@ -1,7 +1,7 @@
 // moe_combine: each token's output as the weighted sum of its experts' rows (docs/router.md).
 #include "kernels/moe_combine_family.h"
 #include "kernels/moe_combine_plan.h"
-#include "kernels/tokens_family.h"
+#include "kernels/moe_kernel.h"
 
 namespace moetune {
 namespace {
@@ -22,43 +22,19 @@ std::vector<Range> padding_of(const RoutingPlan& routing, const MoeShape& shape)
   return ranges;
 }
 
-class MoeCombine final : public Kernel {
+class MoeCombine final : public MoeKernel {
  public:
-  const std::string& name() const override { return name_; }
-  const std::string& summary() const override { return summary_; }
+  MoeCombine()
+      : MoeKernel("moe_combine", "each token's output as the weighted sum of its experts' rows, in fp32",
+                  {"hidden", "top_k"},
+                  {"out_row", "elements from a token's row of the output to the next token's"},
+                  {"places", "rows that are read from"}) {}
+
   const ProblemSchema& schema() const override {
     static const ProblemSchema schema = moe_schema();
     return schema;
   }
-  const std::vector<Preset>& presets() const override {
-    static const std::vector<Preset> presets = moe_presets();
-    return presets;
-  }
   void check(const Problem& problem) const override { check_moe("moe_combine", problem); }
-
-  Assignment specialization(const Problem& problem) const override {
-    Assignment compiled_in;
-    for (const char* name : {"hidden", "top_k"}) compiled_in.set(name, problem.dims.at(name));
-    return compiled_in;
-  }
-
-  const std::vector<std::string>& free_dimensions() const override { return tokens_alone(); }
-
-  const CallSchema& call_schema() const override {
-    static const CallSchema schema = {
-        .integers = {{"out_row", "elements from a token's row of the output to the next token's"},
-                     {"places", "rows that are read from"}},
-        .reals = {}};
-    return schema;
-  }
-
-  Call default_call(const Problem& problem) const override {
-    const MoeShape shape(problem);
-    Call call;
-    call.integers[kCombineRow] = shape.hidden;
-    call.integers[kCombinePlaces] = shape.sizes.places();
-    return call;
-  }
 
   void check_call(const Problem& problem, const Call& call) const override {
     check_moe_combine_call(MoeShape(problem), call);
@@ -70,7 +46,7 @@ class MoeCombine final : public Kernel {
 
   std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override {
     const MoeShape shape(problem);
-    const std::int64_t places = call.integers[kCombinePlaces], row = call.integers[kCombineRow];
+    const std::int64_t places = call.integers[kMoePlaces], row = call.integers[kMoeRow];
     RoutingPlan routing = shape.routing(places, seed);
     Buffer rows{.name = "rows",
                 .dtype = DType::bf16,
@@ -114,10 +90,6 @@ class MoeCombine final : public Kernel {
             .written_bytes = 2 * static_cast<double>(shape.tokens) * hidden,
             .flops = {.fp32 = 2 * slots * hidden}};
   }
-
- private:
-  const std::string name_ = "moe_combine";
-  const std::string summary_ = "each token's output as the weighted sum of its experts' rows, in fp32";
 };
 
 }  // namespace

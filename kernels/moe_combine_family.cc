@@ -29,8 +29,8 @@ class MoeCombineFamily final : public TokensFamily {
     const std::int64_t tokens = out.shape[0], places = rows.shape[0];
     check({tokens});
     Call made;
-    made.integers[kCombineRow] = tokens > 1 ? out.strides[0] : shape_.hidden;
-    made.integers[kCombinePlaces] = places;
+    made.integers[kMoeRow] = tokens > 1 ? out.strides[0] : shape_.hidden;
+    made.integers[kMoePlaces] = places;
     check_moe_combine_call(shape_, made);
     require(tensors, kCombineRows, places * shape_.hidden);
     require(tensors, kCombineInverse, tokens * shape_.top_k);

@@ -30,19 +30,16 @@ CompileUnit combine_unit(const Config& config, const MoeShape& shape) {
 }
 
 void add_combine_arguments(Launch& launch, std::int64_t tokens, const Call& call) {
-  launch.arguments = {{"rows", Pointer{"rows"}},
-                      {"inverse", Pointer{"inverse"}},
-                      {"weights", Pointer{"weights"}},
-                      {"out", Pointer{"out"}},
-                      {"out_row", call.integers[kCombineRow]},
-                      {"tokens", static_cast<std::int32_t>(tokens)}};
+  launch.arguments = {{"rows", Pointer{"rows"}},           {"inverse", Pointer{"inverse"}},
+                      {"weights", Pointer{"weights"}},     {"out", Pointer{"out"}},
+                      {"out_row", call.integers[kMoeRow]}, {"tokens", static_cast<std::int32_t>(tokens)}};
 }
 
 }  // namespace
 
 void check_moe_combine_call(const MoeShape& shape, const Call& call) {
-  check_moe_row("moe_combine", "out_row", call.integers[kCombineRow], shape.hidden);
-  check_moe_places("moe_combine", call.integers[kCombinePlaces]);
+  check_moe_row("moe_combine", "out_row", call.integers[kMoeRow], shape.hidden);
+  check_moe_places("moe_combine", call.integers[kMoePlaces]);
 }
 
 std::unique_ptr<const Launcher> moe_combine_launcher(const Config& config, const MoeShape& shape,
@@ -73,7 +70,7 @@ Plan moe_combine_reference_plan(Reference which, const MoeShape& shape, const Ca
 HostTensors combine_on_cpu(const MoeShape& shape, const Call& call, const HostTensors& inputs) {
   const std::vector<double>&rows = inputs.at("rows"), &inverse = inputs.at("inverse"),
         &weights = inputs.at("weights");
-  const std::int64_t row = call.integers[kCombineRow];
+  const std::int64_t row = call.integers[kMoeRow];
   std::vector<double> out(static_cast<std::size_t>((shape.tokens - 1) * row + shape.hidden),
                           std::numeric_limits<double>::quiet_NaN());
   for (std::int64_t token = 0; token < shape.tokens; ++token) {

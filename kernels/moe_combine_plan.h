@@ -9,9 +9,6 @@
 
 namespace moetune {
 
-// The fields of a moe_combine call, in their order.
-enum MoeCombineInteger { kCombineRow, kCombinePlaces };
-
 void check_moe_combine_call(const MoeShape& shape, const Call& call);  // throws BadInput
 
 std::unique_ptr<const Launcher> moe_combine_launcher(const Config& config, const MoeShape& shape,

@@ -1,46 +1,22 @@
 // moe_dispatch: the rows of tokens in the order of their experts, as they are or in e4m3 with scales (docs/router.md).
 #include "kernels/moe_dispatch_family.h"
 #include "kernels/moe_dispatch_plan.h"
-#include "kernels/tokens_family.h"
+#include "kernels/moe_kernel.h"
 
 namespace moetune {
 namespace {
 
-class MoeDispatch final : public Kernel {
+class MoeDispatch final : public MoeKernel {
  public:
-  const std::string& name() const override { return name_; }
-  const std::string& summary() const override { return summary_; }
+  MoeDispatch()
+      : MoeKernel("moe_dispatch",
+                  "the rows of tokens in the order of their experts, in bf16 or in e4m3 with scales",
+                  {"hidden", "top_k", "out", "scale", "scale_layout", "padding"},
+                  {"x_row", "elements from a token's row of x to the next token's"},
+                  {"places", "rows that are written"}) {}
+
   const ProblemSchema& schema() const override { return moe_dispatch_schema(); }
-  const std::vector<Preset>& presets() const override {
-    static const std::vector<Preset> presets = moe_presets();
-    return presets;
-  }
   void check(const Problem& problem) const override { check_moe_dispatch(problem); }
-
-  Assignment specialization(const Problem& problem) const override {
-    Assignment compiled_in;
-    for (const char* name : {"hidden", "top_k", "out", "scale", "scale_layout", "padding"})
-      compiled_in.set(name, problem.dims.at(name));
-    return compiled_in;
-  }
-
-  const std::vector<std::string>& free_dimensions() const override { return tokens_alone(); }
-
-  const CallSchema& call_schema() const override {
-    static const CallSchema schema = {
-        .integers = {{"x_row", "elements from a token's row of x to the next token's"},
-                     {"places", "rows that are written"}},
-        .reals = {}};
-    return schema;
-  }
-
-  Call default_call(const Problem& problem) const override {
-    const MoeDispatchShape shape(problem);
-    Call call;
-    call.integers[kDispatchRow] = shape.hidden;
-    call.integers[kDispatchPlaces] = shape.sizes.places();
-    return call;
-  }
 
   void check_call(const Problem& problem, const Call& call) const override {
     check_moe_dispatch_call(MoeDispatchShape(problem), call);
@@ -52,7 +28,7 @@ class MoeDispatch final : public Kernel {
 
   std::vector<Buffer> buffers(const Problem& problem, const Call& call, std::uint64_t seed) const override {
     const MoeDispatchShape shape(problem);
-    const std::int64_t places = call.integers[kDispatchPlaces], row = call.integers[kDispatchRow];
+    const std::int64_t places = call.integers[kMoePlaces], row = call.integers[kMoeRow];
     RoutingPlan routing = shape.routing(places, seed);
     Buffer x{.name = "x",
              .dtype = DType::bf16,
@@ -106,11 +82,6 @@ class MoeDispatch final : public Kernel {
     cost.flops.fp32 = (shape.narrow() ? 3 : 1) * values;  // the largest, the product, the rounding
     return cost;
   }
-
- private:
-  const std::string name_ = "moe_dispatch";
-  const std::string summary_ =
-      "the rows of tokens in the order of their experts, in bf16 or in e4m3 with scales";
 };
 
 }  // namespace

@@ -30,8 +30,8 @@ class MoeDispatchFamily final : public TokensFamily {
     const std::int64_t tokens = x.shape[0], places = sorted.shape[0];
     check({tokens});
     Call made;
-    made.integers[kDispatchRow] = tokens > 1 ? x.strides[0] : shape_.hidden;
-    made.integers[kDispatchPlaces] = places;
+    made.integers[kMoeRow] = tokens > 1 ? x.strides[0] : shape_.hidden;
+    made.integers[kMoePlaces] = places;
     check_moe_dispatch_call(shape_, made);
     require(tensors, kDispatchSorted, places);
     require(tensors, kDispatchInverse, tokens * shape_.top_k);

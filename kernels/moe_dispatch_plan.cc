@@ -44,7 +44,7 @@ std::unique_ptr<const Launcher> moe_dispatch_launcher(const Config& config, cons
   const bool by_token = config.is("by", "token"), narrow = of.narrow();
   return make_launcher(dispatch_unit(config, of),
                        [=](const Extents& extents, const Call& call, LaunchPlan& plan) {
-                         const std::int64_t places = call.integers[kDispatchPlaces];
+                         const std::int64_t places = call.integers[kMoePlaces];
                          Launch& launch = plan.launches.emplace_back();
                          launch.entry = "moe_dispatch";
                          teams.shape(launch, by_token ? extents[0] : places, limits);
@@ -53,14 +53,14 @@ std::unique_ptr<const Launcher> moe_dispatch_launcher(const Config& config, cons
                                              {"inverse", Pointer{"inverse"}},
                                              {"rows", Pointer{"rows"}},
                                              {"scales", narrow ? Pointer{"scales"} : Pointer{}},
-                                             {"x_row", call.integers[kDispatchRow]},
+                                             {"x_row", call.integers[kMoeRow]},
                                              {"tokens", dispatch_int(extents[0])},
                                              {"places", dispatch_int(places)}};
                        });
 }
 
 Plan moe_dispatch_reference_plan(Reference which, const MoeDispatchShape& shape, const Call& call) {
-  const std::int64_t places = call.integers[kDispatchPlaces];
+  const std::int64_t places = call.integers[kMoePlaces];
   Plan plan;
   plan.unit = {"templates/moe_dispatch/reference.cu", dispatch_defines(shape)};
   plan.unit.defines.emplace_back("EXACT", dispatch_flag(which == Reference::exact));
@@ -72,7 +72,7 @@ Plan moe_dispatch_reference_plan(Reference which, const MoeDispatchShape& shape,
                       {"sorted", Pointer{"sorted"}},
                       {"rows", Pointer{"rows"}},
                       {"scales", shape.narrow() ? Pointer{"scales"} : Pointer{}},
-                      {"x_row", call.integers[kDispatchRow]},
+                      {"x_row", call.integers[kMoeRow]},
                       {"tokens", dispatch_int(shape.tokens)},
                       {"places", dispatch_int(places)}};
   return plan;

@@ -71,15 +71,15 @@ void check_moe_dispatch(const Problem& problem) {
 }
 
 void check_moe_dispatch_call(const MoeDispatchShape& shape, const Call& call) {
-  check_moe_row("moe_dispatch", "x_row", call.integers[kDispatchRow], shape.hidden);
-  check_moe_places("moe_dispatch", call.integers[kDispatchPlaces]);
+  check_moe_row("moe_dispatch", "x_row", call.integers[kMoeRow], shape.hidden);
+  check_moe_places("moe_dispatch", call.integers[kMoePlaces]);
 }
 
 const char* moe_scale_name(MoeDispatchShape::Scale scale) { return kMoeScaleNames[static_cast<int>(scale)]; }
 
 HostTensors dispatch_on_cpu(const MoeDispatchShape& shape, const Call& call, const HostTensors& inputs) {
   const std::vector<double>&x = inputs.at("x"), &sorted = inputs.at("sorted");
-  const std::int64_t places = call.integers[kDispatchPlaces], x_row = call.integers[kDispatchRow];
+  const std::int64_t places = call.integers[kMoePlaces], x_row = call.integers[kMoeRow];
   constexpr double kUnwritten = std::numeric_limits<double>::quiet_NaN();
   std::vector<double> rows(static_cast<std::size_t>(places * shape.hidden),
                            shape.zero_padding ? 0 : kUnwritten);

@@ -26,9 +26,6 @@ struct MoeDispatchShape : MoeShape {
   bool zero_padding;  // places without a token are written
 };
 
-// The fields of a moe_dispatch call, in their order.
-enum MoeDispatchInteger { kDispatchRow, kDispatchPlaces };
-
 const ProblemSchema& moe_dispatch_schema();
 void check_moe_dispatch(const Problem& problem);                                // throws BadInput
 void check_moe_dispatch_call(const MoeDispatchShape& shape, const Call& call);  // throws BadInput

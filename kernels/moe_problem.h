@@ -27,6 +27,9 @@ struct MoeShape {
   std::string skew;
 };
 
+// The fields of a call, in their order: elements from a token's row to the next's, and the number of places.
+enum MoeCallInteger { kMoeRow, kMoePlaces };
+
 // tokens, hidden, experts, top_k, align, capacity and skew.
 ProblemSchema moe_schema();
 std::vector<Preset> moe_presets();

@@ -37,7 +37,7 @@ std::vector<NightDevice> night_devices(const std::string& text) {
   std::optional<GpuList> list;
   for (const std::string& part : parts_of(text)) {
     devices.push_back({part, std::nullopt});
-    if (part.starts_with("replay:")) check_recording_name(part);
+    if (part.starts_with("replay:")) require_recording(part);
     if (part.starts_with("replay:") || text == part) continue;
     if (!is_gpu_name(part))
       throw BadField("device", "'" + part + "' in a list is no GPU; it would be cuda:0,cuda:1 or all");

@@ -35,10 +35,12 @@ ClientRole role_named(const std::string& name) {
 
 std::string cookie_of(const ServerRequest& request) {
   const std::string cookies = request.header("cookie");
-  const std::size_t at = cookies.find(kCookie);
-  if (at == std::string::npos || (at > 0 && cookies[at - 1] != ' ' && cookies[at - 1] != ';')) return "";
-  const std::size_t begin = at + kCookie.size();
-  return cookies.substr(begin, std::min(cookies.find(';', begin), cookies.size()) - begin);
+  for (std::size_t at = 0; (at = cookies.find(kCookie, at)) != std::string::npos;) {
+    const bool is_whole_name = at == 0 || cookies[at - 1] == ' ' || cookies[at - 1] == ';';
+    at += kCookie.size();
+    if (is_whole_name) return cookies.substr(at, std::min(cookies.find(';', at), cookies.size()) - at);
+  }
+  return "";
 }
 
 }  // namespace

@@ -167,7 +167,10 @@ ServerResponse Api::answer(const ServerRequest& request) {
     if (route.role != ClientRole::none) {
       const ClientRole role = parts_.access.role_of(request);
       if (role == ClientRole::none)
-        throw Refusal{401, "no_token", "This needs 'Authorization: Bearer TOKEN'."};
+        throw Refusal{
+            401, "no_token",
+            "This needs a token: the header 'Authorization: Bearer TOKEN', or --token-file of moetune's "
+            "commands."};
       if (role < route.role) throw Refusal{403, "role", "The token's role does not allow this."};
     }
     if (request.method == "POST") check_post(request);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <ctime>
 
 #include "base/digest.h"
@@ -99,11 +100,11 @@ Api::Miss Api::miss_of(const Json& json) {
   const WorkloadSpec spec{.kernel = kernel.name(), .problem = miss_text(json, "problem"), .preset = ""};
   const auto count = json.find("count");
   const bool has_count = count != json.end() && count->is_number_unsigned();
-  return {
-      .kernel = kernel.name(),
-      .problem = problem_of(kernel, spec).text(),
-      .hardware = miss_text(json, "hardware"),
-      .count = has_count ? static_cast<double>(std::max<std::uint64_t>(1, count->get<std::uint64_t>())) : 1};
+  const std::uint64_t stated = has_count ? count->get<std::uint64_t>() : 1;
+  return {.kernel = kernel.name(),
+          .problem = problem_of(kernel, spec).text(),
+          .hardware = miss_text(json, "hardware"),
+          .count = static_cast<double>(std::clamp<std::uint64_t>(stated, 1, kMostCount))};
 }
 
 // A search with the budget of `moetune search`, or what this service allows.
@@ -145,7 +146,9 @@ ServerResponse Api::misses(const ServerRequest& request, const std::string&) {
   std::set<std::string> why;  // of those that are refused
   for (const Json& one : *list) {
     try {
-      const Miss miss = miss_of(one);
+      Miss miss = miss_of(one);
+      if (miss.hardware.empty())
+        miss.hardware = miss_text(body, "hardware");  // of all, as a runtime's file has it
       JobRecord job = job_of(miss);
       ++accepted;
       parts_.metrics.count_misses(static_cast<std::uint64_t>(miss.count));

@@ -32,11 +32,6 @@ std::uint64_t EventLog::append(std::string_view type, std::uint64_t job, std::st
   return id;
 }
 
-std::uint64_t EventLog::last_id() const {
-  const std::lock_guard lock(mutex_);
-  return last_id_;
-}
-
 EventLog::Cursor EventLog::read(std::optional<std::uint64_t> after, std::uint64_t job) const {
   const std::lock_guard lock(mutex_);
   return Cursor(*this, std::min(after.value_or(last_id_), last_id_), job);

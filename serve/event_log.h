@@ -21,8 +21,6 @@ class EventLog {
   // `data` is one line. Returns the event's id.
   std::uint64_t append(std::string_view type, std::uint64_t job, std::string_view data);
 
-  std::uint64_t last_id() const;
-
   // What comes after the event `after`, or after the newest if there is none; of one job, unless `job` is 0.
   class Cursor {
    public:

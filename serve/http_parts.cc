@@ -100,10 +100,8 @@ ServerResponse http_refusal(int status, const char* code, const char* message) {
 }
 
 ServerResponse http_refusal(const NetError& error) {
-  if (error == http::error::body_limit)
-    return http_refusal(413, "too_large", "The body is larger than is taken.");
-  if (error == http::error::header_limit)
-    return http_refusal(431, "too_large", "The headers are larger than is taken.");
+  if (error == http::error::body_limit) return http_refusal(413, "too_large", "The body is too large.");
+  if (error == http::error::header_limit) return http_refusal(431, "too_large", "The headers are too large.");
   return http_refusal(400, "bad_request", "This is no HTTP request.");
 }
 

@@ -268,7 +268,8 @@ class HttpServer::Impl {
   asio::awaitable<ServerResponse> respond(IncomingMessage& message, const std::string& client) {
     const std::optional<ServerRequest> request = request_of(message, client);
     if (!request)
-      co_return refused(http_refusal(400, "bad_request", "The address or the Host of the request is none."));
+      co_return refused(
+          http_refusal(400, "bad_request", "The path, the query or the Host of the request is malformed."));
     if (options_.is_quick && options_.is_quick(*request)) co_return handle(*request);
     co_return co_await asio::co_spawn(
         handlers_, [&]() -> asio::awaitable<ServerResponse> { co_return handle(*request); },

@@ -1,6 +1,7 @@
 #include "serve/job_client.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <thread>
 
 #include "base/error.h"
@@ -15,6 +16,11 @@ using Json = nlohmann::json;
 
 constexpr int kMostBreaks = 30;  // of the connection, one a second: a service that restarts
 constexpr std::size_t kLongestEvent = std::size_t{1} << 20;
+
+// What no service of this moetune sends: another try would not mend it.
+struct UnreadableAnswer : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 std::string word_of(const Json& json, const char* name) {
   const auto found = json.find(name);
@@ -95,12 +101,16 @@ bool JobClient::watch(std::int64_t id, std::string& last_event, const JobContext
   const auto take = [&](const std::string& event_id, const std::string& type, const std::string& data) {
     if (!event_id.empty()) last_event = event_id;
     if (type.empty()) return true;
-    if (type == "job") {
-      ended = has_ended(parse_json(data, "an event"));
-      return !ended;
-    }
     if (type == "lost") return !has_ended(ask("GET", "/v1/jobs/" + std::to_string(id)));
-    play_event(data, context.events.job, context.events.listener);
+    try {
+      if (type == "job") {
+        ended = has_ended(parse_json(data, "an event"));
+        return !ended;
+      }
+      play_event(data, context.events.job, context.events.listener);
+    } catch (const BadInput& error) {
+      throw UnreadableAnswer(error.what());
+    }
     return true;
   };
   const HttpResponse response = http_stream(
@@ -137,6 +147,21 @@ Json JobClient::follow(std::int64_t id, const std::string& ticket, const JobCont
 }
 
 FinishedJob JobClient::run(const std::string& kind, const Json& request, const JobContext& context) const {
+  const auto unreadable = [&](const std::string& why) {
+    return BrokenEnvironment("what is at " + address_.url +
+                             " is no service of this moetune's version: " + why);
+  };
+  try {
+    return submit_and_follow(kind, request, context);
+  } catch (const UnreadableAnswer& error) {
+    throw unreadable(error.what());
+  } catch (const Json::exception& error) {
+    throw unreadable(json_error_text(error));
+  }
+}
+
+FinishedJob JobClient::submit_and_follow(const std::string& kind, const Json& request,
+                                         const JobContext& context) const {
   const Json submitted = ask("POST", "/v1/jobs", Json{{"kind", kind}, {"request", request}}.dump());
   const Json job = follow(submitted.value("id", std::int64_t{0}), word_of(submitted, "ticket"), context);
   FinishedJob finished{.id = job.value("id", std::int64_t{0}),

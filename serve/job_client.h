@@ -30,10 +30,12 @@ class JobClient {
   explicit JobClient(JobServer address);
 
   // Submits, or joins an equal job. A stop request withdraws the job and waits for what it had. Goes on over a restart
-  // of the service.
+  // of the service. Throws as the local job does, and BrokenEnvironment for what is no service of this version.
   FinishedJob run(const std::string& kind, const nlohmann::json& request, const JobContext& context) const;
 
  private:
+  FinishedJob submit_and_follow(const std::string& kind, const nlohmann::json& request,
+                                const JobContext& context) const;
   HttpRequest message(const std::string& method, const std::string& path) const;
   nlohmann::json ask(const std::string& method, const std::string& path, const std::string& body = "") const;
   nlohmann::json follow(std::int64_t id, const std::string& ticket, const JobContext& context) const;

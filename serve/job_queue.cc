@@ -261,7 +261,12 @@ std::int64_t JobQueue::oldest_queued() const {
 
 void JobQueue::require_writable() const {
   const std::lock_guard lock(mutex_);
-  const WriteTransaction nothing(database_);
+  const WriteTransaction nothing(database_);  // which is kept in memory, and so says nothing of the disk
+  std::error_code unknown;
+  const std::filesystem::space_info disk = std::filesystem::space(database_.path(), unknown);
+  if (!unknown && disk.available < limits_.room)
+    throw BrokenEnvironment("only " + std::to_string(disk.available) + " bytes are left for " +
+                            database_.path().string() + "; free some space");
 }
 
 std::optional<JobRecord> JobQueue::start_next(const std::string& device) {

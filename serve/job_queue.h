@@ -63,6 +63,7 @@ class JobQueue {
     std::size_t missed = 2'000;                 // of these: that nobody waits for
     std::size_t ended = 10'000;                 // that are remembered
     double weight = 1e9;                        // of one job, however often it is missed
+    std::uintmax_t room = 1 << 20;              // bytes that must be free on its disk
     std::chrono::milliseconds patience{5'000};  // with a file that another process has locked
   };
 
@@ -100,7 +101,7 @@ class JobQueue {
   std::vector<JobRecord> latest(std::size_t count) const;   // ended last first
   std::map<JobState, std::int64_t> counts() const;
   std::int64_t oldest_queued() const;  // its creation; 0 if none waits
-  void require_writable() const;       // throws if no job could be taken now
+  void require_writable() const;  // throws if no job could be taken now: its file is locked, its disk full
 
   // Starts the next job for a device: the highest priority, then weight, then the oldest.
   std::optional<JobRecord> start_next(const std::string& device);

@@ -65,6 +65,7 @@ ServedDevice served_gpu(const DeviceInfo& gpu, const fs::path& cache) {
 }
 
 ServedDevice served_recording(const std::string& device, const fs::path& cache) {
+  if (is_replay(device)) require_recording(device);
   return {.name = device,
           .uuid = "",
           .files = night_files(cache, nullptr),

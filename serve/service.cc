@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "retune/night_lock.h"
 #include "serve/memory_watch.h"
+#include "serve/queue_lock.h"
 #include "serve/served_devices.h"
 
 namespace moetune {
@@ -76,7 +77,8 @@ class Publisher {
 struct Service::Parts {
   explicit Parts(ServiceOptions given)
       : options(std::move(given)),
-        queue(queue_file(options), options.jobs),
+        queue_path(queue_file(options)),
+        queue(queue_path, options.jobs),
         access(options.hosts, options.behind_tls_proxy || !options.http.tls_cert.empty()),
         shelf(options.packs, options.most_pack_bytes) {}
 
@@ -134,9 +136,11 @@ struct Service::Parts {
   }
 
   ServiceOptions options;
+  const std::filesystem::path queue_path;
   std::vector<ServedDevice> served;
   std::vector<std::string> devices;  // their names
   std::vector<std::unique_ptr<DeviceLock>> locks;
+  std::optional<QueueLock> alone;  // on the queue
   JobQueue queue;
   EventLog log;
   Metrics metrics;
@@ -158,6 +162,7 @@ Service::Service(ServiceOptions options) {
   Parts& parts = *parts_;
   if (!parts.options.token_file.empty()) parts.access.read_tokens(parts.options.token_file);
   parts.lock_devices();
+  parts.alone.emplace(parts.queue_path);
   parts.queue.take_over();
   if (parts.options.process_bytes > 0) parts.watch_memory();
   if (parts.options.publish && !parts.options.packs.empty()) {

@@ -1,8 +1,10 @@
 // A whole service: queue, workers, HTTP. One process a host; it holds the lock of each of its GPUs
-// (retune/night_lock.h) for as long as it lives, so that no night of another process measures beside it.
+// (retune/night_lock.h) for as long as it lives, so that no night of another process measures beside it, and that of
+// its queue.
 //
 // Runs from its construction until it is destroyed; what runs then goes back into the queue. Errors: BadField for an
-// option, BrokenEnvironment for the machine, for a GPU that another service or night has, and for an address in use.
+// option, BrokenEnvironment for the machine, for a GPU that another service or night has, for a queue that another
+// service has, and for an address in use.
 #pragma once
 
 #include <filesystem>

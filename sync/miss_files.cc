@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "base/json.h"
@@ -19,7 +20,8 @@ constexpr std::string_view kEnding = "misses.json", kClaimed = ".claimed", kPost
 constexpr std::size_t kMostFiles = 1000;
 constexpr std::size_t kMostAtOnce = 1000, kMostBodyBytes = 512 << 10;  // of a request
 constexpr std::size_t kMostBytes = std::size_t{16} << 20;
-constexpr std::size_t kMissBytes = 256;  // of a miss in a request, beside its problem
+constexpr std::size_t kLongestHardware = 128;
+constexpr std::size_t kMissBytes = 256;  // of a miss in a request, its hardware included, beside its problem
 
 using Counts = std::map<std::pair<std::string, std::string>, std::uint64_t>;
 
@@ -70,10 +72,14 @@ void write_posted(const fs::path& file, const Counts& counts) {
   replace_file(file, document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), Durable::yes);
 }
 
+// "" if the file names none. Each miss of a request repeats it, so it is bounded.
 std::string hardware_of(const fs::path& file) {
   const nlohmann::json document = parse_json(read_regular_file(file, kMostBytes), file.string());
   const auto found = document.find("hardware");
-  return found != document.end() && found->is_string() ? found->get<std::string>() : "";
+  std::string name = found != document.end() && found->is_string() ? found->get<std::string>() : "";
+  if (name.size() <= kLongestHardware) return name;
+  throw BadInput(file.string() + ": the name of its hardware has " + std::to_string(name.size()) +
+                 " bytes; at most " + std::to_string(kLongestHardware) + " are taken");
 }
 
 class Post {
@@ -164,7 +170,17 @@ class Post {
 
 void post_misses(const ServiceClient& service, const fs::path& folder, PostedMisses& result) {
   Post post(service, result);
-  for (const fs::path& name : miss_files(folder)) post.file(name);
+  std::optional<BrokenEnvironment> first;
+  for (const fs::path& name : miss_files(folder)) {
+    try {
+      post.file(name);
+    } catch (const ServiceFailure&) {
+      throw;
+    } catch (const BrokenEnvironment& error) {  // of this file: NAME.posted is a folder, say
+      if (!first) first = error;
+    }
+  }
+  if (first) throw BrokenEnvironment(*first);
 }
 
 }  // namespace moetune

@@ -12,11 +12,14 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sync/service_client.h"
 
 namespace moetune {
+
+inline constexpr std::string_view kPostedEnding = "misses.json.posted";  // of NAME.posted
 
 struct PostedMisses {
   std::size_t files = 0, misses = 0;
@@ -24,7 +27,8 @@ struct PostedMisses {
 };
 
 // Posts what is there, and counts it in `result`. Throws ServiceFailure, with what was not posted kept, and
-// BrokenEnvironment for a folder that cannot be read or written.
+// BrokenEnvironment for a folder that cannot be read, or, once all other files are posted, for a file that cannot be
+// renamed.
 void post_misses(const ServiceClient& service, const std::filesystem::path& folder, PostedMisses& result);
 
 }  // namespace moetune

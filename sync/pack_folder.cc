@@ -12,6 +12,7 @@
 #include "base/regular_file.h"
 #include "base/replace_file.h"
 #include "jobs/record_rules.h"
+#include "sync/miss_files.h"
 
 namespace moetune {
 namespace {
@@ -23,8 +24,6 @@ constexpr std::uint64_t kMostTotalBytes = std::uint64_t{16} << 30;
 constexpr std::size_t kMostListBytes = std::size_t{1} << 20, kMostStateBytes = std::size_t{4} << 20;
 constexpr std::time_t kLeftOverAge = 3600;
 constexpr const char* kStateFile = ".moetune-sync.json";
-
-bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 
 bool is_sha256(const std::string& text) {
   std::array<std::uint8_t, 32> bytes;
@@ -53,6 +52,15 @@ std::vector<PackSignature> signatures_of(const fs::path& file) {
   } catch (const BadInput&) {
     return {};
   }
+}
+
+// Whether it was to become a pack, a signature, the state or posted misses.
+bool is_left_over(const std::string& name) {
+  const std::optional<std::string> whole = replaced_by(name);
+  if (!whole) return false;
+  return is_pack_name(*whole) ||
+         (whole->ends_with(".sig") && is_pack_name(whole->substr(0, whole->size() - 4))) ||
+         *whole == kStateFile || whole->ends_with(kPostedEnding);
 }
 
 }  // namespace
@@ -121,16 +129,11 @@ void PackFolder::write_state() const {
                state.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", Durable::yes);
 }
 
-// Of a process that was killed while it wrote: NAME.pack.XXXXXX, NAME.pack.sig.XXXXXX.
+// Of a process that was killed while it wrote.
 void PackFolder::remove_left_overs() const {
   std::error_code failure;
   for (fs::directory_iterator it(folder_, failure), end; !failure && it != end; it.increment(failure)) {
-    const std::string name = it->path().filename().string();
-    const bool random =
-        name.size() > 7 && name[name.size() - 7] == '.' && std::all_of(name.end() - 6, name.end(), is_word);
-    if (!random) continue;
-    const std::string whole = name.substr(0, name.size() - 7);
-    if (!is_pack_name(whole.ends_with(".sig") ? whole.substr(0, whole.size() - 4) : whole)) continue;
+    if (!is_left_over(it->path().filename().string())) continue;
     struct stat facts = {};
     if (::lstat(it->path().c_str(), &facts) == 0 && S_ISREG(facts.st_mode) &&
         std::time(nullptr) - facts.st_mtime > kLeftOverAge)

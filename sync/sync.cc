@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
+#include <exception>
 #include <mutex>
-#include <optional>
 #include <random>
 
 #include "base/random_text.h"
@@ -82,12 +82,12 @@ class Rounds {
  private:
   // What one half cannot do does not keep the other from its work.
   void work(SyncRound& round) {
-    std::optional<ServiceFailure> failure;
+    std::exception_ptr failure;
     PostedMisses posted;
     try {
       post_misses(service_, request_.folder, posted);
-    } catch (const ServiceFailure& error) {
-      failure = error;
+    } catch (const BrokenEnvironment&) {
+      failure = std::current_exception();
     }
     round.miss_files = posted.files;
     round.misses = posted.misses;
@@ -96,7 +96,7 @@ class Rounds {
     InstalledPacks installed = packs_.update(service_);
     round.installed = std::move(installed.names);
     for (std::string& warning : installed.warnings) round.warnings.push_back(std::move(warning));
-    if (failure) throw *failure;
+    if (failure) std::rethrow_exception(failure);
   }
 
   std::unique_ptr<FolderLock> own_lock() const {

@@ -65,3 +65,13 @@ TEST_CASE("a folder that is missing is said, and nothing is made") {
                        BrokenEnvironment);
   CHECK(folder.count() == 0);
 }
+
+TEST_CASE("what a killed process leaves is told from files of others") {
+  CHECK(replaced_by("a.pack.AbCd12.tmp") == "a.pack");
+  CHECK(replaced_by(".AbCd12.tmp") == std::nullopt);
+  for (const char* name : {"a.pack.AbCd12", "a.pack.backup", "a.pack.AbCd123.tmp", "a.pack.AbC_12.tmp",
+                           "a.tmp", ".tmp", "AbCd12.tmp", ""}) {
+    CAPTURE(name);
+    CHECK(replaced_by(name) == std::nullopt);
+  }
+}

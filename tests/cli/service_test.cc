@@ -83,6 +83,9 @@ TEST_CASE("search --server prints and returns what the local search does, over a
   const Ended nobody = tool.run({"serve", "--listen", "0.0.0.0:0", "--device", device, "--cache", cache});
   CHECK(nobody.code == 2);
   CHECK(contains(nobody.err, "--listen: 0.0.0.0 can be reached by others: that needs --token-file"));
+  const Ended unsigned_packs = tool.run({"serve", "--device", device, "--cache", cache, "--sign-key", "key"});
+  CHECK(unsigned_packs.code == 2);
+  CHECK(contains(unsigned_packs.err, "--sign-key needs --packs, too"));
   service = started("second");
   url_of(tool, "second");
   const Ended second = tool.run({"serve", "--listen", "127.0.0.1:0", "--device", device, "--cache", cache});

@@ -37,7 +37,7 @@ TEST_CASE("moe_combine: a token is the weighted sum of its rows; dropped slots c
   Call call = combine_kernel().default_call(problem);
   CHECK(combine_kernel().reference_on_cpu(problem, call, inputs).at("out") ==
         joined({eight(25.5), eight(20), eight(0)}));
-  call.integers[kCombineRow] = 16;
+  call.integers[kMoeRow] = 16;
   const Values apart = combine_kernel().reference_on_cpu(problem, call, inputs).at("out");
   REQUIRE(apart.size() == 40);
   CHECK(apart[7] == 25.5);
@@ -53,10 +53,10 @@ TEST_CASE("moe_combine: rules across dimensions, and of calls") {
   const Problem problem = combine_problem("hidden=64");
   Call call = combine_kernel().default_call(problem);
   CHECK_NOTHROW(combine_kernel().check_call(problem, call));
-  call.integers[kCombineRow] = 60;
+  call.integers[kMoeRow] = 60;
   CHECK_THROWS_AS(combine_kernel().check_call(problem, call), BadInput);
   call = combine_kernel().default_call(problem);
-  call.integers[kCombinePlaces] = 0;
+  call.integers[kMoePlaces] = 0;
   CHECK_THROWS_AS(combine_kernel().check_call(problem, call), BadInput);
 }
 
@@ -99,8 +99,8 @@ TEST_CASE("moe_combine: tensors of a server become extents and a call, and wrong
   Call call;
   family->bind(tensors, "", extents, call);
   CHECK(extents == Extents{10});
-  CHECK(call.integers[kCombineRow] == 512);
-  CHECK(call.integers[kCombinePlaces] == 40);
+  CHECK(call.integers[kMoeRow] == 512);
+  CHECK(call.integers[kMoePlaces] == 40);
   const auto refused = [&](const char* why, const char* options = "") {
     CHECK_THROWS_WITH_AS(family->bind(tensors, options, extents, call), doctest::Contains(why), BadInput);
   };

@@ -30,7 +30,7 @@ Values worked_example(const std::string& text, const char* output) {
   const Problem problem =
       dispatch_problem("tokens=2,hidden=8,experts=8,top_k=2,align=1" + (text.empty() ? "" : "," + text));
   Call call = dispatch_kernel().default_call(problem);
-  call.integers[kDispatchPlaces] = 5;
+  call.integers[kMoePlaces] = 5;
   HostTensors inputs;
   inputs["x"] = {448, -224, 112, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 7};
   inputs["sorted"] = {1, 2, 3, 0, 4};  // the last is padding
@@ -133,7 +133,7 @@ TEST_CASE("moe_dispatch: the permutations of the inputs belong together") {
 TEST_CASE("moe_dispatch: fewer places than the routing needs drop what lies behind them") {
   const Problem problem = dispatch_problem("tokens=9,experts=8,top_k=2,align=4,hidden=64");
   Call call = dispatch_kernel().default_call(problem);
-  call.integers[kDispatchPlaces] = 6;
+  call.integers[kMoePlaces] = 6;
   const std::vector<Buffer> buffers = dispatch_kernel().buffers(problem, call, 7);
   CHECK_NOTHROW(check_buffers(buffers));
   HostTensors values;
@@ -151,8 +151,8 @@ TEST_CASE("moe_dispatch: tensors of a server become extents and a call, and wron
   Call call;
   family->bind(tensors, "", extents, call);
   CHECK(extents == Extents{10});
-  CHECK(call.integers[kDispatchRow] == 320);
-  CHECK(call.integers[kDispatchPlaces] == 30);
+  CHECK(call.integers[kMoeRow] == 320);
+  CHECK(call.integers[kMoePlaces] == 30);
   const auto refused = [&](const char* why, const char* options = "") {
     CHECK_THROWS_WITH_AS(family->bind(tensors, options, extents, call), doctest::Contains(why), BadInput);
   };

@@ -13,7 +13,6 @@
 #include "kernels/registry.h"
 #include "retune/device_night.h"
 #include "retune/host_devices.h"
-#include "retune/lane.h"
 #include "retune/night.h"
 #include "tests/serve/scripted_driver.h"
 #include "tuner/worker/cuda_device.h"
@@ -55,27 +54,6 @@ std::set<pid_t> child_processes() {
 }
 
 }  // namespace
-
-TEST_CASE("a lane does its work in order on one thread, and what it throws is the future's") {
-  std::vector<std::thread::id> threads;
-  std::vector<int> order;
-  {
-    Lane lane;
-    lane.run([&] {
-      threads.push_back(std::this_thread::get_id());
-      order.push_back(1);
-    });
-    std::future<void> failed = lane.run([] { throw std::runtime_error("it fails"); });
-    lane.run([&] {
-      threads.push_back(std::this_thread::get_id());
-      order.push_back(2);
-    });
-    CHECK_THROWS_WITH(failed.get(), "it fails");
-  }
-  CHECK(order == std::vector<int>{1, 2});  // the end waits for all
-  CHECK(threads.at(0) == threads.at(1));
-  CHECK(threads.at(0) != std::this_thread::get_id());
-}
 
 TEST_CASE("what was opened to compare a GPU goes on with its worker, for another problem") {
   const testing::ScriptedDriver driver("memory=4194304,devices=2,same");

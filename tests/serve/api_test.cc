@@ -167,7 +167,13 @@ TEST_CASE("tokens have roles, and are needed wherever others can reach the servi
   const HttpResponse session = running.ask("POST", "/v1/session", R"({"token":"aaaaaaaaaaaaaaaaaaaa"})");
   CHECK(session.status == 200);
   const std::string cookie = session.header("set-cookie");
-  running.headers = {{"Cookie", cookie.substr(0, cookie.find(';'))}};
+  const std::string own = cookie.substr(0, cookie.find(';'));
+  running.headers = {
+      {"Cookie", "my_moetune_session=x; " + own + "; other=y"}};  // browsers send those of other ports
+  CHECK(running.ask("GET", "/v1/jobs").status == 200);
+  running.headers = {{"Cookie", "my_" + own}};
+  CHECK(running.ask("GET", "/v1/jobs").status == 401);
+  running.headers = {{"Cookie", own}};
   CHECK(running.ask("GET", "/v1/jobs").status == 200);
   CHECK(running.ask("POST", "/v1/jobs", search).status == 403);
   running.service.reset();
@@ -205,6 +211,22 @@ TEST_CASE("packs of the folder are listed, fetched by their digest, and nothing 
   CHECK(running.ask("GET", "/v1/packs/" + name + "/signature").body == "signed");
   CHECK(running.ask("GET", "/v1/packs/broken.pack").status == 404);
   CHECK(running.get("/v1/packs?hardware=nothing")["packs"].empty());
+}
+
+TEST_CASE("a recording that is not there is named when the service starts, not by every job") {
+  RunningService running;
+  for (const char* name : {"replay:decode_attention_h200_b1_c8193", "replay:", "replay:/nowhere/x.json"}) {
+    CAPTURE(name);
+    running.options.devices = {name};
+    std::string field;
+    try {
+      running.start();
+    } catch (const BadField& error) {
+      field = error.field();
+    }
+    CHECK(field == "device");
+    CHECK_FALSE(running.service);
+  }
 }
 
 TEST_CASE("one service a cache and GPU") {

@@ -143,6 +143,28 @@ TEST_CASE(
   CHECK(queue.find(second)->state == JobState::cancelled);
 }
 
+TEST_CASE("a queue has one service: another would run again what the first one runs") {
+  const SlowTrials slow;
+  RunningService running;
+  running.start();
+  const Json job = running.submit(kEndless);
+  REQUIRE(running.reaches(job["id"], "running"));
+  RunningService second;  // of another cache and device
+  second.options.queue = running.folder / "cache.db-jobs";
+  std::string refused;
+  try {
+    second.start();
+  } catch (const BrokenEnvironment& error) {
+    refused = error.what();
+  }
+  CHECK(refused == "another service works on the queue " + second.options.queue.string() +
+                       "; stop it, or give this one a queue of its own with --queue FILE");
+  CHECK(running.get(path_of(job))["state"] == "running");
+  running.service.reset();
+  second.start();  // it takes over what was left
+  CHECK(second.get(path_of(job))["id"] == job["id"]);
+}
+
 TEST_CASE("no search is longer than --max-time, whatever its request says") {
   const SlowTrials slow;
   RunningService running;

@@ -1,5 +1,6 @@
 // The HTTP server: what it bounds, whom it refuses and how, and that nobody waits for another's request.
 #include <atomic>
+#include <limits>
 
 #include "cache/database.h"
 #include "serve/http_server.h"
@@ -174,6 +175,17 @@ TEST_CASE("/healthz waits for nobody, and /readyz says that the queue cannot be 
   for (std::thread& client : clients) client.join();
   CHECK(unavailable > 0);
   CHECK(running.get("/readyz")["status"] == "ready");
+}
+
+TEST_CASE("/readyz says that the queue's disk is full") {
+  RunningService running;
+  running.options.jobs.room = std::numeric_limits<std::uintmax_t>::max();
+  running.start();
+  const HttpResponse response = running.ask("GET", "/readyz");
+  CHECK(response.status == 503);
+  CHECK(response.body.find("bytes are left for " + (running.folder / "cache.db-jobs").string()) !=
+        std::string::npos);
+  CHECK(running.ask("GET", "/healthz").status == 200);
 }
 
 TEST_CASE("a queue that is full says so, and a kind of a megabyte is refused in a line") {

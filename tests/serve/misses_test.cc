@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <limits>
 #include <mutex>
 
 #include "serve/memory_watch.h"
@@ -119,6 +120,12 @@ TEST_CASE("a miss of other hardware is refused with the reason; so is what no ke
   CHECK(why.find("it was missed on NVIDIA H100, and this service tunes for Test GPU") != why.npos);
   CHECK(why.find("this service takes at most") != why.npos);
   CHECK(why.find("decode_kernel") != why.npos);
+  // A file of moetune_write_misses, as it is: its hardware is that of all its misses.
+  const Json file = {{"moetune_misses", 1}, {"hardware", "NVIDIA H100"}, {"misses", {kMiss, here}}};
+  const HttpResponse posted = running.ask("POST", "/v1/misses", file.dump());
+  CHECK(posted.status == 202);
+  CHECK(Json::parse(posted.body)["accepted"] == 1);  // `here`, which says otherwise of itself
+  CHECK(posted.body.find("it was missed on NVIDIA H100") != posted.body.npos);
 }
 
 TEST_CASE("misses take the room that is theirs, in one go, and leave the rest to who waits") {
@@ -159,6 +166,18 @@ TEST_CASE("misses take the room that is theirs, in one go, and leave the rest to
   CHECK(queued[1]["weight"] == 4);
   CHECK_FALSE(queued[0]["deadline"].is_null());
   CHECK(running.submit({{"budget", 5}, {"seed", 10}})["state"] == "queued");
+}
+
+TEST_CASE("one post of a miss weighs at most a million, whatever it counts") {
+  const SlowTrials slow;
+  RunningService running;
+  running.start();
+  REQUIRE(running.reaches(running.submit({{"budget", 2000}, {"seed", 9}})["id"], "running"));
+  Json boundless = kMiss;
+  boundless["count"] = std::numeric_limits<std::uint64_t>::max();
+  post(running, Json::array({boundless}));
+  CHECK(running.get("/v1/jobs/2")["weight"] == 1e6);
+  CHECK(running.ask("GET", "/metrics").body.find("moetune_misses_total 1000000\n") != std::string::npos);
 }
 
 TEST_CASE("of two kinds of GPU a miss goes to its own") {

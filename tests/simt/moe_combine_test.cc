@@ -69,6 +69,6 @@ TEST_CASE("simt: moe_combine configurations sum as the reference does, under sev
 TEST_CASE("simt: moe_combine with rows of the output that lie apart") {
   if (no_simt()) return;
   SimtProblem one = combined("tokens=7,hidden=264,experts=8,top_k=4,align=2,capacity=100,skew=zipf");
-  one.call.integers[kCombineRow] = 288;
+  one.call.integers[kMoeRow] = 288;
   check_sample(one);
 }

@@ -70,10 +70,10 @@ TEST_CASE(
     "simt: moe_dispatch with rows that lie apart, and with more and fewer places than the routing needs") {
   if (no_simt()) return;
   SimtProblem one = dispatched("tokens=10,hidden=264,experts=8,top_k=2,align=4,out=e4m3,scale_layout=column");
-  one.call.integers[kDispatchRow] = 304;
+  one.call.integers[kMoeRow] = 304;
   for (const std::int64_t places : {6, 47, 131}) {
     CAPTURE(places);
-    one.call.integers[kDispatchPlaces] = places;
+    one.call.integers[kMoePlaces] = places;
     const HostTensors right = one.on_cpu();
     check_outputs(one.reference(Reference::exact), right);
     for (const Config& config : one.sample(simt_sample(3), Rules::must)) {
@@ -145,7 +145,7 @@ TEST_CASE("simt: moe_dispatch brings rows into equal segments, some of them full
   for (const char* const others : {"", ",out=e4m3,scale_layout=column"}) {
     CAPTURE(others);
     SimtProblem one = dispatched(std::string("tokens=21,hidden=136,experts=8,top_k=3") + others);
-    one.call.integers[kDispatchPlaces] = sizes.places();
+    one.call.integers[kMoePlaces] = sizes.places();
     one.edit = [&](SimtTensors& tensors) {
       std::memcpy(tensors.bytes("sorted").data(), plan.sorted.data(), 4 * plan.sorted.size());
       std::memcpy(tensors.bytes("inverse").data(), plan.inverse.data(), 4 * plan.inverse.size());

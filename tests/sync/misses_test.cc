@@ -92,6 +92,38 @@ TEST_CASE("a file that the service refuses, or that is none, is put aside") {
   CHECK(folder.visible() == Names{"a.misses.json.refused", "b.misses.json.refused", "c.misses.json.refused"});
 }
 
+TEST_CASE("a file that cannot be renamed keeps neither the others nor the packs from their way") {
+  const SyncFolder folder;
+  FakeService service;
+  service.packs["a.pack"] = real_pack();
+  const ScriptedServer server([&](const auto& request) { return service.answer(request); });
+  folder.write_misses("a.misses.json", {{"batch=1", 1}});
+  std::filesystem::create_directory(folder / "a.misses.json.posted");
+  folder.write_misses("b.misses.json", {{"batch=2", 2}});
+  const SyncRound round = sync_once(server, folder);
+  CHECK(round.failure.find("cannot rename " + (folder / "a.misses.json.claimed").string()) == 0);
+  CHECK(round.misses == 2);
+  CHECK(round.installed == Names{"a.pack"});
+  CHECK(folder.visible() ==
+        Names{"a.misses.json.claimed", "a.misses.json.posted", "a.pack", "b.misses.json.posted"});
+}
+
+TEST_CASE("a miss file whose hardware is longer than any name is put aside, not sent with each miss") {
+  const SyncFolder folder;
+  const FakeService service;
+  const ScriptedServer server([&](const auto& request) { return service.answer(request); });
+  const Json file = {{"moetune_misses", 1},
+                     {"hardware", std::string(1 << 20, 'x')},
+                     {"misses", {{{"kernel", "decode_attention"}, {"problem", "batch=1"}, {"count", 1}}}}};
+  folder.write("misses.json", file.dump());
+  const SyncRound round = sync_once(server, folder);
+  REQUIRE(round.warnings.size() == 1);
+  CHECK(round.warnings[0].find("the name of its hardware has 1048576 bytes; at most 128 are taken") !=
+        std::string::npos);
+  CHECK(folder.visible() == Names{"misses.json.refused"});
+  CHECK(received(server).empty());
+}
+
 TEST_CASE("many misses go in several requests") {
   const SyncFolder folder;
   const FakeService service;

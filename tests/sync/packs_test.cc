@@ -218,13 +218,22 @@ TEST_CASE("a file that sync did not install is left alone") {
 
 TEST_CASE("what a killed process left is taken away after an hour, and nothing else") {
   const SyncFolder folder;
-  for (const char* name :
-       {"a.pack.AbCd12", "a.pack.sig.AbCd12", "b.pack.AbCd12", "notes.AbCd12", "a.pack.1234567"})
-    folder.write(name, "x");
-  for (const char* name : {"a.pack.AbCd12", "a.pack.sig.AbCd12", "notes.AbCd12", "a.pack.1234567"})
+  const std::vector<const char*> old = {"a.pack.AbCd12.tmp",
+                                        "a.pack.sig.AbCd12.tmp",
+                                        ".moetune-sync.json.AbCd12.tmp",
+                                        "r0.misses.json.posted.AbCd12.tmp",
+                                        "notes.AbCd12.tmp",
+                                        "a.pack.1234567.tmp",
+                                        "a.pack.backup",
+                                        "a.pack.251125"};
+  folder.write("b.pack.AbCd12.tmp", "x");
+  for (const char* name : old) folder.write(name, "x");
+  for (const char* name : old)
     fs::last_write_time(folder / name, fs::file_time_type::clock::now() - std::chrono::hours(2));
   FakeService service;
   const ScriptedServer server([&](const auto& request) { return service.answer(request); });
   CHECK(sync_once(server, folder).failure == "");
-  CHECK(folder.visible() == Names{"a.pack.1234567", "b.pack.AbCd12", "notes.AbCd12"});
+  CHECK(folder.visible() == Names{"a.pack.1234567.tmp", "a.pack.251125", "a.pack.backup", "b.pack.AbCd12.tmp",
+                                  "notes.AbCd12.tmp"});
+  CHECK_FALSE(fs::exists(folder / ".moetune-sync.json.AbCd12.tmp"));
 }

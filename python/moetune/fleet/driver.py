@@ -21,6 +21,7 @@ from moetune.fleet.rollout import roll_out
 
 PROBES = 3  # of one node, then it is left out
 LARGEST_PACK = 1 << 30
+SILENT_WAIT = 5.0  # seconds; then it is said once that no node can go on
 Listener = Callable[[str], None]
 
 
@@ -100,7 +101,7 @@ class Fleet:
             raise BadOption(f"--into: {into} is a cache, not a pack; name another file")
 
     def _tune_all(self) -> None:
-        waiting_since = None
+        waiting_since, is_said = None, False
         while True:
             self._look_at_nodes()
             for assignment in self._policy.assign():
@@ -109,9 +110,13 @@ class Fleet:
                 return
             waits = not self._running and (not self._wanted or self._policy.stuck())
             waiting_since = (waiting_since or time.monotonic()) if waits else None
-            if waiting_since is not None and time.monotonic() - waiting_since > self._options.wait_s:
+            waited = time.monotonic() - waiting_since if waiting_since is not None else 0.0
+            if waited > self._options.wait_s:
                 self._give_up_waiting()
                 return
+            if waited > SILENT_WAIT and not is_said:
+                self._say(f"No node can go on; waiting for one, up to {self._options.wait_s:.0f} s.")
+            is_said = waited > SILENT_WAIT
             for answer in self._cluster.answers(1.0, self._options.largest_result):
                 self._take(answer)
 

@@ -122,9 +122,11 @@ class FleetTest(unittest.TestCase):
         workloads = write_list(self.folder / "w.json", [16384])
         with self.assertRaisesRegex(fleet.FleetError, "--address: nobody listens at 127.0.0.1:1"):
             fleet.tune(fleet.FleetOptions(workloads, self.into, address="127.0.0.1:1"), self.lines.append)
-        options = fleet.FleetOptions(workloads, self.into, cluster.address, accelerators=("H100",), wait_s=1)
-        with self.assertRaisesRegex(fleet.FleetError, r"no node with a GPU \(H100\) that moetune can use, after 1 s"):
+        options = fleet.FleetOptions(workloads, self.into, cluster.address, accelerators=("H100",), wait_s=8)
+        with self.assertRaisesRegex(fleet.FleetError, r"no node with a GPU \(H100\) that moetune can use, after 8 s"):
             fleet.tune(options, self.lines.append)
+        waits = [line for line in self.lines if line.endswith("No node can go on; waiting for one, up to 8 s.")]
+        self.assertEqual(len(waits), 1)
 
     def test_a_lost_node_and_results_that_come_twice(self) -> None:
         sizes = [16384, 32768, 49152]
