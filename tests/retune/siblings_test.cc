@@ -39,10 +39,12 @@ TEST_CASE("a speed is of the middle of enough samples") {
   CHECK(typical_speed({0.1, 1, 2, 3, 9}) == 2.0);
 }
 
-TEST_CASE("recordings may be named several times") {
-  CHECK(names_of(night_devices("replay:a,replay:a")) == std::vector<std::string>{"replay:a", "replay:a"});
-  CHECK(names_of(night_devices("replay:a")) == std::vector<std::string>{"replay:a"});
+TEST_CASE("recordings may be named several times, and are there") {
+  const std::string name = "replay:router_h200_deepseek_v3_t64";
+  CHECK(names_of(night_devices(name + "," + name)) == std::vector<std::string>{name, name});
+  CHECK(names_of(night_devices(name)) == std::vector<std::string>{name});
   CHECK(names_of(night_devices("cuda:3")) == std::vector<std::string>{"cuda:3"});
-  CHECK_THROWS_AS(night_devices("replay:a,"), BadField);
-  CHECK_THROWS_AS(night_devices("replay:a,all"), BadField);
+  CHECK_THROWS_AS(night_devices(name + ","), BadField);
+  CHECK_THROWS_AS(night_devices(name + ",all"), BadField);
+  CHECK_THROWS_AS(night_devices(name + ",replay:nope"), BadField);
 }
