@@ -1,9 +1,10 @@
 #include "base/json.h"
 
 #include <algorithm>
-#include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -45,24 +46,33 @@ Extent extent_of(std::string_view text) {
   return extent;
 }
 
-// Finds the first key that an object has twice, which the document no longer shows.
-class DuplicateKeys {
- public:
-  bool operator()(int, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::object_start) open_.emplace_back();
-    if (event == json::parse_event_t::object_end) open_.pop_back();
-    if (event == json::parse_event_t::key && !open_.back().insert(parsed.get<std::string>()).second &&
-        first_.empty()) {
-      first_ = parsed.get<std::string>();
-    }
-    return true;
-  }
-  const std::string& first() const { return first_; }
-
- private:
-  std::vector<std::set<std::string>> open_;
-  std::string first_;
+// The first key that an object of a text that is JSON has twice, and where. The library's events have no places.
+struct RepeatedKey {
+  std::string key;
+  std::size_t at = 0;
 };
+
+std::optional<RepeatedKey> repeated_key(std::string_view text) {
+  struct Open {
+    bool is_object = false, key_next = false;
+    std::set<std::string> keys;
+  };
+  std::vector<Open> open;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '{' || c == '[') open.push_back({.is_object = c == '{', .key_next = c == '{'});
+    if ((c == '}' || c == ']') && !open.empty()) open.pop_back();
+    if (c == ',' && !open.empty()) open.back().key_next = open.back().is_object;
+    if (c != '"') continue;
+    const std::size_t begin = at;
+    for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
+    if (open.empty() || !open.back().key_next) continue;
+    open.back().key_next = false;
+    auto key = json::parse(text.substr(begin, at + 1 - begin)).get<std::string>();
+    if (!open.back().keys.insert(key).second) return RepeatedKey{std::move(key), begin};
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -78,11 +88,13 @@ void check_json_bounds(std::string_view text, std::string_view what, std::size_t
 json parse_json(std::string_view text, std::string_view what, RepeatedKeys repeated) {
   check_json_bounds(text, what, kMaxJsonValues);
   try {
-    if (repeated == RepeatedKeys::allowed) return json::parse(text);
-    DuplicateKeys duplicates;
-    json document = json::parse(text, std::ref(duplicates));
-    if (duplicates.first().empty()) return document;
-    throw BadInput(std::string(what) + ": the key '" + duplicates.first() + "' occurs twice in one object");
+    json document = json::parse(text);
+    if (repeated == RepeatedKeys::allowed) return document;
+    const std::optional<RepeatedKey> twice = repeated_key(text);
+    if (!twice) return document;
+    const auto line = 1 + std::ranges::count(text.substr(0, twice->at), '\n');
+    throw BadInput(std::string(what) + ": the key '" + twice->key + "' occurs twice in one object, at line " +
+                   std::to_string(line));
   } catch (const json::exception& error) {
     throw BadInput(std::string(what) + ": " + json_error_text(error));
   }

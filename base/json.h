@@ -19,7 +19,7 @@ inline constexpr std::size_t kMaxReadValues = std::size_t{1} << 24;  // for a re
 enum class RepeatedKeys { allowed, refused };
 
 // Throws BadInput for what is not JSON (with line and column), for more than kMaxJsonDepth levels or
-// kMaxJsonValues values, and for a key that an object has twice if that is refused.
+// kMaxJsonValues values, and for a key that an object has twice (with its line) if that is refused.
 nlohmann::json parse_json(std::string_view text, std::string_view what,
                           RepeatedKeys repeated = RepeatedKeys::allowed);
 

@@ -207,21 +207,29 @@ std::optional<std::size_t> RangePlan::refine(std::size_t a, std::size_t b) {
   return cells_.size() > before ? std::optional(before) : std::nullopt;
 }
 
-std::vector<std::pair<std::size_t, std::size_t>> RangePlan::counted_neighbours() const {
+std::vector<std::pair<std::size_t, std::size_t>> cells_beside_each_other(
+    const std::vector<PlannedCell>& cells) {
   std::vector<std::pair<std::size_t, std::size_t>> pairs;
-  if (!counted_) return pairs;
   for (const bool uneven : {false, true}) {
     std::vector<std::size_t> indexes;
     std::vector<GridPoint> points;
-    for (std::size_t i = 0; i < cells_.size(); ++i) {
-      if (cells_[i].uneven != uneven) continue;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (cells[i].uneven != uneven) continue;
       indexes.push_back(i);
-      points.push_back(cells_[i].place);
+      points.push_back(cells[i].place);
     }
-    for (const auto& [a, b] : grid_neighbours(points)) {
-      if (points[a][*counted_] < points[b][*counted_]) pairs.emplace_back(indexes[a], indexes[b]);
-      if (points[a][*counted_] > points[b][*counted_]) pairs.emplace_back(indexes[b], indexes[a]);
-    }
+    for (const auto& [a, b] : grid_neighbours(points)) pairs.emplace_back(indexes[a], indexes[b]);
+  }
+  return pairs;
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> RangePlan::counted_neighbours() const {
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;
+  if (!counted_) return pairs;
+  for (const auto& [a, b] : cells_beside_each_other(cells_)) {
+    const std::int64_t one = cells_[a].place[*counted_], other = cells_[b].place[*counted_];
+    if (one < other) pairs.emplace_back(a, b);
+    if (one > other) pairs.emplace_back(b, a);
   }
   return pairs;
 }

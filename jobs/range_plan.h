@@ -25,6 +25,10 @@ struct PlannedCell {
   GridPoint place;
 };
 
+// Pairs of cells of one kind that lie beside each other on an axis of the ranges.
+std::vector<std::pair<std::size_t, std::size_t>> cells_beside_each_other(
+    const std::vector<PlannedCell>& cells);
+
 class RangePlan {
  public:
   // Of the coarse grid. Throws BadField (over).

@@ -27,24 +27,14 @@ std::optional<std::pair<std::size_t, std::size_t>> worst_disagreement(const std:
                                                                       double bound) {
   std::optional<std::pair<std::size_t, std::size_t>> worst;
   double most = bound;
-  for (const bool uneven : {false, true}) {
-    std::vector<std::size_t> indexes;
-    std::vector<GridPoint> points;
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      if (cells[i].uneven != uneven) continue;
-      indexes.push_back(i);
-      points.push_back(cells[i].place);
-    }
-    for (const auto& [a, b] : grid_neighbours(points)) {
-      const std::size_t one = indexes[a], other = indexes[b];
-      // Closer than an octave a nearest cell is as good as another.
-      if (grid_distance(cells[one].position, cells[other].position) < 0.98) continue;
-      const double regret = std::max(regret_of_neighbour(state.cells[one], picks[one], picks[other]),
-                                     regret_of_neighbour(state.cells[other], picks[other], picks[one]));
-      if (!(regret > most)) continue;
-      most = regret;
-      worst = {one, other};
-    }
+  for (const auto& [one, other] : cells_beside_each_other(cells)) {
+    // Closer than an octave a nearest cell is as good as another.
+    if (grid_distance(cells[one].position, cells[other].position) < 0.98) continue;
+    const double regret = std::max(regret_of_neighbour(state.cells[one], picks[one], picks[other]),
+                                   regret_of_neighbour(state.cells[other], picks[other], picks[one]));
+    if (!(regret > most)) continue;
+    most = regret;
+    worst = {one, other};
   }
   return worst;
 }

@@ -88,16 +88,15 @@ void align_uneven(std::vector<Problem>& problems) {
   const std::string& counted = kernel.free_dimensions().front();
   const std::unique_ptr<const FamilyInterface> interface = kernel.family_interface(problems.front());
   std::set<std::int64_t> lines;
-  std::vector<Problem*> uneven;
+  std::vector<std::pair<Problem*, std::int64_t>> uneven;  // with the count of the even work
   for (Problem& problem : problems) {
-    if (interface->table_point_of(problem).uneven)
-      uneven.push_back(&problem);
+    const TablePoint point = interface->table_point_of(problem);
+    if (point.uneven)
+      uneven.emplace_back(&problem, even_count(*interface, kernel.extents_of(problem), point));
     else
       lines.insert(problem[counted]);
   }
-  for (Problem* const problem : uneven) {
-    const std::int64_t count =
-        even_count(*interface, kernel.extents_of(*problem), interface->table_point_of(*problem));
+  for (const auto& [problem, count] : uneven) {
     const auto past = lines.lower_bound(count);
     std::int64_t line = past != lines.end() ? *past : count;
     if (past != lines.begin() && (past == lines.end() || count * count < *past * *std::prev(past)))

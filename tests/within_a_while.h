@@ -12,8 +12,8 @@ namespace moetune::testing {
 // Far longer than anything that a test waits for takes on a slow machine: it passes only where something is wrong.
 inline constexpr std::chrono::seconds kPatience{kSanitized ? 600 : 120};
 
-// Whether `condition` comes to hold. It is asked once more at the end, so that a test that was stopped for long is not
-// told of a wait that was none.
+// Whether `condition` comes to hold. It is asked once more at the end, so that a test that was stopped for long does
+// not fail for a wait that was none.
 template <typename Condition>
 bool within_a_while(const Condition& condition) {
   const auto limit = std::chrono::steady_clock::now() + kPatience;

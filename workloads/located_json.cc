@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -91,40 +90,6 @@ class JsonWalk {
   std::size_t at_ = 0;
 };
 
-// The first key that an object of a text that is JSON has twice, and where.
-struct RepeatedKey {
-  std::string key;
-  std::size_t at = 0;
-};
-
-std::optional<RepeatedKey> repeated_key(std::string_view text) {
-  struct Open {
-    bool is_object = false, key_next = false;
-    std::set<std::string> keys;
-  };
-  std::vector<Open> open;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if (c == '{' || c == '[') open.push_back({.is_object = c == '{', .key_next = c == '{'});
-    if ((c == '}' || c == ']') && !open.empty()) open.pop_back();
-    if (c == ',' && !open.empty()) open.back().key_next = open.back().is_object;
-    if (c != '"') continue;
-    const std::size_t begin = at;
-    for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
-    if (open.empty() || !open.back().key_next) continue;
-    open.back().key_next = false;
-    const nlohmann::json key = parse_json_or_discard(text.substr(begin, at + 1 - begin));
-    if (key.is_string() && !open.back().keys.insert(key.get<std::string>()).second)
-      return RepeatedKey{key.get<std::string>(), begin};
-  }
-  return std::nullopt;
-}
-
-std::size_t line_at(std::string_view text, std::size_t at) {
-  return 1 + static_cast<std::size_t>(
-                 std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
-}
-
 std::vector<std::string> tokens_of(nlohmann::json::json_pointer pointer) {
   std::vector<std::string> tokens;
   for (; !pointer.empty(); pointer.pop_back()) tokens.push_back(pointer.back());
@@ -141,11 +106,7 @@ bool is_index(const std::string& token) {
 LocatedJson::LocatedJson(std::string text, std::string file)
     : text_(std::move(text)),
       file_(std::move(file)),
-      document_(parse_json(text_, file_, RepeatedKeys::allowed)) {
-  if (const std::optional<RepeatedKey> twice = repeated_key(text_))
-    throw BadInput(file_ + ":" + std::to_string(line_at(text_, twice->at)) + ": the key '" + twice->key +
-                   "' occurs twice in one object");
-}
+      document_(parse_json(text_, file_, RepeatedKeys::refused)) {}
 
 LocatedJson LocatedJson::read(const std::filesystem::path& file, std::size_t most_bytes) {
   return LocatedJson(read_regular_file(file, most_bytes), file.string());
@@ -158,7 +119,8 @@ std::size_t LocatedJson::line_of(const nlohmann::json::json_pointer& pointer) co
     if (!walk.enter(token)) break;
     at = walk.at();
   }
-  return line_at(text_, at);
+  return 1 + static_cast<std::size_t>(
+                 std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
 }
 
 std::string JsonPlace::name() const {

@@ -42,7 +42,11 @@ TEST_CASE("what is not JSON is BadInput with its place, or a discarded document"
                        doctest::Contains("x.json: parse error at line 2"), BadInput);
   CHECK(parse_json_or_discard("{").is_discarded());
   CHECK_THROWS_WITH_AS(parse_json(R"({"a": 1, "a": 2})", "x.json", RepeatedKeys::refused),
-                       "x.json: the key 'a' occurs twice in one object", BadInput);
+                       "x.json: the key 'a' occurs twice in one object, at line 1", BadInput);
+  CHECK_THROWS_WITH_AS(parse_json("{\"a\": [\"b\", \"b\", {\"b\": \"a,\"}],\n\"b\": 1,\n\"\\u0061\": 2}",
+                                  "x.json", RepeatedKeys::refused),
+                       "x.json: the key 'a' occurs twice in one object, at line 3", BadInput);
+  CHECK(parse_json(R"([{"a": "\"a"}, {"a": {"a": 1}}])", "x.json", RepeatedKeys::refused).size() == 2);
   CHECK(parse_json(R"({"a": 1, "a": 2})", "x.json").size() == 1);
 }
 

@@ -66,7 +66,7 @@ TEST_CASE("a folder that is missing is said, and nothing is made") {
   CHECK(folder.count() == 0);
 }
 
-TEST_CASE("what a killed process leaves is told from files of others") {
+TEST_CASE("what a killed process leaves is recognized, and no file of others") {
   CHECK(replaced_by("a.pack.AbCd12.tmp") == "a.pack");
   CHECK(replaced_by(".AbCd12.tmp") == std::nullopt);
   for (const char* name : {"a.pack.AbCd12", "a.pack.backup", "a.pack.AbCd123.tmp", "a.pack.AbC_12.tmp",

@@ -30,6 +30,17 @@ struct Workspace {
   std::vector<std::uint8_t> memory;
 };
 
+// The problems that are written to the file of misses, the most frequent first.
+std::vector<std::string> missed_problems(const Opened& opened, const Folder& folder) {
+  const std::string path = (folder / "misses.json").string();
+  REQUIRE_OK(moetune_write_misses(opened.runtime(), path.c_str()));
+  std::ifstream in(path);
+  std::vector<std::string> problems;
+  const nlohmann::json document = nlohmann::json::parse(in);
+  for (const nlohmann::json& miss : document["misses"]) problems.push_back(miss["problem"]);
+  return problems;
+}
+
 }  // namespace
 
 TEST_CASE("a server opens, picks, binds and launches, and the output is right") {
@@ -277,16 +288,10 @@ TEST_CASE("a range is exact only if its choice was measured in all of it, and it
   REQUIRE_OK(moetune_pick_range(family, from, 3, 66, 2 * 66, &choice));  // of one cell
   CHECK(choice.kind == MOETUNE_CHOICE_EXACT);
   const auto missed_contexts = [&] {
-    const std::string path = (folder / "misses.json").string();
-    REQUIRE_OK(moetune_write_misses(opened.runtime(), path.c_str()));
-    std::ifstream in(path);
     std::vector<std::string> contexts;
-    const nlohmann::json document = nlohmann::json::parse(in);
-    for (const nlohmann::json& miss : document["misses"]) {
-      const std::string problem = miss["problem"];
+    for (const std::string& problem : missed_problems(opened, folder))
       contexts.push_back(
           problem.substr(problem.find("context="), problem.find(",dtype") - problem.find("context=")));
-    }
     return contexts;
   };
   CHECK(missed_contexts().empty());
@@ -315,14 +320,10 @@ TEST_CASE("what is written down of a ragged batch is a problem with about its to
   moetune_choice choice;
   REQUIRE_OK(moetune_pick(family, extents, 3, 4 * 4096, &choice));
   CHECK(choice.extents[0] == 12);
-  const std::string path = (folder / "misses.json").string();
-  REQUIRE_OK(moetune_write_misses(opened.runtime(), path.c_str()));
-  std::ifstream in(path);
-  const auto document = nlohmann::json::parse(in);
-  REQUIRE(document["misses"].size() == 1);
-  const std::string problem = document["misses"][0]["problem"];
-  CHECK(problem.starts_with("batch=8,"));
-  CHECK(problem.find("lengths=ragged") != std::string::npos);
+  const std::vector<std::string> missed = missed_problems(opened, folder);
+  REQUIRE(missed.size() == 1);
+  CHECK(missed[0].starts_with("batch=8,"));
+  CHECK(missed[0].find("lengths=ragged") != std::string::npos);
 }
 
 TEST_CASE("every shape that is written down is a problem, though it was rounded up") {
@@ -335,13 +336,9 @@ TEST_CASE("every shape that is written down is a problem, though it was rounded 
   moetune_choice choice;
   REQUIRE_OK(moetune_pick(family, largest, 3, 65535 * 64, &choice));
   REQUIRE_OK(moetune_pick(family, impossible, 3, 0, &choice));
-  const std::string path = (folder / "misses.json").string();
-  REQUIRE_OK(moetune_write_misses(opened.runtime(), path.c_str()));
-  std::ifstream in(path);
-  const auto document = nlohmann::json::parse(in);
-  REQUIRE(document["misses"].size() == 1);
-  const std::string problem = document["misses"][0]["problem"];
-  CHECK(problem.starts_with("batch=57344,q_heads=4,kv_heads=1,head_dim=64,context=56,"));
+  const std::vector<std::string> missed = missed_problems(opened, folder);
+  REQUIRE(missed.size() == 1);
+  CHECK(missed[0].starts_with("batch=57344,q_heads=4,kv_heads=1,head_dim=64,context=56,"));
 }
 
 TEST_CASE("a range counts as even or ragged by the total at its end") {

@@ -140,9 +140,9 @@ TEST_CASE("what is not JSON is located by line and column") {
             .starts_with("toy.json: parse error at line 2, column 15"));
   CHECK(error("[]") == "toy.json: the document must be an object, not array");
   CHECK(error_after("\"stages\", \"values\"", "\"stages\", \"name\": \"x\", \"values\"") ==
-        "toy.json: the key 'name' occurs twice in one object");
+        "toy.json: the key 'name' occurs twice in one object, at line 5");
   CHECK(error_after("\"bytes\": \"stages", "\"row_bytes\": \"1\", \"bytes\": \"stages") ==
-        "toy.json: the key 'row_bytes' occurs twice in one object");
+        "toy.json: the key 'row_bytes' occurs twice in one object, at line 8");
 }
 
 TEST_CASE("each wrong key or value of a space file is named") {

@@ -80,8 +80,7 @@ TEST_CASE("misses become queued searches, once, heavier the more often they were
   const auto post = [&](const Json& misses) {
     return running.ask("POST", "/v1/misses", Json{{"misses", misses}}.dump());
   };
-  const Json blocker = running.submit({{"budget", 2000}, {"seed", 9}});
-  REQUIRE(running.reaches(blocker["id"], "running"));
+  const Json blocker = running.started({{"budget", 2000}, {"seed", 9}});
   const Json rare = {{"kernel", "decode_kernel"}, {"problem", "elements=4096"}, {"count", 3}};
   const Json often = {{"kernel", "decode_kernel"}, {"problem", "elements=8192"}, {"count", 40}};
   const HttpResponse first =

@@ -51,8 +51,7 @@ TEST_CASE("a job that ends while the queue's file is locked ends when it is free
   RunningService running;
   running.options.jobs.patience = std::chrono::milliseconds(100);
   running.start();
-  const Json job = running.submit(kTwoSeconds);
-  REQUIRE(running.reaches(job["id"], "running"));
+  const Json job = running.started(kTwoSeconds);
   {
     const LockedQueue locked(running);
     CHECK(ends_unwritten(running));
@@ -68,8 +67,7 @@ TEST_CASE("what has ended and cannot be written runs again at the next start") {
   RunningService running;
   running.options.jobs.patience = std::chrono::milliseconds(100);
   running.start();
-  const Json job = running.submit(kTwoSeconds);
-  REQUIRE(running.reaches(job["id"], "running"));
+  const Json job = running.started(kTwoSeconds);
   {
     const LockedQueue locked(running);
     CHECK(ends_unwritten(running));
@@ -85,8 +83,7 @@ TEST_CASE("a request that equals a job which is being cancelled is a job of its 
   const SlowTrials slow;
   RunningService running;
   running.start();
-  const Json first = running.submit(kEndless);
-  REQUIRE(running.reaches(first["id"], "running"));
+  const Json first = running.started(kEndless);
   CHECK(running.ask("DELETE", delete_path(first)).status == 200);
   const Json second = running.submit(kEndless);
   CHECK(second["id"] != first["id"]);
@@ -147,8 +144,7 @@ TEST_CASE("a queue has one service: another would run again what the first one r
   const SlowTrials slow;
   RunningService running;
   running.start();
-  const Json job = running.submit(kEndless);
-  REQUIRE(running.reaches(job["id"], "running"));
+  const Json job = running.started(kEndless);
   RunningService second;  // of another cache and device
   second.options.queue = running.folder / "cache.db-jobs";
   std::string refused;

@@ -93,8 +93,7 @@ TEST_CASE("priorities order the queue; queued and running jobs are cancelled; de
   const SlowTrials slow;
   RunningService running;
   running.start();
-  const Json first = running.submit(kLong);
-  REQUIRE(running.reaches(first["id"], "running"));
+  const Json first = running.started(kLong);
   const Json low = running.submit({{"budget", 20}, {"seed", 2}});
   const Json high = running.submit({{"budget", 20}, {"seed", 3}}, {{"priority", 5}});
   const Json late = running.submit({{"budget", 20}, {"seed", 4}}, {{"deadline_s", 1}});

@@ -134,8 +134,7 @@ TEST_CASE("misses take the room that is theirs, in one go, and leave the rest to
   running.options.jobs.missed = 300;
   running.options.jobs.weight = 2'500'000;
   running.start();
-  const Json blocker = running.submit({{"budget", 2000}, {"seed", 9}, {"finalists", 1}});
-  REQUIRE(running.reaches(blocker["id"], "running"));
+  const Json blocker = running.started({{"budget", 2000}, {"seed", 9}, {"finalists", 1}});
   Json misses = Json::array();
   for (int i = 1; i <= 1000; ++i)
     misses.push_back({{"kernel", "decode_kernel"},

@@ -102,6 +102,12 @@ class RunningService {
   }
   Json job(std::int64_t id) const { return get("/v1/jobs/" + std::to_string(id)); }
   // The job once it has ended.
+  // Submitted, and running.
+  Json started(const Json& fields) const {
+    Json job = submit(fields);
+    REQUIRE(reaches(job["id"], "running"));
+    return job;
+  }
   Json ended(std::int64_t id) const {
     Json last;
     const bool has_ended = within_a_while([&] {
