@@ -108,10 +108,11 @@ RangeResult RangeSearch::run() {
     fill();
     repair(kRepairUntil);
     follow_waves();
+    refine(kRefiningUntil);
     cross();
-    refine();
-    complete_cover(kRefiningUntil);
-    repair(kRefiningUntil);
+    refine(kAcrossUntil);  // what was tried across may say more
+    complete_cover(kAcrossUntil);
+    repair(kAcrossUntil);
     measure_contended();
     certify();
     result_.contest =

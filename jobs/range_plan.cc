@@ -17,6 +17,7 @@ constexpr int kDrawsPerShape = 50;
 // The finer grid's steps to one of the coarse grid's. The kernel's first free dimension counts what blocks are made of,
 // and how they fill the SMs changes with every few of them; odd steps avoid that all are powers of two.
 constexpr double kCountedSteps = 5, kOtherSteps = 2;
+constexpr double kOnlySteps = 15;  // of a range of one dimension
 constexpr std::size_t kMostCells = 400;
 // Uneven work is looked for among problems of up to this many times the count of the even work whose place it takes,
 // and is good enough within this distance, a tenth of an octave.
@@ -76,9 +77,12 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
 
 void RangePlan::fill() {
   std::vector<std::vector<std::int64_t>> axes;
-  for (std::size_t i = 0; i < ranges_.size(); ++i)
-    axes.push_back(axis_coordinates(ranges_[i].first, ranges_[i].last,
-                                    octaves_ / (places_[i] == 0 ? kCountedSteps : kOtherSteps)));
+  // Of recorded shapes some must be left for the certificate.
+  const bool is_only = ranges_.size() == 1 && session_.recording() == nullptr;
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    const double steps = is_only ? kOnlySteps : places_[i] == 0 ? kCountedSteps : kOtherSteps;
+    axes.push_back(axis_coordinates(ranges_[i].first, ranges_[i].last, octaves_ / steps));
+  }
   const std::vector<GridPoint> points = grid_points(axes);
   for (const std::size_t i : spread_order(points)) {
     for (const bool uneven : {false, true}) {

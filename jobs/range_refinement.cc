@@ -1,10 +1,15 @@
 #include "jobs/range_refinement.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace moetune {
 namespace {
+
+// What loses as much as the bound is worth another cell in a gap of so many octaves.
+constexpr double kLeastOctaves = 0.5;
+constexpr double kMostRegret = 1;  // that counts; of what does not run it is infinite
 
 // How much slower a cell would be with the choice of its neighbour: with the very configuration if it was tried here,
 // else with the cubin. 0 if that is not known.
@@ -21,22 +26,23 @@ double regret_of_neighbour(const RangeCellState& here, const RangePick& own, con
 
 }  // namespace
 
-std::optional<std::pair<std::size_t, std::size_t>> worst_disagreement(const std::vector<PlannedCell>& cells,
-                                                                      const RangeState& state,
-                                                                      const std::vector<RangePick>& picks,
-                                                                      double bound) {
-  std::optional<std::pair<std::size_t, std::size_t>> worst;
-  double most = bound;
+std::vector<std::pair<std::size_t, std::size_t>> disagreements(const std::vector<PlannedCell>& cells,
+                                                               const RangeState& state,
+                                                               const std::vector<RangePick>& picks,
+                                                               double bound) {
+  using Pair = std::pair<std::size_t, std::size_t>;
+  std::vector<std::pair<double, Pair>> losses;
   for (const auto& [one, other] : cells_beside_each_other(cells)) {
-    // Closer than an octave a nearest cell is as good as another.
-    if (grid_distance(cells[one].position, cells[other].position) < 0.98) continue;
     const double regret = std::max(regret_of_neighbour(state.cells[one], picks[one], picks[other]),
                                    regret_of_neighbour(state.cells[other], picks[other], picks[one]));
-    if (!(regret > most)) continue;
-    most = regret;
-    worst = {one, other};
+    const double loss =
+        std::min(regret, kMostRegret) * std::sqrt(grid_distance(cells[one].position, cells[other].position));
+    if (regret > bound && loss > kLeastOctaves * bound) losses.push_back({-loss, {one, other}});
   }
-  return worst;
+  std::ranges::sort(losses);
+  std::vector<Pair> worst_first;
+  for (const auto& [loss, pair] : losses) worst_first.push_back(pair);
+  return worst_first;
 }
 
 }  // namespace moetune

@@ -1,7 +1,6 @@
 // Where the grid of a range is too coarse: between cells that would lose much with each other's choices. Pure.
 #pragma once
 
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,11 +10,12 @@
 
 namespace moetune {
 
-// The neighbours of one kind for which each other's choices are worst, past the bound, and that are an octave apart or
-// more. `cells` are those of `state` and `picks`, in order.
-std::optional<std::pair<std::size_t, std::size_t>> worst_disagreement(const std::vector<PlannedCell>& cells,
-                                                                      const RangeState& state,
-                                                                      const std::vector<RangePick>& picks,
-                                                                      double bound);
+// The neighbours of one kind that lose more than the bound with each other's choices, the worst first: a shape between
+// two cells is served by the nearer one, so that a large loss is worth another cell where a small gap is left, a small
+// one only in a large gap. `cells` are those of `state` and `picks`, in order.
+std::vector<std::pair<std::size_t, std::size_t>> disagreements(const std::vector<PlannedCell>& cells,
+                                                               const RangeState& state,
+                                                               const std::vector<RangePick>& picks,
+                                                               double bound);
 
 }  // namespace moetune

@@ -25,6 +25,7 @@ constexpr double kFrequentDefault = 0.04;
 // After so many waves of blocks another one weighs little.
 constexpr int kMostWaves = 3;
 constexpr std::size_t kMostSteps = 4;  // cells beside steps, to one of the coarse grid
+constexpr std::size_t kLeastRefined = 64;
 
 }  // namespace
 
@@ -293,7 +294,7 @@ bool RangeSearch::has_untried(std::size_t index) {
 
 // What serves a cell's neighbours is tried there as well, so that a choice can be judged around each cell.
 void RangeSearch::cross() {
-  for (std::size_t i = 0; i < state_.cells.size() && !time_is_up(kRefiningUntil); ++i) {
+  for (std::size_t i = 0; i < state_.cells.size() && !time_is_up(kAcrossUntil); ++i) {
     if (state_.cells[i].crossed || !state_.cells[i].is_measured()) continue;
     if (has_untried(i)) look(i, solution_.cubins, meter_.brief());
     state_.cells[i].crossed = true;
@@ -346,21 +347,32 @@ void RangeSearch::follow_waves() {
   }
 }
 
-void RangeSearch::refine() {
-  const std::size_t most = plan_.coarse() / 2;
-  for (; added() < most && !time_is_up(kRefiningUntil);) {
-    const auto pair = worst_disagreement(plan_.cells(), state_, solution_.picks, request_.regret);
-    if (!pair) return;
-    const std::optional<std::size_t> index = plan_.refine(pair->first, pair->second);
-    if (!index) return;
+// Cells of refinement. A range of one dimension has few cells, and choices may change as often as in another one. Of
+// recorded shapes some must be left for the certificate.
+std::size_t RangeSearch::most_refined() const {
+  const std::size_t share = plan_.coarse() / 2;
+  return session_.recording() != nullptr ? share : std::max(share, kLeastRefined);
+}
+
+// Adds a cell to the worst pair that has room for one; false if none has.
+bool RangeSearch::refine_once(double until) {
+  for (const auto& [a, b] : disagreements(plan_.cells(), state_, solution_.picks, request_.regret)) {
+    const std::optional<std::size_t> index = plan_.refine(a, b);
+    if (!index) continue;
     take_new_cells();
-    complete(*index, measured_everywhere(), kRefiningUntil);
-    report("refining", added(), most);
+    complete(*index, measured_everywhere(), until);
+    return true;
   }
+  return false;
+}
+
+void RangeSearch::refine(double until) {
+  while (added() < most_refined() && !time_is_up(until) && refine_once(until))
+    report("refining", added(), most_refined());
 }
 
 void RangeSearch::measure_contended() {
-  for (std::size_t i = 0; i < state_.cells.size() && !time_is_up(kRefiningUntil); ++i) {
+  for (std::size_t i = 0; i < state_.cells.size() && !time_is_up(kAcrossUntil); ++i) {
     if (state_.cells[i].contended && enter(i)) look(i, solution_.cubins, meter_.brief());
   }
 }

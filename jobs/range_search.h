@@ -30,9 +30,9 @@ class RangeSearch {
  private:
   using Clock = std::chrono::steady_clock;
   // Shares of the time at which a stage ends, so that the next ones have theirs.
-  static constexpr double kSearchesUntil = 0.22, kPoolUntil = 0.3, kFillUntil = 0.68, kRepairUntil = 0.7,
-                          kWavesUntil = 0.78, kRefiningUntil = 0.82, kAbsorbedUntil = 0.9,
-                          kShapesUntil = 0.97;
+  static constexpr double kSearchesUntil = 0.22, kPoolUntil = 0.3, kFillUntil = 0.64, kRepairUntil = 0.66,
+                          kWavesUntil = 0.73, kRefiningUntil = 0.79, kAcrossUntil = 0.82,
+                          kAbsorbedUntil = 0.9, kShapesUntil = 0.97;
 
   void resume();
   bool enter(std::size_t index);
@@ -58,9 +58,11 @@ class RangeSearch {
     const std::size_t all = plan_.cells().size() - planned_at_first_;
     return all - std::min(all, state_.steps);
   }
+  std::size_t most_refined() const;
   int waves_there(std::size_t index, const Problem& problem) const;
   void follow_waves();
-  void refine();
+  bool refine_once(double until);
+  void refine(double until);
   void measure_contended();
   void certify();
   void certify_once(const std::vector<Problem>& shapes);

@@ -95,6 +95,29 @@ TEST_CASE(
   CHECK(cache.check().empty());
 }
 
+TEST_CASE("where a choice suddenly takes twice as long, cells on both sides of that are found") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.file("recordings"));
+  for (const std::int64_t tokens : {1, 16, 64, 256, 260, 264, 338, 512, 1024, 4096}) {
+    Recording recording = made_up_recording(tokens);
+    for (ConfigId id = 0; id < recording.space.size(); ++id) {
+      const ConfigParts parts = split_config(recording.space.config(id), recording.space.parameters());
+      const bool is_for_few = made_up_unit(parts.compiled.text()) < 0.5;
+      if (is_for_few == (tokens > 262)) recording.trials[id].time_us *= 2;
+    }
+    write_recording(recording, folder.file("recordings") + "/" + std::to_string(tokens) + ".json.zst");
+  }
+  RangeRequest request = range_request(folder);
+  request.certificate_shapes = 0;
+  const RangeResult result = search_range(request, {});
+  for (const char* tokens : {",tokens=260,", ",tokens=264,"}) {
+    const auto is_there = [&](const RangeCell& cell) {
+      return ("," + cell.problem).find(tokens) != std::string::npos;
+    };
+    CHECK_MESSAGE(std::ranges::any_of(result.table.cells, is_there), tokens);
+  }
+}
+
 TEST_CASE("equal searches give equal tables, and a search that is done does nothing again") {
   const TemporaryFolder folder;
   write_made_up_range(folder.file("recordings"));
@@ -256,7 +279,8 @@ TEST_CASE("a fresh search has its whole budget again, and is as good as the firs
       CHECK(again.table.kept);
       CHECK(again.table.cells.size() >= again.planned);
       CHECK(again.table.certificate.shapes > 0);
-      CHECK(again.table.certificate.worst <= first.table.certificate.worst + request.regret);
+      // Other shapes may be left for it.
+      CHECK(again.table.certificate.worst <= first.table.certificate.worst + 2 * request.regret);
     }
   }
 }

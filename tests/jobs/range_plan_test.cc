@@ -70,6 +70,25 @@ TEST_CASE("a step between two cells gets a cell on both of its sides") {
   CHECK(added_for(129).empty());  // what was recorded nearest to both sides is a cell already
 }
 
+TEST_CASE("a range of one dimension has a finer grid") {
+  setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+  setenv("MOETUNE_FAKE_CUDA", "memory=67108864", 1);
+  const TemporaryFolder folder;
+  Session session(choose_family_device("cuda:0", {.kernel = "router"}),
+                  SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}}, Events{});
+  RangePlan plan(session, session.problem(), "tokens=1..4096", 2);
+  const std::size_t coarse = plan.cells().size();
+  CHECK(coarse == 7);
+  plan.fill();
+  std::set<std::int64_t> tokens;
+  for (const PlannedCell& cell : plan.cells()) tokens.insert(tokens_of(cell.problem));
+  CHECK(tokens.size() == plan.cells().size());
+  CHECK(tokens.size() > 60);
+  for (std::int64_t few = 1; few <= 10; ++few) CHECK(tokens.contains(few));
+  for (auto next = std::next(tokens.begin()); next != tokens.end(); ++next)
+    CHECK((*next - *std::prev(next) == 1 || *next < 1.2 * static_cast<double>(*std::prev(next))));
+}
+
 TEST_CASE("ragged cells have the places of full ones in the table, of as many sequences as that takes") {
   setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
   setenv("MOETUNE_FAKE_CUDA", "memory=67108864", 1);
