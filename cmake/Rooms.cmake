@@ -16,7 +16,7 @@ endfunction()
 # finds what one forgot to include.
 function(build_in_batches target)
   if(MOETUNE_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
     # A file's own type within a class of that file is what the warning is about; a batch includes both.
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   endif()

@@ -12,9 +12,8 @@
 namespace moetune {
 namespace {
 
-// What a list may hold (workloads/located_json.h, workload_file.cc).
+// What a list may hold (workloads/located_json.h).
 constexpr double kMostWeight = 1e12;
-constexpr std::size_t kMostShapes = 100'000;
 
 // "" if this moetune has the problem.
 std::string why_unknown(const MissedWorkload& missed) {

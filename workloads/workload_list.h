@@ -4,6 +4,7 @@
 // Plain data and pure functions. Errors: BadInput, which names file, line and key for what stands in a file.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "kernels/problem.h"
 
 namespace moetune {
+
+inline constexpr std::size_t kMostShapes = 100'000;  // of a list, over all of its entries
 
 struct WorkloadShape {
   std::string problem;  // dimensions over those of the entry: "batch=8,context=4096"

@@ -12,14 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/base/source.h"
+
 namespace fs = std::filesystem;
+using moetune::testing::Source;
 
 namespace {
-
-struct Source {
-  std::string path;  // from the repository root
-  std::string text;
-};
 
 // A room, which is a folder with sources, and what it may include besides itself. Order is from the ground
 // up; an inner room stands with the room around it.

@@ -11,14 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/base/source.h"
+
 namespace fs = std::filesystem;
+using moetune::testing::Source;
 
 namespace {
-
-struct Source {
-  std::string path;  // from the repository root
-  std::string text;
-};
 
 bool holds_sources(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
