@@ -20,8 +20,8 @@ with tempfile.TemporaryDirectory() as name:
     cache = pathlib.Path(name) / "cache.db"
     recordings = f"replay:{repository}/replay/recordings"
 
-    def make(device, *more):
-        command = [f"{repository}/scripts/make_pack", f"{name}/one.pack", "--cache", str(cache), "--moetune", moetune,
+    def make(device, *more, tool=moetune):
+        command = [f"{repository}/scripts/make_pack", f"{name}/one.pack", "--cache", str(cache), "--moetune", tool,
                    "--kernel", "decode_attention", "--preset", "mixtral-8x7b", "qwen3-30b-a3b", "--pages", "0",
                    "--over", "batch=1..128,context=2k..8k", "--device", device, "--no-compile", *more]
         ended = subprocess.run(command, capture_output=True, text=True)
@@ -42,3 +42,6 @@ with tempfile.TemporaryDirectory() as name:
 
     ended = make("cuda:77")
     check("a device that is not there is said", ended.returncode == 3 and "make_pack: " in ended.stderr)
+
+    ended = make(f"{recordings},{recordings}", tool="/bin/echo")
+    check("what fails on a device fails the run", ended.returncode == 3 and "printed no document" in ended.stderr)
