@@ -18,7 +18,7 @@ constexpr int kDrawsPerShape = 50;
 // and how they fill the SMs changes with every few of them; odd steps avoid that all are powers of two.
 constexpr double kCountedSteps = 5, kOtherSteps = 2;
 constexpr double kOnlySteps = 15;  // of a range of one dimension
-constexpr std::size_t kMostCells = 400;
+constexpr std::size_t kMostCells = 400, kLeastRefined = 64;
 // Uneven work is looked for among problems of up to this many times the count of the even work whose place it takes,
 // and is good enough within this distance, a tenth of an octave.
 constexpr std::int64_t kMostTimes = 4;
@@ -77,8 +77,7 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
 
 void RangePlan::fill() {
   std::vector<std::vector<std::int64_t>> axes;
-  // Of recorded shapes some must be left for the certificate.
-  const bool is_only = ranges_.size() == 1 && session_.recording() == nullptr;
+  const bool is_only = ranges_.size() == 1 && !leaves_shapes();
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     const double steps = is_only ? kOnlySteps : places_[i] == 0 ? kCountedSteps : kOtherSteps;
     axes.push_back(axis_coordinates(ranges_[i].first, ranges_[i].last, octaves_ / steps));
@@ -201,6 +200,11 @@ std::optional<std::size_t> RangePlan::nearest(const PlannedCell& to,
     if (!best || rank(i) < rank(*best)) best = i;
   }
   return best;
+}
+
+std::size_t RangePlan::most_refined() const {
+  const std::size_t share = coarse_ / 2;
+  return leaves_shapes() ? share : std::max(share, kLeastRefined);
 }
 
 std::optional<std::size_t> RangePlan::refine(std::size_t a, std::size_t b) {

@@ -44,6 +44,9 @@ class RangePlan {
   PlannedCell cell_of(const Problem& problem) const;
   // Adds the cell half-way between two, of one kind, unless there is one; its index.
   std::optional<std::size_t> refine(std::size_t a, std::size_t b);
+  // So many cells may come of refine(). A range of one dimension has few cells, and choices may change as often as in
+  // another one.
+  std::size_t most_refined() const;
   // Pairs of cells that lie beside each other on the kernel's first free dimension, which counts what blocks are made
   // of; that with less first.
   std::vector<std::pair<std::size_t, std::size_t>> counted_neighbours() const;
@@ -66,6 +69,8 @@ class RangePlan {
   // The same; of uneven problems that which lies in the table where the even one of `values` does, or nearest to it.
   std::optional<Problem> problem_for(const GridPoint& values, bool uneven) const;
   bool fits(const Problem& problem) const;
+  // Of recorded shapes, which are few, some must be left for the certificate: their grid stays coarser.
+  bool leaves_shapes() const { return session_.recording() != nullptr; }
   bool is_planned(const Problem& problem) const;
   // Whether a cell has its place in a table, though it may be another problem (of another tensor-parallel degree).
   bool is_taken(const PlannedCell& cell) const;

@@ -25,7 +25,6 @@ constexpr double kFrequentDefault = 0.04;
 // After so many waves of blocks another one weighs little.
 constexpr int kMostWaves = 3;
 constexpr std::size_t kMostSteps = 4;  // cells beside steps, to one of the coarse grid
-constexpr std::size_t kLeastRefined = 64;
 
 }  // namespace
 
@@ -347,13 +346,6 @@ void RangeSearch::follow_waves() {
   }
 }
 
-// Cells of refinement. A range of one dimension has few cells, and choices may change as often as in another one. Of
-// recorded shapes some must be left for the certificate.
-std::size_t RangeSearch::most_refined() const {
-  const std::size_t share = plan_.coarse() / 2;
-  return session_.recording() != nullptr ? share : std::max(share, kLeastRefined);
-}
-
 // Adds a cell to the worst pair that has room for one; false if none has.
 bool RangeSearch::refine_once(double until) {
   for (const auto& [a, b] : disagreements(plan_.cells(), state_, solution_.picks, request_.regret)) {
@@ -367,8 +359,8 @@ bool RangeSearch::refine_once(double until) {
 }
 
 void RangeSearch::refine(double until) {
-  while (added() < most_refined() && !time_is_up(until) && refine_once(until))
-    report("refining", added(), most_refined());
+  while (added() < plan_.most_refined() && !time_is_up(until) && refine_once(until))
+    report("refining", added(), plan_.most_refined());
 }
 
 void RangeSearch::measure_contended() {

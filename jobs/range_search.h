@@ -58,7 +58,6 @@ class RangeSearch {
     const std::size_t all = plan_.cells().size() - planned_at_first_;
     return all - std::min(all, state_.steps);
   }
-  std::size_t most_refined() const;
   int waves_there(std::size_t index, const Problem& problem) const;
   void follow_waves();
   bool refine_once(double until);

@@ -106,7 +106,7 @@ bool RangeSearch::absorb() {
   bool any = false;
   for (UnseenShape& shape : state_.shapes) {
     const bool is_lossy = !shape.failed && shape.pick_us > shape.best_us * (1 + request_.regret);
-    const bool is_full = added() >= most_refined() + kMostAbsorbed;
+    const bool is_full = added() >= plan_.most_refined() + kMostAbsorbed;
     if (!is_lossy || shape.absorbed || is_full || time_is_up(kShapesUntil)) continue;
     const std::size_t before = plan_.cells().size();
     plan_.restore(shape.problem);
