@@ -17,10 +17,15 @@ void add_used(Runs& runs, const KvTensors& kv, bool values, const std::vector<Ra
   const KvStrides& strides = kv.strides(values);
   const std::int64_t dim = kv.head_dim, heads = kv.heads;
   const bool tokens_meet = strides.token == dim,
-             heads_meet = strides.head == dim && strides.token == heads * dim;
+             heads_meet = strides.head == dim && strides.token == heads * dim,
+             is_dense = tokens_meet && strides.head == kv.tokens * dim;
   for (const Range& tokens : used) {
     const std::int64_t begin = (values ? kv.v_offset : 0) + tokens.begin / kv.tokens * strides.block;
     const std::int64_t first = tokens.begin % kv.tokens, count = tokens.count;
+    if (is_dense && count == kv.tokens) {
+      runs.add(begin, heads * strides.head);
+      continue;
+    }
     if (heads_meet) {
       runs.add(begin + first * strides.token, count * strides.token);
       continue;
@@ -66,6 +71,7 @@ PagePool fill_pages(const char* kernel, const std::vector<Range>& visible, std::
   shuffle(order, random);
   PagePool pool;
   pool.table.reserve(visible.size() * static_cast<std::size_t>(table_stride));
+  std::vector<Range> used_of_page(order.size());
   auto next = order.begin();
   for (const Range& range : visible) {
     for (std::int64_t entry = 0; entry < table_stride; ++entry) {
@@ -75,9 +81,12 @@ PagePool fill_pages(const char* kernel, const std::vector<Range>& visible, std::
         pool.table.push_back(kGarbagePage);
         continue;
       }
-      pool.used.push_back({*next * page + first, end - first});
+      used_of_page[static_cast<std::size_t>(*next)] = {*next * page + first, end - first};
       pool.table.push_back(*next++);
     }
+  }
+  for (const Range& used : used_of_page) {
+    if (used.count > 0) pool.used.push_back(used);
   }
   return pool;
 }
