@@ -141,6 +141,7 @@ std::vector<fs::path> shipped_packs() {
   for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(MOETUNE_SOURCE_DIR) / "packs")) {
     if (entry.path().extension() == ".pack") packs.push_back(entry.path());
   }
+  std::ranges::sort(packs);
   return packs;
 }
 
