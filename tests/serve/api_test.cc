@@ -185,16 +185,13 @@ TEST_CASE("tokens have roles, and are needed wherever others can reach the servi
 TEST_CASE("packs of the folder are listed, fetched by their digest, and nothing else is") {
   RunningService running;
   std::filesystem::create_directory(running.folder / "packs");
-  for (const auto& entry :
-       std::filesystem::directory_iterator(std::filesystem::path(MOETUNE_SOURCE_DIR) / "packs")) {
-    if (entry.path().extension() == ".pack")
-      std::filesystem::copy_file(entry.path(), running.folder / "packs" / entry.path().filename());
-  }
+  std::filesystem::copy_file(std::filesystem::path(MOETUNE_SOURCE_DIR) / "packs/h200.pack",
+                             running.folder / "packs/h200.pack");
   std::ofstream(running.folder / "packs" / "broken.pack") << "no pack";
   running.options.packs = (running.folder / "packs").string();
   running.start();
   const Json packs = running.get("/v1/packs")["packs"];
-  REQUIRE(packs.size() >= 1);
+  REQUIRE(packs.size() == 1);
   const std::string name = packs[0]["name"], sha256 = packs[0]["sha256"];
   CHECK(packs[0]["hardware"].get<std::string>().find("H200") != std::string::npos);
   CHECK(packs[0]["signed"] == false);
