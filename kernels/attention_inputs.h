@@ -35,8 +35,9 @@ void shuffle(std::vector<T>& items, std::mt19937_64& random) {
 // The pages that ranges of tokens touch.
 std::int64_t pages_touched(const std::vector<Range>& visible, std::int64_t page);
 
-// A page table, and the tokens of the pool that some query sees, in order: token `t` of page `p` is number p * page + t,
-// and no range leaves its page. (Millions of pages: sorting them took most of the time that a range takes to plan.)
+// A page table, and the tokens of the pool that some query sees, in order: token `t` of page `p` is number
+// p * page + t, and no range leaves its page. (A range's problems have millions of pages, and sorting them took most of
+// the time that it needs to be planned.)
 struct PagePool {
   std::vector<std::int32_t> table;
   std::vector<Range> used;
