@@ -233,7 +233,7 @@ TEST_CASE("heads that no cluster can share, and schedules without neighbours, ha
     const LegalSpace legal =
         space().enumerate(expression_environment(of, limits_of_architecture("sm_90a")), Rules::must);
     std::set<std::string> found;
-    for (ConfigId id = 0; id < legal.size(); ++id) {
+    for (ConfigId id = 0; id < legal.size(); id += kSanitized ? 17 : 1) {
       const Config config = legal.config(id);
       if (config.number("cluster") == 2)
         found.insert(config.at("schedule").text() + " " + config.at("packed").text());
