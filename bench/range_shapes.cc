@@ -38,13 +38,14 @@ constexpr double kOctaves = 2;  // of the coarse grid, whose cells are no unseen
 class Served {
  public:
   Served(const std::string& file, const Kernel& kernel, const FamilyInterface& interface, const RangeKey& key)
-      : table_(table_in(file, key)), picks_(interface, points(kernel, interface, table_)) {}
+      : table_(table_in(file, key)), picks_(interface, points(kernel, interface, table_), table_.expected) {}
 
   const RangeTable& table() const { return table_; }
 
   std::string config_at(const TablePoint& point) const {
-    const std::optional<std::size_t> cell = picks_.at(point);
-    return cell ? table_.cells[*cell].config : "";
+    const std::optional<RangePicks::Place> place = picks_.at(point);
+    if (!place) return "";
+    return place->is_cell ? table_.cells[place->index].config : table_.expected.configs[place->index];
   }
 
  private:

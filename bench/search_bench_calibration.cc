@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "search/strategies/cholesky.h"
+#include "base/cholesky.h"
 
 namespace moetune::bench {
 namespace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "jobs/range_expectation.h"
 #include "jobs/range_search.h"
 #include "tuner/trial_record.h"
 
@@ -10,7 +11,22 @@ namespace moetune {
 
 void RangeSearch::solve_again() {
   if (neighbours_.size() != plan_.cells().size()) neighbours_ = neighbours_of(plan_.cells());
-  solution_ = solve(state_, request_.regret, request_.variants, neighbours_);
+  // A cell whose surroundings have choices of their own serves itself alone.
+  solution_ =
+      solve(state_, request_.regret, request_.variants, expected_.empty() ? neighbours_ : RangeNeighbours{});
+  const auto has_cubin = [this](const std::string& config) {
+    const std::string cubin = meter_.cubin_of(session_.space_file()->parse_config(config));
+    return std::ranges::find(solution_.picks, cubin, &RangePick::cubin) != solution_.picks.end();
+  };
+  if (std::ranges::all_of(expected_.configs, has_cubin)) solution_.table.expected = expected_;
+}
+
+// Choices between the cells, by all that was measured so far.
+void RangeSearch::expect() {
+  expected_ = {};
+  solve_again();
+  expected_ = RangeExpectation(session_, plan_, meter_, request_.threads).of(state_, solution_);
+  solve_again();
 }
 
 // Of short trials, which are in the cache already: what comes within a second of the last time costs no measuring if it
@@ -29,15 +45,16 @@ void RangeSearch::store(RangeStore::Stage stage) {
 }
 
 ContestRatio RangeSearch::ratio_to_standing(const RangeCell& cell) {
-  std::string pick;
+  std::optional<Served> served;
   try {
     const Problem problem = parse_problem(key().kernel, session_.kernel()->schema(), nullptr, cell.problem);
     session_.move_to(problem);
     session_.space_file()->parse_config(cell.config);
-    pick = pick_for(problem);
+    served = served_at(problem);
   } catch (const BadInput&) {  // of other sources, or a recording that is gone
   }
-  if (pick.empty()) return {};
+  if (!served) return {};
+  const std::string& pick = served->config;
   if (pick == cell.config) return {.ratios = {1, 1}};
   meter_.begin(false);
   ContestRatio met;
@@ -114,6 +131,7 @@ RangeResult RangeSearch::run() {
     complete_cover(kAcrossUntil);
     repair(kAcrossUntil);
     measure_contended();
+    expect();
     certify();
     result_.contest =
         store_.meet(solution_, [this](const RangeCell& cell) { return ratio_to_standing(cell); });

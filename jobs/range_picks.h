@@ -1,4 +1,4 @@
-// Which cell of a range serves a problem: what a server's dispatch table answers, because it is that table.
+// What of a range table serves a problem: what a server's dispatch table answers, because it is that table.
 //
 // Immutable once made; the interface must be of the cells' family, and need not outlive it.
 #pragma once
@@ -8,19 +8,27 @@
 #include <vector>
 
 #include "kernels/family_interface.h"
+#include "ranges/expected_choices.h"
 #include "runtime/dispatch_table.h"
 
 namespace moetune {
 
 class RangePicks {
  public:
-  RangePicks(const FamilyInterface& interface, std::span<const TablePoint> cells);
+  RangePicks(const FamilyInterface& interface, std::span<const TablePoint> cells,
+             const ExpectedChoices& expected = {});
 
-  // A position among the cells; nullopt if there are none.
-  std::optional<std::size_t> at(const TablePoint& point) const;
+  // A place among the cells or among the expected configurations.
+  struct Place {
+    bool is_cell = true;
+    std::size_t index = 0;
+    bool operator==(const Place&) const = default;
+  };
+  std::optional<Place> at(const TablePoint& point) const;  // nullopt if there are no cells
 
  private:
-  DispatchTable table_;
+  std::size_t cells_;
+  DispatchTable table_;  // expected configurations have the entries behind those of the cells
 };
 
 }  // namespace moetune

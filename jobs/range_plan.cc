@@ -131,6 +131,37 @@ std::optional<Problem> RangePlan::problem_for(const GridPoint& values, bool unev
   return nearest;
 }
 
+std::optional<GridPoint> RangePlan::values_at(const GridPoint& position) const {
+  TablePoint point;
+  for (const std::int64_t coordinate : position) point.position.push_back(coordinate);
+  const Extents extents = interface_->extents_at(point, base_);
+  GridPoint values;
+  for (const std::size_t place : places_) {
+    if (place >= extents.size()) return std::nullopt;
+    values.push_back(extents[place]);
+  }
+  return values;
+}
+
+std::optional<Problem> RangePlan::problem_of_position(const GridPoint& position, bool uneven) const {
+  const std::optional<GridPoint> values = values_at(position);
+  return values ? problem_for(*values, uneven) : std::nullopt;
+}
+
+// Uneven work may lie anywhere, by its total; even work where its extents say.
+std::optional<std::int64_t> RangePlan::coordinate_between(std::int64_t low, std::int64_t high,
+                                                          std::size_t axis, const GridPoint& like,
+                                                          bool uneven) const {
+  GridPoint position = like;
+  position[axis] = geometric_middle(low, high);
+  if (!uneven || axis > 0) {
+    const std::optional<Problem> even = problem_of_position(position, false);
+    if (!even) return std::nullopt;
+    position[axis] = cell_of(*even).position[axis];
+  }
+  return position[axis] > low && position[axis] < high ? std::optional(position[axis]) : std::nullopt;
+}
+
 bool RangePlan::fits(const Problem& problem) const {
   double bytes = 0;
   for (const Buffer& buffer : kernel_.buffers(problem, 1)) bytes += static_cast<double>(buffer.bytes());

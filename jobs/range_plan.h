@@ -56,6 +56,12 @@ class RangePlan {
   // A cell that an earlier search of these ranges refined to, unless the device no longer serves it.
   void restore(const std::string& problem);
   const FamilyInterface& interface() const { return *interface_; }
+  // The problem that lies at a position of the family's dispatch table, or near it; nullopt if there is none.
+  std::optional<Problem> problem_of_position(const GridPoint& position, bool uneven) const;
+  // A coordinate between two of an axis of the dispatch table, half-way by ratio, at which a problem lies; the other
+  // coordinates are those of `like`. nullopt if there is none.
+  std::optional<std::int64_t> coordinate_between(std::int64_t low, std::int64_t high, std::size_t axis,
+                                                 const GridPoint& like, bool uneven) const;
   // Random problems within the ranges that are no cells, but for those of `keep`; the first of one sequence.
   std::vector<Problem> unseen(std::size_t count, std::uint64_t seed,
                               const std::set<std::string>& keep = {}) const;
@@ -68,6 +74,8 @@ class RangePlan {
   std::optional<Problem> problem_of_kind(const GridPoint& values, bool uneven) const;
   // The same; of uneven problems that which lies in the table where the even one of `values` does, or nearest to it.
   std::optional<Problem> problem_for(const GridPoint& values, bool uneven) const;
+  // The ranges' values at a position of the dispatch table.
+  std::optional<GridPoint> values_at(const GridPoint& position) const;
   bool fits(const Problem& problem) const;
   // Of recorded shapes, which are few, some must be left for the certificate: their grid stays coarser.
   bool leaves_shapes() const { return session_.recording() != nullptr; }

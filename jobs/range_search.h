@@ -2,6 +2,7 @@
 //
 // Belongs to the job's thread; request and context must outlive it. range_search.cc measures cells, range_repair.cc
 // what a table lacks that does not keep its bound, range_unseen.cc unseen shapes; range_job.cc brings it to its end.
+// What serves between the cells is expected as soon as they are measured (range_expectation.h).
 #pragma once
 
 #include <algorithm>
@@ -68,9 +69,14 @@ class RangeSearch {
   bool absorb();
   std::vector<Problem> unseen(std::size_t count) const;
   void add_shape(const Problem& problem);
-  std::optional<std::size_t> cell_for(const Problem& problem) const;
-  std::string pick_for(const Problem& problem) const;
-  void withdraw(std::size_t index);
+  // What the table launches at a problem, and the cell that it is of; nullopt for one that is expected between cells.
+  struct Served {
+    std::string config;
+    std::optional<std::size_t> cell;
+  };
+  std::optional<Served> served_at(const Problem& problem) const;
+  void withdraw(const Served& served);
+  void expect();
   TuneResult tune_here(std::size_t budget, double until, bool is_cell);
   void commit();
   void store(RangeStore::Stage stage);
@@ -95,6 +101,7 @@ class RangeSearch {
   RangeStore store_;
   RangeState state_;  // cells in the order of plan_
   RangeSolution solution_;
+  ExpectedChoices expected_;    // of solution_'s cubins, once the cells are measured
   RangeNeighbours neighbours_;  // of so many cells as it has
   std::optional<Clock::time_point> stored_at_;
   std::size_t planned_at_first_ = 0;  // cells of the grids

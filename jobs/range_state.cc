@@ -123,7 +123,8 @@ std::string RangeState::text() const {
                    {"steps", steps},
                    {"configs", configs.json()},
                    {"cells", std::move(list)},
-                   {"shapes", std::move(seen)}}
+                   {"shapes", std::move(seen)},
+                   {"withdrawn", withdrawn}}
       .dump();
 }
 
@@ -143,6 +144,7 @@ RangeState RangeState::parse(std::string_view text) {
     for (const nlohmann::json& one : document.at("shapes")) {
       state.shapes.push_back(shape_from(one));
     }
+    state.withdrawn = document.value("withdrawn", std::vector<std::string>{});
     return state;
   } catch (const nlohmann::json::exception& error) {
     throw BadInput("the progress of a range search is none of moetune's: " + json_error_text(error));

@@ -61,6 +61,8 @@ struct RangeState {
   std::size_t steps = 0;            // cells that were added beside steps of a choice's waves
   std::vector<RangeCellState> cells;
   std::vector<UnseenShape> shapes;
+  std::vector<std::string>
+      withdrawn;  // configurations that failed where they were expected to be the fastest
 
   bool operator==(const RangeState&) const = default;
   std::string text() const;

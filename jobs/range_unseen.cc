@@ -12,7 +12,7 @@ constexpr std::size_t kMostAbsorbed = 24;  // unseen shapes that become cells
 
 }  // namespace
 
-std::optional<std::size_t> RangeSearch::cell_for(const Problem& problem) const {
+std::optional<RangeSearch::Served> RangeSearch::served_at(const Problem& problem) const {
   std::vector<TablePoint> points;
   std::vector<std::size_t> cells;
   for (std::size_t i = 0; i < plan_.cells().size(); ++i) {
@@ -20,29 +20,32 @@ std::optional<std::size_t> RangeSearch::cell_for(const Problem& problem) const {
     points.push_back(plan_.interface().table_point_of(plan_.cells()[i].problem));
     cells.push_back(i);
   }
-  const RangePicks picks(plan_.interface(), points);
-  const std::optional<std::size_t> found = picks.at(plan_.interface().table_point_of(problem));
-  return found ? std::optional(cells[*found]) : std::nullopt;
+  const ExpectedChoices& expected = solution_.table.expected;
+  const RangePicks picks(plan_.interface(), points, expected);
+  const std::optional<RangePicks::Place> place = picks.at(plan_.interface().table_point_of(problem));
+  if (!place) return std::nullopt;
+  if (!place->is_cell) return Served{expected.configs[place->index], std::nullopt};
+  return Served{solution_.picks[cells[place->index]].config, cells[place->index]};
 }
 
-std::string RangeSearch::pick_for(const Problem& problem) const {
-  const std::optional<std::size_t> cell = cell_for(problem);
-  return cell ? solution_.picks[*cell].config : "";
-}
-
-// A choice that failed somewhere in its cell serves there no longer.
-void RangeSearch::withdraw(std::size_t index) {
-  const RangePick pick = solution_.picks[index];
-  RangeCellState& cell = state_.cells[index];
+// A choice that failed somewhere in its cell serves there no longer; one that was expected nowhere.
+void RangeSearch::withdraw(const Served& served) {
+  if (!served.cell) {
+    state_.withdrawn.push_back(served.config);
+    expect();
+    return;
+  }
+  const RangePick pick = solution_.picks[*served.cell];
+  RangeCellState& cell = state_.cells[*served.cell];
   cell.looks[pick.config] = {pick.cubin, std::numeric_limits<double>::infinity()};
   cell.cubins[pick.cubin] = {};
   if (cell.fallback && cell.fallback->config == pick.config) cell.fallback.reset();
 }
 
 void RangeSearch::add_shape(const Problem& problem) {
-  const std::optional<std::size_t> cell = cell_for(problem);
-  if (!cell) return;
-  const std::string pick = solution_.picks[*cell].config;
+  const std::optional<Served> served = served_at(problem);
+  if (!served) return;
+  const std::string& pick = served->config;
   enter(problem);
   const TuneResult own = tune_here(request_.shape_budget, kShapesUntil, false);
   meter_.begin(session_.request(request_.settings).kernel != nullptr);
@@ -61,7 +64,7 @@ void RangeSearch::add_shape(const Problem& problem) {
   if (times[0] == 0 || !meter_.is_right(pick)) {
     shape.failed = true;
     state_.shapes.push_back(std::move(shape));
-    withdraw(*cell);
+    withdraw(*served);
     return;
   }
   if (contended) return;
@@ -76,7 +79,9 @@ void RangeSearch::certify_once(const std::vector<Problem>& shapes) {
   // What an earlier search saw is true of this table only if it picks the same.
   std::erase_if(state_.shapes, [&](const UnseenShape& shape) {
     const auto found = std::ranges::find(shapes, shape.problem, &Problem::text);
-    return found == shapes.end() || (!shape.absorbed && pick_for(*found) != shape.pick);
+    if (found == shapes.end()) return true;
+    const std::optional<Served> served = served_at(*found);
+    return !shape.absorbed && (!served || served->config != shape.pick);
   });
   for (std::size_t i = 0; i < shapes.size() && !time_is_up(kShapesUntil); ++i) {
     const std::string text = shapes[i].text();
@@ -118,6 +123,7 @@ bool RangeSearch::absorb() {
   if (any) {
     complete_cover(kAbsorbedUntil);
     repair(kAbsorbedUntil);
+    expect();
   }
   return any;
 }

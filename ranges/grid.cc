@@ -43,11 +43,11 @@ double log_distance(std::int64_t a, std::int64_t b) {
   return std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b));
 }
 
+}  // namespace
+
 std::int64_t geometric_middle(std::int64_t a, std::int64_t b) {
   return std::llround(std::sqrt(static_cast<double>(a) * static_cast<double>(b)));
 }
-
-}  // namespace
 
 std::vector<RangeDimension> parse_ranges(std::string_view text) {
   std::vector<RangeDimension> ranges;

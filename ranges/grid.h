@@ -39,6 +39,9 @@ double grid_distance(const GridPoint& a, const GridPoint& b);
 // has seen the whole range. Begins at the point nearest to the middle. Indexes into `points`.
 std::vector<std::size_t> spread_order(const std::vector<GridPoint>& points);
 
+// Half-way between two by ratio, rounded.
+std::int64_t geometric_middle(std::int64_t a, std::int64_t b);
+
 // The point half-way by ratio; nullopt if it is one of both.
 std::optional<GridPoint> midpoint(const GridPoint& a, const GridPoint& b);
 

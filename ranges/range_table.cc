@@ -75,9 +75,10 @@ std::string RangeTable::text() const {
                      {"worst", certificate.worst},
                      {"worst_to_default", certificate.worst_to_default},
                      {"failed", certificate.failed}};
-  return Json{{"moetune_range", kVersion}, {"ranges", ranges},    {"bound", bound},          {"kept", kept},
-              {"contended", contended},    {"certificate", seen}, {"cells", std::move(list)}}
-      .dump();
+  Json document{{"moetune_range", kVersion}, {"ranges", ranges},    {"bound", bound},          {"kept", kept},
+                {"contended", contended},    {"certificate", seen}, {"cells", std::move(list)}};
+  if (!expected.empty()) document["expected"] = expected_json(expected);  // earlier readers pass over it
+  return document.dump();
 }
 
 RangeTable RangeTable::parse(std::string_view text, std::string_view what) {
@@ -103,6 +104,8 @@ RangeTable RangeTable::parse(std::string_view text, std::string_view what) {
     if (!cells.is_array() || cells.size() > kMostCells)
       throw BadInput(std::string(what) + " has no list of at most " + std::to_string(kMostCells) + " cells");
     for (const nlohmann::json& one : cells) table.cells.push_back(parse_cell(one, what));
+    if (const auto found = document.find("expected"); found != document.end())
+      table.expected = parse_expected(*found, what);
     return table;
   } catch (const nlohmann::json::exception& error) {
     throw BadInput(std::string(what) + " is none of moetune's: " + json_error_text(error));

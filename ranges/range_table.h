@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ranges/expected_choices.h"
+
 namespace moetune {
 
 struct RangeCell {
@@ -44,6 +46,7 @@ struct RangeTable {
   bool contended = false;  // some cell was measured while somebody else used the device: not for serving
   std::vector<RangeCell> cells;
   RangeCertificate certificate;
+  ExpectedChoices expected;  // between the cells; without them the nearest cell serves
 
   bool operator==(const RangeTable&) const = default;
   double worst_cell() const;  // regret; 0 without cells

@@ -149,14 +149,17 @@ std::string explanation(const Family& family, const Choice& choice) {
     document["measured_on"] = entry.source.problem;
     document["time_us"] = entry.source.time_us;
     document["default_time_us"] = entry.source.default_us;
+  }
+  if (!entry.source.stored_at.empty()) {
     document["stored_at"] = entry.source.stored_at;
     document["timing"] = timing_name(entry.source.timing);
   }
   if (const std::optional<RangeLoss>& loss = entry.source.loss) {
-    document["regret"] = {{"ranges", loss->ranges},      {"bound", loss->bound},
-                          {"cell", loss->cell},          {"shapes", loss->seen.shapes},
-                          {"median", loss->seen.median}, {"p95", loss->seen.p95},
-                          {"worst", loss->seen.worst}};
+    document["regret"] = {
+        {"ranges", loss->ranges},      {"bound", loss->bound},        {"cell", nullptr},
+        {"shapes", loss->seen.shapes}, {"median", loss->seen.median}, {"p95", loss->seen.p95},
+        {"worst", loss->seen.worst}};
+    if (loss->cell) document["regret"]["cell"] = *loss->cell;
   }
   return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -22,12 +22,11 @@ double log_ratio(std::int64_t a, std::int64_t b) {
 struct Nearest {
   const DispatchTable::Measured* measured = nullptr;
   bool within_reach = false;
-  bool here = false;       // at the very point
   bool same_kind = false;  // of work
 };
 
-// Finds the nearest measured point of every cell, plane by plane and row by row: within a row the last position alone
-// changes. Logarithms are taken once.
+// Finds what was measured at a point, and the nearest measured point of every cell, plane by plane and row by row:
+// within a row the last position alone changes. Logarithms are taken once.
 class Measurements {
  public:
   // The measured points that serve one kind of work: those of that kind if there are any, else all.
@@ -44,6 +43,15 @@ class Measurements {
     }
     before_.resize(points_.size());
     if (axes > 0) kept_.resize(axes - 1);
+    in_order_ = points_;
+    std::ranges::stable_sort(in_order_, is_before, position_of);
+  }
+
+  // What was measured at the very point, of the same kind of work; null if nothing was.
+  const DispatchTable::Measured* at(const TablePoint& point) const {
+    const auto found = std::ranges::lower_bound(in_order_, point.position, is_before, position_of);
+    const bool is_here = found != in_order_.end() && std::ranges::equal(position_of(*found), point.position);
+    return is_here && (*found)->point.uneven == uneven_ ? *found : nullptr;
   }
 
   Nearest nearest(const TablePoint& point) {
@@ -61,10 +69,17 @@ class Measurements {
       best = i;
     }
     if (best == count) return {};
-    return {points_[best], is_within_reach(best, point), least == 0, points_[best]->point.uneven == uneven_};
+    return {points_[best], is_within_reach(best, point), points_[best]->point.uneven == uneven_};
   }
 
  private:
+  using Position = decltype(TablePoint::position);
+
+  static const Position& position_of(const DispatchTable::Measured* one) { return one->point.position; }
+  static bool is_before(const Position& a, const Position& b) {
+    return std::ranges::lexicographical_compare(a, b);
+  }
+
   // The sums of squares over all axes but the last.
   void enter_row(const TablePoint& point) {
     const auto upper = [&](std::size_t axis) { return point.position[axis]; };
@@ -94,8 +109,8 @@ class Measurements {
 
   std::size_t axes_;
   bool uneven_;
-  std::vector<const DispatchTable::Measured*> points_;
-  std::vector<double> logs_;  // by axis, then by point
+  std::vector<const DispatchTable::Measured*> points_, in_order_;  // the second by position
+  std::vector<double> logs_;                                       // by axis, then by point
   bool entered_ = false;
   std::vector<std::int64_t> kept_;  // the row's positions
   std::vector<double> before_;      // by point
@@ -129,6 +144,20 @@ class RangeBox {
  private:
   std::vector<std::int64_t> low_, high_;
 };
+
+// The expected choice of the nearest point, on each axis by ratio; kNone beyond the grid.
+std::uint32_t expected_at(const DispatchTable::Expected& expected, const TablePoint& point) {
+  std::size_t index = 0;
+  for (std::size_t axis = 0; axis < expected.axes.size(); ++axis) {
+    const std::vector<std::int64_t>& coordinates = expected.axes[axis];
+    const std::int64_t value = point.position[axis];
+    if (value < coordinates.front() || value > coordinates.back()) return Cell::kNone;
+    auto next = std::ranges::lower_bound(coordinates, value);
+    if (*next != value && value <= halfway(*(next - 1), *next)) --next;
+    index = index * coordinates.size() + static_cast<std::size_t>(next - coordinates.begin());
+  }
+  return expected.entries[index];
+}
 
 void thin_out(std::vector<std::int64_t>& values, std::size_t most) {
   if (values.size() <= most) return;
@@ -194,9 +223,10 @@ DispatchTable DispatchTable::constant(Cell cell) {
   return table;
 }
 
-// The coordinates are those of the measured points of this kind of work; of all if there is none.
-DispatchTable::Plane DispatchTable::make_plane(std::span<const Measured> measured, std::size_t axes,
-                                               bool uneven) {
+// The coordinates are those of the measured points of this kind of work; of all if there is none. Where choices are
+// expected, their grid has those of the range table's cells that it keeps apart.
+DispatchTable::Plane DispatchTable::make_plane(std::span<const Measured> measured, const Expected* expected,
+                                               std::size_t axes, bool uneven) {
   const auto is_of_kind = [&](const Measured& one) { return one.point.uneven == uneven; };
   const bool takes_all = std::ranges::none_of(measured, is_of_kind);
   Plane plane{.uneven = uneven, .axes = {}, .strides = std::vector<std::size_t>(axes, 1)};
@@ -206,11 +236,13 @@ DispatchTable::Plane DispatchTable::make_plane(std::span<const Measured> measure
     for (const Measured& one : measured) {
       if (!takes_all && !is_of_kind(one)) continue;
       const std::int64_t value = one.point.position[axis];
-      values.push_back(value);
+      if (!one.of_range || expected == nullptr) values.push_back(value);
       if (!one.of_range) continue;
       const bool is_first = of_range.first > of_range.last;
       of_range = {is_first ? value : std::min(of_range.first, value), std::max(of_range.last, value)};
     }
+    if (expected != nullptr)
+      values.insert(values.end(), expected->axes[axis].begin(), expected->axes[axis].end());
     if (values.empty()) values.push_back(1);
     plane.axes.push_back(make_axis(std::move(values), axes, of_range));
     plane.size *= plane.axes.back().coordinates.size();
@@ -221,15 +253,24 @@ DispatchTable::Plane DispatchTable::make_plane(std::span<const Measured> measure
 }
 
 DispatchTable DispatchTable::build(std::span<const Measured> measured, const Grid& grid,
-                                   const DefaultAt& default_at) {
+                                   const DefaultAt& default_at, std::span<const Expected> expected) {
   DispatchTable table;
   Measurements of_even(measured, grid.axes, false), of_uneven(measured, grid.axes, true);
   const RangeBox box(measured);
   std::vector<std::optional<Default>> defaults;  // where it was measured
   for (const Measured& one : measured) defaults.push_back(default_at(one.point));
+  const auto expected_of = [&](bool uneven) {
+    const auto found = std::ranges::find(expected, uneven, &Expected::uneven);
+    return found != expected.end() ? &*found : nullptr;
+  };
   const auto choose = [&](const TablePoint& point) -> Cell {
-    const Nearest found = (point.uneven ? of_uneven : of_even).nearest(point);
-    if (found.here && found.same_kind) return {found.measured->entry, ChoiceKind::exact};
+    Measurements& measurements = point.uneven ? of_uneven : of_even;
+    if (const Measured* const here = measurements.at(point)) return {here->entry, ChoiceKind::exact};
+    if (const Expected* const choices = expected_of(point.uneven)) {
+      const std::uint32_t entry = expected_at(*choices, point);
+      if (entry != Cell::kNone) return {entry, ChoiceKind::nearest};
+    }
+    const Nearest found = measurements.nearest(point);
     if (found.within_reach && found.same_kind && found.measured->of_range && box.holds(point))
       return {found.measured->entry, ChoiceKind::nearest};
     const std::optional<Default> here = default_at(point);
@@ -244,7 +285,7 @@ DispatchTable DispatchTable::build(std::span<const Measured> measured, const Gri
   };
   for (const bool uneven : {false, true}) {
     if (uneven && !grid.has_uneven) break;
-    Plane plane = make_plane(measured, grid.axes, uneven);
+    Plane plane = make_plane(measured, expected_of(uneven), grid.axes, uneven);
     plane.first = table.cells_.size();
     for (std::size_t index = 0; index < plane.size; ++index)
       table.cells_.push_back(choose(plane.point_of(index)));

@@ -1,7 +1,8 @@
 // Which choice serves which cell of a family's free dimensions: a grid for even work and one for uneven, whose axes are
 // the kernel's (FamilyInterface::table_point). Their coordinates are those of the measured problems of that kind and
 // half octaves (with three axes: octaves) between and around them, but none between those of a range table, so that
-// each of its cells reaches half-way, by ratio, to its neighbours, as every cell does.
+// each of its cells reaches half-way, by ratio, to its neighbours, as every cell does. Where a range table expects
+// choices, its coordinates are those of their grid.
 //
 // Filled by one rule (DispatchTable::build), so that equal results give equal tables everywhere:
 //   - a measured cell holds its winner (of several for one cell the nearest to its coordinates, then the first in
@@ -9,8 +10,8 @@
 //   - another cell holds the choice of the nearest measured one, by the sum of squared log2 ratios, if that is
 //     within kReach of it on every axis, and if the space's default is the same here as there: the winner is known to
 //     be faster than that default, and where the default decides otherwise nothing is known;
-//   - between the cells of a range table the nearest of them serves whatever the default is: the table says how much
-//     is lost there;
+//   - between the cells of a range table its expected choice serves, if there is one, else the nearest of its cells,
+//     whatever the default is: the table says how much is lost there;
 //   - else the space's default for the cell's own problem, if its cubin is there; else the nearest.
 // Even and uneven work have cells of their own, and a winner serves its own kind: measured on full batches, winners
 // lost up to 36% to the default on ragged ones. One of the other kind serves only if there is no default.
@@ -60,6 +61,12 @@ class DispatchTable {
     std::uint32_t config = 0;
     std::uint32_t entry = Cell::kNone;
   };
+  // Choices for points between the cells of a range table, as an ExpectedGrid has them, by entry.
+  struct Expected {
+    bool uneven = false;
+    std::vector<std::vector<std::int64_t>> axes;
+    std::vector<std::uint32_t> entries;  // Cell::kNone: the nearest cell serves
+  };
   using DefaultAt = std::function<std::optional<Default>(const TablePoint& point)>;
 
   // The grid of a family: `axes` positions a point, and cells for uneven work if there can be any.
@@ -70,7 +77,7 @@ class DispatchTable {
 
   // Without measured points and defaults every cell is empty. Where there is no default, all count as the same.
   static DispatchTable build(std::span<const Measured> measured, const Grid& grid,
-                             const DefaultAt& default_at);
+                             const DefaultAt& default_at, std::span<const Expected> expected = {});
   // One cell for everything.
   static DispatchTable constant(Cell cell);
 
@@ -117,7 +124,8 @@ class DispatchTable {
   const Plane& plane_of(const TablePoint& point) const {
     return planes_[point.uneven ? planes_.size() - 1 : 0];
   }
-  static Plane make_plane(std::span<const Measured> measured, std::size_t axes, bool uneven);
+  static Plane make_plane(std::span<const Measured> measured, const Expected* expected, std::size_t axes,
+                          bool uneven);
   static std::size_t position(const Axis& axis, std::int64_t value);
   // The coordinates that a range table spans on an axis; an empty span (first > last) without one.
   struct Span {

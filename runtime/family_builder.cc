@@ -47,13 +47,16 @@ DispatchTable FamilyBuilder::build() {
     }
   }
   if (context.experiment.pinned_kernel == family_.kernel().name()) return pinned_table();
-  if (context.experiment.defaults_only) measured_.clear();
+  if (context.experiment.defaults_only) {
+    measured_.clear();
+    expected_.clear();
+  }
   if (cubins_.empty()) throw_not_tuned();
   space_defaults_.set_like(like_);
   const auto default_there = [&](const TablePoint& point) { return default_at(point); };
   const DispatchTable::Grid grid{family_.interface().table_point(like_, 0).position.size(),
                                  family_.interface().has_uneven()};
-  DispatchTable table = DispatchTable::build(measured_, grid, default_there);
+  DispatchTable table = DispatchTable::build(measured_, grid, default_there, expected_);
   const auto serves = [](const Cell& cell) { return cell.entry != Cell::kNone; };
   if (!std::any_of(table.cells().begin(), table.cells().end(), serves)) throw_not_tuned();
   return table;
@@ -151,84 +154,6 @@ void FamilyBuilder::take(const StoredWinner& winner, std::size_t origin) {
   } catch (const std::runtime_error& error) {  // bad input, a damaged file, the driver's, or no room
     refuse(what, error.what());
   }
-}
-
-void FamilyBuilder::take_range(std::size_t origin) {
-  for (const StoredRange& range : stored_.ranges) {
-    if (!is_of(range.record.key.hardware, origin)) continue;
-    try {
-      if (take_range(range, origin)) return;
-    } catch (const std::runtime_error& error) {  // bad input, a damaged file, the driver's, or no room
-      warnings_.push_back(layers_.path(range.layer) + ": the range table of " + family_.kernel().name() +
-                          " " + family_.specialization() + " is not used: " + error.what());
-    }
-  }
-}
-
-bool FamilyBuilder::take_range(const StoredRange& range, std::size_t origin) {
-  const Kernel& kernel = family_.kernel();
-  const RangeTable table = RangeTable::parse(range.record.table, "it");
-  if (table.contended || table.cells.empty() || range.record.variants.empty()) return false;
-  std::vector<Stored> cubins;
-  std::vector<DispatchTable::Measured> cells;
-  Extents like;
-  for (const RangeCell& cell : table.cells) {
-    const Problem problem = problem_of(cell.problem);
-    const std::shared_ptr<const Launcher> launcher = launchable(cell.config, problem).launcher;
-    require_runnable(launchable(cell.config, problem).config, problem);
-    like = kernel.extents_of(problem);
-    if (cubins.empty()) {
-      for (const FamilyRange::Variant& variant : range.record.variants) {
-        Stored stored{origin, range.layer, variant.cubin_digest, {}};
-        stored.unit = matching_launcher(variant.config, variant.interface, problem)->unit();
-        cubins.push_back(std::move(stored));
-      }
-    }
-    const auto stored = std::find_if(cubins.begin(), cubins.end(),
-                                     [&](const Stored& one) { return one.unit == launcher->unit(); });
-    if (stored == cubins.end()) throw BadInput("it lacks the cubin of " + cell.config);
-    const Variant* const variant = load(*stored, *launcher, problem);
-    ChoiceSource source{cell.problem,
-                        cell.time_us,
-                        cell.default_us,
-                        origins_[origin].text,
-                        origins_[origin].inherited,
-                        range.record.stored_at,
-                        layers_.path(range.layer),
-                        RangeLoss{table.ranges, table.bound, cell.regret(), table.certificate},
-                        range.record.key.timing};
-    const TablePoint point = family_.interface().table_point_of(problem);
-    cells.push_back({point, family_.entries_.add({variant, launcher, cell.config, std::move(source)}), true});
-  }
-  like_ = like;
-  const TablePoint& first = cells.front().point;
-  range_ = {origin, range.record.key.timing, range.record.stored_at, first, first};
-  for (const DispatchTable::Measured& cell : cells) {
-    for (std::size_t axis = 0; axis < cell.point.position.size(); ++axis) {
-      range_->low.position[axis] = std::min(range_->low.position[axis], cell.point.position[axis]);
-      range_->high.position[axis] = std::max(range_->high.position[axis], cell.point.position[axis]);
-    }
-  }
-  measured_ = std::move(cells);
-  for (Stored& stored : cubins) keep(std::move(stored));
-  return true;
-}
-
-bool FamilyBuilder::TakenRange::holds(const TablePoint& point) const {
-  for (std::size_t axis = 0; axis < point.position.size(); ++axis) {
-    const std::int64_t position = point.position[axis];
-    if (position < low.position[axis] || position > high.position[axis]) return false;
-  }
-  return true;
-}
-
-bool FamilyBuilder::is_superseded(const StoredWinner& winner, std::size_t origin,
-                                  const TablePoint& point) const {
-  if (!range_ || !range_->holds(point)) return false;
-  if (origin != range_->origin) return origin > range_->origin;
-  const Timing timing = winner.record.workload.key.timing;
-  if (timing != range_->timing) return timing > range_->timing;  // farther from how a server launches
-  return winner.record.stored_at <= range_->stored_at;
 }
 
 // A winner that is slower than the default serves nowhere; its cubin may still be a default's.

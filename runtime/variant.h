@@ -47,14 +47,15 @@ class Variant {
 // What the range table of a choice loses, as it was measured. 0.02 is 2%.
 struct RangeLoss {
   std::string ranges;
-  double bound = 0, cell = 0;  // that was asked for; in the choice's own cell
+  double bound = 0;            // that was asked for
+  std::optional<double> cell;  // in the choice's own cell; nullopt for an expected one, between cells
   RangeCertificate seen;       // at random shapes that are no cells
   bool operator==(const RangeLoss&) const = default;
 };
 
 // Where a choice comes from, for explanations.
 struct ChoiceSource {
-  std::string problem;  // that it was measured on; "" for a default
+  std::string problem;  // that it was measured on; "" for a default and for an expected choice
   double time_us = 0;   // there
   double default_us = 0;
   std::string hardware;  // key text

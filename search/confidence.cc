@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "search/strategies/cholesky.h"
+#include "base/cholesky.h"
 #include "search/strategies/surrogate.h"
 
 namespace moetune {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "search/strategies/cholesky.h"
+#include "base/cholesky.h"
 
 namespace moetune {
 namespace {

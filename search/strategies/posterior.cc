@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "search/strategies/cholesky.h"
+#include "base/cholesky.h"
 #include "search/strategies/lanes.h"
 
 namespace moetune {

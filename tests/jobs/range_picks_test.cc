@@ -82,7 +82,7 @@ TEST_CASE("a certificate and a server pick the same cell at a thousand random sh
     const std::int64_t extents[] = {batch, 1, context};
     moetune_choice choice{};
     REQUIRE_OK(moetune_pick(served, extents, 3, batch * context, &choice));
-    const std::size_t expected = picks.at(point_at(batch, context)).value();
+    const std::size_t expected = picks.at(point_at(batch, context)).value().index;
     const double regret = opened.explain(served, choice)["regret"]["cell"];
     CHECK(regret == doctest::Approx(table.cells[expected].regret()).epsilon(1e-6));
     at_a_cell += expected > 0;
@@ -103,10 +103,20 @@ TEST_CASE("each cell of an even range reaches half-way to its neighbours") {
     const auto octaves = [](std::int64_t a, std::int64_t b) {
       return std::abs(std::log2(static_cast<double>(a) / static_cast<double>(b)));
     };
-    const TablePoint& cell = points[picks.at(at).value()];
+    const TablePoint& cell = points[picks.at(at).value().index];
     CAPTURE(at.position[0]);
     CAPTURE(at.position[1]);
     CHECK(octaves(at.position[0], cell.position[0]) <= 1.02);  // half of two octaves, but for rounding
     CHECK(octaves(at.position[1], cell.position[1]) <= 1.001);
   }
+}
+
+TEST_CASE("expected choices are picked between the cells") {
+  const std::vector<TablePoint> points = {point_at(4, 512), point_at(64, 512)};
+  const ExpectedChoices expected{.configs = {"a", "b"}, .grids = {{false, {{4, 8, 64}, {512}}, {0, 1, 0}}}};
+  const RangePicks picks(*find_kernel("decode_attention").family_interface(picked_problem(2, 64)), points,
+                         expected);
+  CHECK(picks.at(point_at(4, 512)) == RangePicks::Place{true, 0});
+  CHECK(picks.at(point_at(8, 512)) == RangePicks::Place{false, 1});
+  CHECK(picks.at(point_at(64, 512)) == RangePicks::Place{true, 1});
 }

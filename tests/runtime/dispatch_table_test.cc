@@ -52,6 +52,37 @@ TEST_CASE("beyond the reach of all winners the default serves, if its cubin is t
   CHECK(DispatchTable::build(measured, kEven, no_default).find(at(8, 32768)) == Cell{1, ChoiceKind::nearest});
 }
 
+TEST_CASE(
+    "between the cells of a range table its expected choices serve, each half-way to the next by ratio") {
+  const std::vector<DispatchTable::Measured> measured = {
+      {at(8, 1024), 1, true}, {at(64, 1024), 2, true}, {at(8, 4096), 3, true}, {at(20, 1024), 4}};
+  constexpr std::uint32_t none = Cell::kNone;
+  const std::vector<DispatchTable::Expected> expected = {
+      {false, {{8, 16, 32, 64}, {1024, 2048, 4096}}, {9, 9, 9, 10, 10, 11, 12, none, none, 9, 9, 9}}};
+  const DispatchTable table = DispatchTable::build(measured, kEven, no_default, expected);
+  for (const auto& one : measured) CHECK(table.find(one.point) == Cell{one.entry, ChoiceKind::exact});
+  CHECK(table.find(at(16, 1024)) == Cell{10, ChoiceKind::nearest});
+  CHECK(table.find(at(15, 1400)) == Cell{10, ChoiceKind::nearest});
+  CHECK(table.find(at(12, 3000)) == Cell{11, ChoiceKind::nearest});
+  CHECK(table.find(at(16, 2048)) == Cell{10, ChoiceKind::nearest});
+  CHECK(table.find(at(32, 1024)) == Cell{12, ChoiceKind::nearest});
+  CHECK(table.find(at(32, 2048)).entry < 5);                         // none is expected: the nearest cell
+  CHECK(table.find(at(300, 1024)) == Cell{2, ChoiceKind::nearest});  // past the grid
+  CHECK(table.find(at(20, 2000)) == Cell{10, ChoiceKind::nearest});  // a later winner serves its own problem
+}
+
+TEST_CASE("expected choices are of one kind of work") {
+  const std::vector<DispatchTable::Measured> measured = {{at(8, 1024), 1, true},
+                                                         {at(64, 1024), 2, true},
+                                                         {at(9, 1024, true), 3, true},
+                                                         {at(60, 1024, true), 4, true}};
+  const std::vector<DispatchTable::Expected> expected = {{true, {{9, 20, 60}, {1024}}, {7, 8, 7}}};
+  const DispatchTable table = DispatchTable::build(measured, kBoth, no_default, expected);
+  CHECK(table.find(at(20, 1024, true)) == Cell{8, ChoiceKind::nearest});
+  CHECK(table.find(at(9, 1024, true)) == Cell{3, ChoiceKind::exact});
+  CHECK(table.find(at(20, 1024)).entry == 1);
+}
+
 TEST_CASE("each kind of work has coordinates of its own") {
   const std::vector<DispatchTable::Measured> measured = {
       {at(8, 1024), 1, true},        {at(16, 1024), 2, true},       {at(9, 1024, true), 3, true},

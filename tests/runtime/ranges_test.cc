@@ -86,6 +86,29 @@ TEST_CASE("a range table serves its cells and what lies between them, and says w
   CHECK(opened.warnings().find("range table") == std::string::npos);
 }
 
+TEST_CASE("between cells an expected choice serves, and says that it was not measured there") {
+  const Folder folder;
+  RangeTable table = sample_range();
+  table.expected = {.configs = {plain_config(32)},
+                    .grids = {{false, {{2, 4, 8, 32}, {64, 256, 1024}}, std::vector<std::uint32_t>(12, 0)}}};
+  store_range(folder / "cache.db", table.text());
+  const Opened opened({folder / "cache.db"});
+  moetune_family* const family = opened.family(kRangeFamily);
+  CHECK(opened.warnings().find("range table") == std::string::npos);
+  CHECK(picks_tile(explained(opened, family, 8, 256), 64));  // a cell
+  const nlohmann::json between = explained(opened, family, 4, 256);
+  CHECK(picks_tile(between, 32));
+  CHECK(between["kind"] == "nearest");
+  CHECK_FALSE(between.contains("measured_on"));
+  CHECK(between["regret"]["cell"].is_null());
+  CHECK(between["regret"]["p95"].get<double>() == doctest::Approx(0.021));
+  CHECK(between["stored_at"] == explained(opened, family, 8, 256)["stored_at"]);
+  const std::int64_t from[] = {4, 1, 100};
+  moetune_choice choice{};
+  REQUIRE_OK(moetune_pick_range(family, from, 3, 300, 4 * 300, &choice));
+  CHECK(picks_tile(opened.explain(family, choice), 32));
+}
+
 TEST_CASE("a search that came after the range table serves its own problem") {
   const Folder folder;
   store_range(folder / "cache.db", sample_range().text(), "2020-01-01T00:00:00Z");
@@ -114,6 +137,20 @@ TEST_CASE("a range table that cannot be serves nothing, and the winners do") {
       {broken([](RangeTable& table) { table.cells[3].config = plain_config(16); }), true},  // no such cubin
       {broken([](RangeTable& table) {
          table.cells[3].problem = "batch=2,q_heads=4,kv_heads=1,head_dim=128,context=64,page=16";
+       }),
+       true},
+      {broken([](RangeTable& table) {
+         table.expected = {.configs = {plain_config(16)},
+                           .grids = {{false, {{2, 32}, {64}}, {0, 0}}}};  // no such cubin
+       }),
+       true},
+      {broken([](RangeTable& table) {
+         table.expected = {.configs = {"tile=64"}, .grids = {{false, {{2, 32}, {64}}, {0, 0}}}};
+       }),
+       true},
+      {broken([](RangeTable& table) {
+         table.expected = {.configs = {plain_config(64)},
+                           .grids = {{false, {{2, 32}}, {0, 0}}}};  // of one axis
        }),
        true},
       {broken([](RangeTable& table) { table.contended = true; }), false},

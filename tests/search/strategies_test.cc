@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
+#include "base/cholesky.h"
 #include "search/random.h"
 #include "search/simulation.h"
 #include "search/strategies/candidate_pool.h"
-#include "search/strategies/cholesky.h"
 #include "search/strategies/evidence.h"
 #include "search/strategies/posterior.h"
 #include "tests/search/mixed_space.h"

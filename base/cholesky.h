@@ -1,4 +1,4 @@
-// Dense symmetric positive definite matrices of a few hundred rows, row-major. Stateless.
+// Dense symmetric positive definite matrices of up to a few thousand rows, row-major. Stateless.
 #pragma once
 
 #include <cmath>

@@ -1,0 +1,323 @@
+#include "jobs/range_expectation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "ranges/time_model.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::size_t kLeastCells = 12;  // of a kind of work, for a model of it
+// Candidates at a point: what was within this of the fastest in one of so many cells around it.
+constexpr double kCandidateWithin = 1.1;
+constexpr std::size_t kCellsAround = 10;
+// Choices are expected so far from a measured cell on each axis, in octaves.
+constexpr double kExpectedReach = 1.5;
+// The nearest cell's choice and the default serve if nothing is expected to be faster by so much: the one was measured,
+// the other has rules for every shape, and what is served should not lose to it.
+constexpr double kFasterThanNearest = 0.005, kFasterThanDefault = 0.01;
+// Steps of a grid's first axis, which counts what blocks are made of, and of the others, in octaves; the most
+// coordinates by the number of axes.
+constexpr double kCountedStep = 0.085, kOtherStep = 0.25;
+constexpr std::size_t kMostCounted[] = {0, 128, 104, 24}, kMostOther[] = {0, 0, 44, 24};
+
+double octaves(std::int64_t a, std::int64_t b) {
+  return std::abs(std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b)));
+}
+
+std::vector<double> logarithms(const GridPoint& position) {
+  std::vector<double> logs;
+  for (const std::int64_t coordinate : position) logs.push_back(std::log2(static_cast<double>(coordinate)));
+  return logs;
+}
+
+// Configurations of the table's cubins, as the model knows them.
+class KnownConfigs {
+ public:
+  KnownConfigs(const Space& space, const CellMeter& meter, const std::vector<std::string>& cubins,
+               const std::vector<std::string>& withdrawn)
+      : space_(space), meter_(meter), cubins_(cubins), withdrawn_(withdrawn) {}
+
+  // nullopt for one of another cubin, or that was withdrawn.
+  std::optional<std::size_t> place_of(const std::string& text) {
+    const auto [known, is_new] = places_.try_emplace(text);
+    if (!is_new || std::ranges::find(withdrawn_, text) != withdrawn_.end()) return known->second;
+    Config config = space_.parse_config(text);
+    const auto cubin = std::ranges::find(cubins_, meter_.cubin_of(config));
+    if (cubin == cubins_.end()) return std::nullopt;
+    known->second = configs.size();
+    texts.push_back(text);
+    models.push_back(model_of(config, static_cast<std::size_t>(cubin - cubins_.begin())));
+    configs.push_back(std::move(config));
+    return known->second;
+  }
+
+  std::vector<std::string> texts;
+  std::vector<Config> configs;
+  std::vector<TimeModel::Config> models;
+
+ private:
+  TimeModel::Config model_of(const Config& config, std::size_t cubin) const {
+    TimeModel::Config model{.cubin = cubin, .numbers = {}, .names = {}};
+    for (const Parameter& parameter : space_.parameters()) {
+      if (!parameter.at_launch) continue;
+      const Value& value = config.at(parameter.name);
+      if (parameter.is_named())
+        model.names.push_back(static_cast<std::size_t>(value.number));
+      else
+        model.numbers.push_back(std::log2(1 + static_cast<double>(std::max<std::int64_t>(0, value.number))));
+    }
+    return model;
+  }
+
+  const Space& space_;
+  const CellMeter& meter_;
+  const std::vector<std::string>& cubins_;
+  const std::vector<std::string>& withdrawn_;
+  std::map<std::string, std::optional<std::size_t>> places_;
+};
+
+// A measured cell, and what runs well there.
+struct KnownCell {
+  GridPoint position;
+  std::optional<std::size_t> pick;
+  std::vector<std::size_t> fast;
+};
+
+// One kind of work.
+class KindExpectation {
+ public:
+  KindExpectation(const Session& session, const RangePlan& plan, const CellMeter& meter,
+                  KnownConfigs& configs, bool uneven)
+      : session_(session), plan_(plan), meter_(meter), configs_(configs), uneven_(uneven) {}
+
+  void learn(const RangeState& state, const RangeSolution& solution) {
+    for (std::size_t i = 0; i < plan_.cells().size(); ++i) {
+      const PlannedCell& cell = plan_.cells()[i];
+      const std::string& pick = solution.picks[i].config;
+      if (cell.uneven == uneven_ && !pick.empty()) learn(state.cells[i], cell, pick);
+    }
+  }
+
+  // False if too little is known, or there are too many points. All configurations are known then.
+  bool plan_grid() {
+    if (cells_.size() < kLeastCells) return false;
+    axes_ = axes();
+    grid_ = grid_points(axes_);
+    if (grid_.size() > ExpectedGrid::kMostPoints) return false;
+    for (const GridPoint& point : grid_) note_default(point);
+    return true;
+  }
+
+  void make_model() { model_.emplace(configs_.models, points_); }
+
+  ExpectedGrid grid(std::size_t threads) const {
+    ExpectedGrid grid{.uneven = uneven_, .axes = axes_, .choices = {}};
+    grid.choices.assign(grid_.size(), ExpectedGrid::kNone);
+    parallel_for(grid_.size(), threads, [&](std::size_t i) { grid.choices[i] = choice_at(grid_[i]); });
+    return grid;
+  }
+
+ private:
+  void learn(const RangeCellState& state, const PlannedCell& cell, const std::string& pick) {
+    TimeModel::Point point{.position = logarithms(cell.position), .times = {}};
+    KnownCell known{.position = cell.position, .pick = configs_.place_of(pick), .fast = {}};
+    double fastest = std::numeric_limits<double>::infinity();
+    for (const auto& [text, look] : state.looks) {
+      const std::optional<std::size_t> config =
+          std::isfinite(look.time_us) ? configs_.place_of(text) : std::nullopt;
+      const std::optional<double> waves = config ? waves_of(*config, cell.problem) : std::nullopt;
+      if (!waves) continue;
+      point.times.push_back({{*config, *waves}, look.time_us});
+      fastest = std::min(fastest, look.time_us);
+    }
+    for (const TimeModel::Timed& one : point.times) {
+      if (one.time_us <= kCandidateWithin * fastest) known.fast.push_back(one.launched.config);
+    }
+    if (point.times.empty()) return;
+    points_.push_back(std::move(point));
+    cells_.push_back(std::move(known));
+  }
+
+  std::optional<double> waves_of(std::size_t config, const Problem& problem) const {
+    try {
+      return meter_.waves_of(configs_.configs[config], problem);
+    } catch (const BadInput&) {  // it cannot be launched there
+      return std::nullopt;
+    }
+  }
+
+  std::vector<std::vector<std::int64_t>> axes() const {
+    const std::size_t count = cells_.front().position.size();
+    std::vector<std::vector<std::int64_t>> axes;
+    for (std::size_t axis = 0; axis < count; ++axis) {
+      std::vector<std::int64_t> coordinates;
+      for (const KnownCell& cell : cells_) coordinates.push_back(cell.position[axis]);
+      const auto middle = [&](std::int64_t a, std::int64_t b) {
+        return plan_.coordinate_between(a, b, axis, cells_.front().position, uneven_);
+      };
+      axes.push_back(finer_axis(std::move(coordinates), axis == 0 ? kCountedStep : kOtherStep,
+                                (axis == 0 ? kMostCounted : kMostOther)[count], middle));
+    }
+    return axes;
+  }
+
+  // The cells around a point, the nearest first; none if it is out of reach of all.
+  std::vector<const KnownCell*> cells_around(const GridPoint& position) const {
+    std::vector<std::pair<double, const KnownCell*>> order;
+    bool is_near = false;
+    for (const KnownCell& cell : cells_) {
+      double away = 0, most = 0;
+      for (std::size_t axis = 0; axis < position.size(); ++axis) {
+        const double here = octaves(cell.position[axis], position[axis]);
+        most = std::max(most, here);
+        away += (axis == 0 ? 2 : 1) * here;
+      }
+      is_near = is_near || most <= kExpectedReach;
+      order.emplace_back(away, &cell);
+    }
+    if (!is_near) return {};
+    const auto wanted = order.begin() + static_cast<std::ptrdiff_t>(std::min(kCellsAround, order.size()));
+    std::ranges::partial_sort(order, wanted);
+    std::vector<const KnownCell*> cells;
+    for (auto one = order.begin(); one != wanted; ++one) cells.push_back(one->second);
+    return cells;
+  }
+
+  void note_default(const GridPoint& position);
+  std::uint32_t choice_at(const GridPoint& position) const;
+
+  const Session& session_;
+  const RangePlan& plan_;
+  const CellMeter& meter_;
+  KnownConfigs& configs_;
+  const bool uneven_;
+  std::vector<KnownCell> cells_;
+  std::vector<TimeModel::Point> points_;  // of cells_
+  std::vector<std::vector<std::int64_t>> axes_;
+  std::vector<GridPoint> grid_;
+  std::optional<TimeModel> model_;
+  struct AtPoint {
+    std::optional<Problem> problem;
+    std::optional<std::size_t> fallback;  // the default's configuration
+  };
+  std::map<GridPoint, AtPoint> at_points_;
+};
+
+// Before the model is made, which must know all configurations.
+void KindExpectation::note_default(const GridPoint& position) {
+  AtPoint& at = at_points_[position];
+  at.problem = plan_.problem_of_position(position, uneven_);
+  if (!at.problem) return;
+  const Assignment environment = expression_environment(*at.problem, session_.info().limits);
+  const std::optional<Config> fallback = session_.space_file()->default_config(environment);
+  if (fallback) at.fallback = configs_.place_of(fallback->text());
+}
+
+std::uint32_t KindExpectation::choice_at(const GridPoint& position) const {
+  const AtPoint& at = at_points_.at(position);
+  const std::vector<const KnownCell*> around = cells_around(position);
+  if (!at.problem || around.empty()) return ExpectedGrid::kNone;
+  const std::optional<std::size_t> nearest = around.front()->pick;
+  std::vector<std::size_t> candidates;
+  for (const KnownCell* cell : around)
+    candidates.insert(candidates.end(), cell->fast.begin(), cell->fast.end());
+  for (const std::optional<std::size_t>& one : {nearest, at.fallback}) {
+    if (one) candidates.push_back(*one);
+  }
+  std::ranges::sort(candidates);
+  candidates.erase(std::ranges::unique(candidates).begin(), candidates.end());
+  std::vector<TimeModel::Launched> launches;
+  for (const std::size_t config : candidates) {
+    if (const std::optional<double> waves = waves_of(config, *at.problem))
+      launches.push_back({config, *waves});
+  }
+  std::vector<double> expected = model_->expect(logarithms(position), launches);
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    const bool is_default = launches[i].config == at.fallback;
+    if (is_default || launches[i].config == nearest)
+      expected[i] -= is_default ? kFasterThanDefault : kFasterThanNearest;
+  }
+  std::vector<std::size_t> order(launches.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return expected[i]; });
+  const Assignment environment = expression_environment(*at.problem, session_.info().limits);
+  for (const std::size_t i : order) {
+    const std::size_t config = launches[i].config;
+    if (session_.space_file()->why_illegal(configs_.configs[config], environment).empty())
+      return static_cast<std::uint32_t>(config);
+  }
+  return ExpectedGrid::kNone;
+}
+
+// Configurations that no point chose are left out.
+void drop_unused(ExpectedChoices& expected) {
+  std::map<std::uint32_t, std::uint32_t> places;
+  std::vector<std::string> used;
+  for (ExpectedGrid& grid : expected.grids) {
+    for (std::uint32_t& choice : grid.choices) {
+      if (choice == ExpectedGrid::kNone) continue;
+      const auto [place, is_new] = places.try_emplace(choice, static_cast<std::uint32_t>(used.size()));
+      if (is_new) used.push_back(expected.configs[choice]);
+      choice = place->second;
+    }
+  }
+  expected.configs = std::move(used);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> finer_axis(
+    std::vector<std::int64_t> of_cells, double octaves_apart, std::size_t most,
+    const std::function<std::optional<std::int64_t>(std::int64_t, std::int64_t)>& middle) {
+  std::ranges::sort(of_cells);
+  of_cells.erase(std::ranges::unique(of_cells).begin(), of_cells.end());
+  std::vector<std::int64_t> closed;  // the lower ends of gaps that nothing lies in
+  while (of_cells.size() < most) {
+    std::size_t widest = of_cells.size();
+    double gap = octaves_apart;
+    for (std::size_t i = 0; i + 1 < of_cells.size(); ++i) {
+      const double here = octaves(of_cells[i], of_cells[i + 1]);
+      if (here <= gap || std::ranges::find(closed, of_cells[i]) != closed.end()) continue;
+      gap = here;
+      widest = i;
+    }
+    if (widest == of_cells.size()) break;
+    const std::optional<std::int64_t> between = middle(of_cells[widest], of_cells[widest + 1]);
+    if (between)
+      of_cells.insert(of_cells.begin() + static_cast<std::ptrdiff_t>(widest) + 1, *between);
+    else
+      closed.push_back(of_cells[widest]);
+  }
+  return of_cells;
+}
+
+ExpectedChoices RangeExpectation::of(const RangeState& state, const RangeSolution& solution) const {
+  ExpectedChoices expected;
+  // Only what serves some cell: a table comes with the cubins of its cells.
+  std::vector<std::string> cubins;
+  for (const std::string& name : solution.cubins) {
+    if (std::ranges::find(solution.picks, name, &RangePick::cubin) != solution.picks.end())
+      cubins.push_back(name);
+  }
+  KnownConfigs configs(*session_.space_file(), meter_, cubins, state.withdrawn);
+  std::vector<KindExpectation> kinds;
+  for (const bool uneven : {false, true}) {
+    KindExpectation kind(session_, plan_, meter_, configs, uneven);
+    kind.learn(state, solution);
+    if (kind.plan_grid()) kinds.push_back(std::move(kind));
+  }
+  parallel_for(kinds.size(), threads_, [&](std::size_t i) { kinds[i].make_model(); });
+  for (const KindExpectation& kind : kinds) expected.grids.push_back(kind.grid(threads_));
+  expected.configs = configs.texts;
+  drop_unused(expected);
+  if (expected.configs.size() > ExpectedChoices::kMostConfigs) return {};
+  return expected;
+}
+
+}  // namespace moetune

@@ -1,0 +1,123 @@
+// How a family takes in a stored range table: all of it, or none.
+#include <algorithm>
+#include <stdexcept>
+
+#include "base/error.h"
+#include "runtime/family_builder.h"
+
+namespace moetune {
+
+void FamilyBuilder::take_range(std::size_t origin) {
+  for (const StoredRange& range : stored_.ranges) {
+    if (!is_of(range.record.key.hardware, origin)) continue;
+    try {
+      if (take_range(range, origin)) return;
+    } catch (const std::runtime_error& error) {  // bad input, a damaged file, the driver's, or no room
+      warnings_.push_back(layers_.path(range.layer) + ": the range table of " + family_.kernel().name() +
+                          " " + family_.specialization() + " is not used: " + error.what());
+    }
+  }
+}
+
+bool FamilyBuilder::take_range(const StoredRange& range, std::size_t origin) {
+  const Kernel& kernel = family_.kernel();
+  const RangeTable table = RangeTable::parse(range.record.table, "it");
+  if (table.contended || table.cells.empty() || range.record.variants.empty()) return false;
+  std::vector<Stored> cubins;
+  std::vector<DispatchTable::Measured> cells;
+  Extents like;
+  ChoiceSource source;
+  for (const RangeCell& cell : table.cells) {
+    const Problem problem = problem_of(cell.problem);
+    const std::shared_ptr<const Launcher> launcher = launchable(cell.config, problem).launcher;
+    require_runnable(launchable(cell.config, problem).config, problem);
+    like = kernel.extents_of(problem);
+    if (cubins.empty()) {
+      for (const FamilyRange::Variant& variant : range.record.variants) {
+        Stored stored{origin, range.layer, variant.cubin_digest, {}};
+        stored.unit = matching_launcher(variant.config, variant.interface, problem)->unit();
+        cubins.push_back(std::move(stored));
+      }
+    }
+    const Variant* const variant = load(cubin_among(cubins, *launcher, cell.config), *launcher, problem);
+    source = {cell.problem,
+              cell.time_us,
+              cell.default_us,
+              origins_[origin].text,
+              origins_[origin].inherited,
+              range.record.stored_at,
+              layers_.path(range.layer),
+              RangeLoss{table.ranges, table.bound, cell.regret(), table.certificate},
+              range.record.key.timing};
+    const TablePoint point = family_.interface().table_point_of(problem);
+    cells.push_back({point, family_.entries_.add({variant, launcher, cell.config, source}), true});
+  }
+  expected_ = take_expected(table, problem_of(table.cells.front().problem), source, cubins);
+  like_ = like;
+  const TablePoint& first = cells.front().point;
+  range_ = {origin, range.record.key.timing, range.record.stored_at, first, first};
+  for (const DispatchTable::Measured& cell : cells) {
+    for (std::size_t axis = 0; axis < cell.point.position.size(); ++axis) {
+      range_->low.position[axis] = std::min(range_->low.position[axis], cell.point.position[axis]);
+      range_->high.position[axis] = std::max(range_->high.position[axis], cell.point.position[axis]);
+    }
+  }
+  measured_ = std::move(cells);
+  for (Stored& stored : cubins) keep(std::move(stored));
+  return true;
+}
+
+const FamilyBuilder::Stored& FamilyBuilder::cubin_among(const std::vector<Stored>& cubins,
+                                                        const Launcher& launcher,
+                                                        const std::string& config) const {
+  const auto found = std::ranges::find(cubins, launcher.unit(), &Stored::unit);
+  if (found == cubins.end()) throw BadInput("it lacks the cubin of " + config);
+  return *found;
+}
+
+std::vector<DispatchTable::Expected> FamilyBuilder::take_expected(const RangeTable& table,
+                                                                  const Problem& problem,
+                                                                  const ChoiceSource& source,
+                                                                  const std::vector<Stored>& cubins) {
+  const std::size_t axes = family_.interface().table_point_of(problem).position.size();
+  ChoiceSource expected = source;
+  expected.problem.clear();
+  expected.time_us = expected.default_us = 0;
+  expected.loss->cell.reset();
+  std::vector<std::uint32_t> entries;
+  for (const std::string& config : table.expected.configs) {
+    const Launchable& known = launchable(config, problem);
+    require_runnable(known.config, problem);
+    const Variant* const variant =
+        load(cubin_among(cubins, *known.launcher, config), *known.launcher, problem);
+    entries.push_back(family_.entries_.add({variant, known.launcher, config, expected}));
+  }
+  std::vector<DispatchTable::Expected> grids;
+  for (const ExpectedGrid& grid : table.expected.grids) {
+    if (grid.axes.size() != axes) throw BadInput("it expects choices on a grid of another kernel");
+    DispatchTable::Expected made{grid.uneven, grid.axes, {}};
+    for (const std::uint32_t choice : grid.choices)
+      made.entries.push_back(choice == ExpectedGrid::kNone ? Cell::kNone : entries[choice]);
+    grids.push_back(std::move(made));
+  }
+  return grids;
+}
+
+bool FamilyBuilder::TakenRange::holds(const TablePoint& point) const {
+  for (std::size_t axis = 0; axis < point.position.size(); ++axis) {
+    const std::int64_t position = point.position[axis];
+    if (position < low.position[axis] || position > high.position[axis]) return false;
+  }
+  return true;
+}
+
+bool FamilyBuilder::is_superseded(const StoredWinner& winner, std::size_t origin,
+                                  const TablePoint& point) const {
+  if (!range_ || !range_->holds(point)) return false;
+  if (origin != range_->origin) return origin > range_->origin;
+  const Timing timing = winner.record.workload.key.timing;
+  if (timing != range_->timing) return timing > range_->timing;  // farther from how a server launches
+  return winner.record.stored_at <= range_->stored_at;
+}
+
+}  // namespace moetune

@@ -1,0 +1,119 @@
+// What a range search expects between its cells, on recordings that are made up.
+#include "jobs/range_expectation.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+#include "cache/cache.h"
+#include "cache/ranges.h"
+#include "jobs/range_job.h"
+#include "jobs/range_state.h"
+#include "ranges/grid.h"
+#include "tests/jobs/made_up_range.h"
+#include "tests/jobs/temporary_folder.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+
+namespace {
+
+// Enough cells for a model of them.
+RangeResult searched(const TemporaryFolder& folder, const std::string& cache = "cache.db") {
+  if (!std::filesystem::exists(folder.file("recordings"))) {
+    std::filesystem::create_directories(folder.file("recordings"));
+    for (const std::int64_t tokens :
+         {1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 256, 400, 512, 1024, 3000, 4096})
+      write_recording(made_up_recording(tokens),
+                      folder.file("recordings") + "/" + std::to_string(tokens) + ".json.zst");
+  }
+  RangeRequest request;
+  request.target.workload = {.kernel = "router", .problem = kMadeUpFamily, .preset = ""};
+  request.target.device = "replay:" + folder.file("recordings");
+  request.target.cache = {.path = folder.file(cache), .none = false};
+  request.over = "tokens=1..4096";
+  request.settings.strategy = "local";
+  request.settings.budget = 30;
+  request.warm_budget = request.shape_budget = 12;
+  request.octaves = 1;
+  request.no_compile = true;
+  return search_range(request, {});
+}
+
+std::optional<std::int64_t> rounded_middle(std::int64_t a, std::int64_t b) {
+  const std::int64_t middle = geometric_middle(a, b);
+  return middle > a && middle < b ? std::optional(middle) : std::nullopt;
+}
+
+}  // namespace
+
+TEST_CASE("an axis gets coordinates between those of the cells, the widest gaps first") {
+  CHECK(finer_axis({64, 4, 16, 16}, 2, 10, rounded_middle) == std::vector<std::int64_t>{4, 16, 64});
+  CHECK(finer_axis({4, 16, 64}, 1, 10, rounded_middle) == std::vector<std::int64_t>{4, 8, 16, 32, 64});
+  CHECK(finer_axis({4, 64, 128}, 1, 4, rounded_middle) == std::vector<std::int64_t>{4, 16, 64, 128});
+  CHECK(finer_axis({1, 2, 3}, 0.1, 10, rounded_middle) == std::vector<std::int64_t>{1, 2, 3});
+  const auto none = [](std::int64_t, std::int64_t) { return std::nullopt; };
+  CHECK(finer_axis({4, 64}, 1, 10, none) == std::vector<std::int64_t>{4, 64});
+}
+
+TEST_CASE("between its cells a table has a choice for every point, of its own cubins and legal there") {
+  const TemporaryFolder folder;
+  const RangeResult result = searched(folder);
+  REQUIRE(result.table.cells.size() >= 12);
+  const ExpectedChoices& expected = result.table.expected;
+  REQUIRE(expected.grids.size() == 1);
+  const ExpectedGrid& grid = expected.grids[0];
+  CHECK_FALSE(grid.uneven);
+  REQUIRE(grid.axes.size() == 1);
+  CHECK(grid.axes[0].size() > result.table.cells.size());
+  CHECK(grid.axes[0].front() == 1);
+  CHECK(grid.axes[0].back() == 4096);
+  CHECK(expected.points() == grid.choices.size());
+  const Space& space = shared_space("router");
+  const DeviceLimits limits = made_up_recording(1).limits;
+  for (std::size_t i = 0; i < grid.choices.size(); ++i) {
+    const std::int64_t tokens = grid.axes[0][i];
+    const Problem problem =
+        parse_problem("router", find_kernel("router").schema(), nullptr, "tokens=" + std::to_string(tokens));
+    const Config config = space.parse_config(expected.configs[grid.choices[i]]);
+    CAPTURE(tokens);
+    CHECK(space.why_illegal(config, expression_environment(problem, limits)).empty());
+    const std::string cubin = split_config(config, space.parameters()).compiled.text();
+    CHECK(std::ranges::find(result.cubins, cubin) != result.cubins.end());
+  }
+  // What serves most points is not what is fast nowhere.
+  double expected_us = 0, best_us = 0;
+  for (const RangeCell& cell : result.table.cells) {
+    const Problem problem = parse_problem("router", find_kernel("router").schema(), nullptr, cell.problem);
+    const auto place = std::ranges::find(grid.axes[0], problem["tokens"]);
+    REQUIRE(place != grid.axes[0].end());
+    const std::uint32_t choice = grid.choices[static_cast<std::size_t>(place - grid.axes[0].begin())];
+    expected_us += std::log(made_up_time(space.parse_config(expected.configs[choice]), space.parameters(),
+                                         static_cast<double>(problem["tokens"])));
+    best_us += std::log(cell.best_us);
+  }
+  CHECK(expected_us - best_us < 0.03 * static_cast<double>(result.table.cells.size()));
+}
+
+TEST_CASE("equal measurements expect the same, and a search that goes on keeps it") {
+  const TemporaryFolder folder;
+  const RangeResult one = searched(folder, "one.db"), two = searched(folder, "two.db");
+  CHECK(one.table == two.table);
+  CHECK(searched(folder, "one.db").table == one.table);
+  const Cache cache = Cache::open(folder.file("one.db"), Cache::Mode::read_only);
+  CHECK(RangeTable::parse(cache.ranges().at(0).table, "the table") == one.table);
+}
+
+TEST_CASE("a range of few cells expects nothing") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.file("recordings"));
+  for (const std::int64_t tokens : {1, 16, 256, 4096})
+    write_recording(made_up_recording(tokens),
+                    folder.file("recordings") + "/" + std::to_string(tokens) + ".json.zst");
+  const RangeResult result = searched(folder);
+  CHECK_FALSE(result.table.cells.empty());
+  CHECK(result.table.expected.empty());
+}
