@@ -101,6 +101,9 @@ void print_range(const RangeResult& result, const Output& output) {
       {"device", result.subject.device.key.name + (result.subject.device.recorded ? ", recorded" : "")});
   table.add({"timing", std::string(timing_name(result.timing))});
   table.add({"cells", format("%zu measured of %zu", found.cells.size(), result.planned)});
+  if (result.expected > 0)
+    table.add({"between", format("%zu points, each with the choice that a model of the trials expects",
+                                 result.expected)});
   for (const std::string& cubin : result.cubins) table.add({"cubin", cubin});
   table.add({"regret", regret_text(found.worst_cell()) + " in the worst cell (bound " +
                            regret_text(found.bound) +

@@ -32,6 +32,7 @@ Document range_document(const RangeRequest& request, const RangeResult& result) 
           {"over", result.ranges},
           {"device", device_document(result.subject.device)},
           {"planned", result.planned},
+          {"expected", result.expected},
           {"left_out", result.left_out},
           {"timing", timing_name(result.timing)},
           {"bound", request.regret},

@@ -103,6 +103,7 @@ void RangeSearch::finish() {
   result_.family = key().family;
   result_.ranges = state_.ranges;
   result_.planned = plan_.cells().size();
+  result_.expected = solution_.table.expected.points();
   result_.left_out = plan_.left_out();
   for (const RangeCellState& cell : state_.cells) {
     if (!cell.unreachable.empty()) result_.left_out.push_back(cell.problem + ": " + cell.unreachable);

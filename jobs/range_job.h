@@ -46,6 +46,7 @@ struct RangeResult {
   std::vector<RangeWinner> winners;     // of the cells that were searched, as far as they are stored
   std::vector<std::string> cubins;      // that the table launches, by their compiled parameters
   std::size_t planned = 0;              // cells of the grid, those refined included
+  std::size_t expected = 0;             // points between the cells with a choice of their own
   std::vector<std::string> left_out;    // "problem: why it cannot be measured"
   std::size_t measured = 0;             // cells and shapes, by this run
   std::optional<RangeContest> contest;  // with RangeRequest::guard, if there was another table

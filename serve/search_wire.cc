@@ -180,6 +180,7 @@ RangeResult read_range_document(const Document& document) try {
   result.cubins = read_texts(document.at("cubins"));
   result.left_out = read_texts(document.at("left_out"));
   result.planned = counted(document, "planned");
+  result.expected = counted(document, "expected");
   result.stored = is_set(document, "stored");
   result.interrupted = is_set(document, "interrupted");
   result.out_of_time = is_set(document, "out_of_time");
