@@ -26,7 +26,7 @@ def check(what, holds):
 
 
 def problem(batch, lengths="full"):
-    return f"batch={batch},q_heads=32,kv_heads=4,head_dim=128,context=4096,lengths={lengths}"
+    return f"batch={batch},q_heads=32,kv_heads=4,head_dim=128,context=4096,lengths={lengths},q_len=1"
 
 
 def config(math_name, splits):
@@ -35,8 +35,8 @@ def config(math_name, splits):
 
 
 def time_of(batch, math_name, splits):
-    """A block an SM of 132; swap is a tenth faster. Two splits are better to 16 sequences and from 34 to 49."""
-    waves = math.ceil(batch * 4 * splits / 132)
+    """132 SMs share what is more than a block for each; swap is a tenth faster; two splits are better up to 30."""
+    waves = max(1, batch * 4 * splits / 132)
     return waves * (3 + 4096 / splits / 100) * (0.9 if math_name == "swap" else 1)
 
 
@@ -80,11 +80,6 @@ module = importlib.util.module_from_spec(importlib.util.spec_from_loader("range_
 sys.dont_write_bytecode = True
 loader.exec_module(module)
 check("the standard's 10,000th number of its default seed", module.mt19937_64(5489, 10000)[-1] == 9981545732273789042)
-ragged = module.pairs(problem(40, "ragged"))
-exact, known = module.lengths_of(ragged, True), module.lengths_of(ragged, False)
-check("what a server knows of a ragged batch is kept: the longest, and the total to a tenth",
-      max(exact) == max(known) == 4096 and len(exact) == len(known) and abs(sum(known) / sum(exact) - 1) < 0.1)
-
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     batches = [8, 11, 14, 16, 20, 23, 26, 30, 32, 34, 38, 43, 46, 50, 56, 60, 64]
@@ -96,19 +91,20 @@ with tempfile.TemporaryDirectory() as name:
                 [(batch, name, splits) for batch in unseen for name in MATHS for splits in SPLITS], {})
     ended = run(folder, [shape_at(batch) for batch in unseen])
     check("it ends well", ended.returncode == 0)
-    rows = {line.split("|")[3].strip(): line.split("|")[8].strip() for line in ended.stdout.splitlines()
-            if line.startswith("| 1 | full")}
+    lines = [[part.strip() for part in line.split("|")] for line in ended.stdout.splitlines()]
+    rows = {line[3]: line[9] for line in lines if line[2:3] == ["shapes, full"]}
+    held_out = {line[3]: float(line[5].rstrip("%")) for line in lines if line[2:3] == ["cells held out"]}
     own = [shape_at(batch)["own_us"] for batch in unseen]
     served = max(time_of(batch, "mma16", 2) / time for batch, time in zip(unseen, own)) - 1
     of_mma16 = [min(time_of(batch, "mma16", splits) for splits in SPLITS) for batch in unseen]
     values = max(one / time for one, time in zip(of_mma16, own)) - 1
-    check("the nearest cell's choice", rows["cell"] == f"{served:.1%}")
-    check("other run-time values of its cubin", rows["values"] == f"{values:.1%}" != rows["cell"])
-    check("a cubin that few problems tried does not count as often", rows["often"] == rows["values"])
+    check("what was served", rows["served"] == f"{served:.1%}")
+    check("the nearest cell's choice, which is that", rows["nearest"] == rows["served"])
+    check("other run-time values of its cubin", rows["values"] == f"{values:.1%}" != rows["served"])
     check("all cubins of the table", rows["best"] == "0.0%")
-    check("a model that sees waves finds what no cell serves", rows["model"] == rows["known"] == "0.0%")
+    check("a model that sees waves finds what no cell serves", rows["model"] == "0.0%")
+    check("it loses less than the nearest in cells that it does not know", held_out["model"] < held_out["nearest"])
     check("the cause is a cubin that the cell did not try", "lost more than 3% at 3, cubin not tried" in ended.stdout)
-    check("how often cubins were tried", "tried in 3 of 17 problems: body=tma,math=swap" in ended.stdout)
     (folder / "made-up-shapes-0.db").unlink()
     ended = run(folder, [shape_at(18)])
     check("without the shapes' caches it says so", ended.returncode == 2 and "nothing of made-up" in ended.stdout)
