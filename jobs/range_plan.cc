@@ -55,7 +55,7 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
     places_.push_back(
         static_cast<std::size_t>(std::find(names.begin(), names.end(), range.name) - names.begin()));
     if (places_.back() == 0) counted_ = places_.size() - 1;
-    axes.push_back(axis_coordinates(range.first, range.last, octaves));
+    axes.push_back(coordinates_of(axes.size(), octaves));
   }
   for (const Problem& problem : session.recorded_problems()) {
     const Extents extents = kernel_.extents_of(problem);
@@ -75,12 +75,20 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
   coarse_ = cells_.size();
 }
 
+// Recorded shapes are what they are.
+std::vector<std::int64_t> RangePlan::coordinates_of(std::size_t axis, double octaves) const {
+  const RangeDimension& range = ranges_[axis];
+  std::vector<std::int64_t> coordinates = axis_coordinates(range.first, range.last, octaves);
+  const bool is_length = places_[axis] != 0 && places_[axis] + 1 == kernel_.free_dimensions().size();
+  return is_length && !leaves_shapes() ? within_tiles(std::move(coordinates)) : coordinates;
+}
+
 void RangePlan::fill() {
   std::vector<std::vector<std::int64_t>> axes;
   const bool is_only = ranges_.size() == 1 && !leaves_shapes();
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     const double steps = is_only ? kOnlySteps : places_[i] == 0 ? kCountedSteps : kOtherSteps;
-    axes.push_back(axis_coordinates(ranges_[i].first, ranges_[i].last, octaves_ / steps));
+    axes.push_back(coordinates_of(i, octaves_ / steps));
   }
   const std::vector<GridPoint> points = grid_points(axes);
   for (const std::size_t i : spread_order(points)) {

@@ -67,6 +67,7 @@ class RangePlan {
                               const std::set<std::string>& keep = {}) const;
 
  private:
+  std::vector<std::int64_t> coordinates_of(std::size_t axis, double octaves) const;
   // The nearest of `among`, of the same kind if there is one.
   std::optional<std::size_t> nearest(const PlannedCell& to, const std::vector<PlannedCell>& among) const;
   // The problem at values of the ranges; nullopt if the kernel has none, or the device cannot hold it.

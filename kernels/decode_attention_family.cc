@@ -79,22 +79,23 @@ class DecodeFamily final : public FamilyInterface {
 
   // Batch and KV heads only multiply the work: one table serves every tensor-parallel degree of a model. A batch counts
   // as even if its contexts fill nine tenths of what the longest would, or, with a window, of two windows each: most
-  // sequences are then longer than what they see. An uneven one lies where the full batch does that has its total:
-  // three sequences of which two are empty are work for one. An unknown total counts as half of the most.
+  // sequences are then longer than what they see. Longer contexts are one place. An uneven batch lies where the full one
+  // does that has its total: three sequences of which two are empty are work for one. An unknown total counts as half of
+  // the most.
   TablePoint table_point(const Extents& extents, std::int64_t total) const override {
     const std::int64_t rows = extents[0] * extents[1];
     const std::int64_t known = total > 0 ? total : extents[0] * extents[2] / 2;
-    const std::int64_t length = shape_.window == 0 ? extents[2] : std::min(extents[2], 2 * shape_.window);
+    const std::int64_t length = told_apart(extents[2]);
     const std::int64_t most = extents[0] * length;
     TablePoint point;
     point.uneven = extents[0] > 1 && known < most - most / 10;
     point.position = {point.uneven ? uneven_rows(rows, (known * extents[1] + length / 2) / length) : rows,
-                      extents[2]};
+                      length};
     return point;
   }
   TablePoint last_point(const Extents& most) const override {
     TablePoint point;
-    point.position = {most[0] * most[1], most[2]};
+    point.position = {most[0] * most[1], told_apart(most[2])};
     return point;
   }
 
@@ -116,9 +117,19 @@ class DecodeFamily final : public FamilyInterface {
     return {ceil_div(rows, heads), heads, point.position[1]};
   }
   Extents last_extents_at(const TablePoint& point, const Extents& most) const override {
-    if (!point.uneven) return extents_at(point, most);
+    const bool is_past = told_apart(most[2]) <= point.position[1];
+    const std::int64_t context = is_past ? most[2] : point.position[1];
+    if (!point.uneven) {
+      const Extents first = extents_at(point, most);
+      return {first[0], first[1], context};
+    }
     const std::int64_t batch = kLeastFilled * point.position[0] / most[1];
-    return {std::clamp<std::int64_t>(batch, 1, most[0]), most[1], point.position[1]};
+    return {std::clamp<std::int64_t>(batch, 1, most[0]), most[1], context};
+  }
+
+  // With a window, contexts of two or more are as much work.
+  std::int64_t told_apart(std::int64_t context) const {
+    return shape_.window == 0 ? context : std::min(context, 2 * shape_.window);
   }
 
   bool set_extents(Problem& problem, const Extents& extents) const override {

@@ -85,6 +85,16 @@ std::vector<std::int64_t> axis_coordinates(std::int64_t first, std::int64_t last
   return coordinates;
 }
 
+std::vector<std::int64_t> within_tiles(std::vector<std::int64_t> coordinates) {
+  constexpr std::int64_t kLongestTile = 128, kMiddle = 75, kLeastMoved = 512;
+  for (std::size_t i = 1; i + 1 < coordinates.size(); ++i) {
+    const std::int64_t inside = coordinates[i] / kLongestTile * kLongestTile + kMiddle;
+    if (coordinates[i] >= kLeastMoved && inside < coordinates.back())
+      coordinates[i] = std::max(inside, coordinates[i - 1]);
+  }
+  return coordinates;
+}
+
 std::vector<GridPoint> grid_points(const std::vector<std::vector<std::int64_t>>& axes) {
   std::vector<GridPoint> points;
   if (axes.empty()) return points;

@@ -178,8 +178,9 @@ Choice Family::pick_range(const Extents& extents, std::int64_t last, std::int64_
                        "the range ends at " + std::to_string(last) + ", before it begins");
   if (total < 0) throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the total is negative");
   TablePoint point = interface_->table_point(widest, total);
+  const std::int64_t end = point.position.back();
   point.position.back() = interface_->table_point(extents, total).position.back();
-  const auto [cell, missed] = choose_for_range(table()->cells_between(point, last), entries_);
+  const auto [cell, missed] = choose_for_range(table()->cells_between(point, end), entries_);
   context_.usage.count_pick(cell, with_last(extents_to_tune(point, extents), missed), point.uneven);
   if (cell.entry == Cell::kNone) throw_miss(widest);
   return {cell.entry, cell.kind, widest};

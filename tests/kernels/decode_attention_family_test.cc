@@ -41,6 +41,20 @@ TEST_CASE("with a window a batch is even once most sequences are longer than wha
   CHECK_FALSE(windowed->table_point_of(ragged).uneven);
 }
 
+TEST_CASE("with a window, contexts of two windows and more lie at one place") {
+  const auto windowed = family("batch=8,q_heads=64,kv_heads=8,head_dim=64,context=4096,window=128");
+  for (const std::int64_t context : {256, 257, 4096, 131072}) {
+    const TablePoint point = windowed->table_point({8, 8, context}, 8 * context);
+    CHECK(point.position[1] == 256);
+    CHECK(windowed->last_point({8, 8, context}).position[1] == 256);
+    CHECK((windowed->last_extents_at(point, {8, 8, context}) == Extents{8, 8, context}));
+  }
+  CHECK(windowed->table_point({8, 8, 200}, 8 * 200).position[1] == 200);
+  CHECK(family("batch=8,q_heads=64,kv_heads=8,head_dim=64,context=4096")
+            ->table_point({8, 8, 4096}, 0)
+            .position[1] == 4096);
+}
+
 TEST_CASE(
     "an uneven batch lies where the full batch of its total does, but at no less than a quarter of its own") {
   const auto all = family("batch=8,q_heads=32,kv_heads=8,context=4096");
