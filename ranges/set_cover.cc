@@ -9,19 +9,18 @@ namespace moetune {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kPriceOfNothing = 2;  // of a cell in which nothing of a set runs
 
 // How good a set is: less is better. Sets of one size only are compared by what follows the size.
 struct Merit {
   bool breaks_bound = true;
-  std::size_t lost = std::numeric_limits<std::size_t>::max();  // cells in which the default beats all of it
-  std::size_t past = std::numeric_limits<std::size_t>::max();  // cells past the bound
+  double price = kNever;
   std::size_t size = 0;
   double worst = kNever, sum = kNever;
 
   bool operator<(const Merit& other) const {
     // Past the bound a larger set may well be worth its size; and one cell that no set serves well must not decide.
-    if (breaks_bound && other.breaks_bound)
-      return std::tie(lost, past, sum, size) < std::tie(other.lost, other.past, other.sum, other.size);
+    if (breaks_bound && other.breaks_bound) return std::tie(price, size) < std::tie(other.price, other.size);
     return std::tie(breaks_bound, size, worst, sum) <
            std::tie(other.breaks_bound, other.size, other.worst, other.sum);
   }
@@ -47,17 +46,26 @@ class CoverSearch {
   }
 
  private:
+  // What the set loses in a cell, and once more what it loses to the default.
+  static double price(const CellTimes& cell, double best_us, const std::vector<std::size_t>& set) {
+    double fastest = kNever;
+    for (const std::size_t cubin : set) fastest = std::min(fastest, cell.cubins[cubin]);
+    if (fastest == kNever) return kPriceOfNothing;
+    return std::log(fastest / best_us) + std::max(0.0, fastest / cell.default_us - 1);
+  }
+
   Merit merit(const std::vector<std::size_t>& set) const {
-    Merit merit{.lost = 0, .past = 0, .size = set.size(), .worst = 0, .sum = 0};
+    Merit merit{.price = 0, .size = set.size(), .worst = 0, .sum = 0};
+    bool loses = false;
     for (std::size_t c = 0; c < cells_.size(); ++c) {
       if (best_us_[c] == kNever) continue;
       const double regret = served_regret(cells_[c], set);
-      merit.lost += !best_choice(cells_[c], set);
-      merit.past += regret > bound_;
+      loses = loses || !best_choice(cells_[c], set);
+      merit.price += price(cells_[c], best_us_[c], set);
       merit.worst = std::max(merit.worst, regret);
       merit.sum += std::log1p(regret);
     }
-    merit.breaks_bound = merit.worst > bound_ || merit.lost > 0;
+    merit.breaks_bound = merit.worst > bound_ || loses;
     return merit;
   }
 
@@ -80,7 +88,7 @@ class CoverSearch {
         std::vector<std::size_t> more = set;
         more.insert(std::upper_bound(more.begin(), more.end(), cubin), cubin);
         const Merit found = merit(more);
-        if (next && std::tie(found.lost, found.sum) >= std::tie(least.lost, least.sum)) continue;
+        if (next && found.price >= least.price) continue;
         next = cubin;
         least = found;
       }

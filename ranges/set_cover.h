@@ -36,8 +36,8 @@ std::optional<std::size_t> best_choice(const CellTimes& cell, const std::vector<
 // How much slower than the best the cell is served, 0 for not at all. A cell in which nothing runs has none.
 double served_regret(const CellTimes& cell, const std::vector<std::size_t>& cubins);
 
-// At most `limit` cubins. If no such set keeps `bound` everywhere: the one with the fewest cells that are left to the
-// default, then with the fewest past the bound, then with the least sum of logarithms. Exact up to kExactSets sets
+// At most `limit` cubins. If no such set keeps `bound` everywhere: the one that loses least on the whole, where what is
+// lost to the default counts twice. Exact up to kExactSets sets
 // looked at, else by greedy choice.
 inline constexpr std::size_t kExactSets = 2'000'000;
 Cover choose_cubins(const std::vector<CellTimes>& cells, double bound, std::size_t limit);
