@@ -19,8 +19,9 @@ constexpr std::size_t kCellsAround = 10;
 // Choices are expected so far from a measured cell on each axis, in octaves.
 constexpr double kExpectedReach = 1.5;
 // The nearest cell's choice and the default serve if nothing is expected to be faster by so much: the one was measured,
-// the other has rules for every shape, and what is served should not lose to it.
-constexpr double kFasterThanNearest = 0.005, kFasterThanDefault = 0.01;
+// the other has rules for every shape, and what is served should not lose to it. The farther away that cell is, the
+// less is sure.
+constexpr double kFasterThanNearest = 0.005, kFasterThanDefault = 0.01, kPerOctave = 0.02;
 // Steps of a grid's first axis, which counts what blocks are made of, and of the others, in octaves; the most
 // coordinates by the number of axes.
 constexpr double kCountedStep = 0.085, kOtherStep = 0.25;
@@ -167,10 +168,10 @@ class KindExpectation {
     return axes;
   }
 
-  // The cells around a point, the nearest first; none if it is out of reach of all.
-  std::vector<const KnownCell*> cells_around(const GridPoint& position) const {
-    std::vector<std::pair<double, const KnownCell*>> order;
-    bool is_near = false;
+  // The cells within reach of a point, the nearest first, with their distances in octaves, of which those of the first
+  // axis count twice.
+  std::vector<std::pair<double, const KnownCell*>> cells_around(const GridPoint& position) const {
+    std::vector<std::pair<double, const KnownCell*>> cells;
     for (const KnownCell& cell : cells_) {
       double away = 0, most = 0;
       for (std::size_t axis = 0; axis < position.size(); ++axis) {
@@ -178,14 +179,11 @@ class KindExpectation {
         most = std::max(most, here);
         away += (axis == 0 ? 2 : 1) * here;
       }
-      is_near = is_near || most <= kExpectedReach;
-      order.emplace_back(away, &cell);
+      if (most <= kExpectedReach) cells.emplace_back(away, &cell);
     }
-    if (!is_near) return {};
-    const auto wanted = order.begin() + static_cast<std::ptrdiff_t>(std::min(kCellsAround, order.size()));
-    std::ranges::partial_sort(order, wanted);
-    std::vector<const KnownCell*> cells;
-    for (auto one = order.begin(); one != wanted; ++one) cells.push_back(one->second);
+    const std::size_t wanted = std::min(kCellsAround, cells.size());
+    std::ranges::partial_sort(cells, cells.begin() + static_cast<std::ptrdiff_t>(wanted));
+    cells.resize(wanted);
     return cells;
   }
 
@@ -221,11 +219,12 @@ void KindExpectation::note_default(const GridPoint& position) {
 
 std::uint32_t KindExpectation::choice_at(const GridPoint& position) const {
   const AtPoint& at = at_points_.at(position);
-  const std::vector<const KnownCell*> around = cells_around(position);
+  const std::vector<std::pair<double, const KnownCell*>> around = cells_around(position);
   if (!at.problem || around.empty()) return ExpectedGrid::kNone;
-  const std::optional<std::size_t> nearest = around.front()->pick;
+  const auto [away, closest] = around.front();
+  const std::optional<std::size_t> nearest = closest->pick;
   std::vector<std::size_t> candidates;
-  for (const KnownCell* cell : around)
+  for (const auto& [distance, cell] : around)
     candidates.insert(candidates.end(), cell->fast.begin(), cell->fast.end());
   for (const std::optional<std::size_t>& one : {nearest, at.fallback}) {
     if (one) candidates.push_back(*one);
@@ -241,7 +240,7 @@ std::uint32_t KindExpectation::choice_at(const GridPoint& position) const {
   for (std::size_t i = 0; i < launches.size(); ++i) {
     const bool is_default = launches[i].config == at.fallback;
     if (is_default || launches[i].config == nearest)
-      expected[i] -= is_default ? kFasterThanDefault : kFasterThanNearest;
+      expected[i] -= is_default ? kFasterThanDefault + kPerOctave * away : kFasterThanNearest;
   }
   std::vector<std::size_t> order(launches.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
