@@ -277,7 +277,7 @@ DispatchTable DispatchTable::build(std::span<const Measured> measured, const Gri
     if (found.within_reach && found.same_kind) {
       const std::optional<Default>& there =
           defaults[static_cast<std::size_t>(found.measured - measured.data())];
-      if (!here || !there || here->config == there->config)
+      if (!here || !there || (found.measured->met_default && here->config == there->config))
         return {found.measured->entry, ChoiceKind::nearest};
     }
     if (here && here->entry != Cell::kNone) return {here->entry, ChoiceKind::fallback};

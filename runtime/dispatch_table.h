@@ -8,8 +8,8 @@
 //   - a measured cell holds its winner (of several for one cell the nearest to its coordinates, then the first in
 //     order);
 //   - another cell holds the choice of the nearest measured one, by the sum of squared log2 ratios, if that is
-//     within kReach of it on every axis, and if the space's default is the same here as there: the winner is known to
-//     be faster than that default, and where the default decides otherwise nothing is known;
+//     within kReach of it on every axis, and if the space's default is the same here as there, and was when that was
+//     measured: the winner is known to be faster than that default, and of another one nothing is known;
 //   - between the cells of a range table its expected choice serves, if there is one, else the nearest of its cells,
 //     whatever the default is: the table says how much is lost there;
 //   - else the space's default for the cell's own problem, if its cubin is there; else the nearest.
@@ -55,6 +55,7 @@ class DispatchTable {
     TablePoint point;
     std::uint32_t entry = 0;
     bool of_range = false;  // of a range table: between its cells the nearest serves, whatever the default is
+    bool met_default = true;  // it was measured against the default that the space has there today
   };
   // The space's default at some point: its entry, kNone if its cubin is not there, and a number for its configuration.
   struct Default {

@@ -182,7 +182,18 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
   };
   std::erase_if(measured_, same_place);  // of a search that came later than the range table
   measured_.push_back(
-      {point, family_.entries_.add({variant, std::move(launcher), record.config, std::move(source)})});
+      {.point = point,
+       .entry = family_.entries_.add({variant, std::move(launcher), record.config, std::move(source)}),
+       .met_default = has_met_default(record, problem)});
+}
+
+// Of a winner without a stored default nothing else is known. Many have the same one.
+bool FamilyBuilder::has_met_default(const FamilyWinner& record, const Problem& problem) {
+  const Config* const today = space_defaults_.of(problem);
+  if (today == nullptr || record.fallback_config.empty()) return true;
+  const auto [text, is_new] = texts_of_defaults_.try_emplace(today);
+  if (is_new) text->second = today->text();
+  return text->second == record.fallback_config;
 }
 
 void FamilyBuilder::take_default(const StoredWinner& winner, std::size_t origin, const Problem& problem) {

@@ -73,6 +73,8 @@ class FamilyBuilder {
   // a warning.
   void take(const StoredWinner& winner, std::size_t origin);
   void take_winner(const StoredWinner& winner, std::size_t origin, const Problem& problem);
+  // Whether the default that the winner was measured against is still the space's.
+  bool has_met_default(const FamilyWinner& record, const Problem& problem);
   void take_default(const StoredWinner& winner, std::size_t origin, const Problem& problem);
   // A stored problem. Throws BadInput for one that is none, or of another family.
   Problem problem_of(const std::string& text);
@@ -112,6 +114,7 @@ class FamilyBuilder {
       stored_defaults_;  // layers, configurations and digests of their cubins
   std::unordered_map<const Config*, DispatchTable::Default> defaults_;  // of the table that is being built
   std::map<std::string, DispatchTable::Default> default_texts_;         // the same by configuration
+  std::unordered_map<const Config*, std::string> texts_of_defaults_;
   std::optional<TakenRange> range_;
   Extents like_;  // extents of a measured problem
 };

@@ -23,6 +23,8 @@ class FamilyDefaults {
   // The default for the problem at a point; nullptr if there is no such problem, or no default for it. Valid as long
   // as this object; equal pointers are equal configurations.
   const Config* at(const TablePoint& point);
+  // The same of a problem of the kernel.
+  const Config* of(const Problem& problem) { return bound(problem).find(); }
   // The problem of the last at() that returned a default.
   const Problem& problem() const { return *last_; }
 

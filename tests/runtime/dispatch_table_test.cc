@@ -71,6 +71,18 @@ TEST_CASE(
   CHECK(table.find(at(20, 2000)) == Cell{10, ChoiceKind::nearest});  // a later winner serves its own problem
 }
 
+TEST_CASE("a winner that met another default than today's serves its own cell alone") {
+  std::vector<DispatchTable::Measured> measured = {{at(8, 1024), 1}};
+  const auto same_everywhere = [](const TablePoint&) { return Default{0, 7}; };
+  CHECK(DispatchTable::build(measured, kEven, same_everywhere).find(at(8, 4096)).entry == 1);
+  measured[0].met_default = false;
+  const DispatchTable table = DispatchTable::build(measured, kEven, same_everywhere);
+  CHECK(table.find(at(8, 1024)) == Cell{1, ChoiceKind::exact});
+  CHECK(table.find(at(8, 4096)) == Cell{7, ChoiceKind::fallback});
+  const auto without_cubin = [](const TablePoint&) { return Default{0, Cell::kNone}; };
+  CHECK(DispatchTable::build(measured, kEven, without_cubin).find(at(8, 4096)).entry == 1);
+}
+
 TEST_CASE("expected choices are of one kind of work") {
   const std::vector<DispatchTable::Measured> measured = {{at(8, 1024), 1, true},
                                                          {at(64, 1024), 2, true},

@@ -91,6 +91,25 @@ TEST_CASE("a default whose cubin is damaged does not take the family down, and a
   CHECK(both.explain(family, pick(family, 64, 4096))["kind"] == "default");
 }
 
+TEST_CASE("a winner that met another default than today's serves its own cell alone") {
+  const auto problem = [](int batch, int context) {
+    return "batch=" + std::to_string(batch) +
+           ",q_heads=4,kv_heads=1,head_dim=64,context=" + std::to_string(context) + ",page=16";
+  };
+  const std::string own = problem(64, 4096), beside = problem(64, 8192), far = problem(2, 64);
+  const std::string todays = default_of(own.c_str());
+  REQUIRE(default_of(beside.c_str()) == todays);
+  for (const bool has_met : {true, false}) {
+    const Folder folder;
+    store(folder / "winner.db", {{.problem = own, .fallback_config = has_met ? todays : plain_config(32)}});
+    store(folder / "default.db", {{.problem = far, .fallback_config = todays}});
+    const Opened opened({folder / "winner.db", folder / "default.db"});
+    moetune_family* const family = opened.family(kFamily);
+    CHECK(opened.explain(family, pick(family, 64, 4096))["kind"] == "exact");
+    CHECK(opened.explain(family, pick(family, 64, 8192))["kind"] == (has_met ? "nearest" : "default"));
+  }
+}
+
 TEST_CASE("an exact choice says on which problem it was measured, whoever else has its configuration") {
   const Folder folder;
   const std::string longer = "batch=2,q_heads=4,kv_heads=1,head_dim=64,context=4096,page=16";
