@@ -79,9 +79,9 @@ class DecodeFamily final : public FamilyInterface {
 
   // Batch and KV heads only multiply the work: one table serves every tensor-parallel degree of a model. A batch counts
   // as even if its contexts fill nine tenths of what the longest would, or, with a window, of two windows each: most
-  // sequences are then longer than what they see, and longer contexts are one place. An uneven batch lies where the full
-  // one does that has its total: three sequences of which two are empty are work for one. An unknown total counts as
-  // half of the most.
+  // sequences are then longer than what they see, and longer contexts are one place. An uneven batch lies where the
+  // full one does that has its total: three sequences of which two are empty are work for one. An unknown total counts
+  // as half of the most.
   TablePoint table_point(const Extents& extents, std::int64_t total) const override {
     const std::int64_t rows = extents[0] * extents[1];
     const std::int64_t known = total > 0 ? total : extents[0] * extents[2] / 2;
