@@ -75,8 +75,8 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
   coarse_ = cells_.size();
 }
 
-// A kernel's last free dimension, if it has several, is the length in tokens that grows in a server. Recorded shapes are
-// what they are.
+// A kernel's last free dimension, if it has several, is the length in tokens that grows in a server. Recorded shapes
+// are what they are.
 std::vector<std::int64_t> RangePlan::coordinates_of(std::size_t axis, double octaves) const {
   const RangeDimension& range = ranges_[axis];
   std::vector<std::int64_t> coordinates = axis_coordinates(range.first, range.last, octaves);
