@@ -9,11 +9,10 @@ DispatchTable table_of(const FamilyInterface& interface, std::span<const TablePo
   std::vector<DispatchTable::Measured> measured;
   for (const TablePoint& cell : cells)
     measured.push_back({cell, static_cast<std::uint32_t>(measured.size()), true});
-  std::vector<DispatchTable::Expected> grids;
-  for (const ExpectedGrid& grid : expected.grids) {
-    grids.push_back({grid.uneven, grid.axes, grid.choices});
-    for (std::uint32_t& entry : grids.back().entries)
-      entry = entry == ExpectedGrid::kNone ? Cell::kNone : static_cast<std::uint32_t>(cells.size() + entry);
+  std::vector<ExpectedGrid> grids = expected.grids;
+  for (ExpectedGrid& grid : grids) {
+    for (std::uint32_t& choice : grid.choices)
+      choice = choice == ExpectedGrid::kNone ? choice : static_cast<std::uint32_t>(cells.size() + choice);
   }
   const std::size_t axes = cells.empty() ? 0 : cells.front().position.size();
   return DispatchTable::build(

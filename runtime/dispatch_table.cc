@@ -8,6 +8,8 @@
 namespace moetune {
 namespace {
 
+static_assert(ExpectedGrid::kNone == Cell::kNone);
+
 // The last value nearer to `low` than to `high` by ratio.
 std::int64_t halfway(std::int64_t low, std::int64_t high) {
   const auto middle =
@@ -146,7 +148,7 @@ class RangeBox {
 };
 
 // The expected choice of the nearest point, on each axis by ratio; kNone beyond the grid.
-std::uint32_t expected_at(const DispatchTable::Expected& expected, const TablePoint& point) {
+std::uint32_t expected_at(const ExpectedGrid& expected, const TablePoint& point) {
   std::size_t index = 0;
   for (std::size_t axis = 0; axis < expected.axes.size(); ++axis) {
     const std::vector<std::int64_t>& coordinates = expected.axes[axis];
@@ -156,7 +158,7 @@ std::uint32_t expected_at(const DispatchTable::Expected& expected, const TablePo
     if (*next != value && value <= halfway(*(next - 1), *next)) --next;
     index = index * coordinates.size() + static_cast<std::size_t>(next - coordinates.begin());
   }
-  return expected.entries[index];
+  return expected.choices[index];
 }
 
 void thin_out(std::vector<std::int64_t>& values, std::size_t most) {
@@ -225,8 +227,8 @@ DispatchTable DispatchTable::constant(Cell cell) {
 
 // The coordinates are those of the measured points of this kind of work; of all if there is none. Where choices are
 // expected, their grid has those of the range table's cells that it keeps apart.
-DispatchTable::Plane DispatchTable::make_plane(std::span<const Measured> measured, const Expected* expected,
-                                               std::size_t axes, bool uneven) {
+DispatchTable::Plane DispatchTable::make_plane(std::span<const Measured> measured,
+                                               const ExpectedGrid* expected, std::size_t axes, bool uneven) {
   const auto is_of_kind = [&](const Measured& one) { return one.point.uneven == uneven; };
   const bool takes_all = std::ranges::none_of(measured, is_of_kind);
   Plane plane{.uneven = uneven, .axes = {}, .strides = std::vector<std::size_t>(axes, 1)};
@@ -253,20 +255,20 @@ DispatchTable::Plane DispatchTable::make_plane(std::span<const Measured> measure
 }
 
 DispatchTable DispatchTable::build(std::span<const Measured> measured, const Grid& grid,
-                                   const DefaultAt& default_at, std::span<const Expected> expected) {
+                                   const DefaultAt& default_at, std::span<const ExpectedGrid> expected) {
   DispatchTable table;
   Measurements of_even(measured, grid.axes, false), of_uneven(measured, grid.axes, true);
   const RangeBox box(measured);
   std::vector<std::optional<Default>> defaults;  // where it was measured
   for (const Measured& one : measured) defaults.push_back(default_at(one.point));
   const auto expected_of = [&](bool uneven) {
-    const auto found = std::ranges::find(expected, uneven, &Expected::uneven);
+    const auto found = std::ranges::find(expected, uneven, &ExpectedGrid::uneven);
     return found != expected.end() ? &*found : nullptr;
   };
   const auto choose = [&](const TablePoint& point) -> Cell {
     Measurements& measurements = point.uneven ? of_uneven : of_even;
     if (const Measured* const here = measurements.at(point)) return {here->entry, ChoiceKind::exact};
-    if (const Expected* const choices = expected_of(point.uneven)) {
+    if (const ExpectedGrid* const choices = expected_of(point.uneven)) {
       const std::uint32_t entry = expected_at(*choices, point);
       if (entry != Cell::kNone) return {entry, ChoiceKind::nearest};
     }

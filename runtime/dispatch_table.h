@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "kernels/family_interface.h"
+#include "ranges/expected_choices.h"
 
 namespace moetune {
 
@@ -62,12 +63,6 @@ class DispatchTable {
     std::uint32_t config = 0;
     std::uint32_t entry = Cell::kNone;
   };
-  // Choices for points between the cells of a range table, as an ExpectedGrid has them, by entry.
-  struct Expected {
-    bool uneven = false;
-    std::vector<std::vector<std::int64_t>> axes;
-    std::vector<std::uint32_t> entries;  // Cell::kNone: the nearest cell serves
-  };
   using DefaultAt = std::function<std::optional<Default>(const TablePoint& point)>;
 
   // The grid of a family: `axes` positions a point, and cells for uneven work if there can be any.
@@ -76,9 +71,10 @@ class DispatchTable {
     bool has_uneven = false;
   };
 
-  // Without measured points and defaults every cell is empty. Where there is no default, all count as the same.
+  // Without measured points and defaults every cell is empty. Where there is no default, all count as the same. The
+  // choices of `expected` are entries.
   static DispatchTable build(std::span<const Measured> measured, const Grid& grid,
-                             const DefaultAt& default_at, std::span<const Expected> expected = {});
+                             const DefaultAt& default_at, std::span<const ExpectedGrid> expected = {});
   // One cell for everything.
   static DispatchTable constant(Cell cell);
 
@@ -125,7 +121,7 @@ class DispatchTable {
   const Plane& plane_of(const TablePoint& point) const {
     return planes_[point.uneven ? planes_.size() - 1 : 0];
   }
-  static Plane make_plane(std::span<const Measured> measured, const Expected* expected, std::size_t axes,
+  static Plane make_plane(std::span<const Measured> measured, const ExpectedGrid* expected, std::size_t axes,
                           bool uneven);
   static std::size_t position(const Axis& axis, std::int64_t value);
   // The coordinates that a range table spans on an axis; an empty span (first > last) without one.

@@ -61,9 +61,8 @@ class FamilyBuilder {
   void take_range(std::size_t origin);
   bool take_range(const StoredRange& range, std::size_t origin);
   // The entries of a table's expected choices, all of its cubins.
-  std::vector<DispatchTable::Expected> take_expected(const RangeTable& table, const Problem& problem,
-                                                     const ChoiceSource& source,
-                                                     const std::vector<Stored>& cubins);
+  std::vector<ExpectedGrid> take_expected(const RangeTable& table, const Problem& problem,
+                                          const ChoiceSource& source, const std::vector<Stored>& cubins);
   const Stored& cubin_among(const std::vector<Stored>& cubins, const Launcher& launcher,
                             const std::string& config) const;  // throws BadInput if there is none
   // Whether the range table replaces the winner: it was measured around that problem, on this hardware if the winner
@@ -108,7 +107,7 @@ class FamilyBuilder {
   std::map<std::pair<const Variant*, const Launcher*>, std::vector<Extents>> loaded_;
   std::vector<Stored> cubins_;
   std::vector<DispatchTable::Measured> measured_;
-  std::vector<DispatchTable::Expected> expected_;
+  std::vector<ExpectedGrid> expected_;
   std::set<std::vector<std::int64_t>> taken_;  // positions of measured_, and whether they are uneven
   std::set<std::tuple<std::size_t, std::string, std::string>>
       stored_defaults_;  // layers, configurations and digests of their cubins

@@ -75,10 +75,9 @@ const FamilyBuilder::Stored& FamilyBuilder::cubin_among(const std::vector<Stored
   return *found;
 }
 
-std::vector<DispatchTable::Expected> FamilyBuilder::take_expected(const RangeTable& table,
-                                                                  const Problem& problem,
-                                                                  const ChoiceSource& source,
-                                                                  const std::vector<Stored>& cubins) {
+std::vector<ExpectedGrid> FamilyBuilder::take_expected(const RangeTable& table, const Problem& problem,
+                                                       const ChoiceSource& source,
+                                                       const std::vector<Stored>& cubins) {
   const std::size_t axes = family_.interface().table_point_of(problem).position.size();
   ChoiceSource expected = source;
   expected.problem.clear();
@@ -92,13 +91,11 @@ std::vector<DispatchTable::Expected> FamilyBuilder::take_expected(const RangeTab
         load(cubin_among(cubins, *known.launcher, config), *known.launcher, problem);
     entries.push_back(family_.entries_.add({variant, known.launcher, config, expected}));
   }
-  std::vector<DispatchTable::Expected> grids;
-  for (const ExpectedGrid& grid : table.expected.grids) {
+  std::vector<ExpectedGrid> grids = table.expected.grids;
+  for (ExpectedGrid& grid : grids) {
     if (grid.axes.size() != axes) throw BadInput("it expects choices on a grid of another kernel");
-    DispatchTable::Expected made{grid.uneven, grid.axes, {}};
-    for (const std::uint32_t choice : grid.choices)
-      made.entries.push_back(choice == ExpectedGrid::kNone ? Cell::kNone : entries[choice]);
-    grids.push_back(std::move(made));
+    for (std::uint32_t& choice : grid.choices)
+      choice = choice == ExpectedGrid::kNone ? choice : entries[choice];
   }
   return grids;
 }

@@ -57,7 +57,7 @@ TEST_CASE(
   const std::vector<DispatchTable::Measured> measured = {
       {at(8, 1024), 1, true}, {at(64, 1024), 2, true}, {at(8, 4096), 3, true}, {at(20, 1024), 4}};
   constexpr std::uint32_t none = Cell::kNone;
-  const std::vector<DispatchTable::Expected> expected = {
+  const std::vector<ExpectedGrid> expected = {
       {false, {{8, 16, 32, 64}, {1024, 2048, 4096}}, {9, 9, 9, 10, 10, 11, 12, none, none, 9, 9, 9}}};
   const DispatchTable table = DispatchTable::build(measured, kEven, no_default, expected);
   for (const auto& one : measured) CHECK(table.find(one.point) == Cell{one.entry, ChoiceKind::exact});
@@ -88,7 +88,7 @@ TEST_CASE("expected choices are of one kind of work") {
                                                          {at(64, 1024), 2, true},
                                                          {at(9, 1024, true), 3, true},
                                                          {at(60, 1024, true), 4, true}};
-  const std::vector<DispatchTable::Expected> expected = {{true, {{9, 20, 60}, {1024}}, {7, 8, 7}}};
+  const std::vector<ExpectedGrid> expected = {{true, {{9, 20, 60}, {1024}}, {7, 8, 7}}};
   const DispatchTable table = DispatchTable::build(measured, kBoth, no_default, expected);
   CHECK(table.find(at(20, 1024, true)) == Cell{8, ChoiceKind::nearest});
   CHECK(table.find(at(9, 1024, true)) == Cell{3, ChoiceKind::exact});
