@@ -15,6 +15,7 @@ Document range_document(const RangeRequest& request, const RangeResult& result) 
   for (const UnseenShape& shape : result.unseen) {
     unseen.push_back({{"problem", shape.problem},
                       {"pick", shape.pick},
+                      {"best", shape.best},
                       {"pick_us", shape.pick_us},
                       {"best_us", shape.best_us},
                       {"default_us", number_or_null(shape.default_us)},

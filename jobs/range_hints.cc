@@ -5,7 +5,13 @@
 namespace moetune {
 namespace {
 
-// Indexes of cells by their distance; another kind of work counts as an octave.
+void add_origin(CellMeter::Hint& hint, const std::string& config, const std::string& problem) {
+  const auto is_same = [&](const CellMeter::Hint::Origin& one) { return one.config == config; };
+  if (std::ranges::none_of(hint.origins, is_same)) hint.origins.push_back({config, problem});
+}
+
+}  // namespace
+
 std::vector<std::size_t> by_distance(const PlannedCell& from, const std::vector<PlannedCell>& cells) {
   std::vector<std::pair<double, std::size_t>> order;
   for (std::size_t i = 0; i < cells.size(); ++i) {
@@ -17,13 +23,6 @@ std::vector<std::size_t> by_distance(const PlannedCell& from, const std::vector<
   for (const auto& [distance, index] : order) indexes.push_back(index);
   return indexes;
 }
-
-void add_origin(CellMeter::Hint& hint, const std::string& config, const std::string& problem) {
-  const auto is_same = [&](const CellMeter::Hint::Origin& one) { return one.config == config; };
-  if (std::ranges::none_of(hint.origins, is_same)) hint.origins.push_back({config, problem});
-}
-
-}  // namespace
 
 std::vector<CellMeter::Hint> nearest_hints(const std::vector<std::string>& cubins, const PlannedCell& cell,
                                            const std::vector<PlannedCell>& cells, const RangeState& state,

@@ -1,4 +1,4 @@
-// Where to begin with a cubin at a cell: what served it elsewhere. Pure.
+// Which cells are near a cell, and where to begin with a cubin there: with what served it elsewhere. Pure.
 #pragma once
 
 #include <string>
@@ -10,6 +10,9 @@
 #include "jobs/range_state.h"
 
 namespace moetune {
+
+// Indexes of cells, the nearest first; another kind of work counts as an octave.
+std::vector<std::size_t> by_distance(const PlannedCell& from, const std::vector<PlannedCell>& cells);
 
 // For each cubin what it was fastest with in the nearest cells that know it, `origins` of them, and what serves there
 // if that is of this cubin; the cubin that serves nearest comes first. `cells` are those of `state` and `picks`, in

@@ -121,9 +121,10 @@ void RangeSearch::finish() {
 RangeResult RangeSearch::run() {
   resume();
   try {
-    search_cells();
-    complete_pool();
+    search_cells(kSearchesUntil);
+    complete_pool(kPoolUntil);
     fill();
+    search_on();
     repair(kRepairUntil);
     follow_waves();
     refine(kRefiningUntil);
@@ -132,6 +133,7 @@ RangeResult RangeSearch::run() {
     complete_cover(kAcrossUntil);
     repair(kAcrossUntil);
     measure_contended();
+    spread();
     expect();
     certify();
     result_.contest =

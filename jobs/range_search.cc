@@ -150,11 +150,10 @@ void RangeSearch::take_into_pool(const RangeCellState& cell) {
   if (is_new && (lost || pool > best * (1 + kWorthwhile * request_.regret))) state_.cubins.push_back(fastest);
 }
 
-void RangeSearch::search_cell(std::size_t index) try {
+void RangeSearch::search_cell(std::size_t index, double until) try {
   const bool is_first = std::ranges::none_of(state_.cells, &RangeCellState::searched);
   if (!enter(index)) return;
-  const TuneResult found =
-      tune_here(is_first ? request_.settings.budget : request_.warm_budget, kSearchesUntil, true);
+  const TuneResult found = tune_here(is_first ? request_.settings.budget : request_.warm_budget, until, true);
   meter_.begin(session_.request(request_.settings).kernel != nullptr);
   std::vector<std::string> cubins = choosable_cubins(state_);
   const auto add = [&](const Config& config) {
@@ -179,13 +178,13 @@ void RangeSearch::search_cell(std::size_t index) try {
   state_.cells[index].unreachable = error.what();
 }
 
-void RangeSearch::search_cells() {
+void RangeSearch::search_cells(double until) {
   for (std::size_t i = 0; i < plan_.coarse(); ++i) {
     const auto searched =
         static_cast<std::size_t>(std::ranges::count_if(state_.cells, &RangeCellState::searched));
-    if (searched > 0 && time_is_up(kSearchesUntil)) break;
+    if (searched > 0 && time_is_up(until)) break;
     if (searched >= kLeastSearches && state_.idle >= kIdleSearches) break;
-    if (!state_.cells[i].searched) search_cell(i);
+    if (!state_.cells[i].searched) search_cell(i, until);
     report("cells", i + 1, plan_.cells().size());
   }
 }
@@ -213,13 +212,12 @@ bool RangeSearch::complete(std::size_t index, const std::vector<std::string>& cu
 
 // Cubins that joined the pool later, or that are the default in another searched cell, are measured in the cells that
 // were searched before.
-void RangeSearch::complete_pool() {
+void RangeSearch::complete_pool(double until) {
   RangeState searched{.cubins = state_.cubins};
   std::ranges::copy_if(state_.cells, std::back_inserter(searched.cells), &RangeCellState::searched);
   const std::vector<std::string> cubins = choosable_cubins(searched);
   for (std::size_t i = 0; i < state_.cells.size(); ++i) {
-    if (state_.cells[i].searched && complete(i, cubins, kPoolUntil))
-      report("cells", i + 1, plan_.cells().size());
+    if (state_.cells[i].searched && complete(i, cubins, until)) report("cells", i + 1, plan_.cells().size());
   }
 }
 
@@ -274,6 +272,14 @@ void RangeSearch::fill() {
     if (complete(i, state_.filled, kFillUntil)) report("cells", i + 1, plan_.cells().size());
   }
   complete_cover(kFillUntil);
+}
+
+// Time that the fine grid leaves goes into searches of the coarse cells that had none. Without a limit none is left.
+void RangeSearch::search_on() {
+  if (request_.time_s == 0 || time_is_up(kSearchedOnUntil)) return;
+  search_cells(kSearchedOnUntil);
+  complete_pool(kFillUntil);
+  fill();
 }
 
 // Whether something that serves around the cell is legal there, and was not tried.

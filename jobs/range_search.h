@@ -31,25 +31,26 @@ class RangeSearch {
  private:
   using Clock = std::chrono::steady_clock;
   // Shares of the time at which a stage ends, so that the next ones have theirs.
-  static constexpr double kSearchesUntil = 0.22, kPoolUntil = 0.3, kFillUntil = 0.64, kRepairUntil = 0.66,
-                          kWavesUntil = 0.73, kRefiningUntil = 0.79, kAcrossUntil = 0.82,
+  static constexpr double kSearchesUntil = 0.22, kPoolUntil = 0.3, kSearchedOnUntil = 0.45, kFillUntil = 0.64,
+                          kRepairUntil = 0.66, kWavesUntil = 0.73, kRefiningUntil = 0.79, kAcrossUntil = 0.82,
                           kAbsorbedUntil = 0.9, kShapesUntil = 0.97;
 
   void resume();
   bool enter(std::size_t index);
   void enter(const Problem& problem);
-  void search_cells();
-  void search_cell(std::size_t index);
+  void search_cells(double until);
+  void search_cell(std::size_t index, double until);
   void measure(std::size_t index, const std::vector<std::string>& cubins, const CellMeter::Effort& effort);
   void take_into_pool(const RangeCellState& cell);
   void look(std::size_t index, const std::vector<std::string>& cubins, const CellMeter::Effort& effort);
   bool has_untried(std::size_t index);
   bool complete(std::size_t index, const std::vector<std::string>& cubins, double until);
-  void complete_pool();
+  void complete_pool(double until);
   std::vector<std::string> cubins_of_defaults() const;
   void choose_filled();
   std::vector<std::string> measured_everywhere() const;
   void fill();
+  void search_on();
   void complete_cover(double until);
   void repair(double until);
   void cross();
@@ -66,6 +67,7 @@ class RangeSearch {
   void measure_contended();
   void certify();
   void certify_once(const std::vector<Problem>& shapes);
+  void spread();
   bool absorb();
   std::vector<Problem> unseen(std::size_t count) const;
   void add_shape(const Problem& problem);

@@ -57,6 +57,7 @@ StateJson to_state_json(const RangeCellState& cell, ConfigList& configs) {
           {"searched", cell.searched},
           {"contended", cell.contended},
           {"crossed", cell.crossed},
+          {"was_unseen", cell.was_unseen},
           {"repaired", cell.repaired},
           {"unreachable", cell.unreachable},
           {"cubins", std::move(measured)},
@@ -72,6 +73,7 @@ RangeCellState cell_from(const nlohmann::json& json, const ListedConfigs& config
                       .searched = json.at("searched").get<bool>(),
                       .contended = json.at("contended").get<bool>(),
                       .crossed = json.at("crossed").get<bool>(),
+                      .was_unseen = json.value("was_unseen", false),
                       .repaired = json.value("repaired", std::vector<std::string>{}),
                       .unreachable = json.at("unreachable").get<std::string>()};
   for (const auto& [name, measured] : json.at("cubins").items()) cell.cubins[name] = measured_from(measured);
@@ -89,6 +91,7 @@ RangeCellState cell_from(const nlohmann::json& json, const ListedConfigs& config
 UnseenShape shape_from(const nlohmann::json& json) {
   UnseenShape shape{.problem = json.at("problem").get<std::string>(),
                     .pick = json.at("pick").get<std::string>(),
+                    .best = json.value("best", ""),
                     .pick_us = json.at("pick_us").get<double>(),
                     .best_us = json.at("best_us").get<double>(),
                     .default_us = json.at("default_us").get<double>(),
@@ -109,6 +112,7 @@ std::string RangeState::text() const {
   for (const UnseenShape& shape : shapes) {
     seen.push_back({{"problem", shape.problem},
                     {"pick", shape.pick},
+                    {"best", shape.best},
                     {"pick_us", shape.pick_us},
                     {"best_us", shape.best_us},
                     {"default_us", shape.default_us},

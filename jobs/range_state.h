@@ -30,6 +30,7 @@ struct RangeCellState {
   std::string problem;
   bool searched = false, contended = false;
   bool crossed = false;               // what serves its neighbours was tried here
+  bool was_unseen = false;            // a shape of the certificate that lost more than the bound
   std::vector<std::string> repaired;  // cubins that were tried here at length, as the cell lost too much
   std::string
       unreachable;  // why nothing can be measured here: no legal configuration, too little memory; "": it can
@@ -46,6 +47,7 @@ struct RangeCellState {
 struct UnseenShape {
   std::string problem;
   std::string pick;  // the table's configuration for it
+  std::string best;  // the fastest that met it there
   double pick_us = 0, best_us = 0;
   double default_us = 0;  // 0 if there is none
   bool failed = false;

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "jobs/range_hints.h"
 #include "jobs/range_picks.h"
 #include "jobs/range_search.h"
 
@@ -9,6 +10,15 @@ namespace moetune {
 namespace {
 
 constexpr std::size_t kMostAbsorbed = 24;  // unseen shapes that become cells
+constexpr std::size_t kIdleCells = 8;      // in sequence in which a cubin is not the fastest
+
+bool is_fastest(const std::string& name, const RangeCellState& cell) {
+  const auto mine = cell.cubins.find(name);
+  return mine != cell.cubins.end() && !mine->second.config.empty() &&
+         std::ranges::none_of(cell.cubins, [&](const auto& other) {
+           return !other.second.config.empty() && other.second.time_us < mine->second.time_us;
+         });
+}
 
 }  // namespace
 
@@ -68,7 +78,12 @@ void RangeSearch::add_shape(const Problem& problem) {
     return;
   }
   if (contended) return;
-  for (const double time : times) shape.best_us = time > 0 ? std::min(shape.best_us, time) : shape.best_us;
+  shape.best = pick;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    if (times[i] == 0 || times[i] >= shape.best_us) continue;
+    shape.best = configs[i];
+    shape.best_us = times[i];
+  }
   if (const auto place = std::ranges::find(configs, fallback); place != configs.end())
     shape.default_us = times[static_cast<std::size_t>(place - configs.begin())];
   state_.shapes.push_back(std::move(shape));
@@ -105,6 +120,25 @@ std::vector<Problem> RangeSearch::unseen(std::size_t count) const {
   return plan_.unseen(count, request_.settings.seed, absorbed);
 }
 
+// The own search of an unseen shape may have found a cubin that none of the cells had. It is measured in the cells around
+// it, the nearest first, for as long as some of them are faster by it.
+void RangeSearch::spread() {
+  for (std::size_t from = 0; from < state_.cells.size(); ++from) {
+    if (!state_.cells[from].was_unseen) continue;
+    for (const std::string& name : state_.cubins) {
+      if (!is_fastest(name, state_.cells[from])) continue;
+      std::size_t idle = 0;
+      for (const std::size_t i : by_distance(plan_.cells()[from], plan_.cells())) {
+        if (idle == kIdleCells) break;
+        if (complete(i, {name}, kAbsorbedUntil)) report("refining", i + 1, plan_.cells().size());
+        idle = is_fastest(name, state_.cells[i]) ? 0 : idle + 1;
+      }
+    }
+  }
+  complete_pool(kAbsorbedUntil);
+  solve_again();
+}
+
 // Shapes that lost more than the bound become cells, if there are others to check the table on. Whether there were any.
 bool RangeSearch::absorb() {
   if (unseen(request_.certificate_shapes + 1).size() <= request_.certificate_shapes) return false;
@@ -118,9 +152,16 @@ bool RangeSearch::absorb() {
     if (plan_.cells().size() == before) continue;
     any = shape.absorbed = true;
     take_new_cells();
-    complete(before, measured_everywhere(), kShapesUntil);
+    state_.cells[before].was_unseen = true;
+    std::vector<std::string> cubins = measured_everywhere();
+    if (const std::string own = meter_.cubin_of(session_.space_file()->parse_config(shape.best));
+        std::ranges::find(cubins, own) == cubins.end())
+      cubins.push_back(own);
+    complete(before, cubins, kShapesUntil);
+    take_into_pool(state_.cells[before]);
   }
   if (any) {
+    spread();
     complete_cover(kAbsorbedUntil);
     repair(kAbsorbedUntil);
     expect();

@@ -118,6 +118,37 @@ TEST_CASE("where a choice suddenly takes twice as long, cells on both sides of t
   }
 }
 
+TEST_CASE("what the search of an unseen shape finds serves the cells around it") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.file("recordings"));
+  for (const std::int64_t tokens : {1, 4, 16, 64, 256, 300, 400, 600, 800, 1024, 2000, 3000, 4096}) {
+    Recording recording = made_up_recording(tokens);
+    for (ConfigId id = 0; id < recording.space.size(); ++id) {
+      const ConfigParts parts = split_config(recording.space.config(id), recording.space.parameters());
+      const bool is_for_many = made_up_unit("many " + parts.compiled.text()) < 0.4;
+      if (is_for_many) recording.trials[id].time_us *= tokens >= 256 ? 0.7F : 1.5F;
+    }
+    write_recording(recording, folder.file("recordings") + "/" + std::to_string(tokens) + ".json.zst");
+  }
+  RangeRequest request = range_request(folder);
+  request.warm_budget = 1;  // of a cell, which finds nothing new
+  request.shape_budget = 40;
+  request.certificate_shapes = 2;
+  const RangeResult result = search_range(request, {});
+  const auto absorbed = std::ranges::find_if(result.unseen, &UnseenShape::absorbed);
+  REQUIRE(absorbed != result.unseen.end());
+  CHECK(absorbed->best_us < 0.95 * absorbed->pick_us);
+  CHECK(absorbed->best != absorbed->pick);
+  std::size_t others = 0;
+  for (const RangeCell& cell : result.table.cells) {
+    const double tokens = std::stod(cell.problem.substr(cell.problem.find('=') + 1));
+    if (tokens < 256 || cell.problem == absorbed->problem) continue;
+    ++others;
+    CHECK_MESSAGE(cell.time_us < 0.95 * cell.default_us, cell.problem);
+  }
+  CHECK(others >= 3);
+}
+
 TEST_CASE("equal searches give equal tables, and a search that is done does nothing again") {
   const TemporaryFolder folder;
   write_made_up_range(folder.file("recordings"));
