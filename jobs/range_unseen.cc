@@ -120,8 +120,8 @@ std::vector<Problem> RangeSearch::unseen(std::size_t count) const {
   return plan_.unseen(count, request_.settings.seed, absorbed);
 }
 
-// The own search of an unseen shape may have found a cubin that none of the cells had. It is measured in the cells around
-// it, the nearest first, for as long as some of them are faster by it.
+// The own search of an unseen shape may have found a cubin that none of the cells had. It is measured in the cells
+// around it, the nearest first, for as long as it is the fastest in some of them.
 void RangeSearch::spread() {
   for (std::size_t from = 0; from < state_.cells.size(); ++from) {
     if (!state_.cells[from].was_unseen) continue;

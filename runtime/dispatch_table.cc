@@ -71,7 +71,9 @@ class Measurements {
       best = i;
     }
     if (best == count) return {};
-    return {points_[best], is_within_reach(best, point), points_[best]->point.uneven == uneven_};
+    constexpr double kReach = DispatchTable::kReach;
+    const bool is_within_reach = least <= kReach * kReach * static_cast<double>(axes_);
+    return {points_[best], is_within_reach, points_[best]->point.uneven == uneven_};
   }
 
  private:
@@ -99,14 +101,6 @@ class Measurements {
         before_[i] += ratio * ratio;
       }
     }
-  }
-
-  bool is_within_reach(std::size_t index, const TablePoint& point) const {
-    for (std::size_t axis = 0; axis < axes_; ++axis) {
-      const double here = std::log2(static_cast<double>(point.position[axis]));
-      if (std::abs(logs_[axis * points_.size() + index] - here) > DispatchTable::kReach) return false;
-    }
-    return true;
   }
 
   std::size_t axes_;
@@ -178,8 +172,9 @@ DispatchTable::Axis DispatchTable::make_axis(std::vector<std::int64_t> values, s
   values.erase(std::unique(values.begin(), values.end()), values.end());
   thin_out(values, axes > 2 ? kMaxOfThree : kMaxCoordinates);
   // Beyond what was measured, as far as a choice reaches and one step more, where the default begins.
-  const std::int64_t first = std::max<std::int64_t>(1, values.front() / 8);
-  const std::int64_t last = values.back() > (std::int64_t{1} << 40) ? values.back() : values.back() * 8;
+  const std::int64_t beyond = axes > 2 ? 8 : 4;
+  const std::int64_t first = std::max<std::int64_t>(1, values.front() / beyond);
+  const std::int64_t last = values.back() > (std::int64_t{1} << 40) ? values.back() : values.back() * beyond;
   std::vector<std::int64_t> all = values;
   for (int step = 0;; ++step) {
     const auto value = static_cast<std::int64_t>(std::llround(std::exp2(step_octaves * step)));

@@ -7,8 +7,8 @@
 // Filled by one rule (DispatchTable::build), so that equal results give equal tables everywhere:
 //   - a measured cell holds its winner (of several for one cell the nearest to its coordinates, then the first in
 //     order);
-//   - another cell holds the choice of the nearest measured one, by the sum of squared log2 ratios, if that is
-//     within kReach of it on every axis, and if the space's default is the same here as there, and was when that was
+//   - another cell holds the choice of the nearest measured one, by the sum of squared log2 ratios, if their
+//     root mean square over the axes is within kReach, and if the space's default is the same here as there, and was when that was
 //     measured: the winner is known to be faster than that default, and of another one nothing is known;
 //   - between the cells of a range table its expected choice serves, if there is one, else the nearest of its cells,
 //     whatever the default is: the table says how much is lost there;
@@ -50,7 +50,8 @@ class DispatchTable {
  public:
   static constexpr std::size_t kMaxCoordinates = 128;  // an axis; more are thinned out evenly
   static constexpr std::size_t kMaxOfThree = 32;       // the same of each of three axes
-  static constexpr double kReach = 2.01;               // in powers of two
+  // In powers of two: a little more than from a cell to the middle between cells two powers apart on each axis.
+  static constexpr double kReach = 1.07;
 
   struct Measured {
     TablePoint point;

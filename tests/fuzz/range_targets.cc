@@ -43,7 +43,13 @@ RangeState sample_state() {
   cell.fallback_cubin = "tile=64";
   cell.looks = {{testing::plain_config(64), {"tile=64", 10}}};
   state.cells.push_back(cell);
-  state.shapes.push_back({shape_of(3, 100).text(), testing::plain_config(64), 11, 10, 12});
+  const std::string pick = testing::plain_config(64);
+  state.shapes.push_back({.problem = shape_of(3, 100).text(),
+                          .pick = pick,
+                          .best = testing::plain_config(32),
+                          .pick_us = 11,
+                          .best_us = 10,
+                          .default_us = 12});
   return state;
 }
 

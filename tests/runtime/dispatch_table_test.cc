@@ -46,7 +46,10 @@ TEST_CASE("beyond the reach of all winners the default serves, if its cubin is t
   const DispatchTable with = DispatchTable::build(measured, kEven, [](const TablePoint&) {
     return Default{0, 7};
   });
-  CHECK(with.find(at(8, 4096)) == Cell{1, ChoiceKind::nearest});
+  CHECK(with.find(at(8, 2800)) == Cell{1, ChoiceKind::nearest});
+  CHECK(with.find(at(16, 2048)) == Cell{1, ChoiceKind::nearest});
+  CHECK(with.find(at(22, 2048)) == Cell{7, ChoiceKind::fallback});
+  CHECK(with.find(at(8, 4096)) == Cell{7, ChoiceKind::fallback});
   CHECK(with.find(at(8, 32768)) == Cell{7, ChoiceKind::fallback});
   CHECK(with.find(at(512, 1024)) == Cell{7, ChoiceKind::fallback});
   CHECK(DispatchTable::build(measured, kEven, no_default).find(at(8, 32768)) == Cell{1, ChoiceKind::nearest});
@@ -74,13 +77,13 @@ TEST_CASE(
 TEST_CASE("a winner that met another default than today's serves its own cell alone") {
   std::vector<DispatchTable::Measured> measured = {{at(8, 1024), 1}};
   const auto same_everywhere = [](const TablePoint&) { return Default{0, 7}; };
-  CHECK(DispatchTable::build(measured, kEven, same_everywhere).find(at(8, 4096)).entry == 1);
+  CHECK(DispatchTable::build(measured, kEven, same_everywhere).find(at(8, 2048)).entry == 1);
   measured[0].met_default = false;
   const DispatchTable table = DispatchTable::build(measured, kEven, same_everywhere);
   CHECK(table.find(at(8, 1024)) == Cell{1, ChoiceKind::exact});
-  CHECK(table.find(at(8, 4096)) == Cell{7, ChoiceKind::fallback});
+  CHECK(table.find(at(8, 2048)) == Cell{7, ChoiceKind::fallback});
   const auto without_cubin = [](const TablePoint&) { return Default{0, Cell::kNone}; };
-  CHECK(DispatchTable::build(measured, kEven, without_cubin).find(at(8, 4096)).entry == 1);
+  CHECK(DispatchTable::build(measured, kEven, without_cubin).find(at(8, 2048)).entry == 1);
 }
 
 TEST_CASE("expected choices are of one kind of work") {
