@@ -75,12 +75,12 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
   coarse_ = cells_.size();
 }
 
-// A kernel's last free dimension, if it has several, is the length in tokens that grows in a server. Recorded shapes
-// are what they are.
+// Recorded shapes are what they are.
 std::vector<std::int64_t> RangePlan::coordinates_of(std::size_t axis, double octaves) const {
   const RangeDimension& range = ranges_[axis];
   std::vector<std::int64_t> coordinates = axis_coordinates(range.first, range.last, octaves);
-  const bool is_length = places_[axis] != 0 && places_[axis] + 1 == kernel_.free_dimensions().size();
+  const std::vector<std::string> lengths = kernel_.free_lengths();
+  const bool is_length = std::ranges::find(lengths, range.name) != lengths.end();
   return is_length && !leaves_shapes() ? within_tiles(std::move(coordinates)) : coordinates;
 }
 

@@ -31,6 +31,7 @@ class DecodeAttention final : public Kernel {
     static const std::vector<std::string> names = {"batch", "kv_heads", "context"};
     return names;
   }
+  std::vector<std::string> free_lengths() const override { return {"context"}; }
 
   Problem problem_of(const Assignment& specialization, const Extents& extents) const override {
     return decode_attention_problem_of(specialization, extents);

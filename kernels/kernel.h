@@ -77,6 +77,8 @@ class Kernel {
   // The dimensions that a launch may choose, in the order of Extents. Dimensions that are neither these nor
   // compiled in describe how test inputs are made (how lengths are distributed, how tensors are laid out).
   virtual const std::vector<std::string>& free_dimensions() const;
+  // Those of them that are lengths of sequences in tokens.
+  virtual std::vector<std::string> free_lengths() const { return {}; }
   // The problem of a family at `extents`; other dimensions have their fallbacks. Throws BadInput for values
   // that no problem has.
   virtual Problem problem_of(const Assignment& specialization, const Extents& extents) const;

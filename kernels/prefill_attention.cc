@@ -28,6 +28,7 @@ class PrefillAttention final : public Kernel {
     static const std::vector<std::string> names = {"batch", "kv_heads", "seqlen_q", "seqlen_kv"};
     return names;
   }
+  std::vector<std::string> free_lengths() const override { return {"seqlen_q", "seqlen_kv"}; }
 
   Problem problem_of(const Assignment& specialization, const Extents& extents) const override {
     return prefill_attention_problem_of(specialization, extents);

@@ -86,11 +86,13 @@ std::vector<std::int64_t> axis_coordinates(std::int64_t first, std::int64_t last
 }
 
 std::vector<std::int64_t> within_tiles(std::vector<std::int64_t> coordinates) {
-  constexpr std::int64_t kLongestTile = 128, kMiddle = 75, kLeastMoved = 512;
+  constexpr std::int64_t kLeastMoved = 128, kLong = 512;
   for (std::size_t i = 1; i + 1 < coordinates.size(); ++i) {
-    const std::int64_t inside = coordinates[i] / kLongestTile * kLongestTile + kMiddle;
-    if (coordinates[i] >= kLeastMoved && inside < coordinates.back())
-      coordinates[i] = std::max(inside, coordinates[i - 1]);
+    if (coordinates[i] < kLeastMoved) continue;
+    // Of short lengths half of a long tile would be too far.
+    const std::int64_t tile = coordinates[i] < kLong ? 64 : 128, middle = coordinates[i] < kLong ? 37 : 75;
+    const std::int64_t inside = coordinates[i] / tile * tile + middle;
+    if (inside < coordinates.back()) coordinates[i] = std::max(inside, coordinates[i - 1]);
   }
   return coordinates;
 }

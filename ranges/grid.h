@@ -39,7 +39,7 @@ double grid_distance(const GridPoint& a, const GridPoint& b);
 // has seen the whole range. Begins at the point nearest to the middle. Indexes into `points`.
 std::vector<std::size_t> spread_order(const std::vector<GridPoint>& points);
 
-// Lengths in tokens are seldom whole tiles or pages: those between the ends that are 512 or more are moved into the
+// Lengths in tokens are seldom whole tiles or pages: those between the ends that are 128 or more are moved into the
 // middle of a tile, so that what is chosen there is not what only whole ones suit. Neighbours may become equal.
 std::vector<std::int64_t> within_tiles(std::vector<std::int64_t> coordinates);
 

@@ -89,6 +89,29 @@ TEST_CASE("a range of one dimension has a finer grid") {
     CHECK((*next - *std::prev(next) == 1 || *next < 1.2 * static_cast<double>(*std::prev(next))));
 }
 
+TEST_CASE("between the ends of a range no length is whole tiles, of new tokens as of contexts") {
+  setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+  setenv("MOETUNE_FAKE_CUDA", "memory=1073741824", 1);
+  const TemporaryFolder folder;
+  Session session(choose_family_device("cuda:0", {.kernel = "prefill_attention",
+                                                  .problem = "q_heads=4,kv_heads=2,head_dim=64,page=64",
+                                                  .preset = ""}),
+                  SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}}, Events{});
+  RangePlan plan(session, session.problem(), "batch=1..4,seqlen_q=128..2048,seqlen_kv=512..4096", 2);
+  plan.fill();
+  std::size_t within = 0, equal = 0;
+  for (const PlannedCell& cell : plan.cells()) {
+    const Extents extents = session.kernel()->extents_of(cell.problem);
+    const std::int64_t new_tokens = extents[2], context = extents[3];
+    CHECK((new_tokens == 128 || new_tokens == 2048 || new_tokens % 64 != 0));
+    CHECK((context == 512 || context == 2048 || context == 4096 || context % 64 != 0));
+    within += new_tokens % 64 != 0 && context % 64 != 0;
+    equal += new_tokens == context;
+  }
+  CHECK(within > 10);
+  CHECK(equal > 2);  // prompts without an earlier context
+}
+
 TEST_CASE("ragged cells have the places of full ones in the table, of as many sequences as that takes") {
   setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
   setenv("MOETUNE_FAKE_CUDA", "memory=67108864", 1);
