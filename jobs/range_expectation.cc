@@ -27,10 +27,6 @@ constexpr double kFasterThanNearest = 0.005, kFasterThanDefault = 0.01, kPerOcta
 constexpr double kCountedStep = 0.085, kOtherStep = 0.25;
 constexpr std::size_t kMostCounted[] = {0, 128, 104, 24}, kMostOther[] = {0, 0, 44, 24};
 
-double octaves(std::int64_t a, std::int64_t b) {
-  return std::abs(std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b)));
-}
-
 std::vector<double> logarithms(const GridPoint& position) {
   std::vector<double> logs;
   for (const std::int64_t coordinate : position) logs.push_back(std::log2(static_cast<double>(coordinate)));
@@ -175,7 +171,7 @@ class KindExpectation {
     for (const KnownCell& cell : cells_) {
       double away = 0, most = 0;
       for (std::size_t axis = 0; axis < position.size(); ++axis) {
-        const double here = octaves(cell.position[axis], position[axis]);
+        const double here = octaves_between(cell.position[axis], position[axis]);
         most = std::max(most, here);
         away += (axis == 0 ? 2 : 1) * here;
       }
@@ -281,7 +277,7 @@ std::vector<std::int64_t> finer_axis(
     std::size_t widest = of_cells.size();
     double gap = octaves_apart;
     for (std::size_t i = 0; i + 1 < of_cells.size(); ++i) {
-      const double here = octaves(of_cells[i], of_cells[i + 1]);
+      const double here = octaves_between(of_cells[i], of_cells[i + 1]);
       if (here <= gap || std::ranges::find(closed, of_cells[i]) != closed.end()) continue;
       gap = here;
       widest = i;

@@ -39,10 +39,6 @@ RangeDimension parse_range(std::string_view text) {
   throw BadInput("'" + std::string(text) + "' ends before it begins");
 }
 
-double log_distance(std::int64_t a, std::int64_t b) {
-  return std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b));
-}
-
 }  // namespace
 
 std::int64_t geometric_middle(std::int64_t a, std::int64_t b) {
@@ -73,8 +69,12 @@ std::string ranges_text(const std::vector<RangeDimension>& ranges) {
   return text;
 }
 
+double octaves_between(std::int64_t a, std::int64_t b) {
+  return std::abs(std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b)));
+}
+
 std::vector<std::int64_t> axis_coordinates(std::int64_t first, std::int64_t last, double octaves) {
-  const double span = log_distance(last, first);
+  const double span = octaves_between(last, first);
   const int steps = std::max(1, static_cast<int>(std::ceil(span / octaves - 1e-9)));
   std::vector<std::int64_t> coordinates;
   for (int step = 0; step <= steps; ++step) {
@@ -117,7 +117,7 @@ std::vector<GridPoint> grid_points(const std::vector<std::vector<std::int64_t>>&
 double grid_distance(const GridPoint& a, const GridPoint& b) {
   double distance = 0;
   for (std::size_t axis = 0; axis < a.size(); ++axis) {
-    const double ratio = log_distance(a[axis], b[axis]);
+    const double ratio = octaves_between(a[axis], b[axis]);
     distance += ratio * ratio;
   }
   return distance;

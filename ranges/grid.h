@@ -32,7 +32,10 @@ std::vector<std::int64_t> axis_coordinates(std::int64_t first, std::int64_t last
 using GridPoint = std::vector<std::int64_t>;
 std::vector<GridPoint> grid_points(const std::vector<std::vector<std::int64_t>>& axes);
 
-// The sum of squared log2 ratios; positions are at least 1.
+// How far apart two values of at least 1 are.
+double octaves_between(std::int64_t a, std::int64_t b);
+
+// The sum of squares of octaves_between; positions are at least 1.
 double grid_distance(const GridPoint& a, const GridPoint& b);
 
 // An order in which each next point is as far as can be from those before it, so that a search that runs out of time

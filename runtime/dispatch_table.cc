@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "ranges/grid.h"
+
 namespace moetune {
 namespace {
 
@@ -15,10 +17,6 @@ std::int64_t halfway(std::int64_t low, std::int64_t high) {
   const auto middle =
       static_cast<std::int64_t>(std::sqrt(static_cast<double>(low) * static_cast<double>(high)));
   return std::clamp(middle, low, high - 1);
-}
-
-double log_ratio(std::int64_t a, std::int64_t b) {
-  return std::log2(static_cast<double>(a) / static_cast<double>(b));
 }
 
 struct Nearest {
@@ -180,7 +178,7 @@ DispatchTable::Axis DispatchTable::make_axis(std::vector<std::int64_t> values, s
     const auto value = static_cast<std::int64_t>(std::llround(std::exp2(step_octaves * step)));
     if (value > last) break;
     const bool is_near = std::any_of(all.begin(), all.end(), [&](std::int64_t other) {
-      return std::abs(log_ratio(other, value)) < step_octaves / 2;
+      return octaves_between(other, value) < step_octaves / 2;
     });
     // A half octave between two cells of a range would go to one of them whole, past the middle.
     const bool is_within = value >= of_range.first && value <= of_range.last;
