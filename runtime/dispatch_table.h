@@ -7,9 +7,9 @@
 // Filled by one rule (DispatchTable::build), so that equal results give equal tables everywhere:
 //   - a measured cell holds its winner (of several for one cell the nearest to its coordinates, then the first in
 //     order);
-//   - another cell holds the choice of the nearest measured one, by the sum of squared log2 ratios, if their
-//     root mean square over the axes is within kReach, and if the space's default is the same here as there, and was when that was
-//     measured: the winner is known to be faster than that default, and of another one nothing is known;
+//   - another cell holds the choice of the nearest measured one, by the sum of squared log2 ratios, if their root mean
+//     square over the axes is within kReach, and if the space's default is the same here as there, and was when that
+//     was measured: the winner is known to be faster than that default, and of another one nothing is known;
 //   - between the cells of a range table its expected choice serves, if there is one, else the nearest of its cells,
 //     whatever the default is: the table says how much is lost there;
 //   - else the space's default for the cell's own problem, if its cubin is there; else the nearest.
