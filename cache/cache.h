@@ -195,6 +195,8 @@ class Cache {
   // The undamaged winners of a family, latest first. Throws BrokenEnvironment if the file is a pack whose manifest
   // names others.
   std::vector<FamilyWinner> family_winners(const std::string& kernel, const std::string& family) const;
+  // How many rows it has of them, the damaged ones with the others.
+  std::size_t family_winner_rows(const std::string& kernel, const std::string& family) const;
   // Throws BrokenEnvironment if it is not there or does not match its digest.
   Blob cubin(std::int64_t id) const;
   Blob cubin(const std::string& digest) const;

@@ -131,6 +131,14 @@ std::optional<WinnerRecord> Cache::winner(std::int64_t workload, WinnerParts par
                       " is damaged (it does not match its digest); search again to replace it");
 }
 
+std::size_t Cache::family_winner_rows(const std::string& kernel, const std::string& family) const {
+  Query row = impl_->database.query(
+      "SELECT count(*) FROM workloads w JOIN winners v ON v.workload = w.id"
+      " WHERE w.kernel = ? AND w.family = ?",
+      kernel, family);
+  return row.step() ? static_cast<std::size_t>(row.integer(0)) : 0;
+}
+
 std::vector<FamilyWinner> Cache::family_winners(const std::string& kernel, const std::string& family) const {
   std::vector<FamilyWinner> all;
   // Few devices have many winners: each device's own digest is checked once.

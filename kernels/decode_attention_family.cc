@@ -123,7 +123,8 @@ class DecodeFamily final : public FamilyInterface {
       const Extents first = extents_at(point, most);
       return {first[0], first[1], context};
     }
-    const std::int64_t batch = kLeastFilled * point.position[0] / most[1];
+    // Batches with fewer KV heads may have as many rows, so that this is rounded up.
+    const std::int64_t batch = ceil_div(kLeastFilled * point.position[0], most[1]);
     return {std::clamp<std::int64_t>(batch, 1, most[0]), most[1], context};
   }
 

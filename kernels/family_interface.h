@@ -72,8 +72,8 @@ class FamilyInterface {
   // The least extents at or past such a position, if the total is unknown; what the position leaves open is as in
   // `like`.
   virtual Extents extents_at(const TablePoint& point, const Extents& like) const = 0;
-  // The greatest extents within `most` of which any total lies at or before such a position, which is none past
-  // last_point(most).
+  // Extents within `most` with at least as much work as any whose position, by some total, is this one or before it; it
+  // is none past last_point(most).
   virtual Extents last_extents_at(const TablePoint& point, const Extents& most) const {
     return extents_at(point, most);
   }

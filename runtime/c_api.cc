@@ -128,11 +128,12 @@ void give(const Choice& choice, moetune_choice& out) {
 }
 
 void give_text(const std::string& text, char* out, std::size_t capacity, std::size_t* needed) {
+  if (capacity > 0) {
+    const std::size_t size = std::min(text.size(), capacity - 1);
+    std::memcpy(&required(out, "the text"), text.data(), size);
+    out[size] = '\0';
+  }
   if (needed != nullptr) *needed = text.size() + 1;
-  if (capacity == 0) return;
-  const std::size_t size = std::min(text.size(), capacity - 1);
-  std::memcpy(&required(out, "the text"), text.data(), size);
-  out[size] = '\0';
 }
 
 std::string explanation(const Family& family, const Choice& choice) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "ranges/grid.h"
 
@@ -32,10 +33,11 @@ class Measurements {
   // The measured points that serve one kind of work: those of that kind if there are any, else all.
   Measurements(std::span<const DispatchTable::Measured> all, std::size_t axes, bool uneven)
       : axes_(axes), uneven_(uneven) {
+    const auto serves = [](const auto& one) { return one.entry != Cell::kNone; };
     const bool same_kind =
-        std::ranges::any_of(all, [&](const auto& one) { return one.point.uneven == uneven; });
+        std::ranges::any_of(all, [&](const auto& one) { return serves(one) && one.point.uneven == uneven; });
     for (const DispatchTable::Measured& one : all) {
-      if (!same_kind || one.point.uneven == uneven) points_.push_back(&one);
+      if (serves(one) && (!same_kind || one.point.uneven == uneven)) points_.push_back(&one);
     }
     for (std::size_t axis = 0; axis < axes; ++axis) {
       for (const DispatchTable::Measured* one : points_)
@@ -184,6 +186,10 @@ DispatchTable::Axis DispatchTable::make_axis(std::vector<std::int64_t> values, s
     const bool is_within = value >= of_range.first && value <= of_range.last;
     if (value >= first && !is_near && !is_within) all.push_back(value);
   }
+  // The default may change farther away, too.
+  for (std::int64_t value = first; value > 1;) all.push_back(value = std::max<std::int64_t>(1, value / 4));
+  for (int far = 0; far < 2 && last < (std::int64_t{1} << 40); ++far)
+    all.push_back(last * (far == 0 ? 4 : 16));
   std::sort(all.begin(), all.end());
   Axis axis{std::move(all), {}};
   for (std::size_t i = 0; i + 1 < axis.coordinates.size(); ++i)
@@ -226,18 +232,28 @@ DispatchTable::Plane DispatchTable::make_plane(std::span<const Measured> measure
   const bool takes_all = std::ranges::none_of(measured, is_of_kind);
   Plane plane{.uneven = uneven, .axes = {}, .strides = std::vector<std::size_t>(axes, 1)};
   for (std::size_t axis = 0; axis < axes; ++axis) {
-    std::vector<std::int64_t> values;
+    std::vector<std::int64_t> values, winners;
     Span of_range;
     for (const Measured& one : measured) {
       if (!takes_all && !is_of_kind(one)) continue;
       const std::int64_t value = one.point.position[axis];
       if (!one.of_range || expected == nullptr) values.push_back(value);
-      if (!one.of_range) continue;
+      if (!one.of_range) {
+        winners.push_back(value);
+        continue;
+      }
       const bool is_first = of_range.first > of_range.last;
       of_range = {is_first ? value : std::min(of_range.first, value), std::max(of_range.last, value)};
     }
     if (expected != nullptr)
       values.insert(values.end(), expected->axes[axis].begin(), expected->axes[axis].end());
+    // Within a range table's coarser cells a winner of one problem has a half octave.
+    for (const std::int64_t value : winners) {
+      if (value < of_range.first || value > of_range.last) continue;
+      values.push_back(
+          std::max<std::int64_t>(1, std::llround(static_cast<double>(value) / std::numbers::sqrt2)));
+      values.push_back(std::llround(static_cast<double>(value) * std::numbers::sqrt2));
+    }
     if (values.empty()) values.push_back(1);
     plane.axes.push_back(make_axis(std::move(values), axes, of_range));
     plane.size *= plane.axes.back().coordinates.size();

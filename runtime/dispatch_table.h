@@ -13,6 +13,7 @@
 //   - between the cells of a range table its expected choice serves, if there is one, else the nearest of its cells,
 //     whatever the default is: the table says how much is lost there;
 //   - else the space's default for the cell's own problem, if its cubin is there; else the nearest.
+// Far from everything measured cells are four times as wide, from 1 to 64 times the last coordinate.
 // Even and uneven work have cells of their own, and a winner serves its own kind: measured on full batches, winners
 // lost up to 36% to the default on ragged ones. One of the other kind serves only if there is no default.
 //
@@ -53,9 +54,10 @@ class DispatchTable {
   // In powers of two: a little more than from a cell to the middle between cells two powers apart on each axis.
   static constexpr double kReach = 1.07;
 
+  // Without an entry the point has a coordinate, and nothing serves because of it.
   struct Measured {
     TablePoint point;
-    std::uint32_t entry = 0;
+    std::uint32_t entry = Cell::kNone;
     bool of_range = false;  // of a range table: between its cells the nearest serves, whatever the default is
     bool met_default = true;  // it was measured against the default that the space has there today
   };

@@ -48,7 +48,7 @@ DispatchTable FamilyBuilder::build() {
   }
   if (context.experiment.pinned_kernel == family_.kernel().name()) return pinned_table();
   if (context.experiment.defaults_only) {
-    measured_.clear();
+    for (DispatchTable::Measured& one : measured_) one = {.point = one.point};
     expected_.clear();
   }
   if (cubins_.empty()) throw_not_tuned();
@@ -167,6 +167,7 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
   place.push_back(point.uneven);
   if (lost || taken_.contains(place) || is_superseded(winner, origin, point)) {
     keep(std::move(stored));
+    if (lost) measured_.push_back({.point = point});
     return;
   }
   const Variant* const variant = load(stored, *launcher, problem);

@@ -46,12 +46,16 @@ class FamilyBuilder {
     std::shared_ptr<const Launcher> launcher;
   };
 
-  // The range table in use, and the extent of its cells.
+  // The range table in use, and the extent of its cells, of each kind of work.
   struct TakenRange {
-    std::size_t origin = 0;
+    std::size_t origin = 0, layer = 0;
     Timing timing = Timing::overlapped;
     std::string stored_at;
-    TablePoint low, high;
+    struct Box {
+      TablePoint low, high;
+    };
+    std::vector<Box> boxes;
+    void add(const TablePoint& point);
     bool holds(const TablePoint& point) const;
   };
 
@@ -66,7 +70,7 @@ class FamilyBuilder {
   const Stored& cubin_among(const std::vector<Stored>& cubins, const Launcher& launcher,
                             const std::string& config) const;  // throws BadInput if there is none
   // Whether the range table replaces the winner: it was measured around that problem, on this hardware if the winner
-  // was not, or else later or closer to how a server launches.
+  // was not, or else in the same file or one before it, later or closer to how a server launches.
   bool is_superseded(const StoredWinner& winner, std::size_t origin, const TablePoint& point) const;
   // Takes in a winner and its default: their cubins, and the winner as measured. What is wrong with it becomes
   // a warning.

@@ -54,14 +54,8 @@ bool FamilyBuilder::take_range(const StoredRange& range, std::size_t origin) {
   }
   expected_ = take_expected(table, problem_of(table.cells.front().problem), source, cubins);
   like_ = like;
-  const TablePoint& first = cells.front().point;
-  range_ = {origin, range.record.key.timing, range.record.stored_at, first, first};
-  for (const DispatchTable::Measured& cell : cells) {
-    for (std::size_t axis = 0; axis < cell.point.position.size(); ++axis) {
-      range_->low.position[axis] = std::min(range_->low.position[axis], cell.point.position[axis]);
-      range_->high.position[axis] = std::max(range_->high.position[axis], cell.point.position[axis]);
-    }
-  }
+  range_ = {origin, range.layer, range.record.key.timing, range.record.stored_at, {}};
+  for (const DispatchTable::Measured& cell : cells) range_->add(cell.point);
   measured_ = std::move(cells);
   for (Stored& stored : cubins) keep(std::move(stored));
   return true;
@@ -100,18 +94,31 @@ std::vector<ExpectedGrid> FamilyBuilder::take_expected(const RangeTable& table, 
   return grids;
 }
 
-bool FamilyBuilder::TakenRange::holds(const TablePoint& point) const {
+void FamilyBuilder::TakenRange::add(const TablePoint& point) {
+  const auto is_of_kind = [&](const Box& box) { return box.low.uneven == point.uneven; };
+  const auto found = std::ranges::find_if(boxes, is_of_kind);
+  Box& box = found != boxes.end() ? *found : boxes.emplace_back(point, point);
   for (std::size_t axis = 0; axis < point.position.size(); ++axis) {
-    const std::int64_t position = point.position[axis];
-    if (position < low.position[axis] || position > high.position[axis]) return false;
+    box.low.position[axis] = std::min(box.low.position[axis], point.position[axis]);
+    box.high.position[axis] = std::max(box.high.position[axis], point.position[axis]);
   }
-  return true;
+}
+
+bool FamilyBuilder::TakenRange::holds(const TablePoint& point) const {
+  return std::ranges::any_of(boxes, [&](const Box& box) {
+    bool is_within = box.low.uneven == point.uneven;
+    for (std::size_t axis = 0; axis < point.position.size(); ++axis)
+      is_within = is_within && point.position[axis] >= box.low.position[axis] &&
+                  point.position[axis] <= box.high.position[axis];
+    return is_within;
+  });
 }
 
 bool FamilyBuilder::is_superseded(const StoredWinner& winner, std::size_t origin,
                                   const TablePoint& point) const {
   if (!range_ || !range_->holds(point)) return false;
   if (origin != range_->origin) return origin > range_->origin;
+  if (winner.layer < range_->layer) return false;  // a user's own, before a pack
   const Timing timing = winner.record.workload.key.timing;
   if (timing != range_->timing) return timing > range_->timing;  // farther from how a server launches
   return winner.record.stored_at <= range_->stored_at;

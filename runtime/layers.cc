@@ -105,9 +105,17 @@ StoredFamily Layers::read(std::size_t layer, const std::string& kernel, const st
                           bool allow_recorded) {
   StoredFamily found;
   const auto rows = [&](const Cache& cache) {
-    return std::pair(cache.family_winners(kernel, family), cache.family_ranges(kernel, family));
+    return std::tuple(cache.family_winners(kernel, family), cache.family_ranges(kernel, family),
+                      cache.family_winner_rows(kernel, family));
   };
-  auto [winners, ranges] = read_from(layer, rows, [](const Cache& cache) { return cache.is_unchanged(); });
+  auto [winners, ranges, stored] =
+      read_from(layer, rows, [](const Cache& cache) { return cache.is_unchanged(); });
+  if (stored > winners.size())
+    warnings_.push_back(
+        path(layer) + ": " + std::to_string(stored - winners.size()) + " of " + std::to_string(stored) +
+        " winners of " + kernel + " " + family +
+        " are not used: they are damaged (they do not match their digests); `moetune cache check` "
+        "names them");
   for (FamilyWinner& winner : winners) {
     const WorkloadKey& key = winner.workload.key;
     const bool measured = key.hardware.origin == "gpu" && !is_recording(key);

@@ -87,7 +87,7 @@ TEST_CASE("no batch lies past its family's last point, nor past the extents of i
         family("batch=8,q_heads=64,kv_heads=8,head_dim=64,context=4096,window=" + std::string(window));
     for (int i = 0; i < 20'000; ++i) {
       const Extents most = {below(i % 3 == 0 ? 65535 : 64), below(16), below(1 << (1 + i % 22))};
-      const Extents extents = {below(most[0]), most[1], below(most[2])};
+      const Extents extents = {below(most[0]), below(most[1]), below(most[2])};
       const TablePoint last = all->last_point(most);
       const TablePoint point = all->table_point(extents, i % 5 == 0 ? 0 : below(extents[0] * extents[2]));
       CAPTURE(extents[0]);
@@ -97,11 +97,11 @@ TEST_CASE("no batch lies past its family's last point, nor past the extents of i
       REQUIRE(point.position[0] <= last.position[0]);
       REQUIRE(point.position[1] <= last.position[1]);
       const Extents there = all->last_extents_at(point, most);
-      REQUIRE(there[0] >= extents[0]);
+      REQUIRE(there[0] * there[1] >= extents[0] * extents[1]);
       REQUIRE(there[0] <= most[0]);
-      REQUIRE(there[1] == most[1]);
+      REQUIRE(there[1] <= most[1]);
       REQUIRE(there[2] >= extents[2]);
-      if (point.uneven) REQUIRE(there[0] * most[1] <= 4 * point.position[0]);
+      if (point.uneven) REQUIRE(there[0] * most[1] < 4 * point.position[0] + most[1]);
     }
   }
 }

@@ -148,6 +148,15 @@ TEST_CASE("a workspace that is null, unaligned or too small") {
   CHECK(launched(s.workspace, s.bytes - 1) == MOETUNE_OUT_OF_MEMORY);  // a bound launch, too
 }
 
+TEST_CASE("a text that has nowhere to go leaves the size as it was") {
+  const Server server;
+  std::size_t needed = 777;
+  CHECK(moetune_explain(server.family, &server.choice, nullptr, 10, &needed) == MOETUNE_INVALID_ARGUMENT);
+  CHECK(needed == 777);
+  CHECK(moetune_warnings(server.opened->runtime(), nullptr, 10, &needed) == MOETUNE_INVALID_ARGUMENT);
+  CHECK(needed == 777);
+}
+
 TEST_CASE("files that are not what they seem: a sentence each, and the others serve") {
   const Folder folder;
   store(folder / "good.db", {{kProblem}});

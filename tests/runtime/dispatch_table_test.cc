@@ -74,6 +74,30 @@ TEST_CASE(
   CHECK(table.find(at(20, 2000)) == Cell{10, ChoiceKind::nearest});  // a later winner serves its own problem
 }
 
+TEST_CASE("points without a choice give the table coordinates, so that each default serves where it is one") {
+  const std::vector<DispatchTable::Measured> none = {{at(8, 1024)}, {at(64, 16384)}};
+  const auto by_context = [](const TablePoint& point) {
+    const std::uint32_t config = point.position[1] < 3000 ? 5 : 6;
+    return Default{config, config};
+  };
+  const DispatchTable table = DispatchTable::build(none, kEven, by_context);
+  CHECK(table.find(at(8, 1024)) == Cell{5, ChoiceKind::fallback});
+  CHECK(table.find(at(1, 2000)) == Cell{5, ChoiceKind::fallback});
+  CHECK(table.find(at(64, 16384)) == Cell{6, ChoiceKind::fallback});
+  CHECK(table.find(at(1, 1 << 20)) == Cell{6, ChoiceKind::fallback});
+}
+
+TEST_CASE("far from everything measured the default serves that is one there") {
+  const std::vector<DispatchTable::Measured> measured = {{at(512, 8192), 1}};
+  const DispatchTable table = DispatchTable::build(measured, kEven, [](const TablePoint& point) {
+    const auto config = static_cast<std::uint32_t>(point.position[0] < 8 ? 5 : 6);
+    return Default{config, config};
+  });
+  CHECK(table.find(at(1, 8192)) == Cell{5, ChoiceKind::fallback});
+  CHECK(table.find(at(2, 64)) == Cell{5, ChoiceKind::fallback});
+  CHECK(table.find(at(4096, 8192)) == Cell{6, ChoiceKind::fallback});
+}
+
 TEST_CASE("a winner that met another default than today's serves its own cell alone") {
   std::vector<DispatchTable::Measured> measured = {{at(8, 1024), 1}};
   const auto same_everywhere = [](const TablePoint&) { return Default{0, 7}; };

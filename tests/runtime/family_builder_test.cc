@@ -91,6 +91,37 @@ TEST_CASE("a default whose cubin is damaged does not take the family down, and a
   CHECK(both.explain(family, pick(family, 64, 4096))["kind"] == "default");
 }
 
+TEST_CASE("winners that do not match their digests are counted in the warnings, and other files serve") {
+  const Folder folder;
+  store(folder / "altered.db", {{.problem = kProblem}});
+  store(folder / "sound.db", {{.problem = kProblem}});
+  Database(folder / "altered.db", Database::Access::read_write, std::chrono::seconds(5))
+      .execute("UPDATE winners SET time_us = 1");
+  const Opened opened({folder / "altered.db", folder / "sound.db"});
+  CHECK(opened.family(kFamily) != nullptr);
+  CHECK(opened.warnings().find("altered.db: 1 of 1 winners") != std::string::npos);
+  CHECK(opened.warnings().find("sound.db") == std::string::npos);
+}
+
+TEST_CASE("MOETUNE_RUNTIME=default serves each problem's own default") {
+  const Folder folder;
+  const std::string far = "batch=1,q_heads=4,kv_heads=1,head_dim=64,context=16384,page=16";
+  const std::string near = default_of(kProblem), other = default_of(far.c_str());
+  REQUIRE(near != other);
+  store(folder / "cache.db",
+        {{.problem = kProblem, .fallback_config = near}, {.problem = far, .fallback_config = other}});
+  ::setenv("MOETUNE_RUNTIME", "default", 1);
+  const Opened opened({folder / "cache.db"});
+  moetune_family* const family = opened.family(kFamily);
+  ::unsetenv("MOETUNE_RUNTIME");
+  const nlohmann::json first = opened.explain(family, pick(family, 2, 64));
+  const nlohmann::json second = opened.explain(family, pick(family, 1, 16384));
+  CHECK(first["kind"] == "default");
+  CHECK(second["kind"] == "default");
+  CHECK(first["config"] == near);
+  CHECK(second["config"] == other);
+}
+
 TEST_CASE("a winner that met another default than today's serves its own cell alone") {
   const auto problem = [](int batch, int context) {
     return "batch=" + std::to_string(batch) +

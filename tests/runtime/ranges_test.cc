@@ -196,6 +196,34 @@ TEST_CASE("what was measured as deployed goes before what was not, whenever that
   CHECK(cell.contains("regret"));
 }
 
+TEST_CASE("a winner in a file before the range table's serves its own problem, whatever its timing and age") {
+  const Folder folder;
+  store(folder / "user.db", {own_winner()});
+  store_range(folder / "pack.db", sample_range().text(), "2999-01-01T00:00:00Z", {64, 32}, Timing::chained);
+  const Opened before({folder / "user.db", folder / "pack.db"}),
+      behind({folder / "pack.db", folder / "user.db"});
+  CHECK(picks_tile(explained(before, before.family(kRangeFamily), 8, 256), 16));
+  CHECK(picks_tile(explained(before, before.family(kRangeFamily), 2, 64), 64));
+  // A half octave is all that it has of the table's wide cells.
+  CHECK(explained(before, before.family(kRangeFamily), 11, 360)["kind"] != "exact");
+  CHECK(picks_tile(explained(behind, behind.family(kRangeFamily), 8, 256), 64));
+}
+
+TEST_CASE("a range table of full batches leaves ragged ones to their winners") {
+  const Folder folder;
+  FakeWinner ragged = own_winner();
+  ragged.problem = "batch=8,q_heads=4,kv_heads=1,head_dim=64,context=256,page=16,lengths=ragged";
+  store(folder / "user.db", {ragged});
+  store_range(folder / "pack.db", sample_range().text(), "2999-01-01T00:00:00Z", {64, 32}, Timing::chained);
+  const Opened opened({folder / "pack.db", folder / "user.db"});
+  moetune_family* const family = opened.family(kRangeFamily);
+  CHECK(picks_tile(explained(opened, family, 8, 256), 64));
+  const std::int64_t extents[] = {8, 1, 256};
+  moetune_choice choice{};
+  REQUIRE_OK(moetune_pick(family, extents, 3, 8 * 128, &choice));
+  CHECK(picks_tile(opened.explain(family, choice), 16));
+}
+
 TEST_CASE("of two range tables the one that was measured as deployed serves") {
   const Folder folder;
   RangeTable other = sample_range();

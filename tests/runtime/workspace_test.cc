@@ -121,6 +121,34 @@ TEST_CASE("a promise holds for ragged batches of any total, which serve by it") 
   CHECK(splits > 1000);
 }
 
+TEST_CASE("a promise holds for ragged batches with fewer KV heads") {
+  const Folder folder;
+  constexpr const char* kRagged =
+      "batch=4,q_heads=4,kv_heads=1,head_dim=64,context=512,page=16,lengths=ragged";
+  store(folder / "cache.db", {{.problem = kRagged, .config = split_config(8)}});
+  const Opened opened({folder / "cache.db"});
+  moetune_family* const family = opened.family(kFamily);
+  for (const std::int64_t most_heads : {3, 5, 8}) {
+    for (const std::int64_t most_batch : {4, 7, 16}) {
+      const std::int64_t most[] = {most_batch, most_heads, 2048};
+      std::size_t promised = 0;
+      REQUIRE_OK(moetune_family_workspace(family, most, 3, &promised));
+      for (std::int64_t batch = 1; batch <= most_batch; ++batch) {
+        for (std::int64_t heads = 1; heads <= most_heads; ++heads) {
+          for (std::int64_t total = batch; total <= batch * 2048; total += 640) {
+            const std::int64_t extents[] = {batch, heads, 2048};
+            moetune_choice choice;
+            REQUIRE_OK(moetune_pick(family, extents, 3, total, &choice));
+            std::size_t bytes = 0;
+            REQUIRE_OK(moetune_choice_workspace(family, &choice, &bytes));
+            REQUIRE(bytes <= promised);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("what was handed out before an offer runs on with the workspace that it had") {
   const Promised server;
   server.refresh();
