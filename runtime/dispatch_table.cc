@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numbers>
 
@@ -266,17 +267,32 @@ DispatchTable::Plane DispatchTable::make_plane(std::span<const Measured> measure
 DispatchTable DispatchTable::build(std::span<const Measured> measured, const Grid& grid,
                                    const DefaultAt& default_at, std::span<const ExpectedGrid> expected) {
   DispatchTable table;
-  Measurements of_even(measured, grid.axes, false), of_uneven(measured, grid.axes, true);
+  // What this hardware has measured, if something is inherited, and the rest.
+  std::vector<Measured> own, rest;
+  std::ranges::partition_copy(measured, std::back_inserter(rest), std::back_inserter(own),
+                              &Measured::inherited);
+  if (rest.empty()) rest.swap(own);
+  Measurements own_even(own, grid.axes, false), own_uneven(own, grid.axes, true);
+  Measurements of_even(rest, grid.axes, false), of_uneven(rest, grid.axes, true);
   const RangeBox box(measured);
-  std::vector<std::optional<Default>> defaults;  // where it was measured
-  for (const Measured& one : measured) defaults.push_back(default_at(one.point));
+  // What is known of a winner is that it is faster than the default that it has met.
+  const auto beats_default = [&](const Nearest& found, const TablePoint& point) {
+    if (!found.within_reach || !found.same_kind) return false;
+    const std::optional<Default> here = default_at(point), there = default_at(found.measured->point);
+    return !here || !there || (found.measured->met_default && here->config == there->config);
+  };
   const auto expected_of = [&](bool uneven) {
     const auto found = std::ranges::find(expected, uneven, &ExpectedGrid::uneven);
     return found != expected.end() ? &*found : nullptr;
   };
   const auto choose = [&](const TablePoint& point) -> Cell {
+    Measurements& first = point.uneven ? own_uneven : own_even;
     Measurements& measurements = point.uneven ? of_uneven : of_even;
-    if (const Measured* const here = measurements.at(point)) return {here->entry, ChoiceKind::exact};
+    for (const Measurements* const known : {&first, &measurements}) {
+      if (const Measured* const here = known->at(point)) return {here->entry, ChoiceKind::exact};
+    }
+    const Nearest nearest_own = first.nearest(point);
+    if (beats_default(nearest_own, point)) return {nearest_own.measured->entry, ChoiceKind::nearest};
     if (const ExpectedGrid* const choices = expected_of(point.uneven)) {
       const std::uint32_t entry = expected_at(*choices, point);
       if (entry != Cell::kNone) return {entry, ChoiceKind::nearest};
@@ -284,15 +300,11 @@ DispatchTable DispatchTable::build(std::span<const Measured> measured, const Gri
     const Nearest found = measurements.nearest(point);
     if (found.within_reach && found.same_kind && found.measured->of_range && box.holds(point))
       return {found.measured->entry, ChoiceKind::nearest};
+    if (beats_default(found, point)) return {found.measured->entry, ChoiceKind::nearest};
     const std::optional<Default> here = default_at(point);
-    if (found.within_reach && found.same_kind) {
-      const std::optional<Default>& there =
-          defaults[static_cast<std::size_t>(found.measured - measured.data())];
-      if (!here || !there || (found.measured->met_default && here->config == there->config))
-        return {found.measured->entry, ChoiceKind::nearest};
-    }
     if (here && here->entry != Cell::kNone) return {here->entry, ChoiceKind::fallback};
-    return found.measured != nullptr ? Cell{found.measured->entry, ChoiceKind::nearest} : Cell{};
+    const Nearest& last = found.same_kind || nearest_own.measured == nullptr ? found : nearest_own;
+    return last.measured != nullptr ? Cell{last.measured->entry, ChoiceKind::nearest} : Cell{};
   };
   for (const bool uneven : {false, true}) {
     if (uneven && !grid.has_uneven) break;

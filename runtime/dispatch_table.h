@@ -60,6 +60,8 @@ class DispatchTable {
     std::uint32_t entry = Cell::kNone;
     bool of_range = false;  // of a range table: between its cells the nearest serves, whatever the default is
     bool met_default = true;  // it was measured against the default that the space has there today
+    bool inherited =
+        false;  // of other hardware: what this one has measured goes before it, as far as that reaches
   };
   // The space's default at some point: its entry, kNone if its cubin is not there, and a number for its configuration.
   struct Default {

@@ -185,7 +185,8 @@ void FamilyBuilder::take_winner(const StoredWinner& winner, std::size_t origin, 
   measured_.push_back(
       {.point = point,
        .entry = family_.entries_.add({variant, std::move(launcher), record.config, std::move(source)}),
-       .met_default = has_met_default(record, problem)});
+       .met_default = has_met_default(record, problem),
+       .inherited = origins_[origin].inherited});
 }
 
 // Of a winner without a stored default nothing else is known. Many have the same one.

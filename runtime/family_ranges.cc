@@ -50,7 +50,10 @@ bool FamilyBuilder::take_range(const StoredRange& range, std::size_t origin) {
               RangeLoss{table.ranges, table.bound, cell.regret(), table.certificate},
               range.record.key.timing};
     const TablePoint point = family_.interface().table_point_of(problem);
-    cells.push_back({point, family_.entries_.add({variant, launcher, cell.config, source}), true});
+    cells.push_back({.point = point,
+                     .entry = family_.entries_.add({variant, launcher, cell.config, source}),
+                     .of_range = true,
+                     .inherited = origins_[origin].inherited});
   }
   expected_ = take_expected(table, problem_of(table.cells.front().problem), source, cubins);
   like_ = like;

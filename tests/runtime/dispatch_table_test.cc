@@ -74,6 +74,24 @@ TEST_CASE(
   CHECK(table.find(at(20, 2000)) == Cell{10, ChoiceKind::nearest});  // a later winner serves its own problem
 }
 
+TEST_CASE("a winner of this hardware goes before an inherited range table, as far as it reaches") {
+  std::vector<DispatchTable::Measured> measured = {
+      {.point = at(8, 1024), .entry = 1, .of_range = true, .inherited = true},
+      {.point = at(64, 8192), .entry = 2, .of_range = true, .inherited = true},
+      {.point = at(16, 2048), .entry = 3}};
+  const auto by_rows = [](const TablePoint& point) {
+    return Default{point.position[0] < 20 ? 0U : 1U, Cell::kNone};
+  };
+  const DispatchTable table = DispatchTable::build(measured, kEven, by_rows);
+  CHECK(table.find(at(16, 2048)) == Cell{3, ChoiceKind::exact});
+  CHECK(table.find(at(16, 3200)) == Cell{3, ChoiceKind::nearest});
+  CHECK(table.find(at(23, 2048)).entry != 3);  // another default
+  CHECK(table.find(at(8, 1024)) == Cell{1, ChoiceKind::exact});
+  CHECK(table.find(at(64, 8192)) == Cell{2, ChoiceKind::exact});
+  measured[2].inherited = true;
+  CHECK(DispatchTable::build(measured, kEven, by_rows).find(at(16, 2048)) == Cell{3, ChoiceKind::exact});
+}
+
 TEST_CASE("points without a choice give the table coordinates, so that each default serves where it is one") {
   const std::vector<DispatchTable::Measured> none = {{at(8, 1024)}, {at(64, 16384)}};
   const auto by_context = [](const TablePoint& point) {
