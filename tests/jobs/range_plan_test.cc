@@ -43,6 +43,21 @@ struct MadeUpPlan {
   std::optional<RangePlan> plan;
 };
 
+// A plan of a range on the scripted device.
+struct DevicePlan {
+  DevicePlan(const std::string& kernel, const std::string& problem, const char* memory, const char* over) {
+    setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+    setenv("MOETUNE_FAKE_CUDA", memory, 1);
+    session.emplace(choose_family_device("cuda:0", {.kernel = kernel, .problem = problem, .preset = ""}),
+                    SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}}, Events{});
+    plan.emplace(*session, session->problem(), over, 2);
+  }
+
+  TemporaryFolder folder;
+  std::optional<Session> session;
+  std::optional<RangePlan> plan;
+};
+
 }  // namespace
 
 TEST_CASE("cells beside each other are paired, that with fewer tokens first") {
@@ -71,12 +86,8 @@ TEST_CASE("a step between two cells gets a cell on both of its sides") {
 }
 
 TEST_CASE("a range of one dimension has a finer grid") {
-  setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
-  setenv("MOETUNE_FAKE_CUDA", "memory=67108864", 1);
-  const TemporaryFolder folder;
-  Session session(choose_family_device("cuda:0", {.kernel = "router"}),
-                  SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}}, Events{});
-  RangePlan plan(session, session.problem(), "tokens=1..4096", 2);
+  DevicePlan made("router", "", "memory=67108864", "tokens=1..4096");
+  RangePlan& plan = *made.plan;
   const std::size_t coarse = plan.cells().size();
   CHECK(coarse == 7);
   plan.fill();
@@ -90,14 +101,10 @@ TEST_CASE("a range of one dimension has a finer grid") {
 }
 
 TEST_CASE("between the ends of a range no length is whole tiles, of new tokens as of contexts") {
-  setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
-  setenv("MOETUNE_FAKE_CUDA", "memory=1073741824", 1);
-  const TemporaryFolder folder;
-  Session session(choose_family_device("cuda:0", {.kernel = "prefill_attention",
-                                                  .problem = "q_heads=4,kv_heads=2,head_dim=64,page=64",
-                                                  .preset = ""}),
-                  SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}}, Events{});
-  RangePlan plan(session, session.problem(), "batch=1..4,seqlen_q=128..2048,seqlen_kv=512..4096", 2);
+  DevicePlan made("prefill_attention", "q_heads=4,kv_heads=2,head_dim=64,page=64", "memory=1073741824",
+                  "batch=1..4,seqlen_q=128..2048,seqlen_kv=512..4096");
+  const Session& session = *made.session;
+  RangePlan& plan = *made.plan;
   plan.fill();
   std::size_t within = 0, equal = 0;
   for (const PlannedCell& cell : plan.cells()) {
@@ -113,14 +120,10 @@ TEST_CASE("between the ends of a range no length is whole tiles, of new tokens a
 }
 
 TEST_CASE("ragged cells have the places of full ones in the table, of as many sequences as that takes") {
-  setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
-  setenv("MOETUNE_FAKE_CUDA", "memory=67108864", 1);
-  const TemporaryFolder folder;
-  Session session(choose_family_device("cuda:0", {.kernel = "decode_attention",
-                                                  .problem = "q_heads=8,kv_heads=2,head_dim=64,page=64",
-                                                  .preset = ""}),
-                  SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}}, Events{});
-  RangePlan plan(session, session.problem(), "batch=1..64,context=512..2048", 2);
+  DevicePlan made("decode_attention", "q_heads=8,kv_heads=2,head_dim=64,page=64", "memory=67108864",
+                  "batch=1..64,context=512..2048");
+  const Session& session = *made.session;
+  RangePlan& plan = *made.plan;
   plan.fill();
   std::map<std::int64_t, std::set<std::int64_t>> full, ragged;  // places by context
   std::size_t twice = 0;
