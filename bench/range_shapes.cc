@@ -5,7 +5,8 @@
 // REQUEST is JSON: kernel, preset, problem and over as of `moetune search --over`; tables, the caches that hold the
 // family's table for this hardware and timing each; device; cache, a file of its own for what it measures; shapes and
 // seed of the unseen shapes; budget, trials of a shape's own search; threads, of the compiler (0: one a core); timing;
-// compile, false for a recording that compiles nothing.
+// compile, false for a recording that compiles nothing; inherit, true for tables of another GPU of the same architecture
+// where a file has none of this one, as a server takes them.
 //
 // Prints a JSON document a line. The first has the problems that are cells of no table. Then it reads problems, a line
 // each, and answers each: the tables' choices (looked up as a server does it, and verified), the default and the winner
@@ -37,8 +38,10 @@ constexpr double kOctaves = 2;  // of the coarse grid, whose cells are no unseen
 // A table and how a server finds its cells.
 class Served {
  public:
-  Served(const std::string& file, const Kernel& kernel, const FamilyInterface& interface, const RangeKey& key)
-      : table_(table_in(file, key)), picks_(interface, points(kernel, interface, table_), table_.expected) {}
+  Served(const std::string& file, const Kernel& kernel, const FamilyInterface& interface, const RangeKey& key,
+         bool inherit)
+      : table_(table_in(file, key, inherit)),
+        picks_(interface, points(kernel, interface, table_), table_.expected) {}
 
   const RangeTable& table() const { return table_; }
 
@@ -50,18 +53,24 @@ class Served {
 
  private:
   // Of this hardware and timing; of several, the one of these sources and this toolchain.
-  static RangeTable table_in(const std::string& file, const RangeKey& key) {
+  static RangeTable table_in(const std::string& file, const RangeKey& key, bool inherit) {
     const Cache cache = Cache::open(file, Cache::Mode::read_only);
     const std::string what = "range table of " + key.kernel + " " + key.family;
     std::vector<FamilyRange> found = cache.family_ranges(key.kernel, key.family);
     std::erase_if(found, [](const FamilyRange& range) { return range.table.empty(); });
     if (found.empty()) throw BadInput(file + " has no " + what);
+    const auto is_of_this = [&](const FamilyRange& range) {
+      return range.key.hardware.text() == key.hardware.text();
+    };
+    const bool inherits = inherit && std::ranges::none_of(found, is_of_this);
     std::erase_if(found, [&](const FamilyRange& range) {
-      return range.key.hardware.text() != key.hardware.text() || range.key.timing != key.timing;
+      const bool is_alike = range.key.hardware.compute_capability == key.hardware.compute_capability;
+      return !(inherits ? is_alike : is_of_this(range)) || range.key.timing != key.timing;
     });
     const std::string where = key.hardware.name + ", " + std::string(timing_name(key.timing));
     if (found.empty()) throw BadInput(file + " has no " + what + " for " + where + ", only for others");
-    if (found.size() > 1) std::erase_if(found, [&](const FamilyRange& range) { return !(range.key == key); });
+    if (found.size() > 1 && !inherits)
+      std::erase_if(found, [&](const FamilyRange& range) { return !(range.key == key); });
     if (found.empty())
       throw BadInput(file + " has several tables for " + where + ", none of these sources: " + what);
     return RangeTable::parse(found.front().table, file);
@@ -129,7 +138,7 @@ class Shapes {
                        own.hardware,  own.source_digest,
                        own.toolchain, own.timing};
     for (const std::string& file : request.at("tables").get<std::vector<std::string>>())
-      tables_.emplace_back(file, *session_.kernel(), plan_.interface(), key);
+      tables_.emplace_back(file, *session_.kernel(), plan_.interface(), key, request.value("inherit", false));
     if (session_.recording() == nullptr) plan_.fill();
     for (const Served& served : tables_) {
       for (const RangeCell& cell : served.table().cells) plan_.restore(cell.problem);

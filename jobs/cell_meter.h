@@ -90,6 +90,7 @@ class CellMeter {
                     RangeCellState& cell);
   void take_looks(RangeCellState& cell) const;
   double time_of(ConfigId id);  // infinity if it does not run
+  void compile(const std::vector<Hint>& cubins);
   std::optional<Candidate> candidate(const Config& config, TrialResult& failure);
   void put(const Config& config, const TrialResult& result, const Build* build);
 
@@ -97,6 +98,7 @@ class CellMeter {
   const TuneSettings& settings_;
   const JobContext& context_;
   std::set<std::string> at_launch_;
+  std::set<std::string> compiled_;  // cubins, whether it worked or not
   LaunchSteps steps_;
   std::int64_t workload_ = 0;
   std::map<std::string, TrialResult> known_;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "jobs/range_hints.h"
 #include "jobs/range_refinement.h"
+#include "jobs/range_relatives.h"
 #include "tuner/history.h"
 
 namespace moetune {
@@ -59,6 +60,7 @@ void RangeSearch::resume() {
   } catch (const BadInput& error) {
     context_.events.emit(Warning{WarningKind::history_left_out, error.what()});
   }
+  relatives_ = cubins_of_relatives(*session_.cache(), key(), *session_.space_file(), meter_);
   state_.ranges = ranges_text(plan_.ranges());
   state_.cubins = known.cubins;
   plan_.fill();
@@ -165,6 +167,9 @@ void RangeSearch::search_cell(std::size_t index, double until) try {
     state_.cells[index].cubins[add(found.best->config)] = {found.best->config.text(),
                                                            found.best->result.measurement.median_us};
   if (session_.default_config()) add(*session_.default_config());
+  for (const std::string& name : relatives_) {
+    if (std::ranges::find(cubins, name) == cubins.end()) cubins.push_back(name);
+  }
   const std::size_t before = state_.cubins.size();
   measure(index, cubins, meter_.thorough());
   take_into_pool(state_.cells[index]);

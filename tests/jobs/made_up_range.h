@@ -32,7 +32,7 @@ inline double made_up_time(const Config& config, const std::vector<Parameter>& p
          (1 + quality + 0.04 * std::max(0.0, std::abs(octave - home) - 2) + 0.02 * std::abs(octave - launch));
 }
 
-inline Recording made_up_recording(std::int64_t tokens) {
+inline Recording made_up_recording(std::int64_t tokens, const std::string& family = kMadeUpFamily) {
   const Kernel& kernel = find_kernel("router");
   Recording recording{
       .hardware = {"NVIDIA H200", 90, 132, 62914560, 150120366080, 1980000, 3201000, "gpu", "580.95.05"},
@@ -50,8 +50,9 @@ inline Recording made_up_recording(std::int64_t tokens) {
       .recorded_at = "2026-11-23",
       .digest = "",
       .space = LegalSpace({{"x", {Value::integer(1)}, ""}}, {0})};
+  const std::string before = family.empty() ? "" : family + ",";
   const Problem problem =
-      parse_problem("router", kernel.schema(), nullptr, "tokens=" + std::to_string(tokens));
+      parse_problem("router", kernel.schema(), nullptr, before + "tokens=" + std::to_string(tokens));
   recording.problem = problem.text();
   const Space& space = shared_space("router");
   recording.space = space.enumerate(expression_environment(problem, recording.limits));
@@ -63,10 +64,12 @@ inline Recording made_up_recording(std::int64_t tokens) {
   return recording;
 }
 
-inline void write_made_up_range(const std::filesystem::path& folder) {
+inline void write_made_up_range(const std::filesystem::path& folder,
+                                const std::string& family = kMadeUpFamily) {
   std::filesystem::create_directories(folder);
   for (const std::int64_t tokens : {1, 3, 4, 8, 16, 32, 64, 100, 256, 400, 1024, 3000, 4096})
-    write_recording(made_up_recording(tokens), folder / ("router_t" + std::to_string(tokens) + ".json.zst"));
+    write_recording(made_up_recording(tokens, family),
+                    folder / ("router_t" + std::to_string(tokens) + ".json.zst"));
 }
 
 }  // namespace moetune::testing
