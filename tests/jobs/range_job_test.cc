@@ -4,8 +4,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -199,6 +201,24 @@ TEST_CASE("time that is up ends a search with a table of what was measured") {
   CHECK_FALSE(whole.out_of_time);
   CHECK(whole.table.cells.size() == whole.planned);
   CHECK(whole.table.certificate.shapes > 0);
+}
+
+TEST_CASE("time that the fine grid leaves goes into further searches") {
+  const TemporaryFolder folder;
+  write_made_up_range(folder.file("recordings"));
+  RangeRequest request = range_request(folder);
+  request.time_s = 10;
+  bool is_first = true;
+  search_range(request,
+               {.events = {.listener = [&](const Event& event) {
+                  // The first search takes the searches' share of the time; recordings cost none.
+                  if (!std::holds_alternative<TrialEnded>(event.what) || !std::exchange(is_first, false))
+                    return;
+                  std::this_thread::sleep_for(std::chrono::duration<double>(0.23 * request.time_s));
+                }}});
+  const Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_only);
+  const RangeState state = RangeState::parse(cache.range_progress(cache.ranges().at(0).key));
+  CHECK(std::ranges::count_if(state.cells, &RangeCellState::searched) >= 4);
 }
 
 TEST_CASE("fewer cubins than the bound needs give the best table that they can, and it says so") {
