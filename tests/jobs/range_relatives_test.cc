@@ -33,12 +33,14 @@ RangeRequest request_for(const TemporaryFolder& folder, const std::string& famil
   return request;
 }
 
+std::string cubin_of(const std::string& config) {
+  const Space& space = shared_space("router");
+  return split_config(space.parse_config(config), space.parameters()).compiled.text();
+}
+
 std::set<std::string> cubins_of(const RangeTable& table) {
   std::set<std::string> cubins;
-  for (const RangeCell& cell : table.cells)
-    cubins.insert(
-        split_config(shared_space("router").parse_config(cell.config), shared_space("router").parameters())
-            .compiled.text());
+  for (const RangeCell& cell : table.cells) cubins.insert(cubin_of(cell.config));
   return cubins;
 }
 
@@ -47,34 +49,56 @@ std::set<std::string> cubins_of(const RangeTable& table) {
 TEST_CASE("a range search tries what tables of the kernel's other families launch") {
   const TemporaryFolder folder;
   write_made_up_range(folder.file("usual"));
-  write_made_up_range(folder.file(kOtherFamily), kOtherFamily);
-  const RangeRequest one = request_for(folder, kMadeUpFamily), other = request_for(folder, kOtherFamily);
-  const auto searched_cells = [&](const RangeResult& result) {
-    const Cache cache = Cache::open(one.target.cache.path, Cache::Mode::read_only);
-    std::vector<RangeCellState> searched;
+  const RangeRequest request = request_for(folder, kMadeUpFamily);
+  const std::string& file = request.target.cache.path;
+  const RangeResult before = search_range(request, {});
+  const auto searched_cells = [&] {
+    const Cache cache = Cache::open(file, Cache::Mode::read_only);
+    std::vector<RangeCellState> cells;
     for (const FamilyRange& range : cache.ranges()) {
-      if (range.key.family != result.family) continue;
-      searched = RangeState::parse(cache.range_progress(range.key)).cells;
+      if (range.key.family == before.family) cells = RangeState::parse(cache.range_progress(range.key)).cells;
     }
-    std::erase_if(searched, [](const RangeCellState& cell) { return !cell.searched; });
-    return searched;
+    std::erase_if(cells, [](const RangeCellState& cell) { return !cell.searched; });
+    return cells;
   };
-  const auto all_have = [](const std::vector<RangeCellState>& cells, const std::set<std::string>& cubins) {
-    return std::ranges::all_of(cells, [&](const RangeCellState& cell) {
-      return std::ranges::all_of(cubins, [&](const std::string& name) { return cell.cubins.contains(name); });
-    });
-  };
-  const std::set<std::string> of_one = cubins_of(search_range(one, {}).table);
-  REQUIRE(of_one.size() >= 2);
-  const RangeResult second = search_range(other, {});
-  REQUIRE(searched_cells(second).size() >= 4);
-  CHECK(all_have(searched_cells(second), of_one));
+  const std::vector<RangeCellState> cells = searched_cells();
+  REQUIRE(cells.size() >= 4);
 
-  // A search that goes on meets what has come since.
-  const std::set<std::string> of_other = cubins_of(second.table);
-  const RangeResult again = search_range(one, {});
-  REQUIRE(searched_cells(again).size() >= 4);
-  CHECK(all_have(searched_cells(again), of_other));
+  // Cubins that no search of this family has measured everywhere.
+  const Recording recording = made_up_recording(256);
+  std::vector<std::string> strangers;
+  for (ConfigId id = 0; id < recording.space.size() && strangers.size() < 2; ++id) {
+    const std::string config = recording.space.config(id).text();
+    const std::string cubin = cubin_of(config);
+    const auto is_known = [&](const RangeCellState& cell) { return cell.cubins.contains(cubin); };
+    if (std::ranges::none_of(cells, is_known) && (strangers.empty() || cubin_of(strangers[0]) != cubin))
+      strangers.push_back(config);
+  }
+  REQUIRE(strangers.size() == 2);
+  const auto launch_elsewhere = [&](const std::string& config) {
+    Cache cache = Cache::open(file, Cache::Mode::read_write);
+    RangeKey key = cache.ranges().at(0).key;
+    key.family = kOtherFamily;
+    RangeTable table = before.table;
+    for (RangeCell& cell : table.cells) cell.config = config;
+    cache.put_range(key, {.table = table.text()});
+  };
+  const auto is_in_all = [&](const std::string& config) {
+    const std::vector<RangeCellState> all = searched_cells();
+    return all.size() >= 4 && std::ranges::all_of(all, [&](const RangeCellState& cell) {
+             return cell.cubins.contains(cubin_of(config));
+           });
+  };
+  launch_elsewhere(strangers[0]);
+  search_range(request, {});  // one that goes on
+  CHECK(is_in_all(strangers[0]));
+  CHECK_FALSE(is_in_all(strangers[1]));
+
+  launch_elsewhere(strangers[1]);
+  RangeRequest fresh = request;
+  fresh.settings.fresh = true;
+  search_range(fresh, {});
+  CHECK(is_in_all(strangers[1]));
 }
 
 TEST_CASE("relatives are of the same kernel, GPU and timing, and damaged tables are left out") {
