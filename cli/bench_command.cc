@@ -18,7 +18,7 @@ class BenchCommand : public Command {
            "loaded as it is, never compiled again. One that does not compile now has a row that says so.\n"
            "How launches follow each other (--timing): overlapped with the one before, if the kernel allows it;\n"
            "chained behind a small kernel that writes the fresh inputs, whose time is taken off; alone. The\n"
-           "winner has a row for each of them.\n";
+           "winner, or CONFIG where nothing is tuned, has a row for each of them.\n";
   }
   void declare(OptionTable& table) override;
   int run(Output& output, std::stop_token stop) override;
@@ -31,7 +31,7 @@ class BenchCommand : public Command {
 void BenchCommand::declare(OptionTable& table) {
   declare_workload(table, request_.target.workload, true);
   table.text("config", "CONFIG", request_.config,
-             "tile=64,stages=3,...: one more to compare; the rest by default");
+             "tile=64,stages=3,...: one more to compare, also where nothing is tuned; the rest by default");
   table.whole("seed", request_.seed, 0, 1'000'000'000, "of the inputs");
   declare_timing(table, timing_, "overlapped");
   declare_gpu(table, request_.target.device);
@@ -40,7 +40,7 @@ void BenchCommand::declare(OptionTable& table) {
   table.whole("rounds", request_.rounds, 1, 100'000, "samples of each");
 }
 
-std::vector<std::string> row_cells(const Subject& subject, const BenchRow& row, double winner_us) {
+std::vector<std::string> row_cells(const Subject& subject, const BenchRow& row, double first_us) {
   const TrialResult& result = row.result;
   if (!has_time(result.outcome)) {
     return {row.what, std::string(outcome_name(result.outcome)), "", "", "", "", "", result.message};
@@ -51,7 +51,7 @@ std::vector<std::string> row_cells(const Subject& subject, const BenchRow& row, 
           time_text(m.low_us) + " to " + time_text(m.high_us),
           format("%.3f", subject.work.rate(m.median_us).value),
           row.floor ? percent_text(row.floor->roofline_fraction(m.median_us)) : "-",
-          winner_us > 0 ? format("%.2f×", m.median_us / winner_us) : "-",
+          first_us > 0 ? format("%.2f×", m.median_us / first_us) : "-",
           row.cubin,
           row.config};
 }
@@ -59,10 +59,11 @@ std::vector<std::string> row_cells(const Subject& subject, const BenchRow& row, 
 void print(const BenchResult& result, std::ostream& out) {
   const Subject& subject = result.subject;
   const char* const unit = subject.work.unit == Unit::tflop_s ? "TFLOP/s" : "TB/s";
-  Table table({"", "time", "95% interval", unit, "roofline", "vs winner", "cubin", "config"},
+  const BenchRow& first = result.rows.front();  // the winner, else the configuration that was named
+  Table table({"", "time", "95% interval", unit, "roofline", "vs " + first.what, "cubin", "config"},
               {1, 2, 3, 4, 5});
-  const double winner_us = result.rows.front().result.measurement.median_us;
-  for (const BenchRow& row : result.rows) table.add(row_cells(result.subject, row, winner_us));
+  const double first_us = first.result.measurement.median_us;
+  for (const BenchRow& row : result.rows) table.add(row_cells(result.subject, row, first_us));
   out << result.subject.kernel << " " << result.subject.problem << "\n"
       << table.text("  ") << (subject.floor ? "  roofline: " + std::string(subject.floor->bound) + "\n" : "")
       << programs_text(result.programs_compiled)

@@ -15,25 +15,43 @@ struct Contestant {
 };
 
 // Alone is no other thing than overlapped for a kernel that never starts early.
-bool is_worth_a_row(const Candidate& winner, Timing timing, Timing asked) {
+bool is_worth_a_row(const Candidate& candidate, Timing timing, Timing asked) {
   if (timing == asked) return false;
   if (timing == Timing::chained || asked == Timing::chained) return true;
-  return winner.plan.launches[0].programmatic_dependent;
+  return candidate.plan.launches[0].programmatic_dependent;
+}
+
+// A configuration that was named can be measured where nothing is tuned.
+std::optional<Candidate> winner_if_any(Session& session, const BenchRequest& request, const Events& events,
+                                       bool* contended) {
+  try {
+    return stored_candidate(session, events, contended);
+  } catch (const NothingTuned&) {
+    if (!request.config) throw;
+    return std::nullopt;
+  }
 }
 
 std::vector<Contestant> contestants(Session& session, const BenchRequest& request, const Events& events,
                                     bool* winner_contended) {
   std::vector<Contestant> all;
-  const Candidate winner = stored_candidate(session, events, winner_contended);
-  all.push_back({"winner", {.candidate = winner}, request.timing, true});
-  for (const Timing timing : kTimings) {
-    if (is_worth_a_row(winner, timing, request.timing))
-      all.push_back({"winner " + std::string(timing_name(timing)), {.candidate = winner}, timing, true});
-  }
-  const auto add = [&](const char* what, Attempt attempt) {
-    all.push_back({what, std::move(attempt), request.timing});
+  const auto add = [&](const std::string& what, Attempt attempt, bool stored = false) {
+    all.push_back({what, std::move(attempt), request.timing, stored});
   };
-  if (request.config) add("config", session.try_compile(session.parse_config(*request.config)));
+  const auto add_under_all_timings = [&](const std::string& what, const Attempt& attempt, bool stored) {
+    add(what, attempt, stored);
+    if (attempt.outcome != Outcome::ok) return;
+    for (const Timing timing : kTimings) {
+      if (is_worth_a_row(attempt.candidate, timing, request.timing))
+        all.push_back({what + " " + std::string(timing_name(timing)), attempt, timing, stored});
+    }
+  };
+  const std::optional<Candidate> winner = winner_if_any(session, request, events, winner_contended);
+  if (winner) add_under_all_timings("winner", {.candidate = *winner}, true);
+  if (request.config) {
+    const Attempt named = session.try_compile(session.parse_config(*request.config));
+    winner ? add("config", named) : add_under_all_timings("config", named, false);
+  }
   if (session.default_config()) add("default", session.try_compile(*session.default_config()));
   // In the problem's own types, as a plain implementation would be written; the exact reference writes f32.
   add("reference",

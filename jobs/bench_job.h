@@ -14,15 +14,15 @@ namespace moetune {
 
 struct BenchRequest {
   JobTarget target;
-  std::optional<std::string> config;   // one more to compare, over the default
+  std::optional<std::string> config;   // one more to compare, over the default; it needs no winner
   std::uint64_t seed = 1;              // of the inputs
   std::uint64_t rounds = 41;           // samples of each
-  Timing timing = Timing::overlapped;  // of all rows; the winner has rows of the other timings too
+  Timing timing = Timing::overlapped;  // of all rows; the first has rows of the other timings too
   std::uint64_t quiet_wait_s = TuneSettings{}.quiet_wait_s;
 };
 
 struct BenchRow {
-  std::string what;    // "winner", "winner alone", "winner chained", "config", "default", "reference"
+  std::string what;    // "winner", "winner alone", "winner chained" (or of "config"), "default", "reference"
   std::string config;  // empty for the reference
   std::string cubin;   // cubin_source(); empty if it did not compile
   Timing timing = Timing::overlapped;
@@ -33,14 +33,15 @@ struct BenchRow {
 struct BenchResult {
   Subject subject;
   std::size_t programs_compiled = 0;
-  std::vector<BenchRow> rows;     // the winner first; empty if interrupted
+  std::vector<BenchRow> rows;     // the winner first, if there is one; empty if interrupted
   bool winner_contended = false;  // as it is stored
   bool contended = false;         // somebody else used the GPU during this bench
   Contention contention;
   bool interrupted = false;
 };
 
-// Errors and threads as in job.h; throws NothingTuned (stored_candidate.h) if there is no winner.
+// Errors and threads as in job.h; throws NothingTuned (stored_candidate.h) if there is neither a winner nor a
+// configuration.
 BenchResult bench(const BenchRequest& request, const JobContext& context);
 
 Document bench_document(const BenchResult& result);

@@ -107,6 +107,23 @@ TEST_CASE("a search answers one timing, stores the winner's times under all, and
     arguments.insert(arguments.end(), more.begin(), more.end());
     return gpu.tool.run(arguments);
   };
+  // A configuration that is named needs no winner.
+  const char* const kNamed =
+      "loader=cp_async,vector_bytes=16,tile_kib=16,stages=2,warps=4,producers=0,blocks_per_sm=1,l2=normal";
+  const Ended untuned = run("bench", {"--rounds", "5", "--json"});
+  CHECK(untuned.code == 2);
+  CHECK(contains(document(untuned)["error"]["message"], "nothing is tuned yet"));
+  const Ended named = run("bench", {"--rounds", "5", "--config", kNamed, "--json"});
+  CAPTURE(named.err);
+  REQUIRE(named.code == 0);
+  const Json named_rows = document(named)["rows"];
+  CHECK(named_rows[0]["what"] == "config");
+  CHECK(named_rows[0]["outcome"] == "ok");
+  CHECK(contains(named_rows[0]["config"], "tile_kib=16"));
+  CHECK(named_rows[1]["what"] == "config chained");
+  CHECK(named_rows.back()["what"] == "reference");
+  CHECK(contains(run("bench", {"--rounds", "5", "--config", kNamed}).out, "vs config"));
+
   const Ended searched = run("search", {"--timing", "chained", "--budget", "3", "--json"});
   CAPTURE(searched.err);
   REQUIRE(searched.code == 0);
