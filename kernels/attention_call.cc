@@ -1,7 +1,6 @@
 #include "kernels/attention_call.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numbers>
 
 #include "base/error.h"
@@ -14,6 +13,7 @@ constexpr std::int64_t kAlignment = 16;
 constexpr std::int64_t kMaximumStride = std::int64_t{1} << 40;
 constexpr double kMaximumSpan = 0x1p56;  // bytes: no GPU addresses more
 constexpr std::int64_t kSwizzleBytes = 128;
+constexpr double kLeastScale = 0x1p-100;
 
 }  // namespace
 
@@ -102,22 +102,26 @@ void CallRules::check_kv(const KvTensors& kv) const {
   check_range("v_offset", kv.v_offset, 0, static_cast<std::int64_t>(kMaximumSpan) / size);
   if (kv.v_offset * size % kAlignment != 0)
     refuse("v_offset=" + std::to_string(kv.v_offset) + " is not a multiple of 16 bytes");
-  // Sums of offsets stay within 64 bits, too.
-  const auto span = [](std::int64_t count, std::int64_t stride) {
-    return static_cast<double>(count) * static_cast<double>(stride);
-  };
   for (const bool values : {false, true}) {
     const KvStrides& by = kv.strides(values);
-    const double elements = span(kv.blocks, by.block) + span(kv.heads, by.head) + span(kv.tokens, by.token) +
-                            static_cast<double>(kv.v_offset);
-    if (elements * static_cast<double>(size) <= kMaximumSpan) continue;
-    refuse("the strides, kv_blocks and capacity make " + std::string(values ? "v" : "k") +
-           " span more than 2^56 bytes");
+    const StridedDimension dimensions[] = {
+        {by.block, kv.blocks}, {by.head, kv.heads}, {by.token, kv.tokens}, {1, kv.v_offset}};
+    check_span(values ? "v" : "k", dimensions, size);
   }
 }
 
+void CallRules::check_span(const char* tensor, std::span<const StridedDimension> dimensions,
+                           std::int64_t element_bytes) const {
+  double elements = 0;
+  for (const StridedDimension& dimension : dimensions)
+    elements += static_cast<double>(dimension.count) * static_cast<double>(dimension.stride);
+  if (elements * static_cast<double>(element_bytes) <= kMaximumSpan) return;
+  refuse("the strides and sizes of the call make " + std::string(tensor) + " span more than 2^56 bytes");
+}
+
 void CallRules::check_scale(double scale) const {
-  if (!(std::isfinite(static_cast<float>(scale)) && scale > 0)) refuse("scale must be positive and finite");
+  if (scale >= kLeastScale && scale <= 1 / kLeastScale) return;
+  refuse("scale must be positive, from 2^-100 to 2^100");
 }
 
 std::string element_type(DType type) {

@@ -55,8 +55,12 @@ class CallRules {
   void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) const;
   // Rows of `row` elements lie apart. Sorts `dimensions`.
   void check_disjoint(const char* tensor, std::span<StridedDimension> dimensions, std::int64_t row) const;
-  // Strides, v_offset, and that all lies within what a GPU addresses; not the number of blocks.
+  // That the tensor lies within what a GPU addresses, and sums of its offsets within 64 bits.
+  void check_span(const char* tensor, std::span<const StridedDimension> dimensions,
+                  std::int64_t element_bytes) const;
+  // Strides, v_offset and spans; not the number of blocks.
   void check_kv(const KvTensors& kv) const;
+  // Too small or too large, it would make scores that are no numbers.
   void check_scale(double scale) const;
 
  private:

@@ -21,9 +21,13 @@ auto prefill_members(Self& call) {
                     &call.v_offset, &call.q_tokens, &call.blocks,  &call.capacity, &call.page_table_stride};
 }
 
-void check_prefill_rows(const char* which, const TokenStrides& strides, std::int64_t element_bytes) {
-  kPrefillRules.check_stride(which, "_token_stride", strides.token, element_bytes);
-  kPrefillRules.check_stride(which, "_head_stride", strides.head, element_bytes);
+void check_prefill_rows(const char* which, const TokenStrides& strides, const PrefillShape& shape,
+                        std::int64_t tokens) {
+  const std::int64_t size = dtype_bytes(shape.dtype);
+  kPrefillRules.check_stride(which, "_token_stride", strides.token, size);
+  kPrefillRules.check_stride(which, "_head_stride", strides.head, size);
+  const StridedDimension dimensions[] = {{strides.token, tokens}, {strides.head, shape.q_heads}};
+  kPrefillRules.check_span(which, dimensions, size);
 }
 
 }  // namespace
@@ -59,15 +63,18 @@ Call PrefillCall::call() const {
   return call;
 }
 
+// Contiguous KV is one block, whose stride may be anything.
 KvTensors PrefillCall::kv(const PrefillShape& shape) const {
-  return {shape.kv_dtype(),
-          shape.head_dim,
-          shape.kv_heads,
-          shape.paged() ? blocks : 1,
-          shape.paged() ? shape.page : capacity,
-          k,
-          v,
-          v_offset};
+  KvTensors kv{shape.kv_dtype(),
+               shape.head_dim,
+               shape.kv_heads,
+               shape.paged() ? blocks : 1,
+               shape.paged() ? shape.page : capacity,
+               k,
+               v,
+               v_offset};
+  if (!shape.paged()) kv.k.block = kv.v.block = shape.head_dim;
+  return kv;
 }
 
 std::int64_t PrefillCall::row_elements(const TokenStrides& strides, const PrefillShape& shape) const {
@@ -97,9 +104,12 @@ const CallSchema& prefill_attention_call_schema() {
 
 void check_prefill_attention_call(const PrefillShape& shape, const PrefillCall& call) {
   const std::int64_t size = dtype_bytes(shape.dtype);
-  check_prefill_rows("q", call.q, size);
-  check_prefill_rows("o", call.o, size);
   kPrefillRules.check_range("q_tokens", call.q_tokens, 1, kMostRows);
+  check_prefill_rows("q", call.q, shape, call.q_tokens);
+  check_prefill_rows("o", call.o, shape, call.q_tokens);
+  // The copy engine steps from the heads of one KV head to those of the next.
+  kPrefillRules.check_stride("q", "_head_stride times the heads of a KV head", call.q.head * shape.group(),
+                             size);
   kPrefillRules.check_range("kv_blocks", call.blocks, 1, shape.paged() ? kMaximumBlocks : 1);
   kPrefillRules.check_range("capacity", call.capacity, shape.paged() ? shape.seqlen_kv : 1, kMaximumCapacity);
   kPrefillRules.check_kv(call.kv(shape));

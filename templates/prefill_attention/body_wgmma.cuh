@@ -206,7 +206,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     const Outputs outputs{o,     o_token_stride, o_head_stride, lse,
                           sinks, partial_o,      partial_lse,   scales.values};
     for (Work work = slot.take(); work.sequence >= 0; work = slot.take()) {
-      computer.compute(work, scale_log2 * key_scale(scales.keys, work.kv_head));
+      computer.compute(work, logit_factor(scale_log2, scales.keys, work.kv_head));
       if (splits > 1) {
         store_partial(computer.attention(), work, outputs, all);
       } else {

@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(kCombineWarps* kWarpSize)
   wait_for_predecessor();
   const int token = blockIdx.x, sequence = blockIdx.y, tokens = gridDim.x, batch = gridDim.y;
   const int first = max_of(0, q_offsets[sequence]);
-  if (token >= min_of(q_offsets[sequence + 1], q_tokens) - first) return;
+  if (token >= cut_to(q_tokens, q_offsets[sequence + 1]) - first) return;
   const i64 stride = static_cast<i64>(batch) * tokens * q_heads, place = first + token;
   for (int head = threadIdx.x / kWarpSize; head < q_heads; head += kCombineWarps) {
     const float sink = kSinks ? sinks[head] * kLog2E : minus_infinity();

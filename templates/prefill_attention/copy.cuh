@@ -116,7 +116,7 @@ class Copier {
   }
 
   __device__ __forceinline__ u32 slot(u32 offset, int chunk_bytes, int row) const {
-    return shared_ + offset + unit_ / 8 * chunk_bytes + row * 128 + ((unit_ % 8 ^ row % 8) << 4);
+    return shared_ + place_of(offset, chunk_bytes, row);
   }
   __device__ __forceinline__ u32 place_of(u32 offset, int chunk_bytes, int row) const {
     return offset + unit_ / 8 * chunk_bytes + row * 128 + ((unit_ % 8 ^ row % 8) << 4);

@@ -27,12 +27,12 @@ class Tiles {
     work.q_length = batch_.q_length(work.sequence);
     if constexpr (kPage == 0) {
       work.kv_first = max_of(0, batch_.kv_offsets[work.sequence]);
-      work.kv_length = min_of(batch_.kv_offsets[work.sequence + 1], batch_.capacity) - work.kv_first;
+      work.kv_length =
+          max_of(0, cut_to(batch_.capacity, batch_.kv_offsets[work.sequence + 1]) - work.kv_first);
     } else {
       work.kv_first = 0;
-      work.kv_length = min_of(batch_.kv_lengths[work.sequence], batch_.capacity);
+      work.kv_length = cut_to(batch_.capacity, batch_.kv_lengths[work.sequence]);
     }
-    work.kv_length = max_of(0, work.kv_length);
     return true;
   }
 
@@ -57,9 +57,10 @@ class Tiles {
     while (index >= end_) {
       if (next_ >= batch_.batch) return false;
       const int lane = threadIdx.x % kWarpSize, mine = next_ + lane;
-      int blocks = mine < batch_.batch ? ceil_div(max_of(0, batch_.q_length(mine)), kTokens) : 0;
-      // Partial results have room for as many rows as the caller says that a sequence has.
-      if (batch_.splits > 1) blocks = min_of(blocks, batch_.blocks);
+      // The grid, and the room for partial results, are for as many rows as the caller says that a sequence has.
+      const int blocks = mine < batch_.batch
+                             ? cut_to(batch_.blocks, ceil_div(max_of(0, batch_.q_length(mine)), kTokens))
+                             : 0;
       int sum = blocks * heads;  // over this lane and those before it
 #pragma unroll
       for (int distance = 1; distance < kWarpSize; distance *= 2) {

@@ -13,12 +13,16 @@ __device__ __forceinline__ float kv_scale(const float* scales, int kv_head) {
   return kNarrow ? scales[kHeadScales ? kv_head : 0] : 1.0f;
 }
 
-// The same of keys alone, and not 0, which a cache of zeros may have: times the -infinity of what a row does not see it
-// would be NaN.
-__device__ __forceinline__ float key_scale(const float* scales, int kv_head) {
-  const float scale = kv_scale(scales, kv_head);
-  return scale == 0 ? 0x1p-100f : scale;
+// What products of a KV head's keys are multiplied by. Not 0, as the scale of a cache of zeros may be, or the product of
+// two small scales: times the -infinity of what a row does not see it would be NaN. Products of fp16 with e4m3 are less
+// than 2^34, so that it makes no difference.
+__device__ __forceinline__ float logit_factor(float scale_log2, const float* key_scales, int kv_head) {
+  const float factor = scale_log2 * kv_scale(key_scales, kv_head);
+  return kNarrow && fabsf(factor) < 0x1p-100f ? 0x1p-100f : factor;
 }
+
+// Of an offset or a length, which may be anything.
+__device__ __forceinline__ int cut_to(int most, int value) { return min_of(max_of(0, value), most); }
 
 // Where sequences begin and end, and what the grid of tiles is cut into.
 struct Batch {
@@ -35,7 +39,7 @@ struct Batch {
 
   __device__ __forceinline__ int q_first(int sequence) const { return max_of(0, q_offsets[sequence]); }
   __device__ __forceinline__ int q_length(int sequence) const {
-    return min_of(q_offsets[sequence + 1], q_tokens) - q_first(sequence);
+    return cut_to(q_tokens, q_offsets[sequence + 1]) - q_first(sequence);
   }
 };
 

@@ -103,7 +103,18 @@ TEST_CASE("a call of prefill_attention that no kernel could run is refused with 
   CHECK(refusal(of, "capacity", 0).find("capacity=0") != std::string::npos);
   CHECK(refusal(of, "capacity", 7) == "");  // offsets are cut to it
   CHECK(refusal(of, "v_offset", 4).find("v_offset=4 is not a multiple of 16 bytes") != std::string::npos);
-  CHECK(refusal(of, "scale", 0).find("scale must be positive") != std::string::npos);
+  for (const double scale : {0.0, -1.0, 1e-50, 1e38})
+    CHECK(refusal(of, "scale", scale).find("scale must be positive, from 2^-100") != std::string::npos);
+  CHECK(refusal(of, "k_block_stride", 0) == "");  // contiguous: there is one block
+  CHECK(refusal(of, "v_block_stride", -5) == "");
+  CHECK(refusal(paged, "k_block_stride", 0).find("k_block_stride=0 elements") != std::string::npos);
+  CHECK(refusal(of, "q_head_stride", 0x1p38).find("q_head_stride times the heads of a KV head") !=
+        std::string::npos);
+  PrefillCall wide(kernel().default_call(of));
+  wide.q_tokens = std::int64_t{1} << 30;
+  wide.o.token = std::int64_t{1} << 38;
+  CHECK_THROWS_WITH_AS(kernel().check_call(of, wide.call()), doctest::Contains("make o span more than 2^56"),
+                       BadInput);
   CHECK(refusal(paged, "capacity", 256).find("capacity=256 is out of range (from 300") != std::string::npos);
   CHECK(refusal(paged, "capacity", 330).find("capacity=330 is not a multiple of page=64") !=
         std::string::npos);

@@ -3,8 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -48,6 +50,15 @@ std::size_t swizzled_place(std::size_t i, std::size_t rows, std::size_t dim) {
   return column / 64 * rows * 128 + row * 128 + ((column % 64 / 8) ^ (row % 8)) * 16 + column % 8 * 2;
 }
 
+Config mma_config(const std::string& at_launch) {
+  return shared_space("prefill_attention")
+      .parse_config(
+          "body=mma,warpgroups=1,tile=64,stages=2,query_stages=1,packed=0,overlap=0,ping_pong=0,lag=8,poly=0,trim=0,"
+          "schedule=grid,cluster=1," +
+              at_launch,
+          nullptr);
+}
+
 }  // namespace
 
 TEST_CASE("simt: the reference of prefill_attention agrees with float64") {
@@ -86,24 +97,27 @@ TEST_CASE("simt: the mma body of prefill_attention is right, run after run, unde
   }
 }
 
-TEST_CASE("simt: keys of e4m3 whose scale is 0 give the mean of the values that a token sees") {
+TEST_CASE("simt: keys of e4m3 whose scale is 0 or nearly give the mean of the values that a token sees") {
   if (no_simt()) return;
-  SimtProblem prefill("prefill_attention",
-                      "batch=3,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=20,seqlen_kv=90,lengths=ragged,"
-                      "lse=natural,kv_dtype=e4m3",
-                      4);
-  prefill.limits = limits_of_architecture("sm_80");
-  prefill.edit = [](SimtTensors& tensors) {
-    std::fill(tensors.bytes("k_scale").begin(), tensors.bytes("k_scale").end(), 0);
-  };
-  const HostTensors right = prefill.reference(Reference::exact);
-  CHECK(std::none_of(right.at("o").begin(), right.at("o").end() - 3 * 2 * 64,
-                     [](double value) { return std::isnan(value); }));
-  for (const Config& config : prefill.sample(simt_sample(4), Rules::must)) {
-    CAPTURE(config.text());
-    check_outputs(prefill.run(config, 3), right, [](const std::string& name, double got, double value) {
-      return is_near(got, value, name == "o" ? 0x1p-6 : 1e-4);
-    });
+  for (const float scale : {0.0f, 1e-45f, -1e-45f}) {
+    CAPTURE(scale);
+    SimtProblem prefill("prefill_attention",
+                        "batch=3,q_heads=2,kv_heads=1,head_dim=64,seqlen_q=20,seqlen_kv=90,lengths=ragged,"
+                        "lse=natural,kv_dtype=e4m3",
+                        4);
+    prefill.limits = limits_of_architecture("sm_80");
+    prefill.edit = [&](SimtTensors& tensors) {
+      std::memcpy(tensors.bytes("k_scale").data(), &scale, sizeof scale);
+    };
+    const HostTensors right = prefill.reference(Reference::exact);
+    CHECK(std::none_of(right.at("o").begin(), right.at("o").end() - 3 * 2 * 64,
+                       [](double value) { return std::isnan(value); }));
+    for (const Config& config : prefill.sample(simt_sample(4), Rules::must)) {
+      CAPTURE(config.text());
+      check_outputs(prefill.run(config, 3), right, [](const std::string& name, double got, double value) {
+        return is_near(got, value, name == "o" ? 0x1p-6 : 1e-4);
+      });
+    }
   }
 }
 
@@ -137,12 +151,50 @@ TEST_CASE("simt: splits of a sequence with more new tokens than was said write n
   prefill.edit = [&](SimtTensors& tensors) {
     std::memcpy(tensors.bytes("q_offsets").data(), offsets, sizeof offsets);
   };
-  const Config config = shared_space("prefill_attention")
-                            .parse_config(
-                                "body=mma,warpgroups=1,tile=64,stages=2,query_stages=1,packed=0,overlap=0,"
-                                "ping_pong=0,lag=8,poly=0,trim=0,schedule=grid,cluster=1,section=0,splits=2",
-                                nullptr);
-  CHECK_NOTHROW(prefill.run(config, 3));  // the emulator knows where partial results end
+  CHECK_NOTHROW(
+      prefill.run(mma_config("section=0,splits=2"), 3));  // the emulator knows where partial results end
+}
+
+TEST_CASE("simt: a sequence with more new tokens than was said takes nothing from the others") {
+  if (no_simt()) return;
+  SimtProblem prefill("prefill_attention",
+                      "batch=2,q_heads=1,kv_heads=1,head_dim=64,seqlen_q=64,seqlen_kv=200", 4);
+  prefill.limits = limits_of_architecture("sm_80");
+  const std::int32_t offsets[] = {0, 100, 128};
+  prefill.edit = [&](SimtTensors& tensors) {
+    std::memcpy(tensors.bytes("q_offsets").data(), offsets, sizeof offsets);
+  };
+  const std::vector<double> right = prefill.reference(Reference::exact).at("o");
+  for (const char* schedule : {"section=0,splits=1", "section=0,splits=2", "section=2,splits=1"}) {
+    CAPTURE(schedule);
+    const std::vector<double> got = prefill.run(mma_config(schedule), 3).at("o");
+    for (std::size_t i = 0; i < 128 * 64; ++i) {
+      const std::size_t token = i / 64;
+      if (token >= 64 && token < 100) continue;  // not computed
+      REQUIRE_MESSAGE(is_near(got[i], right[i], 0x1p-6), i);
+    }
+  }
+}
+
+TEST_CASE("simt: offsets may be anything: nothing is read or written outside of the tensors") {
+  if (no_simt()) return;
+  constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min();
+  constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
+  for (const char* const name : {"q_offsets", "kv_offsets"}) {
+    for (const std::array<std::int32_t, 3>& offsets :
+         {std::array{0, 120, kLeast}, {0, kLeast, 128}, {kLeast, 50, kMost}, {kMost, 50, 128}, {0, -7, 10}}) {
+      CAPTURE(name);
+      CAPTURE(offsets[1]);
+      SimtProblem prefill("prefill_attention",
+                          "batch=2,q_heads=1,kv_heads=1,head_dim=64,seqlen_q=64,seqlen_kv=200", 4);
+      prefill.limits = limits_of_architecture("sm_80");
+      prefill.edit = [&](SimtTensors& tensors) {
+        std::memcpy(tensors.bytes(name).data(), offsets.data(), sizeof offsets);
+      };
+      for (const char* schedule : {"section=0,splits=1", "section=0,splits=2", "section=2,splits=1"})
+        CHECK_NOTHROW(prefill.run(mma_config(schedule), 3));  // the emulator knows where each tensor ends
+    }
+  }
 }
 
 // wgmma itself runs on GPUs alone.
