@@ -52,7 +52,8 @@ class Served {
   }
 
  private:
-  // Of this hardware and timing; of several, the one of these sources and this toolchain.
+  // Of this timing and this hardware, else of the one GPU that it inherits from; of several, the one of these sources
+  // and this toolchain.
   static RangeTable table_in(const std::string& file, const RangeKey& key, bool inherit) {
     const Cache cache = Cache::open(file, Cache::Mode::read_only);
     const std::string what = "range table of " + key.kernel + " " + key.family;
@@ -69,10 +70,14 @@ class Served {
     });
     const std::string where = key.hardware.name + ", " + std::string(timing_name(key.timing));
     if (found.empty()) throw BadInput(file + " has no " + what + " for " + where + ", only for others");
-    if (found.size() > 1 && !inherits)
-      std::erase_if(found, [&](const FamilyRange& range) { return !(range.key == key); });
-    if (found.empty())
-      throw BadInput(file + " has several tables for " + where + ", none of these sources: " + what);
+    if (found.size() > 1) {
+      std::erase_if(found, [&](const FamilyRange& range) {
+        return range.key.source_digest != key.source_digest || range.key.toolchain != key.toolchain;
+      });
+    }
+    if (found.size() != 1)
+      throw BadInput(file + " has several tables for " + where +
+                     ", not one of them of these sources: " + what);
     return RangeTable::parse(found.front().table, file);
   }
 

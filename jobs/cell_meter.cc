@@ -1,7 +1,6 @@
 #include "jobs/cell_meter.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "base/error.h"

@@ -122,6 +122,7 @@ RangeResult RangeSearch::run() {
   resume();
   try {
     search_cells(kSearchesUntil);
+    try_relatives(kPoolUntil);
     complete_pool(kPoolUntil);
     fill();
     search_on();

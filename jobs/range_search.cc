@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <utility>
@@ -214,26 +215,27 @@ bool RangeSearch::complete(std::size_t index, const std::vector<std::string>& cu
   return true;
 }
 
-void RangeSearch::complete_searched(const std::vector<std::string>& cubins, double until) {
+// What tables of other families have launched since is tried in the cells that were searched before, and may join the
+// pool.
+void RangeSearch::try_relatives(double until) {
+  const std::size_t before = state_.cubins.size();
+  for (std::size_t i = 0; i < state_.cells.size(); ++i) {
+    if (!state_.cells[i].searched || !complete(i, relatives_, until)) continue;
+    take_into_pool(state_.cells[i]);
+    report("cells", i + 1, plan_.cells().size());
+  }
+  if (state_.cubins.size() > before) state_.filled.clear();
+}
+
+// Cubins that joined the pool later, or that are the default in another searched cell, are measured in the cells that
+// were searched before.
+void RangeSearch::complete_pool(double until) {
+  RangeState searched{.cubins = state_.cubins};
+  std::ranges::copy_if(state_.cells, std::back_inserter(searched.cells), &RangeCellState::searched);
+  const std::vector<std::string> cubins = choosable_cubins(searched);
   for (std::size_t i = 0; i < state_.cells.size(); ++i) {
     if (state_.cells[i].searched && complete(i, cubins, until)) report("cells", i + 1, plan_.cells().size());
   }
-}
-
-// In the cells that were searched before: what tables of other families have launched since, which may join the pool;
-// then cubins that joined it later, and those that are the default in another searched cell.
-void RangeSearch::complete_pool(double until) {
-  complete_searched(relatives_, until);
-  const std::size_t before = state_.cubins.size();
-  RangeState searched;
-  for (const RangeCellState& cell : state_.cells) {
-    if (!cell.searched) continue;
-    take_into_pool(cell);
-    searched.cells.push_back(cell);
-  }
-  if (state_.cubins.size() > before) state_.filled.clear();
-  searched.cubins = state_.cubins;
-  complete_searched(choosable_cubins(searched), until);
 }
 
 // Cubins that are the default in a share of the cells worth measuring everywhere; the most frequent first.

@@ -45,7 +45,7 @@ class RangeSearch {
   void look(std::size_t index, const std::vector<std::string>& cubins, const CellMeter::Effort& effort);
   bool has_untried(std::size_t index);
   bool complete(std::size_t index, const std::vector<std::string>& cubins, double until);
-  void complete_searched(const std::vector<std::string>& cubins, double until);
+  void try_relatives(double until);
   void complete_pool(double until);
   std::vector<std::string> cubins_of_defaults() const;
   void choose_filled();
