@@ -5,8 +5,8 @@
 // REQUEST is JSON: kernel, preset, problem and over as of `moetune search --over`; tables, the caches that hold the
 // family's table for this hardware and timing each; device; cache, a file of its own for what it measures; shapes and
 // seed of the unseen shapes; budget, trials of a shape's own search; threads, of the compiler (0: one a core); timing;
-// compile, false for a recording that compiles nothing; inherit, true for tables of another GPU of the same architecture
-// where a file has none of this one, as a server takes them.
+// compile, false for a recording that compiles nothing; inherit, true for tables of another GPU of the same
+// architecture where a file has none of this one, as a server takes them.
 //
 // Prints a JSON document a line. The first has the problems that are cells of no table. Then it reads problems, a line
 // each, and answers each: the tables' choices (looked up as a server does it, and verified), the default and the winner

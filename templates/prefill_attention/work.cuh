@@ -13,9 +13,9 @@ __device__ __forceinline__ float kv_scale(const float* scales, int kv_head) {
   return kNarrow ? scales[kHeadScales ? kv_head : 0] : 1.0f;
 }
 
-// What products of a KV head's keys are multiplied by. Not 0, as the scale of a cache of zeros may be, or the product of
-// two small scales: times the -infinity of what a row does not see it would be NaN. Products of fp16 with e4m3 are less
-// than 2^34, so that it makes no difference.
+// What products of a KV head's keys are multiplied by. Not 0, as the scale of a cache of zeros may be, or the product
+// of two small scales: times the -infinity of what a row does not see it would be NaN. Products of fp16 with e4m3 are
+// less than 2^34, so that it makes no difference.
 __device__ __forceinline__ float logit_factor(float scale_log2, const float* key_scales, int kv_head) {
   const float factor = scale_log2 * kv_scale(key_scales, kv_head);
   return kNarrow && fabsf(factor) < 0x1p-100f ? 0x1p-100f : factor;
