@@ -1,6 +1,6 @@
 // What range tables of a kernel's other families launch on the same GPU. Families of one kernel (pages of 16 and of 64,
-// groups of 4 and of 8) often share their fastest cubins, so a range search tries these where it searches: 30 trials of
-// its own would have to be lucky to meet them.
+// groups of 4 and of 8) have good cubins in common, so a range search tries these where it searches: 30 trials of its
+// own would have to be lucky to meet them.
 //
 // A free function for the thread that owns the cache; deterministic in the cache's content.
 #pragma once
