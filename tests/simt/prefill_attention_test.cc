@@ -59,6 +59,14 @@ Config mma_config(const std::string& at_launch) {
           nullptr);
 }
 
+// Of an architecture whose body runs on the CPU, with these offsets of two sequences.
+void prepare(SimtProblem& prefill, const std::string& name, const std::array<std::int32_t, 3>& offsets) {
+  prefill.limits = limits_of_architecture("sm_80");
+  prefill.edit = [name, offsets](SimtTensors& tensors) {
+    std::memcpy(tensors.bytes(name).data(), offsets.data(), sizeof offsets);
+  };
+}
+
 }  // namespace
 
 TEST_CASE("simt: the reference of prefill_attention agrees with float64") {
@@ -146,11 +154,7 @@ TEST_CASE("simt: splits of a sequence with more new tokens than was said write n
   if (no_simt()) return;
   SimtProblem prefill("prefill_attention",
                       "batch=2,q_heads=2,kv_heads=2,head_dim=64,seqlen_q=64,seqlen_kv=200,lengths=ragged", 4);
-  prefill.limits = limits_of_architecture("sm_80");
-  const std::int32_t offsets[] = {0, 0, 68};
-  prefill.edit = [&](SimtTensors& tensors) {
-    std::memcpy(tensors.bytes("q_offsets").data(), offsets, sizeof offsets);
-  };
+  prepare(prefill, "q_offsets", {0, 0, 68});
   CHECK_NOTHROW(
       prefill.run(mma_config("section=0,splits=2"), 3));  // the emulator knows where partial results end
 }
@@ -159,11 +163,7 @@ TEST_CASE("simt: a sequence with more new tokens than was said takes nothing fro
   if (no_simt()) return;
   SimtProblem prefill("prefill_attention",
                       "batch=2,q_heads=1,kv_heads=1,head_dim=64,seqlen_q=64,seqlen_kv=200", 4);
-  prefill.limits = limits_of_architecture("sm_80");
-  const std::int32_t offsets[] = {0, 100, 128};
-  prefill.edit = [&](SimtTensors& tensors) {
-    std::memcpy(tensors.bytes("q_offsets").data(), offsets, sizeof offsets);
-  };
+  prepare(prefill, "q_offsets", {0, 100, 128});
   const std::vector<double> right = prefill.reference(Reference::exact).at("o");
   for (const char* schedule : {"section=0,splits=1", "section=0,splits=2", "section=2,splits=1"}) {
     CAPTURE(schedule);
@@ -187,10 +187,7 @@ TEST_CASE("simt: offsets may be anything: nothing is read or written outside of 
       CAPTURE(offsets[1]);
       SimtProblem prefill("prefill_attention",
                           "batch=2,q_heads=1,kv_heads=1,head_dim=64,seqlen_q=64,seqlen_kv=200", 4);
-      prefill.limits = limits_of_architecture("sm_80");
-      prefill.edit = [&](SimtTensors& tensors) {
-        std::memcpy(tensors.bytes(name).data(), offsets.data(), sizeof offsets);
-      };
+      prepare(prefill, name, offsets);
       for (const char* schedule : {"section=0,splits=1", "section=0,splits=2", "section=2,splits=1"})
         CHECK_NOTHROW(prefill.run(mma_config(schedule), 3));  // the emulator knows where each tensor ends
     }
