@@ -50,7 +50,11 @@ std::vector<Contestant> contestants(Session& session, const BenchRequest& reques
   if (winner) add_under_all_timings("winner", {.candidate = *winner}, true);
   if (request.config) {
     const Attempt named = session.try_compile(session.parse_config(*request.config));
-    winner ? add("config", named) : add_under_all_timings("config", named, false);
+    if (winner) {
+      add("config", named);
+    } else {
+      add_under_all_timings("config", named, false);
+    }
   }
   if (session.default_config()) add("default", session.try_compile(*session.default_config()));
   // In the problem's own types, as a plain implementation would be written; the exact reference writes f32.
