@@ -127,7 +127,7 @@ Figures measure(Served& served, const DecodeTraffic& traffic, const std::string&
     figures.chosen_us = figures.default_us = 1;  // the default against itself
     return figures;
   }
-  const std::vector<TrialResult> duel = session.device().duel({chosen, fallback}, kRounds, timing);
+  const std::vector<TrialResult> duel = session.device().duel({chosen, fallback}, {kRounds, timing});
   for (const TrialResult& one : duel) {
     if (one.outcome == Outcome::ok) continue;
     throw std::runtime_error(traffic.problem + ": " + std::string(outcome_name(one.outcome)) + ": " +

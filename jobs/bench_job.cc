@@ -97,7 +97,7 @@ void measure(Session& session, const std::vector<Contestant>& all, const BenchRe
     if (candidates.empty()) continue;
     std::vector<TrialResult> results;
     const auto duel = [&] {
-      results = session.device().duel(candidates, static_cast<int>(request.rounds), timing);
+      results = session.device().duel(candidates, {static_cast<int>(request.rounds), timing});
     };
     result.contended = !watch.measure_quietly(duel) || result.contended;
     for (std::size_t i = 0; i < places.size(); ++i) rows[places[i]].result = std::move(results[i]);

@@ -12,6 +12,9 @@ namespace {
 
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
 constexpr double kFarSlower = 1.2;  // than the best of the cell, at two of a cubin's starting points
+// Of the duel in a cell of the fine grid.
+constexpr int kBriefRounds = 5;
+constexpr double kBriefSampleUs = 1500;
 
 }  // namespace
 
@@ -134,6 +137,11 @@ MeasuredConfig CellMeter::best_sibling(const Hint& hint, const Effort& effort) {
 }
 
 std::vector<double> CellMeter::duel(const std::vector<std::string>& configs, bool& contended) {
+  return meet(configs, thorough().duel, contended);
+}
+
+std::vector<double> CellMeter::meet(const std::vector<std::string>& configs, const DuelPolicy& policy,
+                                    bool& contended) {
   std::vector<double> times(configs.size(), 0);
   std::vector<Candidate> candidates;
   std::vector<std::size_t> places;
@@ -146,9 +154,7 @@ std::vector<double> CellMeter::duel(const std::vector<std::string>& configs, boo
   }
   if (candidates.empty()) return times;
   std::vector<TrialResult> results;
-  const auto measure = [&] {
-    results = session_.device().duel(candidates, settings_.duel_rounds, settings_.policy.timing);
-  };
+  const auto measure = [&] { results = session_.device().duel(candidates, policy); };
   contended = !watch_.measure_quietly(measure) || contended;
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (has_usable_time({0, results[i].outcome, results[i].measurement.median_us}))
@@ -168,7 +174,7 @@ bool CellMeter::is_right(const std::string& config) {
 CellMeter::Effort CellMeter::thorough() const {
   return {.within = 1.1,
           .finalists = 6,
-          .duel_rounds = settings_.duel_rounds,
+          .duel = {settings_.duel_rounds, settings_.policy.timing},
           .policy = settings_.policy,
           .seconds = 2};
 }
@@ -179,7 +185,7 @@ CellMeter::Effort CellMeter::brief() const {
                 .within = 1.05,
                 .finalists = 3,
                 .duel_within = 1.04,
-                .duel_rounds = 5,
+                .duel = {kBriefRounds, settings_.policy.timing, kBriefSampleUs},
                 .policy = settings_.policy,
                 .seconds = 0.35};
   effort.policy.min_samples = 3;
@@ -288,7 +294,7 @@ void CellMeter::measure(const std::vector<Hint>& cubins, const Effort& effort, R
     std::erase(configs, fallback->text());
     configs.insert(configs.begin(), fallback->text());
   }
-  const std::vector<double> times = duel(configs, cell.contended);
+  const std::vector<double> times = meet(configs, effort.duel, cell.contended);
   const double scale = take_duel(configs, times, cubins, cell);
   if (default_us < kNoTime) take_default(configs, times, scale * default_us, cell);
   take_looks(cell);

@@ -53,7 +53,7 @@ class CellMeter {
     std::size_t finalists = 12;
     // What is slower than this times the best of the cell meets nobody in its duel: no duel need say how far it is.
     double duel_within = 1.3;
-    int duel_rounds = 11;
+    DuelPolicy duel;
     MeasurePolicy policy;
     double seconds = 0;  // after which each cubin is tried with one configuration only; 0: no limit
   };
@@ -69,7 +69,7 @@ class CellMeter {
   // Takes what a cell says of how much the steps of run-time values matter; measure() does so by itself.
   void learn(const RangeCellState& cell);
 
-  // Times of these configurations in one duel; 0 for one that fails.
+  // Times of these configurations in one duel, as long as a search's; 0 for one that fails.
   std::vector<double> duel(const std::vector<std::string>& configs, bool& contended);
 
   // Whether a configuration computes what it should here, on inputs of its own.
@@ -89,6 +89,8 @@ class CellMeter {
   void take_default(const std::vector<std::string>& met, const std::vector<double>& times, double of_trial_us,
                     RangeCellState& cell);
   void take_looks(RangeCellState& cell) const;
+  std::vector<double> meet(const std::vector<std::string>& configs, const DuelPolicy& policy,
+                           bool& contended);
   double time_of(ConfigId id);  // infinity if it does not run
   void compile(const std::vector<Hint>& cubins);
   std::optional<Candidate> candidate(const Config& config, TrialResult& failure);

@@ -74,12 +74,13 @@ TrialResult NoisyDevice::run(const Candidate& candidate, const MeasurePolicy& po
   return result;
 }
 
-std::vector<TrialResult> NoisyDevice::duel(const std::vector<Candidate>& finalists, int rounds, Timing) {
+std::vector<TrialResult> NoisyDevice::duel(const std::vector<Candidate>& finalists,
+                                           const DuelPolicy& policy) {
   step();
   std::vector<std::vector<double>> samples(finalists.size());
   std::vector<double> common;
   for (std::size_t i = 0; i < finalists.size(); ++i) common.push_back(noise_.launch_sigma / 2 * normal());
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < policy.rounds; ++round) {
     if (round % 8 == 7) step();
     for (std::size_t i = 0; i < finalists.size(); ++i) {
       const Observation* const truth = find(finalists[i].config);

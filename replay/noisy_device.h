@@ -32,8 +32,7 @@ class NoisyDevice : public Device {
   const DeviceInfo& info() const override { return info_; }
   void open(const Kernel&, const Problem&, std::uint64_t) override {}
   TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override;
-  using Device::duel;
-  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds, Timing timing) override;
+  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, const DuelPolicy& policy) override;
   TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) override;
   std::optional<CanaryReading> canary() override;
 

@@ -95,7 +95,7 @@ TrialResult ReplayDevice::run(const Candidate& candidate, const MeasurePolicy& p
   return result;
 }
 
-std::vector<TrialResult> ReplayDevice::duel(const std::vector<Candidate>& finalists, int, Timing) {
+std::vector<TrialResult> ReplayDevice::duel(const std::vector<Candidate>& finalists, const DuelPolicy&) {
   std::vector<TrialResult> results;
   for (const Candidate& finalist : finalists) results.push_back(recorded(finalist.config));
   return results;

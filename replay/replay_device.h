@@ -34,8 +34,7 @@ class ReplayDevice : public Device {
   // The recorded outcome. One above policy.drop_above_us comes back as too_slow, as a GPU would report it,
   // though with its exact time; one that was never recorded comes back as pruned.
   TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override;
-  using Device::duel;
-  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds, Timing timing) override;
+  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, const DuelPolicy& policy) override;
   TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) override;
 
  private:

@@ -23,9 +23,9 @@ class TurnDevice : public Device {
     const std::lock_guard mine(turn_);
     return device_->run(candidate, policy);
   }
-  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds, Timing timing) override {
+  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, const DuelPolicy& policy) override {
     const std::lock_guard mine(turn_);
-    return device_->duel(finalists, rounds, timing);
+    return device_->duel(finalists, policy);
   }
   std::optional<CanaryReading> canary() override {
     const std::lock_guard mine(turn_);

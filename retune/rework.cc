@@ -41,8 +41,9 @@ Probe run_probe(ReworkSubject& subject, const Candidate& incumbent, QuietWatch& 
   }
   subject.open_device();
   std::vector<TrialResult> results;
-  probe.sound = watch.measure_quietly(
-      [&] { results = subject.device().duel(candidates, kProbeRounds, subject.timing()); });
+  probe.sound = watch.measure_quietly([&] {
+    results = subject.device().duel(candidates, {kProbeRounds, subject.timing()});
+  });
   probe.reading.winner.now = results.front();
   for (std::size_t i = 1; i < results.size(); ++i) probe.reading.others[i - 1].now = results[i];
   probe.others.assign(candidates.begin() + 1, candidates.end());
@@ -287,7 +288,7 @@ SiblingCheck check_on_sibling(ReworkSubject& subject, const std::string& served,
   QuietWatch watch = watch_of(subject.device(), settings, events, stop);
   std::vector<TrialResult> results;
   const bool quiet = watch.measure_quietly([&] {
-    results = subject.device().duel({*winner, *check.other}, settings.contest_rounds, subject.timing());
+    results = subject.device().duel({*winner, *check.other}, {settings.contest_rounds, subject.timing()});
   });
   if (!quiet) {
     check.reason = "somebody else used the GPU during the duel";

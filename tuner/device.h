@@ -58,6 +58,14 @@ struct TrialResult {
   bool contended = false;  // measured while somebody else used the device: its time is no fact
 };
 
+// How long finalists meet.
+struct DuelPolicy {
+  int rounds = 11;  // one sample of each finalist in each
+  Timing timing = Timing::overlapped;
+  double sample_us =
+      3000;  // at least; starting a graph and an event before it take some 6 us, which a sample counts
+};
+
 // What a kernel of fixed work saw of a GPU that should be this process's alone (templates/common/timing.cuh).
 struct CanaryReading {
   double elapsed_us = 0;
@@ -97,11 +105,8 @@ class Device {
   virtual TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) = 0;
 
   // Measures the finalists in interleaved rounds, so that drift hits all alike; one result each, in order.
-  virtual std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds,
-                                        Timing timing) = 0;
-  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds) {
-    return duel(finalists, rounds, Timing::overlapped);
-  }
+  virtual std::vector<TrialResult> duel(const std::vector<Candidate>& finalists,
+                                        const DuelPolicy& policy) = 0;
 
   // Looks whether somebody else uses the device, for some 5 ms. nullopt if that cannot be known, and for a
   // recording, which nobody disturbs. After open().

@@ -110,8 +110,9 @@ Finals::Duel Finals::duel(const std::vector<Finalist>& contenders) {
   for (const Finalist& finalist : contenders) candidates.push_back(finalist.candidate);
   tools_.events.emit(PhaseChanged{Phase::duel});
   std::vector<TrialResult> results;
-  const bool sound = watch_.measure_quietly(
-      [&] { results = tools_.device.duel(candidates, request_.duel_rounds, request_.policy.timing); });
+  const bool sound = watch_.measure_quietly([&] {
+    results = tools_.device.duel(candidates, {request_.duel_rounds, request_.policy.timing});
+  });
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     duel.trials.push_back(contenders[i].trial);
     duel.trials.back().result = results[i];
@@ -182,7 +183,9 @@ void Finals::measure_timings(const std::vector<Finalist>& contenders, const Duel
     std::vector<Trial> trials = own.trials;
     if (timing != request_.policy.timing) {
       std::vector<TrialResult> results;
-      watch_.measure_quietly([&] { results = tools_.device.duel(candidates, request_.duel_rounds, timing); });
+      watch_.measure_quietly([&] {
+        results = tools_.device.duel(candidates, {request_.duel_rounds, timing});
+      });
       for (std::size_t i = 0; i < trials.size(); ++i) {
         // One that is wrong on fresh inputs is no rival under any timing.
         if (has_time(trials[i].result.outcome)) trials[i].result = std::move(results[i]);

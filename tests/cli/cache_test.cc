@@ -202,9 +202,9 @@ TEST_CASE("a range table has a key, a history and a way back") {
   const moetune::RangeKey key{
       "saxpy", "dtype=f32", {.name = "Test GPU", .compute_capability = 90}, "abc", "nvrtc 13"};
   const auto table = [](const std::string& problem) {
-    moetune::RangeTable table{.ranges = "n=1..4", .bound = 0.02};
-    table.cells.push_back({problem, "x=1", 10, 12, 10});
-    return table.text();
+    moetune::RangeTable stored{.ranges = "n=1..4", .bound = 0.02};
+    stored.cells.push_back({problem, "x=1", 10, 12, 10});
+    return stored.text();
   };
   for (const char* problem : {"n=1", "n=2"})
     moetune::Cache::open(path, moetune::Cache::Mode::create)

@@ -94,7 +94,7 @@ TEST_CASE("the same plan in a duel against itself ties, and verification on anot
   gpu().open(planted_kernel(), planted_problem(kElements), 3);
   const Plan plan = planted_plan("", kElements, gpu().info().limits);
   const Candidate candidate{{}, plan, compile_for_gpu(plan.unit)};
-  const std::vector<TrialResult> results = gpu().duel({candidate, candidate}, 21);
+  const std::vector<TrialResult> results = gpu().duel({candidate, candidate}, {.rounds = 21});
   REQUIRE(results.size() == 2);
   CHECK(results[0].measurement.median_us == doctest::Approx(results[1].measurement.median_us).epsilon(0.03));
   // 64 MiB read, written as f32, read again and written as bf16 cannot be faster than 10 TB/s.

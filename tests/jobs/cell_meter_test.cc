@@ -47,11 +47,16 @@ struct RecordedCell {
 
 constexpr double kSlowDuel = 1.1;
 
-// A duel takes longer than a trial, by the same share for all who meet; these are noted.
+// Who met in duels, and how long the last one was to be.
+struct Met {
+  std::vector<std::string> configs;
+  DuelPolicy policy;
+};
+
+// A duel takes longer than a trial, by the same share for all who meet.
 class SlowDuels : public Device {
  public:
-  SlowDuels(std::unique_ptr<Device> device, std::vector<std::string>& met)
-      : device_(std::move(device)), met_(met) {}
+  SlowDuels(std::unique_ptr<Device> device, Met& met) : device_(std::move(device)), met_(met) {}
   const DeviceInfo& info() const override { return device_->info(); }
   void open(const Kernel& kernel, const Problem& problem, std::uint64_t seed) override {
     device_->open(kernel, problem, seed);
@@ -59,10 +64,11 @@ class SlowDuels : public Device {
   TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override {
     return device_->run(candidate, policy);
   }
-  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds, Timing timing) override {
-    std::vector<TrialResult> results = device_->duel(finalists, rounds, timing);
+  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, const DuelPolicy& policy) override {
+    std::vector<TrialResult> results = device_->duel(finalists, policy);
     for (TrialResult& result : results) result.measurement.median_us *= kSlowDuel;
-    for (const Candidate& one : finalists) met_.push_back(one.config.text());
+    for (const Candidate& one : finalists) met_.configs.push_back(one.config.text());
+    met_.policy = policy;
     return results;
   }
   TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) override {
@@ -71,7 +77,7 @@ class SlowDuels : public Device {
 
  private:
   std::unique_ptr<Device> device_;
-  std::vector<std::string>& met_;
+  Met& met_;
 };
 
 }  // namespace
@@ -107,7 +113,7 @@ TEST_CASE("a default that is far from the fastest has the time of its trial, in 
   const RecordedCell recorded;
   const JobContext context;
   const TuneSettings settings;
-  std::vector<std::string> met;
+  Met met;
   DeviceChoice choice = recorded.device();
   choice.device = std::make_unique<SlowDuels>(std::move(choice.device), met);
   Session session(std::move(choice),
@@ -122,15 +128,43 @@ TEST_CASE("a default that is far from the fastest has the time of its trial, in 
     CAPTURE(meets);
     CellMeter::Effort effort = meter.brief();
     effort.duel_within = meets ? 1000 : 1.0001;
-    met.clear();
+    met.configs.clear();
     meter.begin(false);
     RangeCellState cell{.problem = session.problem().text()};
     meter.measure({{fast, {}}}, effort, cell);
-    CHECK((std::ranges::find(met, fallback.text()) != met.end()) == meets);
+    CHECK((std::ranges::find(met.configs, fallback.text()) != met.configs.end()) == meets);
     REQUIRE(cell.fallback);
     CHECK(cell.fallback->config == fallback.text());
     CHECK(cell.fallback->time_us == doctest::Approx(kSlowDuel * trial_us).epsilon(1e-5));
     CHECK(cell.fallback_cubin == meter.cubin_of(fallback));
     CHECK(cell.fallback->time_us > 1.0001 * cell.cubins.at(fast).time_us);
   }
+}
+
+TEST_CASE("a cell of the fine grid has a shorter duel than a searched one or an unseen shape") {
+  const RecordedCell recorded;
+  const JobContext context;
+  const TuneSettings settings;
+  Met met;
+  DeviceChoice choice = recorded.device();
+  choice.device = std::make_unique<SlowDuels>(std::move(choice.device), met);
+  Session session(std::move(choice),
+                  {.cache = {.path = recorded.folder.file("a.db"), .none = false}, .no_compile = true},
+                  context.events);
+  CellMeter meter(session, settings, context);
+  const std::string fast = cubins_of(session, meter).begin()->second;
+  const auto policy_of = [&](const CellMeter::Effort& effort) {
+    RangeCellState cell{.problem = session.problem().text()};
+    meter.begin(false);
+    meter.measure({{fast, {}}}, effort, cell);
+    return met.policy;
+  };
+  const DuelPolicy thorough = policy_of(meter.thorough()), brief = policy_of(meter.brief());
+  CHECK(thorough.rounds == settings.duel_rounds);
+  CHECK(2 * brief.rounds < thorough.rounds);
+  CHECK(brief.sample_us < thorough.sample_us);
+  bool contended = false;
+  meter.duel({session.default_config()->text()}, contended);
+  CHECK(met.policy.rounds == thorough.rounds);
+  CHECK(met.policy.sample_us == thorough.sample_us);
 }

@@ -97,7 +97,7 @@ TEST_CASE("clear losers are reported as a GPU reports them, in trials and not in
   CHECK(dropped.outcome == Outcome::too_slow);
   CHECK(dropped.measurement.median_us == 50);
   CHECK(device.run(candidate(*recording, 2), {.drop_above_us = 50}).outcome == Outcome::ok);
-  const auto duel = device.duel({candidate(*recording, 2), candidate(*recording, 1)}, 21);
+  const auto duel = device.duel({candidate(*recording, 2), candidate(*recording, 1)}, {.rounds = 21});
   REQUIRE(duel.size() == 2);
   CHECK(duel[0].outcome == Outcome::ok);
   CHECK(duel[1].outcome == Outcome::compile_failed);

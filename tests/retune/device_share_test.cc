@@ -26,9 +26,9 @@ class WatchingDevice : public Device {
     look();
     return {.message = "ran"};
   }
-  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int, Timing timing) override {
+  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, const DuelPolicy& policy) override {
     look();
-    return std::vector<TrialResult>(finalists.size(), {.message = std::string(timing_name(timing))});
+    return std::vector<TrialResult>(finalists.size(), {.message = std::string(timing_name(policy.timing))});
   }
   std::optional<CanaryReading> canary() override {
     look();
@@ -72,7 +72,8 @@ TEST_CASE("all that a device does on its GPU holds the turn, and nothing is held
     device->open(find_kernel("decode_kernel"), {}, 0);
     CHECK(device->run({}, {}).message == "ran");
     CHECK(device->canary()->elapsed_us == 5000);
-    CHECK(device->duel({{}, {}}, 3, Timing::chained).at(1).message == timing_name(Timing::chained));
+    CHECK(device->duel({{}, {}}, {.rounds = 3, .timing = Timing::chained}).at(1).message ==
+          timing_name(Timing::chained));
     CHECK(device->verify({}, 1, 1).message == "verified");
   }
   CHECK(held == std::vector<bool>(6, true));  // the end of each too

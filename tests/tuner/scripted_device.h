@@ -33,12 +33,11 @@ class ScriptedDevice : public Device {
     return result;
   }
 
-  using Device::duel;
-  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int, Timing timing) override {
-    timings.push_back(timing);
+  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, const DuelPolicy& policy) override {
+    timings.push_back(policy.timing);
     std::vector<TrialResult> results;
     for (const Candidate& finalist : finalists) {
-      results.push_back(timed_duel_answer ? timed_duel_answer(finalist.config, timing)
+      results.push_back(timed_duel_answer ? timed_duel_answer(finalist.config, policy.timing)
                                           : (duel_answer ? duel_answer : answer)(finalist.config));
     }
     return results;

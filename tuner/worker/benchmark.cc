@@ -9,9 +9,6 @@ namespace moetune {
 namespace {
 
 constexpr double kSampleUs = 400;  // a graph's least duration
-// The same in a duel. Starting a graph and an event before it take some 6 us on an H200, which a sample
-// counts.
-constexpr double kDuelSampleUs = 3000;
 constexpr double kWholeTurns = 5;  // up to so many times that a graph holds whole turns of the rotation
 constexpr int kMaxLaunches = 1024;
 constexpr double kHopeless = 4;           // a first run this many times over the limit needs no graph
@@ -19,7 +16,7 @@ constexpr double kFirstRunSlackUs = 200;  // what a first run may lose to loadin
 constexpr std::uint64_t kPatienceNs = 50'000'000;  // enqueueing a few graphs takes some 50 us
 constexpr int kHoldAttempts = 3;
 constexpr int kBatch = 4;
-constexpr int kProducerSamples = 5;
+constexpr int kProducerSamples = 5;          // a candidate, until so many are known as count
 constexpr std::size_t kProducerMemory = 41;  // samples of the producer that count; clocks drift
 constexpr double kLeastUs = 0.01;            // of a launch whose producer took as long as both
 
@@ -114,10 +111,9 @@ Rotation::Enqueue Benchmark::enqueue_of(LoadedPlan& plan, Timing timing) const {
   return [&plan](std::int64_t copy) { plan.enqueue(copy); };
 }
 
-double Benchmark::producer_us(Setting setting, double sample_us, int count) {
-  if (setting.timing != Timing::chained) return 0;
+double Benchmark::producer_us(std::int64_t copies, double sample_us, int count) {
   if (!producing_) {
-    producing_.emplace([this](std::int64_t copy) { producer_.enqueue(copy); }, setting.copies, stream_);
+    producing_.emplace([this](std::int64_t copy) { producer_.enqueue(copy); }, copies, stream_);
     producing_->fit_graph_length(kSampleUs, sample_us);
   }
   sample(*producing_, count, producer_samples_us_);
@@ -199,7 +195,9 @@ Benchmark::Timed Benchmark::measure(LoadedPlan& plan, std::int64_t copies, doubl
             {}};
   }
   Rotation rotation(enqueue_of(plan, policy.timing), copies, stream_);
-  const double producer = producer_us({copies, policy.timing}, kSampleUs, kProducerSamples);
+  const bool chained = policy.timing == Timing::chained;
+  const bool is_known = producer_samples_us_.size() == kProducerMemory;
+  const double producer = chained ? producer_us(copies, kSampleUs, is_known ? 1 : kProducerSamples) : 0;
   const double launch_us = rotation.fit_graph_length(rough_us, kSampleUs);
 
   std::vector<double> samples;
@@ -225,19 +223,20 @@ Benchmark::Timed Benchmark::measure(LoadedPlan& plan, std::int64_t copies, doubl
   return {Outcome::ok, "", summarize(std::move(samples))};
 }
 
-std::vector<Measurement> Benchmark::duel(const std::vector<LoadedPlan*>& plans, Setting setting, int rounds,
-                                         Deadline deadline, std::optional<std::size_t>& failed) {
+std::vector<Measurement> Benchmark::duel(const std::vector<LoadedPlan*>& plans, std::int64_t copies,
+                                         const DuelPolicy& policy, Deadline deadline,
+                                         std::optional<std::size_t>& failed) {
   std::vector<Rotation> rotations;
   std::vector<std::vector<double>> samples(plans.size());
   for (std::size_t i = 0; i < plans.size(); ++i) {
     failed = i;
-    rotations.emplace_back(enqueue_of(*plans[i], setting.timing), setting.copies, stream_)
-        .fit_graph_length(kDuelSampleUs, kDuelSampleUs);
+    rotations.emplace_back(enqueue_of(*plans[i], policy.timing), copies, stream_)
+        .fit_graph_length(policy.sample_us, policy.sample_us);
   }
   double producer = 0;
-  for (int round = 0; round < rounds && (round == 0 || seconds_left(deadline) > 0); ++round) {
+  for (int round = 0; round < policy.rounds && (round == 0 || seconds_left(deadline) > 0); ++round) {
     failed.reset();
-    producer = producer_us(setting, kDuelSampleUs, 1);
+    if (policy.timing == Timing::chained) producer = producer_us(copies, policy.sample_us, 1);
     for (std::size_t turn = 0; turn < plans.size(); ++turn) {
       const std::size_t i = (static_cast<std::size_t>(round) + turn) % plans.size();
       failed = i;

@@ -57,12 +57,6 @@ class Benchmark {
  public:
   Benchmark(Harness& harness, Producer& producer, const Nvml& nvml, const cuda::Stream& stream);
 
-  // What the rotation goes over, and how its launches follow each other.
-  struct Setting {
-    std::int64_t copies = 1;
-    Timing timing = Timing::overlapped;
-  };
-
   struct Timed {
     Outcome outcome = Outcome::ok;  // or too_slow, timed_out
     std::string message;
@@ -73,15 +67,16 @@ class Benchmark {
   Timed measure(LoadedPlan& plan, std::int64_t copies, double rough_us, const MeasurePolicy& policy,
                 Deadline deadline);
 
-  // One sample of each plan a round, longer than those of measure(), the first of a round taking turns; fewer
-  // rounds where the deadline nears. Where a plan fails, `failed` is its position.
-  std::vector<Measurement> duel(const std::vector<LoadedPlan*>& plans, Setting setting, int rounds,
-                                Deadline deadline, std::optional<std::size_t>& failed);
+  // One sample of each plan a round, the first of a round taking turns; fewer rounds where the deadline nears. Where a
+  // plan fails, `failed` is its position.
+  std::vector<Measurement> duel(const std::vector<LoadedPlan*>& plans, std::int64_t copies,
+                                const DuelPolicy& policy, Deadline deadline,
+                                std::optional<std::size_t>& failed);
 
  private:
   Rotation::Enqueue enqueue_of(LoadedPlan& plan, Timing timing) const;
-  // The producer by itself, over the same copies: its median after a few samples more. 0 unless `timing` is chained.
-  double producer_us(Setting setting, double sample_us, int count);
+  // The producer by itself, over the same copies: its median after `count` samples more.
+  double producer_us(std::int64_t copies, double sample_us, int count);
   // Adds `count` samples, a graph each, between which the stream never waits for the host.
   void sample(Rotation& rotation, int count, std::vector<double>& samples_us);
   std::vector<double> timed_graphs(Rotation& rotation, int count);

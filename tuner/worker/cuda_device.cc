@@ -228,8 +228,8 @@ struct CudaDevice::DuelAttempt {
 };
 
 CudaDevice::DuelAttempt CudaDevice::attempt_duel(const std::vector<Candidate>& finalists,
-                                                 const std::vector<std::size_t>& standing, int rounds,
-                                                 Timing timing) {
+                                                 const std::vector<std::size_t>& standing,
+                                                 const DuelPolicy& policy) {
   ensure_open(wanted_);
   Json plans = Json::array();
   Message request;
@@ -237,13 +237,8 @@ CudaDevice::DuelAttempt CudaDevice::attempt_duel(const std::vector<Candidate>& f
     plans.push_back(finalists[i].plan);
     request.blobs.push_back(finalists[i].build->cubin);
   }
-  request.header = Json{
-      {"op", "duel"},
-      {"plans", plans},
-      {"rounds", rounds},
-      {"timing", timing_name(timing)},
-      {"time_limit_s",
-       kDuelSeconds}}.dump();
+  request.header =
+      Json{{"op", "duel"}, {"plans", plans}, {"policy", policy}, {"time_limit_s", kDuelSeconds}}.dump();
   const auto limit = milliseconds(std::llround(2e3 * kDuelSeconds)) + kGrace;
   const ChildProcess::Reply reply = this->request(request, limit);
   DuelAttempt attempt;
@@ -263,8 +258,7 @@ CudaDevice::DuelAttempt CudaDevice::attempt_duel(const std::vector<Candidate>& f
   return attempt;
 }
 
-std::vector<TrialResult> CudaDevice::duel(const std::vector<Candidate>& finalists, int rounds,
-                                          Timing timing) {
+std::vector<TrialResult> CudaDevice::duel(const std::vector<Candidate>& finalists, const DuelPolicy& policy) {
   std::vector<TrialResult> results(finalists.size());
   std::vector<std::size_t> standing;
   for (std::size_t i = 0; i < finalists.size(); ++i) {
@@ -277,7 +271,7 @@ std::vector<TrialResult> CudaDevice::duel(const std::vector<Candidate>& finalist
     }
   }
   while (!standing.empty()) {
-    const DuelAttempt attempt = attempt_duel(finalists, standing, rounds, timing);
+    const DuelAttempt attempt = attempt_duel(finalists, standing, policy);
     if (!attempt.measurements.empty()) {
       for (std::size_t i = 0; i < standing.size(); ++i)
         results[standing[i]].measurement = attempt.measurements[i];
@@ -292,7 +286,7 @@ std::vector<TrialResult> CudaDevice::duel(const std::vector<Candidate>& finalist
       std::erase(standing, loser);
     } else {
       std::vector<TrialResult> alone;
-      for (const std::size_t i : standing) alone.push_back(run(finalists[i], {.timing = timing}));
+      for (const std::size_t i : standing) alone.push_back(run(finalists[i], {.timing = policy.timing}));
       std::vector<std::size_t> sound;
       for (std::size_t i = 0; i < standing.size(); ++i) {
         results[standing[i]] = alone[i];

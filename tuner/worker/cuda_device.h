@@ -56,8 +56,7 @@ class CudaDevice final : public Device {
   // the kernel cannot run.
   void open(const Kernel& kernel, const Problem& problem, const Call& call, std::uint64_t seed);
   TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override;
-  using Device::duel;
-  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, int rounds, Timing timing) override;
+  std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, const DuelPolicy& policy) override;
   TrialResult verify(const Candidate& candidate, std::uint64_t seed, double time_limit_s) override;
   std::optional<CanaryReading> canary() override;
 
@@ -87,7 +86,7 @@ class CudaDevice final : public Device {
 
   struct DuelAttempt;
   DuelAttempt attempt_duel(const std::vector<Candidate>& finalists, const std::vector<std::size_t>& standing,
-                           int rounds, Timing timing);
+                           const DuelPolicy& policy);
 
   Options options_;
   DeviceInfo info_;

@@ -95,6 +95,15 @@ void from_json(const Json& json, MeasurePolicy& policy) {
   json.at("time_limit_s").get_to(policy.time_limit_s);
 }
 
+void to_json(Json& json, const DuelPolicy& policy) {
+  json = {{"rounds", policy.rounds}, {"timing", timing_name(policy.timing)}, {"sample_us", policy.sample_us}};
+}
+void from_json(const Json& json, DuelPolicy& policy) {
+  json.at("rounds").get_to(policy.rounds);
+  policy.timing = timing_from_json(json.at("timing"));
+  json.at("sample_us").get_to(policy.sample_us);
+}
+
 void to_json(Json& json, const Measurement& measurement) {
   json = {{"median_us", measurement.median_us},
           {"low_us", measurement.low_us},

@@ -21,6 +21,8 @@ void from_json(const nlohmann::json& json, DeviceInfo& info);
 Timing timing_from_json(const nlohmann::json& json);  // throws BadInput
 void to_json(nlohmann::json& json, const MeasurePolicy& policy);
 void from_json(const nlohmann::json& json, MeasurePolicy& policy);
+void to_json(nlohmann::json& json, const DuelPolicy& policy);
+void from_json(const nlohmann::json& json, DuelPolicy& policy);
 void to_json(nlohmann::json& json, const Measurement& measurement);
 void from_json(const nlohmann::json& json, Measurement& measurement);
 void to_json(nlohmann::json& json, const TrialResult& result);

@@ -230,7 +230,7 @@ Message WorkerSession::duel(const Message& request) {
   OpenProblem& problem = opened();
   const Json json = parse_json(request.header, "a request");
   const Deadline deadline = deadline_in(json.at("time_limit_s"));
-  const Timing timing = timing_from_json(json.at("timing"));
+  const auto policy = json.at("policy").get<DuelPolicy>();
   std::vector<std::unique_ptr<LoadedPlan>> plans;
   std::vector<LoadedPlan*> borrowed;
   std::optional<std::size_t> failed;
@@ -241,8 +241,8 @@ Message WorkerSession::duel(const Message& request) {
           std::make_unique<LoadedPlan>(problem.tensors.load(plan.get<Plan>(), blob(request, plans.size()))));
       borrowed.push_back(plans.back().get());
     }
-    const std::vector<Measurement> measurements = problem.benchmark.duel(
-        borrowed, {problem.tensors.copies(), timing}, json.at("rounds"), deadline, failed);
+    const std::vector<Measurement> measurements =
+        problem.benchmark.duel(borrowed, problem.tensors.copies(), policy, deadline, failed);
     return reply_of({{"measurements", measurements}});
   } catch (const cuda::CudaError& error) {
     return reply_of({{"failed", failed.value_or(0)},

@@ -107,7 +107,8 @@ TEST_CASE("samples whose stream could not be held until all was enqueued are tak
 TEST_CASE("a finalist that lacks memory in the duel says so by its outcome") {
   OpenFake fake;
   const std::vector<TrialResult> results = fake.device.duel(
-      {doubling_candidate("double__us40", kElements), doubling_candidate("double__oom", kElements)}, 5);
+      {doubling_candidate("double__us40", kElements), doubling_candidate("double__oom", kElements)},
+      {.rounds = 5});
   CHECK(results[0].outcome == Outcome::ok);
   CHECK(results[1].outcome == Outcome::out_of_memory);
 }
@@ -265,7 +266,8 @@ TEST_CASE("a candidate that did not compile is not run") {
 TEST_CASE("a duel measures every finalist in as many rounds") {
   OpenFake fake;
   const std::vector<TrialResult> results = fake.device.duel(
-      {doubling_candidate("double__us40", kElements), doubling_candidate("double__us30", kElements)}, 9);
+      {doubling_candidate("double__us40", kElements), doubling_candidate("double__us30", kElements)},
+      {.rounds = 9});
   REQUIRE(results.size() == 2);
   for (const TrialResult& result : results) {
     CHECK(result.outcome == Outcome::ok);
@@ -282,7 +284,7 @@ TEST_CASE("a finalist that fails in the duel loses alone") {
     const std::vector<TrialResult> results =
         fake.device.duel({doubling_candidate("double__us40", kElements), doubling_candidate(bad, kElements),
                           doubling_candidate("double__us30", kElements)},
-                         5);
+                         {.rounds = 5});
     CHECK(results[0].outcome == Outcome::ok);
     CHECK((results[1].outcome == Outcome::launch_failed || results[1].outcome == Outcome::crashed));
     CHECK_FALSE(results[1].message.empty());

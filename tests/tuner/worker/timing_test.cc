@@ -42,10 +42,10 @@ TEST_CASE("a chained launch finds what a producer has just written, whose time i
   for (const double sample : chained.measurement.samples_us) CHECK(sample == doctest::Approx(50));
   const std::vector<Candidate> pair = {doubling_candidate("double__us40", kTimedElements),
                                        doubling_candidate("double__us50", kTimedElements)};
-  const std::vector<TrialResult> duel = fake.device.duel(pair, 5, Timing::chained);
+  const std::vector<TrialResult> duel = fake.device.duel(pair, {.rounds = 5, .timing = Timing::chained});
   CHECK(duel[0].measurement.median_us == doctest::Approx(40));
   CHECK(duel[1].measurement.median_us == doctest::Approx(50));
-  CHECK(fake.device.duel(pair, 5)[1].measurement.median_us == doctest::Approx(70));
+  CHECK(fake.device.duel(pair, {.rounds = 5})[1].measurement.median_us == doctest::Approx(70));
   policy.drop_above_us = 51;  // the producer does not count
   CHECK(fake.run("double__us50", policy).outcome == Outcome::ok);
   policy.drop_above_us = 49;
