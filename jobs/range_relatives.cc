@@ -25,7 +25,7 @@ std::vector<std::string> cubins_of_relatives(const Cache& cache, const RangeKey&
                                              const CellMeter& meter) {
   Shares all;
   for (const FamilyRange& range : cache.ranges()) {
-    if (range.key.kernel != key.kernel || range.key.family == key.family || range.key.timing != key.timing ||
+    if (range.key == key || range.key.kernel != key.kernel || range.key.timing != key.timing ||
         range.key.hardware.text() != key.hardware.text())
       continue;
     try {

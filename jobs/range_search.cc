@@ -215,7 +215,7 @@ bool RangeSearch::complete(std::size_t index, const std::vector<std::string>& cu
   return true;
 }
 
-// What tables of other families have launched since is tried in the cells that were searched before, and may join the
+// What other tables of the kernel have launched since is tried in the cells that were searched before, and may join the
 // pool.
 void RangeSearch::try_relatives(double until) {
   const std::size_t before = state_.cubins.size();

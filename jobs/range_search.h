@@ -103,7 +103,7 @@ class RangeSearch {
   RangeVariants variants_;
   RangeStore store_;
   RangeState state_;                    // cells in the order of plan_
-  std::vector<std::string> relatives_;  // cubins of the kernel's other families
+  std::vector<std::string> relatives_;  // cubins of the kernel's other tables
   RangeSolution solution_;
   ExpectedChoices expected_;    // of solution_'s cubins, once the cells are measured
   RangeNeighbours neighbours_;  // of so many cells as it has

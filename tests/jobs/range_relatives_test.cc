@@ -124,6 +124,9 @@ TEST_CASE("relatives are of the same kernel, GPU and timing, and damaged tables 
   const std::vector<std::string> found = relatives(key);
   CHECK(std::set<std::string>(found.begin(), found.end()) == cubins_of(table));
   CHECK(relatives(stored.key).empty());  // its own table
+  RangeKey newer = stored.key;
+  newer.source_digest = "other templates";
+  CHECK(relatives(newer) == found);
   RangeKey other = key;
   other.kernel = "moe_combine";
   CHECK(relatives(other).empty());
