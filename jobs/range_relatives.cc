@@ -11,6 +11,7 @@ namespace moetune {
 namespace {
 
 using Shares = std::map<std::string, double>;  // of the cells of its table, by cubin
+constexpr double kOwnFamily = 1000;            // goes before any number of others
 
 Shares shares_of(const RangeTable& table, const Space& space, const CellMeter& meter) {
   Shares shares;
@@ -31,7 +32,8 @@ std::vector<std::string> cubins_of_relatives(const Cache& cache, const RangeKey&
     try {
       const RangeTable table = RangeTable::parse(range.table, "a stored range table");
       if (table.contended) continue;
-      for (const auto& [cubin, share] : shares_of(table, space, meter)) all[cubin] += share;
+      const double weight = range.key.family == key.family ? kOwnFamily : 1;
+      for (const auto& [cubin, share] : shares_of(table, space, meter)) all[cubin] += weight * share;
     } catch (const BadInput&) {  // damaged, or of a space that was another
     }
   }

@@ -51,8 +51,7 @@ RangeKey RangeSearch::key() const {
           workload.toolchain, workload.timing};
 }
 
-// What an earlier search of this range left. Cells of a grid that is no longer asked for are left out, and so are
-// shapes that have become cells.
+// What an earlier search of this range left. Cells of a grid that is no longer asked for are left out.
 void RangeSearch::resume() {
   RangeState known;
   try {
@@ -70,8 +69,8 @@ void RangeSearch::resume() {
     state_.filled = known.filled;
     state_.steps = known.steps;
     state_.shapes = known.shapes;
+    state_.draw = known.draw;
     for (const RangeCellState& cell : known.cells) plan_.restore(cell.problem);
-    std::erase_if(state_.shapes, [](const UnseenShape& shape) { return shape.absorbed; });
   }
   for (const PlannedCell& cell : plan_.cells()) {
     const std::string text = cell.problem.text();

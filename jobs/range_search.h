@@ -66,6 +66,7 @@ class RangeSearch {
   bool refine_once(double until);
   void refine(double until);
   void measure_contended();
+  void forget_shapes_of_older_table();
   void certify();
   void certify_once(const std::vector<Problem>& shapes);
   void spread();

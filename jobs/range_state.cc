@@ -128,6 +128,7 @@ std::string RangeState::text() const {
                    {"configs", configs.json()},
                    {"cells", std::move(list)},
                    {"shapes", std::move(seen)},
+                   {"draw", draw},
                    {"withdrawn", withdrawn}}
       .dump();
 }
@@ -148,6 +149,7 @@ RangeState RangeState::parse(std::string_view text) {
     for (const nlohmann::json& one : document.at("shapes")) {
       state.shapes.push_back(shape_from(one));
     }
+    state.draw = document.value("draw", std::uint64_t{0});
     state.withdrawn = document.value("withdrawn", std::vector<std::string>{});
     return state;
   } catch (const nlohmann::json::exception& error) {

@@ -4,6 +4,7 @@
 // Plain values; parse() throws BadInput for a text that is none of moetune's.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -63,6 +64,7 @@ struct RangeState {
   std::size_t steps = 0;            // cells that were added beside steps of a choice's waves
   std::vector<RangeCellState> cells;
   std::vector<UnseenShape> shapes;
+  std::uint64_t draw = 0;  // how often other shapes were drawn, since cells came after some had become cells
   std::vector<std::string>
       withdrawn;  // configurations that failed where they were expected to be the fastest
 

@@ -9,8 +9,9 @@
 namespace moetune {
 namespace {
 
-constexpr std::size_t kMostAbsorbed = 24;  // unseen shapes that become cells
-constexpr std::size_t kIdleCells = 8;      // in sequence in which a cubin is not the fastest
+constexpr std::size_t kMostAbsorbed = 24;                   // unseen shapes that become cells
+constexpr std::uint64_t kSeedsApart = 0x9e3779b97f4a7c15u;  // of two draws of unseen shapes
+constexpr std::size_t kIdleCells = 8;                       // in sequence in which a cubin is not the fastest
 
 bool is_fastest(const std::string& name, const RangeCellState& cell) {
   const auto mine = cell.cubins.find(name);
@@ -98,7 +99,8 @@ void RangeSearch::certify_once(const std::vector<Problem>& shapes) {
     const std::optional<Served> served = served_at(*found);
     return !shape.absorbed && (!served || served->config != shape.pick);
   });
-  for (std::size_t i = 0; i < shapes.size() && !time_is_up(kShapesUntil); ++i) {
+  for (std::size_t i = 0;
+       i < std::min(shapes.size(), request_.certificate_shapes) && !time_is_up(kShapesUntil); ++i) {
     const std::string text = shapes[i].text();
     if (std::ranges::find(state_.shapes, text, &UnseenShape::problem) == state_.shapes.end()) try {
         add_shape(shapes[i]);
@@ -111,13 +113,13 @@ void RangeSearch::certify_once(const std::vector<Problem>& shapes) {
   }
 }
 
-// Those that have become cells in this run stay: what was seen there is what the table lost elsewhere.
+// Those that have become cells stay: what was seen there is what the table lost elsewhere.
 std::vector<Problem> RangeSearch::unseen(std::size_t count) const {
   std::set<std::string> absorbed;
   for (const UnseenShape& shape : state_.shapes) {
     if (shape.absorbed) absorbed.insert(shape.problem);
   }
-  return plan_.unseen(count, request_.settings.seed, absorbed);
+  return plan_.unseen(count, request_.settings.seed + kSeedsApart * state_.draw, absorbed);
 }
 
 // The own search of an unseen shape may have found a cubin that none of the cells had. It is measured in the cells
@@ -169,10 +171,20 @@ bool RangeSearch::absorb() {
   return any;
 }
 
+// What a shape lost that has become a cell is no longer true of a table that has more cells since. The others were kept
+// because they lost little, so that all are drawn anew. Of recordings there are no others.
+void RangeSearch::forget_shapes_of_older_table() {
+  if (result_.measured == 0 || session_.recording() != nullptr) return;
+  if (std::ranges::none_of(state_.shapes, &UnseenShape::absorbed)) return;
+  state_.shapes.clear();
+  ++state_.draw;
+}
+
 void RangeSearch::certify() {
-  if (request_.certificate_shapes == 0) state_.shapes.clear();
+  forget_shapes_of_older_table();
   do {
-    certify_once(unseen(request_.certificate_shapes));
+    certify_once(
+        unseen(std::max(request_.certificate_shapes, state_.shapes.size())));  // fewer than before: as before
   } while (!time_is_up(kShapesUntil) && absorb());
 }
 

@@ -150,6 +150,14 @@ TEST_CASE("what the search of an unseen shape finds serves the cells around it")
     CHECK_MESSAGE(cell.time_us < 0.95 * cell.default_us, cell.problem);
   }
   CHECK(others >= 3);
+
+  // Shapes that lost much stay in the certificate: others in their place would make the table look better than it is.
+  for (const std::size_t shapes : {std::size_t{2}, std::size_t{0}}) {
+    request.certificate_shapes = shapes;
+    const RangeResult again = search_range(request, {});
+    CHECK((again.unseen == result.unseen));
+    CHECK(again.table.certificate.worst == result.table.certificate.worst);
+  }
 }
 
 TEST_CASE("equal searches give equal tables, and a search that is done does nothing again") {

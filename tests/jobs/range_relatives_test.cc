@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "jobs/range_job.h"
@@ -145,9 +146,22 @@ TEST_CASE("relatives are of the same kernel, GPU and timing, and damaged tables 
   cache.put_range(third, {.table = one_cubin.text()});
   CHECK(cubins_of(one_cubin).contains(relatives(key).at(0)));
 
+  // A table of the same family, of other templates, comes before both.
+  RangeTable rare = table;
+  std::map<std::string, std::size_t> served;
+  for (const RangeCell& cell : table.cells) ++served[cubin_of(cell.config)];
+  const auto least = std::ranges::min_element(served, {}, [](const auto& one) { return one.second; })->first;
+  std::erase_if(rare.cells, [&](const RangeCell& cell) { return cubin_of(cell.config) != least; });
+  RangeKey older = key;
+  older.source_digest = "other templates";
+  cache.put_range(older, {.table = rare.text()});
+  CHECK(relatives(key).at(0) == least);
+  CHECK(relatives(key).size() == found.size());
+
   RangeTable strange = table;
   for (RangeCell& cell : strange.cells) cell.config = "warps=1000";
   cache.put_range(stored.key, {.table = strange.text()});
   cache.put_range(third, {.table = "no table"});
+  cache.put_range(older, {.table = strange.text()});
   CHECK(relatives(key).empty());
 }
