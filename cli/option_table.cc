@@ -85,6 +85,19 @@ void OptionTable::positive(std::string_view name, std::string_view value_name, s
   options_.push_back({std::string(name), std::string(value_name), text, set});
 }
 
+void OptionTable::percent(std::string_view name, double& target, std::string_view doc) {
+  const auto set = [&target, option = dashed(name)](const std::string& value) {
+    double number = 0;
+    const bool has_unit = value.ends_with('%');
+    const bool is_number = parse_number(value.substr(0, value.size() - (has_unit ? 1 : 0)), number);
+    if (!is_number || !(number > 0 && number <= 100))
+      throw BadInput(option + " takes a percentage above 0 and at most 100, not '" + value + "'");
+    target = number;
+  };
+  const std::string text = target > 0 ? with_default(doc, format("%g", target)) : std::string(doc);
+  options_.push_back({std::string(name), "PERCENT", text, set});
+}
+
 void OptionTable::seconds(std::string_view name, double& target, std::string_view doc) {
   const std::size_t index = options_.size();
   positive(name, "S", "number of seconds", target, doc);

@@ -27,6 +27,8 @@ class OptionTable {
   // A number greater than zero; `unit` says of what: "number of seconds".
   void positive(std::string_view name, std::string_view value_name, std::string_view unit, double& target,
                 std::string_view doc);
+  // "2" or "2%": above 0 and at most 100.
+  void percent(std::string_view name, double& target, std::string_view doc);
   // "90", "90s", "5m" or "1h".
   void seconds(std::string_view name, double& target, std::string_view doc);
   // A word without a dash, in order of declaration: "KERNEL". A required one that is missing is an error.

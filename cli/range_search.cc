@@ -122,8 +122,8 @@ void print_range(const RangeResult& result, const Output& output) {
 void declare_range(OptionTable& table, RangeOptions& options) {
   table.text("over", "RANGES", options.over,
              "instead of one problem: a table for batch=1..256,context=512..128k, as few cubins as serve it");
-  table.positive("regret", "PERCENT", "percentage", options.regret_percent,
-                 "with --over: how much slower than its best a cell may be served");
+  table.percent("regret", options.regret_percent,
+                "with --over: how much slower than its best a cell may be served");
   table.whole("variants", options.variants, 1, 64, "with --over: cubins at most");
   table.whole("shapes", options.shapes, 0, 1000,
               "with --over: unseen shapes that the table is checked on at the end");

@@ -67,8 +67,7 @@ void SearchCommand::declare(OptionTable& table) {
   table.whole("budget", settings.budget, 1, 1'000'000'000,
               "trials; what is compiled and not measured costs none");
   table.seconds("time", settings.time_budget_s, "start no trial after this many seconds");
-  table.positive("until-converged", "PERCENT", "percentage", until_gain_percent_,
-                 "end when 60 more trials should gain less than this");
+  table.percent("until-converged", until_gain_percent_, "end when 60 more trials should gain less than this");
   table.text("strategy", "NAME", settings.strategy, "how to search: " + strategy_names());
   table.whole("seed", settings.seed, 0, std::numeric_limits<std::uint64_t>::max(),
               "the same seed repeats a search of a recording; a GPU's times differ from run to run");

@@ -37,8 +37,7 @@ void TuneCommand::declare(OptionTable& table) {
   table.whole("budget", request_.search.settings.budget, 1, 1'000'000'000,
               "trials of each shape, and of the first of a range");
   declare_timing(table, timing_, "ranges chained, shapes overlapped");
-  table.positive("regret", "PERCENT", "percentage", regret_percent_,
-                 "how much slower than its best a cell of a range may be served");
+  table.percent("regret", regret_percent_, "how much slower than its best a cell of a range may be served");
   table.whole("variants", variants_, 1, 64, "cubins of a range at most");
   table.whole("shapes", shapes_, 0, 1000, "unseen shapes that the table of a range is checked on");
   table.whole("seed", request_.search.settings.seed, 0, std::numeric_limits<std::uint64_t>::max(),

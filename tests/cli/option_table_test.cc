@@ -13,7 +13,7 @@ struct Parsed {
   std::string kernel, action, device = "auto";
   std::optional<std::string> config;
   std::uint64_t budget = 200;
-  double time = 0;
+  double time = 0, regret = 2;
   bool fresh = false;
 };
 
@@ -26,6 +26,7 @@ Parsed parse(const std::vector<std::string>& arguments) {
   table.text("config", "CONFIG", parsed.config, "what");
   table.whole("budget", parsed.budget, 1, 1000, "trials");
   table.seconds("time", parsed.time, "limit");
+  table.percent("regret", parsed.regret, "loss");
   table.flag("fresh", parsed.fresh, "start afresh");
   table.only_with("budget", {"time"});
   table.only_after("go", {"config"});
@@ -49,6 +50,17 @@ TEST_CASE("options fill their variables and leave the others at their defaults")
 TEST_CASE("a value may hold equals signs and commas") {
   CHECK(parse({"go", "--config", "tile=64,loader=tma"}).config == "tile=64,loader=tma");
   CHECK(parse({"go", "--config=tile=64,loader=tma"}).config == "tile=64,loader=tma");
+}
+
+TEST_CASE("a percentage may have its sign, and is at most 100") {
+  for (const char* text : {"2.5", "2.5%"}) CHECK(parse({"go", "--regret", text}).regret == 2.5);
+  CHECK(parse({"go", "--regret", "100%"}).regret == 100);
+  for (const char* text : {"%", "2%%", "%2", "2 %", "0", "0%", "-1", "100.5%", "1e308", "nan", "inf"}) {
+    CAPTURE(text);
+    CHECK_THROWS_WITH_AS(parse({"go", std::string("--regret=") + text}),
+                         doctest::Contains("--regret takes a percentage above 0 and at most 100, not '"),
+                         BadInput);
+  }
 }
 
 TEST_CASE("words behind a double dash are words") { CHECK(parse({"go", "--", "router"}).kernel == "router"); }
