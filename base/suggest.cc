@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/utf8.h"
+
 namespace moetune {
 namespace {
+
+constexpr std::size_t kLongestQuote = 100;
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -42,7 +46,7 @@ std::vector<std::string> nearest_names(std::string_view wanted, const std::vecto
 std::string unknown_name(std::string_view kind, std::string_view wanted,
                          const std::vector<std::string>& names) {
   const std::vector<std::string> nearest = nearest_names(wanted, names);
-  std::string sentence = "unknown " + std::string(kind) + " '" + std::string(wanted) + "'; ";
+  std::string sentence = "unknown " + std::string(kind) + " '" + shortened(wanted, kLongestQuote) + "'; ";
   const std::vector<std::string>& listed = nearest.empty() ? names : nearest;
   sentence += nearest.empty() ? "known: " : "did you mean ";
   for (std::size_t i = 0; i < listed.size(); ++i) {

@@ -1,6 +1,7 @@
 // Bytes as UTF-8 text, and text that is safe to print. Pure functions.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,9 @@ bool is_utf8(std::string_view text);
 
 // The text with every byte that belongs to no character replaced by U+FFFD.
 std::string to_utf8(std::string_view text);
+
+// At most `most` bytes of the text, cut between characters, with "..." at the end if it was cut. `most` is at least 3.
+std::string shortened(std::string_view text, std::size_t most);
 
 // With \xHH for what a terminal would obey: the control characters of ASCII and of Unicode, save line ends and tabs.
 std::string escape_controls(std::string_view text);

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -14,6 +15,8 @@
 
 namespace moetune {
 namespace {
+
+constexpr std::size_t kLongestShownMiss = 400;
 
 class SearchCommand : public Command {
  public:
@@ -157,7 +160,8 @@ int SearchCommand::search_missed(Output& output, std::stop_token stop) {
         const BadInput& error) {  // of another version, or too large for this GPU: the others are searched
       if (searches.empty() && left_out.size() + 1 == missed.size()) throw;
       all = false;
-      output.note(one.kernel + " " + one.problem + " is left out: " + error.what());
+      output.note(shortened(one.kernel + " " + one.problem, kLongestShownMiss) +
+                  " is left out: " + shortened(error.what(), kLongestShownMiss));
       left_out.push_back({{"kernel", one.kernel}, {"problem", one.problem}, {"why", error.what()}});
     }
   }

@@ -1,39 +1,28 @@
 #include "jobs/misses.h"
 
-#include <nlohmann/json.hpp>
-
-#include "base/error.h"
-#include "base/json.h"
-#include "base/regular_file.h"
+#include "base/located_json.h"
 
 namespace moetune {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+constexpr std::size_t kMostBytes = std::size_t{16} << 20, kMostMisses = 1'000'000;
+constexpr std::int64_t kMissesVersion = 1;
+
+MissedWorkload missed_of(const JsonPlace& place) {
+  const JsonPlace count = place.at("count");
+  if (!count.value().is_number_unsigned()) count.fail("must be a whole number of at least 0" + count.shown());
+  return {place.at("kernel").text(), place.at("problem").text(), count.value().get<std::uint64_t>()};
+}
 
 }  // namespace
 
 std::vector<MissedWorkload> read_misses(const std::filesystem::path& file) {
-  const nlohmann::json document = parse_json(read_regular_file(file, kMostBytes), file.string());
-  try {
-    if (const auto version = document.at("moetune_misses").get<std::int64_t>(); version != 1)
-      throw BadInput(file.string() + " lists misses of version " + std::to_string(version) +
-                     "; this moetune reads 1");
-    std::vector<MissedWorkload> missed;
-    const nlohmann::json& listed = document.at("misses");
-    if (!listed.is_array()) throw BadInput(file.string() + ": its misses are no list");
-    for (const nlohmann::json& one : listed) {
-      if (!one.at("count").is_number_unsigned())
-        throw BadInput(file.string() + ": a miss's count must be a whole number of at least 0 (got " +
-                       one.at("count").dump() + ")");
-      missed.push_back({one.at("kernel").get<std::string>(), one.at("problem").get<std::string>(),
-                        one.at("count").get<std::uint64_t>()});
-    }
-    return missed;
-  } catch (const nlohmann::json::exception& error) {
-    throw BadInput(file.string() +
-                   " is no list of misses as moetune_write_misses writes it: " + json_error_text(error));
-  }
+  const LocatedJson json = LocatedJson::read(file, kMostBytes);
+  const JsonPlace root = json.root();
+  root.at("moetune_misses").integer(kMissesVersion, kMissesVersion);
+  std::vector<MissedWorkload> missed;
+  for (const JsonPlace& one : root.at("misses").elements(kMostMisses)) missed.push_back(missed_of(one));
+  return missed;
 }
 
 }  // namespace moetune

@@ -13,8 +13,8 @@ struct MissedWorkload {
   std::uint64_t count = 0;  // picks
 };
 
-// In the file's order, which is most frequent first. Throws BadInput that names the file for one that cannot be
-// read or is none.
+// In the file's order, which is most frequent first. Throws BadInput that names file, line and key if it cannot be
+// read.
 std::vector<MissedWorkload> read_misses(const std::filesystem::path& file);
 
 }  // namespace moetune

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "jobs/misses.h"
 #include "kernels/registry.h"
 #include "ranges/grid.h"
@@ -12,8 +13,9 @@
 namespace moetune {
 namespace {
 
-// What a list may hold (workloads/located_json.h).
+// What a list may hold (JsonPlace::positive).
 constexpr double kMostWeight = 1e12;
+constexpr std::size_t kLongestProblem = 300, kLongestReason = 400;  // as notes show them
 
 // "" if this moetune has the problem.
 std::string why_unknown(const MissedWorkload& missed) {
@@ -53,6 +55,19 @@ std::vector<DimensionRange> ranges_for(const Kernel& kernel, const std::vector<R
   return ranges;
 }
 
+// Without entries, a range that any kernel has is as good as used.
+void check_used(const std::vector<RangeDimension>& asked, std::set<std::string> used, bool no_entries,
+                const std::filesystem::path& file) {
+  if (no_entries)
+    for (const Kernel* kernel : all_kernels())
+      used.insert(kernel->free_dimensions().begin(), kernel->free_dimensions().end());
+  for (const RangeDimension& one : asked) {
+    if (!used.contains(one.name))
+      throw BadField("over", "no kernel" + (no_entries ? "" : " in " + file.string()) +
+                                 " has a free dimension '" + one.name + "'");
+  }
+}
+
 // The entry of the problem's family: its dimensions but for those of the ranges.
 WorkloadEntry family_entry(const Kernel& kernel, const Problem& problem, std::vector<DimensionRange> ranges) {
   std::string rest;
@@ -73,9 +88,12 @@ MissedList workloads_from_misses(const std::filesystem::path& file, const std::s
   std::set<std::string> used;
   std::map<std::pair<std::string, std::string>, std::size_t> families;
   std::size_t shapes = 0;
-  for (const MissedWorkload& missed : read_misses(file)) {
+  const std::vector<MissedWorkload> all = read_misses(file);
+  result.none = all.empty();
+  for (const MissedWorkload& missed : all) {
     if (const std::string why = why_unknown(missed); !why.empty()) {
-      result.notes.push_back(missed.kernel + " " + missed.problem + " is left out: " + why);
+      result.notes.push_back(shortened(missed.kernel + " " + missed.problem, kLongestProblem) +
+                             " is left out: " + shortened(why, kLongestReason));
       continue;
     }
     std::vector<WorkloadEntry>& entries = result.list.entries;
@@ -105,10 +123,7 @@ MissedList workloads_from_misses(const std::filesystem::path& file, const std::s
   if (shapes > kMostShapes)
     result.notes.push_back(std::to_string(shapes - kMostShapes) +
                            " shapes are left out: a list has at most " + std::to_string(kMostShapes));
-  for (const RangeDimension& one : asked) {
-    if (!used.contains(one.name) && !result.list.entries.empty())
-      throw BadField("over", "no kernel in " + file.string() + " has a free dimension '" + one.name + "'");
-  }
+  check_used(asked, used, result.list.entries.empty(), file);
   return result;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "workloads/located_json.h"
+#include "base/located_json.h"
 
 namespace moetune {
 namespace {

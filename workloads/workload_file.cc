@@ -2,17 +2,17 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/located_json.h"
 #include "base/suggest.h"
 #include "kernels/registry.h"
 #include "search/assignment.h"
-#include "workloads/located_json.h"
 #include "workloads/workload_list.h"
 
 namespace moetune {
 namespace {
 
 constexpr std::size_t kMostFileBytes = std::size_t{16} << 20;
-constexpr std::size_t kMostEntries = 10'000, kMostRanges = 16;
+constexpr std::size_t kMostEntries = 10'000, kMostRanges = 16, kMostKeys = 16;
 constexpr int kFileVersion = 1;
 
 // What `read` throws, with the place before it.
@@ -38,7 +38,9 @@ std::vector<DimensionRange> ranges_of(const JsonPlace& place, const Kernel& kern
       value.fail("is refused: " +
                  unknown_name("dimension of " + kernel.name() + " with a number", dimension, numbers));
     }
-    if (value.value().is_number_integer()) {
+    if (!value.value().is_number() && !value.value().is_string())
+      value.fail("must be a whole number or a text such as 1..256" + value.shown());
+    if (value.value().is_number()) {
       const std::int64_t number = value.integer(known->minimum, known->maximum);
       ranges.push_back({dimension, number, number});
       continue;
@@ -52,9 +54,17 @@ std::vector<DimensionRange> ranges_of(const JsonPlace& place, const Kernel& kern
   return ranges;
 }
 
+// What find() takes as absent is here what the schema refuses. Only notes may be anything.
+void refuse_null(const JsonPlace& place) {
+  for (const auto& [key, member] : place.members(kMostKeys))
+    if (member.value().is_null() && key != "notes") member.fail("must not be null");
+}
+
 WorkloadShape shape_of(const JsonPlace& place) {
   if (place.value().is_string()) return {place.text()};
+  if (!place.value().is_object()) place.fail("must be a text or an object with a problem" + place.shown());
   place.allow_only({"problem", "weight"});
+  refuse_null(place);
   const std::optional<JsonPlace> weight = place.find("weight");
   return {place.at("problem").text(), weight ? weight->positive() : 1};
 }
@@ -72,9 +82,25 @@ std::vector<WorkloadShape> listed_shapes(const JsonPlace& place, WorkloadEntry e
   return shapes;
 }
 
+// What is wrong with the preset alone, or with the problem alone, is reported at its key; the rest by points_of().
+void check_base(const JsonPlace& place, const Kernel& kernel, const WorkloadEntry& entry) {
+  if (const auto preset = place.find("preset"))
+    located(*preset, [&] { return points_of({.kernel = entry.kernel, .preset = entry.preset}).size(); });
+  if (const auto problem = place.find("problem"))
+    located(*problem, [&] { return parse_problem(kernel.name(), kernel.schema(), nullptr, entry.problem); });
+}
+
+// The key of an entry that its combination with the others is reported at.
+JsonPlace combining_place(const JsonPlace& place) {
+  for (const char* key : {"ranges", "problem", "preset"})
+    if (const auto found = place.find(key)) return *found;
+  return place;
+}
+
 // `left` is how many shapes the file may still have.
 WorkloadEntry entry_of(const JsonPlace& place, std::size_t& left) {
   place.allow_only({"name", "kernel", "preset", "problem", "ranges", "shapes", "weight"});
+  refuse_null(place);
   const auto text = [&](const char* key) {
     const std::optional<JsonPlace> found = place.find(key);
     return found ? found->text() : std::string();
@@ -85,21 +111,24 @@ WorkloadEntry entry_of(const JsonPlace& place, std::size_t& left) {
   });
   entry.preset = text("preset");
   entry.problem = text("problem");
-  if (const auto ranges = place.find("ranges")) entry.ranges = ranges_of(*ranges, kernel);
+  check_base(place, kernel, entry);
+  const auto ranges = place.find("ranges"), listed = place.find("shapes");
+  if (ranges && listed) place.fail("has both ranges and shapes; it takes one");
+  if (ranges) entry.ranges = ranges_of(*ranges, kernel);
   if (const auto weight = place.find("weight")) entry.weight = weight->positive();
-  const auto listed = place.find("shapes");
-  if (listed && !entry.ranges.empty()) place.fail("has both ranges and shapes; it takes one");
   if (listed) entry.shapes = listed_shapes(*listed, entry);
   const std::size_t shapes = shape_count(entry);
   if (shapes > left) place.fail("brings the list to more than " + std::to_string(kMostShapes) + " shapes");
   left -= shapes;
-  located(place, [&] { return points_of(entry).size(); });  // what no problem is, is said now
+  located(combining_place(place), [&] { return points_of(entry).size(); });
   return entry;
 }
 
 WorkloadList list_of(const LocatedJson& file) {
   const JsonPlace root = file.root();
   root.allow_only({"$schema", "moetune_workloads", "workloads", "notes"});
+  refuse_null(root);
+  if (const auto schema = root.find("$schema")) schema->text();
   root.at("moetune_workloads").integer(kFileVersion, kFileVersion);
   WorkloadList list;
   std::size_t left = kMostShapes;

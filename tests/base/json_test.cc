@@ -50,4 +50,29 @@ TEST_CASE("what is not JSON is BadInput with its place, or a discarded document"
   CHECK(parse_json(R"({"a": 1, "a": 2})", "x.json").size() == 1);
 }
 
+TEST_CASE("a number that no double holds is refused with its place") {
+  CHECK_THROWS_WITH_AS(
+      parse_json("{\"a 1e999\": 1,\n\"b\": [{\"c\": 2}, -3, {\"\\u0064\": -1e400}]}", "x.json"),
+      "x.json: b[2].d is a number too large to be read (got -1e400), at line 2", BadInput);
+  CHECK_THROWS_WITH_AS(parse_json("1e400", "x.json"),
+                       "x.json: the document is a number too large to be read (got 1e400), at line 1",
+                       BadInput);
+  CHECK_THROWS_WITH_AS(parse_json("[0.5, 1" + std::string(100'000, '0') + ", ", "x.json"),
+                       doctest::Contains("x.json: [1] is a number too large to be read (got 10"), BadInput);
+  CHECK(parse_json("[1e308, 1e-400]", "x.json").size() == 2);
+}
+
+TEST_CASE("what a message quotes of a text is cut") {
+  const std::string text(100'000, 'a');
+  for (const std::string& wrong :
+       {"[\"" + text, "{\"" + text + "\": 1, \"" + text + "\": 2}", "[1" + std::string(100'000, '0') + "]"}) {
+    try {
+      parse_json(wrong, "x.json", RepeatedKeys::refused);
+      FAIL("it is accepted");
+    } catch (const BadInput& error) {
+      CHECK(std::string(error.what()).size() < 400);
+    }
+  }
+}
+
 }  // namespace moetune

@@ -24,3 +24,11 @@ TEST_CASE("what a terminal would obey is shown, and letters are left alone") {
         "H200\\x1b[2J\\x1b]0;title\\x07\\x0d\\x7f\\x9b");
   CHECK(moetune::escape_controls("9.21 µs …\n\tÂ é 漢") == "9.21 µs …\n\tÂ é 漢");
 }
+
+TEST_CASE("a long text is cut between characters") {
+  CHECK(moetune::shortened("abcdef", 6) == "abcdef");
+  CHECK(moetune::shortened("abcdefg", 6) == "abc...");
+  CHECK(moetune::shortened("ab\xC2\xB5xyz", 6) == "ab...");
+  CHECK(moetune::shortened("abc\xE2\x80\xA6", 6) == "abc\xE2\x80\xA6");
+  CHECK(moetune::shortened("abcd", 3) == "...");
+}

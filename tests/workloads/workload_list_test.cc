@@ -9,11 +9,12 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/located_json.h"
 #include "kernels/registry.h"
 #include "search/random.h"
 #include "tests/jobs/temporary_folder.h"
+#include "tests/workloads/json_schema.h"
 #include "workloads/from_misses.h"
-#include "workloads/located_json.h"
 
 using namespace moetune;
 
@@ -30,6 +31,11 @@ std::string refused(const std::string& text) {
     return error.what();
   }
   return "(accepted)";
+}
+
+testing::JsonSchema schema() {
+  std::ifstream in(MOETUNE_SOURCE_DIR "/workloads/workloads.schema.json");
+  return testing::JsonSchema(nlohmann::json::parse(in));
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -112,6 +118,42 @@ TEST_CASE("an error names the file, the line and the key") {
   CHECK(has(refused("{\"moetune_workloads\": 1, \"workloads\": 3}"), "must be a list (got 3)"));
 }
 
+TEST_CASE("a preset, a problem and what they make together are refused at their own keys") {
+  const auto at_key = [](const std::string& rest, const std::string& place) {
+    const std::string why = refused(list_text("{\"kernel\": \"prefill_attention\",\n" + rest + "}"));
+    CAPTURE(why);
+    CHECK(why.starts_with("w.json:" + place + " is refused: "));
+  };
+  at_key(R"("name": "x",
+ "preset": "x")",
+         "6: workloads[0].preset");
+  at_key(R"("problem": "seqln_q=4")", "5: workloads[0].problem");
+  at_key(R"("problem": "seqlen_q")", "5: workloads[0].problem");
+  at_key(R"("problem": "seqlen_q=0",
+ "ranges": {"seqlen_kv": "1..64"})",
+         "5: workloads[0].problem");
+  at_key(R"("shapes": ["seqlen_q=4"],
+ "problem": "head_dim=x")",
+         "6: workloads[0].problem");
+  at_key(R"("preset": "qwen3-30b-a3b",
+ "problem": "seqlen_q=4096,seqlen_kv=64")",
+         "6: workloads[0].problem");
+  at_key(R"("problem": "seqlen_q=4096",
+ "ranges": {"seqlen_kv": "1..64"})",
+         "6: workloads[0].ranges");
+}
+
+TEST_CASE("a number or a text of the wrong kind is refused with all that is right") {
+  CHECK(refused(list_text("{\"kernel\": \"router\",\n\"weight\": 1e400}")) ==
+        "w.json: workloads[0].weight is a number too large to be read (got 1e400), at line 5");
+  CHECK(refused(list_text("{\"kernel\": \"router\", \"shapes\": [1]}")) ==
+        "w.json:4: workloads[0].shapes[0] must be a text or an object with a problem (got 1)");
+  CHECK(has(refused(list_text("{\"kernel\": \"router\", \"ranges\": {\"tokens\": 1.5}}")),
+            "w.json:4: workloads[0].ranges.tokens must be an integer from 1 to "));
+  CHECK(refused(list_text("{\"kernel\": \"router\", \"ranges\": {\"tokens\": true}}")) ==
+        "w.json:4: workloads[0].ranges.tokens must be a whole number or a text such as 1..256 (got true)");
+}
+
 TEST_CASE("hostile files are refused in bounded time") {
   CHECK(has(refused(std::string(1000, '[')), "w.json"));
   CHECK(refused(list_text(
@@ -148,6 +190,7 @@ TEST_CASE("altered texts are read or refused, never anything else") {
   const std::string sound = list_text(
       R"({"name": "a", "kernel": "router", "shapes": ["tokens=1"], "weight": 2}, {"kernel": "moe_combine",
          "ranges": {"tokens": "1..64"}})");
+  const testing::JsonSchema known = schema();
   Random random(7);
   for (int i = 0; i < 2000; ++i) {
     std::string text = sound;
@@ -160,6 +203,8 @@ TEST_CASE("altered texts are read or refused, never anything else") {
     }
     try {
       points_of(parse_workloads(text, "w.json"));
+      CAPTURE(text);
+      CHECK(known.accepts(nlohmann::json::parse(text)));
     } catch (const BadInput& error) {
       CHECK(has(error.what(), "w.json"));
     }
@@ -191,6 +236,58 @@ TEST_CASE("the schema in the repository has the keys that are read") {
   for (const nlohmann::json& name : schema["$defs"]["workload"]["properties"]["kernel"]["examples"])
     kernels.insert(name);
   for (const std::string& name : kernels) CHECK(known_kernel(name) != nullptr);
+}
+
+TEST_CASE("the schema and the reader agree on what is a list") {
+  const testing::JsonSchema known = schema();
+  const auto agree = [&](const std::string& text, bool right) {
+    CAPTURE(text);
+    CHECK(known.accepts(nlohmann::json::parse(text)) == right);
+    CHECK((refused(text) == "(accepted)") == right);
+  };
+  for (const char* entry :
+       {R"({"kernel": "router"})", R"({"kernel": "router", "ranges": {}})",
+        R"({"kernel": "router", "name": ""})", R"({"kernel": "router", "ranges": {"tokens": 64}})",
+        R"({"kernel": "router", "ranges": {"tokens": 64.0}})",
+        R"({"kernel": "router", "ranges": {"tokens": "1..16K"}})",
+        R"({"kernel": "router", "shapes": ["tokens=1"]})",
+        R"({"kernel": "router", "shapes": [{"problem": "tokens=1", "weight": 0.5}], "weight": 1e12})"})
+    agree(list_text(entry), true);
+  for (const char* rest : {R"("shapes": [])",
+                           R"("shapes": [1])",
+                           R"("shapes": null)",
+                           R"("shapes": [{"weight": 1}])",
+                           R"("shapes": [{"problem": null}])",
+                           R"("shapes": [{"problem": "tokens=1", "weight": null}])",
+                           R"("ranges": {}, "shapes": ["tokens=1"])",
+                           R"("ranges": null)",
+                           R"("ranges": {"tokens": null})",
+                           R"("ranges": {"tokens": 1.5})",
+                           R"("ranges": {"tokens": "0..4"})",
+                           R"("ranges": {"tokens": "1..4g"})",
+                           R"("name": null)",
+                           R"("preset": null)",
+                           R"("problem": null)",
+                           R"("problem": 3)",
+                           R"("weight": null)",
+                           R"("weight": 0)",
+                           R"("weight": 1.1e12)",
+                           R"("weight": "1")",
+                           R"("other": 1)"})
+    agree(list_text(std::string(R"({"kernel": "router", )") + rest + "}"), false);
+  for (const char* entry : {"{}", "3", R"({"kernel": null})", R"({"kernel": 1})"})
+    agree(list_text(entry), false);
+  for (const char* text :
+       {R"({"moetune_workloads": 1, "workloads": []})", R"({"moetune_workloads": 1.0, "workloads": []})",
+        R"({"moetune_workloads": 1, "workloads": [], "notes": null, "$schema": "x"})"})
+    agree(text, true);
+  for (const char* text :
+       {"[]", R"({"moetune_workloads": 1})", R"({"workloads": []})",
+        R"({"moetune_workloads": 2, "workloads": []})", R"({"moetune_workloads": null, "workloads": []})",
+        R"({"moetune_workloads": 1, "workloads": null})",
+        R"({"moetune_workloads": 1, "workloads": [], "$schema": 1})",
+        R"({"moetune_workloads": 1, "workloads": [], "$schema": null})"})
+    agree(text, false);
 }
 
 TEST_CASE("misses become a list, weighted by picks; what is not known is said") {
@@ -227,7 +324,7 @@ TEST_CASE("whatever was counted, the list that misses become is one that can be 
   }
   CHECK_THROWS_WITH_AS(of(router("-1")), doctest::Contains("must be a whole number"), BadInput);
   CHECK_THROWS_WITH_AS(of(router("1.5")), doctest::Contains("must be a whole number"), BadInput);
-  CHECK_THROWS_WITH_AS(of("{}"), doctest::Contains("its misses are no list"), BadInput);
+  CHECK_THROWS_WITH_AS(of("{}"), doctest::Contains("misses must be a list"), BadInput);
   CHECK_THROWS_WITH_AS(of(router("3"), "tokens=1..99999999"), doctest::Contains("must lie from 1 to"),
                        BadField);
   std::string many = "[";
@@ -235,4 +332,21 @@ TEST_CASE("whatever was counted, the list that misses become is one that can be 
     many += std::string(i == 0 ? "" : ",") + R"({"kernel": "router", "problem": "tokens=)" +
             std::to_string(i + 1) + R"(", "count": 1})";
   CHECK(of(many + "]").entries.front().shapes.size() == 100'000);
+}
+
+TEST_CASE("a file without a miss is an empty list, whose ranges are checked all the same") {
+  const TemporaryFolder folder;
+  const auto of = [&](const std::string& misses, const std::string& over = "") {
+    std::ofstream(folder.file("m.json")) << "{\"moetune_misses\": 1, \"misses\": " << misses << "}";
+    return workloads_from_misses(folder.file("m.json"), over);
+  };
+  const MissedList none = of("[]", "batch=1..256");
+  CHECK(none.none);
+  CHECK(parse_workloads(workloads_text(none.list), "w.json").entries.empty());
+  CHECK_THROWS_WITH_AS(of("[]", "bogus=1..2"), "over: no kernel has a free dimension 'bogus'", BadField);
+  const std::string gone =
+      R"([{"kernel": "gone", "problem": ")" + std::string(4000, 'a') + R"(", "count": 5}])";
+  CHECK_FALSE(of(gone).none);
+  CHECK(of(gone).notes.front().size() < 1000);
+  CHECK_THROWS_AS(of(gone, "bogus=1..2"), BadField);
 }

@@ -1,4 +1,4 @@
-#include "workloads/located_json.h"
+#include "base/located_json.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,11 +7,14 @@
 #include "base/json.h"
 #include "base/regular_file.h"
 #include "base/suggest.h"
+#include "base/utf8.h"
 
 namespace moetune {
 namespace {
 
 constexpr std::size_t kLongestText = 4096;  // bytes of one string
+constexpr std::size_t kLongestShown = 60, kLongestShownKey = 100;
+constexpr double kMostWhole = 9007199254740992;  // a double holds each whole number up to 2^53
 
 // Walks a text that is known to be JSON.
 class JsonWalk {
@@ -101,6 +104,19 @@ bool is_index(const std::string& token) {
   return !token.empty() && token.find_first_not_of("0123456789") == std::string::npos;
 }
 
+// 1.0 is an integer of JSON, too.
+std::optional<std::int64_t> whole_number(const nlohmann::json& value) {
+  if (value.is_number_float()) {
+    const auto real = value.get<double>();
+    if (real != std::trunc(real) || std::abs(real) > kMostWhole) return std::nullopt;
+    return static_cast<std::int64_t>(real);
+  }
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX))
+    return std::nullopt;
+  return value.get<std::int64_t>();
+}
+
 }  // namespace
 
 LocatedJson::LocatedJson(std::string text, std::string file)
@@ -129,16 +145,15 @@ std::string JsonPlace::name() const {
     if (is_index(token)) {
       name += "[" + token + "]";
     } else {
-      name += (name.empty() ? "" : ".") + token;
+      name += (name.empty() ? "" : ".") + shortened(token, kLongestShownKey);
     }
   }
   return name.empty() ? "the document" : name;
 }
 
 std::string JsonPlace::shown() const {
-  std::string text = value_->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return " (got " + text + ")";
+  const std::string text = value_->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return " (got " + shortened(text, kLongestShown) + ")";
 }
 
 void JsonPlace::fail(const std::string& what) const {
@@ -184,15 +199,11 @@ std::vector<JsonPlace> JsonPlace::elements(std::size_t most) const {
 }
 
 std::int64_t JsonPlace::integer(std::int64_t least, std::int64_t most) const {
-  const std::string wanted =
-      least == most ? "must be " + std::to_string(least)
-                    : "must be an integer from " + std::to_string(least) + " to " + std::to_string(most);
-  if (!value_->is_number_integer()) fail(wanted + shown());
-  if (value_->is_number_unsigned() && value_->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX))
-    fail(wanted + shown());
-  const auto number = value_->get<std::int64_t>();
-  if (number < least || number > most) fail(wanted + shown());
-  return number;
+  const std::optional<std::int64_t> number = whole_number(*value_);
+  if (number && *number >= least && *number <= most) return *number;
+  fail((least == most ? "must be " + std::to_string(least)
+                      : "must be an integer from " + std::to_string(least) + " to " + std::to_string(most)) +
+       shown());
 }
 
 double JsonPlace::positive() const {
