@@ -28,13 +28,14 @@ class WorkloadsCommand : public Command {
 
  private:
   WorkloadList from_config(const Output& output) const;
-  WorkloadList from_misses(const Output& output) const;
+  WorkloadList from_misses(const Output& output);
   int show(Output& output) const;
   int write(const WorkloadList& list, Output& output) const;
 
   std::string action_, file_, out_, over_;
   std::string batch_ = "1..256", context_ = "512..128k";
   std::uint64_t tensor_parallel_ = 1, page_ = 64;
+  bool nothing_missed_ = false;  // from-misses: the file lists no miss
 };
 
 void WorkloadsCommand::declare(OptionTable& table) {
@@ -71,6 +72,8 @@ WorkloadList WorkloadsCommand::from_config(const Output& output) const {
                                      .context_low = context.low,
                                      .context_high = context.high,
                                      .page = static_cast<std::int64_t>(page_)});
+  } catch (const BadField&) {
+    throw;
   } catch (const BadInput& error) {
     throw BadField("tp", error.what());
   }
@@ -87,25 +90,31 @@ WorkloadList WorkloadsCommand::from_config(const Output& output) const {
   return list;
 }
 
-WorkloadList WorkloadsCommand::from_misses(const Output& output) const {
+WorkloadList WorkloadsCommand::from_misses(const Output& output) {
   const MissedList missed = workloads_from_misses(file_, over_);
+  nothing_missed_ = missed.none;
   for (const std::string& note : missed.notes) output.note(note);
   return missed.list;
 }
 
 int WorkloadsCommand::write(const WorkloadList& list, Output& output) const {
   const std::string text = workloads_text(list);
-  if (list.entries.empty()) output.note("No kernel serves anything of " + file_ + ".");
+  const std::size_t shapes = points_of(list).size();  // throws before anything is written
+  if (nothing_missed_) {
+    output.note(file_ + " lists no miss: there is nothing to tune.");
+  } else if (list.entries.empty()) {
+    output.note("No kernel serves anything of " + file_ + ".");
+  }
   if (out_.empty()) {
     if (!output.json()) output.result() << text;
   } else {
     replace_file(out_, text);
     output.result() << out_ << ": "
                     << counted_text(static_cast<std::int64_t>(list.entries.size()), "workload") << ", "
-                    << counted_text(static_cast<std::int64_t>(points_of(list).size()), "shape") << "\n";
+                    << counted_text(static_cast<std::int64_t>(shapes), "shape") << "\n";
   }
   output.document(parse_stored(text));
-  return list.entries.empty() ? kNothingFound : kDone;
+  return list.entries.empty() && !nothing_missed_ ? kNothingFound : kDone;
 }
 
 int WorkloadsCommand::show(Output& output) const {

@@ -49,7 +49,24 @@ std::string why_refused(const ModelWorkload& workload) {
   }
 }
 
+// A list with such a range is one that nobody can read.
+void check_ranges(const ModelWorkload& workload) {
+  const Kernel& kernel = find_kernel(workload.kernel);
+  for (const DimensionRange& range : workload.ranges) {
+    for (const Dimension& dimension : kernel.schema()) {
+      if (dimension.name != range.dimension) continue;
+      if (range.low >= dimension.minimum && range.high <= dimension.maximum) continue;
+      const bool is_batch = range.dimension == "batch" || range.dimension == "tokens";
+      throw BadField(is_batch ? "batch" : "context",
+                     range.dimension + " of " + kernel.name() + " must lie from " +
+                         std::to_string(dimension.minimum) + " to " + std::to_string(dimension.maximum) +
+                         " (got " + std::to_string(range.low) + ".." + std::to_string(range.high) + ")");
+    }
+  }
+}
+
 void add(ModelPlan& plan, ModelWorkload workload) {
+  check_ranges(workload);
   if (const std::string why = why_refused(workload); !why.empty()) {
     plan.notes.push_back(workload.name + " cannot be served: " + why);
     return;

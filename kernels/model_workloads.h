@@ -62,7 +62,8 @@ struct ModelPlan {
   std::vector<std::string> notes;  // what cannot be served, and what was cut; a sentence each
 };
 
-// Throws BadInput if tensor_parallel does not divide the heads.
+// Throws BadInput if tensor_parallel does not divide the heads, and BadField (batch, context) for a range that a kernel
+// does not take.
 ModelPlan plan_model(const ModelFacts& model, const ServingShape& serving);
 
 }  // namespace moetune

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/located_json.h"
+#include "base/utf8.h"
 
 namespace moetune {
 namespace {
@@ -20,6 +22,8 @@ const std::map<std::string, Scoring, std::less<>> kScoring = {
     {"qwen2_moe", {"softmax", "bf16"}},    {"qwen3_next", {"softmax", "bf16"}},
     {"mixtral", {"softmax", "bf16"}},      {"deepseek_v3", {"sigmoid", "fp32"}},
     {"kimi_k2", {"sigmoid", "fp32"}},      {"kimi_linear", {"sigmoid", "fp32"}}};
+// Families without experts that are known as well.
+const std::set<std::string, std::less<>> kDense = {"llama", "mistral", "qwen2", "qwen3"};
 // Families whose layers mix in linear attention or state spaces even if layer_types is missing.
 const std::vector<std::string> kLinear = {"qwen3_next", "kimi_linear", "mamba", "mamba2", "jamba", "minimax"};
 
@@ -37,6 +41,9 @@ class ConfigReader {
         std::any_of(type_.begin(), type_.end(), [](char c) { return c <= ' ' || c > '~'; }))
       type->fail("must be a word of at most " + std::to_string(kLongestType) + " bytes" + type->shown());
     config_.facts.name = type_.empty() ? "model" : type_;
+    if (!kScoring.contains(type_) && !kDense.contains(type_))
+      note((type_.empty() ? "it names no model_type" : "the model type '" + type_ + "' is not known") +
+           ": its fields are taken as they are named");
     config_.facts.dtype = dtype();
     config_.facts.longest_context = integer("max_position_embeddings", 0);
     read_layers();
@@ -89,6 +96,10 @@ std::vector<std::string> ConfigReader::layer_types(std::int64_t layers) {
   const auto use_window = model_.find("use_sliding_window");
   const bool windowed = integer("sliding_window", 0) > 0 && (!use_window || use_window->boolean());
   const std::int64_t full_first = integer("max_window_layers", 0);  // the first layers have no window
+  if (windowed && model_.find("sliding_window_pattern"))
+    note(
+        "sliding_window_pattern is not understood: its layers without a window are taken to have one; "
+        "list the kinds of all layers as layer_types");
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     const bool attends = every > 0 && (layer + 1) % every == 0, has_window = windowed && layer >= full_first;
     kinds.push_back(!attends ? "linear_attention" : has_window ? "sliding_attention" : "full_attention");
@@ -125,7 +136,7 @@ void ConfigReader::read_attention(const std::vector<std::string>& kinds) {
       layers.window = needed("sliding_window");
       config_.facts.attention.push_back(layers);
     } else {
-      note(std::to_string(count) + " layers of " + kind + " have no kernel");
+      note(std::to_string(count) + " layers of " + shortened(kind, kLongestType) + " have no kernel");
     }
   }
 }
@@ -137,13 +148,18 @@ std::int64_t ConfigReader::expert_layers() const {
     for (const JsonPlace& layer : each->elements(kMostLayers)) sparse += layer.integer(0, 1);
     return sparse;
   }
-  const std::int64_t layers = needed("num_hidden_layers");
-  const std::int64_t dense_first = std::min(layers, integer("first_k_dense_replace", 0));
-  const std::int64_t every =
-      std::max<std::int64_t>(1, integer("decoder_sparse_step", integer("moe_layer_freq", 1)));
-  const auto listed = model_.find("mlp_only_layers");
-  const auto dense = static_cast<std::int64_t>(listed ? listed->elements(kMostLayers).size() : 0);
-  return std::max<std::int64_t>(0, (layers - dense_first) / every - dense);
+  const std::int64_t layers = model_.at("num_hidden_layers").integer(1, kMostLayers);
+  std::set<std::int64_t> dense;
+  if (const auto listed = model_.find("mlp_only_layers"))
+    for (const JsonPlace& layer : listed->elements(kMostLayers)) dense.insert(layer.integer(0, layers - 1));
+  const std::int64_t step = integer("decoder_sparse_step", 0);  // the last of so many layers is sparse
+  const std::int64_t every = std::max<std::int64_t>(1, integer("moe_layer_freq", 1));  // the first of so many
+  std::int64_t sparse = 0;
+  for (std::int64_t layer = integer("first_k_dense_replace", 0); layer < layers; ++layer) {
+    const bool has_experts = step > 0 ? (layer + 1) % step == 0 : layer % every == 0;
+    sparse += has_experts && !dense.contains(layer) ? 1 : 0;
+  }
+  return sparse;
 }
 
 void ConfigReader::read_score(ExpertLayers& experts) {
@@ -153,7 +169,6 @@ void ConfigReader::read_score(ExpertLayers& experts) {
     experts.logits = known->second.logits;
     if (experts.logits == "bf16") experts.logits = config_.facts.dtype;  // the activations' own
   } else {
-    note("the model type '" + type_ + "' is not known: its fields are taken as they are named");
     experts.logits = config_.facts.dtype;
   }
   if (const auto scoring = model_.find("scoring_func")) {
@@ -192,6 +207,9 @@ void ConfigReader::read_experts() {
     experts.e4m3_blocks = method && method->text() == "fp8";
   }
   experts.layers = expert_layers();
+  if (experts.layers == 0)
+    note("it has " + std::to_string(experts.experts) +
+         " experts and no layer that uses them: no workload moves tokens to them");
   config_.facts.experts = experts;
 }
 

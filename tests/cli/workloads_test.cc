@@ -39,6 +39,38 @@ TEST_CASE("what is wrong with a list or an option is one line with its place") {
   CHECK(contains(tool.run({"tune", "--workloads", "x", "--time", "1y"}).err, "x"));
 }
 
+TEST_CASE("a range that no reader of the list would take is refused before anything is written") {
+  Tool tool;
+  const std::string out = tool.path("o.json").string();
+  for (const char* option : {"--batch", "--context"}) {
+    const Ended ended =
+        tool.run({"workloads", "from-config", kConfigs + "gpt-oss-120b.json", option, "1..1m", "--out", out});
+    CAPTURE(ended.err);
+    if (std::string(option) == "--context") {  // which ends where the model's contexts do
+      CHECK(ended.code == 0);
+      continue;
+    }
+    CHECK(ended.code == 2);
+    CHECK(contains(ended.err, "moetune: --batch: batch of decode_attention must lie from 1 to "));
+    CHECK_FALSE(std::filesystem::exists(out));
+  }
+  CHECK(tool.run({"workloads", "show", out}).code == 0);
+}
+
+TEST_CASE("a file that lists no miss leaves nothing to tune, and its list can be read") {
+  Tool tool;
+  tool.write("me.json", R"({"moetune_misses":1,"misses":[]})");
+  const std::string misses = tool.path("me.json").string(), out = tool.path("o.json").string();
+  const Ended made = tool.run({"workloads", "from-misses", misses, "--over", "batch=1..4", "--out", out});
+  CHECK(made.code == 0);
+  CHECK(contains(made.err, "me.json lists no miss: there is nothing to tune."));
+  CHECK(contains(made.out, "0 workloads, 0 shapes"));
+  CHECK(tool.run({"workloads", "show", out}).code == 0);
+  const Ended wrong = tool.run({"workloads", "from-misses", misses, "--over", "bogus=1..2"});
+  CHECK(wrong.code == 2);
+  CHECK(contains(wrong.err, "--over: no kernel has a free dimension 'bogus'"));
+}
+
 TEST_CASE("a list of which nothing can run for want of a GPU is a broken environment, however short") {
   Tool tool;
   tool.write("w.json", R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_kernel"}]})");

@@ -204,3 +204,83 @@ TEST_CASE("what is wrong in a config.json is named with its line and key") {
   CHECK(refusal("{\"num_hidden_layers\": 2, \"layer_types\": [\"full_attention\"]}")
             .find("layer_types has 1 elements; num_hidden_layers is 2") != std::string::npos);
 }
+
+TEST_CASE("an unknown type is said once, with experts or without") {
+  const auto notes_of = [](const std::string& type, const std::string& more = "") {
+    const ModelConfig config = parse_model_config(
+        "{\"model_type\": \"" + type +
+            "\", \"num_hidden_layers\": 4, \"num_attention_heads\": 32, \"hidden_size\": 4096" + more + "}",
+        "c.json");
+    return std::count_if(config.notes.begin(), config.notes.end(), [](const std::string& note) {
+      return note.find("is not known") != std::string::npos;
+    });
+  };
+  const std::string experts = ", \"num_experts\": 64, \"num_experts_per_tok\": 4";
+  CHECK(notes_of("gemma3_text") == 1);
+  CHECK(notes_of("gemma3_text", experts) == 1);
+  for (const char* type : {"llama", "qwen3", "qwen3_moe", "mixtral"}) CHECK(notes_of(type, experts) == 0);
+}
+
+TEST_CASE("a pattern of windows that is not understood is said") {
+  const auto says_pattern = [](const std::string& more) {
+    const Planned model{
+        parse_model_config(
+            R"({"model_type": "gemma3_text", "num_hidden_layers": 2, "num_attention_heads": 8, "hidden_size": 1024)" +
+                more + "}",
+            "c.json"),
+        {}};
+    return model.says("sliding_window_pattern is not understood");
+  };
+  const std::string pattern = R"(, "sliding_window": 1024, "sliding_window_pattern": 6)";
+  CHECK(says_pattern(pattern));
+  CHECK_FALSE(says_pattern(R"(, "sliding_window": 1024)"));
+  CHECK_FALSE(says_pattern(pattern + R"(, "layer_types": ["full_attention", "sliding_attention"])"));
+}
+
+TEST_CASE("dense layers are told from sparse ones by number, and experts that no layer uses are said") {
+  const auto read = [](const std::string& more) {
+    return Planned{parse_model_config(
+                       R"({"model_type": "qwen3_moe", "num_hidden_layers": 8, "num_attention_heads": 32,
+ "hidden_size": 4096, "num_experts": 64, "num_experts_per_tok": 4, )" +
+                           more + "}",
+                       "c.json"),
+                   {}};
+  };
+  const auto layers = [&](const std::string& more) { return read(more).config.facts.experts.layers; };
+  CHECK(layers(R"("mlp_only_layers": [0, 1, 1])") == 6);
+  CHECK(layers(R"("mlp_only_layers": [0, 1], "decoder_sparse_step": 2)") == 3);  // 3, 5, 7
+  CHECK(layers(R"("first_k_dense_replace": 3)") == 5);
+  for (const char* none :
+       {R"("first_k_dense_replace": 100)", R"("mlp_only_layers": [0, 1, 2, 3, 4, 5, 6, 7])",
+        R"("decoder_sparse_step": 9)", R"("moe_layer_freq": [0, 0, 0, 0, 0, 0, 0, 0])"}) {
+    CAPTURE(none);
+    CHECK(layers(none) == 0);
+    CHECK(read(none).says("it has 64 experts and no layer that uses them"));
+  }
+  CHECK_FALSE(read(R"("first_k_dense_replace": 3)").says("no layer that uses them"));
+  for (const char* wrong : {R"(["a", {}])", "[8]", "[-1]", "[0.5]", "3"}) {
+    CAPTURE(wrong);
+    CHECK_THROWS_WITH_AS(read(std::string(R"("mlp_only_layers": )") + wrong),
+                         doctest::Contains("c.json:2: mlp_only_layers"), BadInput);
+  }
+}
+
+TEST_CASE("a range that a kernel does not take is refused by its option's name") {
+  const auto field = [](const char* model, const ServingShape& serving) {
+    try {
+      plan_of(model, serving);
+    } catch (const BadField& error) {
+      return error.field();
+    }
+    return std::string();
+  };
+  CHECK(field("qwen3-32b", {.batch_high = 1 << 20}) == "batch");
+  CHECK(field("qwen3-32b", {.batch_low = 1 << 20, .batch_high = 1 << 20}) == "batch");
+  CHECK(field("deepseek-v3", {.batch_high = std::int64_t{1} << 40}) == "batch");  // no attention, but tokens
+  CHECK(field("qwen3-32b", {}) == "");
+  const ModelFacts endless{.name = "m",
+                           .attention = {{.q_heads = 8, .kv_heads = 8, .head_dim = 128, .layers = 1}}};
+  CHECK_THROWS_WITH_AS(plan_model(endless, {.context_high = std::int64_t{1} << 40}),
+                       doctest::Contains("context: context of decode_attention must lie from 1 to "),
+                       BadField);
+}
