@@ -150,12 +150,16 @@ RecordResult record_problem(Session& session, const RecordRequest& request, cons
   return result;
 }
 
-// A folder that is there or can be made.
+// Nothing else has that name. The folder is made when there is something to measure.
 void check_folder(const std::string& folder) {
   if (folder.empty()) throw BadField("output", "it must name a folder for the recordings");
   std::error_code failure;
   if (std::filesystem::exists(folder, failure) && !std::filesystem::is_directory(folder, failure))
     throw BadField("output", folder + " is no folder; a range has a recording a problem");
+}
+
+void make_folder(const std::string& folder) {
+  std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   if (failure) throw BadField("output", "cannot make the folder " + folder + ": " + failure.message());
 }
@@ -206,6 +210,7 @@ RecordRangeResult record_range(const RecordRangeRequest& request, const JobConte
   std::vector<Problem> problems;
   for (const PlannedCell& cell : plan.cells()) problems.push_back(cell.problem);
   for (const Problem& problem : plan.unseen(request.shapes, one.seed)) problems.push_back(problem);
+  make_folder(one.output);  // found out now, not after an hour of measuring
   const Ceilings ceilings = known_ceilings(session, one, context);
   RecordRangeResult result{.left_out = plan.left_out(), .planned = problems.size()};
   for (const Problem& problem : problems) {

@@ -74,6 +74,10 @@ TEST_CASE("a range is recorded on a GPU, a file a shape, and a range search repl
   CHECK(contains(tool.run(record).err, "is there and no recording of"));
   CHECK(contains(tool.run({"record", "decode_kernel", "--over", "tokens=1..4", "--output", folder}).err,
                  "free dimension"));
+  const std::string other = tool.path("other").string();
+  CHECK(contains(tool.run({"record", "decode_kernel", "--over", "tokens=1..4", "--output", other}).err,
+                 "free dimension"));
+  CHECK_FALSE(std::filesystem::exists(other));
 }
 
 TEST_CASE("tune takes a range of a list as one table, and has nothing to do the second time") {
