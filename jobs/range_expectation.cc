@@ -16,6 +16,9 @@ constexpr std::size_t kLeastCells = 12;  // of a kind of work, for a model of it
 // Candidates at a point: what was within this of the fastest in one of so many cells around it.
 constexpr double kCandidateWithin = 1.1;
 constexpr std::size_t kCellsAround = 10;
+// Not what was slower than this in the nearest of them that tried it: the model leaves out times that are far from the
+// fastest, and would go by the good ones behind it.
+constexpr double kRuledOutFrom = 1.15;
 // Choices are expected so far from a measured cell on each axis, in octaves.
 constexpr double kExpectedReach = 1.5;
 // The nearest cell's choice and the default serve if nothing is expected to be faster by so much: the one was measured,
@@ -84,6 +87,7 @@ struct KnownCell {
   GridPoint position;
   std::optional<std::size_t> pick;
   std::vector<std::size_t> fast;
+  std::map<std::string, bool> ruled_out;  // what was tried, by its text
 };
 
 // One kind of work.
@@ -123,7 +127,7 @@ class KindExpectation {
  private:
   void learn(const RangeCellState& state, const PlannedCell& cell, const std::string& pick) {
     TimeModel::Point point{.position = logarithms(cell.position), .times = {}};
-    KnownCell known{.position = cell.position, .pick = configs_.place_of(pick), .fast = {}};
+    KnownCell known{.position = cell.position, .pick = configs_.place_of(pick), .fast = {}, .ruled_out = {}};
     double fastest = std::numeric_limits<double>::infinity();
     for (const auto& [text, look] : state.looks) {
       const std::optional<std::size_t> config =
@@ -137,6 +141,8 @@ class KindExpectation {
       if (one.time_us <= kCandidateWithin * fastest) known.fast.push_back(one.launched.config);
     }
     if (point.times.empty()) return;
+    for (const auto& [text, look] : state.looks)
+      known.ruled_out[text] = look.time_us > kRuledOutFrom * fastest;
     points_.push_back(std::move(point));
     cells_.push_back(std::move(known));
   }
@@ -183,6 +189,15 @@ class KindExpectation {
     return cells;
   }
 
+  using Around = std::vector<std::pair<double, const KnownCell*>>;
+  bool is_ruled_out(std::size_t config, const Around& around) const {
+    for (const auto& [distance, cell] : around) {
+      const auto tried = cell->ruled_out.find(configs_.texts[config]);
+      if (tried != cell->ruled_out.end()) return tried->second;
+    }
+    return false;
+  }
+
   void note_default(const GridPoint& position);
   std::uint32_t choice_at(const GridPoint& position) const;
 
@@ -227,6 +242,8 @@ std::uint32_t KindExpectation::choice_at(const GridPoint& position) const {
   }
   std::ranges::sort(candidates);
   candidates.erase(std::ranges::unique(candidates).begin(), candidates.end());
+  std::erase_if(candidates,
+                [&](std::size_t config) { return config != nearest && is_ruled_out(config, around); });
   std::vector<TimeModel::Launched> launches;
   for (const std::size_t config : candidates) {
     if (const std::optional<double> waves = waves_of(config, *at.problem))

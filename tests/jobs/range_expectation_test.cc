@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
+#include <limits>
+#include <set>
 
 #include "base/error.h"
 #include "cache/cache.h"
@@ -96,6 +99,45 @@ TEST_CASE("between its cells a table has a choice for every point, of its own cu
     best_us += std::log(cell.best_us);
   }
   CHECK(expected_us - best_us < 0.03 * static_cast<double>(result.table.cells.size()));
+}
+
+TEST_CASE("nothing is expected to be the fastest that was clearly slower in the nearest cell that tried it") {
+  const TemporaryFolder folder;
+  const RangeResult result = searched(folder);
+  REQUIRE(result.table.expected.grids.size() == 1);
+  const ExpectedGrid& grid = result.table.expected.grids[0];
+  const Cache cache = Cache::open(folder.file("cache.db"), Cache::Mode::read_only);
+  const RangeState state = RangeState::parse(cache.range_progress(cache.ranges().at(0).key));
+  std::set<std::string> cubins;
+  for (const RangeCell& cell : result.table.cells)
+    cubins.insert(
+        split_config(shared_space("router").parse_config(cell.config), shared_space("router").parameters())
+            .compiled.text());
+  const auto tokens_of = [](const std::string& problem) {
+    return std::stoll(problem.substr(problem.find('=') + 1));
+  };
+  const auto nearest = [&](const auto& cells, std::int64_t tokens) {
+    return std::ranges::min_element(
+        cells, {}, [&](const auto& cell) { return octaves_between(tokens_of(cell.problem), tokens); });
+  };
+  std::size_t judged = 0;
+  for (std::size_t i = 0; i < grid.choices.size(); ++i) {
+    if (grid.choices[i] == ExpectedGrid::kNone) continue;
+    const std::string& choice = result.table.expected.configs.at(grid.choices[i]);
+    if (nearest(result.table.cells, grid.axes[0][i])->config == choice) continue;
+    std::vector<RangeCellState> tried;
+    std::ranges::copy_if(state.cells, std::back_inserter(tried),
+                         [&](const RangeCellState& cell) { return cell.looks.contains(choice); });
+    if (tried.empty()) continue;
+    const RangeCellState& cell = *nearest(tried, grid.axes[0][i]);
+    double fastest = std::numeric_limits<double>::infinity();
+    for (const auto& [config, look] : cell.looks) {
+      if (cubins.contains(look.cubin)) fastest = std::min(fastest, look.time_us);
+    }
+    ++judged;
+    CHECK_MESSAGE(cell.looks.at(choice).time_us <= 1.15 * fastest, grid.axes[0][i]);
+  }
+  CHECK(judged >= 3);
 }
 
 TEST_CASE("equal measurements expect the same, and a search that goes on keeps it") {
