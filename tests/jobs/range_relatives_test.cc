@@ -45,6 +45,42 @@ std::set<std::string> cubins_of(const RangeTable& table) {
   return cubins;
 }
 
+// A stored table, and what searches under other keys learn from the cache that holds it.
+struct StoredTable {
+  StoredTable() {
+    write_made_up_range(folder.file("usual"));
+    write_made_up_range(folder.file(kOtherFamily), kOtherFamily);
+    const RangeRequest request = request_for(folder, kMadeUpFamily),
+                       other = request_for(folder, kOtherFamily);
+    table = search_range(request, {}).table;
+    cache.emplace(Cache::open(request.target.cache.path, Cache::Mode::read_write));
+    key = cache->ranges().at(0).key;
+    session.emplace(
+        choose_family_device(other.target.device, other.target.workload),
+        SessionOptions{.cache = {.path = folder.file("other.db"), .none = false}, .no_compile = true},
+        Events{});
+    meter.emplace(*session, settings, context);
+  }
+
+  std::vector<std::string> relatives(const RangeKey& of) const {
+    return cubins_of_relatives(*cache, of, *session->space_file(), *meter);
+  }
+  RangeKey key_of(const std::string& family) const {
+    RangeKey other = key;
+    other.family = family;
+    return other;
+  }
+
+  const TemporaryFolder folder;
+  const TuneSettings settings;
+  const JobContext context;
+  RangeTable table;
+  std::optional<Cache> cache;
+  RangeKey key;
+  std::optional<Session> session;
+  std::optional<CellMeter> meter;
+};
+
 }  // namespace
 
 TEST_CASE("a range search tries what tables of the kernel's other families launch") {
@@ -102,49 +138,36 @@ TEST_CASE("a range search tries what tables of the kernel's other families launc
   CHECK(is_in_all(strangers[1]));
 }
 
-TEST_CASE("relatives are of the same kernel, GPU and timing, and damaged tables are left out") {
-  const TemporaryFolder folder;
-  write_made_up_range(folder.file("usual"));
-  write_made_up_range(folder.file(kOtherFamily), kOtherFamily);
-  const RangeRequest request = request_for(folder, kMadeUpFamily);
-  const RangeTable table = search_range(request, {}).table;
-  Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_write);
-  const FamilyRange stored = cache.ranges().at(0);
-
-  Session session(choose_family_device(request_for(folder, kOtherFamily).target.device,
-                                       request_for(folder, kOtherFamily).target.workload),
-                  {.cache = {.path = folder.file("other.db"), .none = false}, .no_compile = true}, {});
-  const TuneSettings settings;
-  const JobContext context;
-  const CellMeter meter(session, settings, context);
-  const auto relatives = [&](const RangeKey& key) {
-    return cubins_of_relatives(cache, key, *session.space_file(), meter);
-  };
-  RangeKey key = stored.key;
-  key.family = "another";
-  const std::vector<std::string> found = relatives(key);
-  CHECK(std::set<std::string>(found.begin(), found.end()) == cubins_of(table));
-  CHECK(relatives(stored.key).empty());  // its own table
+TEST_CASE("relatives are of the same kernel, GPU and timing") {
+  const StoredTable stored;
+  const RangeKey key = stored.key_of("another");
+  const std::vector<std::string> found = stored.relatives(key);
+  CHECK(std::set<std::string>(found.begin(), found.end()) == cubins_of(stored.table));
+  CHECK(stored.relatives(stored.key).empty());  // its own table
   RangeKey newer = stored.key;
   newer.source_digest = "other templates";
-  CHECK(relatives(newer) == found);
+  CHECK(stored.relatives(newer) == found);
   RangeKey other = key;
   other.kernel = "moe_combine";
-  CHECK(relatives(other).empty());
+  CHECK(stored.relatives(other).empty());
   other = key;
   other.timing = Timing::alone;
-  CHECK(relatives(other).empty());
+  CHECK(stored.relatives(other).empty());
   other = key;
   other.hardware.sm_count = 114;
-  CHECK(relatives(other).empty());
+  CHECK(stored.relatives(other).empty());
+}
 
+TEST_CASE("the nearest relatives come first, and damaged tables are left out") {
+  StoredTable stored;
+  const RangeTable& table = stored.table;
+  const RangeKey key = stored.key_of("another"), third = stored.key_of("third");
+  const std::size_t all = stored.relatives(key).size();
   // The one that serves all cells comes before those that share them.
   RangeTable one_cubin = table;
   one_cubin.cells.assign(1, table.cells.back());
-  RangeKey third = stored.key;
-  third.family = "third";
-  cache.put_range(third, {.table = one_cubin.text()});
-  CHECK(cubins_of(one_cubin).contains(relatives(key).at(0)));
+  stored.cache->put_range(third, {.table = one_cubin.text()});
+  CHECK(cubins_of(one_cubin).contains(stored.relatives(key).at(0)));
 
   // A table of the same family, of other templates, comes before both.
   RangeTable rare = table;
@@ -154,14 +177,14 @@ TEST_CASE("relatives are of the same kernel, GPU and timing, and damaged tables 
   std::erase_if(rare.cells, [&](const RangeCell& cell) { return cubin_of(cell.config) != least; });
   RangeKey older = key;
   older.source_digest = "other templates";
-  cache.put_range(older, {.table = rare.text()});
-  CHECK(relatives(key).at(0) == least);
-  CHECK(relatives(key).size() == found.size());
+  stored.cache->put_range(older, {.table = rare.text()});
+  CHECK(stored.relatives(key).at(0) == least);
+  CHECK(stored.relatives(key).size() == all);
 
   RangeTable strange = table;
   for (RangeCell& cell : strange.cells) cell.config = "warps=1000";
-  cache.put_range(stored.key, {.table = strange.text()});
-  cache.put_range(third, {.table = "no table"});
-  cache.put_range(older, {.table = strange.text()});
-  CHECK(relatives(key).empty());
+  stored.cache->put_range(stored.key, {.table = strange.text()});
+  stored.cache->put_range(third, {.table = "no table"});
+  stored.cache->put_range(older, {.table = strange.text()});
+  CHECK(stored.relatives(key).empty());
 }
