@@ -23,15 +23,17 @@ constexpr std::size_t kMostCells = 400, kLeastRefined = 64;
 // and is good enough within this distance, a tenth of an octave.
 constexpr std::int64_t kMostTimes = 4;
 constexpr double kSamePlace = 0.01;
+constexpr std::size_t kMostNamed = 6;  // recorded shapes, in a message
 
 std::vector<RangeDimension> checked_ranges(const Kernel& kernel, const std::string& over) {
   try {
     std::vector<RangeDimension> ranges = parse_ranges(over);
     const std::vector<std::string>& names = kernel.free_dimensions();
     for (const RangeDimension& range : ranges) {
-      if (std::find(names.begin(), names.end(), range.name) != names.end()) continue;
-      throw BadInput(names.empty() ? kernel.name() + " has no free dimension"
-                                   : unknown_name("free dimension of " + kernel.name(), range.name, names));
+      if (std::find(names.begin(), names.end(), range.name) == names.end())
+        throw BadInput(names.empty() ? kernel.name() + " has no free dimension"
+                                     : unknown_name("free dimension of " + kernel.name(), range.name, names));
+      check_range(kernel.name(), kernel.schema(), range.name, range.first, range.last);
     }
     return ranges;
   } catch (const BadInput& error) {
@@ -58,10 +60,10 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
     axes.push_back(coordinates_of(axes.size(), octaves));
   }
   for (const Problem& problem : session.recorded_problems()) {
-    const Extents extents = kernel_.extents_of(problem);
+    const GridPoint values = values_of(problem);
     bool within = true;
     for (std::size_t i = 0; i < ranges_.size(); ++i)
-      within = within && extents[places_[i]] >= ranges_[i].first && extents[places_[i]] <= ranges_[i].last;
+      within = within && values[i] >= ranges_[i].first && values[i] <= ranges_[i].last;
     if (within) recorded_.push_back(problem);
   }
   const std::vector<GridPoint> points = grid_points(axes);
@@ -69,10 +71,61 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
     add(points[i], false);
     if (interface_->has_uneven()) add(points[i], true);
   }
-  if (cells_.empty())
-    throw BadField(
-        "over", "no problem of " + ranges_text(ranges_) + " can be measured on " + session.info().key.name);
+  note_impossible_ends(points);
+  if (cells_.empty()) throw BadField("over", why_empty());
   coarse_ = cells_.size();
+}
+
+// The kernel refuses single points of a grid for what two dimensions make together. If it refuses all points at an end
+// of a range, that end is not served.
+void RangePlan::note_impossible_ends(const std::vector<GridPoint>& points) {
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    for (const std::int64_t end : std::set{ranges_[i].first, ranges_[i].last}) {
+      std::string why;
+      const auto is_possible = [&](const GridPoint& point) {
+        return point[i] == end && problem_of_kind(point, false, &why);
+      };
+      if (std::ranges::any_of(points, is_possible)) continue;
+      left_out_.push_back("every problem of " + ranges_[i].name + "=" + std::to_string(end) + ": " + why);
+    }
+  }
+}
+
+GridPoint RangePlan::values_of(const Problem& problem) const {
+  const Extents extents = kernel_.extents_of(problem);
+  GridPoint values;
+  for (const std::size_t place : places_) values.push_back(extents[place]);
+  return values;
+}
+
+// Few recorded shapes are named each, of more the least and the largest of each range.
+std::string RangePlan::recorded_text() const {
+  std::set<GridPoint> shapes;
+  for (const Problem& problem : session_.recorded_problems()) shapes.insert(values_of(problem));
+  std::string text;
+  if (shapes.size() <= kMostNamed) {
+    for (const GridPoint& shape : shapes) {
+      for (std::size_t i = 0; i < shape.size(); ++i)
+        text += (i > 0 ? "," : text.empty() ? "" : "; ") + ranges_[i].name + "=" + std::to_string(shape[i]);
+    }
+    return text;
+  }
+  std::vector<RangeDimension> hull = ranges_;
+  for (std::size_t i = 0; i < hull.size(); ++i) {
+    const auto [least, most] =
+        std::ranges::minmax(shapes, {}, [i](const GridPoint& shape) { return shape[i]; });
+    hull[i].first = least[i];
+    hull[i].last = most[i];
+  }
+  return "shapes within " + ranges_text(hull);
+}
+
+std::string RangePlan::why_empty() const {
+  const std::string ranges = ranges_text(ranges_), device = session_.info().key.name;
+  if (session_.recording() != nullptr && recorded_.empty())
+    return "no problem of " + ranges + " was recorded on " + device + "; recorded are " + recorded_text();
+  return "no problem of " + ranges + " can be measured on " + device +
+         (left_out_.empty() ? "" : ": " + left_out_.front());
 }
 
 // Recorded shapes are what they are.
@@ -104,7 +157,8 @@ void RangePlan::fill() {
   }
 }
 
-std::optional<Problem> RangePlan::problem_of_kind(const GridPoint& values, bool uneven) const {
+std::optional<Problem> RangePlan::problem_of_kind(const GridPoint& values, bool uneven,
+                                                  std::string* why_none) const {
   Extents extents = base_;
   for (std::size_t i = 0; i < values.size(); ++i) extents[places_[i]] = values[i];
   try {
@@ -113,7 +167,8 @@ std::optional<Problem> RangePlan::problem_of_kind(const GridPoint& values, bool 
     kernel_.check(problem);
     if (interface_->table_point_of(problem).uneven != uneven) return std::nullopt;
     return problem;
-  } catch (const BadInput&) {
+  } catch (const BadInput& error) {
+    if (why_none != nullptr) *why_none = error.what();
     return std::nullopt;
   }
 }
@@ -223,10 +278,9 @@ bool RangePlan::is_taken(const PlannedCell& cell) const {
 
 PlannedCell RangePlan::cell_of(const Problem& problem) const {
   const TablePoint point = interface_->table_point_of(problem);
-  const Extents extents = kernel_.extents_of(problem);
-  PlannedCell cell{problem, GridPoint(point.position.begin(), point.position.end()), point.uneven, {}};
-  for (const std::size_t place : places_) cell.place.push_back(extents[place]);
-  if (counted_) cell.place[*counted_] = even_count(*interface_, extents, point);
+  PlannedCell cell{problem, GridPoint(point.position.begin(), point.position.end()), point.uneven,
+                   values_of(problem)};
+  if (counted_) cell.place[*counted_] = even_count(*interface_, kernel_.extents_of(problem), point);
   return cell;
 }
 

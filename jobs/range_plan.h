@@ -36,7 +36,9 @@ class RangePlan {
 
   const std::vector<RangeDimension>& ranges() const { return ranges_; }
   const std::vector<PlannedCell>& cells() const { return cells_; }  // in the order in which to measure them
-  const std::vector<std::string>& left_out() const { return left_out_; }  // problems, each with a reason
+  const std::vector<std::string>& left_out() const {
+    return left_out_;
+  }                                               // problems and ends of ranges, with reasons
   std::size_t coarse() const { return coarse_; }  // cells of the coarse grid, the first ones
 
   // Adds the cells of the finer grid, those that are farthest from the others first; kMostCells in all.
@@ -68,11 +70,17 @@ class RangePlan {
 
  private:
   std::vector<std::int64_t> coordinates_of(std::size_t axis, double octaves) const;
+  void note_impossible_ends(const std::vector<GridPoint>& points);
+  GridPoint values_of(const Problem& problem) const;  // of the ranges
+  std::string recorded_text() const;
+  std::string why_empty() const;
   // The nearest of `among`, of the same kind if there is one.
   std::optional<std::size_t> nearest(const PlannedCell& to, const std::vector<PlannedCell>& among) const;
   // The problem at values of the ranges; nullopt if the kernel has none, or the device cannot hold it.
   std::optional<Problem> problem_at(const GridPoint& values, bool uneven);
-  std::optional<Problem> problem_of_kind(const GridPoint& values, bool uneven) const;
+  // nullopt also if it is of the other kind; `why_none` gets what the kernel refuses.
+  std::optional<Problem> problem_of_kind(const GridPoint& values, bool uneven,
+                                         std::string* why_none = nullptr) const;
   // The same; of uneven problems that which lies in the table where the even one of `values` does, or nearest to it.
   std::optional<Problem> problem_for(const GridPoint& values, bool uneven) const;
   // The ranges' values at a position of the dispatch table.

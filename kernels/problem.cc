@@ -100,4 +100,13 @@ Problem parse_problem(std::string_view kernel, const ProblemSchema& schema, cons
   return problem;
 }
 
+void check_range(std::string_view kernel, const ProblemSchema& schema, const std::string& name,
+                 std::int64_t first, std::int64_t last) {
+  const Dimension& dimension = find_dimension(kernel, schema, name);
+  if (first >= dimension.minimum && last <= dimension.maximum) return;
+  throw BadInput(name + " of " + std::string(kernel) + " must lie from " + std::to_string(dimension.minimum) +
+                 " to " + std::to_string(dimension.maximum) + " (got " + std::to_string(first) + ".." +
+                 std::to_string(last) + ")");
+}
+
 }  // namespace moetune

@@ -45,4 +45,8 @@ struct Preset {
 Problem parse_problem(std::string_view kernel, const ProblemSchema& schema, const Preset* preset,
                       std::string_view text);
 
+// Throws BadInput unless the dimension of that name takes all whole numbers from `first` to `last`.
+void check_range(std::string_view kernel, const ProblemSchema& schema, const std::string& name,
+                 std::int64_t first, std::int64_t last);
+
 }  // namespace moetune

@@ -44,11 +44,10 @@ std::vector<DimensionRange> ranges_for(const Kernel& kernel, const std::vector<R
   for (const RangeDimension& one : over) {
     if (std::find(names.begin(), names.end(), one.name) == names.end()) continue;
     used.insert(one.name);
-    for (const Dimension& dimension : kernel.schema()) {
-      if (dimension.name == one.name && (one.first < dimension.minimum || one.last > dimension.maximum))
-        throw BadField("over", one.name + " of " + kernel.name() + " must lie from " +
-                                   std::to_string(dimension.minimum) + " to " +
-                                   std::to_string(dimension.maximum));
+    try {
+      check_range(kernel.name(), kernel.schema(), one.name, one.first, one.last);
+    } catch (const BadInput& error) {
+      throw BadField("over", error.what());
     }
     ranges.push_back({one.name, one.first, one.last});
   }

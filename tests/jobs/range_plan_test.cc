@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "base/error.h"
 #include "jobs/device_choice.h"
 #include "tests/jobs/made_up_range.h"
 #include "tests/jobs/temporary_folder.h"
@@ -117,6 +118,44 @@ TEST_CASE("between the ends of a range no length is whole tiles, of new tokens a
   }
   CHECK(within > 10);
   CHECK(equal > 2);  // prompts without an earlier context
+}
+
+TEST_CASE("an end of a range at which the kernel has no problem is left out in one line, with the reason") {
+  DevicePlan made("prefill_attention", "q_heads=4,kv_heads=2,head_dim=64,page=64", "memory=1073741824",
+                  "batch=1..4,seqlen_q=128..4096,seqlen_kv=512..2048");
+  made.plan->fill();
+  REQUIRE(made.plan->left_out().size() == 1);
+  const std::string& why = made.plan->left_out()[0];
+  CHECK(why.starts_with("every problem of seqlen_q=4096: prefill_attention: seqlen_kv="));
+}
+
+TEST_CASE("a range that the kernel does not take is refused with the dimension's limits") {
+  const auto refused = [](const char* over) -> std::string {
+    try {
+      const DevicePlan made("decode_attention", "q_heads=8,kv_heads=2,head_dim=64", "memory=67108864", over);
+    } catch (const BadField& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(refused("batch=1..1048576m,context=1k..2k")
+            .ends_with("batch of decode_attention must lie from 1 to 65535 (got 1..1099511627776)"));
+  CHECK(refused("batch=1..65536,context=1k..2k").ends_with("must lie from 1 to 65535 (got 1..65536)"));
+  CHECK(refused("batch=1..65535,context=1k..1k").empty());
+}
+
+TEST_CASE("a range that no recording is within is refused with what was recorded") {
+  const auto refused = [](const std::vector<std::int64_t>& recorded) -> std::string {
+    try {
+      const MadeUpPlan made(recorded);
+    } catch (const BadField& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(refused({4, 2000}).ends_with(
+      "no problem of tokens=16..1024 was recorded on NVIDIA H200; recorded are tokens=4; tokens=2000"));
+  CHECK(refused({1, 2, 3, 4, 5, 6, 2000}).ends_with("; recorded are shapes within tokens=1..2000"));
 }
 
 TEST_CASE("ragged cells have the places of full ones in the table, of as many sequences as that takes") {
