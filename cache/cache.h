@@ -206,6 +206,8 @@ class Cache {
   void put_range(const RangeKey& key, const RangeRecord& record);
   // What the record says of its progress; "" if there is none, or none that matches its digest.
   std::string range_progress(const RangeKey& key) const;
+  // Whether there is a record of that key that does not match its digest.
+  bool is_range_damaged(const RangeKey& key) const;
   // The undamaged range tables of a family, latest first. Throws as family_winners does.
   std::vector<FamilyRange> family_ranges(const std::string& kernel, const std::string& family) const;
   std::vector<FamilyRange> ranges() const;  // the same of all families

@@ -113,6 +113,14 @@ std::string Cache::range_progress(const RangeKey& key) const {
   return row.step() ? row.text(0) : "";
 }
 
+bool Cache::is_range_damaged(const RangeKey& key) const {
+  const std::optional<std::int64_t> hardware = impl_->find_hardware(key.hardware);
+  if (impl_->schema < kSchemaWithRanges || !hardware) return false;
+  Query row = impl_->database.query("SELECT g.digest = " MOETUNE_RANGE_DIGEST " FROM ranges g WHERE id = ?",
+                                    find_range(impl_->database, key, *hardware));
+  return row.step() && row.integer(0) == 0;
+}
+
 std::vector<FamilyRange> Cache::family_ranges(const std::string& kernel, const std::string& family) const {
   std::vector<FamilyRange> all;
   if (impl_->schema < kSchemaWithRanges) return all;

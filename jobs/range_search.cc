@@ -57,7 +57,8 @@ void RangeSearch::resume() {
   try {
     known = store_.progress().value_or(RangeState{});
   } catch (const BadInput& error) {
-    context_.events.emit(Warning{WarningKind::history_left_out, error.what()});
+    const std::string text = std::string("The range is measured anew: ") + error.what();
+    context_.events.emit(Warning{WarningKind::history_left_out, text});
   }
   relatives_ = cubins_of_relatives(*session_.cache(), key(), *session_.space_file(), meter_);
   state_.ranges = ranges_text(plan_.ranges());

@@ -34,7 +34,10 @@ RangeStore::RangeStore(Cache& cache, RangeKey key, const std::vector<RangeDimens
 }
 
 std::optional<RangeState> RangeStore::progress() const {
-  const std::string text = choice_.fresh ? "" : cache_.range_progress(key_);
+  if (choice_.fresh) return std::nullopt;
+  if (cache_.is_range_damaged(key_))
+    throw BadInput("its stored table and progress are damaged (they do not match their digest)");
+  const std::string text = cache_.range_progress(key_);
   return text.empty() ? std::nullopt : std::optional(RangeState::parse(text));
 }
 

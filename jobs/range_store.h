@@ -25,7 +25,8 @@ class RangeStore {
   // Throws BadField (over) if the stored table serves a wider range and nobody asked to replace it.
   RangeStore(Cache& cache, RangeKey key, const std::vector<RangeDimension>& ranges, const Choice& choice);
 
-  // What an earlier search left; nullopt if there is nothing, or it is not asked for. Throws BadInput if it is damaged.
+  // What an earlier search left; nullopt if there is nothing, or it is not asked for. Throws BadInput if it is damaged,
+  // or is of a moetune that wrote it otherwise.
   std::optional<RangeState> progress() const;
 
   enum class Stage { under_way, time_is_up, complete };

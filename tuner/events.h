@@ -36,7 +36,7 @@ enum class WarningKind {
   other_sources,     // a stored winner is of other sources or another compiler
   no_ceilings,       // the ceilings could not be measured
   contended_winner,  // a stored winner was measured while somebody else used the device
-  history_left_out,  // stored trials that cannot be read as experience
+  history_left_out,  // stored trials that cannot be read as experience, or a range's progress
   other_timing,      // a stored winner is of another timing than the one asked for
   recorded_timing,   // a recording serves times of overlapping launches for another timing
 };

@@ -78,11 +78,17 @@ TEST_CASE("an altered range table counts as absent, and a check names it") {
         "UPDATE range_cubins SET cubin = (SELECT cubin FROM range_cubins WHERE number = 1)"}) {
     CAPTURE(change);
     const TempDir dir;
-    Cache::open(dir / "a.db", Cache::Mode::create).put_range(range_key(), range_record(1));
+    {
+      Cache sound = Cache::open(dir / "a.db", Cache::Mode::create);
+      sound.put_range(range_key(), range_record(1));
+      CHECK_FALSE(sound.is_range_damaged(range_key()));
+    }
     raw_sql(dir / "a.db", change);
     const Cache cache = Cache::open(dir / "a.db", Cache::Mode::read_only);
     CHECK(cache.ranges().empty());
     CHECK(cache.range_progress(range_key()).empty());
+    CHECK(cache.is_range_damaged(range_key()));
+    CHECK_FALSE(cache.is_range_damaged(range_key("head_dim=64")));
     REQUIRE(cache.check().size() == 1);
     CHECK(says(cache.check()[0].where, "range table 1 (decode_attention head_dim=128)"));
   }

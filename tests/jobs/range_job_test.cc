@@ -7,10 +7,12 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "base/regular_file.h"
 #include "cache/cache.h"
 #include "cache/ranges.h"
 #include "jobs/range_solution.h"
@@ -303,19 +305,35 @@ TEST_CASE("progress that is damaged is left out with a warning, and the range is
   const TemporaryFolder folder;
   write_made_up_range(folder.file("recordings"));
   const RangeRequest request = range_request(folder);
+  const std::string& file = request.target.cache.path;
   const RangeResult first = search_range(request, {});
+  const auto search_again = [&](const std::string& said) {
+    std::vector<std::string> warnings;
+    const RangeResult result =
+        search_range(request, {.events = {.listener = [&](const Event& event) {
+                                 if (const auto* warning = std::get_if<Warning>(&event.what))
+                                   warnings.push_back(warning->text);
+                               }}});
+    CHECK(result.table.cells.size() >= first.table.cells.size() / 2);
+    CHECK(result.table.certificate.shapes > 0);
+    REQUIRE(warnings.size() == (said.empty() ? 0 : 1));
+    if (!said.empty()) CHECK(warnings[0] == "The range is measured anew: " + said);
+  };
   {
-    Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_write);
+    Cache cache = Cache::open(file, Cache::Mode::read_write);
     const FamilyRange stored = cache.ranges().at(0);
     cache.put_range(stored.key, {.table = stored.table, .progress = "{\"moetune_range_progress\":1}"});
   }
-  std::size_t warnings = 0;
-  const RangeResult result = search_range(request, {.events = {.listener = [&](const Event& event) {
-                                                      warnings += std::holds_alternative<Warning>(event.what);
-                                                    }}});
-  CHECK(warnings == 1);
-  CHECK(result.table.cells.size() >= first.table.cells.size() / 2);
-  CHECK(result.table.certificate.shapes > 0);
+  search_again("the progress of a range search is of another moetune");
+  search_again("");
+
+  std::string bytes = read_regular_file(file, std::size_t{1} << 30);
+  const std::string key = "moetune_range_progress";
+  REQUIRE(bytes.find(key) != std::string::npos);
+  for (std::size_t at = 0; (at = bytes.find(key, at)) != std::string::npos;) bytes[at] = 'M';
+  std::ofstream(file, std::ios::binary) << bytes;
+  search_again("its stored table and progress are damaged (they do not match their digest)");
+  search_again("");
 }
 
 TEST_CASE("a fresh search has its whole budget again, and is as good as the first") {
