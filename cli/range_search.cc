@@ -1,6 +1,7 @@
 #include "cli/range_search.h"
 
 #include <chrono>
+#include <cmath>
 #include <map>
 
 #include "base/error.h"
@@ -14,8 +15,18 @@ namespace {
 
 using LineClock = std::chrono::steady_clock;
 
+constexpr int kMostDigits = 6;  // of a percentage, after the point
+
 // percent_text() has no zero, which here is the best there is.
-std::string regret_text(double regret) { return format("%.1f%%", regret * 100); }
+std::string regret_text(double regret, int digits = 1) { return format("%.*f%%", digits, regret * 100); }
+
+// Digits after the point that show a bound as it was asked for.
+int digits_of_bound(double bound) {
+  const auto is_whole = [](double value) { return std::abs(value - std::round(value)) < 1e-6; };
+  int digits = 1;
+  for (double tenths = bound * 1000; digits < kMostDigits && !is_whole(tenths); tenths *= 10) ++digits;
+  return digits;
+}
 
 // One line a report on a terminal that can redraw it, else one every ten seconds and at each new stage.
 class RangeLine {
@@ -92,7 +103,8 @@ std::string differing_cells(const std::vector<RangeWinner>& winners) {
   return text + list;
 }
 
-void print_range(const RangeResult& result, const Output& output) {
+// `variants`: how many cubins the table might have.
+void print_range(const RangeResult& result, std::size_t variants, const Output& output) {
   const RangeTable& found = result.table;
   Table table({});
   table.add({"family", result.family});
@@ -105,9 +117,7 @@ void print_range(const RangeResult& result, const Output& output) {
     table.add({"between", format("%zu points, each with the choice that a model of the trials expects",
                                  result.expected)});
   for (const std::string& cubin : result.cubins) table.add({"cubin", cubin});
-  table.add({"regret", regret_text(found.worst_cell()) + " in the worst cell (bound " +
-                           regret_text(found.bound) +
-                           (found.kept ? ")" : ", which so few cubins do not keep)")});
+  table.add({"regret", worst_regret_text(found, result.cubins.size() >= variants)});
   table.add({"certificate", certificate_line(found.certificate)});
   if (const std::string text = differing_cells(result.winners); !text.empty()) table.add({"timings", text});
   if (found.contended) table.add({"contended", "somebody else used the GPU: no server uses this table"});
@@ -118,6 +128,13 @@ void print_range(const RangeResult& result, const Output& output) {
 }
 
 }  // namespace
+
+std::string worst_regret_text(const RangeTable& table, bool has_all_cubins) {
+  const int digits = digits_of_bound(table.bound);
+  const char* const missed = has_all_cubins ? ", which so few cubins do not keep)" : ", which is not kept)";
+  return regret_text(table.worst_cell(), digits) + " in the worst cell (bound " +
+         regret_text(table.bound, digits) + (table.kept ? ")" : missed);
+}
 
 void declare_range(OptionTable& table, RangeOptions& options) {
   table.text("over", "RANGES", options.over,
@@ -157,7 +174,7 @@ int search_over(const RangeOptions& options, const SearchRequest& search, const 
     return kNothingFound;
   }
   if (remote.server.empty()) document = range_document(request, *result);
-  print_range(*result, output);
+  print_range(*result, request.variants, output);
   if (result->interrupted) output.note("Interrupted; the same command continues from there.");
   for (const std::string& problem : result->left_out) output.note("Left out: " + problem);
   output.document(document);

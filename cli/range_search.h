@@ -14,6 +14,10 @@ struct RangeOptions {
   std::uint64_t variants = 4, shapes = 12, shape_budget = 30;
 };
 
+// The worst cell's regret beside the bound, with as many digits as that has. A table of fewer cubins than it might have
+// misses its bound for another reason than their number.
+std::string worst_regret_text(const RangeTable& table, bool has_all_cubins);
+
 void declare_range(OptionTable& table, RangeOptions& options);
 
 // By a service if `remote` names one. `search` has the target and the settings; its time is that of the whole range.

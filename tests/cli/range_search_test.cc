@@ -1,8 +1,12 @@
 // `moetune search --over` as a user runs it, on the recordings that are shipped.
+#include "cli/range_search.h"
+
 #include <csignal>
 
 #include "tests/cli/tool.h"
+#include "tests/jobs/made_up_range.h"
 
+using namespace moetune;
 using namespace moetune::testing;
 
 namespace {
@@ -59,6 +63,29 @@ TEST_CASE(
   const Json resumed = document(tool.run(over_command({"--json"})));
   CHECK((resumed["cells"] == expected["cells"]));
   CHECK((resumed["cubins"] == expected["cubins"]));
+}
+
+TEST_CASE("a bound that is missed is blamed on few cubins only if there may be no more, and has its digits") {
+  const auto text = [](double bound, double regret, bool kept, bool has_all_cubins) {
+    RangeTable table{.bound = bound, .kept = kept};
+    table.cells = {{"a", "x=1", 10 * (1 + regret), 0, 10}};
+    return worst_regret_text(table, has_all_cubins);
+  };
+  CHECK(text(0.02, 0.003, true, true) == "0.3% in the worst cell (bound 2.0%)");
+  CHECK(text(0.02, 0.031, false, true) ==
+        "3.1% in the worst cell (bound 2.0%, which so few cubins do not keep)");
+  CHECK(text(0.02, 0.031, false, false) == "3.1% in the worst cell (bound 2.0%, which is not kept)");
+  CHECK(text(0.00001, 0.0004, false, false) == "0.040% in the worst cell (bound 0.001%, which is not kept)");
+  CHECK(text(0.0025, 0, true, false) == "0.00% in the worst cell (bound 0.25%)");
+}
+
+TEST_CASE("a range of one cubin says that so few do not keep its bound") {
+  Tool tool;
+  write_made_up_range(tool.path("recordings"));
+  const Ended ended = tool.run({"search", "router", "--over", "tokens=1..4096", "--device",
+                                "replay:" + tool.path("recordings").string(), "--no-compile", "--budget",
+                                "40", "--regret", "0.25", "--variants", "1"});
+  CHECK(contains(ended.out, "% in the worst cell (bound 0.25%, which so few cubins do not keep)"));
 }
 
 TEST_CASE("time that is up ends a range with a table") {
