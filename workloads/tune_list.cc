@@ -28,6 +28,17 @@ bool has_sound_winner(const CacheChoice& choice, const WorkloadKey& key) {
   }
 }
 
+// A complete range may need its share of the time to find that nothing is left to measure: what it has tells it from
+// one that was left unfinished before.
+TunedState state_of(const RangeResult& range, std::size_t shapes) {
+  if (range.interrupted) return TunedState::not_reached;
+  if (range.table.cells.empty()) return TunedState::nothing_valid;
+  if (range.measured > 0) return TunedState::tuned;
+  const RangeCertificate& seen = range.table.certificate;
+  const bool has_all = range.table.cells.size() >= range.planned && seen.shapes + seen.failed >= shapes;
+  return range.out_of_time && !has_all ? TunedState::not_reached : TunedState::already;
+}
+
 class ListTuner {
  public:
   ListTuner(const TuneListRequest& request, const JobContext& context)
@@ -52,11 +63,7 @@ class ListTuner {
       if (request_.time_s > 0)
         request.time_s = std::max(1.0, seconds_left() * tuned.range.weight / weight_left);
       tuned.result = search_range(request, context_);
-      const bool is_empty = tuned.result->table.cells.empty();
-      tuned.state = is_empty                     ? TunedState::nothing_valid
-                    : tuned.result->measured > 0 ? TunedState::tuned
-                                                 : TunedState::already;
-      if (tuned.result->interrupted) tuned.state = TunedState::not_reached;
+      tuned.state = state_of(*tuned.result, request.certificate_shapes);
     });
   }
 
