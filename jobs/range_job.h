@@ -21,10 +21,9 @@ struct RangeRequest {
   double time_s = 0;             // for everything; 0: no limit
   double regret = 0.02;          // that no cell may exceed
   std::size_t variants = 4;      // cubins at most
-  std::size_t warm_budget = 30;  // trials of a search near a tuned shape
+  std::size_t warm_budget = 30;  // trials of a search near a tuned shape; tests set fewer, which find less
   std::size_t certificate_shapes = 12;  // 0: none but those that are known
   std::size_t shape_budget = 30;        // trials of an unseen shape's own search
-  double octaves = 2;                   // between neighbours of the first grid
   // Another table of the family that serves today stays until the new one has met it: see RangeContest.
   bool guard = false;
   bool no_compile = false;

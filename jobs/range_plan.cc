@@ -43,12 +43,11 @@ std::vector<RangeDimension> checked_ranges(const Kernel& kernel, const std::stri
 
 }  // namespace
 
-RangePlan::RangePlan(const Session& session, const Problem& base, const std::string& over, double octaves)
+RangePlan::RangePlan(const Session& session, const Problem& base, const std::string& over)
     : session_(session),
       kernel_(*session.kernel()),
       specialization_(kernel_.specialization(base)),
       base_(kernel_.extents_of(base)),
-      octaves_(octaves),
       ranges_(checked_ranges(kernel_, over)),
       interface_(kernel_.family_interface(base)) {
   const std::vector<std::string>& names = kernel_.free_dimensions();
@@ -57,7 +56,7 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
     places_.push_back(
         static_cast<std::size_t>(std::find(names.begin(), names.end(), range.name) - names.begin()));
     if (places_.back() == 0) counted_ = places_.size() - 1;
-    axes.push_back(coordinates_of(axes.size(), octaves));
+    axes.push_back(coordinates_of(axes.size(), kOctaves));
   }
   for (const Problem& problem : session.recorded_problems()) {
     const GridPoint values = values_of(problem);
@@ -142,7 +141,7 @@ void RangePlan::fill() {
   const bool is_only = ranges_.size() == 1 && !leaves_shapes();
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     const double steps = is_only ? kOnlySteps : places_[i] == 0 ? kCountedSteps : kOtherSteps;
-    axes.push_back(coordinates_of(i, octaves_ / steps));
+    axes.push_back(coordinates_of(i, kOctaves / steps));
   }
   const std::vector<GridPoint> points = grid_points(axes);
   for (const std::size_t i : spread_order(points)) {

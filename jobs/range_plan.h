@@ -31,8 +31,10 @@ std::vector<std::pair<std::size_t, std::size_t>> cells_beside_each_other(
 
 class RangePlan {
  public:
+  static constexpr double kOctaves = 2;  // at most, between neighbours of the coarse grid
+
   // Of the coarse grid. Throws BadField (over).
-  RangePlan(const Session& session, const Problem& base, const std::string& over, double octaves);
+  RangePlan(const Session& session, const Problem& base, const std::string& over);
 
   const std::vector<RangeDimension>& ranges() const { return ranges_; }
   const std::vector<PlannedCell>& cells() const { return cells_; }  // in the order in which to measure them
@@ -99,7 +101,6 @@ class RangePlan {
   const Kernel& kernel_;
   const Assignment specialization_;
   const Extents base_;
-  const double octaves_;
   std::vector<RangeDimension> ranges_;
   std::vector<std::size_t> places_;     // of the ranges among the extents
   std::optional<std::size_t> counted_;  // the range of the kernel's first free dimension

@@ -205,8 +205,7 @@ RangeSolution solve(const RangeState& state, double bound, std::size_t variants,
     times.push_back(std::move(measured));
   }
   const Cover cover = choose_cubins(times, bound, variants);
-  RangeSolution solution{.within_bound = cover.within_bound,
-                         .picks = std::vector<RangePick>(state.cells.size())};
+  RangeSolution solution{.picks = std::vector<RangePick>(state.cells.size())};
   for (const std::size_t place : cover.cubins) solution.cubins.push_back(choosable[place]);
   solution.past_bound = past_bound_of(cells, times, cover, bound);
   RangeTable& table = solution.table;

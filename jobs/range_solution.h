@@ -29,7 +29,6 @@ struct RangePick {
 
 struct RangeSolution {
   std::vector<std::string> cubins;  // that the table launches, those of defaults included: `variants` at most
-  bool within_bound = false;        // every cell keeps the bound
   RangeTable table;                 // of the measured cells; the certificate is of RangeState::shapes
   std::vector<RangePick> picks;     // of all cells of the state, in order
   // Cells that lose more than the bound, or are left to their neighbours; the worst first.

@@ -205,8 +205,7 @@ RecordRangeResult record_range(const RecordRangeRequest& request, const JobConte
   Session session(choose_gpu(one.target.device, one.target.workload, "record"),
                   {.cache = one.target.cache, .threads = one.threads, .purpose = Purpose::recording},
                   context.events);
-  const RangePlan plan(session, problem_of(*session.kernel(), one.target.workload), request.over,
-                       request.octaves);
+  const RangePlan plan(session, problem_of(*session.kernel(), one.target.workload), request.over);
   std::vector<Problem> problems;
   for (const PlannedCell& cell : plan.cells()) problems.push_back(cell.problem);
   for (const Problem& problem : plan.unseen(request.shapes, one.seed)) problems.push_back(problem);

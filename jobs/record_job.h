@@ -33,7 +33,6 @@ struct RecordRequest {
 struct RecordRangeRequest {
   RecordRequest one;
   std::string over;        // "batch=1..256,context=512..131072"
-  double octaves = 2;      // between neighbours of the grid
   std::size_t shapes = 4;  // more problems that are not of the grid, for the certificate
 };
 

@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/suggest.h"
+#include "jobs/range_plan.h"
 #include "kernels/registry.h"
 #include "ranges/grid.h"
 
@@ -169,7 +170,7 @@ std::vector<Extents> range_cells(const Kernel& kernel, const Problem& base, cons
       const auto name = std::find(names.begin(), names.end(), range.name);
       if (name == names.end()) return {};
       places.push_back(static_cast<std::size_t>(name - names.begin()));
-      axes.push_back(axis_coordinates(range.first, range.last, request.octaves));
+      axes.push_back(axis_coordinates(range.first, range.last, RangePlan::kOctaves));
       cells *= axes.back().size();
     }
   } catch (const BadInput&) {

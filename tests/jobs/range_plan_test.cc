@@ -30,7 +30,7 @@ struct MadeUpPlan {
                     SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}, .no_compile = true},
                     Events{});
     base.emplace(session->problem());
-    plan.emplace(*session, *base, "tokens=16..1024", 3);
+    plan.emplace(*session, *base, "tokens=32..512");
   }
 
   std::size_t cell_with(std::int64_t tokens) const {
@@ -51,7 +51,7 @@ struct DevicePlan {
     setenv("MOETUNE_FAKE_CUDA", memory, 1);
     session.emplace(choose_family_device("cuda:0", {.kernel = kernel, .problem = problem, .preset = ""}),
                     SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}}, Events{});
-    plan.emplace(*session, session->problem(), over, 2);
+    plan.emplace(*session, session->problem(), over);
   }
 
   TemporaryFolder folder;
@@ -62,21 +62,21 @@ struct DevicePlan {
 }  // namespace
 
 TEST_CASE("cells beside each other are paired, that with fewer tokens first") {
-  const MadeUpPlan made({16, 128, 1024});
+  const MadeUpPlan made({32, 128, 512});
   REQUIRE(made.plan->cells().size() == 3);
   std::set<std::pair<std::int64_t, std::int64_t>> pairs;
   for (const auto& [a, b] : made.plan->counted_neighbours())
     pairs.emplace(tokens_of(made.plan->cells()[a].problem), tokens_of(made.plan->cells()[b].problem));
-  CHECK((pairs == std::set<std::pair<std::int64_t, std::int64_t>>{{16, 128}, {128, 1024}}));
+  CHECK((pairs == std::set<std::pair<std::int64_t, std::int64_t>>{{32, 128}, {128, 512}}));
 }
 
 TEST_CASE("a step between two cells gets a cell on both of its sides") {
   const auto added_for = [](std::int64_t first_past) {
-    MadeUpPlan made({16, 128, 132, 133, 134, 1024});
+    MadeUpPlan made({32, 128, 132, 133, 134, 512});
     const auto is_past = [&](const Problem& problem) { return tokens_of(problem) >= first_past; };
     std::vector<std::int64_t> tokens;
     const std::size_t before = made.plan->cells().size();
-    made.plan->add_around(made.cell_with(128), made.cell_with(1024), is_past);
+    made.plan->add_around(made.cell_with(128), made.cell_with(512), is_past);
     for (std::size_t i = before; i < made.plan->cells().size(); ++i)
       tokens.push_back(tokens_of(made.plan->cells()[i].problem));
     return tokens;
@@ -154,7 +154,7 @@ TEST_CASE("a range that no recording is within is refused with what was recorded
     return "";
   };
   CHECK(refused({4, 2000}).ends_with(
-      "no problem of tokens=16..1024 was recorded on NVIDIA H200; recorded are tokens=4; tokens=2000"));
+      "no problem of tokens=32..512 was recorded on NVIDIA H200; recorded are tokens=4; tokens=2000"));
   CHECK(refused({1, 2, 3, 4, 5, 6, 2000}).ends_with("; recorded are shapes within tokens=1..2000"));
 }
 
