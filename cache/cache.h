@@ -95,10 +95,12 @@ struct CacheProblem {
   std::string what;
 };
 
-// By what a merge orders two tables of one key: sound before contended, then the smaller upper end of the loss that was
-// seen, infinity if none was.
+// By what a merge orders two tables of one key: sound before contended, then the finer one, then the smaller upper end
+// of the loss that was seen, infinity if none was. A table of few cells that few shapes were seen of has lost little by
+// luck.
 struct RangeMerit {
   bool contended = false;
+  int coarseness = 0;  // smaller: more cells
   double regret = 0;
 
   auto operator<=>(const RangeMerit&) const = default;

@@ -147,12 +147,15 @@ std::string outdated(const Cache& cache, const Workload& workload, const Space& 
 
 RangeMerit merit_of_range(const std::string& text) {
   constexpr double kUnknown = std::numeric_limits<double>::infinity();
+  constexpr double kSizesAnOctave = 2;  // two searches that come to their ends have nearly as many cells
   try {
     const RangeTable table = RangeTable::parse(text, "a range table");
-    if (table.certificate.shapes == 0) return {table.contended, kUnknown};
-    return {table.contended, std::max(table.worst_cell(), table.certificate.worst)};
+    const double regret = std::max(table.worst_cell(), table.certificate.worst);
+    return {.contended = table.contended,
+            .coarseness = -static_cast<int>(kSizesAnOctave * std::log2(1 + table.cells.size())),
+            .regret = table.certificate.shapes == 0 ? kUnknown : regret};
   } catch (const BadInput&) {  // of another version
-    return {true, kUnknown};
+    return {.contended = true, .regret = kUnknown};
   }
 }
 

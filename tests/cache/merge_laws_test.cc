@@ -83,7 +83,9 @@ class RandomCaches {
 
 const moetune::RecordRules kMerits{.range_merit = [](const std::string& table) {
   const int figure = std::stoi(table);
-  return moetune::RangeMerit{figure % 2 == 1, static_cast<double>(figure / 2)};  // ties too
+  return moetune::RangeMerit{.contended = figure % 2 == 1,
+                             .coarseness = figure % 3,
+                             .regret = static_cast<double>(figure / 2)};  // ties too
 }};
 
 // Winners, trials, rivals and tables by key and content, whatever the numbers of their rows are. The progress of a

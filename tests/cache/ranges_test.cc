@@ -99,7 +99,7 @@ namespace {
 // "{"seed":5}" loses 5% at worst; odd ones are contended.
 const moetune::RecordRules kBySeed{.range_merit = [](const std::string& table) {
   const int seed = std::stoi(table.substr(table.find(':') + 1));
-  return moetune::RangeMerit{seed % 2 == 1, seed / 100.0};
+  return moetune::RangeMerit{.contended = seed % 2 == 1, .regret = seed / 100.0};
 }};
 
 }  // namespace
