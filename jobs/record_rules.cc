@@ -147,7 +147,7 @@ std::string outdated(const Cache& cache, const Workload& workload, const Space& 
 
 RangeMerit merit_of_range(const std::string& text) {
   constexpr double kUnknown = std::numeric_limits<double>::infinity();
-  constexpr double kSizesAnOctave = 2;  // two searches that come to their ends have nearly as many cells
+  constexpr double kSizesAnOctave = 8;  // two searches that come to their ends have nearly as many cells
   try {
     const RangeTable table = RangeTable::parse(text, "a range table");
     const double regret = std::max(table.worst_cell(), table.certificate.worst);

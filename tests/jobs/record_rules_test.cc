@@ -32,14 +32,15 @@ TEST_CASE(
   const RangeMerit fine = merit_of({.cells = 313, .loss = 0.926, .shapes = 8});
   const RangeMerit coarse = merit_of({.cells = 43, .loss = 0, .shapes = 1});
   CHECK(fine < coarse);
+  CHECK(merit_of({.cells = 321, .loss = 0.3}) < merit_of({.cells = 255, .loss = 0.1}));
   CHECK(merit_of({.cells = 43, .loss = 0, .contended = true}) > coarse);
   CHECK(merit_of({.cells = 313, .loss = 0, .contended = true}) > coarse);
 }
 
 TEST_CASE(
     "of tables with nearly as many cells a merge prefers the one that lost less, and a text that is none last") {
-  CHECK(merit_of({.cells = 420, .loss = 0.03}) < merit_of({.cells = 435, .loss = 0.05}));
-  CHECK(merit_of({.cells = 435, .loss = 0.03}) < merit_of({.cells = 420, .loss = 0.05}));
+  CHECK(merit_of({.cells = 405, .loss = 0.03}) < merit_of({.cells = 420, .loss = 0.05}));
+  CHECK(merit_of({.cells = 420, .loss = 0.03}) < merit_of({.cells = 405, .loss = 0.05}));
   CHECK(merit_of({.loss = 0.9}) < merit_of({.loss = 0, .shapes = 0}));
   CHECK(merit_of({.cells = 1, .loss = 9}) < merit_of_range("{}"));
 }
