@@ -16,9 +16,10 @@ constexpr std::size_t kLeastCells = 12;  // of a kind of work, for a model of it
 // Candidates at a point: what was within this of the fastest in one of so many cells around it.
 constexpr double kCandidateWithin = 1.1;
 constexpr std::size_t kCellsAround = 10;
-// Not what was slower than this in the nearest of them that tried it: the model leaves out times that are far from the
-// fastest, and would go by the good ones behind it.
+// What was slower than this in the nearest of them that tried it comes behind all others: the model leaves out times
+// that are far from the fastest, and would go by the good ones behind it.
 constexpr double kRuledOutFrom = 1.15;
+constexpr double kRuledOut = 10;  // in logarithms of times
 // Choices are expected so far from a measured cell on each axis, in octaves.
 constexpr double kExpectedReach = 1.5;
 // The nearest cell's choice and the default serve if nothing is expected to be faster by so much: the one was measured,
@@ -242,8 +243,6 @@ std::uint32_t KindExpectation::choice_at(const GridPoint& position) const {
   }
   std::ranges::sort(candidates);
   candidates.erase(std::ranges::unique(candidates).begin(), candidates.end());
-  std::erase_if(candidates,
-                [&](std::size_t config) { return config != nearest && is_ruled_out(config, around); });
   std::vector<TimeModel::Launched> launches;
   for (const std::size_t config : candidates) {
     if (const std::optional<double> waves = waves_of(config, *at.problem))
@@ -252,6 +251,7 @@ std::uint32_t KindExpectation::choice_at(const GridPoint& position) const {
   std::vector<double> expected = model_->expect(logarithms(position), launches);
   for (std::size_t i = 0; i < launches.size(); ++i) {
     const bool is_default = launches[i].config == at.fallback;
+    if (launches[i].config != nearest && is_ruled_out(launches[i].config, around)) expected[i] += kRuledOut;
     if (is_default || launches[i].config == nearest)
       expected[i] -= is_default ? kFasterThanDefault + kPerOctave * away : kFasterThanNearest;
   }
