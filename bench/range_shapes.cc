@@ -33,8 +33,6 @@ namespace {
 using namespace moetune;
 using nlohmann::json;
 
-constexpr double kOctaves = 2;  // of the coarse grid, whose cells are no unseen shapes
-
 // A table and how a server finds its cells.
 class Served {
  public:
@@ -136,7 +134,7 @@ class Shapes {
                   .timing = settings_.policy.timing},
                  context_.events),
         base_(problem_of(*session_.kernel(), workload_)),
-        plan_(session_, base_, request.at("over").get<std::string>(), kOctaves),
+        plan_(session_, base_, request.at("over").get<std::string>()),
         meter_(session_, settings_, context_) {
     const WorkloadKey& own = session_.key();
     const RangeKey key{own.kernel,    session_.kernel()->specialization(base_).text(),
