@@ -38,9 +38,8 @@ class RangePlan {
 
   const std::vector<RangeDimension>& ranges() const { return ranges_; }
   const std::vector<PlannedCell>& cells() const { return cells_; }  // in the order in which to measure them
-  const std::vector<std::string>& left_out() const {
-    return left_out_;
-  }                                               // problems and ends of ranges, with reasons
+  // Problems and ends of ranges, with reasons.
+  const std::vector<std::string>& left_out() const { return left_out_; }
   std::size_t coarse() const { return coarse_; }  // cells of the coarse grid, the first ones
 
   // Adds the cells of the finer grid, those that are farthest from the others first; kMostCells in all.
