@@ -96,8 +96,8 @@ struct CacheProblem {
 };
 
 // By what a merge orders two tables of one key: sound before contended, then the finer one, then the smaller upper end
-// of the loss that was seen, infinity if none was. A table of few cells that few shapes were seen of has lost little by
-// luck.
+// of the loss that was seen, infinity if none was. A table of few cells, of which few shapes were measured, says little
+// by its small loss.
 struct RangeMerit {
   bool contended = false;
   int coarseness = 0;  // smaller: more cells

@@ -52,17 +52,12 @@ std::string why_refused(const ModelWorkload& workload) {
 // A list with such a range is one that nobody can read.
 void check_ranges(const ModelWorkload& workload) {
   const Kernel& kernel = find_kernel(workload.kernel);
-  for (const DimensionRange& range : workload.ranges) {
-    for (const Dimension& dimension : kernel.schema()) {
-      if (dimension.name != range.dimension) continue;
-      if (range.low >= dimension.minimum && range.high <= dimension.maximum) continue;
+  for (const DimensionRange& range : workload.ranges) try {
+      check_range(kernel.name(), kernel.schema(), range.dimension, range.low, range.high);
+    } catch (const BadInput& error) {
       const bool is_batch = range.dimension == "batch" || range.dimension == "tokens";
-      throw BadField(is_batch ? "batch" : "context",
-                     range.dimension + " of " + kernel.name() + " must lie from " +
-                         std::to_string(dimension.minimum) + " to " + std::to_string(dimension.maximum) +
-                         " (got " + std::to_string(range.low) + ".." + std::to_string(range.high) + ")");
+      throw BadField(is_batch ? "batch" : "context", error.what());
     }
-  }
 }
 
 void add(ModelPlan& plan, ModelWorkload workload) {

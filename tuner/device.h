@@ -62,8 +62,8 @@ struct TrialResult {
 struct DuelPolicy {
   int rounds = 11;  // one sample of each finalist in each
   Timing timing = Timing::overlapped;
-  double sample_us =
-      3000;  // at least; starting a graph and an event before it take some 6 us, which a sample counts
+  // A sample's least duration: starting a graph and an event before it take some 6 us, which a sample counts.
+  double sample_us = 3000;
 };
 
 // What a kernel of fixed work saw of a GPU that should be this process's alone (templates/common/timing.cuh).

@@ -28,8 +28,8 @@ bool has_sound_winner(const CacheChoice& choice, const WorkloadKey& key) {
   }
 }
 
-// A complete range may need its share of the time to find that nothing is left to measure: what it has tells it from
-// one that was left unfinished before.
+// A complete range may need its share of the time to find that nothing is left to measure: what it has distinguishes it
+// from one that was left unfinished before.
 TunedState state_of(const RangeResult& range, std::size_t shapes) {
   if (range.interrupted) return TunedState::not_reached;
   if (range.table.cells.empty()) return TunedState::nothing_valid;

@@ -80,6 +80,24 @@ class SlowDuels : public Device {
   Met& met_;
 };
 
+// A meter of the recorded cell, whose duels are noted.
+struct DuelingCell {
+  DeviceChoice device() {
+    DeviceChoice choice = recorded.device();
+    choice.device = std::make_unique<SlowDuels>(std::move(choice.device), met);
+    return choice;
+  }
+
+  RecordedCell recorded;
+  JobContext context;
+  TuneSettings settings;
+  Met met;
+  Session session{device(),
+                  {.cache = {.path = recorded.folder.file("a.db"), .none = false}, .no_compile = true},
+                  context.events};
+  CellMeter meter{session, settings, context};
+};
+
 }  // namespace
 
 TEST_CASE("a cubin that is clearly slower than a cell's best gets no more than its starting points") {
@@ -110,16 +128,8 @@ TEST_CASE("a cubin that is clearly slower than a cell's best gets no more than i
 }
 
 TEST_CASE("a default that is far from the fastest has the time of its trial, in the duel's scale") {
-  const RecordedCell recorded;
-  const JobContext context;
-  const TuneSettings settings;
-  Met met;
-  DeviceChoice choice = recorded.device();
-  choice.device = std::make_unique<SlowDuels>(std::move(choice.device), met);
-  Session session(std::move(choice),
-                  {.cache = {.path = recorded.folder.file("a.db"), .none = false}, .no_compile = true},
-                  context.events);
-  CellMeter meter(session, settings, context);
+  DuelingCell dueling;
+  auto& [recorded, context, settings, met, session, meter] = dueling;
   REQUIRE(session.default_config());
   const Config fallback = *session.default_config();
   const double trial_us = made_up_time(fallback, session.space_file()->parameters(), 256);
@@ -142,16 +152,8 @@ TEST_CASE("a default that is far from the fastest has the time of its trial, in 
 }
 
 TEST_CASE("a cell of the fine grid has a shorter duel than a searched one or an unseen shape") {
-  const RecordedCell recorded;
-  const JobContext context;
-  const TuneSettings settings;
-  Met met;
-  DeviceChoice choice = recorded.device();
-  choice.device = std::make_unique<SlowDuels>(std::move(choice.device), met);
-  Session session(std::move(choice),
-                  {.cache = {.path = recorded.folder.file("a.db"), .none = false}, .no_compile = true},
-                  context.events);
-  CellMeter meter(session, settings, context);
+  DuelingCell dueling;
+  auto& [recorded, context, settings, met, session, meter] = dueling;
   const std::string fast = cubins_of(session, meter).begin()->second;
   const auto policy_of = [&](const CellMeter::Effort& effort) {
     RangeCellState cell{.problem = session.problem().text()};

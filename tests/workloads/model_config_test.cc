@@ -237,7 +237,7 @@ TEST_CASE("a pattern of windows that is not understood is said") {
   CHECK_FALSE(says_pattern(pattern + R"(, "layer_types": ["full_attention", "sliding_attention"])"));
 }
 
-TEST_CASE("dense layers are told from sparse ones by number, and experts that no layer uses are said") {
+TEST_CASE("dense and sparse layers are distinguished by number, and experts that no layer uses are noted") {
   const auto read = [](const std::string& more) {
     return Planned{parse_model_config(
                        R"({"model_type": "qwen3_moe", "num_hidden_layers": 8, "num_attention_heads": 32,
