@@ -123,6 +123,18 @@ Buffer integer_buffer(std::string name, std::vector<std::int32_t> values) {
   return buffer;
 }
 
+Buffer sequence_rows(std::string name, std::vector<std::int32_t> values, std::int64_t sequences) {
+  Buffer buffer = integer_buffer(std::move(name), std::move(values));
+  buffer.sequences = sequences;
+  return buffer;
+}
+
+Buffer sequence_offsets(std::string name, std::vector<std::int32_t> values, std::int64_t sequences) {
+  Buffer buffer = sequence_rows(std::move(name), std::move(values), sequences);
+  buffer.offsets = sequences > 0;
+  return buffer;
+}
+
 Buffer scale_buffer(std::string name, std::int64_t count, std::int32_t first) {
   std::vector<std::int32_t> values;
   for (std::int64_t i = 0; i < count; ++i) values.push_back(1 + static_cast<std::int32_t>((first + i) % 3));

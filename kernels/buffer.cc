@@ -57,6 +57,12 @@ void check_fill(const Buffer& buffer) {
   if ((fill.kind == Fill::Kind::columns) == fill.shifts.empty())
     refuse(buffer, "has shifts without columns, or columns without shifts");
   if (!fill.shifts.empty() && is_integer(buffer.dtype)) refuse(buffer, "shifts columns of integers");
+  const bool is_whole = buffer.offsets ? buffer.elements == buffer.sequences + 1
+                                       : buffer.sequences == 0 || (buffer.sequences > 0 &&
+                                                                   buffer.elements % buffer.sequences == 0);
+  if (!is_whole || (buffer.sequences != 0 && (fill.kind != Fill::Kind::integers || buffer.is_written())))
+    refuse(buffer,
+           "has no whole row of integers for each of " + std::to_string(buffer.sequences) + " sequences");
   for (const Range& range : fill.poison) {
     if (range.begin < 0 || range.count < 0 || range.begin > buffer.elements - range.count)
       refuse(buffer, "is poisoned past its end");
@@ -188,6 +194,25 @@ std::int64_t permuted_element(std::int64_t elements, std::uint64_t seed, std::ui
     index = left << half | right;
   } while (index >= count);
   return static_cast<std::int64_t>(index);
+}
+
+std::vector<std::int32_t> integers_in_order(const Buffer& buffer, std::uint64_t order) {
+  const std::vector<std::int32_t>& given = buffer.fill.integers;
+  if (order == 0 || buffer.sequences == 0) return given;
+  std::vector<std::int32_t> ordered;
+  if (buffer.offsets) ordered.push_back(0);
+  for (std::int64_t i = 0; i < buffer.sequences; ++i) {
+    const auto from =
+        static_cast<std::size_t>(permuted_element(buffer.sequences, 0, order, static_cast<std::uint64_t>(i)));
+    if (buffer.offsets) {
+      ordered.push_back(ordered.back() + given[from + 1] - given[from]);
+      continue;
+    }
+    const auto row = given.size() / static_cast<std::size_t>(buffer.sequences);
+    const auto begin = given.begin() + static_cast<std::ptrdiff_t>(from * row);
+    ordered.insert(ordered.end(), begin, begin + static_cast<std::ptrdiff_t>(row));
+  }
+  return ordered;
 }
 
 std::vector<double> host_values(const Buffer& buffer, std::uint64_t seed, std::uint64_t stream) {

@@ -57,6 +57,11 @@ struct Buffer {
   bool rotates = false;
   // An input that whatever runs in front of the kernel in a server has just written (Timing::chained).
   bool fresh = false;
+  // Of integers that say something of so many sequences: a row of each or, as `offsets`, prefix sums over them from 0
+  // on. Measuring takes turns between several orders of the sequences, the same in all such buffers: a server's come in
+  // any order, blocks start in it, and which of them share an SM changes a time by up to a quarter.
+  std::int64_t sequences = 0;
+  bool offsets = false;
   // Of inputs and in_out buffers; outputs are poisoned before every run. An in_out buffer is filled again
   // before every run that is judged. During measuring each launch finds what the launches before it left.
   Fill fill;
@@ -68,11 +73,16 @@ struct Buffer {
 };
 
 // Throws std::logic_error with the broken rule: lists as long as their buffer, poison inside it, values that
-// the type can hold; every written buffer with a check that suits its type; segments that exist.
+// the type can hold, whole rows of sequences; every written buffer with a check that suits its type; segments that
+// exist.
 void check_buffers(const std::vector<Buffer>& buffers);
 
 // The type in which the exact reference writes such an output: f32 for a floating-point type, else its own.
 inline DType exact_dtype(DType type) { return is_integer(type) ? type : DType::f32; }
+
+// The integers of a buffer that says something of sequences, with the sequences in another order; order 0 is the one
+// that they have.
+std::vector<std::int32_t> integers_in_order(const Buffer& buffer, std::uint64_t order);
 
 // The value of element `index` of a normal or uniform fill before rounding to the buffer's type. `stream`
 // tells buffers and copies apart. With mix(x) = one step of SplitMix64 from state x,

@@ -94,6 +94,8 @@ Json write_buffers(const std::vector<Buffer>& buffers, std::vector<Blob>& blobs)
                     {"role", name_of(kRoles, buffer.role)},
                     {"rotates", buffer.rotates},
                     {"fresh", buffer.fresh},
+                    {"sequences", buffer.sequences},
+                    {"offsets", buffer.offsets},
                     {"fill", fill_to_json(buffer.fill, blobs)},
                     {"check", check_to_json(buffer.check)}});
   }
@@ -111,6 +113,8 @@ std::vector<Buffer> read_buffers(const Json& json, std::span<const Blob> blobs) 
       buffer.role = from_name(kRoles, "role", item.at("role"));
       item.at("rotates").get_to(buffer.rotates);
       item.at("fresh").get_to(buffer.fresh);
+      item.at("sequences").get_to(buffer.sequences);
+      item.at("offsets").get_to(buffer.offsets);
       buffer.fill = fill_from_json(item.at("fill"), blobs);
       buffer.check = check_from_json(item.at("check"));
     }

@@ -50,8 +50,10 @@ std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, const Dec
     buffers.push_back(scale_buffer("k_scale", shape.kv_scales(), 1));
     buffers.push_back(scale_buffer("v_scale", shape.kv_scales(), 2));
   }
-  if (shape.paged()) buffers.push_back(integer_buffer("page_table", pool.table));
-  buffers.push_back(integer_buffer("lengths", {lengths.begin(), lengths.end()}));
+  // Without pages a sequence's KV lies where its place says, and is NaN past its own length.
+  const std::int64_t movable = shape.ragged && shape.paged() ? shape.batch : 0;
+  if (shape.paged()) buffers.push_back(sequence_rows("page_table", pool.table, movable));
+  buffers.push_back(sequence_rows("lengths", {lengths.begin(), lengths.end()}, movable));
   if (shape.sinks) buffers.push_back(normal_buffer("sinks", DType::f32, shape.q_heads, kSinkScale));
   buffers.push_back(attention_output("o", shape.dtype, call.row_elements(call.o, shape)));
   if (shape.lse) buffers.push_back(attention_output("lse", DType::f32, shape.query_rows()));

@@ -18,6 +18,11 @@ std::vector<std::int32_t> offsets_of(const std::vector<PrefillSequence>& sequenc
   return offsets;
 }
 
+// Those that other orders may move: without pages a sequence's KV lies where its place says.
+std::int64_t movable_sequences(const PrefillShape& shape) {
+  return shape.ragged && shape.paged() ? shape.batch : 0;
+}
+
 void require_room(const char* field, std::int64_t room, std::int64_t needed) {
   if (room >= needed) return;
   throw BadInput("prefill_attention: the sequences need " + std::to_string(needed) + " tokens and " + field +
@@ -41,8 +46,8 @@ Placement place_pages(const PrefillShape& shape, const PrefillCall& call,
   PagePool pool =
       fill_pages("prefill_attention", visible, shape.page, call.blocks, call.page_table_stride, random);
   Placement placement{{}, std::move(pool.used)};
-  placement.buffers.push_back(integer_buffer("kv_lengths", std::move(tokens)));
-  placement.buffers.push_back(integer_buffer("page_table", std::move(pool.table)));
+  placement.buffers.push_back(sequence_rows("kv_lengths", std::move(tokens), movable_sequences(shape)));
+  placement.buffers.push_back(sequence_rows("page_table", std::move(pool.table), movable_sequences(shape)));
   return placement;
 }
 
@@ -93,7 +98,7 @@ std::vector<Buffer> prefill_attention_buffers(const PrefillShape& shape, const P
     buffers.push_back(scale_buffer("k_scale", shape.kv_scales(), 1));
     buffers.push_back(scale_buffer("v_scale", shape.kv_scales(), 2));
   }
-  buffers.push_back(integer_buffer("q_offsets", q_offsets));
+  buffers.push_back(sequence_offsets("q_offsets", q_offsets, movable_sequences(shape)));
   for (Buffer& buffer : placement.buffers) buffers.push_back(std::move(buffer));
   if (shape.sinks) buffers.push_back(normal_buffer("sinks", DType::f32, shape.q_heads, kSinkScale));
   buffers.push_back(attention_output("o", shape.dtype, call.row_elements(call.o, shape)));

@@ -1,7 +1,10 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
+#include "kernels/registry.h"
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/planted.h"
 
@@ -43,6 +46,25 @@ TEST_CASE("device fills equal host_values bit for bit, for every type, fill and 
         MESSAGE(actual[static_cast<std::size_t>(where)] << " instead of "
                                                         << expected[static_cast<std::size_t>(where)]);
     }
+  }
+}
+
+TEST_CASE("measuring takes turns between 16 orders of uneven sequences in pages, checking does not") {
+  if (no_gpu()) return;
+  const Kernel& kernel = find_kernel("decode_attention");
+  const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr,
+                                        "batch=9,context=700,page=16,lengths=ragged,q_heads=8,kv_heads=2");
+  gpu().open(kernel, problem, 3);
+  for (const Buffer& buffer : kernel.buffers(problem, 3)) {
+    if (buffer.sequences == 0) continue;
+    CAPTURE(buffer.name);
+    for (int order = 0; order < 16; ++order) {
+      const std::vector<std::int32_t> expected = integers_in_order(buffer, static_cast<std::uint64_t>(order));
+      const std::vector<double> actual =
+          widened(buffer.dtype, gpu().fetch(buffer.name, CudaDevice::Tensor::actual, order));
+      CHECK(std::ranges::equal(actual, expected));
+    }
+    CHECK_THROWS_AS(gpu().fetch(buffer.name, CudaDevice::Tensor::actual, 16), BadInput);
   }
 }
 

@@ -38,8 +38,14 @@ TEST_CASE("buffers come back exactly") {
   y.check = OutputCheck::within({1e-5, 3.0, 1e-7});
   Buffer logits{.name = "logits", .elements = 4};
   logits.fill = {.kind = Fill::Kind::columns, .scale = 2, .shifts = {0.5f, -1}};
-  const std::vector<Buffer> back = there_and_back({k, draws, y, listed({3, 2}), logits});
-  REQUIRE(back.size() == 5);
+  Buffer sums = listed({0, 3, 5});
+  sums.sequences = 2;
+  sums.offsets = true;
+  const std::vector<Buffer> back = there_and_back({k, draws, y, listed({3, 2}), logits, sums});
+  REQUIRE(back.size() == 6);
+  CHECK(back[5].sequences == 2);
+  CHECK(back[5].offsets);
+  CHECK(back[3].sequences == 0);
   CHECK(back[4].fill.kind == Fill::Kind::columns);
   CHECK(back[4].fill.shifts == std::vector<float>{0.5f, -1});
   CHECK(back[0].name == "k");

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <stdexcept>
+#include <vector>
 
 #include "base/error.h"
 
@@ -268,6 +270,40 @@ TEST_CASE("constants, and integers poisoned with their largest value") {
   CHECK(host_values(input(DType::i32, 2, {.poison = {{1, 1}}}), 1, 1) == std::vector<double>{0, 2147483647});
 }
 
+TEST_CASE("in other orders each sequence keeps its rows, and offsets follow the same order") {
+  constexpr std::int64_t kSequences = 7;
+  const std::vector<std::int32_t> lengths = {5, 0, 12, 1, 7, 30, 2};
+  std::vector<std::int32_t> rows, sums = {0};
+  for (const std::int32_t length : lengths) {
+    rows.insert(rows.end(), {length, 100 + length});
+    sums.push_back(sums.back() + length);
+  }
+  Buffer table = input(DType::i32, 14, {.kind = Fill::Kind::integers, .integers = rows});
+  table.sequences = kSequences;
+  Buffer offsets = input(DType::i32, 8, {.kind = Fill::Kind::integers, .integers = sums});
+  offsets.sequences = kSequences;
+  offsets.offsets = true;
+  CHECK_NOTHROW(moetune::check_buffers({table, offsets}));
+  CHECK(moetune::integers_in_order(table, 0) == rows);
+  CHECK(moetune::integers_in_order(offsets, 0) == sums);
+  std::set<std::vector<std::int32_t>> orders;
+  for (std::uint64_t order = 0; order < 16; ++order) {
+    const std::vector<std::int32_t> moved = moetune::integers_in_order(table, order);
+    const std::vector<std::int32_t> moved_sums = moetune::integers_in_order(offsets, order);
+    REQUIRE(moved.size() == rows.size());
+    REQUIRE(moved_sums.size() == sums.size());
+    std::vector<std::int32_t> seen;
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      CHECK(moved[2 * i + 1] == 100 + moved[2 * i]);
+      CHECK(moved_sums[i + 1] - moved_sums[i] == moved[2 * i]);
+      seen.push_back(moved[2 * i]);
+    }
+    CHECK(std::ranges::is_permutation(seen, lengths));
+    orders.insert(moved);
+  }
+  CHECK(orders.size() > 12);
+}
+
 TEST_CASE("buffers that contradict themselves are refused, each for its own rule") {
   const auto refused = [](std::vector<Buffer> buffers, const char* why) {
     CHECK_THROWS_WITH_AS(moetune::check_buffers(buffers), doctest::Contains(why), std::logic_error);
@@ -294,4 +330,14 @@ TEST_CASE("buffers that contradict themselves are refused, each for its own rule
   refused({input(DType::i32, 3, {.kind = Fill::Kind::zipf})}, "draws from no values");
   refused({input(DType::f32, 3, {.kind = Fill::Kind::columns})}, "columns without shifts");
   refused({input(DType::i32, 3, {.kind = Fill::Kind::columns, .shifts = {1}})}, "columns of integers");
+  Buffer rows = input(DType::i32, 3, {.kind = Fill::Kind::integers, .integers = {1, 2, 3}});
+  rows.sequences = 2;
+  refused({rows}, "no whole row of integers for each of 2 sequences");
+  rows.offsets = true;
+  CHECK_NOTHROW(moetune::check_buffers({rows}));
+  rows.sequences = 3;
+  refused({rows}, "for each of 3 sequences");
+  Buffer zeros = input(DType::i32, 4, {});
+  zeros.sequences = 2;
+  refused({zeros}, "for each of 2 sequences");
 }

@@ -136,6 +136,16 @@ TEST_CASE(
         std::vector<std::int32_t>{777});
 }
 
+TEST_CASE("uneven sequences in pages may change places while measuring, others stay") {
+  const std::map<std::string, Buffer> paged =
+      buffers_by_name(problem("batch=40,context=777,page=16,lengths=ragged"));
+  CHECK(paged.at("lengths").sequences == 40);
+  CHECK(paged.at("page_table").sequences == 40);
+  CHECK(paged.at("q").sequences == 0);
+  CHECK(buffers_by_name(problem("batch=40,context=777,page=16")).at("lengths").sequences == 0);
+  CHECK(buffers_by_name(problem("batch=40,context=777,lengths=ragged")).at("lengths").sequences == 0);
+}
+
 TEST_CASE("poison covers exactly what a right kernel never uses") {
   for (const char* layout : {"hnd", "nhd"}) {
     for (const char* page : {"0", "1", "16", "64,window=20", "128", "0,window=33,q_len=3", "16,window=40",

@@ -108,6 +108,31 @@ TEST_CASE("ragged sequences hold the odd ones, stay in range, and differ from se
   CHECK(kernel().cost(of).flops.bf16 > 0);
 }
 
+TEST_CASE(
+    "while measuring, a sequence in pages changes its place with its queries, its length and its pages") {
+  const Problem of = problem("batch=12,seqlen_q=100,seqlen_kv=700,lengths=ragged,page=16");
+  const auto buffers = buffers_by_name(of, kernel().default_call(of), 1);
+  const auto sequences = [&](std::uint64_t order) {
+    const auto q = integers_in_order(buffers.at("q_offsets"), order);
+    const auto lengths = integers_in_order(buffers.at("kv_lengths"), order);
+    const auto table = integers_in_order(buffers.at("page_table"), order);
+    std::vector<std::vector<std::int32_t>> all;
+    const std::size_t row = table.size() / lengths.size();
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      std::vector<std::int32_t>& one =
+          all.emplace_back(table.begin() + static_cast<std::ptrdiff_t>(i * row),
+                           table.begin() + static_cast<std::ptrdiff_t>((i + 1) * row));
+      one.push_back(q[i + 1] - q[i]);
+      one.push_back(lengths[i]);
+    }
+    return all;
+  };
+  for (std::uint64_t order = 1; order < 16; ++order) {
+    CHECK(sequences(order) != sequences(0));
+    CHECK(std::ranges::is_permutation(sequences(order), sequences(0)));
+  }
+}
+
 TEST_CASE("what a query sees, and the cost, are those of the mask token by token") {
   for (const char* text : kMasked) {
     CAPTURE(text);

@@ -43,16 +43,16 @@ class HeldStream {
 
 }  // namespace
 
-int launches_per_sample(double time_us, std::int64_t copies, double sample_us) {
+int launches_per_sample(double time_us, std::int64_t turns, double sample_us) {
   const double needed = std::ceil(sample_us / std::max(time_us, 0.1));
   const int wanted = static_cast<int>(std::clamp<double>(needed, 1, kMaxLaunches));
-  const auto turn = static_cast<int>(copies);
-  const int whole = (wanted + turn - 1) / turn * turn;
+  const auto all = static_cast<int>(turns);
+  const int whole = (wanted + all - 1) / all * all;
   return whole * time_us <= kWholeTurns * sample_us ? whole : wanted;
 }
 
-Rotation::Rotation(Enqueue enqueue, std::int64_t copies, const cuda::Stream& stream)
-    : enqueue_(std::move(enqueue)), copies_(copies), stream_(stream) {}
+Rotation::Rotation(Enqueue enqueue, std::int64_t turns, const cuda::Stream& stream)
+    : enqueue_(std::move(enqueue)), turns_(turns), stream_(stream) {}
 
 const cuda::Graph& Rotation::graph(std::int64_t start) {
   const auto known = graphs_.find(start);
@@ -60,25 +60,25 @@ const cuda::Graph& Rotation::graph(std::int64_t start) {
   return graphs_
       .emplace(start, cuda::capture(stream_,
                                     [&] {
-                                      for (int i = 0; i < launches_; ++i) enqueue_((start + i) % copies_);
+                                      for (int i = 0; i < launches_; ++i) enqueue_((start + i) % turns_);
                                     }))
       .first->second;
 }
 
 void Rotation::prepare(int count) {
-  for (int i = 0; i < count; ++i) graph((start_ + std::int64_t{i} * launches_) % copies_);
+  for (int i = 0; i < count; ++i) graph((start_ + std::int64_t{i} * launches_) % turns_);
 }
 
 void Rotation::enqueue_next() {
   cuda::launch(graph(start_), stream_);
-  start_ = (start_ + launches_) % copies_;
+  start_ = (start_ + launches_) % turns_;
 }
 
 double Rotation::fit_graph_length(double rough_us, double sample_us) {
   constexpr int kRefinements = 3;
   const cuda::Event begin = cuda::make_event(), end = cuda::make_event();
   for (int i = 0; i < kRefinements; ++i) {
-    const int wanted = launches_per_sample(rough_us, copies_, sample_us);
+    const int wanted = launches_per_sample(rough_us, turns_, sample_us);
     // A single first run overestimates short kernels several times; a graph of them does not.
     if (i > 0 && wanted <= launches_ + launches_ / 4) break;
     launches_ = wanted;
@@ -99,21 +99,21 @@ Benchmark::Benchmark(Harness& harness, Producer& producer, const Nvml& nvml, con
 Rotation::Enqueue Benchmark::enqueue_of(LoadedPlan& plan, Timing timing) const {
   switch (timing) {
     case Timing::chained:
-      return [this, &plan](std::int64_t copy) {
-        producer_.enqueue(copy);
-        plan.enqueue(copy);
+      return [this, &plan](std::int64_t turn) {
+        producer_.enqueue(turn);
+        plan.enqueue(turn);
       };
     case Timing::alone:
-      return [&plan](std::int64_t copy) { plan.enqueue_alone(copy); };
+      return [&plan](std::int64_t turn) { plan.enqueue_alone(turn); };
     case Timing::overlapped:
       break;
   }
-  return [&plan](std::int64_t copy) { plan.enqueue(copy); };
+  return [&plan](std::int64_t turn) { plan.enqueue(turn); };
 }
 
-double Benchmark::producer_us(std::int64_t copies, double sample_us, int count) {
+double Benchmark::producer_us(std::int64_t turns, double sample_us, int count) {
   if (!producing_) {
-    producing_.emplace([this](std::int64_t copy) { producer_.enqueue(copy); }, copies, stream_);
+    producing_.emplace([this](std::int64_t turn) { producer_.enqueue(turn); }, turns, stream_);
     producing_->fit_graph_length(kSampleUs, sample_us);
   }
   sample(*producing_, count, producer_samples_us_);
@@ -176,7 +176,7 @@ Measurement Benchmark::summarize(std::vector<double> samples_us) const {
   return measurement;
 }
 
-Benchmark::Timed Benchmark::measure(LoadedPlan& plan, std::int64_t copies, double rough_us,
+Benchmark::Timed Benchmark::measure(LoadedPlan& plan, std::int64_t turns, double rough_us,
                                     const MeasurePolicy& policy, Deadline deadline) {
   const auto too_slow = [&](double seen_us, std::vector<double> samples) {
     return Timed{
@@ -189,15 +189,15 @@ Benchmark::Timed Benchmark::measure(LoadedPlan& plan, std::int64_t copies, doubl
   const auto fits = [&](int samples, double launch_us, int launches) {
     return seconds_left(deadline) > 1.5e-6 * samples * launches * launch_us;
   };
-  if (!fits(policy.quick_samples + 1, rough_us, launches_per_sample(rough_us, copies, kSampleUs))) {
+  if (!fits(policy.quick_samples + 1, rough_us, launches_per_sample(rough_us, turns, kSampleUs))) {
     return {Outcome::timed_out,
             "one run takes " + microseconds(rough_us) + ": too long to measure within its time limit",
             {}};
   }
-  Rotation rotation(enqueue_of(plan, policy.timing), copies, stream_);
+  Rotation rotation(enqueue_of(plan, policy.timing), turns, stream_);
   const bool chained = policy.timing == Timing::chained;
   const bool is_known = producer_samples_us_.size() == kProducerMemory;
-  const double producer = chained ? producer_us(copies, kSampleUs, is_known ? 1 : kProducerSamples) : 0;
+  const double producer = chained ? producer_us(turns, kSampleUs, is_known ? 1 : kProducerSamples) : 0;
   const double launch_us = rotation.fit_graph_length(rough_us, kSampleUs);
 
   std::vector<double> samples;
@@ -223,20 +223,20 @@ Benchmark::Timed Benchmark::measure(LoadedPlan& plan, std::int64_t copies, doubl
   return {Outcome::ok, "", summarize(std::move(samples))};
 }
 
-std::vector<Measurement> Benchmark::duel(const std::vector<LoadedPlan*>& plans, std::int64_t copies,
+std::vector<Measurement> Benchmark::duel(const std::vector<LoadedPlan*>& plans, std::int64_t turns,
                                          const DuelPolicy& policy, Deadline deadline,
                                          std::optional<std::size_t>& failed) {
   std::vector<Rotation> rotations;
   std::vector<std::vector<double>> samples(plans.size());
   for (std::size_t i = 0; i < plans.size(); ++i) {
     failed = i;
-    rotations.emplace_back(enqueue_of(*plans[i], policy.timing), copies, stream_)
+    rotations.emplace_back(enqueue_of(*plans[i], policy.timing), turns, stream_)
         .fit_graph_length(policy.sample_us, policy.sample_us);
   }
   double producer = 0;
   for (int round = 0; round < policy.rounds && (round == 0 || seconds_left(deadline) > 0); ++round) {
     failed.reset();
-    if (policy.timing == Timing::chained) producer = producer_us(copies, policy.sample_us, 1);
+    if (policy.timing == Timing::chained) producer = producer_us(turns, policy.sample_us, 1);
     for (std::size_t turn = 0; turn < plans.size(); ++turn) {
       const std::size_t i = (static_cast<std::size_t>(round) + turn) % plans.size();
       failed = i;

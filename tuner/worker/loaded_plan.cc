@@ -23,7 +23,7 @@ std::string Arena::damage(Harness& harness) const {
   return layout_.copies == 1 ? text : text + " (copy " + std::to_string(copy) + ")";
 }
 
-LoadedPlan::LoadedPlan(const LaunchPlan& plan, std::span<const std::uint8_t> cubin, CopyAddress buffers,
+LoadedPlan::LoadedPlan(const LaunchPlan& plan, std::span<const std::uint8_t> cubin, TurnAddress buffers,
                        const cuda::Stream& stream)
     : plan_(plan), alone_(plan), buffers_(std::move(buffers)), stream_(stream), cubin_(plan, cubin) {
   for (Launch& first : alone_.launches) {
@@ -36,26 +36,26 @@ LoadedPlan::LoadedPlan(const LaunchPlan& plan, std::span<const std::uint8_t> cub
   }
 }
 
-cuda::Address LoadedPlan::resolve(std::string_view name, std::int64_t copy) const {
+cuda::Address LoadedPlan::resolve(std::string_view name, std::int64_t turn) const {
   for (const Arena& arena : scratch_) {
     if (arena.name() == name) return arena.address(0);
   }
-  return buffers_(name, copy);
+  return buffers_(name, turn);
 }
 
-const BoundPlan& LoadedPlan::bound(BoundPlans& plans, const LaunchPlan& plan, std::int64_t copy) {
-  const auto index = static_cast<std::size_t>(copy);
+const BoundPlan& LoadedPlan::bound(BoundPlans& plans, const LaunchPlan& plan, std::int64_t turn) {
+  const auto index = static_cast<std::size_t>(turn);
   if (plans.size() <= index) plans.resize(index + 1);
   if (!plans[index]) {
     plans[index].emplace(plan, cubin_.functions(),
-                         [&](std::string_view name) { return resolve(name, copy); });
+                         [&](std::string_view name) { return resolve(name, turn); });
   }
   return *plans[index];
 }
 
-void LoadedPlan::enqueue(std::int64_t copy) { bound(bound_, plan_, copy).enqueue(stream_); }
+void LoadedPlan::enqueue(std::int64_t turn) { bound(bound_, plan_, turn).enqueue(stream_); }
 
-void LoadedPlan::enqueue_alone(std::int64_t copy) { bound(bound_alone_, alone_, copy).enqueue(stream_); }
+void LoadedPlan::enqueue_alone(std::int64_t turn) { bound(bound_alone_, alone_, turn).enqueue(stream_); }
 
 std::string LoadedPlan::scratch_damage(Harness& harness) const {
   for (std::size_t i = 0; i < scratch_.size(); ++i) {

@@ -1,4 +1,4 @@
-// A plan with its cubin and scratch memory on the device, bound to one rotating copy of the buffers after
+// A plan with its cubin and scratch memory on the device, bound to the buffers of one turn after
 // another.
 //
 // Lives in the worker; not thread-safe. Owns the module and the scratch memory; must die before the buffers
@@ -43,30 +43,30 @@ class Arena {
   cuda::Memory memory_;
 };
 
-// The address of a buffer's copy by name; 0 if there is no such buffer.
-using CopyAddress = std::function<cuda::Address(std::string_view name, std::int64_t copy)>;
+// The address of a buffer by name in a turn of a measurement (Tensors::turns); 0 if there is no such buffer.
+using TurnAddress = std::function<cuda::Address(std::string_view name, std::int64_t turn)>;
 
 class LoadedPlan {
  public:
-  LoadedPlan(const LaunchPlan& plan, std::span<const std::uint8_t> cubin, CopyAddress buffers,
+  LoadedPlan(const LaunchPlan& plan, std::span<const std::uint8_t> cubin, TurnAddress buffers,
              const cuda::Stream& stream);
 
-  // Enqueues every launch of the plan over copy `copy` of the rotating buffers.
-  void enqueue(std::int64_t copy);
+  // Enqueues every launch of the plan over the buffers of a turn.
+  void enqueue(std::int64_t turn);
   // The same, but the first launch begins only once what is in front of it has ended.
-  void enqueue_alone(std::int64_t copy);
+  void enqueue_alone(std::int64_t turn);
 
   // What the launches did to scratch that they must not: written outside of it, or left counters, which kernels share,
   // at anything but zero. In words; empty if nothing. Waits for the stream.
   std::string scratch_damage(Harness& harness) const;
 
  private:
-  cuda::Address resolve(std::string_view name, std::int64_t copy) const;
-  using BoundPlans = std::vector<std::optional<BoundPlan>>;  // by copy; empty until first enqueued
-  const BoundPlan& bound(BoundPlans& plans, const LaunchPlan& plan, std::int64_t copy);
+  cuda::Address resolve(std::string_view name, std::int64_t turn) const;
+  using BoundPlans = std::vector<std::optional<BoundPlan>>;  // by turn; empty until first enqueued
+  const BoundPlan& bound(BoundPlans& plans, const LaunchPlan& plan, std::int64_t turn);
 
   LaunchPlan plan_, alone_;
-  CopyAddress buffers_;
+  TurnAddress buffers_;
   const cuda::Stream& stream_;
   LoadedCubin cubin_;
   std::vector<Arena> scratch_;

@@ -23,17 +23,17 @@ class Producer {
   // The most bytes that are written in front of one launch: what was written longer ago has left the cache anyhow.
   static constexpr std::int64_t kMostBytes = std::int64_t{16} << 20;
 
-  Producer(Harness& harness, const std::vector<std::vector<FreshPart>>& by_copy, const cuda::Stream& stream);
+  Producer(Harness& harness, const std::vector<std::vector<FreshPart>>& by_turn, const cuda::Stream& stream);
 
-  void enqueue(std::int64_t copy);
+  void enqueue(std::int64_t turn);
 
  private:
-  struct Copy {
+  struct Turn {
     std::uint64_t offset = 0, parts = 0, words = 0;  // where its parts begin in the list
   };
 
   Harness& harness_;
-  std::vector<Copy> copies_;
+  std::vector<Turn> turns_;
   cuda::Memory list_;
 };
 

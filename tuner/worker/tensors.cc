@@ -15,6 +15,7 @@ constexpr double kBaselineDissimilarity = 1e-3;
 
 constexpr std::int64_t kColdBytes = 400'000'000;
 constexpr std::int64_t kMaxCopies = 512;
+constexpr std::int64_t kOrders = 16;  // of sequences, in turn
 
 std::string gibibytes(std::int64_t bytes) {
   char text[32];
@@ -30,6 +31,8 @@ std::int64_t exact_bytes(const Buffer& buffer) {
 
 // Whether unwritten elements show only in a second run with another poison: integers have no NaN.
 bool needs_two_runs(const Buffer& buffer) { return buffer.role == Role::output && is_integer(buffer.dtype); }
+
+bool has_orders(const Buffer& buffer) { return buffer.sequences > 1; }
 
 }  // namespace
 
@@ -63,9 +66,12 @@ Tensors::Tensors(TensorsSpec spec, const CompiledReference& exact, const Compile
 }
 
 void Tensors::allocate(const DeviceLimits& limits, std::int64_t free_memory) {
+  const bool is_measured = spec_.copies == 0;
+  if (is_measured && std::ranges::any_of(spec_.buffers, has_orders)) orders_ = kOrders;
   std::int64_t rotating = 0, fixed = 0;
   for (const Buffer& buffer : spec_.buffers) {
-    (buffer.rotates ? rotating : fixed) += arena_bytes(buffer.bytes());
+    const std::int64_t orders = has_orders(buffer) ? orders_ : 1;
+    (buffer.rotates ? rotating : fixed) += orders * arena_bytes(buffer.bytes());
     if (buffer.is_written()) fixed += arena_bytes(exact_bytes(buffer));
     if (needs_two_runs(buffer)) fixed += arena_bytes(buffer.bytes());
   }
@@ -87,10 +93,17 @@ void Tensors::allocate(const DeviceLimits& limits, std::int64_t free_memory) {
   }
 }
 
+std::int64_t Tensors::copies_of(const Buffer& buffer) const {
+  return has_orders(buffer) ? orders_ : buffer.rotates ? copies_ : 1;
+}
+
 void Tensors::fill_copies(std::size_t position) {
   const Buffer& buffer = spec_.buffers[position];
+  Buffer ordered = buffer;
   for (std::int64_t copy = 0; copy < copies_of(buffer); ++copy) {
-    harness_.fill(tensors_[position].arena.address(copy), buffer, spec_.seed,
+    if (has_orders(buffer))
+      ordered.fill.integers = integers_in_order(buffer, static_cast<std::uint64_t>(copy));
+    harness_.fill(tensors_[position].arena.address(copy), ordered, spec_.seed,
                   fill_stream(position, static_cast<std::size_t>(copy)));
   }
 }
@@ -116,24 +129,24 @@ void Tensors::fill_inputs() {
 
 std::vector<std::vector<FreshPart>> Tensors::fresh_parts() const {
   constexpr std::int64_t kWord = 16;
-  std::vector<std::vector<FreshPart>> by_copy(static_cast<std::size_t>(copies_));
-  for (std::size_t copy = 0; copy < by_copy.size(); ++copy) {
+  std::vector<std::vector<FreshPart>> by_turn(static_cast<std::size_t>(turns()));
+  for (std::size_t turn = 0; turn < by_turn.size(); ++turn) {
     std::int64_t left = Producer::kMostBytes / kWord;
     for (const Buffer& buffer : spec_.buffers) {
       if (!buffer.fresh || left == 0) continue;
       const std::int64_t words = std::min(left, (buffer.bytes() + kWord - 1) / kWord);
-      by_copy[copy].push_back(
-          {address(buffer.name, static_cast<std::int64_t>(copy)), static_cast<std::uint64_t>(words)});
+      by_turn[turn].push_back(
+          {address(buffer.name, static_cast<std::int64_t>(turn)), static_cast<std::uint64_t>(words)});
       left -= words;
     }
   }
-  return by_copy;
+  return by_turn;
 }
 
-cuda::Address Tensors::address(std::string_view name, std::int64_t copy) const {
+cuda::Address Tensors::address(std::string_view name, std::int64_t turn) const {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (tensors_[i].arena.name() == name)
-      return tensors_[i].arena.address(spec_.buffers[i].rotates ? copy : 0);
+      return tensors_[i].arena.address(turn % copies_of(spec_.buffers[i]));
   }
   return 0;
 }
@@ -183,7 +196,7 @@ void Tensors::find_segments(Output& output) {
 
 LoadedPlan Tensors::load(const Plan& plan, std::span<const std::uint8_t> cubin) const {
   return LoadedPlan(
-      plan, cubin, [this](std::string_view name, std::int64_t copy) { return address(name, copy); }, stream_);
+      plan, cubin, [this](std::string_view name, std::int64_t turn) { return address(name, turn); }, stream_);
 }
 
 void Tensors::poison_outputs(int run) {
@@ -267,7 +280,7 @@ Validation Tensors::judge_runs(LoadedPlan& plan, bool after_previous_run, Judged
   const cuda::Event begin = cuda::make_event(), end = cuda::make_event();
   for (int run = 0; run < runs_; ++run) {
     poison_outputs(run);
-    if (after_previous_run) plan.enqueue(copies_ - 1);
+    if (after_previous_run) plan.enqueue(turns() - 1);
     refill_in_outs();
     cuda::record(begin, stream_);
     plan.enqueue(0);

@@ -5,6 +5,7 @@
 // device cannot hold the problem or the references contradict each other; cuda::CudaError otherwise.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -50,14 +51,17 @@ class Tensors {
   Tensors& operator=(const Tensors&) = delete;
 
   std::int64_t copies() const { return copies_; }
+  // After so many launches in sequence, each over the next copies and the next order of the sequences, all have been
+  // used (Buffer::rotates, Buffer::sequences). Checks are of turn 0.
+  std::int64_t turns() const { return std::max(copies_, orders_); }
   LoadedPlan load(const Plan& plan, std::span<const std::uint8_t> cubin) const;
 
-  // What a producer writes in front of a launch over each copy: the fresh inputs, at most Producer::kMostBytes.
+  // What a producer writes in front of each turn's launch: the fresh inputs, at most Producer::kMostBytes.
   std::vector<std::vector<FreshPart>> fresh_parts() const;
 
-  // Runs the plan over copy 0 and judges every output by its check. Outputs are poisoned first and in_out
+  // Runs the plan over turn 0 and judges every output by its check. Outputs are poisoned first and in_out
   // buffers filled again. If some output holds integers, which have no NaN, it runs twice, with two poisons.
-  // `after_previous_run`: right behind a run over the last copy, which may have left something in the scratch.
+  // `after_previous_run`: right behind a run over the last turn, which may have left something in the scratch.
   Validation validate(LoadedPlan& plan, bool after_previous_run);
 
   // A tensor as it is now; `exact` asks for the reference's output (of exact_dtype) instead. Throws BadInput
@@ -91,15 +95,15 @@ class Tensors {
   OutputVerdict judge_output(Output& output, int run, Judged as, Validation& validation);
   OutputVerdict judge_errors(Output& output, Judged as, Validation& validation);
   OutputVerdict judge_integers(Output& output, int run);
-  cuda::Address address(std::string_view name, std::int64_t copy) const;
+  cuda::Address address(std::string_view name, std::int64_t turn) const;
   cuda::Address reference_address(std::string_view name) const;
-  std::int64_t copies_of(const Buffer& buffer) const { return buffer.rotates ? copies_ : 1; }
+  std::int64_t copies_of(const Buffer& buffer) const;
   std::string damage(const LoadedPlan& plan);
 
   TensorsSpec spec_;
   Harness& harness_;
   const cuda::Stream& stream_;
-  std::int64_t copies_ = 1;
+  std::int64_t copies_ = 1, orders_ = 1;
   std::vector<Tensor> tensors_;  // as spec_.buffers
   std::vector<Output> outputs_;
   int runs_ = 1;  // of a validation

@@ -194,7 +194,7 @@ bool WorkerSession::validate(Run& run, bool after_previous_run) {
 
 void WorkerSession::measure(Run& run) {
   const auto begin = Clock::now();
-  Benchmark::Timed timing = run.problem.benchmark.measure(*run.plan, run.problem.tensors.copies(), run.run_us,
+  Benchmark::Timed timing = run.problem.benchmark.measure(*run.plan, run.problem.tensors.turns(), run.run_us,
                                                           run.policy, run.deadline);
   TrialResult& result = run.reply.result;
   result.outcome = timing.outcome;
@@ -242,7 +242,7 @@ Message WorkerSession::duel(const Message& request) {
       borrowed.push_back(plans.back().get());
     }
     const std::vector<Measurement> measurements =
-        problem.benchmark.duel(borrowed, problem.tensors.copies(), policy, deadline, failed);
+        problem.benchmark.duel(borrowed, problem.tensors.turns(), policy, deadline, failed);
     return reply_of({{"measurements", measurements}});
   } catch (const cuda::CudaError& error) {
     return reply_of({{"failed", failed.value_or(0)},
