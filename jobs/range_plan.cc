@@ -59,11 +59,7 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
     axes.push_back(coordinates_of(axes.size(), kOctaves));
   }
   for (const Problem& problem : session.recorded_problems()) {
-    const GridPoint values = values_of(problem);
-    bool within = true;
-    for (std::size_t i = 0; i < ranges_.size(); ++i)
-      within = within && values[i] >= ranges_[i].first && values[i] <= ranges_[i].last;
-    if (within) recorded_.push_back(problem);
+    if (is_within(problem)) recorded_.push_back(problem);
   }
   const std::vector<GridPoint> points = grid_points(axes);
   for (const std::size_t i : spread_order(points)) {
@@ -95,6 +91,14 @@ GridPoint RangePlan::values_of(const Problem& problem) const {
   GridPoint values;
   for (const std::size_t place : places_) values.push_back(extents[place]);
   return values;
+}
+
+bool RangePlan::is_within(const Problem& problem) const {
+  const GridPoint values = values_of(problem);
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    if (values[i] < ranges_[i].first || values[i] > ranges_[i].last) return false;
+  }
+  return true;
 }
 
 // Few recorded shapes are named each, of more the least and the largest of each range.
@@ -359,7 +363,8 @@ void RangePlan::restore(const std::string& text) {
     const bool is_recorded = std::find(recorded_.begin(), recorded_.end(), problem) != recorded_.end();
     const bool serves = session_.recording() != nullptr ? is_recorded : fits(problem);
     const bool is_ours = kernel_.specialization(problem).text() == specialization_.text();
-    if (serves && is_ours && !is_taken(cell_of(problem))) cells_.push_back(cell_of(problem));
+    if (serves && is_ours && is_within(problem) && !is_taken(cell_of(problem)))
+      cells_.push_back(cell_of(problem));
   } catch (const BadInput&) {  // of another version
   }
 }

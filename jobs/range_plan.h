@@ -56,7 +56,7 @@ class RangePlan {
   // Adds the last cell between such a pair for which `is_past` is false, and the next one, for which it is true, unless
   // they are there. `is_past` is false at `a`, true at `b`, and changes once between them.
   void add_around(std::size_t a, std::size_t b, const std::function<bool(const Problem&)>& is_past);
-  // A cell that an earlier search of these ranges refined to, unless the device no longer serves it.
+  // A cell that an earlier search measured, if it lies within the ranges and the device still serves it.
   void restore(const std::string& problem);
   const FamilyInterface& interface() const { return *interface_; }
   // The problem that lies at a position of the family's dispatch table, or near it; nullopt if there is none.
@@ -73,6 +73,7 @@ class RangePlan {
   std::vector<std::int64_t> coordinates_of(std::size_t axis, double octaves) const;
   void note_impossible_ends(const std::vector<GridPoint>& points);
   GridPoint values_of(const Problem& problem) const;  // of the ranges
+  bool is_within(const Problem& problem) const;       // the ranges
   std::string recorded_text() const;
   std::string why_empty() const;
   // The nearest of `among`, of the same kind if there is one.

@@ -51,7 +51,8 @@ RangeKey RangeSearch::key() const {
           workload.toolchain, workload.timing};
 }
 
-// What an earlier search of this range left. Cells of a grid that is no longer asked for are left out.
+// What an earlier search left. Cells of a grid that is no longer asked for are left out; of other ranges, which these
+// ones contain or overlap, cells that were measured stay.
 void RangeSearch::resume() {
   RangeState known;
   try {
@@ -65,14 +66,18 @@ void RangeSearch::resume() {
   state_.cubins = known.cubins;
   plan_.fill();
   planned_at_first_ = plan_.cells().size();
-  if (known.ranges == state_.ranges) {
+  const bool goes_on = known.ranges == state_.ranges;
+  if (goes_on) {
     state_.idle = known.idle;
     state_.filled = known.filled;
     state_.steps = known.steps;
     state_.shapes = known.shapes;
     state_.draw = known.draw;
-    for (const RangeCellState& cell : known.cells) plan_.restore(cell.problem);
   }
+  for (const RangeCellState& cell : known.cells) {
+    if (goes_on || cell.is_measured()) plan_.restore(cell.problem);
+  }
+  if (!goes_on) planned_at_first_ = plan_.cells().size();
   for (const PlannedCell& cell : plan_.cells()) {
     const std::string text = cell.problem.text();
     const auto found = std::ranges::find(known.cells, text, &RangeCellState::problem);
