@@ -1,4 +1,4 @@
-// Device time of loaded plans: CUDA graphs that hold several launches of the whole plan, timed back to back by events and
+// Device time of loaded plans: CUDA graphs that hold several launches of the whole plan, timed back to back by events,
 // sampled until the median is known well enough. Launches take turns over copies of the inputs and orders of the
 // sequences (Tensors::turns). A chained plan has a producer in front of each launch; the producer is timed by itself in
 // the same way, and its time taken off.
