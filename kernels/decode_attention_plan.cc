@@ -1,11 +1,11 @@
 #include "kernels/decode_attention_plan.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <string>
 
 #include "base/integers.h"
 #include "kernels/decode_attention_call.h"
+#include "kernels/decode_attention_choice.h"
 
 namespace moetune {
 namespace {
@@ -17,85 +17,7 @@ constexpr std::int64_t kReferenceScoreBytes = std::int64_t{4} << 30;  // 256 blo
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
 std::int32_t i32(std::int64_t value) { return static_cast<std::int32_t>(value); }
 
-// MATH of a configuration, as templates/decode_attention/shape.cuh names it.
-std::string math_macro(const Config& config) {
-  if (config.is("math", "swap")) return "MATH_SWAP";
-  if (config.is("math", "wgmma64")) return "MATH_WGMMA64";
-  if (config.is("math", "wgmma_swap")) return "MATH_WGMMA_SWAP";
-  if (config.is("math", "vector")) return "MATH_VECTOR";
-  if (config.is("math", "mma16")) return "MATH_MMA16";
-  throw std::logic_error("decode_attention has no math '" + config.at("math").text() + "'");
-}
-
-// A configuration by name, with what follows from it for one family.
-struct Choice {
-  Choice(const Config& config, const DecodeShape& shape, const DeviceLimits& limits)
-      : tma(config.is("body", "tma")),
-        math(math_macro(config)),
-        exchanges(config.is("math", "wgmma_swap")),
-        persistent(config.is("schedule", "persistent")),
-        tile(config.number("tile")),
-        stages(config.number("stages")),
-        warps(config.number("warps")),
-        producers(config.number("producers")),
-        workers(exchanges || config.is("math", "wgmma64") ? warps / 4 : warps),
-        row_tiles(config.number("row_tiles")),
-        splits(config.number("splits")),
-        ahead(config.number("ahead")),
-        query_in_registers(config.is("query", "registers")),
-        last_cta(config.is("combine", "last_cta")),
-        cluster(config.is("combine", "cluster")),
-        evict_first(config.is("l2", "evict_first")),
-        rows(std::min(shape.packed_rows(), 16 * row_tiles)),
-        head_blocks(ceil_div(shape.packed_rows(), rows)),
-        box_tokens(shape.paged() ? std::min(tile, shape.page) : tile),
-        blocks(limits.sm_count * config.number("residents")) {}
-
-  // Mirrors the layout in templates/decode_attention/shape.cuh, which asserts that it agrees.
-  std::int64_t shared_bytes(const DecodeShape& shape) const {
-    const std::int64_t row_bytes = ceil_div(shape.head_dim * dtype_bytes(shape.kv_dtype()), 128) * 128;
-    const std::int64_t ring = 2 * stages * tile * row_bytes;
-    const std::int64_t merge = workers * rows * (shape.head_dim + 10) * 4;
-    const std::int64_t query = (persistent ? 3 : 1) * 16 * row_tiles * shape.head_dim * 2;
-    const std::int64_t columns = rows <= 8 ? 8 : 16 * row_tiles;
-    const std::int64_t exchange = exchanges ? (4 * tile + 16 * workers) * columns : 0;
-    const std::int64_t barriers = tma ? 4 * stages * 8 : 0;
-    const std::int64_t both = persistent ? ring + merge : std::max(ring, merge);
-    return ceil_div(both, 1024) * 1024 + query + exchange + barriers + 16 + (persistent ? 256 : 0);
-  }
-
-  // Behind that: the inbox in which a cluster's blocks get each other's partial results
-  // (templates/decode_attention/inbox.cuh).
-  std::int64_t inbox_bytes(const DecodeShape& shape) const {
-    return cluster ? 5 * rows * shape.head_dim + 336 : 0;
-  }
-
-  // Partial results of a row's head_dim values, over the whole launch.
-  std::int64_t partial_rows(const DecodeShape& shape) const {
-    if (persistent) return 2 * blocks * rows;
-    return splits == 1 || cluster ? 0 : shape.query_rows() * splits;
-  }
-
-  // What a last block to finish counts to see that it is the last (templates/decode_attention/spans.cuh).
-  std::int64_t counters(const DecodeShape& shape) const {
-    return persistent ? blocks : shape.batch * shape.kv_heads * head_blocks;
-  }
-
-  bool tma;
-  std::string math;
-  bool exchanges;  // the warps of a worker share P through shared memory
-  bool persistent;
-  std::int64_t tile, stages, warps, producers;
-  std::int64_t workers;  // warps, or warpgroups, that compute on their own
-  std::int64_t row_tiles, splits, ahead;
-  bool query_in_registers, last_cta, cluster, evict_first;
-  std::int64_t rows;         // packed rows of a block
-  std::int64_t head_blocks;  // blocks over the rows that share a KV head
-  std::int64_t box_tokens;   // tokens that one tensor copy brings
-  std::int64_t blocks;       // of a persistent grid; else 0
-};
-
-CompileUnit compile_unit(const Choice& choice, const DecodeShape& shape) {
+CompileUnit compile_unit(const DecodeChoice& choice, const DecodeShape& shape) {
   return {"templates/decode_attention/decode_attention.cu",
           {{"DTYPE", element_type(shape.dtype)},
            {"KV_DTYPE", element_type(shape.kv_dtype())},
@@ -117,19 +39,6 @@ CompileUnit compile_unit(const Choice& choice, const DecodeShape& shape) {
            {"ROW_TILES", std::to_string(choice.row_tiles)},
            {"QUERY_IN_REGISTERS", choice.query_in_registers ? "1" : "0"},
            {"SHARED_BYTES", std::to_string(choice.shared_bytes(shape))}}};
-}
-
-// Extra shared memory that keeps the next launch's blocks from becoming resident early. In a one-wave grid
-// each block prefetches for its successor as it ends; successors already resident would prefetch at once,
-// while memory is still busy (measured: 32.6 instead of 31.1 us at batch 8, context 4096).
-std::int64_t padding_bytes(const Choice& choice, const DecodeShape& shape, const DeviceLimits& limits,
-                           std::int64_t used) {
-  const std::int64_t blocks = shape.batch * shape.kv_heads * choice.head_blocks * choice.splits;
-  if (choice.ahead == 0 || 2 * blocks <= limits.sm_count) return 0;
-  const std::int64_t resident = ceil_div(blocks, limits.sm_count);
-  if (resident * (used + kReservedShared) > limits.shared_per_sm) return 0;
-  const std::int64_t least = limits.shared_per_sm / (resident + 1) - kReservedShared + 16;
-  return std::max<std::int64_t>(0, least / 16 * 16 - used);
 }
 
 using Arguments = decltype(Launch::arguments);
@@ -183,15 +92,14 @@ void add_extents(Arguments& arguments, const DecodeShape& shape) {
   arguments.push_back({"kv_heads", i32(shape.kv_heads)});
 }
 
-void fill_attention(Launch& launch, const Choice& choice, const DecodeShape& shape, const DecodeCall& call,
-                    const DeviceLimits& limits) {
+void fill_attention(Launch& launch, const DecodeChoice& choice, const DecodeShape& shape,
+                    const DecodeCall& call, const DeviceLimits& limits) {
   launch.entry = "decode_attention";
   launch.grid = {u32(shape.kv_heads * choice.head_blocks), u32(choice.splits), u32(shape.batch)};
   if (choice.persistent) launch.grid = {u32(choice.blocks), 1, 1};
-  launch.block = {u32(32 * (choice.warps + choice.producers)), 1, 1};
+  launch.block = {u32(choice.threads()), 1, 1};
   if (choice.cluster) launch.cluster = {1, u32(choice.splits), 1};
-  const std::int64_t used = choice.shared_bytes(shape) + choice.inbox_bytes(shape);
-  launch.dynamic_shared = u32(used + padding_bytes(choice, shape, limits, used));
+  launch.dynamic_shared = u32(choice.dynamic_shared(shape, limits));
   launch.programmatic_dependent = limits.compute_capability >= 90;
   Arguments& arguments = launch.arguments;
   const bool split = choice.partial_rows(shape) > 0;
@@ -223,8 +131,8 @@ void fill_attention(Launch& launch, const Choice& choice, const DecodeShape& sha
   }
 }
 
-void fill_combine(Launch& launch, const Choice& choice, const DecodeShape& shape, const DecodeCall& call,
-                  const DeviceLimits& limits) {
+void fill_combine(Launch& launch, const DecodeChoice& choice, const DecodeShape& shape,
+                  const DecodeCall& call, const DeviceLimits& limits) {
   launch.entry = "decode_attention_combine";
   launch.grid = {u32(shape.q_len * shape.q_heads), u32(shape.batch), 1};
   if (choice.persistent) launch.grid = {u32(choice.blocks), u32(choice.rows), 1};
@@ -270,7 +178,7 @@ class DecodeLauncher final : public Launcher {
  private:
   DecodeShape shape_;
   DeviceLimits limits_;
-  Choice choice_;
+  DecodeChoice choice_;
   CompileUnit unit_;
 };
 
