@@ -17,6 +17,7 @@
 #include "jobs/launch_steps.h"
 #include "jobs/range_state.h"
 #include "jobs/session.h"
+#include "kernels/block_loads.h"
 #include "tuner/circuit_breaker.h"
 #include "tuner/quiet_watch.h"
 
@@ -31,6 +32,12 @@ class CellMeter {
 
   // Blocks of the largest launch over SMs. Throws BadInput for what the kernel cannot launch there.
   double waves_of(const Config& config, const Problem& problem) const;
+
+  // The logarithm of how long that launch takes if its blocks start one after the other (kernels/block_loads.h), up to
+  // a number that all share; 0 if the kernel does not say how its work falls to blocks. What `known` holds is not
+  // computed again.
+  double makespan_of(const Config& config, const Problem& problem, Makespans& known) const;
+  Makespans makespans() const { return Makespans(session_.info().limits.sm_count); }  // none yet
 
   // Goes to a problem. `is_open`: the device has it open already, from a search.
   void begin(bool is_open);

@@ -130,12 +130,14 @@ class KindExpectation {
     TimeModel::Point point{.position = logarithms(cell.position), .times = {}};
     KnownCell known{.position = cell.position, .pick = configs_.place_of(pick), .fast = {}, .ruled_out = {}};
     double fastest = std::numeric_limits<double>::infinity();
+    Makespans makespans = meter_.makespans();
     for (const auto& [text, look] : state.looks) {
       const std::optional<std::size_t> config =
           std::isfinite(look.time_us) ? configs_.place_of(text) : std::nullopt;
-      const std::optional<double> waves = config ? waves_of(*config, cell.problem) : std::nullopt;
-      if (!waves) continue;
-      point.times.push_back({{*config, *waves}, look.time_us});
+      const std::optional<TimeModel::Launched> launched =
+          config ? launched_at(*config, cell.problem, makespans) : std::nullopt;
+      if (!launched) continue;
+      point.times.push_back({*launched, look.time_us});
       fastest = std::min(fastest, look.time_us);
     }
     for (const TimeModel::Timed& one : point.times) {
@@ -148,9 +150,12 @@ class KindExpectation {
     cells_.push_back(std::move(known));
   }
 
-  std::optional<double> waves_of(std::size_t config, const Problem& problem) const {
+  std::optional<TimeModel::Launched> launched_at(std::size_t config, const Problem& problem,
+                                                 Makespans& makespans) const {
+    const Config& launched = configs_.configs[config];
     try {
-      return meter_.waves_of(configs_.configs[config], problem);
+      return TimeModel::Launched{config, meter_.waves_of(launched, problem),
+                                 meter_.makespan_of(launched, problem, makespans)};
     } catch (const BadInput&) {  // it cannot be launched there
       return std::nullopt;
     }
@@ -244,9 +249,10 @@ std::uint32_t KindExpectation::choice_at(const GridPoint& position) const {
   std::ranges::sort(candidates);
   candidates.erase(std::ranges::unique(candidates).begin(), candidates.end());
   std::vector<TimeModel::Launched> launches;
+  Makespans makespans = meter_.makespans();
   for (const std::size_t config : candidates) {
-    if (const std::optional<double> waves = waves_of(config, *at.problem))
-      launches.push_back({config, *waves});
+    if (const std::optional<TimeModel::Launched> launched = launched_at(config, *at.problem, makespans))
+      launches.push_back(*launched);
   }
   std::vector<double> expected = model_->expect(logarithms(position), launches);
   for (std::size_t i = 0; i < launches.size(); ++i) {

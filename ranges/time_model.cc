@@ -16,6 +16,8 @@ constexpr double kMostWaves = 4;                       // after which one more c
 constexpr double kOtherName = 0.6, kOtherCubin = 0.5;  // likeness of what differs in them
 // Shares of the variance: of a cubin wherever its blocks fall, of what a point's times share, of a single trial.
 constexpr double kOfCubin = 0.3, kOfPoint = 10, kOfTrial = 0.002;
+// The mean's share of a makespan: times differ by less than makespans do.
+constexpr double kOfMakespan = 0.3;
 constexpr double kMostSlower = 0.26;  // logarithm; what is slower says little of what is fastest
 
 double nearness(const std::vector<double>& a, const std::vector<double>& b) {
@@ -56,10 +58,11 @@ TimeModel::TimeModel(std::vector<Config> configs, const std::vector<Point>& poin
 void TimeModel::take_rows(const std::vector<Point>& points) {
   for (std::size_t i = 0; i < points.size(); ++i) {
     positions_.push_back(points[i].position);
-    const double fastest = std::ranges::min_element(points[i].times, {}, &Timed::time_us)->time_us;
+    const Timed& fastest = *std::ranges::min_element(points[i].times, {}, &Timed::time_us);
     for (const Timed& one : points[i].times) {
-      const double slower = std::log(one.time_us / fastest);
-      if (slower <= kMostSlower) rows_.push_back({i, Fill(one.launched), slower});
+      const double slower = std::log(one.time_us / fastest.time_us);
+      const double mean = kOfMakespan * (one.launched.makespan - fastest.launched.makespan);
+      if (slower <= kMostSlower) rows_.push_back({i, Fill(one.launched), slower, slower - mean});
     }
   }
   if (rows_.size() <= kMostTimes) return;
@@ -93,7 +96,7 @@ void TimeModel::fit() {
   if (!factor_cholesky(matrix, count)) throw std::logic_error("likeness of times is not positive definite");
   std::vector<double> solved(count);
   for (std::size_t i = 0; i < count; ++i)
-    solved[i] = (rows_[i].slower - dot(&matrix[i * count], solved.data(), i)) / matrix[i * count + i];
+    solved[i] = (rows_[i].past_mean - dot(&matrix[i * count], solved.data(), i)) / matrix[i * count + i];
   for (std::size_t i = count; i-- > 0;) {
     rows_[i].pull = solved[i] /= matrix[i * count + i];
     for (std::size_t j = 0; j < i; ++j) solved[j] -= matrix[i * count + j] * solved[i];
@@ -107,6 +110,7 @@ std::vector<double> TimeModel::expect(const std::vector<double>& position,
   std::vector<double> expected(launches.size());
   for (std::size_t i = 0; i < launches.size(); ++i) {
     const Fill fill(launches[i]);
+    expected[i] = kOfMakespan * launches[i].makespan;
     for (const Row& row : rows_) expected[i] += row.pull * alike(near[row.point], fill, row.fill);
   }
   return expected;

@@ -170,3 +170,15 @@ TEST_CASE("a cell of the fine grid has a shorter duel than a searched one or an 
   CHECK(met.policy.rounds == thorough.rounds);
   CHECK(met.policy.sample_us == thorough.sample_us);
 }
+
+TEST_CASE("a launch has no makespan if its kernel does not say how its work falls to blocks") {
+  const RecordedCell recorded;
+  const JobContext context;
+  const TuneSettings settings;
+  Session session(recorded.device(), {.cache = {.path = "", .none = true}, .no_compile = true},
+                  context.events);
+  const CellMeter meter(session, settings, context);
+  CHECK(meter.waves_of(*session.default_config(), session.problem()) > 0);
+  Makespans makespans = meter.makespans();
+  CHECK(meter.makespan_of(*session.default_config(), session.problem(), makespans) == 0);
+}
