@@ -25,7 +25,7 @@ constexpr double kExpectedReach = 1.5;
 // The nearest cell's choice and the default serve if nothing is expected to be faster by so much: the one was measured,
 // the other has rules for every shape, and what is served should not lose to it. The farther away that cell is, the
 // less is sure.
-constexpr double kFasterThanNearest = 0.005, kFasterThanDefault = 0.01, kPerOctave = 0.02;
+constexpr double kFasterThanNearest = 0.005, kFasterThanDefault = 0.02, kPerOctave = 0.02;
 // Steps of a grid's first axis, which counts what blocks are made of, and of the others, in octaves; the most
 // coordinates by the number of axes.
 constexpr double kCountedStep = 0.085, kOtherStep = 0.25;
