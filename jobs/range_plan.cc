@@ -101,6 +101,10 @@ bool RangePlan::is_within(const Problem& problem) const {
   return true;
 }
 
+bool RangePlan::is_recorded(const Problem& problem) const {
+  return std::ranges::find(recorded_, problem) != recorded_.end();
+}
+
 // Few recorded shapes are named each, of more the least and the largest of each range.
 std::string RangePlan::recorded_text() const {
   std::set<GridPoint> shapes;
@@ -153,9 +157,7 @@ void RangePlan::fill() {
       if (cells_.size() >= std::max(kMostCells, coarse_) || (uneven && !interface_->has_uneven())) continue;
       // Recorded shapes that are no points of the grid are left for the certificate.
       const std::optional<Problem> problem = problem_for(points[i], uneven);
-      const bool is_recorded =
-          problem && std::find(recorded_.begin(), recorded_.end(), *problem) != recorded_.end();
-      if (session_.recording() == nullptr || is_recorded) add(points[i], uneven);
+      if (session_.recording() == nullptr || (problem && is_recorded(*problem))) add(points[i], uneven);
     }
   }
 }
@@ -236,9 +238,7 @@ bool RangePlan::fits(const Problem& problem) const {
 }
 
 std::optional<Problem> RangePlan::served(const Problem& problem) const {
-  const bool is_served = session_.recording() == nullptr ||
-                         std::find(recorded_.begin(), recorded_.end(), problem) != recorded_.end();
-  if (is_served) return problem;
+  if (session_.recording() == nullptr || is_recorded(problem)) return problem;
   const PlannedCell wanted = cell_of(problem);
   std::vector<PlannedCell> recorded;
   for (const Problem& one : recorded_) recorded.push_back(cell_of(one));
@@ -360,8 +360,7 @@ void RangePlan::restore(const std::string& text) {
   try {
     const Problem problem = parse_problem(kernel_.name(), kernel_.schema(), nullptr, text);
     kernel_.check(problem);
-    const bool is_recorded = std::find(recorded_.begin(), recorded_.end(), problem) != recorded_.end();
-    const bool serves = session_.recording() != nullptr ? is_recorded : fits(problem);
+    const bool serves = session_.recording() != nullptr ? is_recorded(problem) : fits(problem);
     const bool is_ours = kernel_.specialization(problem).text() == specialization_.text();
     if (serves && is_ours && is_within(problem) && !is_taken(cell_of(problem)))
       cells_.push_back(cell_of(problem));

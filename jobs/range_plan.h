@@ -74,6 +74,7 @@ class RangePlan {
   void note_impossible_ends(const std::vector<GridPoint>& points);
   GridPoint values_of(const Problem& problem) const;  // of the ranges
   bool is_within(const Problem& problem) const;       // the ranges
+  bool is_recorded(const Problem& problem) const;     // within them
   std::string recorded_text() const;
   std::string why_empty() const;
   // The nearest of `among`, of the same kind if there is one.
