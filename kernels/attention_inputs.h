@@ -60,7 +60,7 @@ class Runs {
 
 Buffer normal_buffer(std::string name, DType type, std::int64_t elements, float scale);
 Buffer integer_buffer(std::string name, std::vector<std::int32_t> values);
-// Says something of so many sequences, which measuring puts into several orders; see Buffer.
+// A row for each of so many sequences, and prefix sums over them: measuring puts them into several orders (Buffer).
 Buffer sequence_rows(std::string name, std::vector<std::int32_t> values, std::int64_t sequences);
 Buffer sequence_offsets(std::string name, std::vector<std::int32_t> values, std::int64_t sequences);
 // Whole numbers from 1 to 3: a fill's integers are exact in every type.

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <random>
 #include <stdexcept>
 
 namespace moetune {
@@ -57,16 +59,41 @@ void check_fill(const Buffer& buffer) {
   if ((fill.kind == Fill::Kind::columns) == fill.shifts.empty())
     refuse(buffer, "has shifts without columns, or columns without shifts");
   if (!fill.shifts.empty() && is_integer(buffer.dtype)) refuse(buffer, "shifts columns of integers");
-  const bool is_whole = buffer.offsets ? buffer.elements == buffer.sequences + 1
-                                       : buffer.sequences == 0 || (buffer.sequences > 0 &&
-                                                                   buffer.elements % buffer.sequences == 0);
-  if (!is_whole || (buffer.sequences != 0 && (fill.kind != Fill::Kind::integers || buffer.is_written())))
-    refuse(buffer,
-           "has no whole row of integers for each of " + std::to_string(buffer.sequences) + " sequences");
   for (const Range& range : fill.poison) {
     if (range.begin < 0 || range.count < 0 || range.begin > buffer.elements - range.count)
       refuse(buffer, "is poisoned past its end");
   }
+}
+
+void check_sequences(const Buffer& buffer) {
+  if (buffer.sequences == 0 && !buffer.offsets) return;
+  const std::vector<std::int32_t>& integers = buffer.fill.integers;
+  const bool is_list = buffer.role == Role::input && buffer.fill.kind == Fill::Kind::integers &&
+                       buffer.elements > 0 && !buffer.rotates;
+  const bool is_whole = buffer.offsets ? buffer.elements - 1 == buffer.sequences
+                                       : buffer.sequences > 0 && buffer.elements % buffer.sequences == 0;
+  if (!is_list || !is_whole)
+    refuse(buffer,
+           "is no input of whole rows of integers for " + std::to_string(buffer.sequences) + " sequences");
+  if (buffer.offsets && (integers.front() != 0 || !std::ranges::is_sorted(integers)))
+    refuse(buffer, "holds offsets that do not ascend from 0");
+}
+
+// The place that each of `count` sequences has before, by its place in the order.
+std::vector<std::size_t> sequence_order(std::size_t count, std::int64_t order) {
+  std::vector<std::size_t> places(count);
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  constexpr std::size_t kFew = 5;  // whose orders are so few that drawn ones would be uneven
+  if (count <= kFew) {
+    std::int64_t all = 1;
+    for (std::size_t i = 2; i <= count; ++i) all *= static_cast<std::int64_t>(i);
+    const std::int64_t steps = all < kSequenceOrders ? order % all : order * all / kSequenceOrders;
+    for (std::int64_t i = 0; i < steps; ++i) std::ranges::next_permutation(places);
+  } else if (order > 0) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(order));
+    for (std::size_t left = count; left > 1; --left) std::swap(places[left - 1], places[random() % left]);
+  }
+  return places;
 }
 
 void check_output(const Buffer& buffer, const std::vector<Buffer>& all) {
@@ -137,6 +164,7 @@ class Values {
 void check_buffers(const std::vector<Buffer>& buffers) {
   for (const Buffer& buffer : buffers) {
     if (buffer.is_read()) check_fill(buffer);
+    check_sequences(buffer);
     if (buffer.is_written()) check_output(buffer, buffers);
   }
 }
@@ -196,19 +224,18 @@ std::int64_t permuted_element(std::int64_t elements, std::uint64_t seed, std::ui
   return static_cast<std::int64_t>(index);
 }
 
-std::vector<std::int32_t> integers_in_order(const Buffer& buffer, std::uint64_t order) {
+std::vector<std::int32_t> integers_in_order(const Buffer& buffer, std::int64_t order) {
   const std::vector<std::int32_t>& given = buffer.fill.integers;
-  if (order == 0 || buffer.sequences == 0) return given;
+  if (buffer.sequences == 0) return given;
+  const auto count = static_cast<std::size_t>(buffer.sequences);
+  const std::size_t row = given.size() / count;
   std::vector<std::int32_t> ordered;
   if (buffer.offsets) ordered.push_back(0);
-  for (std::int64_t i = 0; i < buffer.sequences; ++i) {
-    const auto from =
-        static_cast<std::size_t>(permuted_element(buffer.sequences, 0, order, static_cast<std::uint64_t>(i)));
+  for (const std::size_t from : sequence_order(count, order)) {
     if (buffer.offsets) {
       ordered.push_back(ordered.back() + given[from + 1] - given[from]);
       continue;
     }
-    const auto row = given.size() / static_cast<std::size_t>(buffer.sequences);
     const auto begin = given.begin() + static_cast<std::ptrdiff_t>(from * row);
     ordered.insert(ordered.end(), begin, begin + static_cast<std::ptrdiff_t>(row));
   }

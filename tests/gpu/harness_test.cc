@@ -48,7 +48,7 @@ TEST_CASE("device fills equal host_values bit for bit, for every type, fill and 
   }
 }
 
-TEST_CASE("measuring takes turns between 16 orders of uneven sequences in pages") {
+TEST_CASE("each of 16 copies of what describes uneven sequences in pages has another order of them") {
   if (no_gpu()) return;
   const Kernel& kernel = find_kernel("decode_attention");
   const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr,
@@ -58,7 +58,7 @@ TEST_CASE("measuring takes turns between 16 orders of uneven sequences in pages"
     if (buffer.sequences == 0) continue;
     CAPTURE(buffer.name);
     for (int order = 0; order < 16; ++order) {
-      const std::vector<std::int32_t> expected = integers_in_order(buffer, static_cast<std::uint64_t>(order));
+      const std::vector<std::int32_t> expected = integers_in_order(buffer, order);
       const std::vector<double> actual =
           widened(buffer.dtype, gpu().fetch(buffer.name, CudaDevice::Tensor::actual, order));
       CHECK(std::ranges::equal(actual, expected));

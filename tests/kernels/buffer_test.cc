@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <vector>
@@ -287,7 +289,7 @@ TEST_CASE("in other orders each sequence keeps its rows, and offsets follow the 
   CHECK(moetune::integers_in_order(table, 0) == rows);
   CHECK(moetune::integers_in_order(offsets, 0) == sums);
   std::set<std::vector<std::int32_t>> orders;
-  for (std::uint64_t order = 0; order < 16; ++order) {
+  for (std::int64_t order = 0; order < moetune::kSequenceOrders; ++order) {
     const std::vector<std::int32_t> moved = moetune::integers_in_order(table, order);
     const std::vector<std::int32_t> moved_sums = moetune::integers_in_order(offsets, order);
     REQUIRE(moved.size() == rows.size());
@@ -301,7 +303,27 @@ TEST_CASE("in other orders each sequence keeps its rows, and offsets follow the 
     CHECK(std::ranges::is_permutation(seen, lengths));
     orders.insert(moved);
   }
-  CHECK(orders.size() > 12);
+  CHECK(orders.size() == 16);
+}
+
+TEST_CASE("few sequences take first and last places evenly over the orders") {
+  for (std::int32_t count = 1; count <= 5; ++count) {
+    CAPTURE(count);
+    std::vector<std::int32_t> numbers(static_cast<std::size_t>(count));
+    std::iota(numbers.begin(), numbers.end(), 0);
+    Buffer rows = input(DType::i32, count, {.kind = Fill::Kind::integers, .integers = numbers});
+    rows.sequences = count;
+    std::map<std::int32_t, int> first, last;
+    for (std::int64_t order = 0; order < moetune::kSequenceOrders; ++order) {
+      const std::vector<std::int32_t> moved = moetune::integers_in_order(rows, order);
+      ++first[moved.front()];
+      ++last[moved.back()];
+    }
+    for (const auto& counts : {first, last}) {
+      CHECK(counts.size() == numbers.size());
+      for (const auto& [number, times] : counts) CHECK(std::abs(times - 16.0 / count) <= 2);
+    }
+  }
 }
 
 TEST_CASE("buffers that contradict themselves are refused, each for its own rule") {
@@ -330,14 +352,28 @@ TEST_CASE("buffers that contradict themselves are refused, each for its own rule
   refused({input(DType::i32, 3, {.kind = Fill::Kind::zipf})}, "draws from no values");
   refused({input(DType::f32, 3, {.kind = Fill::Kind::columns})}, "columns without shifts");
   refused({input(DType::i32, 3, {.kind = Fill::Kind::columns, .shifts = {1}})}, "columns of integers");
-  Buffer rows = input(DType::i32, 3, {.kind = Fill::Kind::integers, .integers = {1, 2, 3}});
-  rows.sequences = 2;
-  refused({rows}, "no whole row of integers for each of 2 sequences");
+  Buffer rows = input(DType::i32, 3, {.kind = Fill::Kind::integers, .integers = {0, 2, 3}});
+  for (const std::int64_t sequences :
+       {std::int64_t{2}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()}) {
+    rows.sequences = sequences;
+    refused({rows}, "no input of whole rows of integers");
+  }
   rows.offsets = true;
+  refused({rows}, "no input of whole rows of integers");
+  rows.sequences = 2;
   CHECK_NOTHROW(moetune::check_buffers({rows}));
-  rows.sequences = 3;
-  refused({rows}, "for each of 3 sequences");
+  for (const std::vector<std::int32_t>& bad : {std::vector{1, 2, 3}, std::vector{0, 3, 2}}) {
+    rows.fill.integers = bad;
+    refused({rows}, "do not ascend from 0");
+  }
+  rows.fill.integers = {0, 2, 3};
+  rows.rotates = true;
+  refused({rows}, "for 2 sequences");
   Buffer zeros = input(DType::i32, 4, {});
   zeros.sequences = 2;
-  refused({zeros}, "for each of 2 sequences");
+  refused({zeros}, "for 2 sequences");
+  Buffer written{.name = "y", .dtype = DType::i32, .elements = 4, .role = Role::output};
+  written.check = OutputCheck::exact();
+  written.sequences = 2;
+  refused({written}, "for 2 sequences");
 }

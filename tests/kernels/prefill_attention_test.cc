@@ -112,7 +112,7 @@ TEST_CASE(
     "while measuring, a sequence in pages changes its place with its queries, its length and its pages") {
   const Problem of = problem("batch=12,seqlen_q=100,seqlen_kv=700,lengths=ragged,page=16");
   const auto buffers = buffers_by_name(of, kernel().default_call(of), 1);
-  const auto sequences = [&](std::uint64_t order) {
+  const auto sequences = [&](std::int64_t order) {
     const auto q = integers_in_order(buffers.at("q_offsets"), order);
     const auto lengths = integers_in_order(buffers.at("kv_lengths"), order);
     const auto table = integers_in_order(buffers.at("page_table"), order);
@@ -127,7 +127,7 @@ TEST_CASE(
     }
     return all;
   };
-  for (std::uint64_t order = 1; order < 16; ++order) {
+  for (std::int64_t order = 1; order < kSequenceOrders; ++order) {
     CHECK(sequences(order) != sequences(0));
     CHECK(std::ranges::is_permutation(sequences(order), sequences(0)));
   }

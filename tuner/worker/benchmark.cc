@@ -46,8 +46,8 @@ class HeldStream {
 int launches_per_sample(double time_us, std::int64_t turns, double sample_us) {
   const double needed = std::ceil(sample_us / std::max(time_us, 0.1));
   const int wanted = static_cast<int>(std::clamp<double>(needed, 1, kMaxLaunches));
-  const auto all = static_cast<int>(turns);
-  const int whole = (wanted + all - 1) / all * all;
+  const auto turn_count = static_cast<int>(turns);
+  const int whole = (wanted + turn_count - 1) / turn_count * turn_count;
   return whole * time_us <= kWholeTurns * sample_us ? whole : wanted;
 }
 
@@ -230,15 +230,16 @@ std::vector<Measurement> Benchmark::duel(const std::vector<LoadedPlan*>& plans, 
   std::vector<std::vector<double>> samples(plans.size());
   for (std::size_t i = 0; i < plans.size(); ++i) {
     failed = i;
-    rotations.emplace_back(enqueue_of(*plans[i], policy.timing), turns, stream_)
-        .fit_graph_length(policy.sample_us, policy.sample_us);
+    Rotation& rotation = rotations.emplace_back(enqueue_of(*plans[i], policy.timing), turns, stream_);
+    rotation.fit_graph_length(policy.sample_us, policy.sample_us);
+    rotation.restart();  // so that plans which take equally long meet the same turns
   }
   double producer = 0;
   for (int round = 0; round < policy.rounds && (round == 0 || seconds_left(deadline) > 0); ++round) {
     failed.reset();
     if (policy.timing == Timing::chained) producer = producer_us(turns, policy.sample_us, 1);
-    for (std::size_t turn = 0; turn < plans.size(); ++turn) {
-      const std::size_t i = (static_cast<std::size_t>(round) + turn) % plans.size();
+    for (std::size_t place = 0; place < plans.size(); ++place) {
+      const std::size_t i = (static_cast<std::size_t>(round) + place) % plans.size();
       failed = i;
       sample(rotations[i], 1, samples[i]);
     }

@@ -42,6 +42,7 @@ class Rotation {
   // Makes sure that the next `count` graphs exist, so that enqueueing them is quick.
   void prepare(int count);
   void enqueue_next();
+  void restart() { start_ = 0; }  // the next graph begins with turn 0
 
  private:
   const cuda::Graph& graph(std::int64_t start);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/integers.h"
 #include "tuner/worker/host_compare.h"
 
 namespace moetune {
@@ -15,7 +16,6 @@ constexpr double kBaselineDissimilarity = 1e-3;
 
 constexpr std::int64_t kColdBytes = 400'000'000;
 constexpr std::int64_t kMaxCopies = 512;
-constexpr std::int64_t kOrders = 16;  // of sequences, in turn
 
 std::string gibibytes(std::int64_t bytes) {
   char text[32];
@@ -48,6 +48,8 @@ std::int64_t copies_for(std::int64_t rotating_bytes, std::int64_t fixed_bytes, s
   return std::min(wanted, usable / rotating_bytes);
 }
 
+std::int64_t turns_for(std::int64_t copies, std::int64_t orders) { return ceil_div(orders, copies) * copies; }
+
 Tensors::Tensors(TensorsSpec spec, const CompiledReference& exact, const CompiledReference& baseline,
                  const DeviceLimits& limits, std::int64_t free_memory, Harness& harness,
                  const cuda::Stream& stream)
@@ -67,7 +69,7 @@ Tensors::Tensors(TensorsSpec spec, const CompiledReference& exact, const Compile
 
 void Tensors::allocate(const DeviceLimits& limits, std::int64_t free_memory) {
   const bool is_measured = spec_.copies == 0;
-  if (is_measured && std::ranges::any_of(spec_.buffers, has_orders)) orders_ = kOrders;
+  if (is_measured && std::ranges::any_of(spec_.buffers, has_orders)) orders_ = kSequenceOrders;
   std::int64_t rotating = 0, fixed = 0;
   for (const Buffer& buffer : spec_.buffers) {
     const std::int64_t orders = has_orders(buffer) ? orders_ : 1;
@@ -99,11 +101,11 @@ std::int64_t Tensors::copies_of(const Buffer& buffer) const {
 
 void Tensors::fill_copies(std::size_t position) {
   const Buffer& buffer = spec_.buffers[position];
-  Buffer ordered = buffer;
+  std::optional<Buffer> ordered;
+  if (has_orders(buffer)) ordered = buffer;
   for (std::int64_t copy = 0; copy < copies_of(buffer); ++copy) {
-    if (has_orders(buffer))
-      ordered.fill.integers = integers_in_order(buffer, static_cast<std::uint64_t>(copy));
-    harness_.fill(tensors_[position].arena.address(copy), ordered, spec_.seed,
+    if (ordered) ordered->fill.integers = integers_in_order(buffer, copy);
+    harness_.fill(tensors_[position].arena.address(copy), ordered ? *ordered : buffer, spec_.seed,
                   fill_stream(position, static_cast<std::size_t>(copy)));
   }
 }

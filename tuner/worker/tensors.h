@@ -5,7 +5,6 @@
 // device cannot hold the problem or the references contradict each other; cuda::CudaError otherwise.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -43,6 +42,10 @@ struct Validation {
 std::int64_t copies_for(std::int64_t rotating_bytes, std::int64_t fixed_bytes, std::int64_t l2_bytes,
                         std::int64_t memory);
 
+// Turns after which a measurement begins again, so that a copy comes back only when all others were used since: as many
+// as there are orders, in whole rounds of the copies.
+std::int64_t turns_for(std::int64_t copies, std::int64_t orders);
+
 class Tensors {
  public:
   Tensors(TensorsSpec spec, const CompiledReference& exact, const CompiledReference& baseline,
@@ -53,7 +56,7 @@ class Tensors {
   std::int64_t copies() const { return copies_; }
   // After so many launches in sequence, each over the next copies and the next order of the sequences, all have been
   // used (Buffer::rotates, Buffer::sequences). Checks are of turn 0.
-  std::int64_t turns() const { return std::max(copies_, orders_); }
+  std::int64_t turns() const { return turns_for(copies_, orders_); }
   LoadedPlan load(const Plan& plan, std::span<const std::uint8_t> cubin) const;
 
   // What a producer writes in front of each turn's launch: the fresh inputs, at most Producer::kMostBytes.
@@ -64,7 +67,7 @@ class Tensors {
   // `after_previous_run`: right behind a run over the last turn, which may have left something in the scratch.
   Validation validate(LoadedPlan& plan, bool after_previous_run);
 
-  // A tensor as it is now; `exact` asks for the reference's output (of exact_dtype) instead. Throws BadInput
+  // A tensor as it is now; the copies of one with sequences are their orders; `exact` asks for the reference's output (of exact_dtype) instead. Throws BadInput
   // for an unknown name.
   std::vector<std::uint8_t> fetch(const std::string& name, std::int64_t copy, bool exact) const;
 

@@ -60,6 +60,18 @@ TEST_CASE("streamed inputs rotate over several times the cache, as memory allows
   CHECK(copies_for(kGiB, 2 * kGiB, 50 * kMiB, 3 * kGiB) == 0);
 }
 
+TEST_CASE("turns hold all orders, and a copy comes back only after all others") {
+  for (std::int64_t copies = 1; copies <= 64; ++copies) {
+    CAPTURE(copies);
+    const std::int64_t turns = turns_for(copies, 16);
+    CHECK(turns >= 16);
+    CHECK(turns % copies == 0);
+    CHECK(turns < 16 + copies);
+  }
+  CHECK(turns_for(7, 1) == 7);
+  CHECK(turns_for(1, 1) == 1);
+}
+
 TEST_CASE("a copy's guard band starts right behind its last byte") {
   const ArenaLayout layout = ArenaLayout::of(1002, 3);
   CHECK(layout.guard >= 64 << 10);
