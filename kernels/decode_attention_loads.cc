@@ -11,8 +11,10 @@ namespace {
 
 constexpr int kOrders = 4;  // of sequences of different lengths
 
+// From where the first tile begins (templates/decode_attention/arguments.cuh, first_tile_token).
 std::int64_t tiles_of(std::int64_t length, const DecodeChoice& choice, const DecodeShape& shape) {
-  return ceil_div(length - shape.first_visible(length), choice.tile);
+  const std::int64_t alignment = shape.paged() ? std::min(choice.tile, shape.page) : 1;
+  return ceil_div(length - shape.first_visible(length) / alignment * alignment, choice.tile);
 }
 
 // One order after the other, the same for every configuration.

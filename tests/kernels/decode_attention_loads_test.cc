@@ -18,14 +18,17 @@ constexpr double kTileBytes = 128 * 128 * 2 * 2;  // 128 tokens of K and V, bf16
 
 DeviceLimits limits() { return limits_of_architecture("sm_90a"); }
 
-// Blocks of 16 rows over tiles of 128 tokens, in a ring of two stages.
-std::vector<BlockLoads> loads_of(const std::string& of, const std::string& values) {
-  const Problem at = problem(kHeads + of);
+// Blocks of 16 rows over tiles of so many tokens, in a ring of two stages.
+std::vector<BlockLoads> loads_at(const Problem& at, const std::string& values, int tile) {
   return kernel().block_loads(
-      space().parse_config("body=tma,math=mma16,tile=128,warps=4,stages=2,producers=1,row_tiles=1,"
-                           "query=registers,l2=evict_first,ahead=0," +
-                           values),
+      space().parse_config("body=tma,math=mma16,warps=4,stages=2,producers=1,row_tiles=1,query=registers,"
+                           "l2=evict_first,ahead=0,tile=" +
+                           std::to_string(tile) + "," + values),
       at, limits());
+}
+
+std::vector<BlockLoads> loads_of(const std::string& of, const std::string& values) {
+  return loads_at(problem(kHeads + of), values, 128);
 }
 
 std::string grid(int splits) {
@@ -94,6 +97,23 @@ TEST_CASE("a window leaves the tiles that some query sees; narrow KV has half of
   CHECK(bytes("context=4096,window=256,q_len=2") == 3);
   CHECK(bytes("context=100,window=256") == 1);
   CHECK(bytes("context=4096,kv_dtype=e4m3") == 16);
+}
+
+TEST_CASE("a window's first tile begins at a page, or at a tile within it, as the template has it") {
+  for (const std::string& schedule : {grid(1), grid(3), persistent(1)}) {
+    CAPTURE(schedule);
+    const auto tiles = [&](int page, const std::string& of, int tile = 128) {
+      const Problem at = problem("q_heads=32,kv_heads=4,batch=3,page=" + std::to_string(page) + "," + of);
+      return bytes_of(loads_at(at, schedule, tile)[0]) / (kTileBytes * tile / 128) / 12;
+    };
+    CHECK(tiles(64, "context=587,window=128") == 2);  // tokens 448 to 586, of which 459 is the first to count
+    CHECK(tiles(64, "context=4100,window=256") == 3);  // 3840 to 4099
+    CHECK(tiles(64, "context=4160,window=256") == 2);  // 3904 to 4159
+    CHECK(tiles(128, "context=4225,window=256") == 3);
+    CHECK(tiles(1, "context=4100,window=256") == 2);
+    CHECK(tiles(0, "context=4100,window=256") == 2);
+    CHECK(tiles(64, "context=1030,window=100", 16) == 7);  // 928 to 1029
+  }
 }
 
 TEST_CASE("a persistent grid has the template's spans, in whatever order sequences are") {
