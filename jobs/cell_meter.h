@@ -34,8 +34,8 @@ class CellMeter {
   double waves_of(const Config& config, const Problem& problem) const;
 
   // The logarithm of how long that launch takes if its blocks start one after the other (kernels/block_loads.h), up to
-  // a number that all share; 0 if the kernel does not say how its work falls to blocks. What `known` holds is not
-  // computed again.
+  // a constant that all launches at a problem share; 0 if the kernel does not say how its work falls to blocks. What
+  // `known` holds is not computed again.
   double makespan_of(const Config& config, const Problem& problem, Makespans& known) const;
   Makespans makespans() const { return Makespans(session_.info().limits.sm_count); }  // none yet
 

@@ -19,7 +19,6 @@ struct BlockLoads {
   std::vector<Run> runs;      // in the order in which they start
   std::int64_t resident = 1;  // blocks that an SM holds at once
 
-  bool empty() const { return runs.empty(); }
   // Adds to the last run if its blocks read as many bytes.
   void add(std::int64_t blocks, double bytes);
   bool operator==(const BlockLoads&) const = default;

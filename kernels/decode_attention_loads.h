@@ -8,7 +8,7 @@
 
 namespace moetune {
 
-// For each of a few orders of the sequences; for one if they are equally long, or share blocks anyhow.
+// For each of a few orders of the sequences; for one if lengths are equal or the grid is persistent.
 std::vector<BlockLoads> decode_attention_loads(const DecodeChoice& choice, const DecodeShape& shape,
                                                const DeviceLimits& limits);
 

@@ -126,7 +126,7 @@ class Kernel {
   virtual Cost cost(const Problem& problem) const = 0;
 
   // How the work of a legal configuration's largest launch falls to its blocks, for one order of the problem's work or
-  // for several that are as likely; empty if the kernel does not say.
+  // for several that are as likely. A kernel says it for all legal configurations, or for none: empty then.
   virtual std::vector<BlockLoads> block_loads(const Config& config, const Problem& problem,
                                               const DeviceLimits& limits) const {
     return {};

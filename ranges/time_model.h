@@ -54,9 +54,10 @@ class TimeModel {
   struct Row {
     std::size_t point;
     Fill fill;
-    double slower;     // logarithm of the time over the fastest of the point
-    double past_mean;  // the same, less what the mean says of these two
-    double pull = 0;   // by which it weighs in what is expected
+    double slower;  // logarithm of the time over the fastest of the point
+    double
+        past_mean;  // logarithm of the time over the fastest of the point, minus the difference of their means
+    double pull = 0;  // by which it weighs in what is expected
   };
   void take_rows(const std::vector<Point>& points);
   void fit();
