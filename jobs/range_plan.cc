@@ -6,14 +6,12 @@
 
 #include "base/error.h"
 #include "base/suggest.h"
-#include "search/random.h"
 
 namespace moetune {
 namespace {
 
 // Of the device's memory, for a problem's buffers: references and copies that rotate need some as well.
 constexpr double kMemoryShare = 0.6;
-constexpr int kDrawsPerShape = 50;
 // The finer grid's steps to one of the coarse grid's. The kernel's first free dimension counts what blocks are made of,
 // and how they fill the SMs changes with every few of them; odd steps avoid that all are powers of two.
 constexpr double kCountedSteps = 5, kOtherSteps = 2;
@@ -99,6 +97,12 @@ bool RangePlan::is_within(const Problem& problem) const {
     if (values[i] < ranges_[i].first || values[i] > ranges_[i].last) return false;
   }
   return true;
+}
+
+bool RangePlan::has_fixed_extents(const Problem& problem) const {
+  Extents extents = kernel_.extents_of(problem);
+  for (const std::size_t place : places_) extents[place] = base_[place];
+  return extents == base_;
 }
 
 bool RangePlan::is_recorded(const Problem& problem) const {
@@ -360,41 +364,13 @@ void RangePlan::restore(const std::string& text) {
   try {
     const Problem problem = parse_problem(kernel_.name(), kernel_.schema(), nullptr, text);
     kernel_.check(problem);
-    const bool serves = session_.recording() != nullptr ? is_recorded(problem) : fits(problem);
+    const bool serves =
+        session_.recording() != nullptr ? is_recorded(problem) : has_fixed_extents(problem) && fits(problem);
     const bool is_ours = kernel_.specialization(problem).text() == specialization_.text();
     if (serves && is_ours && is_within(problem) && !is_taken(cell_of(problem)))
       cells_.push_back(cell_of(problem));
   } catch (const BadInput&) {  // of another version
   }
-}
-
-std::vector<Problem> RangePlan::unseen(std::size_t count, std::uint64_t seed,
-                                       const std::set<std::string>& keep) const {
-  std::vector<Problem> shapes;
-  Random random(seed ^ 0x5eed5eed5eed5eedu);
-  const auto take = [&](const Problem& problem) {
-    const bool is_cell = is_planned(problem) && !keep.contains(problem.text());
-    if (is_cell || std::find(shapes.begin(), shapes.end(), problem) != shapes.end()) return;
-    shapes.push_back(problem);
-  };
-  if (session_.recording() != nullptr) {
-    std::vector<Problem> left = recorded_;
-    random.shuffle(left);
-    for (const Problem& problem : left) {
-      if (shapes.size() < count) take(problem);
-    }
-    return shapes;
-  }
-  for (std::size_t draw = 0; draw < kDrawsPerShape * count && shapes.size() < count; ++draw) {
-    GridPoint values;
-    for (const RangeDimension& range : ranges_) {
-      const double ratio = static_cast<double>(range.last) / static_cast<double>(range.first);
-      values.push_back(std::llround(static_cast<double>(range.first) * std::pow(ratio, random.unit())));
-    }
-    const std::optional<Problem> problem = problem_of_kind(values, interface_->has_uneven() && draw % 2 == 1);
-    if (problem && fits(*problem)) take(*problem);
-  }
-  return shapes;
 }
 
 }  // namespace moetune

@@ -72,9 +72,10 @@ class RangePlan {
  private:
   std::vector<std::int64_t> coordinates_of(std::size_t axis, double octaves) const;
   void note_impossible_ends(const std::vector<GridPoint>& points);
-  GridPoint values_of(const Problem& problem) const;  // of the ranges
-  bool is_within(const Problem& problem) const;       // the ranges
-  bool is_recorded(const Problem& problem) const;     // within them
+  GridPoint values_of(const Problem& problem) const;     // of the ranges
+  bool is_within(const Problem& problem) const;          // the ranges
+  bool has_fixed_extents(const Problem& problem) const;  // those of the base, but for the ranges' dimensions
+  bool is_recorded(const Problem& problem) const;        // a recorded problem within the ranges
   std::string recorded_text() const;
   std::string why_empty() const;
   // The nearest of `among`, of the same kind if there is one.

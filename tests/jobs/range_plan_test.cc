@@ -192,3 +192,20 @@ TEST_CASE("ragged cells have the places of full ones in the table, of as many se
     }
   }
 }
+
+TEST_CASE("a cell is restored if what the ranges leave fixed is as it was") {
+  DevicePlan made("decode_attention", "q_heads=8,kv_heads=2,head_dim=64,page=64,context=640",
+                  "memory=67108864", "batch=1..64");
+  RangePlan& plan = *made.plan;
+  const std::size_t coarse = plan.cells().size();
+  const auto restores = [&](const std::string& values) {
+    const std::size_t before = plan.cells().size();
+    plan.restore("q_heads=8,kv_heads=2,head_dim=64,page=64," + values);
+    return plan.cells().size() > before;
+  };
+  CHECK_FALSE(restores("batch=3,context=1024"));
+  CHECK(restores("batch=3,context=640"));
+  CHECK_FALSE(restores("batch=3,context=640"));  // it is there
+  CHECK_FALSE(restores("batch=65,context=640"));
+  CHECK(plan.cells().size() == coarse + 1);
+}
