@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/suggest.h"
+#include "ranges/range_table.h"
 
 namespace moetune {
 namespace {
@@ -155,13 +156,15 @@ void RangePlan::fill() {
     const double steps = is_only ? kOnlySteps : places_[i] == 0 ? kCountedSteps : kOtherSteps;
     axes.push_back(coordinates_of(i, kOctaves / steps));
   }
+  const std::size_t restored_end = cells_.size();
   const std::vector<GridPoint> points = grid_points(axes);
   for (const std::size_t i : spread_order(points)) {
     for (const bool uneven : {false, true}) {
       if (cells_.size() >= std::max(kMostCells, coarse_) || (uneven && !interface_->has_uneven())) continue;
       // Recorded shapes that are no points of the grid are left for the certificate.
       const std::optional<Problem> problem = problem_for(points[i], uneven);
-      if (session_.recording() == nullptr || (problem && is_recorded(*problem))) add(points[i], uneven);
+      if (session_.recording() == nullptr || (problem && is_recorded(*problem)))
+        add(points[i], uneven, restored_end);
     }
   }
 }
@@ -267,20 +270,25 @@ std::optional<Problem> RangePlan::problem_at(const GridPoint& values, bool uneve
   return served(*problem);
 }
 
-void RangePlan::add(const GridPoint& values, bool uneven) {
+void RangePlan::add(const GridPoint& values, bool uneven, std::size_t restored_end) {
   const std::optional<Problem> problem = problem_at(values, uneven);
   if (!problem) return;
   PlannedCell cell = cell_of(*problem);
-  if (is_taken(cell)) return;
   // Cells of one line of the grid keep equal places, though rounding has them lie beside it.
   if (session_.recording() == nullptr && grid_distance(cell.place, values) <= kSamePlace) cell.place = values;
-  cells_.push_back(std::move(cell));
+  const std::size_t index = taken_by(cell);
+  if (index == cells_.size()) {
+    cells_.push_back(std::move(cell));
+  } else if (index >= coarse_ && index < restored_end) {
+    cells_[index].place = cell.place;
+  }
 }
 
-bool RangePlan::is_taken(const PlannedCell& cell) const {
-  return std::any_of(cells_.begin(), cells_.end(), [&](const PlannedCell& other) {
+std::size_t RangePlan::taken_by(const PlannedCell& cell) const {
+  const auto found = std::ranges::find_if(cells_, [&](const PlannedCell& other) {
     return other.position == cell.position && other.uneven == cell.uneven;
   });
+  return static_cast<std::size_t>(found - cells_.begin());
 }
 
 PlannedCell RangePlan::cell_of(const Problem& problem) const {
@@ -361,13 +369,14 @@ void RangePlan::add_around(std::size_t a, std::size_t b, const std::function<boo
 }
 
 void RangePlan::restore(const std::string& text) {
+  if (cells_.size() >= RangeTable::kMostCells) return;
   try {
     const Problem problem = parse_problem(kernel_.name(), kernel_.schema(), nullptr, text);
     kernel_.check(problem);
     const bool serves =
         session_.recording() != nullptr ? is_recorded(problem) : has_fixed_extents(problem) && fits(problem);
     const bool is_ours = kernel_.specialization(problem).text() == specialization_.text();
-    if (serves && is_ours && is_within(problem) && !is_taken(cell_of(problem)))
+    if (serves && is_ours && is_within(problem) && taken_by(cell_of(problem)) == cells_.size())
       cells_.push_back(cell_of(problem));
   } catch (const BadInput&) {  // of another version
   }

@@ -56,7 +56,8 @@ class RangePlan {
   // Adds the last cell between such a pair for which `is_past` is false, and the next one, for which it is true, unless
   // they are there. `is_past` is false at `a`, true at `b`, and changes once between them.
   void add_around(std::size_t a, std::size_t b, const std::function<bool(const Problem&)>& is_past);
-  // A cell that an earlier search measured, if it lies within the ranges and the device still serves it.
+  // A cell that an earlier search measured, if it lies within the ranges, the device still serves it, and a table has
+  // room for it.
   void restore(const std::string& problem);
   const FamilyInterface& interface() const { return *interface_; }
   // The problem that lies at a position of the family's dispatch table, or near it; nullopt if there is none.
@@ -93,11 +94,14 @@ class RangePlan {
   // Of recorded shapes, which are few, some must be left for the certificate: their grid stays coarser.
   bool leaves_shapes() const { return session_.recording() != nullptr; }
   bool is_planned(const Problem& problem) const;
-  // Whether a cell has its place in a table, though it may be another problem (of another tensor-parallel degree).
-  bool is_taken(const PlannedCell& cell) const;
+  // The index of the cell that has this one's place in a table, though it may be another problem (of another
+  // tensor-parallel degree); the number of cells if none has.
+  std::size_t taken_by(const PlannedCell& cell) const;
   // On a recording: the nearest recorded problem of the kind; else the problem itself.
   std::optional<Problem> served(const Problem& problem) const;
-  void add(const GridPoint& values, bool uneven);
+  // A cell that is there already stays, but takes its place on the grid if it was restored: `restored_end` is the end
+  // of those cells, which follow the coarse grid's.
+  void add(const GridPoint& values, bool uneven, std::size_t restored_end = 0);
 
   const Session& session_;
   const Kernel& kernel_;

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "jobs/range_hints.h"
 #include "jobs/range_refinement.h"
-#include "jobs/range_relatives.h"
 #include "tuner/history.h"
 
 namespace moetune {
@@ -49,43 +48,6 @@ RangeKey RangeSearch::key() const {
   return {workload.kernel,    session_.kernel()->specialization(base_).text(),
           workload.hardware,  workload.source_digest,
           workload.toolchain, workload.timing};
-}
-
-// What an earlier search left. Cells of a grid that is no longer asked for are left out; of other ranges, which these
-// ones contain or overlap, cells that were measured stay.
-void RangeSearch::resume() {
-  RangeState known;
-  try {
-    known = store_.progress().value_or(RangeState{});
-  } catch (const BadInput& error) {
-    const std::string text = std::string("The range is measured anew: ") + error.what();
-    context_.events.emit(Warning{WarningKind::history_left_out, text});
-  }
-  relatives_ = cubins_of_relatives(*session_.cache(), key(), *session_.space_file(), meter_);
-  state_.ranges = ranges_text(plan_.ranges());
-  state_.cubins = known.cubins;
-  plan_.fill();
-  planned_at_first_ = plan_.cells().size();
-  const bool goes_on = known.ranges == state_.ranges;
-  if (goes_on) {
-    state_.idle = known.idle;
-    state_.filled = known.filled;
-    state_.steps = known.steps;
-    state_.shapes = known.shapes;
-    state_.draw = known.draw;
-  }
-  for (const RangeCellState& cell : known.cells) {
-    if (goes_on || cell.is_measured()) plan_.restore(cell.problem);
-  }
-  if (!goes_on) planned_at_first_ = plan_.cells().size();
-  for (const PlannedCell& cell : plan_.cells()) {
-    const std::string text = cell.problem.text();
-    const auto found = std::ranges::find(known.cells, text, &RangeCellState::problem);
-    const bool is_known = found != known.cells.end() && found->unreachable.empty();
-    state_.cells.push_back(is_known ? *found : RangeCellState{.problem = text});
-    meter_.learn(state_.cells.back());
-  }
-  solve_again();
 }
 
 void RangeSearch::report(std::string_view stage, std::size_t done, std::size_t planned) const {

@@ -1,7 +1,8 @@
 // One range search under way: the stages, each of which commits what it measured. See range_job.h.
 //
-// Belongs to the job's thread; request and context must outlive it. range_search.cc measures cells, range_repair.cc
-// what a table lacks that does not keep its bound, range_unseen.cc unseen shapes; range_job.cc brings it to its end.
+// Belongs to the job's thread; request and context must outlive it. range_resume.cc begins with what an earlier search
+// left, range_search.cc measures cells, range_repair.cc what a table lacks that does not keep its bound,
+// range_unseen.cc unseen shapes; range_job.cc brings it to its end.
 // What serves between the cells is expected as soon as they are measured (range_expectation.h).
 #pragma once
 
@@ -35,6 +36,8 @@ class RangeSearch {
                           kRepairUntil = 0.66, kWavesUntil = 0.73, kRefiningUntil = 0.79, kAcrossUntil = 0.82,
                           kAbsorbedUntil = 0.9, kShapesUntil = 0.97;
 
+  RangeState progress() const;
+  void restore_cells(const RangeState& known);
   void resume();
   bool enter(std::size_t index);
   void enter(const Problem& problem);
@@ -109,7 +112,7 @@ class RangeSearch {
   ExpectedChoices expected_;    // of solution_'s cubins, once the cells are measured
   RangeNeighbours neighbours_;  // of so many cells as it has
   std::optional<Clock::time_point> stored_at_;
-  std::size_t planned_at_first_ = 0;  // cells of the grids
+  std::size_t planned_at_first_ = 0;  // cells of the grids, and those taken over
   std::set<std::string> entered_;     // problems
   RangeResult result_;
 };

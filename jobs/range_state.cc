@@ -125,6 +125,7 @@ std::string RangeState::text() const {
                    {"idle", idle},
                    {"filled", filled},
                    {"steps", steps},
+                   {"taken_over", taken_over},
                    {"configs", configs.json()},
                    {"cells", std::move(list)},
                    {"shapes", std::move(seen)},
@@ -144,6 +145,7 @@ RangeState RangeState::parse(std::string_view text) {
     document.at("idle").get_to(state.idle);
     document.at("filled").get_to(state.filled);
     state.steps = document.value("steps", std::size_t{0});
+    state.taken_over = document.value("taken_over", std::size_t{0});
     const auto configs = document.at("configs").get<ListedConfigs>();
     for (const nlohmann::json& one : document.at("cells")) state.cells.push_back(cell_from(one, configs));
     for (const nlohmann::json& one : document.at("shapes")) {

@@ -62,6 +62,7 @@ struct RangeState {
   std::size_t idle = 0;             // searches in sequence that brought nothing to the pool
   std::vector<std::string> filled;  // cubins that the finer grid measures, chosen after the searches
   std::size_t steps = 0;            // cells that were added beside steps of a choice's waves
+  std::size_t taken_over = 0;  // cells after those of the coarse grid that a search of other ranges measured
   std::vector<RangeCellState> cells;
   std::vector<UnseenShape> shapes;
   std::uint64_t draw = 0;  // how often other shapes were drawn, since cells came after some had become cells

@@ -17,37 +17,11 @@
 #include "cache/ranges.h"
 #include "jobs/range_solution.h"
 #include "jobs/range_state.h"
-#include "tests/jobs/made_up_range.h"
-#include "tests/jobs/temporary_folder.h"
+#include "tests/jobs/made_up_search.h"
 #include "tests/sanitized.h"
 
 using namespace moetune;
 using namespace moetune::testing;
-
-namespace {
-
-RangeRequest range_request(const TemporaryFolder& folder, const std::string& cache = "cache.db") {
-  RangeRequest request;
-  request.target.workload = {.kernel = "router", .problem = kMadeUpFamily, .preset = ""};
-  request.target.device = "replay:" + folder.file("recordings");
-  request.target.cache = {.path = folder.file(cache), .none = false};
-  request.over = "tokens=1..4096";
-  request.settings.strategy = "local";  // which costs no time
-  request.settings.budget = 30;
-  request.warm_budget = request.shape_budget = 12;
-  request.variants = 6;
-  request.no_compile = true;
-  return request;
-}
-
-std::string text_without_time(const RangeRequest& request, const RangeResult& result) {
-  Document document = range_document(request, result);
-  document.erase("wall_s");
-  document.erase("cache");
-  return document.dump();
-}
-
-}  // namespace
 
 TEST_CASE(
     "a range of recordings gives a table that keeps its bound, never loses to the default, and is certified") {

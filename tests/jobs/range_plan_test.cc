@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "jobs/device_choice.h"
+#include "ranges/range_table.h"
 #include "tests/jobs/made_up_range.h"
 #include "tests/jobs/temporary_folder.h"
 
@@ -208,4 +209,48 @@ TEST_CASE("a cell is restored if what the ranges leave fixed is as it was") {
   CHECK_FALSE(restores("batch=3,context=640"));  // it is there
   CHECK_FALSE(restores("batch=65,context=640"));
   CHECK(plan.cells().size() == coarse + 1);
+}
+
+TEST_CASE("no more cells are restored than a table holds") {
+  DevicePlan made("router", "experts=8,top_k=2", "memory=1073741824", "tokens=1..8192");
+  for (std::int64_t tokens = 1; tokens <= 8192; ++tokens)
+    made.plan->restore("experts=8,top_k=2,tokens=" + std::to_string(tokens));
+  CHECK(made.plan->cells().size() == RangeTable::kMostCells);
+}
+
+TEST_CASE("restored cells take their places on the finer grid") {
+  const auto fresh = [] {
+    return DevicePlan("decode_attention", "q_heads=8,kv_heads=2,head_dim=64,page=64", "memory=1073741824",
+                      "batch=1..256,context=512..65536");
+  };
+  DevicePlan one = fresh(), two = fresh();
+  RangePlan& plan = *one.plan;
+  RangePlan& resumed = *two.plan;
+  plan.fill();
+  const std::size_t all = plan.cells().size(), coarse = plan.coarse();
+  std::size_t beside = 0;  // cells that rounding has lie beside their lines
+  for (std::size_t i = coarse; i < all; ++i) {
+    const PlannedCell& cell = plan.cells()[i];
+    beside += cell.place != plan.cell_of(cell.problem).place;
+    resumed.restore(cell.problem.text());
+  }
+  CHECK(beside > 5);
+  const std::string off_grid = "q_heads=8,kv_heads=2,head_dim=64,page=64,batch=3,context=777";
+  resumed.restore(off_grid);
+  CHECK(resumed.cells().size() == all + 1);
+  resumed.fill();
+  for (std::size_t i = 0; i < all; ++i) CHECK(resumed.cells()[i].place == plan.cells()[i].place);
+  CHECK(resumed.cells().size() == all + 1);
+}
+
+TEST_CASE("a finer grid has fewer cells if some were restored") {
+  DevicePlan made("prefill_attention", "q_heads=4,kv_heads=2,head_dim=64,page=64", "memory=1073741824",
+                  "batch=1..16,seqlen_q=16..2048,seqlen_kv=2048..16384");
+  RangePlan& plan = *made.plan;
+  for (const char* const batch : {"3", "5", "7"})
+    plan.restore(std::string("q_heads=4,kv_heads=2,head_dim=64,page=64,seqlen_q=77,seqlen_kv=2500,batch=") +
+                 batch);
+  CHECK(plan.cells().size() == plan.coarse() + 3);
+  plan.fill();
+  CHECK(plan.cells().size() == 400);
 }

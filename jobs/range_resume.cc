@@ -1,0 +1,63 @@
+// How a range search begins with what an earlier one left.
+#include <algorithm>
+
+#include "base/error.h"
+#include "jobs/range_relatives.h"
+#include "jobs/range_search.h"
+
+namespace moetune {
+
+RangeState RangeSearch::progress() const {
+  try {
+    return store_.progress().value_or(RangeState{});
+  } catch (const BadInput& error) {
+    const std::string text = std::string("The range is measured anew: ") + error.what();
+    context_.events.emit(Warning{WarningKind::history_left_out, text});
+    return {};
+  }
+}
+
+// A search of the same ranges goes on: its cells come in the order that they had. Of a search of other ranges, which
+// these ones contain or overlap, cells that were measured are taken over. They count as cells of the grid, which has
+// fewer of its own then.
+void RangeSearch::restore_cells(const RangeState& known) {
+  const bool goes_on = known.ranges == state_.ranges;
+  const std::size_t first = goes_on ? std::min(plan_.coarse(), known.cells.size()) : 0;
+  const std::size_t count =
+      goes_on ? std::min(known.taken_over, known.cells.size() - first) : known.cells.size();
+  for (std::size_t i = first; i < first + count; ++i) {
+    if (goes_on || known.cells[i].is_measured()) plan_.restore(known.cells[i].problem);
+  }
+  state_.taken_over = plan_.cells().size() - plan_.coarse();
+  plan_.fill();
+  planned_at_first_ = plan_.cells().size();
+  if (!goes_on) return;
+  for (const RangeCellState& cell : known.cells) plan_.restore(cell.problem);
+}
+
+// Cells of a grid that is no longer asked for are left out.
+void RangeSearch::resume() {
+  const RangeState known = progress();
+  relatives_ = cubins_of_relatives(*session_.cache(), key(), *session_.space_file(), meter_);
+  state_.ranges = ranges_text(plan_.ranges());
+  state_.cubins = known.cubins;
+  const bool goes_on = known.ranges == state_.ranges;
+  if (goes_on) {
+    state_.idle = known.idle;
+    state_.filled = known.filled;
+    state_.steps = known.steps;
+    state_.shapes = known.shapes;
+    state_.draw = known.draw;
+  }
+  restore_cells(known);
+  for (const PlannedCell& cell : plan_.cells()) {
+    const std::string text = cell.problem.text();
+    const auto found = std::ranges::find(known.cells, text, &RangeCellState::problem);
+    const bool is_known = found != known.cells.end() && found->unreachable.empty();
+    state_.cells.push_back(is_known ? *found : RangeCellState{.problem = text});
+    meter_.learn(state_.cells.back());
+  }
+  solve_again();
+}
+
+}  // namespace moetune

@@ -1,0 +1,116 @@
+// Range searches that go on with what an earlier one left, of the same ranges or of others.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <stop_token>
+
+#include "cache/cache.h"
+#include "cache/ranges.h"
+#include "jobs/range_state.h"
+#include "tests/jobs/made_up_search.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+
+namespace {
+
+// Cubins that are good for few tokens are bad for many, so that the grid is refined where one takes over.
+void write_steep_range(const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  for (const std::int64_t tokens :
+       {1,   2,   4,   5,   7,   10,  12,  16,  20,  26,   34,   45,   64,   90,  100,
+        128, 180, 200, 256, 300, 350, 400, 600, 800, 1024, 1500, 2000, 3000, 4096}) {
+    Recording recording = made_up_recording(tokens);
+    for (ConfigId id = 0; id < recording.space.size(); ++id) {
+      const ConfigParts parts = split_config(recording.space.config(id), recording.space.parameters());
+      const double home = 12 * made_up_unit("steep " + parts.compiled.text());
+      recording.trials[id].time_us *=
+          static_cast<float>(1 + 0.1 * std::abs(std::log2(static_cast<double>(tokens)) - home));
+    }
+    write_recording(recording, folder / (std::to_string(tokens) + ".json.zst"));
+  }
+}
+
+RangeState stored_progress(const RangeRequest& request) {
+  const Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_only);
+  return RangeState::parse(cache.range_progress(cache.ranges().at(0).key));
+}
+
+RangeResult search_until(const RangeRequest& request, std::size_t trials) {
+  std::stop_source stop;
+  std::size_t ended = 0;
+  if (trials == 0) stop.request_stop();
+  const auto listener = [&](const Event& event) {
+    if (std::holds_alternative<TrialEnded>(event.what) && ++ended == trials) stop.request_stop();
+  };
+  return search_range(request, {.events = {.listener = listener}, .stop = stop.get_token()});
+}
+
+}  // namespace
+
+TEST_CASE("a widened search that was stopped goes on to the same end") {
+  const TemporaryFolder folder;
+  write_steep_range(folder.file("recordings"));
+  RangeRequest straight = range_request(folder, "straight.db"), stopped = range_request(folder, "stopped.db");
+  for (RangeRequest* request : {&straight, &stopped}) {
+    request->variants = 12;
+    request->over = "tokens=5..400";
+    search_range(*request, {});
+    request->over = "tokens=1..4096";
+  }
+  const RangeResult whole = search_range(straight, {});
+  const RangeState state = stored_progress(straight);
+  CHECK(state.taken_over >= 5);
+  for (const std::size_t after : {1, 20, 60}) {
+    CHECK(search_until(stopped, after).interrupted);
+    CHECK(stored_progress(stopped).taken_over == state.taken_over);
+  }
+  CHECK((text_without_time(stopped, search_range(stopped, {})) == text_without_time(straight, whole)));
+  CHECK((stored_progress(stopped) == state));
+}
+
+TEST_CASE("cells that are taken over come before the finer grid") {
+  const TemporaryFolder folder;
+  write_made_up_range(folder.file("recordings"));
+  RangeRequest request = range_request(folder);
+  request.over = "tokens=4..400";
+  search_range(request, {});
+  RangeState narrow = stored_progress(request);
+  for (RangeCellState& cell : narrow.cells) cell.crossed = cell.was_unseen = true;
+  {
+    Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_write);
+    const FamilyRange stored = cache.ranges().at(0);
+    cache.put_range(stored.key, {.table = stored.table, .progress = narrow.text()});
+  }
+  search_until(request, 0);
+  CHECK((stored_progress(request).cells == narrow.cells));  // of the same ranges all stays
+
+  request.over = "tokens=1..4096";
+  search_until(request, 0);
+  const RangeState wide = stored_progress(request);
+  constexpr std::size_t kCoarse = 7;
+  CHECK(wide.taken_over >= 3);
+  REQUIRE(wide.cells.size() > kCoarse + wide.taken_over);
+  for (std::size_t i = 0; i < wide.cells.size(); ++i) {
+    const RangeCellState& cell = wide.cells[i];
+    CAPTURE(cell.problem);
+    if (i >= kCoarse) CHECK(cell.is_measured() == (i < kCoarse + wide.taken_over));
+    if (!cell.is_measured()) continue;
+    const auto known = std::ranges::find(narrow.cells, cell.problem, &RangeCellState::problem);
+    REQUIRE(known != narrow.cells.end());
+    CHECK((cell == *known));
+  }
+}
+
+TEST_CASE("progress of a moetune that did not count cells taken over is read") {
+  RangeState state{.ranges = "tokens=1..8", .taken_over = 3};
+  CHECK(RangeState::parse(state.text()) == state);
+  std::string older = state.text();
+  const std::string count = "\"taken_over\":3,";
+  REQUIRE(older.find(count) != std::string::npos);
+  older.erase(older.find(count), count.size());
+  state.taken_over = 0;
+  CHECK(RangeState::parse(older) == state);
+}
