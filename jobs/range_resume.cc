@@ -55,6 +55,8 @@ void RangeSearch::resume() {
     const auto found = std::ranges::find(known.cells, text, &RangeCellState::problem);
     const bool is_known = found != known.cells.end() && found->unreachable.empty();
     state_.cells.push_back(is_known ? *found : RangeCellState{.problem = text});
+    // What it has as a neighbour of others, and as an unseen shape, is true of the other ranges' table.
+    if (!goes_on) state_.cells.back().crossed = state_.cells.back().was_unseen = false;
     meter_.learn(state_.cells.back());
   }
   solve_again();
