@@ -82,7 +82,7 @@ class MoeCombine final : public MoeKernel {
     return combine_on_cpu(MoeShape(problem), call, inputs);
   }
 
-  // Rows of padding are not read; dropped slots, whose number hangs on the routing, are counted.
+  // Rows of padding are not read; dropped slots, whose number depends on the routing, are counted.
   Cost cost(const Problem& problem) const override {
     const MoeShape shape(problem);
     const auto slots = static_cast<double>(shape.slots()), hidden = static_cast<double>(shape.hidden);
