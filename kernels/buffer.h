@@ -58,8 +58,8 @@ struct Buffer {
   // An input that whatever runs in front of the kernel in a server has just written (Timing::chained).
   bool fresh = false;
   // An input of integers with a row for each of so many sequences or, as `offsets`, prefix sums over them from 0 on.
-  // Measuring takes turns between kSequenceOrders orders of the sequences, the same in all such buffers: a server's come
-  // in any order, blocks start in it, and which of them share an SM changes a time by up to a quarter.
+  // Measuring takes turns between kSequenceOrders orders of the sequences, the same in all such buffers: a server's
+  // come in any order, blocks start in it, and which of them share an SM changes a time by up to a quarter.
   std::int64_t sequences = 0;
   bool offsets = false;
   // Of inputs and in_out buffers; outputs are poisoned before every run. An in_out buffer is filled again
@@ -82,8 +82,8 @@ inline DType exact_dtype(DType type) { return is_integer(type) ? type : DType::f
 
 inline constexpr std::int64_t kSequenceOrders = 16;
 
-// The integers of a buffer with `sequences`, which are in another order for every `order` below kSequenceOrders; order 0
-// is the one that they have. Up to five sequences take the places as evenly as 16 orders can.
+// The integers of a buffer with `sequences`, which are in another order for every `order` below kSequenceOrders; order
+// 0 is the one that they have. Up to five sequences take the places about evenly.
 std::vector<std::int32_t> integers_in_order(const Buffer& buffer, std::int64_t order);
 
 // The value of element `index` of a normal or uniform fill before rounding to the buffer's type. `stream`

@@ -67,8 +67,8 @@ class Tensors {
   // `after_previous_run`: right behind a run over the last turn, which may have left something in the scratch.
   Validation validate(LoadedPlan& plan, bool after_previous_run);
 
-  // A tensor as it is now; the copies of one with sequences are their orders; `exact` asks for the reference's output (of exact_dtype) instead. Throws BadInput
-  // for an unknown name.
+  // A tensor as it is now; `exact` asks for the reference's output (of exact_dtype) instead. The copies of a tensor
+  // with sequences are their orders. Throws BadInput for an unknown name.
   std::vector<std::uint8_t> fetch(const std::string& name, std::int64_t copy, bool exact) const;
 
  private:
