@@ -63,7 +63,7 @@ TEST_CASE("a widened search that was stopped goes on to the same end") {
   const RangeResult whole = search_range(straight, {});
   const RangeState state = stored_progress(straight);
   CHECK(state.taken_over >= 5);
-  for (const std::size_t after : {1, 20, 60}) {
+  for (const std::size_t after : {1, 40}) {
     CHECK(search_until(stopped, after).interrupted);
     CHECK(stored_progress(stopped).taken_over == state.taken_over);
   }
