@@ -11,6 +11,7 @@
 
 #include "kernels/attention_call.h"
 #include "kernels/buffer.h"
+#include "kernels/shuffle.h"
 
 namespace moetune {
 
@@ -25,12 +26,6 @@ inline constexpr float kSinkScale = 3;
 // Values in e4m3 lie inside its normal range, and scales bring them near 1; scales differ from head to head, and
 // between keys and values.
 inline constexpr float kNarrowScale = 0.5f;
-
-// Fisher-Yates; std::shuffle's order differs between standard libraries.
-template <typename T>
-void shuffle(std::vector<T>& items, std::mt19937_64& random) {
-  for (std::size_t left = items.size(); left > 1; --left) std::swap(items[left - 1], items[random() % left]);
-}
 
 // The pages that ranges of tokens touch.
 std::int64_t pages_touched(const std::vector<Range>& visible, std::int64_t page);

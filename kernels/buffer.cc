@@ -8,6 +8,8 @@
 #include <random>
 #include <stdexcept>
 
+#include "kernels/shuffle.h"
+
 namespace moetune {
 namespace {
 
@@ -91,7 +93,7 @@ std::vector<std::size_t> sequence_order(std::size_t count, std::int64_t order) {
     for (std::int64_t i = 0; i < steps; ++i) std::ranges::next_permutation(places);
   } else if (order > 0) {
     std::mt19937_64 random(static_cast<std::uint64_t>(order));
-    for (std::size_t left = count; left > 1; --left) std::swap(places[left - 1], places[random() % left]);
+    shuffle(places, random);
   }
   return places;
 }

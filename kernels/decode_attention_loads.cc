@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <random>
-#include <utility>
 
 #include "base/integers.h"
+#include "kernels/shuffle.h"
 
 namespace moetune {
 namespace {
@@ -16,17 +16,6 @@ std::int64_t tiles_of(std::int64_t length, const DecodeChoice& choice, const Dec
   const std::int64_t alignment = shape.paged() ? std::min(choice.tile, shape.page) : 1;
   return ceil_div(length - shape.first_visible(length) / alignment * alignment, choice.tile);
 }
-
-// One order after the other, the same for every configuration.
-class Orders {
- public:
-  void shuffle(std::vector<std::int64_t>& lengths) {
-    for (std::size_t i = lengths.size(); i > 1; --i) std::swap(lengths[i - 1], lengths[random_() % i]);
-  }
-
- private:
-  std::mt19937_64 random_{0x6f7264657273};  // any constant
-};
 
 // Spans of all tiles, which differ by one tile at most (templates/decode_attention/spans.cuh).
 BlockLoads loads_of_spans(const DecodeChoice& choice, const DecodeShape& shape, double tile_bytes) {
@@ -71,9 +60,9 @@ std::vector<BlockLoads> decode_attention_loads(const DecodeChoice& choice, const
   if (choice.persistent) return {loads_of_spans(choice, shape, tile_bytes)};
   std::vector<std::int64_t> lengths = shape.lengths();
   std::vector<BlockLoads> loads;
-  Orders orders;
+  std::mt19937_64 random(0x6f7264657273);  // any constant: orders are the same for every configuration
   for (int i = 0; i < (shape.ragged ? kOrders : 1); ++i) {
-    if (shape.ragged) orders.shuffle(lengths);
+    if (shape.ragged) shuffle(lengths, random);
     loads.push_back(loads_of_grid(lengths, choice, shape, tile_bytes));
     loads.back().resident = resident_blocks(choice, shape, limits);
   }
