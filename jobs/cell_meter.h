@@ -33,11 +33,10 @@ class CellMeter {
   // Blocks of the largest launch over SMs. Throws BadInput for what the kernel cannot launch there.
   double waves_of(const Config& config, const Problem& problem) const;
 
-  // The logarithm of how long that launch takes if its blocks start one after the other (kernels/block_loads.h), up to
-  // a constant that all launches at a problem share; 0 if the kernel does not say how its work falls to blocks. What
-  // `known` holds is not computed again.
-  double makespan_of(const Config& config, const Problem& problem, Makespans& known) const;
-  Makespans makespans() const { return Makespans(session_.info().limits.sm_count); }  // none yet
+  // How the work of that launch falls to its blocks, for each of a few orders of the work; empty if the kernel does not
+  // say. Throws BadInput as well.
+  std::vector<BlockLoads> loads_of(const Config& config, const Problem& problem) const;
+  int sm_count() const { return session_.info().limits.sm_count; }
 
   // Goes to a problem. `is_open`: the device has it open already, from a search.
   void begin(bool is_open);

@@ -65,9 +65,8 @@ double CellMeter::waves_of(const Config& config, const Problem& problem) const {
   return blocks / std::max(1, limits.sm_count);
 }
 
-double CellMeter::makespan_of(const Config& config, const Problem& problem, Makespans& known) const {
-  const double time = known.mean_of(session_.kernel()->block_loads(config, problem, session_.info().limits));
-  return time > 0 ? std::log(time) : 0;
+std::vector<BlockLoads> CellMeter::loads_of(const Config& config, const Problem& problem) const {
+  return session_.kernel()->block_loads(config, problem, session_.info().limits);
 }
 
 // Of the siblings a few steps away the one whose blocks fill the SMs best, if that is clearly better.

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "jobs/launch_times.h"
 #include "ranges/time_model.h"
 
 namespace moetune {
@@ -20,12 +21,13 @@ constexpr std::size_t kCellsAround = 10;
 // that are far from the fastest, and would go by the good ones behind it.
 constexpr double kRuledOutFrom = 1.15;
 constexpr double kRuledOut = 10;  // in logarithms of times
+// Times are fitted to what is no slower than this there.
+constexpr double kTellingWithin = 1.5;
 // Choices are expected so far from a measured cell on each axis, in octaves.
 constexpr double kExpectedReach = 1.5;
 // The nearest cell's choice and the default serve if nothing is expected to be faster by so much: the one was measured,
-// the other has rules for every shape, and what is served should not lose to it. The farther away that cell is, the
-// less is sure.
-constexpr double kFasterThanNearest = 0.005, kFasterThanDefault = 0.02, kPerOctave = 0.02;
+// the other has rules for every shape, and what is served should not lose to it.
+constexpr double kFasterThanNearest = 0.005, kFasterThanDefault = 0.01;
 // Steps of a grid's first axis, which counts what blocks are made of, and of the others, in octaves; the most
 // coordinates by the number of axes.
 constexpr double kCountedStep = 0.085, kOtherStep = 0.25;
@@ -96,7 +98,12 @@ class KindExpectation {
  public:
   KindExpectation(const Session& session, const RangePlan& plan, const CellMeter& meter,
                   KnownConfigs& configs, bool uneven)
-      : session_(session), plan_(plan), meter_(meter), configs_(configs), uneven_(uneven) {}
+      : session_(session),
+        plan_(plan),
+        meter_(meter),
+        configs_(configs),
+        uneven_(uneven),
+        times_(configs.models, meter.sm_count(), !uneven) {}
 
   void learn(const RangeState& state, const RangeSolution& solution) {
     for (std::size_t i = 0; i < plan_.cells().size(); ++i) {
@@ -116,7 +123,17 @@ class KindExpectation {
     return true;
   }
 
-  void make_model() { model_.emplace(configs_.models, points_); }
+  void fit_times(std::size_t threads) { times_.fit(threads); }
+  void make_model() {
+    std::vector<TimeModel::Point> points;
+    for (const LearntPoint& learnt : learnt_) {
+      CubinTimes::AtProblem at(times_);
+      TimeModel::Point& point = points.emplace_back(TimeModel::Point{learnt.position, {}});
+      for (const LaunchTimes::Timed& one : learnt.times)
+        point.times.push_back({launched(one.launch, at), one.time_us});
+    }
+    model_.emplace(configs_.models, points);
+  }
 
   ExpectedGrid grid(std::size_t threads) const {
     ExpectedGrid grid{.uneven = uneven_, .axes = axes_, .choices = {}};
@@ -126,39 +143,50 @@ class KindExpectation {
   }
 
  private:
+  // A measured cell's times.
+  struct LearntPoint {
+    std::vector<double> position;
+    std::vector<LaunchTimes::Timed> times;
+  };
+
   void learn(const RangeCellState& state, const PlannedCell& cell, const std::string& pick) {
-    TimeModel::Point point{.position = logarithms(cell.position), .times = {}};
+    LearntPoint point{.position = logarithms(cell.position), .times = {}};
     KnownCell known{.position = cell.position, .pick = configs_.place_of(pick), .fast = {}, .ruled_out = {}};
     double fastest = std::numeric_limits<double>::infinity();
-    Makespans makespans = meter_.makespans();
+    SharedLoads loads;
     for (const auto& [text, look] : state.looks) {
       const std::optional<std::size_t> config =
           std::isfinite(look.time_us) ? configs_.place_of(text) : std::nullopt;
-      const std::optional<TimeModel::Launched> launched =
-          config ? launched_at(*config, cell.problem, makespans) : std::nullopt;
-      if (!launched) continue;
-      point.times.push_back({*launched, look.time_us});
+      std::optional<LaunchTimes::Launch> launch =
+          config ? launch_at(*config, cell.problem, loads) : std::nullopt;
+      if (!launch) continue;
+      point.times.push_back({std::move(*launch), look.time_us});
       fastest = std::min(fastest, look.time_us);
     }
-    for (const TimeModel::Timed& one : point.times) {
-      if (one.time_us <= kCandidateWithin * fastest) known.fast.push_back(one.launched.config);
-    }
     if (point.times.empty()) return;
+    for (const LaunchTimes::Timed& one : point.times) {
+      if (one.time_us <= kCandidateWithin * fastest) known.fast.push_back(one.launch.config);
+      if (one.launch.loads && one.time_us <= kTellingWithin * fastest) times_.add(one);
+    }
     for (const auto& [text, look] : state.looks)
       known.ruled_out[text] = look.time_us > kRuledOutFrom * fastest;
-    points_.push_back(std::move(point));
+    learnt_.push_back(std::move(point));
     cells_.push_back(std::move(known));
   }
 
-  std::optional<TimeModel::Launched> launched_at(std::size_t config, const Problem& problem,
-                                                 Makespans& makespans) const {
+  std::optional<LaunchTimes::Launch> launch_at(std::size_t config, const Problem& problem,
+                                               SharedLoads& loads) const {
     const Config& launched = configs_.configs[config];
     try {
-      return TimeModel::Launched{config, meter_.waves_of(launched, problem),
-                                 meter_.makespan_of(launched, problem, makespans)};
+      return LaunchTimes::Launch{config, meter_.waves_of(launched, problem),
+                                 loads.share(meter_.loads_of(launched, problem))};
     } catch (const BadInput&) {  // it cannot be launched there
       return std::nullopt;
     }
+  }
+
+  static TimeModel::Launched launched(const LaunchTimes::Launch& launch, CubinTimes::AtProblem& at) {
+    return {launch.config, launch.waves, at.mean_of(launch)};
   }
 
   std::vector<std::vector<std::int64_t>> axes() const {
@@ -213,7 +241,8 @@ class KindExpectation {
   KnownConfigs& configs_;
   const bool uneven_;
   std::vector<KnownCell> cells_;
-  std::vector<TimeModel::Point> points_;  // of cells_
+  CubinTimes times_;
+  std::vector<LearntPoint> learnt_;  // of cells_
   std::vector<std::vector<std::int64_t>> axes_;
   std::vector<GridPoint> grid_;
   std::optional<TimeModel> model_;
@@ -238,8 +267,7 @@ std::uint32_t KindExpectation::choice_at(const GridPoint& position) const {
   const AtPoint& at = at_points_.at(position);
   const std::vector<std::pair<double, const KnownCell*>> around = cells_around(position);
   if (!at.problem || around.empty()) return ExpectedGrid::kNone;
-  const auto [away, closest] = around.front();
-  const std::optional<std::size_t> nearest = closest->pick;
+  const std::optional<std::size_t> nearest = around.front().second->pick;
   std::vector<std::size_t> candidates;
   for (const auto& [distance, cell] : around)
     candidates.insert(candidates.end(), cell->fast.begin(), cell->fast.end());
@@ -249,17 +277,18 @@ std::uint32_t KindExpectation::choice_at(const GridPoint& position) const {
   std::ranges::sort(candidates);
   candidates.erase(std::ranges::unique(candidates).begin(), candidates.end());
   std::vector<TimeModel::Launched> launches;
-  Makespans makespans = meter_.makespans();
+  SharedLoads loads;
+  CubinTimes::AtProblem means(times_);
   for (const std::size_t config : candidates) {
-    if (const std::optional<TimeModel::Launched> launched = launched_at(config, *at.problem, makespans))
-      launches.push_back(*launched);
+    if (const std::optional<LaunchTimes::Launch> launch = launch_at(config, *at.problem, loads))
+      launches.push_back(launched(*launch, means));
   }
   std::vector<double> expected = model_->expect(logarithms(position), launches);
   for (std::size_t i = 0; i < launches.size(); ++i) {
     const bool is_default = launches[i].config == at.fallback;
     if (launches[i].config != nearest && is_ruled_out(launches[i].config, around)) expected[i] += kRuledOut;
     if (is_default || launches[i].config == nearest)
-      expected[i] -= is_default ? kFasterThanDefault + kPerOctave * away : kFasterThanNearest;
+      expected[i] -= is_default ? kFasterThanDefault : kFasterThanNearest;
   }
   std::vector<std::size_t> order(launches.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -330,6 +359,7 @@ ExpectedChoices RangeExpectation::of(const RangeState& state, const RangeSolutio
     kind.learn(state, solution);
     if (kind.plan_grid()) kinds.push_back(std::move(kind));
   }
+  for (KindExpectation& kind : kinds) kind.fit_times(threads_);
   parallel_for(kinds.size(), threads_, [&](std::size_t i) { kinds[i].make_model(); });
   for (const KindExpectation& kind : kinds) expected.grids.push_back(kind.grid(threads_));
   expected.configs = configs.texts;

@@ -121,7 +121,7 @@ void RangeSearch::finish() {
 RangeResult RangeSearch::run() {
   resume();
   try {
-    search_cells(kSearchesUntil);
+    search_cells(kSearchesUntil, false);
     try_relatives(kPoolUntil);
     complete_pool(kPoolUntil);
     fill();

@@ -55,8 +55,8 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
     places_.push_back(
         static_cast<std::size_t>(std::find(names.begin(), names.end(), range.name) - names.begin()));
     if (places_.back() == 0) counted_ = places_.size() - 1;
-    axes.push_back(coordinates_of(axes.size(), kOctaves));
   }
+  while (axes.size() < ranges_.size()) axes.push_back(coordinates_of(axes.size(), kOctaves));
   for (const Problem& problem : session.recorded_problems()) {
     if (is_within(problem)) recorded_.push_back(problem);
   }
@@ -79,7 +79,8 @@ void RangePlan::note_impossible_ends(const std::vector<GridPoint>& points) {
       const auto is_possible = [&](const GridPoint& point) {
         return point[i] == end && problem_of_kind(point, false, &why);
       };
-      if (std::ranges::any_of(points, is_possible)) continue;
+      const auto is_end = [&](const GridPoint& point) { return point[i] == end; };
+      if (std::ranges::none_of(points, is_end) || std::ranges::any_of(points, is_possible)) continue;
       left_out_.push_back("every problem of " + ranges_[i].name + "=" + std::to_string(end) + ": " + why);
     }
   }
@@ -140,18 +141,11 @@ std::string RangePlan::why_empty() const {
          (left_out_.empty() ? "" : ": " + left_out_.front());
 }
 
-// Recorded shapes are what they are.
-std::vector<std::int64_t> RangePlan::coordinates_of(std::size_t axis, double octaves) const {
-  const RangeDimension& range = ranges_[axis];
-  std::vector<std::int64_t> coordinates = axis_coordinates(range.first, range.last, octaves);
-  const std::vector<std::string> lengths = kernel_.free_lengths();
-  const bool is_length = std::ranges::find(lengths, range.name) != lengths.end();
-  return is_length && !leaves_shapes() ? within_tiles(std::move(coordinates)) : coordinates;
-}
-
 void RangePlan::fill() {
   std::vector<std::vector<std::int64_t>> axes;
-  const bool is_only = ranges_.size() == 1 && !leaves_shapes();
+  std::size_t wide = 0;  // ranges of more than one place
+  for (std::size_t i = 0; i < ranges_.size(); ++i) wide += coordinates_of(i, kOctaves).size() > 1 ? 1 : 0;
+  const bool is_only = wide == 1 && !leaves_shapes();
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     const double steps = is_only ? kOnlySteps : places_[i] == 0 ? kCountedSteps : kOtherSteps;
     axes.push_back(coordinates_of(i, kOctaves / steps));
@@ -205,37 +199,6 @@ std::optional<Problem> RangePlan::problem_for(const GridPoint& values, bool unev
     nearest = problem;
   }
   return nearest;
-}
-
-std::optional<GridPoint> RangePlan::values_at(const GridPoint& position) const {
-  TablePoint point;
-  for (const std::int64_t coordinate : position) point.position.push_back(coordinate);
-  const Extents extents = interface_->extents_at(point, base_);
-  GridPoint values;
-  for (const std::size_t place : places_) {
-    if (place >= extents.size()) return std::nullopt;
-    values.push_back(extents[place]);
-  }
-  return values;
-}
-
-std::optional<Problem> RangePlan::problem_of_position(const GridPoint& position, bool uneven) const {
-  const std::optional<GridPoint> values = values_at(position);
-  return values ? problem_for(*values, uneven) : std::nullopt;
-}
-
-// Uneven work may lie anywhere, by its total; even work where its extents say.
-std::optional<std::int64_t> RangePlan::coordinate_between(std::int64_t low, std::int64_t high,
-                                                          std::size_t axis, const GridPoint& like,
-                                                          bool uneven) const {
-  GridPoint position = like;
-  position[axis] = geometric_middle(low, high);
-  if (!uneven || axis > 0) {
-    const std::optional<Problem> even = problem_of_position(position, false);
-    if (!even) return std::nullopt;
-    position[axis] = cell_of(*even).position[axis];
-  }
-  return position[axis] > low && position[axis] < high ? std::optional(position[axis]) : std::nullopt;
 }
 
 bool RangePlan::fits(const Problem& problem) const {

@@ -71,7 +71,9 @@ class RangePlan {
                               const std::set<std::string>& keep = {}) const;
 
  private:
-  std::vector<std::int64_t> coordinates_of(std::size_t axis, double octaves) const;
+  std::vector<std::int64_t> coordinates_of(std::size_t axis, double octaves);
+  std::vector<std::int64_t> told_apart(std::size_t axis, const std::vector<std::int64_t>& coordinates);
+  std::int64_t one_coordinate(std::size_t axis, const GridPoint& position, std::int64_t coordinate);
   void note_impossible_ends(const std::vector<GridPoint>& points);
   GridPoint values_of(const Problem& problem) const;     // of the ranges
   bool is_within(const Problem& problem) const;          // the ranges
@@ -111,6 +113,14 @@ class RangePlan {
   std::vector<std::size_t> places_;     // of the ranges among the extents
   std::optional<std::size_t> counted_;  // the range of the kernel's first free dimension
   std::unique_ptr<const FamilyInterface> interface_;
+  // Several of a range's values that are one place in the table, whose coordinates but the first are `position`; all are
+  // measured at `coordinate`.
+  struct OnePlace {
+    std::size_t axis = 0;
+    GridPoint position;
+    std::int64_t coordinate = 0;
+  };
+  std::vector<OnePlace> one_place_;
   std::vector<Problem> recorded_;  // of the family, within the ranges
   std::vector<PlannedCell> cells_;
   std::size_t coarse_ = 0;

@@ -150,8 +150,8 @@ void RangeSearch::search_cell(std::size_t index, double until) try {
   state_.cells[index].unreachable = error.what();
 }
 
-void RangeSearch::search_cells(double until) {
-  for (std::size_t i = 0; i < plan_.coarse(); ++i) {
+void RangeSearch::search_cells(double until, bool all) {
+  for (std::size_t i = 0; i < (all ? state_.cells.size() : plan_.coarse()); ++i) {
     const auto searched =
         static_cast<std::size_t>(std::ranges::count_if(state_.cells, &RangeCellState::searched));
     if (searched > 0 && time_is_up(until)) break;
@@ -258,10 +258,11 @@ void RangeSearch::fill() {
   complete_cover(kFillUntil);
 }
 
-// Time that the fine grid leaves goes into searches of the coarse cells that had none. Without a limit none is left.
+// Time that the fine grid leaves goes into searches of cells that had none, the coarse ones first. Without a limit none
+// is left.
 void RangeSearch::search_on() {
   if (request_.time_s == 0 || time_is_up(kSearchedOnUntil)) return;
-  search_cells(kSearchedOnUntil);
+  search_cells(kSearchedOnUntil, true);
   complete_pool(kFillUntil);
   fill();
 }

@@ -41,7 +41,7 @@ class RangeSearch {
   void resume();
   bool enter(std::size_t index);
   void enter(const Problem& problem);
-  void search_cells(double until);
+  void search_cells(double until, bool all);
   void search_cell(std::size_t index, double until);
   void measure(std::size_t index, const std::vector<std::string>& cubins, const CellMeter::Effort& effort);
   void take_into_pool(const RangeCellState& cell);

@@ -6,8 +6,6 @@
 namespace moetune {
 namespace {
 
-constexpr double kSaturating = 0.7;  // blocks an SM from which on they share the bandwidth
-
 // Blocks that run and end together.
 struct Ending {
   double at = 0;  // bytes that one block has read by then since the launch began
@@ -18,7 +16,8 @@ struct Ending {
 // Blocks that run, by when they end. All are equally fast, so that bytes order them whatever the rate.
 class RunningBlocks {
  public:
-  explicit RunningBlocks(const BlockLoads& loads) : next_(loads.runs.begin()), end_(loads.runs.end()) {
+  RunningBlocks(const BlockLoads& loads, const BlockPace& pace)
+      : pace_(pace), next_(loads.runs.begin()), end_(loads.runs.end()) {
     if (next_ != end_) left_ = next_->blocks;
   }
 
@@ -29,7 +28,7 @@ class RunningBlocks {
     while (blocks > 0 && next_ != end_) {
       const std::int64_t started = std::min(blocks, left_);
       if (started > 0) {
-        const double bytes = next_->bytes > 0 ? next_->bytes + kBlockBytes : kIdleBlockBytes;
+        const double bytes = next_->bytes > 0 ? next_->bytes + pace_.block_bytes : pace_.idle_block_bytes;
         endings_.push_back({now + bytes, started});
         std::ranges::push_heap(endings_, std::greater<>());
       }
@@ -53,6 +52,7 @@ class RunningBlocks {
   }
 
  private:
+  const BlockPace& pace_;
   std::vector<Ending> endings_;  // a heap, the first in front
   std::vector<BlockLoads::Run>::const_iterator next_, end_;
   std::int64_t left_ = 0;  // blocks of the next run that have not started
@@ -69,13 +69,13 @@ void BlockLoads::add(std::int64_t blocks, double bytes) {
     runs.push_back({blocks, bytes});
 }
 
-double makespan(const BlockLoads& loads, std::int64_t sm_count) {
+double makespan(const BlockLoads& loads, std::int64_t sm_count, const BlockPace& pace) {
   const auto sms = static_cast<double>(std::max<std::int64_t>(1, sm_count));
-  RunningBlocks running(loads);
+  RunningBlocks running(loads, pace);
   running.start(0, std::max<std::int64_t>(1, sm_count) * std::max<std::int64_t>(1, loads.resident));
   double time = 0, before = 0;
   while (running.count() > 0) {
-    const double slower = std::max(1.0, static_cast<double>(running.count()) / (kSaturating * sms));
+    const double slower = std::max(1.0, static_cast<double>(running.count()) / (pace.saturating * sms));
     const Ending ending = running.end_first();
     time += (ending.at - before) * slower;
     before = ending.at;
@@ -84,15 +84,10 @@ double makespan(const BlockLoads& loads, std::int64_t sm_count) {
   return time;
 }
 
-double Makespans::mean_of(std::vector<BlockLoads> orders) {
-  for (const auto& [known, mean] : known_) {
-    if (known == orders) return mean;
-  }
+double mean_makespan(const std::vector<BlockLoads>& orders, std::int64_t sm_count, const BlockPace& pace) {
   double sum = 0;
-  for (const BlockLoads& loads : orders) sum += makespan(loads, sm_count_);
-  const double mean = orders.empty() ? 0 : sum / static_cast<double>(orders.size());
-  known_.emplace_back(std::move(orders), mean);
-  return mean;
+  for (const BlockLoads& loads : orders) sum += makespan(loads, sm_count, pace);
+  return orders.empty() ? 0 : sum / static_cast<double>(orders.size());
 }
 
 }  // namespace moetune

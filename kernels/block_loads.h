@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 namespace moetune {
@@ -24,25 +23,19 @@ struct BlockLoads {
   bool operator==(const BlockLoads&) const = default;
 };
 
-// What it costs to begin and end a block, in bytes that it could read meanwhile: one with work, and one without.
-inline constexpr double kBlockBytes = 128 << 10, kIdleBlockBytes = 20 << 10;
+// How blocks share an SM and the bandwidth. Bytes are what one block could read meanwhile at full rate.
+struct BlockPace {
+  double saturating = 1;        // blocks an SM that take the whole bandwidth; above 0
+  double block_bytes = 0;       // what it costs to begin and end a block with work
+  double idle_block_bytes = 0;  // and one without
+};
 
 // The time of list scheduling: a block starts as soon as another one has ended, `resident` on each SM at most. All
-// that run are equally fast, at full rate up to 0.7 blocks an SM; more of them share that bandwidth. The unit is a
-// byte that a block reads at full rate: only ratios mean something. 0 without blocks.
-double makespan(const BlockLoads& loads, std::int64_t sm_count);
+// that run are equally fast, at full rate up to `saturating` blocks an SM; more of them share that bandwidth. The unit
+// is a byte that a block reads at full rate. 0 without blocks.
+double makespan(const BlockLoads& loads, std::int64_t sm_count, const BlockPace& pace);
 
-// Makespans of launches, each computed once: at one problem many configurations have the same. Not thread-safe.
-class Makespans {
- public:
-  explicit Makespans(std::int64_t sm_count) : sm_count_(sm_count) {}
-
-  // The mean of several orders of the same work; 0 without any.
-  double mean_of(std::vector<BlockLoads> orders);
-
- private:
-  std::int64_t sm_count_;
-  std::vector<std::pair<std::vector<BlockLoads>, double>> known_;
-};
+// The mean over several orders of the same work; 0 without any.
+double mean_makespan(const std::vector<BlockLoads>& orders, std::int64_t sm_count, const BlockPace& pace);
 
 }  // namespace moetune

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 #include "base/cholesky.h"
 
@@ -16,8 +17,6 @@ constexpr double kMostWaves = 4;                       // after which one more c
 constexpr double kOtherName = 0.6, kOtherCubin = 0.5;  // likeness of what differs in them
 // Shares of the variance: of a cubin wherever its blocks fall, of what a point's times share, of a single trial.
 constexpr double kOfCubin = 0.3, kOfPoint = 10, kOfTrial = 0.002;
-// The mean's share of a makespan: times differ by less than makespans do.
-constexpr double kOfMakespan = 0.3;
 constexpr double kMostSlower = 0.26;  // logarithm; what is slower says little of what is fastest
 
 double nearness(const std::vector<double>& a, const std::vector<double>& b) {
@@ -61,7 +60,7 @@ void TimeModel::take_rows(const std::vector<Point>& points) {
     const Timed& fastest = *std::ranges::min_element(points[i].times, {}, &Timed::time_us);
     for (const Timed& one : points[i].times) {
       const double slower = std::log(one.time_us / fastest.time_us);
-      const double mean = kOfMakespan * (one.launched.makespan - fastest.launched.makespan);
+      const double mean = one.launched.mean - fastest.launched.mean;
       if (slower <= kMostSlower) rows_.push_back({i, Fill(one.launched), slower, slower - mean});
     }
   }
@@ -94,13 +93,10 @@ void TimeModel::fit() {
     }
   }
   if (!factor_cholesky(matrix, count)) throw std::logic_error("likeness of times is not positive definite");
-  std::vector<double> solved(count);
-  for (std::size_t i = 0; i < count; ++i)
-    solved[i] = (rows_[i].past_mean - dot(&matrix[i * count], solved.data(), i)) / matrix[i * count + i];
-  for (std::size_t i = count; i-- > 0;) {
-    rows_[i].pull = solved[i] /= matrix[i * count + i];
-    for (std::size_t j = 0; j < i; ++j) solved[j] -= matrix[i * count + j] * solved[i];
-  }
+  std::vector<double> past_mean;
+  for (const Row& row : rows_) past_mean.push_back(row.past_mean);
+  const std::vector<double> pulls = solve_factored(matrix, std::move(past_mean));
+  for (std::size_t i = 0; i < count; ++i) rows_[i].pull = pulls[i];
 }
 
 std::vector<double> TimeModel::expect(const std::vector<double>& position,
@@ -110,7 +106,7 @@ std::vector<double> TimeModel::expect(const std::vector<double>& position,
   std::vector<double> expected(launches.size());
   for (std::size_t i = 0; i < launches.size(); ++i) {
     const Fill fill(launches[i]);
-    expected[i] = kOfMakespan * launches[i].makespan;
+    expected[i] = launches[i].mean;
     for (const Row& row : rows_) expected[i] += row.pull * alike(near[row.point], fill, row.fill);
   }
   return expected;

@@ -1,8 +1,8 @@
-// Expected times of configurations at points between measured ones: a Gaussian process over the logarithm of times. Its
-// mean is a share of the logarithm of the makespan, which is how long a launch takes if its blocks start one after the
-// other on the SMs. Two times are alike as their points lie near each other, as their cubins and run-time values agree,
-// and as their blocks fill as many waves of the SMs, and the last of them as much. What near means is fixed; nothing
-// learns it. What all times of a point share is left to the point: only differences at one point are expected.
+// Expected times of configurations at points between measured ones: a Gaussian process over the logarithm of times,
+// with a mean that the caller knows. Two times are alike as their points lie near each other, as their cubins and
+// run-time values agree, and as their blocks fill as many waves of the SMs, and the last of them as much. What near
+// means is fixed; nothing learns it. What all times of a point share is left to the point: only differences at one
+// point are expected.
 //
 // Gaussian processes: Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapter 2. Immutable;
 // thread-safe.
@@ -23,12 +23,12 @@ class TimeModel {
     std::vector<double> numbers;     // run-time values, as logarithms to base 2
     std::vector<std::size_t> names;  // run-time values that are no numbers, each by a number of its own
   };
-  // A configuration at a point; `waves` is its blocks over the SMs, `makespan` a natural logarithm, in a unit that all
-  // of the point share.
+  // A configuration at a point; `waves` is its blocks over the SMs, `mean` the natural logarithm of the time that is
+  // expected of it before anything is measured, in a unit that all of the point share.
   struct Launched {
     std::size_t config = 0;
     double waves = 0;
-    double makespan = 0;
+    double mean = 0;
   };
   struct Timed {
     Launched launched;
@@ -54,10 +54,9 @@ class TimeModel {
   struct Row {
     std::size_t point;
     Fill fill;
-    double slower;  // logarithm of the time over the fastest of the point
-    double
-        past_mean;  // logarithm of the time over the fastest of the point, minus the difference of their means
-    double pull = 0;  // by which it weighs in what is expected
+    double slower;     // logarithm of the time over the fastest of the point
+    double past_mean;  // the same, minus the difference of their means
+    double pull = 0;   // by which it weighs in what is expected
   };
   void take_rows(const std::vector<Point>& points);
   void fit();

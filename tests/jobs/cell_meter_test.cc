@@ -171,7 +171,7 @@ TEST_CASE("a cell of the fine grid has a shorter duel than a searched one or an 
   CHECK(met.policy.sample_us == thorough.sample_us);
 }
 
-TEST_CASE("a launch has no makespan if its kernel does not say how its work falls to blocks") {
+TEST_CASE("a launch has no loads if its kernel does not say how its work falls to blocks") {
   const RecordedCell recorded;
   const JobContext context;
   const TuneSettings settings;
@@ -179,6 +179,5 @@ TEST_CASE("a launch has no makespan if its kernel does not say how its work fall
                   context.events);
   const CellMeter meter(session, settings, context);
   CHECK(meter.waves_of(*session.default_config(), session.problem()) > 0);
-  Makespans makespans = meter.makespans();
-  CHECK(meter.makespan_of(*session.default_config(), session.problem(), makespans) == 0);
+  CHECK(meter.loads_of(*session.default_config(), session.problem()).empty());
 }
