@@ -37,12 +37,11 @@ function(room name)
   target_link_libraries(room_${name} PUBLIC ${deps})
 endfunction()
 
-# room_tests(NAME [ONE_BY_ONE] [LABELS ...] [SOURCES ...] [APART ...] DEPENDS ...): tests/NAME/ and one folder below,
-# *_test.cc, as the doctest program test_NAME, one ctest entry. ONE_BY_ONE: not in batches, because each file is a world
-# of its own. SOURCES are helpers, below tests/. The files STEM_test.cc of the stems after APART are a second entry,
-# NAME_apart, which runs beside the first and is labelled `long`.
+# room_tests(NAME [LABELS ...] [SOURCES ...] [APART ...] DEPENDS ...): tests/NAME/ and one folder below,
+# *_test.cc, as the doctest program test_NAME, one ctest entry. SOURCES are helpers, below tests/. The files STEM_test.cc
+# of the stems after APART are a second entry, NAME_apart, which runs beside the first and is labelled `long`.
 function(room_tests name)
-  cmake_parse_arguments(ARG "ONE_BY_ONE" "TIMEOUT" "LABELS;SOURCES;APART;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;SOURCES;APART;DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/*_test.cc
     ${PROJECT_SOURCE_DIR}/tests/${name}/*/*_test.cc)
   if(NOT sources)
@@ -50,9 +49,7 @@ function(room_tests name)
   endif()
   list(TRANSFORM ARG_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/tests/)
   add_executable(test_${name} ${PROJECT_SOURCE_DIR}/tests/doctest_main.cc ${sources} ${ARG_SOURCES})
-  if(NOT ARG_ONE_BY_ONE)
-    build_in_batches(test_${name})
-  endif()
+  build_in_batches(test_${name})
   set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/doctest_main.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   resolve_rooms(deps ${ARG_DEPENDS})
   target_link_libraries(test_${name} PRIVATE ${deps} tool_resources)

@@ -17,7 +17,7 @@ constexpr std::int64_t kRawStages =
     2;  // e4m3 tiles that landed, or are under way: templates/prefill_attention/shape.cuh
 constexpr std::int64_t kChunk = 64;             // elements that the 128-byte swizzle keeps together
 constexpr std::uint32_t kCombineThreads = 256;  // templates/prefill_attention/combine_kernel.cuh
-constexpr std::uint32_t kReferenceThreads = 256;
+constexpr std::uint32_t kPrefillReferenceThreads = 256;
 constexpr std::int64_t kReferenceRows = 64;
 
 std::uint32_t unsigned_of(std::int64_t value) { return static_cast<std::uint32_t>(value); }
@@ -294,7 +294,7 @@ Plan prefill_attention_reference_plan(Reference which, const PrefillShape& shape
   launch.entry = "prefill_attention_reference";
   launch.grid = {unsigned_of(ceil_div(shape.seqlen_q, kReferenceRows)), unsigned_of(shape.q_heads),
                  unsigned_of(shape.batch)};
-  launch.block[0] = kReferenceThreads;
+  launch.block[0] = kPrefillReferenceThreads;
   // Queries, then keys or values, in rows of an odd number of words; probabilities behind them.
   launch.dynamic_shared = unsigned_of(2 * kReferenceRows * (shape.head_dim + 2) * dtype_bytes(shape.dtype) +
                                       kReferenceRows * (kReferenceRows + 1) * 4);

@@ -7,7 +7,7 @@
 namespace moetune {
 namespace {
 
-constexpr std::uint32_t kReferenceThreads = 128;
+constexpr std::uint32_t kRouterReferenceThreads = 128;
 constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kChunkTokens = 256;  // of templates/router/board.cuh
 constexpr std::int64_t kDigits = 255;       // of templates/router/exchange.cuh
@@ -195,8 +195,8 @@ Plan router_reference_plan(const RouterShape& shape, const Call& call) {
   const auto add = [&](const char* entry, std::int64_t threads) -> Launch& {
     Launch& launch = plan.launches.emplace_back();
     launch.entry = entry;
-    launch.block[0] = kReferenceThreads;
-    launch.grid[0] = static_cast<std::uint32_t>(ceil_div(threads, std::int64_t{kReferenceThreads}));
+    launch.block[0] = kRouterReferenceThreads;
+    launch.grid[0] = static_cast<std::uint32_t>(ceil_div(threads, std::int64_t{kRouterReferenceThreads}));
     return launch;
   };
   const auto pointer = [](const char* name) { return Argument{name, Pointer{name}}; };

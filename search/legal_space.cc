@@ -55,7 +55,8 @@ std::span<const Position> LegalSpace::point(ConfigId id) const {
 Config LegalSpace::config(ConfigId id) const {
   Config config;
   const std::span<const Position> row = point(id);
-  for (std::size_t p = 0; p < row.size(); ++p) config.set(parameters_[p].name, parameters_[p].values[row[p]]);
+  for (std::size_t p = 0; p < row.size(); ++p)
+    config.append(parameters_[p].name, parameters_[p].values[row[p]]);
   return config;
 }
 

@@ -13,7 +13,7 @@
 namespace moetune::fuzz {
 namespace {
 
-constexpr const char* kFamily = "group=4,head_dim=64,page=16";
+constexpr const char* kPackFamily = "group=4,head_dim=64,page=16";
 
 std::vector<testing::FakeWinner> winners() {
   std::vector<testing::FakeWinner> all;
@@ -82,7 +82,7 @@ class PackTarget : public Target {
     moetune_runtime* runtime = nullptr;
     if (moetune_open(&options, &runtime) != MOETUNE_OK) return check_refusal();
     moetune_family* family = nullptr;
-    const moetune_status opened = moetune_family_open(runtime, "decode_attention", kFamily, &family);
+    const moetune_status opened = moetune_family_open(runtime, "decode_attention", kPackFamily, &family);
     if (opened != MOETUNE_OK) check_refusal();
     for (std::int64_t batch = 1; opened == MOETUNE_OK && batch < 100; batch = batch * 3 + 1) {
       const std::int64_t extents[] = {batch, 1, 100 * batch};

@@ -13,7 +13,7 @@
 #include "tests/kernels/kernel_checks.h"
 #include "tests/kernels/random_call.h"
 
-using namespace moetune;
+namespace moetune::decode_attention_call_test {
 using namespace decode_attention_tests;
 
 namespace {
@@ -185,3 +185,5 @@ TEST_CASE("a pool with fewer pages than the sequences need is refused when input
   CHECK_THROWS_WITH_AS(kernel().buffers(of, call, 1), doctest::Contains("the sequences need 252 pages"),
                        BadInput);
 }
+
+}  // namespace moetune::decode_attention_call_test

@@ -12,7 +12,7 @@
 #include "tests/kernels/decode_attention_fixture.h"
 #include "tests/sanitized.h"
 
-using namespace moetune;
+namespace moetune::decode_attention_defaults_test {
 using decode_attention_tests::kernel, decode_attention_tests::space;
 
 namespace {
@@ -149,3 +149,5 @@ TEST_CASE("a default has as many parts as fill the device, and fewer where the c
   CHECK(summary("sm_90a", "batch=1,q_heads=32,context=300") == "tma mma16 grid 64 2 registers 4 cluster 0");
   CHECK(summary("sm_90a", "batch=1,q_heads=32,context=20") == "tma mma16 grid 64 2 registers 1 none 1");
 }
+
+}  // namespace moetune::decode_attention_defaults_test

@@ -5,7 +5,7 @@
 #include "kernels/family_interface.h"
 #include "kernels/registry.h"
 
-using namespace moetune;
+namespace moetune::decode_attention_family_test {
 
 namespace {
 
@@ -115,3 +115,5 @@ TEST_CASE("the extents of a place lie there, with the total unknown") {
     CHECK(all->table_point(extents, 0).uneven);
   }
 }
+
+}  // namespace moetune::decode_attention_family_test

@@ -8,7 +8,7 @@
 #include "templates/decode_attention/spans.cuh"
 #include "tests/kernels/decode_attention_fixture.h"
 
-using namespace moetune;
+namespace moetune::decode_attention_loads_test {
 using namespace decode_attention_tests;
 
 namespace {
@@ -173,3 +173,5 @@ TEST_CASE("kernels that do not say how their work falls to blocks have no loads"
   const Config config = *shared_space("router").default_config(expression_environment(at, limits()));
   CHECK(router.block_loads(config, at, limits()).empty());
 }
+
+}  // namespace moetune::decode_attention_loads_test

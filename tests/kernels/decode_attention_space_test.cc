@@ -15,7 +15,7 @@
 #include "search/space.h"
 #include "tests/kernels/decode_attention_fixture.h"
 
-using namespace moetune;
+namespace moetune::decode_attention_space_test {
 using namespace decode_attention_tests;
 
 namespace {
@@ -374,3 +374,5 @@ TEST_CASE("a grid of one wave that asks ahead leaves no room for the next launch
   // So few blocks that the next launch's find an SM each anyhow.
   CHECK(fit(shared("batch=1,q_heads=32,kv_heads=8,context=1024", "splits=8,combine=cluster,ahead=1")) == 3);
 }
+
+}  // namespace moetune::decode_attention_space_test

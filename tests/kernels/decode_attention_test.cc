@@ -14,7 +14,7 @@
 #include "kernels/registry.h"
 #include "tests/kernels/decode_attention_fixture.h"
 
-using namespace moetune;
+namespace moetune::decode_attention_test {
 using namespace decode_attention_tests;
 
 namespace {
@@ -334,3 +334,5 @@ TEST_CASE("the CPU reference is softmax attention over the tokens that each quer
     }
   }
 }
+
+}  // namespace moetune::decode_attention_test

@@ -8,7 +8,7 @@
 #include "kernels/registry.h"
 #include "search/space.h"
 
-using namespace moetune;
+namespace moetune::decode_kernel_test {
 
 namespace {
 
@@ -173,3 +173,5 @@ TEST_CASE("problems of one family have places of their own in a table") {
     CHECK(point.position[0] == elements);
   }
 }
+
+}  // namespace moetune::decode_kernel_test

@@ -13,7 +13,7 @@
 #include "tests/kernels/prefill_attention_fixture.h"
 #include "tests/kernels/random_prefill_call.h"
 
-using namespace moetune;
+namespace moetune::prefill_attention_call_test {
 using namespace prefill_attention_tests;
 
 namespace {
@@ -194,3 +194,5 @@ TEST_CASE(
        {Extents{1, 8, 2, 1}, {0, 8, 1, 1}, {1, 257, 1, 1}, {1, 8, 1}, {65535, 256, 4096, 4096}})
     CHECK_FALSE(family->set_extents(there, none));
 }
+
+}  // namespace moetune::prefill_attention_call_test

@@ -15,7 +15,7 @@
 #include "tests/kernels/prefill_attention_fixture.h"
 #include "tests/sanitized.h"
 
-using namespace moetune;
+namespace moetune::prefill_attention_space_test {
 using namespace prefill_attention_tests;
 
 namespace {
@@ -234,7 +234,7 @@ TEST_CASE("half of a last tile is computed alone where it is a wgmma, and offere
     const Problem of = problem(text);
     const LegalSpace legal = space().enumerate(expression_environment(of, limits), rules);
     std::int64_t least = 0;
-    for (ConfigId id = 0; id < legal.size(); ++id) {
+    for (ConfigId id = 0; id < legal.size(); id += kSanitized ? 17 : 1) {
       const Config config = legal.config(id);
       if (config.number("trim") == 0) continue;
       CHECK(config.is("body", "wgmma"));
@@ -331,3 +331,5 @@ TEST_CASE("tensor maps keep to what the driver takes, whatever the configuration
     }
   }
 }
+
+}  // namespace moetune::prefill_attention_space_test

@@ -12,7 +12,7 @@
 #include "tests/kernels/prefill_attention_fixture.h"
 #include "tests/kernels/random_prefill_call.h"
 
-using namespace moetune;
+namespace moetune::prefill_attention_test {
 using namespace prefill_attention_tests;
 
 namespace {
@@ -289,3 +289,5 @@ TEST_CASE(
   inputs["sinks"] = {-INFINITY, -INFINITY};
   check(false);
 }
+
+}  // namespace moetune::prefill_attention_test

@@ -11,9 +11,8 @@
 #include "kernels/router_reference.h"
 #include "tests/kernels/kernel_checks.h"
 
+namespace moetune::router_test {
 namespace {
-
-using namespace moetune;
 
 const Kernel& kernel() { return find_kernel("router"); }
 
@@ -360,3 +359,5 @@ TEST_CASE(
     }
   }
 }
+
+}  // namespace moetune::router_test

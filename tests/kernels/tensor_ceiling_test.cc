@@ -9,7 +9,7 @@
 #include "kernels/registry.h"
 #include "search/space.h"
 
-using namespace moetune;
+namespace moetune::tensor_ceiling_test {
 
 namespace {
 
@@ -119,3 +119,5 @@ TEST_CASE("tensor_ceiling takes wgmma where there is one, and every plan fits an
     }
   }
 }
+
+}  // namespace moetune::tensor_ceiling_test

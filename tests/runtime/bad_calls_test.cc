@@ -17,8 +17,8 @@
 #include "tests/runtime/fake_cache.h"
 #include "tests/runtime/opened.h"
 
-using namespace moetune;
-using namespace moetune::testing;
+namespace moetune::bad_calls_test {
+using namespace testing;
 using namespace std::chrono_literals;
 
 namespace {
@@ -233,3 +233,5 @@ TEST_CASE("a cache that a tuner is writing to serves what was committed") {
   CHECK_OK(moetune_refresh(opened.runtime(), nullptr));
   tuner.execute("ROLLBACK");
 }
+
+}  // namespace moetune::bad_calls_test

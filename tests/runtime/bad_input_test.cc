@@ -11,8 +11,8 @@
 #include "tests/runtime/fake_cache.h"
 #include "tests/runtime/opened.h"
 
-using namespace moetune;
-using namespace moetune::testing;
+namespace moetune::bad_input_test {
+using namespace testing;
 
 namespace {
 
@@ -308,3 +308,5 @@ TEST_CASE("devices that there are not") {
     CHECK(runtime == nullptr);
   }
 }
+
+}  // namespace moetune::bad_input_test

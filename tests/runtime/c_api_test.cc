@@ -12,8 +12,8 @@
 #include "tests/runtime/fake_cache.h"
 #include "tests/runtime/opened.h"
 
-using namespace moetune;
-using namespace moetune::testing;
+namespace moetune::c_api_test {
+using namespace testing;
 
 namespace {
 
@@ -359,3 +359,5 @@ TEST_CASE("a range counts as even or ragged by the total at its end") {
   moetune_choice choice;
   CHECK(moetune_pick_range(family, from, 3, 512, -1, &choice) == MOETUNE_INVALID_ARGUMENT);
 }
+
+}  // namespace moetune::c_api_test

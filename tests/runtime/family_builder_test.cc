@@ -7,8 +7,8 @@
 #include "tests/runtime/fake_cache.h"
 #include "tests/runtime/opened.h"
 
-using namespace moetune;
-using namespace moetune::testing;
+namespace moetune::family_builder_test {
+using namespace testing;
 
 namespace {
 
@@ -201,3 +201,5 @@ TEST_CASE(
   CHECK(choice["inherited"] == true);
   CHECK(opened.explain(opened.family(kFamily), pick(opened.family(kFamily), 2, 64))["inherited"] == false);
 }
+
+}  // namespace moetune::family_builder_test

@@ -11,8 +11,8 @@
 #include "tests/runtime/fake_cache.h"
 #include "tests/runtime/opened.h"
 
-using namespace moetune;
-using namespace moetune::testing;
+namespace moetune::refresh_test {
+using namespace testing;
 
 namespace {
 
@@ -175,3 +175,5 @@ TEST_CASE("the same warning is given once") {
   for (int i = 0; i < 3; ++i) CHECK(open() == MOETUNE_NOT_TUNED);
   CHECK(opened.warnings() == once);
 }
+
+}  // namespace moetune::refresh_test

@@ -6,8 +6,8 @@
 #include "tests/runtime/fake_cache.h"
 #include "tests/runtime/opened.h"
 
-using namespace moetune;
-using namespace moetune::testing;
+namespace moetune::streams_test {
+using namespace testing;
 
 namespace {
 
@@ -79,3 +79,5 @@ TEST_CASE("a stream of another context is refused, also at the address of one of
   call_driver("cuStreamDestroy", own);
   call_driver("cuStreamDestroy", foreign);
 }
+
+}  // namespace moetune::streams_test

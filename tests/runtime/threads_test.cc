@@ -8,8 +8,8 @@
 #include "tests/runtime/fake_cache.h"
 #include "tests/runtime/opened.h"
 
-using namespace moetune;
-using namespace moetune::testing;
+namespace moetune::threads_test {
+using namespace testing;
 
 namespace {
 
@@ -64,3 +64,5 @@ TEST_CASE("a million picks from 16 threads while a tuner writes and the runtime 
   CHECK_OK(moetune_count(opened.runtime(), &counts));
   CHECK(counts.exact + counts.nearest + counts.defaults == std::uint64_t{kThreads} * kPicks);
 }
+
+}  // namespace moetune::threads_test

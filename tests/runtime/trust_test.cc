@@ -13,8 +13,8 @@
 #include "tests/runtime/fake_cache.h"
 #include "tests/runtime/opened.h"
 
-using namespace moetune;
-using namespace moetune::testing;
+namespace moetune::trust_test {
+using namespace testing;
 
 namespace {
 
@@ -195,3 +195,5 @@ TEST_CASE("while packs are replaced, every refresh finds a pack that is signed")
   installer.join();
   CHECK(refused == "");
 }
+
+}  // namespace moetune::trust_test

@@ -12,8 +12,8 @@
 #include "tests/runtime/fake_cache.h"
 #include "tests/runtime/opened.h"
 
-using namespace moetune;
-using namespace moetune::testing;
+namespace moetune::workspace_test {
+using namespace testing;
 
 namespace {
 
@@ -224,3 +224,5 @@ TEST_CASE("offers are refused for what is no family and no extents") {
   CHECK(bytes == 77);
   REQUIRE_OK(moetune_offer_workspace(server.family, kMost, 3, ~std::size_t{0}));
 }
+
+}  // namespace moetune::workspace_test

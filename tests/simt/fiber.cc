@@ -12,7 +12,7 @@ namespace moetune::testing {
 namespace {
 
 // Of more than a page, because a frame's first access may be deep below.
-std::size_t guard_bytes() {
+std::size_t stack_guard_bytes() {
   static const auto bytes = 4 * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   return bytes;
 }
@@ -21,22 +21,22 @@ std::size_t guard_bytes() {
 
 bool FiberStack::guards(const void* address) const {
   const auto* byte = static_cast<const std::byte*>(address);
-  return byte < low && byte >= low - guard_bytes();
+  return byte < low && byte >= low - stack_guard_bytes();
 }
 
 FiberStacks::~FiberStacks() {
-  for (std::byte* mapping : mappings_) ::munmap(mapping, bytes_ + guard_bytes());
+  for (std::byte* mapping : mappings_) ::munmap(mapping, bytes_ + stack_guard_bytes());
 }
 
 FiberStack FiberStacks::at(std::size_t position) {
   while (mappings_.size() <= position) {
-    void* mapping = ::mmap(nullptr, bytes_ + guard_bytes(), PROT_READ | PROT_WRITE,
+    void* mapping = ::mmap(nullptr, bytes_ + stack_guard_bytes(), PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (mapping == MAP_FAILED) throw std::bad_alloc();
-    ::mprotect(mapping, guard_bytes(), PROT_NONE);
+    ::mprotect(mapping, stack_guard_bytes(), PROT_NONE);
     mappings_.push_back(static_cast<std::byte*>(mapping));
   }
-  return {mappings_[position] + guard_bytes(), bytes_};
+  return {mappings_[position] + stack_guard_bytes(), bytes_};
 }
 
 #if defined(__x86_64__) && !defined(MOETUNE_SIMT_UCONTEXT)

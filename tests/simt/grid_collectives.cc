@@ -8,7 +8,7 @@
 namespace moetune::testing {
 namespace {
 
-constexpr unsigned kWarp = 32;
+constexpr unsigned kLanes = 32;
 
 bool same_call(const char* a, const char* b) { return a == b || std::strcmp(a, b) == 0; }
 
@@ -98,7 +98,7 @@ void Grid::arrive(int id, int threads) {
 
 GridBarrier& Grid::count_in(const char* what, int id, int threads, int value) {
   if (id < 0 || id >= GridBlock::kBarriers) fail("there is no barrier " + std::to_string(id));
-  if (threads % static_cast<int>(kWarp) != 0) fail("a barrier over part of a warp");
+  if (threads % static_cast<int>(kLanes) != 0) fail("a barrier over part of a warp");
   GridBarrier& barrier = running_->block->barriers[static_cast<std::size_t>(id)];
   if (barrier.arrived == 0) {
     barrier.what = what;
