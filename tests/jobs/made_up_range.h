@@ -5,11 +5,15 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "base/digest.h"
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
+#include "replay/compressed_file.h"
 #include "replay/recording.h"
 
 namespace moetune::testing {
@@ -32,7 +36,7 @@ inline double made_up_time(const Config& config, const std::vector<Parameter>& p
          (1 + quality + 0.04 * std::max(0.0, std::abs(octave - home) - 2) + 0.02 * std::abs(octave - launch));
 }
 
-inline Recording made_up_recording(std::int64_t tokens, const std::string& family = kMadeUpFamily) {
+inline Recording make_up_recording(std::int64_t tokens, const std::string& family) {
   const Kernel& kernel = find_kernel("router");
   Recording recording{
       .hardware = {"NVIDIA H200", 90, 132, 62914560, 150120366080, 1980000, 3201000, "gpu", "580.95.05"},
@@ -64,12 +68,30 @@ inline Recording made_up_recording(std::int64_t tokens, const std::string& famil
   return recording;
 }
 
+// Made up once a process: at every test they would take a quarter of its time.
+inline const Recording& made_up_recording(std::int64_t tokens, const std::string& family = kMadeUpFamily) {
+  static std::map<std::pair<std::string, std::int64_t>, Recording> made_up;
+  const auto key = std::pair(family, tokens);
+  const auto found = made_up.find(key);
+  return found != made_up.end() ? found->second
+                                : made_up.emplace(key, make_up_recording(tokens, family)).first->second;
+}
+
+// Compressed once a process; later folders get copies of the bytes.
 inline void write_made_up_range(const std::filesystem::path& folder,
                                 const std::string& family = kMadeUpFamily) {
+  static std::map<std::string, std::map<std::string, std::string>> written;  // bytes by family and file
   std::filesystem::create_directories(folder);
-  for (const std::int64_t tokens : {1, 3, 4, 8, 16, 32, 64, 100, 256, 400, 1024, 3000, 4096})
-    write_recording(made_up_recording(tokens, family),
-                    folder / ("router_t" + std::to_string(tokens) + ".json.zst"));
+  auto& files = written[family];
+  if (files.empty()) {
+    for (const std::int64_t tokens : {1, 3, 4, 8, 16, 32, 64, 100, 256, 400, 1024, 3000, 4096}) {
+      const std::string name = "router_t" + std::to_string(tokens) + ".json.zst";
+      write_recording(made_up_recording(tokens, family), folder / name);
+      files[name] = read_whole_file(folder / name);
+    }
+  } else {
+    for (const auto& [name, bytes] : files) std::ofstream(folder / name, std::ios::binary) << bytes;
+  }
 }
 
 }  // namespace moetune::testing
