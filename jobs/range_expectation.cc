@@ -26,8 +26,10 @@ constexpr double kTellingWithin = 1.5;
 // Choices are expected so far from a measured cell on each axis, in octaves.
 constexpr double kExpectedReach = 1.5;
 // The nearest cell's choice and the default serve if nothing is expected to be faster by so much: the one was measured,
-// the other has rules for every shape, and what is served should not lose to it.
+// the other has rules for every shape, and what is served should not lose to it. Far from all cells less is sure.
 constexpr double kFasterThanNearest = 0.005, kFasterThanDefault = 0.01;
+constexpr double kSureWithin = 1,
+                 kPerOctave = 0.04;  // octaves to the nearest cell; of the default's share, beyond them
 // Steps of a grid's first axis, which counts what blocks are made of, and of the others, in octaves; the most
 // coordinates by the number of axes.
 constexpr double kCountedStep = 0.085, kOtherStep = 0.25;
@@ -267,7 +269,9 @@ std::uint32_t KindExpectation::choice_at(const GridPoint& position) const {
   const AtPoint& at = at_points_.at(position);
   const std::vector<std::pair<double, const KnownCell*>> around = cells_around(position);
   if (!at.problem || around.empty()) return ExpectedGrid::kNone;
-  const std::optional<std::size_t> nearest = around.front().second->pick;
+  const auto [away, closest] = around.front();
+  const std::optional<std::size_t> nearest = closest->pick;
+  const double of_default = kFasterThanDefault + kPerOctave * std::max(0.0, away - kSureWithin);
   std::vector<std::size_t> candidates;
   for (const auto& [distance, cell] : around)
     candidates.insert(candidates.end(), cell->fast.begin(), cell->fast.end());
@@ -288,7 +292,7 @@ std::uint32_t KindExpectation::choice_at(const GridPoint& position) const {
     const bool is_default = launches[i].config == at.fallback;
     if (launches[i].config != nearest && is_ruled_out(launches[i].config, around)) expected[i] += kRuledOut;
     if (is_default || launches[i].config == nearest)
-      expected[i] -= is_default ? kFasterThanDefault : kFasterThanNearest;
+      expected[i] -= is_default ? of_default : kFasterThanNearest;
   }
   std::vector<std::size_t> order(launches.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

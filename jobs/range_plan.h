@@ -113,8 +113,8 @@ class RangePlan {
   std::vector<std::size_t> places_;     // of the ranges among the extents
   std::optional<std::size_t> counted_;  // the range of the kernel's first free dimension
   std::unique_ptr<const FamilyInterface> interface_;
-  // Several of a range's values that are one place in the table, whose coordinates but the first are `position`; all are
-  // measured at `coordinate`.
+  // Several of a range's values that are one place in the table, whose coordinates but the first are `position`; all
+  // are measured at `coordinate`.
   struct OnePlace {
     std::size_t axis = 0;
     GridPoint position;

@@ -102,6 +102,35 @@ TEST_CASE("a range of one dimension has a finer grid") {
     CHECK((*next - *std::prev(next) == 1 || *next < 1.2 * static_cast<double>(*std::prev(next))));
 }
 
+TEST_CASE(
+    "with a window all contexts that are one place in the table are measured at one, which ends within a tile") {
+  DevicePlan made("decode_attention", "q_heads=8,kv_heads=2,head_dim=64,page=64,window=128",
+                  "memory=1073741824", "batch=1..64,context=512..4096");
+  RangePlan& plan = *made.plan;
+  plan.fill();
+  std::set<std::int64_t> contexts, batches;
+  for (const PlannedCell& cell : plan.cells()) {
+    if (cell.uneven || cell.position[1] < 256) continue;
+    contexts.insert(cell.problem.dims.at("context").number);
+    batches.insert(cell.problem.dims.at("batch").number);
+  }
+  REQUIRE(contexts.size() == 1);
+  CHECK(*contexts.begin() > 512);
+  CHECK(*contexts.begin() < 4096);
+  CHECK(*contexts.begin() % 64 != 0);
+  CHECK(batches.size() > 20);  // as of a range of one dimension
+  CHECK(*batches.begin() == 1);
+  CHECK(*batches.rbegin() == 64);
+  for (const PlannedCell& cell : plan.cells()) {
+    if (cell.uneven) continue;
+    const std::optional<Problem> there = plan.problem_of_position(cell.position, false);
+    REQUIRE(there.has_value());
+    CHECK(plan.cell_of(*there).position == cell.position);
+    if (cell.position[1] == 256) CHECK(there->dims.at("context").number == *contexts.begin());
+  }
+  CHECK(plan.left_out().empty());
+}
+
 TEST_CASE("between the ends of a range no length is whole tiles, of new tokens as of contexts") {
   DevicePlan made("prefill_attention", "q_heads=4,kv_heads=2,head_dim=64,page=64", "memory=1073741824",
                   "batch=1..4,seqlen_q=128..2048,seqlen_kv=512..4096");
