@@ -76,9 +76,9 @@ LaunchTimes::LaunchTimes(const std::vector<TimeModel::Config>& configs, std::vec
     std::ranges::sort(values);
     values.erase(std::ranges::unique(values).begin(), values.end());
   }
-  const std::size_t step = std::max<std::size_t>(1, times.size() / kMostOfPace);
   std::vector<Timed> some;
-  for (std::size_t i = 0; i < times.size(); i += step) some.push_back(times[i]);
+  const std::size_t count = std::min(times.size(), kMostOfPace);
+  for (std::size_t i = 0; i < count; ++i) some.push_back(times[i * times.size() / count]);
   double least = std::numeric_limits<double>::infinity();
   Pace best{};
   for (const double saturating : kSaturating) {
@@ -152,6 +152,7 @@ double LaunchTimes::time_us(const Launch& launch, double work_us) const {
 }
 
 void CubinTimes::fit(std::size_t threads) {
+  models_.clear();
   if (times_.empty()) return;
   std::map<std::size_t, std::vector<LaunchTimes::Timed>> of_cubins;
   std::size_t cubins = 0;

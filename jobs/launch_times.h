@@ -2,9 +2,10 @@
 // times: how many of its blocks take the whole bandwidth, what it costs to begin one, what run-time values cost, and
 // what is lost where some SMs hold a block more than others. A problem that nobody measured then has an expected time.
 //
-// The time is a sum: the makespan of list scheduling (kernels/block_loads.h), a constant for each run-time value and
-// each product of two, and shares of the makespan by the kind of the last wave. Least squares of relative errors find
-// its coefficients; the pace of a block is the best of a few. Deterministic; immutable once made; thread-safe.
+// The time is a sum: the makespan of list scheduling (kernels/block_loads.h), terms for each run-time value that is a
+// number, for each that is none and for each pair of the two, and shares of the makespan by the kind of the last wave.
+// Least squares of relative errors find its coefficients; the pace of a block is the best of a few. Deterministic;
+// immutable once made; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -26,10 +26,9 @@ constexpr double kTellingWithin = 1.5;
 // Choices are expected so far from a measured cell on each axis, in octaves.
 constexpr double kExpectedReach = 1.5;
 // The nearest cell's choice and the default serve if nothing is expected to be faster by so much: the one was measured,
-// the other has rules for every shape, and what is served should not lose to it. Far from all cells less is sure.
-constexpr double kFasterThanNearest = 0.005, kFasterThanDefault = 0.01;
-constexpr double kSureWithin = 1,
-                 kPerOctave = 0.04;  // octaves to the nearest cell; of the default's share, beyond them
+// the other has rules for every shape, and what is served should not lose to it. The default's margin grows with each
+// octave beyond kSureWithin to the nearest cell; octaves of the first axis count twice.
+constexpr double kFasterThanNearest = 0.005, kFasterThanDefault = 0.01, kSureWithin = 1, kPerOctave = 0.04;
 // Steps of a grid's first axis, which counts what blocks are made of, and of the others, in octaves; the most
 // coordinates by the number of axes.
 constexpr double kCountedStep = 0.085, kOtherStep = 0.25;
@@ -158,7 +157,7 @@ class KindExpectation {
     SharedLoads loads;
     for (const auto& [text, look] : state.looks) {
       const std::optional<std::size_t> config =
-          std::isfinite(look.time_us) ? configs_.place_of(text) : std::nullopt;
+          std::isfinite(look.time_us) && look.time_us > 0 ? configs_.place_of(text) : std::nullopt;
       std::optional<LaunchTimes::Launch> launch =
           config ? launch_at(*config, cell.problem, loads) : std::nullopt;
       if (!launch) continue;

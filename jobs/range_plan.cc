@@ -56,6 +56,8 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
         static_cast<std::size_t>(std::find(names.begin(), names.end(), range.name) - names.begin()));
     if (places_.back() == 0) counted_ = places_.size() - 1;
   }
+  // A fine grid says first at which of its coordinates a place is measured.
+  for (std::size_t i = 0; i < ranges_.size(); ++i) coordinates_of(i, kOctaves / kOnlySteps);
   while (axes.size() < ranges_.size()) axes.push_back(coordinates_of(axes.size(), kOctaves));
   for (const Problem& problem : session.recorded_problems()) {
     if (is_within(problem)) recorded_.push_back(problem);

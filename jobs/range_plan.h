@@ -73,7 +73,8 @@ class RangePlan {
  private:
   std::vector<std::int64_t> coordinates_of(std::size_t axis, double octaves);
   std::vector<std::int64_t> told_apart(std::size_t axis, const std::vector<std::int64_t>& coordinates);
-  std::int64_t one_coordinate(std::size_t axis, const GridPoint& position, std::int64_t coordinate);
+  std::int64_t one_coordinate(std::size_t axis, const GridPoint& position,
+                              const std::vector<std::int64_t>& coordinates);
   void note_impossible_ends(const std::vector<GridPoint>& points);
   GridPoint values_of(const Problem& problem) const;     // of the ranges
   bool is_within(const Problem& problem) const;          // the ranges
@@ -113,8 +114,8 @@ class RangePlan {
   std::vector<std::size_t> places_;     // of the ranges among the extents
   std::optional<std::size_t> counted_;  // the range of the kernel's first free dimension
   std::unique_ptr<const FamilyInterface> interface_;
-  // Several of a range's values that are one place in the table, whose coordinates but the first are `position`; all
-  // are measured at `coordinate`.
+  // Several of a range's values that are one place in the table, at `position` on all axes but the first, which counts
+  // what blocks are made of; all are measured at `coordinate`.
   struct OnePlace {
     std::size_t axis = 0;
     GridPoint position;

@@ -15,8 +15,7 @@ std::vector<std::int64_t> RangePlan::coordinates_of(std::size_t axis, double oct
   return is_length && !leaves_shapes() ? told_apart(axis, within_tiles(std::move(coordinates))) : coordinates;
 }
 
-// Of lengths that are one place in the table the middle one stands for all: the ends of a range lie on the edges of
-// tiles, as few lengths of a server do.
+// Lengths that are one place in the table are one coordinate.
 std::vector<std::int64_t> RangePlan::told_apart(std::size_t axis,
                                                 const std::vector<std::int64_t>& coordinates) {
   GridPoint values;
@@ -31,19 +30,23 @@ std::vector<std::int64_t> RangePlan::told_apart(std::size_t axis,
     const GridPoint position = position_at(coordinates[i]);
     for (end = i + 1; end < coordinates.size() && position_at(coordinates[end]) == position; ++end) {
     }
-    const std::int64_t middle = coordinates[i + (end - i) / 2];
-    apart.push_back(end - i > 1 ? one_coordinate(axis, position, middle) : middle);
+    apart.push_back(one_coordinate(axis, position,
+                                   std::vector(coordinates.begin() + static_cast<std::ptrdiff_t>(i),
+                                               coordinates.begin() + static_cast<std::ptrdiff_t>(end))));
   }
   return apart;
 }
 
-// That of the grid that came first.
-std::int64_t RangePlan::one_coordinate(std::size_t axis, const GridPoint& position, std::int64_t coordinate) {
-  const GridPoint rest(position.begin() + 1, position.end());
-  const auto found = std::ranges::find_if(
-      one_place_, [&](const OnePlace& one) { return one.axis == axis && one.position == rest; });
-  if (found != one_place_.end()) return found->coordinate;
-  one_place_.push_back({axis, rest, coordinate});
+// The one at which a place is measured that several coordinates share. The shortest that does not begin the range: its
+// ends lie on the edges of tiles, as few lengths of a server do, and of longer ones no batch counts as uneven.
+std::int64_t RangePlan::one_coordinate(std::size_t axis, const GridPoint& position,
+                                       const std::vector<std::int64_t>& coordinates) {
+  const auto known = std::ranges::find_if(
+      one_place_, [&](const OnePlace& one) { return one.axis == axis && one.position == position; });
+  if (known != one_place_.end()) return known->coordinate;
+  if (coordinates.front() == coordinates.back()) return coordinates.front();
+  const std::int64_t coordinate = coordinates[coordinates.front() == ranges_[axis].first ? 1 : 0];
+  one_place_.push_back({axis, position, coordinate});
   return coordinate;
 }
 
@@ -57,7 +60,8 @@ std::optional<GridPoint> RangePlan::values_at(const GridPoint& position) const {
     values.push_back(extents[place]);
   }
   for (const OnePlace& one : one_place_) {
-    if (std::ranges::equal(one.position, position | std::views::drop(1))) values[one.axis] = one.coordinate;
+    if (std::ranges::equal(one.position | std::views::drop(1), position | std::views::drop(1)))
+      values[one.axis] = one.coordinate;
   }
   return values;
 }

@@ -156,7 +156,7 @@ void RangeSearch::search_cells(double until, bool all) {
         static_cast<std::size_t>(std::ranges::count_if(state_.cells, &RangeCellState::searched));
     if (searched > 0 && time_is_up(until)) break;
     if (searched >= kLeastSearches && state_.idle >= kIdleSearches) break;
-    if (!state_.cells[i].searched) search_cell(i, until);
+    if (!state_.cells[i].searched && state_.cells[i].unreachable.empty()) search_cell(i, until);
     report("cells", i + 1, plan_.cells().size());
   }
 }

@@ -9,7 +9,9 @@
 namespace moetune {
 namespace {
 
-constexpr int kOrders = 4;  // of sequences of different lengths
+// Orders of sequences of different lengths; of many sequences one is like another.
+constexpr int kOrders = 4;
+constexpr std::int64_t kManySequences = 1024;
 
 // From where the first tile begins (templates/decode_attention/arguments.cuh, first_tile_token).
 std::int64_t tiles_of(std::int64_t length, const DecodeChoice& choice, const DecodeShape& shape) {
@@ -61,7 +63,8 @@ std::vector<BlockLoads> decode_attention_loads(const DecodeChoice& choice, const
   std::vector<std::int64_t> lengths = shape.lengths();
   std::vector<BlockLoads> loads;
   std::mt19937_64 random(0x6f7264657273);  // any constant: orders are the same for every configuration
-  for (int i = 0; i < (shape.ragged ? kOrders : 1); ++i) {
+  const int orders = shape.ragged && shape.batch < kManySequences ? kOrders : 1;
+  for (int i = 0; i < orders; ++i) {
     if (shape.ragged) shuffle(lengths, random);
     loads.push_back(loads_of_grid(lengths, choice, shape, tile_bytes));
     loads.back().resident = resident_blocks(choice, shape, limits);
