@@ -21,8 +21,8 @@ class LaunchTimes {
  public:
   static constexpr std::size_t kLeastTimes = 60;  // fewer say too little of a cubin
 
-  using Loads =
-      std::shared_ptr<const std::vector<BlockLoads>>;  // of orders of the work that are as likely; some
+  // Of a few equally likely orders of the work; not empty.
+  using Loads = std::shared_ptr<const std::vector<BlockLoads>>;
   struct Launch {
     std::size_t config = 0;
     double waves = 0;  // blocks over SMs
