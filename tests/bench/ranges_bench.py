@@ -34,7 +34,7 @@ def check(what, holds):
 
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
-    ended, rows, _ = run(folder, "--time", "120", "--shapes", "3")
+    ended, rows, _ = run(folder, "--time", "25", "--shapes", "3")
     check("the bars are met where all configurations take the same time", ended.returncode == 0 and len(rows) == 1)
     row = rows[0]
     check("each seed's table is of a GPU of its own",
@@ -67,7 +67,7 @@ with tempfile.TemporaryDirectory() as name:
     check(f"no table of another timing is taken: {ended.stderr}",
           ended.returncode == 2 and "overlapped, only for others" in ended.stderr)
 
-    ended, rows, seconds = run(folder, "--time", "5", "--until", "6", "--shapes", "900")
+    ended, rows, seconds = run(folder, "--time", "5", "--until", "15", "--shapes", "900")
     check("a missed bar is named when the time is up", ended.returncode == 1 and "unseen shapes count" in ended.stdout)
     check(f"the end is near the time ({seconds:.1f} s)", seconds < 30)
     check("what was measured by then is there", 0 < len(rows[0]["shapes"]) < 900 and rows[0]["planned_shapes"] == 900)
