@@ -2,6 +2,8 @@
 
 #include <zstd.h>
 
+#include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <string>
 
@@ -10,6 +12,15 @@ namespace {
 
 constexpr int kLevel = 3;                                   // a cubin of 100 KB takes under a millisecond
 constexpr std::int64_t kLargest = std::int64_t{256} << 20;  // a cubin has a few MiB
+constexpr std::array<std::uint8_t, 4> kFrameMagic = {0x28, 0xb5, 0x2f, 0xfd};
+
+// zstd would also read frames of its versions before 1.0, by decoders that nobody looks after, and further frames
+// behind the first.
+bool is_one_frame(std::span<const std::uint8_t> frame) {
+  return frame.size() > kFrameMagic.size() &&
+         std::equal(kFrameMagic.begin(), kFrameMagic.end(), frame.begin()) &&
+         ZSTD_findFrameCompressedSize(frame.data(), frame.size()) == frame.size();
+}
 
 }  // namespace
 
@@ -22,7 +33,7 @@ std::vector<std::uint8_t> compress(std::span<const std::uint8_t> bytes) {
 }
 
 std::optional<std::vector<std::uint8_t>> decompress(std::span<const std::uint8_t> frame, std::int64_t size) {
-  if (size < 0 || size > kLargest) return std::nullopt;
+  if (size < 0 || size > kLargest || !is_one_frame(frame)) return std::nullopt;
   if (ZSTD_getFrameContentSize(frame.data(), frame.size()) != static_cast<std::uint64_t>(size))
     return std::nullopt;
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(size));

@@ -2,40 +2,50 @@
 # include/moetune.h and nothing else, so that a server may have another SQLite, or another moetune, of its own.
 include(GNUInstallDirs)
 
-# Only where SQLite is an archive with an object for each extension; an archive of one object would define them twice.
-set(sqlite_core "")
-if(sqlitecpp_sqlite3_LIBRARY MATCHES "\\.a$")
-  file(WRITE ${PROJECT_BINARY_DIR}/uses_sqlite.cc
-    "struct sqlite3; extern \"C\" int sqlite3_open(const char*, sqlite3**);\n"
-    "int main() { sqlite3* database; return sqlite3_open(\":memory:\", &database); }\n")
-  try_compile(SQLITE_HAS_SEPARATE_EXTENSIONS ${PROJECT_BINARY_DIR}/sqlite_core
-    SOURCES ${PROJECT_SOURCE_DIR}/packaging/sqlite_core.cc ${PROJECT_BINARY_DIR}/uses_sqlite.cc
-    LINK_LIBRARIES ${sqlitecpp_sqlite3_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS} m)
-  if(SQLITE_HAS_SEPARATE_EXTENSIONS)
-    add_library(sqlite_core OBJECT packaging/sqlite_core.cc)
-    set(sqlite_core $<TARGET_OBJECTS:sqlite_core>)
+# packaging/NAME_core.cc defines what the runtime needs of other parts of the archive LIBRARY, so that those stay out of
+# it. Only where PROGRAM links with both: an archive of one object would define them twice.
+set(cores "")
+function(leave_out_parts_of NAME LIBRARY PROGRAM)
+  if(NOT LIBRARY MATCHES "\\.a$")
+    return()
   endif()
-endif()
-
-# The same of libsodium: only where its signatures and hashes need no more of its archive than is defined there.
-set(sodium_core "")
-if(sodium_sodium_LIBRARY MATCHES "\\.a$")
-  file(WRITE ${PROJECT_BINARY_DIR}/uses_sodium.cc
-    "#include <sodium.h>\nint main() { unsigned char bytes[128] = {}; crypto_hash_sha512(bytes, bytes, 9);"
-    " crypto_hash_sha256(bytes, bytes, 9); randombytes_buf(bytes, 9); sodium_memzero(bytes, 9);"
-    " crypto_sign_ed25519_seed_keypair(bytes, bytes + 32, bytes);"
-    " crypto_sign_ed25519_detached(bytes, nullptr, bytes, 9, bytes);"
-    " return sodium_init() + crypto_sign_ed25519_verify_detached(bytes, bytes, 9, bytes); }\n")
-  try_compile(SODIUM_HAS_SEPARATE_PARTS ${PROJECT_BINARY_DIR}/sodium_core
-    SOURCES ${PROJECT_SOURCE_DIR}/packaging/sodium_core.cc ${PROJECT_BINARY_DIR}/uses_sodium.cc
-    LINK_LIBRARIES ${sodium_sodium_LIBRARY} Threads::Threads)
-  if(SODIUM_HAS_SEPARATE_PARTS)
-    add_library(sodium_core OBJECT packaging/sodium_core.cc)
-    set(sodium_core $<TARGET_OBJECTS:sodium_core>)
+  set(file ${PROJECT_BINARY_DIR}/uses_${NAME}.cc)
+  file(WRITE ${file} "${PROGRAM}\n")
+  set(core ${PROJECT_SOURCE_DIR}/packaging/${NAME}_core.cc)
+  try_compile(HAS_PARTS_OF_${NAME} ${PROJECT_BINARY_DIR}/${NAME}_core SOURCES ${core} ${file}
+    LINK_LIBRARIES ${LIBRARY} Threads::Threads ${CMAKE_DL_LIBS} m)
+  if(HAS_PARTS_OF_${NAME})
+    add_library(${NAME}_core OBJECT ${core})
+    set(cores ${cores} $<TARGET_OBJECTS:${NAME}_core> PARENT_SCOPE)
   endif()
-endif()
+endfunction()
+leave_out_parts_of(sqlite "${sqlitecpp_sqlite3_LIBRARY}" [[
+struct sqlite3;
+extern "C" int sqlite3_open(const char*, sqlite3**);
+int main() {
+  sqlite3* database;
+  return sqlite3_open(":memory:", &database);
+}]])
+leave_out_parts_of(sodium "${sodium_sodium_LIBRARY}" [[
+#include <sodium.h>
+int main() {
+  unsigned char bytes[128] = {};
+  crypto_hash_sha512(bytes, bytes, 9);
+  crypto_hash_sha256(bytes, bytes, 9);
+  randombytes_buf(bytes, 9);
+  sodium_memzero(bytes, 9);
+  crypto_sign_ed25519_seed_keypair(bytes, bytes + 32, bytes);
+  crypto_sign_ed25519_detached(bytes, nullptr, bytes, 9, bytes);
+  return sodium_init() + crypto_sign_ed25519_verify_detached(bytes, bytes, 9, bytes);
+}]])
+leave_out_parts_of(zstd "${zstd_zstd_LIBRARY}" [[
+#include <zstd.h>
+int main() {
+  char bytes[64] = {}, frame[64];
+  return static_cast<int>(ZSTD_decompress(bytes, 64, frame, ZSTD_compress(frame, 64, bytes, 9, 1)));
+}]])
 
-add_library(moetune_runtime SHARED $<TARGET_OBJECTS:runtime_resources> ${sqlite_core} ${sodium_core})
+add_library(moetune_runtime SHARED $<TARGET_OBJECTS:runtime_resources> ${cores})
 target_link_libraries(moetune_runtime PRIVATE room_runtime)
 target_include_directories(moetune_runtime INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
 set(runtime_symbols ${PROJECT_SOURCE_DIR}/packaging/runtime.symbols)
@@ -68,9 +78,8 @@ endforeach()
 set(static_archive ${PROJECT_BINARY_DIR}/libmoetune_runtime.a)
 add_custom_command(OUTPUT ${static_archive}
   COMMAND ${PROJECT_SOURCE_DIR}/packaging/static_archive ${static_archive} ${CMAKE_LINKER} ${CMAKE_OBJCOPY} ${CMAKE_AR}
-          $<TARGET_OBJECTS:runtime_resources> ${sqlite_core} ${sodium_core} ${archives} ${bundled}
-  DEPENDS ${PROJECT_SOURCE_DIR}/packaging/static_archive room_runtime runtime_resources ${sqlite_core} ${sodium_core}
-          ${archives}
+          $<TARGET_OBJECTS:runtime_resources> ${cores} ${archives} ${bundled}
+  DEPENDS ${PROJECT_SOURCE_DIR}/packaging/static_archive room_runtime runtime_resources ${cores} ${archives}
   COMMAND_EXPAND_LISTS VERBATIM)
 add_custom_target(moetune_runtime_static ALL DEPENDS ${static_archive})
 

@@ -26,3 +26,16 @@ TEST_CASE("a frame of another size, a cut one and no frame at all are refused") 
   CHECK_FALSE(decompress({}, 0));
   CHECK_FALSE(decompress(bytes, 1000));
 }
+
+TEST_CASE("a second frame behind the first is refused") {
+  Bytes frame = compress(Bytes(1000, 3));
+  const Bytes second = compress({});
+  frame.insert(frame.end(), second.begin(), second.end());
+  CHECK_FALSE(decompress(frame, 1000));
+}
+
+TEST_CASE("a frame of zstd 0.7 is refused") {
+  // Magic number; content size in a byte, 5; an uncompressed block of 5 bytes; the end.
+  const Bytes frame = {0x27, 0xb5, 0x2f, 0xfd, 0x20, 5, 0x40, 0, 5, 1, 2, 3, 4, 5, 0xc0, 0, 0};
+  CHECK_FALSE(decompress(frame, 5));
+}
