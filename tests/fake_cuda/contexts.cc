@@ -1,8 +1,10 @@
 #include "tests/fake_cuda/contexts.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <mutex>
+#include <utility>
 
 #include "tests/fake_cuda/fake_cuda.h"
 
@@ -33,6 +35,8 @@ CUcontext context_of(CUstream stream) {
 CUresult sticky() { return static_cast<CUresult>(machine.sticky); }
 
 thread_local CUcontext current_context = nullptr;
+thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+std::atomic<bool> captures_globally{false};
 
 }  // namespace
 
@@ -71,6 +75,16 @@ CUresult stream_get_ctx(CUstream stream, CUcontext* context) {
   *context = context_of(stream);
   return *context != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
+
+CUresult exchange_capture_mode(CUstreamCaptureMode* mode) {
+  *mode = std::exchange(capture_mode, *mode);
+  return sticky();
+}
+
+void capture_begins(CUstreamCaptureMode mode) { captures_globally = mode == CU_STREAM_CAPTURE_MODE_GLOBAL; }
+void capture_ends() { captures_globally = false; }
+bool may_load() { return !captures_globally || capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED; }
+bool has_context() { return current_context != nullptr; }
 
 bool takes_kernels(CUstream stream) {
   return stream == nullptr || context_of(stream) == reinterpret_cast<CUcontext>(&machine);

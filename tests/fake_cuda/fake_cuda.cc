@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -183,12 +184,14 @@ CUresult memcpy_d_to_h(void* to, CUdeviceptr from, std::size_t bytes) {
   return sticky();
 }
 
-CUresult stream_begin_capture(CUstream, CUstreamCaptureMode) {
+CUresult stream_begin_capture(CUstream, CUstreamCaptureMode mode) {
+  capture_begins(mode);
   capturing = new FakeGraph;
   return sticky();
 }
 
 CUresult stream_end_capture(CUstream, CUgraph* graph) {
+  capture_ends();
   *graph = reinterpret_cast<CUgraph>(std::exchange(capturing, nullptr));
   return sticky();
 }
@@ -239,14 +242,24 @@ CUresult event_elapsed_time(float* milliseconds, CUevent begin, CUevent end) {
   return sticky();
 }
 
+// For tests: modules that are loaded and not unloaded.
+std::atomic<int> loaded_modules{0};
+int count_modules() { return loaded_modules; }
+
 CUresult module_load_data(CUmodule* module, const void* image) {
   if (machine.script.has("bad_image")) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  if (const char* const code = std::getenv("MOETUNE_FAKE_LOAD"))
+    return static_cast<CUresult>(std::atoi(code));
+  if (!may_load()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const auto* text = static_cast<const char*>(image);
+  ++loaded_modules;
   *module = reinterpret_cast<CUmodule>(new FakeModule{{}, facts_of(text), specialization_of(text)});
   return sticky();
 }
 
 CUresult module_unload(CUmodule module) {
+  if (!has_context()) return CUDA_ERROR_INVALID_CONTEXT;
+  --loaded_modules;
   delete reinterpret_cast<FakeModule*>(module);
   return sticky();
 }
@@ -293,9 +306,14 @@ CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, voi
   return CUDA_SUCCESS;
 }
 
+// For tests.
+std::atomic<int> encodings{0};
+int count_encodings() { return encodings; }
+
 CUresult tensor_map_encode(CUtensorMap* map, CUtensorMapDataType, cuuint32_t, void* base, const cuuint64_t*,
                            const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
                            CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  ++encodings;
   std::memset(map, 0, sizeof *map);
   std::memcpy(map, &base, sizeof base);
   return CUDA_SUCCESS;
@@ -348,6 +366,9 @@ void* find_symbol(const std::string& name) {
       {"cuEventElapsedTime", address_of(event_elapsed_time)},
       {"cuModuleLoadData", address_of(module_load_data)},
       {"cuModuleUnload", address_of(module_unload)},
+      {"fakeCountModules", address_of(count_modules)},
+      {"fakeCountEncodings", address_of(count_encodings)},
+      {"cuThreadExchangeStreamCaptureMode", address_of(exchange_capture_mode)},
       {"cuModuleGetFunction", address_of(module_get_function)},
       {"cuFuncSetAttribute", address_of(func_set_attribute)},
       {"cuLaunchKernelEx", address_of(launch_kernel_ex)},
