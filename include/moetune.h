@@ -27,12 +27,12 @@
  * host has no memory left, and MOETUNE_INTERNAL. A handle that moetune_close has closed, or that no function here
  * returned, is undefined behaviour.
  *
- * Files. They are open while moetune_open, moetune_family_open or moetune_refresh runs, and not between. Replace
- * one by renaming another onto it: one that is cut short while it is being read can end the process.
+ * Files. They are open while moetune_open, moetune_family_open, moetune_refresh or moetune_prepare runs, and not
+ * between. Replace one by renaming another onto it: one that is cut short while it is being read can end the process.
  *
  * Versions. The ABI is additive. moetune_open_options and moetune_counts begin with their size, which the caller
  * sets to sizeof, and later versions append fields. A library takes callers of its own major version: what an older
- * one's moetune_open_options lack is zero, and a newer one's fields that this library does not know must be zero.
+ * one's moetune_open_options lacks is zero, and a newer one's fields that this library does not know must be zero.
  * moetune_choice and moetune_arguments have no size and keep their layout.
  */
 /* clang-format off: laid out by hand */
@@ -49,7 +49,7 @@ extern "C" {
 #endif
 
 #define MOETUNE_ABI_MAJOR 1
-#define MOETUNE_ABI_MINOR 2
+#define MOETUNE_ABI_MINOR 3
 
 #if defined(_WIN32)
 #define MOETUNE_API
@@ -113,26 +113,35 @@ typedef struct moetune_open_options {
  * MOETUNE_BAD_FILE if no path opens, MOETUNE_NO_DRIVER, MOETUNE_CUDA_ERROR, MOETUNE_WRONG_DEVICE for no ordinal. */
 MOETUNE_API moetune_status moetune_open(const moetune_open_options* options, moetune_runtime** runtime);
 
-/* Unloads all. No other call may run or follow with this runtime, its families or their choices, and no
- * captured graph of theirs may be replayed again. NULL does nothing. */
+/* Unloads all. What was launched must have ended; no other call may run or follow with this runtime, its families or
+ * their choices, and no captured graph of theirs may be replayed again. NULL does nothing. */
 MOETUNE_API void moetune_close(moetune_runtime* runtime);
 
 /* Takes in what the paths hold now: new winners, new files in folders. Launches go on meanwhile; picks take
  * the new state from the moment this returns. What was handed out stays loaded and unchanged.
  * `generation` NULL or "": the files' state. A file that is gone or damaged is a warning, and the others serve; a
- * family that no file holds any more keeps what it has, with a warning. Else the name of a state that this runtime has
- * held since its last family was opened (moetune_generation): all ranks of a model switch at one agreed step.
- * Whatever fails, the present state stays, of all families: MOETUNE_BAD_FILE if no file can be read or a cubin is
- * damaged, MOETUNE_UNKNOWN_NAME for a state that it has not held since then, MOETUNE_OUT_OF_MEMORY for one that
+ * family that no file holds any more keeps what it has, with a warning; so is a winner whose cubin is damaged. Else the
+ * name of a state that this runtime has held or prepared since its last family was opened (moetune_generation,
+ * moetune_prepare): that opens no file and loads nothing.
+ * Whatever fails, the present state stays, of all families: MOETUNE_BAD_FILE if no file can be read,
+ * MOETUNE_UNKNOWN_NAME for a state that it has not held since then, MOETUNE_OUT_OF_MEMORY for one that
  * needs more workspace than moetune_family_workspace has promised since, or on the device, MOETUNE_CUDA_ERROR. */
 MOETUNE_API moetune_status moetune_refresh(moetune_runtime* runtime, const char* generation);
+
+/* Since 1.3. Reads the paths as moetune_refresh does and loads what is new, but serves on from the present state.
+ * Writes the name of the state that the files are in, for a later moetune_refresh: so all ranks of a model prepare,
+ * compare names, and switch at one agreed step. Statuses as of moetune_refresh without a name. */
+MOETUNE_API moetune_status moetune_prepare(moetune_runtime* runtime, char generation[33]);
 
 /* The digest of the present state: 32 hexadecimal digits and a null. Equal on every rank that sees equal
  * files, has the same hardware and has opened the same families, in any order. Never fails otherwise. */
 MOETUNE_API moetune_status moetune_generation(moetune_runtime* runtime, char text[33]);
 
+/* Since 1.3. The CUDA ordinal of the runtime's device. Never fails otherwise. */
+MOETUNE_API moetune_status moetune_device(moetune_runtime* runtime, int32_t* ordinal);
+
 /* What could not be used, a line each and each once (files that could not be opened, winners that were refused and
- * why), since moetune_open or the last moetune_refresh that read the files.
+ * why), since moetune_open or the last moetune_refresh or moetune_prepare that read the files.
  * Copies at most `capacity` bytes with the null; sets *needed (if not NULL) to what all take. Never fails otherwise. */
 MOETUNE_API moetune_status moetune_warnings(moetune_runtime* runtime, char* text, size_t capacity,
                                             size_t* needed);
@@ -147,8 +156,8 @@ typedef struct moetune_family moetune_family;
  * the same family. `specialization` is `name=value` pairs; names left out have the kernel's usual values.
  * MOETUNE_NOT_TUNED if nothing can serve any problem of the family, MOETUNE_UNKNOWN_NAME for a kernel that there is
  * not or a MOETUNE_PIN that no file holds, MOETUNE_INVALID_ARGUMENT for a specialization that is none,
- * MOETUNE_BAD_FILE if no file can be read or a cubin is damaged, MOETUNE_OUT_OF_MEMORY (on the device too),
- * MOETUNE_CUDA_ERROR. */
+ * MOETUNE_BAD_FILE if no file can be read, MOETUNE_OUT_OF_MEMORY (on the device too), MOETUNE_CUDA_ERROR. A winner
+ * whose cubin is damaged is left out with a warning. */
 MOETUNE_API moetune_status moetune_family_open(moetune_runtime* runtime, const char* kernel,
                                                const char* specialization, moetune_family** family);
 
@@ -164,7 +173,7 @@ typedef enum moetune_choice_kind {
 
 /* A plain value, to be copied freely; good until moetune_close, also after moetune_refresh. */
 typedef struct moetune_choice {
-  uint32_t entry; /* within the family */
+  uint32_t entry; /* a number of the family's */
   uint32_t kind;  /* a moetune_choice_kind */
   int64_t extents[MOETUNE_MAX_EXTENTS];
 } moetune_choice;
@@ -255,7 +264,8 @@ typedef struct moetune_arguments {
 /* Enqueues a choice on `stream` (a CUstream or cudaStream_t; NULL is the default stream) of the runtime's
  * device. Legal under graph capture. Tensors stay the caller's and must live until the work is done. The
  * arguments are checked on the host: a null or unaligned address, a stride that no kernel takes, too little
- * room for the choice's extents, a workspace that is too small. What lies behind addresses is not.
+ * room for the choice's extents, a workspace that is too small. What lies behind addresses is not: a choice for more
+ * than the extents that moetune_bind read writes past the tensors.
  * Allocates nothing; a thread without a current context gets the runtime's.
  * MOETUNE_INVALID_ARGUMENT for these and for a choice that is none of this family's, MOETUNE_OUT_OF_MEMORY for the
  * workspace, MOETUNE_UNSUPPORTED for more counters than a workspace has, MOETUNE_CUDA_ERROR for what the driver

@@ -199,6 +199,17 @@ class Runtime {
   void refresh(const std::string& generation = "") const {
     check(moetune_refresh(handle_, generation.c_str()));
   }
+  // Reads the files and loads what is new, but serves on as before; the name is for refresh().
+  std::string prepare() const {
+    char text[33];
+    check(moetune_prepare(handle_, text));
+    return text;
+  }
+  int device() const {
+    std::int32_t ordinal = 0;
+    check(moetune_device(handle_, &ordinal));
+    return ordinal;
+  }
   std::string generation() const {
     char text[33];
     check(moetune_generation(handle_, text));

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "base/format.h"
 
 namespace moetune {
 namespace {
@@ -121,7 +122,7 @@ void CallRules::check_span(const char* tensor, std::span<const StridedDimension>
 
 void CallRules::check_scale(double scale) const {
   if (scale >= kLeastScale && scale <= 1 / kLeastScale) return;
-  refuse("scale must be positive, from 2^-100 to 2^100");
+  refuse(format("scale is %g; it must be positive, from 2^-100 to 2^100", scale));
 }
 
 std::string element_type(DType type) {

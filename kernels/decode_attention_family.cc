@@ -215,7 +215,8 @@ void DecodeFamily::bind(std::span<const TensorView* const> tensors, std::string_
                                       : "tokens_first [pages, page, kv_heads, head_dim]"));
     }
   }
-  if (!(k.shape == v.shape)) refuse_family("tensors 'k' and 'v' differ in shape");
+  if (!(k.shape == v.shape))
+    refuse_family("tensors 'k' and 'v' differ in shape: " + shape_text(k) + " and " + shape_text(v));
   const std::int64_t tokens = k.shape[read.heads_first ? 2 : 1], heads = k.shape[read.heads_first ? 1 : 2];
   const std::int64_t batch = q.shape.empty() ? 0 : q.shape[0];
   DecodeCall made{Call{}};

@@ -18,6 +18,12 @@ const TensorView& require_tensor(std::span<const TensorSlot> slots,
   return *tensor;
 }
 
+std::string shape_text(const TensorView& tensor) {
+  std::string text;
+  for (const std::int64_t size : tensor.shape) text += (text.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + text + "]";
+}
+
 void require_contiguous(const TensorSlot& slot, const TensorView& tensor, std::int64_t elements) {
   std::int64_t count = 1;
   for (std::size_t d = tensor.shape.size(); d-- > 0;) {

@@ -189,7 +189,8 @@ void PrefillFamily::bind(std::span<const TensorView* const> tensors, std::string
   const TensorView& o = tensor(tensors, kPrefillO, 3, "[tokens, heads, head_dim]");
   const TensorView& k = tensor(tensors, kPrefillK, rank, layout);
   const TensorView& v = tensor(tensors, kPrefillV, rank, layout);
-  if (!(k.shape == v.shape)) kPrefillBinding.refuse("tensors 'k' and 'v' differ in shape");
+  if (!(k.shape == v.shape))
+    kPrefillBinding.refuse("tensors 'k' and 'v' differ in shape: " + shape_text(k) + " and " + shape_text(v));
   const std::int64_t tokens = k.shape[rank - (first ? 2 : 3)], heads = k.shape[rank - (first ? 3 : 2)];
   const TensorView& offsets = tensor(tensors, kPrefillQOffsets, 1, "[batch + 1]");
   if (offsets.shape[0] < 1) kPrefillBinding.refuse("tensor 'q_offsets' is empty; it must be [batch + 1]");

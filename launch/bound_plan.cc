@@ -42,7 +42,7 @@ LoadedCubin::LoadedCubin(const LaunchPlan& plan, std::span<const std::uint8_t> c
 }
 
 BoundPlan::BoundPlan(const LaunchPlan& plan, std::span<const cuda::Function> functions,
-                     const AddressOf& addresses) {
+                     const AddressOf& addresses, const EncodeMap& encode) {
   for (const Memset& memset : plan.memsets) {
     const cuda::Address base = resolve(memset.buffer, addresses);
     memsets_.push_back({base + static_cast<cuda::Address>(memset.offset), memset});
@@ -54,14 +54,15 @@ BoundPlan::BoundPlan(const LaunchPlan& plan, std::span<const cuda::Function> fun
     bound.shape = launch;
     bound.first = places_.size();
     bound.count = launch.arguments.size();
-    for (const Argument& argument : launch.arguments) places_.push_back(store(argument, addresses));
+    for (const Argument& argument : launch.arguments) places_.push_back(store(argument, addresses, encode));
   }
 }
 
-BoundPlan::Place BoundPlan::store(const Argument& argument, const AddressOf& addresses) {
+BoundPlan::Place BoundPlan::store(const Argument& argument, const AddressOf& addresses,
+                                  const EncodeMap& encode) {
   if (const auto* map = std::get_if<TensorMap>(&argument.value)) {
     const cuda::Address base = resolve(map->buffer, addresses) + static_cast<cuda::Address>(map->offset);
-    maps_.push_back(cuda::encode_tensor_map(*map, base));
+    maps_.push_back(encode(*map, base));
     return {true, static_cast<std::uint8_t>(maps_.size() - 1)};
   }
   scalars_.push_back(std::visit(ScalarBits{addresses}, argument.value));

@@ -33,13 +33,17 @@ class LoadedCubin {
 // The address of a buffer or scratch by name; 0 if there is none of that name.
 using AddressOf = std::function<cuda::Address(std::string_view name)>;
 
+// How a tensor map is encoded against the address that it begins at.
+using EncodeMap = std::function<cuda::EncodedTensorMap(const TensorMap& map, cuda::Address base)>;
+
 class BoundPlan {
  public:
   static constexpr std::size_t kMaxScalars = 120, kMaxMaps = 8;
 
   // Holds nothing to launch.
   BoundPlan() = default;
-  BoundPlan(const LaunchPlan& plan, std::span<const cuda::Function> functions, const AddressOf& addresses);
+  BoundPlan(const LaunchPlan& plan, std::span<const cuda::Function> functions, const AddressOf& addresses,
+            const EncodeMap& encode = cuda::encode_tensor_map);
 
   // Every memset and launch of the plan, in order.
   void enqueue(cuda::StreamRef stream) const;
@@ -60,7 +64,7 @@ class BoundPlan {
     std::uint8_t index = 0;
   };
 
-  Place store(const Argument& argument, const AddressOf& addresses);
+  Place store(const Argument& argument, const AddressOf& addresses, const EncodeMap& encode);
 
   FixedVector<cuda::EncodedTensorMap, kMaxMaps> maps_;
   FixedVector<std::uint64_t, kMaxScalars> scalars_;

@@ -58,10 +58,22 @@ CurrentContext::CurrentContext(const Context& context) {
   CUcontext before = nullptr;
   check(cu.cuCtxGetCurrent(&before), "cuCtxGetCurrent");
   before_ = before;
-  context.make_current();
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  check(cu.cuThreadExchangeStreamCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode");
+  capture_mode_ = mode;
+  try {
+    context.make_current();
+  } catch (...) {
+    cu.cuThreadExchangeStreamCaptureMode(&mode);
+    throw;
+  }
 }
 
-CurrentContext::~CurrentContext() { cu.cuCtxSetCurrent(static_cast<CUcontext>(before_)); }
+CurrentContext::~CurrentContext() {
+  cu.cuCtxSetCurrent(static_cast<CUcontext>(before_));
+  auto mode = static_cast<CUstreamCaptureMode>(capture_mode_);
+  cu.cuThreadExchangeStreamCaptureMode(&mode);
+}
 
 std::optional<int> current_device() {
   CUcontext context = nullptr;

@@ -34,7 +34,7 @@ class CudaError : public std::runtime_error {
  public:
   enum class Kind {
     memory,  // out of device memory
-    image,   // the cubin does not fit this driver or device
+    image,   // the cubin does not fit this driver or device, or lacks what is asked of it
     other,
   };
 
@@ -80,7 +80,8 @@ class Context {
   void* context_ = nullptr;
 };
 
-// A context that is current on its thread for a scope, in place of what was.
+// A context that is current on its thread for a scope, in place of what was. Meanwhile the thread may load, allocate
+// and unload although another one captures a graph.
 class CurrentContext {
  public:
   explicit CurrentContext(const Context& context);
@@ -90,6 +91,7 @@ class CurrentContext {
 
  private:
   void* before_ = nullptr;
+  int capture_mode_;  // that was: a CUstreamCaptureMode
 };
 
 // The ordinal of the calling thread's current context; nullopt if it has none.

@@ -3,19 +3,22 @@
 #include <cstddef>
 #include <cstring>
 #include <new>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/version.h"
 #include "include/moetune.h"
+#include "runtime/c_options.h"
 #include "runtime/dlpack.h"
+#include "runtime/explanation.h"
 #include "runtime/runtime.h"
 
-// What the caller holds. The mark tells a handle from other memory, as far as that can be told.
+// What the caller holds. The mark tells a handle from other memory, as far as that can be told, and the number a choice
+// from those of another family.
 struct moetune_family {
   static constexpr std::uint64_t kMark = 0x6d6f6574756e6566;
 
   std::uint64_t mark = kMark;
+  std::uint8_t number = 0;
   moetune::Runtime* runtime = nullptr;
   moetune::Family* family = nullptr;
 };
@@ -47,9 +50,17 @@ thread_local std::string last_error;
 
 constexpr std::size_t kLongestError = 2000;  // a sentence may quote what the caller gave
 
+// At most `most` bytes of a text, without a part of a UTF-8 character at the end.
+std::size_t length_within(const char* text, std::size_t most) {
+  std::size_t length = ::strnlen(text, most + 1);
+  if (length <= most) return length;
+  for (length = most; length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80;) --length;
+  return length;
+}
+
 moetune_status fail(moetune_status status, const char* text) noexcept {
   try {
-    last_error.assign(text, ::strnlen(text, kLongestError));
+    last_error.assign(text, length_within(text, kLongestError));
   } catch (...) {
     last_error.clear();
   }
@@ -85,12 +96,6 @@ moetune_status guarded(const Body& body) noexcept {
   }
 }
 
-template <typename Type>
-Type& required(Type* pointer, const char* name) {
-  if (pointer != nullptr) return *pointer;
-  throw RuntimeError(MOETUNE_INVALID_ARGUMENT, std::string(name) + " is null");
-}
-
 Runtime& runtime_of(moetune_runtime* handle) {
   if (required(handle, "the runtime").mark == moetune_runtime::kMark) return handle->runtime;
   throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the runtime is closed or none that moetune_open returned");
@@ -112,17 +117,24 @@ Extents extents_of(const Family& family, const std::int64_t* extents, std::size_
   return copied;
 }
 
-Choice choice_of(const Family& family, const moetune_choice* given) {
+// Above a choice's number in its family.
+constexpr unsigned kFamilyShift = 24;
+static_assert(FamilyEntries::kMost < std::uint32_t{1} << kFamilyShift);
+
+Choice choice_of(const moetune_family& handle, const moetune_choice* given) {
   const moetune_choice& choice = required(given, "the choice");
-  if (choice.kind > MOETUNE_CHOICE_PINNED)
-    throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the choice is not one that moetune_pick returned");
-  return {choice.entry, static_cast<ChoiceKind>(choice.kind),
+  const Family& family = *handle.family;
+  if (choice.kind > MOETUNE_CHOICE_PINNED || choice.entry >> kFamilyShift != handle.number)
+    throw RuntimeError(MOETUNE_INVALID_ARGUMENT,
+                       "the choice is not one that moetune_pick returned for this family, " +
+                           family.kernel().name() + " " + family.specialization());
+  return {choice.entry & ((std::uint32_t{1} << kFamilyShift) - 1), static_cast<ChoiceKind>(choice.kind),
           extents_of(family, choice.extents, family.kernel().free_dimensions().size())};
 }
 
-void give(const Choice& choice, moetune_choice& out) {
+void give(const moetune_family& handle, const Choice& choice, moetune_choice& out) {
   out = {};
-  out.entry = choice.entry;
+  out.entry = choice.entry | std::uint32_t{handle.number} << kFamilyShift;
   out.kind = static_cast<std::uint32_t>(choice.kind);
   std::copy(choice.extents.begin(), choice.extents.end(), out.extents);
 }
@@ -134,67 +146,6 @@ void give_text(const std::string& text, char* out, std::size_t capacity, std::si
     out[size] = '\0';
   }
   if (needed != nullptr) *needed = text.size() + 1;
-}
-
-std::string explanation(const Family& family, const Choice& choice) {
-  static constexpr const char* kKinds[] = {"exact", "nearest", "default", "pinned"};
-  const FamilyEntry& entry = family.entry(choice);
-  nlohmann::ordered_json document = {{"kind", kKinds[static_cast<std::size_t>(choice.kind)]},
-                                     {"kernel", family.kernel().name()},
-                                     {"config", entry.config},
-                                     {"cubin", entry.variant->digest()},
-                                     {"hardware", entry.source.hardware},
-                                     {"inherited", entry.source.inherited},
-                                     {"file", entry.source.file}};
-  if (!entry.source.problem.empty()) {
-    document["measured_on"] = entry.source.problem;
-    document["time_us"] = entry.source.time_us;
-    document["default_time_us"] = entry.source.default_us;
-  }
-  if (!entry.source.stored_at.empty()) {
-    document["stored_at"] = entry.source.stored_at;
-    document["timing"] = timing_name(entry.source.timing);
-  }
-  if (const std::optional<RangeLoss>& loss = entry.source.loss) {
-    document["regret"] = {
-        {"ranges", loss->ranges},      {"bound", loss->bound},        {"cell", nullptr},
-        {"shapes", loss->seen.shapes}, {"median", loss->seen.median}, {"p95", loss->seen.p95},
-        {"worst", loss->seen.worst}};
-    if (loss->cell) document["regret"]["cell"] = *loss->cell;
-  }
-  return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-// Of a caller of version 1.0: what is missing is zero.
-constexpr std::size_t kFirstOptions = offsetof(moetune_open_options, trusted_keys);
-constexpr std::size_t kLargestOptions = 4096;  // of any version to come
-
-// A caller of a later version may set nothing that this one would ignore: it could be what keeps a file out.
-moetune_open_options known_options(const moetune_open_options* all) {
-  const std::size_t size = required(all, "options").size;
-  if ((size != kFirstOptions && size < sizeof(moetune_open_options)) || size > kLargestOptions)
-    throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "options.size is " + std::to_string(size) +
-                                                     "; set it to sizeof(moetune_open_options)");
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(all);
-  if (std::any_of(bytes + std::min(size, sizeof *all), bytes + size, [](unsigned char b) { return b != 0; }))
-    throw RuntimeError(MOETUNE_UNSUPPORTED, "options hold fields of a later moetune than " +
-                                                std::string(version()) +
-                                                "; leave them zero, or load that library");
-  moetune_open_options given{};
-  std::memcpy(&given, bytes, std::min(size, sizeof given));
-  return given;
-}
-
-OpenOptions options_of(const moetune_open_options* all) {
-  const moetune_open_options given = known_options(all);
-  OpenOptions options{.device = given.device, .allow_recorded = given.allow_recorded != 0};
-  if (given.path_count > 0) required(given.paths, "options.paths");
-  for (std::size_t i = 0; i < given.path_count; ++i)
-    options.paths.emplace_back(&required(given.paths[i], "a path"));
-  if (given.trusted_key_count > 0) required(given.trusted_keys, "options.trusted_keys");
-  for (std::size_t i = 0; i < given.trusted_key_count; ++i)
-    options.trusted_keys.emplace_back(&required(given.trusted_keys[i], "a trusted key"));
-  return options;
 }
 
 }  // namespace
@@ -240,8 +191,19 @@ moetune_status moetune_refresh(moetune_runtime* runtime, const char* generation)
   return guarded([&] { runtime_of(runtime).refresh(generation == nullptr ? "" : generation); });
 }
 
+moetune_status moetune_prepare(moetune_runtime* runtime, char generation[33]) {
+  return guarded([&] {
+    required(generation, "generation");
+    give_text(runtime_of(runtime).prepare(), generation, 33, nullptr);
+  });
+}
+
 moetune_status moetune_generation(moetune_runtime* runtime, char text[33]) {
   return guarded([&] { give_text(runtime_of(runtime).generation(), text, 33, nullptr); });
+}
+
+moetune_status moetune_device(moetune_runtime* runtime, int32_t* ordinal) {
+  return guarded([&] { required(ordinal, "ordinal") = runtime_of(runtime).ordinal(); });
 }
 
 moetune_status moetune_warnings(moetune_runtime* runtime, char* text, size_t capacity, size_t* needed) {
@@ -262,7 +224,9 @@ moetune_status moetune_family_open(moetune_runtime* runtime, const char* kernel,
         return;
       }
     }
+    const auto number = static_cast<std::uint8_t>(runtime->families.size());
     out = &runtime->families.emplace_back();
+    out->number = number;
     out->runtime = &opened;
     out->family = &found;
   });
@@ -272,7 +236,7 @@ moetune_status moetune_pick(moetune_family* family, const int64_t* extents, size
                             moetune_choice* choice) {
   return guarded([&] {
     const Family& chosen = family_of(family);
-    give(chosen.pick(extents_of(chosen, extents, count), total), required(choice, "choice"));
+    give(*family, chosen.pick(extents_of(chosen, extents, count), total), required(choice, "choice"));
   });
 }
 
@@ -280,7 +244,8 @@ moetune_status moetune_pick_range(moetune_family* family, const int64_t* extents
                                   int64_t total, moetune_choice* choice) {
   return guarded([&] {
     const Family& chosen = family_of(family);
-    give(chosen.pick_range(extents_of(chosen, extents, count), last, total), required(choice, "choice"));
+    give(*family, chosen.pick_range(extents_of(chosen, extents, count), last, total),
+         required(choice, "choice"));
   });
 }
 
@@ -288,14 +253,14 @@ moetune_status moetune_explain(moetune_family* family, const moetune_choice* cho
                                size_t capacity, size_t* needed) {
   return guarded([&] {
     const Family& known = family_of(family);
-    give_text(explanation(known, choice_of(known, choice)), text, capacity, needed);
+    give_text(explanation(known, choice_of(*family, choice)), text, capacity, needed);
   });
 }
 
 moetune_status moetune_choice_workspace(moetune_family* family, const moetune_choice* choice, size_t* bytes) {
   return guarded([&] {
     const Family& known = family_of(family);
-    required(bytes, "bytes") = static_cast<size_t>(known.workspace_bytes(choice_of(known, choice)));
+    required(bytes, "bytes") = static_cast<size_t>(known.workspace_bytes(choice_of(*family, choice)));
   });
 }
 
@@ -339,8 +304,8 @@ moetune_status moetune_launch(moetune_family* family, const moetune_choice* choi
     std::copy(std::begin(given.integers), std::end(given.integers), call.integers.begin());
     std::copy(std::begin(given.reals), std::end(given.reals), call.reals.begin());
     const cuda::StreamRef on(stream);
-    family->runtime->launch(known, choice_of(known, choice), call, given.tensors, workspace, workspace_bytes,
-                            on);
+    family->runtime->launch(known, choice_of(*family, choice), call, given.tensors, workspace,
+                            workspace_bytes, on);
   });
 }
 
@@ -386,7 +351,9 @@ moetune_status moetune_count(moetune_runtime* runtime, moetune_counts* counts) {
   return guarded([&] {
     moetune_counts& out = required(counts, "counts");
     if (out.size < sizeof(moetune_counts))
-      throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "counts.size must be sizeof(moetune_counts)");
+      throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "counts.size is " + std::to_string(out.size) +
+                                                       "; set it to sizeof(moetune_counts), " +
+                                                       std::to_string(sizeof(moetune_counts)));
     const UsageCounts sum = runtime_of(runtime).counts();
     out = {
         sizeof(moetune_counts), sum.exact, sum.nearest, sum.fallback, sum.pinned, sum.misses, sum.launches};

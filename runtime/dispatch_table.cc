@@ -218,9 +218,11 @@ TablePoint DispatchTable::Plane::point_of(std::size_t index) const {
   return point;
 }
 
-DispatchTable DispatchTable::constant(Cell cell) {
+DispatchTable DispatchTable::constant(Cell cell, std::size_t axes) {
   DispatchTable table;
-  table.planes_.emplace_back();
+  Plane& plane = table.planes_.emplace_back();
+  plane.axes.assign(axes, Axis{{1}, {}});
+  plane.strides.assign(axes, 1);
   table.cells_.push_back(cell);
   return table;
 }

@@ -80,8 +80,8 @@ class DispatchTable {
   // choices of `expected` are entries.
   static DispatchTable build(std::span<const Measured> measured, const Grid& grid,
                              const DefaultAt& default_at, std::span<const ExpectedGrid> expected = {});
-  // One cell for everything.
-  static DispatchTable constant(Cell cell);
+  // One cell for everything, of a family whose points have so many positions.
+  static DispatchTable constant(Cell cell, std::size_t axes);
 
   const Cell& find(const TablePoint& point) const {
     const Plane& plane = plane_of(point);

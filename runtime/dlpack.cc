@@ -45,7 +45,8 @@ DType type_of(const DLTensor& tensor, std::string_view name) {
   }
   refuse(MOETUNE_INVALID_ARGUMENT, name,
          "has elements that no kernel takes (DLPack code " + std::to_string(tensor.code) + ", " +
-             std::to_string(tensor.bits) + " bits, " + std::to_string(tensor.lanes) + " lanes)");
+             std::to_string(tensor.bits) + " bits, " + std::to_string(tensor.lanes) +
+             " lanes); kernels take f32, fp16, bf16, e4m3, i32, i64, u8 and bool");
 }
 
 }  // namespace
@@ -59,7 +60,10 @@ ViewedTensor view_tensor(const DLTensor& tensor, std::string_view name, int ordi
                std::to_string(ordinal));
   if (tensor.ndim < 0 || tensor.ndim > static_cast<std::int32_t>(TensorView::kMaxRank) ||
       (tensor.ndim > 0 && tensor.shape == nullptr))
-    refuse(MOETUNE_INVALID_ARGUMENT, name, "has " + std::to_string(tensor.ndim) + " dimensions");
+    refuse(MOETUNE_INVALID_ARGUMENT, name,
+           "has " + std::to_string(tensor.ndim) + " dimensions" +
+               (tensor.ndim > 0 && tensor.shape == nullptr ? " and no shape" : "") + "; it can have up to " +
+               std::to_string(TensorView::kMaxRank));
   ViewedTensor viewed;
   viewed.view.dtype = type_of(tensor, name);
   if (tensor.byte_offset > static_cast<std::uint64_t>(kFarthest))
@@ -71,7 +75,8 @@ ViewedTensor view_tensor(const DLTensor& tensor, std::string_view name, int ordi
   const auto rank = static_cast<std::size_t>(tensor.ndim);
   for (std::size_t d = 0; d < rank; ++d) {
     if (tensor.shape[d] < 0 || tensor.shape[d] > (std::int64_t{1} << 40))
-      refuse(MOETUNE_INVALID_ARGUMENT, name, "has a dimension of " + std::to_string(tensor.shape[d]));
+      refuse(MOETUNE_INVALID_ARGUMENT, name,
+             "has a dimension of " + std::to_string(tensor.shape[d]) + "; it can be from 0 to 2^40");
     viewed.view.shape.push_back(tensor.shape[d]);
     viewed.view.strides.push_back(0);
   }
@@ -83,7 +88,9 @@ ViewedTensor view_tensor(const DLTensor& tensor, std::string_view name, int ordi
     std::int64_t reach = 0;
     const bool far = __builtin_mul_overflow(stride, std::max<std::int64_t>(size, 1), &reach) ||
                      reach > kFarthest || reach < -kFarthest;
-    if (far && size > 1) refuse(MOETUNE_INVALID_ARGUMENT, name, "has a stride of " + std::to_string(stride));
+    if (far && size > 1)
+      refuse(MOETUNE_INVALID_ARGUMENT, name,
+             "has a stride of " + std::to_string(stride) + ", which takes it past 2^56 elements");
     viewed.view.strides[d] = far ? count : stride;  // of a dimension of one it is never used
     if (__builtin_mul_overflow(count, size, &count) || count > kFarthest)
       refuse(MOETUNE_INVALID_ARGUMENT, name, "has more elements than a GPU addresses");

@@ -1,6 +1,7 @@
 #include "runtime/family.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -22,6 +23,12 @@ Extents with_last(Extents extents, std::int64_t last) {
 
 bool are_equal(const DispatchTable& a, const DispatchTable& b) {
   return std::ranges::equal(a.cells(), b.cells()) && a.axes_text() == b.axes_text();
+}
+
+void require_total(std::int64_t total) {
+  if (total < 0)
+    throw RuntimeError(MOETUNE_INVALID_ARGUMENT,
+                       "the total is " + std::to_string(total) + "; it must be positive, or 0 for unknown");
 }
 
 std::int64_t required_fit(std::int64_t bytes) {
@@ -121,6 +128,8 @@ std::string Family::table_text(const DispatchTable& table) const {
         number = &known->second;
       }
       cells.append(*number).append({' ', static_cast<char>('0' + static_cast<int>(cell.kind))});
+      if (const std::optional<RangeLoss>& loss = entries_[cell.entry].source.loss)
+        cells += ' ' + std::to_string(std::bit_cast<std::uint64_t>(loss->expected()));
     }
     cells += '\n';
   }
@@ -161,7 +170,7 @@ Extents Family::extents_to_tune(const TablePoint& point, const Extents& extents)
 
 Choice Family::pick(const Extents& extents, std::int64_t total) const {
   interface_->check(extents);
-  if (total < 0) throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the total is negative");
+  require_total(total);
   const TablePoint point = interface_->table_point(extents, total);
   const Cell& cell = table()->find(point);
   context_.usage.count_pick(cell, extents_to_tune(point, extents), point.uneven);
@@ -176,7 +185,7 @@ Choice Family::pick_range(const Extents& extents, std::int64_t last, std::int64_
   if (extents.size() == 0 || extents.back() > last)
     throw RuntimeError(MOETUNE_INVALID_ARGUMENT,
                        "the range ends at " + std::to_string(last) + ", before it begins");
-  if (total < 0) throw RuntimeError(MOETUNE_INVALID_ARGUMENT, "the total is negative");
+  require_total(total);
   TablePoint point = interface_->table_point(widest, total);
   const std::int64_t end = point.position.back();
   point.position.back() = interface_->table_point(extents, total).position.back();
@@ -339,7 +348,8 @@ BoundPlan Family::bind(const FamilyEntry& entry, const LaunchKey& key, const Ext
     }
     return 0;
   };
-  return BoundPlan(plan, {functions.data(), plan.launches.size()}, std::cref(address_of));
+  const auto encode = [this](const TensorMap& map, cuda::Address base) { return maps_.encoded(map, base); };
+  return BoundPlan(plan, {functions.data(), plan.launches.size()}, std::cref(address_of), encode);
 }
 
 void Family::require_room(const Choice& choice, std::int64_t needed, std::size_t given) const {

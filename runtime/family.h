@@ -21,6 +21,7 @@
 #include "runtime/launch_cache.h"
 #include "runtime/layers.h"
 #include "runtime/runtime_error.h"
+#include "runtime/tensor_map_cache.h"
 #include "runtime/usage.h"
 #include "runtime/variant.h"
 #include "search/space.h"
@@ -142,6 +143,7 @@ class Family {
   std::atomic<const DispatchTable*> table_{nullptr};
   std::vector<Promise> promises_;
   LaunchCache launches_;
+  mutable TensorMapCache maps_;
 };
 
 }  // namespace moetune

@@ -28,6 +28,11 @@ std::string usual_problem(const Kernel& kernel, const Problem& any) {
 
 }  // namespace
 
+void rethrow_if_of_device(const std::runtime_error& error) {
+  const auto* const of_driver = dynamic_cast<const cuda::CudaError*>(&error);
+  if (of_driver != nullptr && of_driver->kind != cuda::CudaError::Kind::image) throw;
+}
+
 FamilyBuilder::FamilyBuilder(Family& family, Layers& layers, std::vector<std::string>& warnings)
     : family_(family),
       layers_(layers),
@@ -84,7 +89,8 @@ void FamilyBuilder::choose_hardware() {
   for (const StoredWinner& winner : stored_.winners) note(winner.record.workload.key.hardware);
   for (const StoredRange& range : stored_.ranges) note(range.record.key.hardware);
   std::ranges::sort(known, {}, [&](const Origin& origin) {
-    return std::tuple(origin.inherited, std::abs(origin.key.sm_count - own.sm_count), origin.text);
+    const std::int64_t more = std::int64_t{origin.key.sm_count} - own.sm_count;
+    return std::tuple(origin.inherited, std::abs(more), origin.text);
   });
   for (Origin& origin : known) {
     const bool is_second_choice = origin.inherited && !origins_.empty() && origins_.back().inherited;
@@ -151,7 +157,8 @@ void FamilyBuilder::take(const StoredWinner& winner, std::size_t origin) {
     take_winner(winner, origin, problem);
     what = "the default";
     take_default(winner, origin, problem);
-  } catch (const std::runtime_error& error) {  // bad input, a damaged file, the driver's, or no room
+  } catch (const std::runtime_error& error) {  // bad input, a damaged file or cubin
+    rethrow_if_of_device(error);
     refuse(what, error.what());
   }
 }
@@ -247,6 +254,7 @@ std::optional<std::uint32_t> FamilyBuilder::add_config(const Config& config, con
       source.file = layers_.path(stored.layer);
       return family_.entries_.add({variant, launcher, text, std::move(source)});
     } catch (const std::runtime_error& error) {
+      rethrow_if_of_device(error);
       stored.broken = true;
       warnings_.push_back(layers_.path(stored.layer) + ": the cubin of " + text +
                           " is not used: " + error.what());
@@ -297,7 +305,9 @@ Config FamilyBuilder::pinned_config() const {
 DispatchTable FamilyBuilder::pinned_table() {
   const Config config = pinned_config();
   const std::optional<std::uint32_t> entry = add_config(config, family_.problem_, {});
-  if (entry) return DispatchTable::constant({*entry, ChoiceKind::pinned});
+  const Extents extents = family_.kernel().extents_of(family_.problem_);
+  const std::size_t axes = family_.interface().table_point(extents, 0).position.size();
+  if (entry) return DispatchTable::constant({*entry, ChoiceKind::pinned}, axes);
   throw RuntimeError(MOETUNE_UNKNOWN_NAME, "MOETUNE_PIN: no file holds a cubin of " + config.text() +
                                                " for this family; tune it, or pin a stored one");
 }

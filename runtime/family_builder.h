@@ -16,6 +16,10 @@
 
 namespace moetune {
 
+// Of what a handler caught: throws it again if it is the driver's, and no cubin's fault. A rank that went on without
+// that result would pick otherwise than the others.
+void rethrow_if_of_device(const std::runtime_error& error);
+
 class FamilyBuilder {
  public:
   FamilyBuilder(Family& family, Layers& layers, std::vector<std::string>& warnings);

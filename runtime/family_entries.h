@@ -1,8 +1,8 @@
 // The choices of a family, numbered in the order in which they were added. They are never moved nor removed, so that
 // readers need no lock.
 //
-// One thread adds at a time, while any number read what is below size(). Throws RuntimeError (out_of_memory) past 2^32
-// choices.
+// One thread adds at a time, while any number read what is below size(). Throws RuntimeError (out_of_memory) for more
+// than kMost choices.
 #pragma once
 
 #include <array>
@@ -19,6 +19,8 @@ namespace moetune {
 
 class FamilyEntries {
  public:
+  static constexpr std::uint32_t kMost = (std::uint32_t{1} << 24) - 64;
+
   std::uint32_t size() const { return count_.load(std::memory_order_acquire); }
 
   // `index` is below a size() that this thread has seen, or is of a table that was handed to it.
@@ -33,7 +35,8 @@ class FamilyEntries {
  private:
   // Block b holds kFirst * 2^b entries.
   static constexpr std::uint64_t kFirst = 64;
-  static constexpr std::size_t kBlocks = 26;
+  static constexpr std::size_t kBlocks = 18;
+  static_assert(kMost == kFirst * ((std::uint64_t{1} << kBlocks) - 1));
   struct Position {
     std::size_t block, offset;
   };

@@ -12,7 +12,8 @@ void FamilyBuilder::take_range(std::size_t origin) {
     if (!is_of(range.record.key.hardware, origin)) continue;
     try {
       if (take_range(range, origin)) return;
-    } catch (const std::runtime_error& error) {  // bad input, a damaged file, the driver's, or no room
+    } catch (const std::runtime_error& error) {  // bad input, a damaged file or cubin
+      rethrow_if_of_device(error);
       warnings_.push_back(layers_.path(range.layer) + ": the range table of " + family_.kernel().name() +
                           " " + family_.specialization() + " is not used: " + error.what());
     }

@@ -150,7 +150,17 @@ Runtime::Runtime(const OpenOptions& options)
   const int ordinal = chosen_device(options.device);
   device_ = device_info(ordinal);
   context_ = std::make_unique<cuda::Context>(ordinal, cuda::Context::Current::no);
-  use({});
+  use(remember({}));
+}
+
+// The driver unloads a module in the current context.
+Runtime::~Runtime() {
+  std::optional<cuda::CurrentContext> current;
+  try {
+    current.emplace(*context_);
+  } catch (const cuda::CudaError&) {  // the driver is as good as gone, with all that was loaded
+  }
+  families_.clear();
 }
 
 Layers Runtime::open_layers() const {
@@ -179,7 +189,7 @@ Family& Runtime::family(const std::string& kernel_name, const std::string& speci
     std::vector<const DispatchTable*> tables;
     for (const Family& family : families_) tables.push_back(family.table());
     tables.back() = families_.back().prepare(layers, refused);
-    use(std::move(tables));
+    use(remember(std::move(tables)));
     warn();
   } catch (...) {
     families_.pop_back();
@@ -190,7 +200,7 @@ Family& Runtime::family(const std::string& kernel_name, const std::string& speci
   return families_.back();
 }
 
-void Runtime::use(std::vector<const DispatchTable*> tables) {
+std::size_t Runtime::remember(std::vector<const DispatchTable*> tables) {
   std::vector<std::string> texts;  // sorted: ranks may open their families in other orders
   for (std::size_t i = 0; i < tables.size(); ++i) texts.push_back(families_[i].table_text(*tables[i]));
   std::sort(texts.begin(), texts.end());
@@ -200,8 +210,15 @@ void Runtime::use(std::vector<const DispatchTable*> tables) {
   const auto known = std::find_if(generations_.begin(), generations_.end(),
                                   [&](const Generation& other) { return other.name == made.name; });
   const auto index = static_cast<std::size_t>(known - generations_.begin());
-  if (known == generations_.end()) generations_.push_back(std::move(made));
-  present_ = index;
+  if (known == generations_.end())
+    generations_.push_back(std::move(made));
+  else
+    known->tables = std::move(made.tables);  // which pick the same, and know where it comes from today
+  return index;
+}
+
+void Runtime::use(std::size_t generation) {
+  present_ = generation;
   const Generation& present = generations_[present_];
   for (std::size_t i = 0; i < families_.size(); ++i) families_[i].use(present.tables[i]);
 }
@@ -218,12 +235,21 @@ void Runtime::return_to(const std::string& name) {
                                                  " was opened; name one since then");
   }
   for (std::size_t i = 0; i < families_.size(); ++i) families_[i].require_promised(*found->tables[i]);
-  use(found->tables);
+  use(static_cast<std::size_t>(found - generations_.begin()));
 }
 
 void Runtime::refresh(const std::string& generation) {
   const std::lock_guard lock(mutex_);
   if (!generation.empty()) return return_to(generation);
+  use(read_files());
+}
+
+std::string Runtime::prepare() {
+  const std::lock_guard lock(mutex_);
+  return generations_[read_files()].name;
+}
+
+std::size_t Runtime::read_files() {
   Layers layers = open_layers();
   std::vector<std::string> refused;
   std::vector<const DispatchTable*> tables;
@@ -241,8 +267,9 @@ void Runtime::refresh(const std::string& generation) {
   std::vector<std::string> warnings;
   add_new(warnings, layers.warnings());
   add_new(warnings, refused);
-  use(std::move(tables));
+  const std::size_t generation = remember(std::move(tables));
   warnings_ = std::move(warnings);
+  return generation;
 }
 
 std::string Runtime::generation() const {

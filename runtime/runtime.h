@@ -30,12 +30,16 @@ std::vector<std::filesystem::path> default_paths();
 class Runtime {
  public:
   explicit Runtime(const OpenOptions& options);
+  ~Runtime();
 
   Family& family(const std::string& kernel, const std::string& specialization);
 
   // "": reads the files again. Else the name of a state that this runtime has held since its last family was
   // opened. Throws, and changes nothing, if no file can be read, or if the state breaks a promise of workspace.
   void refresh(const std::string& generation);
+  // Reads the files again, and names the state that they are in, which refresh() can take from then on; the present one
+  // still serves. Throws as refresh() does.
+  std::string prepare();
   std::string generation() const;
 
   int ordinal() const { return context_->ordinal(); }
@@ -65,8 +69,11 @@ class Runtime {
   void require_own(cuda::StreamRef stream) const;
   Layers open_layers() const;
   void return_to(const std::string& name);
-  // Lets every family serve from its table, of as many families as there are, and names that state.
-  void use(std::vector<const DispatchTable*> tables);
+  // The state that the files are in, with their cubins loaded.
+  std::size_t read_files();
+  // Names the state in which each family serves from its table, of as many families as there are.
+  std::size_t remember(std::vector<const DispatchTable*> tables);
+  void use(std::size_t generation);
 
   const std::uint64_t id_;  // no other runtime of this process ever had it
   const OpenOptions options_;

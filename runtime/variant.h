@@ -50,6 +50,8 @@ struct RangeLoss {
   double bound = 0;            // that was asked for
   std::optional<double> cell;  // in the choice's own cell; nullopt for an expected one, between cells
   RangeCertificate seen;       // at random shapes that are no cells
+  // What choices for a range are compared by.
+  double expected() const { return cell.value_or(seen.median); }
   bool operator==(const RangeLoss&) const = default;
 };
 

@@ -142,7 +142,7 @@ TEST_CASE("the launches of a call name every field of it, and tensor maps that t
 TEST_CASE("calls that no kernel can run are refused with the field and what would be right") {
   const Problem paged = problem("batch=4,context=1000,page=16"), contiguous = problem("batch=4,context=1000");
   CHECK(refusal(paged, "scale", 0.1) == "");
-  CHECK(refusal(paged, "scale", 0).find("scale must be positive") != std::string::npos);
+  CHECK(refusal(paged, "scale", 0).find("scale is 0; it must be positive") != std::string::npos);
   CHECK(refusal(paged, "scale", std::nan("")).find("scale") != std::string::npos);
   CHECK(refusal(paged, "q_token_stride", 8193).find("multiple of 8 (16 bytes)") != std::string::npos);
   CHECK(refusal(paged, "k_block_stride", 0).find("k_block_stride=0 elements; it must be positive") !=

@@ -104,7 +104,7 @@ TEST_CASE("a call of prefill_attention that no kernel could run is refused with 
   CHECK(refusal(of, "capacity", 7) == "");  // offsets are cut to it
   CHECK(refusal(of, "v_offset", 4).find("v_offset=4 is not a multiple of 16 bytes") != std::string::npos);
   for (const double scale : {0.0, -1.0, 1e-50, 1e38})
-    CHECK(refusal(of, "scale", scale).find("scale must be positive, from 2^-100") != std::string::npos);
+    CHECK(refusal(of, "scale", scale).find("it must be positive, from 2^-100") != std::string::npos);
   CHECK(refusal(of, "k_block_stride", 0) == "");  // contiguous: there is one block
   CHECK(refusal(of, "v_block_stride", -5) == "");
   CHECK(refusal(paged, "k_block_stride", 0).find("k_block_stride=0 elements") != std::string::npos);

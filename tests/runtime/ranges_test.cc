@@ -109,6 +109,36 @@ TEST_CASE("between cells an expected choice serves, and says that it was not mea
   CHECK(picks_tile(opened.explain(family, choice), 32));
 }
 
+TEST_CASE("a state's name says what a range was measured to lose, which decides between equal choices") {
+  const Folder folder;
+  const auto choice_for_range = [&](const Opened& opened, moetune_family* family) {
+    const std::int64_t from[] = {24, 1, 100};
+    moetune_choice choice{};
+    REQUIRE_OK(moetune_pick_range(family, from, 3, 1024, 24 * 1024, &choice));
+    return opened.explain(family, choice)["config"];
+  };
+  RangeTable table = sample_range();
+  for (RangeCell& cell : table.cells) {
+    if (cell.problem.find("context=1024") != std::string::npos) cell.config = plain_config(64);
+  }
+  store_range(folder / "cache.db", table.text(), "2020-01-01T00:00:00Z");
+  const Opened refreshed({folder / "cache.db"});
+  moetune_family* const family = refreshed.family(kRangeFamily);
+  const std::string before = refreshed.generation();
+  for (RangeCell& cell : table.cells) {
+    if (cell.config == plain_config(32))
+      cell.time_us = 10.15;  // it loses more, and is still chosen in its cell
+  }
+  store_range(folder / "cache.db", table.text(), "2020-01-02T00:00:00Z");
+  REQUIRE_OK(moetune_refresh(refreshed.runtime(), nullptr));
+  const Opened fresh({folder / "cache.db"});
+  moetune_family* const fresh_family = fresh.family(kRangeFamily);
+  CHECK(refreshed.generation() != before);
+  CHECK(refreshed.generation() == fresh.generation());
+  CHECK(choice_for_range(refreshed, family) == choice_for_range(fresh, fresh_family));
+  CHECK(explained(refreshed, family, 32, 64)["time_us"] == 10.15);
+}
+
 TEST_CASE("a search that came after the range table serves its own problem") {
   const Folder folder;
   store_range(folder / "cache.db", sample_range().text(), "2020-01-01T00:00:00Z");

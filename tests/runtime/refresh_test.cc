@@ -155,9 +155,49 @@ TEST_CASE("a refresh of unchanged files, or back to a state that was, keeps no n
   store(folder / "cache.db", {{.problem = kProblem, .config = plain_config(32), .time_us = 5}});
   runtime.refresh("");
   CHECK(family.table() != first);
-  store(folder / "cache.db", {{.problem = kProblem, .time_us = 2}});
+  runtime.refresh(runtime.prepare());
+  const DispatchTable* const second = family.table();
   runtime.refresh("");
-  CHECK(family.table() == first);
+  CHECK(family.table() == second);
+}
+
+TEST_CASE("a choice that was measured anew keeps the state's name, and explains its new time") {
+  const Folder folder;
+  store(folder / "cache.db", {{kProblem}});
+  const Opened opened({folder / "cache.db"});
+  moetune_family* const family = opened.family(kFamily);
+  const std::string before = opened.generation();
+  store(folder / "cache.db", {{.problem = kProblem, .time_us = 2}});
+  REQUIRE_OK(moetune_refresh(opened.runtime(), nullptr));
+  CHECK(opened.generation() == before);
+  const std::int64_t extents[] = {2, 1, 512};
+  moetune_choice choice;
+  REQUIRE_OK(moetune_pick(family, extents, 3, 1024, &choice));
+  CHECK(opened.explain(family, choice)["time_us"] == 2);
+}
+
+TEST_CASE("a state is prepared while the present one serves, and taken by its name") {
+  const Folder folder;
+  store(folder / "cache.db", {{kProblem}});
+  const Opened opened({folder / "cache.db"});
+  moetune_family* const family = opened.family(kFamily);
+  const std::string before = opened.generation();
+  char prepared[33];
+  REQUIRE_OK(moetune_prepare(opened.runtime(), prepared));
+  CHECK(prepared == before);
+  store(folder / "cache.db", {{.problem = kProblem, .config = plain_config(32), .time_us = 5}});
+  REQUIRE_OK(moetune_prepare(opened.runtime(), prepared));
+  CHECK(prepared != before);
+  CHECK(opened.generation() == before);
+  CHECK(config_at_512(opened, family) == plain_config());
+  fs::remove(folder / "cache.db");  // what was prepared needs no file
+  REQUIRE_OK(moetune_refresh(opened.runtime(), prepared));
+  CHECK(opened.generation() == prepared);
+  CHECK(config_at_512(opened, family) == plain_config(32));
+
+  CHECK(moetune_prepare(opened.runtime(), prepared) == MOETUNE_BAD_FILE);
+  CHECK(moetune_prepare(opened.runtime(), nullptr) == MOETUNE_INVALID_ARGUMENT);
+  CHECK(config_at_512(opened, family) == plain_config(32));
 }
 
 TEST_CASE("the same warning is given once") {

@@ -1,8 +1,8 @@
 // Whose stream a launch is given, and that of another context at an address that was this one's.
-#include <dlfcn.h>
 #include <doctest/doctest.h>
 
 #include "tests/runtime/decode_tensors.h"
+#include "tests/runtime/driver_calls.h"
 #include "tests/runtime/fake_cache.h"
 #include "tests/runtime/opened.h"
 
@@ -13,26 +13,13 @@ namespace {
 
 constexpr const char* kProblem = "batch=2,q_heads=4,kv_heads=1,head_dim=64,context=64,page=16";
 
-// The scripted driver as another library of the server would call it.
-template <typename... Arguments>
-void call_driver(const char* name, Arguments... arguments) {
-  void* const library = ::dlopen(MOETUNE_FAKE_LIBCUDA, RTLD_NOW);
-  REQUIRE(library != nullptr);
-  using Find = int (*)(const char*, void**, int, unsigned long, void*);
-  const auto find = reinterpret_cast<Find>(::dlsym(library, "cuGetProcAddress_v2"));
-  REQUIRE((find != nullptr));
-  void* symbol = nullptr;
-  REQUIRE(find(name, &symbol, 13000, 0, nullptr) == 0);
-  REQUIRE(reinterpret_cast<int (*)(Arguments...)>(symbol)(arguments...) == 0);
-}
-
 void* make_stream_in(void* context) {
   void* before = nullptr;
   void* stream = nullptr;
-  call_driver("cuCtxGetCurrent", &before);
-  call_driver("cuCtxSetCurrent", context);
-  call_driver("cuStreamCreate", &stream, 1U);
-  call_driver("cuCtxSetCurrent", before);
+  REQUIRE(call_driver("cuCtxGetCurrent", &before) == 0);
+  REQUIRE(call_driver("cuCtxSetCurrent", context) == 0);
+  REQUIRE(call_driver("cuStreamCreate", &stream, 1U) == 0);
+  REQUIRE(call_driver("cuCtxSetCurrent", before) == 0);
   return stream;
 }
 
@@ -56,28 +43,28 @@ TEST_CASE("a stream of another context is refused, also at the address of one of
   };
   REQUIRE_OK(launch(nullptr));  // makes the device's context current
   void* own_context = nullptr;
-  call_driver("cuCtxGetCurrent", &own_context);
+  REQUIRE(call_driver("cuCtxGetCurrent", &own_context) == 0);
   int other_context = 0;
 
   void* const foreign = make_stream_in(&other_context);
   void* const own = make_stream_in(own_context);
   CHECK(launch(foreign) == MOETUNE_WRONG_DEVICE);
   CHECK(launch(own) == MOETUNE_OK);
-  call_driver("cuStreamDestroy", own);
+  REQUIRE(call_driver("cuStreamDestroy", own) == 0);
   CHECK(launch(own) == MOETUNE_WRONG_DEVICE);
   void* const again = make_stream_in(&other_context);
   REQUIRE(again == own);
   CHECK(launch(again) == MOETUNE_WRONG_DEVICE);
   CHECK(says("another context"));
-  call_driver("cuStreamDestroy", again);
+  REQUIRE(call_driver("cuStreamDestroy", again) == 0);
   REQUIRE(make_stream_in(own_context) == own);
   CHECK_OK(launch(own));
   CHECK_OK(launch(own));
-  call_driver("cuStreamDestroy", own);
+  REQUIRE(call_driver("cuStreamDestroy", own) == 0);
   REQUIRE(make_stream_in(&other_context) == own);
   CHECK(launch(own) == MOETUNE_WRONG_DEVICE);
-  call_driver("cuStreamDestroy", own);
-  call_driver("cuStreamDestroy", foreign);
+  REQUIRE(call_driver("cuStreamDestroy", own) == 0);
+  REQUIRE(call_driver("cuStreamDestroy", foreign) == 0);
 }
 
 }  // namespace moetune::streams_test
