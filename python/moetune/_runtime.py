@@ -21,6 +21,7 @@ _is_closed = function("is_closed")
 _device = function("device")
 _family = function("family")
 _refresh = function("refresh")
+_prepare = function("prepare")
 _generation = function("generation")
 _warnings = function("warnings")
 _explain = function("explain")
@@ -198,7 +199,7 @@ class Family(_Holder):
         return _hold(Choice, _pick_range(self._handle, last, total, *extents))
 
     def choice(self, entry: int, kind: int, extents: Sequence[int]) -> Choice:
-        """A choice from its plain values: to take one from another rank with the same generation."""
+        """A choice from the plain values of one that this family gave, such as were kept beside a captured graph."""
         return _hold(Choice, _make_choice(self._handle, entry, kind, list(extents)))
 
     def workspace_bytes(self, *extents: int) -> int:
@@ -228,7 +229,7 @@ class Family(_Holder):
     def launch(self, choice: Choice, arguments: Arguments, workspace: Any = None, stream: Any = None) -> None:
         """Enqueues a choice. Legal under graph capture.
 
-        `workspace` is a contiguous DLPack tensor, aligned to 256 bytes; one a stream. `stream` is an address or an
+        `workspace` is a contiguous DLPack tensor on the runtime's device, aligned to 256 bytes; one a stream. `stream` is an address or an
         object with __cuda_stream__; None is the current stream of the framework that `workspace` is of.
         """
         _launch(self._handle, _handle_of(choice, Choice), _handle_of(arguments, Arguments), workspace, stream)
@@ -247,7 +248,10 @@ class Runtime(_Holder):
         self.close()
 
     def close(self) -> None:
-        """Unloads all. Families and choices raise InvalidArgument from then on; replay no captured graph."""
+        """Unloads all; what was launched must have ended.
+
+        Families and choices raise InvalidArgument from then on; replay no captured graph.
+        """
         _close(self._handle)
 
     @property
@@ -265,9 +269,12 @@ class Runtime(_Holder):
         return _hold(Family, _family(self._handle, kernel, specialization))
 
     def refresh(self, generation: str = "") -> None:
-        """Takes in what the paths hold now, or moves to a generation that this runtime has held."""
+        """Takes in what the paths hold now, or moves to a generation that this runtime has held or prepared."""
         _refresh(self._handle, generation)
 
+    def prepare(self) -> str:
+        """Reads the paths and loads what is new, but serves on as before. Returns the generation for refresh()."""
+        return str(_prepare(self._handle))
     @property
     def generation(self) -> str:
         """The digest of the present state, equal on all ranks that see equal files on equal hardware."""
@@ -289,7 +296,7 @@ class Runtime(_Holder):
 
     def write_misses(self, path: _Path) -> None:
         """Writes the shapes that were picked without a measurement of their own, for `moetune search --from-misses`."""
-        _write_misses(self._handle, os.fspath(path))
+        _write_misses(self._handle, os.fsencode(path))
 
 
 def open(paths: Sequence[_Path] = (), device: int = 0, *, allow_recorded: bool = False,
@@ -303,8 +310,8 @@ def open(paths: Sequence[_Path] = (), device: int = 0, *, allow_recorded: bool =
         raise TypeError("paths must be a list of paths, not one path")
     if isinstance(trusted_keys, (str, os.PathLike)):
         raise TypeError("trusted_keys must be a list of keys, not one key")
-    return _hold(Runtime, _open([os.fspath(path) for path in paths], device, allow_recorded,
-                                [os.fspath(key) for key in trusted_keys]))
+    return _hold(Runtime, _open([os.fsencode(path) for path in paths], device, allow_recorded,
+                                [os.fsencode(key) for key in trusted_keys]))
 
 
 def from_address(address: int, shape: Sequence[int], dtype: str, *, strides: Sequence[int] = (), device: int = 0,

@@ -58,7 +58,7 @@ _families: dict[tuple[int, str, str], _Opened] = {}
 def use(runtime: moetune.Runtime) -> None:
     """Makes the operators of the runtime's device use it, instead of moetune.open(device=...). Never close it."""
     with _lock:
-        device = max(runtime.device, 0)
+        device = runtime.device
         for key in [key for key in _families if key[0] == device]:
             del _families[key]
         _forget_families(device)
@@ -105,11 +105,23 @@ def _needed_bytes(device: int) -> int:
     return most
 
 
-# In a thread of its own, so that the memory is of no pool that this thread allocates for graphs from.
+def _stream_of(device: int, stream: int) -> Any:
+    return torch.cuda.ExternalStream(stream, device=device) if stream else torch.cuda.default_stream(device)
+
+
+# In a thread of its own, so that the memory is of no pool that this thread allocates for graphs from. On the stream that
+# uses it: what another stream's tensors left free may still be written.
 def _allocate(device: int, bytes_: int, stream: int) -> torch.Tensor:
-    place = torch.device("cpu") if host_is_device else torch.device("cuda", device)
     made: list[torch.Tensor] = []
-    thread = threading.Thread(target=lambda: made.append(torch.empty(bytes_ + 256, dtype=torch.uint8, device=place)))
+
+    def allocate() -> None:
+        if host_is_device:
+            made.append(torch.empty(bytes_ + 256, dtype=torch.uint8))
+            return
+        with torch.cuda.stream(_stream_of(device, stream)):
+            made.append(torch.empty(bytes_ + 256, dtype=torch.uint8, device=torch.device("cuda", device)))
+
+    thread = threading.Thread(target=allocate)
     thread.start()
     thread.join()
     if not made:
@@ -132,6 +144,8 @@ def _grow_workspace(device: int, stream: int) -> None:
         _add_workspace(device, stream, _allocate(device, bytes_, stream))
     if not spares or spares[-1].numel() < bytes_:
         spares.append(_allocate(device, bytes_, stream))
+        if not host_is_device:
+            _stream_of(device, stream).synchronize()  # another stream may take it, and its capture cannot wait
 
 
 def _take_spare(device: int, stream: int, operator: str) -> None:

@@ -9,7 +9,7 @@
 
 route_weights gives ids and weights alone, moe_dispatch_e4m3 rows in e4m3 and their scales. route_rows, route_ends and
 route_masked are route for other grouped GEMMs, route_ranks is what a dispatch to other GPUs takes. They work eagerly,
-under torch.compile and inside torch.cuda.graph. Nothing of them synchronizes or reads a tensor on the host. Each has an
+under torch.compile and inside torch.cuda.graph. None of them synchronizes or reads a tensor on the host. Each has an
 overload `.out`, which writes what the caller allocated. The functions here are the operators with an optional `out`.
 They raise moetune.Error's classes; the operators themselves raise RuntimeError, whose text begins with the class.
 """

@@ -14,7 +14,7 @@ constexpr const char* kKinds[] = {"moetune.Error",       "moetune.InvalidArgumen
 
 void fail(moetune_status status, const std::string& sentence) {
   const auto index = static_cast<size_t>(status);
-  throw ffi::Error(kKinds[index < std::size(kKinds) ? index : 0], sentence, "");
+  throw ffi::Error(kKinds[index < std::size(kKinds) ? index : 0], readable(sentence), "");
 }
 
 const char* c_text(const ffi::String& text, const char* name) {
@@ -33,9 +33,35 @@ const DLTensor* tensor_or_null(const ffi::AnyView& value, const char* name) {
   throw ffi::Error("TypeError", std::string(name) + " must speak DLPack, or be None", "");
 }
 
-Memory memory_of(const ffi::AnyView& value) {
+std::string readable(std::string_view text) {
+  std::string made;
+  for (size_t at = 0; at < text.size();) {
+    const auto byte = [&](size_t i) {
+      return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u;
+    };
+    const size_t length = byte(0) < 0x80                      ? 1
+                          : byte(0) >= 0xc2 && byte(0) < 0xe0 ? 2
+                          : byte(0) >= 0xe0 && byte(0) < 0xf0 ? 3
+                          : byte(0) >= 0xf0 && byte(0) < 0xf5 ? 4
+                                                              : 0;
+    bool is_sound = length > 0;
+    for (size_t i = 1; i < length; ++i) is_sound = is_sound && (byte(i) & 0xc0) == 0x80;
+    // Neither too long a form, nor half a surrogate pair, nor past the last character.
+    is_sound = is_sound && !(byte(0) == 0xe0 && byte(1) < 0xa0) && !(byte(0) == 0xed && byte(1) > 0x9f) &&
+               !(byte(0) == 0xf0 && byte(1) < 0x90) && !(byte(0) == 0xf4 && byte(1) > 0x8f);
+    made.append(is_sound ? text.substr(at, length) : "\xef\xbf\xbd");
+    at += is_sound ? length : 1;
+  }
+  return made;
+}
+
+Memory memory_of(const ffi::AnyView& value, std::optional<int> device) {
   const DLTensor* tensor = tensor_or_null(value, "workspace");
   if (tensor == nullptr) return {};
+  const bool is_on_gpu =
+      tensor->device.device_type == kDLCUDA || tensor->device.device_type == kDLCUDAManaged;
+  if (device && (!is_on_gpu || tensor->device.device_id != *device))
+    fail(MOETUNE_WRONG_DEVICE, "the workspace is not in the memory of device " + std::to_string(*device));
   int64_t count = 1;
   for (int d = tensor->ndim; d-- > 0;) {
     if (tensor->strides != nullptr && tensor->shape[d] != 1 && tensor->strides[d] != count)
@@ -48,8 +74,7 @@ Memory memory_of(const ffi::AnyView& value) {
 
 void* stream_of(const ffi::AnyView& value, int device) {
   const TVMFFIAny raw = value.CopyToTVMFFIAny();
-  if (raw.type_index == TVMFFITypeIndex::kTVMFFINone)
-    return TVMFFIEnvGetStream(kDLCUDA, device < 0 ? 0 : device);
+  if (raw.type_index == TVMFFITypeIndex::kTVMFFINone) return TVMFFIEnvGetStream(kDLCUDA, device);
   if (raw.type_index == TVMFFITypeIndex::kTVMFFIInt) return reinterpret_cast<void*>(raw.v_int64);
   if (raw.type_index == TVMFFITypeIndex::kTVMFFIOpaquePtr) return raw.v_ptr;
   throw ffi::Error("TypeError", "stream must be an address, have __cuda_stream__, or be None", "");

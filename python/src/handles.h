@@ -16,8 +16,10 @@
 #include <tvm/ffi/string.h>
 
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -54,7 +56,7 @@ class RuntimeObj : public ffi::Object {
     const std::shared_lock shared(mutex_);
     return handle_ == nullptr;
   }
-  int device() const { return device_; }  // as it was asked for: -1 is the current context's
+  int device() const { return device_; }
 
   // The handle, open for as long as this lives.
   class Use {
@@ -126,7 +128,8 @@ class ArgumentsObj : public ffi::Object {
   moetune_arguments value{};
   int64_t extents[MOETUNE_MAX_EXTENTS]{};
   size_t extent_count = 0;
-  int device = -1;  // of the tensors
+  int device = -1;                   // of the tensors
+  moetune_family* family = nullptr;  // that bound it; null if made by hand
   std::vector<ffi::Tensor> tensors;
 };
 
@@ -144,8 +147,10 @@ struct Memory {
 
 // nullptr for None. Throws TypeError for what is no tensor; `name` is the parameter's.
 const DLTensor* tensor_or_null(const ffi::AnyView& value, const char* name);
-// Of a contiguous tensor, or none.
-Memory memory_of(const ffi::AnyView& value);
+// Of a contiguous tensor, or none. Throws WrongDevice unless it is in the memory of `device`; nullopt: of any.
+Memory memory_of(const ffi::AnyView& value, std::optional<int> device);
+// UTF-8, as Python asks: U+FFFD for each byte that is none, such as one of a file's name.
+std::string readable(std::string_view text);
 // An address, an object with __cuda_stream__, or None: the framework's current stream on the device.
 void* stream_of(const ffi::AnyView& value, int device);
 

@@ -99,7 +99,7 @@ Choice make_choice(const Family& family, int64_t entry, int64_t kind, const ffi:
 // (runtime, workspace, stream)
 ffi::Any init_workspace(const Args& args) {
   const auto& runtime = args.object<RuntimeObj>(0, "Runtime");
-  const Memory memory = memory_of(args[1]);
+  const Memory memory = memory_of(args[1], runtime.device());
   const Use use(runtime);
   check(moetune_workspace_init(use.handle(), memory.address, memory.bytes,
                                stream_of(args[2], runtime.device())));
@@ -122,6 +122,7 @@ ffi::Any bind(const Args& args) {
     bound->device = tensor->device.device_id;
     if (auto held = args[i].as<ffi::Tensor>()) bound->tensors.push_back(*std::move(held));
   }
+  bound->family = family.handle;
   const Use use(*family.runtime.get());
   check(moetune_bind(family.handle, tensors, count, c_text(options, "an option"), &bound->value,
                      bound->extents, &bound->extent_count));
@@ -167,10 +168,29 @@ struct Launch {
       : family(family_at(args)),
         choice(args.object<ChoiceObj>(1, "Choice")),
         arguments(args.object<ArgumentsObj>(2, "Arguments")),
-        memory(memory_of(args[3])),
-        stream(stream_of(args[4], arguments.device >= 0 ? arguments.device : family.runtime->device())) {
+        memory(memory_of(args[3], family.runtime->device())),
+        stream(stream_of(args[4], family.runtime->device())) {
     if (choice.family.get() != &family && choice.family->handle != family.handle)
       fail(MOETUNE_INVALID_ARGUMENT, "the choice is another family's");
+    if (arguments.family != nullptr && arguments.family != family.handle)
+      fail(MOETUNE_INVALID_ARGUMENT, "the arguments were bound by another family");
+    if (arguments.device >= 0 && arguments.device != family.runtime->device())
+      fail(MOETUNE_WRONG_DEVICE, "the arguments' tensors are on device " + std::to_string(arguments.device) +
+                                     "; the runtime is of device " +
+                                     std::to_string(family.runtime->device()));
+    for (size_t i = 0; i < arguments.extent_count; ++i) {
+      if (choice.value.extents[i] > arguments.extents[i]) refuse_extents();
+    }
+  }
+  [[noreturn]] void refuse_extents() const {
+    const auto text = [&](const int64_t* extents) {
+      std::string all;
+      for (size_t i = 0; i < arguments.extent_count; ++i)
+        all += (i > 0 ? ", " : "") + std::to_string(extents[i]);
+      return "(" + all + ")";
+    };
+    fail(MOETUNE_INVALID_ARGUMENT, "the choice is for extents of " + text(choice.value.extents) +
+                                       "; the tensors have room for " + text(arguments.extents));
   }
   void run() const {
     check(

@@ -59,10 +59,6 @@ class DispatchOperator final : public TokensOperator {
     return made;
   }
 
-  bool is_idle(const Given& given) const override {
-    return TokensOperator::is_idle(given) && given.tensors[MOETUNE_MOE_DISPATCH_SORTED]->shape[0] == 0;
-  }
-
  private:
   const bool narrow_;
 };

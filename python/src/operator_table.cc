@@ -42,7 +42,7 @@ Memory OperatorTable::workspace_of(int64_t device, void* stream) const {
 }
 
 void OperatorTable::add_workspace(int64_t device, void* stream, const ffi::Tensor& tensor) {
-  const Memory memory = memory_of(tensor);
+  const Memory memory = memory_of(tensor, std::nullopt);
   const std::unique_lock alone(mutex_);
   std::erase_if(workspaces_,
                 [&](const Workspace& old) { return old.stream == stream && old.device == device; });

@@ -8,30 +8,37 @@ namespace {
 
 using Use = RuntimeObj::Use;
 
-// The array may hand out temporaries, which hold short texts themselves.
-std::vector<ffi::String> kept(const ffi::Array<ffi::String>& texts) {
-  std::vector<ffi::String> all;
-  for (const ffi::String& text : texts) all.push_back(text);
+// A path as the file system has it, which need not be UTF-8.
+std::string path_of(const ffi::Bytes& bytes, const char* what) {
+  return c_text(ffi::String(bytes.data(), bytes.size()), what);
+}
+
+std::vector<std::string> paths_of(const ffi::Array<ffi::Bytes>& paths, const char* what) {
+  std::vector<std::string> all;
+  for (const ffi::Bytes& path : paths) all.push_back(path_of(path, what));
   return all;
 }
 
-std::vector<const char*> c_texts(const std::vector<ffi::String>& texts, const char* what) {
+std::vector<const char*> c_texts(const std::vector<std::string>& texts) {
   std::vector<const char*> all;
-  for (const ffi::String& text : texts) all.push_back(c_text(text, what));
+  for (const std::string& text : texts) all.push_back(text.c_str());
   return all;
 }
 
-Runtime open(const ffi::Array<ffi::String>& paths, int64_t device, bool allow_recorded,
-             const ffi::Array<ffi::String>& trusted_keys) {
-  const std::vector<ffi::String> kept_paths = kept(paths), kept_keys = kept(trusted_keys);
-  const std::vector<const char*> texts = c_texts(kept_paths, "a path"), keys = c_texts(kept_keys, "a key");
+Runtime open(const ffi::Array<ffi::Bytes>& paths, int64_t device, bool allow_recorded,
+             const ffi::Array<ffi::Bytes>& trusted_keys) {
+  const std::vector<std::string> kept_paths = paths_of(paths, "a path"),
+                                 kept_keys = paths_of(trusted_keys, "a key");
+  const std::vector<const char*> texts = c_texts(kept_paths), keys = c_texts(kept_keys);
   const moetune_open_options options{
       sizeof options,         texts.data(), texts.size(), static_cast<int32_t>(device),
       allow_recorded ? 1 : 0, keys.data(),  keys.size()};
   if (options.device != device) fail(MOETUNE_INVALID_ARGUMENT, "no device has such a number");
   moetune_runtime* handle = nullptr;
   check(moetune_open(&options, &handle));
-  return Runtime(ffi::make_object<RuntimeObj>(handle, options.device));
+  int32_t ordinal = 0;
+  check(moetune_device(handle, &ordinal));
+  return Runtime(ffi::make_object<RuntimeObj>(handle, ordinal));
 }
 
 void close(const Runtime& runtime) { runtime->close(); }
@@ -50,6 +57,12 @@ void refresh(const Runtime& runtime, const ffi::String& generation) {
   check(moetune_refresh(Use(*runtime.get()).handle(), c_text(generation, "the generation")));
 }
 
+ffi::String prepare(const Runtime& runtime) {
+  char text[33];
+  check(moetune_prepare(Use(*runtime.get()).handle(), text));
+  return text;
+}
+
 ffi::String generation(const Runtime& runtime) {
   char text[33];
   check(moetune_generation(Use(*runtime.get()).handle(), text));
@@ -62,7 +75,7 @@ ffi::String read_text(const Read& read) {
   std::string text(1024, '\0');
   for (size_t needed = 0;;) {
     check(read(text.data(), text.size(), &needed));
-    if (needed <= text.size()) return ffi::String(text.data(), needed > 0 ? needed - 1 : 0);
+    if (needed <= text.size()) return readable(std::string_view(text.data(), needed > 0 ? needed - 1 : 0));
     text.resize(needed);
   }
 }
@@ -92,8 +105,8 @@ ffi::Array<int64_t> counts(const Runtime& runtime) {
   return values;
 }
 
-void write_misses(const Runtime& runtime, const ffi::String& path) {
-  check(moetune_write_misses(Use(*runtime.get()).handle(), c_text(path, "the path")));
+void write_misses(const Runtime& runtime, const ffi::Bytes& path) {
+  check(moetune_write_misses(Use(*runtime.get()).handle(), path_of(path, "the path").c_str()));
 }
 
 ffi::String version() { return moetune_version(); }
@@ -110,6 +123,7 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(is_closed, mp::is_closed)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(device, mp::device)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(family, mp::family)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(refresh, mp::refresh)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(prepare, mp::prepare)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(generation, mp::generation)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(warnings, mp::warnings)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(explain, mp::explain)

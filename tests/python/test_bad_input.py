@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import shutil
 import tempfile
 import unittest
 from typing import Any, Callable
@@ -77,8 +78,47 @@ class BadInputTest(unittest.TestCase):
 
     def test_a_page_table_narrower_than_the_choice(self) -> None:
         longer = self.family.pick(4, 1, 513)
-        self.refused(moetune.InvalidArgument, "capacity", lambda: self.family.launch(longer, self.arguments,
+        by_hand = moetune.Arguments.from_fields(self.arguments.tensors, self.arguments.integers, self.arguments.reals)
+        self.refused(moetune.InvalidArgument, "capacity", lambda: self.family.launch(longer, by_hand,
                                                                                      self.call.workspace))
+
+    def test_tensors_with_less_room_than_the_choice(self) -> None:
+        for extents in ((4, 1, 513), (8, 1, 500), (4, 2, 500)):
+            larger = self.family.pick(*extents)
+            self.refused(moetune.InvalidArgument, r"room for \(4, 1, 512\)",
+                         lambda: self.family.launch(larger, self.arguments, self.call.workspace))
+
+    def test_arguments_of_another_runtime(self) -> None:
+        with moetune.open([CACHE]) as other:
+            bound = self.call.bind(other.family("decode_attention", FAMILY))
+            self.refused(moetune.InvalidArgument, "another family",
+                         lambda: self.family.launch(self.choice, bound, self.call.workspace))
+
+    def test_memory_of_another_device(self) -> None:
+        host = aligned((1 << 21,), np.uint8)
+        for memory in (host, moetune.from_address(host.ctypes.data, host.shape, "uint8", device=3)):
+            self.refused(moetune.WrongDevice, "device 0",
+                         lambda: self.family.launch(self.choice, self.arguments, memory))
+            self.refused(moetune.WrongDevice, "device 0", lambda: self.runtime.init_workspace(memory))
+        tensors = [*self.call.tensors()]
+        tensors[0] = moetune.from_address(self.call.q.ctypes.data, self.call.q.shape, "bfloat16", device=3)
+        elsewhere = moetune.Arguments.from_fields(tensors[:1], self.arguments.integers, self.arguments.reals)
+        self.refused(moetune.WrongDevice, "device 3",
+                     lambda: self.family.launch(self.choice, elsewhere, self.call.workspace))
+
+    def test_sentences_and_names_that_are_not_utf8(self) -> None:
+        self.refused(moetune.UnknownName, "é", lambda: self.runtime.refresh("é" * 3000))
+        with tempfile.TemporaryDirectory() as folder:
+            name = os.fsencode(folder) + b"/\xff.db"
+            with open(name, "wb") as file:
+                file.write(b"no cache")
+            with moetune.open([CACHE, os.fsdecode(name)]) as runtime:
+                self.assertIn("\N{REPLACEMENT CHARACTER}.db", "".join(runtime.warnings))
+            shutil.copy(CACHE, os.fsdecode(name))
+            with moetune.open([os.fsdecode(name)]) as runtime:
+                runtime.family("decode_attention", FAMILY)
+                runtime.write_misses(os.fsdecode(name) + ".json")
+                self.assertTrue(os.path.exists(name + b".json"))
 
     def test_launches(self) -> None:
         family, choice, arguments, workspace = self.family, self.choice, self.arguments, self.call.workspace

@@ -107,6 +107,16 @@ class RuntimeTest(unittest.TestCase):
             self.runtime.write_misses(path)
             self.assertEqual(json.loads(path.read_text())["moetune_misses"], 1)
 
+    def test_the_current_device(self) -> None:
+        with moetune.open([CACHE], device=-1) as runtime:
+            self.assertEqual(runtime.device, 0)
+
+    def test_a_generation_is_prepared_before_it_is_taken(self) -> None:
+        before = self.runtime.generation
+        self.assertEqual(self.runtime.prepare(), before)
+        self.runtime.refresh(before)
+        self.assertEqual(self.runtime.generation, before)
+
     def test_generations(self) -> None:
         name = self.runtime.generation
         self.assertRegex(name, "^[0-9a-f]{32}$")

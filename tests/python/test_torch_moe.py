@@ -84,6 +84,9 @@ class RowsTest(unittest.TestCase):
         self.assertEqual(operators.moe_dispatch(x, sorted_, inverse).shape, (0, HIDDEN))
         self.assertEqual(operators.moe_combine(x, inverse, inverse.float()).shape, (0, HIDDEN))
         self.assertEqual(operators.moe_dispatch_e4m3(x, sorted_, inverse)[1].shape, (0, 2))
+        places = torch.full((128,), -1, dtype=torch.int32, device=DEVICE)  # such as route_masked makes on an idle rank
+        rows = operators.moe_dispatch(x, places, inverse)
+        self.assertEqual((rows.shape, int(rows.count_nonzero())), ((128, HIDDEN), 0))
 
     def test_refused(self) -> None:
         inputs, invalid = Rows(), moetune.InvalidArgument

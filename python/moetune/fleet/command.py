@@ -33,7 +33,7 @@ def _last_line(text: str) -> str:
 
 
 def run_tool(arguments: list[str], timeout_s: float, allowed: tuple[int, ...] = (0,)) -> Any:
-    """The JSON document of a command. Throws ToolFailed, and FleetError if it cannot run at all."""
+    """The JSON document of a command. Raises ToolFailed, and FleetError if it cannot run at all."""
     words = " ".join(arguments[:2])
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:

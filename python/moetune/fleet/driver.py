@@ -33,7 +33,7 @@ def to_stderr(line: str) -> None:
 def tune(options: FleetOptions, listener: Listener = to_stderr) -> Summary:
     """Tunes the list on the cluster, merges what comes back into the pack, and installs it if that is wanted.
 
-    Throws FleetError for a wrong list, option or cluster. What one workload or node does is in the summary.
+    Raises FleetError for a wrong list, option or cluster. What one workload or node does is in the summary.
     """
     return Fleet(options, listener).run()
 

@@ -76,7 +76,7 @@ def _is_wanted_hardware(hardware: dict[str, Any], wanted: Wanted) -> bool:
 
 
 def check_file(path: Path, wanted: Wanted) -> None:
-    """Throws BadResult unless the file is sound and holds the wanted winner and nothing else."""
+    """Raises BadResult unless the file is sound and holds the wanted winner and nothing else."""
     try:
         run_tool(["cache", "check", "--cache", str(path)], CHECK_S)
         document = run_tool(["cache", "ls", "--cache", str(path)], CHECK_S)
@@ -115,7 +115,7 @@ class ResultFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """For as long as a run goes on. Throws FleetError if another does."""
+        """For as long as a run goes on. Raises FleetError if another does."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = (self.folder / "lock").open("a")
@@ -134,7 +134,7 @@ class ResultFolder:
     def keep(self, wanted: Wanted, data: Any, claim: Any, largest: int = LARGEST_RESULT, copy: bool = False) -> None:
         """Checks a result and keeps it; a second one of a workload is a `copy`, and the merge decides between both.
 
-        Throws BadResult, and FleetError if the folder cannot be written.
+        Raises BadResult, and FleetError if the folder cannot be written.
         """
         checked = check_bytes(data, claim, wanted.key, largest)
         path = self._copy(wanted) if copy else self.path(wanted)
