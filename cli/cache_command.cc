@@ -51,7 +51,7 @@ class CacheCommand : public Command {
  public:
   std::string_view name() const override { return "cache"; }
   std::string_view summary() const override {
-    return "look into the cache, take winners out of it and in, remove and sign them, go back";
+    return "list, check, export, import, merge, sign and remove winners; go back to earlier ones";
   }
   std::string_view details() const override {
     return "  ls           workloads and winners, with their keys\n"
@@ -65,7 +65,8 @@ class CacheCommand : public Command {
            "  export PACK  writes the winners with their cubins, and no trials, into a file for servers\n"
            "  gc           removes compiled builds that were not used for longest, and trials that were measured\n"
            "               with other templates if today's have a winner; winners stay; --dry-run only counts\n"
-           "  history KEY  the winners that others replaced, with the reason; gc keeps the last eight\n"
+           "  history KEY  the winners (of table:N the tables) that others replaced, with the reason; gc keeps the\n"
+           "               last eight\n"
            "  rollback KEY [GENERATION]\n"
            "               makes that one, else the last, the winner again; a second rollback undoes the first\n"
            "  import FILE...      takes the winners and trials of other caches and packs into the cache\n"

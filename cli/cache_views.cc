@@ -86,6 +86,8 @@ Workload find_workload(const Cache& cache, const std::string& written) {
   for (const Workload& workload : cache.workloads()) {
     if (number && workload.id == id) return workload;
   }
+  if (written.starts_with("table:"))
+    throw BadInput("'" + written + "' is a range table; of those only history and rollback take the key");
   throw BadInput("no workload has the key '" + written + "'; `moetune cache ls` prints them");
 }
 

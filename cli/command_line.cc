@@ -32,8 +32,8 @@ std::string tool_help() {
   return text + table.text("  ") +
          "\nmoetune COMMAND --help explains one command; --version prints the version;\n"
          "moetune help environment lists the variables it reads.\n"
-         "Exit codes: 0 done, 1 nothing valid found, 2 bad usage or input, 3 broken environment, 4 "
-         "with\n--exit-code (retune: improved; compare: slower), 130 Ctrl-C, 143 SIGTERM.\n"
+         "Exit codes: 0 done, 1 nothing valid found, 2 bad usage or input, 3 broken environment, 4 with\n"
+         "--exit-code (retune: tuned or improved; compare: slower), 130 Ctrl-C, 143 SIGTERM.\n"
          "Start with: moetune search decode_attention --budget 200\n";
 }
 

@@ -31,7 +31,8 @@ class RetuneCommand : public Command {
            "somebody else's work, or if it is older than --max-age. A probe of ten configurations decides whether to\n"
            "keep the winner, to search near it, or to search all; a new winner must win two duels to replace it.\n"
            "A cache or a GPU has one night at a time; after one that was stopped or killed the next goes on.\n"
-           "Exit codes: 0 nothing to do or improved (--exit-code: 4 if improved), 1 failed in part, 3 failed.\n"
+           "Exit codes: 0 nothing to do, kept, tuned or improved (--exit-code: 4 if tuned or improved), 1 failed in\n"
+           "part, 2 bad input, 3 failed.\n"
            "docs/retune.md explains the rest.\n";
   }
   void declare(OptionTable& table) override;

@@ -30,11 +30,12 @@ std::string trials_line(const TrialCounts& counts) {
   std::string text = std::to_string(counts.total());
   const char* before = ": ";
   for (const Outcome outcome : kOutcomes) {
-    if (counts[outcome] == 0) continue;
+    if (counts[outcome] == 0 || outcome == Outcome::pruned) continue;
     text += std::exchange(before, ", ") + std::to_string(counts[outcome]) + " ";
     for (const char c : outcome_name(outcome)) text += c == '_' ? ' ' : c;
   }
   if (counts.resumed > 0) text += format("; %zu of them resumed", counts.resumed);
+  if (counts[Outcome::pruned] > 0) text += format("; %zu more pruned", counts[Outcome::pruned]);
   if (counts.unmeasured > 0) text += format("; %zu more compiled but not measured", counts.unmeasured);
   return text;
 }

@@ -10,8 +10,8 @@ install(PROGRAMS packaging/slurm/retune.sbatch packaging/slurm/merge.sbatch DEST
 install(DIRECTORY packaging/kubernetes DESTINATION share/moetune ${tool_files} FILES_MATCHING PATTERN *.yaml)
 install(FILES workloads/workloads.schema.json DESTINATION share/moetune ${tool_files})
 install(FILES LICENSE DESTINATION share/doc/moetune RENAME copyright ${tool_files})
-install(FILES README.md docs/retune.md docs/workloads.md docs/contention.md docs/report.md DESTINATION share/doc/moetune
-  ${tool_files} OPTIONAL)
+install(FILES README.md docs/cache.md docs/contention.md docs/fleet.md docs/ranges.md docs/report.md docs/retune.md
+  docs/service.md docs/sync.md docs/workloads.md DESTINATION share/doc/moetune ${tool_files} OPTIONAL)
 # What the Dockerfile takes beside the program.
 file(COPY packaging/fleet/tune_shard packaging/fleet/merge_shards DESTINATION ${PROJECT_BINARY_DIR}/fleet)
 
