@@ -31,6 +31,7 @@ class Folder {
     std::string name = (fs::temp_directory_path() / "moetune-simt-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) throw SimtError("cannot make a temporary folder");
     path_ = name;
+    fs::create_directory_symlink(MOETUNE_SOURCE_DIR, path_ / "source");
   }
   ~Folder() {
     std::error_code ignored;
@@ -68,14 +69,12 @@ std::string output_of(const std::string& command, int& status) {
   return text;
 }
 
-// NAME.cc in the folder becomes NAME.so there. The compiler works in the folder, on the bare name, and does not link,
-// so that a launcher (ccache) knows the same text again in the next process.
+// NAME.cc in the folder becomes NAME.so there. The compiler works in the folder, on bare names, and does not link, so
+// that a launcher (ccache) knows the same text again in the next process, and in another clone.
 void compile(const CompileUnit& unit, const fs::path& folder, const std::string& name) {
-  const fs::path root = MOETUNE_SOURCE_DIR;
   const std::string compiler = shell_word(MOETUNE_HOST_COMPILER), launcher = MOETUNE_HOST_COMPILER_LAUNCHER;
-  const std::string compiling = compiler + " -x c++ " + kFlags + " -iquote " +
-                                shell_word(root / "tests/simt/device") + " -iquote " + shell_word(root) +
-                                " -c -o " + name + ".o " + name + ".cc",
+  const std::string compiling = compiler + " -x c++ " + kFlags + " -iquote source/tests/simt/device" +
+                                " -iquote source -c -o " + name + ".o " + name + ".cc",
                     linking = compiler + " -shared -o " + name + ".so " + name + ".o",
                     there = "cd " + shell_word(folder) + " && ";
   int status = 1;
