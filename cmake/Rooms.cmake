@@ -52,8 +52,7 @@ function(room_tests name)
   build_in_batches(test_${name})
   set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/doctest_main.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   resolve_rooms(deps ${ARG_DEPENDS})
-  target_link_libraries(test_${name} PRIVATE ${deps} tool_resources)
-  target_compile_definitions(test_${name} PRIVATE MOETUNE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(test_${name} PRIVATE ${deps} tool_resources test_paths)
   # What is checked is the rooms' code: the same checks in a test's many assertions, optimized, would take most of the
   # compiler's time.
   if(MOETUNE_SANITIZE)

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/base/source.h"
+#include "tests/paths.h"
 
 namespace fs = std::filesystem;
 using moetune::testing::Source;
@@ -208,7 +209,7 @@ bool is_source(const fs::path& path) {
 // The C++ and CUDA sources below the folders of the repository's root for which `wanted` holds.
 template <typename Wanted>
 std::vector<Source> read_sources(Wanted&& wanted) {
-  const fs::path root = MOETUNE_SOURCE_DIR;
+  const fs::path root = paths::source();
   std::vector<Source> sources;
   for (const fs::directory_entry& folder : fs::directory_iterator(root)) {
     if (!folder.is_directory() || !wanted(folder.path().filename().string())) continue;

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "tests/paths.h"
 
 namespace fs = std::filesystem;
 
@@ -16,7 +17,7 @@ TEST_CASE("spaces are embedded byte for byte") {
   const std::vector<std::string> paths = moetune::list_resources("spaces/");
   REQUIRE_FALSE(paths.empty());
   for (const std::string& path : paths) {
-    std::ifstream in(fs::path(MOETUNE_SOURCE_DIR) / path, std::ios::binary);
+    std::ifstream in(fs::path(paths::source()) / path, std::ios::binary);
     const std::string on_disk(std::istreambuf_iterator<char>(in), {});
     CHECK(moetune::read_resource(path) == on_disk);
   }

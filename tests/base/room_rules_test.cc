@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/base/source.h"
+#include "tests/paths.h"
 
 namespace fs = std::filesystem;
 using moetune::testing::Source;
@@ -29,7 +30,7 @@ bool holds_sources(const fs::path& folder) {
 std::set<std::string> rooms_but(const std::set<std::string>& others) {
   static const std::set<std::string> no_rooms = {"bench", "examples", "python", "tests"};
   std::set<std::string> rooms;
-  for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(MOETUNE_SOURCE_DIR))) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(paths::source()))) {
     const std::string name = entry.path().filename().string();
     const bool is_built = name.starts_with("build") || name.starts_with(".") || name == "dist";
     if (entry.is_directory() && !is_built && !no_rooms.contains(name) && !others.contains(name) &&
@@ -40,7 +41,7 @@ std::set<std::string> rooms_but(const std::set<std::string>& others) {
 }
 
 std::vector<Source> sources_of(const std::set<std::string>& rooms) {
-  const fs::path root = MOETUNE_SOURCE_DIR;
+  const fs::path root = paths::source();
   std::vector<Source> sources;
   for (const std::string& room : rooms) {
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / room)) {
@@ -56,7 +57,7 @@ std::vector<Source> sources_of(const std::set<std::string>& rooms) {
 
 std::vector<std::string> kernel_names() {
   std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(MOETUNE_SOURCE_DIR) / "spaces"))
+  for (const fs::directory_entry& entry : fs::directory_iterator(paths::source("spaces")))
     names.push_back(entry.path().stem().string());
   return names;
 }

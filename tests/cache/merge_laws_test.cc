@@ -136,7 +136,7 @@ TEST_CASE("merging is commutative, associative and idempotent") {
   RandomCaches caches(dir.path(), 7);
   Merges merged(caches);
   int overlapping = 0, replaced = 0, tables = 0;
-  const int triples = kSanitized ? 20 : 200;
+  const int triples = kSanitized ? 20 : 100;
   for (int round = 0; round < triples; ++round) {
     CAPTURE(round);
     merged.start_again();

@@ -1,4 +1,5 @@
 #include "tests/cli/tool.h"
+#include "tests/paths.h"
 #include "tests/sanitized.h"
 
 using namespace moetune::testing;
@@ -76,7 +77,7 @@ TEST_CASE("models with latent attention are said to be another kernel's") {
 }
 
 TEST_CASE("a folder of data without recordings is named where one is missing") {
-  Tool tool(std::map<std::string, std::string>{{"MOETUNE_DATA_DIR", MOETUNE_SOURCE_DIR "/tests/cli"}});
+  Tool tool(std::map<std::string, std::string>{{"MOETUNE_DATA_DIR", paths::source("tests/cli")}});
   check(tool, {{"search", "decode_attention"}, 3, "MOETUNE_DATA_DIR"});
 }
 

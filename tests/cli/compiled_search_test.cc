@@ -10,6 +10,7 @@
 #include "replay/recording.h"
 #include "search/space.h"
 #include "tests/cli/tool.h"
+#include "tests/paths.h"
 
 using namespace moetune::testing;
 
@@ -21,8 +22,7 @@ const std::string kProblem = "elements=1048576,dtype=f32,write=all,passes=1";
 std::string write_decode_recording(const Tool& tool, double read_tb_s = 0) {
   using namespace moetune;
   const Kernel& kernel = find_kernel("decode_kernel");
-  const Space space =
-      Space::parse(testing::read_text(MOETUNE_SOURCE_DIR "/spaces/decode_kernel.json"), "space");
+  const Space space = Space::parse(testing::read_text(paths::source("spaces/decode_kernel.json")), "space");
   const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, kProblem);
   const DeviceLimits limits = limits_of_architecture("sm_90a");
   LegalSpace legal = space.enumerate(expression_environment(problem, limits));

@@ -2,12 +2,13 @@
 #include <filesystem>
 
 #include "tests/cli/scripted_gpu.h"
+#include "tests/paths.h"
 
 using namespace moetune::testing;
 
 namespace {
 
-const std::filesystem::path kPackaging = std::filesystem::path(MOETUNE_SOURCE_DIR) / "packaging";
+const std::filesystem::path kPackaging = paths::source("packaging");
 
 class Fleet {
  public:

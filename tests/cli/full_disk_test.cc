@@ -2,6 +2,7 @@
 #include <set>
 
 #include "tests/cli/scripted_gpu.h"
+#include "tests/paths.h"
 
 using namespace moetune::testing;
 
@@ -50,7 +51,7 @@ TEST_CASE("a disk that fills up at any stage of a night costs that night alone")
 
 TEST_CASE("a disk that fills up under an import, a merge, an export or a page leaves what was there") {
   Tool tool;
-  const std::string pack = std::string(MOETUNE_SOURCE_DIR) + "/packs/h200.pack";
+  const std::string pack = paths::source("packs/h200.pack");
   tool.write("page.html", "of before");
   const auto files = [&] {
     std::set<std::string> names;

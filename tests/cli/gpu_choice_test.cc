@@ -1,15 +1,16 @@
 // Where driver and compiler are the stand-ins of tests/fake_cuda and tests/fake_nvrtc: what the tool makes of a
 // GPU without running a kernel.
 #include "tests/cli/tool.h"
+#include "tests/paths.h"
 
 using namespace moetune::testing;
 
 namespace {
 
 std::map<std::string, std::string> driver(const std::string& directives = "") {
-  return {{"MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA},
+  return {{"MOETUNE_LIBCUDA", paths::fake_libcuda()},
           {"MOETUNE_FAKE_CUDA", directives},
-          {"MOETUNE_NVRTC", MOETUNE_FAKE_NVRTC},
+          {"MOETUNE_NVRTC", paths::fake_nvrtc()},
           {"MOETUNE_LIBNVML", "/nowhere/libnvidia-ml.so.1"}};
 }
 
@@ -49,7 +50,7 @@ TEST_CASE("no recording stands in for a driver that is there and broken") {
 TEST_CASE("auto takes the GPU without foreign processes, and of those the one with the most free memory") {
   const auto chosen = [](const std::string& load, const std::string& device) {
     auto environment = driver("devices=3");
-    environment["MOETUNE_LIBNVML"] = MOETUNE_FAKE_LIBNVML;
+    environment["MOETUNE_LIBNVML"] = paths::fake_libnvml();
     environment["MOETUNE_FAKE_NVML"] = load;
     Tool tool(environment);
     const Json found = document(tool.run({"space", "decode_kernel", "--device", device, "--json"}));
@@ -67,7 +68,7 @@ TEST_CASE("auto takes the GPU without foreign processes, and of those the one wi
 
 TEST_CASE("devices shows what other processes use of a GPU, and how it can be named") {
   auto environment = driver("devices=2");
-  environment["MOETUNE_LIBNVML"] = MOETUNE_FAKE_LIBNVML;
+  environment["MOETUNE_LIBNVML"] = paths::fake_libnvml();
   environment["MOETUNE_FAKE_NVML"] = "busy1=2,free1=4096";
   Tool tool(environment);
   const Json second = document(tool.run({"devices", "--json"}))["gpus"][1];

@@ -2,6 +2,7 @@
 #include <regex>
 
 #include "tests/cli/tool.h"
+#include "tests/paths.h"
 
 using namespace moetune::testing;
 
@@ -52,7 +53,7 @@ TEST_CASE("-h after a command is its help") {
 TEST_CASE("the environment has a help of its own, and a page that has every variable") {
   Tool tool;
   const nlohmann::json variables = document(tool.run({"help", "environment", "--json"}))["environment"];
-  const std::string page = read_text(MOETUNE_SOURCE_DIR "/docs/environment.md");
+  const std::string page = read_text(paths::source("docs/environment.md"));
   CHECK(variables.size() > 5);
   for (const auto& [names, doc] : variables.items()) {
     CAPTURE(names);
@@ -65,9 +66,8 @@ TEST_CASE("pages name only options that commands have") {
   Tool tool;
   std::map<std::string, std::string> helps;
   for (const std::string& command : kCommands) helps[command] = tool.run({command, "--help"}).out;
-  std::vector<std::filesystem::path> pages = {MOETUNE_SOURCE_DIR "/README.md",
-                                              MOETUNE_SOURCE_DIR "/CONTRIBUTING.md"};
-  for (const auto& entry : std::filesystem::directory_iterator(MOETUNE_SOURCE_DIR "/docs")) {
+  std::vector<std::filesystem::path> pages = {paths::source("README.md"), paths::source("CONTRIBUTING.md")};
+  for (const auto& entry : std::filesystem::directory_iterator(paths::source("docs"))) {
     if (entry.path().extension() == ".md") pages.push_back(entry.path());
   }
   // A command after `moetune ` or at the start of a code span, up to what ends the span, the line or the command.
@@ -130,7 +130,6 @@ TEST_CASE("the version is the project's") {
   CHECK(ended.code == 0);
   const std::string version = ended.out.substr(8, ended.out.size() - 9);
   CHECK(ended.out == "moetune " + version + "\n");
-  CHECK(
-      contains(read_text(MOETUNE_SOURCE_DIR "/CMakeLists.txt"), "project(moetune VERSION " + version + " "));
+  CHECK(contains(read_text(paths::source("CMakeLists.txt")), "project(moetune VERSION " + version + " "));
   CHECK(document(tool.run({"--version", "--json"}))["version"] == version);
 }

@@ -1,5 +1,6 @@
 // A night on several GPUs of one host at once: scripted ones, and recordings that stand for them.
 #include "tests/cli/scripted_gpu.h"
+#include "tests/paths.h"
 
 using namespace moetune::testing;
 
@@ -160,7 +161,7 @@ TEST_CASE("a GPU in another night is left to it") {
 TEST_CASE("a night yields while memory is short: it waits, says so, and leaves the workload for the next") {
   ScriptedGpu gpu;
   Tool& tool = gpu.tool;
-  tool.set_environment("MOETUNE_LIBNVML", MOETUNE_FAKE_LIBNVML);
+  tool.set_environment("MOETUNE_LIBNVML", paths::fake_libnvml());
   tool.set_environment("MOETUNE_FAKE_NVML", "free0=1000");
   write_list(tool, 1);
   const Ended ended = tool.run(night(tool, {"--quiet-wait", "1"}));

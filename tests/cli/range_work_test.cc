@@ -8,6 +8,7 @@
 #include "ranges/range_table.h"
 #include "tests/cli/scripted_gpu.h"
 #include "tests/jobs/made_up_range.h"
+#include "tests/paths.h"
 
 using namespace moetune;
 using namespace moetune::testing;
@@ -248,7 +249,7 @@ TEST_CASE("misses over ranges are one entry a family") {
 
 TEST_CASE("make_pack tunes every family of a kernel by its range; of recordings it makes no pack") {
   const Tool tool;
-  const std::string source = MOETUNE_SOURCE_DIR;
+  const std::string source = paths::source();
   const std::string command =
       "XDG_CACHE_HOME='" + tool.path("xdg").string() + "' MOETUNE=\"$MOETUNE_BINARY\" python3 '" + source +
       "/scripts/make_pack' '" + tool.path("a.pack").string() + "' --cache '" + tool.path("a.db").string() +

@@ -3,6 +3,7 @@
 #include <csignal>
 
 #include "tests/cli/scripted_gpu.h"
+#include "tests/paths.h"
 
 using namespace moetune::testing;
 
@@ -170,7 +171,7 @@ TEST_CASE("a log on a full disk is said once, and a cache there ends the night")
 TEST_CASE("a winner knows its GPU's UUID and settings, and so does the one that replaces it") {
   ScriptedGpu gpu;
   Tool& tool = gpu.tool;
-  tool.set_environment("MOETUNE_LIBNVML", MOETUNE_FAKE_LIBNVML);
+  tool.set_environment("MOETUNE_LIBNVML", paths::fake_libnvml());
   tool.set_environment("MOETUNE_FAKE_NVML", "power0=650000,mig0=1,ecc0=0");
   write_list(tool, "\"elements=1024\"");
   REQUIRE(tool.run(night(tool)).code == 0);
@@ -181,7 +182,7 @@ TEST_CASE("a winner knows its GPU's UUID and settings, and so does the one that 
   CHECK(known["ecc"] == false);
 
   ScriptedGpu other;
-  other.tool.set_environment("MOETUNE_LIBNVML", MOETUNE_FAKE_LIBNVML);
+  other.tool.set_environment("MOETUNE_LIBNVML", paths::fake_libnvml());
   other.tool.set_environment("MOETUNE_FAKE_NVML", "ecc0=9");
   write_list(other.tool, "\"elements=1024\"");
   REQUIRE(other.tool.run(night(other.tool)).code == 0);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/cli/tool.h"
+#include "tests/paths.h"
 
 namespace moetune::testing {
 
@@ -16,7 +17,7 @@ class ScriptedGpu {
 
   // `script` goes on after the size of the memory: ",fail_at=60,code=719" (tests/fake_cuda/README.md).
   explicit ScriptedGpu(const std::string& script = "")
-      : tool{{{"MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA},
+      : tool{{{"MOETUNE_LIBCUDA", paths::fake_libcuda()},
               {"MOETUNE_FAKE_CUDA", "memory=" + std::to_string(kMemory) + script},
               {"MOETUNE_DATA_DIR", data_.string()}}} {
     Tool::constrain(

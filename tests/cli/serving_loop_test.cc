@@ -9,17 +9,17 @@
 #include "replay/recording.h"
 #include "tests/cli/served.h"
 #include "tests/cli/tool.h"
+#include "tests/paths.h"
 #include "tests/sync/scripted_server.h"
 
 using namespace moetune::testing;
 
-#ifdef MOETUNE_SERVING_LOOP
+#ifdef MOETUNE_HAS_SERVING_LOOP
 
 namespace {
 
 constexpr const char* kBeginsWith = "replay:decode_attention_h200_b128_c2048";
-constexpr const char* kTunedOn =
-    MOETUNE_SOURCE_DIR "/replay/recordings/decode_attention_h200_b8_c4096.json.zst";
+const std::string kTunedOn = paths::source("replay/recordings/decode_attention_h200_b8_c4096.json.zst");
 constexpr const char* kMissed = "batch=8,q_heads=32,kv_heads=8,head_dim=128,context=4096,dtype=bf16,page=0";
 
 std::vector<Json> lines_of(const std::string& text) {
@@ -51,7 +51,7 @@ void record_splitting_variants(const std::filesystem::path& file) {
 // server's first variant: a server that promised itself that one's would never pick them.
 TEST_CASE("a missed shape is tuned by a service and picked, while the server runs") {
   Tool tool, service_tool, inference_tool;
-  inference_tool.set_environment("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA);
+  inference_tool.set_environment("MOETUNE_LIBCUDA", paths::fake_libcuda());
   inference_tool.set_environment("MOETUNE_FAKE_CUDA",
                                  "name=NVIDIA H200");  // whose misses the recording serves
   const std::string key = tool.path("key").string(), packs = tool.path("packs").string(),
@@ -66,7 +66,7 @@ TEST_CASE("a missed shape is tuned by a service and picked, while the server run
 
   inference_tool.set_environment("MOETUNE_TRUSTED_KEYS", key + ".pub");
   const auto inference = inference_tool.start_program(
-      {MOETUNE_SERVING_LOOP, packs, "decode_attention", kMissed, "600", "recorded"});
+      {paths::serving_loop(), packs, "decode_attention", kMissed, "600", "recorded"});
   REQUIRE(within_a_while([&] { return std::filesystem::exists(packs + "/misses.json"); }));
 
   const std::filesystem::path recording = tool.path("splitting.json.zst");
@@ -102,7 +102,7 @@ TEST_CASE("a missed shape is tuned by a service and picked, while the server run
 TEST_CASE("packs are signed and checked by the command line") {
   Tool tool;
   const std::string pack = tool.path("a.pack").string(), key = tool.path("key").string();
-  std::filesystem::copy_file(MOETUNE_SOURCE_DIR "/packs/h200.pack", pack);
+  std::filesystem::copy_file(paths::source("packs/h200.pack"), pack);
   const Json made = document(tool.run({"cache", "new-key", key, "--json"}));
   CHECK(made["public_key"] == key + ".pub");
   CHECK(made["public"].get<std::string>().size() == 64);

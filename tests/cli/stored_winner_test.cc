@@ -5,6 +5,7 @@
 #include "cache/cache.h"
 #include "cache/database.h"
 #include "tests/cli/tool.h"
+#include "tests/paths.h"
 
 using namespace moetune::testing;
 namespace fs = std::filesystem;
@@ -22,7 +23,7 @@ std::vector<std::string> command(const std::string& name, const std::vector<std:
 }
 
 std::map<std::string, std::string> environment(const fs::path& data) {
-  return {{"MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA},
+  return {{"MOETUNE_LIBCUDA", paths::fake_libcuda()},
           {"MOETUNE_FAKE_CUDA", "memory=67108864"},
           {"MOETUNE_DATA_DIR", data.string()}};
 }
@@ -175,7 +176,7 @@ TEST_CASE("Ctrl-C ends verify and bench at once, also while the GPU hangs") {
 TEST_CASE("Ctrl-C ends verify, bench and compile at once, also while a template hangs the compiler") {
   Tuned tuned;
   tuned.hang_template();
-  tuned.tool.set_environment("MOETUNE_NVRTC", MOETUNE_FAKE_NVRTC);
+  tuned.tool.set_environment("MOETUNE_NVRTC", paths::fake_nvrtc());
   for (const std::string name : {"verify", "bench", "compile"}) {
     CAPTURE(name);
     const auto process = tuned.tool.start(command(name, {"--config", "warps=8"}));

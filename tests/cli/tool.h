@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/process.h"
+#include "tests/paths.h"
 
 namespace moetune::testing {
 
@@ -54,7 +55,7 @@ class Tool {
     namespace fs = std::filesystem;
     fs::create_directories(path("data"));
     for (const std::string name : {"templates", "spaces"}) {
-      fs::copy(fs::path(MOETUNE_SOURCE_DIR) / name, path("data") / name, fs::copy_options::recursive);
+      fs::copy(fs::path(paths::source()) / name, path("data") / name, fs::copy_options::recursive);
     }
     return path("data");
   }

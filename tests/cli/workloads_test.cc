@@ -1,11 +1,12 @@
 // The commands around workloads.json: made of a model or of misses, shown, tuned, and gone on with.
 #include "tests/cli/scripted_gpu.h"
+#include "tests/paths.h"
 
 using namespace moetune::testing;
 
 namespace {
 
-const std::string kConfigs = MOETUNE_SOURCE_DIR "/tests/workloads/configs/";
+const std::string kConfigs = paths::source("tests/workloads/configs/");
 
 }  // namespace
 

@@ -13,6 +13,7 @@
 #include "jobs/stored_results.h"
 #include "jobs/verify_job.h"
 #include "tests/jobs/temporary_folder.h"
+#include "tests/paths.h"
 #include "tests/tuner/contention_events.h"
 
 using namespace moetune;
@@ -21,7 +22,7 @@ namespace {
 
 // Another process computes from before canary `first` until after canary `last` of each worker.
 void use_gpu_busy(int first, int last) {
-  setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+  setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
   const std::string script = "memory=67108864,busy=" + std::to_string(first) + "-" + std::to_string(last);
   setenv("MOETUNE_FAKE_CUDA", script.c_str(), 1);
 }

@@ -10,13 +10,14 @@
 #include "jobs/stored_candidate.h"
 #include "jobs/verify_job.h"
 #include "tests/jobs/temporary_folder.h"
+#include "tests/paths.h"
 
 using namespace moetune;
 
 namespace {
 
 void use_two_gpus() {
-  setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+  setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
   setenv("MOETUNE_FAKE_CUDA", "devices=2,memory=67108864", 1);
 }
 
@@ -58,7 +59,7 @@ TEST_CASE("two searches at once on two GPUs each measure on their own, and verif
 TEST_CASE("a search on auto takes the GPU that nobody else uses") {
   use_two_gpus();
   const TemporaryFolder folder;
-  setenv("MOETUNE_LIBNVML", MOETUNE_FAKE_LIBNVML, 1);
+  setenv("MOETUNE_LIBNVML", paths::fake_libnvml(), 1);
   for (const char* busy : {"busy0=1", "busy1=1"}) {
     CAPTURE(busy);
     setenv("MOETUNE_FAKE_NVML", busy, 1);

@@ -13,6 +13,7 @@
 #include "ranges/range_table.h"
 #include "tests/jobs/made_up_range.h"
 #include "tests/jobs/temporary_folder.h"
+#include "tests/paths.h"
 
 using namespace moetune;
 using namespace moetune::testing;
@@ -48,7 +49,7 @@ struct MadeUpPlan {
 // A plan of a range on the scripted device.
 struct DevicePlan {
   DevicePlan(const std::string& kernel, const std::string& problem, const char* memory, const char* over) {
-    setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+    setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
     setenv("MOETUNE_FAKE_CUDA", memory, 1);
     session.emplace(choose_family_device("cuda:0", {.kernel = kernel, .problem = problem, .preset = ""}),
                     SessionOptions{.cache = {.path = folder.file("a.db"), .none = false}}, Events{});

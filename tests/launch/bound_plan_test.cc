@@ -8,6 +8,8 @@
 #include <map>
 #include <string>
 
+#include "tests/paths.h"
+
 using namespace moetune;
 
 namespace {
@@ -17,7 +19,7 @@ constexpr std::array<std::uint8_t, 5> kCubin = {'f', 'a', 'k', 'e', 0};
 
 const cuda::Context& context() {
   static const cuda::Context opened = [] {
-    ::setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+    ::setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
     cuda::initialize();
     return cuda::Context(0);
   }();

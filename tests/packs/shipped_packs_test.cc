@@ -16,6 +16,7 @@
 #include "kernels/plan_interface.h"
 #include "kernels/registry.h"
 #include "ranges/range_table.h"
+#include "tests/paths.h"
 
 using namespace moetune;
 
@@ -138,7 +139,7 @@ class ShippedPack {
 
 std::vector<fs::path> shipped_packs() {
   std::vector<fs::path> packs;
-  for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(MOETUNE_SOURCE_DIR) / "packs")) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(paths::source("packs"))) {
     if (entry.path().extension() == ".pack") packs.push_back(entry.path());
   }
   std::ranges::sort(packs);

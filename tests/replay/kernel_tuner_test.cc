@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "replay/compressed_file.h"
+#include "tests/paths.h"
 
 using namespace moetune;
 
@@ -124,8 +125,7 @@ TEST_CASE("what is wrong in a cache file is named") {
 }
 
 TEST_CASE("a published cache file gives the rows, failures and optimum that it holds") {
-  const std::filesystem::path path =
-      std::filesystem::path(MOETUNE_SOURCE_DIR) / "tests/data/pnpoly_RTX_3090.json.gz";
+  const std::filesystem::path path = paths::source("tests/data/pnpoly_RTX_3090.json.gz");
   const Recording recording = read_recording(path);
   CHECK(recording.hardware.name == "NVIDIA GeForce RTX 3090");
   CHECK(recording.kernel == "cn_pnpoly");
@@ -149,8 +149,7 @@ TEST_CASE("a published cache file gives the rows, failures and optimum that it h
 }
 
 TEST_CASE("gzip that is cut off or damaged is refused") {
-  const std::filesystem::path path =
-      std::filesystem::path(MOETUNE_SOURCE_DIR) / "tests/data/pnpoly_RTX_3090.json.gz";
+  const std::filesystem::path path = paths::source("tests/data/pnpoly_RTX_3090.json.gz");
   std::string bytes = read_whole_file(path);
   CHECK_THROWS_WITH_AS(parse_recording(bytes.substr(0, bytes.size() / 2), "half.gz"),
                        "half.gz: the gzip data end too early", BadInput);

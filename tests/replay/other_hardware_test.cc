@@ -9,6 +9,7 @@
 
 #include "replay/recording.h"
 #include "search/simulation.h"
+#include "tests/paths.h"
 #include "tests/sanitized.h"
 
 using namespace moetune;
@@ -20,7 +21,7 @@ constexpr double kStrength = 0.12;
 constexpr double kHardwareApart = 2;  // as tuner/history.h counts another GPU
 
 struct Published {
-  Recording recording = read_recording(MOETUNE_SOURCE_DIR "/tests/data/pnpoly_RTX_3090.json.gz");
+  Recording recording = read_recording(paths::source("tests/data/pnpoly_RTX_3090.json.gz"));
   std::vector<Observation> here;
 
   Published() {

@@ -10,6 +10,7 @@
 #include "replay/shipped.h"
 #include "search/confidence.h"
 #include "search/simulation.h"
+#include "tests/paths.h"
 #include "tests/sanitized.h"
 
 using namespace moetune;
@@ -27,7 +28,7 @@ std::vector<Observation> outcomes_of(const Recording& recording) {
   return outcomes;
 }
 
-Recording published() { return read_recording(MOETUNE_SOURCE_DIR "/tests/data/pnpoly_RTX_3090.json.gz"); }
+Recording published() { return read_recording(paths::source("tests/data/pnpoly_RTX_3090.json.gz")); }
 
 // The bounds of a figure over all seeds, and over the two that a sanitizer has time for.
 double at_most(double of_all, double of_two) { return kSanitized ? of_two : of_all; }

@@ -8,6 +8,7 @@
 #include "cache/history.h"
 #include "retune/night.h"
 #include "retune/session_subject.h"
+#include "tests/paths.h"
 #include "tuner/compile/compiler.h"
 
 using namespace moetune;
@@ -22,7 +23,7 @@ class Nights {
     std::string pattern = (std::filesystem::temp_directory_path() / "moetune-nights-XXXXXX").string();
     REQUIRE(mkdtemp(pattern.data()) != nullptr);
     folder_ = pattern;
-    setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+    setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
     setenv("MOETUNE_FAKE_CUDA", "memory=4194304", 1);
     setenv("XDG_CACHE_HOME", folder_.c_str(), 1);  // the GPU's lock lies there
     request_.list.entries = {{.kernel = "decode_kernel", .shapes = {{"elements=1024"}}}};

@@ -4,12 +4,14 @@
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 
+#include "tests/paths.h"
+
 namespace moetune::testing {
 
 // A function of the driver, or one of tests/fake_cuda/README.md's own. Returns what it does.
 template <typename... Arguments>
 int call_driver(const char* name, Arguments... arguments) {
-  void* const library = ::dlopen(MOETUNE_FAKE_LIBCUDA, RTLD_NOW);
+  void* const library = ::dlopen(paths::fake_libcuda(), RTLD_NOW);
   REQUIRE(library != nullptr);
   using Find = int (*)(const char*, void**, int, unsigned long, void*);
   const auto find = reinterpret_cast<Find>(::dlsym(library, "cuGetProcAddress_v2"));

@@ -7,6 +7,7 @@
 #include "kernels/plan_interface.h"
 #include "kernels/registry.h"
 #include "launch/driver.h"
+#include "tests/paths.h"
 
 namespace moetune::testing {
 namespace {
@@ -53,7 +54,7 @@ StoredLaunch launch_of(const Kernel& kernel, const Problem& problem, const std::
 
 const DeviceInfo& fake_device() {
   static const DeviceInfo device = [] {
-    ::setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+    ::setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
     cuda::initialize();
     return cuda::describe_device(0);
   }();

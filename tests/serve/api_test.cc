@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "serve/event_log.h"
 #include "serve/token_file.h"
+#include "tests/paths.h"
 #include "tests/serve/running_service.h"
 
 using namespace moetune;
@@ -185,8 +186,7 @@ TEST_CASE("tokens have roles, and are needed wherever others can reach the servi
 TEST_CASE("packs of the folder are listed, fetched by their digest, and nothing else is") {
   RunningService running;
   std::filesystem::create_directory(running.folder / "packs");
-  std::filesystem::copy_file(std::filesystem::path(MOETUNE_SOURCE_DIR) / "packs/h200.pack",
-                             running.folder / "packs/h200.pack");
+  std::filesystem::copy_file(paths::source("packs/h200.pack"), running.folder / "packs/h200.pack");
   std::ofstream(running.folder / "packs" / "broken.pack") << "no pack";
   running.options.packs = (running.folder / "packs").string();
   running.start();

@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "serve/memory_watch.h"
+#include "tests/paths.h"
 #include "tests/serve/running_service.h"
 #include "tests/serve/scripted_driver.h"
 
@@ -88,7 +89,7 @@ TEST_CASE("a miss that somebody asks for waits no longer") {
 
 TEST_CASE("a miss waits for memory that a server takes") {
   const ScriptedDriver driver(kQuiet);
-  setenv("MOETUNE_LIBNVML", MOETUNE_FAKE_LIBNVML, 1);
+  setenv("MOETUNE_LIBNVML", paths::fake_libnvml(), 1);
   setenv("MOETUNE_FAKE_NVML", "free0=4096", 1);
   RunningService running;
   use_gpu(running);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/resources.h"
 #include "serve/job_request.h"
+#include "tests/paths.h"
 #include "tests/serve/running_service.h"
 
 using namespace moetune;
@@ -94,8 +95,7 @@ std::string upper_case(std::string text) {
 TEST_CASE("the description and the service have the same paths, and answers are what it says") {
   RunningService running;
   std::filesystem::create_directory(running.folder / "packs");
-  std::filesystem::copy_file(std::filesystem::path(MOETUNE_SOURCE_DIR) / "packs/h200.pack",
-                             running.folder / "packs/h200.pack");
+  std::filesystem::copy_file(paths::source("packs/h200.pack"), running.folder / "packs/h200.pack");
   std::ofstream(running.folder / "packs/h200.pack.sig") << "a signature";
   running.options.packs = (running.folder / "packs").string();
   running.start();

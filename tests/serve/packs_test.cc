@@ -3,6 +3,7 @@
 
 #include "base/regular_file.h"
 #include "serve/pack_shelf.h"
+#include "tests/paths.h"
 #include "tests/serve/running_service.h"
 #include "tests/serve/scripted_driver.h"
 
@@ -122,7 +123,7 @@ TEST_CASE("packs and winners are chosen by names that are equal, and are not sen
   const ScriptedDriver driver("memory=67108864");
   RunningService running;
   serve_packs(running);
-  fs::copy_file(fs::path(MOETUNE_SOURCE_DIR) / "packs/h200.pack", running.folder / "packs/h200.pack");
+  fs::copy_file(paths::source("packs/h200.pack"), running.folder / "packs/h200.pack");
   running.start();
   REQUIRE(running.ended(running.submit(kSearch)["id"])["state"] == "done");
   REQUIRE(within_a_while([&] { return running.get("/v1/packs")["packs"].size() == 2; }));

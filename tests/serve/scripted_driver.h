@@ -6,13 +6,14 @@
 #include <string>
 
 #include "tests/jobs/temporary_folder.h"
+#include "tests/paths.h"
 
 namespace moetune::testing {
 
 class ScriptedDriver {
  public:
   explicit ScriptedDriver(const std::string& script) {
-    setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+    setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
     setenv("XDG_CACHE_HOME", home_.file("cache").c_str(), 1);  // the GPUs' locks lie there
     play(script);
   }

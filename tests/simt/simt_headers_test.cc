@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "kernels/dtype.h"
+#include "tests/paths.h"
 #include "tests/simt/simt_device.h"
 
 namespace fs = std::filesystem;
@@ -18,8 +19,8 @@ using namespace moetune::testing;
 
 namespace {
 
-const fs::path kReal = fs::path(MOETUNE_SOURCE_DIR) / "templates/common";
-const fs::path kStandIns = fs::path(MOETUNE_SOURCE_DIR) / "tests/simt/device/templates/common";
+const fs::path kReal = paths::source("templates/common");
+const fs::path kStandIns = paths::source("tests/simt/device/templates/common");
 
 std::string text_of(const fs::path& path) {
   std::ifstream in(path);

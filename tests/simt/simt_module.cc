@@ -10,6 +10,7 @@
 #include <map>
 
 #include "base/digest.h"
+#include "tests/paths.h"
 #include "tests/simt/simt_device.h"
 
 namespace moetune::testing {
@@ -31,7 +32,7 @@ class Folder {
     std::string name = (fs::temp_directory_path() / "moetune-simt-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) throw SimtError("cannot make a temporary folder");
     path_ = name;
-    fs::create_directory_symlink(MOETUNE_SOURCE_DIR, path_ / "source");
+    fs::create_directory_symlink(paths::source(), path_ / "source");
   }
   ~Folder() {
     std::error_code ignored;

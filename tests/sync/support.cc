@@ -6,13 +6,14 @@
 #include "base/ed25519.h"
 #include "base/regular_file.h"
 #include "cache/pack_signature.h"
+#include "tests/paths.h"
 
 namespace moetune::testing {
 
 namespace fs = std::filesystem;
 
 const std::string& real_pack() {
-  static const std::string bytes = read_regular_file(MOETUNE_SOURCE_DIR "/packs/h200.pack", kMostPackBytes);
+  static const std::string bytes = read_regular_file(paths::source("packs/h200.pack"), kMostPackBytes);
   return bytes;
 }
 

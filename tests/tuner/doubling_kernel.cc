@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 
+#include "tests/paths.h"
+
 namespace moetune {
 namespace {
 
@@ -87,7 +89,7 @@ Candidate doubling_candidate(const std::string& entry, std::int64_t elements) {
 }
 
 void use_fake_cuda(const std::string& script) {
-  setenv("MOETUNE_LIBCUDA", MOETUNE_FAKE_LIBCUDA, 1);
+  setenv("MOETUNE_LIBCUDA", paths::fake_libcuda(), 1);
   setenv("MOETUNE_FAKE_CUDA", script.c_str(), 1);
 }
 

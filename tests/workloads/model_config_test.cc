@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "kernels/registry.h"
+#include "tests/paths.h"
 #include "workloads/workload_list.h"
 
 using namespace moetune;
@@ -33,8 +34,7 @@ struct Planned {
 };
 
 Planned plan_of(const std::string& model, const ServingShape& serving = {}) {
-  Planned planned{
-      read_model_config(std::string(MOETUNE_SOURCE_DIR "/tests/workloads/configs/") + model + ".json"), {}};
+  Planned planned{read_model_config(paths::source("tests/workloads/configs/") + model + ".json"), {}};
   planned.plan = plan_model(planned.config.facts, serving);
   return planned;
 }

@@ -13,6 +13,7 @@
 #include "kernels/registry.h"
 #include "search/random.h"
 #include "tests/jobs/temporary_folder.h"
+#include "tests/paths.h"
 #include "tests/workloads/json_schema.h"
 #include "workloads/from_misses.h"
 
@@ -34,7 +35,7 @@ std::string refused(const std::string& text) {
 }
 
 testing::JsonSchema schema() {
-  std::ifstream in(MOETUNE_SOURCE_DIR "/workloads/workloads.schema.json");
+  std::ifstream in(paths::source("workloads/workloads.schema.json"));
   return testing::JsonSchema(nlohmann::json::parse(in));
 }
 
@@ -226,7 +227,7 @@ TEST_CASE("lines are those of the innermost value, whatever the text looks like"
 }
 
 TEST_CASE("the schema in the repository has the keys that are read") {
-  std::ifstream in(MOETUNE_SOURCE_DIR "/workloads/workloads.schema.json");
+  std::ifstream in(paths::source("workloads/workloads.schema.json"));
   const nlohmann::json schema = nlohmann::json::parse(in);
   std::set<std::string> keys;
   for (const auto& [key, value] : schema.at("$defs").at("workload").at("properties").items())

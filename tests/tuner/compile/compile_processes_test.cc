@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tests/paths.h"
 #include "tests/within_a_while.h"
 #include "tuner/compile/compile_pool.h"
 #include "tuner/compile/compiler.h"
@@ -52,7 +53,7 @@ struct Fake {
   }
   bool works() { return compile("sound").status == Status::ok; }
 
-  Environment nvrtc{"MOETUNE_NVRTC", MOETUNE_FAKE_NVRTC};
+  Environment nvrtc{"MOETUNE_NVRTC", paths::fake_nvrtc()};
   CompileProcesses processes;
 };
 
@@ -197,7 +198,7 @@ TEST_CASE("a compiler that crashes, hangs or grows is replaced, and says what it
 }
 
 TEST_CASE("a crash is the candidate's own, told as a build that another try may change") {
-  Environment nvrtc("MOETUNE_NVRTC", MOETUNE_FAKE_NVRTC);
+  Environment nvrtc("MOETUNE_NVRTC", paths::fake_nvrtc());
   Compiler::Options options;
   options.architecture = "sm_90a";
   options.processes = std::make_shared<CompileProcesses>(CompileProcesses::Options{.most = 2});
@@ -236,7 +237,7 @@ TEST_CASE(
 // Two GPUs on a host of 32 cores compile twice as much as one: 16 processes for both made the second one's night as
 // long as the first one's.
 TEST_CASE("a search uses at most 16 processes, and two searches have 16 each where there are cores") {
-  Environment nvrtc("MOETUNE_NVRTC", MOETUNE_FAKE_NVRTC);
+  Environment nvrtc("MOETUNE_NVRTC", paths::fake_nvrtc());
   Compiler::Options options{.architecture = "sm_90a"};
   options.processes = std::make_shared<CompileProcesses>(CompileProcesses::Options{.most = 40});
   options.reader = [](const std::string& path) { return path; };

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "tests/paths.h"
 #include "tests/tuner/doubling_kernel.h"
 
 using namespace moetune;
@@ -43,7 +44,7 @@ TEST_CASE("a canary is quiet but for those beside which another process computes
 
 TEST_CASE(
     "other processes are counted only if NVML lists this one too, and are no disturbance by themselves") {
-  setenv("MOETUNE_LIBNVML", MOETUNE_FAKE_LIBNVML, 1);
+  setenv("MOETUNE_LIBNVML", paths::fake_libnvml(), 1);
   for (const bool listed : {false, true}) {
     setenv("MOETUNE_FAKE_NVML", listed ? "busy0=2,lists0=1" : "busy0=2", 1);
     OpenFake fake;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "tests/paths.h"
 #include "tests/tuner/doubling_kernel.h"
 #include "tuner/worker/cuda_device.h"
 
@@ -43,7 +44,7 @@ TEST_CASE("a listed GPU says how busy it is, if NVML does") {
   use_fake_cuda("devices=2");
   setenv("MOETUNE_LIBNVML", "/nowhere/libnvidia-ml.so.1", 1);
   CHECK_FALSE(list_cuda_devices().devices.at(1).load);
-  setenv("MOETUNE_LIBNVML", MOETUNE_FAKE_LIBNVML, 1);
+  setenv("MOETUNE_LIBNVML", paths::fake_libnvml(), 1);
   setenv("MOETUNE_FAKE_NVML", "busy1=2,free1=4096", 1);
   const std::optional<GpuLoad> load = list_cuda_devices().devices.at(1).load;
   unsetenv("MOETUNE_LIBNVML");
@@ -65,7 +66,7 @@ TEST_CASE("a machine without a driver lists no device and says why") {
 TEST_CASE("a driver that lacks a library of its own is broken, and not absent") {
   const auto path =
       std::filesystem::temp_directory_path() / ("moetune_orphan_" + std::to_string(::getpid()) + ".so");
-  std::ifstream in(MOETUNE_FAKE_LIBCUDA, std::ios::binary);
+  std::ifstream in(paths::fake_libcuda(), std::ios::binary);
   std::string library(std::istreambuf_iterator<char>(in), {});
   const std::string needed = "libc.so.6", missing = "libX.so.6";
   for (std::size_t at = 0; (at = library.find(needed, at)) != std::string::npos;)

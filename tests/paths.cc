@@ -1,0 +1,14 @@
+#include "tests/paths.h"
+
+namespace paths {
+
+std::string source(const std::string& below) {
+  return below.empty() ? MOETUNE_SOURCE_DIR : MOETUNE_SOURCE_DIR "/" + below;
+}
+
+const char* fake_libcuda() { return MOETUNE_FAKE_LIBCUDA; }
+const char* fake_libnvml() { return MOETUNE_FAKE_LIBNVML; }
+const char* fake_nvrtc() { return MOETUNE_FAKE_NVRTC; }
+const char* serving_loop() { return MOETUNE_SERVING_LOOP; }
+
+}  // namespace paths
