@@ -112,7 +112,12 @@ void print_range(const RangeResult& result, std::size_t variants, const Output& 
   table.add(
       {"device", result.subject.device.key.name + (result.subject.device.recorded ? ", recorded" : "")});
   table.add({"timing", std::string(timing_name(result.timing))});
-  table.add({"cells", format("%zu measured of %zu", found.cells.size(), result.planned)});
+  std::string cells =
+      format("%zu measured of %zu", found.cells.size() + result.left_to_neighbours, result.planned);
+  if (result.left_to_neighbours > 0)
+    cells += format("; in %zu no cubin keeps up with the default, and their neighbours serve",
+                    result.left_to_neighbours);
+  table.add({"cells", cells});
   if (result.expected > 0)
     table.add({"between", format("%zu points, each with the choice that a model of the trials expects",
                                  result.expected)});

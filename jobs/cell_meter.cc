@@ -88,6 +88,7 @@ void CellMeter::put(const Config& config, const TrialResult& result, const Build
 double CellMeter::time_of(ConfigId id) {
   if (context_.stop.stop_requested()) throw Stopped();
   const Config config = session_.space().config(id);
+  if (withdrawn_.contains(config.text())) return kNoTime;
   auto known = known_.find(config.text());
   if (known == known_.end()) {
     TrialResult result;
@@ -261,7 +262,8 @@ void CellMeter::take_looks(RangeCellState& cell) const {
   for (const auto& [config, result] : known_) {
     const std::string cubin = cubin_of(session_.space_file()->parse_config(config));
     if (!cell.cubins.contains(cubin)) continue;
-    const bool has_time = has_usable_time({0, result.outcome, result.measurement.median_us});
+    const bool has_time =
+        has_usable_time({0, result.outcome, result.measurement.median_us}) && !withdrawn_.contains(config);
     cell.looks[config] = {cubin, has_time ? result.measurement.median_us : kNoTime};
   }
 }

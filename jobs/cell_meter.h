@@ -75,6 +75,9 @@ class CellMeter {
   // Takes what a cell says of how much the steps of run-time values matter; measure() does so by itself.
   void learn(const RangeCellState& cell);
 
+  // A configuration that is not to be chosen anywhere any more: it has no time from now on.
+  void withdraw(const std::string& config) { withdrawn_.insert(config); }
+
   // Times of these configurations in one duel, as long as a search's; 0 for one that fails.
   std::vector<double> duel(const std::vector<std::string>& configs, bool& contended);
 
@@ -110,6 +113,7 @@ class CellMeter {
   LaunchSteps steps_;
   std::int64_t workload_ = 0;
   std::map<std::string, TrialResult> known_;
+  std::set<std::string> withdrawn_;
   double best_us_ = 0;  // of the cell; infinity before the first
   MeasurePolicy policy_;
   std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::time_point::max();

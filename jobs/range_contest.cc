@@ -24,8 +24,13 @@ RangeContest StandingTable::contest(const std::function<ContestRatio(const Range
   RangeContest contest;
   std::vector<double> logs;
   const std::size_t count = std::min(kMostContestCells, table.cells.size());
+  bool is_short = false;  // of time
   for (std::size_t i = 0; i < count; ++i) {
     const ContestRatio met = ratio_at(table.cells[i * table.cells.size() / count]);
+    if (met.out_of_time) {
+      is_short = 2 * i < count;
+      break;
+    }
     contest.contended = contest.contended || met.contended;
     if (met.contended || met.ratios.empty()) continue;
     double sum = 0;
@@ -44,7 +49,8 @@ RangeContest StandingTable::contest(const std::function<ContestRatio(const Range
   const double error = n > 1 ? std::sqrt(squares / (n * (n - 1))) : 0;
   contest.ratio = std::exp(mean);
   contest.upper = std::exp(mean + kNormal95 * error);
-  contest.replaced = !contest.contended && contest.upper <= 1 && contest.worst <= kWorstOfContest;
+  contest.replaced =
+      !contest.contended && !is_short && contest.upper <= 1 && contest.worst <= kWorstOfContest;
   return contest;
 }
 

@@ -25,6 +25,7 @@ struct RangeContest {
 struct ContestRatio {
   std::vector<double> ratios;
   bool contended = false;
+  bool out_of_time = false;  // nothing was compared, nor will be
 };
 
 struct StandingTable {
@@ -34,7 +35,7 @@ struct StandingTable {
 
   // What is stored under a key while the table stands: the table itself if it is its own, else none.
   RangeRecord kept_under(const RangeKey& other) const;
-  // At up to a dozen of its cells, evenly spread.
+  // At up to a dozen of its cells, evenly spread. If time ends before half of them, the new table does not serve.
   RangeContest contest(const std::function<ContestRatio(const RangeCell&)>& ratio_at) const;
 };
 

@@ -33,6 +33,7 @@ Document range_document(const RangeRequest& request, const RangeResult& result) 
           {"over", result.ranges},
           {"device", device_document(result.subject.device)},
           {"planned", result.planned},
+          {"left_to_neighbours", result.left_to_neighbours},
           {"expected", result.expected},
           {"left_out", result.left_out},
           {"timing", timing_name(result.timing)},

@@ -89,7 +89,7 @@ class KnownConfigs {
 // A measured cell, and what runs well there.
 struct KnownCell {
   GridPoint position;
-  std::optional<std::size_t> pick;
+  std::optional<std::size_t> pick;  // nullopt if its neighbours serve it
   std::vector<std::size_t> fast;
   std::map<std::string, bool> ruled_out;  // what was tried, by its text
 };
@@ -110,7 +110,9 @@ class KindExpectation {
     for (std::size_t i = 0; i < plan_.cells().size(); ++i) {
       const PlannedCell& cell = plan_.cells()[i];
       const std::string& pick = solution.picks[i].config;
-      if (cell.uneven == uneven_ && !pick.empty()) learn(state.cells[i], cell, pick);
+      const bool is_left =
+          std::ranges::find(solution.left_to_neighbours, i) != solution.left_to_neighbours.end();
+      if (cell.uneven == uneven_ && (is_left || !pick.empty())) learn(state.cells[i], cell, pick);
     }
   }
 
@@ -152,7 +154,8 @@ class KindExpectation {
 
   void learn(const RangeCellState& state, const PlannedCell& cell, const std::string& pick) {
     LearntPoint point{.position = logarithms(cell.position), .times = {}};
-    KnownCell known{.position = cell.position, .pick = configs_.place_of(pick), .fast = {}, .ruled_out = {}};
+    KnownCell known{.position = cell.position, .pick = std::nullopt, .fast = {}, .ruled_out = {}};
+    if (!pick.empty()) known.pick = configs_.place_of(pick);
     double fastest = std::numeric_limits<double>::infinity();
     SharedLoads loads;
     for (const auto& [text, look] : state.looks) {
@@ -268,8 +271,10 @@ std::uint32_t KindExpectation::choice_at(const GridPoint& position) const {
   const AtPoint& at = at_points_.at(position);
   const std::vector<std::pair<double, const KnownCell*>> around = cells_around(position);
   if (!at.problem || around.empty()) return ExpectedGrid::kNone;
-  const auto [away, closest] = around.front();
-  const std::optional<std::size_t> nearest = closest->pick;
+  const double away = around.front().first;
+  const auto serving =
+      std::ranges::find_if(around, [](const auto& one) { return one.second->pick.has_value(); });
+  const std::optional<std::size_t> nearest = serving != around.end() ? serving->second->pick : std::nullopt;
   const double of_default = kFasterThanDefault + kPerOctave * std::max(0.0, away - kSureWithin);
   std::vector<std::size_t> candidates;
   for (const auto& [distance, cell] : around)
@@ -305,19 +310,13 @@ std::uint32_t KindExpectation::choice_at(const GridPoint& position) const {
   return ExpectedGrid::kNone;
 }
 
-// Configurations that no point chose are left out.
-void drop_unused(ExpectedChoices& expected) {
-  std::map<std::uint32_t, std::uint32_t> places;
-  std::vector<std::string> used;
-  for (ExpectedGrid& grid : expected.grids) {
-    for (std::uint32_t& choice : grid.choices) {
-      if (choice == ExpectedGrid::kNone) continue;
-      const auto [place, is_new] = places.try_emplace(choice, static_cast<std::uint32_t>(used.size()));
-      if (is_new) used.push_back(expected.configs[choice]);
-      choice = place->second;
-    }
-  }
-  expected.configs = std::move(used);
+// Leaves the ends, and between them as many as a grid may have, evenly.
+void thin_out(std::vector<std::int64_t>& coordinates) {
+  constexpr std::size_t kMost = ExpectedGrid::kMostCoordinates;
+  if (coordinates.size() <= kMost) return;
+  const std::size_t last = coordinates.size() - 1;
+  for (std::size_t i = 0; i < kMost; ++i) coordinates[i] = coordinates[i * last / (kMost - 1)];
+  coordinates.resize(kMost);
 }
 
 }  // namespace
@@ -327,6 +326,7 @@ std::vector<std::int64_t> finer_axis(
     const std::function<std::optional<std::int64_t>(std::int64_t, std::int64_t)>& middle) {
   std::ranges::sort(of_cells);
   of_cells.erase(std::ranges::unique(of_cells).begin(), of_cells.end());
+  thin_out(of_cells);
   std::vector<std::int64_t> closed;  // the lower ends of gaps that nothing lies in
   while (of_cells.size() < most) {
     std::size_t widest = of_cells.size();
@@ -366,7 +366,7 @@ ExpectedChoices RangeExpectation::of(const RangeState& state, const RangeSolutio
   parallel_for(kinds.size(), threads_, [&](std::size_t i) { kinds[i].make_model(); });
   for (const KindExpectation& kind : kinds) expected.grids.push_back(kind.grid(threads_));
   expected.configs = configs.texts;
-  drop_unused(expected);
+  expected.keep([](const std::string&) { return true; });
   if (expected.configs.size() > ExpectedChoices::kMostConfigs) return {};
   return expected;
 }

@@ -35,7 +35,8 @@ class RangeExpectation {
 };
 
 // The coordinates of a grid on one axis: those of the cells, and between them as many as keep neighbours within
-// `octaves`, widest gaps first, up to `most`. `middle` is the coordinate between two; nullopt if there is none.
+// `octaves`, widest gaps first, up to `most`. `middle` is the coordinate between two; nullopt if there is none. Of more
+// cells' coordinates than a grid may have, some are left out.
 std::vector<std::int64_t> finer_axis(
     std::vector<std::int64_t> of_cells, double octaves, std::size_t most,
     const std::function<std::optional<std::int64_t>(std::int64_t, std::int64_t)>& middle);

@@ -12,13 +12,18 @@ namespace moetune {
 void RangeSearch::solve_again() {
   if (neighbours_.size() != plan_.cells().size()) neighbours_ = neighbours_of(plan_.cells());
   // A cell whose surroundings have choices of their own serves itself alone.
-  solution_ =
-      solve(state_, request_.regret, request_.variants, expected_.empty() ? neighbours_ : RangeNeighbours{});
-  const auto has_cubin = [this](const std::string& config) {
+  std::vector<bool> alone;
+  for (const PlannedCell& cell : plan_.cells())
+    alone.push_back(std::ranges::find(expected_.grids, cell.uneven, &ExpectedGrid::uneven) !=
+                    expected_.grids.end());
+  solution_ = solve(state_, request_.regret, request_.variants, neighbours_, alone);
+  solution_.table.expected = expected_;
+  solution_.table.expected.keep([this](const std::string& config) {
     const std::string cubin = meter_.cubin_of(session_.space_file()->parse_config(config));
     return std::ranges::find(solution_.picks, cubin, &RangePick::cubin) != solution_.picks.end();
-  };
-  if (std::ranges::all_of(expected_.configs, has_cubin)) solution_.table.expected = expected_;
+  });
+  // What an earlier search saw at unseen shapes is of its choices.
+  if (resumed_picks_ && *resumed_picks_ != solution_.picks) solution_.table.certificate = {};
 }
 
 // Choices between the cells, by all that was measured so far.
@@ -45,16 +50,18 @@ void RangeSearch::store(RangeStore::Stage stage) {
 }
 
 ContestRatio RangeSearch::ratio_to_standing(const RangeCell& cell) {
-  std::optional<Served> served;
+  if (time_is_up(kContestUntil)) return {.out_of_time = true};
+  std::optional<std::string> served;
   try {
     const Problem problem = parse_problem(key().kernel, session_.kernel()->schema(), nullptr, cell.problem);
     session_.move_to(problem);
     session_.space_file()->parse_config(cell.config);
     served = served_at(problem);
   } catch (const BadInput&) {  // of other sources, or a recording that is gone
+  } catch (const TooLittleMemory&) {
   }
   if (!served) return {};
-  const std::string& pick = served->config;
+  const std::string& pick = *served;
   if (pick == cell.config) return {.ratios = {1, 1}};
   meter_.begin(false);
   ContestRatio met;
@@ -103,6 +110,7 @@ void RangeSearch::finish() {
   result_.family = key().family;
   result_.ranges = state_.ranges;
   result_.planned = plan_.cells().size();
+  result_.left_to_neighbours = solution_.left_to_neighbours.size();
   result_.expected = solution_.table.expected.points();
   result_.left_out = plan_.left_out();
   for (const RangeCellState& cell : state_.cells) {

@@ -154,15 +154,17 @@ void RangePlan::fill() {
   }
   const std::size_t restored_end = cells_.size();
   const std::vector<GridPoint> points = grid_points(axes);
-  for (const std::size_t i : spread_order(points)) {
+  const std::size_t most = std::max(kMostCells, coarse_);
+  visit_spread(points, [&](std::size_t i) {
     for (const bool uneven : {false, true}) {
-      if (cells_.size() >= std::max(kMostCells, coarse_) || (uneven && !interface_->has_uneven())) continue;
+      if (cells_.size() >= most || (uneven && !interface_->has_uneven())) continue;
       // Recorded shapes that are no points of the grid are left for the certificate.
       const std::optional<Problem> problem = problem_for(points[i], uneven);
       if (session_.recording() == nullptr || (problem && is_recorded(*problem)))
         add(points[i], uneven, restored_end);
     }
-  }
+    return cells_.size() < most;
+  });
 }
 
 std::optional<Problem> RangePlan::problem_of_kind(const GridPoint& values, bool uneven,

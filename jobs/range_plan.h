@@ -72,9 +72,10 @@ class RangePlan {
 
  private:
   std::vector<std::int64_t> coordinates_of(std::size_t axis, double octaves);
-  std::vector<std::int64_t> told_apart(std::size_t axis, const std::vector<std::int64_t>& coordinates);
-  std::int64_t one_coordinate(std::size_t axis, const GridPoint& position,
-                              const std::vector<std::int64_t>& coordinates);
+  std::vector<std::int64_t> merge_equal_places(std::size_t axis,
+                                               const std::vector<std::int64_t>& coordinates);
+  std::int64_t measured_coordinate(std::size_t axis, const GridPoint& position,
+                                   const std::vector<std::int64_t>& coordinates);
   void note_impossible_ends(const std::vector<GridPoint>& points);
   GridPoint values_of(const Problem& problem) const;     // of the ranges
   bool is_within(const Problem& problem) const;          // the ranges

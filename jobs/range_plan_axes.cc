@@ -6,18 +6,19 @@
 
 namespace moetune {
 
-// Recorded shapes are what they are.
+// Recorded shapes keep their lengths: none is moved into a tile.
 std::vector<std::int64_t> RangePlan::coordinates_of(std::size_t axis, double octaves) {
   const RangeDimension& range = ranges_[axis];
   std::vector<std::int64_t> coordinates = axis_coordinates(range.first, range.last, octaves);
   const std::vector<std::string> lengths = kernel_.free_lengths();
   const bool is_length = std::ranges::find(lengths, range.name) != lengths.end();
-  return is_length && !leaves_shapes() ? told_apart(axis, within_tiles(std::move(coordinates))) : coordinates;
+  return is_length && !leaves_shapes() ? merge_equal_places(axis, within_tiles(std::move(coordinates)))
+                                       : coordinates;
 }
 
 // Lengths that are one place in the table are one coordinate.
-std::vector<std::int64_t> RangePlan::told_apart(std::size_t axis,
-                                                const std::vector<std::int64_t>& coordinates) {
+std::vector<std::int64_t> RangePlan::merge_equal_places(std::size_t axis,
+                                                        const std::vector<std::int64_t>& coordinates) {
   GridPoint values;
   for (const RangeDimension& range : ranges_) values.push_back(range.first);
   const auto position_at = [&](std::int64_t coordinate) {
@@ -30,17 +31,17 @@ std::vector<std::int64_t> RangePlan::told_apart(std::size_t axis,
     const GridPoint position = position_at(coordinates[i]);
     for (end = i + 1; end < coordinates.size() && position_at(coordinates[end]) == position; ++end) {
     }
-    apart.push_back(one_coordinate(axis, position,
-                                   std::vector(coordinates.begin() + static_cast<std::ptrdiff_t>(i),
-                                               coordinates.begin() + static_cast<std::ptrdiff_t>(end))));
+    apart.push_back(measured_coordinate(axis, position,
+                                        std::vector(coordinates.begin() + static_cast<std::ptrdiff_t>(i),
+                                                    coordinates.begin() + static_cast<std::ptrdiff_t>(end))));
   }
   return apart;
 }
 
 // The one at which a place is measured that several coordinates share. The shortest that does not begin the range: its
 // ends lie on the edges of tiles, as few lengths of a server do, and of longer ones no batch counts as uneven.
-std::int64_t RangePlan::one_coordinate(std::size_t axis, const GridPoint& position,
-                                       const std::vector<std::int64_t>& coordinates) {
+std::int64_t RangePlan::measured_coordinate(std::size_t axis, const GridPoint& position,
+                                            const std::vector<std::int64_t>& coordinates) {
   const auto known = std::ranges::find_if(
       one_place_, [&](const OnePlace& one) { return one.axis == axis && one.position == position; });
   if (known != one_place_.end()) return known->coordinate;

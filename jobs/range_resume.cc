@@ -41,6 +41,7 @@ void RangeSearch::resume() {
   relatives_ = cubins_of_relatives(*session_.cache(), key(), *session_.space_file(), meter_);
   state_.ranges = ranges_text(plan_.ranges());
   state_.cubins = known.cubins;
+  state_.withdrawn = known.withdrawn;
   const bool goes_on = known.ranges == state_.ranges;
   if (goes_on) {
     state_.idle = known.idle;
@@ -53,13 +54,15 @@ void RangeSearch::resume() {
   for (const PlannedCell& cell : plan_.cells()) {
     const std::string text = cell.problem.text();
     const auto found = std::ranges::find(known.cells, text, &RangeCellState::problem);
-    const bool is_known = found != known.cells.end() && found->unreachable.empty();
-    state_.cells.push_back(is_known ? *found : RangeCellState{.problem = text});
+    state_.cells.push_back(found != known.cells.end() ? *found : RangeCellState{.problem = text});
+    state_.cells.back().unreachable.clear();  // it may have been for want of memory
     // What it has as a neighbour of others, and as an unseen shape, is true of the other ranges' table.
     if (!goes_on) state_.cells.back().crossed = state_.cells.back().was_unseen = false;
     meter_.learn(state_.cells.back());
   }
+  for (const std::string& config : state_.withdrawn) withdraw(config);
   solve_again();
+  if (!state_.shapes.empty()) resumed_picks_ = solution_.picks;
 }
 
 }  // namespace moetune

@@ -34,7 +34,7 @@ class RangeSearch {
   // Shares of the time at which a stage ends, so that the next ones have theirs.
   static constexpr double kSearchesUntil = 0.22, kPoolUntil = 0.3, kSearchedOnUntil = 0.45, kFillUntil = 0.64,
                           kRepairUntil = 0.66, kWavesUntil = 0.73, kRefiningUntil = 0.79, kAcrossUntil = 0.82,
-                          kAbsorbedUntil = 0.9, kShapesUntil = 0.97;
+                          kAbsorbedUntil = 0.9, kShapesUntil = 0.97, kContestUntil = 1.1;
 
   RangeState progress() const;
   void restore_cells(const RangeState& known);
@@ -71,18 +71,15 @@ class RangeSearch {
   void measure_contended();
   void forget_shapes_of_older_table();
   void certify();
+  void certify_until_sound();
   void certify_once(const std::vector<Problem>& shapes);
   void spread();
   bool absorb();
   std::vector<Problem> unseen(std::size_t count) const;
   void add_shape(const Problem& problem);
-  // What the table launches at a problem, and the cell that it is of; nullopt for one that is expected between cells.
-  struct Served {
-    std::string config;
-    std::optional<std::size_t> cell;
-  };
-  std::optional<Served> served_at(const Problem& problem) const;
-  void withdraw(const Served& served);
+  // What the table launches at a problem; nullopt if it has no cells.
+  std::optional<std::string> served_at(const Problem& problem) const;
+  void withdraw(const std::string& config);
   void expect();
   TuneResult tune_here(std::size_t budget, double until, bool is_cell);
   void commit();
@@ -111,6 +108,8 @@ class RangeSearch {
   RangeSolution solution_;
   ExpectedChoices expected_;    // of solution_'s cubins, once the cells are measured
   RangeNeighbours neighbours_;  // of so many cells as it has
+  // Choices of the state that was resumed, until the certificate is looked at again.
+  std::optional<std::vector<RangePick>> resumed_picks_;
   std::optional<Clock::time_point> stored_at_;
   std::size_t planned_at_first_ = 0;  // cells of the grids, and those taken over
   std::set<std::string> entered_;     // problems

@@ -190,7 +190,7 @@ RangeNeighbours neighbours_of(const std::vector<PlannedCell>& cells) {
 }
 
 RangeSolution solve(const RangeState& state, double bound, std::size_t variants,
-                    const RangeNeighbours& neighbours) {
+                    const RangeNeighbours& neighbours, const std::vector<bool>& alone) {
   const std::vector<std::string> choosable = choosable_cubins(state);
   const bool any_quiet = std::ranges::any_of(
       state.cells, [](const RangeCellState& cell) { return cell.is_measured() && !cell.contended; });
@@ -218,10 +218,12 @@ RangeSolution solve(const RangeState& state, double bound, std::size_t variants,
     const std::optional<std::size_t> choice = best_choice(times[i], cover.cubins);
     if (!choice) {  // all of the set lost to the default here: the nearest cell serves
       table.kept = false;
+      solution.left_to_neighbours.push_back(cells[i]);
       continue;
     }
     const MeasuredConfig fastest = best_of(cell, choosable[*choice]);
-    const bool has_around = cells[i] < neighbours.size();
+    const bool is_alone = cells[i] < alone.size() && alone[cells[i]];
+    const bool has_around = cells[i] < neighbours.size() && !is_alone;
     const MeasuredConfig pick =
         has_around ? choices.among_neighbours(cells[i], fastest, times[i].best_us(), neighbours[cells[i]])
                    : fastest;

@@ -66,8 +66,7 @@ struct RangeState {
   std::vector<RangeCellState> cells;
   std::vector<UnseenShape> shapes;
   std::uint64_t draw = 0;  // how often other shapes were drawn, since cells came after some had become cells
-  std::vector<std::string>
-      withdrawn;  // configurations that failed where they were expected to be the fastest
+  std::vector<std::string> withdrawn;  // configurations that failed at a shape which they were chosen for
 
   bool operator==(const RangeState&) const = default;
   std::string text() const;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr std::size_t kMostAbsorbed = 24;                   // unseen shapes that become cells
 constexpr std::uint64_t kSeedsApart = 0x9e3779b97f4a7c15u;  // of two draws of unseen shapes
+constexpr std::size_t kMostWithdrawals = 16;                // rounds of the certificate
 constexpr std::size_t kIdleCells = 8;                       // in sequence in which a cubin is not the fastest
 
 bool is_fastest(const std::string& name, const RangeCellState& cell) {
@@ -21,9 +23,23 @@ bool is_fastest(const std::string& name, const RangeCellState& cell) {
          });
 }
 
+// The fastest of a cubin's other run-time values, in the scale of the best one's duel; without a configuration if none
+// ran.
+MeasuredConfig next_best(const RangeCellState& cell, const std::string& cubin, const MeasuredConfig& best) {
+  const auto known = cell.looks.find(best.config);
+  if (known == cell.looks.end() || !std::isfinite(known->second.time_us)) return {};
+  const double scale = best.time_us / known->second.time_us;
+  MeasuredConfig next;
+  for (const auto& [config, look] : cell.looks) {
+    if (look.cubin != cubin || config == best.config || !std::isfinite(look.time_us)) continue;
+    if (next.config.empty() || scale * look.time_us < next.time_us) next = {config, scale * look.time_us};
+  }
+  return next;
+}
+
 }  // namespace
 
-std::optional<RangeSearch::Served> RangeSearch::served_at(const Problem& problem) const {
+std::optional<std::string> RangeSearch::served_at(const Problem& problem) const {
   std::vector<TablePoint> points;
   std::vector<std::size_t> cells;
   for (std::size_t i = 0; i < plan_.cells().size(); ++i) {
@@ -35,35 +51,36 @@ std::optional<RangeSearch::Served> RangeSearch::served_at(const Problem& problem
   const RangePicks picks(plan_.interface(), points, expected);
   const std::optional<RangePicks::Place> place = picks.at(plan_.interface().table_point_of(problem));
   if (!place) return std::nullopt;
-  if (!place->is_cell) return Served{expected.configs[place->index], std::nullopt};
-  return Served{solution_.picks[cells[place->index]].config, cells[place->index]};
+  return place->is_cell ? solution_.picks[cells[place->index]].config : expected.configs[place->index];
 }
 
-// A choice that failed somewhere in its cell serves there no longer; one that was expected nowhere.
-void RangeSearch::withdraw(const Served& served) {
-  if (!served.cell) {
-    state_.withdrawn.push_back(served.config);
-    expect();
-    return;
+// What failed at one shape is chosen at none: not by a cell, nor between the cells.
+void RangeSearch::withdraw(const std::string& config) {
+  meter_.withdraw(config);
+  for (RangeCellState& cell : state_.cells) {
+    for (auto& [name, found] : cell.cubins) {
+      if (found.config == config) found = next_best(cell, name, found);
+    }
+    if (const auto look = cell.looks.find(config); look != cell.looks.end())
+      look->second.time_us = std::numeric_limits<double>::infinity();
+    if (cell.fallback && cell.fallback->config == config) cell.fallback.reset();
   }
-  const RangePick pick = solution_.picks[*served.cell];
-  RangeCellState& cell = state_.cells[*served.cell];
-  cell.looks[pick.config] = {pick.cubin, std::numeric_limits<double>::infinity()};
-  cell.cubins[pick.cubin] = {};
-  if (cell.fallback && cell.fallback->config == pick.config) cell.fallback.reset();
 }
 
 void RangeSearch::add_shape(const Problem& problem) {
-  const std::optional<Served> served = served_at(problem);
+  const std::optional<std::string> served = served_at(problem);
   if (!served) return;
-  const std::string& pick = served->config;
+  const std::string pick = *served;
   enter(problem);
   const TuneResult own = tune_here(request_.shape_budget, kShapesUntil, false);
   meter_.begin(session_.request(request_.settings).kernel != nullptr);
   // Each once: two times of one configuration would differ by noise, which is no loss.
   std::vector<std::string> configs{pick};
   const auto add = [&](const std::string& config) {
-    if (std::ranges::find(configs, config) == configs.end()) configs.push_back(config);
+    const auto is_it = [&](const std::vector<std::string>& all) {
+      return std::ranges::find(all, config) != all.end();
+    };
+    if (!is_it(configs) && !is_it(state_.withdrawn)) configs.push_back(config);
   };
   if (own.best) add(own.best->config.text());
   const std::string fallback = session_.default_config() ? session_.default_config()->text() : "";
@@ -75,7 +92,9 @@ void RangeSearch::add_shape(const Problem& problem) {
   if (times[0] == 0 || !meter_.is_right(pick)) {
     shape.failed = true;
     state_.shapes.push_back(std::move(shape));
-    withdraw(*served);
+    state_.withdrawn.push_back(pick);
+    withdraw(pick);
+    expect();
     return;
   }
   if (contended) return;
@@ -96,8 +115,7 @@ void RangeSearch::certify_once(const std::vector<Problem>& shapes) {
   std::erase_if(state_.shapes, [&](const UnseenShape& shape) {
     const auto found = std::ranges::find(shapes, shape.problem, &Problem::text);
     if (found == shapes.end()) return true;
-    const std::optional<Served> served = served_at(*found);
-    return !shape.absorbed && (!served || served->config != shape.pick);
+    return !shape.absorbed && served_at(*found) != shape.pick;
   });
   for (std::size_t i = 0;
        i < std::min(shapes.size(), request_.certificate_shapes) && !time_is_up(kShapesUntil); ++i) {
@@ -180,11 +198,22 @@ void RangeSearch::forget_shapes_of_older_table() {
   ++state_.draw;
 }
 
-void RangeSearch::certify() {
-  forget_shapes_of_older_table();
-  do {
+// Until nothing fails: what was seen before a choice was withdrawn may be served otherwise since. When time is up, a
+// round only forgets such shapes.
+void RangeSearch::certify_until_sound() {
+  for (std::size_t round = 0; round < kMostWithdrawals; ++round) {
+    const std::size_t before = state_.withdrawn.size();
     certify_once(
         unseen(std::max(request_.certificate_shapes, state_.shapes.size())));  // fewer than before: as before
+    if (state_.withdrawn.size() == before) return;
+  }
+}
+
+void RangeSearch::certify() {
+  forget_shapes_of_older_table();
+  resumed_picks_.reset();
+  do {
+    certify_until_sound();
   } while (!time_is_up(kShapesUntil) && absorb());
 }
 

@@ -1,6 +1,7 @@
 #include "ranges/expected_choices.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -69,6 +70,25 @@ std::size_t ExpectedChoices::points() const {
     count +=
         grid.choices.size() - static_cast<std::size_t>(std::ranges::count(grid.choices, ExpectedGrid::kNone));
   return count;
+}
+
+void ExpectedChoices::keep(const std::function<bool(const std::string&)>& is_kept) {
+  std::map<std::uint32_t, std::uint32_t> places;
+  std::vector<std::string> used;
+  const auto place_of = [&](std::uint32_t choice) {
+    const auto [known, is_new] = places.try_emplace(choice, ExpectedGrid::kNone);
+    if (is_new && is_kept(configs[choice])) {
+      known->second = static_cast<std::uint32_t>(used.size());
+      used.push_back(configs[choice]);
+    }
+    return known->second;
+  };
+  for (ExpectedGrid& grid : grids) {
+    for (std::uint32_t& choice : grid.choices) {
+      if (choice != ExpectedGrid::kNone) choice = place_of(choice);
+    }
+  }
+  configs = std::move(used);
 }
 
 Json expected_json(const ExpectedChoices& expected) {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -35,6 +36,8 @@ struct ExpectedChoices {
   bool operator==(const ExpectedChoices&) const = default;
   bool empty() const { return grids.empty(); }
   std::size_t points() const;  // that have a choice
+  // Leaves the nearest cell to the points whose configuration is not kept, and drops configurations that no point has.
+  void keep(const std::function<bool(const std::string&)>& is_kept);
 };
 
 // Equal choices in sequence are written once, with their number.

@@ -12,16 +12,8 @@ namespace {
 
 constexpr std::int64_t kLargest = std::int64_t{1} << 40;
 
-std::int64_t parse_extent(std::string_view text, std::string_view whole) {
-  std::int64_t number = 0, unit = 1;
-  std::string_view digits = text;
-  if (digits.ends_with('k') || digits.ends_with('m')) {
-    unit = digits.back() == 'k' ? 1024 : 1024 * 1024;
-    digits.remove_suffix(1);
-  }
-  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  const bool whole_number = failure == std::errc() && end == digits.data() + digits.size();
-  if (whole_number && number >= 1 && number <= kLargest / unit) return number * unit;
+std::int64_t extent_of(std::string_view text, std::string_view whole) {
+  if (const std::optional<std::int64_t> extent = parse_extent(text)) return *extent;
   throw BadInput("'" + std::string(text) + "' in '" + std::string(whole) +
                  "' is no number from 1 on; a range is written batch=1..256 or context=512..128k");
 }
@@ -33,13 +25,25 @@ RangeDimension parse_range(std::string_view text) {
   RangeDimension range{.name = std::string(text.substr(0, equals))};
   const std::string_view values = text.substr(equals + 1);
   const std::size_t dots = values.find("..");
-  range.first = parse_extent(values.substr(0, dots), text);
-  range.last = dots == std::string_view::npos ? range.first : parse_extent(values.substr(dots + 2), text);
+  range.first = extent_of(values.substr(0, dots), text);
+  range.last = dots == std::string_view::npos ? range.first : extent_of(values.substr(dots + 2), text);
   if (range.first <= range.last) return range;
   throw BadInput("'" + std::string(text) + "' ends before it begins");
 }
 
 }  // namespace
+
+std::optional<std::int64_t> parse_extent(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failure != std::errc()) return std::nullopt;
+  const std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
+  std::int64_t unit = 1;
+  if (suffix == "k" || suffix == "K") unit = 1024;
+  if (suffix == "m" || suffix == "M") unit = 1024 * 1024;
+  if (unit == 1 && !suffix.empty()) return std::nullopt;
+  return number >= 1 && number <= kLargest / unit ? std::optional(number * unit) : std::nullopt;
+}
 
 std::int64_t geometric_middle(std::int64_t a, std::int64_t b) {
   return std::llround(std::sqrt(static_cast<double>(a) * static_cast<double>(b)));
@@ -123,9 +127,8 @@ double grid_distance(const GridPoint& a, const GridPoint& b) {
   return distance;
 }
 
-std::vector<std::size_t> spread_order(const std::vector<GridPoint>& points) {
-  std::vector<std::size_t> order;
-  if (points.empty()) return order;
+void visit_spread(const std::vector<GridPoint>& points, const std::function<bool(std::size_t point)>& visit) {
+  if (points.empty()) return;
   GridPoint low = points.front(), high = points.front();
   for (const GridPoint& point : points) {
     for (std::size_t axis = 0; axis < point.size(); ++axis) {
@@ -136,20 +139,38 @@ std::vector<std::size_t> spread_order(const std::vector<GridPoint>& points) {
   GridPoint middle = low;
   for (std::size_t axis = 0; axis < low.size(); ++axis)
     middle[axis] = geometric_middle(low[axis], high[axis]);
-  std::vector<double> nearest(points.size(), std::numeric_limits<double>::infinity());
-  const auto take = [&](std::size_t chosen) {
-    order.push_back(chosen);
-    for (std::size_t i = 0; i < points.size(); ++i)
-      nearest[i] = std::min(nearest[i], grid_distance(points[i], points[chosen]));
-    nearest[chosen] = -1;
-  };
-  std::size_t first = 0;
+  std::size_t chosen = 0;
   for (std::size_t i = 1; i < points.size(); ++i) {
-    if (grid_distance(points[i], middle) < grid_distance(points[first], middle)) first = i;
+    if (grid_distance(points[i], middle) < grid_distance(points[chosen], middle)) chosen = i;
   }
-  take(first);
-  while (order.size() < points.size())
-    take(static_cast<std::size_t>(std::max_element(nearest.begin(), nearest.end()) - nearest.begin()));
+  std::vector<double> logs;  // by point, then by axis
+  for (const GridPoint& point : points) {
+    for (const std::int64_t coordinate : point) logs.push_back(std::log2(static_cast<double>(coordinate)));
+  }
+  const std::size_t axes = low.size();
+  const auto distance = [&](std::size_t a, std::size_t b) {
+    double sum = 0;
+    for (std::size_t axis = 0; axis < axes; ++axis) {
+      const double octaves = logs[a * axes + axis] - logs[b * axes + axis];
+      sum += octaves * octaves;
+    }
+    return sum;
+  };
+  std::vector<double> nearest(points.size(), std::numeric_limits<double>::infinity());
+  for (std::size_t visited = 0; visited < points.size(); ++visited) {
+    if (!visit(chosen)) return;
+    for (std::size_t i = 0; i < points.size(); ++i) nearest[i] = std::min(nearest[i], distance(i, chosen));
+    nearest[chosen] = -1;
+    chosen = static_cast<std::size_t>(std::max_element(nearest.begin(), nearest.end()) - nearest.begin());
+  }
+}
+
+std::vector<std::size_t> spread_order(const std::vector<GridPoint>& points) {
+  std::vector<std::size_t> order;
+  visit_spread(points, [&](std::size_t point) {
+    order.push_back(point);
+    return true;
+  });
   return order;
 }
 

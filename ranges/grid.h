@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,10 @@ struct RangeDimension {
 };
 
 inline constexpr std::size_t kMostDimensions = 4;
+
+// Reads one value: "256" or "128k"; k and m, also as K and M, are 1024 and 1024². nullopt for what is no number from 1
+// to 2^40.
+std::optional<std::int64_t> parse_extent(std::string_view text);
 
 // Reads "batch=1..256,context=512..128k"; k and m are 1024 and 1024². A single value is a range of one. Throws
 // BadInput.
@@ -41,6 +46,8 @@ double grid_distance(const GridPoint& a, const GridPoint& b);
 // An order in which each next point is as far as can be from those before it, so that a search that runs out of time
 // has seen the whole range. Begins at the point nearest to the middle. Indexes into `points`.
 std::vector<std::size_t> spread_order(const std::vector<GridPoint>& points);
+// The same, point by point, until `visit` returns false.
+void visit_spread(const std::vector<GridPoint>& points, const std::function<bool(std::size_t point)>& visit);
 
 // Lengths in tokens are seldom whole tiles or pages: those between the ends that are 128 or more are moved into the
 // middle of a tile, so that what is chosen there is not what only whole ones suit. Neighbours may become equal.

@@ -16,7 +16,7 @@ namespace moetune {
 
 struct RangeCell {
   std::string problem;  // canonical text
-  std::string config;   // canonical text; of the space's default where every cubin lost to it
+  std::string config;   // canonical text
   double time_us = 0;
   double default_us = 0;  // 0 if there is no default
   double best_us = 0;     // of all cubins measured in the cell and the default
@@ -51,7 +51,7 @@ struct RangeTable {
   bool operator==(const RangeTable&) const = default;
   double worst_cell() const;  // regret; 0 without cells
 
-  std::string text() const;  // JSON
+  std::string text() const;  // JSON; throws BadInput if parse() would
   static RangeTable parse(std::string_view text, std::string_view what);
 };
 

@@ -37,7 +37,7 @@ class CoverSearch {
   Cover run() {
     take({});
     greedy();
-    for (std::size_t size = 1; size <= limit_ && looked_ < kExactSets; ++size) {
+    for (std::size_t size = 1; size <= limit_ && looks_ < kExactLooks; ++size) {
       if (!best_merit_.breaks_bound && size > best_.size()) break;
       std::vector<std::size_t> chosen;
       enumerate(0, size, chosen);
@@ -54,27 +54,38 @@ class CoverSearch {
     return std::log(fastest / best_us) + std::max(0.0, fastest / cell.default_us - 1);
   }
 
-  Merit merit(const std::vector<std::size_t>& set) const {
-    Merit merit{.price = 0, .size = set.size(), .worst = 0, .sum = 0};
-    bool loses = false;
+  // nullopt as soon as it is no better than `least`, which each further cell only adds to.
+  std::optional<Merit> merit(const std::vector<std::size_t>& set, const Merit& least) {
+    Merit merit{.breaks_bound = false, .price = 0, .size = set.size(), .worst = 0, .sum = 0};
     for (std::size_t c = 0; c < cells_.size(); ++c) {
       if (best_us_[c] == kNever) continue;
-      const double regret = served_regret(cells_[c], set);
-      loses = loses || !best_choice(cells_[c], set);
-      merit.price += price(cells_[c], best_us_[c], set);
+      ++looks_;
+      const CellTimes& cell = cells_[c];
+      const std::optional<std::size_t> choice = best_choice(cell, set);
+      const double regret = (choice ? cell.cubins[*choice] : cell.default_us) / best_us_[c] - 1;
+      merit.price += price(cell, best_us_[c], set);
       merit.worst = std::max(merit.worst, regret);
       merit.sum += std::log1p(regret);
+      merit.breaks_bound = merit.breaks_bound || !choice || merit.worst > bound_;
+      if (!(merit < least)) return std::nullopt;
     }
-    merit.breaks_bound = merit.worst > bound_ || loses;
-    return merit;
+    return merit < least ? std::optional(merit) : std::nullopt;
   }
 
   bool take(const std::vector<std::size_t>& set) {
-    const Merit found = merit(set);
-    if (!(found < best_merit_)) return false;
+    const std::optional<Merit> found = merit(set, best_merit_);
+    if (!found) return false;
     best_ = set;
-    best_merit_ = found;
+    best_merit_ = *found;
     return true;
+  }
+
+  double whole_price(const std::vector<std::size_t>& set) const {
+    double sum = 0;
+    for (std::size_t c = 0; c < cells_.size(); ++c) {
+      if (best_us_[c] != kNever) sum += price(cells_[c], best_us_[c], set);
+    }
+    return sum;
   }
 
   // Adds the cubin that helps most until nothing helps: a first answer, and the only one for large problems.
@@ -82,15 +93,15 @@ class CoverSearch {
     std::vector<std::size_t> set;
     while (set.size() < limit_) {
       std::optional<std::size_t> next;
-      Merit least;
+      double least_price = kNever;
       for (std::size_t cubin = 0; cubin < count_; ++cubin) {
         if (std::find(set.begin(), set.end(), cubin) != set.end()) continue;
         std::vector<std::size_t> more = set;
         more.insert(std::upper_bound(more.begin(), more.end(), cubin), cubin);
-        const Merit found = merit(more);
-        if (next && found.price >= least.price) continue;
+        const double found = whole_price(more);
+        if (next && found >= least_price) continue;
         next = cubin;
-        least = found;
+        least_price = found;
       }
       if (!next) return;
       set.insert(std::upper_bound(set.begin(), set.end(), *next), *next);
@@ -100,11 +111,10 @@ class CoverSearch {
 
   void enumerate(std::size_t first, std::size_t more, std::vector<std::size_t>& chosen) {
     if (more == 0) {
-      ++looked_;
       take(chosen);
       return;
     }
-    for (std::size_t cubin = first; cubin + more <= count_ && looked_ < kExactSets; ++cubin) {
+    for (std::size_t cubin = first; cubin + more <= count_ && looks_ < kExactLooks; ++cubin) {
       chosen.push_back(cubin);
       enumerate(cubin + 1, more - 1, chosen);
       chosen.pop_back();
@@ -114,7 +124,7 @@ class CoverSearch {
   const std::vector<CellTimes>& cells_;
   const double bound_;
   const std::size_t count_;
-  std::size_t limit_ = 0, looked_ = 0;
+  std::size_t limit_ = 0, looks_ = 0;
   std::vector<double> best_us_;
   std::vector<std::size_t> best_;
   Merit best_merit_;

@@ -37,9 +37,9 @@ std::optional<std::size_t> best_choice(const CellTimes& cell, const std::vector<
 double served_regret(const CellTimes& cell, const std::vector<std::size_t>& cubins);
 
 // At most `limit` cubins. If no such set keeps `bound` everywhere: the one that loses least on the whole, where what is
-// lost to the default counts twice. Exact up to kExactSets sets
-// looked at, else by greedy choice.
-inline constexpr std::size_t kExactSets = 2'000'000;
+// lost to the default counts twice. Exact while sets, smaller ones and first ones first, look at no more than
+// kExactLooks cells in all, which takes half a second; then the best so far, or what greedy choice found.
+inline constexpr std::size_t kExactLooks = 20'000'000;
 Cover choose_cubins(const std::vector<CellTimes>& cells, double bound, std::size_t limit);
 
 }  // namespace moetune

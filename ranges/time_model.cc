@@ -44,14 +44,22 @@ TimeModel::Fill::Fill(const Launched& launched)
 
 TimeModel::TimeModel(std::vector<Config> configs, const std::vector<Point>& points)
     : configs_(std::move(configs)) {
-  for (const Config& a : configs_) {
-    for (const Config& b : configs_) {
-      values_alike_.push_back(values_alike(a, b));
-      cubins_alike_.push_back(a.cubin == b.cubin ? 1 : kOtherCubin);
-    }
-  }
   take_rows(points);
+  compare_configs();
   fit();
+}
+
+// Those of rows alone with all: there may be many more configurations than rows.
+void TimeModel::compare_configs() {
+  constexpr std::size_t kNowhere = ~std::size_t{0};
+  places_.assign(configs_.size(), kNowhere);
+  std::size_t count = 0;
+  for (const Row& row : rows_) {
+    if (places_[row.fill.config] != kNowhere) continue;
+    places_[row.fill.config] = count++;
+    for (const Config& other : configs_)
+      values_alike_.push_back(values_alike(configs_[row.fill.config], other));
+  }
 }
 
 void TimeModel::take_rows(const std::vector<Point>& points) {
@@ -70,10 +78,12 @@ void TimeModel::take_rows(const std::vector<Point>& points) {
   std::ranges::stable_sort(rows_, {}, &Row::point);
 }
 
-double TimeModel::alike(double near, const Fill& a, const Fill& b) const {
-  const std::size_t pair = a.config * configs_.size() + b.config;
-  const double filled = std::exp(-std::abs(a.waves - b.waves) - std::abs(a.last_wave - b.last_wave));
-  return near * (values_alike_[pair] * filled + kOfCubin * cubins_alike_[pair]);
+double TimeModel::alike(double near, const Fill& a, const Fill& of_row) const {
+  const double values = values_alike_[places_[of_row.config] * configs_.size() + a.config];
+  const double filled =
+      std::exp(-std::abs(a.waves - of_row.waves) - std::abs(a.last_wave - of_row.last_wave));
+  const double cubins = configs_[a.config].cubin == configs_[of_row.config].cubin ? 1 : kOtherCubin;
+  return near * (values * filled + kOfCubin * cubins);
 }
 
 void TimeModel::fit() {

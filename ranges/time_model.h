@@ -60,11 +60,13 @@ class TimeModel {
   };
   void take_rows(const std::vector<Point>& points);
   void fit();
-  double alike(double near, const Fill& a, const Fill& b) const;
+  void compare_configs();
+  double alike(double near, const Fill& a, const Fill& of_row) const;
 
   std::vector<Config> configs_;
-  std::vector<double> values_alike_, cubins_alike_;  // by two configurations
-  std::vector<std::vector<double>> positions_;       // of points
+  std::vector<std::size_t> places_;   // of rows' configurations, by configuration
+  std::vector<double> values_alike_;  // by the place of a row's configuration, and any configuration
+  std::vector<std::vector<double>> positions_;  // of points
   std::vector<Row> rows_;
 };
 

@@ -86,7 +86,10 @@ MissedList workloads_from_misses(const std::filesystem::path& file, const std::s
   const std::vector<RangeDimension> asked = read_over(over);
   std::set<std::string> used;
   std::map<std::pair<std::string, std::string>, std::size_t> families;
+  std::set<std::pair<std::string, std::string>> left_out;  // families
   std::size_t shapes = 0;
+  // Each kernel may have one more, of shapes.
+  const std::size_t most_entries = kMostEntries - all_kernels().size();
   const std::vector<MissedWorkload> all = read_misses(file);
   result.none = all.empty();
   for (const MissedWorkload& missed : all) {
@@ -102,8 +105,12 @@ MissedList workloads_from_misses(const std::filesystem::path& file, const std::s
     const Kernel& kernel = find_kernel(missed.kernel);
     if (std::vector<DimensionRange> ranges = ranges_for(kernel, asked, used); !ranges.empty()) {
       const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, missed.problem);
-      const auto [family, is_new] =
-          families.emplace(std::pair(kernel.name(), kernel.specialization(problem).text()), entries.size());
+      const std::pair key(kernel.name(), kernel.specialization(problem).text());
+      if (entries.size() >= most_entries && !families.contains(key)) {
+        left_out.insert(key);
+        continue;
+      }
+      const auto [family, is_new] = families.emplace(key, entries.size());
       if (is_new) entries.push_back(family_entry(kernel, problem, std::move(ranges)));
       add(entries[family->second]);
       continue;
@@ -122,6 +129,9 @@ MissedList workloads_from_misses(const std::filesystem::path& file, const std::s
   if (shapes > kMostShapes)
     result.notes.push_back(std::to_string(shapes - kMostShapes) +
                            " shapes are left out: a list has at most " + std::to_string(kMostShapes));
+  if (!left_out.empty())
+    result.notes.push_back(std::to_string(left_out.size()) + " families are left out: a list has at most " +
+                           std::to_string(kMostEntries) + " entries");
   check_used(asked, used, result.list.entries.empty(), file);
   return result;
 }

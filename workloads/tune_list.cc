@@ -128,6 +128,11 @@ class ListTuner {
   Clock::time_point begin_ = Clock::now();
 };
 
+// Time ended before all was measured.
+bool is_cut_off(const TunedRange& tuned) {
+  return tuned.result && tuned.result->out_of_time && tuned.state != TunedState::already;
+}
+
 Document tuned_range_document(const TunedRange& tuned) {
   Document document = {{"kernel", tuned.range.kernel},
                        {"problem", tuned.range.problem},
@@ -138,6 +143,8 @@ Document tuned_range_document(const TunedRange& tuned) {
   if (tuned.result) {
     const RangeTable& table = tuned.result->table;
     document["cells"] = table.cells.size();
+    document["planned"] = tuned.result->planned;
+    document["out_of_time"] = is_cut_off(tuned);
     document["cubins"] = tuned.result->cubins;
     document["worst_regret"] = table.worst_cell();
     document["certificate"] = certificate_document(table.certificate);
@@ -195,6 +202,7 @@ TuneListResult tune_list(const TuneListRequest& request, const JobContext& conte
     left += result.points.emplace_back(TunedPoint{std::move(point)}).point.weight;
   ListTuner tuner(request, context);
   std::size_t range = 0, point = 0;
+  bool any_cut_off = false;
   while (range < result.ranges.size() || point < result.points.size()) {
     result.interrupted = context.stop.stop_requested();
     result.out_of_time = tuner.out_of_time();
@@ -206,6 +214,7 @@ TuneListResult tune_list(const TuneListRequest& request, const JobContext& conte
       TunedRange& tuned = result.ranges[range++];
       tuner.tune(tuned, std::max(left, tuned.range.weight));
       left -= tuned.range.weight;
+      any_cut_off = any_cut_off || is_cut_off(tuned);
       if (range_ended && tuned.state != TunedState::not_reached) range_ended(tuned);
     } else {
       TunedPoint& tuned = result.points[point++];
@@ -215,6 +224,7 @@ TuneListResult tune_list(const TuneListRequest& request, const JobContext& conte
     }
   }
   result.interrupted = result.interrupted || context.stop.stop_requested();
+  result.out_of_time = result.out_of_time || any_cut_off;
   tuner.require_device();
   return result;
 }

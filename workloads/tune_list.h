@@ -45,9 +45,9 @@ struct TuneListRequest {
 };
 
 struct TuneListResult {
-  std::vector<TunedRange> ranges;  // heaviest first
-  std::vector<TunedPoint> points;  // likewise
-  bool interrupted = false, out_of_time = false;
+  std::vector<TunedRange> ranges;                 // heaviest first
+  std::vector<TunedPoint> points;                 // likewise
+  bool interrupted = false, out_of_time = false;  // out_of_time: of all, or a range's share of it
 
   std::size_t count(TunedState state) const;  // of both
 };

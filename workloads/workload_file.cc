@@ -12,7 +12,7 @@ namespace moetune {
 namespace {
 
 constexpr std::size_t kMostFileBytes = std::size_t{16} << 20;
-constexpr std::size_t kMostEntries = 10'000, kMostRanges = 16, kMostKeys = 16;
+constexpr std::size_t kMostRanges = 16, kMostKeys = 16;
 constexpr int kFileVersion = 1;
 
 // What `read` throws, with the place before it.

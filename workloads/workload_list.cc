@@ -1,7 +1,6 @@
 #include "workloads/workload_list.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -9,6 +8,7 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "kernels/registry.h"
+#include "ranges/grid.h"
 
 namespace moetune {
 namespace {
@@ -72,17 +72,9 @@ std::string merged(const std::string& base, const std::string& over) {
 }  // namespace
 
 DimensionRange parse_range(const std::string& dimension, const std::string& text) {
-  const auto refuse = [&]() -> std::int64_t {
-    throw BadInput("'" + text + "' is no range; it would be 1..256, 512..128k or 64");
-  };
   const auto number = [&](std::string_view word) {
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (error != std::errc() || value < 1 || value > std::int64_t{1} << 40) return refuse();
-    const std::string_view unit = word.substr(static_cast<std::size_t>(end - word.data()));
-    if (unit == "k" || unit == "K") return value << 10;
-    if (unit == "m" || unit == "M") return value << 20;
-    return unit.empty() ? value : refuse();
+    if (const std::optional<std::int64_t> extent = parse_extent(word)) return *extent;
+    throw BadInput("'" + text + "' is no range; it would be 1..256, 512..128k or 64");
   };
   const std::size_t dots = text.find("..");
   DimensionRange range{dimension};

@@ -14,6 +14,7 @@
 
 namespace moetune {
 
+inline constexpr std::size_t kMostEntries = 10'000;  // of a list
 inline constexpr std::size_t kMostShapes = 100'000;  // of a list, over all of its entries
 
 struct WorkloadShape {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <utility>
@@ -180,4 +181,19 @@ TEST_CASE("a launch has no loads if its kernel does not say how its work falls t
   const CellMeter meter(session, settings, context);
   CHECK(meter.waves_of(*session.default_config(), session.problem()) > 0);
   CHECK(meter.loads_of(*session.default_config(), session.problem()).empty());
+}
+
+TEST_CASE("what was withdrawn is not chosen in a cell that is measured again") {
+  DuelingCell at;
+  const std::string cubin = cubins_of(at.session, at.meter).begin()->second;
+  at.meter.begin(false);
+  RangeCellState cell;
+  at.meter.measure({{cubin, {}}}, at.meter.brief(), cell);
+  const std::string failed = cell.cubins.at(cubin).config;
+  REQUIRE_FALSE(failed.empty());
+  at.meter.withdraw(failed);
+  at.meter.measure({{cubin, {}}}, at.meter.brief(), cell);
+  CHECK_FALSE(cell.cubins.at(cubin).config.empty());
+  CHECK(cell.cubins.at(cubin).config != failed);
+  CHECK_FALSE(std::isfinite(cell.looks.at(failed).time_us));
 }

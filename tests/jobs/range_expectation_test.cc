@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
@@ -65,6 +66,19 @@ TEST_CASE("an axis gets coordinates between those of the cells, the widest gaps 
   CHECK(finer_axis({1, 2, 3}, 0.1, 10, rounded_middle) == std::vector<std::int64_t>{1, 2, 3});
   const auto none = [](std::int64_t, std::int64_t) { return std::nullopt; };
   CHECK(finer_axis({4, 64}, 1, 10, none) == std::vector<std::int64_t>{4, 64});
+}
+
+TEST_CASE("of more coordinates than a grid may have the ends stay, and others between them") {
+  std::vector<std::int64_t> cells(200);
+  std::iota(cells.begin(), cells.end(), 1);
+  const std::vector<std::int64_t> axis = finer_axis(cells, 0.1, 128, rounded_middle);
+  REQUIRE(axis.size() == ExpectedGrid::kMostCoordinates);
+  CHECK(axis.front() == 1);
+  CHECK(axis.back() == 200);
+  for (std::size_t i = 1; i < axis.size(); ++i) {
+    CHECK(axis[i] > axis[i - 1]);
+    CHECK(axis[i] <= axis[i - 1] + 2);
+  }
 }
 
 TEST_CASE("between its cells a table has a choice for every point, of its own cubins and legal there") {

@@ -48,6 +48,16 @@ RangeResult search_until(const RangeRequest& request, std::size_t trials) {
   return search_range(request, {.events = {.listener = listener}, .stop = stop.get_token()});
 }
 
+// Whether the configuration is its cubin's best in a cell, and another one of the cubin ran there.
+bool has_sibling_of(const RangeCellState& cell, const std::string& config) {
+  const auto look = cell.looks.find(config);
+  if (look == cell.looks.end() || cell.cubins.at(look->second.cubin).config != config) return false;
+  return std::ranges::any_of(cell.looks, [&](const auto& other) {
+    return other.first != config && other.second.cubin == look->second.cubin &&
+           std::isfinite(other.second.time_us);
+  });
+}
+
 }  // namespace
 
 TEST_CASE("a widened search that was stopped goes on to the same end") {
@@ -105,6 +115,66 @@ TEST_CASE("cells that are taken over come before the finer grid, without the mar
     cell.crossed = cell.was_unseen = true;
     CHECK((cell == *known));
   }
+}
+
+TEST_CASE("what was withdrawn stays so when the search goes on, and no cell is measured anew for it") {
+  const TemporaryFolder folder;
+  write_made_up_range(folder.file("recordings"));
+  RangeRequest request = range_request(folder);
+  const RangeResult before = search_range(request, {});
+  RangeState known = stored_progress(request);
+  const auto cell = std::ranges::find_if(before.table.cells, [&](const RangeCell& one) {
+    return std::ranges::any_of(
+        known.cells, [&](const auto& known_cell) { return has_sibling_of(known_cell, one.config); });
+  });
+  REQUIRE(cell != before.table.cells.end());
+  const std::string failed = cell->config;
+  known.withdrawn.push_back(failed);
+  known.cells.back().unreachable = "too little memory";
+  {
+    Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_write);
+    const FamilyRange stored = cache.ranges().at(0);
+    cache.put_range(stored.key, {.table = stored.table, .progress = known.text()});
+  }
+  const RangeResult after = search_range(request, {});
+  CHECK(after.table.cells.size() == before.table.cells.size());
+  for (const RangeCell& one : after.table.cells) CHECK(one.config != failed);
+  for (const std::string& config : after.table.expected.configs) CHECK(config != failed);
+  const RangeState state = stored_progress(request);
+  CHECK((state.withdrawn == std::vector<std::string>{failed}));
+  CHECK(state.cells.back().unreachable.empty());
+  // Another configuration of the same cubin takes its place.
+  for (std::size_t i = 0; i < state.cells.size(); ++i) {
+    if (!has_sibling_of(known.cells[i], failed)) continue;
+    CHECK_FALSE(state.cells[i].cubins.at(known.cells[i].looks.at(failed).cubin).config.empty());
+  }
+  CHECK((state.cells.back().looks.size() == known.cells.back().looks.size()));
+}
+
+TEST_CASE("a certificate is of no choices that came after it, wherever a search that goes on is stopped") {
+  const TemporaryFolder folder;
+  write_made_up_range(folder.file("recordings"));
+  RangeRequest request = range_request(folder);
+  const RangeResult before = search_range(request, {});
+  REQUIRE(before.table.certificate.shapes > 0);
+  RangeState known = stored_progress(request);
+  for (std::size_t i = 0; i < 2; ++i) known.cells[i] = {.problem = known.cells[i].problem};
+  {
+    Cache cache = Cache::open(request.target.cache.path, Cache::Mode::read_write);
+    const FamilyRange stored = cache.ranges().at(0);
+    cache.put_range(stored.key, {.table = stored.table, .progress = known.text()});
+  }
+  CHECK(search_until(request, 0).table.certificate.shapes == before.table.certificate.shapes);
+  std::stop_source stop;
+  const auto listener = [&](const Event& event) {
+    if (std::holds_alternative<RangeAdvanced>(event.what)) stop.request_stop();
+  };
+  const RangeResult part =
+      search_range(request, {.events = {.listener = listener}, .stop = stop.get_token()});
+  REQUIRE(part.interrupted);
+  CHECK(part.table.cells.size() + 1 == before.table.cells.size());
+  CHECK(part.table.certificate.shapes == 0);
+  CHECK(search_range(request, {}).table.certificate.shapes >= before.table.certificate.shapes);
 }
 
 TEST_CASE("progress of a moetune that did not count cells taken over is read") {

@@ -47,6 +47,19 @@ TEST_CASE("a cell picks what loses least around it, not what is best at one shap
 }
 
 TEST_CASE(
+    "a cell whose kind of work has choices between the cells picks its fastest, and the others do not") {
+  RangeState state{.ranges = "batch=1..4", .cubins = {"a"}};
+  state.cells = {cell_with("even", "steady", 10, 12), cell_with("even, lucky", "lucky", 10, 12),
+                 cell_with("uneven", "steady", 10, 12), cell_with("uneven, lucky", "lucky", 10, 12)};
+  for (const std::size_t i : {1, 3}) state.cells[i].looks["steady"] = {"a", 1.1 * 10.04};
+  for (const std::size_t i : {0, 2}) state.cells[i].looks["lucky"] = {"a", 1.1 * 12};
+  const RangeNeighbours around = {{{1, 0.8}}, {{0, 0.8}}, {{3, 0.8}}, {{2, 0.8}}};
+  const RangeSolution solution = solve(state, 0.02, 4, around, {true, true, false, false});
+  CHECK(solution.table.cells[1].config == "lucky");
+  CHECK(solution.table.cells[3].config == "steady");
+}
+
+TEST_CASE(
     "a cell that keeps the bound keeps it with what it gives away, and those past it come worst first") {
   RangeState state{.ranges = "batch=1..4", .cubins = {"a"}};
   state.cells = {cell_with("left", "steady", 10, 12), cell_with("near", "near", 10.18, 12),
@@ -90,7 +103,11 @@ TEST_CASE("the cubins of defaults count among those that a table launches") {
     CHECK_FALSE(solution.table.cells.empty());
     for (const RangeCell& cell : solution.table.cells) CHECK(cell.time_us <= cell.default_us);
   }
-  CHECK_FALSE(solve(state, 0.02, 1).table.kept);
+  const RangeSolution one = solve(state, 0.02, 1);
+  CHECK_FALSE(one.table.kept);
+  REQUIRE(one.left_to_neighbours.size() == 1);
+  CHECK(one.picks[one.left_to_neighbours[0]].config.empty());
+  CHECK(two.left_to_neighbours.empty());
 }
 
 TEST_CASE("what ties with the default need not launch the default's cubin as well") {

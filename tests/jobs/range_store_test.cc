@@ -93,6 +93,25 @@ TEST_CASE("a search that goes on stores what it adds as it lands") {
   CHECK(at.table().cells.size() == 4);
 }
 
+TEST_CASE("a table with choices between its cells serves until a search that goes on has them too") {
+  StoreCase at;
+  RangeStore first = at.store(kRange);
+  const auto put = [&](RangeStore& store, bool has_choices, RangeStore::Stage stage) {
+    RangeSolution solution = solution_of(3, kRange, has_choices ? 10 : 11);
+    if (has_choices)
+      solution.table.expected = {.configs = {plain_config(64)}, .grids = {{false, {{1, 2, 3}}, {0, 0, 0}}}};
+    store.put({.ranges = kRange}, solution, {one_variant(), "{}"}, stage);
+  };
+  put(first, true, kComplete);
+  RangeStore second = at.store(kRange);
+  put(second, false, kUnderWay);
+  CHECK(at.table().expected.points() == 3);
+  put(second, true, kUnderWay);
+  CHECK(at.table().expected.points() == 3);
+  put(second, false, kComplete);
+  CHECK(at.table().expected.points() == 0);
+}
+
 TEST_CASE("a narrower range does not replace a wider table by chance") {
   StoreCase at;
   RangeStore first = at.store(kRange);
@@ -139,4 +158,18 @@ TEST_CASE("one cell that is slower by more than half a percent keeps the older t
   CHECK(ratios_with(1.004).replaced);
   CHECK_FALSE(ratios_with(1.006).replaced);
   CHECK(ratios_with(1.006).worst == doctest::Approx(1.006));
+}
+
+TEST_CASE("a contest that time ends before half of its cells leaves the older table") {
+  const StandingTable standing{stored_key(), solution_of(4, kRange).table, {}};
+  const auto after = [&](std::size_t compared) {
+    std::size_t cell = 0;
+    return standing.contest([&](const RangeCell&) {
+      return cell++ < compared ? ContestRatio{.ratios = {0.95, 0.95}} : ContestRatio{.out_of_time = true};
+    });
+  };
+  CHECK(after(1).shapes == 1);
+  CHECK_FALSE(after(1).replaced);
+  CHECK(after(2).shapes == 2);
+  CHECK(after(2).replaced);
 }

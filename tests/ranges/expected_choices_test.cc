@@ -80,3 +80,18 @@ TEST_CASE("expected choices that cannot be are refused") {
     CHECK_THROWS_AS(RangeTable::parse(table.dump(), "a table"), BadInput);
   }
 }
+
+TEST_CASE("points whose configuration is not kept are left to the nearest cell") {
+  ExpectedChoices expected{.configs = {"unused", "a", "b"},
+                           .grids = {{false, {{1, 2, 4}}, {1, 2, ExpectedGrid::kNone}}, {true, {{8}}, {2}}}};
+  ExpectedChoices all = expected;
+  all.keep([](const std::string&) { return true; });
+  CHECK(all.configs == std::vector<std::string>{"a", "b"});
+  CHECK(all.grids[0].choices == std::vector<std::uint32_t>{0, 1, ExpectedGrid::kNone});
+  CHECK(all.grids[1].choices == std::vector<std::uint32_t>{1});
+  expected.keep([](const std::string& config) { return config != "a"; });
+  CHECK(expected.configs == std::vector<std::string>{"b"});
+  CHECK(expected.grids[0].choices == std::vector<std::uint32_t>{ExpectedGrid::kNone, 0, ExpectedGrid::kNone});
+  CHECK(expected.grids[1].choices == std::vector<std::uint32_t>{0});
+  CHECK(expected.points() == 2);
+}

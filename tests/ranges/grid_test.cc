@@ -92,3 +92,13 @@ TEST_CASE("neighbours stand on a line with nothing between them") {
   CHECK(midpoint({4, 16}, {16, 16}) == GridPoint{8, 16});
   CHECK(midpoint({1, 16}, {2, 16}) == std::nullopt);
 }
+
+TEST_CASE("an extent is a number with or without a unit, in either case") {
+  CHECK(parse_extent("64") == 64);
+  CHECK(parse_extent("2k") == 2048);
+  CHECK(parse_extent("2K") == 2048);
+  CHECK(parse_extent("3M") == 3 * 1024 * 1024);
+  CHECK(parse_ranges("context=2K..8K") == parse_ranges("context=2048..8192"));
+  for (const char* const text : {"", "k", "0", "-1", "2kk", "1g", "1.5", "1099511627777", "1099511627776k"})
+    CHECK_MESSAGE(!parse_extent(text), text);
+}

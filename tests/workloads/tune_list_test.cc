@@ -41,6 +41,13 @@ TEST_CASE(
     request.time_s = time_s;
     const TuneListResult result = tune_list(request, context, {});
     REQUIRE(result.ranges.size() == 1);
+    const bool is_cut_off = result.ranges[0].state == TunedState::not_reached;
+    CHECK(result.out_of_time == is_cut_off);
+    const Document document = tune_list_document(result);
+    const Document& tuned = document.at("ranges").at(0);
+    CHECK(tuned.at("out_of_time") == is_cut_off);
+    CHECK(tuned.at("planned") >= tuned.at("cells"));
+    CHECK(document.at("out_of_time") == is_cut_off);
     return tuned_state_name(result.ranges[0].state);
   };
   CHECK(state_with(0.9, slow) == "not_reached");

@@ -335,6 +335,21 @@ TEST_CASE("whatever was counted, the list that misses become is one that can be 
   CHECK(of(many + "]").entries.front().shapes.size() == 100'000);
 }
 
+TEST_CASE("misses of more families than a list may hold are left out, and counted") {
+  const TemporaryFolder folder;
+  std::string misses;
+  for (int i = 1; i <= 10'001; ++i)
+    misses += std::string(i == 1 ? "" : ",") + R"({"kernel": "moe_combine", "problem": "tokens=3,hidden=)" +
+              std::to_string(8 * (1 + i % 2000)) + ",top_k=" + std::to_string(1 + i / 2000) +
+              R"(", "count": 1})";
+  std::ofstream(folder.file("m.json")) << R"({"moetune_misses": 1, "misses": [)" << misses << "]}";
+  const MissedList missed = workloads_from_misses(folder.file("m.json"), "tokens=1..64");
+  CHECK(missed.list.entries.size() <= kMostEntries);
+  REQUIRE(missed.notes.size() == 1);
+  CHECK(has(missed.notes[0], std::to_string(10'001 - missed.list.entries.size()) + " families are left out"));
+  CHECK(parse_workloads(workloads_text(missed.list), "w.json").entries == missed.list.entries);
+}
+
 TEST_CASE("a file without a miss is an empty list, whose ranges are checked all the same") {
   const TemporaryFolder folder;
   const auto of = [&](const std::string& misses, const std::string& over = "") {
