@@ -51,7 +51,7 @@ struct RangeTable {
   bool operator==(const RangeTable&) const = default;
   double worst_cell() const;  // regret; 0 without cells
 
-  std::string text() const;  // JSON; throws BadInput if parse() would
+  std::string text() const;  // JSON
   static RangeTable parse(std::string_view text, std::string_view what);
 };
 

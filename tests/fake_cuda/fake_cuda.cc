@@ -258,9 +258,9 @@ CUresult module_load_data(CUmodule* module, const void* image) {
 }
 
 CUresult module_unload(CUmodule module) {
+  delete reinterpret_cast<FakeModule*>(module);  // even if it fails: a driver's leak is none of ours
   if (!has_context()) return CUDA_ERROR_INVALID_CONTEXT;
   --loaded_modules;
-  delete reinterpret_cast<FakeModule*>(module);
   return sticky();
 }
 

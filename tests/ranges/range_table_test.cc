@@ -26,18 +26,6 @@ TEST_CASE("a table reads back as it was written") {
   CHECK(table.worst_cell() == doctest::Approx(0.01));
 }
 
-TEST_CASE("a table that nobody could read is not written") {
-  RangeTable table = sample_table();
-  table.expected = {.configs = {"tile=16"}, .grids = {{false, {{}}, {}}}};
-  ExpectedGrid& grid = table.expected.grids[0];
-  for (std::int64_t i = 1; i <= 128; ++i) grid.axes[0].push_back(i);
-  grid.choices.assign(128, 0);
-  CHECK(RangeTable::parse(table.text(), "a table") == table);
-  grid.axes[0].push_back(129);
-  grid.choices.push_back(0);
-  CHECK_THROWS_WITH_AS(table.text(), doctest::Contains("too many"), BadInput);
-}
-
 TEST_CASE("a certificate holds the median, the 95th percentile and the worst") {
   std::vector<double> regrets;
   for (int i = 0; i <= 20; ++i) regrets.push_back(0.001 * (20 - i));
