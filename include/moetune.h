@@ -20,12 +20,12 @@
  * returned that another thread's call could change. After fork() the child must not use what its parent opened, as CUDA
  * does not survive a fork; it opens a runtime of its own once it has called exec.
  *
- * Errors. Every function that can fail returns a moetune_status; moetune_last_error() has the sentence for
- * the calling thread: what was wrong, where, what would be right. On failure out-parameters are untouched,
- * unless their function says otherwise. No function throws, aborts, or prints. Each function names its statuses
- * below; beside those any may return MOETUNE_INVALID_ARGUMENT for a null pointer, MOETUNE_OUT_OF_MEMORY when the
- * host has no memory left, and MOETUNE_INTERNAL. A handle that moetune_close has closed, or that no function here
- * returned, is undefined behaviour.
+ * Errors. Every function that can fail returns a moetune_status; moetune_last_error() has the sentence for the
+ * calling thread: what was wrong, where, what would be right, in UTF-8 whatever a file's name is. On failure
+ * out-parameters are untouched, unless their function says otherwise. No function throws, aborts, or prints. Each
+ * function names its statuses below; beside those any may return MOETUNE_INVALID_ARGUMENT for a null pointer,
+ * MOETUNE_OUT_OF_MEMORY when the host has no memory left, and MOETUNE_INTERNAL. A handle that moetune_close has
+ * closed, or that no function here returned, is undefined behaviour.
  *
  * Files. They are open while moetune_open, moetune_family_open, moetune_refresh or moetune_prepare runs, and not
  * between. Replace one by renaming another onto it: one that is cut short while it is being read can end the process.

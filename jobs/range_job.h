@@ -46,10 +46,10 @@ struct RangeResult {
   std::vector<std::string> cubins;   // that the table launches, by their compiled parameters
   std::size_t planned = 0;           // cells of the grid, those refined included
   std::size_t left_to_neighbours =
-      0;                              // measured cells in which all of the table's cubins lost to the default
-  std::size_t expected = 0;           // points between the cells with a choice of their own
-  std::vector<std::string> left_out;  // "problem: why it cannot be measured"
-  std::size_t measured = 0;           // cells and shapes, by this run
+      0;                     // measured cells in which no cubin of the table keeps up with the default
+  std::size_t expected = 0;  // points between the cells with a choice of their own
+  std::vector<std::string> left_out;    // "problem: why it cannot be measured"
+  std::size_t measured = 0;             // cells and shapes, by this run
   std::optional<RangeContest> contest;  // with RangeRequest::guard, if there was another table
   bool stored = false;                  // with its cubins, so that a runtime can serve it
   bool interrupted = false, out_of_time = false;

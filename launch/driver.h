@@ -33,8 +33,9 @@ class NoGpu : public BrokenEnvironment {
 class CudaError : public std::runtime_error {
  public:
   enum class Kind {
-    memory,  // out of device memory
-    image,   // the cubin does not fit this driver or device, or lacks what is asked of it
+    memory,   // out of device memory
+    image,    // the cubin does not fit this driver or device
+    request,  // what was asked for is not there or not possible, such as a function or an attribute of it
     other,
   };
 

@@ -18,7 +18,6 @@ CudaError::Kind kind_of(CUresult result) {
   switch (result) {
     case CUDA_ERROR_OUT_OF_MEMORY:
       return CudaError::Kind::memory;
-    case CUDA_ERROR_INVALID_VALUE:  // such as more shared memory than the function may have
     case CUDA_ERROR_INVALID_IMAGE:
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
@@ -28,9 +27,11 @@ CudaError::Kind kind_of(CUresult result) {
     case CUDA_ERROR_JIT_COMPILATION_DISABLED:
     case CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND:
     case CUDA_ERROR_SHARED_OBJECT_INIT_FAILED:
+      return CudaError::Kind::image;
+    case CUDA_ERROR_INVALID_VALUE:
     case CUDA_ERROR_NOT_FOUND:
     case CUDA_ERROR_NOT_SUPPORTED:
-      return CudaError::Kind::image;
+      return CudaError::Kind::request;
     default:
       return CudaError::Kind::other;
   }

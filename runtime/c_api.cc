@@ -5,6 +5,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "base/version.h"
 #include "include/moetune.h"
 #include "runtime/c_options.h"
@@ -50,17 +51,10 @@ thread_local std::string last_error;
 
 constexpr std::size_t kLongestError = 2000;  // a sentence may quote what the caller gave
 
-// At most `most` bytes of a text, without a part of a UTF-8 character at the end.
-std::size_t length_within(const char* text, std::size_t most) {
-  std::size_t length = ::strnlen(text, most + 1);
-  if (length <= most) return length;
-  for (length = most; length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80;) --length;
-  return length;
-}
-
 moetune_status fail(moetune_status status, const char* text) noexcept {
   try {
-    last_error.assign(text, length_within(text, kLongestError));
+    // A little more than is kept, so that what is kept is cut between characters.
+    last_error = shortened(to_utf8({text, ::strnlen(text, kLongestError + 4)}), kLongestError);
   } catch (...) {
     last_error.clear();
   }
@@ -207,7 +201,7 @@ moetune_status moetune_device(moetune_runtime* runtime, int32_t* ordinal) {
 }
 
 moetune_status moetune_warnings(moetune_runtime* runtime, char* text, size_t capacity, size_t* needed) {
-  return guarded([&] { give_text(runtime_of(runtime).warnings(), text, capacity, needed); });
+  return guarded([&] { give_text(to_utf8(runtime_of(runtime).warnings()), text, capacity, needed); });
 }
 
 moetune_status moetune_family_open(moetune_runtime* runtime, const char* kernel, const char* specialization,

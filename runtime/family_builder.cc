@@ -30,7 +30,8 @@ std::string usual_problem(const Kernel& kernel, const Problem& any) {
 
 void rethrow_if_of_device(const std::runtime_error& error) {
   const auto* const of_driver = dynamic_cast<const cuda::CudaError*>(&error);
-  if (of_driver != nullptr && of_driver->kind != cuda::CudaError::Kind::image) throw;
+  using Kind = cuda::CudaError::Kind;
+  if (of_driver != nullptr && of_driver->kind != Kind::image && of_driver->kind != Kind::request) throw;
 }
 
 FamilyBuilder::FamilyBuilder(Family& family, Layers& layers, std::vector<std::string>& warnings)

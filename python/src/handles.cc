@@ -14,7 +14,7 @@ constexpr const char* kKinds[] = {"moetune.Error",       "moetune.InvalidArgumen
 
 void fail(moetune_status status, const std::string& sentence) {
   const auto index = static_cast<size_t>(status);
-  throw ffi::Error(kKinds[index < std::size(kKinds) ? index : 0], readable(sentence), "");
+  throw ffi::Error(kKinds[index < std::size(kKinds) ? index : 0], sentence, "");
 }
 
 const char* c_text(const ffi::String& text, const char* name) {
@@ -31,28 +31,6 @@ const DLTensor* tensor_or_null(const ffi::AnyView& value, const char* name) {
   if (raw.type_index == TVMFFITypeIndex::kTVMFFIDLTensorPtr) return static_cast<const DLTensor*>(raw.v_ptr);
   if (raw.type_index == TVMFFITypeIndex::kTVMFFINone) return nullptr;
   throw ffi::Error("TypeError", std::string(name) + " must speak DLPack, or be None", "");
-}
-
-std::string readable(std::string_view text) {
-  std::string made;
-  for (size_t at = 0; at < text.size();) {
-    const auto byte = [&](size_t i) {
-      return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u;
-    };
-    const size_t length = byte(0) < 0x80                      ? 1
-                          : byte(0) >= 0xc2 && byte(0) < 0xe0 ? 2
-                          : byte(0) >= 0xe0 && byte(0) < 0xf0 ? 3
-                          : byte(0) >= 0xf0 && byte(0) < 0xf5 ? 4
-                                                              : 0;
-    bool is_sound = length > 0;
-    for (size_t i = 1; i < length; ++i) is_sound = is_sound && (byte(i) & 0xc0) == 0x80;
-    // Neither too long a form, nor half a surrogate pair, nor past the last character.
-    is_sound = is_sound && !(byte(0) == 0xe0 && byte(1) < 0xa0) && !(byte(0) == 0xed && byte(1) > 0x9f) &&
-               !(byte(0) == 0xf0 && byte(1) < 0x90) && !(byte(0) == 0xf4 && byte(1) > 0x8f);
-    made.append(is_sound ? text.substr(at, length) : "\xef\xbf\xbd");
-    at += is_sound ? length : 1;
-  }
-  return made;
 }
 
 Memory memory_of(const ffi::AnyView& value, std::optional<int> device) {

@@ -19,7 +19,6 @@
 #include <optional>
 #include <shared_mutex>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -149,8 +148,6 @@ struct Memory {
 const DLTensor* tensor_or_null(const ffi::AnyView& value, const char* name);
 // Of a contiguous tensor, or none. Throws WrongDevice unless it is in the memory of `device`; nullopt: of any.
 Memory memory_of(const ffi::AnyView& value, std::optional<int> device);
-// UTF-8, as Python asks: U+FFFD for each byte that is none, such as one of a file's name.
-std::string readable(std::string_view text);
 // An address, an object with __cuda_stream__, or None: the framework's current stream on the device.
 void* stream_of(const ffi::AnyView& value, int device);
 

@@ -75,7 +75,7 @@ ffi::String read_text(const Read& read) {
   std::string text(1024, '\0');
   for (size_t needed = 0;;) {
     check(read(text.data(), text.size(), &needed));
-    if (needed <= text.size()) return readable(std::string_view(text.data(), needed > 0 ? needed - 1 : 0));
+    if (needed <= text.size()) return ffi::String(text.data(), needed > 0 ? needed - 1 : 0);
     text.resize(needed);
   }
 }
