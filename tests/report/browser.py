@@ -43,11 +43,12 @@ class Browser:
         os.close(from_browser)
         self.buffer, self.number, self.session = b"", 0, None
         self.complaints = []  # console errors and warnings, exceptions, requests that failed or left the page
-        self.loaded = False
+        self.loaded = set()  # the documents (their loaders' ids) whose load event has fired
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(domain + ".enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
         self.resize(width, height)
         self.media(dark=dark)
 
@@ -88,8 +89,8 @@ class Browser:
         return message
 
     def _note(self, method, said):
-        if method == "Page.loadEventFired":
-            self.loaded = True
+        if method == "Page.lifecycleEvent" and said["name"] == "load":
+            self.loaded.add(said["loaderId"])
         elif method == "Runtime.consoleAPICalled" and said["type"] in ("error", "warning", "assert"):
             self.complaints.append(f"console: {said['args']}")
         elif method == "Runtime.exceptionThrown":
@@ -101,16 +102,18 @@ class Browser:
 
     def open(self, path, fragment=""):
         """Opens a file; the seconds until it was loaded and had drawn two frames."""
-        self.loaded = False
+        # From a blank page, or an address that differs in its fragment alone would load nothing.
+        self.load("about:blank")
         begin = time.monotonic()
-        self.call("Page.navigate", url="about:blank")
-        self.loaded = False
-        begin = time.monotonic()
-        self.call("Page.navigate", url=pathlib.Path(path).resolve().as_uri() + fragment)
-        while not self.loaded:
-            self._next(60)
+        self.load(pathlib.Path(path).resolve().as_uri() + fragment)
         self.settle()
         return time.monotonic() - begin
+
+    def load(self, address):
+        """Returns after the load event of that very document."""
+        document = self.call("Page.navigate", url=address)["loaderId"]
+        while document not in self.loaded:
+            self._next(60)
 
     def settle(self):
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")

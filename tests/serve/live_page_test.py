@@ -64,9 +64,7 @@ class LivePage(unittest.TestCase):
             return json.load(answer)["id"]
 
     def open(self):
-        self.browser.call("Page.navigate", url=self.url)
-        while not self.browser.loaded:
-            self.browser._next(60)
+        self.browser.load(self.url)
 
     def until(self, expression, what):
         end = time.monotonic() + 120
