@@ -25,31 +25,34 @@ host_is_device = 0  # of the tests: CPU tensors on the scripted driver
 
 
 class _Opened:
-    """A family, and the largest extents that a workspace was wanted for."""
+    """A family, and what the calls that were seen need."""
 
     def __init__(self, kernel: str, family: moetune.Family) -> None:
         self.kernel, self.family = kernel, family
-        self.extents: tuple[int, ...] = ()
+        self.kv_heads = 0  # the most that were seen
+        self.seen_bytes = 0
 
     def saw(self, extents: Sequence[int]) -> None:
-        self.extents = tuple(map(max, extents, self.extents or extents))
+        """Raises, and keeps nothing of the call, if the family cannot serve it."""
+        self.seen_bytes = max(self.seen_bytes, self.family.workspace_bytes(*extents))
+        if len(extents) > 1:
+            self.kv_heads = max(self.kv_heads, extents[1])
 
     def workspace_bytes(self) -> int:
-        """For these extents and for those of prepare()."""
-        if self.kernel == "decode_attention":
-            batch, kv_heads, context = self.extents
-            wanted: tuple[int, ...] = max(batch, _largest["batch"]), kv_heads, max(context, _largest["context"])
-        elif self.kernel == "prefill_attention":
-            batch, kv_heads, seqlen_q, seqlen_kv = self.extents
-            batch = max(batch, _largest["batch"])
-            seqlen_q = max(seqlen_q, -(-_largest["tokens"] // batch))
-            wanted = batch, kv_heads, seqlen_q, max(seqlen_q, seqlen_kv, _largest["context"])
-        else:
-            wanted = (max(self.extents[0], _largest["tokens"]),)
+        """For those calls and for what prepare() says."""
         try:
-            return self.family.workspace_bytes(*wanted)
-        except moetune.Unsupported:  # some choice's counters do not fit at such extents
-            return self.family.workspace_bytes(*self.extents)
+            return max(self.seen_bytes, self.family.workspace_bytes(*self._prepared_extents()))
+        except (moetune.InvalidArgument, moetune.Unsupported):  # no choice serves as much at once
+            return self.seen_bytes
+
+    def _prepared_extents(self) -> tuple[int, ...]:
+        batch, context, tokens = _largest["batch"], _largest["context"], _largest["tokens"]
+        if self.kernel == "decode_attention":
+            return batch, self.kv_heads, context
+        if self.kernel == "prefill_attention":
+            seqlen_q = -(-tokens // batch)
+            return batch, self.kv_heads, seqlen_q, max(seqlen_q, context)
+        return (tokens,)
 
 
 _families: dict[tuple[int, str, str], _Opened] = {}
@@ -113,19 +116,27 @@ def _stream_of(device: int, stream: int) -> Any:
 # uses it: what another stream's tensors left free may still be written.
 def _allocate(device: int, bytes_: int, stream: int) -> torch.Tensor:
     made: list[torch.Tensor] = []
+    failed: list[Exception] = []
 
     def allocate() -> None:
-        if host_is_device:
-            made.append(torch.empty(bytes_ + 256, dtype=torch.uint8))
-            return
-        with torch.cuda.stream(_stream_of(device, stream)):
-            made.append(torch.empty(bytes_ + 256, dtype=torch.uint8, device=torch.device("cuda", device)))
+        try:
+            if host_is_device:
+                made.append(torch.empty(bytes_ + 256, dtype=torch.uint8))
+                return
+            torch.cuda.set_device(device)  # or the end of the stream's block makes a context on device 0
+            with torch.cuda.stream(_stream_of(device, stream)):
+                made.append(torch.empty(bytes_ + 256, dtype=torch.uint8, device=torch.device("cuda", device)))
+        except Exception as error:
+            failed.append(error)
 
     thread = threading.Thread(target=allocate)
     thread.start()
     thread.join()
-    if not made:
-        raise moetune.OutOfMemory(f"moetune.torch: no {bytes_} bytes for a workspace on device {device}")
+    if failed and isinstance(failed[0], torch.cuda.OutOfMemoryError):
+        raise moetune.OutOfMemory(
+            f"moetune.torch: no {bytes_} bytes for a workspace on device {device}") from failed[0]
+    if failed:
+        raise failed[0]
     begin = -made[0].data_ptr() % 256
     memory = made[0][begin:begin + bytes_]
     if host_is_device:
