@@ -15,6 +15,11 @@ constexpr std::size_t kShortestToken = 16, kMostSessions = 1000, kMostBuckets = 
 constexpr std::chrono::hours kSessionLasts{12};
 constexpr std::string_view kCookie = "moetune_session=";
 
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
 // "host:port", "[::1]:port" without its port; in lower case.
 std::string host_of(std::string text) {
   const std::size_t bracket = text.starts_with('[') ? text.find(']') : std::string::npos;
@@ -23,8 +28,7 @@ std::string host_of(std::string text) {
   } else {
     text.resize(std::min(text.find(':'), text.size()));
   }
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
+  return lower(std::move(text));
 }
 
 ClientRole role_named(const std::string& name) {
@@ -45,8 +49,9 @@ std::string cookie_of(const ServerRequest& request) {
 
 }  // namespace
 
-Access::Access(std::set<std::string> hosts, bool behind_tls)
-    : hosts_(std::move(hosts)), behind_tls_(behind_tls) {}
+Access::Access(const std::set<std::string>& hosts, bool behind_tls) : behind_tls_(behind_tls) {
+  for (const std::string& host : hosts) hosts_.insert(lower(host));
+}
 
 void Access::read_tokens(const std::filesystem::path& file) try {
   for (const NamedToken& one : read_token_file(file)) {

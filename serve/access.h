@@ -21,7 +21,7 @@ enum class ClientRole { none, read, miss, submit };  // each may do what those b
 class Access {
  public:
   // Without tokens everybody may do everything. `hosts`: names by which the service is reached, beside localhost.
-  Access(std::set<std::string> hosts, bool behind_tls);
+  Access(const std::set<std::string>& hosts, bool behind_tls);
   void read_tokens(const std::filesystem::path& file);
   bool has_tokens() const { return !tokens_.empty(); }
 
@@ -45,7 +45,7 @@ class Access {
     std::chrono::steady_clock::time_point ends;
   };
 
-  const std::set<std::string> hosts_;
+  std::set<std::string> hosts_;  // in lower case
   const bool behind_tls_;
   std::vector<Token> tokens_;
   mutable std::mutex mutex_;

@@ -383,8 +383,8 @@ bool JobQueue::has_put_off_due(std::int64_t now) const {
 
 void JobQueue::forget_old() {
   database_.run(
-      "DELETE FROM jobs WHERE state > 1 AND id <= (SELECT id FROM jobs WHERE state > 1 ORDER BY id DESC"
-      " LIMIT 1 OFFSET ?)",
+      "DELETE FROM jobs WHERE state > 1 AND (ended, id) <= (SELECT ended, id FROM jobs WHERE state > 1"
+      " ORDER BY ended DESC, id DESC LIMIT 1 OFFSET ?)",
       static_cast<std::int64_t>(limits_.ended));
 }
 

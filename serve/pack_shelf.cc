@@ -21,9 +21,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMostListed = 1000, kMostSignatures = 16, kPieceBytes = 256 << 10;
 
-std::uint64_t inode_of(const fs::path& file) {
-  struct stat facts = {};
-  return ::stat(file.c_str(), &facts) == 0 ? facts.st_ino : 0;
+std::int64_t changed_ns(const struct stat& facts) {
+  return std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
 }
 
 // A file that is open for as long as somebody reads it, whatever is renamed over it meanwhile.
@@ -106,10 +105,13 @@ void PackShelf::look() {
   for (const auto& file : fs::directory_iterator(folder_, gone)) {
     const std::string name = file.path().filename().string();
     if (!is_pack_name(name) || !file.is_regular_file(gone) || found.size() == kMostListed) continue;
-    const Entry entry{
-        .changed = file.last_write_time(gone), .bytes = file.file_size(gone), .inode = inode_of(file.path())};
+    struct stat facts = {};
+    if (::stat(file.path().c_str(), &facts) != 0) continue;
+    const Entry entry{.changed_ns = changed_ns(facts),
+                      .bytes = static_cast<std::uint64_t>(facts.st_size),
+                      .inode = facts.st_ino};
     const auto before = known.find(name);
-    const bool is_known = before != known.end() && before->second.changed == entry.changed &&
+    const bool is_known = before != known.end() && before->second.changed_ns == entry.changed_ns &&
                           before->second.bytes == entry.bytes && before->second.inode == entry.inode;
     found[name] = is_known ? before->second : read(file.path(), entry);
   }
@@ -153,7 +155,7 @@ std::optional<PackShelf::File> PackShelf::pack(const std::string& name) {
     const auto file = std::make_shared<const OpenFile>(entry ? folder_ / name : fs::path());
     const std::optional<struct stat> facts = entry ? file->facts() : std::nullopt;
     if (facts && S_ISREG(facts->st_mode) && facts->st_ino == entry->inode &&
-        static_cast<std::uint64_t>(facts->st_size) == entry->bytes)
+        changed_ns(*facts) == entry->changed_ns && static_cast<std::uint64_t>(facts->st_size) == entry->bytes)
       return File{entry->bytes, entry->sha256, [file] { return file->piece(); }};
     if (tries == 0) look();  // it is new, or has been replaced
   }

@@ -52,7 +52,7 @@ class PackShelf {
 
  private:
   struct Entry {
-    std::filesystem::file_time_type changed;
+    std::int64_t changed_ns = 0;
     std::uint64_t bytes = 0, inode = 0;
     std::string sha256;
     std::set<std::string> hardware, kernels, families;

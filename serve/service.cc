@@ -28,6 +28,8 @@ void check_exposure(const ServiceOptions& options) {
   if (has_tls && options.behind_tls_proxy)
     throw BadField("behind_tls_proxy",
                    "with a certificate of its own the service needs no proxy's; give one of them");
+  if (options.behind_tls_proxy && options.token_file.empty())
+    throw BadField("behind_tls_proxy", "whom a proxy lets in can be anybody: that needs --token-file FILE");
   if (is_loopback(options.http.host)) return;
   if (options.token_file.empty())
     throw BadField("listen", options.http.host + " can be reached by others: that needs --token-file FILE");

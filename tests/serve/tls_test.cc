@@ -93,6 +93,9 @@ TEST_CASE("an address that others reach needs tokens and TLS, and then serves bo
     }
     return "";
   };
+  running.options.behind_tls_proxy = true;
+  CHECK(refusal() == "behind_tls_proxy: whom a proxy lets in can be anybody: that needs --token-file FILE");
+  running.options.behind_tls_proxy = false;
   running.options.http.host = "0.0.0.0";
   CHECK(refusal() == "listen: 0.0.0.0 can be reached by others: that needs --token-file FILE");
   running.options.token_file = tokens;
