@@ -19,6 +19,8 @@ namespace po = boost::program_options;
 constexpr int kStyle = po::command_line_style::allow_long | po::command_line_style::long_allow_adjacent |
                        po::command_line_style::long_allow_next;
 
+constexpr double kMostSeconds = 1e7;  // clocks count in 64 bits of nanoseconds
+
 std::string dashed(std::string_view name) { return "--" + std::string(name); }
 
 template <typename Number>
@@ -101,12 +103,15 @@ void OptionTable::percent(std::string_view name, double& target, std::string_vie
 void OptionTable::seconds(std::string_view name, double& target, std::string_view doc) {
   const std::size_t index = options_.size();
   positive(name, "S", "number of seconds", target, doc);
-  options_[index].set = [plain = options_[index].set, &target](const std::string& value) {
+  options_[index].set = [plain = options_[index].set, option = dashed(name),
+                         &target](const std::string& value) {
     const std::size_t unit = value.empty() ? std::string::npos : std::string_view("smh").find(value.back());
-    if (unit == std::string::npos) return plain(value);
     static constexpr double kUnits[] = {1, 60, 3600};
-    plain(value.substr(0, value.size() - 1));
-    target *= kUnits[unit];
+    plain(unit == std::string::npos ? value : value.substr(0, value.size() - 1));
+    if (unit != std::string::npos) target *= kUnits[unit];
+    if (target > kMostSeconds)
+      throw BadInput(option + " takes at most " + format("%g", kMostSeconds) + " seconds, not '" + value +
+                     "'");
   };
 }
 

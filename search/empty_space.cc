@@ -9,22 +9,23 @@ namespace {
 // The constraints that say most; the rest of a long list says no more.
 constexpr std::size_t kNamed = 4;
 
-// The names from problem and device behind an expression, through lets too.
-void collect_environment(const SpaceFile& file, const Expression& expression, std::set<Slot>& names) {
+// The names from problem and device behind an expression, through lets too, of which each is entered once.
+void collect_environment(const SpaceFile& file, const Expression& expression, std::set<Slot>& names,
+                         std::set<Slot>& entered) {
   for (const Slot slot : expression.slots()) {
     const Vocabulary::Kind kind = file.vocabulary[slot].kind;
     if (kind == Vocabulary::Kind::environment) names.insert(slot);
-    if (kind != Vocabulary::Kind::let) continue;
+    if (kind != Vocabulary::Kind::let || !entered.insert(slot).second) continue;
     const auto let =
         std::find_if(file.lets.begin(), file.lets.end(), [&](const auto& l) { return l.slot == slot; });
-    collect_environment(file, let->expression, names);
+    collect_environment(file, let->expression, names, entered);
   }
 }
 
 // " with problem.batch=64, device.sm_count=132"
 std::string values_text(const BoundSpace& space, const Expression& expression) {
-  std::set<Slot> names;
-  collect_environment(space.file(), expression, names);
+  std::set<Slot> names, entered;
+  collect_environment(space.file(), expression, names, entered);
   std::string text;
   for (const Slot slot : names) {
     const std::string& name = space.file().vocabulary[slot].name;

@@ -52,6 +52,17 @@ TEST_CASE("a value may hold equals signs and commas") {
   CHECK(parse({"go", "--config=tile=64,loader=tma"}).config == "tile=64,loader=tma");
 }
 
+TEST_CASE("a time has a unit or none, and is at most what clocks can count") {
+  CHECK(parse({"go", "--budget=7", "--time", "2m"}).time == 120);
+  CHECK(parse({"go", "--budget=7", "--time", "1e7"}).time == 1e7);
+  for (const char* text : {"1.1e7", "2778h", "1e308h"}) {
+    CAPTURE(text);
+    CHECK_THROWS_WITH_AS(parse({"go", "--budget=7", "--time", text}),
+                         ("--time takes at most 1e+07 seconds, not '" + std::string(text) + "'").c_str(),
+                         BadInput);
+  }
+}
+
 TEST_CASE("a percentage may have its sign, and is at most 100") {
   for (const char* text : {"2.5", "2.5%"}) CHECK(parse({"go", "--regret", text}).regret == 2.5);
   CHECK(parse({"go", "--regret", "100%"}).regret == 100);

@@ -56,6 +56,15 @@ TEST_CASE("values that a constraint reads through lets are named too") {
   CHECK(says(why, "with problem.rows=0"));
 }
 
+TEST_CASE("lets that read each other many times over are entered once each") {
+  std::string lets = R"({"q0": "problem.rows", "q1": "problem.rows")";
+  for (int i = 2; i < 64; ++i)
+    lets += ", \"q" + std::to_string(i) + "\": \"q" + std::to_string(i - 1) + " - q" + std::to_string(i - 2) +
+            "\"";
+  const Space space = space_with(R"({"expr": "q63 > 0 && tile < 0", "why": "positive"})", lets + "}");
+  CHECK(says(space.why_empty(rows_on(7)), "problem.rows=7"));
+}
+
 TEST_CASE("constraints that reject together are all named, the one that rejects most first") {
   const Space space = space_with(R"({"expr": "tile * stages > problem.rows", "why": "big"},
                                     {"expr": "tile * stages <= 32 && stages <= 2", "why": "small"})");

@@ -35,6 +35,11 @@ TEST_CASE("the interval leaves out as many order statistics as 95 percent allows
   CHECK(median_interval(up_to(12)).low == 3);
   CHECK(median_interval(up_to(40)).low == 14);
   CHECK(median_interval(up_to(40)).high == 27);
+  // Summed exactly; from 501 on the normal distribution gives the same.
+  CHECK(median_interval(up_to(500)).low == 228);
+  CHECK(median_interval(up_to(501)).low == 229);
+  CHECK(median_interval(up_to(2000)).low == 956);
+  CHECK(median_interval(up_to(100'000)).low == 49'690);
 }
 
 TEST_CASE("a sample lasts long enough for its events and holds whole turns where these are short") {
