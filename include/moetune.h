@@ -156,8 +156,8 @@ typedef struct moetune_family moetune_family;
  * the same family. `specialization` is `name=value` pairs; names left out have the kernel's usual values.
  * MOETUNE_NOT_TUNED if nothing can serve any problem of the family, MOETUNE_UNKNOWN_NAME for a kernel that there is
  * not or a MOETUNE_PIN that no file holds, MOETUNE_INVALID_ARGUMENT for a specialization that is none,
- * MOETUNE_BAD_FILE if no file can be read, MOETUNE_OUT_OF_MEMORY (on the device too), MOETUNE_CUDA_ERROR. A winner
- * whose cubin is damaged is left out with a warning. */
+ * MOETUNE_BAD_FILE if no file can be read, MOETUNE_OUT_OF_MEMORY (on the device too), MOETUNE_CUDA_ERROR,
+ * MOETUNE_UNSUPPORTED for the 257th family of a runtime. A winner whose cubin is damaged is left out with a warning. */
 MOETUNE_API moetune_status moetune_family_open(moetune_runtime* runtime, const char* kernel,
                                                const char* specialization, moetune_family** family);
 

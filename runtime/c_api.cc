@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <new>
 
 #include "base/error.h"
@@ -218,9 +219,11 @@ moetune_status moetune_family_open(moetune_runtime* runtime, const char* kernel,
         return;
       }
     }
-    const auto number = static_cast<std::uint8_t>(runtime->families.size());
+    const std::size_t number = runtime->families.size();
+    if (number > std::numeric_limits<std::uint8_t>::max())
+      throw RuntimeError(MOETUNE_UNSUPPORTED, "a runtime serves at most 256 families");
     out = &runtime->families.emplace_back();
-    out->number = number;
+    out->number = static_cast<std::uint8_t>(number);
     out->runtime = &opened;
     out->family = &found;
   });
