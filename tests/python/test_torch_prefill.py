@@ -1,6 +1,7 @@
 """prefill_attention of moetune.torch, on a GPU or on the scripted driver."""
 
 import unittest
+import unittest.mock
 from typing import Any, Optional
 
 import moetune
@@ -11,6 +12,7 @@ if not REASON:
     import torch
 
     import moetune.torch as operators
+    from moetune import _serving
 
     ops = torch.ops.moetune
 
@@ -83,6 +85,29 @@ class Sequences:
             outputs.append(torch.einsum("hqk,khd->qhd", (scores - lse[..., None]).exp(), v))
             lses.append(lse.T)
         return torch.cat(outputs), torch.cat(lses)
+
+
+class FewBlocks:
+    """What the operators ask of a family, one that serves at most 1000 new tokens."""
+
+    def workspace_bytes(self, batch: int, kv_heads: int, seqlen_q: int, seqlen_kv: int) -> int:
+        if kv_heads < 1 or batch * seqlen_q > 1000:
+            raise moetune.InvalidArgument("too many blocks")
+        return batch * kv_heads * seqlen_kv
+
+
+@unittest.skipIf(REASON, REASON)
+class WorkspaceSizeTest(unittest.TestCase):
+    def test_of_the_calls_that_were_seen_and_not_of_their_product(self) -> None:
+        opened = _serving._Opened("prefill_attention", FewBlocks())  # type: ignore[arg-type]
+        self.assertEqual(opened.workspace_bytes(), 0)
+        opened.saw((1, 8, 1000, 5000))
+        opened.saw((100, 8, 10, 300))
+        with self.assertRaises(moetune.InvalidArgument):
+            opened.saw((2, 16, 1000, 1000))
+        for tokens, bytes_ in ((32768, 100 * 8 * 300), (256, 256 * 8 * 131072)):
+            with unittest.mock.patch.dict(_serving._largest, batch=256, context=131072, tokens=tokens):
+                self.assertEqual(opened.workspace_bytes(), bytes_)
 
 
 @unittest.skipIf(REASON, REASON)
