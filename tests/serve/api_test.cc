@@ -105,6 +105,7 @@ TEST_CASE("misses become queued searches, once, heavier the more often they were
 
 TEST_CASE("only what is meant for the service, in JSON, is taken") {
   RunningService running;
+  running.options.hosts = {"Tuner.Example"};
   running.start();
   const auto status = [&](HttpRequest request, const std::string& name, const std::string& value) {
     std::erase_if(request.headers, [&](const auto& header) { return header.first == name; });
@@ -113,6 +114,7 @@ TEST_CASE("only what is meant for the service, in JSON, is taken") {
   };
   const HttpRequest get = running.request("GET", "/v1/jobs");
   CHECK(status(get, "Host", "evil.example") == 421);
+  for (const char* host : {"tuner.example", "Tuner.Example:7878"}) CHECK(status(get, "Host", host) == 200);
   CHECK(status(get, "Origin", "http://evil.example") == 421);
   CHECK(status(get, "Origin", running.service->url()) == 200);
   const HttpRequest post = running.request("POST", "/v1/jobs", R"({"kind":"search","request":{"budget":5}})");

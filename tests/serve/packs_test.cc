@@ -1,5 +1,6 @@
 // The packs of a service: what is published and signed, when, and who gets what.
 #include <atomic>
+#include <fstream>
 
 #include "base/regular_file.h"
 #include "serve/pack_shelf.h"
@@ -169,4 +170,9 @@ TEST_CASE("packs and winners are chosen by names that are equal, and are not sen
   const HttpResponse after = running.ask("GET", "/v1/packs/h200.pack");
   CHECK(after.body == read_regular_file(running.folder / "packs/h200.pack", kMostPackBytes));
   CHECK(after.header("etag") != before.header("etag"));
+
+  // One that is overwritten in place is read anew, too: this one is damaged then.
+  std::fstream(running.folder / "packs/h200.pack", std::ios::in | std::ios::out | std::ios::binary)
+      << "damaged";
+  CHECK(running.ask("GET", "/v1/packs/h200.pack").status == 404);
 }
