@@ -114,6 +114,23 @@ TEST_CASE("a DELETE that is sent again takes no other client's request back") {
   CHECK(running.ask("DELETE", delete_path(third)).status == 200);
 }
 
+TEST_CASE("the jobs that ended last are remembered, whatever their numbers are") {
+  RunningService running;
+  JobQueue queue(running.folder / "jobs", {.ended = 1});
+  JobRecord late = kSearch, soon = kSearch;
+  late.priority = -1;
+  soon.request = R"({"budget":6})";
+  late.id = queue.submit(late).job.id;
+  soon.id = queue.submit(soon).job.id;
+  for (const std::int64_t id : {soon.id, late.id}) {
+    REQUIRE(queue.start_next("any")->id == id);
+    REQUIRE(queue.finish(id, kCancelled));
+    CHECK(queue.find(id));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // ends are kept in seconds
+  }
+  CHECK_FALSE(queue.find(soon.id));
+}
+
 TEST_CASE(
     "a job that was ending when the service was killed has ended, and an equal one waits for its turn") {
   RunningService running;
