@@ -266,7 +266,8 @@ typedef struct moetune_arguments {
  * arguments are checked on the host: a null or unaligned address, a stride that no kernel takes, too little
  * room for the choice's extents, a workspace that is too small. What lies behind addresses is not: a choice for more
  * than the extents that moetune_bind read writes past the tensors.
- * Allocates nothing; a thread without a current context gets the runtime's.
+ * Allocates nothing, but that a thread's first call gets its thread-local storage from the C library where this library
+ * was opened by dlopen. A thread without a current context gets the runtime's.
  * MOETUNE_INVALID_ARGUMENT for these and for a choice that is none of this family's, MOETUNE_OUT_OF_MEMORY for the
  * workspace, MOETUNE_UNSUPPORTED for more counters than a workspace has, MOETUNE_CUDA_ERROR for what the driver
  * refuses, and MOETUNE_WRONG_DEVICE if the thread's current context or the stream is not the runtime's. A stream's

@@ -179,15 +179,13 @@ class _Kernel:
         return [self.index, _serving.is_capturing(), _serving.host_is_device, *values]
 
     def __call__(self, *given: Any, **options: Any) -> None:
-        arguments = self.arguments(given, options)
         first = given[0]
-        try:
-            launched = _operate(*arguments)
-        except moetune.WrongDevice:
-            if not first.is_cuda or first.device.index == torch.cuda.current_device():
-                raise
+        # A thread without a context has device 0, and the launch would leave it with the context of another one.
+        if first.is_cuda and first.device.index != torch.cuda.current_device():
             with torch.cuda.device(first.device):
-                launched = _operate(*arguments)
+                launched = _operate(*self.arguments(given, options))
+        else:
+            launched = _operate(*self.arguments(given, options))
         if not launched:  # no tokens
             for name in self.written:
                 if options.get(name) is not None and options[name].numel() > 0:

@@ -229,8 +229,9 @@ class Family(_Holder):
     def launch(self, choice: Choice, arguments: Arguments, workspace: Any = None, stream: Any = None) -> None:
         """Enqueues a choice. Legal under graph capture.
 
-        `workspace` is a contiguous DLPack tensor on the runtime's device, aligned to 256 bytes; one a stream. `stream` is an address or an
-        object with __cuda_stream__; None is the current stream of the framework that `workspace` is of.
+        `workspace` is a contiguous DLPack tensor on the runtime's device, aligned to 256 bytes; one a stream. `stream`
+        is an address or an object with __cuda_stream__; None is the current stream of the framework that `workspace`
+        is of, and is refused without a workspace.
         """
         _launch(self._handle, _handle_of(choice, Choice), _handle_of(arguments, Arguments), workspace, stream)
 
@@ -275,6 +276,7 @@ class Runtime(_Holder):
     def prepare(self) -> str:
         """Reads the paths and loads what is new, but serves on as before. Returns the generation for refresh()."""
         return str(_prepare(self._handle))
+
     @property
     def generation(self) -> str:
         """The digest of the present state, equal on all ranks that see equal files on equal hardware."""

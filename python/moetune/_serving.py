@@ -12,13 +12,14 @@ _set_helper = function("operator_set_helper")
 _forget_families = function("operator_forget_families")
 _add_workspace = function("operator_add_workspace")
 _workspace_bytes = function("operator_workspace_bytes")
+_relax_capture = function("operator_relax_capture")
 
 _OPEN_FAMILY = 1
+_ALIGNMENT = 256  # bytes
 
 _lock = threading.RLock()
 _kept: list[moetune.Runtime] = []  # captured graphs may run what they loaded
 _runtimes: dict[int, moetune.Runtime] = {}
-_spares: dict[int, list[torch.Tensor]] = {}
 _largest = {"batch": 256, "context": 131072, "tokens": 32768}
 _bytes: dict[int, int] = {}
 host_is_device = 0  # of the tests: CPU tensors on the scripted driver
@@ -81,8 +82,8 @@ def prepare(max_batch: int = 256, max_context: int = 131072, max_tokens: int = 3
     """States what workspaces must suffice for, before they are allocated.
 
     `max_batch` and `max_context` are the attention operators', `max_tokens` the others' and prefill_attention's (new
-    tokens of all sequences). A larger call outside of graph capture allocates a larger workspace; while capturing it
-    fails.
+    tokens of all sequences). A larger call allocates a larger workspace; the smaller one stays, for graphs captured
+    with it.
     """
     with _lock:
         _largest.update(batch=max_batch, context=max_context, tokens=max_tokens)
@@ -112,63 +113,61 @@ def _stream_of(device: int, stream: int) -> Any:
     return torch.cuda.ExternalStream(stream, device=device) if stream else torch.cuda.default_stream(device)
 
 
-# In a thread of its own, so that the memory is of no pool that this thread allocates for graphs from. On the stream that
-# uses it: what another stream's tensors left free may still be written.
-def _allocate(device: int, bytes_: int, stream: int) -> torch.Tensor:
-    made: list[torch.Tensor] = []
-    failed: list[Exception] = []
+class _Allocation(threading.Thread):
+    """Allocates a workspace with its counters zeroed.
 
-    def allocate() -> None:
+    In a thread of its own, which may allocate while others capture graphs, and whose memory is of no pool that graphs
+    have. `stream` is the one that will use it: what another stream's tensors left free may still be written. None: a
+    stream that captures will, so it is made elsewhere and waited for.
+    """
+
+    def __init__(self, device: int, bytes_: int, stream: Optional[int]) -> None:
+        super().__init__()
+        self._runtime = runtime(device)
+        self._device, self._bytes, self._stream = device, bytes_, stream
+        self._made: Optional[torch.Tensor] = None
+        self._failure: Optional[Exception] = None
+
+    def run(self) -> None:
         try:
-            if host_is_device:
-                made.append(torch.empty(bytes_ + 256, dtype=torch.uint8))
-                return
-            torch.cuda.set_device(device)  # or the end of the stream's block makes a context on device 0
-            with torch.cuda.stream(_stream_of(device, stream)):
-                made.append(torch.empty(bytes_ + 256, dtype=torch.uint8, device=torch.device("cuda", device)))
+            self._made = self._allocated()
         except Exception as error:
-            failed.append(error)
+            self._failure = error
 
-    thread = threading.Thread(target=allocate)
-    thread.start()
-    thread.join()
-    if failed and isinstance(failed[0], torch.cuda.OutOfMemoryError):
-        raise moetune.OutOfMemory(
-            f"moetune.torch: no {bytes_} bytes for a workspace on device {device}") from failed[0]
-    if failed:
-        raise failed[0]
-    begin = -made[0].data_ptr() % 256
-    memory = made[0][begin:begin + bytes_]
-    if host_is_device:
-        memory.zero_()
-    else:
-        runtime(device).init_workspace(memory, stream)
-    return memory
+    def result(self) -> torch.Tensor:
+        self.start()
+        self.join()
+        if isinstance(self._failure, torch.cuda.OutOfMemoryError):
+            raise moetune.OutOfMemory(f"moetune.torch: no {self._bytes} bytes for a workspace on device "
+                                      f"{self._device}") from self._failure
+        if self._failure is not None:
+            raise self._failure
+        assert self._made is not None
+        return self._made
+
+    def _allocated(self) -> torch.Tensor:
+        if host_is_device:
+            return _aligned(torch.zeros(self._bytes + _ALIGNMENT, dtype=torch.uint8), self._bytes)
+        _relax_capture()
+        torch.cuda.set_device(self._device)  # or the end of the stream's block makes a context on device 0
+        stream = torch.cuda.Stream(self._device) if self._stream is None else _stream_of(self._device, self._stream)
+        with torch.cuda.stream(stream):
+            memory = _aligned(torch.empty(self._bytes + _ALIGNMENT, dtype=torch.uint8, device="cuda"), self._bytes)
+        self._runtime.init_workspace(memory, stream.cuda_stream)
+        if self._stream is None:
+            stream.synchronize()
+        return memory
 
 
-# One workspace for each stream. Capturing cannot allocate; so whenever a stream gets its workspace outside of capture,
-# another one is made ready for the stream that captures next.
-def _grow_workspace(device: int, stream: int) -> None:
+def _aligned(memory: torch.Tensor, bytes_: int) -> torch.Tensor:
+    begin = -memory.data_ptr() % _ALIGNMENT
+    return memory[begin:begin + bytes_]
+
+
+def _grow_workspace(device: int, stream: int, capturing: bool) -> None:
     bytes_ = _needed_bytes(device)
-    spares = _spares.setdefault(device, [])
     if int(_workspace_bytes(device, stream)) < bytes_:
-        _add_workspace(device, stream, _allocate(device, bytes_, stream))
-    if not spares or spares[-1].numel() < bytes_:
-        spares.append(_allocate(device, bytes_, stream))
-        if not host_is_device:
-            _stream_of(device, stream).synchronize()  # another stream may take it, and its capture cannot wait
-
-
-def _take_spare(device: int, stream: int, operator: str) -> None:
-    spares = _spares.setdefault(device, [])
-    present = int(_workspace_bytes(device, stream))
-    fitting = [each for each in spares if each.numel() > present]
-    if not fitting:
-        raise moetune.OutOfMemory(
-            f"{operator}: no workspace is ready for this capture; call the operator on this stream before it, with "
-            "tensors as large, or state how large they get with moetune.torch.prepare()")
-    spares[:] = [each for each in spares if each is not fitting[-1]]
-    _add_workspace(device, stream, fitting[-1])
+        _add_workspace(device, stream, _Allocation(device, bytes_, None if capturing else stream).result())
 
 
 def _help(step: int, device: int, operator: str, kernel: str, specialization: str, problem: str,
@@ -179,12 +178,9 @@ def _help(step: int, device: int, operator: str, kernel: str, specialization: st
             raise moetune.InvalidArgument(
                 f"{operator}: the family {specialization} is not loaded yet, and loading is not possible while a graph "
                 "is captured; call the operator once before")
-        if capturing:
-            _take_spare(device, stream, operator)
-            return None
         opened = _open_family(device, operator, kernel, specialization, problem)
         opened.saw(extents)
-        _grow_workspace(device, stream)
+        _grow_workspace(device, stream, capturing)
         return opened.family._handle if step == _OPEN_FAMILY else None
 
 

@@ -172,6 +172,10 @@ struct Launch {
         stream(stream_of(args[4], family.runtime->device())) {
     if (choice.family.get() != &family && choice.family->handle != family.handle)
       fail(MOETUNE_INVALID_ARGUMENT, "the choice is another family's");
+    if (memory.address == nullptr && stream == nullptr && args[4] == nullptr)
+      fail(
+          MOETUNE_INVALID_ARGUMENT,
+          "without a workspace, whose framework's current stream is meant, state the stream (0: the default one)");
     if (arguments.family != nullptr && arguments.family != family.handle)
       fail(MOETUNE_INVALID_ARGUMENT, "the arguments were bound by another family");
     if (arguments.device >= 0 && arguments.device != family.runtime->device())

@@ -50,6 +50,7 @@ struct Torch {
   Status (*aoti_torch_create_cuda_guard)(int32_t, void**);
   Status (*aoti_torch_delete_cuda_guard)(void*);
   int (*cuStreamIsCapturing)(void*, int*);
+  int (*cuCtxGetDevice)(int*);
 
   int32_t bfloat16, float16, float32, float8_e4m3fn, int32, int64, boolean, uint8, cuda;
   bool host_is_device;  // of device 0: for the scripted driver of the tests
@@ -143,28 +144,33 @@ class Borrowed {
   DLTensor view_;  // once view() has filled it
 };
 
+// Makes a device the thread's current one for a scope. A thread without a context has PyTorch's device 0, and the
+// launch would leave it with the context of another one.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int32_t device) {
+    int present = 0;
+    if (torch.host_is_device || (torch.cuCtxGetDevice(&present) == 0 && present == device)) return;
+    require(torch.aoti_torch_create_cuda_guard(device, &guard_), "change the current device");
+  }
+  CurrentDevice(const CurrentDevice&) = delete;
+  ~CurrentDevice() {
+    if (guard_ != nullptr) torch.aoti_torch_delete_cuda_guard(guard_);
+  }
+
+ private:
+  void* guard_ = nullptr;
+};
+
 void launch_on_current_stream(const FamilyKey& key, Given& given) {
   const auto device = static_cast<int32_t>(key.device);
   if (!torch.host_is_device) {
     require(torch.aoti_torch_get_current_cuda_stream(device, &given.stream), "tell the current stream");
     int state = 0;
-    given.capturing = torch.cuStreamIsCapturing != nullptr &&
-                      torch.cuStreamIsCapturing(given.stream, &state) == 0 && state != 0;
+    given.capturing = torch.cuStreamIsCapturing(given.stream, &state) == 0 && state != 0;
   }
-  try {
-    launch_operator(key, given);
-  } catch (const ffi::Error& error) {
-    if (torch.host_is_device || error.kind() != "moetune.WrongDevice") throw;
-    void* guard = nullptr;  // the thread's current device may be another one
-    require(torch.aoti_torch_create_cuda_guard(device, &guard), "change the current device");
-    try {
-      launch_operator(key, given);
-    } catch (...) {
-      torch.aoti_torch_delete_cuda_guard(guard);
-      throw;
-    }
-    torch.aoti_torch_delete_cuda_guard(guard);
-  }
+  const CurrentDevice current(device);
+  launch_operator(key, given);
 }
 
 // A call of an overload, as PyTorch hands it over: owns what the stack holds.
@@ -298,7 +304,9 @@ bool find_functions(const std::string& folder) {
   MOETUNE_FIND(cuda, aoti_torch_get_current_cuda_stream);
   MOETUNE_FIND(cuda, aoti_torch_create_cuda_guard);
   MOETUNE_FIND(cuda, aoti_torch_delete_cuda_guard);
-  MOETUNE_FIND(::dlopen("libcuda.so.1", RTLD_LAZY), cuStreamIsCapturing);
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY);
+  MOETUNE_FIND(driver, cuStreamIsCapturing);
+  MOETUNE_FIND(driver, cuCtxGetDevice);
   return MOETUNE_FIND(cpu, aoti_torch_library_init_impl) && MOETUNE_FIND(cpu, torch_library_impl) &&
          MOETUNE_FIND(cpu, aoti_torch_check) && MOETUNE_FIND(cpu, aoti_torch_delete_tensor_object) &&
          MOETUNE_FIND(cpu, aoti_torch_get_sizes) && MOETUNE_FIND(cpu, aoti_torch_get_strides) &&
@@ -320,7 +328,7 @@ bool torch_register(const ffi::String& folder, const ffi::String& key, bool host
   if (!find_functions(folder)) return false;
   if (!host_is_device &&
       (torch.aoti_torch_get_current_cuda_stream == nullptr || torch.cuStreamIsCapturing == nullptr ||
-       torch.aoti_torch_create_cuda_guard == nullptr))
+       torch.cuCtxGetDevice == nullptr || torch.aoti_torch_create_cuda_guard == nullptr))
     return false;
   torch.bfloat16 = torch.aoti_torch_dtype_bfloat16();
   torch.float16 = torch.aoti_torch_dtype_float16();

@@ -116,7 +116,11 @@ CUresult primary_ctx_retain(CUcontext* context, CUdevice device) {
 
 CUresult primary_ctx_release(CUdevice) { return sticky(); }
 
+std::atomic<int> slow_calls{0};  // for tests: allocations, synchronizations and loads
+int count_slow_calls() { return slow_calls; }
+
 CUresult stream_synchronize(CUstream) {
+  ++slow_calls;
   while (machine.hanging) pause();
   return sticky();
 }
@@ -130,6 +134,7 @@ CUresult mem_get_info(std::size_t* free, std::size_t* total) {
 }
 
 CUresult mem_alloc(CUdeviceptr* address, std::size_t bytes) {
+  ++slow_calls;
   if (machine.sticky != 0) return sticky();
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (machine.used_bytes + bytes > machine.memory_bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -165,6 +170,7 @@ CUresult memcpy_d_to_d_async(CUdeviceptr to, CUdeviceptr from, std::size_t bytes
 }
 
 CUresult mem_host_alloc(void** memory, std::size_t bytes, unsigned) {
+  ++slow_calls;
   *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
   return sticky();
 }
@@ -247,6 +253,7 @@ std::atomic<int> loaded_modules{0};
 int count_modules() { return loaded_modules; }
 
 CUresult module_load_data(CUmodule* module, const void* image) {
+  ++slow_calls;
   if (machine.script.has("bad_image")) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   if (const char* const code = std::getenv("MOETUNE_FAKE_LOAD"))
     return static_cast<CUresult>(std::atoi(code));
@@ -265,6 +272,7 @@ CUresult module_unload(CUmodule module) {
 }
 
 CUresult module_get_function(CUfunction* function, CUmodule module, const char* entry) {
+  ++slow_calls;
   Kernel kernel = Kernel::named(entry);
   if (kernel.parameters == 0) return CUDA_ERROR_NOT_FOUND;
   kernel.facts = reinterpret_cast<FakeModule*>(module)->facts;
@@ -306,8 +314,7 @@ CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, voi
   return CUDA_SUCCESS;
 }
 
-// For tests.
-std::atomic<int> encodings{0};
+std::atomic<int> encodings{0};  // for tests
 int count_encodings() { return encodings; }
 
 CUresult tensor_map_encode(CUtensorMap* map, CUtensorMapDataType, cuuint32_t, void* base, const cuuint64_t*,
@@ -368,6 +375,7 @@ void* find_symbol(const std::string& name) {
       {"cuModuleUnload", address_of(module_unload)},
       {"fakeCountModules", address_of(count_modules)},
       {"fakeCountEncodings", address_of(count_encodings)},
+      {"fakeCountSlowCalls", address_of(count_slow_calls)},
       {"cuThreadExchangeStreamCaptureMode", address_of(exchange_capture_mode)},
       {"cuModuleGetFunction", address_of(module_get_function)},
       {"cuFuncSetAttribute", address_of(func_set_attribute)},

@@ -126,6 +126,7 @@ class BadInputTest(unittest.TestCase):
         self.refused(TypeError, "Arguments", lambda: family.launch(choice, None, workspace))  # type: ignore[arg-type]
         self.refused(TypeError, "Choice", lambda: family.launch(arguments, choice, workspace))  # type: ignore[arg-type]
         self.refused(TypeError, "stream", lambda: family.launch(choice, arguments, workspace, stream=object()))
+        self.refused(moetune.InvalidArgument, "state the stream", lambda: family.launch(choice, arguments))
         self.refused(TypeError, "DLPack", lambda: family.launch(choice, arguments, 5))
         crooked = on_device(aligned((1 << 21,), np.uint8)[1:], "uint8")
         self.refused(moetune.InvalidArgument, "256", lambda: family.launch(choice, arguments, crooked))

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import threading
 import unittest
 from typing import Any
 
@@ -13,6 +14,7 @@ if not REASON:
     import torch
 
     import moetune.torch as operators
+    from moetune import _serving
 
     operator = torch.ops.moetune.decode_attention
 
@@ -212,6 +214,69 @@ class GraphTest(unittest.TestCase):
             torch.cuda.synchronize()
             self.assertLess(float((out.float() - inputs.right()).abs().max()), 0.02)
 
+    def replays_rightly(self, graph: Any, out: Any, right: Any) -> None:
+        out.fill_(float("nan"))
+        torch.cuda.synchronize()
+        graph.replay()
+        torch.cuda.synchronize()
+        self.assertLess(float((out.float() - right).abs().max()), 0.02)
+
+    def test_captures_on_streams_that_never_called(self) -> None:
+        inputs = Inputs()
+        operator(*inputs.arguments())  # loads the family, on another stream
+        captured = []
+        for _ in range(3):
+            out, graph = torch.empty_like(inputs.q), torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+                operator.out(*inputs.arguments(), out=out)
+            captured.append((graph, out))
+        for graph, out in captured:
+            self.replays_rightly(graph, out, inputs.right())
+
+    def test_workspaces_are_made_while_another_thread_captures(self) -> None:
+        inputs = Inputs()
+        operator(*inputs.arguments())
+        right = inputs.right()
+        out, graph = torch.empty_like(inputs.q), torch.cuda.CUDAGraph()
+        beside, failures = [], []
+
+        def call_on_new_stream() -> None:
+            try:
+                with torch.cuda.stream(torch.cuda.Stream()):
+                    beside.append(operator(*inputs.arguments()))
+            except Exception as error:
+                failures.append(error)
+
+        with torch.cuda.graph(graph, capture_error_mode="global"):
+            thread = threading.Thread(target=call_on_new_stream)
+            thread.start()
+            thread.join()
+            operator.out(*inputs.arguments(), out=out)
+        self.assertEqual(failures, [])
+        torch.cuda.synchronize()
+        self.assertLess(float((beside[0].float() - right).abs().max()), 0.02)
+        self.replays_rightly(graph, out, right)
+
+    def test_a_workspace_grows_while_its_stream_captures(self) -> None:
+        inputs = Inputs()
+        stream, out = torch.cuda.Stream(), torch.empty_like(inputs.q)
+        first, second = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        with torch.cuda.stream(stream):
+            operator(*inputs.arguments())
+        with torch.cuda.graph(first, stream=stream):
+            operator.out(*inputs.arguments(), out=out)
+        address = stream.cuda_stream
+        before = int(_serving._workspace_bytes(0, address))
+        for opened in _serving._families.values():
+            opened.seen_bytes = before + (1 << 20)
+        _serving._bytes.clear()
+        with torch.cuda.graph(second, stream=stream):
+            _serving._grow_workspace(0, address, True)
+            operator.out(*inputs.arguments(), out=out)
+        self.assertGreater(int(_serving._workspace_bytes(0, address)), before)
+        for graph in (first, second, first):
+            self.replays_rightly(graph, out, inputs.right())
+
     def test_side_streams(self) -> None:
         inputs = Inputs()
         right = inputs.right()
@@ -248,6 +313,29 @@ class GraphTest(unittest.TestCase):
                 family.launch(family.pick(4, 1, 500), arguments, workspace)
             family.launch(family.pick(4, 1, 500), arguments, workspace, stream=stream.cuda_stream)
             stream.synchronize()
+            self.assertLess(float((out.float() - inputs.right()).abs().max()), 0.02)
+
+
+@unittest.skipIf(NO_GPU or torch.cuda.device_count() < 2, NO_GPU or "there is one GPU")
+class SecondDeviceTest(unittest.TestCase):
+    def test_a_thread_keeps_its_current_device(self) -> None:
+        operators.use(moetune.open([CACHE], device=1))
+        inputs = Inputs()
+        for name in ("q", "k", "v", "page_table", "lengths"):
+            setattr(inputs, name, getattr(inputs, name).to("cuda:1"))
+        made: list[Any] = []
+
+        def call_twice() -> None:
+            for _ in range(2):
+                made.append((operator(*inputs.arguments()), torch.cuda.current_device()))
+
+        thread = threading.Thread(target=call_twice)  # without a context of its own
+        thread.start()
+        thread.join()
+        torch.cuda.synchronize(1)
+        self.assertEqual([device for _, device in made], [0, 0])
+        for out, _ in made:
+            self.assertEqual(out.device.index, 1)
             self.assertLess(float((out.float() - inputs.right()).abs().max()), 0.02)
 
 

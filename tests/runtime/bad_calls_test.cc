@@ -115,6 +115,17 @@ TEST_CASE("strides that go backwards or let rows overlap are named") {
   CHECK_OK(s.launch());
 }
 
+TEST_CASE("a page table as indptr and indices is refused by name") {
+  Server s;
+  DLTensor& table = s.tensors.tensor(MOETUNE_DECODE_PAGE_TABLE);
+  static const std::int64_t indices[] = {8};
+  table.ndim = 1;
+  table.shape = indices;
+  table.strides = nullptr;
+  CHECK(s.bind() == MOETUNE_INVALID_ARGUMENT);
+  CHECK_MESSAGE(says("there is no form by indptr"), moetune_last_error());
+}
+
 TEST_CASE("a page table that holds fewer pages than the longest context is refused at every launch") {
   Server s;
   REQUIRE_OK(s.launch());

@@ -42,6 +42,25 @@ TEST_CASE("a pinned configuration has workspaces, ranges and refreshes like any 
   CHECK(wanted == promised);
 }
 
+TEST_CASE("the 257th family is refused") {
+  const Folder folder;
+  std::vector<FakeWinner> winners;
+  for (int window = 1; window <= 257; ++window)
+    winners.push_back({std::string(kShort) + ",window=" + std::to_string(window)});
+  store(folder / "cache.db", winners);
+  const Opened opened({folder / "cache.db"});
+  const auto family_of = [&](int window) {
+    return std::string(kFamily) + ",window=" + std::to_string(window);
+  };
+  moetune_family* const first = opened.family(family_of(1).c_str());
+  for (int window = 2; window <= 256; ++window) opened.family(family_of(window).c_str());
+  moetune_family* family = nullptr;
+  CHECK(moetune_family_open(opened.runtime(), "decode_attention", family_of(257).c_str(), &family) ==
+        MOETUNE_UNSUPPORTED);
+  CHECK(says("at most 256 families"));
+  CHECK(opened.family(family_of(1).c_str()) == first);
+}
+
 TEST_CASE("a choice of another family is refused") {
   const Folder folder;
   store(folder / "cache.db", {{kShort}, {"batch=2,q_heads=8,kv_heads=1,head_dim=64,context=512,page=16"}});
