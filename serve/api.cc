@@ -208,6 +208,7 @@ JobRecord Api::record_of(const Json& body) const {
   }
   const JobRequest parsed = parse_job_request(job.kind, *request, parts_.limits, parts_.devices);
   job.request = parsed.canonical;
+  job.shown = parsed.shown;
   job.device = parsed.device;
   double seconds = kLongestWait;
   if (const auto found = body.find("deadline_s"); found != body.end() && !found->is_null()) {

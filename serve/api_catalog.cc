@@ -126,6 +126,7 @@ JobRecord Api::job_of(const Miss& miss) const {
   return {
       .kind = "search",
       .request = parsed.canonical,
+      .shown = parsed.shown,
       .device = parsed.device,
       .priority = kMissPriority,
       .weight = miss.count,

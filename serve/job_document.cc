@@ -17,7 +17,17 @@ Document stored_json(const std::string& text) {
   return json.is_discarded() ? Document(nullptr) : Document(json);
 }
 
+constexpr const char* kShownFields[] = {"kernel", "problem", "over"};
+
 }  // namespace
+
+std::string shown_of_request(const nlohmann::json& request) {
+  nlohmann::json shown = nlohmann::json::object();
+  for (const char* name : kShownFields) {
+    if (request.is_object() && request.contains(name)) shown[name] = request[name];
+  }
+  return shown.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 Document job_document(const JobRecord& job, const Document& progress, bool whole) {
   Document document = {{"id", job.id},
@@ -40,11 +50,10 @@ Document job_document(const JobRecord& job, const Document& progress, bool whole
     document["result"] = stored_json(job.result);
     return document;
   }
-  // What a list shows of the request.
-  const nlohmann::json request = parse_json_or_discard(job.request);
-  for (const char* name : {"kernel", "problem", "over"}) {
-    const bool has = request.is_object() && request.contains(name);
-    document[name] = has ? Document(request[name]) : Document(nullptr);
+  const nlohmann::json shown = parse_json_or_discard(job.shown);
+  for (const char* name : kShownFields) {
+    const bool has = shown.is_object() && shown.contains(name);
+    document[name] = has ? Document(shown[name]) : Document(nullptr);
   }
   return document;
 }

@@ -1,12 +1,19 @@
-// A job as clients see it. A pure function; thread-safe.
+// A job as clients see it. Pure functions; thread-safe.
 #pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "jobs/documents.h"
 #include "serve/job_queue.h"
 
 namespace moetune {
 
-// `whole` adds request and result; else it has what a list shows of the request. `progress`: Scheduler::progress().
+// What a list shows of a request, as JSON: {"kernel", "problem", "over"}, each only if the request has it.
+std::string shown_of_request(const nlohmann::json& request);
+
+// `whole` adds request and result; else it has what a list shows of the request, of job.shown alone. `progress`:
+// Scheduler::progress().
 Document job_document(const JobRecord& job, const Document& progress, bool whole);
 
 }  // namespace moetune

@@ -5,57 +5,20 @@
 #include <ctime>
 
 #include "base/digest.h"
+#include "serve/job_tables.h"
 #include "serve/secrets.h"
 
 namespace moetune {
 namespace {
 
-constexpr std::int64_t kQueueApplication = 0x6d6f6a71;  // "mojq"
-constexpr std::int64_t kVersion = 3;
 constexpr std::array<std::string_view, 5> kStateNames = {"queued", "running", "done", "failed", "cancelled"};
 
-constexpr const char* kTables = R"sql(
-  CREATE TABLE jobs (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    kind TEXT NOT NULL,
-    request TEXT NOT NULL,
-    digest TEXT NOT NULL,
-    device TEXT NOT NULL,
-    state INTEGER NOT NULL,
-    priority INTEGER NOT NULL,
-    weight REAL NOT NULL,
-    requests INTEGER NOT NULL,
-    deadline INTEGER NOT NULL,
-    created INTEGER NOT NULL,
-    started INTEGER NOT NULL,
-    ended INTEGER NOT NULL,
-    starts INTEGER NOT NULL,
-    result TEXT NOT NULL,
-    error TEXT NOT NULL,
-    exit_code INTEGER NOT NULL,
-    quiet INTEGER NOT NULL DEFAULT 0,
-    not_before INTEGER NOT NULL DEFAULT 0,
-    ending INTEGER NOT NULL DEFAULT 0  -- the state in which it will end; 0: it is not ended
-  ) STRICT;
-  CREATE INDEX jobs_by_turn ON jobs (state, priority DESC, weight DESC, id);
-)sql";
+#define MOETUNE_JOB_FIELDS                                                                                        \
+  "SELECT id, kind, shown, device, state, priority, weight, requests, deadline, created, started, ended, starts," \
+  " quiet, error, exit_code, not_before, ending"
+#define MOETUNE_LISTED_JOBS MOETUNE_JOB_FIELDS ", '', '' FROM jobs "
+#define MOETUNE_WHOLE_JOBS MOETUNE_JOB_FIELDS ", request, result FROM jobs CROSS JOIN job_texts ON job = id "
 
-constexpr const char* kTablesOfVersion3 = R"sql(
-  CREATE UNIQUE INDEX jobs_open ON jobs (digest) WHERE state < 2 AND ending = 0;
-  CREATE INDEX jobs_by_end ON jobs (ended, id) WHERE state > 1;
-  CREATE INDEX jobs_by_deadline ON jobs (deadline) WHERE state < 2 AND ending = 0;
-  CREATE TABLE tickets (
-    job INTEGER NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
-    ticket TEXT NOT NULL,
-    PRIMARY KEY (job, ticket)
-  ) STRICT, WITHOUT ROWID;
-)sql";
-
-#define MOETUNE_JOB_COLUMNS                                                                                         \
-  "SELECT id, kind, request, device, state, priority, weight, requests, deadline, created, started, ended, starts," \
-  " result, error, exit_code, quiet, not_before, ending FROM jobs "
-
-constexpr const char* kCountOpen = "SELECT count(*) FROM jobs WHERE state < 2";
 constexpr std::size_t kTicketDigits = 32;
 
 std::int64_t unix_now() { return static_cast<std::int64_t>(std::time(nullptr)); }
@@ -70,21 +33,22 @@ JobRecord record_of(const Query& row) {
   JobRecord job{
       .id = row.integer(0),
       .kind = row.text(1),
-      .request = row.text(2),
+      .request = row.text(18),
+      .shown = row.text(2),
       .device = row.text(3),
       .state = static_cast<JobState>(std::min<std::int64_t>(4, std::max<std::int64_t>(0, row.integer(4)))),
       .priority = row.integer(5),
       .weight = row.real(6),
-      .quiet = row.integer(16) != 0,
-      .ending = row.integer(18) != 0,
-      .not_before = row.integer(17),
+      .quiet = row.integer(13) != 0,
+      .ending = row.integer(17) != 0,
+      .not_before = row.integer(16),
       .requests = row.integer(7),
       .deadline = row.integer(8),
       .created = row.integer(9),
       .started = row.integer(10),
       .ended = row.integer(11),
       .starts = row.integer(12),
-      .result = row.text(13),
+      .result = row.text(19),
       .error = row.text(14),
       .exit_code = {}};
   if (row.integer(15) >= 0) job.exit_code = static_cast<int>(row.integer(15));
@@ -102,7 +66,7 @@ std::optional<JobRecord> first_of(Query rows) {
   return record_of(rows);
 }
 
-// Ends its statement, as changing the journal and committing want it.
+// The first number of the first row, 0 if there is none. Ends its statement, as committing wants it.
 std::int64_t count_rows(Query row) { return row.step() ? row.integer(0) : 0; }
 
 }  // namespace
@@ -118,33 +82,11 @@ std::optional<JobState> job_state_from_name(std::string_view name) {
 
 JobQueue::JobQueue(const std::filesystem::path& file, Limits limits)
     : limits_(limits), database_(file, Database::Access::create, limits.patience) {
-  const std::int64_t application = database_.integer_pragma("application_id");
-  const bool is_new = count_rows(database_.query("SELECT count(*) FROM sqlite_master")) == 0;
-  const std::int64_t version = is_new ? kVersion : database_.integer_pragma("user_version");
-  if (!is_new && (application != kQueueApplication || version < 1 || version > kVersion))
-    throw BrokenEnvironment(file.string() +
-                            " is no queue of this moetune's service; move it away, or name another");
+  prepare_job_tables(database_);  // first: a file that is no queue stays as it is
   database_.set_journal("wal");
   database_.execute("PRAGMA cache_size = -512");   // KiB; the file of a long life fills whatever it may
   database_.execute("PRAGMA synchronous = FULL");  // a job that was accepted outlives a power cut
   database_.execute("PRAGMA foreign_keys = ON");
-  if (version == kVersion && !is_new) return;
-  WriteTransaction all(database_);
-  if (is_new) {
-    database_.execute(kTables);
-    database_.execute("PRAGMA application_id = " + std::to_string(kQueueApplication));
-  }
-  if (!is_new && version < 2) {
-    database_.execute("ALTER TABLE jobs ADD COLUMN quiet INTEGER NOT NULL DEFAULT 0");
-    database_.execute("ALTER TABLE jobs ADD COLUMN not_before INTEGER NOT NULL DEFAULT 0");
-  }
-  if (!is_new) {
-    database_.execute("ALTER TABLE jobs ADD COLUMN ending INTEGER NOT NULL DEFAULT 0");
-    database_.execute("DROP INDEX jobs_open");
-  }
-  database_.execute(kTablesOfVersion3);
-  database_.execute("PRAGMA user_version = " + std::to_string(kVersion));
-  all.commit();
 }
 
 void JobQueue::take_over() {
@@ -157,25 +99,44 @@ void JobQueue::take_over() {
 
 // The open job that now stands for `job` as well.
 std::optional<JobRecord> JobQueue::joined_into(const JobRecord& job, const std::string& digest) {
-  const auto equal =
-      first_of(database_.query(MOETUNE_JOB_COLUMNS "WHERE digest = ? AND state < 2 AND ending = 0", digest));
-  if (!equal) return std::nullopt;
+  const std::int64_t equal = count_rows(
+      database_.query("SELECT id FROM jobs WHERE digest = ? AND state < 2 AND ending = 0", digest));
+  if (equal == 0) return std::nullopt;
   const std::int64_t quiet = job.quiet ? 1 : 0;
   database_.run(
       "UPDATE jobs SET priority = max(priority, ?), weight = min(weight + ?, ?), requests = requests + 1,"
       " deadline = CASE WHEN deadline = 0 OR ? = 0 THEN 0 ELSE max(deadline, ?) END,"
       " quiet = min(quiet, ?), not_before = CASE WHEN ? THEN not_before ELSE 0 END WHERE id = ?",
-      job.priority, job.weight, limits_.weight, job.deadline, job.deadline, quiet, quiet, equal->id);
-  return require(equal->id);
+      job.priority, job.weight, limits_.weight, job.deadline, job.deadline, quiet, quiet, equal);
+  return require(equal);
 }
 
 std::int64_t JobQueue::insert(const JobRecord& job, const std::string& digest) {
   database_.run(
-      "INSERT INTO jobs (kind, request, digest, device, state, priority, weight, requests, deadline, created, started,"
-      " ended, starts, result, error, exit_code, quiet) VALUES (?, ?, ?, ?, 0, ?, ?, 1, ?, ?, 0, 0, 0, '', '', -1, ?)",
-      job.kind, job.request, digest, job.device, job.priority, std::min(job.weight, limits_.weight),
-      job.deadline, unix_now(), job.quiet ? 1 : 0);
-  return count_rows(database_.query("SELECT last_insert_rowid()"));
+      "INSERT INTO jobs (kind, shown, bytes, digest, device, state, priority, weight, requests, deadline, created,"
+      " started, ended, starts, error, exit_code, quiet)"
+      " VALUES (?, ?, ?, ?, ?, 0, ?, ?, 1, ?, ?, 0, 0, 0, '', -1, ?)",
+      job.kind, job.shown, static_cast<std::int64_t>(job.request.size()), digest, job.device, job.priority,
+      std::min(job.weight, limits_.weight), job.deadline, unix_now(), job.quiet ? 1 : 0);
+  const std::int64_t id = count_rows(database_.query("SELECT last_insert_rowid()"));
+  database_.run("INSERT INTO job_texts (job, request, result) VALUES (?, ?, '')", id, job.request);
+  return id;
+}
+
+JobQueue::Open JobQueue::count_open() const {
+  Query row = database_.query("SELECT count(*), coalesce(sum(bytes), 0) FROM jobs WHERE state < 2");
+  row.step();
+  return {.jobs = row.integer(0), .bytes = row.integer(1)};
+}
+
+// "" if the job has room beside those that are open.
+std::string JobQueue::why_full(const Open& open, const JobRecord& job) const {
+  if (open.jobs >= static_cast<std::int64_t>(limits_.open))
+    return "the queue is full: " + std::to_string(limits_.open) + " jobs are open";
+  if (static_cast<std::uintmax_t>(open.bytes) + job.request.size() > limits_.open_bytes)
+    return "the queue is full: the requests of its open jobs may have " + std::to_string(limits_.open_bytes) +
+           " bytes in all, and this one has " + std::to_string(job.request.size());
+  return "";
 }
 
 JobQueue::Submitted JobQueue::submit(const JobRecord& job) {
@@ -187,8 +148,7 @@ JobQueue::Submitted JobQueue::submit(const JobRecord& job) {
     submitted.job = *equal;
     submitted.joined = true;
   } else {
-    if (count_rows(database_.query(kCountOpen)) >= static_cast<std::int64_t>(limits_.open))
-      throw QueueFull("the queue is full: " + std::to_string(limits_.open) + " jobs are open");
+    if (const std::string full = why_full(count_open(), job); !full.empty()) throw QueueFull(full);
     submitted.job = require(insert(job, name));
   }
   database_.run("INSERT INTO tickets (job, ticket) VALUES (?, ?)", submitted.job.id, submitted.ticket);
@@ -200,20 +160,20 @@ JobQueue::TakenMisses JobQueue::submit_missed(const std::vector<JobRecord>& jobs
   TakenMisses taken;
   const std::lock_guard lock(mutex_);
   WriteTransaction all(database_);
-  std::int64_t open = count_rows(database_.query(kCountOpen));
+  Open open = count_open();
   std::int64_t missed =
       count_rows(database_.query("SELECT count(*) FROM jobs WHERE state < 2 AND ending = 0 AND quiet = 1"));
   for (const JobRecord& job : jobs) {
     const std::string name = digest_of(job);
     if (auto equal = joined_into(job, name)) {
       taken.jobs.push_back(std::move(*equal));
-    } else if (open >= static_cast<std::int64_t>(limits_.open) ||
-               missed >= static_cast<std::int64_t>(limits_.missed)) {
+    } else if (missed >= static_cast<std::int64_t>(limits_.missed) || !why_full(open, job).empty()) {
       ++taken.full;
     } else {
       taken.jobs.push_back(require(insert(job, name)));
       ++taken.queued;
-      ++open;
+      ++open.jobs;
+      open.bytes += static_cast<std::int64_t>(job.request.size());
       ++missed;
     }
   }
@@ -222,26 +182,26 @@ JobQueue::TakenMisses JobQueue::submit_missed(const std::vector<JobRecord>& jobs
 }
 
 JobRecord JobQueue::require(std::int64_t id) const {
-  return first_of(database_.query(MOETUNE_JOB_COLUMNS "WHERE id = ?", id)).value();
+  return first_of(database_.query(MOETUNE_WHOLE_JOBS "WHERE id = ?", id)).value();
 }
 
 std::optional<JobRecord> JobQueue::find(std::int64_t id) const {
   const std::lock_guard lock(mutex_);
-  return first_of(database_.query(MOETUNE_JOB_COLUMNS "WHERE id = ?", id));
+  return first_of(database_.query(MOETUNE_WHOLE_JOBS "WHERE id = ?", id));
 }
 
 std::vector<JobRecord> JobQueue::list(const Filter& filter) const {
   const std::lock_guard lock(mutex_);
   const int state = filter.state ? number_of(*filter.state) : -1;
   return records_of(
-      database_.query(MOETUNE_JOB_COLUMNS
+      database_.query(MOETUNE_LISTED_JOBS
                       "WHERE id > ? AND (? < 0 OR state = ?) AND (? = '' OR kind = ?) ORDER BY id LIMIT ?",
                       filter.after, state, state, filter.kind, filter.kind, filter.limit));
 }
 
 std::vector<JobRecord> JobQueue::latest(std::size_t count) const {
   const std::lock_guard lock(mutex_);
-  return records_of(database_.query(MOETUNE_JOB_COLUMNS
+  return records_of(database_.query(MOETUNE_LISTED_JOBS
                                     "WHERE state > 1 ORDER BY ended DESC, id DESC LIMIT ?",
                                     static_cast<std::int64_t>(count)));
 }
@@ -274,7 +234,7 @@ std::optional<JobRecord> JobQueue::start_next(const std::string& device) {
   const std::int64_t now = unix_now();
   // Beside an equal one that is ending it would search the same workload twice at once.
   const auto next = first_of(database_.query(
-      MOETUNE_JOB_COLUMNS
+      MOETUNE_WHOLE_JOBS
       "WHERE state = 0 AND not_before <= ? AND (device = '' OR device = ?) AND digest NOT IN"
       " (SELECT digest FROM jobs WHERE state = 1) ORDER BY priority DESC, weight DESC, id LIMIT 1",
       now, device));
@@ -291,10 +251,10 @@ std::optional<JobRecord> JobQueue::finish(std::int64_t id, const JobOutcome& out
   const std::lock_guard lock(mutex_);
   WriteTransaction all(database_);
   database_.run(
-      "UPDATE jobs SET state = ?, result = ?, error = ?, exit_code = ?, ended = ?, ending = 0"
-      " WHERE id = ? AND state = 1",
-      number_of(outcome.state), outcome.result, outcome.error, outcome.exit_code, unix_now(), id);
+      "UPDATE jobs SET state = ?, error = ?, exit_code = ?, ended = ?, ending = 0 WHERE id = ? AND state = 1",
+      number_of(outcome.state), outcome.error, outcome.exit_code, unix_now(), id);
   if (database_.changes() == 0) return std::nullopt;
+  database_.run("UPDATE job_texts SET result = ? WHERE job = ?", outcome.result, id);
   const JobRecord job = require(id);
   forget_old();
   all.commit();
@@ -315,7 +275,7 @@ std::optional<JobRecord> JobQueue::put_off(std::int64_t id, std::int64_t not_bef
       "UPDATE jobs SET state = ending, starts = starts - 1, not_before = CASE WHEN quiet THEN ? ELSE 0 END,"
       " ended = CASE WHEN ending > 0 THEN ? ELSE 0 END WHERE id = ? AND state = 1",
       not_before, unix_now(), id);
-  return first_of(database_.query(MOETUNE_JOB_COLUMNS "WHERE id = ?", id));
+  return first_of(database_.query(MOETUNE_WHOLE_JOBS "WHERE id = ?", id));
 }
 
 // Whether it was queued, and has ended now.
@@ -333,7 +293,7 @@ JobQueue::Ending JobQueue::end(std::int64_t id, const JobOutcome& outcome) {
   const std::lock_guard lock(mutex_);
   WriteTransaction all(database_);
   Ending ending{.job = {}, .ended = end_one(id, outcome)};
-  ending.job = first_of(database_.query(MOETUNE_JOB_COLUMNS "WHERE id = ?", id));
+  ending.job = first_of(database_.query(MOETUNE_WHOLE_JOBS "WHERE id = ?", id));
   all.commit();
   return ending;
 }
@@ -360,7 +320,7 @@ std::vector<JobQueue::Ending> JobQueue::end_overdue(std::int64_t now, const JobO
 JobQueue::Ending JobQueue::withdraw(std::int64_t id, const std::string& ticket, const JobOutcome& outcome) {
   const std::lock_guard lock(mutex_);
   WriteTransaction all(database_);
-  Ending ending{.job = first_of(database_.query(MOETUNE_JOB_COLUMNS "WHERE id = ?", id))};
+  Ending ending{.job = first_of(database_.query(MOETUNE_WHOLE_JOBS "WHERE id = ?", id))};
   if (!ending.job || !is_open(ending.job->state)) return ending;
   bool taken_back = ticket.empty() && ending.job->requests <= 1;
   if (!ticket.empty()) {

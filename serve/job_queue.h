@@ -29,6 +29,7 @@ struct JobRecord {
   std::int64_t id = 0;
   std::string kind;     // "search"
   std::string request;  // JSON, canonical: equal requests have equal texts
+  std::string shown;    // JSON, what lists show of the request
   std::string device;   // that it must run on; "" for any
   JobState state = JobState::queued;
   std::int64_t priority = 0;    // higher first
@@ -60,6 +61,7 @@ class JobQueue {
  public:
   struct Limits {
     std::size_t open = 10'000;                  // jobs queued and running
+    std::uintmax_t open_bytes = 256 << 20;      // of their requests
     std::size_t missed = 2'000;                 // of these: that nobody waits for
     std::size_t ended = 10'000;                 // that are remembered
     double weight = 1e9;                        // of one job, however often it is missed
@@ -78,8 +80,8 @@ class JobQueue {
     bool joined = false;  // into an open job with an equal request, which now has the higher priority of both
     std::string ticket;   // by which this request, and no other, is taken back
   };
-  // Takes kind, request, device, priority, weight, quiet and deadline of `job`. A job that anybody waits for is not
-  // quiet, and not put off.
+  // Takes kind, request, shown, device, priority, weight, quiet and deadline of `job`. A job that anybody waits for is
+  // not quiet, and not put off.
   Submitted submit(const JobRecord& job);
 
   struct TakenMisses {
@@ -97,6 +99,7 @@ class JobQueue {
     std::int64_t after = 0;  // ids above this one
     std::int64_t limit = 100;
   };
+  // These leave out request and result, which may be megabytes of each job.
   std::vector<JobRecord> list(const Filter& filter) const;  // by id
   std::vector<JobRecord> latest(std::size_t count) const;   // ended last first
   std::map<JobState, std::int64_t> counts() const;
@@ -127,6 +130,11 @@ class JobQueue {
 
  private:
   JobRecord require(std::int64_t id) const;  // these want mutex_ held
+  struct Open {
+    std::int64_t jobs = 0, bytes = 0;
+  };
+  Open count_open() const;
+  std::string why_full(const Open& open, const JobRecord& job) const;
   std::optional<JobRecord> joined_into(const JobRecord& job, const std::string& digest);
   std::int64_t insert(const JobRecord& job, const std::string& digest);
   bool end_one(std::int64_t id, const JobOutcome& outcome);

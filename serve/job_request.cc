@@ -12,6 +12,7 @@
 #include "jobs/range_plan.h"
 #include "kernels/registry.h"
 #include "ranges/grid.h"
+#include "serve/job_document.h"
 
 namespace moetune {
 namespace {
@@ -79,12 +80,13 @@ class Fields {
     return found == object_.end() ? nullptr : &*found;
   }
   void note(const char* name, Json value) { canonical_[name] = std::move(value); }
-  std::string finish() const {
+  void finish(JobRequest& request) const {
     for (const auto& [name, value] : object_.items()) {
       if (std::find(names_.begin(), names_.end(), name) == names_.end())
         throw BadField("request", unknown_name("field", name.substr(0, 100), names_));
     }
-    return canonical_.dump(-1, ' ', false, Json::error_handler_t::replace);
+    request.canonical = canonical_.dump(-1, ' ', false, Json::error_handler_t::replace);
+    request.shown = shown_of_request(canonical_);
   }
 
  private:
@@ -296,7 +298,7 @@ BenchRequest read_bench(Fields& fields, const JobLimits& limits) {
 JobRequest parse_job_request(const std::string& kind, const Json& request, const JobLimits& limits,
                              const std::vector<std::string>& devices) {
   Fields fields(request);
-  JobRequest parsed{.kind = kind, .device = {}, .canonical = {}, .what = {}};
+  JobRequest parsed{.kind = kind, .device = {}, .canonical = {}, .shown = {}, .what = {}};
   fields.text("device", parsed.device);
   if (!parsed.device.empty() && std::find(devices.begin(), devices.end(), parsed.device) == devices.end())
     throw BadField("device", unknown_name("device of this service", parsed.device, devices));
@@ -315,7 +317,7 @@ JobRequest parse_job_request(const std::string& kind, const Json& request, const
   } else {
     throw BadField("kind", unknown_name("kind of job", kind, {std::begin(kJobKinds), std::end(kJobKinds)}));
   }
-  parsed.canonical = fields.finish();
+  fields.finish(parsed);
   return parsed;
 }
 

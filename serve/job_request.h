@@ -30,6 +30,7 @@ struct JobRequest {
   std::string kind;
   std::string device;     // one of the service's; "" for any
   std::string canonical;  // JSON with every field: equal requests are equal texts, and parse again
+  std::string shown;      // of these, what a list of jobs shows (serve/job_document.h)
   std::variant<SearchRequest, RangeRequest, TuneListRequest, NightRequest, VerifyRequest, BenchRequest> what;
 };
 

@@ -15,7 +15,7 @@ namespace {
 const Json kEndless = {{"budget", 2000}, {"seed", 78}, {"finalists", 1}};
 const Json kTwoSeconds = {{"budget", 100}, {"seed", 5}, {"finalists", 1}};  // with kPaceOfTwoSeconds
 constexpr int kPaceOfTwoSeconds = 20;
-const JobRecord kSearch{.kind = "search", .request = "{}", .device = {}};
+const JobRecord kSearch{.kind = "search", .request = "{}", .shown = {}, .device = {}};
 const JobOutcome kCancelled{.state = JobState::cancelled, .result = {}, .error = "{}", .exit_code = 130};
 
 std::string path_of(const Json& job) { return "/v1/jobs/" + job["id"].dump(); }

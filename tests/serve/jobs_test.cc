@@ -202,13 +202,21 @@ TEST_CASE("a queue of the first version is read, and one of a later version is n
   const std::filesystem::path file = running.folder / "jobs";
   {
     JobQueue queue(file);
-    queue.submit({.kind = "search", .request = "{}", .device = {}, .priority = 3});
+    queue.submit({.kind = "search",
+                  .request = R"({"kernel":"saxpy","problem":"size=4","seed":1})",
+                  .shown = {},
+                  .device = {},
+                  .priority = 3});
   }
   const auto alter = [&](const std::string& sql) {
     const Database database(file, Database::Access::create, std::chrono::milliseconds(1000));
     database.execute(sql);
   };
   alter(
+      "ALTER TABLE jobs ADD COLUMN request TEXT NOT NULL DEFAULT '';"
+      "ALTER TABLE jobs ADD COLUMN result TEXT NOT NULL DEFAULT '';"
+      "UPDATE jobs SET request = (SELECT request FROM job_texts WHERE job = id); DROP TABLE job_texts;"
+      "DROP INDEX jobs_by_size; ALTER TABLE jobs DROP COLUMN shown; ALTER TABLE jobs DROP COLUMN bytes;"
       "DROP TABLE tickets; DROP INDEX jobs_open; DROP INDEX jobs_by_end; DROP INDEX jobs_by_deadline;"
       "ALTER TABLE jobs DROP COLUMN quiet; ALTER TABLE jobs DROP COLUMN not_before;"
       "ALTER TABLE jobs DROP COLUMN ending;"
@@ -217,12 +225,17 @@ TEST_CASE("a queue of the first version is read, and one of a later version is n
     JobQueue queue(file);
     const JobRecord job = queue.find(1).value();
     CHECK(job.priority == 3);
+    CHECK(job.request == R"({"kernel":"saxpy","problem":"size=4","seed":1})");
+    const std::vector<JobRecord> listed = queue.list({});
+    REQUIRE(listed.size() == 1);
+    CHECK(listed[0].shown == R"({"kernel":"saxpy","problem":"size=4"})");
     CHECK_FALSE(job.quiet);
     REQUIRE(queue.start_next("any"));
     const std::int64_t later = static_cast<std::int64_t>(std::time(nullptr)) + 3600;
     CHECK(queue.put_off(1, later)->not_before == 0);  // somebody waits for it
     CHECK(queue.find(1)->starts == 0);
-    const JobRecord missed{.kind = "search", .request = "[]", .device = {}, .weight = 9, .quiet = true};
+    const JobRecord missed{
+        .kind = "search", .request = "[]", .shown = {}, .device = {}, .weight = 9, .quiet = true};
     const std::int64_t id = queue.submit(missed).job.id;
     REQUIRE(queue.start_next("any"));
     REQUIRE(queue.start_next("any")->id == id);
@@ -236,6 +249,6 @@ TEST_CASE("a queue of the first version is read, and one of a later version is n
     CHECK(queue.submit(asked).job.not_before == 0);
     REQUIRE(queue.start_next("any"));
   }
-  alter("PRAGMA user_version = 4");
+  alter("PRAGMA user_version = 5");
   CHECK_THROWS_AS(JobQueue{file}, BrokenEnvironment);
 }
