@@ -126,23 +126,40 @@ const std::vector<Api::Route>& Api::routes() {
 ServerResponse Api::handle(const ServerRequest& request) {
   ServerResponse response;
   try {
-    response = answer(request);
+    const auto [route, parameter] = find_route(request);
+    response = (this->*route->answer)(request, parameter);
   } catch (const Refusal& refusal) {
     response = refusal_answer(refusal);
   } catch (const BadField& error) {
     response = refusal_answer(
-        {.status = 400, .code = "bad_field", .message = error.reason(), .field = error.field()});
+        {.status = 400, .code = "bad_field", .message = error.reason(), .field = error.field(), .allow = {}});
   } catch (const QueueFull& error) {
-    response = refusal_answer(
-        {.status = 503, .code = "queue_full", .message = error.what(), .retry_after = 60, .field = {}});
+    response = refusal_answer({.status = 503,
+                               .code = "queue_full",
+                               .message = error.what(),
+                               .retry_after = 60,
+                               .field = {},
+                               .allow = {}});
   } catch (const BadInput& error) {
-    response = refusal_answer({.status = 400, .code = "bad_input", .message = error.what(), .field = {}});
+    response = refusal_answer(
+        {.status = 400, .code = "bad_input", .message = error.what(), .field = {}, .allow = {}});
   } catch (const BrokenEnvironment& error) {
-    response =
-        refusal_answer({.status = 503, .code = "broken_environment", .message = error.what(), .field = {}});
+    response = refusal_answer(
+        {.status = 503, .code = "broken_environment", .message = error.what(), .field = {}, .allow = {}});
   }
   complete(response);
   return response;
+}
+
+std::optional<ServerResponse> Api::refuse_head(const ServerRequest& request) {
+  try {
+    find_route(request);
+    return std::nullopt;
+  } catch (const Refusal& refusal) {
+    ServerResponse response = refusal_answer(refusal);
+    complete(response);
+    return response;
+  }
 }
 
 void Api::complete(ServerResponse& response) {
@@ -152,7 +169,7 @@ void Api::complete(ServerResponse& response) {
 
 bool Api::is_quick(const ServerRequest& request) { return request.path == "/healthz"; }
 
-ServerResponse Api::answer(const ServerRequest& request) {
+std::pair<const Api::Route*, std::string> Api::find_route(const ServerRequest& request) const {
   if (const std::string wrong = parts_.access.foreign(request); !wrong.empty())
     throw Refusal{421, "foreign", wrong};
   std::string allowed;
@@ -174,13 +191,14 @@ ServerResponse Api::answer(const ServerRequest& request) {
       if (role < route.role) throw Refusal{403, "role", "The token's role does not allow this."};
     }
     if (request.method == "POST") check_post(request);
-    return (this->*route.answer)(request, *parameter);
+    return {&route, *parameter};
   }
   if (allowed.empty()) throw Refusal{404, "no_such_path", "There is nothing at this path."};
-  ServerResponse response = refusal_answer(
-      {.status = 405, .code = "no_such_method", .message = "This path takes " + allowed + ".", .field = {}});
-  response.headers.emplace_back("Allow", allowed);
-  return response;
+  throw Refusal{.status = 405,
+                .code = "no_such_method",
+                .message = "This path takes " + allowed + ".",
+                .field = {},
+                .allow = allowed};
 }
 
 Document Api::document_of(const JobRecord& job) const {

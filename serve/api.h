@@ -5,7 +5,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "serve/access.h"
@@ -41,6 +43,8 @@ class Api {
   explicit Api(ApiParts parts, const ApiLimits& limits = {});
 
   ServerResponse handle(const ServerRequest& request);
+  // What handle() answers whatever the body is, if it does not take the request; nullopt if that depends on the body.
+  std::optional<ServerResponse> refuse_head(const ServerRequest& request);
   // Completes and counts an answer that was not made here.
   void complete(ServerResponse& response);
   // Whether a request touches no file, so that it needs no thread of its own.
@@ -55,7 +59,8 @@ class Api {
   static const std::vector<Route>& routes();
 
  private:
-  ServerResponse answer(const ServerRequest& request);
+  // The route of a request, and the parameter in its path. Throws Refusal if the client may not use it.
+  std::pair<const Route*, std::string> find_route(const ServerRequest& request) const;
   // api.cc
   ServerResponse submit(const ServerRequest& request, const std::string&);
   ServerResponse list(const ServerRequest& request, const std::string&);

@@ -18,6 +18,7 @@ ServerResponse refusal_answer(const Refusal& refusal) {
   ServerResponse response = json_answer({{"error", std::move(error)}}, refusal.status);
   if (refusal.retry_after > 0)
     response.headers.emplace_back("Retry-After", std::to_string(refusal.retry_after));
+  if (!refusal.allow.empty()) response.headers.emplace_back("Allow", refusal.allow);
   if (refusal.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
 }

@@ -14,6 +14,7 @@ struct Refusal {
   std::string code, message;
   int retry_after = 0;  // seconds; 0: not said
   std::string field;    // of the request; "" if none
+  std::string allow;    // the methods that the path takes; "": not said
 };
 
 ServerResponse json_answer(const Document& document, int status = 200);

@@ -1,6 +1,5 @@
 #include "serve/http_server.h"
 
-#include <openssl/ssl.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -17,12 +16,13 @@
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
-#include <mutex>
 #include <optional>
 #include <thread>
 
 #include "base/error.h"
 #include "serve/http_parts.h"
+#include "serve/peer_counts.h"
+#include "serve/server_tls.h"
 
 namespace moetune {
 namespace {
@@ -37,34 +37,20 @@ constexpr std::chrono::milliseconds kStreamPoll{100};  // also gathers what happ
 constexpr std::chrono::seconds kDrainTime{2};
 constexpr std::size_t kMostDrained = std::size_t{8} << 20;
 constexpr int kSendBuffer = 256 << 10;
+constexpr const char* kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+constexpr const char* kMalformed = "The path, the query or the Host of the request is malformed.";
+constexpr const char* kFailed = "The service failed at this request.";
 constexpr double kSlowestReader = 10e3;  // bytes a second, beside the time of each piece
-
-// How many of something each address has.
-class PeerCounts {
- public:
-  // False if it has `most` already; 0 bounds nothing.
-  bool add(const std::string& peer, std::size_t most) {
-    const std::lock_guard lock(mutex_);
-    std::size_t& count = counts_[peer];
-    if (most > 0 && count >= most) return false;
-    ++count;
-    return true;
-  }
-  void remove(const std::string& peer) {
-    const std::lock_guard lock(mutex_);
-    const auto found = counts_.find(peer);
-    if (found != counts_.end() && --found->second == 0) counts_.erase(found);
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, std::size_t> counts_;
-};
 
 bool has_left(tcp::socket& socket) {
   char byte = 0;
   const ssize_t got = ::recv(socket.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+// A client of HTTP/1.0 knows no answer before the final one.
+bool expects_something(const IncomingMessage& message) {
+  return message.version() >= 11 && message.count(http::field::expect) > 0;
 }
 
 }  // namespace
@@ -74,10 +60,10 @@ class HttpServer::Impl {
   Impl(const HttpServerOptions& options, ServerHandler handler)
       : options_(options),
         handler_(std::move(handler)),
+        tls_(server_tls(options)),
         io_(static_cast<int>(options.threads)),
         handlers_(options.handler_threads),
         acceptor_(io_) {
-    open_tls();
     listen();
     asio::co_spawn(io_, accept_all(), [](std::exception_ptr) {});
     for (std::size_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { serve_connections(); });
@@ -102,19 +88,6 @@ class HttpServer::Impl {
       } catch (const std::exception&) {  // out of memory: that connection is lost, and no other
       }
     }
-  }
-
-  void open_tls() {
-    if (options_.tls_cert.empty()) return;
-    tls_.emplace(asio::ssl::context::tls_server);
-    ::SSL_CTX_set_min_proto_version(tls_->native_handle(), TLS1_2_VERSION);
-    NetError error;
-    tls_->use_certificate_chain_file(options_.tls_cert, error);
-    if (error)
-      throw BadField("tls_cert", options_.tls_cert + " is no certificate in PEM: " + error.message());
-    tls_->use_private_key_file(options_.tls_key, asio::ssl::context::pem, error);
-    if (error)
-      throw BadField("tls_key", options_.tls_key + " is not its private key in PEM: " + error.message());
   }
 
   void listen() {
@@ -208,16 +181,7 @@ class HttpServer::Impl {
       parser.header_limit(options_.max_header);
       parser.body_limit(options_.max_body);
       beast::get_lowest_layer(stream).expires_after(options_.timeout);
-      NetError error;
-      co_await http::async_read(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
-      if (error && (error == http::error::end_of_stream ||
-                    error.category() != NetError(http::error::bad_method).category()))
-        co_return;
-      if (error) {
-        co_await write(stream, refused(http_refusal(error)), {.version = 11});
-        co_await drain(stream);
-        co_return;
-      }
+      if (!co_await read_request(stream, buffer, parser, peer)) co_return;
       IncomingMessage message = parser.release();
       const Answering how{.version = message.version(),
                           .keep_alive = message.keep_alive(),
@@ -229,6 +193,51 @@ class HttpServer::Impl {
         co_return;
       }
       if (!co_await write(stream, response, how) || !how.keep_alive) co_return;
+    }
+  }
+
+  // False if the connection ends with it: the client has left, or has its refusal.
+  template <typename Stream>
+  asio::awaitable<bool> read_request(Stream& stream, beast::flat_buffer& buffer,
+                                     http::request_parser<http::string_body>& parser,
+                                     const std::string& peer) {
+    NetError error;
+    co_await http::async_read_header(stream, buffer, parser,
+                                     asio::redirect_error(asio::use_awaitable, error));
+    const IncomingMessage& message = parser.get();
+    std::optional<ServerResponse> refusal;
+    bool is_head = false;
+    if (!error && expects_something(message)) {
+      refusal = refusal_of_expectation(message, peer);
+      is_head = message.method() == http::verb::head;
+      if (!refusal && !parser.is_done() && !co_await write_text(stream, kContinue)) co_return false;
+      beast::get_lowest_layer(stream).expires_after(options_.timeout);
+    }
+    if (!error && !refusal && !parser.is_done())
+      co_await http::async_read(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
+    if (error && (error == http::error::end_of_stream ||
+                  error.category() != NetError(http::error::bad_method).category()))
+      co_return false;
+    if (error) refusal = refused(http_refusal(error));
+    if (!refusal) co_return true;
+    co_await write(stream, *refusal, {.version = 11, .is_head = is_head});
+    co_await drain(stream);
+    co_return false;
+  }
+
+  // Of a client that sends its body only once the rest of its request is accepted.
+  std::optional<ServerResponse> refusal_of_expectation(const IncomingMessage& message,
+                                                       const std::string& peer) const {
+    if (!beast::iequals(message[http::field::expect], "100-continue"))
+      return refused(http_refusal(417, "expectation", "The only Expect that is known is 100-continue."));
+    if (!options_.refuse_head) return std::nullopt;
+    IncomingMessage head(message.base());
+    const std::optional<ServerRequest> request = request_of(head, client_of(message, peer));
+    if (!request) return refused(http_refusal(400, "bad_request", kMalformed));
+    try {
+      return options_.refuse_head(*request);
+    } catch (const std::exception&) {
+      return refused(http_refusal(500, "internal", kFailed));
     }
   }
 
@@ -261,15 +270,13 @@ class HttpServer::Impl {
     try {
       return handler_(request);
     } catch (const std::exception&) {
-      return refused(http_refusal(500, "internal", "The service failed at this request."));
+      return refused(http_refusal(500, "internal", kFailed));
     }
   }
 
   asio::awaitable<ServerResponse> respond(IncomingMessage& message, const std::string& client) {
     const std::optional<ServerRequest> request = request_of(message, client);
-    if (!request)
-      co_return refused(
-          http_refusal(400, "bad_request", "The path, the query or the Host of the request is malformed."));
+    if (!request) co_return refused(http_refusal(400, "bad_request", kMalformed));
     if (options_.is_quick && options_.is_quick(*request)) co_return handle(*request);
     co_return co_await asio::co_spawn(
         handlers_, [&]() -> asio::awaitable<ServerResponse> { co_return handle(*request); },

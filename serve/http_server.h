@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,6 +57,9 @@ struct HttpServerOptions {
   std::chrono::milliseconds timeout{15'000};    // of reading a request, and of writing a piece of an answer
   std::chrono::milliseconds heartbeat{15'000};  // of a stream in which nothing happens
   std::function<bool(const ServerRequest&)> is_quick;
+  // Of a request that waits with its body for "100 Continue": the answer instead, if the rest of it is wrong already.
+  // Called between the connections, as is_quick is.
+  std::function<std::optional<ServerResponse>(const ServerRequest&)> refuse_head;
   std::function<void(ServerResponse&)> on_refusal;  // completes the answer to what the handler does not see
 };
 

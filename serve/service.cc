@@ -198,6 +198,7 @@ Service::Service(ServiceOptions options) {
   HttpServerOptions& http = parts.options.http;
   http.behind_proxy = parts.options.behind_tls_proxy;
   http.is_quick = Api::is_quick;
+  http.refuse_head = [&parts](const ServerRequest& request) { return parts.api->refuse_head(request); };
   http.on_refusal = [&parts](ServerResponse& response) { parts.api->complete(response); };
   if (!is_loopback(http.host)) {  // others are to find room
     if (http.max_connections_each == 0) http.max_connections_each = http.max_connections / 8;
