@@ -294,11 +294,18 @@ ServerResponse Api::cancel(const ServerRequest&, const std::string& id) {
 ServerResponse Api::withdraw(const ServerRequest& request, const std::string& id) {
   const auto found = request.query.find("ticket");
   const std::string ticket = found == request.query.end() ? "" : found->second;
-  const std::optional<JobRecord> job = parts_.scheduler.withdraw(job_id(id), ticket);
+  const JobQueue::Ending ending = parts_.scheduler.withdraw(job_id(id), ticket);
+  const std::optional<JobRecord>& job = ending.job;
   if (!job) no_such_job(job_id(id));
-  if (ticket.empty() && is_open(job->state) && !job->ending)
+  const bool is_refused = ticket.empty() && !ending.withdrawn && is_open(job->state) && !job->ending;
+  const std::int64_t waiting = job->requests - job->misses;
+  if (is_refused && waiting == 0)
+    throw Refusal{409, "missed_shape",
+                  "Nobody waits for this job: it is of a missed shape, which has no ticket. POST /v1/jobs/" +
+                      std::to_string(job->id) + "/cancel ends it."};
+  if (is_refused)
     throw Refusal{409, "several_requests",
-                  std::to_string(job->requests) +
+                  std::to_string(waiting) +
                       " requests wait for this job; ?ticket= names yours, as the answer to its POST has it."};
   return json_answer(document_of(*job));
 }

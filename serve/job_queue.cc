@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 5> kStateNames = {"queued", "running", "d
 
 #define MOETUNE_JOB_FIELDS                                                                                        \
   "SELECT id, kind, shown, device, state, priority, weight, requests, deadline, created, started, ended, starts," \
-  " quiet, error, exit_code, not_before, ending"
+  " quiet, error, exit_code, not_before, ending, misses"
 #define MOETUNE_LISTED_JOBS MOETUNE_JOB_FIELDS ", '', '' FROM jobs "
 #define MOETUNE_WHOLE_JOBS MOETUNE_JOB_FIELDS ", request, result FROM jobs CROSS JOIN job_texts ON job = id "
 
@@ -33,7 +33,7 @@ JobRecord record_of(const Query& row) {
   JobRecord job{
       .id = row.integer(0),
       .kind = row.text(1),
-      .request = row.text(18),
+      .request = row.text(19),
       .shown = row.text(2),
       .device = row.text(3),
       .state = static_cast<JobState>(std::min<std::int64_t>(4, std::max<std::int64_t>(0, row.integer(4)))),
@@ -41,14 +41,15 @@ JobRecord record_of(const Query& row) {
       .weight = row.real(6),
       .quiet = row.integer(13) != 0,
       .ending = row.integer(17) != 0,
-      .not_before = row.integer(16),
+      .not_before = row.integer(13) != 0 ? row.integer(16) : 0,
       .requests = row.integer(7),
+      .misses = row.integer(18),
       .deadline = row.integer(8),
       .created = row.integer(9),
       .started = row.integer(10),
       .ended = row.integer(11),
       .starts = row.integer(12),
-      .result = row.text(19),
+      .result = row.text(20),
       .error = row.text(14),
       .exit_code = {}};
   if (row.integer(15) >= 0) job.exit_code = static_cast<int>(row.integer(15));
@@ -106,21 +107,31 @@ std::optional<JobRecord> JobQueue::joined_into(const JobRecord& job, const std::
   database_.run(
       "UPDATE jobs SET priority = max(priority, ?), weight = min(weight + ?, ?), requests = requests + 1,"
       " deadline = CASE WHEN deadline = 0 OR ? = 0 THEN 0 ELSE max(deadline, ?) END,"
-      " quiet = min(quiet, ?), not_before = CASE WHEN ? THEN not_before ELSE 0 END WHERE id = ?",
+      " quiet = min(quiet, ?), misses = misses + ? WHERE id = ?",
       job.priority, job.weight, limits_.weight, job.deadline, job.deadline, quiet, quiet, equal);
   return require(equal);
 }
 
 std::int64_t JobQueue::insert(const JobRecord& job, const std::string& digest) {
+  const std::int64_t quiet = job.quiet ? 1 : 0;
   database_.run(
       "INSERT INTO jobs (kind, shown, bytes, digest, device, state, priority, weight, requests, deadline, created,"
-      " started, ended, starts, error, exit_code, quiet)"
-      " VALUES (?, ?, ?, ?, ?, 0, ?, ?, 1, ?, ?, 0, 0, 0, '', -1, ?)",
+      " started, ended, starts, error, exit_code, quiet, misses)"
+      " VALUES (?, ?, ?, ?, ?, 0, ?, ?, 1, ?, ?, 0, 0, 0, '', -1, ?, ?)",
       job.kind, job.shown, static_cast<std::int64_t>(job.request.size()), digest, job.device, job.priority,
-      std::min(job.weight, limits_.weight), job.deadline, unix_now(), job.quiet ? 1 : 0);
+      std::min(job.weight, limits_.weight), job.deadline, unix_now(), quiet, quiet);
   const std::int64_t id = count_rows(database_.query("SELECT last_insert_rowid()"));
   database_.run("INSERT INTO job_texts (job, request, result) VALUES (?, ?, '')", id, job.request);
   return id;
+}
+
+// `ticket`: "" for a miss.
+void JobQueue::note_wishes(std::int64_t id, const std::string& ticket, const JobRecord& job) {
+  database_.run(
+      "INSERT INTO tickets (job, ticket, priority, deadline) VALUES (?, ?, ?, ?)"
+      " ON CONFLICT (job, ticket) DO UPDATE SET priority = max(priority, excluded.priority),"
+      " deadline = CASE WHEN min(deadline, excluded.deadline) = 0 THEN 0 ELSE max(deadline, excluded.deadline) END",
+      id, ticket, job.priority, job.deadline);
 }
 
 JobQueue::Open JobQueue::count_open() const {
@@ -151,7 +162,7 @@ JobQueue::Submitted JobQueue::submit(const JobRecord& job) {
     if (const std::string full = why_full(count_open(), job); !full.empty()) throw QueueFull(full);
     submitted.job = require(insert(job, name));
   }
-  database_.run("INSERT INTO tickets (job, ticket) VALUES (?, ?)", submitted.job.id, submitted.ticket);
+  note_wishes(submitted.job.id, submitted.ticket, job);
   all.commit();
   return submitted;
 }
@@ -166,11 +177,13 @@ JobQueue::TakenMisses JobQueue::submit_missed(const std::vector<JobRecord>& jobs
   for (const JobRecord& job : jobs) {
     const std::string name = digest_of(job);
     if (auto equal = joined_into(job, name)) {
+      note_wishes(equal->id, "", job);
       taken.jobs.push_back(std::move(*equal));
     } else if (missed >= static_cast<std::int64_t>(limits_.missed) || !why_full(open, job).empty()) {
       ++taken.full;
     } else {
       taken.jobs.push_back(require(insert(job, name)));
+      note_wishes(taken.jobs.back().id, "", job);
       ++taken.queued;
       ++open.jobs;
       open.bytes += static_cast<std::int64_t>(job.request.size());
@@ -235,7 +248,7 @@ std::optional<JobRecord> JobQueue::start_next(const std::string& device) {
   // Beside an equal one that is ending it would search the same workload twice at once.
   const auto next = first_of(database_.query(
       MOETUNE_WHOLE_JOBS
-      "WHERE state = 0 AND not_before <= ? AND (device = '' OR device = ?) AND digest NOT IN"
+      "WHERE state = 0 AND (quiet = 0 OR not_before <= ?) AND (device = '' OR device = ?) AND digest NOT IN"
       " (SELECT digest FROM jobs WHERE state = 1) ORDER BY priority DESC, weight DESC, id LIMIT 1",
       now, device));
   if (!next) return std::nullopt;
@@ -317,19 +330,31 @@ std::vector<JobQueue::Ending> JobQueue::end_overdue(std::int64_t now, const JobO
   return all_ending;
 }
 
+// False if the ticket is not there (any more); "" names the only one that waits.
+bool JobQueue::remove_ticket(const JobRecord& job, const std::string& ticket) {
+  if (ticket.empty()) {
+    if (job.requests - job.misses != 1) return false;
+    database_.run("DELETE FROM tickets WHERE job = ? AND ticket <> ''", job.id);
+    return true;  // a job of an earlier version may have none
+  }
+  database_.run("DELETE FROM tickets WHERE job = ? AND ticket = ?", job.id, ticket);
+  return database_.changes() > 0;
+}
+
 JobQueue::Ending JobQueue::withdraw(std::int64_t id, const std::string& ticket, const JobOutcome& outcome) {
   const std::lock_guard lock(mutex_);
   WriteTransaction all(database_);
   Ending ending{.job = first_of(database_.query(MOETUNE_WHOLE_JOBS "WHERE id = ?", id))};
   if (!ending.job || !is_open(ending.job->state)) return ending;
-  bool taken_back = ticket.empty() && ending.job->requests <= 1;
-  if (!ticket.empty()) {
-    database_.run("DELETE FROM tickets WHERE job = ? AND ticket = ?", id, ticket);
-    taken_back = database_.changes() > 0;
-  }
-  if (!taken_back) return ending;
-  database_.run("UPDATE jobs SET requests = max(0, requests - 1) WHERE id = ?", id);
-  if (require(id).requests == 0) ending.ended = end_one(id, outcome);
+  ending.withdrawn = remove_ticket(*ending.job, ticket);
+  if (!ending.withdrawn) return ending;
+  database_.run(
+      "UPDATE jobs SET requests = max(0, requests - 1), quiet = max(quiet, requests - 1 <= misses AND misses > 0),"
+      " priority = coalesce((SELECT max(t.priority) FROM tickets t WHERE t.job = jobs.id), priority),"
+      " deadline = coalesce((SELECT CASE WHEN min(t.deadline) = 0 THEN 0 ELSE max(t.deadline) END"
+      " FROM tickets t WHERE t.job = jobs.id), deadline) WHERE id = ?",
+      id);
+  if (ending.job->requests <= 1) ending.ended = end_one(id, outcome);
   ending.job = require(id);
   all.commit();
   return ending;
@@ -338,7 +363,8 @@ JobQueue::Ending JobQueue::withdraw(std::int64_t id, const std::string& ticket, 
 bool JobQueue::has_put_off_due(std::int64_t now) const {
   const std::lock_guard lock(mutex_);
   return count_rows(database_.query(
-             "SELECT count(*) FROM jobs WHERE state = 0 AND not_before > 0 AND not_before <= ?", now)) > 0;
+             "SELECT count(*) FROM jobs WHERE state = 0 AND quiet = 1 AND not_before > 0 AND not_before <= ?",
+             now)) > 0;
 }
 
 void JobQueue::forget_old() {

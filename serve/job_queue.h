@@ -38,6 +38,7 @@ struct JobRecord {
   bool ending = false;          // it runs, and was ended: no request joins it
   std::int64_t not_before = 0;  // seconds since 1970: it was put off until then; 0: it was not
   std::int64_t requests = 1;    // that were joined into it and not withdrawn
+  std::int64_t misses = 0;      // of these: that nobody waits for, and that have no tickets
   std::int64_t deadline = 0;    // seconds since 1970; 0: none
   std::int64_t created = 0, started = 0, ended = 0;  // seconds since 1970; 0: not yet
   std::int64_t starts = 0;                           // more than one after a kill
@@ -117,6 +118,7 @@ class JobQueue {
   struct Ending {
     std::optional<JobRecord> job;  // as it is then; nullopt if there is none of that id
     bool ended = false;            // by this call: it was queued
+    bool withdrawn = false;        // by this call: a request
   };
   // Ends a queued job as `outcome` says, and marks a running one as ending so: its runner is to be stopped, and an
   // equal request is a job of its own from now on.
@@ -124,7 +126,8 @@ class JobQueue {
   // The same of all that are past their deadline.
   std::vector<Ending> end_overdue(std::int64_t now, const JobOutcome& outcome);
   // Takes the request of a ticket back, once, however often it is called; with the last one the job ends as `outcome`.
-  // Without a ticket only a request that is alone is taken back.
+  // A job that is left with other requests falls back to their priority and deadline; one that is left with misses is
+  // quiet again, and put off until then. Without a ticket the request of the only client that waits is taken back.
   Ending withdraw(std::int64_t id, const std::string& ticket, const JobOutcome& outcome);
   bool has_put_off_due(std::int64_t now) const;  // that can start again
 
@@ -136,6 +139,8 @@ class JobQueue {
   Open count_open() const;
   std::string why_full(const Open& open, const JobRecord& job) const;
   std::optional<JobRecord> joined_into(const JobRecord& job, const std::string& digest);
+  void note_wishes(std::int64_t id, const std::string& ticket, const JobRecord& job);
+  bool remove_ticket(const JobRecord& job, const std::string& ticket);
   std::int64_t insert(const JobRecord& job, const std::string& digest);
   bool end_one(std::int64_t id, const JobOutcome& outcome);
   void forget_old();

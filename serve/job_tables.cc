@@ -22,7 +22,7 @@ constexpr const char* kTables = R"sql(
     state INTEGER NOT NULL,
     priority INTEGER NOT NULL,
     weight REAL NOT NULL,
-    requests INTEGER NOT NULL,
+    requests INTEGER NOT NULL,  -- that were joined into it and not withdrawn, misses included
     deadline INTEGER NOT NULL,
     created INTEGER NOT NULL,
     started INTEGER NOT NULL,
@@ -34,7 +34,8 @@ constexpr const char* kTables = R"sql(
     not_before INTEGER NOT NULL DEFAULT 0,
     ending INTEGER NOT NULL DEFAULT 0,  -- the state in which it will end; 0: it is not ended
     shown TEXT NOT NULL DEFAULT '{}',   -- what lists show of its request
-    bytes INTEGER NOT NULL DEFAULT 0    -- of its request
+    bytes INTEGER NOT NULL DEFAULT 0,   -- of its request
+    misses INTEGER NOT NULL DEFAULT 0   -- those of its requests that nobody waits for
   ) STRICT;
   CREATE INDEX jobs_by_turn ON jobs (state, priority DESC, weight DESC, id);
   CREATE UNIQUE INDEX jobs_open ON jobs (digest) WHERE state < 2 AND ending = 0;
@@ -48,6 +49,13 @@ constexpr const char* kTickets = R"sql(
     ticket TEXT NOT NULL,
     PRIMARY KEY (job, ticket)
   ) STRICT, WITHOUT ROWID;
+)sql";
+
+// What each request asks for, so that the job falls back to the others' once one is withdrawn. The ticket '' is of all
+// misses together.
+constexpr const char* kWishes = R"sql(
+  ALTER TABLE tickets ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE tickets ADD COLUMN deadline INTEGER NOT NULL DEFAULT 0;
 )sql";
 
 // Apart from `jobs`: SQLite reads all of a long text before it reaches the columns behind it.
@@ -100,6 +108,17 @@ void move_texts(const Database& database) {
   }
 }
 
+// Of a job that misses and clients share it is not known which wishes were whose: it keeps what it has.
+void add_wishes(const Database& database) {
+  database.execute("ALTER TABLE jobs ADD COLUMN misses INTEGER NOT NULL DEFAULT 0");
+  database.execute(kWishes);
+  database.execute(
+      "UPDATE jobs SET misses = requests WHERE quiet = 1;"
+      "INSERT INTO tickets (job, ticket) SELECT id, '' FROM jobs WHERE state < 2 AND quiet = 1;"
+      "UPDATE tickets SET (priority, deadline) ="
+      " (SELECT jobs.priority, jobs.deadline FROM jobs WHERE jobs.id = tickets.job)");
+}
+
 bool is_empty(const Database& database) {
   Query rows = database.query("SELECT count(*) FROM sqlite_master");
   return rows.step() && rows.integer(0) == 0;
@@ -120,12 +139,14 @@ void prepare_job_tables(const Database& database) {
   if (is_new) {
     database.execute(kTables);
     database.execute(kTickets);
+    database.execute(kWishes);
     database.execute(kTexts);
     database.execute("PRAGMA application_id = " + std::to_string(kQueueApplication));
   } else {
     if (version < 2) add_quiet_columns(database);
     if (version < 3) add_endings_and_tickets(database);
     move_texts(database);
+    add_wishes(database);
   }
   database.execute("PRAGMA user_version = " + std::to_string(kQueueVersion));
   all.commit();

@@ -65,14 +65,17 @@ void Scheduler::wake() {
 
 JobQueue::Submitted Scheduler::submit(const JobRecord& job) {
   JobQueue::Submitted submitted = queue_.submit(job);
-  {
-    const std::lock_guard lock(mutex_);
-    const auto running = running_.find(submitted.job.id);
-    if (running != running_.end()) running->second.quiet = submitted.job.quiet;
-  }
+  note_quiet(submitted.job);
   wake();
   announce(submitted.job);
   return submitted;
+}
+
+// Of a job whose requests have changed: it may run.
+void Scheduler::note_quiet(const JobRecord& job) {
+  const std::lock_guard lock(mutex_);
+  const auto running = running_.find(job.id);
+  if (running != running_.end()) running->second.quiet = job.quiet;
 }
 
 JobQueue::TakenMisses Scheduler::submit_missed(const std::vector<JobRecord>& jobs) {
@@ -88,10 +91,14 @@ std::optional<JobRecord> Scheduler::cancel(std::int64_t id) {
   return ending.job;
 }
 
-std::optional<JobRecord> Scheduler::withdraw(std::int64_t id, const std::string& ticket) {
+JobQueue::Ending Scheduler::withdraw(std::int64_t id, const std::string& ticket) {
   const JobQueue::Ending ending = queue_.withdraw(id, ticket, cancelled_outcome());
   follow_up(ending, EndReason::cancelled);
-  return ending.job;
+  if (ending.withdrawn && ending.job->requests > 0) {  // it goes on for others
+    note_quiet(*ending.job);
+    announce(*ending.job);
+  }
+  return ending;
 }
 
 // Of what the queue has ended, or marked as ending.

@@ -46,7 +46,7 @@ class Scheduler {
   // Of an open job: a queued one ends, a running one is asked to. nullopt if there is no such job.
   std::optional<JobRecord> cancel(std::int64_t id);
   // Takes one request back (JobQueue::withdraw); the job ends with the last.
-  std::optional<JobRecord> withdraw(std::int64_t id, const std::string& ticket);
+  JobQueue::Ending withdraw(std::int64_t id, const std::string& ticket);
   // Jobs that nobody waits for (JobQueue::submit_missed).
   JobQueue::TakenMisses submit_missed(const std::vector<JobRecord>& jobs);
 
@@ -81,6 +81,7 @@ class Scheduler {
   void announce(const JobRecord& job);
   void warn(std::int64_t job, const char* warning, const std::string& text);
   void follow_up(const JobQueue::Ending& ending, EndReason why);
+  void note_quiet(const JobRecord& job);
   void end_as(std::int64_t id, EndReason why);
   void stop_if_ended(std::int64_t id);
   void wake();

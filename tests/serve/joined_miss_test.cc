@@ -1,0 +1,127 @@
+// A missed shape that a client asks for too, and what is left of that once the client has withdrawn.
+#include <ctime>
+
+#include "cache/database.h"
+#include "serve/job_queue.h"
+#include "tests/serve/running_service.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+
+namespace {
+
+const JobOutcome kTakenBack{.state = JobState::cancelled, .result = {}, .error = "{}", .exit_code = 130};
+const JobRecord kMissed{.kind = "search",
+                        .request = R"({"kernel":"decode_kernel"})",
+                        .shown = {},
+                        .device = {},
+                        .priority = -10,
+                        .weight = 3,
+                        .quiet = true,
+                        .deadline = 5'000'000'000};
+
+JobRecord asked_for(std::int64_t priority, std::int64_t deadline) {
+  JobRecord job = kMissed;
+  job.priority = priority;
+  job.weight = 0;
+  job.quiet = false;
+  job.deadline = deadline;
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("a miss is as quiet and as late as before once the client that joined it withdraws") {
+  const RunningService unused;  // its folder
+  JobQueue queue(unused.folder / "jobs");
+  const std::int64_t id = queue.submit_missed({kMissed}).jobs.front().id;
+  REQUIRE(queue.start_next("any"));
+  const std::int64_t later = static_cast<std::int64_t>(std::time(nullptr)) + 3600;
+  REQUIRE(queue.put_off(id, later)->not_before == later);
+  const JobQueue::Submitted first = queue.submit(asked_for(5, 6'000'000'000)),
+                            second = queue.submit(asked_for(2, 0));
+  CHECK(second.job.id == id);
+  CHECK(second.job.priority == 5);
+  CHECK(second.job.deadline == 0);
+  CHECK(second.job.not_before == 0);
+  CHECK_FALSE(second.job.quiet);
+  CHECK(queue.submit_missed({kMissed}).jobs.front().requests == 4);
+
+  JobRecord left = queue.withdraw(id, first.ticket, kTakenBack).job.value();
+  CHECK(left.priority == 2);
+  CHECK_FALSE(left.quiet);
+  const JobQueue::Ending ending = queue.withdraw(id, "", kTakenBack);  // the only client that waits
+  CHECK(ending.withdrawn);
+  CHECK_FALSE(ending.ended);
+  left = ending.job.value();
+  CHECK(left.state == JobState::queued);
+  CHECK(left.requests == 2);
+  CHECK(left.misses == 2);
+  CHECK(left.quiet);
+  CHECK(left.priority == -10);
+  CHECK(left.deadline == 5'000'000'000);
+  CHECK(left.not_before == later);
+  CHECK_FALSE(queue.start_next("any"));
+  CHECK_FALSE(queue.withdraw(id, "", kTakenBack).withdrawn);  // sent again, it ends no miss
+
+  queue.submit(asked_for(0, 0));
+  CHECK(queue.start_next("any")->id == id);  // somebody waits again
+}
+
+TEST_CASE("a miss in a queue of the third version is one when a client that joined it withdraws") {
+  const RunningService unused;  // its folder
+  const std::filesystem::path file = unused.folder / "jobs";
+  std::int64_t id = 0;
+  {
+    JobQueue queue(file);
+    id = queue.submit_missed({kMissed}).jobs.front().id;
+  }
+  {
+    const Database database(file, Database::Access::create, std::chrono::milliseconds(1000));
+    database.execute(
+        "ALTER TABLE jobs ADD COLUMN request TEXT NOT NULL DEFAULT '';"
+        "ALTER TABLE jobs ADD COLUMN result TEXT NOT NULL DEFAULT '';"
+        "UPDATE jobs SET request = (SELECT request FROM job_texts WHERE job = id); DROP TABLE job_texts;"
+        "ALTER TABLE jobs DROP COLUMN misses; DROP INDEX jobs_by_size;"
+        "ALTER TABLE jobs DROP COLUMN shown; ALTER TABLE jobs DROP COLUMN bytes; DELETE FROM tickets;"
+        "ALTER TABLE tickets DROP COLUMN priority; ALTER TABLE tickets DROP COLUMN deadline;"
+        "PRAGMA user_version = 3");
+  }
+  JobQueue queue(file);
+  const JobQueue::Submitted joined = queue.submit(asked_for(5, 0));
+  CHECK(joined.job.id == id);
+  CHECK(joined.job.priority == 5);
+  const JobRecord left = queue.withdraw(id, joined.ticket, kTakenBack).job.value();
+  CHECK(left.quiet);
+  CHECK(left.misses == 1);
+  CHECK(left.priority == -10);
+  CHECK(left.deadline == kMissed.deadline);
+}
+
+TEST_CASE("a job of a missed shape alone has no ticket, and a DELETE says so") {
+  const SlowTrials slow;
+  RunningService running;
+  running.start();
+  running.started({{"budget", 2000}, {"seed", 9}});
+  const Json misses = {
+      {"misses", {{{"kernel", "decode_kernel"}, {"problem", "elements=1024"}, {"count", 5}}}}};
+  const std::string said =
+      "Nobody waits for this job: it is of a missed shape, which has no ticket. POST /v1/jobs/2/cancel ends it.";
+  for (int posts = 0; posts < 2; ++posts) {
+    REQUIRE(running.ask("POST", "/v1/misses", misses.dump()).status == 202);
+    const HttpResponse refused = running.ask("DELETE", "/v1/jobs/2");
+    CHECK(refused.status == 409);
+    CHECK(Json::parse(refused.body)["error"]["message"] == said);
+  }
+  const Json joined =
+      running.submit({{"kernel", "decode_kernel"}, {"problem", "elements=1024"}}, {{"priority", 7}});
+  REQUIRE(joined["id"] == 2);
+  CHECK(joined["priority"] == 7);
+  const std::string path = "/v1/jobs/2?ticket=" + joined["ticket"].get<std::string>();
+  for (int times = 0; times < 2; ++times) {
+    const HttpResponse withdrawn = running.ask("DELETE", path);
+    CHECK(withdrawn.status == 200);
+    CHECK(Json::parse(withdrawn.body)["priority"] == -10);
+    CHECK(Json::parse(withdrawn.body)["state"] == "queued");
+  }
+}
