@@ -1,8 +1,7 @@
 #include "cache/pack.h"
 
-#include <cstdlib>
-
 #include "base/version.h"
+#include "base/work_folder.h"
 #include "cache/ranges.h"
 
 namespace moetune {
@@ -20,25 +19,6 @@ void require_replaceable(const fs::path& path) {
   }
   throw occupied;
 }
-
-// A folder of our own beside the pack, in which SQLite can keep its files.
-class WorkFolder {
- public:
-  explicit WorkFolder(const fs::path& beside) : name_(fs::absolute(beside).string() + ".XXXXXX") {
-    if (::mkdtemp(name_.data()) == nullptr)
-      throw BrokenEnvironment("cannot write " + beside.string() + ": " +
-                              std::error_code(errno, std::generic_category()).message());
-  }
-  WorkFolder(const WorkFolder&) = delete;
-  ~WorkFolder() {
-    std::error_code ignored;
-    fs::remove_all(name_, ignored);
-  }
-  fs::path file() const { return fs::path(name_) / "pack"; }
-
- private:
-  std::string name_;
-};
 
 // Whether a server may launch the winner; counts it if not.
 bool is_servable(const Workload& workload, const WinnerRecord& winner, PackContents& contents) {
@@ -84,10 +64,11 @@ void copy_ranges(const Cache& source, const PackFilter& filter, Cache& pack, Pac
 PackContents export_pack(const Cache& source, const fs::path& path, const PackFilter& filter) {
   require_replaceable(path);
   source.require_as_sealed();
-  const WorkFolder folder(path);
+  const WorkFolder folder(path);  // SQLite keeps its own files beside the pack
+  const fs::path made = folder.file("pack");
   PackContents contents;
   {
-    Cache pack = Cache::open(folder.file(), Cache::Mode::create);
+    Cache pack = Cache::open(made, Cache::Mode::create);
     for (const Workload& workload : source.workloads()) {
       const WorkloadKey& key = workload.key;
       if (!filter.kernel.empty() && key.kernel != filter.kernel) continue;
@@ -106,9 +87,9 @@ PackContents export_pack(const Cache& source, const fs::path& path, const PackFi
     pack.seal(std::string(version()));
     contents.families = static_cast<std::int64_t>(pack.manifest()->families.size());
   }
-  contents.bytes = static_cast<std::int64_t>(fs::file_size(folder.file()));
+  contents.bytes = static_cast<std::int64_t>(fs::file_size(made));
   std::error_code failure;
-  fs::rename(folder.file(), path, failure);
+  fs::rename(made, path, failure);
   if (failure) throw BrokenEnvironment("cannot write " + path.string() + ": " + failure.message());
   return contents;
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 
 #include "base/ed25519.h"
@@ -12,6 +13,7 @@
 #include "base/format.h"
 #include "base/regular_file.h"
 #include "base/replace_file.h"
+#include "base/work_folder.h"
 #include "cache/pack.h"
 
 namespace moetune {
@@ -20,6 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostListed = 1000, kMostSignatures = 16, kPieceBytes = 256 << 10;
+
+constexpr std::string_view kWorkName = ".service.pack";
+constexpr std::chrono::hours kLeftOverAge{1};
 
 std::int64_t changed_ns(const struct stat& facts) {
   return std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
@@ -63,6 +68,16 @@ std::vector<PackSignature> signatures_of(const fs::path& pack) {
 void write_signatures(const fs::path& pack, std::vector<PackSignature> signatures) {
   if (signatures.size() > kMostSignatures) signatures.resize(kMostSignatures);
   replace_file(signature_path(pack), signatures_text(signatures), Durable::yes);
+}
+
+// What a publisher leaves that is killed. Those of one that still works are young.
+void remove_left_overs(const fs::path& folder) {
+  std::error_code gone;
+  for (const auto& file : fs::directory_iterator(folder, gone)) {
+    if (!file.path().filename().string().starts_with(kWorkName)) continue;
+    const auto age = fs::file_time_type::clock::now() - file.last_write_time(gone);
+    if (!gone && age > kLeftOverAge) fs::remove_all(file.path(), gone);
+  }
 }
 
 bool equal(const PackSignature& a, const PackSignature& b) {
@@ -174,21 +189,20 @@ bool PackShelf::publish(const CacheChoice& cache, const Publishing& how) {
   const std::lock_guard alone(publishing_);
   const std::unique_ptr<Cache> source = open_existing_cache(cache);
   if (source == nullptr) return false;
-  const fs::path fresh = folder_ / ".service.pack.new", target = folder_ / "service.pack";
+  remove_left_overs(folder_);
+  const WorkFolder work(folder_ / kWorkName);
+  const fs::path fresh = work.file("pack"), target = folder_ / "service.pack";
   std::error_code gone;
-  fs::remove(fresh, gone);
   try {
     export_pack(*source, fresh, {.recorded = how.recorded});
   } catch (const BadInput&) {  // no winner that a server may launch
     return false;
   }
-  if (const std::uint64_t bytes = fs::file_size(fresh); bytes > most_bytes_) {
-    fs::remove(fresh, gone);
+  if (const std::uint64_t bytes = fs::file_size(fresh); bytes > most_bytes_)
     throw BadInput(
         format("the cache's winners make a pack of %.1f MiB, and %.1f MiB are served at most; service.pack "
                "stays as it is (moetune cache gc, cache rm and cache export --kernel make smaller ones)",
                static_cast<double>(bytes) / 1048576, static_cast<double>(most_bytes_) / 1048576));
-  }
   const std::string bytes = read_regular_file(fresh, most_bytes_);
   std::vector<PackSignature> old = signatures_of(target), own;
   if (!how.sign_key.empty()) own.push_back(sign_pack(read_secret_key(how.sign_key), bytes));
@@ -197,7 +211,6 @@ bool PackShelf::publish(const CacheChoice& cache, const Publishing& how) {
   const bool is_there =
       fs::file_size(target, gone) == bytes.size() && !gone && find_regular_file(target, most_bytes_) == bytes;
   if (is_there) {
-    fs::remove(fresh, gone);
     const bool is_signed = own.empty() || std::any_of(old.begin(), old.end(), [&](const PackSignature& one) {
                              return equal(one, own.front());
                            });

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "retune/night_lock.h"
+#include "serve/file_lock.h"
 #include "serve/memory_watch.h"
-#include "serve/queue_lock.h"
 #include "serve/served_devices.h"
 
 namespace moetune {
@@ -102,6 +102,19 @@ struct Service::Parts {
     for (const auto& [file, uuid] : files) locks.push_back(std::make_unique<DeviceLock>(file, uuid));
   }
 
+  bool publishes() const { return options.publish && !options.packs.empty(); }
+
+  void lock_files() {
+    queue_lock.emplace(
+        FileLock::of_file(queue_path.string() + ".lock",
+                          "another service works on the queue " + queue_path.string() +
+                              "; stop it, or give this one a queue of its own with --queue FILE"));
+    if (!publishes()) return;
+    packs_lock.emplace(FileLock::of_folder(
+        options.packs, "another service publishes its winners into " + options.packs +
+                           "; stop it, or give this one a folder of its own or --no-publish"));
+  }
+
   // After a job that may have changed a winner.
   void publish_after(const JobRecord& job) {
     if (std::find(std::begin(kTunes), std::end(kTunes), job.kind) != std::end(kTunes)) publisher->request();
@@ -142,7 +155,7 @@ struct Service::Parts {
   std::vector<ServedDevice> served;
   std::vector<std::string> devices;  // their names
   std::vector<std::unique_ptr<DeviceLock>> locks;
-  std::optional<QueueLock> alone;  // on the queue
+  std::optional<FileLock> queue_lock, packs_lock;
   JobQueue queue;
   EventLog log;
   Metrics metrics;
@@ -164,10 +177,10 @@ Service::Service(ServiceOptions options) {
   Parts& parts = *parts_;
   if (!parts.options.token_file.empty()) parts.access.read_tokens(parts.options.token_file);
   parts.lock_devices();
-  parts.alone.emplace(parts.queue_path);
+  parts.lock_files();
   parts.queue.take_over();
   if (parts.options.process_bytes > 0) parts.watch_memory();
-  if (parts.options.publish && !parts.options.packs.empty()) {
+  if (parts.publishes()) {
     parts.publisher.emplace([&parts] { parts.publish(); });
     parts.publisher->request();  // what an earlier service has left, or another key
   }

@@ -1,10 +1,10 @@
 // A whole service: queue, workers, HTTP. One process a host; it holds the lock of each of its GPUs
-// (retune/night_lock.h) for as long as it lives, so that no night of another process measures beside it, and that of
-// its queue.
+// (retune/night_lock.h) for as long as it lives, so that no night of another process measures beside it, that of its
+// queue, and that of the folder into which it publishes.
 //
 // Runs from its construction until it is destroyed; what runs then goes back into the queue. Errors: BadField for an
-// option, BrokenEnvironment for the machine, for a GPU that another service or night has, for a queue that another
-// service has, and for an address in use.
+// option, BrokenEnvironment for the machine, for a GPU that another service or night has, for a queue or a folder that
+// another service has, and for an address in use.
 #pragma once
 
 #include <filesystem>

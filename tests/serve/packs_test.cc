@@ -2,6 +2,7 @@
 #include <atomic>
 #include <fstream>
 
+#include "base/error.h"
 #include "base/regular_file.h"
 #include "serve/pack_shelf.h"
 #include "tests/paths.h"
@@ -117,6 +118,57 @@ TEST_CASE("several publish at once into one folder") {
   CHECK(failed == 0);
   CHECK(published == 1);
   CHECK(is_signed_by(packs / "service.pack", key));
+  CHECK(std::distance(fs::directory_iterator(packs), fs::directory_iterator()) == 2);
+}
+
+TEST_CASE("one service publishes into a folder, and others serve it") {
+  RunningService first, second;
+  const std::string packs = (first.folder / "packs").string();
+  fs::create_directory(packs);
+  first.options.packs = second.options.packs = packs;
+  first.start();
+  CHECK_THROWS_WITH_AS(second.start(),
+                       ("another service publishes its winners into " + packs +
+                        "; stop it, or give this one a folder of its own or --no-publish")
+                           .c_str(),
+                       BrokenEnvironment);
+  second.options.publish = false;
+  second.start();
+  second.service.reset();
+  first.service.reset();
+  second.options.publish = true;
+  second.start();
+}
+
+TEST_CASE("publishers of one folder do not take each other's unfinished packs") {
+  const ScriptedDriver driver("memory=67108864");
+  RunningService running;
+  const CacheChoice cache = tuned_cache(running);
+  const fs::path packs = running.folder / "packs", old = packs / ".service.pack.AbCdEf",
+                 young = packs / ".service.pack.new";
+  fs::create_directory(packs);
+  fs::create_directory(old);
+  std::ofstream(old / "pack") << "of one that was killed";
+  fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::hours(2));
+  std::ofstream(young) << "of one that works";
+  std::atomic<int> failed{0};
+  std::vector<std::thread> publishers;
+  for (int i = 0; i < 3; ++i)
+    publishers.emplace_back([&] {
+      PackShelf shelf(packs);  // of a process of its own, say: they share no mutex
+      for (int times = 0; times < 5; ++times) {
+        try {
+          shelf.publish(cache, {});
+        } catch (const std::exception&) {
+          ++failed;
+        }
+      }
+    });
+  for (std::thread& publisher : publishers) publisher.join();
+  CHECK(failed == 0);
+  CHECK(fs::exists(packs / "service.pack"));
+  CHECK_FALSE(fs::exists(old));
+  CHECK(read_regular_file(young, 100) == "of one that works");
   CHECK(std::distance(fs::directory_iterator(packs), fs::directory_iterator()) == 2);
 }
 
