@@ -145,6 +145,13 @@ struct Service::Parts {
     return {.recorded = recorded, .sign_key = options.sign_key};
   }
 
+  // 0 while the server begins or ends.
+  template <typename Figure>
+  Figure figure(Figure (HttpServer::*get)() const) const {
+    const HttpServer* const own = listening;
+    return own == nullptr ? Figure{} : (own->*get)();
+  }
+
   std::uint64_t threads_each() const {
     if (options.threads > 0) return options.threads;
     return std::max<std::uint64_t>(1, std::thread::hardware_concurrency() / devices.size());
@@ -165,8 +172,8 @@ struct Service::Parts {
   std::optional<MemoryWatch> memory;
   std::unique_ptr<Scheduler> scheduler;
   std::unique_ptr<Api> api;
-  std::atomic<const HttpServer*> listening{
-      nullptr};                        // `server`, once it is made: its handlers are there before
+  // `server` for its own handlers, which run before that is set and until it is destroyed.
+  std::atomic<const HttpServer*> listening{nullptr};
   std::unique_ptr<HttpServer> server;  // last: its handlers use all of the above
 };
 
@@ -204,9 +211,8 @@ Service::Service(ServiceOptions options) {
                .limits = parts.options.limits,
                .devices = parts.devices,
                .served = parts.served,
-               .connections = [&parts] { return parts.server ? parts.server->connections() : 0; },
-               .closed_connections =
-                   [&parts] { return parts.listening ? parts.listening.load()->closed_connections() : 0; }},
+               .connections = [&parts] { return parts.figure(&HttpServer::connections); },
+               .closed_connections = [&parts] { return parts.figure(&HttpServer::closed_connections); }},
       parts.options.api);
   HttpServerOptions& http = parts.options.http;
   http.behind_proxy = parts.options.behind_tls_proxy;
@@ -222,7 +228,7 @@ Service::Service(ServiceOptions options) {
   parts.listening = parts.server.get();
 }
 
-Service::~Service() = default;
+Service::~Service() { parts_->listening = nullptr; }
 
 std::string Service::url() const {
   const HttpServerOptions& http = parts_->options.http;

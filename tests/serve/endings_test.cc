@@ -1,6 +1,8 @@
 // How jobs end: what cannot be written is written later, who cancels ends nobody else's, and nothing runs too long.
+#include <atomic>
 #include <cstdlib>
 #include <ctime>
+#include <thread>
 
 #include "serve/job_queue.h"
 #include "serve/job_request.h"
@@ -176,6 +178,31 @@ TEST_CASE("a queue has one service: another would run again what the first one r
   running.service.reset();
   second.start();  // it takes over what was left
   CHECK(second.get(path_of(job))["id"] == job["id"]);
+}
+
+// Its failure is a report of ThreadSanitizer's.
+TEST_CASE("metrics are asked for while a service begins and ends") {
+  RunningService running;
+  running.start();
+  const std::string url = running.service->url();
+  running.options.http.port = static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
+  const HttpRequest metrics = running.request("GET", "/metrics");
+  std::atomic<int> answered{0};
+  std::vector<std::jthread> clients;
+  for (int i = 0; i < 3; ++i)
+    clients.emplace_back([&](std::stop_token stop) {
+      while (!stop.stop_requested()) {
+        try {
+          answered += http_request(metrics).status == 200;
+        } catch (const std::exception&) {  // nobody listens, or leaves a moment later
+        }
+      }
+    });
+  for (int restarts = 0; restarts < 5; ++restarts) {
+    const int before = answered;
+    CHECK(within_a_while([&] { return answered > before; }));
+    running.restart();
+  }
 }
 
 TEST_CASE("no search is longer than --max-time, whatever its request says") {
