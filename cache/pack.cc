@@ -81,8 +81,8 @@ PackContents export_pack(const Cache& source, const fs::path& path, const PackFi
       copy_winner(source, workload, pack, contents);
     }
     if (contents.winners == 0)
-      throw BadInput("there is no winner to export in " + source.path().string() +
-                     (contents.recorded > 0 ? " but of recordings, which no server launches" : ""));
+      throw NoWinners("there is no winner to export in " + source.path().string() +
+                      (contents.recorded > 0 ? " but of recordings, which no server launches" : ""));
     copy_ranges(source, filter, pack, contents);
     pack.seal(std::string(version()));
     contents.families = static_cast<std::int64_t>(pack.manifest()->families.size());

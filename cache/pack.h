@@ -5,9 +5,16 @@
 #include <filesystem>
 #include <string>
 
+#include "base/error.h"
 #include "cache/cache.h"
 
 namespace moetune {
+
+// A cache that has no winner to export.
+class NoWinners : public BadInput {
+ public:
+  using BadInput::BadInput;
+};
 
 // Which winners; an empty text takes all.
 struct PackFilter {
@@ -24,7 +31,7 @@ struct PackContents {
 };
 
 // Writes a pack of the winners that a server may launch, replacing `path` in one step. Throws BadInput for a
-// `path` that holds anything but a pack, or if there is no winner to export; BrokenEnvironment as Cache does.
+// `path` that holds anything but a pack, NoWinners if there is none; BrokenEnvironment as Cache does.
 PackContents export_pack(const Cache& source, const std::filesystem::path& path, const PackFilter& filter);
 
 }  // namespace moetune

@@ -195,8 +195,10 @@ bool PackShelf::publish(const CacheChoice& cache, const Publishing& how) {
   std::error_code gone;
   try {
     export_pack(*source, fresh, {.recorded = how.recorded});
-  } catch (const BadInput&) {  // no winner that a server may launch
-    return false;
+  } catch (const NoWinners& error) {
+    if (!fs::exists(target, gone)) return false;  // nothing is tuned yet
+    throw BadInput(std::string(error.what()) + "; service.pack stays as it is, with the winners of before: " +
+                   "remove it if nobody is to get them");
   }
   if (const std::uint64_t bytes = fs::file_size(fresh); bytes > most_bytes_)
     throw BadInput(

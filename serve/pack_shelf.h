@@ -47,7 +47,7 @@ class PackShelf {
 
   // Writes the cache's winners into the folder's "service.pack", unless they are what it holds already, and signs it if
   // this key has not. Returns whether something has changed. Throws BadInput, and leaves what is there, for winners
-  // that make too large a pack.
+  // that make too large a pack, and for a cache that has none (any more) while there is a pack.
   bool publish(const CacheChoice& cache, const Publishing& how);
 
  private:

@@ -121,6 +121,35 @@ TEST_CASE("several publish at once into one folder") {
   CHECK(std::distance(fs::directory_iterator(packs), fs::directory_iterator()) == 2);
 }
 
+TEST_CASE("a cache that has lost its winners leaves service.pack, and the log says so") {
+  const ScriptedDriver driver("memory=67108864");
+  RunningService running;
+  const CacheChoice cache = tuned_cache(running);
+  const fs::path packs = running.folder / "packs";
+  fs::create_directory(packs);
+  PackShelf shelf(packs);
+  CHECK(shelf.publish(cache, {}));
+  const std::string bytes = read_regular_file(packs / "service.pack", kMostPackBytes);
+  {
+    const std::unique_ptr<Cache> all = open_or_create_cache(cache);
+    for (const Workload& workload : all->workloads()) all->forget(workload.id);
+  }
+  const std::string said =
+      "there is no winner to export in " + cache.file().string() +
+      "; service.pack stays as it is, with the winners of before: remove it if nobody is "
+      "to get them";
+  CHECK_THROWS_WITH_AS(shelf.publish(cache, {}), said.c_str(), BadInput);
+  CHECK(read_regular_file(packs / "service.pack", kMostPackBytes) == bytes);
+  running.options.packs = packs.string();
+  running.start();
+  const auto is_said = [&](const std::string& events) { return events.find(said) != events.npos; };
+  CHECK(is_said(running.events_until(is_said)));
+  running.service.reset();
+  fs::remove(packs / "service.pack");
+  CHECK_FALSE(shelf.publish(cache, {}));  // as before the first winner
+  CHECK(fs::is_empty(packs));
+}
+
 TEST_CASE("one service publishes into a folder, and others serve it") {
   RunningService first, second;
   const std::string packs = (first.folder / "packs").string();
