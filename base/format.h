@@ -9,6 +9,9 @@ namespace moetune {
 
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
 
+// With the letters A to Z as a to z; other bytes stay.
+std::string lower_case(std::string text);
+
 // "a, b, c"
 std::string joined(const std::set<std::string>& words);
 

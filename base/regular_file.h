@@ -1,7 +1,10 @@
 // Reading files that somebody else may have made. Stateless; thread-safe.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -14,5 +17,10 @@ std::string read_regular_file(const std::filesystem::path& path, std::size_t mos
 
 // As above; nullopt if there is no such file.
 std::optional<std::string> find_regular_file(const std::filesystem::path& path, std::size_t most);
+
+// When the file was last written, in nanoseconds since 1970.
+inline std::int64_t changed_ns(const struct stat& facts) {
+  return std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
+}
 
 }  // namespace moetune

@@ -5,6 +5,7 @@
 
 #include "base/ed25519.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "serve/secrets.h"
 #include "serve/token_file.h"
 
@@ -15,11 +16,6 @@ constexpr std::size_t kShortestToken = 16, kMostSessions = 1000, kMostBuckets = 
 constexpr std::chrono::hours kSessionLasts{12};
 constexpr std::string_view kCookie = "moetune_session=";
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 // "host:port", "[::1]:port" without its port; in lower case.
 std::string host_of(std::string text) {
   const std::size_t bracket = text.starts_with('[') ? text.find(']') : std::string::npos;
@@ -28,7 +24,7 @@ std::string host_of(std::string text) {
   } else {
     text.resize(std::min(text.find(':'), text.size()));
   }
-  return lower(std::move(text));
+  return lower_case(std::move(text));
 }
 
 ClientRole role_named(const std::string& name) {
@@ -50,7 +46,7 @@ std::string cookie_of(const ServerRequest& request) {
 }  // namespace
 
 Access::Access(const std::set<std::string>& hosts, bool behind_tls) : behind_tls_(behind_tls) {
-  for (const std::string& host : hosts) hosts_.insert(lower(host));
+  for (const std::string& host : hosts) hosts_.insert(lower_case(host));
 }
 
 void Access::read_tokens(const std::filesystem::path& file) try {

@@ -1,12 +1,12 @@
 #include "serve/api.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <ctime>
 #include <memory>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/json.h"
 #include "serve/api_answers.h"
 #include "serve/job_document.h"
@@ -63,8 +63,8 @@ std::optional<std::string> match(std::string_view pattern, std::string_view path
 std::string media_type(const std::string& header) {
   std::string type;
   for (const char c : header.substr(0, header.find(';')))
-    if (c != ' ' && c != '\t') type += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return type;
+    if (c != ' ' && c != '\t') type += c;
+  return lower_case(std::move(type));
 }
 
 void check_post(const ServerRequest& request) {

@@ -18,6 +18,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/version.h"
 
 namespace moetune {
@@ -70,8 +71,7 @@ http::request<http::string_body> message_of(const HttpRequest& request, const Ur
 void take_head(const http::response_header<>& head, HttpResponse& response) {
   response.status = static_cast<int>(head.result_int());
   for (const auto& field : head) {
-    std::string name(field.name_string());
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    std::string name = lower_case(std::string(field.name_string()));
     response.headers.emplace_back(std::move(name), std::string(field.value()));
   }
 }

@@ -69,8 +69,7 @@ std::optional<ServerRequest> request_of(IncomingMessage& message, const std::str
     return std::nullopt;
   request.path = *path;
   for (const auto& field : message) {
-    std::string name(field.name_string());
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    std::string name = lower_case(std::string(field.name_string()));
     request.headers.emplace(std::move(name), std::string(field.value()));
   }
   request.body = std::move(message.body());

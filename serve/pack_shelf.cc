@@ -26,10 +26,6 @@ constexpr std::size_t kMostListed = 1000, kMostSignatures = 16, kPieceBytes = 25
 constexpr std::string_view kWorkName = ".service.pack";
 constexpr std::chrono::hours kLeftOverAge{1};
 
-std::int64_t changed_ns(const struct stat& facts) {
-  return std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
-}
-
 // A file that is open for as long as somebody reads it, whatever is renamed over it meanwhile.
 class OpenFile {
  public:

@@ -145,8 +145,7 @@ void PackFolder::remove_left_overs() const {
 std::string PackFolder::digest_of(const fs::path& file) {
   struct stat facts = {};
   if (::stat(file.c_str(), &facts) != 0) return "";
-  const Known now{facts.st_size, facts.st_mtim.tv_sec * 1'000'000'000 + facts.st_mtim.tv_nsec, facts.st_ino,
-                  ""};
+  const Known now{facts.st_size, changed_ns(facts), facts.st_ino, ""};
   Known& known = known_[file.filename().string()];
   const bool same = known.size == now.size && known.changed_ns == now.changed_ns && known.inode == now.inode;
   if (!same || known.sha256.empty()) {

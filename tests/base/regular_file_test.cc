@@ -40,3 +40,10 @@ TEST_CASE("only regular files of a bounded size are read, and nothing is waited 
 }
 
 }  // namespace moetune
+
+TEST_CASE("the time of a file's last change is in nanoseconds") {
+  struct stat facts = {};
+  facts.st_mtim.tv_sec = 1'800'000'000;
+  facts.st_mtim.tv_nsec = 7;
+  CHECK(moetune::changed_ns(facts) == 1'800'000'000'000'000'007);
+}
