@@ -32,6 +32,17 @@ def run_with_own_files(arguments):
         check(ended.returncode == 0, f"{arguments} is refused: {ended.stderr}")
 
 
+def check_retune_through_service(service):
+    """The command line in the unit's comment: are its options known, and does it get as far as the service?"""
+    command = re.search(r"^#   ExecStart=/usr/bin/moetune (retune .* --server \S+)$", service, re.M)
+    check(command, "the unit does not say how the service retunes")
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "workloads.json").write_text(json.dumps(WORKLOADS))
+        own = command[1].replace("/etc/moetune/", folder + "/").replace(":7878", ":1")  # where nobody listens
+        ended = subprocess.run([moetune, *own.split()], capture_output=True, text=True)
+        check(ended.returncode == 3 and "127.0.0.1:1" in ended.stderr, f"{command[1]} is refused: {ended.stderr}")
+
+
 def check_units():
     service = (packaging / "systemd/moetune-retune.service").read_text()
     command = re.search(r"^ExecStart=/usr/bin/moetune (.*)$", service, re.M)
@@ -49,6 +60,12 @@ def check_units():
     serve = (packaging / "systemd/moetune-serve.service").read_text()
     command = re.search(r"^ExecStart=/usr/bin/moetune (serve .*)$", serve, re.M)
     check(command, "the service's unit does not start /usr/bin/moetune serve")
+    state = re.search(r"^StateDirectory=(.*)$", serve, re.M)[1].split()
+    packs = re.search(r" --packs /var/lib/(\S+)", command[1])
+    check(packs and packs[1] in state, "the service's packs are in no folder that systemd makes")
+    caches = [re.search(r"^ExecStart=.* --cache (\S+)", unit, re.M)[1] for unit in (service, serve)]
+    check(caches[0] == caches[1], "service and night have different caches, and so no lock beside the cache in common")
+    check_retune_through_service(service)
     # Its options are known if nothing but the address is wrong.
     ended = subprocess.run([moetune, *command[1].split(), "--listen", "nowhere"], capture_output=True, text=True)
     check(ended.returncode == 2 and "nowhere" in ended.stderr, f"{command[1]} is refused: {ended.stderr}")
