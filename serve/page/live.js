@@ -2,6 +2,7 @@
 'use strict';
 
 const MOST_ROWS = 50, RETRY_MS = 2000;
+const warnings = [];  // of the event stream, the newest first: {at, job, warning, text}
 const searches = new Map();  // running jobs by id: {title, points, budget, trials, best, phase, chart}
 let stream = null, refreshing = null;
 
@@ -59,6 +60,18 @@ function showWinners(winners) {
   winners.sort((a, b) => a.stored_at < b.stored_at ? 1 : -1);
   fill('winners', winners.map((one) => row([[one.kernel], [one.problem], [one.hardware + (one.recorded ? ', recorded' : '')],
     [time(one.time_us), 'number'], [time(one.default_us), 'number'], [clock(one.stored_at)]])));
+}
+
+// A service repeats what still holds: an equal one takes the place of the one before.
+function warn(event) {
+  const {job, warning, text} = JSON.parse(event.data);
+  const known = warnings.findIndex((one) => one.job === job && one.text === text);
+  if (known >= 0) warnings.splice(known, 1);
+  warnings.unshift({at: new Date().toISOString(), job, warning, text});
+  warnings.splice(MOST_ROWS);
+  fill('warnings', warnings.map((one) => row([[clock(one.at)], [one.job == null ? '–' : one.job, 'number'],
+    [one.warning], [one.text, 'failed']])));
+  byId('warned').hidden = false;
 }
 
 function chartOf(search) {
@@ -140,6 +153,7 @@ function follow() {
   };
   for (const type of ['job', 'phase', 'search', 'trial', 'range', 'packs', 'lost'])
     mine.addEventListener(type, refreshSoon);
+  mine.addEventListener('warning', warn);
 }
 
 byId('login').addEventListener('submit', async (event) => {

@@ -100,6 +100,23 @@ class LivePage(unittest.TestCase):
         elsewhere = [one for one in browser.complaints if not one.startswith(f"request: {self.url}")]
         self.assertEqual(elsewhere, [])
 
+    def test_a_warning_is_shown_once_with_its_text(self):
+        self.stop()
+        packs = pathlib.Path(self.folder.name) / "packs"
+        packs.mkdir()
+        self.start("127.0.0.1:0", "--packs", str(packs))
+        self.open()
+        self.until(LIVE, "the stream is not open")
+        shown = "document.getElementById('warnings').textContent"
+        self.assertTrue(self.browser.evaluate("document.getElementById('warned').hidden"))
+        packs.rmdir()  # nothing can be published into it
+        for seed in (1, 2):
+            self.submit(budget=5, seed=seed)
+            self.until(f"document.querySelectorAll('#ended tbody tr').length === {seed}", "the job does not end")
+            self.until(f"{shown}.includes('service.pack')", "no warning is shown")
+        self.assertFalse(self.browser.evaluate("document.getElementById('warned').hidden"))
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('#warnings tbody tr').length"), 1)
+
     def test_a_session_that_has_ended_shows_the_login_and_goes_on_with_a_token(self):
         self.stop()
         tokens = pathlib.Path(self.folder.name) / "tokens"
