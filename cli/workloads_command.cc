@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/text.h"
 #include "jobs/stored_results.h"
+#include "ranges/grid.h"
 #include "workloads/from_misses.h"
 #include "workloads/model_config.h"
 
@@ -67,10 +68,10 @@ WorkloadList WorkloadsCommand::from_config(const Output& output) const {
   ModelPlan plan;
   try {
     plan = plan_model(config.facts, {.tensor_parallel = static_cast<std::int64_t>(tensor_parallel_),
-                                     .batch_low = batch.low,
-                                     .batch_high = batch.high,
-                                     .context_low = context.low,
-                                     .context_high = context.high,
+                                     .batch_low = batch.first,
+                                     .batch_high = batch.last,
+                                     .context_low = context.first,
+                                     .context_high = context.last,
                                      .page = static_cast<std::int64_t>(page_)});
   } catch (const BadField&) {
     throw;

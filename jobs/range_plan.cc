@@ -24,11 +24,11 @@ constexpr std::int64_t kMostTimes = 4;
 constexpr double kSamePlace = 0.01;
 constexpr std::size_t kMostNamed = 6;  // recorded shapes, in a message
 
-std::vector<RangeDimension> checked_ranges(const Kernel& kernel, const std::string& over) {
+std::vector<DimensionRange> checked_ranges(const Kernel& kernel, const std::string& over) {
   try {
-    std::vector<RangeDimension> ranges = parse_ranges(over);
+    std::vector<DimensionRange> ranges = parse_ranges(over);
     const std::vector<std::string>& names = kernel.free_dimensions();
-    for (const RangeDimension& range : ranges) {
+    for (const DimensionRange& range : ranges) {
       if (std::find(names.begin(), names.end(), range.name) == names.end())
         throw BadInput(names.empty() ? kernel.name() + " has no free dimension"
                                      : unknown_name("free dimension of " + kernel.name(), range.name, names));
@@ -51,7 +51,7 @@ RangePlan::RangePlan(const Session& session, const Problem& base, const std::str
       interface_(kernel_.family_interface(base)) {
   const std::vector<std::string>& names = kernel_.free_dimensions();
   std::vector<std::vector<std::int64_t>> axes;
-  for (const RangeDimension& range : ranges_) {
+  for (const DimensionRange& range : ranges_) {
     places_.push_back(
         static_cast<std::size_t>(std::find(names.begin(), names.end(), range.name) - names.begin()));
     if (places_.back() == 0) counted_ = places_.size() - 1;
@@ -125,7 +125,7 @@ std::string RangePlan::recorded_text() const {
     }
     return text;
   }
-  std::vector<RangeDimension> hull = ranges_;
+  std::vector<DimensionRange> hull = ranges_;
   for (std::size_t i = 0; i < hull.size(); ++i) {
     const auto [least, most] =
         std::ranges::minmax(shapes, {}, [i](const GridPoint& shape) { return shape[i]; });

@@ -36,7 +36,7 @@ class RangePlan {
   // Of the coarse grid. Throws BadField (over).
   RangePlan(const Session& session, const Problem& base, const std::string& over);
 
-  const std::vector<RangeDimension>& ranges() const { return ranges_; }
+  const std::vector<DimensionRange>& ranges() const { return ranges_; }
   const std::vector<PlannedCell>& cells() const { return cells_; }  // in the order in which to measure them
   // Problems and ends of ranges, with reasons.
   const std::vector<std::string>& left_out() const { return left_out_; }
@@ -111,7 +111,7 @@ class RangePlan {
   const Kernel& kernel_;
   const Assignment specialization_;
   const Extents base_;
-  std::vector<RangeDimension> ranges_;
+  std::vector<DimensionRange> ranges_;
   std::vector<std::size_t> places_;     // of the ranges among the extents
   std::optional<std::size_t> counted_;  // the range of the kernel's first free dimension
   std::unique_ptr<const FamilyInterface> interface_;

@@ -8,7 +8,7 @@ namespace moetune {
 
 // Recorded shapes keep their lengths: none is moved into a tile.
 std::vector<std::int64_t> RangePlan::coordinates_of(std::size_t axis, double octaves) {
-  const RangeDimension& range = ranges_[axis];
+  const DimensionRange& range = ranges_[axis];
   std::vector<std::int64_t> coordinates = axis_coordinates(range.first, range.last, octaves);
   const std::vector<std::string> lengths = kernel_.free_lengths();
   const bool is_length = std::ranges::find(lengths, range.name) != lengths.end();
@@ -20,7 +20,7 @@ std::vector<std::int64_t> RangePlan::coordinates_of(std::size_t axis, double oct
 std::vector<std::int64_t> RangePlan::merge_equal_places(std::size_t axis,
                                                         const std::vector<std::int64_t>& coordinates) {
   GridPoint values;
-  for (const RangeDimension& range : ranges_) values.push_back(range.first);
+  for (const DimensionRange& range : ranges_) values.push_back(range.first);
   const auto position_at = [&](std::int64_t coordinate) {
     values[axis] = coordinate;
     const std::optional<Problem> problem = problem_of_kind(values, false);

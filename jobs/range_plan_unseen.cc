@@ -31,7 +31,7 @@ std::vector<Problem> RangePlan::unseen(std::size_t count, std::uint64_t seed,
   }
   for (std::size_t draw = 0; draw < kDrawsPerShape * count && shapes.size() < count; ++draw) {
     GridPoint values;
-    for (const RangeDimension& range : ranges_) {
+    for (const DimensionRange& range : ranges_) {
       const double ratio = static_cast<double>(range.last) / static_cast<double>(range.first);
       values.push_back(std::llround(static_cast<double>(range.first) * std::pow(ratio, random.unit())));
     }

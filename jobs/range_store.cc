@@ -6,10 +6,10 @@ namespace moetune {
 namespace {
 
 // Whether a range lacks values that another one has.
-bool is_narrower(const std::vector<RangeDimension>& range, const std::string& other) {
-  for (const RangeDimension& wide : parse_ranges(other)) {
-    const RangeDimension* same = nullptr;
-    for (const RangeDimension& one : range) same = one.name == wide.name ? &one : same;
+bool is_narrower(const std::vector<DimensionRange>& range, const std::string& other) {
+  for (const DimensionRange& wide : parse_ranges(other)) {
+    const DimensionRange* same = nullptr;
+    for (const DimensionRange& one : range) same = one.name == wide.name ? &one : same;
     const bool has_all = same != nullptr && same->first <= wide.first && same->last >= wide.last;
     if (!has_all && wide.first < wide.last) return true;
   }
@@ -18,7 +18,7 @@ bool is_narrower(const std::vector<RangeDimension>& range, const std::string& ot
 
 }  // namespace
 
-RangeStore::RangeStore(Cache& cache, RangeKey key, const std::vector<RangeDimension>& ranges,
+RangeStore::RangeStore(Cache& cache, RangeKey key, const std::vector<DimensionRange>& ranges,
                        const Choice& choice)
     : cache_(cache), key_(std::move(key)), ranges_(ranges_text(ranges)), choice_(choice) {
   // A server takes the latest table, whatever its sources. Without a guard that is this search's, and of those of

@@ -40,7 +40,7 @@ std::string why_refused(const ModelWorkload& workload) {
   const Kernel& kernel = find_kernel(workload.kernel);
   std::string text = workload.problem;
   for (const DimensionRange& range : workload.ranges)
-    text += (text.empty() ? "" : ",") + with(range.dimension, range.low);
+    text += (text.empty() ? "" : ",") + with(range.name, range.first);
   try {
     kernel.check(parse_problem(kernel.name(), kernel.schema(), nullptr, text));
     return "";
@@ -53,9 +53,9 @@ std::string why_refused(const ModelWorkload& workload) {
 void check_ranges(const ModelWorkload& workload) {
   const Kernel& kernel = find_kernel(workload.kernel);
   for (const DimensionRange& range : workload.ranges) try {
-      check_range(kernel.name(), kernel.schema(), range.dimension, range.low, range.high);
+      check_range(kernel.name(), kernel.schema(), range.name, range.first, range.last);
     } catch (const BadInput& error) {
-      const bool is_batch = range.dimension == "batch" || range.dimension == "tokens";
+      const bool is_batch = range.name == "batch" || range.name == "tokens";
       throw BadField(is_batch ? "batch" : "context", error.what());
     }
 }

@@ -6,14 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "kernels/dimension_range.h"
+
 namespace moetune {
-
-struct DimensionRange {
-  std::string dimension;
-  std::int64_t low = 1, high = 1;  // both included
-
-  bool operator==(const DimensionRange&) const = default;
-};
 
 // Layers with equal attention.
 struct AttentionLayers {

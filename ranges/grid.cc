@@ -12,23 +12,12 @@ namespace {
 
 constexpr std::int64_t kLargest = std::int64_t{1} << 40;
 
-std::int64_t extent_of(std::string_view text, std::string_view whole) {
-  if (const std::optional<std::int64_t> extent = parse_extent(text)) return *extent;
-  throw BadInput("'" + std::string(text) + "' in '" + std::string(whole) +
-                 "' is no number from 1 on; a range is written batch=1..256 or context=512..128k");
-}
-
-RangeDimension parse_range(std::string_view text) {
+// "batch=1..256"
+DimensionRange parse_named_range(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0)
     throw BadInput("'" + std::string(text) + "' is no range; it is written batch=1..256");
-  RangeDimension range{.name = std::string(text.substr(0, equals))};
-  const std::string_view values = text.substr(equals + 1);
-  const std::size_t dots = values.find("..");
-  range.first = extent_of(values.substr(0, dots), text);
-  range.last = dots == std::string_view::npos ? range.first : extent_of(values.substr(dots + 2), text);
-  if (range.first <= range.last) return range;
-  throw BadInput("'" + std::string(text) + "' ends before it begins");
+  return parse_range(text.substr(0, equals), text.substr(equals + 1));
 }
 
 }  // namespace
@@ -49,12 +38,24 @@ std::int64_t geometric_middle(std::int64_t a, std::int64_t b) {
   return std::llround(std::sqrt(static_cast<double>(a) * static_cast<double>(b)));
 }
 
-std::vector<RangeDimension> parse_ranges(std::string_view text) {
-  std::vector<RangeDimension> ranges;
+DimensionRange parse_range(std::string_view dimension, std::string_view values) {
+  const auto extent_of = [&](std::string_view text) {
+    if (const std::optional<std::int64_t> extent = parse_extent(text)) return *extent;
+    throw BadInput("'" + std::string(values) + "' is no range; it would be 1..256, 512..128k or 64");
+  };
+  const std::size_t dots = values.find("..");
+  const std::int64_t first = extent_of(values.substr(0, dots));
+  const std::int64_t last = dots == std::string_view::npos ? first : extent_of(values.substr(dots + 2));
+  if (first <= last) return {std::string(dimension), first, last};
+  throw BadInput("'" + std::string(values) + "' ends before it begins");
+}
+
+std::vector<DimensionRange> parse_ranges(std::string_view text) {
+  std::vector<DimensionRange> ranges;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t comma = std::min(text.find(',', at), text.size());
-    RangeDimension range = parse_range(text.substr(at, comma - at));
-    for (const RangeDimension& other : ranges) {
+    DimensionRange range = parse_named_range(text.substr(at, comma - at));
+    for (const DimensionRange& other : ranges) {
       if (other.name == range.name) throw BadInput("'" + range.name + "' has two ranges");
     }
     ranges.push_back(std::move(range));
@@ -65,9 +66,9 @@ std::vector<RangeDimension> parse_ranges(std::string_view text) {
   return ranges;
 }
 
-std::string ranges_text(const std::vector<RangeDimension>& ranges) {
+std::string ranges_text(const std::vector<DimensionRange>& ranges) {
   std::string text;
-  for (const RangeDimension& range : ranges)
+  for (const DimensionRange& range : ranges)
     text += (text.empty() ? "" : ",") + range.name + "=" + std::to_string(range.first) + ".." +
             std::to_string(range.last);
   return text;

@@ -10,14 +10,9 @@
 #include <string_view>
 #include <vector>
 
-namespace moetune {
+#include "kernels/dimension_range.h"
 
-// A dimension and the values that it is to be served for, both inclusive.
-struct RangeDimension {
-  std::string name;
-  std::int64_t first = 1, last = 1;
-  bool operator==(const RangeDimension&) const = default;
-};
+namespace moetune {
 
 inline constexpr std::size_t kMostDimensions = 4;
 
@@ -25,10 +20,12 @@ inline constexpr std::size_t kMostDimensions = 4;
 // to 2^40.
 std::optional<std::int64_t> parse_extent(std::string_view text);
 
-// Reads "batch=1..256,context=512..128k"; k and m are 1024 and 1024². A single value is a range of one. Throws
-// BadInput.
-std::vector<RangeDimension> parse_ranges(std::string_view text);
-std::string ranges_text(const std::vector<RangeDimension>& ranges);
+// Reads the values of one dimension: "1..256", "512..128k", or "64" for a range of one. Throws BadInput.
+DimensionRange parse_range(std::string_view dimension, std::string_view values);
+
+// Reads "batch=1..256,context=512..128k". Throws BadInput.
+std::vector<DimensionRange> parse_ranges(std::string_view text);
+std::string ranges_text(const std::vector<DimensionRange>& ranges);
 
 // From first to last, both among them, with at most `octaves` between neighbours.
 std::vector<std::int64_t> axis_coordinates(std::int64_t first, std::int64_t last, double octaves);

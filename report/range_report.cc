@@ -112,7 +112,7 @@ void lay_out(RangeReport& report) {
     report.cells[i].brief = i < parts.size() && !parts[i].empty() ? parts[i] : report.table.cells[i].problem;
   try {
     std::vector<std::string> names;
-    for (const RangeDimension& range : parse_ranges(report.table.ranges)) names.push_back(range.name);
+    for (const DimensionRange& range : parse_ranges(report.table.ranges)) names.push_back(range.name);
     align_uneven(problems);
     report.grids = problem_grids(dims_of(problems), names);
   } catch (const BadInput&) {  // of another version

@@ -168,7 +168,7 @@ std::vector<Extents> range_cells(const Kernel& kernel, const Problem& base, cons
   std::vector<std::vector<std::int64_t>> axes;
   std::size_t cells = 1;
   try {
-    for (const RangeDimension& range : parse_ranges(request.over)) {
+    for (const DimensionRange& range : parse_ranges(request.over)) {
       const auto name = std::find(names.begin(), names.end(), range.name);
       if (name == names.end()) return {};
       places.push_back(static_cast<std::size_t>(name - names.begin()));

@@ -28,20 +28,20 @@ std::string why_unknown(const MissedWorkload& missed) {
   }
 }
 
-std::vector<RangeDimension> read_over(const std::string& over) {
+std::vector<DimensionRange> read_over(const std::string& over) {
   try {
-    return over.empty() ? std::vector<RangeDimension>() : parse_ranges(over);
+    return over.empty() ? std::vector<DimensionRange>() : parse_ranges(over);
   } catch (const BadInput& error) {
     throw BadField("over", error.what());
   }
 }
 
 // The asked ranges among a kernel's free dimensions; marks them as used.
-std::vector<DimensionRange> ranges_for(const Kernel& kernel, const std::vector<RangeDimension>& over,
+std::vector<DimensionRange> ranges_for(const Kernel& kernel, const std::vector<DimensionRange>& over,
                                        std::set<std::string>& used) {
   std::vector<DimensionRange> ranges;
   const std::vector<std::string>& names = kernel.free_dimensions();
-  for (const RangeDimension& one : over) {
+  for (const DimensionRange& one : over) {
     if (std::find(names.begin(), names.end(), one.name) == names.end()) continue;
     used.insert(one.name);
     try {
@@ -49,18 +49,18 @@ std::vector<DimensionRange> ranges_for(const Kernel& kernel, const std::vector<R
     } catch (const BadInput& error) {
       throw BadField("over", error.what());
     }
-    ranges.push_back({one.name, one.first, one.last});
+    ranges.push_back(one);
   }
   return ranges;
 }
 
 // Without entries, a range that any kernel has is as good as used.
-void check_used(const std::vector<RangeDimension>& asked, std::set<std::string> used, bool no_entries,
+void check_used(const std::vector<DimensionRange>& asked, std::set<std::string> used, bool no_entries,
                 const std::filesystem::path& file) {
   if (no_entries)
     for (const Kernel* kernel : all_kernels())
       used.insert(kernel->free_dimensions().begin(), kernel->free_dimensions().end());
-  for (const RangeDimension& one : asked) {
+  for (const DimensionRange& one : asked) {
     if (!used.contains(one.name))
       throw BadField("over", "no kernel" + (no_entries ? "" : " in " + file.string()) +
                                  " has a free dimension '" + one.name + "'");
@@ -71,7 +71,7 @@ void check_used(const std::vector<RangeDimension>& asked, std::set<std::string> 
 WorkloadEntry family_entry(const Kernel& kernel, const Problem& problem, std::vector<DimensionRange> ranges) {
   std::string rest;
   for (const auto& [name, value] : split_assignment(problem.text(), "a missed problem")) {
-    const auto is_it = [&, &wanted = name](const DimensionRange& range) { return range.dimension == wanted; };
+    const auto is_it = [&, &wanted = name](const DimensionRange& range) { return range.name == wanted; };
     if (std::none_of(ranges.begin(), ranges.end(), is_it))
       rest += (rest.empty() ? "" : ",") + name + "=" + value;
   }
@@ -83,7 +83,7 @@ WorkloadEntry family_entry(const Kernel& kernel, const Problem& problem, std::ve
 
 MissedList workloads_from_misses(const std::filesystem::path& file, const std::string& over) {
   MissedList result;
-  const std::vector<RangeDimension> asked = read_over(over);
+  const std::vector<DimensionRange> asked = read_over(over);
   std::set<std::string> used;
   std::map<std::pair<std::string, std::string>, std::size_t> families;
   std::set<std::pair<std::string, std::string>> left_out;  // families

@@ -5,6 +5,7 @@
 #include "base/located_json.h"
 #include "base/suggest.h"
 #include "kernels/registry.h"
+#include "ranges/grid.h"
 #include "search/assignment.h"
 #include "workloads/workload_list.h"
 
@@ -47,7 +48,7 @@ std::vector<DimensionRange> ranges_of(const JsonPlace& place, const Kernel& kern
     }
     const std::string text = value.text();
     ranges.push_back(located(value, [&, &name = dimension] { return parse_range(name, text); }));
-    if (ranges.back().low < known->minimum || ranges.back().high > known->maximum)
+    if (ranges.back().first < known->minimum || ranges.back().last > known->maximum)
       value.fail("must lie from " + std::to_string(known->minimum) + " to " + std::to_string(known->maximum) +
                  " (got " + text + ")");
   }
@@ -159,11 +160,11 @@ std::string workloads_text(const WorkloadList& list) {
     if (!entry.preset.empty()) one["preset"] = entry.preset;
     if (!entry.problem.empty()) one["problem"] = entry.problem;
     for (const DimensionRange& range : entry.ranges) {
-      Json& value = one["ranges"][range.dimension];
-      if (range.low == range.high) {
-        value = range.low;
+      Json& value = one["ranges"][range.name];
+      if (range.first == range.last) {
+        value = range.first;
       } else {
-        value = std::to_string(range.low) + ".." + std::to_string(range.high);
+        value = std::to_string(range.first) + ".." + std::to_string(range.last);
       }
     }
     for (const WorkloadShape& shape : entry.shapes)

@@ -1,7 +1,6 @@
 #include "workloads/workload_list.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 
@@ -13,7 +12,7 @@
 namespace moetune {
 namespace {
 
-constexpr double kGridStep = 4;
+constexpr double kGridOctaves = 2;
 constexpr std::size_t kMostPoints = 100'000;  // of one entry
 
 const Preset* find_preset(const Kernel& kernel, const std::string& name) {
@@ -26,18 +25,9 @@ const Preset* find_preset(const Kernel& kernel, const std::string& name) {
   throw BadInput(unknown_name("preset of " + kernel.name(), name, names));
 }
 
-// Both ends, and between them numbers about kGridStep apart.
 std::vector<std::int64_t> grid_of(const DimensionRange& range) {
-  std::vector<std::int64_t> values = {range.low};
-  if (range.low == range.high) return values;  // it may be 0, which has no ratio
-  const double ratio = static_cast<double>(range.high) / static_cast<double>(range.low);
-  const int steps = static_cast<int>(std::ceil(std::log(ratio) / std::log(kGridStep) - 1e-9));
-  for (int i = 1; i <= steps; ++i) {
-    const double value = static_cast<double>(range.low) * std::pow(ratio, static_cast<double>(i) / steps);
-    const std::int64_t rounded = i == steps ? range.high : std::llround(value);
-    if (rounded > values.back()) values.push_back(rounded);
-  }
-  return values;
+  if (range.first == range.last) return {range.first};  // it may be 0, which has no ratio
+  return axis_coordinates(range.first, range.last, kGridOctaves);
 }
 
 std::vector<WorkloadShape> shapes_of(const WorkloadEntry& entry) {
@@ -47,8 +37,8 @@ std::vector<WorkloadShape> shapes_of(const WorkloadEntry& entry) {
     std::vector<WorkloadShape> wider;
     for (const WorkloadShape& shape : shapes) {
       for (const std::int64_t value : grid_of(range))
-        wider.push_back({shape.problem + (shape.problem.empty() ? "" : ",") + range.dimension + "=" +
-                         std::to_string(value)});
+        wider.push_back(
+            {shape.problem + (shape.problem.empty() ? "" : ",") + range.name + "=" + std::to_string(value)});
       if (wider.size() > kMostPoints)
         throw BadInput("its ranges make more than " + std::to_string(kMostPoints) + " shapes");
     }
@@ -70,19 +60,6 @@ std::string merged(const std::string& base, const std::string& over) {
 }
 
 }  // namespace
-
-DimensionRange parse_range(const std::string& dimension, const std::string& text) {
-  const auto number = [&](std::string_view word) {
-    if (const std::optional<std::int64_t> extent = parse_extent(word)) return *extent;
-    throw BadInput("'" + text + "' is no range; it would be 1..256, 512..128k or 64");
-  };
-  const std::size_t dots = text.find("..");
-  DimensionRange range{dimension};
-  range.low = number(std::string_view(text).substr(0, dots));
-  range.high = dots == std::string::npos ? range.low : number(std::string_view(text).substr(dots + 2));
-  if (range.high < range.low) throw BadInput("'" + text + "' ends before it begins");
-  return range;
-}
 
 std::size_t shape_count(const WorkloadEntry& entry) {
   if (!entry.shapes.empty()) return entry.shapes.size();
@@ -139,9 +116,9 @@ namespace {
 bool is_range(const WorkloadEntry& entry) {
   const std::vector<std::string>& names = find_kernel(entry.kernel).free_dimensions();
   const auto is_free = [&](const DimensionRange& range) {
-    return std::find(names.begin(), names.end(), range.dimension) != names.end();
+    return std::find(names.begin(), names.end(), range.name) != names.end();
   };
-  const auto is_wide = [](const DimensionRange& range) { return range.high > range.low; };
+  const auto is_wide = [](const DimensionRange& range) { return range.last > range.first; };
   return entry.shapes.empty() && std::all_of(entry.ranges.begin(), entry.ranges.end(), is_free) &&
          std::any_of(entry.ranges.begin(), entry.ranges.end(), is_wide);
 }
@@ -160,8 +137,8 @@ struct FamilyHull {
       const std::vector<std::string>& names = kernel.free_dimensions();
       for (std::size_t i = 0; i < names.size(); ++i) {
         if (axes.size() == i) axes.push_back({names[i], extents[i], extents[i]});
-        axes[i].low = std::min(axes[i].low, extents[i]);
-        axes[i].high = std::max(axes[i].high, extents[i]);
+        axes[i].first = std::min(axes[i].first, extents[i]);
+        axes[i].last = std::max(axes[i].last, extents[i]);
       }
       weight += point.weight;
     }
@@ -170,9 +147,9 @@ struct FamilyHull {
   std::string over() const {
     std::string text;
     for (const DimensionRange& axis : axes) {
-      if (axis.low < axis.high)
-        text += (text.empty() ? "" : ",") + axis.dimension + "=" + std::to_string(axis.low) + ".." +
-                std::to_string(axis.high);
+      if (axis.first < axis.last)
+        text += (text.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.first) + ".." +
+                std::to_string(axis.last);
     }
     return text;
   }

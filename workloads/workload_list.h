@@ -70,9 +70,6 @@ WorkloadList read_workloads(const std::filesystem::path& file);
 WorkloadList parse_workloads(std::string text, const std::string& file);
 std::string workloads_text(const WorkloadList& list);  // as read_workloads reads it
 
-// "1..256", "512..128k" or "64": powers of 1024 by k and m. Throws BadInput without a place.
-DimensionRange parse_range(const std::string& dimension, const std::string& text);
-
 // The single shapes that stand for an entry: those of its list, or a grid over its ranges in steps of about four, both
 // ends included. Combinations that no problem has are left out.
 std::vector<TuningPoint> points_of(const WorkloadEntry& entry);

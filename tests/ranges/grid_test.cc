@@ -11,8 +11,8 @@
 using namespace moetune;
 
 TEST_CASE("ranges are read as they are written") {
-  const std::vector<RangeDimension> ranges = parse_ranges("batch=1..256,context=512..128k,heads=4");
-  CHECK(ranges == std::vector<RangeDimension>{{"batch", 1, 256}, {"context", 512, 131072}, {"heads", 4, 4}});
+  const std::vector<DimensionRange> ranges = parse_ranges("batch=1..256,context=512..128k,heads=4");
+  CHECK(ranges == std::vector<DimensionRange>{{"batch", 1, 256}, {"context", 512, 131072}, {"heads", 4, 4}});
   CHECK(ranges_text(ranges) == "batch=1..256,context=512..131072,heads=4..4");
   CHECK(parse_ranges(ranges_text(ranges)) == ranges);
   CHECK(parse_ranges("tokens=1..1m")[0].last == 1024 * 1024);
