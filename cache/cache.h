@@ -26,10 +26,10 @@ namespace moetune {
 using Blob = std::vector<std::uint8_t>;
 
 struct TrialRecord {
-  std::string config;                                // canonical text
-  std::string outcome;                               // outcome_name
-  std::string message;                               // why it failed; empty for ok
-  double time_us = 0;                                // median; 0 where there is none
+  std::string config;   // canonical text
+  std::string outcome;  // outcome_name
+  std::string message;  // why it failed; empty for ok
+  double time_us = 0;   // median; 0 where there is none
   double interval_low_us = 0, interval_high_us = 0;  // 95% confidence of the median
   int samples = 0;
   std::string facts;       // JSON: registers, spills, shared memory, seconds spent
@@ -51,8 +51,8 @@ struct WinnerRecord : StoredLaunch {
   double roofline = 0;         // fraction of the device's measured ceiling; 0 if unknown
   StoredLaunch fallback;       // the space's default, if it was built and right; may be the winner itself
   std::string provenance;      // JSON: strategy, seed, trials, driver, date, moetune version
-  std::string stored_at;       // UTC, ISO 8601; "": when it is stored
-  std::string timings;     // JSON: its times by how launches follow each other; "" if only its own is known
+  std::string stored_at;  // UTC, ISO 8601, of its search or its last duel with a rival; "": when it is stored
+  std::string timings;    // JSON: its times by how launches follow each other; "" if only its own is known
   bool contended = false;  // measured while somebody else used the GPU: not for serving
 };
 
@@ -104,6 +104,12 @@ struct RangeMerit {
   double regret = 0;
 
   auto operator<=>(const RangeMerit&) const = default;
+};
+
+// Which of two equally sound records of one key a merge keeps (cache/merge.h).
+enum class MergeOrder {
+  faster,  // by the time, for files whose searches knew nothing of each other
+  later,  // by the date, for a file that began with the records of the other and has settled some of them anew
 };
 
 // What a record must be beyond its digest, which only those who write records know: each returns what is
@@ -241,10 +247,12 @@ class Cache {
   // BadInput for a file that is `into` itself, that does not exist or is past 16 GiB; BrokenEnvironment, naming file
   // and record, for one that is unsound.
   static MergeResult merge(const std::filesystem::path& into, const std::vector<std::filesystem::path>& files,
-                           const RecordRules& rules, const CacheOptions& options = {});
+                           const RecordRules& rules, MergeOrder order = MergeOrder::faster,
+                           const CacheOptions& options = {});
   // The pairs that merges left to a duel, in order of workload.
   std::vector<Duel> duels() const;
-  // A duel of the workload's winner with its rivals has been held: whoever won it is the winner now.
+  // A duel of the workload's winner with its rivals has been held: whoever won it is the winner now, as of today, so
+  // that a merge by date takes this result rather than the rivals' older records.
   void settle_duels(std::int64_t workload);
 
   // Compiled cubins by content digest of (source, headers, options, compiler version). The builds unused for
@@ -276,9 +284,10 @@ class Cache {
   struct Impl;
   explicit Cache(std::unique_ptr<Impl> impl);
   // Within a transaction of this cache.
-  void take_winner(const Cache& from, std::int64_t source, std::int64_t workload, MergeResult& result);
+  void take_winner(const Cache& from, std::int64_t source, std::int64_t workload, MergeOrder order,
+                   MergeResult& result);
   // As cache/merge.h says. Returns how many were taken.
-  std::int64_t take_ranges(const Cache& from, const RecordRules& rules);
+  std::int64_t take_ranges(const Cache& from, const RecordRules& rules, MergeOrder order);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -21,7 +21,9 @@ Contender contender_of(const Query& row) {
 
 }  // namespace
 
-bool Contender::beats(const Contender& other) const {
+bool Contender::beats(const Contender& other, MergeOrder order) const {
+  const bool by_date = order == MergeOrder::later && contended == other.contended;
+  if (by_date && stored_at != other.stored_at) return stored_at > other.stored_at;
   return std::tie(contended, high_us, record) < std::tie(other.contended, other.high_us, other.record);
 }
 
@@ -88,7 +90,16 @@ std::vector<Duel> Cache::duels() const {
 }
 
 void Cache::settle_duels(std::int64_t workload) {
-  impl_->database.run("DELETE FROM rivals WHERE workload = ?", workload);
+  const Database& database = impl_->database;
+  WriteTransaction transaction(database);
+  database.run("DELETE FROM rivals WHERE workload = ?", workload);
+  database.run(
+      "UPDATE winners AS v SET stored_at = strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), digest = ''"
+      " WHERE workload = ? AND digest = " MOETUNE_WINNER_DIGEST,
+      workload);
+  if (database.changes() > 0)
+    database.run("UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST " WHERE workload = ?", workload);
+  transaction.commit();
 }
 
 }  // namespace moetune

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/cache.h"
 #include "cache/database.h"
 
 namespace moetune {
@@ -22,7 +23,7 @@ struct Contender {
   std::string record;  // the digest of its winner's row
 
   // Before another as a winner of the same key.
-  bool beats(const Contender& other) const;
+  bool beats(const Contender& other, MergeOrder order) const;
 };
 
 // The workload's winner, unless its row or its key is damaged.

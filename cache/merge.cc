@@ -73,7 +73,8 @@ std::tuple<std::int64_t, std::string, std::string> pair_of(const Duel& duel) {
 
 }  // namespace
 
-void Cache::take_winner(const Cache& from, std::int64_t source, std::int64_t workload, MergeResult& result) {
+void Cache::take_winner(const Cache& from, std::int64_t source, std::int64_t workload, MergeOrder order,
+                        MergeResult& result) {
   const std::optional<Contender> theirs = find_contender(from.impl_->database, source);
   if (!theirs) return;
   const Database& database = impl_->database;
@@ -86,7 +87,7 @@ void Cache::take_winner(const Cache& from, std::int64_t source, std::int64_t wor
   known.push_back(*theirs);
   if (ours) known.push_back(*ours);
   const bool same = ours && ours->record == theirs->record;
-  const bool better = !ours || theirs->beats(*ours);
+  const bool better = !ours || theirs->beats(*ours, order);
   if (better) {
     const WinnerRecord winner = from.winner(source).value();
     if (!impl_->launches_same(workload, winner)) impl_->keep_winner(workload, kReplacedMerge);
@@ -96,11 +97,15 @@ void Cache::take_winner(const Cache& from, std::int64_t source, std::int64_t wor
      : !ours  ? result.winners_added
      : better ? result.winners_replaced
               : result.winners_kept);
-  store_rivals(database, workload, better ? *theirs : *ours, known);
+  const Contender& stays = better ? *theirs : *ours;
+  // By date: what is older than the winner has lost to it already.
+  if (order == MergeOrder::later)
+    std::erase_if(known, [&](const Contender& one) { return one.stored_at < stays.stored_at; });
+  store_rivals(database, workload, stays, known);
 }
 
 MergeResult Cache::merge(const std::filesystem::path& into, const std::vector<std::filesystem::path>& files,
-                         const RecordRules& rules, const CacheOptions& options) {
+                         const RecordRules& rules, MergeOrder order, const CacheOptions& options) {
   for (const auto& file : files) require_mergeable(into, file);
   std::vector<Cache> sources;
   std::vector<std::unique_ptr<ReadTransaction>> snapshots;  // what is checked is what is read
@@ -119,9 +124,9 @@ MergeResult Cache::merge(const std::filesystem::path& into, const std::vector<st
     for (const Workload& workload : source.workloads()) {
       const std::int64_t id = cache.impl_->insert_workload(workload.key, workload.family);
       result.trials_taken += take_trials(source.impl_->database, workload.id, database, id);
-      cache.take_winner(source, workload.id, id, result);
+      cache.take_winner(source, workload.id, id, order, result);
     }
-    result.ranges_taken += cache.take_ranges(source, rules);
+    result.ranges_taken += cache.take_ranges(source, rules, order);
   }
   database.run(kDropUnusedCubins);
   for (Duel& duel : cache.duels()) {

@@ -5,8 +5,15 @@
 // with the same winners, and repeating one changes nothing. Recordings never meet results of a GPU, because the origin
 // of a time is part of its key.
 //
+// With MergeOrder::later, of two equally sound winners the one that was stored, or settled by a duel, last stays; of
+// the same second the better one as above. So a night's result on a node replaces what the fleet had when the night
+// began, also if it is slower than the old record claims: a newer driver may have made that record untrue. It holds
+// only between files of which the later one began with the records of the other, and needs clocks that agree. It is a
+// total order too. Rivals that are older than the winner are dropped: it was chosen beside them.
+//
 // Of two range tables of one key: sound before contended, then the one that loses less at worst, as far as it was seen,
-// then the one with the smaller digest. The progress of a search at the destination stays there.
+// then the one with the smaller digest. MergeOrder::later puts the later one first among the equally sound. The
+// progress of a search at the destination stays there.
 //
 // An interval says how sure a time is, so where the intervals of two configurations overlap the order above is only
 // luck. Such a pair is kept for a duel: the winner stays, and the other is its rival until a duel has settled it.

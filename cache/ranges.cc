@@ -29,14 +29,24 @@ std::string table_of(const Database& database, std::int64_t range) {
 }
 
 // What a merge orders tables by: their merit, then what they hold.
-using RangeOrder = std::tuple<RangeMerit, std::string>;
+struct RangeRank {
+  RangeMerit merit;
+  std::string stored_at, digest;
 
-RangeOrder order_of(const FamilyRange& range, const RecordRules& rules) {
+  bool is_before(const RangeRank& other, MergeOrder order) const {
+    const bool by_date = order == MergeOrder::later && merit.contended == other.merit.contended;
+    if (by_date && stored_at != other.stored_at) return stored_at > other.stored_at;
+    return std::tie(merit, digest) < std::tie(other.merit, other.digest);
+  }
+};
+
+RangeRank rank_of(const FamilyRange& range, const RecordRules& rules) {
   DigestBuilder builder;
   builder.add(range.table).add(range.stored_at).add(range.provenance);
   for (const FamilyRange::Variant& variant : range.variants)
     builder.add(variant.config).add(variant.interface).add(variant.cubin_digest);
-  return {rules.range_merit ? rules.range_merit(range.table) : RangeMerit{}, builder.finish()};
+  return {rules.range_merit ? rules.range_merit(range.table) : RangeMerit{}, range.stored_at,
+          builder.finish()};
 }
 
 std::vector<FamilyRange::Variant> variants_of(const Database& database, std::int64_t range) {
@@ -152,12 +162,12 @@ RangeRecord Cache::range_record(const FamilyRange& range) const {
   return record;
 }
 
-std::int64_t Cache::take_ranges(const Cache& from, const RecordRules& rules) {
+std::int64_t Cache::take_ranges(const Cache& from, const RecordRules& rules, MergeOrder order) {
   std::int64_t taken = 0;
   const std::vector<FamilyRange> ours = ranges();
   for (const FamilyRange& theirs : from.ranges()) {
     const auto own = std::ranges::find(ours, theirs.key, &FamilyRange::key);
-    if (own != ours.end() && order_of(*own, rules) <= order_of(theirs, rules)) continue;
+    if (own != ours.end() && !rank_of(theirs, rules).is_before(rank_of(*own, rules), order)) continue;
     RangeRecord record = from.range_record(theirs);
     record.progress = range_progress(theirs.key);  // what a search here has measured stays measured
     impl_->store_range(theirs.key, record, kReplacedMerge);

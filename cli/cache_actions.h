@@ -22,6 +22,7 @@ struct CacheArguments {
   std::uint64_t keep_builds = 64;
   double max_size = 0;
   bool dry_run = false;
+  bool later = false;     // merge: of two sound records the later one stays, not the faster
   bool recorded = false;  // export: winners of recordings too
 };
 

@@ -72,7 +72,8 @@ class CacheCommand : public Command {
            "  import FILE...      takes the winners and trials of other caches and packs into the cache\n"
            "  merge INTO FILE...  the same into the cache INTO, which is made if it is new; of two winners of one\n"
            "               problem the sound one stays, then the one whose interval ends lower; pairs whose\n"
-           "               intervals overlap are listed for a duel; an unsound file changes nothing\n"
+           "               intervals overlap are listed for a duel; an unsound file changes nothing; with --later\n"
+           "               the one that was stored last stays, for a file that began with what INTO has\n"
            "  new-key FILE makes a secret key for signing and FILE.pub for those who are to trust it\n"
            "  sign PACK    signs a pack with --key; the signature is PACK.sig (docs/sync.md)\n";
   }
@@ -92,6 +93,8 @@ class CacheCommand : public Command {
     table.text("trust", "FILE", arguments_.trust, "check: the public key that a pack must be signed by");
     table.flag("recorded", arguments_.recorded,
                "export: winners of recordings too, which only a runtime opened for tests takes");
+    table.flag("later", arguments_.later,
+               "merge: of two sound records the later one stays, and not the faster: for a night's results");
     table.flag("dry-run", arguments_.dry_run, "gc: say what would be removed, and change nothing");
     table.whole("keep-builds", arguments_.keep_builds, 0, 1 << 20,
                 "gc: MiB of builds to keep, the last used");
@@ -100,6 +103,7 @@ class CacheCommand : public Command {
     table.only_after("export", {"kernel", "hardware", "recorded"});
     table.only_after("sign", {"key"});
     table.only_after("check", {"trust"});
+    table.only_after("merge", {"later"});
     table.only_after("gc", {"dry-run", "keep-builds", "max-size"});
   }
 

@@ -24,13 +24,16 @@ void print_duels(const std::vector<Duel>& duels, Output& output) {
                   << table.text("", output.columns());
 }
 
-int merge_files(const std::filesystem::path& into, const std::vector<std::string>& words, Output& output) {
+int merge_files(const std::filesystem::path& into, const std::vector<std::string>& words, MergeOrder order,
+                Output& output) {
   const std::vector<std::filesystem::path> files(words.begin(), words.end());
-  const MergeResult done = Cache::merge(into, files, record_rules());
+  const MergeResult done = Cache::merge(into, files, record_rules(), order);
   output.result() << into.string() << ": " << counted_text(done.winners_added, "winner") << " added, "
-                  << done.winners_replaced << " replaced by better ones, " << done.winners_kept << " kept, "
-                  << done.winners_equal << " the same; " << counted_text(done.trials_taken, "trial")
-                  << " taken from " << counted_text(done.files, "file") << "\n";
+                  << done.winners_replaced << " replaced by "
+                  << (order == MergeOrder::later ? "later" : "better") << " ones, " << done.winners_kept
+                  << " kept, " << done.winners_equal << " the same; "
+                  << counted_text(done.trials_taken, "trial") << " taken from "
+                  << counted_text(done.files, "file") << "\n";
   print_duels(done.duels, output);
   output.document({{"cache", into.string()},
                    {"files", words},
@@ -67,13 +70,14 @@ Document duels_document(const std::vector<Duel>& duels) {
 int merge_caches(const CacheArguments& arguments, Output& output) {
   if (!arguments.cache.path.empty())
     throw BadInput("--cache: merge names its cache as the first word; import takes --cache");
-  return merge_files(arguments.operand, arguments.words, output);
+  return merge_files(arguments.operand, arguments.words,
+                     arguments.later ? MergeOrder::later : MergeOrder::faster, output);
 }
 
 int import_into_cache(const CacheArguments& arguments, Output& output) {
   std::vector<std::string> files = arguments.words;
   files.insert(files.begin(), arguments.operand);
-  return merge_files(arguments.cache.file(), files, output);
+  return merge_files(arguments.cache.file(), files, MergeOrder::faster, output);
 }
 
 }  // namespace moetune

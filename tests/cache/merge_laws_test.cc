@@ -116,25 +116,29 @@ std::string progress_of(const fs::path& file) {
 
 class Merges {
  public:
-  explicit Merges(const RandomCaches& caches) : caches_(caches) {}
+  explicit Merges(const RandomCaches& caches, moetune::MergeOrder order = moetune::MergeOrder::faster)
+      : caches_(caches), order_(order) {}
   fs::path operator()(const std::vector<fs::path>& files) {
     const fs::path into = caches_.blank("merged" + std::to_string(made_++) + ".db");
-    Cache::merge(into, files, kMerits);
+    Cache::merge(into, files, kMerits, order_);
     return into;
   }
   void start_again() { made_ = 0; }
 
  private:
   const RandomCaches& caches_;
+  moetune::MergeOrder order_;
   int made_ = 0;
 };
 
 }  // namespace
 
-TEST_CASE("merging is commutative, associative and idempotent") {
+namespace {
+
+void check_laws(moetune::MergeOrder order) {
   const TempDir dir(TempDir::Place::memory);
   RandomCaches caches(dir.path(), 7);
-  Merges merged(caches);
+  Merges merged(caches, order);
   int overlapping = 0, replaced = 0, tables = 0;
   const int triples = kSanitized ? 20 : 100;
   for (int round = 0; round < triples; ++round) {
@@ -144,12 +148,12 @@ TEST_CASE("merging is commutative, associative and idempotent") {
     const fs::path all = merged({merged({a, b}), c});
     const std::string expected = state(all);
     REQUIRE(state(merged({a, merged({c, b})})) == expected);
-    const moetune::MergeResult again = Cache::merge(all, {b, a}, kMerits);
+    const moetune::MergeResult again = Cache::merge(all, {b, a}, kMerits, order);
     REQUIRE(state(all) == expected);
     REQUIRE(again.duels.empty());
     REQUIRE(again.winners_added + again.winners_replaced + again.trials_taken + again.ranges_taken == 0);
     const std::string progress = progress_of(a);
-    const moetune::MergeResult in_place = Cache::merge(a, {c, b}, kMerits);  // into one of them
+    const moetune::MergeResult in_place = Cache::merge(a, {c, b}, kMerits, order);  // into one of them
     for (std::size_t at = 0; at < progress.size(); at = progress.find('\n', at) + 1)
       REQUIRE(progress_of(a).find(progress.substr(at, 2)) != std::string::npos);
     REQUIRE(state(a) == expected);
@@ -158,9 +162,17 @@ TEST_CASE("merging is commutative, associative and idempotent") {
     replaced += static_cast<int>(in_place.winners_replaced);
     tables += static_cast<int>(in_place.ranges_taken);
   }
-  CHECK(overlapping > triples / 2);
+  CHECK(overlapping >
+        (order == moetune::MergeOrder::faster ? triples / 2 : triples / 4));  // fewer wait by date
   CHECK(replaced > triples / 2);
   CHECK(tables > triples / 2);
+}
+
+}  // namespace
+
+TEST_CASE("merging is commutative, associative and idempotent, by time and by date") {
+  check_laws(moetune::MergeOrder::faster);
+  check_laws(moetune::MergeOrder::later);
 }
 
 TEST_CASE("no rival's interval lies apart from its winner's, and none that overlaps is lost") {

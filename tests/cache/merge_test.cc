@@ -123,6 +123,46 @@ TEST_CASE("of two winners the sound one stays, then the one whose interval ends 
   }
 }
 
+TEST_CASE("by date the later of two sound winners stays, whatever the older one claims of its time") {
+  const auto dated = [](moetune::WinnerRecord record, const std::string& date) {
+    record.stored_at = date;
+    return record;
+  };
+  const TempDir dir;
+  cache_of(dir / "old.db", dated(timed_winner(1, 5, 6), "2026-01-01T00:00:00Z"));
+  cache_of(dir / "reaching.db", dated(timed_winner(2, 9.5, 11), "2026-01-02T00:00:00Z"));
+  cache_of(dir / "new.db", dated(timed_winner(3, 9, 10), "2026-01-03T00:00:00Z"));
+  cache_of(dir / "beside.db", dated(timed_winner(4, 9, 11), "2026-01-03T00:00:00Z"));
+  cache_of(dir / "contended.db", dated(timed_winner(5, 1, 2, true), "2026-01-04T00:00:00Z"));
+  const auto by_date = [&](const fs::path& into, const std::vector<fs::path>& files) {
+    return Cache::merge(into, files, {}, moetune::MergeOrder::later);
+  };
+  fs::copy_file(dir / "old.db", dir / "a.db");
+  CHECK(by_date(dir / "a.db", {dir / "new.db"}).winners_replaced == 1);
+  CHECK(by_date(dir / "a.db", {dir / "old.db", dir / "contended.db"}).winners_kept == 2);
+  CHECK(by_date(dir / "a.db", {dir / "reaching.db"}).duels.empty());    // it has lost already
+  CHECK(by_date(dir / "a.db", {dir / "beside.db"}).duels.size() == 1);  // of the same second
+  CHECK(winner_config(dir / "a.db") == "tile=3");
+  CHECK(Cache::open(dir / "a.db", Cache::Mode::read_only).check().empty());
+  CHECK(merged(dir / "a.db", {dir / "old.db"}).winners_replaced == 1);  // by time it is the old one again
+}
+
+TEST_CASE("a duel that the winner has won is a result of its day") {
+  const TempDir dir;
+  cache_of(dir / "fleet.db", timed_winner(1, 9, 10));
+  cache_of(dir / "rival.db", timed_winner(2, 8, 12));
+  merged(dir / "fleet.db", {dir / "rival.db"});
+  Cache::merge(dir / "node.db", {dir / "fleet.db"}, {});
+  Cache node = Cache::open(dir / "node.db", Cache::Mode::read_write);
+  REQUIRE(node.duels().size() == 1);
+  node.settle_duels(1);
+  CHECK(node.winner(1)->stored_at > timed_winner(1, 9, 10).stored_at);
+  CHECK(node.check().empty());
+  Cache::merge(dir / "fleet.db", {dir / "node.db"}, {}, moetune::MergeOrder::later);
+  CHECK(winner_config(dir / "fleet.db") == "tile=1");
+  CHECK(Cache::open(dir / "fleet.db", Cache::Mode::read_only).duels().empty());
+}
+
 TEST_CASE("results of a recording never meet those of a GPU") {
   const TempDir dir;
   cache_of(dir / "gpu.db", timed_winner(1, 9, 10));

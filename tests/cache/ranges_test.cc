@@ -117,6 +117,12 @@ TEST_CASE("a merge keeps the sound table that loses less, and a pack carries it 
   }
   CHECK(Cache::merge(dir / "better.db", {dir / "later.db", dir / "contended.db"}, kBySeed).ranges_taken == 0);
   CHECK(Cache::merge(dir / "contended.db", {dir / "later.db"}, kBySeed).ranges_taken == 1);
+  const auto by_date = [&](const char* into, const char* from) {
+    return Cache::merge(dir / into, {dir / from}, kBySeed, moetune::MergeOrder::later).ranges_taken;
+  };
+  CHECK(by_date("later.db", "better.db") == 0);
+  Cache::merge(dir / "copy.db", {dir / "better.db"}, kBySeed);
+  CHECK(by_date("copy.db", "later.db") == 1);
   CHECK(Cache::merge(dir / "later.db", {dir / "better.db"}, kBySeed).ranges_taken == 1);
   CHECK(Cache::merge(dir / "later.db", {dir / "better.db"}, kBySeed).ranges_taken == 0);
   const Cache merged = Cache::open(dir / "later.db", Cache::Mode::read_only);
