@@ -81,6 +81,11 @@ void DeviceNight::read_ledger() {
     shared_.emit("ledger_damaged", {{"device", name_}, {"message", ledger_->damage()}});
 }
 
+void DeviceNight::write_down(const WorkloadKey& key, const LedgerEntry& entry) {
+  const std::lock_guard lock(writing_);
+  ledger_->put(key, entry);
+}
+
 Events DeviceNight::events() const {
   return {.job = static_cast<JobId>(position_), .listener = shared_.context.events.listener};
 }
@@ -145,14 +150,15 @@ ReworkResult DeviceNight::rework_now(const PlanItem& item) {
   LedgerEntry entry{.made_with = item.today, .at = shared_.now()};
   const auto begun = [&](Remedy remedy) {
     entry.verdict = LedgerEntry::begun_verdict(remedy);
-    ledger_->put(item.key, entry);
+    write_down(item.key, entry);
   };
-  const auto done = [&](const ReworkResult& result) {
+  const auto done = [&](const ReworkResult& result, const std::string& served) {
     entry.verdict = rework_verdict_name(result.verdict);
     entry.at = shared_.now();
     entry.seconds = seconds_since(begin);
     entry.best_us = result.best_us;
-    ledger_->put(item.key, entry);
+    entry.config = served;
+    write_down(item.key, entry);
   };
   const JobContext context{.events = events(), .stop = shared_.context.stop};
   if (!item.over.empty()) {
@@ -160,7 +166,7 @@ ReworkResult DeviceNight::rework_now(const PlanItem& item) {
     begun(Remedy::full);
     const double time_s = shared_.request.time_s > 0 ? std::max(1.0, shared_.seconds_left()) : 0;
     ReworkResult result = rework_range(item, search_of(item), time_s, context);
-    if (result.verdict != ReworkVerdict::stopped && !result.unfinished) done(result);
+    if (result.verdict != ReworkVerdict::stopped && !result.unfinished) done(result, "");
     return result;
   }
   SessionSubject subject(search_of(item), item.begun.has_value(), begun, context, turn_, take_opened());
@@ -178,7 +184,7 @@ ReworkResult DeviceNight::rework_now(const PlanItem& item) {
   ReworkResult result = moetune::rework(subject, settings, events(), shared_.context.stop, chosen);
   if (result.verdict == ReworkVerdict::stopped || result.unfinished)
     return result;  // begun, if its search was
-  done(result);
+  done(result, subject.served());
   return result;
 }
 
@@ -200,6 +206,10 @@ Confirmed DeviceNight::confirm_with_room(const PlanItem& item, const ReworkResul
   if (!check.lost) return confirmed;
   const std::lock_guard one_at_a_time(shared_.withdrawing);
   confirmed.withdrawn = subject.withdraw(found.served, found.replaced, check);
+  // What is served again was examined tonight too, or every night would find the other one and take it back.
+  if (confirmed.withdrawn)
+    write_down(item.key, {item.today, std::string(rework_verdict_name(ReworkVerdict::kept)), shared_.now(), 0,
+                          0, subject.served()});
   return confirmed;
 }
 

@@ -82,6 +82,7 @@ class DeviceNight {
   ReworkResult rework_now(const PlanItem& item);
   Confirmed confirm_with_room(const PlanItem& item, const ReworkResult& found);
   Events events() const;
+  void write_down(const WorkloadKey& key, const LedgerEntry& entry);  // in the ledger; of both threads
 
   std::optional<DeviceChoice> take_opened();
 
@@ -92,6 +93,7 @@ class DeviceNight {
   std::filesystem::path stem_;
   std::optional<DeviceLock> lock_;
   std::optional<Ledger> ledger_;
+  std::mutex writing_;  // the ledger
   std::mutex turn_;
   MemoryRoom room_;
   std::mutex opening_;

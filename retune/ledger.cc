@@ -41,6 +41,7 @@ void Ledger::read() {
     entry.at = one.at("at");
     entry.seconds = one.at("seconds");
     entry.best_us = one.at("best_us");
+    entry.config = one.value("config", "");
     entries_[{one.at("kernel"), one.at("problem"), one.at("hardware")}] = std::move(entry);
   }
 }
@@ -58,7 +59,8 @@ void Ledger::write() const {
                          {"verdict", entry.verdict},
                          {"at", entry.at},
                          {"seconds", entry.seconds},
-                         {"best_us", entry.best_us}});
+                         {"best_us", entry.best_us},
+                         {"config", entry.config}});
   }
   const nlohmann::ordered_json document = {{"moetune_retune", 1}, {"workloads", std::move(workloads)}};
   replace_file(file_, document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");

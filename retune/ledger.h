@@ -19,12 +19,15 @@
 namespace moetune {
 
 struct LedgerEntry {
-  MadeWith made_with;   // when it was examined
-  std::string verdict;  // "begun_patch", "tuned", "improved", "kept" ...
-  std::int64_t at = 0;  // seconds since 1970
-  double seconds = 0;   // that it took
-  double best_us = 0;   // of what is served since; 0 if unknown
+  MadeWith made_with;       // when it was examined
+  std::string verdict;      // "begun_patch", "tuned", "improved", "kept" ...
+  std::int64_t at = 0;      // seconds since 1970
+  double seconds = 0;       // that it took
+  double best_us = 0;       // of what is served since; 0 if unknown
+  std::string config = "";  // what is served since; "" if unknown, as of ranges and of ledgers of before
 
+  // Whether it has examined that configuration: a merge may have put another in its place since.
+  bool is_of(const std::string& served) const { return config.empty() || config == served; }
   bool is_done() const { return verdict == "tuned" || verdict == "improved" || verdict == "kept"; }
   // The remedy, if its search was begun and did not end.
   std::optional<Remedy> begun() const {

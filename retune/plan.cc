@@ -136,7 +136,8 @@ std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger
     incumbent.rivals = found->second;
   const std::optional<LedgerEntry> examined = ledger.find(key);
   // What a night found to be the best still is of that night, whatever it was made with.
-  if (examined && examined->is_done() && examined->at >= incumbent.examined_at) {
+  if (examined && examined->is_done() && examined->at >= incumbent.examined_at &&
+      examined->is_of(stored->winner->config)) {
     incumbent.made_with = examined->made_with;
     incumbent.examined_at = examined->at;
   } else if (StoredSpaces spaces; const Space* const space = spaces.space(key)) {

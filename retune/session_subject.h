@@ -35,6 +35,8 @@ class SessionSubject : public ReworkSubject {
   bool is_incumbent(const TuneResult& result) override;
   std::vector<std::string> rivals() override;
   void settle_duels() override;
+  // The winner's configuration; "" if there is none.
+  std::string served() const { return stored_ ? stored_->winner->config : ""; }
   bool has_winner(const std::string& config);  // stored now
   // Goes back from `served`, if that is the winner still, to what it replaced (`replaced`; empty: the default): from
   // the history, or to the winner of earlier templates or another compiler, or else to that configuration as the check

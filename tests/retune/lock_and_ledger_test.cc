@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "retune/ledger.h"
 #include "retune/night_lock.h"
+#include "retune/plan.h"
 #include "tests/jobs/temporary_folder.h"
 
 using namespace moetune;
@@ -135,6 +136,29 @@ TEST_CASE("the ledger keeps what each workload was found to be") {
   CHECK_FALSE(ledger.find(some_key("tokens=3")));
   CHECK(ledger.mean_seconds("router", true) == 13);
   CHECK(ledger.mean_seconds("router", false) == 0);
+}
+
+TEST_CASE("what a night found of one configuration says nothing of another that a merge put in its place") {
+  const TemporaryFolder folder;
+  WorkloadKey key = some_key("tokens=1");
+  key.hardware.origin = "gpu";
+  Cache cache = Cache::open(folder.file("cache.db"), Cache::Mode::create);
+  WinnerRecord winner;
+  winner.config = "tile=1";
+  winner.cubin = {1};
+  winner.time_us = winner.interval_low_us = winner.interval_high_us = 9;
+  winner.provenance = R"({"driver": "of before"})";
+  winner.stored_at = "2026-01-01T00:00:00Z";
+  cache.put_winner(cache.workload(key), winner);
+  const std::int64_t later = seconds_of_date("2026-01-02T00:00:00Z");
+  const auto driver_then = [&](const std::string& examined) {
+    Ledger ledger(folder.file("ledger.json"));
+    ledger.put(key, {{"s", "", "t", "of today"}, "improved", later, 3, 9, examined});
+    return find_incumbent(cache, Ledger(folder.file("ledger.json")), key, {})->made_with.driver;
+  };
+  CHECK(driver_then("tile=1") == "of today");
+  CHECK(driver_then("") == "of today");  // of a ledger of before
+  CHECK(driver_then("tile=2") == "of before");
 }
 
 TEST_CASE("a damaged ledger is said, and begun afresh") {
