@@ -1,6 +1,7 @@
 // The scripts of packaging/: a fleet's shards as processes of this machine on scripted GPUs, and one merge after them.
 #include <filesystem>
 
+#include "cache/cache.h"
 #include "tests/cli/scripted_gpu.h"
 #include "tests/paths.h"
 
@@ -88,6 +89,50 @@ TEST_CASE("three shards at once tune all of a list once, and one merge brings th
   const Ended next = fleet.start_shard({"--dry-run"})->wait();
   CHECK(document(next)["plan"]["stale"].empty());
   CHECK(document(next)["plan"]["fresh"] == 5);
+}
+
+TEST_CASE("what a shard has settled replaces the fleet's older record, however fast that claims to be") {
+  Fleet fleet;
+  const std::string database = fleet.folder() + "/fleet.db";
+  fleet.tool().set_environment("MOETUNE_SHARD", "1/1");
+  REQUIRE(fleet.start_shard()->wait().code == 0);
+  REQUIRE(fleet.merge().code == 0);
+  const auto time_in = [](const std::string& file) {
+    return moetune::Cache::open(file, moetune::Cache::Mode::read_only).winner(1)->time_us;
+  };
+  const double settled_us = time_in(database);
+  {
+    moetune::Cache cache = moetune::Cache::open(database, moetune::Cache::Mode::read_write);
+    moetune::WinnerRecord old = cache.winner(1).value();
+    old.stored_at = "2026-01-01T00:00:00Z";
+    for (double* const time : {&old.time_us, &old.interval_low_us, &old.interval_high_us}) *time *= 0.9;
+    cache.put_winner(1, old);
+  }
+  REQUIRE(time_in(database) < settled_us);
+  const Ended merged = fleet.merge();
+  INFO(merged.err);
+  REQUIRE(merged.code == 0);
+  CHECK(time_in(database) == settled_us);
+  for (const auto& file : std::filesystem::directory_iterator(fleet.folder()))
+    CHECK_FALSE(file.path().filename().string().starts_with("."));
+  CHECK((std::filesystem::status(database).permissions() & std::filesystem::perms::group_read) !=
+        std::filesystem::perms::none);
+}
+
+TEST_CASE("a shard goes on without a damaged fleet.db, which it names, and a merge leaves that as it is") {
+  Fleet fleet;
+  fleet.tool().set_environment("MOETUNE_SHARD", "1/1");
+  fleet.tool().write("fleet/fleet.db", "no database");
+  const Ended shard = fleet.start_shard()->wait();
+  INFO(shard.err);
+  CHECK(shard.code == 0);
+  CHECK(contains(shard.err, fleet.folder() + "/fleet.db is not a moetune cache"));
+  CHECK(contains(shard.err, "goes on without what the fleet has"));
+  CHECK(fleet.winners(fleet.folder() + "/shards/1-of-1.db") == 5);
+  const Ended merged = fleet.merge();
+  CHECK(merged.code == 1);
+  CHECK(contains(merged.err, "move " + fleet.folder() + "/fleet.db away"));
+  CHECK(read_text(fleet.folder() + "/fleet.db") == "no database");
 }
 
 TEST_CASE("the index of a Kubernetes Job and a Slurm array name the shard; a damaged pack is left out") {
