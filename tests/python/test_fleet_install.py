@@ -1,6 +1,7 @@
 """A pack onto a host: what install() changes, and that nothing else is ever taken away. Without the tool and a GPU."""
 
 import hashlib
+import os
 import tempfile
 import unittest
 from pathlib import Path
@@ -69,6 +70,39 @@ class InstallTest(unittest.TestCase):
         self.assertEqual(self.path.read_bytes(), OLD)
         self.assertEqual(worker.restore(self.request(True)), {"status": "ok"})  # it is not there any more
         self.assertEqual(self.path.read_bytes(), OLD)
+
+    def test_its_signature_comes_and_goes_with_it(self) -> None:
+        old, new = (worker.SIGNATURE_HEAD + name + "\n" for name in ("0123 old", "4567 new"))
+        signature = worker.signature_path(self.path)
+        self.assertEqual(signature.name, "all.pack.sig")
+        self.path.write_bytes(OLD)
+        signature.write_text(old)
+        request = {**self.request(True), "signature": new}
+        seen: list[str] = []
+        replace = os.replace
+
+        def watched(source: Path, target: Path) -> None:
+            if target == self.path:
+                seen.append(signature.read_text())
+            replace(source, target)
+
+        with mock.patch("os.replace", watched):
+            self.assertEqual(worker.install(request, NEW), {"status": "ok", "changed": True})
+            self.assertEqual(signature.read_text(), new)
+            self.assertEqual(worker.restore(request), {"status": "ok"})
+        self.assertEqual((self.path.read_bytes(), signature.read_text()), (OLD, old))
+        both = [worker.SIGNATURE_HEAD + lines for lines in ("4567 new\n0123 old\n", "0123 old\n4567 new\n")]
+        self.assertEqual(seen, both)  # a reader in between finds the signature of either
+        self.assertEqual(self.install(), ("ok", True))
+        self.assertFalse(signature.exists())  # that of another pack would make a server refuse this one
+        self.assertEqual(worker.install(request, NEW)["changed"], False)
+        self.assertEqual(signature.read_text(), new)  # signed since
+        self.path.unlink()
+        signature.unlink()
+        worker.install(request, NEW)
+        worker.restore(request)
+        self.assertEqual([each.name for each in self.path.parent.iterdir()], ["all.pack.lock"])
+        self.assertEqual(worker.install({**request, "signature": "x"}, NEW)["status"], "broken")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from unittest import mock
 from fleet_support import winners
 from made_up_recordings import copy_data, problem, write_list, write_recording
 from moetune.fleet import worker
-from moetune.fleet.command import FleetError
+from moetune.fleet.command import FleetError, run_tool
 from moetune.fleet.results import BadResult, ResultFolder, Wanted, is_pack, read_workloads, task_key
 from support import needs_scripted_driver
 
@@ -201,6 +201,13 @@ class ResultsTest(unittest.TestCase):
             self.assertEqual(worker.install(request, pack), {"status": "ok", "changed": False})
             self.assertEqual(worker.restore(request), {"status": "ok"})
             self.assertFalse(path.exists())
+            key = self.folder / "key"
+            run_tool(["cache", "new-key", str(key)], 60)
+            run_tool(["cache", "sign", str(self.results.into), "--key", str(key)], 60)
+            signature = worker.signature_path(self.results.into).read_text()
+            self.assertEqual(worker.install({**request, "signature": signature}, pack)["status"], "ok")
+            run_tool(["cache", "check", str(path), "--trust", f"{key}.pub"], 60)
+            self.assertEqual(worker.restore(request), {"status": "ok"})
             path.write_bytes(b"what was there before")
             self.assertIn("arrived damaged", worker.install(request, pack[:-1])["why"])
             broken = {**request, "sha256": hashlib.sha256(pack[:-9000]).hexdigest()}

@@ -47,6 +47,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--task-time", type=_seconds, default=3600.0, metavar="SPAN", help="a search ends after it (1h)")
     add("--wait", type=_seconds, default=300.0, metavar="SPAN", help="for a node when none can go on (5m)")
     add("--install", default="", metavar="PATH", help="puts the pack there on each host, in two stages")
+    add("--sign-key", type=Path, metavar="FILE",
+        help="signs the pack (docs/sync.md); with --install the signature goes to each host too")
     add("--first", type=_positive, default=1, metavar="K", help="hosts of each hardware that install and duel first")
     add("--duels", type=_positive, default=8, metavar="N", help="workloads that these duel, heaviest first (8)")
     add("--allow-recorded", action="store_true", help="for tests: nodes replay recordings; no pack is made of them")
@@ -74,8 +76,8 @@ def main() -> int:
     given = _parser().parse_args()
     options = FleetOptions(
         workloads=given.workloads, into=given.into, address=given.address, accelerators=tuple(given.accelerator),
-        budget=given.budget, task_time_s=given.task_time, wait_s=given.wait, install=given.install, first=given.first,
-        duels=given.duels, allow_recorded=given.allow_recorded)
+        budget=given.budget, task_time_s=given.task_time, wait_s=given.wait, install=given.install,
+        sign_key=given.sign_key, first=given.first, duels=given.duels, allow_recorded=given.allow_recorded)
     try:
         summary = tune(options)
     except FleetError as error:

@@ -21,6 +21,7 @@ from moetune.fleet.rollout import roll_out
 
 PROBES = 3  # of one node, then it is left out
 LARGEST_PACK = 1 << 30
+LARGEST_SIGNATURE = 4096
 SILENT_WAIT = 5.0  # seconds; then it is said once that no node can go on
 Listener = Callable[[str], None]
 
@@ -90,7 +91,9 @@ class Fleet:
         return self._summary
 
     def _require_pack(self) -> None:
-        into = self._options.into
+        into, key = self._options.into, self._options.sign_key
+        if key is not None and not key.is_file():
+            raise BadOption(f"--sign-key: there is no file {key}; moetune cache new-key makes one")
         if not into.exists():
             return
         try:
@@ -254,6 +257,18 @@ class Fleet:
         summary.set_aside.update(policy.set_aside())
         if done:
             summary.merged = self._folder.merge(done)
+            self._sign()
+
+    def _sign(self) -> None:
+        if self._options.sign_key is not None and self._summary.merged.get("pack"):
+            run_tool(["cache", "sign", str(self._options.into), "--key", str(self._options.sign_key)], 600)
+
+    def _signature(self) -> str:
+        """Of the pack that this run has made. One beside it without a key of this run is of an earlier pack."""
+        if self._options.sign_key is None:
+            return ""
+        signature = worker.signature_path(self._options.into)
+        return read_bounded(signature, LARGEST_SIGNATURE).decode("ascii")
 
     def _install(self) -> None:
         if not self._summary.merged.get("pack"):
@@ -261,7 +276,8 @@ class Fleet:
         data = read_bounded(self._options.into, LARGEST_PACK)
         usable = [node for node in self._policy.nodes() if node not in self._summary.set_aside]
         hosts = {node: self._policy.hardware_of(node) for node in usable}
-        request = {"path": self._options.install, "sha256": hashlib.sha256(data).hexdigest()}
+        request = {"path": self._options.install, "sha256": hashlib.sha256(data).hexdigest(),
+                   "signature": self._signature()}
         duels = [(each["kernel"], each["problem"]) for each in self._workloads[:self._options.duels]]
         sent = self._cluster.put(data)
         result = roll_out(hosts, self._options.first, request, duels,

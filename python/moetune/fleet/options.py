@@ -18,6 +18,7 @@ class FleetOptions:
     task_time_s: float = 3600.0  # one search ends after it
     wait_s: float = 300.0  # how long to wait for a node when none can go on
     install: str = ""  # where each host is to have the pack, $NAME and ~ of the host; empty: nowhere
+    sign_key: Path | None = None  # a secret key (docs/sync.md) that signs the pack; the signature goes with it to hosts
     first: int = 1  # hosts of each hardware that install and duel before all others
     duels: int = 8  # workloads that they duel, heaviest first
     allow_recorded: bool = False  # for tests without a GPU: nodes replay recordings, of which no pack is made

@@ -18,6 +18,8 @@ from moetune.fleet.command import FleetError, ToolFailed, read_bounded, run_tool
 
 GPU = "cuda:0"  # the one that Ray shows to this task; never `auto`, which would replay if it found none
 QUERY_S = 300.0
+SIGNATURE_HEAD = "moetune signature 1\n"
+SIGNERS = 16  # lines that a signature file may have after its head
 
 
 def _gpu_key() -> str:
@@ -193,24 +195,64 @@ def _on_trial(path: Path, digest: str) -> bool:
     return _trial(path).exists() and _trial(path).read_text() == digest
 
 
-def _put(path: Path, data: bytes, digest: str) -> bool:
+def signature_path(pack: Path) -> Path:
+    """As moetune names it."""
+    return pack.with_name(pack.name + ".sig")
+
+
+def _signature_of(path: Path) -> str:
+    signature = signature_path(path)
+    return signature.read_text("ascii") if signature.exists() else ""
+
+
+def _put_signature(path: Path, text: str) -> None:
+    """The pack's signature file, in one step; none for an empty text."""
+    signature = signature_path(path)
+    if not text:
+        signature.unlink(missing_ok=True)
+        return
+    part = signature.with_name(signature.name + ".part")
+    _write_durably(part, text.encode("ascii"))
+    os.replace(part, signature)
+
+
+def _both(new: str, old: str) -> str:
+    """For the moment in which a pack is replaced: a reader finds the signature of either."""
+    lines = new.splitlines() or old.splitlines()
+    lines += [line for line in old.splitlines() if line not in lines]
+    return "".join(line + "\n" for line in lines[:1 + SIGNERS])
+
+
+def _replace(part: Path, path: Path, signature: str) -> None:
+    """The pack at `path` by the one at `part`, with its signature."""
+    _put_signature(path, _both(signature, _signature_of(path)))
+    os.replace(part, path)
+    _put_signature(path, signature)
+
+
+def _put(path: Path, data: bytes, digest: str, signature: str) -> bool:
     """The pack at `path`, in one step; what was there before is beside it. Checked before a server could open it.
+
+    Its signature goes beside it, or none if it has none: the one of another pack would make a server refuse this one.
 
     Whether this put it there, now or before it was killed: only then may it be taken away again.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path):
         if _is_at(path, digest):
+            if signature:
+                _put_signature(path, signature)
             return _on_trial(path, digest)  # else it was there, or is of another host of the same folder
         part = path.with_name(path.name + ".part")
         try:
             _write_durably(part, data)
             run_tool(["cache", "check", "--cache", str(part)], QUERY_S)
             _before(path).unlink(missing_ok=True)
+            _put_signature(_before(path), _signature_of(path) if path.exists() else "")
             if path.exists():
                 os.link(path, _before(path))
             _write_durably(_trial(path), digest.encode())
-            os.replace(part, path)
+            _replace(part, path, signature)
         finally:
             part.unlink(missing_ok=True)
     return True
@@ -221,14 +263,24 @@ def _go_back(path: Path, digest: str) -> None:
     with _locked(path):
         if _is_at(path, digest):
             if _before(path).exists():
-                os.replace(_before(path), path)
+                _replace(_before(path), path, _signature_of(_before(path)))
             else:
                 path.unlink()
+                _put_signature(path, "")
+            _put_signature(_before(path), "")
         _trial(path).unlink(missing_ok=True)
 
 
+def _signature_in(request: dict[str, Any]) -> str:
+    text = request.get("signature", "")
+    if not isinstance(text, str) or (text and not text.startswith(SIGNATURE_HEAD)):
+        raise FleetError("the pack's signature arrived damaged")
+    return text
+
+
 def install(request: dict[str, Any], data: bytes) -> dict[str, Any]:
-    """Puts a pack at request["path"]; with duels, goes back to what was there if one of its winners loses.
+    """Puts a pack at request["path"], with its signature if it has one; with duels, goes back to what was there if one
+    of its winners loses.
 
     `changed` in the answer: it was not there before, so that restore() may take it away.
     """
@@ -236,8 +288,8 @@ def install(request: dict[str, Any], data: bytes) -> dict[str, Any]:
         if hashlib.sha256(data).hexdigest() != request["sha256"]:
             raise FleetError("the pack arrived damaged")
         path = _path_of(request)
-        changed = _put(path, data, request["sha256"])
-    except (FleetError, OSError) as error:
+        changed = _put(path, data, request["sha256"], _signature_in(request))
+    except (FleetError, OSError, ValueError) as error:
         return {"status": "broken", "why": str(error)}
     try:
         lost = _duels(request, path, _before(path)) if request["duels"] else []
