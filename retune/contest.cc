@@ -1,5 +1,7 @@
 #include "retune/contest.h"
 
+#include <algorithm>
+
 #include "base/format.h"
 #include "base/statistics.h"
 #include "tuner/finals.h"
@@ -7,7 +9,7 @@
 namespace moetune {
 namespace {
 
-constexpr std::size_t kFewestPairs = 6;  // below it there is no 95% interval
+constexpr std::size_t kFewestPairs = 6;  // below it there is no 95% interval, and nothing is decided
 
 }  // namespace
 
@@ -23,7 +25,9 @@ Contest judge_duel(const TrialResult& incumbent, const TrialResult& challenger) 
     return contest;
   }
   const Measurement &old = incumbent.measurement, &fresh = challenger.measurement;
-  if (old.samples_us.size() == fresh.samples_us.size() && old.samples_us.size() >= kFewestPairs) {
+  const std::size_t pairs = std::min(old.samples_us.size(), fresh.samples_us.size());
+  const bool has_samples = !old.samples_us.empty() || !fresh.samples_us.empty();
+  if (old.samples_us.size() == fresh.samples_us.size() && pairs >= kFewestPairs) {
     std::vector<double> ratios;
     for (std::size_t i = 0; i < old.samples_us.size(); ++i)
       ratios.push_back(fresh.samples_us[i] / old.samples_us[i]);
@@ -36,9 +40,12 @@ Contest judge_duel(const TrialResult& incumbent, const TrialResult& challenger) 
     contest.low = fresh.low_us / old.high_us;
     contest.high = fresh.high_us / old.low_us;
   }
-  contest.won = contest.high < 1 - kTie;
+  const bool is_decided = !has_samples || pairs >= kFewestPairs;
+  contest.won = is_decided && contest.high < 1 - kTie;
   contest.reason =
       format("%.4f of the present winner's time [%.4f, %.4f]", contest.ratio, contest.low, contest.high);
+  if (!is_decided)
+    contest.reason += format("; %zu pairs of samples, and a duel needs %zu", pairs, kFewestPairs);
   return contest;
 }
 

@@ -22,7 +22,7 @@ struct Contest {
 };
 
 // Of one duel: times of the same rounds, in order; of unequal numbers, or of recordings without samples, the medians
-// and their intervals.
+// and their intervals. Nobody wins a duel of samples of which there are fewer than six pairs, unless the other fails.
 Contest judge_duel(const TrialResult& incumbent, const TrialResult& challenger);
 
 // Both must be ready to run; the device is open. Throws Stopped.

@@ -143,6 +143,22 @@ TEST_CASE("a duel is won beyond the noise alone") {
   CHECK_FALSE(judge_duel(timed_result(100, 0.1), timed_result(95, 0.1)).won);
 }
 
+TEST_CASE("a duel of fewer than six pairs is won by nobody") {
+  for (std::size_t pairs = 1; pairs <= 8; ++pairs) {
+    CAPTURE(pairs);
+    TrialResult old = timed_result(100), fresh = timed_result(50);
+    old.measurement.samples_us.assign(pairs, 100);
+    fresh.measurement.samples_us.assign(pairs, 50);
+    const Contest contest = judge_duel(old, fresh);
+    CHECK(contest.won == (pairs >= 6));
+    CHECK((contest.reason.find("a duel needs 6") == std::string::npos) == (pairs >= 6));
+    old.measurement.samples_us.resize(20, 100);  // some of the challenger's rounds are missing
+    CHECK(judge_duel(old, fresh).won == (pairs >= 6));
+    old.measurement.samples_us.clear();
+    CHECK_FALSE(judge_duel(old, fresh).won);
+  }
+}
+
 TEST_CASE("property: of two random noisy duels at most one side wins, and never the slower one by far") {
   Random random(11);
   for (int i = 0; i < 500; ++i) {
