@@ -3,11 +3,12 @@
 //   auto searcher = make_searcher("local", space, seed);
 //   while (budget left) for (id : searcher->ask(n)) searcher->tell({id, measure(id)});
 //
-// A strategy is deterministic in (space, seed, the sequence of calls and told values): it keeps its own
-// random state and reads no clock. Not thread-safe; one owner calls it. The LegalSpace must outlive it.
+// A strategy is deterministic in (space, seed, the sequence of calls and told values) until end_when()'s condition holds:
+// it keeps its own random state and reads no clock. Not thread-safe; one owner calls it. The LegalSpace must outlive it.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -61,6 +62,10 @@ class Searcher {
     static_cast<void>(n);
     return {};
   }
+
+  // What a long computation of ask() looks at: once it returns true the answer is of no more use, so that a rougher one
+  // will do. Before the first ask. A strategy that answers at once ignores it.
+  virtual void end_when(std::function<bool()> is_over) { static_cast<void>(is_over); }
 
   // Experience from elsewhere: a hint where to begin and what to expect, never a result of this search, so
   // that what it names may still be asked. Once, before the first ask, the nearest first. A strategy without

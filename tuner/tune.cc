@@ -114,6 +114,7 @@ class TuneLoop {
 
 void TuneLoop::make_searcher_afresh() {
   searcher_ = make_searcher(request_.strategy, *request_.space, request_.seed);
+  searcher_->end_when([this] { return stop_.stop_requested() || time_is_up(); });
   searcher_->warm(request_.histories);
 }
 
@@ -237,8 +238,7 @@ void TuneLoop::take(ConfigId id) {
   }
 }
 
-// What this search measured before it was stopped, before it asks again: in another order of landing it may
-// ask for other configurations, and what it found must not be lost.
+// First what this search measured before it was stopped: with results in another order it may not ask for it again.
 void TuneLoop::resume() {
   for (const std::string& config : known_.of_this_search) {
     if (!budget_left()) break;
@@ -363,8 +363,7 @@ void TuneLoop::watch(const Trial& trial) {
 // Where the machine is at fault, every configuration that broke down here deserves another try.
 void TuneLoop::mark_breakdowns_retryable() {
   for (const Trial& trial : result_.trials) {
-    if (trial.resumed || !is_breakdown(trial.result.outcome)) continue;
-    store_.mark_retryable(trial);
+    if (!trial.resumed && is_breakdown(trial.result.outcome)) store_.mark_retryable(trial);
   }
 }
 

@@ -84,6 +84,8 @@ class AutoSearch : public Searcher {
     return ids;
   }
 
+  void end_when(std::function<bool()> is_over) override { surrogate_.end_when(std::move(is_over)); }
+
   void warm(std::span<const History> histories) override {
     surrogate_.set_history(histories);
     choose_seeds(histories);

@@ -100,7 +100,7 @@ class Evidence {
 }  // namespace
 
 void fit_kernel(ProductKernel& kernel, const std::vector<Position>& rows, const std::vector<double>& values,
-                int steps) {
+                int steps, const std::function<bool()>& is_over) {
   const std::size_t count = kernel.parameters.size();
   Evidence evidence(kernel, rows, values);
   std::vector<double> gradient(count);
@@ -108,7 +108,7 @@ void fit_kernel(ProductKernel& kernel, const std::vector<Position>& rows, const 
   std::vector<double> step(count, kFirstStep);
   std::vector<double> best = kernel.parameters;
   double least = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < steps; ++i) {
+  for (int i = 0; i < steps && !(is_over && is_over()); ++i) {
     const double objective = evidence(gradient);
     if (objective < least) {
       least = objective;

@@ -25,6 +25,8 @@ class ModelSearch : public Searcher {
     surrogate_.tell(observation);
   }
 
+  void end_when(std::function<bool()> is_over) override { surrogate_.end_when(std::move(is_over)); }
+
   void warm(std::span<const History> histories) override { surrogate_.set_history(histories); }
 
  private:

@@ -1,7 +1,7 @@
 // The covariance of the Gaussian process: a product over the axes of (1 - r) + r * k(a, b), where r in [0, 1]
 // is how much the axis matters and k is a Matern 5/2 correlation of the coordinates mixed with a rough one:
 // being equal, or alike as a divisor. Multiplied out it holds every main effect and every interaction,
-// weighted (an ANOVA kernel: Duvenaud, Nickisch, Rasmussen 2011). Domains are small, so each axis is a table.
+// weighted (an ANOVA kernel: Duvenaud, Nickisch, Rasmussen 2011). Axes have few steps (encoding.h): each is a table.
 //
 // A plain value; one owner; not thread-safe while tabulate() runs.
 #pragma once

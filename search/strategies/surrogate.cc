@@ -164,7 +164,7 @@ void Surrogate::fit_times(const std::vector<Observation>& trials) {
   for (const double value : values) squares += (value - centre_) * (value - centre_);
   scale_ = std::sqrt(squares / count) + 1e-9;
   for (double& value : values) value = (value - centre_) / scale_;
-  fit_kernel(time_kernel_, rows, values, fits_ == 0 ? kFirstSteps : kLaterSteps);
+  fit_kernel(time_kernel_, rows, values, fits_ == 0 ? kFirstSteps : kLaterSteps, is_over_);
 
   times_.emplace(time_kernel_, pool_rows_);
   std::vector<Position> all_rows = past_rows;
@@ -191,7 +191,7 @@ void Surrogate::fit_failures(const std::vector<Observation>& trials) {
   }
   failure_rate_ = std::accumulate(labels.begin(), labels.end(), 0.0) / static_cast<double>(labels.size());
   for (double& label : labels) label -= failure_rate_;
-  fit_kernel(failure_kernel_, rows, labels, kLaterSteps);
+  fit_kernel(failure_kernel_, rows, labels, kLaterSteps, is_over_);
 
   failures_.emplace(failure_kernel_, pool_rows_);
   std::vector<Position> all_rows = past_rows;

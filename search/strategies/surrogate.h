@@ -6,8 +6,10 @@
 // Deterministic in what it was told and the random state it is given. One owner; not thread-safe.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "search/random.h"
@@ -27,6 +29,9 @@ class Surrogate {
 
   // Before the first ask. Replaces what was given before.
   void set_history(std::span<const History> histories);
+
+  // Fits take no further step once it returns true (Searcher::end_when).
+  void end_when(std::function<bool()> is_over) { is_over_ = std::move(is_over); }
 
   // Whether the last fit made use of a history; true where there is none to doubt.
   bool trusts_history() const;
@@ -101,6 +106,7 @@ class Surrogate {
   double gain(std::size_t i, double best) const;
 
   const LegalSpace& space_;
+  std::function<bool()> is_over_;
   Encoding encoding_;
   std::vector<HistoryPoint> past_;
   std::vector<double> similarity_ = {1};  // by task: this one, and one a history

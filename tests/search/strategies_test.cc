@@ -131,6 +131,75 @@ TEST_CASE("fitting finds which axis matters") {
   CHECK(kernel.parameters[kernel.relevance_index(0)] > kernel.parameters[kernel.relevance_index(1)] + 2);
 }
 
+TEST_CASE(
+    "an axis of up to 256 values has a step for each, a longer one at most 256, of neighbours in size") {
+  const auto axis_of = [](std::size_t size) {
+    std::vector<std::int64_t> values;
+    for (std::size_t i = size; i-- > 0;)
+      values.push_back(static_cast<std::int64_t>(8 * (i + 1)));  // descending
+    const LegalSpace space = full({integers("a", values), integers("b", {1, 2, 4})});
+    const Encoding encoding(space);
+    REQUIRE(encoding.axes().size() == 2);
+    for (ConfigId id = 0; id < space.size(); ++id) {
+      std::vector<Position> row;
+      encoding.append(space, id, row);
+      REQUIRE(row[0] == encoding.axes()[0].step(space.point(id)[0]));
+      REQUIRE(row[0] < encoding.axes()[0].size());
+      REQUIRE(row[1] == space.point(id)[1]);
+    }
+    return encoding.axes()[0];
+  };
+  const Axis whole = axis_of(256);
+  CHECK(whole.size() == 256);
+  CHECK(whole.steps.empty());
+  CHECK(whole.at[0] == 1);
+  for (const std::size_t size : {257, 5000}) {
+    const Axis axis = axis_of(size);
+    CHECK(axis.size() > 100);
+    CHECK(axis.size() <= 256);
+    CHECK(axis.rough.size() == axis.size() * axis.size());
+    CHECK(std::is_sorted(axis.at.begin(), axis.at.end()));
+    CHECK(std::is_sorted(axis.steps.rbegin(), axis.steps.rend()));  // the values descend
+    CHECK(axis.steps.front() == axis.size() - 1);
+    CHECK(axis.steps[size - 2] == 1);  // small values differ most
+    CHECK(axis.steps[size - 1] == 0);
+  }
+  Parameter names{"a", {}, ""};
+  for (int i = 0; i < 600; ++i) names.values.push_back(Value::named("v" + std::to_string(i), i));
+  const Axis named = Encoding(full({names})).axes()[0];
+  CHECK(named.size() == 256);
+  CHECK_FALSE(named.ordered);
+}
+
+TEST_CASE("a search of an axis of thousands of values asks for all of them, and a fit ends when it is over") {
+  std::vector<std::int64_t> values(3000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int64_t>(i + 1);
+  const LegalSpace space = full({integers("a", values)});
+  const auto asked = [&](bool is_over) {
+    const auto searcher = make_searcher("model", space, 1);
+    searcher->end_when([=] { return is_over; });
+    std::vector<ConfigId> ids;
+    for (int i = 0; i < 40; ++i) {
+      for (const ConfigId id : searcher->ask(1)) {
+        const double apart = std::log2(id + 1) - 8;  // from the value 256
+        searcher->tell({id, Outcome::ok, 100 + 20 * apart * apart});
+        ids.push_back(id);
+      }
+    }
+    return ids;
+  };
+  const std::vector<ConfigId> ids = asked(false);
+  CHECK(ids.size() == 40);
+  CHECK(std::any_of(ids.begin(), ids.end(), [](ConfigId id) { return id >= 240 && id <= 272; }));
+  CHECK(asked(true).size() == 40);
+
+  ProductKernel kernel(Encoding(space).axes());
+  const std::vector<double> before = kernel.parameters;
+  fit_kernel(kernel, rows_at(space, {1, 1000, 2000}), {-1, 0, 1}, 40, [] { return true; });
+  CHECK(kernel.parameters == before);
+  CHECK(kernel(rows_at(space, {1}).data(), rows_at(space, {1}).data()) == doctest::Approx(1));  // tabulated
+}
+
 TEST_CASE("the models find a smooth optimum that random search does not") {
   const LegalSpace space = mixed_space();
   const std::vector<Observation> outcomes = measure_all(space);
