@@ -41,9 +41,13 @@ std::string trials_line(const TrialCounts& counts) {
 }
 
 std::string contention_line(const Contention& contention) {
-  return format(
-      "%zu of the trials were measured while somebody else used the GPU; the next search measures them again",
-      contention.contended);
+  std::string text;
+  if (contention.contended > 0)
+    text = format("%zu of the trials were measured while somebody else used the GPU; ", contention.contended);
+  if (contention.unchecked > 0)
+    text += format("%zu of the trials were stopped before it was known whether somebody else used the GPU; ",
+                   contention.unchecked);
+  return text + "the next search measures them again";
 }
 
 // What no part names is said where it is much: on a recording it is the strategy's own time.
@@ -115,7 +119,8 @@ void print_search(const SearchRequest& request, const SearchResult& result, cons
   if (tune.confidence.known) table.add({"confidence", confidence_line(tune.confidence)});
   table.add({"trials", trials_line(tune.counts)});
   if (const std::string why = ending(request, tune); !why.empty()) table.add({"ended early", why});
-  if (tune.contention.contended > 0) table.add({"contended", contention_line(tune.contention)});
+  if (tune.contention.contended + tune.contention.unchecked > 0)
+    table.add({"contended", contention_line(tune.contention)});
   table.add({"time", time_line(tune.time)});
   if (!subject.cache.empty()) table.add({"cache", subject.cache});
   output.result() << subject.kernel << "\n" << table.text("  ", output.columns());

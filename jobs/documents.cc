@@ -81,6 +81,7 @@ Document contention_document(const Contention& contention) {
           {"waited_s", contention.waited_s},
           {"measured_again", contention.again},
           {"contended_trials", contention.contended},
+          {"unchecked_trials", contention.unchecked},
           {"gave_up", contention.gave_up}};
 }
 

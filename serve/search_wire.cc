@@ -160,8 +160,11 @@ SearchResult read_search_document(const Document& document) try {
     tune.confidence.expected_gain = figure(confidence, "expected_gain");
     tune.confidence.at_floor = is_set(confidence, "at_floor");
   }
-  if (document.at("contention").is_object())
-    tune.contention.contended = counted(document["contention"], "contended_trials");
+  if (const Document& contention = document.at("contention"); contention.is_object()) {
+    tune.contention.contended = counted(contention, "contended_trials");
+    if (contention.contains("unchecked_trials"))  // of a service of before
+      tune.contention.unchecked = counted(contention, "unchecked_trials");
+  }
   return result;
 } catch (const Document::exception& error) {
   throw BrokenEnvironment("the service's result cannot be read: " + json_error_text(error));

@@ -13,6 +13,7 @@ struct Contention {
   double waited_s = 0;                  // for a quiet device, with what was measured again meanwhile
   std::size_t again = 0;                // trials measured again
   std::size_t contended = 0;            // trials that could not be
+  std::size_t unchecked = 0;            // trials after the last canary of a search that was stopped
   bool gave_up = false;                 // the device did not get quiet in time
 };
 

@@ -165,6 +165,7 @@ void TuneLoop::search(bool resumes) {
     while (!queue_.empty() && !is_over()) step();
     check_quiet();
   } catch (const Stopped&) {
+    unchecked_.give_up();
   }
 }
 

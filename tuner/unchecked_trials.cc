@@ -5,15 +5,22 @@
 namespace moetune {
 
 bool UncheckedTrials::check(const Measure& measure) {
+  const bool quiet = watch_.is_quiet();  // may throw, and leaves them unchecked then
   const std::vector<Unchecked> trials = std::exchange(trials_, {});
-  if (watch_.is_quiet()) return false;
+  if (quiet) return false;
   // At once: what is stored must not pass for sound if this process is killed while it waits.
   mark(trials);
   std::vector<TrialResult> results;
-  const bool sound = watch_.take_again([&] {
-    results.clear();
-    for (const Unchecked& trial : trials) results.push_back(measure(trial.candidate));
-  });
+  bool sound = false;
+  try {
+    sound = watch_.take_again([&] {
+      results.clear();
+      for (const Unchecked& trial : trials) results.push_back(measure(trial.candidate));
+    });
+  } catch (const Stopped&) {
+    watch_.seen.contended += trials.size();
+    throw;
+  }
   if (sound) {
     watch_.seen.again += trials.size();
     replace(trials, std::move(results));
@@ -21,6 +28,13 @@ bool UncheckedTrials::check(const Measure& measure) {
     watch_.seen.contended += trials.size();
   }
   return sound && !trials.empty();
+}
+
+void UncheckedTrials::give_up() {
+  const std::vector<Unchecked> trials = std::exchange(trials_, {});
+  if (watch_.seen.canaries == 0) return;
+  mark(trials);
+  watch_.seen.unchecked += trials.size();
 }
 
 void UncheckedTrials::mark(const std::vector<Unchecked>& trials) {

@@ -24,6 +24,11 @@ class UncheckedTrials {
   // so, they are contended, on the board and in the store. True if they were measured again. Throws Stopped.
   bool check(const Measure& measure);
 
+  // For a search that is stopped before the next canary: nobody knows whether they were disturbed, so they count as
+  // contended, on the board and in the store, and the next search measures them again. Nothing on a device without a
+  // canary.
+  void give_up();
+
  private:
   struct Unchecked {
     std::size_t position = 0;  // on the board

@@ -167,6 +167,31 @@ TEST_CASE("waiting ends with the search's own time limit, and at once with a sto
   CHECK(stopped.run(nullptr, 0, stop.get_token()).interrupted);
 }
 
+TEST_CASE("what a stopped search measured after its last canary is unverified, and is measured again") {
+  TemporaryCache stored;
+  Search search;
+  std::stop_source stop;
+  search.device.canary_answer = quiet;
+  search.device.answer = [&](const Config& config) {
+    if (search.device.ran.size() == 20) stop.request_stop();
+    return timed(landscape(config));
+  };
+  const TuneResult result = search.run(&stored.cache, stored.workload, stop.get_token());
+  REQUIRE(result.interrupted);
+  CHECK(result.contention.unchecked > 0);
+  CHECK(result.contention.contended == 0);
+  CHECK(contended_trials(stored) == result.contention.unchecked);
+  CHECK(result.trials.back().result.contended);
+  REQUIRE(result.best);
+  CHECK_FALSE(result.best->result.contended);
+
+  Search after;
+  after.device.canary_answer = quiet;
+  const TuneResult sound = after.run(&stored.cache, stored.workload);
+  CHECK(sound.counts.resumed == 20 - result.contention.unchecked);
+  CHECK(contended_trials(stored) == 0);
+}
+
 TEST_CASE("a disturbed duel is repeated, and one that cannot be quiet leaves a contended winner") {
   for (const bool ends : {true, false}) {
     CAPTURE(ends);
