@@ -132,7 +132,14 @@ void print_search_hints(const SearchResult& result, const Output& output) {
                 (result.subject.cache.empty() ? "with --no-cache they are not kept."
                                               : "the same command continues from there."));
   } else if (!result.tune.best && result.tune.counts.total() == 0) {
-    output.note("No trial was started; give the search more time or another budget.");
+    if (const std::size_t pruned = result.tune.counts[Outcome::pruned]; pruned > 0) {
+      output.note(
+          format("No trial was measured: %zu %s pruned, as --verbose shows; "
+                 "choose another problem, or loosen the space's constraints.",
+                 pruned, pruned == 1 ? "configuration was" : "configurations were"));
+    } else {
+      output.note("No trial was started; give the search more time or another budget.");
+    }
   } else if (!result.tune.best) {
     output.note("No valid configuration was found; --verbose shows why each trial failed.");
   } else if (!result.subject.device.recorded && !result.subject.floor) {

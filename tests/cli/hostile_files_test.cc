@@ -133,3 +133,16 @@ TEST_CASE("a search without time says that it tried nothing") {
   CHECK(ended.code == 1);
   CHECK(contains(ended.err, "No trial was started"));
 }
+
+TEST_CASE("a search whose configurations are all pruned says so, and asks for no more time") {
+  Tool tool;
+  nlohmann::json file = nlohmann::json::parse(read_text(tool.write_recording(3)));
+  for (auto& row : file["cache"]) row["time"] = "InvalidConfig";
+  tool.write("pruned.json", file.dump());
+  const Ended ended = tool.run(
+      {"search", "--device", "replay:" + tool.path("pruned.json").string(), "--budget", "9", "--no-cache"});
+  CHECK(ended.code == 1);
+  CHECK(contains(ended.err, "No trial was measured: "));
+  CHECK(contains(ended.err, " pruned, as --verbose shows"));
+  CHECK_FALSE(contains(ended.err, "more time"));
+}
