@@ -17,10 +17,12 @@ namespace {
 
 constexpr std::size_t kChunk = std::size_t{1} << 18;
 constexpr std::size_t kMaxContent = std::size_t{512} << 20;  // far above any recording; a bomb stops here
+constexpr std::size_t kMostMembers =
+    10'000;  // of a gzip file; those that are written in parallel have hundreds
 constexpr int kZstdLevel = 12;
 
-// Appends chunks that `fill` produces: it gets a buffer and gives back how much it wrote and whether that was
-// the end.
+// Appends chunks that `fill` produces: it gets a buffer, the same each time, and gives back how much it wrote and
+// whether that was the end.
 struct Produced {
   std::size_t bytes = 0;
   bool at_end = false;
@@ -28,13 +30,12 @@ struct Produced {
 
 template <typename Fill>
 std::string collect(std::string_view file, std::size_t enough, const Fill& fill) {
-  std::string content;
+  std::string content, buffer(kChunk, '\0');
   for (bool at_end = false; !at_end && content.size() < enough;) {
-    const std::size_t before = content.size();
-    if (before >= kMaxContent) throw BadInput(std::string(file) + ": its content is larger than 512 MiB");
-    content.resize(before + kChunk);
-    const Produced produced = fill(content.data() + before, kChunk);
-    content.resize(before + produced.bytes);
+    if (content.size() >= kMaxContent)
+      throw BadInput(std::string(file) + ": its content is larger than 512 MiB");
+    const Produced produced = fill(buffer.data(), buffer.size());
+    content.append(buffer, 0, produced.bytes);
     at_end = produced.at_end;
   }
   return content;
@@ -48,6 +49,7 @@ std::string gunzip(std::string_view bytes, std::string_view file, std::size_t en
   const std::unique_ptr<z_stream, int (*)(z_stream*)> end_of_scope(&stream, inflateEnd);
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
+  std::size_t members = 1;
   return collect(file, enough, [&](char* buffer, std::size_t size) -> Produced {
     stream.next_out = reinterpret_cast<Bytef*>(buffer);
     stream.avail_out = static_cast<uInt>(size);
@@ -55,6 +57,9 @@ std::string gunzip(std::string_view bytes, std::string_view file, std::size_t en
     const std::size_t produced = size - stream.avail_out;
     if (status == Z_STREAM_END) {  // gzip files may be several members, one after another
       if (stream.avail_in == 0) return {produced, true};
+      if (++members > kMostMembers)
+        throw BadInput(std::string(file) +
+                       ": its gzip data have more than 10,000 members; compress it as one");
       inflateReset(&stream);
     } else if (status == Z_MEM_ERROR) {
       throw std::bad_alloc();

@@ -1,5 +1,6 @@
 // Files that may be compressed with gzip or zstd: told apart by their first bytes, never by their names.
-// Stateless. Throws BadInput naming the file for one that is missing or damaged, BrokenEnvironment where one
+// Stateless. Throws BadInput naming the file for one that is missing, damaged, larger than 512 MiB or of more than
+// 10,000 gzip members, BrokenEnvironment where one
 // cannot be written.
 #pragma once
 

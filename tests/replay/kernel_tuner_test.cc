@@ -157,6 +157,17 @@ TEST_CASE("gzip that is cut off or damaged is refused") {
   CHECK_THROWS_AS(parse_recording(bytes, "flipped.gz"), BadInput);
 }
 
+TEST_CASE("gzip of several members is one file, of more than ten thousand it is refused") {
+  constexpr char kEmpty[] = "\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0\0\0\0\0";
+  const std::string empty(kEmpty, sizeof kEmpty - 1);
+  const std::string bytes = read_whole_file(paths::source("tests/data/pnpoly_RTX_3090.json.gz"));
+  std::string members;
+  for (int i = 0; i < 9'999; ++i) members += empty;
+  CHECK(decompress(members + bytes, "many.gz") == decompress(bytes, "one.gz"));
+  CHECK_THROWS_WITH_AS(decompress(members + empty + bytes, "many.gz"),
+                       "many.gz: its gzip data have more than 10,000 members; compress it as one", BadInput);
+}
+
 TEST_CASE("problem sizes that are tuples are still one value") {
   std::string text = kHead + kRows + "}}";
   text.replace(text.find("[4096, 128]"), 11, "[\"(4096, 128)\", \"(64,)\"]");
