@@ -49,7 +49,8 @@ struct RecordingHeader {
   std::string recorded_at;
 };
 
-// Throws BadInput naming the file and what is wrong in it.
+// Throws BadInput naming the file and what is wrong in it. Names and problems are one line of text each; those of
+// kernels, parameters and values hold no control characters.
 Recording read_recording(const std::filesystem::path& path);
 Recording parse_recording(std::string_view bytes, std::string_view file);
 

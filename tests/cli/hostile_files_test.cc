@@ -146,3 +146,21 @@ TEST_CASE("a search whose configurations are all pruned says so, and asks for no
   CHECK(contains(ended.err, " pruned, as --verbose shows"));
   CHECK_FALSE(contains(ended.err, "more time"));
 }
+
+TEST_CASE("names that are no line of text are refused before they reach the terminal") {
+  Tool tool;
+  const nlohmann::json file = nlohmann::json::parse(read_text(tool.write_recording(3)));
+  const auto refused = [&](const nlohmann::json& altered) {
+    tool.write("names.json", altered.dump());
+    return refusal(tool, "names.json");
+  };
+  nlohmann::json kernel = file, device = file, parameter = file;
+  kernel["kernel_name"] = "add\n\nmoetune: all is well";
+  CHECK(contains(refused(kernel), "names.json: the kernel's name 'add\\x0a\\x0amoetune: all is well' holds"));
+  device["device_name"] = "GPU\nbest 1 us";
+  CHECK(contains(refused(device), "the GPU's name 'GPU\\x0abest 1 us' holds a line end"));
+  const std::string name = file["tune_params_keys"][0];
+  parameter["tune_params_keys"][0] = name + "\x1b[2J";
+  parameter["tune_params"][name + "\x1b[2J"] = file["tune_params"][name];
+  CHECK(contains(refused(parameter), "the parameter '" + name + "\\x1b[2J' holds a control character"));
+}
