@@ -30,7 +30,8 @@ struct TrialRecord {
   std::string outcome;  // outcome_name
   std::string message;  // why it failed; empty for ok
   double time_us = 0;   // median; 0 where there is none
-  double interval_low_us = 0, interval_high_us = 0;  // 95% confidence of the median
+  // 95% confidence of the median; of fewer than six samples their range (base/statistics.h)
+  double interval_low_us = 0, interval_high_us = 0;
   int samples = 0;
   std::string facts;       // JSON: registers, spills, shared memory, seconds spent
   std::string provenance;  // JSON: strategy, seed, clocks

@@ -32,7 +32,7 @@ struct WorkloadReport {
   StoredResult stored;
   Assignment dims;                 // of the problem; empty if it cannot be read
   std::string family;              // "" if unknown
-  double low_us = 0, high_us = 0;  // 95% interval of the best; 0 if unknown
+  double low_us = 0, high_us = 0;  // 95% interval of the best, below six samples their range; 0 if unknown
   std::string stored_at;           // "" without a winner
   Origin origin;
   std::optional<EarlierWinner> before;

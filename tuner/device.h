@@ -24,7 +24,7 @@ namespace moetune {
 // time, of overlapping launches, and serves it whatever the timing.
 struct Measurement {
   double median_us = 0;
-  double low_us = 0, high_us = 0;  // 95% confidence interval of the median, by order statistics
+  double low_us = 0, high_us = 0;  // 95% interval of the median; below six samples their range
   std::vector<double> samples_us;  // one a graph replay
   int sm_clock_mhz = 0;            // at the end; 0 where NVML is absent
   int memory_clock_mhz = 0;
