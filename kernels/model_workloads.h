@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/dimension_range.h"
+#include "base/dimension_range.h"
 
 namespace moetune {
 

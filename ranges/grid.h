@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/dimension_range.h"
+#include "base/dimension_range.h"
 
 namespace moetune {
 

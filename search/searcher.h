@@ -3,8 +3,8 @@
 //   auto searcher = make_searcher("local", space, seed);
 //   while (budget left) for (id : searcher->ask(n)) searcher->tell({id, measure(id)});
 //
-// A strategy is deterministic in (space, seed, the sequence of calls and told values) until end_when()'s condition holds:
-// it keeps its own random state and reads no clock. Not thread-safe; one owner calls it. The LegalSpace must outlive it.
+// A strategy is deterministic in (space, seed, the sequence of calls and values) until end_when()'s condition holds. It
+// keeps its own random state and reads no clock. Not thread-safe; one owner calls it. The space must outlive it.
 #pragma once
 
 #include <cstdint>

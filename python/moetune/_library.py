@@ -6,8 +6,9 @@ from typing import Any
 
 import tvm_ffi
 
-# Calls of a microsecond keep the GIL: giving it up and taking it back costs more. Those that read files, unload, or
-# take the lock that refresh() holds meanwhile release it, or every Python thread would wait with them.
+# Calls of a microsecond keep the GIL: giving it up and taking it back costs more. Those that read files, unload, take
+# the lock that refresh() holds meanwhile, or launch, which waits while the device's queue is full, release it, or every
+# Python thread would wait with them.
 _QUICK = (
     "pick",
     "pick_range",
@@ -17,14 +18,10 @@ _QUICK = (
     "make_arguments",
     "arguments_facts",
     "bind",
-    "launch",
     "is_closed",
     "device",
     "from_address",
-    "operate",
     "operator_check",
-    "operator_forget_families",
-    "operator_add_workspace",
     "operator_workspace_bytes",
 )
 

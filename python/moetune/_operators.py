@@ -205,6 +205,16 @@ def _functional(name: str, make: Callable[..., Any]) -> Callable[..., Any]:
     return kernel
 
 
+def _with_one_error(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """As the library's own kernels raise: a RuntimeError whose text begins with the class."""
+    def run(*given: Any, **options: Any) -> Any:
+        try:
+            return kernel(*given, **options)
+        except moetune.Error as error:
+            raise RuntimeError(f"moetune.{type(error).__name__}: {error}") from error
+    return run
+
+
 def outputs_for(name: str, *given: Any, **options: Any) -> Any:
     """Uninitialized outputs of an operator."""
     make = _OVERLOADS[name].make
@@ -225,7 +235,7 @@ def register(key: str) -> None:
         return
     library = _Library("moetune", "FRAGMENT")
     for name, (_, make) in _OVERLOADS.items():
-        library.impl(name, _Kernel(name) if make is None else _functional(name, make), key)
+        library.impl(name, _with_one_error(_Kernel(name) if make is None else _functional(name, make)), key)
     _registered.append(library)
 
 

@@ -12,7 +12,8 @@ _set_helper = function("operator_set_helper")
 _forget_families = function("operator_forget_families")
 _add_workspace = function("operator_add_workspace")
 _workspace_bytes = function("operator_workspace_bytes")
-_relax_capture = function("operator_relax_capture")
+_relax_capture = function("driver_relax_capture")
+_make_stream = function("driver_make_stream")
 
 _OPEN_FAMILY = 1
 _ALIGNMENT = 256  # bytes
@@ -20,6 +21,7 @@ _ALIGNMENT = 256  # bytes
 _lock = threading.RLock()
 _kept: list[moetune.Runtime] = []  # captured graphs may run what they loaded
 _runtimes: dict[int, moetune.Runtime] = {}
+_own_streams: dict[int, Any] = {}  # to make ready on what streams that capture will use
 _largest = {"batch": 256, "context": 131072, "tokens": 32768}
 _bytes: dict[int, int] = {}
 host_is_device = 0  # of the tests: CPU tensors on the scripted driver
@@ -61,6 +63,10 @@ _families: dict[tuple[int, str, str], _Opened] = {}
 
 def use(runtime: moetune.Runtime) -> None:
     """Makes the operators of the runtime's device use it, instead of moetune.open(device=...). Never close it."""
+    if not isinstance(runtime, moetune.Runtime):
+        raise TypeError(f"a moetune.Runtime is expected, not {type(runtime).__name__}")
+    if runtime.closed:
+        raise moetune.InvalidArgument("the runtime is closed")
     with _lock:
         device = runtime.device
         for key in [key for key in _families if key[0] == device]:
@@ -85,6 +91,11 @@ def prepare(max_batch: int = 256, max_context: int = 131072, max_tokens: int = 3
     tokens of all sequences). A larger call allocates a larger workspace; the smaller one stays, for graphs captured
     with it.
     """
+    for name, value in (("max_batch", max_batch), ("max_context", max_context), ("max_tokens", max_tokens)):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+        if value < 1:
+            raise moetune.InvalidArgument(f"{name} is {value}; it must be at least 1")
     with _lock:
         _largest.update(batch=max_batch, context=max_context, tokens=max_tokens)
         _bytes.clear()
@@ -113,12 +124,19 @@ def _stream_of(device: int, stream: int) -> Any:
     return torch.cuda.ExternalStream(stream, device=device) if stream else torch.cuda.default_stream(device)
 
 
+# Called by one thread at a time, with relaxed capture and the device as the current one.
+def _own_stream(device: int) -> Any:
+    if device not in _own_streams:
+        _own_streams[device] = torch.cuda.ExternalStream(_make_stream(), device=device)
+    return _own_streams[device]
+
+
 class _Allocation(threading.Thread):
     """Allocates a workspace with its counters zeroed.
 
     In a thread of its own, which may allocate while others capture graphs, and whose memory is of no pool that graphs
     have. `stream` is the one that will use it: what another stream's tensors left free may still be written. None: a
-    stream that captures will, so it is made elsewhere and waited for.
+    stream that captures will, so it is made on one of our own and waited for.
     """
 
     def __init__(self, device: int, bytes_: int, stream: Optional[int]) -> None:
@@ -150,7 +168,7 @@ class _Allocation(threading.Thread):
             return _aligned(torch.zeros(self._bytes + _ALIGNMENT, dtype=torch.uint8), self._bytes)
         _relax_capture()
         torch.cuda.set_device(self._device)  # or the end of the stream's block makes a context on device 0
-        stream = torch.cuda.Stream(self._device) if self._stream is None else _stream_of(self._device, self._stream)
+        stream = _own_stream(self._device) if self._stream is None else _stream_of(self._device, self._stream)
         with torch.cuda.stream(stream):
             memory = _aligned(torch.empty(self._bytes + _ALIGNMENT, dtype=torch.uint8, device="cuda"), self._bytes)
         self._runtime.init_workspace(memory, stream.cuda_stream)

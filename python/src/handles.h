@@ -127,8 +127,8 @@ class ArgumentsObj : public ffi::Object {
   moetune_arguments value{};
   int64_t extents[MOETUNE_MAX_EXTENTS]{};
   size_t extent_count = 0;
-  int device = -1;                   // of the tensors
-  moetune_family* family = nullptr;  // that bound it; null if made by hand
+  int device = -1;               // of the tensors
+  std::optional<Family> family;  // that bound it; none if made by hand
   std::vector<ffi::Tensor> tensors;
 };
 

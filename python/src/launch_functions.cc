@@ -1,4 +1,4 @@
-// Picking, binding and launching: the hot path, called with the GIL held, because giving it up costs more.
+// Picking, binding and launching: the hot path. Launches are called without the GIL, the others with it.
 #include <tvm/ffi/container/array.h>
 
 #include <chrono>
@@ -122,7 +122,7 @@ ffi::Any bind(const Args& args) {
     bound->device = tensor->device.device_id;
     if (auto held = args[i].as<ffi::Tensor>()) bound->tensors.push_back(*std::move(held));
   }
-  bound->family = family.handle;
+  bound->family = reference_to(family);
   const Use use(*family.runtime.get());
   check(moetune_bind(family.handle, tensors, count, c_text(options, "an option"), &bound->value,
                      bound->extents, &bound->extent_count));
@@ -170,13 +170,12 @@ struct Launch {
         arguments(args.object<ArgumentsObj>(2, "Arguments")),
         memory(memory_of(args[3], family.runtime->device())),
         stream(stream_of(args[4], family.runtime->device())) {
-    if (choice.family.get() != &family && choice.family->handle != family.handle)
-      fail(MOETUNE_INVALID_ARGUMENT, "the choice is another family's");
+    if (!is_this(choice.family)) fail(MOETUNE_INVALID_ARGUMENT, "the choice is another family's");
     if (memory.address == nullptr && stream == nullptr && args[4] == nullptr)
       fail(
           MOETUNE_INVALID_ARGUMENT,
           "without a workspace, whose framework's current stream is meant, state the stream (0: the default one)");
-    if (arguments.family != nullptr && arguments.family != family.handle)
+    if (arguments.family && !is_this(*arguments.family))
       fail(MOETUNE_INVALID_ARGUMENT, "the arguments were bound by another family");
     if (arguments.device >= 0 && arguments.device != family.runtime->device())
       fail(MOETUNE_WRONG_DEVICE, "the arguments' tensors are on device " + std::to_string(arguments.device) +
@@ -185,6 +184,11 @@ struct Launch {
     for (size_t i = 0; i < arguments.extent_count; ++i) {
       if (choice.value.extents[i] > arguments.extents[i]) refuse_extents();
     }
+  }
+  // Not by the handle alone, which a family of a later runtime may have again.
+  bool is_this(const Family& other) const {
+    return other.get() == &family ||
+           (other->handle == family.handle && other->runtime.get() == family.runtime.get());
   }
   [[noreturn]] void refuse_extents() const {
     const auto text = [&](const int64_t* extents) {

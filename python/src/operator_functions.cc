@@ -1,5 +1,4 @@
 // moetune.torch's operators as functions of Python, and what their helper calls.
-#include <dlfcn.h>
 #include <tvm/ffi/container/array.h>
 
 #include "operator_launch.h"
@@ -102,17 +101,6 @@ int64_t workspace_bytes(int64_t device, int64_t stream) {
       OperatorTable::instance().workspace(device, reinterpret_cast<void*>(stream)).bytes);
 }
 
-// From now on the calling thread may allocate although another one captures a graph.
-void relax_capture() {
-  using Exchange = int (*)(int*);
-  constexpr int kRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
-  static const auto exchange = reinterpret_cast<Exchange>(
-      ::dlsym(::dlopen("libcuda.so.1", RTLD_LAZY), "cuThreadExchangeStreamCaptureMode"));
-  int mode = kRelaxed;
-  if (exchange == nullptr || exchange(&mode) != 0)
-    fail(MOETUNE_CUDA_ERROR, "the driver has no relaxed mode of graph capture");
-}
-
 }  // namespace
 }  // namespace moetune::python
 
@@ -125,4 +113,3 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(operator_set_helper, mp::set_operator_helper)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(operator_forget_families, mp::forget_families)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(operator_add_workspace, mp::add_workspace)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(operator_workspace_bytes, mp::workspace_bytes)
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(operator_relax_capture, mp::relax_capture)

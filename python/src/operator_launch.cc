@@ -17,10 +17,10 @@ ffi::Function& helper() {
 
 Step attempt(const FamilyKey& key, const Given& given) {
   const OperatorTable::Look found = OperatorTable::instance().look(key, given.stream);
-  if (found.family == nullptr) return kOpenFamily;
-  const Use use(*found.family->runtime.get(), std::nothrow);
+  if (!found.family) return kOpenFamily;
+  const Use use(*(*found.family)->runtime.get(), std::nothrow);
   if (use.handle() == nullptr) return kOpenFamily;
-  moetune_family* const family = found.family->handle;
+  moetune_family* const family = (*found.family)->handle;
   BoundCall call = bind_call(key, given, family);
   if (call.most.values[0] == 0) return kLaunched;  // decode_attention without sequences
   key.of->complete(given, call.arguments);

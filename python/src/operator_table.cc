@@ -11,9 +11,10 @@ OperatorTable& OperatorTable::instance() {
 }
 
 OperatorTable::Look OperatorTable::look(const FamilyKey& key, void* stream) const {
-  Look found{std::shared_lock(mutex_), nullptr, workspace_of(key.device, stream)};
+  const std::shared_lock shared(mutex_);
+  Look found{std::nullopt, workspace_of(key.device, stream)};
   for (const OpenedFamily& opened : families_) {
-    if (opened.key == key) found.family = opened.family.get();
+    if (opened.key == key) found.family = opened.family;
   }
   return found;
 }

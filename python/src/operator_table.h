@@ -1,10 +1,11 @@
 // The families and workspaces that moetune.torch has opened, looked up by what a call's tensors look like.
 //
 // One table a process, never destroyed: captured graphs use what it holds until the process ends. Thread-safe: look-ups
-// share a lock, additions take it alone.
+// share a lock, additions take it alone; nobody holds it longer.
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <shared_mutex>
 
 #include "operator.h"
@@ -15,10 +16,9 @@ class OperatorTable {
  public:
   static OperatorTable& instance();
 
-  // What a call needs, as long as this lives.
+  // What a call needs.
   struct Look {
-    std::shared_lock<std::shared_mutex> shared;
-    const FamilyObj* family = nullptr;
+    std::optional<Family> family;
     Memory workspace;  // empty if there is none
   };
 

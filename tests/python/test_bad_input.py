@@ -141,6 +141,18 @@ class BadInputTest(unittest.TestCase):
         foreign = family.choice(99, 0, (4, 1, 500))
         self.refused(moetune.InvalidArgument, "", lambda: family.launch(foreign, arguments, workspace))
 
+    def test_a_closed_runtimes_objects_never_pass_for_a_later_ones(self) -> None:
+        for _ in range(20):  # a later family may get an earlier one's address
+            with moetune.open([CACHE]) as earlier:
+                family = earlier.family("decode_attention", FAMILY)
+                choice, arguments = family.pick(4, 1, 500), self.call.bind(family)
+            with moetune.open([CACHE]) as later:
+                family = later.family("decode_attention", FAMILY)
+                self.refused(moetune.InvalidArgument, "another family",
+                             lambda: family.launch(choice, self.call.bind(family), self.call.workspace))
+                self.refused(moetune.InvalidArgument, "another family",
+                             lambda: family.launch(family.pick(4, 1, 500), arguments, self.call.workspace))
+
     def test_objects_are_not_made_from_nothing(self) -> None:
         for made in HANDLES:
             self.refused(TypeError, "moetune.open", made)

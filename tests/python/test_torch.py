@@ -160,6 +160,20 @@ class TorchTest(unittest.TestCase):
         finally:
             operators.prepare(max_batch=16, max_context=4096)
 
+    def test_limits_and_runtimes_that_are_none(self) -> None:
+        for kind, limit in ((moetune.InvalidArgument, 0), (moetune.InvalidArgument, -1), (TypeError, "x"), (TypeError, 1.5)):
+            for name in ("max_batch", "max_context", "max_tokens"):
+                with self.assertRaisesRegex(kind, name):
+                    operators.prepare(**{name: limit})  # type: ignore[arg-type]
+        closed = moetune.open([CACHE])
+        closed.close()
+        with self.assertRaisesRegex(moetune.InvalidArgument, "closed"):
+            operators.use(closed)
+        with self.assertRaisesRegex(TypeError, "Runtime"):
+            operators.use(None)  # type: ignore[arg-type]
+        inputs = Inputs()
+        self.close_to(operator(*inputs.arguments()), inputs.right())
+
     def test_refused(self) -> None:
         inputs = Inputs()
         q, k, v, table, lengths, scale, layout = inputs.arguments()
@@ -188,7 +202,7 @@ class TorchTest(unittest.TestCase):
                 (moetune.NotTuned, "moetune search", (q[:, :7], k, v, table, lengths, scale), {})):
             with self.assertRaisesRegex(kind, sentence):
                 operators.decode_attention(*arguments, **options)
-            with self.assertRaisesRegex((kind, RuntimeError), sentence):
+            with self.assertRaisesRegex(RuntimeError, rf"^moetune\.{kind.__name__}: .*{sentence}"):
                 named = (operator.out if "out" in options else operator.lse if "lse" in options else operator)
                 named(*arguments, **options)
         if DEVICE == "cuda":
@@ -231,6 +245,18 @@ class GraphTest(unittest.TestCase):
                 operator.out(*inputs.arguments(), out=out)
             captured.append((graph, out))
         for graph, out in captured:
+            self.replays_rightly(graph, out, inputs.right())
+
+    def test_captures_however_many_streams_pytorch_has_handed_out(self) -> None:
+        inputs = Inputs()
+        operator(*inputs.arguments())
+        for others in (30, 31, 32):  # PyTorch hands out 32 in turn
+            out, graph, capturing = torch.empty_like(inputs.q), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+            for _ in range(others):
+                torch.cuda.Stream()
+            with torch.cuda.graph(graph, stream=capturing):
+                _serving._add_workspace(0, capturing.cuda_stream, _serving._Allocation(0, 4 << 20, None).result())
+                operator.out(*inputs.arguments(), out=out)
             self.replays_rightly(graph, out, inputs.right())
 
     def test_workspaces_are_made_while_another_thread_captures(self) -> None:
