@@ -126,7 +126,11 @@ void print_range(const RangeResult& result, std::size_t variants, const Output& 
   table.add({"certificate", certificate_line(found.certificate)});
   if (const std::string text = differing_cells(result.winners); !text.empty()) table.add({"timings", text});
   if (found.contended) table.add({"contended", "somebody else used the GPU: no server uses this table"});
-  if (result.out_of_time) table.add({"ended early", "the time was over (--time); the same command goes on"});
+  if (result.out_of_time) {
+    table.add({"ended early", "the time was over (--time); the same command goes on"});
+  } else if (found.cells.empty() && !result.interrupted) {
+    table.add({"ended early", "the cells that were searched have no valid configuration"});
+  }
   table.add({"time", duration_text(result.wall_s)});
   table.add({"cache", result.subject.cache});
   output.result() << result.subject.kernel << "\n" << table.text("  ", output.columns());

@@ -17,8 +17,9 @@ class TuneCommand : public Command {
   std::string_view summary() const override { return "tune a whole list of workloads, heaviest first"; }
   std::string_view details() const override {
     return "The list is a workloads.json (docs/workloads.md); `moetune workloads` makes one. A range is tuned\n"
-           "into one table (docs/ranges.md), in its share by weight of the time. What has a sound result of\n"
-           "today's templates and compiler is left alone, so that the same command goes on where it was stopped.\n"
+           "into one table (docs/ranges.md), in its share by weight of the time. A problem with a sound result of\n"
+           "today's templates and compiler is left alone, so that the same command goes on where it was stopped;\n"
+           "a range goes on as long as its share lasts.\n"
            "Exit code 1 if a workload was left out or found nothing.\n";
   }
   void declare(OptionTable& table) override;

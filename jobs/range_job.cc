@@ -75,8 +75,10 @@ ContestRatio RangeSearch::ratio_to_standing(const RangeCell& cell) {
   return met;
 }
 
-// Cells that were neither measured nor found to be out of reach.
+// Cells that were neither measured nor found to be out of reach. If the searches found nothing that is valid, no time
+// would reach the others.
 std::size_t RangeSearch::unreached() const {
+  if (state_.cubins.empty() && state_.idle >= std::min(kLeastSearches, plan_.coarse())) return 0;
   return static_cast<std::size_t>(std::ranges::count_if(state_.cells, [](const RangeCellState& cell) {
     return !cell.is_measured() && cell.unreachable.empty();
   }));

@@ -335,6 +335,15 @@ void RangePlan::add_around(std::size_t a, std::size_t b, const std::function<boo
   }
 }
 
+bool RangePlan::is_of_base(const std::string& text) const {
+  if (session_.recording() != nullptr) return true;  // its cells are whatever was recorded
+  try {
+    return has_fixed_extents(parse_problem(kernel_.name(), kernel_.schema(), nullptr, text));
+  } catch (const BadInput&) {  // of another version
+    return false;
+  }
+}
+
 void RangePlan::restore(const std::string& text) {
   if (cells_.size() >= RangeTable::kMostCells) return;
   try {

@@ -59,6 +59,8 @@ class RangePlan {
   // A cell that an earlier search measured, if it lies within the ranges, the device still serves it, and a table has
   // room for it.
   void restore(const std::string& problem);
+  // Whether an earlier search that planned this cell had equal values of the dimensions that are not ranges.
+  bool is_of_base(const std::string& problem) const;
   const FamilyInterface& interface() const { return *interface_; }
   // The problem that lies at a position of the family's dispatch table, or near it; nullopt if there is none.
   std::optional<Problem> problem_of_position(const GridPoint& position, bool uneven) const;

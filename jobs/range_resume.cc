@@ -20,8 +20,7 @@ RangeState RangeSearch::progress() const {
 // A search of the same ranges goes on: its cells come in the order that they had. Of a search of other ranges, which
 // these ones contain or overlap, cells that were measured are taken over. They count as cells of the grid, which has
 // fewer of its own then.
-void RangeSearch::restore_cells(const RangeState& known) {
-  const bool goes_on = known.ranges == state_.ranges;
+void RangeSearch::restore_cells(const RangeState& known, bool goes_on) {
   const std::size_t first = goes_on ? std::min(plan_.coarse(), known.cells.size()) : 0;
   const std::size_t count =
       goes_on ? std::min(known.taken_over, known.cells.size() - first) : known.cells.size();
@@ -42,7 +41,8 @@ void RangeSearch::resume() {
   state_.ranges = ranges_text(plan_.ranges());
   state_.cubins = known.cubins;
   state_.withdrawn = known.withdrawn;
-  const bool goes_on = known.ranges == state_.ranges;
+  const bool goes_on =
+      known.ranges == state_.ranges && (known.cells.empty() || plan_.is_of_base(known.cells.front().problem));
   if (goes_on) {
     state_.idle = known.idle;
     state_.filled = known.filled;
@@ -50,7 +50,7 @@ void RangeSearch::resume() {
     state_.shapes = known.shapes;
     state_.draw = known.draw;
   }
-  restore_cells(known);
+  restore_cells(known, goes_on);
   for (const PlannedCell& cell : plan_.cells()) {
     const std::string text = cell.problem.text();
     const auto found = std::ranges::find(known.cells, text, &RangeCellState::problem);

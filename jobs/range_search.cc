@@ -18,8 +18,6 @@ namespace {
 
 // A cubin joins those that are measured everywhere if it is faster somewhere by this share of the bound.
 constexpr double kWorthwhile = 0.5;
-// Cells are searched until so many in sequence brought no new cubin.
-constexpr std::size_t kIdleSearches = 8, kLeastSearches = 16;
 // Defaults of fewer cells than this share are measured where they are the default.
 constexpr double kFrequentDefault = 0.04;
 // After so many waves of blocks another one weighs little.
@@ -41,7 +39,7 @@ RangeSearch::RangeSearch(const RangeRequest& request, const JobContext& context)
       plan_(session_, base_, request.over),
       meter_(session_, request_.settings, context_),
       variants_(session_, plan_, meter_),
-      store_(*session_.cache(), key(), plan_.ranges(), {request.settings.fresh, request.guard}) {}
+      store_(*session_.cache(), key(), plan_.ranges(), base_, {request.settings.fresh, request.guard}) {}
 
 RangeKey RangeSearch::key() const {
   const WorkloadKey& workload = session_.key();

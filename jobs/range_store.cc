@@ -1,34 +1,37 @@
 #include "jobs/range_store.h"
 
 #include "base/error.h"
+#include "jobs/served_ranges.h"
+#include "kernels/registry.h"
 
 namespace moetune {
 namespace {
 
-// Whether a range lacks values that another one has.
-bool is_narrower(const std::vector<DimensionRange>& range, const std::string& other) {
-  for (const DimensionRange& wide : parse_ranges(other)) {
-    const DimensionRange* same = nullptr;
-    for (const DimensionRange& one : range) same = one.name == wide.name ? &one : same;
-    const bool has_all = same != nullptr && same->first <= wide.first && same->last >= wide.last;
-    if (!has_all && wide.first < wide.last) return true;
+// What a table serves; of one of a recording, whose cells are whatever was recorded, what it names.
+std::vector<DimensionRange> served_by(const RangeKey& key, const RangeTable& table) {
+  try {
+    if (key.hardware.origin == "gpu") return served_ranges(find_kernel(key.kernel), table);
+  } catch (const BadInput&) {  // of another version
   }
-  return false;
+  return parse_ranges(table.ranges);
 }
 
 }  // namespace
 
 RangeStore::RangeStore(Cache& cache, RangeKey key, const std::vector<DimensionRange>& ranges,
-                       const Choice& choice)
+                       const Problem& base, const Choice& choice)
     : cache_(cache), key_(std::move(key)), ranges_(ranges_text(ranges)), choice_(choice) {
   // A server takes the latest table, whatever its sources. Without a guard that is this search's, and of those of
   // other sources nothing is replaced.
   standing_ = find_standing(cache_, key_, choice_.guard ? Sources::any : Sources::same);
   if (!standing_) return;
   const bool is_ours = standing_->key == key_;
-  goes_on_ = is_ours && standing_->table.ranges == ranges_ && !choice_.fresh;
-  if (is_ours && !choice_.fresh && !choice_.guard && is_narrower(ranges, standing_->table.ranges)) {
-    throw BadField("over", "the cache holds a table for " + standing_->table.ranges + ", which " + ranges_ +
+  const std::vector<DimensionRange> served = served_by(key_, standing_->table);
+  const std::vector<DimensionRange> wanted = served_ranges(find_kernel(key_.kernel), ranges, base);
+  goes_on_ = is_ours && standing_->table.ranges == ranges_ && covers(served, wanted) && !choice_.fresh;
+  if ((choice_.guard || (is_ours && !choice_.fresh)) && !covers(wanted, served)) {
+    throw BadField("over", "the cache holds a table for " + ranges_text(served) + ", which " +
+                               ranges_text(wanted) +
                                " would replace; use another cache, a range as wide, or fresh to replace it");
   }
 }

@@ -22,8 +22,10 @@ class RangeStore {
   struct Choice {
     bool fresh = false, guard = false;
   };
-  // Throws BadField (over) if the stored table serves a wider range and nobody asked to replace it.
-  RangeStore(Cache& cache, RangeKey key, const std::vector<DimensionRange>& ranges, const Choice& choice);
+  // `base` has the dimensions that are no ranges. Throws BadField (over) if the stored table serves what these do not,
+  // and nobody asked to replace it.
+  RangeStore(Cache& cache, RangeKey key, const std::vector<DimensionRange>& ranges, const Problem& base,
+             const Choice& choice);
 
   // What an earlier search left; nullopt if there is nothing, or it is not asked for. Throws BadInput if it is damaged,
   // or is of a moetune that wrote it otherwise.

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "cache/ranges.h"
+#include "jobs/served_ranges.h"
 #include "kernels/registry.h"
 
 namespace moetune {
@@ -34,12 +35,16 @@ PlanItem item_of(const TuningRange& range, KeyFinder& keys) {
 
 std::optional<StandingRange> find_standing_range(const Cache& cache, const Ledger& ledger,
                                                  const WorkloadKey& key, const TuningRange& range) {
+  const Kernel& kernel = find_kernel(range.kernel);
+  const std::vector<DimensionRange> wanted =
+      served_ranges(kernel, parse_ranges(range.over),
+                    parse_problem(kernel.name(), kernel.schema(), nullptr, range.problem));
   for (const FamilyRange& stored : cache.family_ranges(range.kernel, family_of(range))) {
     if (stored.key.hardware.text() != key.hardware.text() || stored.key.timing != key.timing) continue;
     try {
       const RangeTable table = RangeTable::parse(stored.table, "a stored range table");
-      if (table.cells.empty() || table.ranges != range.over) continue;
-      StandingRange standing{.bound = table.bound};
+      if (table.cells.empty() || !covers(served_ranges(kernel, table), wanted)) continue;
+      StandingRange standing{.over = table.ranges, .bound = table.bound};
       standing.incumbent = {.made_with = {stored.key.source_digest, "", stored.key.toolchain, ""},
                             .contended = table.contended,
                             .examined_at = seconds_of_date(stored.stored_at)};
@@ -69,6 +74,7 @@ void plan_ranges(NightPlan& plan, const std::vector<TuningRange>& ranges, KeyFin
     const std::optional<StandingRange> standing =
         cache != nullptr ? find_standing_range(*cache, ledger, item.key, range) : std::nullopt;
     const std::optional<Incumbent> incumbent = standing ? std::optional(standing->incumbent) : std::nullopt;
+    if (standing) item.over = standing->over;  // tuned anew it must serve as much
     item.causes = stale_causes(incumbent, item.today, now, settings.max_age_s);
     if (standing && is_lossy(*standing)) item.causes.push_back(StaleCause::regret);
     const std::optional<LedgerEntry> examined = ledger.find(item.key);

@@ -13,10 +13,11 @@
 
 namespace moetune {
 
-// Of a table of a range, under today's key; nullopt if there is none that is sound, or it is of other ranges. `regret`
-// is that of the certificate (p95), 0 if none was seen.
+// Of a table that serves all of a range, under today's key; nullopt if there is none that is sound. `regret` is that of
+// the certificate (p95), 0 if none was seen.
 struct StandingRange {
   Incumbent incumbent;
+  std::string over;  // what it serves
   double bound = 0, regret = 0;
 };
 std::optional<StandingRange> find_standing_range(const Cache& cache, const Ledger& ledger,

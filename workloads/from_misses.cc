@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "jobs/misses.h"
+#include "jobs/served_ranges.h"
 #include "kernels/registry.h"
 #include "ranges/grid.h"
 
@@ -103,9 +104,12 @@ MissedList workloads_from_misses(const std::filesystem::path& file, const std::s
         std::min(kMostWeight, static_cast<double>(std::max<std::uint64_t>(1, missed.count)));
     const auto add = [&](WorkloadEntry& to) { to.weight = std::min(kMostWeight, to.weight + weight); };
     const Kernel& kernel = find_kernel(missed.kernel);
-    if (std::vector<DimensionRange> ranges = ranges_for(kernel, asked, used); !ranges.empty()) {
-      const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, missed.problem);
-      const std::pair key(kernel.name(), kernel.specialization(problem).text());
+    const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, missed.problem);
+    std::vector<DimensionRange> ranges = ranges_for(kernel, asked, used);
+    // One outside of the ranges stays a shape. Those of one family that differ in what is no range are an entry each.
+    if (!ranges.empty() && covers(ranges, served_ranges(kernel, {}, problem))) {
+      const std::pair key(kernel.name(), kernel.specialization(problem).text() + " " +
+                                             ranges_text(served_ranges(kernel, ranges, problem)));
       if (entries.size() >= most_entries && !families.contains(key)) {
         left_out.insert(key);
         continue;

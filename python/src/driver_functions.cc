@@ -21,8 +21,8 @@ void relax_capture() {
   call_driver("cuThreadExchangeStreamCaptureMode", &mode);
 }
 
-// The address of a new stream of the thread's current context, which does not wait for the default stream. PyTorch's own
-// are few and shared: one of them may be the stream that captures.
+// The address of a new stream of the thread's current context, which does not wait for the default stream. PyTorch's
+// own are few and shared: one of them may be the stream that captures.
 int64_t make_stream() {
   constexpr unsigned kNonBlocking = 1;
   void* stream = nullptr;

@@ -17,26 +17,31 @@ RangeKey stored_key() {
   return {"decode_attention", "family", fake_device().key, "sources", "nvrtc 13.0", Timing::chained};
 }
 
+Problem problem_of(int batch, int context) {
+  return parse_problem("decode_attention", find_kernel("decode_attention").schema(), nullptr,
+                       "q_heads=4,kv_heads=1,head_dim=64,page=16,batch=" + std::to_string(batch) +
+                           ",context=" + std::to_string(context));
+}
+
+constexpr int kContext = 64;
+
 RangeSolution solution_of(std::size_t cells, const std::string& ranges, double time_us = 10) {
   RangeSolution solution;
   solution.table = {.ranges = ranges, .bound = 0.02, .kept = true};
   for (std::size_t i = 0; i < cells; ++i)
-    solution.table.cells.push_back({"cell " + std::to_string(i), plain_config(64), time_us, 12, time_us});
+    solution.table.cells.push_back(
+        {problem_of(static_cast<int>(i) + 1, kContext).text(), plain_config(64), time_us, 12, time_us});
   return solution;
 }
 
-std::vector<StoredLaunch> one_variant() {
-  const Problem problem = parse_problem("decode_attention", find_kernel("decode_attention").schema(), nullptr,
-                                        "batch=2,q_heads=4,kv_heads=1,head_dim=64,context=64,page=16");
-  return {fake_launch(problem, plain_config(64))};
-}
+std::vector<StoredLaunch> one_variant() { return {fake_launch(problem_of(2, kContext), plain_config(64))}; }
 
 struct StoreCase {
   TemporaryFolder folder;
   Cache cache = Cache::open(folder.file("cache.db"), Cache::Mode::create);
 
-  RangeStore store(const std::string& over, RangeStore::Choice choice = {}) {
-    return RangeStore(cache, stored_key(), parse_ranges(over), choice);
+  RangeStore store(const std::string& over, RangeStore::Choice choice = {}, int context = kContext) {
+    return RangeStore(cache, stored_key(), parse_ranges(over), problem_of(1, context), choice);
   }
   void put(RangeStore& store, std::size_t cells, const std::string& over, RangeStore::Stage stage,
            double time_us = 10) {
@@ -120,6 +125,24 @@ TEST_CASE("a narrower range does not replace a wider table by chance") {
   RangeStore asked = at.store(kNarrow, {.fresh = true});
   at.put(asked, 2, kNarrow, kComplete);
   CHECK(at.table().ranges == kNarrow);
+}
+
+TEST_CASE("a range at another value of what it does not name does not replace a table by chance") {
+  StoreCase at;
+  RangeStore first = at.store(kRange);
+  at.put(first, 5, kRange, kComplete);
+  CHECK_THROWS_WITH_AS(at.store(kRange, {}, 2 * kContext), doctest::Contains("context=64"), BadField);
+  CHECK_NOTHROW(at.store("batch=1..8,context=64..128", {}, 2 * kContext));
+  CHECK_NOTHROW(at.store(kRange, {.fresh = true}, 2 * kContext));
+}
+
+TEST_CASE("a guarded search never replaces what it does not serve, though it is fresh") {
+  StoreCase at;
+  RangeStore first = at.store(kRange);
+  at.put(first, 5, kRange, kComplete);
+  CHECK_THROWS_AS(at.store(kNarrow, {.fresh = true, .guard = true}), BadField);
+  CHECK_THROWS_AS(at.store(kRange, {.fresh = true, .guard = true}, 2 * kContext), BadField);
+  CHECK_NOTHROW(at.store(kWider, {.guard = true}));
 }
 
 TEST_CASE("with a guard the older table serves until it has lost a contest") {

@@ -335,6 +335,27 @@ TEST_CASE("whatever was counted, the list that misses become is one that can be 
   CHECK(of(many + "]").entries.front().shapes.size() == 100'000);
 }
 
+TEST_CASE(
+    "a miss outside of the ranges stays a shape, and one of another fixed value has an entry of its own") {
+  const TemporaryFolder folder;
+  std::string misses;
+  for (const char* const problem :
+       {"batch=4,kv_heads=4,q_heads=32,context=1000", "batch=500,kv_heads=4,q_heads=32,context=1000",
+        "batch=8,kv_heads=4,q_heads=32,context=2000", "batch=4,kv_heads=2,q_heads=16,context=1000"})
+    misses += std::string(misses.empty() ? "" : ",") + R"({"kernel": "decode_attention", "problem": ")" +
+              problem + R"(", "count": 1})";
+  std::ofstream(folder.file("m.json")) << R"({"moetune_misses": 1, "misses": [)" << misses << "]}";
+  const MissedList missed = workloads_from_misses(folder.file("m.json"), "batch=1..256,context=512..4k");
+  const std::vector<WorkloadEntry>& entries = missed.list.entries;
+  REQUIRE(entries.size() == 3);
+  CHECK(has(entries[0].problem, "kv_heads=4"));
+  CHECK(entries[0].weight == 2);
+  REQUIRE(entries[1].shapes.size() == 1);
+  CHECK(has(entries[1].shapes[0].problem, "batch=500"));
+  CHECK(has(entries[2].problem, "kv_heads=2"));
+  CHECK(entries[2].weight == 1);
+}
+
 TEST_CASE("misses of more families than a list may hold are left out, and counted") {
   const TemporaryFolder folder;
   std::string misses;

@@ -1,0 +1,26 @@
+// Which values of a kernel's free dimensions a range serves: of those that it does not name, what the problem fixed.
+//
+// Pure functions; thread-safe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/kernel.h"
+#include "ranges/grid.h"
+#include "ranges/range_table.h"
+
+namespace moetune {
+
+// `ranges` and, of each other free dimension, the value that `base` has.
+std::vector<DimensionRange> served_ranges(const Kernel& kernel, std::vector<DimensionRange> ranges,
+                                          const Problem& base);
+
+// The same of a stored table, of the dimensions that it does not name by its cells. Throws BadInput if one of these is no
+// problem.
+std::vector<DimensionRange> served_ranges(const Kernel& kernel, const RangeTable& table);
+
+// Whether `wide` has all values of `narrow`. A dimension that either lacks does not count.
+bool covers(const std::vector<DimensionRange>& wide, const std::vector<DimensionRange>& narrow);
+
+}  // namespace moetune

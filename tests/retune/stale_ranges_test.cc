@@ -1,0 +1,54 @@
+// Which stored range table stands for the ranges of a list.
+#include "retune/stale_ranges.h"
+
+#include <doctest/doctest.h>
+
+#include "cache/ranges.h"
+#include "kernels/registry.h"
+#include "ranges/range_table.h"
+#include "tests/jobs/temporary_folder.h"
+#include "tests/runtime/fake_cache.h"
+
+namespace moetune::stale_ranges_test {
+using namespace testing;
+
+namespace {
+
+Problem problem_of(int batch, int context) {
+  return parse_problem("decode_attention", find_kernel("decode_attention").schema(), nullptr,
+                       "q_heads=4,kv_heads=1,head_dim=64,page=16,batch=" + std::to_string(batch) +
+                           ",context=" + std::to_string(context));
+}
+
+}  // namespace
+
+TEST_CASE("a table stands for a list's ranges if it serves all of them, and is tuned anew as wide as it is") {
+  const TemporaryFolder folder;
+  Cache cache = Cache::open(folder.file("cache.db"), Cache::Mode::create);
+  const std::string family = find_kernel("decode_attention").specialization(problem_of(1, 64)).text();
+  const RangeKey stored{"decode_attention", family,       fake_device().key,
+                        "sources",          "nvrtc 13.0", Timing::chained};
+  RangeTable table{.ranges = "batch=2..64", .bound = 0.02, .kept = true};
+  for (const int batch : {2, 64})
+    table.cells.push_back({problem_of(batch, 64).text(), plain_config(64), 10, 12, 10});
+  cache.put_range(stored, {.table = table.text(),
+                           .progress = "",
+                           .variants = {fake_launch(problem_of(2, 64), plain_config(64))},
+                           .stored_at = "",
+                           .provenance = "{}"});
+  WorkloadKey key{"decode_attention", "over it", fake_device().key, "sources", "nvrtc 13.0"};
+  key.timing = Timing::chained;
+  const auto over_of_standing = [&](const std::string& over, int context = 64) -> std::string {
+    const auto standing = find_standing_range(cache, Ledger(), key,
+                                              {"decode_attention", problem_of(2, context).text(), over, 1});
+    return standing ? standing->over : "none";
+  };
+  CHECK(over_of_standing("batch=2..64") == "batch=2..64");
+  CHECK(over_of_standing("batch=4..8") == "batch=2..64");
+  CHECK(over_of_standing("batch=2..65") == "none");
+  CHECK(over_of_standing("batch=1..8") == "none");
+  CHECK(over_of_standing("batch=4..8", 128) == "none");
+  CHECK(over_of_standing("batch=4..8,context=64..128") == "none");
+}
+
+}  // namespace moetune::stale_ranges_test
