@@ -16,8 +16,7 @@ namespace moetune {
 std::vector<DimensionRange> served_ranges(const Kernel& kernel, std::vector<DimensionRange> ranges,
                                           const Problem& base);
 
-// The same of a stored table, of the dimensions that it does not name by its cells. Throws BadInput if one of these is no
-// problem.
+// The same of a stored table; what it does not name is as its cells have it. Throws BadInput if one is no problem.
 std::vector<DimensionRange> served_ranges(const Kernel& kernel, const RangeTable& table);
 
 // Whether `wide` has all values of `narrow`. A dimension that either lacks does not count.
