@@ -161,7 +161,8 @@ class TorchTest(unittest.TestCase):
             operators.prepare(max_batch=16, max_context=4096)
 
     def test_limits_and_runtimes_that_are_none(self) -> None:
-        for kind, limit in ((moetune.InvalidArgument, 0), (moetune.InvalidArgument, -1), (TypeError, "x"), (TypeError, 1.5)):
+        for kind, limit in ((moetune.InvalidArgument, 0), (moetune.InvalidArgument, -1), (TypeError, "x"),
+                            (TypeError, 1.5)):
             for name in ("max_batch", "max_context", "max_tokens"):
                 with self.assertRaisesRegex(kind, name):
                     operators.prepare(**{name: limit})  # type: ignore[arg-type]
