@@ -7,6 +7,7 @@
 
 #include "cache/database.h"
 #include "cache/pack.h"
+#include "tests/cache/support.h"
 #include "tests/runtime/decode_tensors.h"
 #include "tests/runtime/fake_cache.h"
 #include "tests/runtime/opened.h"
@@ -281,6 +282,30 @@ TEST_CASE(
     const Opened above({folder / "b.pack", folder / "cache.db"});
     CHECK(above.family(kFamily) != nullptr);
     CHECK(above.generation() == alone.generation());
+  }
+}
+
+TEST_CASE("files on a read-only disk serve, and are read again by a refresh") {
+  const Folder folder;
+  const auto outcome = cache_test::on_small_disk(folder / "disk", 32 << 20, [&]() -> std::string {
+    const std::filesystem::path file = folder / "disk/cache.db";
+    store(file, {{kProblem}});
+    if (!cache_test::make_read_only(folder / "disk")) return "cannot remount";
+    const Opened opened({file});
+    moetune_family* const family = opened.family(kFamily);
+    const std::int64_t extents[] = {2, 1, 64};
+    moetune_choice choice;
+    if (moetune_pick(family, extents, 3, 0, &choice) != MOETUNE_OK) return moetune_last_error();
+    if (moetune_refresh(opened.runtime(), nullptr) != MOETUNE_OK) return moetune_last_error();
+    const std::string misses = (folder / "disk/misses.json").string();
+    if (moetune_write_misses(opened.runtime(), misses.c_str()) == MOETUNE_OK)
+      return "misses are written to a disk that is read-only";
+    return says("Read-only file system") ? "" : moetune_last_error();
+  });
+  if (outcome) {
+    CHECK(*outcome == "");
+  } else {
+    MESSAGE("skipped: this machine does not let a test mount a tmpfs");
   }
 }
 
