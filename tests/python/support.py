@@ -1,6 +1,7 @@
 """Tensors of one decode_attention call in host memory, which the scripted driver takes for the device's."""
 
 import os
+import tempfile
 import unittest
 from typing import Any
 
@@ -14,6 +15,19 @@ ONE = 0x3F80  # in bf16
 SCRIPTED = "fakecuda" in os.environ.get("MOETUNE_LIBCUDA", "")
 
 needs_scripted_driver = unittest.skipUnless(SCRIPTED and CACHE, "the scripted driver is not in MOETUNE_LIBCUDA")
+
+
+class FullQueue:
+    """While it is entered, launches on the scripted driver wait, ten seconds at most."""
+
+    def __enter__(self) -> "FullQueue":
+        self._file = tempfile.NamedTemporaryFile(prefix="moetune_full_")
+        os.environ["MOETUNE_FAKE_FULL"] = self._file.name
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._file.close()
+        del os.environ["MOETUNE_FAKE_FULL"]
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Callable
 
 import moetune
-from support import CACHE, FAMILY, Call, needs_scripted_driver
+from support import CACHE, FAMILY, Call, FullQueue, needs_scripted_driver
 
 
 def longest_pause_during(work: Callable[[], object], beside: Callable[[], object]) -> float:
@@ -95,6 +95,20 @@ class RuntimeTest(unittest.TestCase):
         self.assertEqual(made.tensors, bound.tensors)
         by_address = moetune.Arguments.from_fields(bound.tensors, bound.integers, bound.reals)
         self.family.launch(self.family.pick(4, 1, 500), by_address, call.workspace, stream=0)
+        self.assertLess(call.error(), 0.02)
+
+    def test_other_threads_run_while_a_launch_waits(self) -> None:
+        call = Call()
+        arguments, choice = call.bind(self.family), self.family.pick(4, 1, 500)
+        with FullQueue():
+            waiting = threading.Thread(target=self.family.launch, args=(choice, arguments, call.workspace))
+            begin = time.monotonic()
+            waiting.start()
+            time.sleep(0.2)
+            self.family.pick(4, 1, 300)
+            self.assertTrue(waiting.is_alive())
+        waiting.join()
+        self.assertLess(time.monotonic() - begin, 8)
         self.assertLess(call.error(), 0.02)
 
     def test_counts_and_misses(self) -> None:

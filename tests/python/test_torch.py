@@ -3,11 +3,12 @@
 import itertools
 import math
 import threading
+import time
 import unittest
 from typing import Any
 
 import moetune
-from support import CACHE, SCRIPTED
+from support import CACHE, SCRIPTED, FullQueue
 from torch_support import DEVICE, NO_GPU, REASON, VERBOSITY, backends, why_no_inductor
 
 if not REASON:
@@ -159,6 +160,22 @@ class TorchTest(unittest.TestCase):
             self.close_to(operator(*inputs.arguments()), inputs.right())
         finally:
             operators.prepare(max_batch=16, max_context=4096)
+
+    @unittest.skipUnless(SCRIPTED, "the scripted driver is not in MOETUNE_LIBCUDA")
+    def test_the_operators_are_set_up_while_a_launch_waits(self) -> None:
+        inputs, out = Inputs(), torch.empty(4, 8, 128, dtype=torch.bfloat16)
+        operator(*inputs.arguments())
+        with FullQueue():
+            waiting = threading.Thread(target=lambda: operator.out(*inputs.arguments(), out=out))
+            begin = time.monotonic()
+            waiting.start()
+            time.sleep(0.2)
+            operators.use(moetune.open([CACHE]))
+            _serving._add_workspace(0, 12345, torch.zeros(1 << 21, dtype=torch.uint8))
+            self.assertTrue(waiting.is_alive())
+        waiting.join()
+        self.assertLess(time.monotonic() - begin, 8)
+        self.close_to(out, inputs.right())
 
     def test_limits_and_runtimes_that_are_none(self) -> None:
         for kind, limit in ((moetune.InvalidArgument, 0), (moetune.InvalidArgument, -1), (TypeError, "x"),
