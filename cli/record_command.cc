@@ -66,8 +66,8 @@ int RecordCommand::record_over(Output& output, std::stop_token stop) const {
       record_range(request, {.events = {.listener = progress.listener()}, .stop = stop}, ended);
   progress.finished();
   if (!result.known.empty())
-    output.note(counted_text(static_cast<std::int64_t>(result.known.size()), "recording") +
-                " was there already.");
+    output.note(
+        "There already: " + counted_text(static_cast<std::int64_t>(result.known.size()), "recording") + ".");
   for (const std::string& problem : result.left_out) output.note(problem + " is left out.");
   if (result.interrupted) output.note("Interrupted; the same command continues from there.");
   if (!result.contended.empty())
