@@ -36,7 +36,6 @@ class CudaError : public std::runtime_error {
     memory,   // out of device memory
     image,    // the cubin does not fit this driver or device
     request,  // what was asked for is not there or not possible, such as a function or an attribute of it
-    device,   // the GPU or the machine is at fault, whatever ran: it is gone, or its memory or links fail
     other,
   };
 

@@ -32,13 +32,6 @@ CudaError::Kind kind_of(CUresult result) {
     case CUDA_ERROR_NOT_FOUND:
     case CUDA_ERROR_NOT_SUPPORTED:
       return CudaError::Kind::request;
-    case CUDA_ERROR_DEVICE_UNAVAILABLE:
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
-    case CUDA_ERROR_SYSTEM_NOT_READY:
-    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
-    case CUDA_ERROR_UNKNOWN:
-      return CudaError::Kind::device;
     default:
       return CudaError::Kind::other;
   }

@@ -178,8 +178,7 @@ class TorchTest(unittest.TestCase):
         self.close_to(out, inputs.right())
 
     def test_limits_and_runtimes_that_are_none(self) -> None:
-        for kind, limit in ((moetune.InvalidArgument, 0), (moetune.InvalidArgument, -1), (TypeError, "x"),
-                            (TypeError, 1.5)):
+        for kind, limit in ((moetune.InvalidArgument, 0), (moetune.InvalidArgument, -1), (TypeError, "x"), (TypeError, 1.5)):
             for name in ("max_batch", "max_context", "max_tokens"):
                 with self.assertRaisesRegex(kind, name):
                     operators.prepare(**{name: limit})  # type: ignore[arg-type]

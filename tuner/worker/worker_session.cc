@@ -46,9 +46,7 @@ const Bytes& blob(const Message& request, std::size_t index) {
 // At least one time slice, which is some 2 ms; no window of the canary is as long as the gap, at any clock.
 constexpr std::uint64_t kCanaryNs = 5'000'000, kCanaryGapNs = 100'000;
 
-// Of a candidate that failed. Throws the error again if that was not the candidate's fault.
 Outcome outcome_of(const cuda::CudaError& error) {
-  if (error.kind == cuda::CudaError::Kind::device) throw error;
   return error.kind == cuda::CudaError::Kind::memory ? Outcome::out_of_memory : Outcome::launch_failed;
 }
 
@@ -97,10 +95,7 @@ Message WorkerSession::handle(const Message& request) {
   } catch (const BrokenEnvironment& error) {
     return error_reply("environment", error.what());
   } catch (const cuda::CudaError& error) {
-    const bool is_device = error.kind == cuda::CudaError::Kind::device;
-    return error_reply(
-        "environment",
-        std::string(error.what()) + (is_device ? ": the GPU itself fails; see nvidia-smi and dmesg" : ""));
+    return error_reply("environment", error.what());
   } catch (const std::exception& error) {
     return error_reply("request", error.what());
   }

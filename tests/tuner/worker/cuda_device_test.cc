@@ -176,14 +176,6 @@ TEST_CASE("an error after so many launches ends that candidate only") {
   CHECK(fake.device.restarts() == failures - (outcomes.back() == Outcome::launch_failed ? 1 : 0));
 }
 
-TEST_CASE("an error of the GPU itself is no candidate's fault") {
-  for (const char* const code : {"46", "214", "999"}) {
-    CAPTURE(code);
-    OpenFake fake(std::string("fail_at=100,code=") + code);
-    CHECK_THROWS_WITH_AS(fake.run("double"), doctest::Contains("the GPU itself fails"), BrokenEnvironment);
-  }
-}
-
 TEST_CASE("a refused launch, a missing entry and too little memory leave the worker alive") {
   OpenFake fake;
   CHECK(contains(fake.run("double__refuse1").message, "CUDA_ERROR_INVALID_VALUE"));
