@@ -46,8 +46,9 @@ std::string allowed_text(const CheckedOutput& output) {
   }
   const Tolerance& tolerance = output.check.tolerance;
   return output.name +
-         format(": dissimilarity %.3g; max error %.3g of the low-precision baseline's, plus %.3g\n",
-                tolerance.dissimilarity, tolerance.baseline_factor, tolerance.absolute_error);
+         format(
+             ": dissimilarity %.3g; max error %.3g of the low-precision baseline's, plus that of a sum of %.0f terms\n",
+             tolerance.dissimilarity, tolerance.baseline_factor, tolerance.terms);
 }
 
 void print(const VerifyResult& result, std::ostream& out) {

@@ -56,7 +56,7 @@ Document allowed_document(const CheckedOutput& output) {
           {"check", "tolerance"},
           {"dissimilarity", tolerance.dissimilarity},
           {"baseline_factor", tolerance.baseline_factor},
-          {"absolute_error", tolerance.absolute_error}};
+          {"terms", tolerance.terms}};
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ Json check_to_json(const OutputCheck& check) {
   return {{"kind", name_of(kChecks, check.kind)},
           {"dissimilarity", check.tolerance.dissimilarity},
           {"baseline_factor", check.tolerance.baseline_factor},
-          {"absolute_error", check.tolerance.absolute_error},
+          {"terms", check.tolerance.terms},
           {"segments", check.segments},
           {"segment_length", check.segment_length}};
 }
@@ -77,7 +77,7 @@ OutputCheck check_from_json(const Json& json) {
   check.kind = from_name(kChecks, "output check", json.at("kind"));
   json.at("dissimilarity").get_to(check.tolerance.dissimilarity);
   json.at("baseline_factor").get_to(check.tolerance.baseline_factor);
-  json.at("absolute_error").get_to(check.tolerance.absolute_error);
+  json.at("terms").get_to(check.tolerance.terms);
   json.at("segments").get_to(check.segments);
   json.at("segment_length").get_to(check.segment_length);
   return check;

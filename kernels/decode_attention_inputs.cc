@@ -55,8 +55,9 @@ std::vector<Buffer> decode_attention_buffers(const DecodeShape& shape, const Dec
   if (shape.paged()) buffers.push_back(sequence_rows("page_table", pool.table, movable));
   buffers.push_back(sequence_rows("lengths", {lengths.begin(), lengths.end()}, movable));
   if (shape.sinks) buffers.push_back(normal_buffer("sinks", DType::f32, shape.q_heads, kSinkScale));
-  buffers.push_back(attention_output("o", shape.dtype, call.row_elements(call.o, shape)));
-  if (shape.lse) buffers.push_back(attention_output("lse", DType::f32, shape.query_rows()));
+  const std::int64_t terms = shape.head_dim + shape.context;
+  buffers.push_back(attention_output("o", shape.dtype, call.row_elements(call.o, shape), terms));
+  if (shape.lse) buffers.push_back(attention_output("lse", DType::f32, shape.query_rows(), terms));
   return buffers;
 }
 

@@ -101,8 +101,9 @@ std::vector<Buffer> prefill_attention_buffers(const PrefillShape& shape, const P
   buffers.push_back(sequence_offsets("q_offsets", q_offsets, movable_sequences(shape)));
   for (Buffer& buffer : placement.buffers) buffers.push_back(std::move(buffer));
   if (shape.sinks) buffers.push_back(normal_buffer("sinks", DType::f32, shape.q_heads, kSinkScale));
-  buffers.push_back(attention_output("o", shape.dtype, call.row_elements(call.o, shape)));
-  if (shape.lse) buffers.push_back(attention_output("lse", DType::f32, call.q_tokens * shape.q_heads));
+  const std::int64_t terms = shape.head_dim + shape.seqlen_kv;
+  buffers.push_back(attention_output("o", shape.dtype, call.row_elements(call.o, shape), terms));
+  if (shape.lse) buffers.push_back(attention_output("lse", DType::f32, call.q_tokens * shape.q_heads, terms));
   return buffers;
 }
 

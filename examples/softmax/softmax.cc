@@ -30,7 +30,8 @@ class Softmax final : public Kernel {
     Buffer x{.name = "x", .dtype = DType::f32, .elements = elements, .rotates = true};
     x.fill.kind = Fill::Kind::normal;
     Buffer y{.name = "y", .dtype = DType::f32, .elements = elements, .role = Role::output};
-    y.check = OutputCheck::within({.dissimilarity = 1e-5, .baseline_factor = 2.0, .absolute_error = 1e-6});
+    y.check = OutputCheck::within(
+        {.dissimilarity = 1e-5, .baseline_factor = 2.0, .terms = static_cast<double>(problem["columns"])});
     return {x, y};
   }
 

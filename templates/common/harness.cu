@@ -10,7 +10,7 @@
 namespace {
 
 struct Partial {
-  double max_error, sum_xy, sum_xx, sum_yy;
+  double max_error, largest, sum_xy, sum_xx, sum_yy;
   u64 worst_index;
   u64 mask_mismatches;
   u64 first_mismatch;
@@ -28,6 +28,7 @@ __device__ void add_element(Partial& partial, float x, float y, u64 index) {
       partial.max_error = error;
       partial.worst_index = index;
     }
+    partial.largest = fmax(partial.largest, fabs(double(y)));
     partial.sum_xy += double(x) * double(y);
     partial.sum_xx += double(x) * double(x);
     partial.sum_yy += double(y) * double(y);
@@ -43,6 +44,7 @@ __device__ void merge(Partial& into, const Partial& other) {
     into.max_error = other.max_error;
     into.worst_index = other.worst_index;
   }
+  into.largest = fmax(into.largest, other.largest);
   into.sum_xy += other.sum_xy;
   into.sum_xx += other.sum_xx;
   into.sum_yy += other.sum_yy;
@@ -165,7 +167,7 @@ extern "C" __global__ void __launch_bounds__(kBlock)
 // One Partial a block, summed in a fixed order; the host merges the blocks in order.
 extern "C" __global__ void __launch_bounds__(kBlock)
     moetune_compare(u64 x, u64 type, const float* y, u64 elements, Partial* partials) {
-  Partial mine = {0, 0, 0, 0, ~0ull, 0, ~0ull};
+  Partial mine = {0, 0, 0, 0, 0, ~0ull, 0, ~0ull};
   for (u64 i = global_thread(); i < elements; i += global_threads())
     add_element(mine, load(x, type, i), y[i], i);
   reduce_block(mine, partials);

@@ -17,7 +17,7 @@ using moetune::Fill;
 
 // As in templates/common/harness.cu.
 struct ErrorPartial {
-  double max_error = 0, sum_xy = 0, sum_xx = 0, sum_yy = 0;
+  double max_error = 0, largest = 0, sum_xy = 0, sum_xx = 0, sum_yy = 0;
   std::uint64_t worst_index = moetune::kNoElement, mask_mismatches = 0, first_mismatch = moetune::kNoElement;
 };
 struct IntegerPartial {
@@ -107,8 +107,8 @@ void compare(const Parameters& p, std::uint32_t blocks) {
   const moetune::ErrorFigures found =
       moetune::compare_on_host(type, bytes_at(p[0], type, p[3]), bytes_at(p[2], DType::f32, p[3]));
   write_partials(p[4], blocks,
-                 ErrorPartial{found.max_error, found.sum_xy, found.sum_xx, found.sum_yy, found.worst_index,
-                              found.mask_mismatches, found.first_mismatch});
+                 ErrorPartial{found.max_error, found.largest, found.sum_xy, found.sum_xx, found.sum_yy,
+                              found.worst_index, found.mask_mismatches, found.first_mismatch});
 }
 
 void compare_integers(const Parameters& p, std::uint32_t blocks) {

@@ -18,7 +18,7 @@ constexpr std::uint32_t kCanaryThreads = 128;
 
 // As templates/common/harness.cu lays them out.
 struct ErrorPartial {
-  double max_error, sum_xy, sum_xx, sum_yy;
+  double max_error, largest, sum_xy, sum_xx, sum_yy;
   std::uint64_t worst_index, mask_mismatches, first_mismatch;
 };
 struct IntegerPartial {
@@ -168,6 +168,7 @@ ErrorFigures Harness::compare(cuda::Address x, DType type, cuda::Address y, std:
       figures.max_error = partial.max_error;
       figures.worst_index = partial.worst_index;
     }
+    figures.largest = std::max(figures.largest, partial.largest);
     figures.sum_xy += partial.sum_xy;
     figures.sum_xx += partial.sum_xx;
     figures.sum_yy += partial.sum_yy;

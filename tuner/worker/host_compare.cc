@@ -43,6 +43,7 @@ ErrorFigures compare_on_host(DType type, HostBytes x, HostBytes y) {
         sum.max_error = std::abs(a - b);
         sum.worst_index = static_cast<std::uint64_t>(i);
       }
+      sum.largest = std::max(sum.largest, std::abs(b));
       sum.sum_xy += a * b;
       sum.sum_xx += a * a;
       sum.sum_yy += b * b;

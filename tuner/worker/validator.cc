@@ -35,6 +35,11 @@ double ErrorFigures::dissimilarity() const {
   return squares == 0 ? 0 : 1 - 2 * sum_xy / squares;
 }
 
+double summation_error(double terms, double largest) {
+  constexpr double kRounding = 0x1p-24;
+  return 2 * kRounding * std::sqrt(terms) * largest;
+}
+
 OutputVerdict judge(const std::string& name, const ErrorFigures& figures, double baseline_error,
                     const Tolerance& tolerance) {
   if (figures.mask_mismatches > 0) return wrong_mask(name, figures);
@@ -50,11 +55,13 @@ OutputVerdict judge(const std::string& name, const ErrorFigures& figures, double
                            number(tolerance.dissimilarity) + " is right; worst element " +
                            std::to_string(figures.worst_index) + " is off by " + number(figures.max_error));
   }
-  const double allowed = tolerance.baseline_factor * baseline_error + tolerance.absolute_error;
+  const double of_sum = summation_error(tolerance.terms, figures.largest);
+  const double allowed = tolerance.baseline_factor * baseline_error + of_sum;
   if (!(figures.max_error <= allowed)) {
     return wrong(name, "has an element off by " + number(figures.max_error) + " at " +
                            std::to_string(figures.worst_index) + "; at most " + number(allowed) +
                            " is right (the low-precision baseline's error is " + number(baseline_error) +
+                           ", that of a sum of " + number(tolerance.terms) + " terms " + number(of_sum) +
                            ")");
   }
   return {true, ""};

@@ -17,6 +17,7 @@ inline constexpr std::uint64_t kNoElement = ~std::uint64_t{0};
 // (NaN, or the same infinity) are left out of the sums; those where only one is, or they differ, are counted.
 struct ErrorFigures {
   double max_error = 0;  // max|x - y|
+  double largest = 0;    // max|y|
   double sum_xy = 0, sum_xx = 0, sum_yy = 0;
   std::uint64_t worst_index = 0;      // where max_error is; the lowest such
   std::uint64_t mask_mismatches = 0;  // NaN or infinite in one of the two only
@@ -47,6 +48,11 @@ struct OutputVerdict {
   bool right = false;
   std::string reason;  // one line, where it is not
 };
+
+// The error that adding `terms` terms in f32, in any order, leaves in a sum near `largest`: of random terms, which add
+// up to the square root of their count, each of the n additions rounds by 2^-24 of what there is so far. Candidate and
+// reference may both be off by it, in opposite directions.
+double summation_error(double terms, double largest);
 
 // `name` is the output's, for the message; `baseline_error` the max error of the low-precision baseline
 // against the same reference. An output whose reference is zero everywhere cannot be validated.
