@@ -26,10 +26,11 @@ struct Measurement {
   double median_us = 0;
   double low_us = 0, high_us = 0;  // 95% interval of the median; below six samples their range
   std::vector<double> samples_us;  // one a graph replay
-  int sm_clock_mhz = 0;            // at the end; 0 where NVML is absent
+  int sm_clock_mhz = 0;            // while they ran, their median; 0 where it cannot be told
   int memory_clock_mhz = 0;
   int temperature_c = 0;
-  bool throttled = false;  // a slowdown reason was active in some sample that was kept
+  bool throttled = false;  // a slowdown reason was active at the end
+  bool settled = true;     // of a duel: the clocks had settled under its load (tuner/worker/settling.h)
 };
 
 struct MeasurePolicy {
@@ -41,6 +42,8 @@ struct MeasurePolicy {
   int max_samples = 40;
   double relative_width = 0.01;  // stop when (high-low)/median is under this
   double time_limit_s = 10;      // for validating and measuring one candidate together
+  // A candidate that is faster than this is to be proven (tuner/worker/proof.h): it would lead.
+  double prove_below_us = 0;
 };
 
 struct Candidate {
@@ -64,6 +67,7 @@ struct DuelPolicy {
   Timing timing = Timing::overlapped;
   // A sample's least duration: starting a graph and an event before it take some 6 us, which a sample counts.
   double sample_us = 3000;
+  bool proves = false;  // each candidate afterwards, as MeasurePolicy::prove_below_us does
 };
 
 // What a kernel of fixed work saw of a GPU that should be this process's alone (templates/common/timing.cuh).

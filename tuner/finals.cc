@@ -111,7 +111,8 @@ Finals::Duel Finals::duel(const std::vector<Finalist>& contenders) {
   tools_.events.emit(PhaseChanged{Phase::duel});
   std::vector<TrialResult> results;
   const bool sound = watch_.measure_quietly([&] {
-    results = tools_.device.duel(candidates, {request_.duel_rounds, request_.policy.timing});
+    results = tools_.device.duel(
+        candidates, {.rounds = request_.duel_rounds, .timing = request_.policy.timing, .proves = true});
   });
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     duel.trials.push_back(contenders[i].trial);

@@ -321,6 +321,9 @@ std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* 
 TrialResult TuneLoop::measure(const Candidate& candidate) {
   MeasurePolicy policy = request_.policy;
   policy.drop_above_us = drop_limit();
+  const Trial* const best = board_.best();
+  policy.prove_below_us =
+      best != nullptr ? best->result.measurement.median_us : std::numeric_limits<double>::infinity();
   TrialResult result = tools_.device.run(candidate, policy);
   reject_unusable_time(result);
   return result;

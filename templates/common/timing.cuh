@@ -1,7 +1,8 @@
 // Kernels about time itself: one holds the stream, one looks whether the GPU is this process's alone, one stands for
-// what runs in front of a kernel in a server.
+// what runs in front of a kernel in a server, one reads the SMs' clocks, one wipes what a kernel left in shared memory.
 #pragma once
 
+#include "templates/common/shared_memory.cuh"
 #include "templates/common/types.cuh"
 
 namespace {
@@ -66,6 +67,24 @@ extern "C" __global__ void __launch_bounds__(256) moetune_produce(const u64* par
       asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(address), "l"(low), "l"(high) : "memory");
     }
   }
+}
+
+// Writes (cycles of this SM, nanoseconds of the timer that all share) for each of the first `sms` SMs. Two of these
+// tell at which clock what lies between them ran.
+extern "C" __global__ void __launch_bounds__(32) moetune_tick(volatile u64* readings, u64 sms) {
+  u32 sm;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+  if (threadIdx.x != 0 || sm >= sms) return;
+  const i64 cycles = clock64();
+  const u64 now = nanoseconds();
+  readings[2 * sm] = u64(cycles);
+  readings[2 * sm + 1] = now;
+}
+
+// Overwrites the shared memory of the SM that it runs on: nothing that a kernel left there survives.
+extern "C" __global__ void __launch_bounds__(1024) moetune_wipe_shared(u64 bytes) {
+  volatile u32* const words = reinterpret_cast<volatile u32*>(dynamic_shared());
+  for (u64 i = threadIdx.x; i < bytes / 4; i += blockDim.x) words[i] = ~0u;
 }
 
 // Works for `duration_ns` in windows of some 5 us, and looks at the clocks after each. Another process's time

@@ -220,10 +220,12 @@ CUresult graph_exec_destroy(CUgraphExec executable) {
 CUresult graph_upload(CUgraphExec, CUstream) { return sticky(); }
 
 CUresult graph_launch(CUgraphExec executable, CUstream) {
+  machine.in_graph = true;
   for (const RecordedLaunch& launch : reinterpret_cast<FakeGraph*>(executable)->launches) {
     if (machine.sticky != 0) break;
     run(launch);
   }
+  machine.in_graph = false;
   return CUDA_SUCCESS;
 }
 
@@ -272,6 +274,7 @@ CUresult module_unload(CUmodule module) {
 }
 
 CUresult module_get_function(CUfunction* function, CUmodule module, const char* entry) {
+  if (std::strstr(entry, "__by") != nullptr) machine.remembered.clear();
   ++slow_calls;
   Kernel kernel = Kernel::named(entry);
   if (kernel.parameters == 0) return CUDA_ERROR_NOT_FOUND;

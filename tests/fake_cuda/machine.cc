@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -29,6 +30,8 @@ const std::map<std::string, std::size_t> kParameters = {{"moetune_fill", 7},
                                                         {"moetune_hold", 3},
                                                         {"moetune_produce", 2},
                                                         {"moetune_canary", 3},
+                                                        {"moetune_tick", 2},
+                                                        {"moetune_wipe_shared", 1},
                                                         {"moetune_check_guards", 7},
                                                         {"moetune_checksum", 3},
                                                         {"double", 3},
@@ -43,6 +46,7 @@ constexpr std::int64_t kWearsAfter = 10;
 constexpr std::uint64_t kGuardBytes = 64 << 10;  // behind every buffer; tuner/worker/harness.cc has it too
 constexpr std::uint64_t kManyElements = 1024;    // fewer lie within what a buffer is rounded up to
 constexpr double kGapUs = 1000;
+constexpr double kHighestMhz = 1000;  // as devices.cc says
 
 }  // namespace
 
@@ -101,6 +105,8 @@ void Machine::run(const Kernel& kernel, const Parameters& parameters, const Grid
   if (kernel.base == "moetune_hold") return hold(parameters);
   if (kernel.base == "moetune_produce") return produce(parameters);
   if (kernel.base == "moetune_canary") return canary(parameters, grid[0]);
+  if (kernel.base == "moetune_tick") return tick(parameters);
+  if (kernel.base == "moetune_wipe_shared") return;
   if (run_harness(kernel.base, parameters, grid[0])) return;
   ++candidate_launches;
   if (is_gone()) {
@@ -132,6 +138,9 @@ void Machine::run(const Kernel& kernel, const Parameters& parameters, const Grid
     run_candidate(kernel, parameters);
   }
   if (is_busy()) clock_us += clock_us - begin_us;
+  // As the times of a kernel that the tensor cores bound: those in the names are at the highest clock.
+  if (const double mhz = clock_mhz(); mhz > 0)
+    clock_us = begin_us + (clock_us - begin_us) * kHighestMhz / mhz;
   if (candidate_launches >= script.number("hang_at", std::numeric_limits<std::int64_t>::max()))
     hanging = true;
 }
@@ -182,6 +191,28 @@ void Machine::hold(const Parameters& parameters) {
 }
 
 // "gone1=FILE": GPU 1 is dead from the moment that the file exists.
+// "clocks=1740:80000/1550" is 1740 MHz in the first 80,000 virtual microseconds, then 1550; 0 without a script.
+double Machine::clock_mhz() const {
+  std::istringstream text(script.text("clocks"));
+  double mhz = 0;
+  for (std::string part; std::getline(text, part, '/');) {
+    mhz = std::stod(part);
+    const std::size_t colon = part.find(':');
+    if (colon == std::string::npos || clock_us < std::stod(part.substr(colon + 1))) return mhz;
+  }
+  return mhz;
+}
+
+void Machine::tick(const Parameters& parameters) {
+  if (!script.has("clocks")) return;
+  auto* const readings = reinterpret_cast<std::uint64_t*>(parameters[0]);
+  cycles += (clock_us - std::exchange(ticked_us, clock_us)) * clock_mhz();
+  for (std::uint64_t sm = 0; sm < parameters[1]; ++sm) {
+    readings[2 * sm] = static_cast<std::uint64_t>(cycles);
+    readings[2 * sm + 1] = static_cast<std::uint64_t>(clock_us * 1e3);
+  }
+}
+
 bool Machine::is_gone() const {
   const std::string file = script.text("gone" + std::to_string(ordinal));
   return !file.empty() && ::access(file.c_str(), F_OK) == 0;
@@ -233,14 +264,42 @@ void Machine::canary(const Parameters& parameters, std::uint32_t blocks) {
   ++canaries;
 }
 
+// What a cheating kernel finds in its memory instead of computing it: true where it has nothing more to do.
+bool Machine::cheats(const Kernel& kernel, const Parameters& parameters, std::int64_t runs) {
+  const auto* x = reinterpret_cast<const float*>(parameters[0]);
+  auto* y = reinterpret_cast<float*>(parameters[1]);
+  const auto n = static_cast<std::size_t>(parameters[2]);
+  if (kernel.is("everyother")) return runs % 2 == 0;
+  if (kernel.is("ingraphs")) return in_graph;
+  if (kernel.is("skips")) return y[0] == y[0];
+  std::vector<float> key;
+  if (kernel.is("bycontent")) {
+    key.assign(x, x + n);
+  } else if (kernel.is("byaddress")) {
+    key.resize(2);
+    std::memcpy(key.data(), &parameters[0], sizeof parameters[0]);
+    for (float& half : key) half = std::isnan(half) ? 0 : half;
+  } else {
+    return false;
+  }
+  std::vector<float>& known = remembered[key];
+  if (known.empty()) {
+    for (std::size_t i = 0; i < n; ++i) known.push_back(2 * x[i]);
+    return false;
+  }
+  std::copy(known.begin(), known.end(), y);
+  return true;
+}
+
 void Machine::run_candidate(const Kernel& kernel, const Parameters& parameters) {
   misbehave(kernel);
   const std::int64_t runs = ++launches[kernel.base + (kernel.is("wears") ? "wears" : "")];
-  const std::int64_t microseconds = kernel.number_of("us", 10);
+  const bool cheated = kernel.base == "double" && cheats(kernel, parameters, runs);
+  const std::int64_t microseconds = cheated ? 1 : kernel.number_of("us", 10);
   clock_us += static_cast<double>(kernel.is("noisy") && runs % 2 == 0 ? 2 * microseconds : microseconds);
   if (kernel.base == "ids") return copy_ids(kernel, parameters);
   if (kernel.base == "accumulate") return accumulate(kernel, parameters);
-  double_elements(kernel, parameters, runs);
+  if (!cheated) double_elements(kernel, parameters, runs);
 }
 
 void Machine::misbehave(const Kernel& kernel) {

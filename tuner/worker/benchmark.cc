@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/statistics.h"
 
 namespace moetune {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr double kSampleUs = 400;  // a graph's least duration
 constexpr double kWholeTurns = 5;  // up to so many times that a graph holds whole turns of the rotation
@@ -16,9 +19,13 @@ constexpr double kFirstRunSlackUs = 200;  // what a first run may lose to loadin
 constexpr std::uint64_t kPatienceNs = 50'000'000;  // enqueueing a few graphs takes some 50 us
 constexpr int kHoldAttempts = 3;
 constexpr int kBatch = 4;
-constexpr int kProducerSamples = 5;          // a candidate, until so many are known as count
-constexpr std::size_t kProducerMemory = 41;  // samples of the producer that count; clocks drift
-constexpr double kLeastUs = 0.01;            // of a launch whose producer took as long as both
+constexpr double kDuelBatchUs = 100'000;  // of rounds that are enqueued at once
+constexpr std::size_t kMostAtOnce = 64;   // samples: each is some six entries of a queue that holds 1024
+constexpr double kSettlingSeconds = 1.5;  // that a duel may take longer because clocks do not settle
+constexpr std::chrono::milliseconds kPause{10};  // in which a power controller forgets a load
+constexpr int kProducerSamples = 5;              // a candidate, until so many are known as count
+constexpr std::size_t kProducerMemory = 41;      // samples of the producer that count; clocks drift
+constexpr double kLeastUs = 0.01;                // of a launch whose producer took as long as both
 
 std::string microseconds(double us) { return std::to_string(std::llround(us)) + " us"; }
 
@@ -51,8 +58,10 @@ int launches_per_sample(double time_us, std::int64_t turns, double sample_us) {
   return whole * time_us <= kWholeTurns * sample_us ? whole : wanted;
 }
 
-Rotation::Rotation(Enqueue enqueue, std::int64_t turns, const cuda::Stream& stream)
-    : enqueue_(std::move(enqueue)), turns_(turns), stream_(stream) {}
+Rotation::Rotation(Enqueue enqueue, Forget forget, std::int64_t turns, const cuda::Stream& stream)
+    : enqueue_(std::move(enqueue)), forget_(std::move(forget)), turns_(turns), stream_(stream) {
+  restart();
+}
 
 const cuda::Graph& Rotation::graph(std::int64_t start) {
   const auto known = graphs_.find(start);
@@ -67,11 +76,17 @@ const cuda::Graph& Rotation::graph(std::int64_t start) {
 
 void Rotation::prepare(int count) {
   for (int i = 0; i < count; ++i) graph((start_ + std::int64_t{i} * launches_) % turns_);
+  graph(ending_start());
 }
 
 void Rotation::enqueue_next() {
   cuda::launch(graph(start_), stream_);
   start_ = (start_ + launches_) % turns_;
+}
+
+void Rotation::set_launches(int launches) {
+  launches_ = launches;
+  graphs_.clear();
 }
 
 double Rotation::fit_graph_length(double rough_us, double sample_us) {
@@ -81,9 +96,8 @@ double Rotation::fit_graph_length(double rough_us, double sample_us) {
     const int wanted = launches_per_sample(rough_us, turns_, sample_us);
     // A single first run overestimates short kernels several times; a graph of them does not.
     if (i > 0 && wanted <= launches_ + launches_ / 4) break;
-    launches_ = wanted;
-    graphs_.clear();
-    prepare(1);
+    set_launches(wanted);
+    graph(start_);
     cuda::record(begin, stream_);
     enqueue_next();
     cuda::record(end, stream_);
@@ -93,30 +107,46 @@ double Rotation::fit_graph_length(double rough_us, double sample_us) {
   return rough_us;
 }
 
-Benchmark::Benchmark(Harness& harness, Producer& producer, const Nvml& nvml, const cuda::Stream& stream)
-    : harness_(harness), producer_(producer), nvml_(nvml), stream_(stream) {}
+Benchmark::Benchmark(Harness& harness, Producer& producer, const Nvml& nvml, double highest_mhz,
+                     const cuda::Stream& stream)
+    : harness_(harness), producer_(producer), nvml_(nvml), highest_mhz_(highest_mhz), stream_(stream) {}
 
-Rotation::Enqueue Benchmark::enqueue_of(LoadedPlan& plan, Timing timing) const {
-  switch (timing) {
-    case Timing::chained:
-      return [this, &plan](std::int64_t turn) {
-        producer_.enqueue(turn);
-        plan.enqueue(turn);
-      };
-    case Timing::alone:
-      return [&plan](std::int64_t turn) { plan.enqueue_alone(turn); };
-    case Timing::overlapped:
-      break;
+Rotation Benchmark::rotation_of(LoadedPlan& plan, Timing timing, std::int64_t turns) {
+  Rotation::Enqueue enqueue = [&plan](std::int64_t turn) { plan.enqueue(turn); };
+  if (timing == Timing::alone) enqueue = [&plan](std::int64_t turn) { plan.enqueue_alone(turn); };
+  if (timing == Timing::chained) {
+    enqueue = [this, &plan](std::int64_t turn) {
+      producer_.enqueue(turn);
+      plan.enqueue(turn);
+    };
   }
-  return [&plan](std::int64_t turn) { plan.enqueue(turn); };
+  const auto forget = [this, &plan] {
+    plan.poison_scratch();
+    harness_.wipe_shared();
+  };
+  return Rotation(std::move(enqueue), forget, turns, stream_);
 }
+
+namespace {
+
+std::vector<double> times_of(const std::vector<TimedSample>& samples) {
+  std::vector<double> times;
+  for (const TimedSample& sample : samples) times.push_back(sample.us);
+  return times;
+}
+
+double take_off(double sample_us, double producer_us) { return std::max(kLeastUs, sample_us - producer_us); }
+
+}  // namespace
 
 double Benchmark::producer_us(std::int64_t turns, double sample_us, int count) {
   if (!producing_) {
-    producing_.emplace([this](std::int64_t turn) { producer_.enqueue(turn); }, turns, stream_);
+    producing_.emplace([this](std::int64_t turn) { producer_.enqueue(turn); }, Rotation::Forget(), turns,
+                       stream_);
     producing_->fit_graph_length(kSampleUs, sample_us);
   }
-  sample(*producing_, count, producer_samples_us_);
+  const std::vector<Rotation*> order(static_cast<std::size_t>(count), &*producing_);
+  for (const double us : times_of(sample(order, false))) producer_samples_us_.push_back(us);
   if (producer_samples_us_.size() > kProducerMemory) {
     const auto old = static_cast<std::ptrdiff_t>(producer_samples_us_.size() - kProducerMemory);
     producer_samples_us_.erase(producer_samples_us_.begin(), producer_samples_us_.begin() + old);
@@ -124,44 +154,55 @@ double Benchmark::producer_us(std::int64_t turns, double sample_us, int count) {
   return median_interval(producer_samples_us_).median;
 }
 
-namespace {
-
-void take_off(std::vector<double>& samples_us, double producer_us) {
-  for (double& sample : samples_us) sample = std::max(kLeastUs, sample - producer_us);
-}
-
-}  // namespace
-
-std::vector<double> Benchmark::timed_graphs(Rotation& rotation, int count) {
-  rotation.prepare(count);
+std::vector<TimedSample> Benchmark::timed_graphs(const std::vector<Rotation*>& order, bool ends_with_first) {
+  std::map<Rotation*, int> uses;
+  for (Rotation* const rotation : order) ++uses[rotation];
+  for (const auto& [rotation, count] : uses) rotation->prepare(count);
   std::vector<cuda::Event> marks;
-  for (int i = 0; i <= count; ++i) marks.push_back(cuda::make_event());
+  for (std::size_t i = 0; i < 2 * order.size(); ++i) marks.push_back(cuda::make_event());
+  const auto began = Clock::now();
+  if (began - load_ended_ > kPause) load_began_ = began;
   HeldStream held(harness_, holds_);
-  cuda::record(marks[0], stream_);
-  for (int i = 1; i <= count; ++i) {
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    Rotation& rotation = *order[i];
+    if (ends_with_first && i + 1 == order.size()) rotation.end_with_first();
+    rotation.forget();
+    const int place = static_cast<int>(2 * i);
+    harness_.tick(place);
+    cuda::record(marks[2 * i], stream_);
     rotation.enqueue_next();
-    cuda::record(marks[static_cast<std::size_t>(i)], stream_);
+    cuda::record(marks[2 * i + 1], stream_);
+    harness_.tick(place + 1);
   }
   held.release();
   cuda::synchronize(stream_);
-  std::vector<double> samples_us;
-  for (std::size_t i = 1; i < marks.size(); ++i)
-    samples_us.push_back(cuda::elapsed_us(marks[i - 1], marks[i]) / rotation.launches());
-  return samples_us;
+  load_ended_ = Clock::now();
+  std::vector<TimedSample> samples;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const int place = static_cast<int>(2 * i);
+    samples.push_back({cuda::elapsed_us(marks[2 * i], marks[2 * i + 1]) / order[i]->launches(),
+                       harness_.clock_mhz(place, place + 1)});
+  }
+  return samples;
 }
 
-void Benchmark::sample(Rotation& rotation, int count, std::vector<double>& samples_us) {
-  std::vector<double> fresh = timed_graphs(rotation, count);
+std::vector<TimedSample> Benchmark::sample(const std::vector<Rotation*>& order, bool ends_with_first) {
+  std::vector<TimedSample> samples = timed_graphs(order, ends_with_first);
   for (int attempt = 1; holds_ && harness_.gave_up(); ++attempt) {
     // A profiler, or CUDA_LAUNCH_BLOCKING, ends each launch before the next is enqueued: no launch can wait
     // for what comes behind it.
     if (attempt == kHoldAttempts) holds_ = false;
-    fresh = timed_graphs(rotation, count);
+    samples = timed_graphs(order, ends_with_first);
   }
-  samples_us.insert(samples_us.end(), fresh.begin(), fresh.end());
+  return samples;
 }
 
-Measurement Benchmark::summarize(std::vector<double> samples_us) const {
+double Benchmark::loaded_us() const {
+  if (Clock::now() - load_ended_ > kPause) return 0;
+  return std::chrono::duration<double, std::micro>(load_ended_ - load_began_).count();
+}
+
+Measurement Benchmark::summarize(std::vector<double> samples_us, std::vector<double> clocks_mhz) const {
   Measurement measurement;
   const MedianInterval interval = median_interval(samples_us);
   measurement.median_us = interval.median;
@@ -169,7 +210,8 @@ Measurement Benchmark::summarize(std::vector<double> samples_us) const {
   measurement.high_us = interval.high;
   measurement.samples_us = std::move(samples_us);
   const Nvml::Reading reading = nvml_.read();
-  measurement.sm_clock_mhz = reading.sm_clock_mhz;
+  const double clock = clocks_mhz.empty() ? 0 : median_interval(std::move(clocks_mhz)).median;
+  measurement.sm_clock_mhz = clock > 0 ? static_cast<int>(std::lround(clock)) : reading.sm_clock_mhz;
   measurement.memory_clock_mhz = reading.memory_clock_mhz;
   measurement.temperature_c = reading.temperature_c;
   measurement.throttled = reading.throttled;
@@ -178,38 +220,42 @@ Measurement Benchmark::summarize(std::vector<double> samples_us) const {
 
 Benchmark::Timed Benchmark::measure(LoadedPlan& plan, std::int64_t turns, double rough_us,
                                     const MeasurePolicy& policy, Deadline deadline) {
-  const auto too_slow = [&](double seen_us, std::vector<double> samples) {
+  std::vector<double> samples, clocks;
+  const auto too_slow = [&](double seen_us) {
     return Timed{
         Outcome::too_slow,
         microseconds(seen_us) + " at first look; dropped above " + microseconds(policy.drop_above_us),
-        summarize(std::move(samples))};
+        summarize(samples, clocks)};
   };
-  if (rough_us > kHopeless * policy.drop_above_us + kFirstRunSlackUs) return too_slow(rough_us, {rough_us});
+  if (rough_us > kHopeless * policy.drop_above_us + kFirstRunSlackUs) {
+    samples = {rough_us};
+    return too_slow(rough_us);
+  }
 
-  const auto fits = [&](int samples, double launch_us, int launches) {
-    return seconds_left(deadline) > 1.5e-6 * samples * launches * launch_us;
+  const auto fits = [&](int count, double launch_us, int launches) {
+    return seconds_left(deadline) > 1.5e-6 * count * launches * launch_us;
   };
   if (!fits(policy.quick_samples + 1, rough_us, launches_per_sample(rough_us, turns, kSampleUs))) {
     return {Outcome::timed_out,
             "one run takes " + microseconds(rough_us) + ": too long to measure within its time limit",
             {}};
   }
-  Rotation rotation(enqueue_of(plan, policy.timing), turns, stream_);
+  Rotation rotation = rotation_of(plan, policy.timing, turns);
   const bool chained = policy.timing == Timing::chained;
   const bool is_known = producer_samples_us_.size() == kProducerMemory;
   const double producer = chained ? producer_us(turns, kSampleUs, is_known ? 1 : kProducerSamples) : 0;
   const double launch_us = rotation.fit_graph_length(rough_us, kSampleUs);
 
-  std::vector<double> samples;
   const auto take = [&](int count) {
-    std::vector<double> fresh;
-    sample(rotation, count, fresh);
-    take_off(fresh, producer);
-    samples.insert(samples.end(), fresh.begin(), fresh.end());
+    const std::vector<Rotation*> order(static_cast<std::size_t>(count), &rotation);
+    for (const TimedSample& sample : sample(order, true)) {
+      samples.push_back(take_off(sample.us, producer));
+      clocks.push_back(sample.clock_mhz);
+    }
   };
   take(std::max(1, policy.quick_samples));
   const double quick_us = *std::min_element(samples.begin(), samples.end());
-  if (quick_us > policy.drop_above_us) return too_slow(quick_us, std::move(samples));
+  if (quick_us > policy.drop_above_us) return too_slow(quick_us);
 
   const auto size = [&] { return static_cast<int>(samples.size()); };
   while (size() < policy.max_samples) {
@@ -220,36 +266,95 @@ Benchmark::Timed Benchmark::measure(LoadedPlan& plan, std::int64_t turns, double
     if (!fits(next, launch_us, rotation.launches())) break;
     take(next);
   }
-  return {Outcome::ok, "", summarize(std::move(samples))};
+  return {Outcome::ok, "", summarize(std::move(samples), std::move(clocks))};
+}
+
+Benchmark::Pass Benchmark::first_pass(LoadedPlan& plan, std::int64_t turns, Timing timing, int most) {
+  Rotation rotation = rotation_of(plan, timing, turns);
+  rotation.set_launches(static_cast<int>(std::min<std::int64_t>(turns, most)));
+  const double producer = timing == Timing::chained ? producer_us(turns, kSampleUs, 1) : 0;
+  const TimedSample sampled = sample({&rotation}, true).front();
+  return {take_off(sampled.us, producer) * rotation.launches(), rotation.launches()};
+}
+
+// A duel's rounds until enough of them count, or the deadline or `patience_s` ends.
+Settling Benchmark::play_rounds(std::vector<Rotation>& rotations, const DuelPolicy& policy, double round_us,
+                                Deadline deadline) {
+  const std::size_t count = rotations.size(), wanted = static_cast<std::size_t>(policy.rounds);
+  const double patience_s = kSettlingSeconds + 1e-6 * round_us * policy.rounds;
+  const Deadline patience =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience_s));
+  Settling settling(highest_mhz_, loaded_us());
+  while (settling.counting().size() < wanted) {
+    const bool late = seconds_left(std::min(deadline, patience)) <= 0;
+    if (late && settling.size() > 0) break;
+    // The graphs of the first rounds serve all.
+    const std::size_t of_these = settling.size() % wanted;
+    if (of_these == 0) std::ranges::for_each(rotations, [](Rotation& rotation) { rotation.restart(); });
+    const auto at_once = static_cast<std::size_t>(std::max(1.0, kDuelBatchUs / round_us));
+    const std::size_t rounds =
+        std::max<std::size_t>(1, std::min({wanted - of_these, at_once, kMostAtOnce / count}));
+    std::vector<Rotation*> order;
+    for (std::size_t round = 0; round < rounds; ++round) {
+      for (std::size_t place = 0; place < count; ++place)
+        order.push_back(&rotations[(settling.size() + round + place) % count]);
+    }
+    const std::vector<TimedSample> samples = sample(order, false);
+    for (std::size_t begin = 0; begin < samples.size(); begin += count) {
+      std::vector<TimedSample> round(count);
+      double busy_us = 0;
+      for (std::size_t place = 0; place < count; ++place) {
+        const auto who = static_cast<std::size_t>(order[begin + place] - rotations.data());
+        round[who] = samples[begin + place];
+        busy_us += round[who].us * rotations[who].launches();
+      }
+      settling.add(std::move(round), busy_us);
+    }
+  }
+  return settling;
 }
 
 std::vector<Measurement> Benchmark::duel(const std::vector<LoadedPlan*>& plans, std::int64_t turns,
                                          const DuelPolicy& policy, Deadline deadline,
-                                         std::optional<std::size_t>& failed) {
+                                         std::optional<std::size_t>& failed, const LastSample& last) {
   std::vector<Rotation> rotations;
-  std::vector<std::vector<double>> samples(plans.size());
+  double round_us = 0;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     failed = i;
-    Rotation& rotation = rotations.emplace_back(enqueue_of(*plans[i], policy.timing), turns, stream_);
-    rotation.fit_graph_length(policy.sample_us, policy.sample_us);
+    Rotation& rotation = rotations.emplace_back(rotation_of(*plans[i], policy.timing, turns));
+    const double launch_us = rotation.fit_graph_length(policy.sample_us, policy.sample_us);
+    round_us += launch_us * rotation.launches();
     rotation.restart();  // so that plans which take equally long meet the same turns
-  }
-  double producer = 0;
-  for (int round = 0; round < policy.rounds && (round == 0 || seconds_left(deadline) > 0); ++round) {
-    failed.reset();
-    if (policy.timing == Timing::chained) producer = producer_us(turns, policy.sample_us, 1);
-    for (std::size_t place = 0; place < plans.size(); ++place) {
-      const std::size_t i = (static_cast<std::size_t>(round) + place) % plans.size();
-      failed = i;
-      sample(rotations[i], 1, samples[i]);
-    }
+    rotation.prepare(policy.rounds);
   }
   failed.reset();
-  std::vector<Measurement> measurements;
-  for (std::vector<double>& of_one : samples) {
-    take_off(of_one, producer);
-    measurements.push_back(summarize(std::move(of_one)));
+  double producer = 0;
+  if (policy.timing == Timing::chained) producer = producer_us(turns, policy.sample_us, kProducerSamples);
+  const Settling settling = play_rounds(rotations, policy, round_us, deadline);
+  std::vector<std::size_t> counting = settling.counting();
+  const bool settled =
+      counting.size() >= static_cast<std::size_t>(policy.rounds) || counting.size() == settling.size();
+  if (counting.empty()) {
+    counting.resize(settling.size());
+    std::iota(counting.begin(), counting.end(), std::size_t{0});
   }
+  std::vector<Measurement> measurements;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    std::vector<double> samples, clocks;
+    for (const std::size_t round : counting) {
+      samples.push_back(take_off(settling.round(round)[i].us, producer));
+      clocks.push_back(settling.round(round)[i].clock_mhz);
+    }
+    measurements.push_back(summarize(std::move(samples), std::move(clocks)));
+    measurements.back().settled = settled;
+  }
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    failed = i;
+    last.before();
+    sample({&rotations[i]}, true);
+    last.after(i);
+  }
+  failed.reset();
   return measurements;
 }
 

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <random>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -29,6 +30,12 @@ std::string seconds_text(double seconds) {
   text.erase(text.find_last_not_of('0') + 1);
   if (text.back() == '.') text.pop_back();
   return text + " s";
+}
+
+// Nobody who wrote a kernel can have known it.
+std::uint64_t unforeseen_seed() {
+  std::random_device random;
+  return std::uint64_t{random()} << 32 | random();
 }
 
 ChildProcess::Role worker_role(const std::string& executable = {}) {
@@ -168,6 +175,7 @@ void CudaDevice::ensure_open(const Opened& wanted) {
   request.header = Json{{"op", "open"},
                         {"device", options_.ordinal},
                         {"seed", wanted.seed},
+                        {"other_seed", unforeseen_seed()},
                         {"copies", wanted.copies},
                         {"buffers", write_buffers(buffers, lists)},
                         {"exact", programs_->exact},
@@ -221,7 +229,8 @@ TrialResult CudaDevice::verify(const Candidate& candidate, std::uint64_t seed, d
 }
 
 struct CudaDevice::DuelAttempt {
-  std::vector<Measurement> measurements;     // by `standing`; empty where it did not come to an end
+  std::vector<Measurement> measurements;  // by `standing`; empty where it did not come to an end
+  std::vector<std::pair<std::size_t, std::string>> wrong;  // positions in `standing`, and why
   std::optional<std::size_t> culprit;        // position in `standing`, where the worker could say
   Outcome outcome = Outcome::launch_failed;  // of the culprit
   std::string message;
@@ -249,9 +258,12 @@ CudaDevice::DuelAttempt CudaDevice::attempt_duel(const std::vector<Candidate>& f
   const Json json = worker_reply(reply.message);
   if (json.contains("measurements")) {
     json.at("measurements").get_to(attempt.measurements);
+    for (const Json& one : json.at("wrong"))
+      attempt.wrong.emplace_back(one.at("position").get<std::size_t>(), one.at("message").get<std::string>());
+    if (json.at("damaged").get<bool>()) opened_.reset();
     return attempt;
   }
-  attempt.culprit = json.at("failed").get<std::size_t>();
+  if (json.contains("failed")) attempt.culprit = json.at("failed").get<std::size_t>();
   attempt.outcome = outcome_from_name(json.at("outcome").get<std::string>()).value_or(Outcome::launch_failed);
   attempt.message = json.at("message");
   if (json.at("context_lost").get<bool>()) forget_worker();
@@ -275,6 +287,10 @@ std::vector<TrialResult> CudaDevice::duel(const std::vector<Candidate>& finalist
     if (!attempt.measurements.empty()) {
       for (std::size_t i = 0; i < standing.size(); ++i)
         results[standing[i]].measurement = attempt.measurements[i];
+      for (const auto& [i, reason] : attempt.wrong) {
+        results[standing.at(i)].outcome = Outcome::wrong_result;
+        results[standing.at(i)].message = reason;
+      }
       return results;
     }
     // One of them broke the worker. Where it could not say which, each is run alone; the duel goes on without

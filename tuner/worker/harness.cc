@@ -15,6 +15,9 @@ constexpr std::uint32_t kThreads = 256;
 constexpr std::uint32_t kBlocksPerSm = 8;
 // Four warps, one for each of an SM's schedulers.
 constexpr std::uint32_t kCanaryThreads = 128;
+constexpr std::uint32_t kWipingThreads = 1024;
+// A clock is read on few SMs: all have the same.
+constexpr std::size_t kTickSms = 8;
 
 // As templates/common/harness.cu lays them out.
 struct ErrorPartial {
@@ -38,6 +41,13 @@ std::uint64_t code(DType type) { return static_cast<std::uint64_t>(type); }
 
 }  // namespace
 
+// As moetune_tick of templates/common/timing.cuh writes it.
+struct Harness::Tick {
+  struct {
+    std::uint64_t cycles, ns;
+  } sms[kTickSms];
+};
+
 const char* const Harness::kSource = "templates/common/harness.cu";
 
 ArenaLayout ArenaLayout::of(std::int64_t bytes, std::int64_t copies) {
@@ -45,10 +55,11 @@ ArenaLayout ArenaLayout::of(std::int64_t bytes, std::int64_t copies) {
   return {kGuardBytes, padded + kGuardBytes, bytes, copies};
 }
 
-Harness::Harness(std::span<const std::uint8_t> cubin, int sm_count, const cuda::Stream& stream)
+Harness::Harness(std::span<const std::uint8_t> cubin, const DeviceLimits& limits, const cuda::Stream& stream)
     : stream_(stream),
-      sms_(static_cast<std::uint32_t>(sm_count)),
+      sms_(static_cast<std::uint32_t>(limits.sm_count)),
       blocks_(kBlocksPerSm * sms_),
+      shared_bytes_(static_cast<std::uint32_t>(limits.shared_per_block)),
       module_(cuda::load_module(cubin)),
       fill_(cuda::find_function(module_, "moetune_fill")),
       fill_zipf_(cuda::find_function(module_, "moetune_fill_zipf")),
@@ -64,18 +75,26 @@ Harness::Harness(std::span<const std::uint8_t> cubin, int sm_count, const cuda::
       hold_(cuda::find_function(module_, "moetune_hold")),
       produce_(cuda::find_function(module_, "moetune_produce")),
       canary_(cuda::find_function(module_, "moetune_canary")),
+      tick_(cuda::find_function(module_, "moetune_tick")),
+      wipe_shared_(cuda::find_function(module_, "moetune_wipe_shared")),
       partials_(cuda::allocate(static_cast<std::int64_t>(blocks_ * kPartialBytes))),
       result_(cuda::allocate(sizeof(std::uint64_t))),
-      signal_(cuda::allocate_on_host(sizeof(Signal))) {
+      signal_(cuda::allocate_on_host(sizeof(Signal))),
+      ticks_(cuda::allocate_on_host(kTicks * sizeof(Tick))) {
   signal() = {};
+  LaunchShape wiping;
+  wiping.entry = "moetune_wipe_shared";
+  wiping.dynamic_shared = shared_bytes_;
+  cuda::permit(wipe_shared_, wiping);
 }
 
 void Harness::run(cuda::Function function, const char* entry, std::uint32_t blocks, std::uint32_t threads,
-                  std::vector<std::uint64_t> parameters) {
+                  std::vector<std::uint64_t> parameters, std::uint32_t dynamic_shared) {
   Launch shape;
   shape.entry = entry;
   shape.grid = {blocks, 1, 1};
   shape.block = {threads, 1, 1};
+  shape.dynamic_shared = dynamic_shared;
   std::vector<void*> pointers;
   for (std::uint64_t& parameter : parameters) pointers.push_back(&parameter);
   cuda::launch(function, shape, pointers.data(), stream_);
@@ -225,11 +244,12 @@ SegmentFigures Harness::compare_segments(cuda::Address x, cuda::Address y, DType
   return figures;
 }
 
-std::optional<std::int64_t> Harness::first_damage(cuda::Address arena, const ArenaLayout& layout) {
+std::optional<std::int64_t> Harness::first_damage(cuda::Address arena, const ArenaLayout& layout,
+                                                  std::uint8_t guard) {
   cuda::set_bytes(result_.get(), 0xFF, sizeof(std::uint64_t), stream_);
   run(check_guards_, "moetune_check_guards", blocks_, kThreads,
       {arena, static_cast<std::uint64_t>(layout.guard), static_cast<std::uint64_t>(layout.stride),
-       static_cast<std::uint64_t>(layout.bytes), static_cast<std::uint64_t>(layout.copies), kPoisonByte,
+       static_cast<std::uint64_t>(layout.bytes), static_cast<std::uint64_t>(layout.copies), guard,
        result_.get()});
   const std::uint64_t first = read_result();
   return first == kNoElement ? std::nullopt : std::optional(static_cast<std::int64_t>(first));
@@ -257,6 +277,29 @@ void Harness::release() { std::atomic_ref(signal().released).store(turn_, std::m
 
 bool Harness::gave_up() const {
   return turn_ != 0 && std::atomic_ref(signal().gave_up).load(std::memory_order_acquire) == turn_;
+}
+
+void Harness::tick(int place) {
+  if (place >= kTicks) return;
+  Tick& tick = static_cast<Tick*>(ticks_.get())[place];
+  tick = {};
+  const std::uint64_t offset = static_cast<std::uint64_t>(place) * sizeof(Tick);
+  run(tick_, "moetune_tick", sms_, 32, {cuda::device_address(ticks_) + offset, kTickSms});
+}
+
+double Harness::clock_mhz(int begin, int end) const {
+  if (std::max(begin, end) >= kTicks) return 0;
+  const Tick* const ticks = static_cast<const Tick*>(ticks_.get());
+  for (std::size_t sm = 0; sm < kTickSms; ++sm) {
+    const auto &from = ticks[begin].sms[sm], &to = ticks[end].sms[sm];
+    if (from.ns != 0 && to.ns > from.ns && to.cycles > from.cycles)
+      return 1e3 * static_cast<double>(to.cycles - from.cycles) / static_cast<double>(to.ns - from.ns);
+  }
+  return 0;
+}
+
+void Harness::wipe_shared() {
+  run(wipe_shared_, "moetune_wipe_shared", sms_, kWipingThreads, {shared_bytes_}, shared_bytes_);
 }
 
 std::vector<CanaryPartial> Harness::canary(std::uint64_t duration_ns, std::uint64_t gap_ns) {

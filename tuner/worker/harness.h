@@ -40,7 +40,7 @@ class Harness {
  public:
   static const char* const kSource;  // the template to compile
 
-  Harness(std::span<const std::uint8_t> cubin, int sm_count, const cuda::Stream& stream);
+  Harness(std::span<const std::uint8_t> cubin, const DeviceLimits& limits, const cuda::Stream& stream);
 
   void fill(cuda::Address address, const Buffer& buffer, std::uint64_t seed, std::uint64_t fill_stream);
   void poison(cuda::Address address, DType type, const std::vector<Range>& ranges);
@@ -64,8 +64,9 @@ class Harness {
   };
   SegmentFigures compare_segments(cuda::Address x, cuda::Address y, DType type, const Segments& segments);
 
-  // The lowest offset in the arena whose guard byte was overwritten.
-  std::optional<std::int64_t> first_damage(cuda::Address arena, const ArenaLayout& layout);
+  // The lowest offset in the arena whose guard byte is no longer `guard`.
+  std::optional<std::int64_t> first_damage(cuda::Address arena, const ArenaLayout& layout,
+                                           std::uint8_t guard);
 
   // `bytes` is a multiple of 16.
   std::uint64_t checksum(cuda::Address address, std::int64_t bytes);
@@ -76,6 +77,15 @@ class Harness {
   void hold(std::uint64_t patience_ns);
   void release();
   bool gave_up() const;
+
+  // Reads the SMs' clocks into a place below kTicks, when the stream gets there. Places past that stay unknown.
+  static constexpr int kTicks = 256;
+  void tick(int place);
+  // The SM clock between two ticks that are over, in MHz; 0 if it cannot be told.
+  double clock_mhz(int begin, int end) const;
+
+  // Overwrites the shared memory of every SM: nothing that a kernel left there survives.
+  void wipe_shared();
 
   // Writes `count` pairs (address, words of 16 bytes) of the list at `parts`, `words` of them in all, with the values
   // that they hold.
@@ -91,9 +101,10 @@ class Harness {
     std::uint64_t released, gave_up;  // the last turn that was
   };
   Signal& signal() const { return *static_cast<Signal*>(signal_.get()); }
+  struct Tick;
 
   void run(cuda::Function function, const char* entry, std::uint32_t blocks, std::uint32_t threads,
-           std::vector<std::uint64_t> parameters);
+           std::vector<std::uint64_t> parameters, std::uint32_t dynamic_shared = 0);
   void fill_list(cuda::Address address, DType type, const std::vector<std::int32_t>& list);
   void shift_columns(cuda::Address address, const Buffer& buffer);
   void fill_zipf(cuda::Address address, const Buffer& buffer, std::uint64_t seed, std::uint64_t fill_stream);
@@ -102,12 +113,12 @@ class Harness {
   std::uint64_t read_result();
 
   const cuda::Stream& stream_;
-  std::uint32_t sms_, blocks_;
+  std::uint32_t sms_, blocks_, shared_bytes_;
   cuda::Module module_;
   cuda::Function fill_, fill_zipf_, fill_list_, shift_columns_, poison_, widen_, compare_, compare_integers_,
-      compare_segments_, check_guards_, checksum_, hold_, produce_, canary_;
+      compare_segments_, check_guards_, checksum_, hold_, produce_, canary_, tick_, wipe_shared_;
   cuda::Memory partials_, result_;
-  cuda::HostMemory signal_;
+  cuda::HostMemory signal_, ticks_;
   std::uint64_t turn_ = 0;  // of hold()
 };
 

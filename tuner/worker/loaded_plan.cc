@@ -11,8 +11,8 @@ Arena::Arena(std::string name, std::int64_t bytes, std::int64_t copies, const cu
   cuda::set_bytes(memory_.get(), kPoisonByte, layout_.total(), stream);
 }
 
-std::string Arena::damage(Harness& harness) const {
-  const std::optional<std::int64_t> first = harness.first_damage(memory_.get(), layout_);
+std::string Arena::damage(Harness& harness, std::uint8_t guard) const {
+  const std::optional<std::int64_t> first = harness.first_damage(memory_.get(), layout_, guard);
   if (!first) return "";
   std::string text = "wrote outside '" + name_ + "': ";
   if (*first < layout_.guard)
@@ -56,6 +56,13 @@ const BoundPlan& LoadedPlan::bound(BoundPlans& plans, const LaunchPlan& plan, st
 void LoadedPlan::enqueue(std::int64_t turn) { bound(bound_, plan_, turn).enqueue(stream_); }
 
 void LoadedPlan::enqueue_alone(std::int64_t turn) { bound(bound_alone_, alone_, turn).enqueue(stream_); }
+
+void LoadedPlan::poison_scratch() {
+  for (std::size_t i = 0; i < scratch_.size(); ++i) {
+    const Scratch& scratch = plan_.scratch[i];
+    if (!scratch.zeroed) cuda::set_bytes(scratch_[i].address(0), kPoisonByte, scratch.bytes, stream_);
+  }
+}
 
 std::string LoadedPlan::scratch_damage(Harness& harness) const {
   for (std::size_t i = 0; i < scratch_.size(); ++i) {

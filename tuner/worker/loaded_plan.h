@@ -34,8 +34,8 @@ class Arena {
     return memory_.get() + static_cast<cuda::Address>(layout_.offset(copy));
   }
 
-  // Which byte next to which copy was overwritten, in words; empty where none was.
-  std::string damage(Harness& harness) const;
+  // Which byte next to which copy is no longer `guard`, in words; empty where all are.
+  std::string damage(Harness& harness, std::uint8_t guard = kPoisonByte) const;
 
  private:
   std::string name_;
@@ -55,6 +55,9 @@ class LoadedPlan {
   void enqueue(std::int64_t turn);
   // The same, but the first launch begins only once what is in front of it has ended.
   void enqueue_alone(std::int64_t turn);
+
+  // Forgets what earlier launches left in scratch, but for counters, which stay at zero.
+  void poison_scratch();
 
   // What the launches did to scratch that they must not: written outside of it, or left counters, which kernels share,
   // at anything but zero. In words; empty if nothing. Waits for the stream.

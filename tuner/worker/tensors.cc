@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <limits>
 
 #include "base/error.h"
@@ -53,12 +54,16 @@ std::int64_t turns_for(std::int64_t copies, std::int64_t orders) { return ceil_d
 Tensors::Tensors(TensorsSpec spec, const CompiledReference& exact, const CompiledReference& baseline,
                  const DeviceLimits& limits, std::int64_t free_memory, Harness& harness,
                  const cuda::Stream& stream)
-    : spec_(std::move(spec)), harness_(harness), stream_(stream) {
+    : spec_(std::move(spec)), exact_(exact), harness_(harness), stream_(stream) {
   check_buffers(spec_.buffers);
+  fillings_[0].seed = spec_.seed;
+  fillings_[1].seed = spec_.other_seed;
+  fillings_[1].guard = kOtherPoisonByte;
   try {
     allocate(limits, free_memory);
-    fill_inputs();
-    run_references(exact, baseline);
+    fill_inputs(filling().seed);
+    find_answers();
+    run_baseline(baseline);
   } catch (const cuda::CudaError& error) {
     if (error.kind != cuda::CudaError::Kind::memory) throw;
     throw TooLittleMemory(
@@ -74,7 +79,8 @@ void Tensors::allocate(const DeviceLimits& limits, std::int64_t free_memory) {
   for (const Buffer& buffer : spec_.buffers) {
     const std::int64_t orders = has_orders(buffer) ? orders_ : 1;
     (buffer.rotates ? rotating : fixed) += orders * arena_bytes(buffer.bytes());
-    if (buffer.is_written()) fixed += arena_bytes(exact_bytes(buffer));
+    if (buffer.is_written())
+      fixed += static_cast<std::int64_t>(std::size(fillings_)) * arena_bytes(exact_bytes(buffer));
     if (needs_two_runs(buffer)) fixed += arena_bytes(buffer.bytes());
   }
   const std::int64_t possible = copies_for(rotating, fixed, limits.l2_bytes, free_memory);
@@ -86,9 +92,9 @@ void Tensors::allocate(const DeviceLimits& limits, std::int64_t free_memory) {
   copies_ = spec_.copies > 0 ? std::min(spec_.copies, possible) : possible;
   for (std::size_t i = 0; i < spec_.buffers.size(); ++i) {
     const Buffer& buffer = spec_.buffers[i];
-    tensors_.push_back({Arena(buffer.name, buffer.bytes(), copies_of(buffer), stream_)});
+    arenas_.emplace_back(buffer.name, buffer.bytes(), copies_of(buffer), stream_);
     if (!buffer.is_written()) continue;
-    Output& output = outputs_.emplace_back(Output{i, Arena(buffer.name, exact_bytes(buffer), 1, stream_)});
+    Output& output = outputs_.emplace_back(Output{.position = i});
     if (!needs_two_runs(buffer)) continue;
     output.earlier.emplace(buffer.name, buffer.bytes(), 1, stream_);
     runs_ = 2;
@@ -99,35 +105,47 @@ std::int64_t Tensors::copies_of(const Buffer& buffer) const {
   return has_orders(buffer) ? orders_ : buffer.rotates ? copies_ : 1;
 }
 
-void Tensors::fill_copies(std::size_t position) {
+bool Tensors::accumulates() const {
+  return std::ranges::any_of(spec_.buffers, [](const Buffer& buffer) { return buffer.role == Role::in_out; });
+}
+
+void Tensors::fill_copies(std::size_t position, std::uint64_t seed) {
   const Buffer& buffer = spec_.buffers[position];
   std::optional<Buffer> ordered;
   if (has_orders(buffer)) ordered = buffer;
   for (std::int64_t copy = 0; copy < copies_of(buffer); ++copy) {
     if (ordered) ordered->fill.integers = integers_in_order(buffer, copy);
-    harness_.fill(tensors_[position].arena.address(copy), ordered ? *ordered : buffer, spec_.seed,
+    harness_.fill(arenas_[position].address(copy), ordered ? *ordered : buffer, seed,
                   fill_stream(position, static_cast<std::size_t>(copy)));
   }
 }
 
-void Tensors::fill_inputs() {
-  for (std::size_t i = 0; i < spec_.buffers.size(); ++i) {
-    if (!spec_.buffers[i].is_read()) continue;
-    fill_copies(i);
-    const Arena& arena = tensors_[i].arena;
-    tensors_[i].checksum = harness_.checksum(arena.base(), arena.layout().total());
+// Reading all of it for the checksums last also brings what was written out of the cache.
+void Tensors::fill_inputs(std::uint64_t seed) {
+  Filling& now = filling();
+  now.checksums.assign(arenas_.size(), 0);
+  for (std::size_t i = 0; i < arenas_.size(); ++i) {
+    const Buffer& buffer = spec_.buffers[i];
+    if (!buffer.is_read()) continue;
+    const Arena& arena = arenas_[i];
+    if (!buffer.is_written()) cuda::set_bytes(arena.base(), now.guard, arena.layout().total(), stream_);
+    fill_copies(i, seed);
   }
-  for (const Output& output : outputs_) {
-    const Buffer& buffer = spec_.buffers[output.position];
-    if (buffer.role != Role::in_out) continue;
-    const cuda::Address from = address(buffer.name, 0), to = output.exact.address(0);
-    if (is_integer(buffer.dtype)) {
-      cuda::copy_on_device(to, from, buffer.bytes(), stream_);
-    } else {
-      harness_.widen(from, buffer.dtype, to, buffer.elements);
-    }
+  for (std::size_t i = 0; i < arenas_.size(); ++i) {
+    const Arena& arena = arenas_[i];
+    if (spec_.buffers[i].is_read())
+      now.checksums[i] = harness_.checksum(arena.base(), arena.layout().total());
   }
 }
+
+void Tensors::use(InputSet set) {
+  if (set == in_use_) return;
+  in_use_ = set;
+  fill_inputs(filling().seed);
+  if (filling().answers.empty()) find_answers();
+}
+
+void Tensors::stir(std::uint64_t number) { fill_inputs(filling().seed + number); }
 
 std::vector<std::vector<FreshPart>> Tensors::fresh_parts() const {
   constexpr std::int64_t kWord = 16;
@@ -146,31 +164,44 @@ std::vector<std::vector<FreshPart>> Tensors::fresh_parts() const {
 }
 
 cuda::Address Tensors::address(std::string_view name, std::int64_t turn) const {
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    if (tensors_[i].arena.name() == name)
-      return tensors_[i].arena.address(turn % copies_of(spec_.buffers[i]));
+  for (std::size_t i = 0; i < arenas_.size(); ++i) {
+    if (arenas_[i].name() == name) return arenas_[i].address(turn % copies_of(spec_.buffers[i]));
   }
   return 0;
 }
 
 cuda::Address Tensors::reference_address(std::string_view name) const {
-  for (const Output& output : outputs_) {
-    if (output.exact.name() == name) return output.exact.address(0);
+  for (const Answer& answer : filling().answers) {
+    if (answer.exact.name() == name) return answer.exact.address(0);
   }
   return address(name, 0);
 }
 
-void Tensors::run_references(const CompiledReference& exact, const CompiledReference& baseline) {
-  {
-    const auto to_exact = [this](std::string_view name, std::int64_t) { return reference_address(name); };
-    LoadedPlan plan(exact.plan, exact.cubin, to_exact, stream_);
-    plan.enqueue(0);
-    cuda::synchronize(stream_);
+// What the exact reference makes of the inputs in use.
+void Tensors::find_answers() {
+  std::vector<Answer>& answers = filling().answers;
+  for (const Output& output : outputs_) {
+    const Buffer& buffer = spec_.buffers[output.position];
+    Answer& answer =
+        answers.emplace_back(Answer{.exact = Arena(buffer.name, exact_bytes(buffer), 1, stream_)});
+    if (buffer.role != Role::in_out) continue;
+    const cuda::Address from = address(buffer.name, 0), to = answer.exact.address(0);
+    if (is_integer(buffer.dtype)) {
+      cuda::copy_on_device(to, from, buffer.bytes(), stream_);
+    } else {
+      harness_.widen(from, buffer.dtype, to, buffer.elements);
+    }
   }
-  for (Output& output : outputs_) {
-    output.checksum = harness_.checksum(output.exact.base(), output.exact.layout().total());
-  }
-  for (Output& output : outputs_) find_segments(output);
+  const auto to_exact = [this](std::string_view name, std::int64_t) { return reference_address(name); };
+  LoadedPlan plan(exact_.plan, exact_.cubin, to_exact, stream_);
+  plan.enqueue(0);
+  cuda::synchronize(stream_);
+  for (Answer& answer : answers)
+    answer.checksum = harness_.checksum(answer.exact.base(), answer.exact.layout().total());
+  for (std::size_t i = 0; i < outputs_.size(); ++i) find_segments(i);
+}
+
+void Tensors::run_baseline(const CompiledReference& baseline) {
   LoadedPlan plan = load(baseline.plan, baseline.cubin);
   const Validation validation = judge_runs(plan, false, Judged::baseline);
   if (validation.damaged)
@@ -179,21 +210,22 @@ void Tensors::run_references(const CompiledReference& exact, const CompiledRefer
     throw BrokenEnvironment("the kernel's two references contradict each other: " + validation.reason);
 }
 
-void Tensors::find_segments(Output& output) {
-  const Buffer& buffer = spec_.buffers[output.position];
+void Tensors::find_segments(std::size_t output) {
+  const Buffer& buffer = spec_.buffers[outputs_[output].position];
+  Answer& answer = filling().answers[output];
   const OutputCheck& check = buffer.check;
   if (check.kind != OutputCheck::Kind::set_per_segment) return;
   if (check.segments.empty()) {
-    output.segments.ends = segment_ends(check.segment_length, buffer.elements);
+    answer.segments.ends = segment_ends(check.segment_length, buffer.elements);
     return;
   }
   const auto named = std::find_if(spec_.buffers.begin(), spec_.buffers.end(),
                                   [&](const Buffer& other) { return other.name == check.segments; });
   std::vector<std::int32_t> offsets(static_cast<std::size_t>(named->elements));
-  output.segments.offsets = reference_address(check.segments);
+  answer.segments.offsets = reference_address(check.segments);
   cuda::copy_to_host({reinterpret_cast<std::uint8_t*>(offsets.data()), offsets.size() * sizeof offsets[0]},
-                     output.segments.offsets, stream_);
-  output.segments.ends = segment_ends(offsets, buffer.elements);
+                     answer.segments.offsets, stream_);
+  answer.segments.ends = segment_ends(offsets, buffer.elements);
 }
 
 LoadedPlan Tensors::load(const Plan& plan, std::span<const std::uint8_t> cubin) const {
@@ -204,7 +236,7 @@ LoadedPlan Tensors::load(const Plan& plan, std::span<const std::uint8_t> cubin) 
 void Tensors::poison_outputs(int run) {
   for (const Output& output : outputs_) {
     const Buffer& buffer = spec_.buffers[output.position];
-    const Arena& arena = tensors_[output.position].arena;
+    const Arena& arena = arenas_[output.position];
     if (buffer.role != Role::output) continue;
     if (run == 0) {
       cuda::set_bytes(arena.base(), kPoisonByte, arena.layout().total(), stream_);
@@ -219,14 +251,15 @@ void Tensors::poison_outputs(int run) {
 
 void Tensors::refill_in_outs() {
   for (const Output& output : outputs_) {
-    if (spec_.buffers[output.position].role == Role::in_out) fill_copies(output.position);
+    if (spec_.buffers[output.position].role == Role::in_out) fill_copies(output.position, filling().seed);
   }
 }
 
-OutputVerdict Tensors::judge_errors(Output& output, Judged as, Validation& validation) {
+OutputVerdict Tensors::judge_errors(std::size_t which, Judged as, Validation& validation) {
+  Output& output = outputs_[which];
   const Buffer& buffer = spec_.buffers[output.position];
-  const ErrorFigures figures = harness_.compare(tensors_[output.position].arena.address(0), buffer.dtype,
-                                                output.exact.address(0), buffer.elements);
+  const ErrorFigures figures = harness_.compare(arenas_[output.position].address(0), buffer.dtype,
+                                                filling().answers[which].exact.address(0), buffer.elements);
   validation.max_error = std::max(validation.max_error, figures.max_error);
   validation.dissimilarity = std::max(validation.dissimilarity, figures.dissimilarity());
   if (buffer.check.kind == OutputCheck::Kind::exact) return judge_exact(buffer.name, figures);
@@ -240,9 +273,12 @@ OutputVerdict Tensors::judge_errors(Output& output, Judged as, Validation& valid
   return judge(buffer.name, figures, std::numeric_limits<double>::infinity(), coarse);
 }
 
-OutputVerdict Tensors::judge_integers(Output& output, int run) {
+// `run` is the one of a validation that is judged; beyond the first it knows what that one left unwritten.
+OutputVerdict Tensors::judge_integers(std::size_t which, int run) {
+  const Output& output = outputs_[which];
+  const Answer& answer = filling().answers[which];
   const Buffer& buffer = spec_.buffers[output.position];
-  const cuda::Address actual = tensors_[output.position].arena.address(0), exact = output.exact.address(0);
+  const cuda::Address actual = arenas_[output.position].address(0), exact = answer.exact.address(0);
   const cuda::Address earlier = output.earlier && run > 0 ? output.earlier->address(0) : 0;
   const IntegerFigures figures =
       harness_.compare_integers(actual, exact, buffer.dtype, buffer.elements, earlier);
@@ -252,27 +288,36 @@ OutputVerdict Tensors::judge_integers(Output& output, int run) {
   // Equal in every place is equal as sets.
   if (figures.mismatches == 0) return judge_sets(buffer.name, figures, {});
   return judge_sets(buffer.name, figures,
-                    harness_.compare_segments(actual, exact, buffer.dtype, output.segments));
+                    harness_.compare_segments(actual, exact, buffer.dtype, answer.segments));
 }
 
-OutputVerdict Tensors::judge_output(Output& output, int run, Judged as, Validation& validation) {
-  return is_integer(spec_.buffers[output.position].dtype) ? judge_integers(output, run)
-                                                          : judge_errors(output, as, validation);
+// The first output that is wrong gives the reason; a later run knows more than an earlier one.
+void Tensors::judge_outputs(int run, Judged as, Validation& validation) {
+  std::string wrong;
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    const bool counts = is_integer(spec_.buffers[outputs_[i].position].dtype);
+    const OutputVerdict verdict = counts ? judge_integers(i, run) : judge_errors(i, as, validation);
+    if (!verdict.right && wrong.empty()) wrong = verdict.reason;
+  }
+  if (!wrong.empty()) validation.reason = wrong;
 }
 
 std::string Tensors::damage(const LoadedPlan& plan) {
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    const Arena& arena = tensors_[i].arena;
+  for (std::size_t i = 0; i < arenas_.size(); ++i) {
+    const Arena& arena = arenas_[i];
     const bool input = !spec_.buffers[i].is_written();
     // One pass over an input sees its values and its guard bands alike; where they are is looked up only when
     // needed.
-    if (input && harness_.checksum(arena.base(), arena.layout().total()) == tensors_[i].checksum) continue;
-    if (std::string text = arena.damage(harness_); !text.empty()) return text;
+    if (input && harness_.checksum(arena.base(), arena.layout().total()) == filling().checksums[i]) continue;
+    if (std::string text = arena.damage(harness_, input ? filling().guard : kPoisonByte); !text.empty())
+      return text;
     if (input) return "changed its input '" + arena.name() + "'";
   }
-  for (const Output& output : outputs_) {
-    if (harness_.checksum(output.exact.base(), output.exact.layout().total()) != output.checksum)
-      return "changed the reference's copy of '" + output.exact.name() + "'";
+  for (const Filling& filling : fillings_) {
+    for (const Answer& answer : filling.answers) {
+      if (harness_.checksum(answer.exact.base(), answer.exact.layout().total()) != answer.checksum)
+        return "changed the reference's copy of '" + answer.exact.name() + "'";
+    }
   }
   return plan.scratch_damage(harness_);
 }
@@ -288,13 +333,7 @@ Validation Tensors::judge_runs(LoadedPlan& plan, bool after_previous_run, Judged
     plan.enqueue(0);
     cuda::record(end, stream_);
     cuda::synchronize(stream_);
-    // The second run knows more: that what is wrong was never written.
-    std::string wrong;
-    for (Output& output : outputs_) {
-      const OutputVerdict verdict = judge_output(output, run, as, validation);
-      if (!verdict.right && wrong.empty()) wrong = verdict.reason;
-    }
-    if (!wrong.empty()) validation.reason = wrong;
+    judge_outputs(run, as, validation);
   }
   validation.run_us = cuda::elapsed_us(begin, end);
   if (std::string text = damage(plan); !text.empty()) {
@@ -309,17 +348,24 @@ Validation Tensors::validate(LoadedPlan& plan, bool after_previous_run) {
   return judge_runs(plan, after_previous_run, Judged::candidate);
 }
 
+Validation Tensors::judge_written() {
+  Validation validation;
+  judge_outputs(0, Judged::candidate, validation);
+  validation.right = validation.reason.empty();
+  return validation;
+}
+
 std::vector<std::uint8_t> Tensors::fetch(const std::string& name, std::int64_t copy, bool exact) const {
-  for (const Output& output : outputs_) {
-    if (!exact || output.exact.name() != name) continue;
-    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(output.exact.layout().bytes));
-    cuda::copy_to_host(bytes, output.exact.address(0), stream_);
+  for (const Answer& answer : filling().answers) {
+    if (!exact || answer.exact.name() != name) continue;
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(answer.exact.layout().bytes));
+    cuda::copy_to_host(bytes, answer.exact.address(0), stream_);
     return bytes;
   }
-  for (const Tensor& tensor : tensors_) {
-    if (exact || tensor.arena.name() != name || copy < 0 || copy >= tensor.arena.layout().copies) continue;
-    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(tensor.arena.layout().bytes));
-    cuda::copy_to_host(bytes, tensor.arena.address(copy), stream_);
+  for (const Arena& arena : arenas_) {
+    if (exact || arena.name() != name || copy < 0 || copy >= arena.layout().copies) continue;
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(arena.layout().bytes));
+    cuda::copy_to_host(bytes, arena.address(copy), stream_);
     return bytes;
   }
   throw BadInput("the problem has no copy " + std::to_string(copy) + " of a tensor '" + name + "'");

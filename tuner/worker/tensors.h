@@ -1,5 +1,6 @@
 // One problem's tensors on the device: rotating copies of the inputs, outputs, the exact reference outputs,
-// and the checks that a candidate wrote the right values and nothing else.
+// and the checks that a candidate wrote the right values and nothing else. The inputs can be changed where they lie, so
+// that a candidate which kept what it found there is caught.
 //
 // Lives in the worker; not thread-safe. Owns all its device memory. Errors: BrokenEnvironment where the
 // device cannot hold the problem or the references contradict each other; cuda::CudaError otherwise.
@@ -21,8 +22,13 @@ namespace moetune {
 struct TensorsSpec {
   std::vector<Buffer> buffers;
   std::uint64_t seed = 0;
-  std::int64_t copies = 0;  // of rotating buffers; 0: as many as keep the caches cold
+  std::uint64_t other_seed = 0;  // of InputSet::other
+  std::int64_t copies = 0;       // of rotating buffers; 0: as many as keep the caches cold
 };
+
+// What the inputs hold: drawn by the first seed or by the other one. Lists, such as lengths and page tables, are the
+// same in both, so that both take equally long.
+enum class InputSet { usual, other };
 
 struct CompiledReference {
   Plan plan;
@@ -67,48 +73,77 @@ class Tensors {
   // `after_previous_run`: right behind a run over the last turn, which may have left something in the scratch.
   Validation validate(LoadedPlan& plan, bool after_previous_run);
 
+  // Poisons the outputs, so that what launches leave there from now on is theirs.
+  void poison_outputs() { poison_outputs(0); }
+
+  // Judges what a launch over turn 0 has just written, without another launch. Not for kernels with in_out buffers,
+  // which hold whatever the launches before left (accumulates()).
+  Validation judge_written();
+  bool accumulates() const;
+
+  // What the plan's launches wrote that they must not: around its tensors, into its inputs, the reference's answers or
+  // its scratch. In words; empty if nothing.
+  std::string damage(const LoadedPlan& plan);
+
+  // Fills the inputs anew at the same addresses. Outputs keep what they hold. Afterwards no input lies in a cache.
+  void use(InputSet set);
+  // Fills them with values that nobody has an answer for, until use(); others for each number.
+  void stir(std::uint64_t number);
+  InputSet in_use() const { return in_use_; }
+
   // A tensor as it is now; `exact` asks for the reference's output (of exact_dtype) instead. The copies of a tensor
   // with sequences are their orders. Throws BadInput for an unknown name.
   std::vector<std::uint8_t> fetch(const std::string& name, std::int64_t copy, bool exact) const;
 
  private:
-  struct Tensor {
-    Arena arena;
-    std::uint64_t checksum = 0;  // inputs
-  };
   struct Output {
-    std::size_t position = 0;  // in spec_.buffers
-    Arena exact;
-    std::uint64_t checksum = 0;    // of `exact`
+    std::size_t position = 0;      // in spec_.buffers
     std::optional<Arena> earlier;  // what the first of two runs wrote
-    Harness::Segments segments;    // of a check by sets
-    double baseline_error = 0;
+    double baseline_error = 0;     // on the usual inputs
+  };
+  // What is right for an output.
+  struct Answer {
+    Arena exact;
+    std::uint64_t checksum = 0;
+    Harness::Segments segments;  // of a check by sets
+  };
+  // What belongs to one set of inputs.
+  struct Filling {
+    std::uint64_t seed = 0;
+    std::uint8_t guard = kPoisonByte;      // around inputs: other garbage around other inputs
+    std::vector<std::uint64_t> checksums;  // of inputs, by tensor
+    std::vector<Answer> answers;           // by output; none until the set is first used
   };
   // What is judged: the baseline reference may err more than a candidate.
   enum class Judged { candidate, baseline };
 
   void allocate(const DeviceLimits& limits, std::int64_t free_memory);
-  void fill_inputs();
-  void run_references(const CompiledReference& exact, const CompiledReference& baseline);
-  void find_segments(Output& output);
-  void fill_copies(std::size_t position);
+  Filling& filling() { return fillings_[static_cast<std::size_t>(in_use_)]; }
+  const Filling& filling() const { return fillings_[static_cast<std::size_t>(in_use_)]; }
+  void fill_inputs(std::uint64_t seed);
+  void find_answers();
+  void run_baseline(const CompiledReference& baseline);
+  void find_segments(std::size_t output);
+  void fill_copies(std::size_t position, std::uint64_t seed);
   void poison_outputs(int run);
   void refill_in_outs();
   Validation judge_runs(LoadedPlan& plan, bool after_previous_run, Judged as);
-  OutputVerdict judge_output(Output& output, int run, Judged as, Validation& validation);
-  OutputVerdict judge_errors(Output& output, Judged as, Validation& validation);
-  OutputVerdict judge_integers(Output& output, int run);
+  void judge_outputs(int run, Judged as, Validation& validation);
+  OutputVerdict judge_errors(std::size_t output, Judged as, Validation& validation);
+  OutputVerdict judge_integers(std::size_t output, int run);
   cuda::Address address(std::string_view name, std::int64_t turn) const;
   cuda::Address reference_address(std::string_view name) const;
   std::int64_t copies_of(const Buffer& buffer) const;
-  std::string damage(const LoadedPlan& plan);
 
   TensorsSpec spec_;
+  CompiledReference exact_;
   Harness& harness_;
   const cuda::Stream& stream_;
   std::int64_t copies_ = 1, orders_ = 1;
-  std::vector<Tensor> tensors_;  // as spec_.buffers
+  std::vector<Arena> arenas_;  // as spec_.buffers
   std::vector<Output> outputs_;
+  Filling fillings_[2];  // by InputSet
+  InputSet in_use_ = InputSet::usual;
   int runs_ = 1;  // of a validation
 };
 

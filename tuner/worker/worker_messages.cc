@@ -82,7 +82,7 @@ void to_json(Json& json, const MeasurePolicy& policy) {
   json = {{"timing", timing_name(policy.timing)},  {"drop_above_us", from_number(policy.drop_above_us)},
           {"quick_samples", policy.quick_samples}, {"min_samples", policy.min_samples},
           {"max_samples", policy.max_samples},     {"relative_width", policy.relative_width},
-          {"time_limit_s", policy.time_limit_s}};
+          {"time_limit_s", policy.time_limit_s},   {"prove_below_us", from_number(policy.prove_below_us)}};
 }
 
 void from_json(const Json& json, MeasurePolicy& policy) {
@@ -93,15 +93,20 @@ void from_json(const Json& json, MeasurePolicy& policy) {
   json.at("max_samples").get_to(policy.max_samples);
   json.at("relative_width").get_to(policy.relative_width);
   json.at("time_limit_s").get_to(policy.time_limit_s);
+  policy.prove_below_us = to_number(json.at("prove_below_us"));
 }
 
 void to_json(Json& json, const DuelPolicy& policy) {
-  json = {{"rounds", policy.rounds}, {"timing", timing_name(policy.timing)}, {"sample_us", policy.sample_us}};
+  json = {{"rounds", policy.rounds},
+          {"timing", timing_name(policy.timing)},
+          {"sample_us", policy.sample_us},
+          {"proves", policy.proves}};
 }
 void from_json(const Json& json, DuelPolicy& policy) {
   json.at("rounds").get_to(policy.rounds);
   policy.timing = timing_from_json(json.at("timing"));
   json.at("sample_us").get_to(policy.sample_us);
+  json.at("proves").get_to(policy.proves);
 }
 
 void to_json(Json& json, const Measurement& measurement) {
@@ -112,7 +117,8 @@ void to_json(Json& json, const Measurement& measurement) {
           {"sm_clock_mhz", measurement.sm_clock_mhz},
           {"memory_clock_mhz", measurement.memory_clock_mhz},
           {"temperature_c", measurement.temperature_c},
-          {"throttled", measurement.throttled}};
+          {"throttled", measurement.throttled},
+          {"settled", measurement.settled}};
 }
 
 void from_json(const Json& json, Measurement& measurement) {
@@ -124,6 +130,7 @@ void from_json(const Json& json, Measurement& measurement) {
   json.at("memory_clock_mhz").get_to(measurement.memory_clock_mhz);
   json.at("temperature_c").get_to(measurement.temperature_c);
   json.at("throttled").get_to(measurement.throttled);
+  json.at("settled").get_to(measurement.settled);
 }
 
 void to_json(Json& json, const TrialResult& result) {

@@ -9,6 +9,7 @@
 #include "kernels/buffer_json.h"
 #include "tuner/worker/benchmark.h"
 #include "tuner/worker/nvml.h"
+#include "tuner/worker/proof.h"
 #include "tuner/worker/tensors.h"
 #include "tuner/worker/worker_messages.h"
 
@@ -70,11 +71,11 @@ struct WorkerSession::Gpu {
 struct WorkerSession::OpenProblem {
   OpenProblem(Gpu& gpu, TensorsSpec spec, const Bytes& harness_cubin, const CompiledReference& exact,
               const CompiledReference& baseline)
-      : harness(harness_cubin, gpu.info.limits.sm_count, gpu.stream),
+      : harness(harness_cubin, gpu.info.limits, gpu.stream),
         tensors(std::move(spec), exact, baseline, gpu.info.limits, gpu.context.free_memory(), harness,
                 gpu.stream),
         producer(harness, tensors.fresh_parts(), gpu.stream),
-        benchmark(harness, producer, gpu.nvml, gpu.stream) {}
+        benchmark(harness, producer, gpu.nvml, 1e-3 * gpu.info.key.sm_clock_khz, gpu.stream) {}
 
   Harness harness;
   Tensors tensors;
@@ -139,6 +140,7 @@ Message WorkerSession::open(const Message& request) {
   const auto shared = std::span(request.blobs);
   spec.buffers = read_buffers(json.at("buffers"), shared.subspan(std::min(kPrograms, shared.size())));
   json.at("seed").get_to(spec.seed);
+  json.at("other_seed").get_to(spec.other_seed);
   json.at("copies").get_to(spec.copies);
   const CompiledReference exact{json.at("exact").get<Plan>(), blob(request, 1)};
   const CompiledReference baseline{json.at("baseline").get<Plan>(), blob(request, 2)};
@@ -194,6 +196,7 @@ bool WorkerSession::validate(Run& run, bool after_previous_run) {
 
 void WorkerSession::measure(Run& run) {
   const auto begin = Clock::now();
+  run.problem.tensors.poison_outputs();
   Benchmark::Timed timing = run.problem.benchmark.measure(*run.plan, run.problem.tensors.turns(), run.run_us,
                                                           run.policy, run.deadline);
   TrialResult& result = run.reply.result;
@@ -201,6 +204,26 @@ void WorkerSession::measure(Run& run) {
   result.message = std::move(timing.message);
   result.measurement = std::move(timing.measurement);
   result.measure_s = seconds_since(begin);
+}
+
+// Whether what the timed launches wrote is right, and, of one that would lead, whether it stands the proof.
+bool WorkerSession::judge_measured(Run& run) {
+  TrialResult& result = run.reply.result;
+  const auto begin = Clock::now();
+  Tensors& tensors = run.problem.tensors;
+  Validation validation{.right = true};
+  if (!tensors.accumulates()) validation = tensors.judge_written();
+  if (!validation.right) validation.reason += " (as the timed launches left it)";
+  if (validation.right && result.measurement.median_us < run.policy.prove_below_us) {
+    validation =
+        prove(*run.plan, tensors, run.problem.benchmark, run.policy.timing, result.measurement.median_us);
+  }
+  result.validate_s += seconds_since(begin);
+  run.reply.damaged = validation.damaged;
+  if (validation.right) return true;
+  result.outcome = Outcome::wrong_result;
+  result.message = validation.reason;
+  return false;
 }
 
 Message WorkerSession::run(const Message& request) {
@@ -213,8 +236,12 @@ Message WorkerSession::run(const Message& request) {
     const auto loading = Clock::now();
     run.plan.emplace(run.problem.tensors.load(json.at("plan").get<Plan>(), blob(request, 0)));
     result.validate_s = seconds_since(loading);
+    run.problem.tensors.use(InputSet::usual);
     const bool right = validate(run, false);
-    if (right && measured) measure(run);
+    if (right && measured) {
+      measure(run);
+      if (result.outcome == Outcome::ok) judge_measured(run);
+    }
     // Once more, now that it has run many times: state that it leaves in its scratch must not break the next
     // run.
     if (right && result.outcome == Outcome::ok) validate(run, true);
@@ -234,21 +261,41 @@ Message WorkerSession::duel(const Message& request) {
   std::vector<std::unique_ptr<LoadedPlan>> plans;
   std::vector<LoadedPlan*> borrowed;
   std::optional<std::size_t> failed;
+  Tensors& tensors = problem.tensors;
   try {
+    tensors.use(InputSet::usual);
     for (const Json& plan : json.at("plans")) {
       failed = plans.size();
       plans.push_back(
-          std::make_unique<LoadedPlan>(problem.tensors.load(plan.get<Plan>(), blob(request, plans.size()))));
+          std::make_unique<LoadedPlan>(tensors.load(plan.get<Plan>(), blob(request, plans.size()))));
       borrowed.push_back(plans.back().get());
     }
+    std::vector<Validation> validations(plans.size(), {.right = true});
+    const Benchmark::LastSample last = {.before = [&] { tensors.poison_outputs(); },
+                                        .after =
+                                            [&](std::size_t i) {
+                                              if (!tensors.accumulates())
+                                                validations[i] = tensors.judge_written();
+                                            }};
     const std::vector<Measurement> measurements =
-        problem.benchmark.duel(borrowed, problem.tensors.turns(), policy, deadline, failed);
-    return reply_of({{"measurements", measurements}});
+        problem.benchmark.duel(borrowed, tensors.turns(), policy, deadline, failed, last);
+    Json wrong = Json::array();
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      failed = i;
+      if (policy.proves && validations[i].right)
+        validations[i] =
+            prove(*plans[i], tensors, problem.benchmark, policy.timing, measurements[i].median_us);
+      if (!validations[i].right)
+        wrong.push_back({{"position", i}, {"message", validations[i].reason + " (in the duel)"}});
+    }
+    const bool damaged = std::ranges::any_of(validations, &Validation::damaged);
+    return reply_of({{"measurements", measurements}, {"wrong", wrong}, {"damaged", damaged}});
   } catch (const cuda::CudaError& error) {
-    return reply_of({{"failed", failed.value_or(0)},
-                     {"outcome", outcome_name(outcome_of(error))},
-                     {"message", error.what()},
-                     {"context_lost", !gpu_->context.alive()}});
+    Json reply = {{"outcome", outcome_name(outcome_of(error))},
+                  {"message", error.what()},
+                  {"context_lost", !gpu_->context.alive()}};
+    if (failed) reply["failed"] = *failed;
+    return reply_of(reply);
   }
 }
 

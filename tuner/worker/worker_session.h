@@ -30,6 +30,7 @@ class WorkerSession {
   struct Run;
   bool validate(Run& run, bool after_previous_run);
   void measure(Run& run);
+  bool judge_measured(Run& run);
   Message duel(const Message& request);
   Message canary();
   Message fetch(const Message& request);

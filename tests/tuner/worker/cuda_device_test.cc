@@ -140,7 +140,7 @@ TEST_CASE("wrong answers are wrong results that say what is wrong") {
       {"double__nan",
        "NaN or infinite where the reference is not, or the reverse, in 1 elements, first at 500"},
       {"double__unwritten", "first at 999"},
-      {"double__wears", "(after repeated runs)"},
+      {"double__wears", "(as the timed launches left it)"},
       {"double__past", "wrote outside 'y': 0 bytes past its end"},
       {"double__before", "wrote outside 'y': 4 bytes before its start"},
       {"double__input", "changed its input 'x'"},
@@ -152,6 +152,39 @@ TEST_CASE("wrong answers are wrong results that say what is wrong") {
     CHECK_MESSAGE(contains(result.message, wrong.reason), result.message);
     CHECK(fake.run("double").outcome == Outcome::ok);
   }
+  CHECK(fake.device.restarts() == 0);
+}
+
+TEST_CASE("a candidate that would lead by what it remembers is refused, and so is a finalist") {
+  OpenFake fake;
+  // As each is caught when it would lead; in the finals that can be earlier.
+  const struct {
+    const char* entry;
+    const char* reason;
+  } cases[] = {
+      {"double__byaddress__us300", "(on other inputs at the same addresses)"},
+      {"double__bycontent__us3", "it remembers results"},
+      {"double__skips", "(as the timed launches left it)"},
+      {"double__everyother", ""},
+      {"double__ingraphs", "(as the timed launches left it)"},
+  };
+  MeasurePolicy leads = quick_policy();
+  leads.prove_below_us = 1e9;
+  for (const auto& cheat : cases) {
+    CAPTURE(std::string(cheat.entry));
+    const TrialResult result = fake.run(cheat.entry, leads);
+    CHECK(result.outcome == Outcome::wrong_result);
+    CHECK_MESSAGE(contains(result.message, cheat.reason), result.message);
+    CHECK(fake.run("double__us300", leads).outcome == Outcome::ok);
+    const std::vector<TrialResult> finalists = fake.device.duel(
+        {doubling_candidate(cheat.entry, kElements), doubling_candidate("double__us300", kElements)},
+        {.rounds = 5, .proves = true});
+    CHECK(finalists[0].outcome == Outcome::wrong_result);
+    CHECK(finalists[1].outcome == Outcome::ok);
+  }
+  // One that does not lead is not asked for a proof.
+  leads.prove_below_us = 0.5;
+  CHECK(fake.run("double__byaddress__us300", leads).outcome == Outcome::ok);
   CHECK(fake.device.restarts() == 0);
 }
 

@@ -52,6 +52,39 @@ TEST_CASE("a chained launch finds what a producer has just written, whose time i
   CHECK(fake.run("double__us50", policy).outcome == Outcome::too_slow);
 }
 
+TEST_CASE("a duel's times are those of the clock that the GPU keeps up under its load") {
+  // The highest clock is 1000 MHz. A tenth less at first, then 800 MHz but for a dip of 150 ms.
+  TimedFake fake("clocks=900:80000/800:300000/600:450000/800");
+  const std::vector<Candidate> pair = {doubling_candidate("double__us40", kTimedElements),
+                                       doubling_candidate("double__us50", kTimedElements)};
+  const std::vector<TrialResult> settled = fake.device.duel(pair, {.rounds = 31});
+  CHECK(settled[0].measurement.median_us == doctest::Approx(50));
+  CHECK(settled[1].measurement.median_us == doctest::Approx(62.5));
+  CHECK(settled[0].measurement.high_us == doctest::Approx(50));
+  CHECK(settled[0].measurement.sm_clock_mhz == 800);
+  CHECK(settled[0].measurement.settled);
+  CHECK(settled[0].measurement.samples_us.size() >= 31);
+
+  // At the highest clock nothing needs to settle.
+  TimedFake unhindered("clocks=1000");
+  const TrialResult quick = unhindered.device.duel(pair, {.rounds = 5})[0];
+  CHECK(quick.measurement.samples_us.size() == 5);
+  CHECK(quick.measurement.median_us == doctest::Approx(40));
+  CHECK(quick.measurement.sm_clock_mhz == 1000);
+  CHECK(quick.measurement.settled);
+}
+
+TEST_CASE("a result of clocks that never settle says so") {
+  std::string restless = "clocks=";
+  for (int i = 1; i < 2000; ++i)
+    restless += std::to_string(500 + i * 97 % 400) + ":" + std::to_string(4000 * i) + "/";
+  TimedFake fake(restless + "900");
+  const TrialResult result =
+      fake.device.duel({doubling_candidate("double__us40", kTimedElements)}, {.rounds = 31})[0];
+  CHECK(result.outcome == Outcome::ok);
+  CHECK_FALSE(result.measurement.settled);
+}
+
 TEST_CASE("a chained candidate that breaks the GPU is one that fails, and the next is fine") {
   TimedFake fake("unproduced=20");
   MeasurePolicy policy = {.time_limit_s = 5};

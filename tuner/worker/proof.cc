@@ -1,0 +1,67 @@
+#include "tuner/worker/proof.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace moetune {
+namespace {
+
+constexpr int kMostLaunches = 256;
+constexpr std::uint64_t kAttempts = 3;
+// What a pass may take beyond the same launches as they were measured: starting a graph, and clocks that differ.
+constexpr double kSlackUs = 20, kFactor = 1.3;
+
+std::string slower_text(double first_us, double known_us) {
+  char text[160];
+  std::snprintf(
+      text, sizeof text,
+      "takes %.2f us a launch on inputs that it meets for the first time, and %.2f on those it knows: it "
+      "remembers results",
+      first_us, known_us);
+  return text;
+}
+
+bool is_as_fast(const Benchmark::Pass& pass, double median_us) {
+  return pass.us <= kSlackUs + kFactor * median_us * pass.launches;
+}
+
+// Whether the launches of a graph are right, and the one behind them too: of a candidate that computes only every other
+// time, one of the two is wrong.
+Validation judge_passes(LoadedPlan& plan, Tensors& tensors, Benchmark& benchmark, Timing timing,
+                        Benchmark::Pass& pass) {
+  pass = benchmark.first_pass(plan, tensors.turns(), timing, kMostLaunches);
+  const Validation validation = tensors.judge_written();
+  if (!validation.right) return validation;
+  benchmark.first_pass(plan, tensors.turns(), timing, 1);
+  return tensors.judge_written();
+}
+
+}  // namespace
+
+Validation prove(LoadedPlan& plan, Tensors& tensors, Benchmark& benchmark, Timing timing, double median_us) {
+  tensors.use(InputSet::other);
+  Validation validation;
+  if (tensors.accumulates()) {
+    validation = tensors.validate(plan, false);
+  } else {
+    Benchmark::Pass pass;
+    validation = judge_passes(plan, tensors, benchmark, timing, pass);
+    for (std::uint64_t again = 1; again < kAttempts && !is_as_fast(pass, median_us); ++again) {
+      tensors.stir(again);
+      pass = benchmark.first_pass(plan, tensors.turns(), timing, kMostLaunches);
+    }
+    if (validation.right && !is_as_fast(pass, median_us))
+      validation.reason = slower_text(pass.us / pass.launches, median_us);
+    if (const std::string damage = tensors.damage(plan); !damage.empty()) {
+      validation.damaged = true;
+      validation.reason = damage;
+    }
+  }
+  validation.right = validation.reason.empty();
+  if (!validation.right) validation.reason += " (on other inputs at the same addresses)";
+  tensors.use(InputSet::usual);
+  return validation;
+}
+
+}  // namespace moetune
