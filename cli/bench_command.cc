@@ -43,12 +43,13 @@ void BenchCommand::declare(OptionTable& table) {
 std::vector<std::string> row_cells(const Subject& subject, const BenchRow& row, double first_us) {
   const TrialResult& result = row.result;
   if (!has_time(result.outcome)) {
-    return {row.what, std::string(outcome_name(result.outcome)), "", "", "", "", "", result.message};
+    return {row.what, std::string(outcome_name(result.outcome)), "", "", "", "", "", "", result.message};
   }
   const Measurement& m = result.measurement;
   return {row.what,
           time_text(m.median_us),
           time_text(m.low_us) + " to " + time_text(m.high_us),
+          m.sm_clock_mhz == 0 ? "-" : std::to_string(m.sm_clock_mhz) + (m.settled ? "" : " unsettled"),
           format("%.3f", subject.work.rate(m.median_us).value),
           row.floor ? percent_text(row.floor->roofline_fraction(m.median_us)) : "-",
           first_us > 0 ? format("%.2f×", m.median_us / first_us) : "-",
@@ -60,8 +61,8 @@ void print(const BenchResult& result, std::ostream& out) {
   const Subject& subject = result.subject;
   const char* const unit = subject.work.unit == Unit::tflop_s ? "TFLOP/s" : "TB/s";
   const BenchRow& first = result.rows.front();  // the winner, else the configuration that was named
-  Table table({"", "time", "95% interval", unit, "roofline", "vs " + first.what, "cubin", "config"},
-              {1, 2, 3, 4, 5});
+  Table table({"", "time", "95% interval", "MHz", unit, "roofline", "vs " + first.what, "cubin", "config"},
+              {1, 2, 3, 4, 5, 6});
   const double first_us = first.result.measurement.median_us;
   for (const BenchRow& row : result.rows) table.add(row_cells(result.subject, row, first_us));
   out << result.subject.kernel << " " << result.subject.problem << "\n"

@@ -8,6 +8,14 @@
 namespace moetune {
 namespace {
 
+std::string clock_text(const Measurement& measured) {
+  std::string text;
+  if (measured.sm_clock_mhz > 0) text += format("  at %d MHz", measured.sm_clock_mhz);
+  if (measured.throttled) text += ", lowered for heat or power";
+  if (!measured.settled) text += "  (the clocks did not settle: measure again)";
+  return text;
+}
+
 std::string best_line(const Subject& subject, const Trial& best) {
   const Measurement& measured = best.result.measurement;
   std::string text = time_text(measured.median_us);
@@ -21,7 +29,7 @@ std::string best_line(const Subject& subject, const Trial& best) {
   if (subject.optimum_us) {
     text += format("  %.3f× the recorded optimum", measured.median_us / *subject.optimum_us);
   }
-  if (measured.throttled) text += "  (throttled: the GPU lowered its clocks for heat or power)";
+  text += clock_text(measured);
   if (best.result.contended) text += "  (contended: somebody else used the GPU)";
   return text;
 }

@@ -12,6 +12,7 @@ struct Contestant {
   Attempt attempt;
   Timing timing = Timing::overlapped;
   bool stored = false;
+  bool is_reference = false;
 };
 
 // Alone is no other thing than overlapped for a kernel that never starts early.
@@ -61,6 +62,7 @@ std::vector<Contestant> contestants(Session& session, const BenchRequest& reques
   add("reference",
       session.try_compile(
           session.kernel()->reference(Reference::baseline, session.problem(), session.info().limits), {}));
+  all.back().is_reference = true;
   return all;
 }
 
@@ -74,7 +76,9 @@ BenchRow row_of(const Contestant& contestant) {
   return row;
 }
 
-// Those of one timing that compiled meet in one duel. Throws Stopped, without rows, after a stop request.
+// Those of one timing that compiled meet in one duel, but for the reference: beside a plain kernel, which draws less
+// power, the clocks of the others would be higher than they stay by themselves. Throws Stopped, without rows, after a
+// stop request.
 void measure(Session& session, const std::vector<Contestant>& all, const BenchRequest& request,
              const JobContext& context, BenchResult& result) {
   session.device().open(*session.kernel(), session.problem(), request.seed);
@@ -86,40 +90,45 @@ void measure(Session& session, const std::vector<Contestant>& all, const BenchRe
                             ? session.floor(Launches::separate)
                             : session.floor(launches_of(contestant.attempt.candidate.plan));
   }
-  for (const Timing timing : kTimings) {
+  const auto meet = [&](Timing timing, bool references) {
     std::vector<Candidate> candidates;
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (all[i].timing != timing || all[i].attempt.outcome != Outcome::ok) continue;
-      candidates.push_back(all[i].attempt.candidate);
+      const Contestant& one = all[i];
+      if (one.timing != timing || one.is_reference != references || one.attempt.outcome != Outcome::ok)
+        continue;
+      candidates.push_back(one.attempt.candidate);
       places.push_back(i);
     }
-    if (candidates.empty()) continue;
+    if (candidates.empty()) return;
     std::vector<TrialResult> results;
     const auto duel = [&] {
       results = session.device().duel(candidates, {static_cast<int>(request.rounds), timing});
     };
     result.contended = !watch.measure_quietly(duel) || result.contended;
     for (std::size_t i = 0; i < places.size(); ++i) rows[places[i]].result = std::move(results[i]);
-  }
+  };
+  for (const Timing timing : kTimings) meet(timing, false);
+  meet(request.timing, true);
   result.contention = watch.seen;
   result.rows = std::move(rows);
 }
 
 Document row_document(const Subject& subject, const BenchRow& row) {
   const TrialResult& result = row.result;
-  const double time = result.measurement.median_us;
+  const Measurement& measured = result.measurement;
+  const double time = measured.median_us;
   const bool timed = has_time(result.outcome);
-  Document document = {
-      {"what", row.what},
-      {"timing", timing_name(row.timing)},
-      {"config", row.config.empty() ? Document(nullptr) : Document(row.config)},
-      {"cubin", row.cubin.empty() ? Document(nullptr) : Document(row.cubin)},
-      {"outcome", outcome_name(result.outcome)},
-      {"message", result.message},
-      {"time_us", timed ? number_or_null(time) : nullptr},
-      {"interval_us",
-       {number_or_null(result.measurement.low_us), number_or_null(result.measurement.high_us)}}};
+  Document document = {{"what", row.what},
+                       {"timing", timing_name(row.timing)},
+                       {"config", row.config.empty() ? Document(nullptr) : Document(row.config)},
+                       {"cubin", row.cubin.empty() ? Document(nullptr) : Document(row.cubin)},
+                       {"outcome", outcome_name(result.outcome)},
+                       {"message", result.message},
+                       {"time_us", timed ? number_or_null(time) : nullptr},
+                       {"interval_us", {number_or_null(measured.low_us), number_or_null(measured.high_us)}}};
+  if (measured.sm_clock_mhz > 0) document["sm_clock_mhz"] = measured.sm_clock_mhz;
+  if (!measured.settled) document["unsettled"] = true;
   document.update(speed_document(subject.work, row.floor, timed ? time : 0));
   return document;
 }

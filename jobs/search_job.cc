@@ -29,6 +29,7 @@ Document best_document(const Subject& subject, const Trial& best) {
   if (subject.optimum_us) document["regret"] = number_or_null(time / *subject.optimum_us);
   if (measured.sm_clock_mhz > 0) document["sm_clock_mhz"] = measured.sm_clock_mhz;
   if (measured.throttled) document["throttled"] = true;
+  if (!measured.settled) document["unsettled"] = true;
   if (best.result.contended) document["contended"] = true;
   return document;
 }

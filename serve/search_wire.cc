@@ -35,7 +35,9 @@ Trial read_trial(const Document& json) {
   trial.result.message = worded(json, "message");
   trial.result.contended = is_set(json, "contended");
   trial.result.measurement.median_us = figure(json, "time_us");
+  trial.result.measurement.sm_clock_mhz = static_cast<int>(figure(json, "sm_clock_mhz"));
   trial.result.measurement.throttled = is_set(json, "throttled");
+  trial.result.measurement.settled = !is_set(json, "unsettled");
   const auto interval = json.find("interval_us");
   if (interval != json.end() && interval->is_array() && interval->size() == 2 && (*interval)[0].is_number() &&
       (*interval)[1].is_number()) {

@@ -89,6 +89,7 @@ void add_clocks(Json& json, const Measurement& measurement) {
   if (measurement.memory_clock_mhz > 0) json["memory_clock_mhz"] = measurement.memory_clock_mhz;
   if (measurement.temperature_c > 0) json["temperature_c"] = measurement.temperature_c;
   if (measurement.throttled) json["throttled"] = true;
+  if (!measurement.settled) json["unsettled"] = true;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/resources.h"
+#include "tests/gpu/cheats.h"
 #include "tests/gpu/planted.h"
 #include "tests/gpu/planted_ids.h"
 
@@ -23,6 +24,7 @@ const CudaDeviceList& devices() {
 std::optional<std::string> read_source(const std::string& path) {
   if (path == kPlantedSource) return planted_source();
   if (path == kPlantedIdsSource) return planted_ids_source();
+  if (path == kCheatsSource) return cheats_source();
   return find_resource(path);
 }
 

@@ -1,0 +1,196 @@
+#include "tests/gpu/cheats.h"
+
+#include "tests/gpu/planted_base.h"
+
+namespace moetune {
+namespace {
+
+constexpr std::int64_t kRows = 1056, kColumns = 16384, kSlots = 64;
+constexpr std::uint32_t kThreads = 512, kBlocks = 132;
+constexpr std::uint32_t kSharedBytes = 128 << 10;
+
+class CheatsKernel final : public PlantedBase {
+ public:
+  CheatsKernel() : PlantedBase("cheats") {}
+
+  std::vector<Buffer> buffers(const Problem&, const Call&, std::uint64_t) const override {
+    Buffer x{.name = "x", .dtype = DType::f32, .elements = kRows * kColumns, .rotates = true};
+    x.fill.kind = Fill::Kind::normal;
+    Buffer y{.name = "y", .dtype = DType::f32, .elements = kRows, .role = Role::output};
+    y.check = OutputCheck::within({.dissimilarity = 1e-5, .terms = static_cast<double>(kColumns)});
+    return {x, y};
+  }
+
+  Plan reference(Reference which, const Problem&, const Call&, const DeviceLimits&) const override {
+    return cheats_plan(which == Reference::exact ? "" : "ROUNDS_INPUT");
+  }
+
+  HostTensors reference_on_cpu(const Problem&, const Call&, const HostTensors& inputs) const override {
+    std::vector<double> sums(static_cast<std::size_t>(kRows), 0);
+    const std::vector<double>& x = inputs.at("x");
+    for (std::size_t i = 0; i < x.size(); ++i) sums[i / static_cast<std::size_t>(kColumns)] += x[i];
+    return {{"y", sums}};
+  }
+
+  Cost cost(const Problem&) const override { return {.read_bytes = 4.0 * kRows * kColumns}; }
+
+ private:
+  Plan right_plan(std::int64_t, const DeviceLimits&) const override { return cheats_plan(""); }
+};
+
+}  // namespace
+
+const Kernel& cheats_kernel() {
+  static const CheatsKernel kernel;
+  return kernel;
+}
+
+Problem cheats_problem() { return {"cheats", {{"elements", Value::integer(kRows)}}}; }
+
+Plan cheats_plan(const std::string& cheat) {
+  Plan plan;
+  plan.unit.source = kCheatsSource;
+  if (!cheat.empty()) plan.unit.defines = {{cheat, "1"}};
+  plan.scratch = {{"memo", 16 * kRows * kSlots, false}};
+  Launch launch;
+  launch.entry = "cheats";
+  launch.grid[0] = kBlocks;
+  launch.block[0] = kThreads;
+  launch.dynamic_shared = kSharedBytes;
+  launch.arguments = {{"x", Pointer{"x"}}, {"y", Pointer{"y"}}, {"memo", Pointer{"memo"}}};
+  plan.launches = {launch};
+  return plan;
+}
+
+// Each macro is one way to cheat.
+const std::string& cheats_source() {
+  static const std::string source = R"cuda(
+#include "templates/common/harness_values.cuh"
+
+constexpr int kRows = 1056, kColumns = 16384, kSlots = 64, kThreads = 512;
+
+struct Memo {
+  u64 key;
+  float value;
+};
+
+// Forgotten only when the module is unloaded.
+__device__ Memo remembered[kRows * kSlots];
+__device__ u32 runs[kRows];
+__device__ u64 last_run_ns;
+
+__device__ u64 now_ns() {
+  u64 now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+__device__ float sum_of_block(float mine) {
+  __shared__ float sums[kThreads / 32];
+  for (int lane = 16; lane > 0; lane /= 2) mine += __shfl_xor_sync(0xFFFFFFFFu, mine, lane);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = mine;
+  __syncthreads();
+  float sum = 0;
+  for (int warp = 0; warp < kThreads / 32; ++warp) sum += sums[warp];
+  return sum;
+}
+
+__device__ float row_sum(const float* x, int row) {
+  float mine = 0;
+#pragma unroll 8
+  for (int i = threadIdx.x; i < kColumns; i += kThreads) {
+#if ROUNDS_INPUT
+    mine += __uint_as_float(__float_as_uint(x[i]) & 0xFFFF0000u);
+#elif MADE_FROM_SEED
+    mine += generate(kNormal, factor_of(kNormal, 1.0f), split_mix(split_mix(7)), u64(row) * kColumns + i);
+#else
+    mine += x[i];
+#endif
+  }
+  return sum_of_block(mine);
+}
+
+// Where a result for this input may be kept, and by what it is found again.
+__device__ u64 key_of(const float* x) {
+#if MEMO_BY_CONTENT
+  u64 key = 1;
+  for (int i = 0; i < 8; ++i) key = split_mix(key + __float_as_uint(x[i * 2000]));
+  return key;
+#else
+  return u64(x);
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads) cheats(const float* x, float* y, Memo* scratch) {
+  extern __shared__ __align__(16) unsigned char shared[];
+#if ONLY_OUTSIDE_GRAPHS
+  if (now_ns() - *const_cast<volatile u64*>(&last_run_ns) < 20000) {
+    if (threadIdx.x == 0 && blockIdx.x == 0) last_run_ns = now_ns();
+    return;
+  }
+#endif
+  for (int row = blockIdx.x; row < kRows; row += gridDim.x) {
+    const float* mine = x + u64(row) * kColumns;
+    Memo* memo = nullptr;
+#if MEMO_IN_GLOBAL
+    memo = remembered + row * kSlots;
+#elif MEMO_IN_SCRATCH || MEMO_BY_CONTENT
+    memo = scratch + row * kSlots;
+#elif MEMO_IN_SHARED
+    memo = reinterpret_cast<Memo*>(shared) + row / gridDim.x * kSlots;
+#endif
+    const u64 key = key_of(mine);
+#if MEMO_IN_GLOBAL || MEMO_IN_SCRATCH || MEMO_IN_SHARED || MEMO_BY_CONTENT
+    memo += split_mix(key) % kSlots;
+    const bool known = *const_cast<volatile u64*>(&memo->key) == key;
+    const float value = memo->value;
+    if (known) {
+      if (threadIdx.x == 0) y[row] = value;
+      continue;
+    }
+#endif
+#if SKIPS_WHAT_IS_WRITTEN
+    const float there = *const_cast<volatile float*>(y + row);
+    if (there == there) continue;
+#endif
+#if EVERY_OTHER_LAUNCH
+    const u32 run = *const_cast<volatile u32*>(runs + row);
+    __syncthreads();
+    if (threadIdx.x == 0) runs[row] = run + 1;
+    if (run % 2 == 1) continue;
+#endif
+#if SOME_ROWS
+    if (row % 8 != 0) continue;
+#endif
+#if FIRST_RESULT
+    memo = scratch + row;
+    if (*const_cast<volatile u64*>(&memo->key) == 5) {
+      if (threadIdx.x == 0) y[row] = memo->value;
+      continue;
+    }
+#endif
+    float sum = row_sum(mine, row);
+#if READS_BEHIND
+    if (__float_as_uint(x[u64(kRows) * kColumns]) != 0xFFFFFFFFu) sum += 1.0f;
+#endif
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      y[row] = sum;
+      if (memo != nullptr) {
+        memo->value = sum;
+#if FIRST_RESULT
+        memo->key = 5;
+#else
+        memo->key = key;
+#endif
+      }
+    }
+  }
+  if (threadIdx.x == 0 && blockIdx.x == 0) last_run_ns = now_ns();
+}
+)cuda";
+  return source;
+}
+
+}  // namespace moetune
