@@ -3,8 +3,9 @@
 //
 // A plain value of fixed size: binding and enqueueing allocate nothing. Owns nothing on the device: the module
 // that the functions are from and the memory that the plan points into must outlive it. Immutable once bound;
-// threads may enqueue it at once. Errors: cuda::CudaError (an argument that names no buffer, a tensor map or
-// launch that the driver refuses), std::length_error (more arguments than fit).
+// threads may enqueue it at once, but whoever has plans of several launches over one scratch enqueues one plan at a
+// time. Errors: cuda::CudaError (an argument that names no buffer, a tensor map or launch that the driver refuses),
+// std::length_error (more arguments than fit).
 #pragma once
 
 #include <functional>

@@ -12,6 +12,7 @@
 #include "kernels/registry.h"
 #include "runtime/family_builder.h"
 #include "runtime/range_choice.h"
+#include "runtime/workspace_turn.h"
 
 namespace moetune {
 namespace {
@@ -369,6 +370,7 @@ void Family::launch_anew(LaunchCache::Held& place, const FamilyEntry& chosen, co
   const BoundPlan plan = bind(chosen, key, chosen.launcher->plan_extents(choice.extents), needed);
   require_room(choice, needed, workspace_bytes);
   place.fill({key, choice.extents, needed, plan});
+  const WorkspaceTurn turn(needed > 0 ? key.workspace : 0);
   plan.enqueue(stream);
 }
 
@@ -389,6 +391,7 @@ void Family::launch(const Choice& choice, const Call& call, LaunchTensors tensor
       known.checked = choice.extents;
     }
     require_room(choice, known.workspace_bytes, workspace_bytes);
+    const WorkspaceTurn turn(known.workspace_bytes > 0 ? key.workspace : 0);
     known.plan.enqueue(stream);
   }
   context_.usage.count_launch();

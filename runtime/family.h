@@ -1,7 +1,8 @@
 // A kernel family in a server: its cubins, its dispatch tables, and the hot paths pick() and launch().
 //
-// Thread-safe. pick(), pick_range() and launch() take no lock that waits; pick() and launch() allocate nothing unless
-// they throw. prepare(), use() and the workspace functions are the runtime's slow path and are called under its lock.
+// Thread-safe. pick() and pick_range() take no lock that waits; launch() waits for its workspace's turn, if the choice
+// has scratch (runtime/workspace_turn.h). pick() and launch() allocate nothing unless they throw. prepare(), use() and
+// the workspace functions are the runtime's slow path and are called under its lock.
 // Everything handed out lives as long as the family. Errors: RuntimeError with the status for the C interface.
 #pragma once
 

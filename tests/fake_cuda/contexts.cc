@@ -1,10 +1,7 @@
 #include "tests/fake_cuda/contexts.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <deque>
 #include <mutex>
 #include <utility>
@@ -13,6 +10,8 @@
 
 namespace fake_cuda {
 namespace {
+
+thread_local CUcontext current_context = nullptr;
 
 struct FakeStream {
   CUcontext context = nullptr;
@@ -30,6 +29,7 @@ FakeStream* find(CUstream stream) {
 
 // Null for what is no stream.
 CUcontext context_of(CUstream stream) {
+  if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return current_context;
   const std::lock_guard lock(mutex);
   const FakeStream* const known = find(stream);
   return known != nullptr ? known->context : nullptr;
@@ -37,14 +37,6 @@ CUcontext context_of(CUstream stream) {
 
 CUresult sticky() { return static_cast<CUresult>(machine.sticky); }
 
-// As a launch waits while the device's queue is full; ten seconds at most, so that a test ends.
-void wait_for_room() {
-  constexpr int kMost = 10'000;
-  const char* const full = std::getenv("MOETUNE_FAKE_FULL");
-  for (int i = 0; full != nullptr && ::access(full, F_OK) == 0 && i < kMost; ++i) ::usleep(1000);
-}
-
-thread_local CUcontext current_context = nullptr;
 thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 std::atomic<bool> captures_globally{false};
 
@@ -97,7 +89,6 @@ bool may_load() { return !captures_globally || capture_mode == CU_STREAM_CAPTURE
 bool has_context() { return current_context != nullptr; }
 
 bool takes_kernels(CUstream stream) {
-  wait_for_room();
   return stream == nullptr || context_of(stream) == reinterpret_cast<CUcontext>(&machine);
 }
 

@@ -18,6 +18,7 @@
 
 #include "tests/fake_cuda/contexts.h"
 #include "tests/fake_cuda/devices.h"
+#include "tests/fake_cuda/queue.h"
 
 namespace fake_cuda {
 
@@ -37,10 +38,6 @@ struct RecordedLaunch {
 
 struct FakeGraph {
   std::vector<RecordedLaunch> launches;
-};
-
-struct FakeEvent {
-  double at_us = 0;
 };
 
 struct FakeModule {
@@ -229,27 +226,6 @@ CUresult graph_launch(CUgraphExec executable, CUstream) {
   return CUDA_SUCCESS;
 }
 
-CUresult event_create(CUevent* event, unsigned) {
-  *event = reinterpret_cast<CUevent>(new FakeEvent);
-  return sticky();
-}
-
-CUresult event_destroy(CUevent event) {
-  delete reinterpret_cast<FakeEvent*>(event);
-  return CUDA_SUCCESS;
-}
-
-CUresult event_record(CUevent event, CUstream) {
-  reinterpret_cast<FakeEvent*>(event)->at_us = machine.clock_us;
-  return sticky();
-}
-
-CUresult event_elapsed_time(float* milliseconds, CUevent begin, CUevent end) {
-  *milliseconds = static_cast<float>(
-      (reinterpret_cast<FakeEvent*>(end)->at_us - reinterpret_cast<FakeEvent*>(begin)->at_us) / 1e3);
-  return sticky();
-}
-
 // For tests: modules that are loaded and not unloaded.
 std::atomic<int> loaded_modules{0};
 int count_modules() { return loaded_modules; }
@@ -308,7 +284,9 @@ CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, voi
       });
   RecordedLaunch launch{
       kernel, std::move(values), {config->gridDimX, config->gridDimY, config->gridDimZ}, overlaps};
+  wait_for_room(config->hStream);
   const std::lock_guard lock(one_at_a_time);
+  record_launch(kernel->base, config->hStream);
   if (capturing != nullptr) {
     capturing->launches.push_back(std::move(launch));
   } else {
@@ -379,6 +357,9 @@ void* find_symbol(const std::string& name) {
       {"fakeCountModules", address_of(count_modules)},
       {"fakeCountEncodings", address_of(count_encodings)},
       {"fakeCountSlowCalls", address_of(count_slow_calls)},
+      {"fakeRecordLaunches", address_of(record_launches)},
+      {"fakeFillQueue", address_of(fill_queue)},
+      {"fakeCountWaiting", address_of(count_waiting)},
       {"cuThreadExchangeStreamCaptureMode", address_of(exchange_capture_mode)},
       {"cuModuleGetFunction", address_of(module_get_function)},
       {"cuFuncSetAttribute", address_of(func_set_attribute)},

@@ -6,8 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <new>
+#include <vector>
 
 #include "tests/runtime/decode_tensors.h"
 #include "tests/runtime/driver_calls.h"
@@ -42,18 +45,34 @@ void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std
 
 namespace {
 
-constexpr const char* kProblem = "batch=2,q_heads=4,kv_heads=1,head_dim=64,context=64,page=16";
+constexpr const char* kProblem = "batch=2,q_heads=4,kv_heads=1,head_dim=64,context=512,page=16";
+
+// One launch without scratch, and two that wait for their workspace's turn.
+const std::string kConfigs[] = {
+    plain_config(32),
+    "body=mma,math=mma16,schedule=grid,residents=0,tile=32,warps=2,stages=2,producers=0,row_tiles=1,query=shared,"
+    "l2=evict_first,splits=4,combine=kernel,ahead=0"};
 
 class Server {
  public:
-  Server() : tensors_(kProblem) {
-    store(folder_ / "cache.db", {{kProblem}});
+  explicit Server(const std::string& config) : tensors_(kProblem), workspace_(std::size_t{2} << 20) {
+    store(folder_ / "cache.db", {{.problem = kProblem, .config = config}});
     opened_ = std::make_unique<Opened>(std::vector{folder_ / "cache.db"});
     family_ = opened_->family("group=4,head_dim=64,page=16");
+    std::fill_n(static_cast<std::int32_t*>(tensors_.tensor(MOETUNE_DECODE_LENGTHS).data), 2, 0);
     std::int64_t extents[MOETUNE_MAX_EXTENTS];
     std::size_t count = 0;
     REQUIRE_OK(moetune_bind(family_, tensors_.tensors().data(), tensors_.tensors().size(), nullptr,
                             &arguments_, extents, &count));
+  }
+
+  bool has_scratch() const {
+    const std::int64_t wanted[] = {2, 1, 64};
+    moetune_choice choice;
+    std::size_t bytes = 0;
+    REQUIRE_OK(moetune_pick(family_, wanted, 3, 0, &choice));
+    REQUIRE_OK(moetune_choice_workspace(family_, &choice, &bytes));
+    return bytes > MOETUNE_WORKSPACE_COUNTERS;
   }
 
   // A step at a context that was never seen: a pick, and a launch that binds anew at every 100th.
@@ -62,12 +81,16 @@ class Server {
     moetune_choice choice;
     if (moetune_pick(family_, wanted, 3, 0, &choice) != MOETUNE_OK) return false;
     arguments_.reals[MOETUNE_DECODE_SCALE] = 0.1 + static_cast<double>(number / 100);
-    return moetune_launch(family_, &choice, &arguments_, nullptr, 0, nullptr) == MOETUNE_OK;
+    void* workspace = workspace_.data();
+    std::size_t bytes = workspace_.size();
+    return std::align(256, bytes - 256, workspace, bytes) != nullptr &&
+           moetune_launch(family_, &choice, &arguments_, workspace, bytes, nullptr) == MOETUNE_OK;
   }
 
  private:
   const Folder folder_;
   DecodeTensors tensors_;
+  std::vector<std::uint8_t> workspace_;
   std::unique_ptr<Opened> opened_;
   moetune_family* family_ = nullptr;
   moetune_arguments arguments_{};
@@ -76,35 +99,41 @@ class Server {
 }  // namespace
 
 TEST_CASE("from the first on, picks and launches load and synchronize nothing") {
-  Server server;
-  const int before = call_driver("fakeCountSlowCalls"), modules = call_driver("fakeCountModules");
-  bool right = true;
-  for (int i = 0; i < 10; ++i) right = server.step(i) && right;
-  CHECK(right);
-  CHECK(call_driver("fakeCountSlowCalls") == before);
-  CHECK(call_driver("fakeCountModules") == modules);
-  CHECK(before > modules);  // they are counted
+  for (const std::string& config : kConfigs) {
+    Server server(config);
+    CHECK(server.has_scratch() == (config != kConfigs[0]));
+    const int before = call_driver("fakeCountSlowCalls"), modules = call_driver("fakeCountModules");
+    bool right = true;
+    for (int i = 0; i < 10; ++i) right = server.step(i) && right;
+    CHECK(right);
+    CHECK(call_driver("fakeCountSlowCalls") == before);
+    CHECK(call_driver("fakeCountModules") == modules);
+    CHECK(before > modules);  // they are counted
+  }
 }
 
 TEST_CASE("from the first on, picks and launches allocate nothing") {
-  Server server;
-  const std::uint64_t before = allocations;
-  bool right = true;
-  for (int i = 0; i < 1000; ++i) right = server.step(i) && right;
-  const std::uint64_t made = allocations - before;
-  CHECK(right);
-  CHECK(made == 0);
-  CHECK(before > 0);  // they are counted
+  for (const std::string& config : kConfigs) {
+    Server server(config);
+    const std::uint64_t before = allocations;
+    bool right = true;
+    for (int i = 0; i < 1000; ++i) right = server.step(i) && right;
+    const std::uint64_t made = allocations - before;
+    CHECK(right);
+    CHECK(made == 0);
+    CHECK(before > 0);  // they are counted
+  }
 }
 
 TEST_CASE("picking and launching make no system call, of files or others") {
-  Server server;
+  std::vector<std::unique_ptr<Server>> servers;
+  for (const std::string& config : kConfigs) servers.push_back(std::make_unique<Server>(config));
   const auto run_strictly = [&](bool open_a_file) {
     const pid_t child = ::fork();
     if (child == 0) {
       if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) ::_exit(77);
       bool right = true;  // from here any call but read, write and exit is death
-      for (int i = 0; i < 1000; ++i) right = server.step(i) && right;
+      for (int i = 0; i < 2000; ++i) right = servers[i % 2]->step(i / 2) && right;
       if (open_a_file) ::syscall(SYS_openat, -100, "/dev/null", 0);
       ::syscall(SYS_exit, right ? 0 : 1);
     }

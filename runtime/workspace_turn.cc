@@ -1,0 +1,47 @@
+#include "runtime/workspace_turn.h"
+
+#include <mutex>
+
+namespace moetune {
+
+// Those who hold a turn or wait for one, of all addresses that fall here, as they came: the first of an address has its
+// turn. They lie on their threads' stacks.
+struct alignas(64) WorkspaceTurn::Line {
+  std::mutex mutex;
+  WorkspaceTurn* first = nullptr;
+};
+
+WorkspaceTurn::Line& WorkspaceTurn::line_of(std::uint64_t workspace) {
+  static constinit Line lines[64];
+  return lines[workspace * 0x9e3779b97f4a7c15 >> 58];
+}
+
+WorkspaceTurn::WorkspaceTurn(std::uint64_t workspace) : workspace_(workspace) {
+  if (workspace == 0) return;
+  Line& line = line_of(workspace);
+  bool is_taken = false;
+  {
+    const std::lock_guard lock(line.mutex);
+    WorkspaceTurn** end = &line.first;
+    for (; *end != nullptr; end = &(*end)->next_) is_taken = is_taken || (*end)->workspace_ == workspace;
+    *end = this;
+  }
+  if (is_taken) has_come_.wait(0, std::memory_order_acquire);
+}
+
+WorkspaceTurn::~WorkspaceTurn() {
+  if (workspace_ == 0) return;
+  Line& line = line_of(workspace_);
+  const std::lock_guard lock(line.mutex);
+  WorkspaceTurn** place = &line.first;
+  while (*place != this) place = &(*place)->next_;
+  *place = next_;
+  for (WorkspaceTurn* other = next_; other != nullptr; other = other->next_) {
+    if (other->workspace_ != workspace_) continue;
+    other->has_come_.store(1, std::memory_order_release);
+    other->has_come_.notify_one();  // under the lock, without which the other one cannot go away
+    return;
+  }
+}
+
+}  // namespace moetune
