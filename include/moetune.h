@@ -17,7 +17,8 @@
  * read-only file of winners that ships with a model.
  *
  * Threads. Every function may be called from any thread at any time, but for moetune_close. Nothing is
- * returned that another thread's call could change. After fork() the child must not use what its parent opened, as CUDA
+ * returned that another thread's call could change. Threads may share a stream and its workspace ("Workspaces" below
+ * says what else may share one, and what may not). After fork() the child must not use what its parent opened, as CUDA
  * does not survive a fork; it opens a runtime of its own once it has called exec.
  *
  * Errors. Every function that can fail returns a moetune_status; moetune_last_error() has the sentence for the
@@ -208,7 +209,22 @@ MOETUNE_API moetune_status moetune_explain(moetune_family* family, const moetune
 /* ---- Workspaces ---------------------------------------------------------------------------------------- */
 
 /* A workspace is device memory that the caller owns, aligned to 256 bytes, one a stream. Its first
- * MOETUNE_WORKSPACE_COUNTERS bytes are counters that every kernel leaves at zero. */
+ * MOETUNE_WORKSPACE_COUNTERS bytes are counters that every kernel leaves at zero.
+ *
+ * Shared: all families of all kernels and runtimes of a device may use one workspace on one stream, from any number of
+ * threads. Launches with the same workspace address are put on the stream whole, one call's after another's. While one
+ * waits for room in a full queue, those of its workspace wait behind it, and no others do.
+ *
+ * Not shared: a workspace is never used by two things that may run at the same time. So
+ * - each stream has one of its own, unless events order what the streams do. cudaStreamPerThread (handle 2) is another
+ *   stream in each thread; cudaStreamLegacy (handle 1) is the default stream, as NULL is.
+ * - a graph uses the workspace that it was captured with, whatever stream replays it. Graphs that were captured with
+ *   one workspace, on one stream or on several, are not replayed on two streams at once, nor beside launches that use
+ *   it. For that, capture each with a workspace of its own.
+ * - workspaces do not overlap. Pass all of one, always by the address at which it begins.
+ *
+ * A kernel of the caller's on such a stream that is launched with programmatic stream serialization must call
+ * cudaGridDependencySynchronize before it ends: ours begin early, and wait for it alone. */
 #define MOETUNE_WORKSPACE_COUNTERS ((size_t)1 << 20)
 
 /* Bytes that one choice needs. MOETUNE_INVALID_ARGUMENT for a choice that is none of this family's or extents that

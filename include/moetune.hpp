@@ -57,7 +57,7 @@ class Extents {
   std::size_t count_;
 };
 
-// Device memory of the caller's, aligned to 256 bytes; one a stream.
+// Device memory of the caller's, aligned to 256 bytes; one a stream (moetune.h says what may share one).
 struct Workspace {
   void* data = nullptr;
   std::size_t bytes = 0;

@@ -17,6 +17,7 @@ _make_stream = function("driver_make_stream")
 
 _OPEN_FAMILY = 1
 _ALIGNMENT = 256  # bytes
+_STREAM_PER_THREAD = 2  # cudaStreamPerThread: to another thread, another stream
 
 _lock = threading.RLock()
 _kept: list[moetune.Runtime] = []  # captured graphs may run what they loaded
@@ -135,8 +136,8 @@ class _Allocation(threading.Thread):
     """Allocates a workspace with its counters zeroed.
 
     In a thread of its own, which may allocate while others capture graphs, and whose memory is of no pool that graphs
-    have. `stream` is the one that will use it: what another stream's tensors left free may still be written. None: a
-    stream that captures will, so it is made on one of our own and waited for.
+    have. `stream` is the one that will use it: what another stream's tensors left free may still be written. None: one
+    that captures will, or that this thread has no handle of, so it is made on one of our own and waited for.
     """
 
     def __init__(self, device: int, bytes_: int, stream: Optional[int]) -> None:
@@ -185,7 +186,8 @@ def _aligned(memory: torch.Tensor, bytes_: int) -> torch.Tensor:
 def _grow_workspace(device: int, stream: int, capturing: bool) -> None:
     bytes_ = _needed_bytes(device)
     if int(_workspace_bytes(device, stream)) < bytes_:
-        _add_workspace(device, stream, _Allocation(device, bytes_, None if capturing else stream).result())
+        elsewhere = capturing or stream == _STREAM_PER_THREAD
+        _add_workspace(device, stream, _Allocation(device, bytes_, None if elsewhere else stream).result())
 
 
 def _help(step: int, device: int, operator: str, kernel: str, specialization: str, problem: str,
