@@ -15,6 +15,7 @@
 #include "launch/bound_plan.h"
 #include "launch/driver.h"
 #include "runtime/variant.h"
+#include "tests/gpu/device_tensors.h"
 #include "tests/gpu/gpu.h"
 #include "tests/kernels/random_call.h"
 #include "tests/kernels/random_prefill_call.h"
@@ -52,85 +53,6 @@ void search(Cache& cache, const Problem& problem, std::uint64_t seed) {
                                  {});
   REQUIRE(result.best);
 }
-
-std::vector<std::uint8_t> narrowed(DType type, const std::vector<double>& values) {
-  std::vector<std::uint8_t> bytes(values.size() * static_cast<std::size_t>(dtype_bytes(type)));
-  for (std::size_t i = 0; i < values.size(); ++i)
-    store_element(type, bytes.data(), static_cast<std::int64_t>(i), values[i]);
-  return bytes;
-}
-
-// The tensors of a problem on the device, by the family's slots.
-class DeviceTensors {
- public:
-  DeviceTensors(const Kernel& kernel, const FamilyMember& member, std::uint64_t seed,
-                const cuda::Stream& stream)
-      : buffers_(kernel.buffers(member.problem, member.call, seed)), stream_(stream) {
-    for (std::size_t i = 0; i < buffers_.size(); ++i) {
-      const Buffer& buffer = buffers_[i];
-      memory_.push_back(cuda::allocate(buffer.bytes()));
-      cuda::set_bytes(memory_.back().get(), 0xFF, buffer.bytes(), stream);
-      if (!buffer.is_read()) continue;
-      inputs_[buffer.name] = host_values(buffer, seed, fill_stream(i, 0));
-      cuda::copy_to_device(memory_.back().get(), narrowed(buffer.dtype, inputs_[buffer.name]), stream);
-    }
-    const auto interface = kernel.family_interface(member.problem);
-    for (std::size_t slot = 0; slot < interface->tensors().size(); ++slot) {
-      for (std::size_t i = 0; i < buffers_.size(); ++i) {
-        if (interface->tensors()[slot].name.view() == buffers_[i].name)
-          arguments_.tensors[slot] = reinterpret_cast<void*>(memory_[i].get());
-      }
-    }
-    std::copy(member.call.integers.begin(), member.call.integers.end(), arguments_.integers);
-    std::copy(member.call.reals.begin(), member.call.reals.end(), arguments_.reals);
-  }
-
-  const moetune_arguments& arguments() const { return arguments_; }
-
-  cuda::Address address(std::string_view name) const {
-    for (std::size_t i = 0; i < buffers_.size(); ++i) {
-      if (buffers_[i].name == name) return memory_[i].get();
-    }
-    return 0;
-  }
-
-  void poison_outputs() {
-    for (std::size_t i = 0; i < buffers_.size(); ++i) {
-      if (buffers_[i].is_written()) cuda::set_bytes(memory_[i].get(), 0xFF, buffers_[i].bytes(), stream_);
-    }
-  }
-
-  void check_outputs(const Kernel& kernel, const FamilyMember& member) const {
-    for (const auto& [name, expected] : kernel.reference_on_cpu(member.problem, member.call, inputs_)) {
-      CAPTURE(name);
-      const auto written = std::find_if(buffers_.begin(), buffers_.end(),
-                                        [&](const Buffer& buffer) { return buffer.name == name; });
-      REQUIRE(written != buffers_.end());
-      if (is_integer(written->dtype)) {
-        CHECK(count_differences(fetch(name), expected) == 0);
-      } else {
-        check_close(fetch(name), expected, 0.02);
-      }
-    }
-  }
-
- private:
-  std::vector<double> fetch(const std::string& name) const {
-    for (std::size_t i = 0; i < buffers_.size(); ++i) {
-      if (buffers_[i].name != name) continue;
-      std::vector<std::uint8_t> bytes(static_cast<std::size_t>(buffers_[i].bytes()));
-      cuda::copy_to_host(bytes, memory_[i].get(), stream_);
-      return widened(buffers_[i].dtype, bytes);
-    }
-    return {};
-  }
-
-  std::vector<Buffer> buffers_;
-  const cuda::Stream& stream_;
-  std::vector<cuda::Memory> memory_;
-  HostTensors inputs_;
-  moetune_arguments arguments_{};
-};
 
 // A configuration of a problem that is launched in a workspace which others use too, as moetune_launch does.
 class Guest {

@@ -25,7 +25,11 @@ simt::Index index_of(const Dim3& extent) { return {extent[0], extent[1], extent[
 }  // namespace
 
 Grid::Grid(const GridLaunch& launch, const SimtOptions& options, FiberStacks& stacks)
-    : launch_(launch), options_(options), stacks_(stacks), random_state_(options.seed) {
+    : launch_(launch),
+      options_(options),
+      stacks_(stacks),
+      random_state_(options.seed),
+      predecessor_ended_(!launch.shape.programmatic_dependent) {
   const Dim3 &grid = launch.shape.grid, &block = launch.shape.block;
   block_threads_ = block[0] * block[1] * block[2];
   block_count_ = std::uint64_t{grid[0]} * grid[1] * grid[2];
@@ -56,6 +60,7 @@ void Grid::start_block(GridBlock& block, std::size_t slot) {
   if (in_place_ == &block) in_place_ = nullptr;
   block.number = started_++;
   block.alive = static_cast<int>(block_threads_);
+  block.has_waited = false;
   block.ready.clear();
   block.next = 0;
   join_cluster(block);
@@ -93,6 +98,7 @@ void Grid::prepare_thread(GridBlock& block, std::uint32_t position) {
 
 void Grid::run() {
   active = this;
+  launch_.hide_memory(!predecessor_ended_);
   {
     FaultCatcher catcher(may_catch, options_.patience_seconds);
     if (sigsetjmp(catcher.landing(), 1) == 0) {
@@ -102,6 +108,7 @@ void Grid::run() {
     }
   }
   active = nullptr;
+  launch_.hide_memory(false);
   if (!error_.empty()) throw SimtError(launch_.shape.entry.text() + ": " + error_);
 }
 
@@ -113,9 +120,24 @@ void Grid::schedule() {
       if (options_.seed != 0) std::swap(blocks_[turn], blocks_[turn + random() % (blocks_.size() - turn)]);
       ran |= take_turn(*blocks_[turn]);
     }
+    if (error_.empty() && !ran && !predecessor_ended_) {
+      end_predecessor();
+      continue;
+    }
     if (error_.empty() && !ran) error_ = "deadlock, no thread can go on" + waiting_threads();
     if (!error_.empty()) return;
     retire_ended();
+  }
+}
+
+// The launch in front ends as late as it can: once no thread of this one gets any further without that.
+void Grid::end_predecessor() {
+  predecessor_ended_ = true;
+  launch_.hide_memory(false);
+  for (const auto& block : blocks_) {
+    for (GridThread& thread : block->threads) {
+      if (thread.state == ThreadState::predecessor) make_ready(thread);
+    }
   }
 }
 
@@ -186,6 +208,11 @@ void Grid::retire_ended() {
       ++slot;
       continue;
     }
+    if (launch_.shape.programmatic_dependent && !block.has_waited) {
+      error_ = "block " + format_index(block.threads[0].view.block) +
+               " has ended without waiting for the launch in front; what follows relies on that";
+      return;
+    }
     if (!block.shared->is_intact()) {
       error_ = "block " + format_index(block.threads[0].view.block) + " wrote before or past its " +
                std::to_string(launch_.shape.dynamic_shared) + " bytes of dynamic shared memory";
@@ -245,11 +272,19 @@ const simt::Runtime* Grid::runtime() {
       .barrier = call<&Grid::barrier, const char*, int, int, int>,
       .arrive = call<&Grid::arrive, int, int>,
       .wait = call<&Grid::wait, const unsigned*, unsigned, bool>,
+      .await_predecessor = call<&Grid::await_predecessor>,
       .cluster = call<&Grid::cluster>,
       .yield = call<&Grid::yield>,
       .step = call<&Grid::step, bool>,
       .fail = call<&Grid::fail, const char*>};
   return &calls;
+}
+
+void Grid::await_predecessor() {
+  running_->block->has_waited = true;
+  if (predecessor_ended_) return;
+  running_->state = ThreadState::predecessor;
+  leave();
 }
 
 simt::Cluster* Grid::cluster() { return running_->block->cluster.get(); }

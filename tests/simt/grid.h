@@ -23,7 +23,7 @@ namespace moetune::testing {
 struct GridBlock;
 struct GridWarp;
 
-enum class ThreadState { ready, collective, barrier, polling, ended };
+enum class ThreadState { ready, collective, barrier, polling, predecessor, ended };
 
 struct GridThread {
   Fiber fiber;
@@ -69,6 +69,7 @@ struct GridBlock {
   std::vector<GridWarp> warps;
   std::array<GridBarrier, kBarriers> barriers;
   int alive = 0;
+  bool has_waited = false;  // for the launch in front: one of its threads, at least
   std::shared_ptr<simt::Cluster> cluster;
   std::vector<GridThread*> ready;  // from `next` on
   std::size_t next = 0;
@@ -84,6 +85,7 @@ struct GridLaunch {
   void* const* arguments = nullptr;
   LaunchShape shape;
   std::function<std::string(const void*)> describe;  // what lies at an address; "" if that is unknown
+  std::function<void(bool hidden)> hide_memory;      // buffers and scratch: any access faults
 };
 
 std::string format_index(const simt::Index& index);  // "(1,0,0)"
@@ -111,6 +113,7 @@ class Grid {
   simt::BarrierResult barrier(const char* what, int id, int threads, int value);
   void arrive(int id, int threads);
   void wait(const unsigned* address, unsigned value, bool reaches);
+  void await_predecessor();
   simt::Cluster* cluster();
   void yield();
   void step(bool changed);
@@ -121,6 +124,7 @@ class Grid {
   [[noreturn]] void end_thread();
 
   void schedule();
+  void end_predecessor();
   bool take_turn(GridBlock& block);
   void dispatch(GridThread& thread);
   void leave();  // the running thread gives way to the scheduler
@@ -156,6 +160,7 @@ class Grid {
   std::shared_ptr<simt::Cluster> cluster_;          // that the last block to start has joined
   GridBlock* in_place_ = nullptr;                   // whose static shared memory is there
   GridThread* running_ = nullptr;
+  bool predecessor_ended_;
   bool in_call_ = false;  // the running thread is in one of the emulator's functions
   Fiber home_;
   std::uint64_t idle_dispatches_ = 0;  // since a thread last got further or changed what others can see

@@ -58,6 +58,8 @@ std::string Grid::waits_for(const GridThread& thread) const {
       return "wait in " + std::string(thread.what) + " (barrier " + std::to_string(thread.barrier) + ", " +
              std::to_string(barrier.arrived) + " have arrived)";
     }
+    case ThreadState::predecessor:
+      return "wait for the launch in front to end";
     case ThreadState::polling:
       return "wait for " + std::to_string(thread.wanted) + (thread.reaches ? " or more" : "") + " at " +
              explain_address(thread.address) + ", where " + std::to_string(*thread.address) + " is";
@@ -105,7 +107,9 @@ std::string Grid::explain(const Fault& fault) const {
   if (running_->stack.guards(fault.address))
     return who + "needs more stack than " + std::to_string(options_.stack_bytes) + " bytes";
   if (fault.address == nullptr) return who + "uses a null pointer, or an address that is not aligned";
-  return who + (fault.is_write ? "writes to " : "reads from ") + explain_address(fault.address);
+  const bool too_early = !predecessor_ended_ && !launch_.describe(fault.address).empty();
+  return who + (fault.is_write ? "writes to " : "reads from ") + explain_address(fault.address) +
+         (too_early ? ", before it has waited for the launch in front" : "");
 }
 
 }  // namespace moetune::testing

@@ -45,7 +45,8 @@ GuardedMemory::GuardedMemory(GuardedMemory&& other) noexcept
       mapped_(other.mapped_),
       data_(other.data_),
       bytes_(other.bytes_),
-      writable_(other.writable_) {}
+      writable_(other.writable_),
+      hidden_(other.hidden_) {}
 
 void GuardedMemory::make_intact() {
   std::fill(mapping_ + guard_bytes(), data_, kCanary);
@@ -64,10 +65,22 @@ bool GuardedMemory::is_near(const void* address) const {
 }
 
 void GuardedMemory::allow_writing(bool allow) {
-  const std::size_t inner = mapped_ - 2 * guard_bytes();
-  if (allow == writable_ || inner == 0) return;
-  ::mprotect(mapping_ + guard_bytes(), inner, allow ? PROT_READ | PROT_WRITE : PROT_READ);
+  if (allow == writable_) return;
   writable_ = allow;
+  protect();
+}
+
+void GuardedMemory::hide(bool hidden) {
+  if (hidden == hidden_) return;
+  hidden_ = hidden;
+  protect();
+}
+
+void GuardedMemory::protect() {
+  const std::size_t inner = mapped_ - 2 * guard_bytes();
+  if (inner == 0) return;
+  const int shown = writable_ ? PROT_READ | PROT_WRITE : PROT_READ;
+  ::mprotect(mapping_ + guard_bytes(), inner, hidden_ ? PROT_NONE : shown);
 }
 
 }  // namespace moetune::testing

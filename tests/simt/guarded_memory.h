@@ -27,13 +27,17 @@ class GuardedMemory {
   // Whether the address is in here or in the pages around.
   bool is_near(const void* address) const;
   void allow_writing(bool allow);
+  // Whether any access faults, until it is shown again.
+  void hide(bool hidden);
 
  private:
   std::uint8_t* mapping_;
   std::size_t mapped_;
   std::uint8_t* data_;
   std::size_t bytes_;
-  bool writable_ = true;
+  bool writable_ = true, hidden_ = false;
+
+  void protect();
 };
 
 }  // namespace moetune::testing

@@ -190,10 +190,16 @@ void SimtDevice::State::launch(const Launch& launch, const simt::Module& module)
   std::vector<Slot> slots = slots_of(launch, entry);
   std::vector<void*> arguments;
   for (Slot& slot : slots) arguments.push_back(&slot);
-  const GridLaunch grid{module, &entry, arguments.data(), launch, [this](const void* address) {
-                          const std::string text = describe(buffers, "buffer", address);
-                          return text.empty() ? describe(scratch, "scratch", address) : text;
-                        }};
+  const auto describe_any = [this](const void* address) {
+    const std::string text = describe(buffers, "buffer", address);
+    return text.empty() ? describe(scratch, "scratch", address) : text;
+  };
+  const auto hide_memory = [this](bool hidden) {
+    for (Memory* memory : {&buffers, &scratch}) {
+      for (auto& [name, bytes] : *memory) bytes.hide(hidden);
+    }
+  };
+  const GridLaunch grid{module, &entry, arguments.data(), launch, describe_any, hide_memory};
   Grid(grid, options, stacks).run();
 }
 

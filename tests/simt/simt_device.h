@@ -8,8 +8,9 @@
 // ended, __trap, arguments that do not fit the kernel's parameters.
 //
 // Not supported: tensor maps, clusters, copies by bulk engine, wgmma, `extern __shared__` (dynamic_shared() of
-// templates/common/shared_memory.cuh instead). Launches run one after the other: nothing is said about
-// programmatic dependent launch, memory order weaker than sequential, or speed.
+// templates/common/shared_memory.cuh instead), memory order weaker than sequential, speed. Launches run one after the
+// other. A programmatic dependent one comes as far as it can before the one in front counts as ended: reported are
+// accesses to buffers and scratch before that, and blocks that end without waiting for it.
 //
 // Stricter than CUDA: a collective's mask names no lane that has ended or was never there. What a lane takes from one
 // outside of the mask is garbage. What lies before a buffer in its first page, or less than 16 bytes past its end, can

@@ -17,13 +17,14 @@ constexpr std::size_t kBytes = 4 * 128;
 
 // What is said of one launch with `out` (128 words) and one more argument or none.
 std::string complaint(const char* entry, std::vector<Argument> more = {}, std::uint32_t shared = 0,
-                      std::uint32_t threads = 64, bool with_out = true) {
+                      std::uint32_t threads = 64, bool with_out = true, bool begins_early = false) {
   LaunchPlan plan;
   Launch& launch = plan.launches.emplace_back();
   launch.entry = entry;
   launch.grid[0] = 2;
   launch.block[0] = threads;
   launch.dynamic_shared = shared;
+  launch.programmatic_dependent = begins_early;
   if (with_out) launch.arguments.push_back({"out", Pointer{"out"}});
   for (const Argument& argument : more) launch.arguments.push_back(argument);
   std::vector<std::uint8_t> out(kBytes);
@@ -120,6 +121,22 @@ TEST_CASE("simt reports traps, alignment, local arrays and stacks that are too s
   std::vector<std::uint8_t> out(4);
   CHECK_THROWS_WITH_AS(small.run(plan, {{"out", out}}),
                        "deep: thread (0,0,0) of block (0,0,0): needs more stack than 12288 bytes", SimtError);
+}
+
+TEST_CASE("simt reports what a kernel does before it waits for the launch in front") {
+  if (no_simt()) return;
+  const auto complaint_of = [](const char* entry) { return complaint(entry, {}, 0, 64, true, true); };
+  CHECK(
+      complaint_of("writes_early") ==
+      "writes_early: thread (40,0,0) of block (0,0,0): writes to byte 28 of buffer 'out', which has 512, before it "
+      "has waited for the launch in front");
+  CHECK(has(complaint_of("reads_early"),
+            "reads from byte 0 of buffer 'out', which has 512, before it has waited"));
+  CHECK(
+      complaint_of("never_waits") ==
+      "never_waits: block (1,0,0) has ended without waiting for the launch in front; what follows relies on that");
+  CHECK(complaint_of("writes_in_time") == "");
+  for (const char* entry : {"writes_early", "reads_early", "never_waits"}) CHECK(complaint(entry) == "");
 }
 
 TEST_CASE("simt shows a race under some of its schedules") {

@@ -33,7 +33,9 @@ HostTensors SimtProblem::run_plan(const Plan& plan, std::uint64_t schedule, bool
 }
 
 HostTensors SimtProblem::run(const Config& config, std::uint64_t schedule, int times) const {
-  return run_plan(kernel.plan(config, problem, call, limits), schedule, false, times);
+  Plan plan = kernel.plan(config, problem, call, limits);
+  for (Launch& launch : plan.launches) launch.programmatic_dependent = true;  // as where GPUs have that
+  return run_plan(plan, schedule, false, times);
 }
 
 HostTensors SimtProblem::reference(Reference which) const {

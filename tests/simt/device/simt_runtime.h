@@ -54,6 +54,8 @@ struct Runtime {
   void (*arrive)(int id, int threads);  // counts, and goes on
   // Waits until *address equals `value`, or (`reaches`) has come less than 2^31 past it.
   void (*wait)(const unsigned* address, unsigned value, bool reaches);
+  // Waits until the launch in front has ended, where this one may begin before.
+  void (*await_predecessor)();
   Cluster* (*cluster)();
   void (*yield)();                    // lets the others run
   void (*step)(bool changed);         // maybe: after a look at what other threads change, or a change of it

@@ -1,4 +1,5 @@
 // Kernels with mistakes for the emulator's own tests.
+#include "templates/common/dependent_launch.cuh"
 #include "templates/common/global_sync.cuh"
 #include "templates/common/l2_policy.cuh"
 #include "templates/common/shared_memory.cuh"
@@ -54,6 +55,29 @@ extern "C" __global__ void past_local_array(u32* out, i32 position) {
   u32 local[4] = {1, 2, 3, 4};
   local[position] = 7;
   out[0] = local[threadIdx.x % 4];
+}
+
+// One warp does not wait, and is in no barrier with one that has.
+extern "C" __global__ void writes_early(u32* out) {
+  if (threadIdx.x < 32) wait_for_predecessor();
+  if (threadIdx.x == 40) out[7] = 1;
+}
+
+extern "C" __global__ void reads_early(u32* out) {
+  const u32 value = out[threadIdx.x];
+  wait_for_predecessor();
+  out[threadIdx.x] = value + 1;
+}
+
+// One thread waits for all: the others are behind a barrier with it.
+extern "C" __global__ void writes_in_time(u32* out) {
+  if (threadIdx.x == 5) wait_for_predecessor();
+  __syncthreads();
+  out[threadIdx.x] = 1;
+}
+
+extern "C" __global__ void never_waits(u32* out) {
+  if (blockIdx.x == 0) wait_for_predecessor();
 }
 
 // A thread reads what its neighbour writes, without a barrier between.

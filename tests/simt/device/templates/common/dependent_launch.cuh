@@ -1,9 +1,10 @@
-// Stands in for templates/common/dependent_launch.cuh on the CPU, where a plan's launches run one after the other.
+// Stands in for templates/common/dependent_launch.cuh on the CPU, where a plan's launches run one after the other, and
+// one that may begin early comes as far as it can before the one in front counts as ended.
 #pragma once
 
 __device__ __forceinline__ void allow_dependent_launch() {}
 
-__device__ __forceinline__ void wait_for_predecessor() {}
+__device__ __forceinline__ void wait_for_predecessor() { simt::runtime->await_predecessor(); }
 
 template <typename Parameter>
 __device__ __forceinline__ void read_one_early(Parameter parameter) {}
