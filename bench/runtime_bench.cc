@@ -22,6 +22,7 @@
 #include "bench/runtime_bench_launch.h"
 #include "bench/runtime_bench_opening.h"
 #include "include/moetune.h"
+#include "runtime/workspace_turn.h"
 
 namespace {
 
@@ -100,6 +101,19 @@ void print_launches(bench::LaunchPair& pair) {
   std::printf("  over bare, a kernel        %9.0f ns   (bar 300)\n", median(over));
 }
 
+// What a launch takes more if it has scratch, and no other thread launches with its workspace.
+void print_turn() {
+  constexpr std::uint64_t kWorkspace = std::uint64_t{1} << 40;
+  std::vector<double> turns;
+  for (int i = 0; i < kTurns; ++i) {
+    turns.push_back(seconds([] {
+                      for (int turn = 0; turn < kPicks; ++turn) const WorkspaceTurn taken(kWorkspace);
+                    }) /
+                    kPicks * 1e9);
+  }
+  std::printf("  a free workspace's turn    %9.0f ns   (bar 30)\n", median(turns));
+}
+
 void run(int argc, char** argv) {
   if (argc != 3) throw BadInput("usage: runtime_bench CACHE PROBLEM");
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
@@ -112,6 +126,7 @@ void run(int argc, char** argv) {
   print_scaling(opened.family(), family.extents);
   bench::LaunchPair pair(argv[1], family);
   print_launches(pair);
+  print_turn();
   bench::print_openings(argv[1], family);
 }
 

@@ -2,7 +2,7 @@
 // scratch follows what wrote it, and no other thread's launch comes between.
 //
 // One turn an address, in the order in which threads ask. A launch may wait in a full queue, so that nobody waits for
-// another address's turn: threads are told apart by the whole address, and hold a lock that others share only to look.
+// another address's turn: the whole address tells them apart, and a lock that addresses share is held only to look.
 // Nothing is allocated, and nothing is kept of an address that no thread holds or waits for. Throws nothing.
 #pragma once
 

@@ -165,9 +165,9 @@ class Served {
   std::int64_t output_bytes() const { return tensors_.front()->output_bytes(); }
 
   moetune_status launch(const moetune_arguments& arguments, cuda::Address workspace, std::size_t bytes,
-                        const cuda::Stream& stream) const {
+                        cuda::StreamRef stream) const {
     return moetune_launch(family_, &choice_, &arguments, reinterpret_cast<void*>(workspace), bytes,
-                          stream.get());
+                          stream.raw);
   }
   moetune_arguments arguments(int input, cuda::Address outputs) const {
     return tensors_[static_cast<std::size_t>(input)]->arguments_at(outputs);
@@ -214,32 +214,38 @@ class Machine {
         served_.push_back(std::make_unique<Served>(of, *config, stream_));
     }
     for (const auto& one : served_) bytes_ = std::max(bytes_, one->workspace_bytes());
-    workspace_ = cuda::allocate(static_cast<std::int64_t>(bytes_));
-    cuda::set_bytes(workspace_.get(), 0, static_cast<std::int64_t>(MOETUNE_WORKSPACE_COUNTERS), stream_);
+    workspace_ = make_workspace();
     for (const auto& one : served_) one->learn(workspace_.get(), bytes_, checksums_, stream_);
   }
 
   const std::vector<std::unique_ptr<Served>>& served() const { return served_; }
 
-  // Wrong calls of threads of which every other one launches `second`.
-  int count_wrong(const Served& first, const Served& second) const {
+  // Wrong calls of threads of which every other one launches `second`: on the one stream with the one workspace, or
+  // each thread on cudaStreamPerThread with a workspace of its own.
+  int count_wrong(const Served& first, const Served& second, bool per_thread = false) const {
     const cuda::Memory sums = cuda::allocate(8 * kThreads * kCalls);
     cuda::set_bytes(sums.get(), 0, 8 * kThreads * kCalls, stream_);
-    std::vector<cuda::Memory> outputs;
+    std::vector<cuda::Memory> outputs, workspaces;
     std::vector<std::thread> threads;
     std::array<int, kThreads> refused{};
     for (int thread = 0; thread < kThreads; ++thread) {
       const Served& one = thread % 2 == 0 ? first : second;
       outputs.push_back(cuda::allocate(kSlots * one.output_bytes()));
+      if (per_thread) workspaces.push_back(make_workspace());
     }
+    cuda::synchronize(stream_);
     for (int thread = 0; thread < kThreads; ++thread) {
       threads.emplace_back([&, thread] {
         const auto index = static_cast<std::size_t>(thread);
-        refused[index] = launch_all(thread % 2 == 0 ? first : second, outputs[index].get(),
-                                    sums.get() + 8 * kCalls * static_cast<cuda::Address>(thread));
+        refused[index] =
+            launch_all(thread % 2 == 0 ? first : second, outputs[index].get(),
+                       sums.get() + 8 * kCalls * static_cast<cuda::Address>(thread),
+                       per_thread ? workspaces[index].get() : workspace_.get(),
+                       per_thread ? cuda::StreamRef(reinterpret_cast<void*>(2)) : cuda::StreamRef(stream_));
       });
     }
     for (std::thread& thread : threads) thread.join();
+    REQUIRE(context_.alive());  // waits for all streams
     std::vector<std::uint64_t> read(std::size_t{kThreads} * kCalls);
     cuda::copy_to_host({reinterpret_cast<std::uint8_t*>(read.data()), 8 * read.size()}, sums.get(), stream_);
     int wrong = 0;
@@ -260,21 +266,28 @@ class Machine {
   }
 
  private:
+  cuda::Memory make_workspace() const {
+    cuda::Memory made = cuda::allocate(static_cast<std::int64_t>(bytes_));
+    cuda::set_bytes(made.get(), 0, static_cast<std::int64_t>(MOETUNE_WORKSPACE_COUNTERS), stream_);
+    return made;
+  }
+
   // One thread's calls; returns how many were refused.
-  int launch_all(const Served& one, cuda::Address outputs, cuda::Address sums) const {
+  int launch_all(const Served& one, cuda::Address outputs, cuda::Address sums, cuda::Address workspace,
+                 cuda::StreamRef stream) const {
     context_.make_current();
     const std::int64_t bytes = one.output_bytes();
     int refused = 0;
     for (int begin = 0; begin < kCalls; begin += kSlots) {
-      cuda::set_bytes(outputs, 0xFF, kSlots * bytes, stream_);
+      cuda::set_bytes(outputs, 0xFF, kSlots * bytes, stream);
       for (int slot = 0; slot < kSlots; ++slot) {
         const moetune_arguments arguments =
             one.arguments(begin / kSlots % kInputs, outputs + static_cast<cuda::Address>(slot * bytes));
-        refused += one.launch(arguments, workspace_.get(), bytes_, stream_) != MOETUNE_OK;
+        refused += one.launch(arguments, workspace, bytes_, stream) != MOETUNE_OK;
       }
       for (int slot = 0; slot < kSlots; ++slot)
         checksums_.add(outputs + static_cast<cuda::Address>(slot * bytes), bytes,
-                       sums + 8 * static_cast<cuda::Address>(begin + slot), stream_);
+                       sums + 8 * static_cast<cuda::Address>(begin + slot), stream);
     }
     return refused;
   }
@@ -304,7 +317,7 @@ TEST_CASE("what threads launch on one stream is legal on Hopper") {
   }
 }
 
-TEST_CASE("8 threads launch each operator, and pairs of them, on one stream with one workspace") {
+TEST_CASE("8 threads launch each operator, and pairs of them, on one stream, and on cudaStreamPerThread") {
   if (no_gpu()) return;
   const Machine machine;
   const auto& served = machine.served();
@@ -319,6 +332,8 @@ TEST_CASE("8 threads launch each operator, and pairs of them, on one stream with
     }
   }
   CHECK(machine.counters_are_zero());
+  CHECK(machine.count_wrong(*served.front(), *served.front(), true) == 0);
+  CHECK(machine.count_wrong(*served.front(), *served[4], true) == 0);
 }
 
 }  // namespace moetune::shared_workspace_gpu_test
