@@ -42,7 +42,7 @@ __device__ __forceinline__ void order_experts(u32 (&orders)[kHeld], const float 
   for (int i = 0; i < kHeld; ++i) {
     const int expert = lane.expert(i);
     scores[i] = expert < kExperts ? selection_score(logits[i], row, bias[i]) : minus_infinity();
-    orders[i] = expert < kExperts ? order_of(scores[i]) : kTaken;
+    orders[i] = expert < kExperts ? order_of_number(scores[i]) : kTaken;
   }
   if constexpr (kGroups > 1) {
     const u32 kept = kept_groups(scores, lane);

@@ -20,8 +20,10 @@ __device__ __forceinline__ float read_logit(Logit logit) {
   return kScore == Score::sigmoid ? value : clean(value);
 }
 
-// NaN counts as -infinity.
-__device__ __forceinline__ float clean_bias(float bias) { return fmaxf(bias, minus_infinity()); }
+// NaN counts as -infinity, and -0 as +0 if a logit is added, which may be -0 too.
+__device__ __forceinline__ float clean_bias(float bias) {
+  return fmaxf(kByLogit ? __fadd_rn(bias, 0.0f) : bias, minus_infinity());
+}
 
 // What a softmax subtracts from every logit: their maximum, or 0 if all are -infinity.
 __device__ __forceinline__ float softmax_shift(float maximum) { return maximum < -kLargest ? 0.0f : maximum; }
@@ -49,11 +51,12 @@ __device__ __forceinline__ float score_of(float logit, const RowSoftmax& row) {
   }
 }
 
-// A score, or a logit if experts are selected by them, with the expert's clean bias. Never NaN: a score is finite.
+// A score, or a logit if experts are selected by them, with the expert's clean bias. Never NaN: a score is finite. Never
+// -0 either, whose order would be behind that of +0: scores that are no logits begin at +0, and logits get +0 added.
 __device__ __forceinline__ float biased(float score, float bias) {
-  if constexpr (!kBias) return score;
-  const float sum = __fadd_rn(score, bias);
-  return kByLogit ? fmaxf(sum, minus_infinity()) : sum;
+  if constexpr (!kBias && !kByLogit) return score;
+  const float sum = __fadd_rn(score, kBias ? bias : 0.0f);
+  return kBias && kByLogit ? fmaxf(sum, minus_infinity()) : sum;
 }
 
 // What experts are selected by; `bias` is the expert's.

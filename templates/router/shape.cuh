@@ -49,7 +49,7 @@ constexpr bool kNeedsSum = kScore == Score::softmax && !kOverSelected;
 // The orders of taken and absent experts, and of those of dropped groups: behind all that have a score.
 constexpr u32 kTaken = 0, kOfDroppedGroup = 1;
 
-// Larger for a larger score, which is not NaN; at least 2, for -infinity too.
+// Larger for a larger score, which is neither NaN nor -0; at least 2, for -infinity too.
 __device__ __forceinline__ u32 order_of_number(float score) {
   const int bits = int(__float_as_uint(score));
   return u32(bits) ^ (u32(bits >> 31) | 0x80000000u);

@@ -67,6 +67,16 @@ class RouteTest(unittest.TestCase):
         self.assertFalse(case.logits.is_contiguous())
         self.check_routing(operators.route(case.logits, case.top_k), case.right())
 
+    @if_tuned
+    def test_plus_and_minus_zero_are_equal(self) -> None:
+        case = Case()
+        signs = torch.randint(0, 2, case.host_logits.shape, generator=torch.Generator().manual_seed(9)) * 2 - 1
+        case.host_logits = signs * torch.zeros_like(case.host_logits)
+        case.host_logits[:, ::3] = -1.0
+        case.logits = case.host_logits.to(DEVICE)
+        self.check_routing(operators.route(case.logits, 2), case.right())
+        self.assertEqual(operators.route_weights(case.logits, 2)[0].tolist(), [[1, 2]] * 64)
+
     def test_no_tokens(self) -> None:
         empty = torch.empty(0, 16, device=DEVICE)
         self.check_routing(operators.route(empty, 2), plan_of_nothing())

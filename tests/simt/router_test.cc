@@ -253,6 +253,40 @@ TEST_CASE("simt: of equal logits the lower id comes first, whatever the type") {
   }
 }
 
+TEST_CASE("simt: of logits and biases of +0 and -0 the lower id comes first, whatever selects") {
+  if (no_simt()) return;
+  const float few[] = {-0.0f, 0.0f, -1.0f, 0.0f, -0.0f};
+  for (const char* const others :
+       {"top_k=7", "top_k=9,score=topk_softmax", "top_k=16,score=topk_softmax,bias=correction",
+        "top_k=6,score=topk_softmax,groups=8,groups_kept=4", "top_k=5,score=sigmoid,bias=correction",
+        "top_k=8,score=softmax,bias=correction,groups=16,groups_kept=8"}) {
+    CAPTURE(others);
+    SimtProblem routed = routed_problem(std::string("tokens=9,experts=64,outputs=weights,") + others);
+    routed.edit = [&](SimtTensors& tensors) {
+      auto* const logits = reinterpret_cast<float*>(tensors.bytes("logits").data());
+      for (std::size_t i = 0; i < 9 * 64; ++i) logits[i] = few[i * i / 3 % 5];
+      if (!routed.problem.is("bias", "correction")) return;
+      auto* const bias = reinterpret_cast<float*>(tensors.bytes("bias").data());
+      for (std::size_t i = 0; i < 64; ++i) bias[i] = few[i * i / 7 % 2];
+    };
+    SimtTensors tensors = routed.tensors();
+    HostTensors inputs;
+    for (const auto& [name, ignored] : tensors.inputs())
+      inputs[name] = widened(DType::f32, tensors.bytes(name));
+    const std::vector<double> right =
+        routed.kernel.reference_on_cpu(routed.problem, routed.call, inputs).at("ids");
+    CHECK(routed.reference(Reference::exact).at("ids") == right);
+    for (const char* const select : {"rounds", "reduce", "merge", "radix", "elect"}) {
+      CAPTURE(select);
+      const Config config = shared_space("router").parse_config(
+          std::string("schedule=rows,cluster=1,lanes=32,vector=2,rows=1,"
+                      "warps=2,dependents=early,pad=last,blocks_per_sm=1,select=") +
+          select);
+      CHECK(routed.run(config, 3).at("ids") == right);
+    }
+  }
+}
+
 TEST_CASE("simt: every way to select, of logits that differ, that are few and that are all equal") {
   if (no_simt()) return;
   for (const char* const sizes : {"experts=8,top_k=8", "experts=33,top_k=5", "experts=256,top_k=8",
