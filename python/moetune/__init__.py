@@ -10,7 +10,13 @@
 
 Tensors are anything that speaks DLPack. `import moetune.torch` registers the operators for PyTorch. Names and
 contracts are those of moetune.h.
+
+Importing loads no library: the first use of a name that needs one does. None of it uses CUDA before open(), so that a
+server may import and then fork.
 """
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from moetune._errors import (
     BadFile,
@@ -25,19 +31,6 @@ from moetune._errors import (
     Unsupported,
     WrongDevice,
 )
-from moetune._runtime import (
-    WORKSPACE_COUNTERS,
-    Arguments,
-    Choice,
-    ChoiceKind,
-    Counts,
-    Family,
-    Runtime,
-    abi_version,
-    from_address,
-    open,
-)
-from moetune._version import __version__
 
 __all__ = [
     "Arguments",
@@ -63,3 +56,30 @@ __all__ = [
     "from_address",
     "open",
 ]
+
+if TYPE_CHECKING:
+    from moetune._runtime import (
+        WORKSPACE_COUNTERS,
+        Arguments,
+        Choice,
+        ChoiceKind,
+        Counts,
+        Family,
+        Runtime,
+        abi_version,
+        from_address,
+        open,
+    )
+    from moetune._version import __version__
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module 'moetune' has no attribute '{name}'")
+        module = importlib.import_module("moetune._version" if name == "__version__" else "moetune._runtime")
+        globals()[name] = value = getattr(module, name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -2,8 +2,6 @@
 
 from typing import ClassVar
 
-from tvm_ffi import error as _ffi_error
-
 
 class Error(Exception):
     """A call of moetune failed. `str(error)` is its sentence: what was wrong, where, what would be right."""
@@ -71,6 +69,4 @@ class InternalError(Error):
     status = 10
 
 
-_CLASSES: list[type[Error]] = [Error, *Error.__subclasses__()]
-for _class in _CLASSES:
-    _ffi_error.register_error(f"moetune.{_class.__name__}", _class)
+CLASSES: list[type[Error]] = [Error, *Error.__subclasses__()]

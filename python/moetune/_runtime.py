@@ -6,9 +6,7 @@ import os
 from types import TracebackType
 from typing import Any, NamedTuple, Optional, Sequence, TypeVar, Union
 
-import tvm_ffi
-
-from moetune._library import function
+from moetune._library import function, tvm_ffi, use_cuda
 
 WORKSPACE_COUNTERS = 1 << 20
 """Bytes at the start of a workspace that hold counters."""
@@ -312,6 +310,7 @@ def open(paths: Sequence[_Path] = (), device: int = 0, *, allow_recorded: bool =
         raise TypeError("paths must be a list of paths, not one path")
     if isinstance(trusted_keys, (str, os.PathLike)):
         raise TypeError("trusted_keys must be a list of keys, not one key")
+    use_cuda()
     return _hold(Runtime, _open([os.fsencode(path) for path in paths], device, allow_recorded,
                                 [os.fsencode(key) for key in trusted_keys]))
 

@@ -109,7 +109,6 @@ void write_misses(const Runtime& runtime, const ffi::Bytes& path) {
   check(moetune_write_misses(Use(*runtime.get()).handle(), path_of(path, "the path").c_str()));
 }
 
-ffi::String version() { return moetune_version(); }
 int64_t abi_version() { return moetune_abi_version(); }
 
 }  // namespace
@@ -129,5 +128,4 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(warnings, mp::warnings)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(explain, mp::explain)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(counts, mp::counts)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(write_misses, mp::write_misses)
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(version, mp::version)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(abi_version, mp::abi_version)

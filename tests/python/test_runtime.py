@@ -216,7 +216,8 @@ class PackageTest(unittest.TestCase):
         for line in (Path(source) / "include/moetune.h").read_text().splitlines():
             if line.startswith("MOETUNE_API "):
                 declared.add(line.partition("(")[0].split()[-1].lstrip("*"))
-        called = "".join(path.read_text() for path in (Path(source) / "python/src").iterdir())
+        called = "".join(path.read_text() for path in (*(Path(source) / "python/src").iterdir(),
+                                                       Path(source) / "python/moetune/_version.py"))
         # An error's class says what a status's name would.
         reached = set(re.findall(r"\bmoetune_\w+", called))
         self.assertEqual(declared - reached, {"moetune_status_name"})
