@@ -1,5 +1,6 @@
 """Defines torch.ops.moetune.*: the schemas, what they return, and their kernels in Python for older PyTorch."""
 
+import contextlib
 import os
 from typing import Any, Callable, NamedTuple, Optional, Sequence
 
@@ -7,10 +8,12 @@ import torch
 
 import moetune
 from moetune import _serving
-from moetune._library import function
+from moetune._library import function, tvm_ffi
 
 _operate = function("operate")
 _check = function("operator_check")
+_refuse_gradient = function("operator_refuse_gradient")
+_tensor = function("operator_tensor")
 _overload_texts = function("operator_overloads")
 _register_kernels = function("torch_register")
 
@@ -160,6 +163,27 @@ _registered: list[Any] = []
 _Library: Any = torch.library.Library
 
 
+class _UnknownSize(Exception):
+    """A symbolic size that has no value yet."""
+
+
+def _present(size: Any) -> Any:
+    """The value that a size has now, without the guard that int() of a symbolic one adds."""
+    if not isinstance(size, torch.SymInt):
+        return size
+    if not size.node.has_hint():
+        raise _UnknownSize
+    return int(size.node.hint)
+
+
+def _described(value: Any) -> Any:
+    """A fake tensor in terms of the library, or another argument's present value."""
+    if not isinstance(value, torch.Tensor):
+        return _present(value)
+    sizes, strides = (tvm_ffi.Shape(tuple(map(_present, each))) for each in (value.shape, value.stride()))
+    return _tensor(sizes, strides, value.dtype, value.device.type in ("cuda", "meta"), value.device.index or 0)
+
+
 class _Kernel:
     """An overload in Python: its arguments go to the library in the schema's order."""
 
@@ -172,20 +196,36 @@ class _Kernel:
         self.written = [argument.name for argument in arguments
                         if argument.alias_info is not None and argument.alias_info.is_write]
 
-    def arguments(self, given: Sequence[Any], options: dict[str, Any]) -> list[Any]:
+    def values(self, given: Sequence[Any], options: dict[str, Any]) -> list[Any]:
+        """The arguments in the schema's order. Raises if one of them requires a gradient and grad mode is on."""
         values = [*given, *self.defaults[len(given):]]
         for name, value in options.items():
             values[self.places[name]] = value
-        return [self.index, _serving.is_capturing(), _serving.host_is_device, *values]
+        for place, value in enumerate(values):
+            if isinstance(value, torch.Tensor) and value.requires_grad:
+                if torch.is_grad_enabled():
+                    _refuse_gradient(self.index, place)
+                values[place] = value.detach()
+        return values
+
+    def check(self, given: Sequence[Any], options: dict[str, Any]) -> None:
+        """Raises what a call would, whose outputs may be missing yet."""
+        _check(self.index, False, _serving.host_is_device, *self.values(given, options))
+
+    def check_fake(self, given: Sequence[Any], options: dict[str, Any]) -> None:
+        """The same of fake tensors, if all their sizes are known."""
+        try:
+            values = [_described(value) for value in self.values(given, options)]
+        except _UnknownSize:
+            return
+        _check(self.index, False, _serving.host_is_device, *values)
 
     def __call__(self, *given: Any, **options: Any) -> None:
-        first = given[0]
+        first, values = given[0], self.values(given, options)
         # A thread without a context has device 0, and the launch would leave it with the context of another one.
-        if first.is_cuda and first.device.index != torch.cuda.current_device():
-            with torch.cuda.device(first.device):
-                launched = _operate(*self.arguments(given, options))
-        else:
-            launched = _operate(*self.arguments(given, options))
+        elsewhere = first.is_cuda and first.device.index != torch.cuda.current_device()
+        with torch.cuda.device(first.device) if elsewhere else contextlib.nullcontext():
+            launched = _operate(self.index, first.is_cuda and _serving.is_capturing(), _serving.host_is_device, *values)
         if not launched:  # no tokens
             for name in self.written:
                 if options.get(name) is not None and options[name].numel() > 0:
@@ -196,11 +236,21 @@ def _functional(name: str, make: Callable[..., Any]) -> Callable[..., Any]:
     own, out = _Kernel(name), _Kernel(f"{name.partition('.')[0]}.out")
 
     def kernel(*given: Any, **options: Any) -> Any:
-        _check(*own.arguments(given, options))
+        own.check(given, options)
         made = make(*given, **options)
         outputs = made if isinstance(made, tuple) else (made,)
         out(*given, **dict(zip(out.written, outputs)), **options)
         return made
+
+    return kernel
+
+
+def _fake(name: str, make: Optional[Callable[..., Any]]) -> Callable[..., Any]:
+    own = _Kernel(name)
+
+    def kernel(*given: Any, **options: Any) -> Any:
+        own.check_fake(given, options)
+        return None if make is None else make(*given, **options)
 
     return kernel
 
@@ -227,7 +277,7 @@ def signatures() -> list[str]:
     return [str(text) for text in _overload_texts()]
 
 
-def register(key: str) -> None:
+def _register(key: str) -> None:
     """Kernels of the library if this PyTorch's stable C interface has what they need (2.10), else Python's."""
     folder = os.path.join(os.path.dirname(torch.__file__), "lib")
     wanted = os.environ.get("MOETUNE_TORCH_KERNELS") != "python"
@@ -239,17 +289,14 @@ def register(key: str) -> None:
     _registered.append(library)
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    pass
-
-
 def _define() -> None:
     library = _Library("moetune", "DEF")
     for name, (schema, make) in _OVERLOADS.items():
         library.define(name + schema, tags=(torch.Tag.needs_fixed_stride_order,))
-        torch.library.register_fake(f"moetune::{name}", make or _nothing, lib=library)
+        torch.library.register_fake(f"moetune::{name}", _with_one_error(_fake(name, make)), lib=library)
     _registered.append(library)
 
 
 _define()
-register("CUDA")
+for _key in ("CUDA", "CPU"):  # with CPU tensors they raise WrongDevice, unless the tests take host memory for a device's
+    _register(_key)

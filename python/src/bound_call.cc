@@ -90,8 +90,8 @@ BoundCall bind_call(const FamilyKey& key, const Given& given, moetune_family* fa
     return call;
   }
   BoundCall call;
-  check(moetune_bind(family, given.tensors, tensors, options, &call.arguments, call.most.values.data(),
-                     &call.most.count));
+  key.of->check(moetune_bind(family, given.tensors, tensors, options, &call.arguments,
+                             call.most.values.data(), &call.most.count));
   if (signature.is_complete()) recent.add(signature, call);
   return call;
 }

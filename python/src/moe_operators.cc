@@ -24,6 +24,9 @@ class DispatchOperator final : public TokensOperator {
     const DLTensor& sorted = tensor(given, MOETUNE_MOE_DISPATCH_SORTED, "sorted");
     if (sorted.ndim != 1)
       refuse("'sorted' has " + std::to_string(sorted.ndim) + " dimensions; it must be [places]");
+    require_type(x, "x", kBf16);
+    require_side_by_side(x, "x");
+    require(given, {MOETUNE_MOE_DISPATCH_SORTED, "sorted", kI32, 1, {sorted.shape[0]}});
     require(given, {MOETUNE_MOE_DISPATCH_INVERSE, "inverse", kI32, 2, {x.shape[0], inverse.shape[1]}});
     FamilyKey key{.of = this, .device = x.device.device_id};
     key.set(DispatchFacts{.hidden = x.shape[1],
@@ -77,7 +80,10 @@ class CombineOperator final : public TokensOperator {
   FamilyKey key(const Given& given) const override {
     const DLTensor& rows = matrix(given, MOETUNE_MOE_COMBINE_ROWS, "rows", "[places, hidden]");
     const DLTensor& inverse = matrix(given, MOETUNE_MOE_COMBINE_INVERSE, "inverse", "[tokens, top_k]");
-    require(given, {MOETUNE_MOE_COMBINE_WEIGHTS, "weights", kF32, 2, {inverse.shape[0], inverse.shape[1]}});
+    const std::array<int64_t, 4> slots{inverse.shape[0], inverse.shape[1]};
+    require(given, {MOETUNE_MOE_COMBINE_ROWS, "rows", kBf16, 2, {rows.shape[0], rows.shape[1]}});
+    require(given, {MOETUNE_MOE_COMBINE_INVERSE, "inverse", kI32, 2, slots});
+    require(given, {MOETUNE_MOE_COMBINE_WEIGHTS, "weights", kF32, 2, slots});
     FamilyKey key{.of = this, .device = rows.device.device_id};
     key.set(CombineFacts{.hidden = rows.shape[1], .top_k = inverse.shape[1]});
     check_outputs(given, key);
@@ -92,7 +98,7 @@ class CombineOperator final : public TokensOperator {
   TensorShapes outputs(const Given& given, const FamilyKey& key) const override {
     const int64_t tokens = given.tensors[MOETUNE_MOE_COMBINE_INVERSE]->shape[0];
     TensorShapes made;
-    made.add({MOETUNE_MOE_COMBINE_OUT, "out", kBf16, 2, {tokens, key.as<CombineFacts>().hidden}});
+    made.add({MOETUNE_MOE_COMBINE_OUT, "out", kBf16, 2, {tokens, key.as<CombineFacts>().hidden}, true});
     return made;
   }
 };

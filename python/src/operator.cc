@@ -11,7 +11,54 @@ std::string text_of(std::span<const int64_t> shape) {
   return text + "]";
 }
 
+// Whether elements lie side by side from a dimension on.
+bool is_contiguous(const DLTensor& tensor, int from) {
+  if (tensor.strides == nullptr) return true;
+  int64_t count = 1;
+  for (int d = tensor.ndim; d-- > from;) {
+    if (tensor.shape[d] != 1 && tensor.strides[d] != count) return false;
+    count *= std::max<int64_t>(tensor.shape[d], 1);
+  }
+  return true;
+}
+
+bool is_on_gpu(const DLTensor& tensor) {
+  return tensor.device.device_type == kDLCUDA || tensor.device.device_type == kDLCUDAManaged;
+}
+
+bool is_of_word(char letter) {
+  return (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9') || letter == '_';
+}
+
+void check_devices(const Overload& overload, const Given& given) {
+  const auto refuse = [&](const char* name, const std::string& what) {
+    fail(MOETUNE_WRONG_DEVICE, std::string(overload.of.name()) + ": '" + name + "' is " + what);
+  };
+  const Parameter& first = overload.parameters.front();
+  const DLTensor* const leading = given.tensors[first.place];
+  for (const Parameter& parameter : overload.parameters) {
+    const DLTensor* const tensor = parameter.is_tensor() ? given.tensors[parameter.place] : nullptr;
+    if (tensor == nullptr) continue;
+    if (!is_on_gpu(*tensor)) refuse(parameter.name, "not in the memory of a GPU");
+    if (leading != nullptr && tensor->device.device_id != leading->device.device_id)
+      refuse(parameter.name, "on device " + std::to_string(tensor->device.device_id) + "; '" + first.name +
+                                 "' is on device " + std::to_string(leading->device.device_id));
+  }
+}
+
 }  // namespace
+
+std::string type_text(DLDataType type) {
+  for (const auto& [known, name] : {std::pair{kBf16, "bf16"}, {kE4m3, "e4m3"}, {kBool, "bool"}}) {
+    if (number_of(known) == number_of(type)) return name;
+  }
+  const char* const letter = type.code == kDLInt     ? "i"
+                             : type.code == kDLUInt  ? "u"
+                             : type.code == kDLFloat ? "fp"
+                                                     : nullptr;
+  if (letter == nullptr || type.lanes != 1) return "of a type that no kernel takes";
+  return letter + std::to_string(type.bits);
+}
 
 moetune_choice Operator::choose(const Given&, moetune_family* family, const FreeExtents& most) const {
   moetune_choice choice;
@@ -34,18 +81,62 @@ void Operator::require(const Given& given, const TensorShape& expected) const {
   if (!std::ranges::equal(shape, expected.shape()))
     refuse(std::string("'") + expected.name + "' is " + text_of(shape) + "; it must be " +
            text_of(expected.shape()));
+  require_type(found, expected.name, expected.type);
+  if (expected.is_sliced) return require_side_by_side(found, expected.name);
+  if (!is_contiguous(found, 0)) refuse(std::string("'") + expected.name + "' is not contiguous");
 }
 
-int64_t number_of(DLDataType type) { return type.code << 24 | type.bits << 16 | type.lanes; }
+void Operator::require_type(const DLTensor& found, const char* name, DLDataType type) const {
+  const int64_t given = number_of(found.dtype), wanted = number_of(type);
+  if (given == wanted || (wanted == number_of(kBool) && given == number_of(kU8))) return;
+  refuse(std::string("'") + name + "' is " + type_text(found.dtype) + "; it must be " + type_text(type));
+}
+
+void Operator::require_side_by_side(const DLTensor& found, const char* name) const {
+  if (is_contiguous(found, found.ndim - 1)) return;
+  refuse(std::string("the elements of the last dimension of '") + name + "' must lie side by side");
+}
+
+void Operator::require_at_least(int64_t least, const char* name, int64_t value) const {
+  if (value < least)
+    refuse(std::string(name) + " is " + std::to_string(value) + "; it must be " + std::to_string(least) +
+           " or more");
+}
+
+// A sentence of the runtime names tensors as moetune.h does, and strides after them ("o_head_stride").
+void Operator::fail_with(moetune_status status) const {
+  std::string_view rest = moetune_last_error();
+  const std::string prefix = std::string(kernel()) + ": ";
+  if (rest.starts_with(prefix)) rest.remove_prefix(prefix.size());
+  std::string sentence = std::string(name()) + ": ";
+  if (status != MOETUNE_INVALID_ARGUMENT && status != MOETUNE_WRONG_DEVICE)
+    fail(status, sentence + std::string(rest));
+  while (!rest.empty()) {
+    const auto end = std::ranges::find_if_not(rest, is_of_word);
+    const std::string_view word =
+        rest.substr(0, std::max<size_t>(1, static_cast<size_t>(end - rest.begin())));
+    std::string own(word);
+    for (const OtherName& other : other_names()) {
+      if (word == other.kernels) own = other.own;
+      if (word.starts_with(other.kernels) && word.ends_with("_stride") && word[other.kernels.size()] == '_')
+        own = std::string(other.own).append(word.substr(other.kernels.size()));
+    }
+    sentence += own;
+    rest.remove_prefix(word.size());
+  }
+  fail(status, sentence);
+}
 
 FamilyKey key_of(const Overload& overload, const Given& given) {
-  const Parameter& first = overload.parameters.front();
-  if (const DLTensor* tensor = given.tensors[first.place]; tensor != nullptr &&
-                                                           tensor->device.device_type != kDLCUDA &&
-                                                           tensor->device.device_type != kDLCUDAManaged)
-    fail(MOETUNE_WRONG_DEVICE,
-         std::string(overload.of.name()) + ": '" + first.name + "' is not in the memory of a GPU");
+  check_devices(overload, given);
   return overload.of.key(given);
+}
+
+std::string gradient_sentence(const Overload& overload, const Parameter& parameter) {
+  return std::string(overload.of.name()) + ": '" + parameter.name +
+         "' requires a gradient, and the operator has none; call it under torch.inference_mode() or "
+         "torch.no_grad(), or pass '" +
+         parameter.name + "' detached";
 }
 
 int64_t choice_of(const Overload& overload, const Parameter& parameter, std::string_view name) {

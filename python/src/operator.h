@@ -4,12 +4,17 @@
 #include <array>
 #include <cstring>
 #include <span>
+#include <string_view>
 
 #include "handles.h"
 
 namespace moetune::python {
 
 class Operator;
+
+inline constexpr DLDataType kI32{kDLInt, 32, 1}, kI64{kDLInt, 64, 1}, kF32{kDLFloat, 32, 1},
+    kF16{kDLFloat, 16, 1}, kBf16{kDLBfloat, 16, 1}, kE4m3{kDLFloat8_e4m3fn, 8, 1}, kBool{kDLBool, 8, 1},
+    kU8{kDLUInt, 8, 1};
 
 // An argument of a schema, and where a call keeps it.
 struct Parameter {
@@ -19,6 +24,8 @@ struct Parameter {
   Kind kind;
   int place = 0;                           // a tensor's slot, or an index of Given::integers
   std::span<const char* const> choices{};  // of kChoice: the names that become 0, 1, ...
+
+  bool is_tensor() const { return kind == kTensor || kind == kOptionalTensor; }
 };
 
 // The arguments of one call. Tensors are the caller's.
@@ -55,9 +62,11 @@ struct FamilyKey {
 struct TensorShape {
   int slot;
   const char* name;
-  DLDataType type;
+  DLDataType type;  // bytes will do for bool
   int rank;
   std::array<int64_t, 4> sizes;
+  bool is_sliced =
+      false;  // the caller's may be a slice of a wider tensor: the last dimension alone is contiguous
 
   std::span<const int64_t> shape() const { return {sizes.data(), static_cast<size_t>(rank)}; }
 };
@@ -86,7 +95,8 @@ class Operator {
   virtual const char* kernel() const = 0;   // "router"
   virtual size_t tensor_count() const = 0;  // of its slots
 
-  // Throws InvalidArgument for tensors that no family takes. Outputs that the operator makes may be missing yet.
+  // Throws InvalidArgument for arguments that no family takes, by shapes, strides, types and options alone: tensors may
+  // be fake ones. Outputs that the operator makes may be missing yet.
   virtual FamilyKey key(const Given& given) const = 0;
   // `name=value` pairs for Runtime.family.
   virtual std::string specialization(const FamilyKey& key) const = 0;
@@ -104,15 +114,39 @@ class Operator {
   // `most` are bind's extents.
   virtual moetune_choice choose(const Given& given, moetune_family* family, const FreeExtents& most) const;
 
+  // Throws for a status that a function of moetune.h returned just now. Its sentence is put in the operator's terms.
+  void check(moetune_status status) const {
+    if (status != MOETUNE_OK) [[unlikely]]
+      fail_with(status);
+  }
+
  protected:
+  struct OtherName {
+    std::string_view kernels, own;
+  };
+  // Tensors and dimensions that moetune.h and the kernel call otherwise.
+  virtual std::span<const OtherName> other_names() const { return {}; }
+
   [[noreturn]] void refuse(const std::string& sentence) const;
   const DLTensor& tensor(const Given& given, int slot, const char* name) const;  // throws if it is missing
-  // Throws unless the call has the tensor in this shape.
+  // Throws unless the call has the tensor in this shape and type.
   void require(const Given& given, const TensorShape& expected) const;
+  // Of a tensor that the call may lack.
+  void require_if_given(const Given& given, const TensorShape& expected) const {
+    if (given.tensors[expected.slot] != nullptr) require(given, expected);
+  }
+  void require_type(const DLTensor& found, const char* name, DLDataType type) const;
+  void require_side_by_side(const DLTensor& found, const char* name) const;  // the last dimension's elements
+  void require_at_least(int64_t least, const char* name, int64_t value) const;
+
+ private:
+  [[noreturn]] void fail_with(moetune_status status) const;
 };
 
 // Numbers for FamilyKey::facts, equal for equal types.
-int64_t number_of(DLDataType type);
+inline int64_t number_of(DLDataType type) { return type.code << 24 | type.bits << 16 | type.lanes; }
+// "bf16"
+std::string type_text(DLDataType type);
 
 // One schema of an operator.
 struct Overload {
@@ -125,8 +159,11 @@ struct Overload {
 constexpr size_t kOverloads = 24;
 const std::array<Overload, kOverloads>& overloads();
 
-// The family of a call, whose first tensor must be in a GPU's memory.
+// The family of a call. Throws WrongDevice unless its tensors are in the memory of one GPU.
 FamilyKey key_of(const Overload& overload, const Given& given);
+
+// What to say of a tensor that requires a gradient, in grad mode.
+std::string gradient_sentence(const Overload& overload, const Parameter& parameter);
 
 // The place of a name among a parameter's choices. Throws InvalidArgument, naming them.
 int64_t choice_of(const Overload& overload, const Parameter& parameter, std::string_view name);

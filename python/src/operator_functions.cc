@@ -19,6 +19,11 @@ ffi::Array<ffi::String> operator_overloads() {
   return texts;
 }
 
+const Overload& overload_at(int64_t index) {
+  if (index >= 0 && index < static_cast<int64_t>(kOverloads)) return overloads()[static_cast<size_t>(index)];
+  fail(MOETUNE_INVALID_ARGUMENT, "there is no such overload");
+}
+
 double real_of(const Args& args, int32_t index, const char* name) {
   if (const auto value = args[index].as<double>()) return *value;
   return static_cast<double>(args.integer(index, name));
@@ -46,12 +51,6 @@ class PythonCall {
   }
 
  private:
-  static const Overload& overload_at(int64_t index) {
-    if (index >= 0 && index < static_cast<int64_t>(kOverloads))
-      return overloads()[static_cast<size_t>(index)];
-    fail(MOETUNE_INVALID_ARGUMENT, "there is no such overload");
-  }
-
   void read(const Args& args, int32_t at, const Parameter& parameter, bool host_is_device) {
     const auto place = static_cast<size_t>(parameter.place);
     switch (parameter.kind) {
@@ -83,10 +82,16 @@ class PythonCall {
 // Whether it was launched. If not there was nothing to do, and outputs that have elements are to be zeros.
 ffi::Any operate(const Args& args) { return PythonCall(args).run(); }
 
-// Throws what operate() would for tensors that no family takes.
+// Throws what operate() would for arguments that no family takes.
 ffi::Any operator_check(const Args& args) {
   PythonCall(args).key();
   return nullptr;
+}
+
+// Throws what is said of an overload's argument, by its place, that requires a gradient.
+void refuse_gradient(int64_t overload, int64_t place) {
+  const Overload& called = overload_at(overload);
+  fail(MOETUNE_INVALID_ARGUMENT, gradient_sentence(called, called.parameters[static_cast<size_t>(place)]));
 }
 
 void forget_families(int64_t device) { OperatorTable::instance().forget(device); }
@@ -108,6 +113,7 @@ namespace mp = moetune::python;
 
 MOETUNE_EXPORT_PACKED(operate, mp::operate)
 MOETUNE_EXPORT_PACKED(operator_check, mp::operator_check)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(operator_refuse_gradient, mp::refuse_gradient)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(operator_overloads, mp::operator_overloads)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(operator_set_helper, mp::set_operator_helper)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(operator_forget_families, mp::forget_families)

@@ -36,7 +36,7 @@ Step attempt(const FamilyKey& key, const Given& given) {
       return kGrowWorkspace;
     fail(status, sentence);
   }
-  check(status);
+  key.of->check(status);
   return kLaunched;
 }
 

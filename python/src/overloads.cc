@@ -131,8 +131,9 @@ constexpr std::array kScaleOptions = {Parameter{"scale", kChoice, kScaleOf, kSca
 constexpr std::array kPaddingOption = {Parameter{"padding", kChoice, kPadding, kPaddings}};
 constexpr auto kDispatch = joined(kDispatchInputs, kPaddingOption);
 constexpr auto kDispatchOut = joined(kDispatchInputs, kRowsOut, kPaddingOption);
-constexpr auto kE4m3 = joined(kDispatchInputs, kScaleOptions, kPaddingOption);
-constexpr auto kE4m3Out = joined(kDispatchInputs, kRowsOut, kScalesOut, kScaleOptions, kPaddingOption);
+constexpr auto kDispatchE4m3 = joined(kDispatchInputs, kScaleOptions, kPaddingOption);
+constexpr auto kDispatchE4m3Out =
+    joined(kDispatchInputs, kRowsOut, kScalesOut, kScaleOptions, kPaddingOption);
 
 constexpr std::array kCombine = {Parameter{"rows", kTensor, MOETUNE_MOE_COMBINE_ROWS},
                                  Parameter{"inverse", kTensor, MOETUNE_MOE_COMBINE_INVERSE},
@@ -164,8 +165,8 @@ const std::array<Overload, kOverloads>& overloads() {
       {"route_weights.out", route_weights_operator(), kWeightsOut, false},
       {"moe_dispatch", dispatch_operator(), kDispatch, true},
       {"moe_dispatch.out", dispatch_operator(), kDispatchOut, false},
-      {"moe_dispatch_e4m3", dispatch_e4m3_operator(), kE4m3, true},
-      {"moe_dispatch_e4m3.out", dispatch_e4m3_operator(), kE4m3Out, false},
+      {"moe_dispatch_e4m3", dispatch_e4m3_operator(), kDispatchE4m3, true},
+      {"moe_dispatch_e4m3.out", dispatch_e4m3_operator(), kDispatchE4m3Out, false},
       {"moe_combine", combine_operator(), kCombine, true},
       {"moe_combine.out", combine_operator(), kCombineOut, false},
   }};

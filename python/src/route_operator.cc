@@ -31,6 +31,7 @@ class RouteOperator final : public TokensOperator {
     const DLTensor& logits = matrix(given, MOETUNE_ROUTER_LOGITS, "logits", "[tokens, experts]");
     const int64_t experts = logits.shape[1];
     type_name(number_of(logits.dtype));
+    require_side_by_side(logits, "logits");
     check_options(given, experts);
     const auto has = [&](int slot) { return int64_t{given.tensors[slot] != nullptr}; };
     const auto& integers = given.integers;
@@ -55,9 +56,8 @@ class RouteOperator final : public TokensOperator {
          {TensorShape{MOETUNE_ROUTER_BIAS, "bias", kF32, 1, {experts}},
           TensorShape{MOETUNE_ROUTER_EXPERT_MAP, "expert_map", kI32, 1, {experts}},
           TensorShape{MOETUNE_ROUTER_TOKEN_COUNT, "token_count", kI32, 1, {1}},
-          TensorShape{MOETUNE_ROUTER_DROPPED, "dropped", kBool, 2, {logits.shape[0], integers[kTopK]}}}) {
-      if (given.tensors[input.slot] != nullptr) require(given, input);
-    }
+          TensorShape{MOETUNE_ROUTER_DROPPED, "dropped", kBool, 2, {logits.shape[0], integers[kTopK]}}})
+      require_if_given(given, input);
     check_outputs(given, key);
     return key;
   }
@@ -139,6 +139,30 @@ class RouteOperator final : public TokensOperator {
              " experts");
     if (!(given.scale > 0) || std::isinf(given.scale))
       refuse("scale is " + std::to_string(given.scale) + "; it must be a positive number");
+    check_groups(given, experts);
+    check_capacity(given);
+  }
+
+  void check_groups(const Given& given, int64_t experts) const {
+    const int64_t groups = given.integers[kGroups], kept = given.integers[kGroupsKept];
+    if (groups < 1 || experts % groups != 0)
+      refuse("groups is " + std::to_string(groups) + "; it must divide the " + std::to_string(experts) +
+             " experts");
+    if (kept < 1 || kept > groups)
+      refuse("groups_kept is " + std::to_string(kept) + "; it must be from 1 to the " +
+             std::to_string(groups) + " groups");
+    if (experts / groups * kept < given.integers[kTopK])
+      refuse("top_k is " + std::to_string(given.integers[kTopK]) + "; the groups that are kept have " +
+             std::to_string(experts / groups * kept) + " experts");
+  }
+
+  void check_capacity(const Given& given) const {
+    const int64_t capacity = given.integers[kCapacity];
+    require_at_least(0, "capacity", capacity);
+    if (capacity > 0 && given.tensors[MOETUNE_ROUTER_TOKEN_COUNT] != nullptr)
+      refuse("capacity is a share of the tokens, which are not known on the host with token_count");
+    if (capacity == 0 && routed_ != Routed::masked && given.tensors[MOETUNE_ROUTER_DROPPED] != nullptr)
+      refuse("'dropped' needs a capacity, without which nothing is dropped");
   }
 
   // Throws for a type that no family takes.

@@ -29,7 +29,15 @@ ffi::Tensor from_address(int64_t address, const ffi::Shape& shape, DLDataType dt
   return ffi::Tensor::FromNDAllocStrided(memory, shape, strides, dtype, place);
 }
 
+// A tensor without memory, for a check of a call whose tensors are fake ones.
+ffi::Tensor operator_tensor(const ffi::Shape& shape, const ffi::Shape& strides, DLDataType dtype,
+                            bool is_on_gpu, int64_t device) {
+  const DLDevice place{is_on_gpu ? kDLCUDA : kDLCPU, static_cast<int32_t>(device)};
+  return ffi::Tensor::FromNDAllocStrided(Borrowed{nullptr, {}}, shape, strides, dtype, place);
+}
+
 }  // namespace
 }  // namespace moetune::python
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(from_address, moetune::python::from_address)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(operator_tensor, moetune::python::operator_tensor)

@@ -5,9 +5,6 @@
 
 namespace moetune::python {
 
-inline constexpr DLDataType kI32{kDLInt, 32, 1}, kI64{kDLInt, 64, 1}, kF32{kDLFloat, 32, 1},
-    kF16{kDLFloat, 16, 1}, kBf16{kDLBfloat, 16, 1}, kE4m3{kDLFloat8_e4m3fn, 8, 1}, kBool{kDLBool, 8, 1};
-
 // ",NAME=VALUE"
 inline std::string pair(const char* name, int64_t value) {
   return std::string(",") + name + "=" + std::to_string(value);
@@ -34,11 +31,9 @@ class TokensOperator : public Operator {
     refuse(std::string("'") + name + "' has " + std::to_string(found.ndim) + " dimensions; it must be " +
            shape);
   }
-  // Throws if an output of the caller's has another shape.
+  // Throws if an output of the caller's is of another shape or type.
   void check_outputs(const Given& given, const FamilyKey& key) const {
-    for (const TensorShape& output : outputs(given, key)) {
-      if (given.tensors[output.slot] != nullptr) require(given, output);
-    }
+    for (const TensorShape& output : outputs(given, key)) require_if_given(given, output);
   }
 };
 

@@ -33,6 +33,8 @@ struct Torch {
                                      TensorHandle*);
   void (*aoti_torch_check)(bool, const char*, const char*, uint32_t, const char*);
   Status (*aoti_torch_zero_)(TensorHandle);
+  bool (*aoti_torch_grad_mode_is_enabled)();
+  Status (*torch_set_requires_grad)(TensorHandle, bool);
   Status (*torch_string_c_str)(void*, const char**);
   Status (*torch_string_length)(void*, size_t*);
   Status (*torch_delete_string)(void*);
@@ -44,7 +46,10 @@ struct Torch {
   int32_t (*aoti_torch_dtype_int64)();
   int32_t (*aoti_torch_dtype_bool)();
   int32_t (*aoti_torch_dtype_uint8)();
+  int32_t (*aoti_torch_device_type_cpu)();
   int32_t (*aoti_torch_device_type_cuda)();
+  bool (*requires_grad)(
+      const void*);  // c10::TensorImpl::requires_grad() const: the C interface has no such function
   // Of libtorch_cuda and libcuda; null without a GPU.
   Status (*aoti_torch_get_current_cuda_stream)(int32_t, void**);
   Status (*aoti_torch_create_cuda_guard)(int32_t, void**);
@@ -116,6 +121,10 @@ class Borrowed {
   }
   TensorHandle release() { return std::exchange(handle_, nullptr); }
   TensorHandle handle() const { return handle_; }
+  // A handle is an at::Tensor's address, and that holds nothing but the address of a TensorImpl.
+  bool requires_grad() const {
+    return handle_ != nullptr && torch.requires_grad(*static_cast<void**>(handle_));
+  }
 
   const DLTensor* view() {
     if (handle_ == nullptr) return nullptr;
@@ -205,6 +214,7 @@ class StackCall {
 
   // Runs it; `stack` gets what the overload returns.
   void run(StackValue* stack) {
+    if (torch.aoti_torch_grad_mode_is_enabled()) refuse_gradients();
     read();
     const FamilyKey key = key_of(overload_, given_);
     TensorShapes made;
@@ -219,6 +229,13 @@ class StackCall {
  private:
   int64_t& integer(const Parameter& parameter) {
     return given_.integers[static_cast<size_t>(parameter.place)];
+  }
+
+  void refuse_gradients() const {
+    for (const Parameter& parameter : overload_.parameters) {
+      if (parameter.is_tensor() && tensors_[parameter.place].requires_grad())
+        fail(MOETUNE_INVALID_ARGUMENT, gradient_sentence(overload_, parameter));
+    }
   }
 
   void read() {
@@ -296,6 +313,19 @@ bool find(void* library, const char* name, Function& function) {
   return function != nullptr;
 }
 
+// Whether requires_grad() reads a tensor's flag, as it does unless PyTorch's own classes have changed.
+bool reads_gradients() {
+  const int64_t size = 1;
+  TensorHandle handle = nullptr;
+  require(torch.aoti_torch_empty_strided(1, &size, &size, torch.float32, torch.aoti_torch_device_type_cpu(),
+                                         0, &handle),
+          "allocate a number");
+  Borrowed tensor;
+  tensor.take(reinterpret_cast<StackValue>(handle));
+  if (tensor.requires_grad()) return false;
+  return torch.torch_set_requires_grad(handle, true) == 0 && tensor.requires_grad();
+}
+
 bool find_functions(const std::string& folder) {
   const auto loaded = [](const std::string& name) { return ::dlopen(name.c_str(), RTLD_NOLOAD | RTLD_LAZY); };
   void* const cpu = loaded(folder + "/libtorch_cpu.so");
@@ -304,10 +334,13 @@ bool find_functions(const std::string& folder) {
   MOETUNE_FIND(cuda, aoti_torch_get_current_cuda_stream);
   MOETUNE_FIND(cuda, aoti_torch_create_cuda_guard);
   MOETUNE_FIND(cuda, aoti_torch_delete_cuda_guard);
+  find(loaded(folder + "/libc10.so"), "_ZNK3c1010TensorImpl13requires_gradEv", torch.requires_grad);
   void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY);
   MOETUNE_FIND(driver, cuStreamIsCapturing);
   MOETUNE_FIND(driver, cuCtxGetDevice);
-  return MOETUNE_FIND(cpu, aoti_torch_library_init_impl) && MOETUNE_FIND(cpu, torch_library_impl) &&
+  return torch.requires_grad != nullptr && MOETUNE_FIND(cpu, aoti_torch_grad_mode_is_enabled) &&
+         MOETUNE_FIND(cpu, torch_set_requires_grad) && MOETUNE_FIND(cpu, aoti_torch_device_type_cpu) &&
+         MOETUNE_FIND(cpu, aoti_torch_library_init_impl) && MOETUNE_FIND(cpu, torch_library_impl) &&
          MOETUNE_FIND(cpu, aoti_torch_check) && MOETUNE_FIND(cpu, aoti_torch_delete_tensor_object) &&
          MOETUNE_FIND(cpu, aoti_torch_get_sizes) && MOETUNE_FIND(cpu, aoti_torch_get_strides) &&
          MOETUNE_FIND(cpu, aoti_torch_get_dim) && MOETUNE_FIND(cpu, aoti_torch_get_data_ptr) &&
@@ -340,6 +373,7 @@ bool torch_register(const ffi::String& folder, const ffi::String& key, bool host
   torch.uint8 = torch.aoti_torch_dtype_uint8();
   torch.cuda = torch.aoti_torch_device_type_cuda();
   torch.host_is_device = host_is_device;
+  if (!reads_gradients()) return false;
   void* library = nullptr;  // kept: deleting it takes the kernels away
   require(torch.aoti_torch_library_init_impl("moetune", key.c_str(), "moetune", 0, &library),
           "make a library");

@@ -205,9 +205,9 @@ class TorchTest(unittest.TestCase):
                 (invalid, "dimensions", (q[0], k, v, table, lengths, scale), {}),
                 (invalid, "heads", (q[:, :3], k.expand(-1, -1, 2, -1), v, table, lengths, scale), {}),
                 (invalid, "max_context is -5", inputs.arguments(), {"max_context": -5}),
-                (invalid, "'k_scale' is for a cache in e4m3; this one is in bf16", inputs.arguments(),
+                (invalid, "'k_scale' is for keys and values in e4m3; 'k_cache' is bf16", inputs.arguments(),
                  {"k_scale": one, "v_scale": one}),
-                (invalid, "'v_scale' is for a cache in e4m3", inputs.arguments(), {"v_scale": one}),
+                (invalid, "'v_scale' is for keys and values in e4m3", inputs.arguments(), {"v_scale": one}),
                 (invalid, "'lse' is .8, 4.; it must be .4, 8.", inputs.arguments(), {"lse": one.expand(8, 4)}),
                 (invalid, "'lse' is .32.; it must be .4, 8.", inputs.arguments(),
                  {"lse": one.repeat(32), "out": torch.empty_like(q)}),
@@ -215,7 +215,7 @@ class TorchTest(unittest.TestCase):
                  {"lse": one.repeat(4, 8)}),
                 (invalid, "'seq_lens' is .2, 2.; it must be .4.", (q, k, v, table, lengths.reshape(2, 2), scale), {}),
                 (invalid, "'sinks' is .2, 4.; it must be .8.", inputs.arguments(), {"sinks": one.repeat(2, 4)}),
-                (invalid, "'o' is f32", inputs.arguments(), {"out": q.float()}),
+                (invalid, "'out' is fp32; it must be bf16", inputs.arguments(), {"out": q.float()}),
                 (moetune.NotTuned, "moetune search", (q[:, :7], k, v, table, lengths, scale), {})):
             with self.assertRaisesRegex(kind, sentence):
                 operators.decode_attention(*arguments, **options)

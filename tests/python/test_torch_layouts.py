@@ -117,7 +117,7 @@ class LayoutsTest(unittest.TestCase):
     def test_refused_by_the_family(self) -> None:
         case, right, _ = masked_case()
         mask = torch.zeros(64, 2, dtype=torch.int32, device=DEVICE)
-        with self.assertRaisesRegex(moetune.InvalidArgument, "'dropped' is i32; it must be u8"):
+        with self.assertRaisesRegex(moetune.InvalidArgument, "'dropped' is i32; it must be bool"):
             operators.route_masked(case.logits, 2, 7, dropped=mask)
 
     @if_tuned

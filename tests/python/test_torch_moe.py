@@ -111,7 +111,7 @@ class RowsTest(unittest.TestCase):
                  "scale_layout=row,padding=none$",
                  lambda: operators.moe_dispatch_e4m3(x, sorted_, inverse, scale="token", padding="none")),
                 (moetune.NotTuned, "moetune search moe_combine --problem tokens=64,hidden=128,top_k=2$",
-                 lambda: operators.moe_combine(rows[:, :128], inverse, weights))):
+                 lambda: operators.moe_combine(rows[:, :128].contiguous(), inverse, weights))):
             with self.assertRaisesRegex(kind, sentence):
                 work()
 
@@ -120,10 +120,10 @@ class RowsTest(unittest.TestCase):
         inputs = Rows()
         x, sorted_, inverse, weights = inputs.x, inputs.sorted, inputs.inverse, inputs.weights
         refused: list[tuple[str, Callable[[], Any]]] = [
-            ("'x' is f32; it must be bf16", lambda: operators.moe_dispatch(x.float(), sorted_, inverse)),
+            ("'x' is fp32; it must be bf16", lambda: operators.moe_dispatch(x.float(), sorted_, inverse)),
             ("'sorted' is i64; it must be i32", lambda: operators.moe_dispatch(x, sorted_.long(), inverse)),
             ("side by side", lambda: operators.moe_dispatch(x.T.contiguous().T, sorted_, inverse)),
-            ("'weights' is bf16; it must be f32",
+            ("'weights' is bf16; it must be fp32",
              lambda: operators.moe_combine(inputs.rows, inverse, weights.bfloat16())),
             ("'inverse' is not contiguous",
              lambda: operators.moe_combine(inputs.rows, inverse.T.contiguous().T, weights))]

@@ -145,7 +145,7 @@ class PrefillTest(unittest.TestCase):
         with self.assertRaisesRegex(Exception, "k_scale"):
             ops.prefill_attention(*inputs.arguments())
         inputs = Sequences(past=True)
-        with self.assertRaisesRegex(Exception, "'k_scale' is for k and v in e4m3"):
+        with self.assertRaisesRegex(Exception, "'k_scale' is for keys and values in e4m3; 'k' is bf16"):
             ops.prefill_attention(*inputs.arguments(), k_scale=inputs.scales[0])
         scales = inputs.narrow(head_scales=True)
         self.close_to(operators.prefill_attention(*inputs.paged(), **scales, max_q=40), inputs.right()[0])
@@ -206,15 +206,15 @@ class PrefillTest(unittest.TestCase):
         q, k, v, q_offsets, kv_offsets, table, lengths, scale = inputs.arguments()
         pages = inputs.paged()
         cases: tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...] = (
-            ("q has 2 dimensions; it must be .tokens, heads, head_dim.", (q[0], *inputs.arguments()[1:]), {}),
+            ("'q' has 2 dimensions; it must be .tokens, heads, head_dim.", (q[0], *inputs.arguments()[1:]), {}),
             ("paged k and v need page_table and seq_lens", (q, k, v, q_offsets, None, table, lengths, scale), {}),
             ("paged k and v need", (q, *pages[1:4], kv_offsets, *pages[5:]), {}),
-            ("k has 3 dimensions; with page_table", (q, k, v, q_offsets, None, *pages[5:]), {}),
-            ("q has 8 heads, no multiple of k's 58", (*inputs.arguments(), "HND"), {}),
+            ("'k' has 3 dimensions; with page_table", (q, k, v, q_offsets, None, *pages[5:]), {}),
+            ("'q' has 8 heads, no multiple of the 58 of 'k'", (*inputs.arguments(), "HND"), {}),
             ("'kv_offsets' is .3.; it must be .4.", (q, k, v, q_offsets, kv_offsets[:3], None, None, scale), {}),
             ("window is 5; it needs causal=True", inputs.arguments(), {"window": 5, "causal": False}),
             ("max_q is -1; it must be 0 or more", inputs.arguments(), {"max_q": -1}),
-            ("q must be bf16 or fp16", (q.float(), k, v, q_offsets, kv_offsets, None, None, scale), {}))
+            ("'q' is fp32; it must be bf16 or fp16", (q.float(), k, v, q_offsets, kv_offsets, None, None, scale), {}))
         for sentence, given, options in cases:
             with self.subTest(sentence=sentence), self.assertRaisesRegex(invalid, sentence):
                 operators.prefill_attention(*given, **options)

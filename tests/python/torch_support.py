@@ -20,12 +20,11 @@ NO_GPU = REASON or ("" if DEVICE == "cuda" else "torch has no CUDA")
 VERBOSITY = 2 if os.environ.get("MOETUNE_VERBOSE") else 1
 
 if not REASON:
-    import moetune.torch as operators
-    from moetune import _operators, _serving
+    from moetune import _serving
 
-    if SCRIPTED:
-        _serving.host_is_device = 1
-        _operators.register("CPU")
+    _serving.host_is_device = int(SCRIPTED)
+    import moetune.torch as operators
+
     operators.use(moetune.open([CACHE]))
     operators.prepare(max_batch=16, max_context=4096, max_tokens=256)
 

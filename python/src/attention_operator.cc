@@ -1,0 +1,92 @@
+#include "attention_operator.h"
+
+#include <algorithm>
+
+namespace moetune::python {
+namespace {
+
+constexpr int64_t kMostRoom = int64_t{1} << 30;  // tokens of a sequence: kernels/attention_call.h
+constexpr double kLeastScale = 0x1p-100;         // likewise
+
+TensorShape shape_like(const DLTensor& like, int slot, const char* name, int rank) {
+  TensorShape shape{slot, name, like.dtype, rank, {}, true};
+  std::copy_n(like.shape, rank, shape.sizes.begin());
+  return shape;
+}
+
+}  // namespace
+
+void AttentionOperator::check_attention(const Given& given, int64_t batch) const {
+  check_heads(given);
+  check_kv(given);
+  check_scales(given);
+  if (is_paged(given)) check_pages(given, batch);
+  check_outputs(given);
+  if (!(given.scale >= kLeastScale && given.scale <= 1 / kLeastScale))
+    refuse("scale is " + std::to_string(given.scale) + "; it must be positive, from 2^-100 to 2^100");
+}
+
+void AttentionOperator::check_heads(const Given& given) const {
+  const DLTensor& q = *given.tensors[slots_.q];
+  const int64_t type = number_of(q.dtype), heads = q.shape[q.ndim - 2], groups = kv_heads(given);
+  if (type != number_of(kBf16) && type != number_of(kF16))
+    refuse("'q' is " + type_text(q.dtype) + "; it must be bf16 or fp16");
+  require_side_by_side(q, "q");
+  if (groups < 1 || heads % groups != 0)
+    refuse("'q' has " + std::to_string(heads) + " heads, no multiple of the " + std::to_string(groups) +
+           " of '" + slots_.k_name + "' (layout=" + (is_heads_first(given) ? "HND" : "NHD") + ")");
+  if (has(given, slots_.sinks)) require(given, {slots_.sinks, "sinks", kF32, 1, {heads}});
+}
+
+void AttentionOperator::check_kv(const Given& given) const {
+  const DLTensor &q = *given.tensors[slots_.q], &k = *given.tensors[slots_.k];
+  if (number_of(k.dtype) != number_of(q.dtype) && !is_narrow(given))
+    refuse(std::string("'") + slots_.k_name + "' is " + type_text(k.dtype) + "; it must be " +
+           type_text(q.dtype) + " like 'q', or e4m3");
+  if (k.shape[k.ndim - 1] != q.shape[q.ndim - 1])
+    refuse(std::string("'") + slots_.k_name + "' has heads of " + std::to_string(k.shape[k.ndim - 1]) +
+           " elements; those of 'q' have " + std::to_string(q.shape[q.ndim - 1]));
+  require_side_by_side(k, slots_.k_name);
+  require(given, shape_like(k, slots_.v, slots_.v_name, k.ndim));
+  if (const int64_t tokens = room(given); tokens > kMostRoom)
+    refuse("a sequence has room for " + std::to_string(tokens) + " tokens; at most 2^30 are possible");
+}
+
+// Keys and values of other types than e4m3 have no scales.
+void AttentionOperator::check_scales(const Given& given) const {
+  const DLTensor& k = *given.tensors[slots_.k];
+  for (const auto& [slot, name] : {std::pair{slots_.k_scale, "k_scale"}, {slots_.v_scale, "v_scale"}}) {
+    if (!is_narrow(given)) {
+      if (has(given, slot))
+        refuse(std::string("'") + name + "' is for keys and values in e4m3; '" + slots_.k_name + "' is " +
+               type_text(k.dtype));
+      continue;
+    }
+    const DLTensor& scale = tensor(given, slot, name);
+    require_type(scale, name, kF32);
+    if (has_head_scales(given))
+      require(given, {slot, name, kF32, 1, {kv_heads(given)}});
+    else if (std::any_of(scale.shape, scale.shape + scale.ndim, [](int64_t size) { return size != 1; }))
+      refuse(std::string("'") + name + "' must have one element, or one for each of the " +
+             std::to_string(kv_heads(given)) + " KV heads as both scales");
+  }
+}
+
+void AttentionOperator::check_pages(const Given& given, int64_t batch) const {
+  const DLTensor& table = *given.tensors[slots_.page_table];
+  if (table.ndim != 2)
+    refuse("'page_table' has " + std::to_string(table.ndim) + " dimensions; it must be [batch, columns]");
+  require(given, {slots_.page_table, "page_table", kI32, 2, {batch, table.shape[1]}, true});
+}
+
+void AttentionOperator::check_outputs(const Given& given) const {
+  const DLTensor& q = *given.tensors[slots_.q];
+  if (has(given, slots_.out)) require(given, shape_like(q, slots_.out, "out", q.ndim));
+  if (!has(given, slots_.lse)) return;
+  TensorShape lse = shape_like(q, slots_.lse, "lse", q.ndim - 1);
+  lse.type = kF32;
+  lse.is_sliced = false;
+  require(given, lse);
+}
+
+}  // namespace moetune::python

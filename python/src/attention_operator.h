@@ -1,0 +1,67 @@
+// What decode_attention and prefill_attention have in common: keys and values, pages, and what goes with them. Stateless.
+#pragma once
+
+#include "operator.h"
+
+namespace moetune::python {
+
+class AttentionOperator : public Operator {
+ public:
+  const char* kernel() const override { return name(); }
+  const char* bind_options(const Given& given) const override {
+    return is_heads_first(given) ? "layout=heads_first" : "layout=tokens_first";
+  }
+
+ protected:
+  // Tensors and their names, where the two differ.
+  struct Slots {
+    int q, k, v, page_table, out, lse, sinks, k_scale, v_scale;
+    const char *k_name, *v_name;
+    std::span<const OtherName> other_names;
+  };
+  explicit constexpr AttentionOperator(const Slots& slots) : slots_(slots) {}
+
+  std::span<const OtherName> other_names() const override { return slots_.other_names; }
+
+  static bool is_heads_first(const Given& given) { return given.integers[0] != 0; }
+  bool has(const Given& given, int slot) const { return given.tensors[slot] != nullptr; }
+  bool is_paged(const Given& given) const { return has(given, slots_.page_table); }
+  bool is_narrow(const Given& given) const {
+    return number_of(given.tensors[slots_.k]->dtype) == number_of(kE4m3);
+  }
+  // Whether scales are those of KV heads.
+  bool has_head_scales(const Given& given) const {
+    const DLTensor* scale = given.tensors[slots_.k_scale];
+    return scale != nullptr && scale->ndim == 1 && scale->shape[0] > 1;
+  }
+
+  int64_t kv_heads(const Given& given) const { return kv_size(given, is_heads_first(given) ? 3 : 2); }
+  // Tokens of a page; without pages all that a sequence, or all sequences together, have room for.
+  int64_t tokens_of_block(const Given& given) const { return kv_size(given, is_heads_first(given) ? 2 : 3); }
+  // Tokens that a sequence has room for.
+  int64_t room(const Given& given) const {
+    const DLTensor* table = given.tensors[slots_.page_table];
+    return tokens_of_block(given) * (table != nullptr && table->ndim == 2 ? table->shape[1] : 1);
+  }
+
+  // Throws unless all but the new tokens' lengths and offsets is sound. q has at least two dimensions, k as many as the
+  // operator takes; there are `batch` sequences.
+  void check_attention(const Given& given, int64_t batch) const;
+
+  static const char* dtype_name(int64_t type) { return type == number_of(kBf16) ? "bf16" : "fp16"; }
+
+ private:
+  int64_t kv_size(const Given& given, int from_last) const {
+    const DLTensor& k = *given.tensors[slots_.k];
+    return k.shape[k.ndim - from_last];
+  }
+  void check_heads(const Given& given) const;
+  void check_kv(const Given& given) const;
+  void check_scales(const Given& given) const;
+  void check_pages(const Given& given, int64_t batch) const;
+  void check_outputs(const Given& given) const;
+
+  const Slots& slots_;
+};
+
+}  // namespace moetune::python
