@@ -298,5 +298,5 @@ def _define() -> None:
 
 
 _define()
-for _key in ("CUDA", "CPU"):  # with CPU tensors they raise WrongDevice, unless the tests take host memory for a device's
+for _key in ("CUDA", "CPU"):  # with tensors of the CPU they raise WrongDevice
     _register(_key)

@@ -111,6 +111,8 @@ def _open_family(device: int, operator: str, kernel: str, specialization: str, p
         except moetune.NotTuned as miss:
             raise moetune.NotTuned(f"{operator}: nothing is tuned for {kernel} {specialization}; run: moetune search "
                                    f"{kernel} --problem {problem}") from miss
+        except moetune.InvalidArgument as error:
+            raise moetune.InvalidArgument(f"{operator}: {str(error).removeprefix(kernel + ': ')}") from error
     return _families[key]
 
 

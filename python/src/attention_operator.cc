@@ -48,8 +48,16 @@ void AttentionOperator::check_kv(const Given& given) const {
            " elements; those of 'q' have " + std::to_string(q.shape[q.ndim - 1]));
   require_side_by_side(k, slots_.k_name);
   require(given, shape_like(k, slots_.v, slots_.v_name, k.ndim));
-  if (const int64_t tokens = room(given); tokens > kMostRoom)
-    refuse("a sequence has room for " + std::to_string(tokens) + " tokens; at most 2^30 are possible");
+}
+
+void AttentionOperator::check_room(const Given& given) const {
+  const int64_t tokens = given.tensors[slots_.k]->shape[0] > 0 ? room(given) : 0;
+  const std::string where =
+      std::string("'") + slots_.k_name + "'" + (is_paged(given) ? " with 'page_table'" : "");
+  if (tokens < 1) refuse(where + " has room for no token");
+  if (tokens > kMostRoom)
+    refuse(where + " has room for sequences of " + std::to_string(tokens) +
+           " tokens; at most 2^30 are possible");
 }
 
 // Keys and values of other types than e4m3 have no scales.

@@ -48,6 +48,8 @@ class AttentionOperator : public Operator {
   // operator takes; there are `batch` sequences.
   void check_attention(const Given& given, int64_t batch) const;
 
+  void check_room(const Given& given) const;  // throws unless there is room for a token
+
   static const char* dtype_name(int64_t type) { return type == number_of(kBf16) ? "bf16" : "fp16"; }
 
  private:

@@ -121,7 +121,7 @@ class DecodeOperator final : public AttentionOperator {
     require_at_least(0, "total_tokens", given.integers[kTotalTokens]);
     require_at_least(0, "window", given.integers[kWindow]);
     if (given.tensors[MOETUNE_DECODE_Q]->shape[0] == 0) return;  // nothing is read
-    if (most < 1) refuse("'page_table' and 'k_cache' have room for no tokens");
+    check_room(given);
     if (last > most)
       refuse("max_context is " + std::to_string(last) + "; page_table and cache have room for " +
              std::to_string(most));

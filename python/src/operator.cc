@@ -1,6 +1,9 @@
 #include "operator.h"
 
 #include <algorithm>
+#include <bit>
+
+#include "call_signature.h"
 
 namespace moetune::python {
 namespace {
@@ -128,8 +131,17 @@ void Operator::fail_with(moetune_status status) const {
 }
 
 FamilyKey key_of(const Overload& overload, const Given& given) {
+  static thread_local RecentCalls<FamilyKey> recent;
+  CallSignature signature;
+  signature.add(&overload);
+  for (const int64_t integer : given.integers) signature.add(integer);
+  signature.add(std::bit_cast<int64_t>(given.scale));
+  for (size_t slot = 0; slot < overload.of.tensor_count(); ++slot) signature.add_tensor(given.tensors[slot]);
+  if (const FamilyKey* const known = recent.find(signature)) return *known;
   check_devices(overload, given);
-  return overload.of.key(given);
+  const FamilyKey key = overload.of.key(given);
+  recent.add(signature, key);
+  return key;
 }
 
 std::string gradient_sentence(const Overload& overload, const Parameter& parameter) {

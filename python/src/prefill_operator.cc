@@ -145,6 +145,7 @@ class PrefillOperator final : public AttentionOperator {
     if (integers[kPrefillWindow] != 0 && integers[kPrefillCausal] == 0)
       refuse("window is " + std::to_string(integers[kPrefillWindow]) + "; it needs causal=True");
     if (is_idle(given)) return;  // nothing is read
+    check_room(given);
     const int64_t tokens = given.tensors[MOETUNE_PREFILL_Q]->shape[0], most = room(given);
     if (max_q > tokens)
       refuse("max_q is " + std::to_string(max_q) + "; q has " + std::to_string(tokens) + " tokens");

@@ -1,0 +1,309 @@
+"""What the operators of moetune.torch refuse: before a family is looked for, with their own names, and of fake tensors
+with the same words as of real ones."""
+
+import itertools
+import json
+import subprocess
+import sys
+import unittest
+from typing import Any, Iterator
+
+import moetune
+from moe_cases import Case, Rows, if_tuned
+from test_torch import SCALE, Inputs
+from test_torch_prefill import Sequences
+from torch_support import DEVICE, REASON, VERBOSITY, backends
+
+if not REASON:
+    import torch
+
+    import moetune.torch as operators
+    from moetune import _operators
+
+    ops = torch.ops.moetune
+
+# Every operator with tensors of the CPU; prints the exceptions' classes and sentences.
+ON_CPU = """
+import json, torch, moetune
+import moetune.torch as operators
+ints, row = torch.zeros(4, dtype=torch.int32), torch.zeros(4, 16, dtype=torch.bfloat16)
+q, cache = torch.zeros(4, 8, 128, dtype=torch.bfloat16), torch.zeros(4, 16, 1, 128, dtype=torch.bfloat16)
+calls = {
+    "decode_attention": lambda: operators.decode_attention(q, cache, cache, None, ints, 0.1),
+    "prefill_attention": lambda: operators.prefill_attention(q, cache[0], cache[0], ints, ints, None, None, 0.1),
+    "route": lambda: operators.route(row, 2),
+    "route_rows": lambda: operators.route_rows(row, 2),
+    "route_ends": lambda: operators.route_ends(row, 2),
+    "route_masked": lambda: operators.route_masked(row, 2, 8),
+    "route_ranks": lambda: operators.route_ranks(row, 2, 4),
+    "route_weights": lambda: operators.route_weights(row, 2),
+    "moe_dispatch": lambda: operators.moe_dispatch(row, ints, ints[:, None]),
+    "moe_dispatch_e4m3": lambda: operators.moe_dispatch_e4m3(row, ints, ints[:, None]),
+    "moe_combine": lambda: operators.moe_combine(row, ints[:, None], ints[:, None].float()),
+    "route.out": lambda: operators.route_weights(row, 2, out=(ints, row)),
+}
+shown = {}
+for name, call in calls.items():
+    try:
+        call()
+    except Exception as error:
+        shown[name] = [type(error).__name__, str(error)]
+print(json.dumps(shown))
+"""
+
+
+def sliced(tensor: Any) -> Any:
+    """A copy whose rows lie 4 elements apart."""
+    wider = torch.zeros(*tensor.shape[:-1], tensor.shape[-1] + 4, dtype=tensor.dtype, device=DEVICE)
+    wider[..., :-4] = tensor
+    return wider[..., :-4]
+
+
+def shifted(tensor: Any) -> Any:
+    """A copy at an address that is a multiple of no more than its elements' size."""
+    moved = torch.zeros(tensor.numel() + 1, dtype=tensor.dtype, device=DEVICE)[1:].reshape(tensor.shape)
+    return moved.copy_(tensor)
+
+
+def decode(q: Any = None, k: Any = None, v: Any = None, page_table: Any = None, seq_lens: Any = None,
+           scale: float = SCALE, layout: str = "NHD", **options: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """A call of decode_attention, or of its overload that takes the caller's outputs, with some arguments replaced."""
+    inputs = Inputs()
+    given = tuple(right if mine is None else mine for mine, right in zip(
+        (q, k, v, page_table, seq_lens), (inputs.q, inputs.k, inputs.v, inputs.page_table, inputs.lengths)))
+    overload = ops.decode_attention.out if "out" in options else ops.decode_attention.default
+    return overload, (*given, scale, layout), options
+
+
+def bad_calls() -> Iterator[tuple[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]]:
+    """What is said, and of what call. No family has most of the shapes."""
+    one, inputs, rows = torch.ones(1, device=DEVICE), Inputs(), Rows()
+    logits = Case(tokens=9, experts=24).logits
+    ids = torch.zeros(9, 3, dtype=torch.int32, device=DEVICE)
+
+    def route(top_k: int = 3, **options: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        return ops.route.default, (logits, top_k), options
+
+    yield "route: top_k is 25; it must be from 1 to the 24 experts", route(25)
+    yield "route: align is 3; it must be a power of two", route(align=3)
+    yield "route: 'bias' is bf16; it must be fp32", route(bias=logits[0].bfloat16())
+    yield "route: 'bias' is not contiguous", route(bias=logits.T.contiguous().T[0])
+    yield "route: 'expert_map' is i64; it must be i32", route(expert_map=logits[0].long())
+    yield "route: 'token_count' is i64; it must be i32", route(token_count=one.long())
+    yield "route: groups is 5; it must divide the 24 experts", route(groups=5)
+    yield "route: groups_kept is 9; it must be from 1 to the 8 groups", route(groups=8, groups_kept=9)
+    yield "route: top_k is 3; the groups that are kept have 2 experts", route(groups=12)
+    yield "route: capacity is -1; it must be 0 or more", route(capacity=-1)
+    yield "route: capacity is a share .* token_count", route(capacity=100, token_count=one.int())
+    yield "route_weights: score is 'max'", (ops.route_weights.default, (logits, 3), {"score": "max"})
+    yield "route_weights: 'ids' is i64; it must be i32", (ops.route_weights.out, (logits, 3),
+                                                           {"ids": ids.long(), "weights": ids.float()})
+    yield "route_weights: 'weights' is not contiguous", (
+        ops.route_weights.out, (logits, 3), {"ids": ids, "weights": ids.float().T.contiguous().T})
+    yield "route_ranks: ranks is 7; it must divide", (ops.route_ranks.default, (logits, 3, 7), {})
+    yield "route_masked: segment is 0", (ops.route_masked.default, (logits, 3, 0), {})
+    yield "moe_dispatch: 'x' is fp32; it must be bf16", (ops.moe_dispatch.default,
+                                                         (rows.x.float(), rows.sorted, rows.inverse), {})
+    yield "moe_dispatch_e4m3: 'inverse' is .63, 2.; it must be .64, 2.", (
+        ops.moe_dispatch_e4m3.default, (rows.x, rows.sorted, rows.inverse[:63]), {})
+    yield "moe_combine: 'weights' is fp16; it must be fp32", (ops.moe_combine.default,
+                                                              (rows.rows, rows.inverse, rows.weights.half()), {})
+    yield "layout is 'XYZ'; it must be NHD or HND", decode(layout="XYZ")
+    yield "'k_cache' has 2 dimensions", decode(k=inputs.k[0, 0])
+    yield "'k_cache' is fp32; it must be bf16 like 'q', or e4m3", decode(k=inputs.k.float())
+    yield "'k_cache' has heads of 64 elements; those of 'q' have 128", decode(k=inputs.k[..., :64])
+    yield "'v_cache' is .127, 16, 1, 128.; it must be .128, 16, 1, 128.", decode(v=inputs.v[:127])
+    yield "'v_cache' is fp16; it must be bf16", decode(v=inputs.v.half())
+    yield "'page_table' is i64; it must be i32", decode(page_table=inputs.page_table.long())
+    yield "'page_table' is .3, 32.; it must be .4, 32.", decode(page_table=inputs.page_table[:3])
+    yield "last dimension of 'page_table' must lie side by side", decode(
+        page_table=inputs.page_table.T.contiguous().T)
+    yield "'seq_lens' is i64; it must be i32", decode(seq_lens=inputs.lengths.long())
+    yield "'seq_lens' is not contiguous", decode(seq_lens=inputs.lengths.repeat(2)[::2])
+    yield "'sinks' is bf16; it must be fp32", decode(sinks=inputs.q[0, :, 0].contiguous(), window=77)
+    yield "'out' is .3, 8, 128.; it must be .4, 8, 128.", decode(out=torch.empty_like(inputs.q[:3]))
+    yield "max_context is 513; page_table and cache have room for 512", decode(max_context=513)
+    yield "min_context is 300; the longest context is 200", decode(max_context=200, min_context=300)
+    yield "total_tokens is -1; it must be 0 or more", decode(total_tokens=-1)
+    yield "scale is 0.0.*; it must be positive", decode(scale=0.0)
+    yield "'k_cache' with 'page_table' has room for no token", decode(page_table=inputs.page_table[:, :0])
+    yield "'k_cache' with 'page_table' has room for no token", decode(k=inputs.k[:0], v=inputs.v[:0])
+    pages = torch.zeros(1, 128, 1, 128, dtype=torch.bfloat16, device=DEVICE)
+    table = torch.zeros(1, (1 << 23) + 1, dtype=torch.int32, device=DEVICE).expand(4, -1)
+    yield "'k_cache' with 'page_table' has room for sequences of 1073741952 tokens", decode(
+        k=pages, v=pages, page_table=table)
+    sequences = Sequences()
+    q, k, v, q_offsets, kv_offsets, _, _, scale = sequences.arguments()
+    prefill = ops.prefill_attention.default
+    yield "'sinks' is fp16; it must be fp32", (
+        prefill, sequences.arguments(), {"sinks": torch.zeros(8, device=DEVICE).half()})
+    yield "'kv_offsets' is i64; it must be i32", (
+        prefill, (q, k, v, q_offsets, kv_offsets.long(), None, None, scale), {})
+    yield "'v' is fp16; it must be bf16", (prefill, (q, k, v.half(), q_offsets, kv_offsets, None, None, scale), {})
+    yield "'k' has room for no token", (prefill, (q, k[:0], v[:0], q_offsets, kv_offsets, None, None, scale), {})
+    yield "max_kv is 100; page_table, k and v have room for 58", (prefill, sequences.arguments(), {"max_kv": 100})
+
+
+@unittest.skipIf(REASON, REASON)
+class ArgumentsTest(unittest.TestCase):
+    def test_before_a_family_is_looked_for(self) -> None:
+        for sentence, (overload, given, options) in bad_calls():
+            with self.subTest(sentence):
+                with self.assertRaisesRegex(RuntimeError, f"^moetune.InvalidArgument: .*{sentence}"):
+                    overload(*given, **options)
+
+    def test_fake_tensors_with_the_same_words(self) -> None:
+        for sentence, (overload, given, options) in bad_calls():
+            with self.subTest(sentence):
+                with self.assertRaises(RuntimeError) as real:
+                    overload(*given, **options)
+                with torch._subclasses.FakeTensorMode() as mode, self.assertRaises(RuntimeError) as fake:
+                    def faked(value: Any) -> Any:
+                        return mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
+
+                    overload(*map(faked, given), **{name: faked(value) for name, value in options.items()})
+                self.assertEqual(str(fake.exception), str(real.exception))
+
+    def test_compiled_with_sizes_that_are_symbols(self) -> None:
+        def routed(logits: Any) -> Any:
+            return operators.route(logits, 17).ids
+
+        for backend in backends():
+            torch.compiler.reset()
+            with self.assertRaisesRegex(Exception, "top_k is 17; it must be from 1 to the 16 experts"):
+                torch.compile(routed, backend=backend, fullgraph=True, dynamic=True)(Case().logits)
+
+    @if_tuned
+    def test_a_check_of_fake_tensors_specializes_nothing(self) -> None:
+        case = Case()
+        torch.compiler.reset()
+        compiled = torch.compile(lambda logits: operators.route(logits, 2).ids + 0, backend="aot_eager", fullgraph=True,
+                                 dynamic=True)
+        with torch._dynamo.config.patch(error_on_recompile=True):
+            for tokens in (64, 50, 7):
+                self.assertTrue(torch.equal(compiled(case.logits[:tokens].clone()).cpu(), case.right()[0][:tokens]))
+
+    def test_names_in_sentences_of_the_runtime(self) -> None:
+        inputs = Inputs()
+        for sentence, call in (
+                ("out_head_stride=132 elements is not a multiple of 8", decode(out=sliced(inputs.q))),
+                ("k_cache_token_stride=132 elements", decode(k=sliced(inputs.k))),
+                ("tensor 'v_cache' is not aligned to 16 bytes", decode(v=shifted(inputs.v))),
+                ("tensor 'out' is not aligned", decode(out=shifted(inputs.q)))):
+            overload, given, options = call
+            with self.subTest(sentence), self.assertRaisesRegex(
+                    RuntimeError, f"^moetune.InvalidArgument: decode_attention: {sentence}"):
+                overload(*given, **options)
+
+    def test_names_in_sentences_of_a_family(self) -> None:
+        for sentence, work in (
+                ("route_rows: top_k=17 is out of range", lambda: operators.route_rows(Case(experts=32).logits, 17)),
+                ("moe_dispatch: hidden=12 is no multiple of 8",
+                 lambda: operators.moe_dispatch(Rows().x[:, :12], Rows().sorted, Rows().inverse))):
+            with self.subTest(sentence), self.assertRaisesRegex(moetune.InvalidArgument, f"^{sentence}"):
+                work()
+
+    def test_tensors_of_the_cpu(self) -> None:
+        shown = subprocess.run([sys.executable, "-W", "ignore", "-c", ON_CPU], capture_output=True, text=True,
+                               check=True)
+        for name, (kind, sentence) in json.loads(shown.stdout).items():
+            self.assertEqual((name, kind), (name, "WrongDevice"))
+            self.assertRegex(sentence, "^[a-z0-9_]+: '(q|logits|x|rows)' is not in the memory of a GPU$")
+        self.assertEqual(len(json.loads(shown.stdout)), 12)
+
+    @unittest.skipIf(DEVICE == "cpu", "there is no GPU")
+    def test_tensors_of_two_devices(self) -> None:
+        bias = torch.zeros(16)
+        with self.assertRaisesRegex(moetune.WrongDevice, "route: 'bias' is not in the memory of a GPU"):
+            operators.route(Case().logits, 2, bias=bias)
+
+
+def differentiable(overload: Any, given: tuple[Any, ...], options: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """The call as often as it has tensors of floating point, each time with one that requires a gradient."""
+    arguments = overload._schema.arguments
+    for place, argument in enumerate(arguments):
+        values = [*given], dict(options)
+        held: Any = values[0] if place < len(given) else values[1]
+        at: Any = place if place < len(given) else argument.name
+        if place >= len(given) and at not in options:
+            continue
+        if isinstance(held[at], torch.Tensor) and held[at].dtype.is_floating_point:
+            held[at] = held[at].detach().clone().requires_grad_()
+            yield argument.name, values[0], values[1]
+
+
+@unittest.skipIf(REASON, REASON)
+class GradientTest(unittest.TestCase):
+    def calls(self) -> Iterator[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+        """Of every overload."""
+        case, rows, inputs, sequences = Case(), Rows(), Inputs(), Sequences()
+        bias = {"bias": torch.zeros(16, device=DEVICE)}
+        moved = rows.x, rows.sorted, rows.inverse
+        bases: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+            "decode_attention": (inputs.arguments(), {}),
+            "prefill_attention": (sequences.arguments(), {}),
+            **{name: ((case.logits, 2), bias) for name in ("route", "route_rows", "route_ends", "route_weights")},
+            "route_masked": ((case.logits, 2, 7), bias),
+            "route_ranks": ((case.logits, 2, 4), bias),
+            "moe_dispatch": (moved, {}),
+            "moe_dispatch_e4m3": (moved, {}),
+            "moe_combine": ((rows.rows, rows.inverse, rows.weights), {}),
+        }
+        for name in _operators._OVERLOADS:
+            operator, _, kind = name.partition(".")
+            overload = getattr(getattr(ops, operator), kind or "default")
+            given, options = bases[operator]
+            if kind == "lse":
+                options = {**options, "lse": torch.empty(given[0].shape[:-1], device=DEVICE)}
+            if kind == "out":
+                made = _operators.outputs_for(operator, *given)
+                names = [argument.name for argument in overload._schema.arguments
+                         if argument.alias_info is not None and argument.name not in ("lse", "dropped")]
+                options = {**options, **dict(zip(names, made if isinstance(made, tuple) else (made,)))}
+            yield overload, given, options
+
+    def test_an_input_that_requires_one_is_refused(self) -> None:
+        seen: set[str] = set()
+        for overload, given, options in self.calls():
+            for name, some, others in differentiable(overload, given, options):
+                with self.subTest(f"{overload} {name}"), self.assertRaisesRegex(
+                        RuntimeError, rf"^moetune.InvalidArgument: \w+: '{name}' requires a gradient.*inference_mode"):
+                    overload(*some, **others)
+                seen.add(f"{overload} {name}")
+        for one in ("decode_attention.default q", "prefill_attention.lse k", "route.default bias",
+                    "route_ranks.out logits", "moe_combine.out out", "moe_dispatch_e4m3.default x"):
+            self.assertIn(f"moetune.{one}", seen)
+
+    @if_tuned
+    def test_without_grad_mode_it_is_served(self) -> None:
+        case = Case()
+        logits = case.logits.clone().requires_grad_()
+        for mode in (torch.no_grad, torch.inference_mode):
+            with mode():
+                self.assertEqual(operators.route(logits, 2).ids.tolist(), case.right()[0].tolist())
+        self.assertEqual(operators.route(logits.detach(), 2).ids.tolist(), case.right()[0].tolist())
+        with self.assertRaisesRegex(moetune.InvalidArgument, "route: 'logits' requires a gradient"):
+            operators.route(logits, 2)
+
+    @if_tuned
+    def test_compiled(self) -> None:
+        weight = torch.eye(16, device=DEVICE, requires_grad=True)
+        case = Case()
+
+        def routed(logits: Any) -> Any:
+            return operators.route(logits @ weight, 2).ids + 0
+
+        def unlearned(logits: Any) -> Any:
+            with torch.no_grad():
+                return operators.route(logits @ weight, 2).ids + 0
+
+        for backend, dynamic in itertools.product(backends(), (False, True)):
+            torch.compiler.reset()
+            with self.assertRaisesRegex(Exception, "route: 'logits' requires a gradient"):
+                torch.compile(routed, backend=backend, fullgraph=True, dynamic=dynamic)(case.logits)
+            compiled = torch.compile(unlearned, backend=backend, fullgraph=True, dynamic=dynamic)
+            self.assertEqual(compiled(case.logits).tolist(), case.right()[0].tolist())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=VERBOSITY)
