@@ -41,6 +41,20 @@ os.close(writer)
 print(json.dumps([count, json.loads(os.read(reader, 10000))]))
 """
 
+# What of tvm_ffi waits for open(): whether it was there before, what is left in the environment, whether it is there.
+POSTPONED = """
+import json, os, sys
+import moetune
+moetune.Runtime
+module = sys.modules["tvm_ffi._optional_torch_c_dlpack"]
+before = [hasattr(module, "_LIB"), "TVM_FFI_DISABLE_TORCH_C_DLPACK" in os.environ]
+try:
+    moetune.open().close()
+except moetune.NoDriver:
+    pass
+print(json.dumps([*before, hasattr(module, "_LIB")]))
+"""
+
 STATE = "child = lambda: torch._C._cuda_isInBadFork() if hasattr(torch._C, '_cuda_isInBadFork') else False"
 USE = f"""
 def child():
@@ -87,6 +101,9 @@ class ImportTest(unittest.TestCase):
         version, loaded = result_of("import json, sys, moetune; print(json.dumps([moetune.__version__, "
                                     "sorted({'torch', 'tvm_ffi'} & set(sys.modules))]))")
         self.assertEqual((version, loaded), (moetune.__version__, []))
+
+    def test_tvm_ffi_is_whole_once_a_runtime_is_opened(self) -> None:
+        self.assertEqual(result_of(POSTPONED), [False, False, True])
 
     def test_every_name_is_found(self) -> None:
         for name in moetune.__all__:
