@@ -4,8 +4,10 @@
 #include "cli/progress.h"
 #include "cli/text.h"
 #include "jobs/calibrate_job.h"
+#include "jobs/compile_job.h"
 #include "jobs/documents.h"
 #include "replay/shipped.h"
+#include "tuner/compile/compiler.h"
 #include "tuner/worker/cuda_device.h"
 
 namespace moetune {
@@ -15,7 +17,7 @@ class DevicesCommand : public Command {
  public:
   std::string_view name() const override { return "devices"; }
   std::string_view summary() const override {
-    return "list GPUs with their limits and ceilings, and recordings";
+    return "list GPUs with their limits and ceilings, the compiler, and recordings";
   }
   std::string_view details() const override {
     return "--calibrate measures each GPU and keeps the figures in the cache: streams that only read, copy, and\n"
@@ -124,6 +126,22 @@ std::unique_ptr<Cache> open_for_ceilings(const CacheChoice& choice, const Output
   }
 }
 
+struct FoundCompiler {
+  std::string name;      // "nvrtc 13.0.88"
+  std::string why_none;  // set if there is none, or if it does not know the architecture
+};
+
+FoundCompiler find_compiler(const std::vector<DeviceInfo>& gpus) {
+  const std::string architecture = gpus.empty() ? CompileRequest{}.architecture : gpus.front().architecture;
+  try {
+    return {Compiler({.architecture = architecture}).toolchain(), ""};
+  } catch (const BrokenEnvironment& error) {
+    return {"", error.what()};
+  }
+}
+
+Document text_or_null(const std::string& text) { return text.empty() ? Document(nullptr) : Document(text); }
+
 int DevicesCommand::run(Output& output, std::stop_token stop) {
   const CudaDeviceList gpus = list_cuda_devices();
   if (gpus.devices.empty() && calibrate_) {
@@ -146,9 +164,16 @@ int DevicesCommand::run(Output& output, std::stop_token stop) {
     const std::string found = gpus.broken ? "No GPU can be used: " : "No GPU here: ";
     output.result() << paragraph(found + gpus.why_empty, output.columns());
   }
+  const FoundCompiler compiler = find_compiler(gpus.devices);
+  output.result() << (compiler.why_none.empty()
+                          ? "Compiler: " + compiler.name + "\n"
+                          : paragraph("Nothing can be compiled here: " + compiler.why_none,
+                                      output.columns()));
   const Document recordings = list_recordings(output);
   output.document({{"gpus", documents},
                    {"why_none", gpus.devices.empty() ? Document(gpus.why_empty) : Document(nullptr)},
+                   {"compiler", text_or_null(compiler.name)},
+                   {"why_no_compiler", text_or_null(compiler.why_none)},
                    {"recordings", recordings}});
   return kDone;
 }

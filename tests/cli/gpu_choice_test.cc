@@ -37,6 +37,23 @@ TEST_CASE("a driver without a GPU says why, and devices is still done") {
   CHECK(contains(found["why_none"], "CUDA_ERROR_NO_DEVICE"));
 }
 
+TEST_CASE("devices states the compiler, or why nothing can be compiled, and is done all the same") {
+  Tool tool(driver());
+  CHECK(contains(tool.run({"devices"}).out, "Compiler: nvrtc 99.0.1\n"));
+  const Json found = document(tool.run({"devices", "--json"}));
+  CHECK(found["compiler"] == "nvrtc 99.0.1");
+  CHECK(found["why_no_compiler"].is_null());
+
+  tool.set_environment("MOETUNE_NVRTC", "/nowhere/libnvrtc.so.13");
+  const Ended ended = tool.run({"devices"});
+  CHECK(ended.code == 0);
+  CHECK(contains(ended.out,
+                 "Nothing can be compiled here: MOETUNE_NVRTC: cannot open /nowhere/libnvrtc.so.13"));
+  const Json none = document(tool.run({"devices", "--json"}));
+  CHECK(none["compiler"].is_null());
+  CHECK(contains(none["why_no_compiler"], "/nowhere/libnvrtc.so.13"));
+}
+
 TEST_CASE("no recording stands in for a driver that is there and broken") {
   Tool broken(driver("init=999"));
   const Ended ended =
