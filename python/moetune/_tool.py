@@ -22,10 +22,18 @@ def find_nvrtc() -> Optional[Path]:
     return max(libraries, key=_major, default=None)
 
 
+def _has_nvrtc(toolkit: str) -> bool:
+    """Whether the folder is a toolkit with NVRTC, where the tool itself looks."""
+    return any(next(Path(toolkit).glob(f"{folder}/libnvrtc.so.*"), None) for folder in ("lib64", "lib", "targets/*/lib"))
+
+
 def environment() -> dict[str, str]:
-    """What the tool runs with: this process's environment, and NVRTC named if nobody named one."""
+    """What the tool runs with: this process's environment, and NVRTC named if neither MOETUNE_NVRTC nor a toolkit that
+    CUDA_HOME or CUDA_PATH names has it.
+    """
     environment = dict(os.environ)
-    if not any(environment.get(name) for name in ("MOETUNE_NVRTC", "CUDA_HOME", "CUDA_PATH")):
+    toolkits = [environment[name] for name in ("CUDA_HOME", "CUDA_PATH") if environment.get(name)]
+    if not environment.get("MOETUNE_NVRTC") and not any(map(_has_nvrtc, toolkits)):
         library = find_nvrtc()
         if library is not None:
             environment["MOETUNE_NVRTC"] = str(library)

@@ -85,8 +85,8 @@ Opened open_library(const fs::path& path) {
 }
 
 constexpr const char* kAdvice =
-    "install the CUDA toolkit or run scripts/setup, which fetches NVRTC into build/cuda; or set MOETUNE_NVRTC to "
-    "libnvrtc.so or its folder";
+    "install the CUDA toolkit, or nvidia-cuda-nvrtc by pip beside moetune's Python package; beside its source "
+    "scripts/setup fetches NVRTC into build/cuda; or set MOETUNE_NVRTC to libnvrtc.so or its folder";
 
 Opened open_requested(const fs::path& requested) {
   std::vector<fs::path> candidates = {requested};
