@@ -22,7 +22,7 @@ from moetune.fleet.rollout import roll_out
 PROBES = 3  # of one node, then it is left out
 LARGEST_PACK = 1 << 30
 LARGEST_SIGNATURE = 4096
-SILENT_WAIT = 5.0  # seconds; then it is said once that no node can go on
+SILENT_WAIT = 5.0  # seconds, in which more nodes may join; then it is said once that none can go on
 Listener = Callable[[str], None]
 
 
@@ -115,7 +115,10 @@ class Fleet:
             waiting_since = (waiting_since or time.monotonic()) if waits else None
             waited = time.monotonic() - waiting_since if waiting_since is not None else 0.0
             if waited > self._options.wait_s:
-                self._give_up_waiting()
+                self._give_up(f"none that can go on came within {self._options.wait_s:.0f} s")
+                return
+            if waited > SILENT_WAIT and self._all_left_out():
+                self._give_up("all that are there are left out")
                 return
             if waited > SILENT_WAIT and not is_said:
                 self._say(f"No node can go on; waiting for one, up to {self._options.wait_s:.0f} s.")
@@ -123,13 +126,21 @@ class Fleet:
             for answer in self._cluster.answers(1.0, self._options.largest_result):
                 self._take(answer)
 
-    def _give_up_waiting(self) -> None:
+    def _left_out(self) -> dict[str, str]:
+        """Nodes that get nothing, or nothing more, with the reason."""
+        return {**self._summary.set_aside, **self._policy.set_aside()}
+
+    def _all_left_out(self) -> bool:
+        """Whether every node of the cluster is: waiting longer mends none of them. A node that was lost may come back."""
+        nodes = self._nodes
+        return bool(nodes.known) and not nodes.gone and self._left_out().keys() >= nodes.known.keys()
+
+    def _give_up(self, after: str) -> None:
+        why = "".join(f"; node {node[:8]}: {why}" for node, why in list(self._left_out().items())[:1])
         if not self._wanted:
             accelerators = ", ".join(self._options.accelerators) or "any type"
-            why = "".join(f"; node {node[:8]}: {why}" for node, why in list(self._summary.set_aside.items())[:1])
-            raise FleetError(f"the cluster has no node with a GPU ({accelerators}) that moetune can use,"
-                             f" after {self._options.wait_s:.0f} s{why}")
-        self._say(f"No node could go on for {self._options.wait_s:.0f} s; the same command goes on later.")
+            raise FleetError(f"the cluster has no node with a GPU ({accelerators}) that moetune can use: {after}{why}")
+        self._say(f"No node can go on: {after}{why}. The same command goes on later.")
 
     def _look_at_nodes(self) -> None:
         alive = {node.id: node for node in self._cluster.nodes() if self._takes(node)}

@@ -42,10 +42,18 @@ def hardware(recorded: bool) -> str:
     return f"recorded {_recordings()[0]['gpu']}" if recorded else _gpu_key()
 
 
+def _require_compiler() -> None:
+    why = run_tool(["devices"], QUERY_S)["why_no_compiler"]
+    if why:
+        raise FleetError(f"nothing can be compiled there: {why}")
+
+
 def probe(recorded: bool) -> dict[str, Any]:
-    """The node's hardware and moetune's version there."""
+    """The node's hardware and moetune's version there; broken if no search could succeed."""
     try:
-        return {"status": "ok", "version": tool_version(), "hardware": hardware(recorded)}
+        found = {"status": "ok", "version": tool_version(), "hardware": hardware(recorded)}
+        _require_compiler()
+        return found
     except FleetError as error:
         return {"status": "broken", "why": str(error)}
 

@@ -1,5 +1,5 @@
 """The fleet on Ray's own cluster of several nodes on one machine: a lost node, results that come twice, hostile ones, a
-driver that is killed. Nodes have the scripted GPU, or recordings of GPUs that nobody has.
+driver that is killed, nodes that are broken. Nodes have the scripted GPU, or recordings of GPUs that nobody has.
 """
 
 import os
@@ -29,6 +29,7 @@ from moetune.fleet.policy import Assignment
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # nodes do not have this file
 
+WAIT_S = 60.0  # far longer than anything that a test waits for takes on a slow machine
 FOLDER = Path(tempfile.mkdtemp(prefix="fleet-test-"))
 cluster: Any = None
 DRIVER = os.environ["MOETUNE_LIBCUDA"]
@@ -60,6 +61,13 @@ def add_node(name: str, accelerators: str, data: Path, **environment: str) -> An
         env_vars={"NODE": name, "DISK": str(FOLDER / name), "MOETUNE_DATA_DIR": str(data), **environment})
 
 
+def wait_for(file: Path) -> None:
+    """Returns once it is there, or after WAIT_S."""
+    end = time.monotonic() + WAIT_S
+    while not file.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+
+
 def tearDownModule() -> None:
     cluster.shutdown()
     shutil.rmtree(FOLDER, ignore_errors=True)
@@ -70,9 +78,9 @@ def tune_slowly(task: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     name, began = os.environ["NODE"], Path(os.environ["DISK"]).parent / "victim/began"
     if name == "victim":
         began.touch()
-        time.sleep(600)
-    while name == "recorded_a" and not began.exists():
-        time.sleep(0.05)
+        time.sleep(WAIT_S)
+    if name == "recorded_a":
+        wait_for(began)
     return worker.tune(task)
 
 
@@ -101,6 +109,14 @@ class Repeating(Fleet):
         super()._take_result(assignment, answer)
 
 
+def fail(_: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    return {"status": "broken", "why": "the disk is full"}, b""
+
+
+class Failing(Fleet):
+    run_on_node = staticmethod(fail)
+
+
 class WithAnEnemy(Fleet):
     run_on_node: Callable[[dict[str, Any]], tuple[dict[str, Any], Any]] = staticmethod(tune_with_an_enemy)
 
@@ -115,15 +131,15 @@ class FleetTest(unittest.TestCase):
         ray.shutdown()
 
     def options(self, workloads: Path, *accelerators: str, **more: Any) -> fleet.FleetOptions:
-        return fleet.FleetOptions(workloads=workloads, into=self.into, address=cluster.address, budget=2, wait_s=300,
-                                  accelerators=accelerators, **more)
+        return fleet.FleetOptions(workloads=workloads, into=self.into, address=cluster.address, budget=2, accelerators=accelerators,
+                                  wait_s=WAIT_S, **more)
 
     def test_clusters_that_are_not_there(self) -> None:
         workloads = write_list(self.folder / "w.json", [16384])
         with self.assertRaisesRegex(fleet.FleetError, "--address: nobody listens at 127.0.0.1:1"):
             fleet.tune(fleet.FleetOptions(workloads, self.into, address="127.0.0.1:1"), self.lines.append)
         options = fleet.FleetOptions(workloads, self.into, cluster.address, accelerators=("H100",), wait_s=8)
-        with self.assertRaisesRegex(fleet.FleetError, r"no node with a GPU \(H100\) that moetune can use, after 8 s"):
+        with self.assertRaisesRegex(fleet.FleetError, r"no node with a GPU \(H100\) that moetune can use: none that can go on came within 8 s"):
             fleet.tune(options, self.lines.append)
         waits = [line for line in self.lines if line.endswith("No node can go on; waiting for one, up to 8 s.")]
         self.assertEqual(len(waits), 1)
@@ -140,8 +156,7 @@ class FleetTest(unittest.TestCase):
         began = FOLDER / "victim/began"
 
         def kill() -> None:
-            while not began.exists():
-                time.sleep(0.05)
+            wait_for(began)
             cluster.remove_node(victim, allow_graceful=False)
 
         killer = threading.Thread(target=kill, daemon=True)
@@ -162,6 +177,18 @@ class FleetTest(unittest.TestCase):
         self.assertTrue(all(each["hardware"]["origin"].startswith("replay:") for each in found))
         self.assertEqual(sorted((each["hardware"]["name"], each["time_us"]) for each in found),
                          [("Test A", 10.0)] * 3 + [("Test B", 25.0)] * 3)
+
+    def test_broken_nodes_are_not_waited_for(self) -> None:
+        add_node("broken", "E", FOLDER / "data", **gpu(4 << 20), MOETUNE_NVRTC="/nowhere/libnvrtc.so.13")
+        workloads = write_list(self.folder / "w.json", [16384, 32768, 49152])
+        begin = time.monotonic()
+        with self.assertRaisesRegex(fleet.FleetError, r"\(E\) that moetune can use: all that are there are left out;"
+                                    r" node \w+: nothing can be compiled there: MOETUNE_NVRTC: cannot open /nowhere/"):
+            fleet.tune(self.options(workloads, "E"), self.lines.append)
+        summary = Failing(self.options(workloads, "D"), self.lines.append).run()  # one that breaks later
+        self.assertEqual((summary.done, len(summary.not_reached)), (0, 3), self.lines)
+        self.assertRegex(self.lines[-1], r"No node can go on: all that are there are left out; node \w+: the disk is full")
+        self.assertLess(time.monotonic() - begin, WAIT_S)
 
     def test_an_enemy_and_a_roll_out(self) -> None:
         add_node("enemy", "C", FOLDER / "data", **gpu(4 << 20))
@@ -186,14 +213,18 @@ class FleetTest(unittest.TestCase):
     def test_a_killed_driver_goes_on(self) -> None:
         workloads = write_list(self.folder / "w.json", [16384, 32768, 49152])
         command = [sys.executable, "-m", "moetune.fleet", "tune", "--workloads", str(workloads), "--into",
-                   str(self.into), "--address", cluster.address, "--budget", "2", "--accelerator", "D"]
+                   str(self.into), "--address", cluster.address, "--budget", "2", "--accelerator", "D", "--wait", f"{WAIT_S}s"]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as driver:
-            while not list(self.folder.glob("all.pack.fleet/*.result")):
-                self.assertIsNone(driver.poll())
-                time.sleep(0.02)
-            driver.send_signal(signal.SIGKILL)
+            try:
+                end = time.monotonic() + 2 * WAIT_S
+                while not list(self.folder.glob("all.pack.fleet/*.result")):
+                    self.assertIsNone(driver.poll())
+                    self.assertLess(time.monotonic(), end)
+                    time.sleep(0.02)
+            finally:
+                driver.send_signal(signal.SIGKILL)
         self.assertFalse(self.into.exists())
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=2 * WAIT_S, check=False)
         self.assertEqual(ended.returncode, 0, ended.stderr)
         self.assertRegex(ended.stdout, r"3 tuned \([12] of them before\), 0 given up, 0 not reached")
         self.assertEqual(len(winners(self.into)), 3)
