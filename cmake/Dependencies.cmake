@@ -26,13 +26,7 @@ library_target(openssl openssl/ssl.h ssl crypto)
 target_link_libraries(openssl INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
 find_path(DOCTEST_INCLUDE doctest/doctest.h REQUIRED)
 
-# Headers only: libcuda, libnvrtc and NVML are opened at run time. scripts/setup puts NVIDIA's Python packages below
-# the build folder where the machine has no toolkit.
-file(GLOB cuda_from_packages ${PROJECT_SOURCE_DIR}/build/cuda/nvidia/*/include)
-find_path(CUDA_INCLUDE cuda.h HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS ${cuda_from_packages} /usr/local/cuda
-  PATH_SUFFIXES include REQUIRED)
-find_path(NVRTC_INCLUDE nvrtc.h HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS ${cuda_from_packages} /usr/local/cuda
-  PATH_SUFFIXES include REQUIRED)
+include(cmake/CudaHeaders.cmake)
 add_library(cuda_headers INTERFACE)
 target_include_directories(cuda_headers SYSTEM INTERFACE ${CUDA_INCLUDE} ${NVRTC_INCLUDE})
 target_link_libraries(cuda_headers INTERFACE ${CMAKE_DL_LIBS})

@@ -8,6 +8,7 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
+include(${SOURCE}/../../cmake/CudaHeaders.cmake)
 file(REMOVE_RECURSE ${FOLDER})
 set(prefix ${FOLDER}/prefix)
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
@@ -17,8 +18,9 @@ cmake_path(GET library PARENT_PATH folder)
 set(ENV{LD_LIBRARY_PATH} ${DRIVER}:${folder})
 
 # find_package, shared and static.
-run(${CMAKE_COMMAND} -S ${SOURCE}/project -B ${FOLDER}/project -D CMAKE_PREFIX_PATH=${prefix} -D EXAMPLES=${EXAMPLES}
-    -D CUDA=${CUDA} -D DRIVER=${DRIVER})
+run(${CMAKE_COMMAND} -S ${SOURCE}/project -B ${FOLDER}/project -G ${GENERATOR} -D CMAKE_MAKE_PROGRAM=${MAKE_PROGRAM}
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_PREFIX_PATH=${prefix} -D EXAMPLES=${EXAMPLES} -D CUDA=${CUDA_INCLUDE}
+    -D DRIVER=${DRIVER})
 run(${CMAKE_COMMAND} --build ${FOLDER}/project)
 foreach(program shared static)
   run(${FOLDER}/project/${program} ${CACHE})
@@ -28,9 +30,11 @@ endforeach()
 find_program(PKG_CONFIG pkg-config)
 if(PKG_CONFIG)
   set(ENV{PKG_CONFIG_PATH} ${folder}/pkgconfig)
-  run(sh -c "c++ -std=c++20 ${EXAMPLES}/decode_attention.cc $(pkg-config --cflags --libs moetune) -I${CUDA} \
+  run(sh -c "${COMPILER} -std=c++20 ${EXAMPLES}/decode_attention.cc $(pkg-config --cflags --libs moetune) -I${CUDA_INCLUDE} \
       ${DRIVER}/libcuda.so.1 -o ${FOLDER}/with_pkg_config")
   run(${FOLDER}/with_pkg_config ${CACHE})
+else()
+  message(STATUS "SKIPPED: pkg-config is not here; scripts/test brings it by apt")
 endif()
 
 # Nothing but the functions of moetune.h is to be seen.
