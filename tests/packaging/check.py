@@ -70,7 +70,7 @@ def check_units():
     ended = subprocess.run([moetune, *command[1].split(), "--listen", "nowhere"], capture_output=True, text=True)
     check(ended.returncode == 2 and "nowhere" in ended.stderr, f"{command[1]} is refused: {ended.stderr}")
     if shutil.which("systemd-analyze") is None:
-        print("systemd-analyze is not here: the units are not verified")
+        print("SKIPPED: systemd-analyze is not here: the units are not verified")
         return
     with tempfile.TemporaryDirectory() as folder:
         units = []
@@ -101,7 +101,7 @@ def check_jobs():
     try:
         import yaml
     except ImportError:
-        print("PyYAML is not here: the Jobs are not read")
+        print("SKIPPED: PyYAML is not here: the Jobs are not read")
         return
     shards = yaml.safe_load((packaging / "kubernetes/retune-shards.yaml").read_text())
     check((shards["apiVersion"], shards["kind"]) == ("batch/v1", "Job"), "the shards are of another kind")
@@ -175,7 +175,7 @@ def check_cronjob():
     try:
         import yaml
     except ImportError:
-        print("PyYAML is not here: the CronJob is not read")
+        print("SKIPPED: PyYAML is not here: the CronJob is not read")
         return
     job = yaml.safe_load((packaging / "kubernetes/retune-cronjob.yaml").read_text())
     check((job["apiVersion"], job["kind"]) == ("batch/v1", "CronJob"), "the CronJob is of another kind")

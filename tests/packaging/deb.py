@@ -1,6 +1,6 @@
 """The Debian package: made by CPack, unpacked into an empty root, and run there with nothing but what it depends on.
 
-deb.py BUILD [DEB]: with DEB that package instead of one that is made now. Exit code 77: this machine has no dpkg.
+deb.py BUILD [DEB]: with DEB that package instead of one that is made now. Exit code 77: this machine lacks Debian's tools.
 As root the program runs within the root by chroot; else it is started from there by the root's own loader.
 """
 import json
@@ -101,8 +101,8 @@ def run_inside(root, *arguments):
 
 
 def main():
-    if shutil.which("dpkg-deb") is None or shutil.which("dpkg-shlibdeps") is None or shutil.which("cpack") is None:
-        print("deb: dpkg-deb, dpkg-shlibdeps or cpack is not here")
+    if not all(map(shutil.which, ("dpkg-deb", "dpkg-shlibdeps", "file", "cpack"))):
+        print("SKIPPED: dpkg-deb, dpkg-shlibdeps, file or cpack is not here; scripts/test brings them by apt")
         return 77
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

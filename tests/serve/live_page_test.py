@@ -135,6 +135,6 @@ class LivePage(unittest.TestCase):
 
 if __name__ == "__main__":
     if find_browser() is None:
-        print("skipped: no Chromium here (chromium-headless-shell)")
+        print("SKIPPED: no Chromium here (chromium-headless-shell)")
         sys.exit(77)
     unittest.main()
