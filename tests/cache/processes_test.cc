@@ -14,9 +14,11 @@
 #include "cache/cache.h"
 #include "cache/database.h"
 #include "tests/cache/support.h"
+#include "tests/within_a_while.h"
 
 using moetune::Cache;
 using moetune::Database;
+using moetune::testing::within_a_while;
 using namespace cache_test;
 using std::chrono::milliseconds;
 
@@ -152,11 +154,10 @@ TEST_CASE("a reader beside a writer always sees a whole state, never an older on
       cache.put_trial(id, trial(i));
       if (i % 3 == 0) cache.put_winner(id, winner(i % 2));
       // However loaded the machine is, the reader sees a part.
-      while (i == kTrials / 2 && !fs::exists(dir / "a part was seen"))
-        std::this_thread::sleep_for(milliseconds(1));
+      if (i == kTrials / 2) within_a_while([&] { return fs::exists(dir / "a part was seen"); });
     }
   });
-  while (!fs::exists(dir / "cache.db")) std::this_thread::sleep_for(milliseconds(1));
+  REQUIRE(within_a_while([&] { return fs::exists(dir / "cache.db"); }));
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
   const std::int64_t id = cache.workload(workload_key());
   std::size_t seen = 0, partial_views = 0;

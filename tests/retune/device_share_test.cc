@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/registry.h"
+#include "tests/within_a_while.h"
 
 using namespace moetune;
 
@@ -56,7 +57,7 @@ class WatchingDevice : public Device {
 };
 
 void wait_until_asked(const MemoryRoom& room, std::uint64_t times, const std::stop_token& stop = {}) {
-  while (room.use().asked < times && !stop.stop_requested()) std::this_thread::yield();
+  CHECK(testing::within_a_while([&] { return room.use().asked >= times || stop.stop_requested(); }));
 }
 
 }  // namespace

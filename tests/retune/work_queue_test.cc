@@ -6,6 +6,8 @@
 #include <atomic>
 #include <thread>
 
+#include "tests/within_a_while.h"
+
 using moetune::WorkQueue;
 using Turn = WorkQueue::Turn;
 
@@ -26,7 +28,7 @@ void run(WorkQueue& queue, std::size_t devices, const Work& work) {
 }
 
 void wait_until_waiting(const WorkQueue& queue, std::size_t threads) {
-  while (queue.waiting() < threads) std::this_thread::yield();
+  CHECK(moetune::testing::within_a_while([&] { return queue.waiting() >= threads; }));
 }
 
 }  // namespace
