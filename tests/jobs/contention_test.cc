@@ -120,7 +120,7 @@ TEST_CASE("the contended winner of a search never replaces a sound one") {
 TEST_CASE("a load in the middle of a search leaves no trace in what is stored") {
   Bench bench;
   use_gpu_busy(3, 5);
-  const SearchResult result = bench.search(300);
+  const SearchResult result = bench.search(60);
   CHECK(bench.notes == std::vector<std::string>{"disturbed", "quiet"});
   CHECK(result.tune.contention.disturbed == 3);
   CHECK(result.tune.contention.contended == 0);

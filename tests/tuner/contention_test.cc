@@ -22,7 +22,7 @@ CanaryReading sliced() { return {.elapsed_us = 5000, .lost_us = 2500, .longest_g
 // doubled meanwhile, but for the slowest corner, whose times are a tenth: a load that moves the optimum.
 struct LoadedSearch : Search {
   explicit LoadedSearch(std::size_t from_, int canaries) : from(from_), left(canaries) {
-    request.quiet_wait_s = 300;
+    request.quiet_wait_s = 60;
     device.answer = [this](const Config& config) {
       const double us = landscape(config);
       return timed(!is_loaded() ? us : config.number("x") == 7 ? us / 10 : 2 * us);
@@ -196,7 +196,7 @@ TEST_CASE("a disturbed duel is repeated, and one that cannot be quiet leaves a c
   for (const bool ends : {true, false}) {
     CAPTURE(ends);
     Search search;
-    search.request.quiet_wait_s = ends ? 300 : 0;
+    search.request.quiet_wait_s = ends ? 60 : 0;
     int duels = 0, disturbed = 0;
     search.device.duel_answer = [&](const Config& config) {
       duels += config.number("x") == 3 && config.number("y") == 5;
