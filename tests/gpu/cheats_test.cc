@@ -36,8 +36,8 @@ TEST_CASE("a kernel that cheats is refused when it would lead, and in the finals
     const Candidate candidate = candidate_of(cheat);
     REQUIRE_MESSAGE(candidate.build->outcome == Outcome::ok, candidate.build->message);
     const TrialResult result = gpu().run(candidate, leads);
-    MESSAGE(cheat << ": " << result.measurement.median_us << " us, honest " << right.measurement.median_us
-                  << ": " << result.message);
+    MESSAGE(std::string(cheat) << ": " << result.measurement.median_us << " us, honest "
+                               << right.measurement.median_us << ": " << result.message);
     CHECK(result.outcome == Outcome::wrong_result);
     const std::vector<TrialResult> finals = gpu().duel({candidate, honest}, {.rounds = 5, .proves = true});
     CHECK(finals[0].outcome == Outcome::wrong_result);

@@ -27,7 +27,7 @@ struct Machine {
   Machine()
       : context((cuda::initialize(), 0)),
         stream(cuda::make_stream()),
-        harness(compile_for_gpu({Harness::kSource, {}})->cubin, gpu().info().limits.sm_count, stream) {}
+        harness(compile_for_gpu({Harness::kSource, {}})->cubin, gpu().info().limits, stream) {}
 
   cuda::Context context;
   cuda::Stream stream;

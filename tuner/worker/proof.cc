@@ -26,13 +26,14 @@ bool is_as_fast(const Benchmark::Pass& pass, double median_us) {
   return pass.us <= kSlackUs + kFactor * median_us * pass.launches;
 }
 
-// Whether the launches of a graph are right, and the one behind them too: of a candidate that computes only every other
-// time, one of the two is wrong.
+// Whether the launches of a graph are right although the outputs hold something already, and the launch behind them
+// although they hold nothing: of a candidate that computes only every other time, one of the two is wrong.
 Validation judge_passes(LoadedPlan& plan, Tensors& tensors, Benchmark& benchmark, Timing timing,
                         Benchmark::Pass& pass) {
   pass = benchmark.first_pass(plan, tensors.turns(), timing, kMostLaunches);
   const Validation validation = tensors.judge_written();
   if (!validation.right) return validation;
+  tensors.poison_outputs();
   benchmark.first_pass(plan, tensors.turns(), timing, 1);
   return tensors.judge_written();
 }
