@@ -285,7 +285,7 @@ Settling Benchmark::play_rounds(std::vector<Rotation>& rotations, const DuelPoli
   const Deadline patience =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience_s));
   Settling settling(highest_mhz_, loaded_us());
-  while (settling.counting().size() < wanted) {
+  while (!settling.is_enough(wanted)) {
     const bool late = seconds_left(std::min(deadline, patience)) <= 0;
     if (late && settling.size() > 0) break;
     // The graphs of the first rounds serve all.
@@ -333,7 +333,7 @@ std::vector<Measurement> Benchmark::duel(const std::vector<LoadedPlan*>& plans, 
   const Settling settling = play_rounds(rotations, policy, round_us, deadline);
   std::vector<std::size_t> counting = settling.counting();
   const bool settled =
-      counting.size() >= static_cast<std::size_t>(policy.rounds) || counting.size() == settling.size();
+      settling.is_enough(static_cast<std::size_t>(policy.rounds)) || counting.size() == settling.size();
   if (counting.empty()) {
     counting.resize(settling.size());
     std::iota(counting.begin(), counting.end(), std::size_t{0});

@@ -2,9 +2,10 @@
 //
 // The first sustained load of the tensor cores makes the power controller lower the clocks after 40 to 80 ms, and about
 // 840 ms into the load dip once more for 150 ms (measured on an H200: 1740 MHz, then 1550, with a dip to 1300). A server
-// runs in the state between. So the rounds of the first kWarmingUs count only if nothing held the clocks down at all,
-// and of the others those in which each contestant ran near its own usual clock. Memory-bound kernels run at the
-// highest clock throughout, and all their rounds count.
+// runs in the state between. So the rounds of the first kWarmingUs count only if nothing held the clocks down, or if the
+// times did not depend on it, as those of memory-bound kernels; and of the others those in which each contestant ran
+// near its own usual clock. The controller keeps swinging by 1%: where it matters a duel counts kSwingUs of load at
+// least.
 //
 // Pure; not thread-safe.
 #pragma once
@@ -22,7 +23,7 @@ struct TimedSample {
 
 class Settling {
  public:
-  static constexpr double kWarmingUs = 150'000;
+  static constexpr double kWarmingUs = 150'000, kSwingUs = 300'000;
 
   // `loaded_us` is for how long the GPU has already been busy without a pause.
   Settling(double highest_mhz, double loaded_us) : highest_mhz_(highest_mhz), loaded_us_(loaded_us) {}
@@ -30,17 +31,19 @@ class Settling {
   // A round, a sample of each contestant in order, and how long it kept the GPU busy.
   void add(std::vector<TimedSample> round, double busy_us);
 
-  // The positions of the rounds that count.
+  // The positions of the rounds that count, and whether these are enough where `wanted` are asked for.
   std::vector<std::size_t> counting() const;
+  bool is_enough(std::size_t wanted) const;
   const std::vector<TimedSample>& round(std::size_t position) const { return rounds_[position].samples; }
   std::size_t size() const { return rounds_.size(); }
 
  private:
   struct Round {
     std::vector<TimedSample> samples;
-    double began_us = 0;  // of the load
+    double began_us = 0, busy_us = 0;  // of the load
   };
   bool is_unhindered() const;
+  bool is_indifferent() const;
 
   double highest_mhz_, loaded_us_;
   std::vector<Round> rounds_;
