@@ -54,6 +54,7 @@ Json provenance_json(const Provenance& provenance) {
   }
   if (provenance.trials > 0) json["trials"] = provenance.trials;
   if (provenance.final_breakdown) json["final_breakdown"] = true;
+  if (!provenance.judged.empty()) json["judged"] = provenance.judged;
   return json;
 }
 

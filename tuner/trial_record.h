@@ -20,6 +20,8 @@ struct Provenance {
   std::string uuid = {};                               // of a winner's or a table's GPU; "" for a recording
   std::optional<GpuSettings> settings = std::nullopt;  // of the same
   bool final_breakdown = false;  // of a trial that hung or crashed before and did so again
+  std::string judged =
+      {};  // Judgement::of a trial's configuration, of_problem() of a winner; "" of a recording
 };
 
 // So many of a trial's samples are stored beside its median: a resumed recording has them again.

@@ -3,22 +3,13 @@
 #include "tuner/ceilings.h"
 
 namespace moetune {
-namespace {
-
-Provenance provenance_of(const TuneRequest& request, const TuneTools& tools) {
-  return {.strategy = request.strategy,
-          .seed = request.seed,
-          .device = tools.device.info().id,
-          .driver = tools.device.info().key.driver};
-}
-
-}  // namespace
 
 void store_winner(const TuneRequest& request, const TuneTools& tools, const TuneResult& result) {
   if (tools.cache == nullptr || result.winner.build == nullptr) return;
   tools.events.emit(PhaseChanged{Phase::storing});
-  Provenance source = moetune::provenance_of(request.strategy, request.seed, tools.device.info());
+  Provenance source = provenance_of(request.strategy, request.seed, tools.device.info());
   source.trials = result.counts.total();
+  source.judged = Judgement(request.kernel, request.problem, tools.device.info()).of_problem();
   const std::optional<Floor> floor =
       floor_of(request.kernel->cost(request.problem), stored_ceilings(tools.cache, tools.device.info().key),
                launches_of(result.winner.plan));
@@ -35,6 +26,7 @@ KnownTrials TrialStore::known_trials() {
   if (tools_.cache == nullptr) return known;
   if (request_.fresh) tools_.cache->clear_trials(tools_.workload);
   for (const TrialRecord& record : tools_.cache->trials(tools_.workload)) {
+    if (!judgement().holds(record, *request_.space)) continue;
     if (should_retry(record)) {
       const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
       if (outcome && is_breakdown(*outcome)) breaker_.remember_breakdown(record.config);
@@ -49,18 +41,30 @@ KnownTrials TrialStore::known_trials() {
   return known;
 }
 
+const Judgement& TrialStore::judgement() {
+  if (!judgement_) judgement_.emplace(request_.kernel, request_.problem, tools_.device.info());
+  return *judgement_;
+}
+
+TrialRecord TrialStore::record_of(const Trial& trial, const Build* build, bool final_breakdown) {
+  return to_record(trial.config, trial.result, build,
+                   {.strategy = request_.strategy,
+                    .seed = request_.seed,
+                    .device = tools_.device.info().id,
+                    .driver = tools_.device.info().key.driver,
+                    .final_breakdown = final_breakdown,
+                    .judged = judgement().of(trial.config)});
+}
+
 void TrialStore::put(const Trial& trial, const Build* build) {
   if (tools_.cache == nullptr) return;
-  Provenance source = provenance_of(request_, tools_);
-  source.final_breakdown =
+  const bool final_breakdown =
       is_breakdown(trial.result.outcome) && breaker_.is_config_fault(trial.config.text());
-  tools_.cache->put_trial(tools_.workload, to_record(trial.config, trial.result, build, source));
+  tools_.cache->put_trial(tools_.workload, record_of(trial, build, final_breakdown));
 }
 
 void TrialStore::mark_retryable(const Trial& trial) {
-  if (tools_.cache == nullptr) return;
-  tools_.cache->put_trial(tools_.workload,
-                          to_record(trial.config, trial.result, nullptr, provenance_of(request_, tools_)));
+  if (tools_.cache != nullptr) tools_.cache->put_trial(tools_.workload, record_of(trial, nullptr, false));
 }
 
 void TrialStore::put_winner(const TuneResult& result) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tuner/circuit_breaker.h"
+#include "tuner/judgement.h"
 #include "tuner/trial_record.h"
 #include "tuner/tune.h"
 
@@ -28,7 +29,8 @@ class TrialStore {
   TrialStore(const TuneRequest& request, const TuneTools& tools, CircuitBreaker& breaker)
       : request_(request), tools_(tools), breaker_(breaker) {}
 
-  // Without those that may end otherwise; forgets all of them first where the request asks for a fresh start.
+  // Without those that may end otherwise and those of another plan or judge (tuner/judgement.h); forgets all of them
+  // first where the request asks for a fresh start.
   KnownTrials known_trials();
   void put(const Trial& trial, const Build* build);
   // A breakdown that was the machine's fault: another search tries the configuration again.
@@ -40,9 +42,13 @@ class TrialStore {
   std::optional<std::string> winner() const;
 
  private:
+  const Judgement& judgement();
+  TrialRecord record_of(const Trial& trial, const Build* build, bool final_breakdown);
+
   const TuneRequest& request_;
   const TuneTools& tools_;
   CircuitBreaker& breaker_;
+  std::optional<Judgement> judgement_;  // once it is needed
 };
 
 }  // namespace moetune

@@ -1,0 +1,45 @@
+// What a trial's outcome is true of, as digests. A verdict belongs to what was judged: the sources and the plan of the
+// candidate, the inputs that it ran on, the check of each output and the references; an outcome of anything else says
+// nothing of today's configuration, and it is tried again.
+//
+// Immutable but for what it has read; belongs to one thread. The kernel must outlive it. The problem's own part is made
+// once, a configuration's costs a plan. Throws BadInput for a configuration or a problem that the kernel does not take.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "cache/cache.h"
+#include "kernels/kernel.h"
+#include "launch/device_info.h"
+#include "search/legal_space.h"
+
+namespace moetune {
+
+class Judgement {
+ public:
+  // Nothing is judged here, so that every digest is "": of a recording, which holds verdicts of its own, and without a
+  // kernel.
+  Judgement() = default;
+  Judgement(const Kernel* kernel, const Problem& problem, const DeviceInfo& device);
+  Judgement(const Kernel& kernel, const Problem& problem, const DeviceLimits& limits);
+
+  // Of the problem alone: inputs, checks and references.
+  const std::string& of_problem() const { return of_problem_; }
+  std::string of(const Config& config) const;
+
+  // Whether the record's outcome is true of its configuration as it is today. What was stored before there were digests
+  // is not, nor is what the space does not have; a recording's always is.
+  bool holds(const TrialRecord& record, const LegalSpace& space) const;
+
+ private:
+  std::string text_of(const Plan& plan) const;  // with the digest of its sources
+
+  const Kernel* kernel_ = nullptr;
+  Problem problem_;
+  DeviceLimits limits_;
+  mutable std::map<std::string, std::string> sources_;  // digests by path
+  std::string of_problem_;
+};
+
+}  // namespace moetune
