@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "jobs/stored_space.h"
 #include "tuner/trial_record.h"
@@ -43,8 +44,9 @@ void CellMeter::begin(bool is_open) {
   workload_ = cache.workload(session_.key(), stored_family(session_.key()));
   known_.clear();
   best_us_ = kNoTime;
+  judgement_ = Judgement(session_.kernel(), session_.problem(), session_.info());
   for (const TrialRecord& record : cache.trials(workload_)) {
-    if (should_retry(record)) continue;
+    if (should_retry(record) || !judgement_.holds(record, session_.space())) continue;
     if (std::optional<TrialResult> result = from_record(record))
       known_.emplace(record.config, *std::move(result));
   }
@@ -81,7 +83,8 @@ void CellMeter::put(const Config& config, const TrialResult& result, const Build
   const Provenance source{.strategy = "range",
                           .seed = settings_.seed,
                           .device = session_.info().id,
-                          .driver = session_.info().key.driver};
+                          .driver = session_.info().key.driver,
+                          .judged = judgement_.of(config)};
   session_.cache()->put_trial(workload_, to_record(config, result, build, source));
 }
 
@@ -268,6 +271,25 @@ void CellMeter::take_looks(RangeCellState& cell) const {
   }
 }
 
+std::string CellMeter::judged(const RangeCellState& cell, const Judgement& judgement) const {
+  if (session_.info().recorded) return "";
+  DigestBuilder builder;
+  for (const auto& [config, look] : cell.looks)
+    builder.add(judgement.of(session_.space_file()->parse_config(config)));
+  return builder.finish();
+}
+
+bool CellMeter::holds(const RangeCellState& cell) const try {
+  const auto runs = [](const auto& cubin) { return !cubin.second.config.empty(); };
+  if (cell.is_measured() && !cell.fallback && std::ranges::none_of(cell.cubins, runs)) return false;
+  const Kernel& kernel = *session_.kernel();
+  const Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, cell.problem);
+  kernel.check(problem);
+  return cell.judged == judged(cell, Judgement(&kernel, problem, session_.info()));
+} catch (const BadInput&) {  // of a problem or a configuration that there is not today
+  return false;
+}
+
 void CellMeter::learn(const RangeCellState& cell) {
   std::map<std::string_view, std::vector<LaunchSteps::Timed>> by_cubin;
   for (const auto& [config, look] : cell.looks) {
@@ -300,6 +322,7 @@ void CellMeter::measure(const std::vector<Hint>& cubins, const Effort& effort, R
   const double scale = take_duel(configs, times, cubins, cell);
   if (default_us < kNoTime) take_default(configs, times, scale * default_us, cell);
   take_looks(cell);
+  cell.judged = judged(cell, judgement_);
   learn(cell);
 }
 

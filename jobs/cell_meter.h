@@ -19,6 +19,7 @@
 #include "jobs/session.h"
 #include "kernels/block_loads.h"
 #include "tuner/circuit_breaker.h"
+#include "tuner/judgement.h"
 #include "tuner/quiet_watch.h"
 
 namespace moetune {
@@ -75,6 +76,10 @@ class CellMeter {
   // Takes what a cell says of how much the steps of run-time values matter; measure() does so by itself.
   void learn(const RangeCellState& cell);
 
+  // Whether what the cell says is true today: nothing of its problem's judge, nor of the plans of what was tried there,
+  // was changed since (tuner/judgement.h), and something ran there.
+  bool holds(const RangeCellState& cell) const;
+
   // A configuration that is not to be chosen anywhere any more: it has no time from now on.
   void withdraw(const std::string& config) { withdrawn_.insert(config); }
 
@@ -98,6 +103,7 @@ class CellMeter {
   void take_default(const std::vector<std::string>& met, const std::vector<double>& times, double of_trial_us,
                     RangeCellState& cell);
   void take_looks(RangeCellState& cell) const;
+  std::string judged(const RangeCellState& cell, const Judgement& judgement) const;
   std::vector<double> meet(const std::vector<std::string>& configs, const DuelPolicy& policy,
                            bool& contended);
   double time_of(ConfigId id);  // infinity if it does not run
@@ -112,6 +118,7 @@ class CellMeter {
   std::set<std::string> compiled_;  // cubins, whether it worked or not
   LaunchSteps steps_;
   std::int64_t workload_ = 0;
+  Judgement judgement_;  // of the problem that it has begun
   std::map<std::string, TrialResult> known_;
   std::set<std::string> withdrawn_;
   double best_us_ = 0;  // of the cell; infinity before the first

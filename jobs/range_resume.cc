@@ -17,6 +17,19 @@ RangeState RangeSearch::progress() const {
   }
 }
 
+// Cells that no longer hold are measured again; what was found at shapes by their choices is forgotten with them.
+void RangeSearch::forget_untrue(RangeState& known) const {
+  bool is_any = false;
+  for (RangeCellState& cell : known.cells) {
+    if (!cell.is_measured() || meter_.holds(cell)) continue;
+    cell = {.problem = cell.problem};
+    is_any = true;
+  }
+  if (!is_any) return;
+  known.shapes.clear();
+  known.withdrawn.clear();
+}
+
 // A search of the same ranges goes on: its cells come in the order that they had. Of a search of other ranges, which
 // these ones contain or overlap, cells that were measured are taken over. They count as cells of the grid, which has
 // fewer of its own then.
@@ -36,7 +49,8 @@ void RangeSearch::restore_cells(const RangeState& known, bool goes_on) {
 
 // Cells of a grid that is no longer asked for are left out.
 void RangeSearch::resume() {
-  const RangeState known = progress();
+  RangeState known = progress();
+  forget_untrue(known);
   relatives_ = cubins_of_relatives(*session_.cache(), key(), *session_.space_file(), meter_);
   state_.ranges = ranges_text(plan_.ranges());
   state_.cubins = known.cubins;

@@ -39,6 +39,7 @@ class RangeSearch {
                           kAbsorbedUntil = 0.9, kShapesUntil = 0.97, kContestUntil = 1.1;
 
   RangeState progress() const;
+  void forget_untrue(RangeState& known) const;
   void restore_cells(const RangeState& known, bool goes_on);
   void resume();
   bool enter(std::size_t index);

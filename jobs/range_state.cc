@@ -63,7 +63,8 @@ StateJson to_state_json(const RangeCellState& cell, ConfigList& configs) {
           {"cubins", std::move(measured)},
           {"default", cell.fallback ? to_state_json(*cell.fallback) : StateJson(nullptr)},
           {"default_cubin", cell.fallback_cubin},
-          {"looks", std::move(looks)}};
+          {"looks", std::move(looks)},
+          {"judged", cell.judged}};
 }
 
 using ListedConfigs = std::vector<std::pair<std::string, std::string>>;  // configuration and cubin
@@ -85,6 +86,7 @@ RangeCellState cell_from(const nlohmann::json& json, const ListedConfigs& config
     const double time = look.at(1).is_null() ? kNoLook : sound_time(look.at(1).get<double>());
     cell.looks[configs[place].first] = {configs[place].second, time};
   }
+  cell.judged = json.value("judged", "");  // earlier versions did not say
   return cell;
 }
 

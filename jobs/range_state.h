@@ -39,6 +39,7 @@ struct RangeCellState {
   std::optional<MeasuredConfig> fallback;        // the space's default
   std::string fallback_cubin;                    // that the default launches
   std::map<std::string, Look> looks;             // by configuration: of many more than `cubins` holds
+  std::string judged;                            // what all that is true of (CellMeter::holds)
 
   bool operator==(const RangeCellState&) const = default;
   bool is_measured() const { return !cubins.empty(); }
