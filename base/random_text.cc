@@ -22,4 +22,6 @@ std::string random_hex(std::size_t bytes) {
   return text;
 }
 
+std::uint64_t random_seed() { return std::stoull(random_hex(8), nullptr, 16) % 1'000'000'000; }
+
 }  // namespace moetune

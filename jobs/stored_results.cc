@@ -200,6 +200,12 @@ std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& k
   return found;
 }
 
+std::string source_of(const WinnerRecord& winner, const char* name) {
+  const Document provenance = parse_stored(winner.provenance);
+  if (!provenance.is_object() || !provenance.contains(name) || !provenance[name].is_string()) return "";
+  return provenance[name].get<std::string>();
+}
+
 Document parse_stored(const std::string& text) {
   Document parsed = parse_json_or_discard(text);
   return parsed.is_discarded() ? Document(nullptr) : parsed;

@@ -36,7 +36,8 @@ void Ledger::read() {
     throw BadInput(file_.string() + " is of another version");
   for (const nlohmann::json& one : document.at("workloads")) {
     LedgerEntry entry;
-    entry.made_with = {one.at("sources"), one.at("space"), one.at("toolchain"), one.at("driver")};
+    entry.made_with = {one.at("sources"), one.at("space"), one.at("toolchain"), one.at("driver"),
+                       one.value("judged", "")};
     entry.verdict = one.at("verdict");
     entry.at = one.at("at");
     entry.seconds = one.at("seconds");
@@ -56,6 +57,7 @@ void Ledger::write() const {
                          {"space", entry.made_with.space},
                          {"toolchain", entry.made_with.toolchain},
                          {"driver", entry.made_with.driver},
+                         {"judged", entry.made_with.judged},
                          {"verdict", entry.verdict},
                          {"at", entry.at},
                          {"seconds", entry.seconds},

@@ -10,19 +10,14 @@
 #include "cache/merge.h"
 #include "jobs/stored_results.h"
 #include "jobs/stored_space.h"
+#include "kernels/registry.h"
+#include "tuner/judgement.h"
 
 namespace moetune {
 namespace {
 
 constexpr double kProbe_s = 4, kTrial_s = 0.06;  // where no night has said better
 constexpr double kSearchesOfProbes = 0.2;        // of probes, how many end in a search
-
-std::string driver_of(const WinnerRecord& winner) {
-  const Document provenance = parse_stored(winner.provenance);
-  const auto found = provenance.is_object() ? provenance.find("driver") : provenance.end();
-  return provenance.is_object() && found != provenance.end() && found->is_string() ? found->get<std::string>()
-                                                                                   : "";
-}
 
 // What tuning gained over the default, of the kernel's winners in the cache; the mean.
 class GainsElsewhere {
@@ -94,6 +89,16 @@ MadeWith made_today(const WorkloadKey& key) {
   return {key.source_digest, space ? digest(*space) : "", key.toolchain, key.hardware.driver};
 }
 
+std::string judged_today(const WorkloadKey& key) {
+  const Kernel* const kernel = known_kernel(key.kernel);
+  if (kernel == nullptr || key.hardware.origin != "gpu") return "";
+  try {
+    return Judgement(*kernel, stored_problem(*kernel, key), stored_limits(key.hardware)).of_problem();
+  } catch (const BadInput&) {
+    return "";
+  }
+}
+
 Rivals find_rivals(const Cache& cache) {
   Rivals rivals;
   for (const Duel& duel : cache.duels()) rivals[duel.workload.id].push_back(duel.rival_config);
@@ -131,7 +136,7 @@ std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger
   Incumbent incumbent{.contended = stored->winner->contended,
                       .examined_at = seconds_of_date(stored->winner->stored_at)};
   incumbent.made_with = {stored->workload.key.source_digest, "", stored->workload.key.toolchain,
-                         driver_of(*stored->winner)};
+                         source_of(*stored->winner, "driver"), source_of(*stored->winner, "judged")};
   if (const auto found = rivals.find(stored->workload.id); found != rivals.end())
     incumbent.rivals = found->second;
   const std::optional<LedgerEntry> examined = ledger.find(key);
@@ -165,6 +170,7 @@ NightPlan make_plan(const std::vector<TuningPoint>& points, KeyFinder& keys, con
       continue;
     }
     item.today = made_today(item.key);
+    item.today.judged = judged_today(item.key);
     const std::optional<Incumbent> incumbent =
         cache != nullptr ? find_incumbent(*cache, ledger, item.key, rivals) : std::nullopt;
     item.causes = stale_causes(incumbent, item.today, now, settings.max_age_s);

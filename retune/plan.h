@@ -56,8 +56,11 @@ void sort_items(NightPlan& plan);
 // "2026-11-23T20:00:00Z" in seconds since 1970; 0 for another text.
 std::int64_t seconds_of_date(const std::string& date);
 
-// What results of the key's kernel depend on today.
+// What results of the key's kernel depend on today, but for what judges them.
 MadeWith made_today(const WorkloadKey& key);
+// Judgement::of_problem of the key, which takes a millisecond; "" of a recording, and if moetune does not know the
+// kernel, the problem or the architecture.
+std::string judged_today(const WorkloadKey& key);
 
 // The timing under which a workload is retuned: that of the stored winner which a server would take, of whatever
 // sources and compiler; overlapped if nothing is stored. A recording's is always that of `key`.

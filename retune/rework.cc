@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/format.h"
+#include "base/random_text.h"
 #include "tuner/finals.h"
 
 namespace moetune {
@@ -65,6 +66,7 @@ class Rework {
   ReworkResult run(const RemedyListener& chosen) {
     std::optional<Candidate> incumbent = subject_.incumbent();
     if (!incumbent) return tune_missing();
+    if (std::optional<ReworkResult> end = replace_wrong(*incumbent)) return *std::move(end);
     if (const std::vector<std::string> rivals = subject_.rivals(); !rivals.empty()) {
       if (!hold_duels(*incumbent, rivals))
         return ended(ReworkVerdict::postponed, "somebody else used the GPU during a duel");
@@ -136,6 +138,24 @@ class Rework {
     }
     subject_.settle_duels();
     return true;
+  }
+
+  // An incumbent that today's judge refuses meets nobody: however fast it is, whatever is right takes its place. nullopt
+  // if it is right.
+  std::optional<ReworkResult> replace_wrong(const Candidate& incumbent) {
+    if (subject_.is_proven()) return std::nullopt;
+    subject_.open_device();
+    const TrialResult check =
+        subject_.device().verify(incumbent, random_seed(), MeasurePolicy{}.time_limit_s);
+    if (check.outcome != Outcome::wrong_result)
+      return std::nullopt;  // one that no longer runs is found by the probe
+    result_.triage = Triage{Remedy::full, 1, "the stored winner is wrong: " + check.message};
+    const TuneResult found = subject_.search(Remedy::full);
+    if (std::optional<ReworkResult> end = unusable(found)) return end;
+    subject_.store(found);
+    result_.served = found.best->config.text();
+    result_.best_us = found.best->result.measurement.median_us;
+    return ended(ReworkVerdict::improved, result_.triage->reason);
   }
 
   // A winner of before that is faster again, as after a driver went back, needs no search. nullopt if there is none.

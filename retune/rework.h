@@ -33,6 +33,8 @@ class ReworkSubject {
   virtual Timing timing() { return Timing::overlapped; }  // of its winner, its trials and all duels
   // The present winner, ready to run; nullopt if there is none that is sound.
   virtual std::optional<Candidate> incumbent() = 0;
+  // Whether it was found to be right by today's references, inputs and checks.
+  virtual bool is_proven() { return true; }
   virtual std::vector<OldTrial> old_trials() = 0;  // measured with it, without those that have no exact time
   // What was served before it, the latest first: configurations that are probed beside it, and come back if they win.
   virtual std::vector<std::string> earlier() { return {}; }

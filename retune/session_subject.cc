@@ -9,6 +9,7 @@
 #include "retune/neighbourhood.h"
 #include "search/assignment.h"
 #include "tuner/history.h"
+#include "tuner/judgement.h"
 #include "tuner/trial_record.h"
 
 namespace moetune {
@@ -67,6 +68,12 @@ std::optional<Candidate> SessionSubject::incumbent() {
       config.set(name, Value::named(value, 0));
   }
   return from_winner(*stored_->winner, config);
+}
+
+bool SessionSubject::is_proven() {
+  if (!stored_) return true;
+  return source_of(*stored_->winner, "judged") ==
+         Judgement(session_.kernel(), session_.problem(), session_.info()).of_problem();
 }
 
 std::vector<OldTrial> SessionSubject::old_trials() {

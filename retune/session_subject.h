@@ -26,6 +26,7 @@ class SessionSubject : public ReworkSubject {
   std::optional<ConfigId> default_id() override;
   Timing timing() override { return session_.key().timing; }
   std::optional<Candidate> incumbent() override;
+  bool is_proven() override;
   std::vector<OldTrial> old_trials() override;
   std::vector<std::string> earlier() override;
   std::optional<Candidate> prepare(ConfigId id) override;

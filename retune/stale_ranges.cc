@@ -28,6 +28,7 @@ PlanItem item_of(const TuningRange& range, KeyFinder& keys) {
   item.key.problem = "over " + range.over + " of " + family_of(range);  // its own entry in the ledger
   if (keys.gpu() != nullptr) item.key.timing = Timing::chained;
   item.today = made_today(item.key);
+  item.today.judged = judged_today(item.key);
   return item;
 }
 

@@ -16,6 +16,7 @@ enum class StaleCause {
   space,      // the space's file has changed
   compiler,   // NVRTC has changed
   driver,     // the driver has changed
+  judge,      // what it was found to be right by has changed: inputs, checks or references
   age,        // older than was asked for
   rival,      // a merge found another configuration that may be as fast
   regret,     // of a range table: its certificate saw much more loss than its bound
@@ -27,6 +28,7 @@ std::string stale_cause_words(StaleCause cause);      // "NVRTC has changed"
 // What a result depends on beside its problem and its hardware. An empty text is not known, and differs from nothing.
 struct MadeWith {
   std::string sources, space, toolchain, driver;
+  std::string judged = {};  // Judgement::of_problem
 
   bool operator==(const MadeWith&) const = default;
 };

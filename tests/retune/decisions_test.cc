@@ -57,6 +57,9 @@ TEST_CASE("each cause of staleness is found alone, and nothing else is one") {
   CHECK(causes_of({"s2", "p1", "nvrtc 13.0", "580"}) == std::vector{C::space});
   CHECK(causes_of({"s2", "p2", "nvrtc 12.9", "580"}) == std::vector{C::compiler});
   CHECK(causes_of({"s2", "p2", "nvrtc 13.0", "575"}) == std::vector{C::driver});
+  CHECK(stale_causes(Incumbent{{"s2", "p2", "nvrtc 13.0", "580", "by another"}},
+                     {"s2", "p2", "nvrtc 13.0", "580", "by this"}, kNow, 0) == std::vector{C::judge});
+  CHECK(causes_of({"s2", "p2", "nvrtc 13.0", "580", "by this"}).empty());
   CHECK(causes_of({"s2", "", "nvrtc 13.0", ""}).empty());  // what is not known has not changed
   CHECK(causes_of(kToday, 30 * kDay, 0).empty());
   CHECK(causes_of(kToday, 30 * kDay, 31.0 * kDay).empty());

@@ -123,7 +123,7 @@ TEST_CASE("the ledger keeps what each workload was found to be") {
   {
     Ledger ledger(file);
     ledger.put(some_key("tokens=1"), {{"s", "p", "t", "d"}, "kept", 100, 3, 9.5});
-    ledger.put(some_key("tokens=2"), {{"s", "p", "t", "d"}, "improved", 200, 13, 0});
+    ledger.put(some_key("tokens=2"), {{"s", "p", "t", "d", "by this"}, "improved", 200, 13, 0});
     ledger.put(some_key("tokens=1"), {{"s2", "p", "t", "d"}, "begun_full", 300, 0, 0});
   }
   const Ledger ledger(file);
@@ -132,7 +132,7 @@ TEST_CASE("the ledger keeps what each workload was found to be") {
   CHECK(ledger.find(some_key("tokens=1"))->begun() == Remedy::full);
   CHECK_FALSE(ledger.find(some_key("tokens=1"))->is_done());
   CHECK_FALSE(ledger.find(some_key("tokens=2"))->begun());
-  CHECK(ledger.find(some_key("tokens=2"))->made_with == MadeWith{"s", "p", "t", "d"});
+  CHECK(ledger.find(some_key("tokens=2"))->made_with == MadeWith{"s", "p", "t", "d", "by this"});
   CHECK_FALSE(ledger.find(some_key("tokens=3")));
   CHECK(ledger.mean_seconds("router", true) == 13);
   CHECK(ledger.mean_seconds("router", false) == 0);

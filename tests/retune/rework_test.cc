@@ -26,6 +26,17 @@ LegalSpace small_space() {
   return {{x, y}, rows};
 }
 
+// One configuration is wrong, whatever it takes.
+class JudgedDevice : public NoisyDevice {
+ public:
+  using NoisyDevice::NoisyDevice;
+  TrialResult verify(const Candidate& candidate, std::uint64_t, double) override {
+    if (candidate.config.text() != wrong) return {};
+    return {.outcome = Outcome::wrong_result, .message = "by the reference"};
+  }
+  std::string wrong;
+};
+
 class MadeUpSubject : public ReworkSubject {
  public:
   explicit MadeUpSubject(const NoiseModel& model = {}, std::uint64_t seed = 1) : noise(model), seed_(seed) {
@@ -38,7 +49,8 @@ class MadeUpSubject : public ReworkSubject {
 
   // The night begins: under the present truth and noise.
   ReworkResult run(const ReworkSettings& settings = {.quiet_wait_s = 0}) {
-    device_ = std::make_unique<NoisyDevice>(space_, truth, noise, ++seed_);
+    device_ = std::make_unique<JudgedDevice>(space_, truth, noise, ++seed_);
+    if (wrong) device_->wrong = space_.config(*wrong).text();
     stores = searches = 0;
     return rework(*this, settings, {}, {});
   }
@@ -87,10 +99,11 @@ class MadeUpSubject : public ReworkSubject {
     if (!answer) trials = found_;
   }
 
+  bool is_proven() override { return proven; }
   std::vector<std::string> earlier() override { return before; }
   std::vector<std::string> rivals() override { return waiting; }
   void settle_duels() override { waiting.clear(); }
-  void new_device() { device_ = std::make_unique<NoisyDevice>(space_, truth, noise, ++seed_); }
+  void new_device() { device_ = std::make_unique<JudgedDevice>(space_, truth, noise, ++seed_); }
 
   double served_us() const { return truth[*served].time_us; }
 
@@ -103,11 +116,13 @@ class MadeUpSubject : public ReworkSubject {
   std::optional<ConfigId> answer;             // what a search finds, instead of searching
   bool cut = false, cut_without_any = false;  // by the deadline
   int stores = 0, searches = 0;
+  std::optional<ConfigId> wrong;
+  bool proven = true;
 
  private:
   LegalSpace space_ = small_space();
   std::uint64_t seed_;
-  std::unique_ptr<NoisyDevice> device_;
+  std::unique_ptr<JudgedDevice> device_;
   std::vector<OldTrial> found_;
 };
 
@@ -354,4 +369,27 @@ TEST_CASE("a winner is checked by one duel on a sibling, where what it replaced 
   CHECK_FALSE(check(served, 0.5).held);
   sibling.served = ConfigId{7};
   CHECK(check(former, 0.5).reason == "it is not the winner any more");
+}
+
+TEST_CASE("a winner that today's reference refuses is replaced, however fast it is") {
+  MadeUpSubject subject;
+  subject.run();
+  const ConfigId right = *subject.served;
+  subject.served = subject.truth.size() - 1;
+  subject.truth[*subject.served].time_us = 1;  // it skips its work
+  subject.wrong = *subject.served;
+  subject.proven = true;
+  CHECK(subject.run().verdict == ReworkVerdict::kept);  // nothing says that it should be looked at
+  subject.proven = false;
+  subject.answer = right;
+  const ReworkResult result = subject.run();
+  CHECK(result.verdict == ReworkVerdict::improved);
+  CHECK(result.reason == "the stored winner is wrong: by the reference");
+  CHECK(subject.served == right);
+  CHECK(subject.stores == 1);
+  CHECK(result.replaced == "");  // nothing that is wrong may come back
+  subject.wrong.reset();
+  subject.answer.reset();
+  CHECK(subject.run().verdict == ReworkVerdict::kept);
+  CHECK(subject.searches == 0);
 }
