@@ -1,4 +1,5 @@
-// What decode_attention and prefill_attention have in common: keys and values, pages, and what goes with them. Stateless.
+// What decode_attention and prefill_attention have in common: keys and values, pages, and what goes with them.
+// Stateless; thread-safe.
 #pragma once
 
 #include "operator.h"

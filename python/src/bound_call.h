@@ -1,5 +1,5 @@
-// moetune_bind for operators, whose calls repeat (call_signature.h). Thread-safe. Errors: as of moetune_bind; nothing of
-// them is remembered.
+// moetune_bind for operators, whose calls repeat (call_signature.h). Thread-safe. Errors: as of moetune_bind, which are
+// not remembered.
 #pragma once
 
 #include "operator.h"

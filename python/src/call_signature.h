@@ -1,6 +1,6 @@
-// What of an operator's call decides how it is served: all but addresses. A server's layers pass tensors of equal shapes
-// at every step, and reading those anew takes longer than launching, so each thread remembers what followed from its
-// last calls. Thread-compatible; errors: none.
+// What of an operator's call decides how it is served: all but addresses. A server's layers pass tensors of equal
+// shapes at every step, and reading those anew takes longer than launching, so each thread remembers what followed from
+// its last calls. For one thread; never fails.
 #pragma once
 
 #include <algorithm>

@@ -51,8 +51,9 @@ __device__ __forceinline__ float score_of(float logit, const RowSoftmax& row) {
   }
 }
 
-// A score, or a logit if experts are selected by them, with the expert's clean bias. Never NaN: a score is finite. Never
-// -0 either, whose order would be behind that of +0: scores that are no logits begin at +0, and logits get +0 added.
+// A score, or a logit if experts are selected by them, with the expert's clean bias. Never NaN: a score is finite.
+// Never -0 either, whose order would be behind that of +0: other scores than logits begin at +0, and logits get +0
+// added.
 __device__ __forceinline__ float biased(float score, float bias) {
   if constexpr (!kBias && !kByLogit) return score;
   const float sum = __fadd_rn(score, kBias ? bias : 0.0f);
