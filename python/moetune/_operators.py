@@ -181,7 +181,11 @@ def _described(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return _present(value)
     sizes, strides = (tvm_ffi.Shape(tuple(map(_present, each))) for each in (value.shape, value.stride()))
-    return _tensor(sizes, strides, value.dtype, value.device.type in ("cuda", "meta"), value.device.index or 0)
+    try:
+        dtype = tvm_ffi.dtype(str(value.dtype).removeprefix("torch."))
+    except ValueError:
+        dtype = tvm_ffi.dtype("handle")  # which no kernel takes
+    return _tensor(sizes, strides, dtype, value.device.type in ("cuda", "meta"), value.device.index or 0)
 
 
 class _Kernel:

@@ -8,6 +8,12 @@
 namespace moetune::python {
 namespace {
 
+constexpr std::pair<DLDataType, const char*> kTypeNames[] = {
+    {kBf16, "bf16"},          {kF16, "fp16"},  {kF32, "fp32"}, {{kDLFloat, 64, 1}, "fp64"},
+    {kE4m3, "e4m3"},          {kBool, "bool"}, {kU8, "u8"},    {{kDLInt, 8, 1}, "i8"},
+    {{kDLInt, 16, 1}, "i16"}, {kI32, "i32"},   {kI64, "i64"},
+};
+
 std::string text_of(std::span<const int64_t> shape) {
   std::string text = "[";
   for (const int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
@@ -52,15 +58,10 @@ void check_devices(const Overload& overload, const Given& given) {
 }  // namespace
 
 std::string type_text(DLDataType type) {
-  for (const auto& [known, name] : {std::pair{kBf16, "bf16"}, {kE4m3, "e4m3"}, {kBool, "bool"}}) {
+  for (const auto& [known, name] : kTypeNames) {
     if (number_of(known) == number_of(type)) return name;
   }
-  const char* const letter = type.code == kDLInt     ? "i"
-                             : type.code == kDLUInt  ? "u"
-                             : type.code == kDLFloat ? "fp"
-                                                     : nullptr;
-  if (letter == nullptr || type.lanes != 1) return "of a type that no kernel takes";
-  return letter + std::to_string(type.bits);
+  return "of a type that no kernel takes";
 }
 
 moetune_choice Operator::choose(const Given&, moetune_family* family, const FreeExtents& most) const {

@@ -38,14 +38,6 @@ struct Torch {
   Status (*torch_string_c_str)(void*, const char**);
   Status (*torch_string_length)(void*, size_t*);
   Status (*torch_delete_string)(void*);
-  int32_t (*aoti_torch_dtype_bfloat16)();
-  int32_t (*aoti_torch_dtype_float16)();
-  int32_t (*aoti_torch_dtype_float32)();
-  int32_t (*aoti_torch_dtype_float8_e4m3fn)();
-  int32_t (*aoti_torch_dtype_int32)();
-  int32_t (*aoti_torch_dtype_int64)();
-  int32_t (*aoti_torch_dtype_bool)();
-  int32_t (*aoti_torch_dtype_uint8)();
   int32_t (*aoti_torch_device_type_cpu)();
   int32_t (*aoti_torch_device_type_cuda)();
   bool (*requires_grad)(
@@ -57,7 +49,7 @@ struct Torch {
   int (*cuStreamIsCapturing)(void*, int*);
   int (*cuCtxGetDevice)(int*);
 
-  int32_t bfloat16, float16, float32, float8_e4m3fn, int32, int64, boolean, uint8, cuda;
+  int32_t cuda;
   bool host_is_device;  // of device 0: for the scripted driver of the tests
 };
 Torch torch;
@@ -66,22 +58,34 @@ void require(Status status, const char* what) {
   if (status != 0) throw std::runtime_error(std::string("moetune: PyTorch failed to ") + what);
 }
 
+// PyTorch's numbers of types, which its functions tell.
+struct KnownType {
+  const char* function;
+  DLDataType type;
+  int32_t number = -1;
+};
+KnownType known_types[] = {{"aoti_torch_dtype_bfloat16", kBf16},
+                           {"aoti_torch_dtype_float16", kF16},
+                           {"aoti_torch_dtype_float32", kF32},
+                           {"aoti_torch_dtype_float8_e4m3fn", kE4m3},
+                           {"aoti_torch_dtype_int32", kI32},
+                           {"aoti_torch_dtype_int64", kI64},
+                           {"aoti_torch_dtype_bool", kBool},
+                           {"aoti_torch_dtype_uint8", kU8},
+                           {"aoti_torch_dtype_float64", {kDLFloat, 64, 1}},
+                           {"aoti_torch_dtype_int8", {kDLInt, 8, 1}},
+                           {"aoti_torch_dtype_int16", {kDLInt, 16, 1}}};
+
 DLDataType type_of(int32_t dtype) {
-  if (dtype == torch.bfloat16) return {kDLBfloat, 16, 1};
-  if (dtype == torch.float16) return {kDLFloat, 16, 1};
-  if (dtype == torch.float32) return {kDLFloat, 32, 1};
-  if (dtype == torch.float8_e4m3fn) return {kDLFloat8_e4m3fn, 8, 1};
-  if (dtype == torch.int32) return {kDLInt, 32, 1};
-  if (dtype == torch.int64) return {kDLInt, 64, 1};
-  if (dtype == torch.boolean) return {kDLBool, 8, 1};
-  if (dtype == torch.uint8) return {kDLUInt, 8, 1};
+  for (const KnownType& known : known_types) {
+    if (known.number == dtype) return known.type;
+  }
   return {kDLOpaqueHandle, 0, 1};
 }
 
 int32_t dtype_of(DLDataType type) {
-  for (const int32_t dtype : {torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn, torch.int32,
-                              torch.int64, torch.boolean}) {
-    if (number_of(type_of(dtype)) == number_of(type)) return dtype;
+  for (const KnownType& known : known_types) {
+    if (number_of(known.type) == number_of(type)) return known.number;
   }
   fail(MOETUNE_INVALID_ARGUMENT, "an output would have a type that no kernel writes");
 }
@@ -317,13 +321,22 @@ bool find(void* library, const char* name, Function& function) {
 bool reads_gradients() {
   const int64_t size = 1;
   TensorHandle handle = nullptr;
-  require(torch.aoti_torch_empty_strided(1, &size, &size, torch.float32, torch.aoti_torch_device_type_cpu(),
+  require(torch.aoti_torch_empty_strided(1, &size, &size, dtype_of(kF32), torch.aoti_torch_device_type_cpu(),
                                          0, &handle),
           "allocate a number");
   Borrowed tensor;
   tensor.take(reinterpret_cast<StackValue>(handle));
   if (tensor.requires_grad()) return false;
   return torch.torch_set_requires_grad(handle, true) == 0 && tensor.requires_grad();
+}
+
+bool find_types(void* cpu) {
+  for (KnownType& known : known_types) {
+    int32_t (*number)() = nullptr;
+    if (!find(cpu, known.function, number)) return false;
+    known.number = number();
+  }
+  return true;
 }
 
 bool find_functions(const std::string& folder) {
@@ -338,21 +351,17 @@ bool find_functions(const std::string& folder) {
   void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY);
   MOETUNE_FIND(driver, cuStreamIsCapturing);
   MOETUNE_FIND(driver, cuCtxGetDevice);
-  return torch.requires_grad != nullptr && MOETUNE_FIND(cpu, aoti_torch_grad_mode_is_enabled) &&
-         MOETUNE_FIND(cpu, torch_set_requires_grad) && MOETUNE_FIND(cpu, aoti_torch_device_type_cpu) &&
-         MOETUNE_FIND(cpu, aoti_torch_library_init_impl) && MOETUNE_FIND(cpu, torch_library_impl) &&
-         MOETUNE_FIND(cpu, aoti_torch_check) && MOETUNE_FIND(cpu, aoti_torch_delete_tensor_object) &&
-         MOETUNE_FIND(cpu, aoti_torch_get_sizes) && MOETUNE_FIND(cpu, aoti_torch_get_strides) &&
-         MOETUNE_FIND(cpu, aoti_torch_get_dim) && MOETUNE_FIND(cpu, aoti_torch_get_data_ptr) &&
-         MOETUNE_FIND(cpu, aoti_torch_get_dtype) && MOETUNE_FIND(cpu, aoti_torch_get_device_type) &&
-         MOETUNE_FIND(cpu, aoti_torch_get_device_index) && MOETUNE_FIND(cpu, aoti_torch_empty_strided) &&
-         MOETUNE_FIND(cpu, aoti_torch_zero_) && MOETUNE_FIND(cpu, torch_string_c_str) &&
-         MOETUNE_FIND(cpu, torch_string_length) && MOETUNE_FIND(cpu, torch_delete_string) &&
-         MOETUNE_FIND(cpu, aoti_torch_dtype_bfloat16) && MOETUNE_FIND(cpu, aoti_torch_dtype_float16) &&
-         MOETUNE_FIND(cpu, aoti_torch_dtype_float32) && MOETUNE_FIND(cpu, aoti_torch_dtype_float8_e4m3fn) &&
-         MOETUNE_FIND(cpu, aoti_torch_dtype_int32) && MOETUNE_FIND(cpu, aoti_torch_dtype_int64) &&
-         MOETUNE_FIND(cpu, aoti_torch_dtype_bool) && MOETUNE_FIND(cpu, aoti_torch_dtype_uint8) &&
-         MOETUNE_FIND(cpu, aoti_torch_device_type_cuda);
+  return find_types(cpu) && torch.requires_grad != nullptr &&
+         MOETUNE_FIND(cpu, aoti_torch_grad_mode_is_enabled) && MOETUNE_FIND(cpu, torch_set_requires_grad) &&
+         MOETUNE_FIND(cpu, aoti_torch_device_type_cpu) && MOETUNE_FIND(cpu, aoti_torch_library_init_impl) &&
+         MOETUNE_FIND(cpu, torch_library_impl) && MOETUNE_FIND(cpu, aoti_torch_check) &&
+         MOETUNE_FIND(cpu, aoti_torch_delete_tensor_object) && MOETUNE_FIND(cpu, aoti_torch_get_sizes) &&
+         MOETUNE_FIND(cpu, aoti_torch_get_strides) && MOETUNE_FIND(cpu, aoti_torch_get_dim) &&
+         MOETUNE_FIND(cpu, aoti_torch_get_data_ptr) && MOETUNE_FIND(cpu, aoti_torch_get_dtype) &&
+         MOETUNE_FIND(cpu, aoti_torch_get_device_type) && MOETUNE_FIND(cpu, aoti_torch_get_device_index) &&
+         MOETUNE_FIND(cpu, aoti_torch_empty_strided) && MOETUNE_FIND(cpu, aoti_torch_zero_) &&
+         MOETUNE_FIND(cpu, torch_string_c_str) && MOETUNE_FIND(cpu, torch_string_length) &&
+         MOETUNE_FIND(cpu, torch_delete_string) && MOETUNE_FIND(cpu, aoti_torch_device_type_cuda);
 #undef MOETUNE_FIND
 }
 
@@ -363,14 +372,6 @@ bool torch_register(const ffi::String& folder, const ffi::String& key, bool host
       (torch.aoti_torch_get_current_cuda_stream == nullptr || torch.cuStreamIsCapturing == nullptr ||
        torch.cuCtxGetDevice == nullptr || torch.aoti_torch_create_cuda_guard == nullptr))
     return false;
-  torch.bfloat16 = torch.aoti_torch_dtype_bfloat16();
-  torch.float16 = torch.aoti_torch_dtype_float16();
-  torch.float32 = torch.aoti_torch_dtype_float32();
-  torch.float8_e4m3fn = torch.aoti_torch_dtype_float8_e4m3fn();
-  torch.int32 = torch.aoti_torch_dtype_int32();
-  torch.int64 = torch.aoti_torch_dtype_int64();
-  torch.boolean = torch.aoti_torch_dtype_bool();
-  torch.uint8 = torch.aoti_torch_dtype_uint8();
   torch.cuda = torch.aoti_torch_device_type_cuda();
   torch.host_is_device = host_is_device;
   if (!reads_gradients()) return false;

@@ -89,6 +89,9 @@ def bad_calls() -> Iterator[tuple[str, tuple[Any, tuple[Any, ...], dict[str, Any
     yield "route: 'bias' is bf16; it must be fp32", route(bias=logits[0].bfloat16())
     yield "route: 'bias' is not contiguous", route(bias=logits.T.contiguous().T[0])
     yield "route: 'expert_map' is i64; it must be i32", route(expert_map=logits[0].long())
+    yield "route: 'bias' is fp64; it must be fp32", route(bias=logits[0].double())
+    yield "route: 'bias' is of a type that no kernel takes; it must be fp32", route(
+        bias=logits[0].to(torch.complex64))
     yield "route: 'token_count' is i64; it must be i32", route(token_count=one.long())
     yield "route: groups is 5; it must divide the 24 experts", route(groups=5)
     yield "route: groups_kept is 9; it must be from 1 to the 8 groups", route(groups=8, groups_kept=9)
