@@ -140,8 +140,8 @@ class Rework {
     return true;
   }
 
-  // An incumbent that today's judge refuses meets nobody: however fast it is, whatever is right takes its place. nullopt
-  // if it is right.
+  // An incumbent that today's judge refuses meets nobody: however fast it is, whatever is right takes its place.
+  // nullopt if it is right.
   std::optional<ReworkResult> replace_wrong(const Candidate& incumbent) {
     if (subject_.is_proven()) return std::nullopt;
     subject_.open_device();

@@ -77,7 +77,7 @@ const std::vector<Vendor> kVendors = {
     {"libsodium", std::regex("sodium(/.*)?\\.h"), "base", true},
 };
 
-constexpr int kLongestFile = 400;
+constexpr int kLongestFile = 600;
 constexpr int kLongestFunction = 60;
 constexpr std::ptrdiff_t kLongestLine = 120;  // characters
 
@@ -299,7 +299,7 @@ TEST_CASE("only the runtime, and what measures it, include the public headers") 
         "jobs/a.cc includes include/moetune.h\n");
 }
 
-TEST_CASE("no file is longer than 400 lines") { CHECK(lines(long_files(read_sources(is_house))) == ""); }
+TEST_CASE("no file is longer than 600 lines") { CHECK(lines(long_files(read_sources(is_house))) == ""); }
 
 TEST_CASE("no line is longer than 120 characters") {
   CHECK(lines(long_lines(read_sources(is_house))) == "");
@@ -361,9 +361,9 @@ TEST_CASE("a vendor's header outside its home, or in two files, is seen") {
                                 {"cache/b.cc", "#include <sqlite3.h>\n"}})) == "");
 }
 
-TEST_CASE("a file of 401 lines is seen and one of 400 is not") {
-  CHECK(lines(long_files({{"base/a.cc", std::string(401, '\n')}})) == "base/a.cc has 401 lines\n");
-  CHECK(lines(long_files({{"base/a.cc", std::string(400, '\n')}})) == "");
+TEST_CASE("a file of 601 lines is seen and one of 600 is not") {
+  CHECK(lines(long_files({{"base/a.cc", std::string(601, '\n')}})) == "base/a.cc has 601 lines\n");
+  CHECK(lines(long_files({{"base/a.cc", std::string(600, '\n')}})) == "");
 }
 
 TEST_CASE("no function is longer than 60 lines") {

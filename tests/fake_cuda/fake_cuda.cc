@@ -312,7 +312,7 @@ void* address_of(Function* function) {
   return reinterpret_cast<void*>(function);
 }
 
-void* find_symbol(const std::string& name) {
+const std::map<std::string, void*>& all_symbols() {
   static const std::map<std::string, void*> symbols = {
       {"cuInit", address_of(init)},
       {"cuDriverGetVersion", address_of(driver_get_version)},
@@ -370,8 +370,12 @@ void* find_symbol(const std::string& name) {
       {"cuGraphLaunch", address_of(graph_launch)},
       {"cuGraphExecDestroy", address_of(graph_exec_destroy)},
       {"cuTensorMapEncodeTiled", address_of(tensor_map_encode)}};
-  const auto found = symbols.find(name);
-  return found != symbols.end() && machine.script.text("without") != name ? found->second : nullptr;
+  return symbols;
+}
+
+void* find_symbol(const std::string& name) {
+  const auto found = all_symbols().find(name);
+  return found != all_symbols().end() && machine.script.text("without") != name ? found->second : nullptr;
 }
 
 }  // namespace

@@ -4,10 +4,10 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <random>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/random_text.h"
 #include "kernels/buffer_json.h"
 #include "launch/driver.h"
 #include "tuner/worker/harness.h"
@@ -33,10 +33,7 @@ std::string seconds_text(double seconds) {
 }
 
 // Nobody who wrote a kernel can have known it.
-std::uint64_t unforeseen_seed() {
-  std::random_device random;
-  return std::uint64_t{random()} << 32 | random();
-}
+std::uint64_t unforeseen_seed() { return std::stoull(random_hex(sizeof(std::uint64_t)), nullptr, 16); }
 
 ChildProcess::Role worker_role(const std::string& executable = {}) {
   return {.verb = kWorkerVerb, .name = "the worker", .executable = executable};

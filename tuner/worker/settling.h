@@ -1,11 +1,11 @@
 // Which rounds of a duel count: those that ran at the clocks which a GPU keeps up.
 //
 // The first sustained load of the tensor cores makes the power controller lower the clocks after 40 to 80 ms, and about
-// 840 ms into the load dip once more for 150 ms (measured on an H200: 1740 MHz, then 1550, with a dip to 1300). A server
-// runs in the state between. So the rounds of the first kWarmingUs count only if nothing held the clocks down, or if the
-// times did not depend on it, as those of memory-bound kernels; and of the others those in which each contestant ran
-// near its own usual clock. The controller keeps swinging by 1%: where it matters a duel counts kSwingUs of load at
-// least.
+// 840 ms into the load they dip once more for 150 ms (measured on an H200: 1740 MHz, then 1550, with a dip to 1300). A
+// server runs in the state between. So the rounds of the first kWarmingUs count only if nothing held the clocks down,
+// or if the times did not depend on it, as those of memory-bound kernels; and of the others those in which each
+// contestant ran near its own usual clock. The controller keeps swinging by 1%: where it matters a duel counts kSwingUs
+// of load at least.
 //
 // Pure; not thread-safe.
 #pragma once
