@@ -256,7 +256,8 @@ MOETUNE_API moetune_status moetune_offer_workspace(moetune_family* family, const
 MOETUNE_API moetune_status moetune_wanted_workspace(moetune_family* family, const int64_t* extents,
                                                     size_t count, size_t* bytes);
 
-/* Zeroes the counters on `stream`, once, before the first launch that uses the workspace.
+/* Zeroes the counters on `stream`, once, before the first launch that uses the workspace. cudaStreamPerThread is the
+ * calling thread's: call it in the thread that launches.
  * MOETUNE_INVALID_ARGUMENT if it is null or not aligned, MOETUNE_OUT_OF_MEMORY if it is less than the counters;
  * MOETUNE_WRONG_DEVICE and MOETUNE_CUDA_ERROR as of moetune_launch. */
 MOETUNE_API moetune_status moetune_workspace_init(moetune_runtime* runtime, void* workspace, size_t bytes,

@@ -73,8 +73,8 @@ struct LaunchShape {
   std::uint32_t dynamic_shared = 0;  // bytes
   // May start before its predecessor ends (PDL). The first launch's predecessor is whatever the caller ran
   // before: it may have written the inputs, or be the plan's own last run over the same scratch. So such a
-  // kernel reads nothing but hints from global memory before griddepcontrol.wait, and every launch of its
-  // plan waits before it ends.
+  // kernel reads nothing but hints from global memory before griddepcontrol.wait, writes nothing, and waits
+  // before it ends (tests/tuner/compile/dependent_launch_test.cc and tests/simt hold kernels to that).
   bool programmatic_dependent = false;
   bool operator==(const LaunchShape&) const = default;
 };

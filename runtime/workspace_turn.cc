@@ -5,10 +5,11 @@
 #include <thread>
 
 namespace moetune {
+
 // Those who hold a turn or wait for one, of all addresses that fall here, as they came: the first of an address has its
 // turn. They lie on their threads' stacks.
 //
-// Locked for a few instructions, or for as long as it takes to wake a thread: half as dear as a std::mutex. Whoever
+// Locked for a few instructions, or for as long as it takes to wake a thread; half the cost of a std::mutex. Whoever
 // finds it locked yields, and soon sleeps, so that the holder comes to run whatever the priorities are.
 struct alignas(64) WorkspaceTurn::Line {
   void lock() {
