@@ -217,7 +217,8 @@ MOETUNE_API moetune_status moetune_explain(moetune_family* family, const moetune
  *
  * Not shared: a workspace is never used by two things that may run at the same time. So
  * - each stream has one of its own, unless events order what the streams do. cudaStreamPerThread (handle 2) is another
- *   stream in each thread; cudaStreamLegacy (handle 1) is the default stream, as NULL is.
+ *   stream in each thread; cudaStreamLegacy (handle 1) is the default stream, as NULL is here, whatever the caller was
+ *   compiled for.
  * - a graph uses the workspace that it was captured with, whatever stream replays it. Graphs that were captured with
  *   one workspace, on one stream or on several, are not replayed on two streams at once, nor beside launches that use
  *   it. For that, capture each with a workspace of its own.
@@ -283,6 +284,7 @@ typedef struct moetune_arguments {
  * arguments are checked on the host: a null or unaligned address, a stride that no kernel takes, too little
  * room for the choice's extents, a workspace that is too small. What lies behind addresses is not: a choice for more
  * than the extents that moetune_bind read writes past the tensors.
+ * Waits while another thread's launch with this workspace waits for room in a full queue.
  * Allocates nothing, but that a thread's first call gets its thread-local storage from the C library where this library
  * was opened by dlopen. A thread without a current context gets the runtime's.
  * MOETUNE_INVALID_ARGUMENT for these and for a choice that is none of this family's, MOETUNE_OUT_OF_MEMORY for the

@@ -33,6 +33,7 @@ void* const kPerThread = handle(2);
 
 constexpr int kThreads = 8, kCalls = 100;  // of each thread
 constexpr const char* kAttention = "batch=2,q_heads=4,kv_heads=1,head_dim=64,context=512,page=16";
+constexpr const char* kWhole = "batch=2,q_heads=4,kv_heads=1,head_dim=64,context=512,page=64";
 constexpr const char* kRouter = "tokens=64,experts=16,top_k=2";
 
 // The first configuration whose parameter has this value, and that the scripted driver computes.
@@ -60,7 +61,7 @@ class Bytes {
   std::vector<std::uint8_t> bytes_;
 };
 
-// A kernel of two launches, the second of which reads the scratch that the first has written.
+// A choice with scratch has two launches, the second of which reads what the first has written there.
 struct Call {
   moetune_family* family = nullptr;
   moetune_choice choice{};
@@ -72,7 +73,16 @@ struct Call {
     REQUIRE_OK(moetune_family_open(opened.runtime(), kernel, specialization, &family));
     REQUIRE_OK(moetune_pick(family, extents.data(), extents.size(), 0, &choice));
     REQUIRE_OK(moetune_choice_workspace(family, &choice, &workspace_bytes));
-    REQUIRE(workspace_bytes > MOETUNE_WORKSPACE_COUNTERS);
+  }
+
+  bool has_scratch() const { return workspace_bytes > MOETUNE_WORKSPACE_COUNTERS; }
+  // Of lengths that are 0, so that there is little to compute.
+  void bind(DecodeTensors& tensors) {
+    std::fill_n(static_cast<std::int32_t*>(tensors.tensor(MOETUNE_DECODE_LENGTHS).data), 2, 0);
+    std::int64_t extents[MOETUNE_MAX_EXTENTS];
+    std::size_t count = 0;
+    REQUIRE_OK(moetune_bind(family, tensors.tensors().data(), tensors.tensors().size(), nullptr, &arguments,
+                            extents, &count));
   }
 
   // Half of the threads have arguments of their own: the others meet at one bound plan.
@@ -89,12 +99,13 @@ class Server {
       : folder_(),
         opened_({stored(folder_)}),
         attention(opened_, "decode_attention", "group=4,head_dim=64,page=16", {2, 1, 512}),
+        whole(opened_, "decode_attention", "group=4,head_dim=64,page=64", {2, 1, 512}),
         router(opened_, "router", "experts=16,top_k=2", {64}) {
-    std::fill_n(static_cast<std::int32_t*>(tensors_.tensor(MOETUNE_DECODE_LENGTHS).data), 2, 0);
-    std::int64_t extents[MOETUNE_MAX_EXTENTS];
-    std::size_t count = 0;
-    REQUIRE_OK(moetune_bind(attention.family, tensors_.tensors().data(), tensors_.tensors().size(), nullptr,
-                            &attention.arguments, extents, &count));
+    REQUIRE(attention.has_scratch());
+    REQUIRE(router.has_scratch());
+    REQUIRE(!whole.has_scratch());
+    attention.bind(tensors_);
+    whole.bind(whole_tensors_);
     for (std::size_t slot = 0; slot < router_tensors_.size(); ++slot)
       router.arguments.tensors[slot] = router_tensors_[slot].data();
     router.arguments.integers[MOETUNE_ROUTER_LOGITS_ROW] = 16;
@@ -125,6 +136,7 @@ class Server {
   static std::filesystem::path stored(const Folder& folder) {
     store(folder / "cache.db", {{.problem = kAttention,
                                  .config = config_with("decode_attention", kAttention, "combine", "kernel")},
+                                {.problem = kWhole, .config = plain_config(32)},
                                 {.problem = kRouter,
                                  .config = config_with("router", kRouter, "schedule", "split"),
                                  .kernel = "router"}});
@@ -133,11 +145,11 @@ class Server {
 
   const Folder folder_;
   const Opened opened_;
-  DecodeTensors tensors_{kAttention};
+  DecodeTensors tensors_{kAttention}, whole_tensors_{kWhole};
   std::vector<Bytes> router_tensors_ = std::vector<Bytes>(MOETUNE_MAX_TENSORS, Bytes(16 << 10));
 
  public:
-  Call attention, router;
+  Call attention, whole, router;  // `whole` has no scratch
 };
 
 std::string name_of(const LaunchRecord& record) { return record.kernel.data(); }
@@ -215,7 +227,7 @@ TEST_CASE("a turn is one thread's at a time, and turns of other addresses are fr
   for (std::uint64_t i = 1; i <= kAddresses; ++i) held.push_back(std::make_unique<WorkspaceTurn>(256 * i));
 }
 
-TEST_CASE("a launch that waits in a full queue holds up others of its workspace and no other's") {
+TEST_CASE("a launch that waits in a full queue holds up those that use its workspace, and no others") {
   Server server;
   Bytes memory(std::size_t{1} << 20);
   const auto workspace = [&](std::size_t number) {
@@ -240,6 +252,7 @@ TEST_CASE("a launch that waits in a full queue holds up others of its workspace 
   std::thread behind = launch_in_thread(free);
   CHECK(within_a_while([&] { return begun == 2; }));
   // So many that a lock which two addresses share would be met. (Nothing is written to them here.)
+  failures += server.whole.launch(0, workspace(0), free) != MOETUNE_OK;
   constexpr int kOthers = 1000;
   for (int other = 1; other <= kOthers; ++other)
     failures += server.attention.launch(0, workspace(static_cast<std::size_t>(other)), free) != MOETUNE_OK;
@@ -249,7 +262,7 @@ TEST_CASE("a launch that waits in a full queue holds up others of its workspace 
   behind.join();
   CHECK(failures == 0);
   const int count = call_driver("fakeRecordLaunches", static_cast<LaunchRecord*>(nullptr), 0);
-  REQUIRE(count == 2 * kOthers + 4);
+  REQUIRE(count == 1 + 2 * kOthers + 4);
   const std::vector<void*> last = {full, full, free, free};
   for (std::size_t i = 0; i < 4; ++i)
     CHECK(records[static_cast<std::size_t>(count) - 4 + i].stream == last[i]);
