@@ -179,6 +179,13 @@ class ResultsTest(unittest.TestCase):
             claim, data = worker.tune(request_of(wanted_of(16384, self.hardware)))
         self.assertEqual((claim["status"], data), ("broken", b""))
 
+    def test_a_node_that_can_compile_nothing_is_broken(self) -> None:
+        with mock.patch.dict(os.environ, {"MOETUNE_NVRTC": "/nowhere/libnvrtc.so.13"}):
+            for recorded in (False, True):
+                found = worker.probe(recorded)
+                self.assertEqual(found["status"], "broken")
+                self.assertIn("nothing can be compiled there: MOETUNE_NVRTC: cannot open /nowhere/", found["why"])
+
     def test_workloads_that_a_node_cannot_have(self) -> None:
         claim, _ = worker.tune(request_of(wanted_of(1 << 34, self.hardware)))
         self.assertEqual(claim["status"], "left_out", claim)
