@@ -12,7 +12,6 @@ struct Contestant {
   Attempt attempt;
   Timing timing = Timing::overlapped;
   bool stored = false;
-  bool is_reference = false;
 };
 
 // Alone is no other thing than overlapped for a kernel that never starts early.
@@ -62,7 +61,6 @@ std::vector<Contestant> contestants(Session& session, const BenchRequest& reques
   add("reference",
       session.try_compile(
           session.kernel()->reference(Reference::baseline, session.problem(), session.info().limits), {}));
-  all.back().is_reference = true;
   return all;
 }
 
@@ -76,9 +74,8 @@ BenchRow row_of(const Contestant& contestant) {
   return row;
 }
 
-// Those of one timing that compiled meet in one duel, but for the reference: beside a plain kernel, which draws less
-// power, the clocks of the others would be higher than they stay by themselves. Throws Stopped, without rows, after a
-// stop request.
+// Those of one timing that compiled meet in one duel. Those whose times depend on what power the others draw are then
+// timed by themselves. Throws Stopped, without rows, after a stop request.
 void measure(Session& session, const std::vector<Contestant>& all, const BenchRequest& request,
              const JobContext& context, BenchResult& result) {
   session.device().open(*session.kernel(), session.problem(), request.seed);
@@ -90,26 +87,29 @@ void measure(Session& session, const std::vector<Contestant>& all, const BenchRe
                             ? session.floor(Launches::separate)
                             : session.floor(launches_of(contestant.attempt.candidate.plan));
   }
-  const auto meet = [&](Timing timing, bool references) {
+  const auto duel = [&](const std::vector<Candidate>& candidates, Timing timing) {
+    std::vector<TrialResult> results;
+    const bool sound = watch.measure_quietly([&] {
+      results = session.device().duel(candidates, {static_cast<int>(request.rounds), timing});
+    });
+    result.contended = !sound || result.contended;
+    return results;
+  };
+  for (const Timing timing : kTimings) {
     std::vector<Candidate> candidates;
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const Contestant& one = all[i];
-      if (one.timing != timing || one.is_reference != references || one.attempt.outcome != Outcome::ok)
-        continue;
-      candidates.push_back(one.attempt.candidate);
+      if (all[i].timing != timing || all[i].attempt.outcome != Outcome::ok) continue;
+      candidates.push_back(all[i].attempt.candidate);
       places.push_back(i);
     }
-    if (candidates.empty()) return;
-    std::vector<TrialResult> results;
-    const auto duel = [&] {
-      results = session.device().duel(candidates, {static_cast<int>(request.rounds), timing});
-    };
-    result.contended = !watch.measure_quietly(duel) || result.contended;
-    for (std::size_t i = 0; i < places.size(); ++i) rows[places[i]].result = std::move(results[i]);
-  };
-  for (const Timing timing : kTimings) meet(timing, false);
-  meet(request.timing, true);
+    if (candidates.empty()) continue;
+    const std::vector<TrialResult> results = duel(candidates, timing);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const bool alone = candidates.size() > 1 && results[i].measurement.follows_clock;
+      rows[places[i]].result = alone ? duel({candidates[i]}, timing).front() : results[i];
+    }
+  }
   result.contention = watch.seen;
   result.rows = std::move(rows);
 }

@@ -31,6 +31,9 @@ struct Measurement {
   int temperature_c = 0;
   bool throttled = false;  // a slowdown reason was active at the end
   bool settled = true;     // of a duel: the clocks had settled under its load (tuner/worker/settling.h)
+  // Of a duel: clocks were held down, and the time depends on them. Beside contestants that draw more or less power it
+  // is another one then than by itself.
+  bool follows_clock = false;
 };
 
 struct MeasurePolicy {

@@ -196,6 +196,17 @@ void Finals::measure_timings(const std::vector<Finalist>& contenders, const Duel
   }
 }
 
+void Finals::time_by_itself(const Candidate& candidate, Trial& trial) {
+  if (trial.result.outcome != Outcome::ok || !trial.result.measurement.follows_clock) return;
+  TrialResult alone;
+  const bool sound = watch_.measure_quietly([&] {
+    alone = tools_.device.duel({candidate}, {request_.duel_rounds, request_.policy.timing}).front();
+  });
+  if (alone.outcome != Outcome::ok) return;
+  trial.result.measurement = std::move(alone.measurement);
+  trial.result.contended = trial.result.contended || !sound;
+}
+
 bool Finals::run_round(const std::vector<Finalist>& contenders, TuneResult& result) {
   const Duel outcome = duel(contenders);
   for (std::size_t i = 0; i < contenders.size(); ++i) {
@@ -210,6 +221,12 @@ bool Finals::run_round(const std::vector<Finalist>& contenders, TuneResult& resu
   result.best = outcome.trials[*outcome.winner];
   result.tied = tied_with(*result.best, outcome.trials);
   result.winner = contenders[*outcome.winner].candidate;
+  time_by_itself(result.winner, *result.best);
+  if (result.baseline && result.baseline->id == result.best->id) {
+    result.baseline = result.best;
+  } else if (result.baseline) {
+    time_by_itself(result.fallback, *result.baseline);
+  }
   measure_timings(contenders, outcome, result);
   store_.put_winner(result);
   return true;

@@ -59,6 +59,8 @@ class Finals {
   // The same finalists under the other timings, which choose nothing, if the request asks for them.
   void measure_timings(const std::vector<Finalist>& contenders, const Duel& own, TuneResult& result);
   bool run_round(const std::vector<Finalist>& contenders, TuneResult& result);
+  // The time of a finalist by itself, as it is served, in place of the duel's where that depends on the others.
+  void time_by_itself(const Candidate& candidate, Trial& trial);
 
   const TuneRequest& request_;
   const TuneTools& tools_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <thread>
 
 #include "base/statistics.h"
 
@@ -22,7 +23,8 @@ constexpr int kBatch = 4;
 constexpr double kDuelBatchUs = 100'000;  // of rounds that are enqueued at once
 constexpr std::size_t kMostAtOnce = 64;   // samples: each is some six entries of a queue that holds 1024
 constexpr double kSettlingSeconds = 1.5;  // that a duel may take longer because clocks do not settle
-constexpr std::chrono::milliseconds kPause{10};  // in which a power controller forgets a load
+constexpr std::chrono::milliseconds kPause{10};  // that ends a load
+constexpr std::chrono::milliseconds kRest{100};  // in which a power controller forgets a load
 constexpr int kProducerSamples = 5;              // a candidate, until so many are known as count
 constexpr std::size_t kProducerMemory = 41;      // samples of the producer that count; clocks drift
 constexpr double kLeastUs = 0.01;                // of a launch whose producer took as long as both
@@ -108,8 +110,13 @@ double Rotation::fit_graph_length(double rough_us, double sample_us) {
 }
 
 Benchmark::Benchmark(Harness& harness, Producer& producer, const Nvml& nvml, double highest_mhz,
-                     const cuda::Stream& stream)
-    : harness_(harness), producer_(producer), nvml_(nvml), highest_mhz_(highest_mhz), stream_(stream) {}
+                     bool& follows_clock, const cuda::Stream& stream)
+    : harness_(harness),
+      producer_(producer),
+      nvml_(nvml),
+      highest_mhz_(highest_mhz),
+      follows_clock_(follows_clock),
+      stream_(stream) {}
 
 Rotation Benchmark::rotation_of(LoadedPlan& plan, Timing timing, std::int64_t turns) {
   Rotation::Enqueue enqueue = [&plan](std::int64_t turn) { plan.enqueue(turn); };
@@ -330,7 +337,9 @@ std::vector<Measurement> Benchmark::duel(const std::vector<LoadedPlan*>& plans, 
   failed.reset();
   double producer = 0;
   if (policy.timing == Timing::chained) producer = producer_us(turns, policy.sample_us, kProducerSamples);
+  if (follows_clock_) std::this_thread::sleep_for(kRest);
   const Settling settling = play_rounds(rotations, policy, round_us, deadline);
+  follows_clock_ = settling.follows_clock();
   std::vector<std::size_t> counting = settling.counting();
   const bool settled =
       settling.is_enough(static_cast<std::size_t>(policy.rounds)) || counting.size() == settling.size();
@@ -347,6 +356,7 @@ std::vector<Measurement> Benchmark::duel(const std::vector<LoadedPlan*>& plans, 
     }
     measurements.push_back(summarize(std::move(samples), std::move(clocks)));
     measurements.back().settled = settled;
+    measurements.back().follows_clock = follows_clock_;
   }
   for (std::size_t i = 0; i < plans.size(); ++i) {
     failed = i;

@@ -71,8 +71,9 @@ class Rotation {
 
 class Benchmark {
  public:
-  // `highest_mhz` is the SM clock that nothing holds down.
-  Benchmark(Harness& harness, Producer& producer, const Nvml& nvml, double highest_mhz,
+  // `highest_mhz` is the SM clock that nothing holds down; `follows_clock` whether the times of the latest duel
+  // followed it (Settling), which the next one starts from.
+  Benchmark(Harness& harness, Producer& producer, const Nvml& nvml, double highest_mhz, bool& follows_clock,
             const cuda::Stream& stream);
 
   struct Timed {
@@ -124,6 +125,7 @@ class Benchmark {
   std::vector<double> producer_samples_us_;  // the latest
   const Nvml& nvml_;
   double highest_mhz_;
+  bool& follows_clock_;
   const cuda::Stream& stream_;
   bool holds_ = true;  // whether the stream can be held back while samples are enqueued
   std::chrono::steady_clock::time_point load_began_, load_ended_;  // the latest without a pause

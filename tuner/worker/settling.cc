@@ -52,7 +52,7 @@ bool Settling::is_indifferent() const {
 bool Settling::is_enough(std::size_t wanted) const {
   const std::vector<std::size_t> rounds = counting();
   if (rounds.size() < wanted) return false;
-  if (is_unhindered() || is_indifferent()) return true;
+  if (!follows_clock()) return true;
   double busy_us = 0;
   for (const std::size_t i : rounds) busy_us += rounds_[i].busy_us;
   return busy_us >= kSwingUs;
@@ -61,7 +61,7 @@ bool Settling::is_enough(std::size_t wanted) const {
 std::vector<std::size_t> Settling::counting() const {
   std::vector<std::size_t> warm(rounds_.size());
   std::iota(warm.begin(), warm.end(), std::size_t{0});
-  if (is_unhindered() || is_indifferent()) return warm;
+  if (!follows_clock()) return warm;
   std::erase_if(warm, [&](std::size_t i) { return rounds_[i].began_us < kWarmingUs; });
   if (warm.empty()) return warm;
 

@@ -118,7 +118,8 @@ void to_json(Json& json, const Measurement& measurement) {
           {"memory_clock_mhz", measurement.memory_clock_mhz},
           {"temperature_c", measurement.temperature_c},
           {"throttled", measurement.throttled},
-          {"settled", measurement.settled}};
+          {"settled", measurement.settled},
+          {"follows_clock", measurement.follows_clock}};
 }
 
 void from_json(const Json& json, Measurement& measurement) {
@@ -131,6 +132,7 @@ void from_json(const Json& json, Measurement& measurement) {
   json.at("temperature_c").get_to(measurement.temperature_c);
   json.at("throttled").get_to(measurement.throttled);
   json.at("settled").get_to(measurement.settled);
+  json.at("follows_clock").get_to(measurement.follows_clock);
 }
 
 void to_json(Json& json, const TrialResult& result) {

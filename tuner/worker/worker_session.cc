@@ -66,6 +66,7 @@ struct WorkerSession::Gpu {
   cuda::Context context;
   cuda::Stream stream;
   Nvml nvml;
+  bool follows_clock = true;  // the times of the latest duel; not known before the first
 };
 
 struct WorkerSession::OpenProblem {
@@ -75,7 +76,8 @@ struct WorkerSession::OpenProblem {
         tensors(std::move(spec), exact, baseline, gpu.info.limits, gpu.context.free_memory(), harness,
                 gpu.stream),
         producer(harness, tensors.fresh_parts(), gpu.stream),
-        benchmark(harness, producer, gpu.nvml, 1e-3 * gpu.info.key.sm_clock_khz, gpu.stream) {}
+        benchmark(harness, producer, gpu.nvml, 1e-3 * gpu.info.key.sm_clock_khz, gpu.follows_clock,
+                  gpu.stream) {}
 
   Harness harness;
   Tensors tensors;
