@@ -32,6 +32,7 @@ std::string outcomes_text(const TrialCounts& counts) {
   add(counts[Outcome::too_slow], "too slow");
   add(failed, "failed");
   add(counts[Outcome::wrong_result], "wrong");
+  add(counts[Outcome::implausible], "implausible");
   add(counts[Outcome::pruned], "pruned");
   add(counts.resumed, "resumed");
   return text;

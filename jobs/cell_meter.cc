@@ -6,6 +6,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "jobs/stored_space.h"
+#include "tuner/plausibility.h"
 #include "tuner/trial_record.h"
 
 namespace moetune {
@@ -45,10 +46,13 @@ void CellMeter::begin(bool is_open) {
   known_.clear();
   best_us_ = kNoTime;
   judgement_ = Judgement(session_.kernel(), session_.problem(), session_.info());
+  least_us_ = session_.least_us();
   for (const TrialRecord& record : cache.trials(workload_)) {
     if (should_retry(record) || !judgement_.holds(record, session_.space())) continue;
-    if (std::optional<TrialResult> result = from_record(record))
-      known_.emplace(record.config, *std::move(result));
+    std::optional<TrialResult> result = from_record(record);
+    if (!result) continue;
+    reject_implausible(*result, least_us_);
+    known_.emplace(record.config, *std::move(result));
   }
   session_.device().set_stop(context_.stop);
   if (!is_open) session_.device().open(*session_.kernel(), session_.problem(), settings_.seed);
@@ -99,6 +103,7 @@ double CellMeter::time_of(ConfigId id) {
       MeasurePolicy policy = policy_;
       policy.drop_above_us = settings_.drop_factor * best_us_;
       result = session_.device().run(*found, policy);
+      reject_implausible(result, least_us_);
       put(config, result, found->build.get());
       if (!session_.info().recorded) breaker_.record(config.text(), result);
     }
@@ -161,6 +166,7 @@ std::vector<double> CellMeter::meet(const std::vector<std::string>& configs, con
   const auto measure = [&] { results = session_.device().duel(candidates, policy); };
   contended = !watch_.measure_quietly(measure) || contended;
   for (std::size_t i = 0; i < results.size(); ++i) {
+    reject_implausible(results[i], least_us_);
     if (has_usable_time({0, results[i].outcome, results[i].measurement.median_us}))
       times[places[i]] = results[i].measurement.median_us;
   }

@@ -119,6 +119,7 @@ class CellMeter {
   LaunchSteps steps_;
   std::int64_t workload_ = 0;
   Judgement judgement_;  // of the problem that it has begun
+  double least_us_ = 0;  // likewise: what is faster is implausible
   std::map<std::string, TrialResult> known_;
   std::set<std::string> withdrawn_;
   double best_us_ = 0;  // of the cell; infinity before the first

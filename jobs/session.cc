@@ -12,6 +12,7 @@
 #include "jobs/stored_space.h"
 #include "kernels/kernel_space.h"
 #include "tuner/compile/launchable.h"
+#include "tuner/plausibility.h"
 #include "tuner/trial_store.h"
 
 namespace moetune {
@@ -180,6 +181,7 @@ TuneRequest Session::request(const TuneSettings& settings) const {
   const std::optional<Floor> least = floor(Launches::overlapping);
   request.work = work_of(cost(), least);
   request.floor_us = least ? least->us : 0;
+  request.least_us = least_us();
   return request;
 }
 
@@ -261,6 +263,12 @@ Cost Session::cost() const { return kernel() == nullptr ? Cost() : kernel()->cos
 
 std::optional<Floor> Session::floor(Launches launches) const {
   return floor_of(cost(), ceilings(), launches);
+}
+
+double Session::least_us() const {
+  if (kernel() == nullptr) return 0;
+  return least_time_us(*kernel(), problem(), timing_, ceilings(),
+                       peak_of(info().key, info().memory_bus_bits));
 }
 
 // The default's: whether launches overlap is the kernel's choice and the device's, not the configuration's.

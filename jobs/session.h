@@ -99,6 +99,8 @@ class Session {
   Ceilings ceilings() const;
   Cost cost() const;  // 0 for a kernel that is not moetune's
   std::optional<Floor> floor(Launches launches) const;
+  // No launch of the problem takes less (tuner/plausibility.h); 0 if nothing is known of that.
+  double least_us() const;
   Subject subject() const;
 
  private:

@@ -129,7 +129,9 @@ void choose_best(StoredResult& result, const std::vector<TrialRecord>& records, 
 std::optional<WinnerRecord> true_winner(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
                                         WinnerParts parts) {
   std::optional<WinnerRecord> winner = cache.winner(workload.id, parts);
-  const std::string wrong = winner ? untrue_winner(workload.key, *winner, spaces) : "";
+  const std::string wrong =
+      winner ? untrue_winner(workload.key, *winner, spaces, stored_ceilings(&cache, workload.key.hardware))
+             : "";
   if (wrong.empty()) return winner;
   throw DamagedWinner("the winner of workload " + std::to_string(workload.id) + " in " +
                       cache.path().string() + " cannot be true (" + wrong + "); search again to replace it");

@@ -11,13 +11,10 @@
 #include "kernels/kernel.h"
 #include "kernels/registry.h"
 #include "launch/bound_plan.h"
-#include "tuner/ceilings.h"
+#include "tuner/plausibility.h"
 
 namespace moetune {
 namespace {
-
-// Ceilings are measured within a few percent; launches that overlap share the drain of the one before.
-constexpr double kMostRoofline = 1.05, kMostRooflineOverlapping = 1.15;
 
 constexpr std::uint64_t kMostGridX = 0x7fffffff, kMostGridYZ = 65535, kMostThreads = 1024, kMostBlockZ = 64,
                         kMostCluster = 16;
@@ -90,6 +87,20 @@ std::string too_large(const Plan& plan, const HardwareKey& hardware) {
   return "";
 }
 
+// Whatever the record says of the roofline.
+std::string too_fast(const WorkloadKey& key, const WinnerRecord& winner, const Ceilings& ceilings) {
+  const Kernel* const kernel = known_kernel(key.kernel);
+  if (kernel == nullptr) return "";
+  try {
+    const double least_us =
+        least_time_us(*kernel, stored_problem(*kernel, key), key.timing, ceilings, peak_of(key.hardware, 0));
+    const std::string wrong = why_implausible(winner.time_us, least_us);
+    return wrong.empty() ? "" : "it is " + wrong;
+  } catch (const BadInput&) {  // a problem that is none today
+    return "";
+  }
+}
+
 bool is_of_this_version(const WinnerRecord& winner) {
   const nlohmann::json provenance = parse_json_or_discard(winner.provenance);
   return provenance.is_object() && provenance.value("moetune", nlohmann::json()) == version();
@@ -111,13 +122,13 @@ std::string other_plan(const WorkloadKey& key, const StoredLaunch& launch, const
 
 }  // namespace
 
-std::string untrue_winner(const WorkloadKey& key, const WinnerRecord& winner, StoredSpaces& spaces) {
+std::string untrue_winner(const WorkloadKey& key, const WinnerRecord& winner, StoredSpaces& spaces,
+                          const Ceilings& ceilings) {
   const std::optional<Plan> plan = parse_plan(winner.plan);
-  const bool overlapping = !plan || launches_of(*plan) == Launches::overlapping;
   // Behind a producer fresh inputs need not come from memory.
-  if (key.timing != Timing::chained &&
-      winner.roofline > (overlapping ? kMostRooflineOverlapping : kMostRoofline))
+  if (key.timing != Timing::chained && winner.roofline * kLeastShare > 1)
     return format("it is faster than its GPU can be: %.1f%% of the roofline", winner.roofline * 100);
+  if (std::string wrong = too_fast(key, winner, ceilings); !wrong.empty()) return wrong;
   if (!plan) return "";
   if (std::string wrong = unbindable(*plan); !wrong.empty()) return wrong;
   if (std::string wrong = too_large(*plan, key.hardware); !wrong.empty()) return wrong;

@@ -25,6 +25,7 @@ struct GpuSettings {
 struct DeviceInfo {
   HardwareKey key;
   DeviceLimits limits;
+  int memory_bus_bits = 0;              // 0: unknown, as of a recording; no part of the key
   std::string architecture;             // NVRTC target: "sm_90a"
   std::string id;                       // as the user names it: "cuda:0", "replay:FILE"
   std::string pci_bus_id;               // "0000:1b:00.0"; empty for a recording

@@ -24,6 +24,7 @@ const char* invalidity_of(std::optional<Outcome> outcome) {
     case Outcome::compile_failed:
       return "compile";
     case Outcome::wrong_result:
+    case Outcome::implausible:
       return "correctness";
     case Outcome::timed_out:
       return "timeout";

@@ -22,6 +22,8 @@ std::string_view outcome_name(Outcome outcome) {
       return "too_slow";
     case Outcome::out_of_memory:
       return "out_of_memory";
+    case Outcome::implausible:
+      return "implausible";
   }
   return "unknown";
 }

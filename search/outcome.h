@@ -10,19 +10,26 @@ namespace moetune {
 enum class Outcome {
   ok,              // compiled, right, measured
   pruned,          // refused on static facts before it was launched; costs no trial
-  compile_failed,  // NVRTC or ptxas refused it, or took longer than allowed
+  compile_failed,  // NVRTC or ptxas refused it, or took longer than allowed; or its cubin would keep state
   launch_failed,   // a CUDA error from load, launch or run
   wrong_result,    // ran, but its output differs from the reference, or it wrote outside its buffers
   timed_out,       // ran longer than the candidate's time limit
   crashed,         // the worker process died under it
   too_slow,        // right, but dropped from measuring as clearly slower than the best; its time is rough
   out_of_memory,   // a CUDA error from load, launch or run: too little device memory was free
+  implausible,     // faster than the GPU can be: it has not done its work, whatever its output says
 };
 
-inline constexpr std::array kOutcomes = {
-    Outcome::ok,           Outcome::pruned,    Outcome::compile_failed, Outcome::launch_failed,
-    Outcome::wrong_result, Outcome::timed_out, Outcome::crashed,        Outcome::too_slow,
-    Outcome::out_of_memory};
+inline constexpr std::array kOutcomes = {Outcome::ok,
+                                         Outcome::pruned,
+                                         Outcome::compile_failed,
+                                         Outcome::launch_failed,
+                                         Outcome::wrong_result,
+                                         Outcome::timed_out,
+                                         Outcome::crashed,
+                                         Outcome::too_slow,
+                                         Outcome::out_of_memory,
+                                         Outcome::implausible};
 
 std::string_view outcome_name(Outcome outcome);  // "ok", "compile_failed", ...
 std::optional<Outcome> outcome_from_name(std::string_view name);

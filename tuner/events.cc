@@ -40,6 +40,8 @@ std::string_view warning_name(WarningKind kind) {
       return "other_timing";
     case WarningKind::recorded_timing:
       return "recorded_timing";
+    case WarningKind::unusual_time:
+      return "unusual_time";
   }
   return "";
 }

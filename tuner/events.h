@@ -39,6 +39,7 @@ enum class WarningKind {
   history_left_out,  // stored trials that cannot be read as experience, or a range's progress
   other_timing,      // a stored winner is of another timing than the one asked for
   recorded_timing,   // a recording serves times of overlapping launches for another timing
+  unusual_time,      // a winner is a little faster than the floor
 };
 
 std::string_view warning_name(WarningKind kind);  // "other_sources"

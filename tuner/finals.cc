@@ -4,6 +4,10 @@
 #include <numeric>
 #include <utility>
 
+#include "base/format.h"
+#include "base/random_text.h"
+#include "tuner/plausibility.h"
+
 namespace moetune {
 
 std::vector<std::size_t> rank_duel(const std::vector<Trial>& trials, std::optional<ConfigId> default_id) {
@@ -104,6 +108,19 @@ std::optional<Finals::Finalist> Finals::prepare(const Trial& trial) {
   return finalist;
 }
 
+// One that is faster than the ceilings seem to allow is judged twice.
+TrialResult Finals::verify(const Candidate& candidate, double time_us) {
+  const double limit_s = request_.policy.time_limit_s;
+  TrialResult check = tools_.device.verify(candidate, ~request_.seed, limit_s);
+  if (check.outcome != Outcome::ok || !is_unusual(time_us, request_.least_us)) return check;
+  const std::string text = format(
+      "The winner takes %.3g us, %.0f%% of the least that the GPU's ceilings allow: "
+      "it is judged on other inputs once more.",
+      time_us, 100 * time_us / request_.least_us);
+  tools_.events.emit(Warning{WarningKind::unusual_time, text});
+  return tools_.device.verify(candidate, random_seed(), limit_s);
+}
+
 Finals::Duel Finals::duel(const std::vector<Finalist>& contenders) {
   Duel duel;
   std::vector<Candidate> candidates;
@@ -118,6 +135,7 @@ Finals::Duel Finals::duel(const std::vector<Finalist>& contenders) {
     duel.trials.push_back(contenders[i].trial);
     duel.trials.back().result = results[i];
     duel.trials.back().result.contended = !sound;
+    reject_implausible(duel.trials.back().result, request_.least_us);
   }
   tools_.events.emit(PhaseChanged{Phase::verifying});
   const std::vector<std::size_t> order =
@@ -125,8 +143,7 @@ Finals::Duel Finals::duel(const std::vector<Finalist>& contenders) {
   for (const std::size_t i : order) {
     TrialResult& result = duel.trials[i].result;
     if (result.outcome != Outcome::ok) break;
-    const TrialResult check =
-        tools_.device.verify(candidates[i], ~request_.seed, request_.policy.time_limit_s);
+    const TrialResult check = verify(candidates[i], result.measurement.median_us);
     if (check.outcome == Outcome::ok) {
       duel.winner = i;
       break;

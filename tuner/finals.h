@@ -56,6 +56,7 @@ class Finals {
   std::vector<Trial> best_outside_duels(const TuneResult& result) const;
   std::optional<Finalist> prepare(const Trial& trial);
   Duel duel(const std::vector<Finalist>& contenders);
+  TrialResult verify(const Candidate& candidate, double time_us);
   // The same finalists under the other timings, which choose nothing, if the request asks for them.
   void measure_timings(const std::vector<Finalist>& contenders, const Duel& own, TuneResult& result);
   bool run_round(const std::vector<Finalist>& contenders, TuneResult& result);

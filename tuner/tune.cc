@@ -10,6 +10,7 @@
 #include "tuner/compile/launchable.h"
 #include "tuner/compile_ahead.h"
 #include "tuner/finals.h"
+#include "tuner/plausibility.h"
 #include "tuner/quiet_watch.h"
 #include "tuner/trial_board.h"
 #include "tuner/trial_store.h"
@@ -43,8 +44,9 @@ bool is_ready(const Pending& pending) {
 }
 
 // A time that no search can use is no success, whoever reports it.
-void reject_unusable_time(TrialResult& result) {
-  if (!has_time(result.outcome) || has_usable_time({0, result.outcome, result.measurement.median_us})) return;
+void reject_unusable_time(TrialResult& result, double least_us) {
+  if (!has_time(result.outcome) || has_usable_time({0, result.outcome, result.measurement.median_us}))
+    return reject_implausible(result, least_us);
   result.message = "measured " + std::to_string(result.measurement.median_us) + " us, which is no time";
   result.outcome = Outcome::launch_failed;
 }
@@ -325,7 +327,7 @@ TrialResult TuneLoop::measure(const Candidate& candidate) {
   policy.prove_below_us =
       best != nullptr ? best->result.measurement.median_us : std::numeric_limits<double>::infinity();
   TrialResult result = tools_.device.run(candidate, policy);
-  reject_unusable_time(result);
+  reject_unusable_time(result, request_.least_us);
   return result;
 }
 

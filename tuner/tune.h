@@ -95,6 +95,8 @@ struct TuneRequest : TuneSettings {
   // The problem's floor for launches that may overlap (tuner/ceilings.h), which bounds what is expected of
   // more trials; 0 if it is unknown.
   double floor_us = 0;
+  // No launch takes less (tuner/plausibility.h): faster trials are implausible. 0 if it is unknown.
+  double least_us = 0;
   bool store_winner = true;  // false: the caller stores it, or leaves it (tuner/trial_store.h)
 };
 

@@ -112,8 +112,11 @@ std::vector<Damage> damages() {
       {"UPDATE winners SET time_us = 0", kWinner, "it took 0 µs"},
       {"UPDATE winners SET default_time_us = -1", kWinner, "the default beside it took -1 µs"},
       {"UPDATE winners SET roofline = 9e999", kWinner, "its roofline fraction is inf"},
-      {"UPDATE winners SET roofline = 1.2", kWinner,
-       "it is faster than its GPU can be: 120.0% of the roofline"},
+      {"UPDATE winners SET roofline = 1.3", kWinner,
+       "it is faster than its GPU can be: 130.0% of the roofline"},
+      {"UPDATE hardware SET memory_clock_khz = 3201000; UPDATE winners SET time_us = 1e-6,"
+       " interval_low_us = 1e-6, interval_high_us = 1e-6",
+       kWinner, "it is faster than the GPU can be: 1e-06 us, and no launch takes less than"},
       {"UPDATE winners SET plan = replace(plan, '[4,1,1]', '[4,70000,1]')", kWinner,
        "no GPU of its hardware runs its plan: the grid of decode_kernel is 4 × 70000 × 1"},
       {"UPDATE winners SET plan = replace(plan, '[128,1,1]', '[128,9,1]')", kWinner,

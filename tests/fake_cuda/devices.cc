@@ -40,8 +40,11 @@ CUresult device_get_attribute(int* value, CUdevice_attribute which, CUdevice) {
       {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
       {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 20},
       {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1'000'000},
-      {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 2'000'000}};
-  *value = values.at(which);
+      {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 2'000'000},
+      {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 5120}};
+  *value = which == CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH
+               ? static_cast<int>(machine.script.number("bus", values.at(which)))
+               : values.at(which);
   return CUDA_SUCCESS;
 }
 

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "tests/jobs/made_up_range.h"
 #include "tests/jobs/temporary_folder.h"
 
 using namespace moetune;
@@ -174,4 +175,20 @@ TEST_CASE("the document of a search holds what the result does") {
   CHECK(document["compiled"] == false);
   CHECK(document["cache"].is_null());
   CHECK(document["device"]["uuid"].is_null());
+}
+
+TEST_CASE("a row of a recording that is faster than its GPU can be wins nothing") {
+  const TemporaryFolder folder;
+  Recording recording = testing::made_up_recording(256);
+  const std::size_t cheat = recording.trials.size() / 2;
+  recording.trials[cheat].time_us = 0.002f;
+  write_recording(recording, folder.file("cheat.json.zst"));
+  SearchRequest request = request_for("replay:" + folder.file("cheat.json.zst"), folder.file("cache.db"));
+  request.settings.strategy = "exhaustive";
+  request.settings.budget = recording.space.size();
+  const SearchResult result = search(request, {});
+  CHECK(result.tune.counts[Outcome::implausible] == 1);
+  REQUIRE(result.tune.best);
+  CHECK(result.tune.best->id != cheat);
+  CHECK(result.tune.best->result.measurement.median_us > 1);
 }

@@ -19,6 +19,7 @@ class ScriptedDevice : public Device {
   std::set<std::string> wrong_on_fresh_inputs;  // canonical texts that verify() refuses
   std::vector<std::string> ran;                 // canonical texts, in order
   std::vector<Timing> timings;                  // of the duels, in order
+  std::vector<std::uint64_t> verified;          // seeds, in order
   std::vector<double> drop_limits;              // policy.drop_above_us of each run
 
   const DeviceInfo& info() const override { return info_; }
@@ -43,7 +44,8 @@ class ScriptedDevice : public Device {
     return results;
   }
 
-  TrialResult verify(const Candidate& candidate, std::uint64_t, double) override {
+  TrialResult verify(const Candidate& candidate, std::uint64_t seed, double) override {
+    verified.push_back(seed);
     if (wrong_on_fresh_inputs.contains(candidate.config.text())) {
       return {.outcome = Outcome::wrong_result, .message = "max error 3"};
     }

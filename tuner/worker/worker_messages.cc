@@ -34,6 +34,7 @@ void to_json(Json& json, const DeviceInfo& info) {
   json = {{"name", key.name},
           {"sm_clock_khz", key.sm_clock_khz},
           {"memory_clock_khz", key.memory_clock_khz},
+          {"memory_bus_bits", info.memory_bus_bits},
           {"origin", key.origin},
           {"driver", key.driver},
           {"limits", info.limits},
@@ -58,6 +59,7 @@ void from_json(const Json& json, DeviceInfo& info) {
   json.at("name").get_to(key.name);
   json.at("sm_clock_khz").get_to(key.sm_clock_khz);
   json.at("memory_clock_khz").get_to(key.memory_clock_khz);
+  json.at("memory_bus_bits").get_to(info.memory_bus_bits);
   json.at("origin").get_to(key.origin);
   json.at("driver").get_to(key.driver);
   key.compute_capability = info.limits.compute_capability;
