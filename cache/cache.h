@@ -35,7 +35,8 @@ struct TrialRecord {
   int samples = 0;
   std::string facts;       // JSON: registers, spills, shared memory, seconds spent
   std::string provenance;  // JSON: strategy, seed, clocks
-  bool contended = false;  // measured while somebody else used the GPU
+  bool contended =
+      false;  // measured while somebody else used the GPU, or before a canary showed that it works
 };
 
 // A configuration with all that a launch of it needs.

@@ -92,6 +92,15 @@ void CellMeter::put(const Config& config, const TrialResult& result, const Build
   session_.cache()->put_trial(workload_, to_record(config, result, build, source));
 }
 
+// Of a device that has failed, nobody knows since when: the next search runs again what ran since the last canary.
+void CellMeter::disown() {
+  for (const Config& config : std::exchange(unchecked_, {})) {
+    TrialResult result = known_.at(config.text());
+    result.contended = true;
+    put(config, result, nullptr);
+  }
+}
+
 double CellMeter::time_of(ConfigId id) {
   if (context_.stop.stop_requested()) throw Stopped();
   const Config config = session_.space().config(id);
@@ -105,6 +114,7 @@ double CellMeter::time_of(ConfigId id) {
       result = session_.device().run(*found, policy);
       reject_implausible(result, least_us_);
       put(config, result, found->build.get());
+      unchecked_.push_back(config);
       if (!session_.info().recorded) breaker_.record(config.text(), result);
     }
     known = known_.emplace(config.text(), std::move(result)).first;
@@ -165,6 +175,7 @@ std::vector<double> CellMeter::meet(const std::vector<std::string>& configs, con
   std::vector<TrialResult> results;
   const auto measure = [&] { results = session_.device().duel(candidates, policy); };
   contended = !watch_.measure_quietly(measure) || contended;
+  unchecked_.clear();  // the device works
   for (std::size_t i = 0; i < results.size(); ++i) {
     reject_implausible(results[i], least_us_);
     if (has_usable_time({0, results[i].outcome, results[i].measurement.median_us}))
@@ -305,7 +316,7 @@ void CellMeter::learn(const RangeCellState& cell) {
   for (const auto& [cubin, siblings] : by_cubin) steps_.learn(siblings);
 }
 
-void CellMeter::measure(const std::vector<Hint>& cubins, const Effort& effort, RangeCellState& cell) {
+void CellMeter::measure(const std::vector<Hint>& cubins, const Effort& effort, RangeCellState& cell) try {
   using std::chrono::steady_clock;
   compile(cubins);
   policy_ = effort.policy;
@@ -330,6 +341,9 @@ void CellMeter::measure(const std::vector<Hint>& cubins, const Effort& effort, R
   take_looks(cell);
   cell.judged = judged(cell, judgement_);
   learn(cell);
+} catch (const BrokenEnvironment&) {
+  disown();
+  throw;
 }
 
 }  // namespace moetune

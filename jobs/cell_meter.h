@@ -110,6 +110,7 @@ class CellMeter {
   void compile(const std::vector<Hint>& cubins);
   std::optional<Candidate> candidate(const Config& config, TrialResult& failure);
   void put(const Config& config, const TrialResult& result, const Build* build);
+  void disown();
 
   Session& session_;
   const TuneSettings& settings_;
@@ -127,6 +128,7 @@ class CellMeter {
   std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::time_point::max();
   CircuitBreaker breaker_;
   QuietWatch watch_;
+  std::vector<Config> unchecked_;  // that ran since the last canary
 };
 
 }  // namespace moetune

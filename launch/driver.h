@@ -36,6 +36,8 @@ class CudaError : public std::runtime_error {
     memory,   // out of device memory
     image,    // the cubin does not fit this driver or device
     request,  // what was asked for is not there or not possible, such as a function or an attribute of it
+    device,   // the GPU or the machine, whatever ran: it is gone, or its memory or its links fail
+    suspect,  // a kernel's fault, or the device's: whether others fail too tells which
     other,
   };
 

@@ -14,6 +14,9 @@ namespace {
 // The oldest driver interface that has all that is used here (clusters, programmatic launches).
 constexpr int kInterface = 12000;
 
+// CUDA_ERROR_CONTAINED, which older headers lack: an access over NVLink, or the hardware.
+constexpr auto kContained = static_cast<CUresult>(226);
+
 CudaError::Kind kind_of(CUresult result) {
   switch (result) {
     case CUDA_ERROR_OUT_OF_MEMORY:
@@ -32,6 +35,18 @@ CudaError::Kind kind_of(CUresult result) {
     case CUDA_ERROR_NOT_FOUND:
     case CUDA_ERROR_NOT_SUPPORTED:
       return CudaError::Kind::request;
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+    case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_SYSTEM_NOT_READY:
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+      return CudaError::Kind::device;
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:  // or a kernel's stack that is too small
+    case CUDA_ERROR_OPERATING_SYSTEM:
+    case CUDA_ERROR_UNKNOWN:
+    case kContained:
+      return CudaError::Kind::suspect;
     default:
       return CudaError::Kind::other;
   }

@@ -108,7 +108,8 @@ class Device {
   // cannot hold them, BadInput where a recording has no such problem.
   virtual void open(const Kernel& kernel, const Problem& problem, std::uint64_t seed) = 0;
 
-  // Validates, then measures. Never throws for what the candidate does: that is the outcome.
+  // Validates, then measures. Never throws for what the candidate does: that is the outcome. BrokenEnvironment if the
+  // device itself fails, for duel() and verify() too.
   virtual TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) = 0;
 
   // Measures the finalists in interleaved rounds, so that drift hits all alike; one result each, in order.
@@ -116,7 +117,7 @@ class Device {
                                         const DuelPolicy& policy) = 0;
 
   // Looks whether somebody else uses the device, for some 5 ms. nullopt if that cannot be known, and for a
-  // recording, which nobody disturbs. After open().
+  // recording, which nobody disturbs. Throws BrokenEnvironment if the device itself fails. After open().
   virtual std::optional<CanaryReading> canary() { return std::nullopt; }
 
   // Validates on inputs from another seed; timed_out past the limit.

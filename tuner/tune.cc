@@ -168,6 +168,9 @@ void TuneLoop::search(bool resumes) {
     check_quiet();
   } catch (const Stopped&) {
     unchecked_.give_up();
+  } catch (const BrokenEnvironment&) {
+    unchecked_.disown();
+    throw;
   }
 }
 
@@ -341,9 +344,13 @@ void TuneLoop::finish(Pending pending, TrialResult result, BuildPtr build) {
   const double compiling_s = tools_.compiler != nullptr ? tools_.compiler->stats().compile_seconds : 0;
   tools_.events.emit(TrialEnded{latest, result_.counts, board_.best(), false, compiling_s});
   if (tools_.device.info().recorded || latest.resumed) return;  // a replay costs nothing
+  const Outcome outcome = latest.result.outcome;
+  const bool has_run = outcome != Outcome::pruned && outcome != Outcome::compile_failed;
+  if (has_time(outcome))
+    unchecked_.add(position, {std::move(pending.config), std::move(pending.plan), std::move(build)});
+  else if (has_run)
+    unchecked_.add_failure(position);
   watch(latest);
-  if (!has_time(latest.result.outcome)) return;
-  unchecked_.add(position, {std::move(pending.config), std::move(pending.plan), std::move(build)});
   if (is_best || watch_.is_due()) check_quiet();
 }
 

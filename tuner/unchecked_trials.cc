@@ -7,6 +7,7 @@ namespace moetune {
 bool UncheckedTrials::check(const Measure& measure) {
   const bool quiet = watch_.is_quiet();  // may throw, and leaves them unchecked then
   const std::vector<Unchecked> trials = std::exchange(trials_, {});
+  failures_.clear();  // the device works
   if (quiet) return false;
   // At once: what is stored must not pass for sound if this process is killed while it waits.
   mark(trials);
@@ -35,6 +36,14 @@ void UncheckedTrials::give_up() {
   if (watch_.seen.canaries == 0) return;
   mark(trials);
   watch_.seen.unchecked += trials.size();
+}
+
+void UncheckedTrials::disown() {
+  mark(std::exchange(trials_, {}));
+  for (const std::size_t position : std::exchange(failures_, {})) {
+    board_.mark_contended(position);
+    store_.put(board_[position], nullptr);
+  }
 }
 
 void UncheckedTrials::mark(const std::vector<Unchecked>& trials) {

@@ -1,5 +1,5 @@
-// The trials since the last quiet canary, which may have been disturbed, and what it takes to measure them
-// again. Belongs to the tuning thread; what it is made from must outlive it.
+// The trials since the last canary, which may have been disturbed or run on a device that no longer works, and what it
+// takes to measure them again. Belongs to the tuning thread; what it is made from must outlive it.
 #pragma once
 
 #include <functional>
@@ -19,6 +19,8 @@ class UncheckedTrials {
       : tools_(tools), board_(board), store_(store), watch_(watch) {}
 
   void add(std::size_t position, Candidate candidate) { trials_.push_back({position, std::move(candidate)}); }
+  // Of one that ran and has no time.
+  void add_failure(std::size_t position) { failures_.push_back(position); }
 
   // Runs the canary. If it is disturbed, measures them again once the device is quiet; if it does not become
   // so, they are contended, on the board and in the store. True if they were measured again. Throws Stopped.
@@ -28,6 +30,10 @@ class UncheckedTrials {
   // contended, on the board and in the store, and the next search measures them again. Nothing on a device without a
   // canary.
   void give_up();
+
+  // For a device that has failed: nobody knows since when. All of them, failures too, count as contended, on the board
+  // and in the store, and the next search runs them again.
+  void disown();
 
  private:
   struct Unchecked {
@@ -43,6 +49,7 @@ class UncheckedTrials {
   TrialStore& store_;
   QuietWatch& watch_;
   std::vector<Unchecked> trials_;
+  std::vector<std::size_t> failures_;
 };
 
 }  // namespace moetune

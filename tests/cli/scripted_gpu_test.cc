@@ -42,6 +42,39 @@ TEST_CASE("a GPU on which every launch fails after a while costs the candidates 
   CHECK(contains(ended.err, "No valid configuration was found"));
 }
 
+TEST_CASE("a GPU that breaks ends the command, and no candidate is blamed when it works again") {
+  const std::vector<std::string> search = {
+      "search", "decode_kernel", "--problem", "elements=16384", "--budget", "8", "--json"};
+  ScriptedGpu gpu(",fail_at=60,code=214");
+  const Ended broken = gpu.tool.run(search);
+  CHECK(broken.code == 3);
+  CHECK_MESSAGE(contains(broken.err, "the GPU itself fails"), broken.err);
+  gpu.tool.set_environment("MOETUNE_FAKE_CUDA", "memory=" + std::to_string(ScriptedGpu::kMemory));
+  const Ended repaired = gpu.tool.run(search);
+  CAPTURE(repaired.err);
+  CHECK(repaired.code == 0);
+  CHECK(document(repaired)["trials"]["launch_failed"] == 0);
+}
+
+TEST_CASE("an unknown error that only candidates cause costs them, and not the command") {
+  ScriptedGpu gpu(",fail_at=60,code=999");
+  const Ended ended = gpu.tool.run({"search", "decode_kernel", "--problem", "elements=16384", "--json"});
+  CAPTURE(ended.err);
+  CHECK(ended.code == 1);
+  CHECK(document(ended)["trials"]["launch_failed"] == document(ended)["trials"]["total"]);
+}
+
+TEST_CASE("on a GPU whose memory is too slow for what was measured every time is implausible") {
+  ScriptedGpu gpu(",bus=8");  // 4 GB/s, and each launch takes 10 us
+  const Ended ended = gpu.tool.run({"search", "decode_kernel", "--problem", "elements=16384", "--json"});
+  CAPTURE(ended.err);
+  CHECK(ended.code == 1);
+  const Json found = document(ended);
+  CHECK(found["best"].is_null());
+  CHECK(found["trials"]["implausible"] == found["trials"]["total"]);
+  CHECK(document(gpu.tool.run({"cache", "ls", "--json"}))["workloads"][0]["winner"] == false);
+}
+
 TEST_CASE("beside somebody else's load a search ends with 0 and says so, and every command shows the mark") {
   ScriptedGpu gpu(",busy=1-100000");
   const std::vector<std::string> workload = {"decode_kernel", "--problem", "elements=16384"};

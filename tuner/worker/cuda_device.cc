@@ -213,6 +213,7 @@ TrialResult CudaDevice::trial(const Candidate& candidate, const MeasurePolicy& p
   }
   auto answer = worker_reply(reply.message).get<RunReply>();
   if (answer.context_lost) forget_worker();
+  if (answer.suspect) require_sound(answer.result.message);
   if (answer.damaged) opened_.reset();
   return std::move(answer.result);
 }
@@ -264,6 +265,7 @@ CudaDevice::DuelAttempt CudaDevice::attempt_duel(const std::vector<Candidate>& f
   attempt.outcome = outcome_from_name(json.at("outcome").get<std::string>()).value_or(Outcome::launch_failed);
   attempt.message = json.at("message");
   if (json.at("context_lost").get<bool>()) forget_worker();
+  if (json.at("suspect").get<bool>()) require_sound(attempt.message);
   return attempt;
 }
 
@@ -314,19 +316,36 @@ std::vector<TrialResult> CudaDevice::duel(const std::vector<Candidate>& finalist
 }
 
 std::optional<CanaryReading> CudaDevice::canary() {
-  const auto ask_worker = [this] {
+  // What ran before it may be to blame for a worker that died or a canary that failed; in a new worker nothing is.
+  std::string failure;
+  for (int attempt = 0; attempt < 2; ++attempt) {
     ensure_open(opened_.value_or(wanted_));
-    ChildProcess::Reply reply = request({R"({"op":"canary"})", {}}, kCanaryLimit);
-    if (reply.status != ChildProcess::Reply::Status::answered) forget_worker();
-    return reply;
-  };
-  ChildProcess::Reply reply = ask_worker();
-  // A worker that died since its last candidate says nothing about the device.
-  if (reply.status == ChildProcess::Reply::Status::died) reply = ask_worker();
-  if (reply.status != ChildProcess::Reply::Status::answered) return std::nullopt;
-  const auto answer = worker_reply(reply.message).get<CanaryReply>();
-  if (answer.context_lost) forget_worker();
-  return answer.failed ? std::nullopt : std::optional(answer.reading);
+    const ChildProcess::Reply reply = request({R"({"op":"canary"})", {}}, kCanaryLimit);
+    failure.clear();
+    if (reply.status == ChildProcess::Reply::Status::answered) {
+      const auto answer = worker_reply(reply.message).get<CanaryReply>();
+      if (answer.failure.empty()) return answer.reading;
+      failure = answer.failure;
+    }
+    forget_worker();
+    if (reply.status == ChildProcess::Reply::Status::late) break;
+  }
+  if (failure.empty()) return std::nullopt;
+  throw BrokenEnvironment("the GPU itself fails: a known-good kernel ends in a new process with " + failure +
+                          "; see nvidia-smi and dmesg");
+}
+
+// After an error that a candidate may have caused, or the device: that one fails with any kernel.
+void CudaDevice::require_sound(const std::string& error) {
+  forget_worker();
+  try {
+    if (canary()) return;
+  } catch (const BrokenEnvironment& failure) {
+    throw BrokenEnvironment(error + "; " + failure.what());
+  }
+  throw BrokenEnvironment(error +
+                          "; the GPU itself fails: a known-good kernel does not end in a new process; "
+                          "see nvidia-smi and dmesg");
 }
 
 Bytes CudaDevice::fetch(const std::string& name, Tensor which, int copy) {

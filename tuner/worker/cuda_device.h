@@ -4,7 +4,7 @@
 // crash the next call starts another worker and makes the problem's tensors again. Not thread-safe; use it on
 // the thread that made it, or keep that thread alive: a worker dies with the thread that started it. Errors:
 // BrokenEnvironment (no driver, no such GPU, a driver too old for the compiler's cubins, too little memory
-// for the problem). What a candidate does is its outcome.
+// for the problem, a GPU that itself fails). What a candidate does is its outcome.
 #pragma once
 
 #include <chrono>
@@ -82,6 +82,7 @@ class CudaDevice final : public Device {
   void ensure_open(const Opened& wanted);
   TrialResult trial(const Candidate& candidate, const MeasurePolicy& policy, const Opened& on, bool measure);
   void forget_worker();
+  void require_sound(const std::string& error);
   ChildProcess::Reply request(const Message& message, std::chrono::milliseconds limit);
 
   struct DuelAttempt;

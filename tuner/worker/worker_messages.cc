@@ -161,13 +161,17 @@ void from_json(const Json& json, TrialResult& result) {
 }
 
 void to_json(Json& json, const RunReply& reply) {
-  json = {{"result", reply.result}, {"damaged", reply.damaged}, {"context_lost", reply.context_lost}};
+  json = {{"result", reply.result},
+          {"damaged", reply.damaged},
+          {"context_lost", reply.context_lost},
+          {"suspect", reply.suspect}};
 }
 
 void from_json(const Json& json, RunReply& reply) {
   json.at("result").get_to(reply.result);
   json.at("damaged").get_to(reply.damaged);
   json.at("context_lost").get_to(reply.context_lost);
+  json.at("suspect").get_to(reply.suspect);
 }
 
 void to_json(Json& json, const CanaryReply& reply) {
@@ -178,8 +182,7 @@ void to_json(Json& json, const CanaryReply& reply) {
           {"slow_share", reading.slow_share},
           {"windows_per_us", reading.windows_per_us},
           {"throttled", reading.throttled},
-          {"failed", reply.failed},
-          {"context_lost", reply.context_lost}};
+          {"failure", reply.failure}};
   if (reading.other_processes) json["other_processes"] = *reading.other_processes;
 }
 
@@ -191,8 +194,7 @@ void from_json(const Json& json, CanaryReply& reply) {
   json.at("slow_share").get_to(reading.slow_share);
   json.at("windows_per_us").get_to(reading.windows_per_us);
   json.at("throttled").get_to(reading.throttled);
-  json.at("failed").get_to(reply.failed);
-  json.at("context_lost").get_to(reply.context_lost);
+  json.at("failure").get_to(reply.failure);
   if (json.contains("other_processes")) reading.other_processes = json.at("other_processes").get<int>();
 }
 

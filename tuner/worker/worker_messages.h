@@ -33,16 +33,16 @@ struct RunReply {
   TrialResult result;
   bool damaged = false;       // the problem's tensors must be made again
   bool context_lost = false;  // only a new worker helps
+  bool suspect = false;       // the error may be the device's
 };
 
 void to_json(nlohmann::json& json, const RunReply& reply);
 void from_json(const nlohmann::json& json, RunReply& reply);
 
-// What a canary saw, unless it failed.
+// What a canary saw, unless it failed: only a new worker helps then.
 struct CanaryReply {
   CanaryReading reading;
-  bool failed = false;
-  bool context_lost = false;
+  std::string failure;  // "" if it has not
 };
 
 void to_json(nlohmann::json& json, const CanaryReply& reply);

@@ -47,7 +47,9 @@ const Bytes& blob(const Message& request, std::size_t index) {
 // At least one time slice, which is some 2 ms; no window of the canary is as long as the gap, at any clock.
 constexpr std::uint64_t kCanaryNs = 5'000'000, kCanaryGapNs = 100'000;
 
+// Of a candidate. Throws the error again if it is the device's, whatever ran.
 Outcome outcome_of(const cuda::CudaError& error) {
+  if (error.kind == cuda::CudaError::Kind::device) throw error;
   return error.kind == cuda::CudaError::Kind::memory ? Outcome::out_of_memory : Outcome::launch_failed;
 }
 
@@ -98,7 +100,10 @@ Message WorkerSession::handle(const Message& request) {
   } catch (const BrokenEnvironment& error) {
     return error_reply("environment", error.what());
   } catch (const cuda::CudaError& error) {
-    return error_reply("environment", error.what());
+    const bool is_device = error.kind == cuda::CudaError::Kind::device;
+    return error_reply(
+        "environment",
+        std::string(error.what()) + (is_device ? ": the GPU itself fails; see nvidia-smi and dmesg" : ""));
   } catch (const std::exception& error) {
     return error_reply("request", error.what());
   }
@@ -250,6 +255,7 @@ Message WorkerSession::run(const Message& request) {
   } catch (const cuda::CudaError& error) {
     result.outcome = outcome_of(error);
     result.message = error.what();
+    run.reply.suspect = error.kind == cuda::CudaError::Kind::suspect;
     run.reply.context_lost = !gpu_->context.alive();
   }
   return reply_of(run.reply);
@@ -295,6 +301,7 @@ Message WorkerSession::duel(const Message& request) {
   } catch (const cuda::CudaError& error) {
     Json reply = {{"outcome", outcome_name(outcome_of(error))},
                   {"message", error.what()},
+                  {"suspect", error.kind == cuda::CudaError::Kind::suspect},
                   {"context_lost", !gpu_->context.alive()}};
     if (failed) reply["failed"] = *failed;
     return reply_of(reply);
@@ -307,9 +314,9 @@ Message WorkerSession::canary() {
     reply.reading = merge_canary(opened().harness.canary(kCanaryNs, kCanaryGapNs));
     reply.reading.other_processes = gpu_->nvml.other_processes();
     reply.reading.throttled = gpu_->nvml.read().throttled;
-  } catch (const cuda::CudaError&) {
-    reply.failed = true;
-    reply.context_lost = !gpu_->context.alive();
+  } catch (const cuda::CudaError& error) {
+    if (error.kind == cuda::CudaError::Kind::device) throw;
+    reply.failure = error.what();
   }
   return reply_of(reply);
 }

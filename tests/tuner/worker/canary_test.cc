@@ -57,7 +57,8 @@ TEST_CASE(
   unsetenv("MOETUNE_FAKE_NVML");
 }
 
-TEST_CASE("a canary that fails says nothing, and the next candidate gets a worker that works") {
+TEST_CASE(
+    "a canary that fails in a new worker too is the GPU's, and the next candidate gets a worker that works") {
   OpenFake fake;
   CHECK(fake.run("double__sticky719").outcome == Outcome::launch_failed);
   CHECK(fake.device.canary());  // on a new worker
@@ -65,7 +66,8 @@ TEST_CASE("a canary that fails says nothing, and the next candidate gets a worke
   CHECK(fake.device.canary());
 
   OpenFake lost("canary_fails");
-  CHECK_FALSE(lost.device.canary());
+  CHECK_THROWS_WITH_AS(lost.device.canary(), doctest::Contains("a known-good kernel ends in a new process"),
+                       BrokenEnvironment);
   CHECK(lost.run("double__us50").outcome == Outcome::ok);
-  CHECK(lost.device.restarts() == 1);
+  CHECK(lost.device.restarts() == 2);
 }

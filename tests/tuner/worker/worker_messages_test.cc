@@ -19,7 +19,7 @@ TEST_CASE("results and policies cross unchanged, infinities included") {
   result.dissimilarity = 0.25;
   result.validate_s = 0.5;
   const auto same =
-      nlohmann::json::parse(nlohmann::json(RunReply{result, true, false}).dump()).get<RunReply>();
+      nlohmann::json::parse(nlohmann::json(RunReply{result, true, false, true}).dump()).get<RunReply>();
   CHECK(same.damaged);
   CHECK_FALSE(same.context_lost);
   CHECK(same.result.outcome == result.outcome);
@@ -48,8 +48,7 @@ TEST_CASE("a canary's reading comes back as it was sent, with and without what N
                      .windows_per_us = 0.75,
                      .throttled = true};
     if (known) reply.reading.other_processes = 2;
-    reply.context_lost = known;
-    reply.failed = !known;
+    reply.failure = known ? "" : "an error";
     const auto same = nlohmann::json::parse(nlohmann::json(reply).dump()).get<CanaryReply>();
     CHECK(same.reading.elapsed_us == 5001.5);
     CHECK(same.reading.lost_us == 2000.25);
@@ -58,8 +57,7 @@ TEST_CASE("a canary's reading comes back as it was sent, with and without what N
     CHECK(same.reading.windows_per_us == 0.75);
     CHECK(same.reading.throttled);
     CHECK(same.reading.other_processes == reply.reading.other_processes);
-    CHECK(same.context_lost == known);
-    CHECK(same.failed == !known);
+    CHECK(same.failure == reply.failure);
   }
 }
 

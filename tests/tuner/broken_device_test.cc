@@ -1,0 +1,119 @@
+// A device that fails in the middle of a search: it ends, and what ran since the last canary is nobody's fault.
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "tests/tuner/doubling_kernel.h"
+#include "tests/tuner/grid_search.h"
+#include "tests/tuner/temporary_cache.h"
+#include "tuner/trial_record.h"
+
+namespace moetune {
+namespace {
+
+std::size_t to_be_retried(const TemporaryCache& stored) {
+  std::size_t count = 0;
+  for (const TrialRecord& record : stored.cache.trials(stored.workload)) count += should_retry(record);
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("what ran since the last canary of a device that failed is run again, its failures too") {
+  TemporaryCache stored;
+  Search broken;
+  broken.request.strategy = "exhaustive";
+  broken.request.in_flight = 1;
+  broken.request.budget = 64;
+  broken.device.canary_answer = [] { return CanaryReading{.elapsed_us = 5000}; };
+  // The first is the best, after which the canary runs; then nothing is due for half a second.
+  broken.device.answer = [&](const Config& config) {
+    const std::size_t ran = broken.device.ran.size();
+    if (ran == 7) throw BrokenEnvironment("the GPU itself fails");
+    if (ran == 4) return TrialResult{.outcome = Outcome::launch_failed, .message = "an error"};
+    if (ran == 5) return TrialResult{.outcome = Outcome::wrong_result, .message = "off"};
+    return timed(ran == 1 ? 100 : 120 + static_cast<double>(ran) + 0 * config.number("x"));
+  };
+  CHECK_THROWS_WITH_AS(broken.run(&stored.cache, stored.workload), doctest::Contains("the GPU itself fails"),
+                       BrokenEnvironment);
+  CHECK(stored.cache.trials(stored.workload).size() == 6);
+  CHECK(to_be_retried(stored) == 5);
+
+  Search sound;
+  sound.request.budget = 64;
+  const TuneResult result = sound.run(&stored.cache, stored.workload);
+  CHECK(result.counts.resumed == 1);
+  CHECK(result.counts[Outcome::launch_failed] == 0);
+  CHECK(result.counts[Outcome::wrong_result] == 0);
+  CHECK(to_be_retried(stored) == 0);
+}
+
+TEST_CASE("a canary that shows that the device works settles the failures before it") {
+  TemporaryCache stored;
+  Search search;
+  search.request.strategy = "exhaustive";
+  search.request.in_flight = 1;
+  search.request.budget = 64;
+  search.device.canary_answer = [] { return CanaryReading{.elapsed_us = 5000}; };
+  search.device.answer = [&](const Config&) {
+    const std::size_t ran = search.device.ran.size();
+    if (ran == 6) throw BrokenEnvironment("the GPU itself fails");
+    if (ran == 3) return TrialResult{.outcome = Outcome::wrong_result, .message = "off"};
+    return timed(
+        ran == 4 ? 90 : 100 + static_cast<double>(ran));  // the fourth is the best, which the canary follows
+  };
+  CHECK_THROWS_AS(search.run(&stored.cache, stored.workload), BrokenEnvironment);
+  CHECK(stored.cache.trials(stored.workload).size() == 5);
+  CHECK(to_be_retried(stored) == 1);  // the fifth
+}
+
+TEST_CASE(
+    "a real worker on a GPU that breaks ends the search, and the next one has all to measure that is unsure") {
+  DoublingKernel kernel;
+  kernel.entries = {"double__us20", "double__sticky719"};
+  for (int us = 21; us < 33; ++us) kernel.entries.push_back("double__us" + std::to_string(us));
+  Parameter entry{"entry", {}, ""};
+  std::vector<Position> rows;
+  for (std::size_t i = 0; i < kernel.entries.size(); ++i) {
+    entry.values.push_back(Value::integer(static_cast<std::int64_t>(i)));
+    rows.push_back(static_cast<Position>(i));
+  }
+  const LegalSpace space({entry}, rows);
+  const auto compile = [](const CompileUnit& unit, const std::stop_token&) {
+    Build build;
+    build.outcome = Outcome::ok;
+    build.cubin = {'f', 'a', 'k', 'e', 0};
+    build.entries[unit.defines.front().second] = {};
+    return build;
+  };
+  TuneRequest request;
+  request.kernel = &kernel;
+  request.problem = doubling_problem(1000);
+  request.space = &space;
+  request.strategy = "exhaustive";
+  request.in_flight = 1;
+  request.duel_rounds = 5;
+  request.drop_factor = 10;
+  TemporaryCache stored;
+  const auto search = [&](const std::string& script) {
+    use_fake_cuda(script);
+    CudaDevice device = fake_device();
+    CompilePool compiler({[](const CompileUnit& unit) { return unit.defines.front().second; }, compile}, 1);
+    return tune(
+        request,
+        {.device = device, .cache = &stored.cache, .workload = stored.workload, .compiler = &compiler}, {});
+  };
+  CHECK_THROWS_WITH_AS(search("fail_at=1000,code=214"), doctest::Contains("the GPU itself fails"),
+                       BrokenEnvironment);
+  const std::size_t ran = stored.cache.trials(stored.workload).size();
+  CHECK(ran >= 1);
+  CHECK(ran < kernel.entries.size());
+  const std::size_t unsure = to_be_retried(stored);
+  const TuneResult result = search("");
+  CHECK(result.counts.resumed == ran - unsure);
+  CHECK(result.counts.total() == kernel.entries.size());
+  CHECK(result.counts[Outcome::launch_failed] == 1);  // of the one that fails everywhere
+  REQUIRE(result.best);
+  CHECK(result.best->config.number("entry") == 0);
+}
+
+}  // namespace moetune
