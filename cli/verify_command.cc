@@ -27,7 +27,8 @@ class VerifyCommand : public Command {
 void VerifyCommand::declare(OptionTable& table) {
   declare_workload(table, request_.target.workload, true);
   table.text("config", "CONFIG", request_.config, "tile=64,stages=3,...: this instead; the rest by default");
-  table.whole("seed", request_.seed, 0, 1'000'000'000, "of the first of the inputs");
+  table.whole("seed", request_.seed, 0, 1'000'000'000,
+              "of the first of the inputs; 0: another one each time");
   declare_gpu(table, request_.target.device);
   declare_cache(table, request_.target.cache);
   table.whole("seeds", request_.seeds, 1, 1000, "fresh inputs to check on");

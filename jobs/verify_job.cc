@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/random_text.h"
 #include "jobs/gpu_session.h"
 #include "jobs/stored_candidate.h"
 
@@ -13,9 +14,10 @@ std::vector<InputCheck> check_inputs(Session& session, const Candidate& candidat
                                      const VerifyRequest& request, const Events& events, bool& disturbed) {
   std::vector<InputCheck> checks;
   try {
-    session.device().open(*session.kernel(), session.problem(), request.seed);
+    const std::uint64_t first = request.seed != 0 ? request.seed : random_seed() + 1;
+    session.device().open(*session.kernel(), session.problem(), first);
     for (std::uint64_t i = 0; i < request.seeds; ++i) {
-      const std::uint64_t seed = request.seed + i;
+      const std::uint64_t seed = first + i;
       checks.push_back({seed, session.device().verify(candidate, seed, request.trial_time_s)});
     }
     const std::optional<CanaryReading> canary = session.device().canary();

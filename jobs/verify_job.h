@@ -15,7 +15,7 @@ namespace moetune {
 struct VerifyRequest {
   JobTarget target;
   std::optional<std::string> config;  // over the default; nullopt: the stored winner
-  std::uint64_t seed = 1;             // of the first inputs
+  std::uint64_t seed = 0;             // of the first inputs; 0: one that nobody can foresee
   std::uint64_t seeds = 3;            // how many inputs
   double trial_time_s = MeasurePolicy{}.time_limit_s;
 };

@@ -96,6 +96,13 @@ TEST_CASE("verify and bench of a stored winner find everything in the cache") {
   CHECK(checks["config"] == tuned.found["best"]["config"]);
   CHECK(checks["cubin"] == "stored");
   CHECK(checks["programs_compiled"] == 0);
+  CHECK(checks["outputs"][0]["dissimilarity"].get<double>() > 0);
+  CHECK(checks["outputs"][0]["absolute_error"].get<double>() > 0);
+  const auto first_seed = [&](const std::vector<std::string>& more) {
+    return document(tuned.tool.run(command("verify", more)))["checks"][0]["seed"];
+  };
+  CHECK(first_seed({}) != checks["checks"][0]["seed"]);
+  CHECK(first_seed({"--seed", "5"}) == 5);
 
   const Ended benched = tuned.tool.run(command("bench", {"--rounds", "5"}));
   CHECK(benched.code == 0);
