@@ -8,11 +8,15 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "tuner/compile/cubin_state.h"
 
 namespace moetune {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// By which rules builds are accepted (cubin_state.h): those that a cache holds of other rules are made again.
+constexpr const char* kAccepted = "no state";
 
 // The number in "sm_90a"; BadInput where the text is none of that form.
 int architecture_number(const std::string& architecture) {
@@ -82,7 +86,7 @@ struct Compiler::Impl {
 
   std::string digest(const CompileUnit& unit) {
     DigestBuilder builder;
-    builder.add(toolchain);
+    builder.add(toolchain).add(kAccepted);
     for (const std::string& option : nvrtc_options(unit)) builder.add(option);
     for (const SourceFile& file : *sources_of(unit.source)) builder.add(file.path).add(file.text);
     return builder.finish();
@@ -118,6 +122,8 @@ Build Compiler::compile(const CompileUnit& unit, const std::stop_token& stop) co
   build.repeatable =
       result.status == Status::ok || result.status == Status::rejected || result.status == Status::bad_option;
   if (result.status == Status::ok) {
+    build.message = why_stateful(result.cubin);
+    if (!build.message.empty()) return build;
     build.outcome = Outcome::ok;
     build.cubin = std::move(result.cubin);
     build.entries = parse_ptxas_log(build.log);

@@ -127,7 +127,7 @@ TEST_CASE("a sample of every space compiles for every generation and fits the de
       CAPTURE(architecture);
       CAPTURE(each.what);
       const BuildPtr build = each.build.get();
-      CHECK_MESSAGE(build->outcome == Outcome::ok, build->log);
+      CHECK_MESSAGE(build->outcome == Outcome::ok, build->message << "\n" << build->log);
       if (build->outcome != Outcome::ok) continue;
       const std::string reason = why_unlaunchable(each.plan, *build, limits);
       CHECK_MESSAGE(!foreseeable(reason), reason);

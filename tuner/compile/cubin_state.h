@@ -1,0 +1,23 @@
+// What a cubin keeps in device memory from one launch to the next, by the symbols of its ELF file. A kernel that can
+// remember can return what it has computed before instead of computing it, and no time of it means anything: none of
+// moetune's keeps state but in the scratch that its plan declares.
+//
+// Pure; any thread. Reads within the bytes given, whatever they are: what is no cubin is refused.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace moetune {
+
+// NVRTC puts every constexpr of namespace scope into writable global memory and marks none of them as constant. So
+// objects as large as one number pass for constants, up to a sum; larger ones may be no more than a few together.
+inline constexpr std::uint64_t kConstantBytes = 8, kAllConstantBytes = 1024, kStateBytes = 16;
+
+// Why no candidate may be made of a cubin, as one line: more writable global memory than that, a function of the
+// device's own runtime beyond printing and assertions (malloc, a launch of kernels), or bytes that are no ELF file. ""
+// if it may.
+std::string why_stateful(std::span<const std::uint8_t> cubin);
+
+}  // namespace moetune
