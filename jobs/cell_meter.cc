@@ -51,7 +51,7 @@ void CellMeter::begin(bool is_open) {
     if (should_retry(record) || !judgement_.holds(record, session_.space())) continue;
     std::optional<TrialResult> result = from_record(record);
     if (!result) continue;
-    reject_implausible(*result, least_us_);
+    reject_impossible(*result, least_us_);
     known_.emplace(record.config, *std::move(result));
   }
   session_.device().set_stop(context_.stop);
@@ -112,7 +112,7 @@ double CellMeter::time_of(ConfigId id) {
       MeasurePolicy policy = policy_;
       policy.drop_above_us = settings_.drop_factor * best_us_;
       result = session_.device().run(*found, policy);
-      reject_implausible(result, least_us_);
+      reject_impossible(result, least_us_);
       put(config, result, found->build.get());
       unchecked_.push_back(config);
       if (!session_.info().recorded) breaker_.record(config.text(), result);
@@ -177,7 +177,7 @@ std::vector<double> CellMeter::meet(const std::vector<std::string>& configs, con
   contended = !watch_.measure_quietly(measure) || contended;
   unchecked_.clear();  // the device works
   for (std::size_t i = 0; i < results.size(); ++i) {
-    reject_implausible(results[i], least_us_);
+    reject_impossible(results[i], least_us_);
     if (has_usable_time({0, results[i].outcome, results[i].measurement.median_us}))
       times[places[i]] = results[i].measurement.median_us;
   }

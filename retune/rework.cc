@@ -140,7 +140,7 @@ class Rework {
     return true;
   }
 
-  // An incumbent that today's judge refuses meets nobody: however fast it is, whatever is right takes its place.
+  // An incumbent that today's judge refuses meets nobody: whatever is right takes its place, however fast it is.
   // nullopt if it is right.
   std::optional<ReworkResult> replace_wrong(const Candidate& incumbent) {
     if (subject_.is_proven()) return std::nullopt;

@@ -135,7 +135,7 @@ Finals::Duel Finals::duel(const std::vector<Finalist>& contenders) {
     duel.trials.push_back(contenders[i].trial);
     duel.trials.back().result = results[i];
     duel.trials.back().result.contended = !sound;
-    reject_implausible(duel.trials.back().result, request_.least_us);
+    reject_impossible(duel.trials.back().result, request_.least_us);
   }
   tools_.events.emit(PhaseChanged{Phase::verifying});
   const std::vector<std::size_t> order =

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/format.h"
+#include "search/searcher.h"
 
 namespace moetune {
 namespace {
@@ -81,12 +82,16 @@ std::string why_implausible(double time_us, double least_us) {
                 least_us);
 }
 
-void reject_implausible(TrialResult& result, double least_us) {
+void reject_impossible(TrialResult& result, double least_us) {
   if (!has_time(result.outcome)) return;
-  std::string reason = why_implausible(result.measurement.median_us, least_us);
-  if (reason.empty()) return;
-  result.outcome = Outcome::implausible;
-  result.message = std::move(reason);
+  const double time_us = result.measurement.median_us;
+  if (!has_usable_time({0, result.outcome, time_us})) {
+    result.message = "measured " + std::to_string(time_us) + " us, which is no time";
+    result.outcome = Outcome::launch_failed;
+  } else if (std::string reason = why_implausible(time_us, least_us); !reason.empty()) {
+    result.message = std::move(reason);
+    result.outcome = Outcome::implausible;
+  }
 }
 
 }  // namespace moetune

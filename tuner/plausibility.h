@@ -35,8 +35,9 @@ double least_time_us(const Kernel& kernel, const Problem& problem, Timing timing
 // `least_us` is 0.
 std::string why_implausible(double time_us, double least_us);
 
-// A time that cannot be makes the result an implausible one.
-void reject_implausible(TrialResult& result, double least_us);
+// A time that cannot be makes the result an implausible one; one that is no time at all, whoever reports it, a failed
+// launch.
+void reject_impossible(TrialResult& result, double least_us);
 
 // Whether a time is below the floor, and not so far that it cannot be.
 inline bool is_unusual(double time_us, double least_us) {

@@ -35,7 +35,7 @@ KnownTrials TrialStore::known_trials() {
     }
     std::optional<TrialResult> result = from_record(record);
     if (!result) continue;
-    reject_implausible(*result, request_.least_us);  // a merge may have brought it
+    reject_impossible(*result, request_.least_us);  // a merge may have brought it
     known.by_config.emplace(record.config, *std::move(result));
     if (belongs_to_search(record, request_.strategy, request_.seed))
       known.of_this_search.push_back(record.config);

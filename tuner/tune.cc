@@ -43,14 +43,6 @@ bool is_ready(const Pending& pending) {
          pending.build.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
-// A time that no search can use is no success, whoever reports it.
-void reject_unusable_time(TrialResult& result, double least_us) {
-  if (!has_time(result.outcome) || has_usable_time({0, result.outcome, result.measurement.median_us}))
-    return reject_implausible(result, least_us);
-  result.message = "measured " + std::to_string(result.measurement.median_us) + " us, which is no time";
-  result.outcome = Outcome::launch_failed;
-}
-
 class TuneLoop {
  public:
   TuneLoop(const TuneRequest& request, TuneTools tools, std::stop_token stop)
@@ -330,7 +322,7 @@ TrialResult TuneLoop::measure(const Candidate& candidate) {
   policy.prove_below_us =
       best != nullptr ? best->result.measurement.median_us : std::numeric_limits<double>::infinity();
   TrialResult result = tools_.device.run(candidate, policy);
-  reject_unusable_time(result, request_.least_us);
+  reject_impossible(result, request_.least_us);
   return result;
 }
 
@@ -344,14 +336,9 @@ void TuneLoop::finish(Pending pending, TrialResult result, BuildPtr build) {
   const double compiling_s = tools_.compiler != nullptr ? tools_.compiler->stats().compile_seconds : 0;
   tools_.events.emit(TrialEnded{latest, result_.counts, board_.best(), false, compiling_s});
   if (tools_.device.info().recorded || latest.resumed) return;  // a replay costs nothing
-  const Outcome outcome = latest.result.outcome;
-  const bool has_run = outcome != Outcome::pruned && outcome != Outcome::compile_failed;
-  if (has_time(outcome))
-    unchecked_.add(position, {std::move(pending.config), std::move(pending.plan), std::move(build)});
-  else if (has_run)
-    unchecked_.add_failure(position);
+  unchecked_.add(position, {std::move(pending.config), std::move(pending.plan), std::move(build)});
   watch(latest);
-  if (is_best || watch_.is_due()) check_quiet();
+  if (has_time(latest.result.outcome) && (is_best || watch_.is_due())) check_quiet();
 }
 
 void TuneLoop::check_quiet() {

@@ -4,6 +4,15 @@
 
 namespace moetune {
 
+void UncheckedTrials::add(std::size_t position, Candidate candidate) {
+  const Outcome outcome = board_[position].result.outcome;
+  if (has_time(outcome)) {
+    trials_.push_back({position, std::move(candidate)});
+  } else if (outcome != Outcome::pruned && outcome != Outcome::compile_failed) {
+    failures_.push_back(position);
+  }
+}
+
 bool UncheckedTrials::check(const Measure& measure) {
   const bool quiet = watch_.is_quiet();  // may throw, and leaves them unchecked then
   const std::vector<Unchecked> trials = std::exchange(trials_, {});

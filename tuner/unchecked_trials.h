@@ -18,9 +18,8 @@ class UncheckedTrials {
   UncheckedTrials(const TuneTools& tools, TrialBoard& board, TrialStore& store, QuietWatch& watch)
       : tools_(tools), board_(board), store_(store), watch_(watch) {}
 
-  void add(std::size_t position, Candidate candidate) { trials_.push_back({position, std::move(candidate)}); }
-  // Of one that ran and has no time.
-  void add_failure(std::size_t position) { failures_.push_back(position); }
+  // One that has just ended; what did not run is of no interest.
+  void add(std::size_t position, Candidate candidate);
 
   // Runs the canary. If it is disturbed, measures them again once the device is quiet; if it does not become
   // so, they are contended, on the board and in the store. True if they were measured again. Throws Stopped.

@@ -16,7 +16,57 @@ std::size_t to_be_retried(const TemporaryCache& stored) {
   return count;
 }
 
+constexpr std::int64_t kVectorLength = 1000;
+
+struct ScriptedWorker {
+  explicit ScriptedWorker(const std::string& script = "") : device((use_fake_cuda(script), fake_device())) {
+    device.open(kernel, doubling_problem(kVectorLength), 7);
+  }
+  TrialResult run(const std::string& entry) {
+    return device.run(doubling_candidate(entry, kVectorLength), {.time_limit_s = 5});
+  }
+
+  DoublingKernel kernel;
+  CudaDevice device;
+};
+
 }  // namespace
+
+TEST_CASE("an error of the GPU itself is no candidate's fault") {
+  for (const char* code : {"46", "100", "214", "220"}) {
+    CAPTURE(code);
+    ScriptedWorker fake;
+    const std::string bad = std::string("double__sticky") + code;
+    CHECK_THROWS_WITH_AS(fake.run(bad), doctest::Contains("the GPU itself fails"), BrokenEnvironment);
+    CHECK_THROWS_WITH_AS(fake.device.duel({doubling_candidate("double", kVectorLength),
+                                           doubling_candidate(bad, kVectorLength)},
+                                          {.rounds = 5}),
+                         doctest::Contains("the GPU itself fails"), BrokenEnvironment);
+    CHECK_THROWS_AS(fake.device.verify(doubling_candidate(bad, kVectorLength), 8, 10), BrokenEnvironment);
+  }
+}
+
+TEST_CASE("an unknown error is its candidate's if a known-good kernel runs in a new worker, else the GPU's") {
+  for (const char* code : {"999", "714", "226", "304"}) {
+    CAPTURE(code);
+    const std::string bad = std::string("double__sticky") + code;
+    ScriptedWorker fake;
+    const TrialResult result = fake.run(bad);
+    CHECK(result.outcome == Outcome::launch_failed);
+    CHECK_FALSE(result.message.empty());
+    CHECK(fake.run("double").outcome == Outcome::ok);
+    CHECK(fake.device.restarts() == 1);
+    const std::vector<TrialResult> met = fake.device.duel(
+        {doubling_candidate("double__us40", kVectorLength), doubling_candidate(bad, kVectorLength)},
+        {.rounds = 5});
+    CHECK(met[0].outcome == Outcome::ok);
+    CHECK(met[1].outcome == Outcome::launch_failed);
+
+    ScriptedWorker broken("canary_fails");
+    CHECK_THROWS_WITH_AS(broken.run(bad), doctest::Contains("a known-good kernel ends in a new process"),
+                         BrokenEnvironment);
+  }
+}
 
 TEST_CASE("what ran since the last canary of a device that failed is run again, its failures too") {
   TemporaryCache stored;
@@ -87,7 +137,7 @@ TEST_CASE(
   };
   TuneRequest request;
   request.kernel = &kernel;
-  request.problem = doubling_problem(1000);
+  request.problem = doubling_problem(kVectorLength);
   request.space = &space;
   request.strategy = "exhaustive";
   request.in_flight = 1;

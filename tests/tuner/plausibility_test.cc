@@ -82,7 +82,7 @@ TEST_CASE("below 0.8 of the least a time cannot be; up to it, it is unusual") {
   CHECK_FALSE(is_unusual(100, 100));
   TrialResult slow{.outcome = Outcome::too_slow, .message = "dropped above 100 us"};
   slow.measurement.median_us = 150;
-  reject_implausible(slow, 100);
+  reject_impossible(slow, 100);
   CHECK(slow.message == "dropped above 100 us");
 }
 

@@ -209,41 +209,6 @@ TEST_CASE("an error after so many launches ends that candidate only") {
   CHECK(fake.device.restarts() == failures - (outcomes.back() == Outcome::launch_failed ? 1 : 0));
 }
 
-TEST_CASE("an error of the GPU itself is no candidate's fault") {
-  for (const char* code : {"46", "100", "214", "220"}) {
-    CAPTURE(code);
-    OpenFake fake;
-    const std::string bad = std::string("double__sticky") + code;
-    CHECK_THROWS_WITH_AS(fake.run(bad), doctest::Contains("the GPU itself fails"), BrokenEnvironment);
-    CHECK_THROWS_WITH_AS(
-        fake.device.duel({doubling_candidate("double", kElements), doubling_candidate(bad, kElements)},
-                         {.rounds = 5}),
-        doctest::Contains("the GPU itself fails"), BrokenEnvironment);
-    CHECK_THROWS_AS(fake.device.verify(doubling_candidate(bad, kElements), 8, 10), BrokenEnvironment);
-  }
-}
-
-TEST_CASE("an unknown error is its candidate's if a known-good kernel runs in a new worker, else the GPU's") {
-  for (const char* code : {"999", "714", "226", "304"}) {
-    CAPTURE(code);
-    const std::string bad = std::string("double__sticky") + code;
-    OpenFake fake;
-    const TrialResult result = fake.run(bad);
-    CHECK(result.outcome == Outcome::launch_failed);
-    CHECK_FALSE(result.message.empty());
-    CHECK(fake.run("double").outcome == Outcome::ok);
-    CHECK(fake.device.restarts() == 1);
-    const std::vector<TrialResult> met = fake.device.duel(
-        {doubling_candidate("double__us40", kElements), doubling_candidate(bad, kElements)}, {.rounds = 5});
-    CHECK(met[0].outcome == Outcome::ok);
-    CHECK(met[1].outcome == Outcome::launch_failed);
-
-    OpenFake broken("canary_fails");
-    CHECK_THROWS_WITH_AS(broken.run(bad), doctest::Contains("a known-good kernel ends in a new process"),
-                         BrokenEnvironment);
-  }
-}
-
 TEST_CASE("a refused launch, a missing entry and too little memory leave the worker alive") {
   OpenFake fake;
   CHECK(contains(fake.run("double__refuse1").message, "CUDA_ERROR_INVALID_VALUE"));
