@@ -9,9 +9,11 @@
 #include <memory>
 #include <utility>
 
+#include "base/error.h"
 #include "jobs/device_choice.h"
 #include "tests/jobs/made_up_range.h"
 #include "tests/jobs/temporary_folder.h"
+#include "tuner/trial_record.h"
 
 using namespace moetune;
 using namespace moetune::testing;
@@ -99,7 +101,50 @@ struct DuelingCell {
   CellMeter meter{session, settings, context};
 };
 
+// Runs so many candidates, and then fails.
+class BreakingDevice : public SlowDuels {
+ public:
+  BreakingDevice(std::unique_ptr<Device> device, Met& met, int runs)
+      : SlowDuels(std::move(device), met), left_(runs) {}
+  TrialResult run(const Candidate& candidate, const MeasurePolicy& policy) override {
+    if (left_-- == 0) throw BrokenEnvironment("the GPU itself fails");
+    return SlowDuels::run(candidate, policy);
+  }
+
+ private:
+  int left_;
+};
+
 }  // namespace
+
+TEST_CASE("what a cell ran since the last canary of a device that failed is run again by the next search") {
+  const RecordedCell recorded;
+  const JobContext context;
+  const TuneSettings settings;
+  Met met;
+  const auto measure = [&](int runs) {
+    DeviceChoice choice = recorded.device();
+    choice.device = std::make_unique<BreakingDevice>(std::move(choice.device), met, runs);
+    Session session(std::move(choice),
+                    {.cache = {.path = recorded.folder.file("a.db"), .none = false}, .no_compile = true},
+                    context.events);
+    CellMeter meter(session, settings, context);
+    meter.begin(false);
+    RangeCellState cell{.problem = session.problem().text()};
+    if (runs < 100) {
+      CHECK_THROWS_AS(meter.measure({{cubins_of(session, meter).begin()->second, {}}}, meter.brief(), cell),
+                      BrokenEnvironment);
+    } else {
+      meter.measure({{cubins_of(session, meter).begin()->second, {}}}, meter.brief(), cell);
+    }
+    const auto trials = session.cache()->trials(*session.cache()->find_workload(session.key()));
+    return std::pair(trials.size(), std::ranges::count_if(trials, should_retry));
+  };
+  CHECK(measure(2) == std::pair<std::size_t, std::ptrdiff_t>(2, 2));
+  const auto [trials, unsure] = measure(1000);
+  CHECK(trials >= 3);
+  CHECK(unsure == 0);
+}
 
 TEST_CASE("a cubin that is clearly slower than a cell's best gets no more than its starting points") {
   const RecordedCell recorded;
