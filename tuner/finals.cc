@@ -224,8 +224,21 @@ void Finals::time_by_itself(const Candidate& candidate, Trial& trial) {
   trial.result.contended = trial.result.contended || !sound;
 }
 
+void Finals::time_served(TuneResult& result) {
+  if (!result.best->result.measurement.follows_clock) return;
+  time_by_itself(result.winner, *result.best);
+  if (result.baseline && result.baseline->id == result.best->id) result.baseline = result.best;
+  if (!result.baseline || result.baseline->id == result.best->id) return;
+  time_by_itself(result.fallback, *result.baseline);
+  const bool stands = rank_duel({*result.best, *result.baseline}, default_id_).front() == 0;
+  if (stands || verify(result.fallback, result.baseline->result.measurement.median_us).outcome != Outcome::ok)
+    return;
+  result.best = result.baseline;
+  result.winner = result.fallback;
+}
+
 bool Finals::run_round(const std::vector<Finalist>& contenders, TuneResult& result) {
-  const Duel outcome = duel(contenders);
+  Duel outcome = duel(contenders);
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     const Trial& trial = outcome.trials[i];
     // A finalist that failed here is a failure for later searches too.
@@ -238,11 +251,9 @@ bool Finals::run_round(const std::vector<Finalist>& contenders, TuneResult& resu
   result.best = outcome.trials[*outcome.winner];
   result.tied = tied_with(*result.best, outcome.trials);
   result.winner = contenders[*outcome.winner].candidate;
-  time_by_itself(result.winner, *result.best);
-  if (result.baseline && result.baseline->id == result.best->id) {
-    result.baseline = result.best;
-  } else if (result.baseline) {
-    time_by_itself(result.fallback, *result.baseline);
+  time_served(result);
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    if (contenders[i].trial.id == result.best->id) outcome.winner = i;
   }
   measure_timings(contenders, outcome, result);
   store_.put_winner(result);

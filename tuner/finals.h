@@ -62,6 +62,8 @@ class Finals {
   bool run_round(const std::vector<Finalist>& contenders, TuneResult& result);
   // The time of a finalist by itself, as it is served, in place of the duel's where that depends on the others.
   void time_by_itself(const Candidate& candidate, Trial& trial);
+  // Does so for the winner and the default. By these times, too, the default wins a tie.
+  void time_served(TuneResult& result);
 
   const TuneRequest& request_;
   const TuneTools& tools_;

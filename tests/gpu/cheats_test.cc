@@ -11,9 +11,8 @@ namespace moetune {
 namespace {
 
 constexpr const char* kCheats[] = {
-    "MEMO_IN_GLOBAL", "MEMO_IN_SCRATCH",       "MEMO_IN_SHARED",     "MEMO_BY_CONTENT",
-    "SOME_ROWS",      "SKIPS_WHAT_IS_WRITTEN", "EVERY_OTHER_LAUNCH", "ONLY_OUTSIDE_GRAPHS",
-    "FIRST_RESULT",   "MADE_FROM_SEED",        "READS_BEHIND",
+    "MEMO_IN_SCRATCH",    "MEMO_IN_SHARED",      "MEMO_BY_CONTENT", "SOME_ROWS",      "SKIPS_WHAT_IS_WRITTEN",
+    "EVERY_OTHER_LAUNCH", "ONLY_OUTSIDE_GRAPHS", "FIRST_RESULT",    "MADE_FROM_SEED", "READS_BEHIND",
 };
 
 Candidate candidate_of(const std::string& cheat) {
@@ -22,6 +21,14 @@ Candidate candidate_of(const std::string& cheat) {
 }
 
 }  // namespace
+
+TEST_CASE("a kernel that keeps results in a global is not even run") {
+  if (no_gpu()) return;
+  const Candidate candidate = candidate_of("MEMO_IN_GLOBAL");
+  CHECK(candidate.build->outcome == Outcome::compile_failed);
+  CHECK_MESSAGE(candidate.build->message.find("keeps 'remembered'") != std::string::npos,
+                candidate.build->message);
+}
 
 TEST_CASE("a kernel that cheats is refused when it would lead, and in the finals") {
   if (no_gpu()) return;

@@ -21,7 +21,7 @@
 #include "tests/tuner/temporary_cache.h"
 #include "tuner/worker/harness.h"
 
-#define REQUIRE_OK(call) REQUIRE_MESSAGE((call) == MOETUNE_OK, std::string(moetune_last_error()))
+#define REQUIRE_DONE(call) REQUIRE_MESSAGE((call) == MOETUNE_OK, std::string(moetune_last_error()))
 
 namespace moetune::shared_workspace_gpu_test {
 namespace {
@@ -147,12 +147,12 @@ class Served {
     const std::string path = file.path.string();
     const char* const paths[] = {path.c_str()};
     const moetune_open_options options{sizeof options, paths, 1, 0, 0};
-    REQUIRE_OK(moetune_open(&options, &runtime_));
-    REQUIRE_OK(
+    REQUIRE_DONE(moetune_open(&options, &runtime_));
+    REQUIRE_DONE(
         moetune_family_open(runtime_, of.kernel, kernel.specialization(problem).text().c_str(), &family_));
     const Extents extents = kernel.extents_of(problem);
-    REQUIRE_OK(moetune_pick(family_, extents.begin(), extents.size(), 0, &choice_));
-    REQUIRE_OK(moetune_choice_workspace(family_, &choice_, &workspace_bytes_));
+    REQUIRE_DONE(moetune_pick(family_, extents.begin(), extents.size(), 0, &choice_));
+    REQUIRE_DONE(moetune_choice_workspace(family_, &choice_, &workspace_bytes_));
     for (std::uint64_t seed = 1; seed <= kInputs; ++seed)
       tensors_.push_back(std::make_unique<DeviceTensors>(
           kernel, FamilyMember{problem, kernel.default_call(problem)}, seed, stream));
@@ -178,13 +178,13 @@ class Served {
              const cuda::Stream& stream) {
     const Kernel& kernel = find_kernel(of_.kernel);
     const Problem problem = problem_of(of_);
-    REQUIRE_OK(launch(tensors_[0]->arguments(), workspace, bytes, stream));
+    REQUIRE_DONE(launch(tensors_[0]->arguments(), workspace, bytes, stream));
     tensors_[0]->check_outputs(kernel, {problem, kernel.default_call(problem)});
     const cuda::Memory outputs = cuda::allocate(output_bytes()), sums = cuda::allocate(8 * 2 * kInputs);
     cuda::set_bytes(sums.get(), 0, 8 * 2 * kInputs, stream);
     for (int call = 0; call < 2 * kInputs; ++call) {
       cuda::set_bytes(outputs.get(), 0xFF, output_bytes(), stream);
-      REQUIRE_OK(launch(arguments(call % kInputs, outputs.get()), workspace, bytes, stream));
+      REQUIRE_DONE(launch(arguments(call % kInputs, outputs.get()), workspace, bytes, stream));
       checksums.add(outputs.get(), output_bytes(), sums.get() + 8 * static_cast<cuda::Address>(call), stream);
     }
     std::array<std::uint64_t, 2 * kInputs> read{};

@@ -12,8 +12,9 @@ namespace moetune {
 
 class ScriptedDevice : public Device {
  public:
-  std::function<TrialResult(const Config&)> answer;                     // a trial's result
-  std::function<TrialResult(const Config&)> duel_answer;                // empty: as `answer`
+  std::function<TrialResult(const Config&)> answer;        // a trial's result
+  std::function<TrialResult(const Config&)> duel_answer;   // empty: as `answer`
+  std::function<TrialResult(const Config&)> alone_answer;  // of a duel of one; empty: as the others
   std::function<TrialResult(const Config&, Timing)> timed_duel_answer;  // before the other if it is set
   std::function<std::optional<CanaryReading>()> canary_answer;          // empty: as a recording
   std::set<std::string> wrong_on_fresh_inputs;  // canonical texts that verify() refuses
@@ -36,6 +37,7 @@ class ScriptedDevice : public Device {
 
   std::vector<TrialResult> duel(const std::vector<Candidate>& finalists, const DuelPolicy& policy) override {
     timings.push_back(policy.timing);
+    if (alone_answer && finalists.size() == 1) return {alone_answer(finalists[0].config)};
     std::vector<TrialResult> results;
     for (const Candidate& finalist : finalists) {
       results.push_back(timed_duel_answer ? timed_duel_answer(finalist.config, policy.timing)

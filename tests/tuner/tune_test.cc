@@ -122,6 +122,37 @@ TEST_CASE("the duel decides, not the luckiest sample") {
   CHECK(result.best->config.text() == "x=3,y=5");
 }
 
+TEST_CASE("where times depend on what power others draw, winner and default are timed by themselves") {
+  Search search;
+  search.request.default_config = Config{{"x", Value::integer(7)}, {"y", Value::integer(0)}};
+  const auto following = [](double us) {
+    TrialResult result = timed(us);
+    result.measurement.follows_clock = true;
+    return result;
+  };
+  double of_winner = 104;
+  search.device.duel_answer = [&](const Config& config) {
+    return following(config.text() == "x=3,y=5" ? 99 : config.text() == "x=7,y=0" ? 100 : 200);
+  };
+  search.device.alone_answer = [&](const Config& config) {
+    return following(config.text() == "x=7,y=0" ? 103 : of_winner);
+  };
+  search.request.budget = 64;
+  const TuneResult overtaken = search.run();
+  REQUIRE(overtaken.best);
+  CHECK(overtaken.best->config.text() == "x=7,y=0");
+  CHECK(overtaken.best->result.measurement.median_us == 103);
+  CHECK(overtaken.winner.config.text() == "x=7,y=0");
+  of_winner = 101;
+  const TuneResult stands = search.run();
+  CHECK(stands.best->config.text() == "x=3,y=5");
+  CHECK(stands.best->result.measurement.median_us == 101);
+  CHECK(stands.baseline->result.measurement.median_us == 103);
+  of_winner = 104;  // but the default is wrong on fresh inputs
+  search.device.wrong_on_fresh_inputs = {"x=7,y=0"};
+  CHECK(search.run().best->config.text() == "x=3,y=5");
+}
+
 TEST_CASE("a winner that is wrong on fresh inputs gives way to the next") {
   Search search;
   search.request.budget = 64;
