@@ -159,7 +159,7 @@ __device__ bool is_spared_launch() {
 #if EVERY_OTHER_LAUNCH
   return *const_cast<volatile u32*>(&launches) % 2 == 1;
 #elif ONLY_OUTSIDE_GRAPHS
-  return now_ns() - *const_cast<volatile u64*>(&last_run_ns) < 20000;
+  return now_ns() - *const_cast<volatile u64*>(&last_run_ns) < 60000;
 #else
   return false;
 #endif
