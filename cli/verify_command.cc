@@ -53,10 +53,11 @@ std::string allowed_text(const CheckedOutput& output) {
 }
 
 void print(const VerifyResult& result, std::ostream& out) {
-  Table table({"seed", "outcome", "max error", "dissimilarity", ""}, {0, 2, 3});
+  Table table({"seed", "outcome", "max error", "of allowed", "dissimilarity", ""}, {0, 2, 3, 4});
   for (const auto& [seed, check] : result.checks) {
     table.add({std::to_string(seed), std::string(outcome_name(check.outcome)),
-               format("%.3g", check.max_error), format("%.3g", check.dissimilarity), check.message});
+               format("%.3g", check.max_error), format("%.0f%%", 100 * check.error_share),
+               format("%.3g", check.dissimilarity), check.message});
   }
   std::string allowed;
   for (const CheckedOutput& checked : result.outputs) allowed += "allowed in " + allowed_text(checked);

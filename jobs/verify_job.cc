@@ -32,6 +32,7 @@ Document check_document(const InputCheck& check) {
   return {{"seed", check.seed},
           {"outcome", outcome_name(check.result.outcome)},
           {"max_error", check.result.max_error},
+          {"error_share", check.result.error_share},
           {"dissimilarity", check.result.dissimilarity},
           {"message", check.result.message}};
 }

@@ -60,6 +60,7 @@ struct TrialResult {
   std::string message;
   Measurement measurement;
   double max_error = 0, dissimilarity = 0;  // of the worst output against the exact reference
+  double error_share = 0;                   // of the largest error that is allowed
   double validate_s = 0, measure_s = 0;
   bool contended = false;  // measured while somebody else used the device: its time is no fact
 };

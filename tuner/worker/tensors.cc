@@ -297,6 +297,7 @@ void Tensors::judge_outputs(int run, Judged as, Validation& validation) {
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     const bool counts = is_integer(spec_.buffers[outputs_[i].position].dtype);
     const OutputVerdict verdict = counts ? judge_integers(i, run) : judge_errors(i, as, validation);
+    validation.error_share = std::max(validation.error_share, verdict.error_share);
     if (!verdict.right && wrong.empty()) wrong = verdict.reason;
   }
   if (!wrong.empty()) validation.reason = wrong;

@@ -40,6 +40,7 @@ struct Validation {
   bool damaged = false;  // something but the outputs was written: the problem must be opened again
   std::string reason;
   double max_error = 0, dissimilarity = 0;  // of the worst floating-point output
+  double error_share = 0;                   // OutputVerdict::error_share of the worst
   double run_us = 0;                        // device time of the run that was judged
 };
 

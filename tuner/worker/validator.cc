@@ -64,7 +64,7 @@ OutputVerdict judge(const std::string& name, const ErrorFigures& figures, double
                            ", that of a sum of " + number(tolerance.terms) + " terms " + number(of_sum) +
                            ")");
   }
-  return {true, ""};
+  return {true, "", allowed > 0 ? figures.max_error / allowed : 0};
 }
 
 OutputVerdict judge_exact(const std::string& name, const ErrorFigures& figures) {

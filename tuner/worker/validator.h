@@ -46,7 +46,8 @@ struct SegmentFigures {
 
 struct OutputVerdict {
   bool right = false;
-  std::string reason;  // one line, where it is not
+  std::string reason;      // one line, where it is not
+  double error_share = 0;  // of the largest error that is allowed, where one is
 };
 
 // The error that adding `terms` terms in f32, in any order, leaves in a sum near `largest`: of random terms, which add

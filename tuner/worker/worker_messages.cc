@@ -143,6 +143,7 @@ void to_json(Json& json, const TrialResult& result) {
           {"measurement", result.measurement},
           {"max_error", from_number(result.max_error)},
           {"dissimilarity", from_number(result.dissimilarity)},
+          {"error_share", from_number(result.error_share)},
           {"validate_s", result.validate_s},
           {"measure_s", result.measure_s}};
 }
@@ -156,6 +157,7 @@ void from_json(const Json& json, TrialResult& result) {
   json.at("measurement").get_to(result.measurement);
   result.max_error = to_number(json.at("max_error"));
   result.dissimilarity = to_number(json.at("dissimilarity"));
+  result.error_share = to_number(json.at("error_share"));
   json.at("validate_s").get_to(result.validate_s);
   json.at("measure_s").get_to(result.measure_s);
 }

@@ -192,6 +192,7 @@ bool WorkerSession::validate(Run& run, bool after_previous_run) {
   TrialResult& result = run.reply.result;
   result.validate_s += seconds_since(begin);
   result.max_error = std::max(result.max_error, validation.max_error);
+  result.error_share = std::max(result.error_share, validation.error_share);
   result.dissimilarity = std::max(result.dissimilarity, validation.dissimilarity);
   run.reply.damaged = validation.damaged;
   if (!after_previous_run) run.run_us = validation.run_us;
