@@ -98,8 +98,7 @@ TEST_CASE("verify and bench of a stored winner find everything in the cache") {
   CHECK(checks["programs_compiled"] == 0);
   CHECK(checks["outputs"][0]["dissimilarity"].get<double>() > 0);
   CHECK(checks["outputs"][0]["terms"].get<double>() >= 1);
-  CHECK(checks["checks"][0]["error_share"].get<double>() > 0);
-  CHECK(checks["checks"][0]["error_share"].get<double>() <= 1);
+  CHECK(checks["checks"][0]["error_share"] == 0);  // the scripted driver rounds nothing
   const auto first_seed = [&](const std::vector<std::string>& more) {
     return document(tuned.tool.run(command("verify", more)))["checks"][0]["seed"];
   };

@@ -60,6 +60,7 @@ TEST_CASE("one element past twice the baseline's error fails though the whole is
   const ErrorFigures one_off = figures(x, y);
   REQUIRE(one_off.dissimilarity() < kTolerance.dissimilarity);
   CHECK(judge_within(one_off, 0.011).right);
+  CHECK(judge_within(one_off, 0.021).error_share == doctest::Approx(0.5));
   const OutputVerdict verdict = judge_within(one_off, 0.01);
   CHECK_FALSE(verdict.right);
   CHECK(verdict.reason.find("at 777") != std::string::npos);
