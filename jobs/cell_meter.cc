@@ -95,7 +95,9 @@ void CellMeter::put(const Config& config, const TrialResult& result, const Build
 // Of a device that has failed, nobody knows since when: the next search runs again what ran since the last canary.
 void CellMeter::disown() {
   for (const Config& config : std::exchange(unchecked_, {})) {
-    TrialResult result = known_.at(config.text());
+    const auto known = known_.find(config.text());
+    if (known == known_.end()) continue;  // of an earlier cell, since which canaries were quiet
+    TrialResult result = known->second;
     result.contended = true;
     put(config, result, nullptr);
   }
@@ -115,6 +117,7 @@ double CellMeter::time_of(ConfigId id) {
       reject_impossible(result, least_us_);
       put(config, result, found->build.get());
       unchecked_.push_back(config);
+      known_.emplace(config.text(), result);  // for disown(), whatever the breaker throws
       if (!session_.info().recorded) breaker_.record(config.text(), result);
     }
     known = known_.emplace(config.text(), std::move(result)).first;
@@ -195,7 +198,7 @@ bool CellMeter::is_right(const std::string& config) {
 CellMeter::Effort CellMeter::thorough() const {
   return {.within = 1.1,
           .finalists = 6,
-          .duel = {settings_.duel_rounds, settings_.policy.timing},
+          .duel = {.rounds = settings_.duel_rounds, .timing = settings_.policy.timing, .proves = true},
           .policy = settings_.policy,
           .seconds = 2};
 }

@@ -56,7 +56,8 @@ Contest hold_contest(Device& device, QuietWatch& watch, const Candidate& incumbe
     std::vector<TrialResult> results;
     const std::vector<Candidate> pair = swapped ? std::vector<Candidate>{challenger, incumbent}
                                                 : std::vector<Candidate>{incumbent, challenger};
-    const bool quiet = watch.measure_quietly([&] { results = device.duel(pair, {rounds, timing}); });
+    const bool quiet = watch.measure_quietly(
+        [&] { results = device.duel(pair, {.rounds = rounds, .timing = timing, .proves = true}); });
     Contest one = judge_duel(results[swapped ? 1 : 0], results[swapped ? 0 : 1]);
     if (!quiet) {
       one.won = false;

@@ -145,8 +145,14 @@ Finals::Duel Finals::duel(const std::vector<Finalist>& contenders) {
     if (result.outcome != Outcome::ok) break;
     const TrialResult check = verify(candidates[i], result.measurement.median_us);
     if (check.outcome == Outcome::ok) {
-      duel.winner = i;
-      break;
+      duel.served = by_itself(candidates[i], result);
+      if (!duel.served || duel.served->outcome == Outcome::ok) {
+        duel.winner = i;
+        break;
+      }
+      result.outcome = duel.served->outcome;
+      result.message = "by itself: " + duel.served->message;
+      continue;
     }
     result.outcome = check.outcome;
     result.message = "on inputs from another seed: " + check.message;
@@ -213,28 +219,27 @@ void Finals::measure_timings(const std::vector<Finalist>& contenders, const Duel
   }
 }
 
-void Finals::time_by_itself(const Candidate& candidate, Trial& trial) {
-  if (trial.result.outcome != Outcome::ok || !trial.result.measurement.follows_clock) return;
+std::optional<TrialResult> Finals::by_itself(const Candidate& candidate, const TrialResult& dueled) {
+  if (dueled.outcome != Outcome::ok || !dueled.measurement.follows_clock) return std::nullopt;
   TrialResult alone;
   const bool sound = watch_.measure_quietly([&] {
     alone = tools_.device.duel({candidate}, {request_.duel_rounds, request_.policy.timing}).front();
   });
-  if (alone.outcome != Outcome::ok) return;
-  trial.result.measurement = std::move(alone.measurement);
-  trial.result.contended = trial.result.contended || !sound;
+  alone.contended = dueled.contended || !sound;
+  reject_impossible(alone, request_.least_us);
+  return alone;
 }
 
-void Finals::time_served(TuneResult& result) {
-  if (!result.best->result.measurement.follows_clock) return;
-  time_by_itself(result.winner, *result.best);
-  if (result.baseline && result.baseline->id == result.best->id) result.baseline = result.best;
-  if (!result.baseline || result.baseline->id == result.best->id) return;
-  time_by_itself(result.fallback, *result.baseline);
-  const bool stands = rank_duel({*result.best, *result.baseline}, default_id_).front() == 0;
-  if (stands || verify(result.fallback, result.baseline->result.measurement.median_us).outcome != Outcome::ok)
-    return;
-  result.best = result.baseline;
+void Finals::serve_default(TuneResult& result) {
+  Trial& baseline = *result.baseline;
+  const std::optional<TrialResult> served = by_itself(result.fallback, baseline.result);
+  if (!served || served->outcome != Outcome::ok) return;
+  baseline.result = *served;
+  if (rank_duel({*result.best, baseline}, default_id_).front() == 0) return;
+  if (verify(result.fallback, served->measurement.median_us).outcome != Outcome::ok) return;
+  result.best = baseline;
   result.winner = result.fallback;
+  result.tied.clear();
 }
 
 bool Finals::run_round(const std::vector<Finalist>& contenders, TuneResult& result) {
@@ -251,7 +256,12 @@ bool Finals::run_round(const std::vector<Finalist>& contenders, TuneResult& resu
   result.best = outcome.trials[*outcome.winner];
   result.tied = tied_with(*result.best, outcome.trials);
   result.winner = contenders[*outcome.winner].candidate;
-  time_served(result);
+  if (outcome.served) result.best->result = *outcome.served;
+  if (result.baseline && result.baseline->id == result.best->id) {
+    result.baseline = result.best;
+  } else if (result.baseline && outcome.served) {
+    serve_default(result);
+  }
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     if (contenders[i].trial.id == result.best->id) outcome.winner = i;
   }

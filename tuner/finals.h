@@ -50,6 +50,7 @@ class Finals {
   struct Duel {
     std::vector<Trial> trials;          // the finalists with their duel results, in the order given
     std::optional<std::size_t> winner;  // among them; none where none stood the duel and the verification
+    std::optional<TrialResult> served;  // the winner's, by itself
   };
 
   std::optional<std::vector<Finalist>> next_contenders(const TuneResult& result);
@@ -60,10 +61,10 @@ class Finals {
   // The same finalists under the other timings, which choose nothing, if the request asks for them.
   void measure_timings(const std::vector<Finalist>& contenders, const Duel& own, TuneResult& result);
   bool run_round(const std::vector<Finalist>& contenders, TuneResult& result);
-  // The time of a finalist by itself, as it is served, in place of the duel's where that depends on the others.
-  void time_by_itself(const Candidate& candidate, Trial& trial);
-  // Does so for the winner and the default. By these times, too, the default wins a tie.
-  void time_served(TuneResult& result);
+  // A finalist timed by itself, as it is served; nullopt where the duel's time does not depend on the others.
+  std::optional<TrialResult> by_itself(const Candidate& candidate, const TrialResult& dueled);
+  // The default by itself, too, if the winner was. By these times as well the default wins a tie.
+  void serve_default(TuneResult& result);
 
   const TuneRequest& request_;
   const TuneTools& tools_;

@@ -72,7 +72,11 @@ double least_time_us(const Kernel& kernel, const Problem& problem, Timing timing
     cost.read_bytes = std::max(0.0, cost.read_bytes - fresh);
     rotating = std::max(0.0, rotating - fresh);
   }
-  const std::optional<Floor> measured = floor_of(cost, ceilings, Launches::overlapping);
+  // What need not leave the cache has no ceiling here.
+  Cost beyond = cost;
+  if (cost.inputs == Inputs::cold) beyond.read_bytes = std::min(cost.read_bytes, rotating);
+  beyond.written_bytes = std::max(0.0, cost.written_bytes - static_cast<double>(peak.l2_bytes));
+  const std::optional<Floor> measured = floor_of(beyond, ceilings, Launches::overlapping);
   return measured ? measured->us : by_peak(cost, rotating, peak);
 }
 

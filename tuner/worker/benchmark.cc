@@ -161,7 +161,7 @@ double Benchmark::producer_us(std::int64_t turns, double sample_us, int count) {
   return median_interval(producer_samples_us_).median;
 }
 
-std::vector<TimedSample> Benchmark::timed_graphs(const std::vector<Rotation*>& order, bool ends_with_first) {
+std::vector<TimedSample> Benchmark::timed_graphs(const std::vector<Rotation*>& order, bool ends_with_last) {
   std::map<Rotation*, int> uses;
   for (Rotation* const rotation : order) ++uses[rotation];
   for (const auto& [rotation, count] : uses) rotation->prepare(count);
@@ -172,7 +172,7 @@ std::vector<TimedSample> Benchmark::timed_graphs(const std::vector<Rotation*>& o
   HeldStream held(harness_, holds_);
   for (std::size_t i = 0; i < order.size(); ++i) {
     Rotation& rotation = *order[i];
-    if (ends_with_first && i + 1 == order.size()) rotation.end_with_first();
+    if (ends_with_last && i + 1 == order.size()) rotation.end_with_last();
     rotation.forget();
     const int place = static_cast<int>(2 * i);
     harness_.tick(place);
@@ -193,13 +193,13 @@ std::vector<TimedSample> Benchmark::timed_graphs(const std::vector<Rotation*>& o
   return samples;
 }
 
-std::vector<TimedSample> Benchmark::sample(const std::vector<Rotation*>& order, bool ends_with_first) {
-  std::vector<TimedSample> samples = timed_graphs(order, ends_with_first);
+std::vector<TimedSample> Benchmark::sample(const std::vector<Rotation*>& order, bool ends_with_last) {
+  std::vector<TimedSample> samples = timed_graphs(order, ends_with_last);
   for (int attempt = 1; holds_ && harness_.gave_up(); ++attempt) {
     // A profiler, or CUDA_LAUNCH_BLOCKING, ends each launch before the next is enqueued: no launch can wait
     // for what comes behind it.
     if (attempt == kHoldAttempts) holds_ = false;
-    samples = timed_graphs(order, ends_with_first);
+    samples = timed_graphs(order, ends_with_last);
   }
   return samples;
 }
@@ -276,12 +276,14 @@ Benchmark::Timed Benchmark::measure(LoadedPlan& plan, std::int64_t turns, double
   return {Outcome::ok, "", summarize(std::move(samples), std::move(clocks))};
 }
 
-Benchmark::Pass Benchmark::first_pass(LoadedPlan& plan, std::int64_t turns, Timing timing, int most) {
+Benchmark::Pass Benchmark::first_pass(LoadedPlan& plan, std::int64_t turns, std::int64_t last, Timing timing,
+                                      int most) {
   Rotation rotation = rotation_of(plan, timing, turns);
+  rotation.set_last(last);
   rotation.set_launches(static_cast<int>(std::min<std::int64_t>(turns, most)));
   const double producer = timing == Timing::chained ? producer_us(turns, kSampleUs, 1) : 0;
   const TimedSample sampled = sample({&rotation}, true).front();
-  return {take_off(sampled.us, producer) * rotation.launches(), rotation.launches()};
+  return {take_off(sampled.us, producer) * rotation.launches(), rotation.launches(), sampled.clock_mhz};
 }
 
 // A duel's rounds until enough of them count, or the deadline or `patience_s` ends.
@@ -335,11 +337,14 @@ std::vector<Measurement> Benchmark::duel(const std::vector<LoadedPlan*>& plans, 
     rotation.prepare(policy.rounds);
   }
   failed.reset();
-  double producer = 0;
-  if (policy.timing == Timing::chained) producer = producer_us(turns, policy.sample_us, kProducerSamples);
   if (follows_clock_) std::this_thread::sleep_for(kRest);
   const Settling settling = play_rounds(rotations, policy, round_us, deadline);
   follows_clock_ = settling.follows_clock();
+  double producer = 0;
+  if (policy.timing == Timing::chained) {  // at the clocks of the rounds
+    producer_samples_us_.clear();
+    producer = producer_us(turns, policy.sample_us, kProducerSamples);
+  }
   std::vector<std::size_t> counting = settling.counting();
   const bool settled =
       settling.is_enough(static_cast<std::size_t>(policy.rounds)) || counting.size() == settling.size();

@@ -46,23 +46,24 @@ class Rotation {
   void set_launches(int launches);
   int launches() const { return launches_; }
 
-  // Makes sure that the next `count` graphs exist, so that enqueueing them is quick; and the one of end_with_first().
+  // Makes sure that the next `count` graphs exist, so that enqueueing them is quick; and the one of end_with_last().
   void prepare(int count);
   void enqueue_next();
   void forget() const {
     if (forget_) forget_();
   }
   void restart() { start_ = 1 % turns_; }
-  // The next graph ends with turn 0.
-  void end_with_first() { start_ = ending_start(); }
+  // The next graph ends with the last turn: 0, if no other is said.
+  void end_with_last() { start_ = ending_start(); }
+  void set_last(std::int64_t turn) { last_ = turn; }
 
  private:
-  std::int64_t ending_start() const { return ((1 - launches_) % turns_ + turns_) % turns_; }
+  std::int64_t ending_start() const { return ((last_ + 1 - launches_) % turns_ + turns_) % turns_; }
   const cuda::Graph& graph(std::int64_t start);
 
   Enqueue enqueue_;
   Forget forget_;
-  std::int64_t turns_;
+  std::int64_t turns_, last_ = 0;
   const cuda::Stream& stream_;
   int launches_ = 0;
   std::int64_t start_ = 0;                      // the turn that the next graph begins with
@@ -98,22 +99,23 @@ class Benchmark {
                                 const DuelPolicy& policy, Deadline deadline,
                                 std::optional<std::size_t>& failed, const LastSample& last);
 
-  // One graph of launches over turns that are all different, the last of them turn 0, at most `most` launches. The time
-  // of all of it, without the producer's.
+  // One graph of launches over turns that are all different, the last of them `last`, at most `most` launches. The time
+  // of all of it, without the producer's, and the clock meanwhile.
   struct Pass {
     double us = 0;
     int launches = 0;
+    double clock_mhz = 0;
   };
-  Pass first_pass(LoadedPlan& plan, std::int64_t turns, Timing timing, int most);
+  Pass first_pass(LoadedPlan& plan, std::int64_t turns, std::int64_t last, Timing timing, int most);
 
  private:
   Rotation rotation_of(LoadedPlan& plan, Timing timing, std::int64_t turns);
   // The producer by itself, over the same turns: its median after `count` samples more.
   double producer_us(std::int64_t turns, double sample_us, int count);
-  // A graph of each rotation in turn, between which the stream never waits for the host. The last one ends with turn 0
-  // if asked to.
-  std::vector<TimedSample> sample(const std::vector<Rotation*>& order, bool ends_with_first);
-  std::vector<TimedSample> timed_graphs(const std::vector<Rotation*>& order, bool ends_with_first);
+  // A graph of each rotation in turn, between which the stream never waits for the host. The last one ends with its
+  // rotation's last turn if asked to.
+  std::vector<TimedSample> sample(const std::vector<Rotation*>& order, bool ends_with_last);
+  std::vector<TimedSample> timed_graphs(const std::vector<Rotation*>& order, bool ends_with_last);
   Settling play_rounds(std::vector<Rotation>& rotations, const DuelPolicy& policy, double round_us,
                        Deadline deadline);
   double loaded_us() const;

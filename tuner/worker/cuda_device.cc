@@ -187,6 +187,19 @@ void CudaDevice::ensure_open(const Opened& wanted) {
     throw;
   }
   opened_ = wanted;
+  answered_others_ = false;
+}
+
+void CudaDevice::ensure_answers() {
+  if (answered_others_) return;
+  try {
+    ask(*worker_, {R"({"op":"answer_others"})", {}}, options_.open_limit,
+        "preparing other inputs of " + programs_->kernel->name(), nullptr, stop_);
+  } catch (...) {
+    forget_worker();
+    throw;
+  }
+  answered_others_ = true;
 }
 
 TrialResult CudaDevice::trial(const Candidate& candidate, const MeasurePolicy& policy, const Opened& on,
@@ -196,6 +209,7 @@ TrialResult CudaDevice::trial(const Candidate& candidate, const MeasurePolicy& p
             .message = candidate.build ? candidate.build->message : "was not compiled"};
   }
   ensure_open(on);
+  if (measure && policy.prove_below_us > 0) ensure_answers();
   const Message request{
       Json{{"op", "run"}, {"plan", candidate.plan}, {"policy", policy}, {"measure", measure}}.dump(),
       {candidate.build->cubin}};
@@ -238,6 +252,7 @@ CudaDevice::DuelAttempt CudaDevice::attempt_duel(const std::vector<Candidate>& f
                                                  const std::vector<std::size_t>& standing,
                                                  const DuelPolicy& policy) {
   ensure_open(wanted_);
+  if (policy.proves) ensure_answers();
   Json plans = Json::array();
   Message request;
   for (const std::size_t i : standing) {

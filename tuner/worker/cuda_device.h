@@ -80,6 +80,8 @@ class CudaDevice final : public Device {
 
   ChildProcess& worker();
   void ensure_open(const Opened& wanted);
+  // What a proof compares with, once for a problem that is open.
+  void ensure_answers();
   TrialResult trial(const Candidate& candidate, const MeasurePolicy& policy, const Opened& on, bool measure);
   void forget_worker();
   void require_sound(const std::string& error);
@@ -97,6 +99,7 @@ class CudaDevice final : public Device {
   std::shared_ptr<const Programs> programs_;  // of the problem that is open; null before open()
   Opened wanted_;                             // what run() and duel() measure on
   std::optional<Opened> opened_;              // what the worker holds now
+  bool answered_others_ = false;              // of that
 };
 
 }  // namespace moetune

@@ -1,8 +1,11 @@
 #include "tuner/worker/proof.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <thread>
 
 namespace moetune {
 namespace {
@@ -11,6 +14,8 @@ constexpr int kMostLaunches = 256;
 constexpr std::uint64_t kAttempts = 3;
 // What a pass may take beyond the same launches as they were measured: starting a graph, and clocks that differ.
 constexpr double kSlackUs = 20, kFactor = 1.3;
+// So that a time slice of another process, or a dip of the clocks, does not last through all attempts.
+constexpr std::chrono::milliseconds kPauseBetween{100};
 
 std::string slower_text(double first_us, double known_us) {
   char text[160];
@@ -22,25 +27,30 @@ std::string slower_text(double first_us, double known_us) {
   return text;
 }
 
-bool is_as_fast(const Benchmark::Pass& pass, double median_us) {
-  return pass.us <= kSlackUs + kFactor * median_us * pass.launches;
+// By time or, at other clocks, by cycles.
+bool is_as_fast(const Benchmark::Pass& pass, const Measurement& measured) {
+  double us = pass.us;
+  if (pass.clock_mhz > 0 && measured.sm_clock_mhz > 0)
+    us *= std::min(1.0, pass.clock_mhz / measured.sm_clock_mhz);
+  return us <= kSlackUs + kFactor * measured.median_us * pass.launches;
 }
 
 // Whether the launches of a graph are right although the outputs hold something already, and the launch behind them
 // although they hold nothing: of a candidate that computes only every other time, one of the two is wrong.
 Validation judge_passes(LoadedPlan& plan, Tensors& tensors, Benchmark& benchmark, Timing timing,
                         Benchmark::Pass& pass) {
-  pass = benchmark.first_pass(plan, tensors.turns(), timing, kMostLaunches);
+  pass = benchmark.first_pass(plan, tensors.turns(), tensors.judged_turn(), timing, kMostLaunches);
   const Validation validation = tensors.judge_written();
   if (!validation.right) return validation;
   tensors.poison_outputs();
-  benchmark.first_pass(plan, tensors.turns(), timing, 1);
+  benchmark.first_pass(plan, tensors.turns(), tensors.judged_turn(), timing, 1);
   return tensors.judge_written();
 }
 
 }  // namespace
 
-Validation prove(LoadedPlan& plan, Tensors& tensors, Benchmark& benchmark, Timing timing, double median_us) {
+Validation prove(LoadedPlan& plan, Tensors& tensors, Benchmark& benchmark, Timing timing,
+                 const Measurement& measured) {
   tensors.use(InputSet::other);
   Validation validation;
   if (tensors.accumulates()) {
@@ -48,12 +58,13 @@ Validation prove(LoadedPlan& plan, Tensors& tensors, Benchmark& benchmark, Timin
   } else {
     Benchmark::Pass pass;
     validation = judge_passes(plan, tensors, benchmark, timing, pass);
-    for (std::uint64_t again = 1; again < kAttempts && !is_as_fast(pass, median_us); ++again) {
+    for (std::uint64_t again = 1; again < kAttempts && !is_as_fast(pass, measured); ++again) {
+      std::this_thread::sleep_for(kPauseBetween);
       tensors.stir(again);
-      pass = benchmark.first_pass(plan, tensors.turns(), timing, kMostLaunches);
+      pass = benchmark.first_pass(plan, tensors.turns(), tensors.judged_turn(), timing, kMostLaunches);
     }
-    if (validation.right && !is_as_fast(pass, median_us))
-      validation.reason = slower_text(pass.us / pass.launches, median_us);
+    if (validation.right && !is_as_fast(pass, measured))
+      validation.reason = slower_text(pass.us / pass.launches, measured.median_us);
     if (const std::string damage = tensors.damage(plan); !damage.empty()) {
       validation.damaged = true;
       validation.reason = damage;

@@ -10,8 +10,8 @@
 
 namespace moetune {
 
-// `median_us` is the candidate's time of one launch under `timing`, as it was measured. Leaves the usual inputs in
-// use unless it throws.
-Validation prove(LoadedPlan& plan, Tensors& tensors, Benchmark& benchmark, Timing timing, double median_us);
+// `measured` is the candidate's time under `timing`. Leaves the usual inputs in use unless it throws.
+Validation prove(LoadedPlan& plan, Tensors& tensors, Benchmark& benchmark, Timing timing,
+                 const Measurement& measured);
 
 }  // namespace moetune

@@ -23,6 +23,8 @@ double quantile(std::vector<double> values, double share) {
 }  // namespace
 
 void Settling::add(std::vector<TimedSample> round, double busy_us) {
+  // Some GPUs run above what they report.
+  for (const TimedSample& sample : round) highest_mhz_ = std::max(highest_mhz_, sample.clock_mhz);
   rounds_.push_back({std::move(round), loaded_us_, busy_us});
   loaded_us_ += busy_us;
 }

@@ -61,6 +61,7 @@ Tensors::Tensors(TensorsSpec spec, const CompiledReference& exact, const Compile
   fillings_[1].guard = kOtherPoisonByte;
   try {
     allocate(limits, free_memory);
+    fillings_[1].turn = static_cast<std::int64_t>(spec_.other_seed % static_cast<std::uint64_t>(turns()));
     fill_inputs(filling().seed);
     find_answers();
     run_baseline(baseline);
@@ -142,7 +143,15 @@ void Tensors::use(InputSet set) {
   if (set == in_use_) return;
   in_use_ = set;
   fill_inputs(filling().seed);
-  if (filling().answers.empty()) find_answers();
+  try {
+    if (filling().answers.empty()) find_answers();
+  } catch (const cuda::CudaError& error) {
+    filling().answers.clear();
+    if (error.kind != cuda::CudaError::Kind::memory) throw;
+    throw TooLittleMemory("the GPU has too little free memory to prove candidates of this problem: " +
+                          std::string(error.what()) +
+                          "; use a smaller problem or end what else runs on the GPU");
+  }
 }
 
 void Tensors::stir(std::uint64_t number) { fill_inputs(filling().seed + number); }
@@ -174,7 +183,12 @@ cuda::Address Tensors::reference_address(std::string_view name) const {
   for (const Answer& answer : filling().answers) {
     if (answer.exact.name() == name) return answer.exact.address(0);
   }
-  return address(name, 0);
+  return address(name, judged_turn());
+}
+
+cuda::Address Tensors::written_address(const Output& output) const {
+  const std::int64_t copies = copies_of(spec_.buffers[output.position]);
+  return arenas_[output.position].address(judged_turn() % copies);
 }
 
 // What the exact reference makes of the inputs in use.
@@ -185,7 +199,7 @@ void Tensors::find_answers() {
     Answer& answer =
         answers.emplace_back(Answer{.exact = Arena(buffer.name, exact_bytes(buffer), 1, stream_)});
     if (buffer.role != Role::in_out) continue;
-    const cuda::Address from = address(buffer.name, 0), to = answer.exact.address(0);
+    const cuda::Address from = address(buffer.name, judged_turn()), to = answer.exact.address(0);
     if (is_integer(buffer.dtype)) {
       cuda::copy_on_device(to, from, buffer.bytes(), stream_);
     } else {
@@ -258,7 +272,7 @@ void Tensors::refill_in_outs() {
 OutputVerdict Tensors::judge_errors(std::size_t which, Judged as, Validation& validation) {
   Output& output = outputs_[which];
   const Buffer& buffer = spec_.buffers[output.position];
-  const ErrorFigures figures = harness_.compare(arenas_[output.position].address(0), buffer.dtype,
+  const ErrorFigures figures = harness_.compare(written_address(output), buffer.dtype,
                                                 filling().answers[which].exact.address(0), buffer.elements);
   validation.max_error = std::max(validation.max_error, figures.max_error);
   validation.dissimilarity = std::max(validation.dissimilarity, figures.dissimilarity());
@@ -278,7 +292,7 @@ OutputVerdict Tensors::judge_integers(std::size_t which, int run) {
   const Output& output = outputs_[which];
   const Answer& answer = filling().answers[which];
   const Buffer& buffer = spec_.buffers[output.position];
-  const cuda::Address actual = arenas_[output.position].address(0), exact = answer.exact.address(0);
+  const cuda::Address actual = written_address(output), exact = answer.exact.address(0);
   const cuda::Address earlier = output.earlier && run > 0 ? output.earlier->address(0) : 0;
   const IntegerFigures figures =
       harness_.compare_integers(actual, exact, buffer.dtype, buffer.elements, earlier);
@@ -331,7 +345,7 @@ Validation Tensors::judge_runs(LoadedPlan& plan, bool after_previous_run, Judged
     if (after_previous_run) plan.enqueue(turns() - 1);
     refill_in_outs();
     cuda::record(begin, stream_);
-    plan.enqueue(0);
+    plan.enqueue(judged_turn());
     cuda::record(end, stream_);
     cuda::synchronize(stream_);
     judge_outputs(run, as, validation);

@@ -69,7 +69,7 @@ class Tensors {
   // What a producer writes in front of each turn's launch: the fresh inputs, at most Producer::kMostBytes.
   std::vector<std::vector<FreshPart>> fresh_parts() const;
 
-  // Runs the plan over turn 0 and judges every output by its check. Outputs are poisoned first and in_out
+  // Runs the plan over the judged turn and judges every output by its check. Outputs are poisoned first and in_out
   // buffers filled again. If some output holds integers, which have no NaN, it runs twice, with two poisons.
   // `after_previous_run`: right behind a run over the last turn, which may have left something in the scratch.
   Validation validate(LoadedPlan& plan, bool after_previous_run);
@@ -77,7 +77,10 @@ class Tensors {
   // Poisons the outputs, so that what launches leave there from now on is theirs.
   void poison_outputs() { poison_outputs(0); }
 
-  // Judges what a launch over turn 0 has just written, without another launch. Not for kernels with in_out buffers,
+  // The turn that is judged with the inputs in use: 0 with the usual ones.
+  std::int64_t judged_turn() const { return filling().turn; }
+
+  // Judges what a launch over that turn has just written, without another launch. Not for kernels with in_out buffers,
   // which hold whatever the launches before left (accumulates()).
   Validation judge_written();
   bool accumulates() const;
@@ -111,6 +114,7 @@ class Tensors {
   // What belongs to one set of inputs.
   struct Filling {
     std::uint64_t seed = 0;
+    std::int64_t turn = 0;                 // whose right answer is known: another one for other inputs
     std::uint8_t guard = kPoisonByte;      // around inputs: other garbage around other inputs
     std::vector<std::uint64_t> checksums;  // of inputs, by tensor
     std::vector<Answer> answers;           // by output; none until the set is first used
@@ -134,6 +138,8 @@ class Tensors {
   OutputVerdict judge_integers(std::size_t output, int run);
   cuda::Address address(std::string_view name, std::int64_t turn) const;
   cuda::Address reference_address(std::string_view name) const;
+  // Where the judged turn's launch writes an output.
+  cuda::Address written_address(const Output& output) const;
   std::int64_t copies_of(const Buffer& buffer) const;
 
   TensorsSpec spec_;

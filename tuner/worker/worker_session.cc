@@ -114,6 +114,7 @@ Message WorkerSession::dispatch(const Message& request) {
   const auto op = json.at("op").get<std::string>();
   if (op == "hello") return hello();
   if (op == "open") return open(request);
+  if (op == "answer_others") return answer_others();
   if (op == "run") return run(request);
   if (op == "duel") return duel(request);
   if (op == "canary") return canary();
@@ -170,6 +171,13 @@ Message WorkerSession::open(const Message& request) {
   return reply_of({{"copies", problem_->tensors.copies()}});
 }
 
+// The reference may take longer than a candidate is given, so proofs find its answers made.
+Message WorkerSession::answer_others() {
+  opened().tensors.use(InputSet::other);
+  opened().tensors.use(InputSet::usual);
+  return reply_of(Json::object());
+}
+
 WorkerSession::OpenProblem& WorkerSession::opened() {
   if (problem_ == nullptr) throw BadInput("no problem is open in the worker");
   return *problem_;
@@ -223,8 +231,7 @@ bool WorkerSession::judge_measured(Run& run) {
   if (!tensors.accumulates()) validation = tensors.judge_written();
   if (!validation.right) validation.reason += " (as the timed launches left it)";
   if (validation.right && result.measurement.median_us < run.policy.prove_below_us) {
-    validation =
-        prove(*run.plan, tensors, run.problem.benchmark, run.policy.timing, result.measurement.median_us);
+    validation = prove(*run.plan, tensors, run.problem.benchmark, run.policy.timing, result.measurement);
   }
   result.validate_s += seconds_since(begin);
   run.reply.damaged = validation.damaged;
@@ -292,8 +299,7 @@ Message WorkerSession::duel(const Message& request) {
     for (std::size_t i = 0; i < plans.size(); ++i) {
       failed = i;
       if (policy.proves && validations[i].right)
-        validations[i] =
-            prove(*plans[i], tensors, problem.benchmark, policy.timing, measurements[i].median_us);
+        validations[i] = prove(*plans[i], tensors, problem.benchmark, policy.timing, measurements[i]);
       if (!validations[i].right)
         wrong.push_back({{"position", i}, {"message", validations[i].reason + " (in the duel)"}});
     }

@@ -26,6 +26,7 @@ class WorkerSession {
   void start_driver();
   Message hello();
   Message open(const Message& request);
+  Message answer_others();
   Message run(const Message& request);
   struct Run;
   bool validate(Run& run, bool after_previous_run);
