@@ -162,7 +162,7 @@ TEST_CASE("a candidate that would lead by what it remembers is refused, and so i
     const char* entry;
     const char* reason;
   } cases[] = {
-      {"double__byaddress__us300", "(on other inputs at the same addresses)"},
+      {"double__byaddress__us3", "(on other inputs at the same addresses)"},
       {"double__bycontent__us3", "it remembers results"},
       {"double__skips", "(as the timed launches left it)"},
       {"double__everyother", ""},

@@ -59,7 +59,7 @@ TEST_CASE("where clocks are held down and times do not care, every round counts 
 
 TEST_CASE("a clock above what the GPU reports is its highest from then on") {
   std::vector<double> clocks(30, 1970);
-  clocks[0] = 2200;
+  std::fill_n(clocks.begin(), 10, 2200);
   Settling settling(1980, 0);
   for (const double mhz : clocks) settling.add({{100 * 2200 / mhz, mhz}}, kRoundUs);
   CHECK(settling.follows_clock());
