@@ -66,6 +66,8 @@ RanAndWrong search(const Kernel& kernel, TemporaryCache& stored, bool is_first =
   search.request.problem = doubling_problem(10);
   search.request.budget = 64;
   search.request.ready_first = true;
+  search.request.drop_factor =
+      100;  // none is too slow: that depends on the order in which the compiler is done
   search.device.answer = [&](const Config& config) {
     if (is_first && config.number("x") == 4)
       return TrialResult{.outcome = Outcome::wrong_result, .message = "off"};
