@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "jobs/range_expectation.h"
 #include "jobs/range_search.h"
+#include "jobs/served_ranges.h"
 #include "tuner/trial_record.h"
 
 namespace moetune {
@@ -43,9 +44,13 @@ void RangeSearch::commit() {
 }
 
 void RangeSearch::store(RangeStore::Stage stage) {
-  const std::string provenance =
-      provenance_text(provenance_of(request_.settings.strategy, request_.settings.seed, session_.info()));
-  store_.put(state_, solution_, {variants_.of(solution_.table), provenance}, stage);
+  Provenance made =
+      provenance_of(request_.settings.strategy, request_.settings.seed, session_.info());
+  if (session_.kernel() != nullptr && !solution_.table.cells.empty()) {
+    made.judged = judged_of_ranges(*session_.kernel(), served_ranges(*session_.kernel(), solution_.table),
+                                   base_, key().hardware);
+  }
+  store_.put(state_, solution_, {variants_.of(solution_.table), provenance_text(made)}, stage);
   stored_at_ = Clock::now();
 }
 

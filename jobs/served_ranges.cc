@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "jobs/stored_space.h"
+#include "tuner/judgement.h"
+
 namespace moetune {
 namespace {
 
@@ -36,6 +40,23 @@ std::vector<DimensionRange> served_ranges(const Kernel& kernel, const RangeTable
   for (const RangeCell& cell : table.cells)
     widen(ranges, named, kernel, parse_problem(kernel.name(), kernel.schema(), nullptr, cell.problem));
   return ranges;
+}
+
+std::string judged_of_ranges(const Kernel& kernel, const std::vector<DimensionRange>& served,
+                             const Problem& base, const HardwareKey& hardware) {
+  if (hardware.origin != "gpu") return "";
+  try {
+    Extents extents = kernel.extents_of(base);
+    const std::vector<std::string>& names = kernel.free_dimensions();
+    for (const DimensionRange& range : served) {
+      const auto place = std::ranges::find(names, range.name);
+      if (place != names.end()) extents[static_cast<std::size_t>(place - names.begin())] = range.first;
+    }
+    return Judgement(kernel, kernel.problem_of(kernel.specialization(base), extents), stored_limits(hardware))
+        .of_problem();
+  } catch (const BadInput&) {
+    return "";
+  }
 }
 
 bool covers(const std::vector<DimensionRange>& wide, const std::vector<DimensionRange>& narrow) {

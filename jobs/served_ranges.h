@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/key.h"
 #include "kernels/kernel.h"
 #include "ranges/grid.h"
 #include "ranges/range_table.h"
@@ -18,6 +19,11 @@ std::vector<DimensionRange> served_ranges(const Kernel& kernel, std::vector<Dime
 
 // The same of a stored table; what it does not name is as its cells have it. Throws BadInput if one is no problem.
 std::vector<DimensionRange> served_ranges(const Kernel& kernel, const RangeTable& table);
+
+// What a table of these ranges, all free dimensions among them, is judged by: the digest (tuner/judgement.h) of the
+// problem at their lower ends in the family of `base`. "" for recorded hardware, and where there is no such problem.
+std::string judged_of_ranges(const Kernel& kernel, const std::vector<DimensionRange>& served,
+                             const Problem& base, const HardwareKey& hardware);
 
 // Whether `wide` has all values of `narrow`. A dimension that either lacks does not count.
 bool covers(const std::vector<DimensionRange>& wide, const std::vector<DimensionRange>& narrow);

@@ -202,10 +202,10 @@ std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& k
   return found;
 }
 
-std::string source_of(const WinnerRecord& winner, const char* name) {
-  const Document provenance = parse_stored(winner.provenance);
-  if (!provenance.is_object() || !provenance.contains(name) || !provenance[name].is_string()) return "";
-  return provenance[name].get<std::string>();
+std::string source_of(const std::string& provenance, const char* name) {
+  const Document source = parse_stored(provenance);
+  if (!source.is_object() || !source.contains(name) || !source[name].is_string()) return "";
+  return source[name].get<std::string>();
 }
 
 Document parse_stored(const std::string& text) {

@@ -48,8 +48,8 @@ std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& k
 
 Document result_document(const StoredResult& result);
 
-// A text of a winner's provenance by its name ("driver"); "" if it says nothing of that.
-std::string source_of(const WinnerRecord& winner, const char* name);
+// A text of a stored provenance by its name ("driver"); "" if it says nothing of that.
+std::string source_of(const std::string& provenance, const char* name);
 
 // Parses JSON that this or another version stored; null where it is not JSON.
 Document parse_stored(const std::string& text);

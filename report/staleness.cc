@@ -82,7 +82,7 @@ class Today {
 MadeWith made_with(const WorkloadReport& report, const std::optional<LedgerEntry>& night) {
   if (night) return night->made_with;
   return {report.key().source_digest, "", report.key().toolchain,
-          report.recorded() ? "" : report.origin.driver};
+          report.recorded() ? "" : report.origin.driver, report.origin.judged};
 }
 
 std::optional<LedgerEntry> night_since(const WorkloadReport& report, const Ledger& nights) {
@@ -109,6 +109,8 @@ std::vector<std::string> reasons(const WorkloadReport& report, const std::option
   const std::string& driver = today.driver(key.hardware.text());
   if (!then.driver.empty() && !driver.empty() && then.driver != driver)
     stale.push_back("tuned with driver " + then.driver + ", the last seen is " + driver);
+  if (!then.judged.empty() && then.judged != judged_today(key))
+    stale.emplace_back("its inputs, checks or references changed since");
   return stale;
 }
 

@@ -40,6 +40,7 @@ Origin origin_of(const std::string& provenance) {
           .device = text_field(document, "device"),
           .driver = text_field(document, "driver"),
           .version = text_field(document, "moetune"),
+          .judged = text_field(document, "judged"),
           .trials = number_field(document, "trials"),
           .seed = number_field(document, "seed")};
 }

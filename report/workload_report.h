@@ -24,7 +24,7 @@ struct EarlierWinner {
 
 // How a winner came about, as far as its record says.
 struct Origin {
-  std::string strategy, device, driver, version;
+  std::string strategy, device, driver, version, judged;
   std::optional<std::int64_t> trials, seed;
 };
 

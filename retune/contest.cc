@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "base/statistics.h"
 #include "tuner/finals.h"
+#include "tuner/plausibility.h"
 
 namespace moetune {
 namespace {
@@ -49,15 +50,24 @@ Contest judge_duel(const TrialResult& incumbent, const TrialResult& challenger) 
   return contest;
 }
 
+std::vector<TrialResult> hold_plausible_duel(Device& device, const std::vector<Candidate>& candidates,
+                                             const DuelPolicy& policy, double least_us) {
+  std::vector<TrialResult> results = device.duel(candidates, policy);
+  for (TrialResult& result : results) reject_impossible(result, least_us);
+  return results;
+}
+
 Contest hold_contest(Device& device, QuietWatch& watch, const Candidate& incumbent,
-                     const Candidate& challenger, Timing timing, int rounds) {
+                     const Candidate& challenger, Timing timing, double least_us, int rounds) {
   Contest worse;
   for (const bool swapped : {false, true}) {  // whoever runs second may find warmer caches
     std::vector<TrialResult> results;
     const std::vector<Candidate> pair = swapped ? std::vector<Candidate>{challenger, incumbent}
                                                 : std::vector<Candidate>{incumbent, challenger};
-    const bool quiet = watch.measure_quietly(
-        [&] { results = device.duel(pair, {.rounds = rounds, .timing = timing, .proves = true}); });
+    const bool quiet = watch.measure_quietly([&] {
+      results = hold_plausible_duel(device, pair, {.rounds = rounds, .timing = timing, .proves = true},
+                                    least_us);
+    });
     Contest one = judge_duel(results[swapped ? 1 : 0], results[swapped ? 0 : 1]);
     if (!quiet) {
       one.won = false;

@@ -25,8 +25,13 @@ struct Contest {
 // and their intervals. Nobody wins a duel of samples of which there are fewer than six pairs, unless the other fails.
 Contest judge_duel(const TrialResult& incumbent, const TrialResult& challenger);
 
-// Both must be ready to run; the device is open. Throws Stopped.
+// A duel in which what is faster than the GPU can be (tuner/plausibility.h) is implausible. Throws Stopped.
+std::vector<TrialResult> hold_plausible_duel(Device& device, const std::vector<Candidate>& candidates,
+                                             const DuelPolicy& policy, double least_us);
+
+// Both must be ready to run; the device is open. What takes less than `least_us` is implausible. Throws Stopped.
 Contest hold_contest(Device& device, QuietWatch& watch, const Candidate& incumbent,
-                     const Candidate& challenger, Timing timing, int rounds = kContestRounds);
+                     const Candidate& challenger, Timing timing, double least_us,
+                     int rounds = kContestRounds);
 
 }  // namespace moetune

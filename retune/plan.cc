@@ -136,7 +136,8 @@ std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger
   Incumbent incumbent{.contended = stored->winner->contended,
                       .examined_at = seconds_of_date(stored->winner->stored_at)};
   incumbent.made_with = {stored->workload.key.source_digest, "", stored->workload.key.toolchain,
-                         source_of(*stored->winner, "driver"), source_of(*stored->winner, "judged")};
+                         source_of(stored->winner->provenance, "driver"),
+                         source_of(stored->winner->provenance, "judged")};
   if (const auto found = rivals.find(stored->workload.id); found != rivals.end())
     incumbent.rivals = found->second;
   const std::optional<LedgerEntry> examined = ledger.find(key);

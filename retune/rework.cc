@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "base/random_text.h"
 #include "tuner/finals.h"
+#include "tuner/plausibility.h"
 
 namespace moetune {
 namespace {
@@ -43,7 +44,8 @@ Probe run_probe(ReworkSubject& subject, const Candidate& incumbent, QuietWatch& 
   subject.open_device();
   std::vector<TrialResult> results;
   probe.sound = watch.measure_quietly([&] {
-    results = subject.device().duel(candidates, {kProbeRounds, subject.timing()});
+    results = hold_plausible_duel(subject.device(), candidates, {kProbeRounds, subject.timing()},
+                                  subject.least_us());
   });
   probe.reading.winner.now = results.front();
   for (std::size_t i = 1; i < results.size(); ++i) probe.reading.others[i - 1].now = results[i];
@@ -91,6 +93,17 @@ class Rework {
   }
 
  private:
+  TrialResult measure(const Candidate& candidate) {
+    TrialResult result = subject_.device().run(candidate, {.timing = subject_.timing()});
+    reject_impossible(result, subject_.least_us());
+    return result;
+  }
+
+  Contest hold_contest_of(const Candidate& present, const Candidate& other, QuietWatch& watch) {
+    return hold_contest(subject_.device(), watch, present, other, subject_.timing(), subject_.least_us(),
+                        settings_.contest_rounds);
+  }
+
   ReworkResult ended(ReworkVerdict verdict, std::string reason) {
     // A rival that has won is an improvement, whatever comes after it.
     result_.verdict = rival_won_ && verdict == ReworkVerdict::kept ? ReworkVerdict::improved : verdict;
@@ -116,10 +129,9 @@ class Rework {
       if (!rival) continue;  // today's space does not know it, or it does not compile any more
       Trial trial{.id = *id,
                   .config = rival->config,
-                  .result = subject_.device().run(*rival, {.timing = subject_.timing()})};
+                  .result = measure(*rival)};
       if (trial.result.outcome != Outcome::ok) continue;
-      Contest contest = hold_contest(subject_.device(), watch, present, *rival, subject_.timing(),
-                                     settings_.contest_rounds);
+      Contest contest = hold_contest_of(present, *rival, watch);
       if (contest.contended) return false;
       if (contest.won || !rival_won_) result_.contest = contest;
       if (!contest.won) continue;
@@ -172,14 +184,13 @@ class Rework {
     const Candidate& earlier = probe.others[best];
     const double ratio = probe.reading.others[best].now.measurement.median_us / present.measurement.median_us;
     if (present.outcome == Outcome::ok && ratio >= 1 - kTie) return std::nullopt;
-    const Contest contest = hold_contest(subject_.device(), watch, incumbent, earlier, subject_.timing(),
-                                         settings_.contest_rounds);
+    const Contest contest = hold_contest_of(incumbent, earlier, watch);
     if (!contest.won) return std::nullopt;  // triage has its own word
     const std::optional<ConfigId> id = subject_.space().find_text(earlier.config.text());
     TuneResult found;
     found.best = Trial{.id = id.value(),
                        .config = earlier.config,
-                       .result = subject_.device().run(earlier, {.timing = subject_.timing()})};
+                       .result = measure(earlier)};
     if (found.best->result.outcome != Outcome::ok) return std::nullopt;
     found.winner = earlier;
     subject_.store(found);
@@ -222,8 +233,7 @@ class Rework {
     }
     const double before_us = result_.best_us;
     QuietWatch watch = watch_of(subject_.device(), settings_, events_, stop_);
-    result_.contest = hold_contest(subject_.device(), watch, incumbent, found.winner, subject_.timing(),
-                                   settings_.contest_rounds);
+    result_.contest = hold_contest_of(incumbent, found.winner, watch);
     const Contest& contest = *result_.contest;
     if (contest.contended) return ended(ReworkVerdict::postponed, contest.reason);
     if (!contest.won) return ended(ReworkVerdict::kept, "the new winner did not win: " + contest.reason);
@@ -308,7 +318,8 @@ SiblingCheck check_on_sibling(ReworkSubject& subject, const std::string& served,
   QuietWatch watch = watch_of(subject.device(), settings, events, stop);
   std::vector<TrialResult> results;
   const bool quiet = watch.measure_quietly([&] {
-    results = subject.device().duel({*winner, *check.other}, {settings.contest_rounds, subject.timing()});
+    results = hold_plausible_duel(subject.device(), {*winner, *check.other},
+                                  {settings.contest_rounds, subject.timing()}, subject.least_us());
   });
   if (!quiet) {
     check.reason = "somebody else used the GPU during the duel";

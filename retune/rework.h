@@ -31,6 +31,8 @@ class ReworkSubject {
   virtual const LegalSpace& space() = 0;
   virtual std::optional<ConfigId> default_id() = 0;
   virtual Timing timing() { return Timing::overlapped; }  // of its winner, its trials and all duels
+  // What is faster is implausible; 0 if nothing is known (tuner/plausibility.h).
+  virtual double least_us() { return 0; }
   // The present winner, ready to run; nullopt if there is none that is sound.
   virtual std::optional<Candidate> incumbent() = 0;
   // Whether it was found to be right by today's references, inputs and checks.

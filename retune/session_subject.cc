@@ -72,7 +72,7 @@ std::optional<Candidate> SessionSubject::incumbent() {
 
 bool SessionSubject::is_proven() {
   if (!stored_) return true;
-  return source_of(*stored_->winner, "judged") ==
+  return source_of(stored_->winner->provenance, "judged") ==
          Judgement(session_.kernel(), session_.problem(), session_.info()).of_problem();
 }
 

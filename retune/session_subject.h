@@ -25,6 +25,7 @@ class SessionSubject : public ReworkSubject {
   const LegalSpace& space() override { return session_.space(); }
   std::optional<ConfigId> default_id() override;
   Timing timing() override { return session_.key().timing; }
+  double least_us() override { return session_.least_us(); }
   std::optional<Candidate> incumbent() override;
   bool is_proven() override;
   std::vector<OldTrial> old_trials() override;

@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "cache/ranges.h"
 #include "jobs/served_ranges.h"
+#include "jobs/stored_results.h"
 #include "kernels/registry.h"
 
 namespace moetune {
@@ -25,10 +26,13 @@ bool is_lossy(const StandingRange& standing) { return standing.regret > kTooMuch
 PlanItem item_of(const TuningRange& range, KeyFinder& keys) {
   PlanItem item{.point = {range.kernel, range.problem, range.weight}, .over = range.over};
   item.key = keys.find_family(range.kernel, range.problem);
+  const Kernel& kernel = find_kernel(range.kernel);
+  const Problem base = parse_problem(kernel.name(), kernel.schema(), nullptr, range.problem);
+  item.today = made_today(item.key);
+  item.today.judged = judged_of_ranges(kernel, served_ranges(kernel, parse_ranges(range.over), base), base,
+                                       item.key.hardware);
   item.key.problem = "over " + range.over + " of " + family_of(range);  // its own entry in the ledger
   if (keys.gpu() != nullptr) item.key.timing = Timing::chained;
-  item.today = made_today(item.key);
-  item.today.judged = judged_today(item.key);
   return item;
 }
 
@@ -46,7 +50,11 @@ std::optional<StandingRange> find_standing_range(const Cache& cache, const Ledge
       const RangeTable table = RangeTable::parse(stored.table, "a stored range table");
       if (table.cells.empty() || !covers(served_ranges(kernel, table), wanted)) continue;
       StandingRange standing{.over = table.ranges, .bound = table.bound};
-      standing.incumbent = {.made_with = {stored.key.source_digest, "", stored.key.toolchain, ""},
+      const Problem base = parse_problem(kernel.name(), kernel.schema(), nullptr, table.cells[0].problem);
+      standing.judged_today =
+          judged_of_ranges(kernel, served_ranges(kernel, table), base, stored.key.hardware);
+      standing.incumbent = {.made_with = {stored.key.source_digest, "", stored.key.toolchain, "",
+                                          source_of(stored.provenance, "judged")},
                             .contended = table.contended,
                             .examined_at = seconds_of_date(stored.stored_at)};
       if (table.certificate.shapes > 0) standing.regret = table.certificate.p95;
@@ -75,7 +83,10 @@ void plan_ranges(NightPlan& plan, const std::vector<TuningRange>& ranges, KeyFin
     const std::optional<StandingRange> standing =
         cache != nullptr ? find_standing_range(*cache, ledger, item.key, range) : std::nullopt;
     const std::optional<Incumbent> incumbent = standing ? std::optional(standing->incumbent) : std::nullopt;
-    if (standing) item.over = standing->over;  // tuned anew it must serve as much
+    if (standing) {  // tuned anew it must serve as much
+      item.over = standing->over;
+      item.today.judged = standing->judged_today;
+    }
     item.causes = stale_causes(incumbent, item.today, now, settings.max_age_s);
     if (standing && is_lossy(*standing)) item.causes.push_back(StaleCause::regret);
     const std::optional<LedgerEntry> examined = ledger.find(item.key);

@@ -17,7 +17,8 @@ namespace moetune {
 // the certificate (p95), 0 if none was seen.
 struct StandingRange {
   Incumbent incumbent;
-  std::string over;  // what it serves
+  std::string over;          // what it serves
+  std::string judged_today;  // judged_of_ranges() of what it serves
   double bound = 0, regret = 0;
 };
 std::optional<StandingRange> find_standing_range(const Cache& cache, const Ledger& ledger,

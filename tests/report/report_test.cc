@@ -108,6 +108,20 @@ TEST_CASE("what is stale is said with its reason") {
   CHECK(advised);
 }
 
+TEST_CASE("a winner that was judged otherwise than today is stale, as it is for a night") {
+  ReportedCache made;
+  for (const std::string& judged : {judged_today(decode_key()), std::string("otherwise")}) {
+    REQUIRE_FALSE(judged.empty());
+    WinnerRecord winner = made.winner_record(decode_config("4"), 80, "2026-11-22T10:00:00Z");
+    winner.provenance = nlohmann::json{{"strategy", "auto"}, {"judged", judged}}.dump();
+    made.cache().put_winner(made.add(decode_key()), winner);
+    const Report report = report_of(made);
+    REQUIRE(report.workloads.size() == 1);
+    CHECK(mentions(report.workloads[0].stale, "its inputs, checks or references changed since") ==
+          (judged == "otherwise"));
+  }
+}
+
 TEST_CASE("no command is advised that could not run, and the last of two is another one") {
   ReportedCache made;
   WorkloadKey key = decode_key();

@@ -99,6 +99,7 @@ class MadeUpSubject : public ReworkSubject {
     if (!answer) trials = found_;
   }
 
+  double least_us() override { return least; }
   bool is_proven() override { return proven; }
   std::vector<std::string> earlier() override { return before; }
   std::vector<std::string> rivals() override { return waiting; }
@@ -118,6 +119,7 @@ class MadeUpSubject : public ReworkSubject {
   int stores = 0, searches = 0;
   std::optional<ConfigId> wrong;
   bool proven = true;
+  double least = 0;
 
  private:
   LegalSpace space_ = small_space();
@@ -164,6 +166,25 @@ TEST_CASE("a search that finds something slower changes nothing, however the nig
     CHECK(result.verdict == ReworkVerdict::kept);
     CHECK(subject.served == best);
   }
+}
+
+TEST_CASE("what is faster than its GPU can be is not stored, whether a search found it or it served before") {
+  MadeUpSubject subject;
+  subject.run();
+  const ConfigId best = *subject.served;
+  const ConfigId cheat = best == 0 ? 1 : 0;
+  subject.truth[cheat].time_us = 5;
+  subject.least = 90;
+  subject.answer = cheat;
+  CHECK(subject.run({.quiet_wait_s = 0, .resumed = Remedy::patch}).verdict == ReworkVerdict::kept);
+  subject.answer.reset();
+  subject.before = {LegalSpace(small_space()).config(cheat).text()};
+  CHECK(subject.run().verdict == ReworkVerdict::kept);
+  CHECK(subject.served == best);
+  CHECK(subject.stores == 0);
+  subject.least = 0;
+  CHECK(subject.run().verdict == ReworkVerdict::improved);
+  CHECK(subject.served == cheat);
 }
 
 TEST_CASE("control: without the duel noise would raise what is served, with it nothing does") {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "cache/ranges.h"
+#include "jobs/served_ranges.h"
 #include "kernels/registry.h"
 #include "ranges/range_table.h"
 #include "tests/jobs/temporary_folder.h"
@@ -49,6 +50,38 @@ TEST_CASE("a table stands for a list's ranges if it serves all of them, and is t
   CHECK(over_of_standing("batch=1..8") == "none");
   CHECK(over_of_standing("batch=4..8", 128) == "none");
   CHECK(over_of_standing("batch=4..8,context=64..128") == "none");
+}
+
+TEST_CASE("a table whose shapes were judged otherwise than today is stale, and one that does not say is not") {
+  const TemporaryFolder folder;
+  Cache cache = Cache::open(folder.file("cache.db"), Cache::Mode::create);
+  const Kernel& kernel = find_kernel("decode_attention");
+  const HardwareKey hardware = fake_device().key;
+  const RangeKey stored{"decode_attention", kernel.specialization(problem_of(1, 64)).text(), hardware, "sources",
+                        "nvrtc 13.0",       Timing::chained};
+  RangeTable table{.ranges = "batch=2..64", .bound = 0.02, .kept = true};
+  for (const int batch : {64, 2})
+    table.cells.push_back({problem_of(batch, 64).text(), plain_config(64), 10, 12, 10});
+  WorkloadKey key{"decode_attention", "over it", hardware, "sources", "nvrtc 13.0"};
+  key.timing = Timing::chained;
+  const std::string today =
+      judged_of_ranges(kernel, served_ranges(kernel, table), problem_of(64, 64), hardware);
+  CHECK(today == judged_of_ranges(kernel, served_ranges(kernel, parse_ranges("batch=2..64"), problem_of(9, 64)),
+                                  problem_of(9, 64), hardware));
+  REQUIRE_FALSE(today.empty());
+  for (const std::string& judged : {std::string("otherwise"), today, std::string()}) {
+    cache.put_range(stored, {.table = table.text(),
+                             .progress = "",
+                             .variants = {fake_launch(problem_of(2, 64), plain_config(64))},
+                             .stored_at = "",
+                             .provenance = nlohmann::json{{"judged", judged}}.dump()});
+    const auto standing = find_standing_range(
+        cache, Ledger(), key, {"decode_attention", problem_of(2, 64).text(), "batch=4..8", 1});
+    REQUIRE(standing);
+    const MadeWith now{"sources", "", "nvrtc 13.0", "", standing->judged_today};
+    const std::vector<StaleCause> causes = stale_causes(standing->incumbent, now, 0, 0);
+    CHECK(causes == (judged == "otherwise" ? std::vector{StaleCause::judge} : std::vector<StaleCause>{}));
+  }
 }
 
 }  // namespace moetune::stale_ranges_test
