@@ -17,10 +17,10 @@ struct SmRates {
   int first, last;  // compute capabilities
   double bf16, e4m3, fp32;
 };
-constexpr std::array kRates = {SmRates{80, 80, 2048, 0, 128},       SmRates{86, 87, 1024, 0, 256},
-                               SmRates{89, 89, 1024, 2048, 256},    SmRates{90, 90, 4096, 8192, 256},
-                               SmRates{100, 103, 8192, 16384, 256}, SmRates{110, 110, 8192, 16384, 256},
-                               SmRates{120, 121, 1024, 2048, 256}};
+constexpr std::array kRates = {SmRates{80, 80, 2048, 0, 128},       SmRates{86, 86, 1024, 0, 256},
+                               SmRates{87, 87, 2048, 0, 256},       SmRates{89, 89, 1024, 2048, 256},
+                               SmRates{90, 90, 4096, 8192, 256},    SmRates{100, 103, 8192, 16384, 256},
+                               SmRates{110, 110, 8192, 16384, 256}, SmRates{120, 121, 1024, 2048, 256}};
 
 double us_for(double amount, double tera_per_s) {
   return amount > 0 && tera_per_s > 0 ? amount / tera_per_s * 1e-6 : 0;

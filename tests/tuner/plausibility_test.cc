@@ -49,6 +49,9 @@ TEST_CASE("a GPU's peak is its data sheet's") {
   CHECK(a100.memory_tb_s == doctest::Approx(1.555).epsilon(0.001));
   CHECK(a100.bf16_tflop_s == doctest::Approx(312).epsilon(0.001));
   CHECK(a100.fp32_tflop_s == doctest::Approx(19.5).epsilon(0.001));
+  // AGX Orin: 42.5 TFLOP/s of dense fp16 at 1.3 GHz.
+  const GpuPeak orin = peak_of({.compute_capability = 87, .sm_count = 16, .sm_clock_khz = 1'300'000}, 256);
+  CHECK(orin.bf16_tflop_s == doctest::Approx(42.5).epsilon(0.01));
   // A bus of unknown width is the widest there is; of an unknown architecture nothing is known of FLOPs.
   CHECK(peak_of(h200(), 0).memory_tb_s > peak.memory_tb_s);
   CHECK(peak_of({.compute_capability = 75, .sm_count = 40, .sm_clock_khz = 1}, 256).bf16_tflop_s == 0);
@@ -68,7 +71,9 @@ TEST_CASE(
   CHECK(least({.flops = {.bf16 = 1.07e15, .fp16 = 1.07e15, .e4m3 = 2.14e15}}) ==
         doctest::Approx(3e6).epsilon(0.01));
   CHECK(least({.read_bytes = 1e9}, Timing::overlapped, {}, 6144, {}) == 0);  // a key that says nothing
-  // Measured ceilings go before it.
+  // Measured ceilings go before it, of the same bytes.
+  CHECK(least({.read_bytes = 1e9}, Timing::overlapped, {.read_tb_s = 4.0}, 6144, h200(), 100) < 1e-3);
+  CHECK(least({.read_bytes = 1e9}, Timing::chained, {.read_tb_s = 4.0}) == 0);
   CHECK(least({.read_bytes = 1e9}, Timing::overlapped, {.read_tb_s = 4.0}) == doctest::Approx(250));
 }
 

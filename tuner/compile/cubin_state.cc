@@ -100,7 +100,8 @@ std::string why_symbol(const Elf& elf, const Elf64_Sym& symbol, std::string_view
   larger = symbol.st_size > UINT64_MAX - larger ? UINT64_MAX : larger + symbol.st_size;
   if (larger <= kStateBytes) return "";
   return "it keeps '" + std::string(name) + "' of " + bytes_text(symbol.st_size) +
-         " in device memory from launch to launch; a kernel may keep nothing but in the scratch of its plan";
+         " in device memory from launch to launch; a kernel may keep nothing but in the scratch of its plan"
+         " (a table of constants is written as __constant__)";
 }
 
 std::string why_sections(const Elf& elf) {
