@@ -9,7 +9,7 @@
 namespace moetune {
 namespace {
 
-constexpr std::int64_t kMostPlaces = std::int64_t{1} << 25;  // of so many tokens, slots and alignments
+constexpr std::int64_t kMostPlaces = std::int64_t{1} << 26;  // of so many tokens, slots and alignments
 constexpr std::int64_t kVectorElements = 8;                  // 16 bytes of bf16
 
 Dimension moe_integer(const char* name, const char* doc, std::int64_t fallback, std::int64_t least,
@@ -52,8 +52,8 @@ ProblemSchema moe_schema() {
   return {
       moe_integer("tokens", "tokens that were routed", 64, 1, kMostTokens),
       moe_integer("hidden", "values of a token, a multiple of 8", 7168, 8, 16384),
-      moe_integer("experts", "experts that were chosen from", 256, 8, 512),
-      moe_integer("top_k", "experts that each token got", 8, 1, 16),
+      moe_integer("experts", "experts that were chosen from", 256, 8, 1024),
+      moe_integer("top_k", "experts that each token got", 8, 1, 32),
       moe_integer("align", "each expert's segment begins at a multiple of it: a power of two", 16, 1, 256),
       moe_integer("capacity", "slots that an expert took, in percent of the even share; 0 for all", 0, 0,
                   100'000),

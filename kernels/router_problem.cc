@@ -88,8 +88,8 @@ std::vector<std::int32_t> RouterShape::sample_map() const {
 const ProblemSchema& router_schema() {
   static const ProblemSchema schema = {
       integer("tokens", "tokens to route", 64, 1, kMostTokens),
-      integer("experts", "experts to choose from", 256, 8, 512),
-      integer("top_k", "experts that each token gets", 8, 1, 16),
+      integer("experts", "experts to choose from", 256, 8, 1024),
+      integer("top_k", "experts that each token gets", 8, 1, 32),
       choice("score",
              "softmax over all experts, softmax over the selected (topk_softmax), sigmoid, or the root of "
              "softplus",

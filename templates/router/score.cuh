@@ -67,7 +67,7 @@ __device__ __forceinline__ float selection_score(float logit, const RowSoftmax& 
 
 // The sum of the selected experts' scores is a binary tree over so many slots, those past the last with 0:
 // neighbours first, twice as far away each time.
-constexpr int kSlotsOfSum = kTopK > 8 ? 16 : kTopK > 4 ? 8 : kTopK > 2 ? 4 : kTopK;
+constexpr int kSlotsOfSum = kTopKPower;
 
 // The weight of a selected expert. `sum` is that of the selected experts' scores.
 __device__ __forceinline__ float weight_of(float score, float sum, float scale) {

@@ -106,8 +106,7 @@ __device__ __forceinline__ void select_by_reduction(int (&slots)[kSlotsHeld], co
   }
 }
 
-// Entries of a lane's list: the next power of two.
-constexpr int kList = kTopK > 8 ? 16 : kTopK > 4 ? 8 : kTopK > 2 ? 4 : kTopK;
+constexpr int kList = kTopKPower;  // entries of a lane's list
 
 __device__ __forceinline__ void order_pair(u64& larger, u64& smaller) {
   const u64 a = larger, b = smaller;

@@ -5,7 +5,7 @@
 #include "templates/router/select.cuh"
 
 constexpr int kCountBits = 10;  // of a count of experts
-static_assert(kExperts < 1 << kCountBits, "three counts share a word");
+static_assert(kSelect != Select::radix || kExperts < 1 << kCountBits, "three counts share a word");
 
 // What is selected: all above `order`, and of those equal to it the ids below `end`.
 struct Threshold {

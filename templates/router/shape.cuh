@@ -18,6 +18,9 @@ struct Fp32 {
 
 using Logit = LOGITS;
 constexpr int kExperts = EXPERTS, kTopK = TOP_K;
+// The next power of two of kTopK: the length of sorted lists, and of the tree that adds up a token's scores.
+constexpr int kTopKPower = kTopK > 16 ? 32 : kTopK > 8 ? 16 : kTopK > 4 ? 8 : kTopK > 2 ? 4 : kTopK;
+static_assert(kExperts <= 1024 && kTopK <= 32, "a warp has a lane for each slot, and for each 32 experts");
 constexpr int kGroups = GROUPS, kGroupsKept = GROUPS_KEPT, kGroupSize = kExperts / kGroups;
 constexpr bool kBias = BIAS, kRenormalize = RENORMALIZE, kPlan = PLAN;
 constexpr bool kMapped = MAPPED, kCounted = COUNTED;

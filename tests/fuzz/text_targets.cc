@@ -141,7 +141,7 @@ std::unique_ptr<Target> problems_target(const Folder&) {
        "router\ntokens=4096,experts=256,top_k=8,score=sigmoid,bias=correction,groups=8,groups_kept=4,align=16"
        "\nschedule=barrier,cluster=1,select=reduce,lanes=32,vector=4,rows=1,warps=16,"
        "pad=last,dependents=early,blocks_per_sm=1",
-       "router\ntokens=1048576,experts=512,top_k=16,layout=masked,segment=65536,capacity=100000,dropped=mask\n",
+       "router\ntokens=1048576,experts=1024,top_k=32,layout=masked,segment=65536,capacity=100000,dropped=mask\n",
        "router\ntokens=90,experts=32,top_k=2,layout=rows,capacity=125,align=256,map=local,skew=one\n",
        "router\ntokens=700,experts=96,top_k=5,outputs=ranks,ranks=8,ids=i64,count=device\n",
        "moe_dispatch\ntokens=64,hidden=7168,experts=256,top_k=8,out=e4m3,scale_layout=column,align=128\n",

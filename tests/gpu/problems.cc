@@ -85,6 +85,8 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "tokens=200,hidden=1032,experts=64,top_k=6,align=1,skew=one,capacity=80",
          "tokens=64,hidden=4096,experts=8,top_k=2,align=128",
          "tokens=19,hidden=264,experts=16,top_k=16,align=2,capacity=90",
+         "tokens=60,hidden=4096,experts=1024,top_k=32,align=1",
+         "tokens=21,hidden=2880,experts=896,top_k=22",
      }},
     {"moe_dispatch",
      {
@@ -96,6 +98,8 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "tokens=33,hidden=7168,experts=256,top_k=8,out=e4m3,scale=token,padding=none",
          "tokens=21,hidden=136,experts=32,top_k=5,align=1,out=e4m3,scale=token,scale_layout=column,capacity=90",
          "tokens=300,hidden=512,experts=64,top_k=6,out=e4m3,scale_layout=column,padding=none,align=128",
+         "tokens=60,hidden=4096,experts=1024,top_k=32,align=1",
+         "tokens=21,hidden=2880,experts=896,top_k=22",
      }},
     {"prefill_attention",
      {
@@ -150,6 +154,8 @@ const std::map<std::string, std::vector<const char*>> kProblems = {
          "tokens=777,experts=96,top_k=5,outputs=ranks,ranks=8,ids=i64",
          "tokens=1,experts=8,top_k=8,outputs=ranks,ranks=8,count=device",
          "tokens=290,experts=33,top_k=3,outputs=weights,ids=i64",
+         "tokens=300,experts=1024,top_k=32,score=sigmoid,bias=correction",
+         "tokens=40,experts=896,top_k=22,renormalize=no,dtype=bf16,align=1",
      }},
     {"tensor_ceiling",
      {

@@ -70,7 +70,8 @@ TEST_CASE("router: rules across dimensions") {
                             "align=256,experts=7",
                             "capacity=-1",
                             "segment=65537",
-                            "top_k=17",
+                            "top_k=33",
+                            "experts=1025",
                             "ids=i16",
                             "layout=blocks,layout=rows"}) {
     CAPTURE(wrong);

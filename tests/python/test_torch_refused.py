@@ -200,7 +200,7 @@ class ArgumentsTest(unittest.TestCase):
 
     def test_names_in_sentences_of_a_family(self) -> None:
         for sentence, work in (
-                ("route_rows: top_k=17 is out of range", lambda: operators.route_rows(Case(experts=32).logits, 17)),
+                ("route_rows: top_k=33 is out of range", lambda: operators.route_rows(Case(experts=64).logits, 33)),
                 ("moe_dispatch: hidden=12 is no multiple of 8",
                  lambda: operators.moe_dispatch(Rows().x[:, :12], Rows().sorted, Rows().inverse))):
             with self.subTest(sentence), self.assertRaisesRegex(moetune.InvalidArgument, f"^{sentence}"):

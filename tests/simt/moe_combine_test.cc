@@ -42,6 +42,8 @@ const std::vector<std::string> kCombineProblems = {
     "tokens=14,hidden=1032,experts=32,top_k=8,align=1,skew=zipf,capacity=80",
     "tokens=11,hidden=512,experts=8,top_k=3,align=16,skew=one,capacity=50",
     "tokens=3,hidden=4104,experts=16,top_k=16,align=2",
+    "tokens=5,hidden=264,experts=896,top_k=22,align=1",
+    "tokens=3,hidden=136,experts=1024,top_k=32,align=2",
     "tokens=40,hidden=136,experts=64,top_k=6,align=4",
 };
 

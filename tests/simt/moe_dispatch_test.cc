@@ -37,6 +37,8 @@ const std::vector<std::string> kDispatchProblems = {
     "tokens=11,hidden=136,experts=32,top_k=5,align=1,out=e4m3,scale=token,scale_layout=column,capacity=90",
     "tokens=12,hidden=512,experts=8,top_k=2,out=e4m3,scale_layout=column,padding=none,skew=one,capacity=150,align=16",
     "tokens=3,hidden=712,experts=8,top_k=8,align=4,out=e4m3,scale=token,padding=none",
+    "tokens=4,hidden=264,experts=1024,top_k=32,align=1",
+    "tokens=3,hidden=256,experts=896,top_k=22,align=2,out=e4m3",
 };
 
 }  // namespace

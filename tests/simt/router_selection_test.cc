@@ -76,8 +76,9 @@ TEST_CASE("simt: of logits and biases of +0 and -0 the lower id comes first, wha
 
 TEST_CASE("simt: every way to select, of logits that differ, that are few and that are all equal") {
   if (no_simt()) return;
-  for (const char* const sizes : {"experts=8,top_k=8", "experts=33,top_k=5", "experts=256,top_k=8",
-                                  "experts=512,top_k=16", "experts=509,top_k=1"}) {
+  for (const char* const sizes :
+       {"experts=8,top_k=8", "experts=33,top_k=5", "experts=256,top_k=8", "experts=512,top_k=16",
+        "experts=509,top_k=1", "experts=896,top_k=22", "experts=1023,top_k=32"}) {
     for (const int values : {0, 3, 1}) {  // 0: as they are made
       CAPTURE(sizes);
       CAPTURE(values);
@@ -116,6 +117,8 @@ TEST_CASE("simt: an election among lists of every length, with and without group
         Case{"experts=256,top_k=16,score=softmax,bias=correction", 4},
         Case{"experts=384,top_k=8,score=sigmoid,bias=correction", 4},
         Case{"experts=512,top_k=10,score=sqrt_softplus,ids=i64", 2},
+        Case{"experts=1024,top_k=32,score=sigmoid,bias=correction", 4},
+        Case{"experts=896,top_k=22,score=sqrt_softplus", 4},
         Case{"experts=256,top_k=8,score=sigmoid,bias=correction,groups=8,groups_kept=4", 4},
         Case{"experts=256,top_k=5,score=softmax,groups=32,groups_kept=4", 2},
         Case{"experts=512,top_k=8,score=topk_softmax,groups=2,groups_kept=1", 4},

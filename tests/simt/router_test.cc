@@ -31,6 +31,8 @@ const std::vector<std::string> kProblems = {
     "tokens=61,experts=64,top_k=6,align=32,map=local,count=device",
     "tokens=30,experts=16,top_k=2,outputs=weights,count=device",
     "tokens=9,experts=509,top_k=16,align=1",
+    "tokens=9,experts=1024,top_k=32,score=sigmoid,bias=correction,align=8",
+    "tokens=6,experts=896,top_k=22,renormalize=no,layout=ends",
     "tokens=33,experts=64,top_k=6,align=8,layout=rows,capacity=110,dropped=mask,skew=zipf",
     "tokens=70,experts=32,top_k=4,layout=ends",
     "tokens=41,experts=40,top_k=3,layout=masked,segment=5,dropped=mask,ids=i64,skew=zipf",
