@@ -85,12 +85,31 @@ add_custom_target(moetune_runtime_static ALL DEPENDS ${static_archive})
 
 # find_package(moetune): moetune::runtime, and moetune::runtime_static for those who link everything in.
 include(CMakePackageConfigHelpers)
+add_custom_target(installable DEPENDS moetune moetune_runtime moetune_runtime_static)
+cmake_path(GET PROJECT_BINARY_DIR FILENAME preset)
+# ./scripts/moetune builds the tool alone, which CMake would find out in the middle of installing.
+foreach(pair tool=$<TARGET_FILE:moetune> runtime=$<TARGET_FILE:moetune_runtime> development=${static_archive})
+  string(REPLACE "=" ";" pair ${pair})
+  list(GET pair 0 component)
+  list(GET pair 1 file)
+  install(CODE "
+    if(NOT EXISTS \"${file}\")
+      message(FATAL_ERROR \"${file} is not built; './scripts/build ${preset} installable' builds what is installed\")
+    endif()" COMPONENT ${component})
+endforeach()
 install(TARGETS moetune RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tool)
-install(TARGETS moetune_runtime LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES ${static_archive} DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES include/moetune.h include/moetune_kernels.h include/moetune.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# Man pages and completions, which the tool prints.
+install(CODE "set(MOETUNE_TOOL \"$<TARGET_FILE:moetune>\")" COMPONENT tool)
+install(SCRIPT cmake/install_manual.cmake COMPONENT tool)
+install(TARGETS moetune_runtime LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
+  NAMELINK_COMPONENT development)
+set(development COMPONENT development)
+install(FILES ${static_archive} DESTINATION ${CMAKE_INSTALL_LIBDIR} ${development})
+install(FILES include/moetune.h include/moetune_kernels.h include/moetune.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  ${development})
 if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/packs)
-  install(DIRECTORY packs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/moetune/packs FILES_MATCHING PATTERN *.pack)
+  install(DIRECTORY packs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/moetune/packs COMPONENT runtime
+    FILES_MATCHING PATTERN *.pack)
 endif()
 set(MOETUNE_STATIC_LIBRARIES ${static_libraries})
 configure_package_config_file(packaging/moetune-config.cmake.in ${PROJECT_BINARY_DIR}/moetune-config.cmake
@@ -98,9 +117,9 @@ configure_package_config_file(packaging/moetune-config.cmake.in ${PROJECT_BINARY
   PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/moetune-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/moetune-config.cmake ${PROJECT_BINARY_DIR}/moetune-config-version.cmake
-  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/moetune)
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/moetune ${development})
 list(TRANSFORM static_libraries PREPEND -l OUTPUT_VARIABLE MOETUNE_STATIC_FLAGS)
 list(JOIN MOETUNE_STATIC_FLAGS " " MOETUNE_STATIC_FLAGS)
 file(RELATIVE_PATH MOETUNE_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(packaging/moetune.pc.in ${PROJECT_BINARY_DIR}/moetune.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/moetune.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${PROJECT_BINARY_DIR}/moetune.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig ${development})

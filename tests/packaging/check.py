@@ -8,6 +8,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,12 @@ def check_retune_through_service(service):
         check(ended.returncode == 3 and "127.0.0.1:1" in ended.stderr, f"{command[1]} is refused: {ended.stderr}")
 
 
+def hardening(unit):
+    """What it may do: all lines that name a limit of what the process may reach."""
+    names = "Device|Capability|NoNew|Private|Protect|Lock|RemoveIPC|Restrict|SystemCall"
+    return re.findall(rf"^((?:{names})\w*=.*)$", unit, re.M)
+
+
 def check_units():
     service = (packaging / "systemd/moetune-retune.service").read_text()
     command = re.search(r"^ExecStart=/usr/bin/moetune (.*)$", service, re.M)
@@ -69,6 +76,14 @@ def check_units():
     # Its options are known if nothing but the address is wrong.
     ended = subprocess.run([moetune, *command[1].split(), "--listen", "nowhere"], capture_output=True, text=True)
     check(ended.returncode == 2 and "nowhere" in ended.stderr, f"{command[1]} is refused: {ended.stderr}")
+    timer = (packaging / "systemd/moetune-retune.timer").read_text()
+    check("[Install]" not in service, "what the timer starts would be started at boot as well")
+    check("[Install]" in timer and "[Install]" in serve, "the timer or the service cannot be enabled")
+    for name, unit in (("retune", service), ("serve", serve)):
+        check("\nDevicePolicy=closed\nDeviceAllow=char-nvidia* rw\n" in unit, f"{name} sees more than GPUs, or none")
+        hides = re.search(r"^(PrivateDevices|MemoryDenyWriteExecute|ProcSubset)=", unit, re.M)
+        check(not hides, f"{name} finds no GPU")
+    check(hardening(service) and hardening(service) == hardening(serve), "night and service are let do different things")
     if shutil.which("systemd-analyze") is None:
         print("SKIPPED: systemd-analyze is not here: the units are not verified")
         return
@@ -79,17 +94,33 @@ def check_units():
             units.append(pathlib.Path(folder) / name)
             units[-1].write_text(text)
         ended = subprocess.run(["systemd-analyze", "verify", *map(str, units)], capture_output=True, text=True)
-        own = [line for line in ended.stderr.splitlines() if "moetune" in line]
+        own = [line for line in ended.stderr.splitlines() if "moetune" in line and "man " not in line]
         check(not own, "systemd-analyze: " + "; ".join(own))
         calendar = re.search(r"^OnCalendar=(.*)$", units[1].read_text(), re.M)[1]
         ended = subprocess.run(["systemd-analyze", "calendar", calendar], capture_output=True, text=True)
         check(ended.returncode == 0, f"OnCalendar={calendar}: {ended.stderr}")
+        for unit in units[0], units[2]:
+            command = ["systemd-analyze", "security", "--offline=yes", "--no-pager", "--threshold=25", unit]
+            exposed = subprocess.run(command, capture_output=True, text=True)
+            if "Unknown" in exposed.stderr or "unrecognized" in exposed.stderr:
+                print("SKIPPED: this systemd-analyze has no security --offline")
+            else:
+                check(exposed.returncode == 0, f"{unit.name}: {exposed.stdout[-200:]}{exposed.stderr}")
 
 
 def check_pod(pod):
     """Of a Job's or a CronJob's template: what is mounted is there, and nobody may become more than it is."""
     check(pod["restartPolicy"] == "Never", "restartPolicy must be Never")
     container = pod["containers"][0]
+    dockerfile = (packaging / "docker/Dockerfile").read_text()
+    user = int(re.search(r"^USER (\d+):\1$", dockerfile, re.M)[1])
+    own = pod["securityContext"]
+    check((own["runAsUser"], own["runAsGroup"], own["fsGroup"]) == (user,) * 3, "the pod's user is not the image's")
+    # What Kubernetes makes on a node is root's; of a claim it takes care by fsGroup.
+    of_node = {volume["name"] for volume in pod["volumes"] if "hostPath" in volume}
+    owned = {mount["name"] for first in pod.get("initContainers", []) for mount in first["volumeMounts"]
+             if first["command"][:2] == ["chown", f"{user}:{user}"]}
+    check(of_node == owned, f"the pod's user cannot write to {of_node - owned}")
     volumes = {volume["name"] for volume in pod["volumes"]}
     check({mount["name"] for mount in container["volumeMounts"]} == volumes, "mounts and volumes differ")
     check(container["securityContext"]["allowPrivilegeEscalation"] is False, "privileges may grow")
@@ -213,9 +244,36 @@ def check_schemas():
     check(manifests, "there are no manifests")
 
 
+def check_health():
+    """The health check of the image on a service that answers, on one that has stopped, and on another command."""
+    def healthy(process):
+        return subprocess.run([packaging / "docker/healthy", str(process.pid)], capture_output=True).returncode == 0
+
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+        probe.close()
+        command = [moetune, "serve", "--listen", f"127.0.0.1:{port}", "--cache", f"{folder}/cache.db", "--device",
+                   "replay:decode_attention_h200_b8_c4096"]
+        service = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            check("http" in service.stdout.readline(), "the service does not begin")
+            check(healthy(service), "a service that answers counts as ill")
+            service.send_signal(signal.SIGSTOP)
+            check(not healthy(service), "a service that has stopped answering counts as healthy")
+            service.send_signal(signal.SIGCONT)
+        finally:
+            service.kill()
+            service.wait()
+        refused = subprocess.Popen(["sleep", "60"])  # of no service there is nothing to ask
+        check(healthy(refused), "another command counts as ill")
+        refused.kill()
+        refused.wait()
+
+
 def check_dockerfile():
     text = re.sub(r"\\\n", " ", (packaging / "docker/Dockerfile").read_text())
-    known = {"FROM", "RUN", "COPY", "ENV", "VOLUME", "ENTRYPOINT", "CMD"}
+    known = {"FROM", "RUN", "COPY", "ENV", "VOLUME", "ENTRYPOINT", "CMD", "USER", "WORKDIR", "HEALTHCHECK"}
     for line in text.splitlines():
         if line.strip() and not line.startswith("#"):
             check(line.split()[0] in known, f"the Dockerfile has an instruction {line.split()[0]}")
@@ -224,6 +282,13 @@ def check_dockerfile():
     check(pinned, "NVRTC is not pinned")
     setup = re.search(r"^nvrtc_version=(\S+)$", (source / "scripts/setup").read_text(), re.M)
     check(setup and f"{pinned[1]}.{pinned[2]}" == setup[1], "NVRTC is of another version than scripts/setup brings")
+    user = re.search(r"^USER (\d+):\d+$", text, re.M)
+    check(user and int(user[1]) > 0 and f"useradd --uid {user[1]} " in text, "the container runs as root")
+    check(text.index("useradd") < text.index("\nUSER ") < text.index("\nVOLUME "), "the volume is not the user's")
+    health = re.search(r'^HEALTHCHECK .* CMD \["/usr/lib/moetune/(\w+)"\]$', text, re.M)
+    check(health and (packaging / "docker" / health[1]).exists(), "there is no health check")
+    check(f"packaging/docker/{health[1]} DESTINATION ${{PROJECT_BINARY_DIR}}/fleet" in
+          (source / "cmake/Package.cmake").read_text(), "the health check is not copied")
     check(f"MOETUNE_NVRTC=/opt/nvidia/cu{pinned[1]}/lib" in text, "MOETUNE_NVRTC is not where that NVRTC lies")
 
 
@@ -234,4 +299,5 @@ check_schemas()
 check_scripts()
 check_stopped_shard()
 check_dockerfile()
+check_health()
 print("packaging: sound")
