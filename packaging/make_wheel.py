@@ -6,6 +6,7 @@ through TVM-FFI's stable ABI.
 
 import base64
 import hashlib
+import posixpath
 import re
 import subprocess
 import sys
@@ -19,9 +20,16 @@ Metadata-Version: 2.1
 Name: moetune
 Version: {version}
 Summary: Tuned CUDA kernels for mixture-of-experts inference: runtime, PyTorch operators, tuner
+Author: {author}
 License: {license}
+Project-URL: Homepage, {url}
+Project-URL: Documentation, {files}/docs/python.md
+Project-URL: Changelog, {files}/CHANGELOG.md
+Project-URL: Issues, {url}/issues
 Requires-Python: >=3.10
 Requires-Dist: apache-tvm-ffi>=0.1.6,<0.2
+Provides-Extra: torch
+Requires-Dist: torch; extra == "torch"
 Provides-Extra: search
 Requires-Dist: nvidia-cuda-nvrtc>=12.8; extra == "search"
 Provides-Extra: fleet
@@ -43,10 +51,20 @@ def needed_glibc(files: list[Path]) -> tuple[int, int]:
     return newest
 
 
-def version_of_project() -> str:
-    found = re.search(r"project\(moetune VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())
+def version_and_url() -> tuple[str, str]:
+    found = re.search(r"project\(moetune VERSION ([\d.]+) HOMEPAGE_URL (\S+)", (ROOT / "CMakeLists.txt").read_text())
     assert found is not None
-    return found[1]
+    return found[1], found[2]
+
+
+def description(page: str, files: str) -> str:
+    """The page, whose links lead to what `files` has of the project: an index of packages has no other pages."""
+    def absolute(link: re.Match[str]) -> str:
+        path, _, fragment = link[1].partition("#")
+        there = posixpath.normpath(posixpath.join(posixpath.dirname(page), path)) if path else page
+        return f"]({files}/{there}{'#' if fragment else ''}{fragment})"
+
+    return re.sub(r"\]\((?![a-z]+:)([^)\s]+)\)", absolute, (ROOT / page).read_text())
 
 
 def write(wheel: zipfile.ZipFile, records: list[str], name: str, data: bytes, mode: int = 0o644) -> None:
@@ -62,14 +80,18 @@ def main(build: Path, folder: Path) -> None:
     libraries = [build / "libmoetune_runtime.so.1", build / "libmoetune_tvm_ffi.so"]
     tool = build / "moetune"
     present = libraries + ([tool] if tool.exists() else [])
-    version = version_of_project()
+    version, url = version_and_url()
+    files = f"{url}/blob/v{version}"
     major, minor = needed_glibc(present)
     machine = subprocess.run(["uname", "-m"], check=True, capture_output=True, text=True).stdout.strip()
     platform = f"manylinux_{major}_{minor}_{machine}"
     info = f"moetune-{version}.dist-info"
     license_text = (ROOT / "LICENSE").read_text()
-    metadata = METADATA.format(version=version, license=license_text.split("\n")[0])
-    metadata += (ROOT / "docs/python.md").read_text()
+    author = re.search(r"^Copyright \(c\) \d+ (.*)$", license_text, re.M)
+    assert author is not None
+    metadata = METADATA.format(version=version, license=license_text.split("\n")[0], author=author[1], url=url,
+                               files=files)
+    metadata += description("docs/python.md", files)
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"moetune-{version}-py3-none-{platform}.whl"

@@ -16,7 +16,14 @@ They raise moetune.Error's classes; the operators themselves raise RuntimeError,
 
 from typing import Any, NamedTuple, Optional, TypeVar
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError as missing:
+    if missing.name != "torch":
+        raise
+    raise ModuleNotFoundError(
+        "moetune.torch registers operators for PyTorch, which is not installed here: pip install 'moetune[torch]', or the "
+        "torch of your CUDA; `import moetune` goes without", name="torch") from None
 
 import moetune
 from moetune import _operators

@@ -287,8 +287,8 @@ def check_dockerfile():
     check(text.index("useradd") < text.index("\nUSER ") < text.index("\nVOLUME "), "the volume is not the user's")
     health = re.search(r'^HEALTHCHECK .* CMD \["/usr/lib/moetune/(\w+)"\]$', text, re.M)
     check(health and (packaging / "docker" / health[1]).exists(), "there is no health check")
-    check(f"packaging/docker/{health[1]} DESTINATION ${{PROJECT_BINARY_DIR}}/fleet" in
-          (source / "cmake/Package.cmake").read_text(), "the health check is not copied")
+    copied = re.search(r"file\(COPY ([^)]*) DESTINATION", re.sub(r"\s+", " ", (source / "cmake/Package.cmake").read_text()))
+    check(f"packaging/docker/{health[1]}" in copied[1].split(), "the health check is not copied")
     check(f"MOETUNE_NVRTC=/opt/nvidia/cu{pinned[1]}/lib" in text, "MOETUNE_NVRTC is not where that NVRTC lies")
 
 
