@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <ctime>
+#include <limits>
 #include <memory>
 
 #include "base/error.h"
@@ -18,6 +19,8 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t kMostPriority = 100, kMostListedJobs = 1000;
 constexpr std::size_t kLongestKind = 16;
+constexpr std::uint64_t kMostSmallBody = 4096;
+constexpr std::chrono::seconds kWrongTokenDelay{1};
 
 std::optional<std::int64_t> positive_number(const std::string& text) {
   std::int64_t value = 0;
@@ -93,7 +96,8 @@ Api::Api(ApiParts parts, const ApiLimits& limits)
     : parts_(std::move(parts)),
       submits_(limits.submits_burst, limits.submits_per_minute),
       misses_(limits.misses_burst, limits.misses_per_minute),
-      logins_(limits.logins_burst, limits.logins_per_minute) {}
+      logins_(limits.logins_burst, limits.logins_per_minute),
+      wrong_tokens_(limits.wrong_tokens_burst, limits.wrong_tokens_per_minute) {}
 
 const std::vector<Api::Route>& Api::routes() {
   using enum ClientRole;
@@ -169,7 +173,30 @@ void Api::complete(ServerResponse& response) {
 
 bool Api::is_quick(const ServerRequest& request) { return request.path == "/healthz"; }
 
-std::pair<const Api::Route*, std::string> Api::find_route(const ServerRequest& request) const {
+std::uint64_t Api::most_body(const ServerRequest& request) {
+  const bool is_large = request.method == "POST" && request.path != "/v1/session";
+  return is_large ? std::numeric_limits<std::uint64_t>::max() : kMostSmallBody;
+}
+
+// A right token is served however many wrong ones came from its address, which several clients may share.
+void Api::refuse_stranger(const ServerRequest& request) {
+  if (request.header("authorization").empty())
+    throw Refusal{
+        401, "no_token",
+        "This needs a token: the header 'Authorization: Bearer TOKEN', or --token-file of moetune's "
+        "commands."};
+  if (const int seconds = wrong_tokens_.take(request.peer); seconds > 0)
+    throw Refusal{.status = 429,
+                  .code = "too_many_requests",
+                  .message = "Too many wrong tokens from this address.",
+                  .retry_after = seconds,
+                  .field = {},
+                  .allow = {},
+                  .delay = kWrongTokenDelay};
+  throw Refusal{401, "no_token", "That is no token of this service."};
+}
+
+std::pair<const Api::Route*, std::string> Api::find_route(const ServerRequest& request) {
   if (const std::string wrong = parts_.access.foreign(request); !wrong.empty())
     throw Refusal{421, "foreign", wrong};
   std::string allowed;
@@ -183,11 +210,7 @@ std::pair<const Api::Route*, std::string> Api::find_route(const ServerRequest& r
     }
     if (route.role != ClientRole::none) {
       const ClientRole role = parts_.access.role_of(request);
-      if (role == ClientRole::none)
-        throw Refusal{
-            401, "no_token",
-            "This needs a token: the header 'Authorization: Bearer TOKEN', or --token-file of moetune's "
-            "commands."};
+      if (role == ClientRole::none) refuse_stranger(request);
       if (role < route.role) throw Refusal{403, "role", "The token's role does not allow this."};
     }
     if (request.method == "POST") check_post(request);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "serve/access.h"
+#include "serve/device_fit.h"
 #include "serve/pack_shelf.h"
 #include "serve/scheduler.h"
 #include "serve/served_devices.h"
@@ -28,6 +29,7 @@ struct ApiParts {
   JobLimits limits;
   std::vector<std::string> devices;
   std::vector<ServedDevice> served;  // the same, with what they are
+  const DeviceFit& fit;              // of the same
   std::function<std::size_t()> connections;
   std::function<std::uint64_t()> closed_connections;
 };
@@ -36,6 +38,7 @@ struct ApiLimits {
   double submits_burst = 200, submits_per_minute = 600;  // of a client's address
   double misses_burst = 20, misses_per_minute = 60;
   double logins_burst = 10, logins_per_minute = 10;
+  double wrong_tokens_burst = 20, wrong_tokens_per_minute = 10;
 };
 
 class Api {
@@ -45,6 +48,8 @@ class Api {
   ServerResponse handle(const ServerRequest& request);
   // What handle() answers whatever the body is, if it does not take the request; nullopt if that depends on the body.
   std::optional<ServerResponse> refuse_head(const ServerRequest& request);
+  // How many bytes its body may have: few, unless it is a POST of who may do something.
+  static std::uint64_t most_body(const ServerRequest& request);
   // Completes and counts an answer that was not made here.
   void complete(ServerResponse& response);
   // Whether a request touches no file, so that it needs no thread of its own.
@@ -60,7 +65,9 @@ class Api {
 
  private:
   // The route of a request, and the parameter in its path. Throws Refusal if the client may not use it.
-  std::pair<const Route*, std::string> find_route(const ServerRequest& request) const;
+  std::pair<const Route*, std::string> find_route(const ServerRequest& request);
+  // Throws the Refusal of a client without a role: slower and slower to come for one that tries tokens.
+  [[noreturn]] void refuse_stranger(const ServerRequest& request);
   // api.cc
   ServerResponse submit(const ServerRequest& request, const std::string&);
   ServerResponse list(const ServerRequest& request, const std::string&);
@@ -97,7 +104,7 @@ class Api {
   JobRecord job_of(const Miss& miss) const;
 
   const ApiParts parts_;
-  RateLimit submits_, misses_, logins_;
+  RateLimit submits_, misses_, logins_, wrong_tokens_;
 };
 
 }  // namespace moetune

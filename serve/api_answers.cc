@@ -2,14 +2,16 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 namespace moetune {
 
 ServerResponse json_answer(const Document& document, int status) {
-  return {.status = status,
-          .headers = {{"Content-Type", "application/json"}},
-          .body = document.dump(-1, ' ', false, Document::error_handler_t::replace) + "\n",
-          .stream = {}};
+  return {
+      .status = status,
+      .headers = {{"Content-Type", "application/json"}},
+      .body = escape_json_controls(document.dump(-1, ' ', false, Document::error_handler_t::replace)) + "\n",
+      .stream = {}};
 }
 
 ServerResponse refusal_answer(const Refusal& refusal) {
@@ -19,6 +21,7 @@ ServerResponse refusal_answer(const Refusal& refusal) {
   if (refusal.retry_after > 0)
     response.headers.emplace_back("Retry-After", std::to_string(refusal.retry_after));
   if (!refusal.allow.empty()) response.headers.emplace_back("Allow", refusal.allow);
+  response.delay = refusal.delay;
   if (refusal.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
 }

@@ -1,6 +1,7 @@
 // What the routes share: answers as JSON, and the ways in which a request is refused. Pure functions.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "jobs/documents.h"
@@ -12,9 +13,10 @@ namespace moetune {
 struct Refusal {
   int status;
   std::string code, message;
-  int retry_after = 0;  // seconds; 0: not said
-  std::string field;    // of the request; "" if none
-  std::string allow;    // the methods that the path takes; "": not said
+  int retry_after = 0;                 // seconds; 0: not said
+  std::string field;                   // of the request; "" if none
+  std::string allow;                   // the methods that the path takes; "": not said
+  std::chrono::milliseconds delay{0};  // before the answer is sent
 };
 
 ServerResponse json_answer(const Document& document, int status = 200);

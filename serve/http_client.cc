@@ -19,7 +19,9 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/regular_file.h"
 #include "base/version.h"
+#include "serve/http_parts.h"
 
 namespace moetune {
 namespace {
@@ -30,7 +32,7 @@ namespace http = boost::beast::http;
 using ErrorCode = boost::system::error_code;
 
 constexpr std::size_t kMaxUrl = 4096, kPieceBytes = 16384;
-constexpr std::uint32_t kMaxHeaderBytes = 64 << 10;
+constexpr std::size_t kMaxHeaderBytes = 64 << 10;  // with extensions of chunks and trailers
 
 // Takes a piece of the body of `response`; false ends the exchange.
 using Sink = std::function<bool(HttpResponse& response, std::string_view piece)>;
@@ -82,12 +84,14 @@ asio::awaitable<void> converse(Stream& stream, Exchange& exchange) {
   exchange.step = "send the request";
   co_await http::async_write(stream, message, asio::use_awaitable);
   exchange.step = "read the answer";
-  beast::flat_buffer buffer;
+  beast::flat_buffer buffer(kMaxHeaderBytes);
   http::response_parser<http::buffer_body> parser;
-  parser.header_limit(kMaxHeaderBytes);
+  HeaderLimit limit(kMaxHeaderBytes);
+  limit.watch(parser);
   parser.skip(exchange.request.method == "HEAD");
   parser.body_limit(std::numeric_limits<std::uint64_t>::max());  // the loop below bounds it
-  co_await http::async_read_header(stream, buffer, parser, asio::use_awaitable);
+  limit.take_head(co_await http::async_read_header(stream, buffer, parser, asio::use_awaitable),
+                  parser.get());
   take_head(parser.get(), exchange.response);
   std::array<char, kPieceBytes> piece;
   std::uint64_t total = 0;
@@ -108,6 +112,7 @@ asio::awaitable<void> converse(Stream& stream, Exchange& exchange) {
     if (got > 0 && !exchange.sink(exchange.response, {piece.data(), got})) co_return;
     if (error) throw boost::system::system_error(error);
   }
+  if (const ErrorCode error = limit.check_trailers(parser.get())) throw boost::system::system_error(error);
 }
 
 asio::awaitable<void> exchange_all(Exchange& exchange) {
@@ -129,7 +134,7 @@ asio::awaitable<void> exchange_all(Exchange& exchange) {
     tls.set_default_verify_paths();
   } else {
     exchange.step = "trust the certificates of " + exchange.request.ca_file;
-    tls.load_verify_file(exchange.request.ca_file);
+    tls.add_certificate_authority(asio::buffer(certificates_in(exchange.request.ca_file)));
   }
   exchange.step = "agree on TLS";
   beast::ssl_stream<beast::tcp_stream> stream(std::move(connection), tls);
@@ -137,6 +142,14 @@ asio::awaitable<void> exchange_all(Exchange& exchange) {
   ::SSL_set_tlsext_host_name(stream.native_handle(), exchange.url.host.c_str());
   co_await stream.async_handshake(asio::ssl::stream_base::client, asio::use_awaitable);
   co_await converse(stream, exchange);
+}
+
+std::string reason_of(const ErrorCode& error) {
+  if (error == beast::error::timeout) return "no answer in time";
+  if (error == http::error::header_limit || error == http::error::buffer_overflow)
+    return "its headers, extensions of chunks and trailers are larger than " +
+           std::to_string(kMaxHeaderBytes >> 10) + " KiB";
+  return error.message();
 }
 
 HttpResponse run_exchange(const HttpRequest& request, bool streams, const Sink& sink, std::stop_token stop) {
@@ -158,9 +171,8 @@ HttpResponse run_exchange(const HttpRequest& request, bool streams, const Sink& 
   try {
     if (failure) std::rethrow_exception(failure);
   } catch (const boost::system::system_error& error) {
-    const bool late = error.code() == beast::error::timeout;
     throw BrokenEnvironment("the service at " + url.origin() + " failed: cannot " + exchange.step + ": " +
-                            (late ? "no answer in time" : error.code().message()));
+                            reason_of(error.code()));
   }
   if (!ended && !stop.stop_requested())
     throw BrokenEnvironment("the service at " + url.origin() + " failed: cannot " + exchange.step +
@@ -223,6 +235,15 @@ std::string HttpResponse::header(std::string_view lower_case_name) const {
     if (name == lower_case_name) return value;
   }
   return "";
+}
+
+std::string certificates_in(const std::string& ca_file) {
+  constexpr std::size_t kMostPem = 1 << 20;
+  try {
+    return read_regular_file(ca_file, kMostPem);
+  } catch (const BadInput& error) {
+    throw BadField("ca_file", error.what());
+  }
 }
 
 HttpResponse http_request(const HttpRequest& request) { return run_exchange(request, false, keep, {}); }

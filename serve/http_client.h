@@ -1,8 +1,8 @@
 // An HTTP/1.1 client for http and https: one blocking request a connection, each of its steps bounded in time and size.
 //
 // Stateless functions; thread-safe. What the server answers, whatever its status, is a result. Errors: BadInput for a
-// URL or a header that is none, BrokenEnvironment if the server cannot be reached, breaks off, is slower than
-// `timeout`, sends more than `max_bytes`, or shows a certificate that is not trusted.
+// URL, a header or a ca_file that is none, BrokenEnvironment if the server cannot be reached, breaks off, is slower
+// than `timeout`, sends more than `max_bytes`, or shows a certificate that is not trusted.
 #pragma once
 
 #include <chrono>
@@ -44,6 +44,9 @@ struct HttpResponse {
 
   std::string header(std::string_view lower_case_name) const;  // the first; "" if there is none
 };
+
+// The PEM of HttpRequest::ca_file. Throws BadField.
+std::string certificates_in(const std::string& ca_file);
 
 HttpResponse http_request(const HttpRequest& request);
 

@@ -21,7 +21,8 @@ int hex_digit(char c) {
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-// nullopt for a sequence that is none, and for a zero byte.
+// nullopt for a sequence that is none, and for a zero byte. In a path "%2F" stays as it is: it is part of a name there,
+// and no separator.
 std::optional<std::string> percent_decoded(std::string_view text, bool is_query) {
   std::string decoded;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -32,6 +33,10 @@ std::optional<std::string> percent_decoded(std::string_view text, bool is_query)
       if (low < 0) return std::nullopt;
       c = static_cast<char>(high * 16 + low);
       at += 2;
+      if (c == '/' && !is_query) {
+        decoded += "%2F";
+        continue;
+      }
     } else if (is_query && c == '+') {
       c = ' ';
     }
@@ -55,24 +60,29 @@ bool read_query(std::string_view text, std::map<std::string, std::string>& query
   return true;
 }
 
+std::size_t bytes_of(const http::fields& fields) {
+  std::size_t bytes = 0;
+  for (const auto& field : fields) bytes += field.name_string().size() + field.value().size() + 4;
+  return bytes;
+}
+
 }  // namespace
 
-std::optional<ServerRequest> request_of(IncomingMessage& message, const std::string& peer) {
+std::optional<ServerRequest> request_of(const IncomingHead& head, const std::string& peer) {
   ServerRequest request;
-  request.method = std::string(message.method_string());
+  request.method = std::string(head.method_string());
   request.peer = peer;
-  std::string_view target(message.target().data(), message.target().size());
-  if (!target.starts_with('/') || message.count(http::field::host) > 1) return std::nullopt;
+  std::string_view target(head.target().data(), head.target().size());
+  if (!target.starts_with('/') || head.count(http::field::host) > 1) return std::nullopt;
   const std::size_t question = std::min(target.find('?'), target.size());
   const auto path = percent_decoded(target.substr(0, question), false);
   if (!path || !read_query(target.substr(std::min(target.size(), question + 1)), request.query))
     return std::nullopt;
   request.path = *path;
-  for (const auto& field : message) {
+  for (const auto& field : head) {
     std::string name = lower_case(std::string(field.name_string()));
     request.headers.emplace(std::move(name), std::string(field.value()));
   }
-  request.body = std::move(message.body());
   return request;
 }
 
@@ -100,13 +110,27 @@ ServerResponse http_refusal(int status, const char* code, const char* message) {
 
 ServerResponse http_refusal(const NetError& error) {
   if (error == http::error::body_limit) return http_refusal(413, "too_large", "The body is too large.");
-  if (error == http::error::header_limit) return http_refusal(431, "too_large", "The headers are too large.");
+  if (error == http::error::header_limit || error == http::error::buffer_overflow)
+    return http_refusal(431, "too_large", "The headers, extensions of chunks and trailers are too large.");
   return http_refusal(400, "bad_request", "This is no HTTP request.");
 }
 
-std::string forwarded_peer(const IncomingMessage& message) {
+void HeaderLimit::take_head(std::size_t bytes, const http::fields& fields) {
+  left_ -= std::min(left_, bytes);
+  head_ = bytes_of(fields);
+}
+
+NetError HeaderLimit::check_trailers(const http::fields& fields) { return take(bytes_of(fields) - head_); }
+
+NetError HeaderLimit::take(std::size_t bytes) {
+  if (bytes > left_) return http::error::header_limit;
+  left_ -= bytes;
+  return {};
+}
+
+std::string forwarded_peer(const IncomingHead& head) {
   std::string last;
-  for (const auto& field : message) {
+  for (const auto& field : head) {
     if (beast::iequals(field.name_string(), "X-Forwarded-For")) last = std::string(field.value());
   }
   last = last.substr(last.rfind(',') + 1);  // all of it without a comma

@@ -49,8 +49,14 @@ bool has_left(tcp::socket& socket) {
 }
 
 // A client of HTTP/1.0 knows no answer before the final one.
-bool expects_something(const IncomingMessage& message) {
-  return message.version() >= 11 && message.count(http::field::expect) > 0;
+bool expects_something(const IncomingHead& head) {
+  return head.version() >= 11 && head.count(http::field::expect) > 0;
+}
+
+// Whether the client has left, or the connection has failed: nobody is there to be answered.
+bool is_end(const NetError& error) {
+  return error == http::error::end_of_stream ||
+         error.category() != NetError(http::error::bad_method).category();
 }
 
 }  // namespace
@@ -173,76 +179,94 @@ class HttpServer::Impl {
     co_await stream.async_shutdown(asio::redirect_error(asio::use_awaitable, error));
   }
 
+  struct Answering {
+    unsigned version = 11;
+    bool keep_alive = false, is_head = false;
+  };
+  struct Incoming {
+    ServerRequest request;
+    Answering how;
+  };
+  using RequestParser = http::request_parser<http::string_body>;
+
   template <typename Stream>
   asio::awaitable<void> converse(Stream& stream, const std::string& peer) {
-    beast::flat_buffer buffer;
+    beast::flat_buffer buffer(options_.max_header);
     for (;;) {
-      http::request_parser<http::string_body> parser;
-      parser.header_limit(options_.max_header);
-      parser.body_limit(options_.max_body);
-      beast::get_lowest_layer(stream).expires_after(options_.timeout);
-      if (!co_await read_request(stream, buffer, parser, peer)) co_return;
-      IncomingMessage message = parser.release();
-      const Answering how{.version = message.version(),
-                          .keep_alive = message.keep_alive(),
-                          .is_head = message.method() == http::verb::head};
-      const std::string client = client_of(message, peer);
-      const ServerResponse response = co_await respond(message, client);
+      const std::optional<Incoming> incoming = co_await read_request(stream, buffer, peer);
+      if (!incoming) co_return;
+      const Answering how = incoming->how;
+      const ServerResponse response = co_await respond(incoming->request);
       if (response.stream && !how.is_head) {
-        co_await write_stream(stream, response, client);
+        co_await write_stream(stream, response, incoming->request.peer);
         co_return;
       }
       if (!co_await write(stream, response, how) || !how.keep_alive) co_return;
     }
   }
 
-  // False if the connection ends with it: the client has left, or has its refusal.
+  // nullopt if the connection ends with it: the client has left, or has its refusal. Nobody looks at trailers.
   template <typename Stream>
-  asio::awaitable<bool> read_request(Stream& stream, beast::flat_buffer& buffer,
-                                     http::request_parser<http::string_body>& parser,
-                                     const std::string& peer) {
+  asio::awaitable<std::optional<Incoming>> read_request(Stream& stream, beast::flat_buffer& buffer,
+                                                        const std::string& peer) {
+    RequestParser parser;
+    HeaderLimit limit(options_.max_header);
+    limit.watch(parser);
+    parser.body_limit(options_.max_body);
+    beast::get_lowest_layer(stream).expires_after(options_.timeout);
     NetError error;
-    co_await http::async_read_header(stream, buffer, parser,
-                                     asio::redirect_error(asio::use_awaitable, error));
-    const IncomingMessage& message = parser.get();
+    const std::size_t bytes = co_await http::async_read_header(
+        stream, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
     std::optional<ServerResponse> refusal;
-    bool is_head = false;
-    if (!error && expects_something(message)) {
-      refusal = refusal_of_expectation(message, peer);
-      is_head = message.method() == http::verb::head;
-      if (!refusal && !parser.is_done() && !co_await write_text(stream, kContinue)) co_return false;
-      beast::get_lowest_layer(stream).expires_after(options_.timeout);
+    std::optional<ServerRequest> request;
+    if (!error) {
+      limit.take_head(bytes, parser.get());
+      request = request_of(parser.get(), client_of(parser.get(), peer));
+      refusal = refusal_of_head(parser, request);
     }
-    if (!error && !refusal && !parser.is_done())
+    const Answering how{.version = parser.get().version(),
+                        .keep_alive = !error && parser.get().keep_alive(),
+                        .is_head = parser.get().method() == http::verb::head};
+    if (!error && !refusal && !parser.is_done()) {
+      if (expects_something(parser.get()) && !co_await write_text(stream, kContinue)) co_return std::nullopt;
+      beast::get_lowest_layer(stream).expires_after(options_.timeout);
       co_await http::async_read(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
-    if (error && (error == http::error::end_of_stream ||
-                  error.category() != NetError(http::error::bad_method).category()))
-      co_return false;
+      if (!error) error = limit.check_trailers(parser.get());
+    }
+    if (error && is_end(error)) co_return std::nullopt;
     if (error) refusal = refused(http_refusal(error));
-    if (!refusal) co_return true;
-    co_await write(stream, *refusal, {.version = 11, .is_head = is_head});
+    if (!refusal) {
+      request->body = std::move(parser.get().body());
+      co_return Incoming{.request = *std::move(request), .how = how};
+    }
+    co_await write(stream, *refusal, {.version = 11, .is_head = how.is_head});
     co_await drain(stream);
-    co_return false;
+    co_return std::nullopt;
   }
 
-  // Of a client that sends its body only once the rest of its request is accepted.
-  std::optional<ServerResponse> refusal_of_expectation(const IncomingMessage& message,
-                                                       const std::string& peer) const {
-    if (!beast::iequals(message[http::field::expect], "100-continue"))
-      return refused(http_refusal(417, "expectation", "The only Expect that is known is 100-continue."));
-    if (!options_.refuse_head) return std::nullopt;
-    IncomingMessage head(message.base());
-    const std::optional<ServerRequest> request = request_of(head, client_of(message, peer));
+  // What is wrong whatever the body is. Lowers the parser's limit of it.
+  std::optional<ServerResponse> refusal_of_head(RequestParser& parser,
+                                                const std::optional<ServerRequest>& request) const {
     if (!request) return refused(http_refusal(400, "bad_request", kMalformed));
+    const IncomingHead& head = parser.get();
+    if (expects_something(head) && !beast::iequals(head[http::field::expect], "100-continue"))
+      return refused(http_refusal(417, "expectation", "The only Expect that is known is 100-continue."));
+    if (parser.is_done()) return std::nullopt;
     try {
-      return options_.refuse_head(*request);
+      std::optional<ServerResponse> refusal =
+          options_.refuse_head ? options_.refuse_head(*request) : std::nullopt;
+      if (refusal || !options_.most_body) return refusal;
+      const std::uint64_t most = std::min(options_.max_body, options_.most_body(*request));
+      parser.body_limit(most);  // of chunks; a length that is stated has been judged by now
+      if (parser.content_length().value_or(0) > most) return refused(http_refusal(http::error::body_limit));
+      return std::nullopt;
     } catch (const std::exception&) {
       return refused(http_refusal(500, "internal", kFailed));
     }
   }
 
-  std::string client_of(const IncomingMessage& message, const std::string& peer) const {
-    const std::string stated = options_.behind_proxy ? forwarded_peer(message) : "";
+  std::string client_of(const IncomingHead& head, const std::string& peer) const {
+    const std::string stated = options_.behind_proxy ? forwarded_peer(head) : "";
     return stated.empty() ? peer : stated;
   }
 
@@ -274,30 +298,27 @@ class HttpServer::Impl {
     }
   }
 
-  asio::awaitable<ServerResponse> respond(IncomingMessage& message, const std::string& client) {
-    const std::optional<ServerRequest> request = request_of(message, client);
-    if (!request) co_return refused(http_refusal(400, "bad_request", kMalformed));
-    if (options_.is_quick && options_.is_quick(*request)) co_return handle(*request);
+  asio::awaitable<ServerResponse> respond(const ServerRequest& request) {
+    if (options_.is_quick && options_.is_quick(request)) co_return handle(request);
     co_return co_await asio::co_spawn(
-        handlers_, [&]() -> asio::awaitable<ServerResponse> { co_return handle(*request); },
+        handlers_, [&]() -> asio::awaitable<ServerResponse> { co_return handle(request); },
         asio::use_awaitable);
   }
-
-  struct Answering {
-    unsigned version = 11;
-    bool keep_alive = false, is_head = false;
-  };
 
   // A reader may take its time for each piece, and for all of them as long as a slow line needs.
   template <typename Stream>
   asio::awaitable<bool> write(Stream& stream, const ServerResponse& response, Answering how) {
     using Clock = std::chrono::steady_clock;
+    NetError error;
+    if (response.delay.count() > 0) {
+      asio::steady_timer pause(co_await asio::this_coro::executor, response.delay);
+      co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
+    }
     OutgoingMessage answer = answer_of(response, how.version, how.keep_alive, how.is_head);
     const auto bytes = static_cast<double>(response.pieces ? response.bytes : response.body.size());
     const Clock::time_point end = Clock::now() + options_.timeout +
                                   std::chrono::milliseconds(static_cast<long>(1e3 * bytes / kSlowestReader));
     http::response_serializer<http::string_body> serializer(answer);
-    NetError error;
     while (!serializer.is_done()) {
       beast::get_lowest_layer(stream).expires_at(std::min(end, Clock::now() + options_.timeout));
       co_await http::async_write_some(stream, serializer, asio::redirect_error(asio::use_awaitable, error));

@@ -22,9 +22,9 @@ namespace moetune {
 
 struct ServerRequest {
   std::string method;                          // "GET"
-  std::string path;                            // percent-decoded, without the query: "/v1/jobs/7"
+  std::string path;                            // percent-decoded save %2F, without the query: "/v1/jobs/7"
   std::map<std::string, std::string> query;    // percent-decoded
-  std::map<std::string, std::string> headers;  // names in lower case; of repeated ones the first
+  std::map<std::string, std::string> headers;  // of the head; names in lower case; of repeated ones the first
   std::string body;
   std::string peer;  // the address without its port
 
@@ -40,6 +40,7 @@ struct ServerResponse {
   // If set, a body of `bytes` in pieces instead. A piece of "" before its end cuts the connection.
   std::function<std::string()> pieces;
   std::uint64_t bytes = 0;
+  std::chrono::milliseconds delay{0};  // before it is sent; it holds its connection, and no thread
 };
 
 using ServerHandler = std::function<ServerResponse(const ServerRequest&)>;
@@ -53,13 +54,14 @@ struct HttpServerOptions {
   std::size_t max_connections_each = 0, max_streams_each = 0;  // of one address; 0: as many as there may be
   bool behind_proxy = false;  // a client's address is the one that the proxy adds to X-Forwarded-For
   std::uint64_t max_body = std::uint64_t{1} << 20;
-  std::uint32_t max_header = 16 << 10;
-  std::chrono::milliseconds timeout{15'000};    // of reading a request, and of writing a piece of an answer
+  std::uint32_t max_header = 16 << 10;        // of a head with the extensions of its chunks and its trailers
+  std::chrono::milliseconds timeout{15'000};  // of reading a request, and of writing a piece of an answer
   std::chrono::milliseconds heartbeat{15'000};  // of a stream in which nothing happens
   std::function<bool(const ServerRequest&)> is_quick;
-  // Of a request that waits with its body for "100 Continue": the answer instead, if the rest of it is wrong already.
-  // Called between the connections, as is_quick is.
+  // Of a request that has a body, before any of that is read: the answer instead, if its head is wrong already, and how
+  // long its body may be, if that is less than max_body. Called between the connections, as is_quick is.
   std::function<std::optional<ServerResponse>(const ServerRequest&)> refuse_head;
+  std::function<std::uint64_t(const ServerRequest&)> most_body;
   std::function<void(ServerResponse&)> on_refusal;  // completes the answer to what the handler does not see
 };
 

@@ -205,7 +205,8 @@ bool PackFolder::needs_signature(const ListedPack& pack) const {
 void PackFolder::install(const ServiceClient& service, const ListedPack& pack, InstalledPacks& result) {
   const fs::path file = folder_ / pack.name;
   const std::string present = digest_of(file);
-  const std::vector<std::string>& own = installed_[pack.name];
+  const auto known = installed_.find(pack.name);
+  const std::vector<std::string> own = known != installed_.end() ? known->second : std::vector<std::string>();
   if (!present.empty() && present != pack.sha256 && std::find(own.begin(), own.end(), present) == own.end())
     throw BadInput(file.string() +
                    " is there and was not installed by sync; move it away to get the service's");

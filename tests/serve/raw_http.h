@@ -32,7 +32,10 @@ class RawConnection {
   RawConnection(const RawConnection&) = delete;
   ~RawConnection() { ::close(socket_); }
 
-  void send(const std::string& text) const { ::send(socket_, text.data(), text.size(), MSG_NOSIGNAL); }
+  // Whether all of it went out: not to who has closed the connection.
+  bool send(const std::string& text) const {
+    return ::send(socket_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+  }
   // What has come, at most `most` bytes; "" at the end, and after kPatience of nothing.
   std::string piece(std::size_t most = 65536) const {
     std::string bytes(most, '\0');

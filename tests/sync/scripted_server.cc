@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char* kEndless = "endless";
 constexpr const char* kStalled = "stalled";
+constexpr std::size_t kMostEndless = std::size_t{1} << 30;
 
 bool send_all(int connection, const std::string& bytes) {
   for (std::size_t sent = 0; sent < bytes.size();) {
@@ -43,7 +44,13 @@ std::string receive_request(int connection, std::size_t& head) {
 
 }  // namespace
 
-std::string endless() { return kEndless; }
+std::string endless(const std::string& begin, const std::string& piece) {
+  return kEndless + std::string(1, '\0') + begin + std::string(1, '\0') + piece;
+}
+std::string endless() {
+  return endless("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+                 "10000\r\n" + std::string(0x10000, ' ') + "\r\n");
+}
 std::string stalled() { return kStalled; }
 
 std::string http_answer(int status, const std::string& body, const std::string& headers) {
@@ -99,14 +106,15 @@ void ScriptedServer::answer_one(int connection) {
     receive_request(connection, head);  // its end
     return;
   }
-  if (answer != kEndless) {
+  if (!answer.starts_with(kEndless)) {
     send_all(connection, answer);
     return;
   }
-  if (!send_all(connection, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")) return;
-  const std::string piece = "10000\r\n" + std::string(0x10000, ' ') + "\r\n";
-  while (send_all(connection, piece)) {
-  }
+  const std::size_t begin = answer.find('\0') + 1, end = answer.find('\0', begin);
+  const std::string piece = answer.substr(end + 1);
+  std::size_t left =
+      send_all(connection, answer.substr(begin, end - begin)) ? kMostEndless / piece.size() : 0;
+  while (left > 0 && send_all(connection, piece)) --left;
 }
 
 std::vector<ScriptedServer::Request> ScriptedServer::requests() const {

@@ -40,6 +40,8 @@ class ScriptedServer {
 std::string http_answer(int status, const std::string& body, const std::string& headers = "");
 // A body that does not end: its connection is fed until the other side closes it.
 std::string endless();
+// The same of what follows a head: `piece` again and again, at most 1 GiB of them.
+std::string endless(const std::string& begin, const std::string& piece);
 // A body that does not come, until the other side closes the connection.
 std::string stalled();
 
