@@ -121,8 +121,13 @@ JobRecord Api::job_of(const Miss& miss) const {
   Json search = {{"kernel", miss.kernel},
                  {"problem", miss.problem},
                  {"budget", std::min<std::uint64_t>(TuneSettings{}.budget, parts_.limits.budget)}};
-  if (fitting.size() < parts_.served.size()) search["device"] = fitting.front();
-  const JobRequest parsed = parse_job_request("search", search, parts_.limits, parts_.devices);
+  JobRequest parsed = parse_job_request("search", search, parts_.limits, parts_.devices);
+  if (fitting.size() < parts_.served.size()) {
+    const auto able = std::ranges::find_if(
+        fitting, [&](const std::string& device) { return parts_.fit.can_run(parsed, device); });
+    search["device"] = able != fitting.end() ? *able : fitting.front();
+    parsed = parse_job_request("search", search, parts_.limits, parts_.devices);
+  }
   return {
       .kind = "search",
       .request = parsed.canonical,

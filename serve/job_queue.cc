@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "base/digest.h"
+#include "base/regular_file.h"
 #include "serve/job_tables.h"
 #include "serve/secrets.h"
 
@@ -82,7 +83,8 @@ std::optional<JobState> job_state_from_name(std::string_view name) {
 }
 
 JobQueue::JobQueue(const std::filesystem::path& file, Limits limits)
-    : limits_(limits), database_(file, Database::Access::create, limits.patience) {
+    : limits_(limits),
+      database_((require_regular_file(file), file), Database::Access::create, limits.patience) {
   prepare_job_tables(database_);  // first: a file that is no queue stays as it is
   database_.set_journal("wal");
   database_.execute("PRAGMA cache_size = -512");   // KiB; the file of a long life fills whatever it may
@@ -242,15 +244,25 @@ void JobQueue::require_writable() const {
                             database_.path().string() + "; free some space");
 }
 
-std::optional<JobRecord> JobQueue::start_next(const std::string& device) {
+std::optional<JobRecord> JobQueue::find_next(const std::string& device, std::int64_t now,
+                                             const Fits& fits) const {
+  // Beside an equal one that is ending it would search the same workload twice at once.
+  Query ids = database_.query(
+      "SELECT id FROM jobs"
+      " WHERE state = 0 AND (quiet = 0 OR not_before <= ?) AND (device = '' OR device = ?) AND digest NOT IN"
+      " (SELECT digest FROM jobs WHERE state = 1) ORDER BY priority DESC, weight DESC, id LIMIT ?",
+      now, device, fits ? std::int64_t{-1} : std::int64_t{1});
+  while (ids.step()) {
+    JobRecord job = require(ids.integer(0));
+    if (!fits || fits(job)) return job;
+  }
+  return std::nullopt;
+}
+
+std::optional<JobRecord> JobQueue::start_next(const std::string& device, const Fits& fits) {
   const std::lock_guard lock(mutex_);
   const std::int64_t now = unix_now();
-  // Beside an equal one that is ending it would search the same workload twice at once.
-  const auto next = first_of(database_.query(
-      MOETUNE_WHOLE_JOBS
-      "WHERE state = 0 AND (quiet = 0 OR not_before <= ?) AND (device = '' OR device = ?) AND digest NOT IN"
-      " (SELECT digest FROM jobs WHERE state = 1) ORDER BY priority DESC, weight DESC, id LIMIT 1",
-      now, device));
+  const std::optional<JobRecord> next = find_next(device, now, fits);
   if (!next) return std::nullopt;
   WriteTransaction all(database_);
   database_.run("UPDATE jobs SET state = 1, started = ?, starts = starts + 1, not_before = 0 WHERE id = ?",

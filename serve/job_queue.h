@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -107,8 +108,10 @@ class JobQueue {
   std::int64_t oldest_queued() const;  // its creation; 0 if none waits
   void require_writable() const;  // throws if no job could be taken now: its file is locked, its disk full
 
-  // Starts the next job for a device: the highest priority, then weight, then the oldest.
-  std::optional<JobRecord> start_next(const std::string& device);
+  // Starts the next job for a device, of those that `fits` takes: the highest priority, then weight, then the oldest.
+  // `fits` may be empty, and calls no queue.
+  using Fits = std::function<bool(const JobRecord& job)>;
+  std::optional<JobRecord> start_next(const std::string& device, const Fits& fits = {});
   // Of a running job. nullopt if it does not run.
   std::optional<JobRecord> finish(std::int64_t id, const JobOutcome& outcome);
   // A running job goes back to the queue: the service stops. One that was ending ends.
@@ -133,6 +136,7 @@ class JobQueue {
 
  private:
   JobRecord require(std::int64_t id) const;  // these want mutex_ held
+  std::optional<JobRecord> find_next(const std::string& device, std::int64_t now, const Fits& fits) const;
   struct Open {
     std::int64_t jobs = 0, bytes = 0;
   };

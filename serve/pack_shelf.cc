@@ -26,11 +26,11 @@ constexpr std::size_t kMostListed = 1000, kMostSignatures = 16, kPieceBytes = 25
 constexpr std::string_view kWorkName = ".service.pack";
 constexpr std::chrono::hours kLeftOverAge{1};
 
-// A file that is open for as long as somebody reads it, whatever is renamed over it meanwhile.
+// A file that is open for as long as somebody reads it, whatever is renamed over it meanwhile. Links are followed:
+// each file of a volume that Kubernetes fills is one.
 class OpenFile {
  public:
-  explicit OpenFile(const fs::path& file)
-      : file_(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) {}
+  explicit OpenFile(const fs::path& file) : file_(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
   OpenFile(const OpenFile&) = delete;
   ~OpenFile() {
     if (file_ >= 0) ::close(file_);

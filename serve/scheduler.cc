@@ -122,6 +122,9 @@ void Scheduler::end_as(std::int64_t id, EndReason why) {
 }
 
 void Scheduler::work(std::stop_token stop, const std::string& device) {
+  JobQueue::Fits fits;
+  if (settings_.fits)
+    fits = [&](const JobRecord& job) { return !job.device.empty() || settings_.fits(job, device); };
   while (!stop.stop_requested()) {
     std::uint64_t seen = 0;
     {
@@ -129,7 +132,7 @@ void Scheduler::work(std::stop_token stop, const std::string& device) {
       seen = news_;
     }
     try {
-      if (const std::optional<JobRecord> job = queue_.start_next(device)) {
+      if (const std::optional<JobRecord> job = queue_.start_next(device, fits)) {
         run(*job, device, stop);
         continue;
       }

@@ -33,6 +33,8 @@ struct SchedulerSettings {
   RunnerSettings runner;
   JobLimits limits;
   QuietPolicy quiet;
+  // Whether a device is to run a job that names none; empty: all are alike. Called under the queue's lock.
+  std::function<bool(const JobRecord&, const std::string& device)> fits;
   std::function<void(const JobRecord&)> ended;  // from the worker's thread, after a job that is done
 };
 

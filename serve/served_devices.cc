@@ -3,12 +3,10 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/regular_file.h"
 #include "jobs/device_choice.h"
 #include "kernels/registry.h"
-#include "replay/recording.h"
-#include "replay/shipped.h"
 #include "retune/memory.h"
+#include "serve/device_fit.h"
 
 namespace moetune {
 namespace {
@@ -16,47 +14,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kReplayPrefix = "replay:";
-constexpr std::size_t kMostRecording = std::size_t{1} << 30;
 
 bool is_replay(const std::string& device) { return device.starts_with(kReplayPrefix); }
 
-// Nothing for a file that is no recording: the jobs on it say what is wrong.
-void add_recorded(const fs::path& file, std::set<std::string>& names) {
-  try {
-    names.insert(parse_recording_header(read_regular_file(file, kMostRecording), file.string()).hardware);
-    return;
-  } catch (const BadInput&) {  // one of Kernel Tuner's has no header
-  }
-  try {
-    names.insert(read_recording(file).hardware.name);
-  } catch (const BadInput&) {
-  }
-}
-
-// Of all shipped recordings, or of one.
-std::set<std::string> shipped_hardware(const std::string& name) {
-  std::set<std::string> names;
-  for (const ShippedRecording& shipped : list_shipped_recordings()) {
-    if (shipped.damage.empty() && (name.empty() || shipped.name() == name))
-      names.insert(shipped.header.hardware);
-  }
-  return names;
-}
-
 std::set<std::string> recorded_hardware(const std::string& device) {
-  if (!is_replay(device)) return shipped_hardware("");
-  const std::string name = device.substr(kReplayPrefix.size());
-  std::error_code unreachable;
   std::set<std::string> names;
-  if (fs::is_directory(name, unreachable)) {
-    for (const auto& entry : fs::directory_iterator(name, unreachable)) {
-      if (entry.path().filename().string().find(".json") != std::string::npos)
-        add_recorded(entry.path(), names);
-    }
-    return names;
-  }
-  if (!fs::exists(name, unreachable)) return shipped_hardware(name);
-  add_recorded(name, names);
+  for (const RecordingHeader& header : recorded_headers(device)) names.insert(header.hardware);
   return names;
 }
 

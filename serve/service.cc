@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "retune/night_lock.h"
 #include "serve/file_lock.h"
 #include "serve/memory_watch.h"
@@ -145,6 +146,17 @@ struct Service::Parts {
     return {.recorded = recorded, .sign_key = options.sign_key};
   }
 
+  // A job of a client's that names no device. One of an earlier service may not be understood: it ends with the reason.
+  bool is_to_run(const JobRecord& job, const std::string& device) const {
+    try {
+      return fit->is_to_run(
+          parse_job_request(job.kind, parse_json(job.request, "the stored request"), options.limits, devices),
+          device);
+    } catch (const BadInput&) {
+      return true;
+    }
+  }
+
   // 0 while the server begins or ends.
   template <typename Figure>
   Figure figure(Figure (HttpServer::*get)() const) const {
@@ -161,6 +173,7 @@ struct Service::Parts {
   const std::filesystem::path queue_path;
   std::vector<ServedDevice> served;
   std::vector<std::string> devices;  // their names
+  std::optional<DeviceFit> fit;
   std::vector<std::unique_ptr<DeviceLock>> locks;
   std::optional<FileLock> queue_lock, packs_lock;
   JobQueue queue;
@@ -177,6 +190,12 @@ struct Service::Parts {
   std::unique_ptr<HttpServer> server;  // last: its handlers use all of the above
 };
 
+// Empty if all devices are alike, so that no queue is read for it.
+std::function<bool(const JobRecord&, const std::string&)> Service::choice_of(const Parts& parts) {
+  if (!parts.fit->has_recordings() || parts.devices.size() < 2) return {};
+  return [&parts](const JobRecord& job, const std::string& device) { return parts.is_to_run(job, device); };
+}
+
 Service::Service(ServiceOptions options) {
   check_exposure(options);
   if (options.cache.none) throw BadField("no_cache", "a service needs a cache: it stores what it finds");
@@ -184,6 +203,7 @@ Service::Service(ServiceOptions options) {
   Parts& parts = *parts_;
   if (!parts.options.token_file.empty()) parts.access.read_tokens(parts.options.token_file);
   parts.lock_devices();
+  parts.fit.emplace(parts.devices);
   parts.lock_files();
   parts.queue.take_over();
   if (parts.options.process_bytes > 0) parts.watch_memory();
@@ -197,6 +217,7 @@ Service::Service(ServiceOptions options) {
                         .runner = {.cache = parts.options.cache, .threads = parts.threads_each()},
                         .limits = parts.options.limits,
                         .quiet = parts.options.quiet,
+                        .fits = choice_of(parts),
                         .ended = [&parts](const JobRecord& job) {
                           if (parts.publisher) parts.publish_after(job);
                         }});
@@ -211,6 +232,7 @@ Service::Service(ServiceOptions options) {
                .limits = parts.options.limits,
                .devices = parts.devices,
                .served = parts.served,
+               .fit = *parts.fit,
                .connections = [&parts] { return parts.figure(&HttpServer::connections); },
                .closed_connections = [&parts] { return parts.figure(&HttpServer::closed_connections); }},
       parts.options.api);
@@ -218,6 +240,7 @@ Service::Service(ServiceOptions options) {
   http.behind_proxy = parts.options.behind_tls_proxy;
   http.is_quick = Api::is_quick;
   http.refuse_head = [&parts](const ServerRequest& request) { return parts.api->refuse_head(request); };
+  http.most_body = Api::most_body;
   http.on_refusal = [&parts](ServerResponse& response) { parts.api->complete(response); };
   if (!is_loopback(http.host)) {  // others are to find room
     if (http.max_connections_each == 0) http.max_connections_each = http.max_connections / 8;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -51,6 +52,7 @@ class Service {
 
  private:
   struct Parts;
+  static std::function<bool(const JobRecord&, const std::string&)> choice_of(const Parts& parts);
   std::unique_ptr<Parts> parts_;
 };
 

@@ -257,3 +257,36 @@ TEST_CASE("packs and winners are chosen by names that are equal, and are not sen
       << "damaged";
   CHECK(running.ask("GET", "/v1/packs/h200.pack").status == 404);
 }
+
+TEST_CASE("packs that are links, as Kubernetes fills a volume, are listed and served, and their signatures") {
+  RunningService running;
+  const fs::path volume = running.folder / "volume", old = volume / "..2026_11_27",
+                 next = volume / "..2026_11_28";
+  fs::create_directories(old);
+  fs::create_directories(next);
+  make_key_files(running.folder / "key");
+  const std::string bytes = read_regular_file(paths::source("packs/h200.pack"), kMostPackBytes);
+  const std::string signature = signatures_text({sign_pack(read_secret_key(running.folder / "key"), bytes)});
+  std::ofstream(old / "h200.pack", std::ios::binary) << bytes;
+  std::ofstream(old / "h200.pack.sig") << signature;
+  fs::create_symlink(old.filename(), volume / "..data");
+  for (const char* name : {"h200.pack", "h200.pack.sig"})
+    fs::create_symlink(fs::path("..data") / name, volume / name);
+  fs::create_symlink("nowhere", volume / "dangling.pack");
+  running.options.packs = volume.string();
+  running.options.publish = false;
+  running.start();
+  const Json packs = running.get("/v1/packs")["packs"];
+  REQUIRE(packs.size() == 1);
+  CHECK(packs[0]["signed"] == true);
+  HttpRequest whole = running.request("GET", "/v1/packs/h200.pack");
+  whole.max_bytes = kMostPackBytes;
+  CHECK(http_request(whole).body == bytes);
+  CHECK(running.ask("GET", "/v1/packs/h200.pack/signature").body == signature);
+  // The volume changes as a whole: a link is replaced.
+  std::ofstream(next / "h200.pack", std::ios::binary) << "no pack";
+  fs::create_symlink(next.filename(), volume / "..tmp");
+  fs::rename(volume / "..tmp", volume / "..data");
+  CHECK(running.get("/v1/packs")["packs"].empty());
+  CHECK(running.ask("GET", "/v1/packs/h200.pack").status == 404);
+}
