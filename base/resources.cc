@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/regular_file.h"
 
@@ -27,10 +28,7 @@ extern const std::uint64_t moetune_resource_count;
 
 namespace {
 
-const char* data_dir() {
-  const char* dir = std::getenv("MOETUNE_DATA_DIR");
-  return dir != nullptr && *dir != '\0' ? dir : nullptr;
-}
+const char* data_dir() { return environment_variable("MOETUNE_DATA_DIR"); }
 
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 

@@ -64,18 +64,48 @@ std::string shortened(std::string_view text, std::size_t most) {
   return std::string(text.substr(0, end)) + "...";
 }
 
-std::string escape_controls(std::string_view text) {
-  const auto is_control = [](unsigned char c) { return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7F; };
+namespace {
+
+// Of a character of `length` bytes.
+unsigned code_point(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character.front());
+  if (character.size() == 1) return first;
+  unsigned code = first & (0xFFu >> (character.size() + 1));
+  for (const char c : character.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3Fu);
+  return code;
+}
+
+// Unicode's controls of direction, its line and paragraph separator, and the mark of byte order.
+bool is_misleading(unsigned code) {
+  return code == 0x061C || (code >= 0x200E && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
+         (code >= 0x2066 && code <= 0x2069) || code == 0xFEFF;
+}
+
+std::string escaped(std::string_view text, LineEnds line_ends, bool is_json) {
   std::string result;
   result.reserve(text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    auto byte = static_cast<unsigned char>(text[i]);
-    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
-    const bool wide = byte == 0xC2 && next >= 0x80 && next <= 0x9F;  // U+0080 to U+009F
-    if (wide) byte = next, ++i;
-    result += wide || is_control(byte) ? format("\\x%02x", byte) : std::string(1, text[i]);
+  while (!text.empty()) {
+    const std::size_t length = character_length(text);
+    const std::string_view character = text.substr(0, std::max<std::size_t>(length, 1));
+    const unsigned code = length == 0 ? static_cast<unsigned char>(text.front()) : code_point(character);
+    const bool is_line_end = code == '\n' || code == '\t';
+    const bool is_control = code < 0x20 || (code >= 0x7F && code < 0xA0) || length == 0;
+    if (is_control ? is_line_end && line_ends == LineEnds::kept : !is_misleading(code)) {
+      result += character;
+    } else {
+      result += is_control && !is_json ? format("\\x%02x", code) : format("\\u%04x", code);
+    }
+    text.remove_prefix(character.size());
   }
   return result;
 }
+
+}  // namespace
+
+std::string escape_controls(std::string_view text, LineEnds line_ends) {
+  return escaped(text, line_ends, false);
+}
+
+std::string escape_json_controls(std::string_view json) { return escaped(json, LineEnds::kept, true); }
 
 }  // namespace moetune

@@ -1,8 +1,8 @@
 #include "cache/cache.h"
 
-#include <cstdlib>
 #include <stdexcept>
 
+#include "base/environment.h"
 #include "cache/cache_impl.h"
 #include "cache/companions.h"
 #include "cache/file_system.h"
@@ -133,7 +133,7 @@ bool Cache::is_unchanged() const { return !impl_->settled || FileState::of(path(
 
 std::optional<fs::path> Cache::find_default_path() {
   const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
+    const char* value = environment_variable(name);
     return fs::path(value == nullptr ? "" : value);
   };
   // The XDG base directory specification: a relative path is invalid and ignored.

@@ -25,6 +25,7 @@ constexpr std::array<unsigned char, 8> kMagic = {0xd9, 0xd5, 0x05, 0xf9, 0x20, 0
 constexpr std::size_t kTail = 16;
 
 bool names_super_journal(const fs::path& journal) {
+  if (std::error_code absent; !fs::is_regular_file(journal, absent)) return false;
   std::ifstream in(journal, std::ios::binary | std::ios::ate);
   const std::streamoff size = in ? static_cast<std::streamoff>(in.tellg()) : 0;
   std::array<unsigned char, kTail> tail;
@@ -59,7 +60,9 @@ void require_sound_companions(const fs::path& database) {
 }
 
 bool has_journal(const fs::path& database) {
-  std::ifstream in(stem_of(database) + "-journal", std::ios::binary);
+  const std::string journal = stem_of(database) + "-journal";
+  if (std::error_code absent; !fs::is_regular_file(journal, absent)) return false;
+  std::ifstream in(journal, std::ios::binary);
   return in.get() > 0;  // a journal that is over begins with zeros
 }
 

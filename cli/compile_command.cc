@@ -5,6 +5,7 @@
 #include <fstream>
 #include <memory>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/options.h"
@@ -66,8 +67,9 @@ void write_bytes(const std::string& path, const std::vector<std::uint8_t>& bytes
 }
 
 std::string find_nvdisasm() {
-  std::string folders = std::getenv("PATH") != nullptr ? std::getenv("PATH") : "";
-  if (const char* home = std::getenv("CUDA_HOME")) folders += std::string(":") + home + "/bin";
+  const char* const path = environment_variable("PATH");
+  std::string folders = path != nullptr ? path : "";
+  if (const char* home = environment_variable("CUDA_HOME")) folders += std::string(":") + home + "/bin";
   folders += ":/usr/local/cuda/bin";
   for (std::size_t begin = 0; begin <= folders.size();) {
     const std::size_t end = std::min(folders.find(':', begin), folders.size());

@@ -14,7 +14,8 @@ void declare_workload(OptionTable& table, WorkloadSpec& workload, bool kernel_re
 void declare_device(OptionTable& table, std::string& device) {
   table.text(
       "device", "DEVICE", device,
-      "auto (an idle GPU), cuda:N, or replay:FILE for recorded measurements; a UUID or a PCI id names a GPU too");
+      "auto (an idle GPU), cuda:N, or replay:FILE for recorded measurements; a UUID (GPU-..., of a slice MIG-...) or "
+      "a PCI id names a GPU too");
 }
 
 void declare_gpu(OptionTable& table, std::string& device) {

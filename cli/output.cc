@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <streambuf>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/utf8.h"
 
@@ -73,7 +74,7 @@ void Output::note(const std::string& sentence) const {
 
 std::size_t Output::columns() const {
   if (wide_) return 0;
-  const char* const set = std::getenv("COLUMNS");
+  const char* const set = environment_variable("COLUMNS");
   std::size_t columns = 0;
   if (set != nullptr && std::from_chars(set, set + std::strlen(set), columns).ec == std::errc() &&
       columns > 0)
@@ -89,10 +90,9 @@ std::size_t Output::page_columns() const {
 }
 
 bool Output::colours() const {
-  const char* const none = std::getenv("NO_COLOR");
-  const char* const term = std::getenv("TERM");
-  const bool dumb = term == nullptr || *term == '\0' || std::strcmp(term, "dumb") == 0;
-  return !json_ && !dumb && (none == nullptr || *none == '\0') && isatty(STDOUT_FILENO) == 1;
+  const char* const term = environment_variable("TERM");
+  const bool dumb = term == nullptr || std::strcmp(term, "dumb") == 0;
+  return !json_ && !dumb && environment_variable("NO_COLOR") == nullptr && isatty(STDOUT_FILENO) == 1;
 }
 
 std::ostream& Output::painted() const { return people_stream(json_); }
@@ -103,7 +103,9 @@ void Output::document(const nlohmann::ordered_json& document) {
   if (!json_ || written_) return;
   written_ = true;
   // Compiler messages may hold any bytes: a document with replacement characters beats none.
-  std::cout << document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+  std::cout << escape_json_controls(
+                   document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace))
+            << "\n";
 }
 
 void Output::finish() const {

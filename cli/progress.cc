@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/environment.h"
 #include "cli/event_text.h"
 #include "cli/text.h"
 
@@ -49,9 +50,8 @@ std::string trial_text(const Trial& trial, std::size_t number) {
 }  // namespace
 
 bool stderr_redraws() {
-  const char* const terminal = std::getenv("TERM");
-  const std::string_view kind = terminal != nullptr ? terminal : "";
-  return isatty(STDERR_FILENO) == 1 && !kind.empty() && kind != "dumb";
+  const char* const terminal = environment_variable("TERM");
+  return isatty(STDERR_FILENO) == 1 && terminal != nullptr && std::string_view(terminal) != "dumb";
 }
 
 Progress::Progress(const Output& output, Settings settings)

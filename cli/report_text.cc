@@ -109,7 +109,7 @@ std::string best_text(const WorkloadReport& one) {
 }
 
 void ReportPrinter::line(const std::string& text, Paint paint, const std::string& indent) const {
-  const std::string safe = escape_controls(fit(text, kLongestText));
+  const std::string safe = escape_controls(fit(text, kLongestText), LineEnds::escaped);
   const std::size_t width = std::max(columns_, indent.size() + 1) - indent.size();
   for (const std::string& piece : columns_ == 0 ? std::vector<std::string>{safe} : wrapped(safe, width))
     out_ << indent << painted(piece, paint, colours_) << "\n";
@@ -333,7 +333,8 @@ void ReportPrinter::next() {
   line("Worth running next", Paint::heading);
   for (const Advice& advice : report_.advice) {
     // A command is to be copied: it is never broken.
-    out_ << "  " << painted(escape_controls(advice.command), Paint::good, colours_) << "\n";
+    out_ << "  " << painted(escape_controls(advice.command, LineEnds::escaped), Paint::good, colours_)
+         << "\n";
     line(advice.reason, Paint::faint, "    ");
   }
 }

@@ -1,12 +1,12 @@
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <ctime>
-#include <fstream>
 #include <map>
+#include <optional>
 
 #include "base/duration.h"
 #include "base/error.h"
+#include "base/regular_file.h"
+#include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/event_text.h"
 #include "cli/options.h"
@@ -103,14 +103,12 @@ void RetuneCommand::read_options() {
 class NightLogFile {
  public:
   NightLogFile(const std::string& path, const Output& output) : path_(path), output_(output) {
-    if (path_.empty()) return;
-    file_.open(path_, std::ios::app);
-    if (!file_) throw BadField("log", "cannot write " + path_ + ": " + std::strerror(errno));
+    if (!path_.empty()) read_field("log", [&] { return &file_.emplace(path_); });
   }
   void write(const Document& event) {
-    if (path_.empty() || failed_) return;
-    file_ << event.dump(-1, ' ', false, Document::error_handler_t::replace) << std::endl;
-    if (file_) return;
+    if (!file_ || failed_) return;
+    const std::string line = event.dump(-1, ' ', false, Document::error_handler_t::replace);
+    if (file_->write(escape_json_controls(line) + "\n")) return;
     failed_ = true;
     output_.note("The log " + path_ + " cannot be written any more; the night goes on without it.");
   }
@@ -118,7 +116,7 @@ class NightLogFile {
  private:
   std::string path_;
   const Output& output_;
-  std::ofstream file_;
+  std::optional<AppendedFile> file_;
   bool failed_ = false;
 };
 

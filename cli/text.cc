@@ -156,10 +156,7 @@ std::string painted(const std::string& text, Paint paint, bool colours) {
 }
 
 void Table::add(std::vector<std::string> row, Paint paint) {
-  for (std::string& cell : row) {
-    cell = escape_controls(cell);
-    for (std::size_t at; (at = cell.find('\n')) != std::string::npos;) cell.replace(at, 1, "\\n");
-  }
+  for (std::string& cell : row) cell = escape_controls(cell, LineEnds::escaped);
   rows_.push_back(std::move(row));
   paints_.push_back(paint);
 }

@@ -6,6 +6,7 @@
 #include <future>
 #include <thread>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "jobs/build_store.h"
 #include "jobs/kernel_files.h"
@@ -138,8 +139,8 @@ void Session::open_compiler(const SessionOptions& options) {
   try {
     compiler_ = std::make_unique<Compiler>(Compiler::Options{.architecture = info().architecture});
   } catch (const BrokenEnvironment& error) {
-    const char* const named = std::getenv("MOETUNE_NVRTC");
-    if (needed || (named != nullptr && *named != '\0')) throw;  // a compiler that was named is to be used
+    if (needed || environment_variable("MOETUNE_NVRTC") != nullptr)
+      throw;  // a compiler that was named is to be used
     warn(WarningKind::nothing_compiled, std::string("Nothing is compiled: ") + error.what());
     return;
   }
@@ -158,7 +159,7 @@ DeviceChoice Session::release_device() {
 
 std::vector<BuildPtr> Session::build_now(const std::vector<CompileUnit>& units) {
   std::vector<BuildPtr> builds = pool_->build_now(units);
-  for (const BuildPtr& build : builds) programs_compiled_ += build->seconds > 0;
+  for (const BuildPtr& build : builds) programs_compiled_ += build != nullptr && build->seconds > 0;
   return builds;
 }
 

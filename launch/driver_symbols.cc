@@ -3,9 +3,9 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <cstdlib>
-
+#include "base/environment.h"
 #include "base/error.h"
+#include "base/regular_file.h"
 #include "launch/driver.h"
 
 namespace moetune::cuda {
@@ -58,10 +58,17 @@ bool has_driver(const char* named) {
   return ::access(named != nullptr ? named : "/dev/nvidiactl", F_OK) == 0;
 }
 
+// null if none was named
+const char* named_library() { return environment_variable("MOETUNE_LIBCUDA"); }
+
 void* open_library() {
-  const char* named = std::getenv("MOETUNE_LIBCUDA");
-  if (named != nullptr && *named == '\0') named = nullptr;
+  const char* const named = named_library();
   const char* const path = named != nullptr ? named : "libcuda.so.1";
+  try {
+    if (named != nullptr) require_regular_file(named);  // the loader would wait for a pipe
+  } catch (const BadInput& error) {
+    throw BrokenEnvironment(std::string("MOETUNE_LIBCUDA: ") + error.what());
+  }
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library != nullptr) return library;
   const char* const error = dlerror();
@@ -71,6 +78,19 @@ void* open_library() {
                           "; check that the NVIDIA driver is installed as a whole");
 }
 
+// The toolkit's library to link with, which a path to its folder "stubs" puts in the driver's place.
+[[noreturn]] void refuse_stub(void* function) {
+  Dl_info place = {};
+  const bool known = ::dladdr(function, &place) != 0 && place.dli_fname != nullptr;
+  const std::string text =
+      std::string(known ? place.dli_fname : "libcuda.so.1") +
+      " is the CUDA toolkit's stub of the driver, which is for linking alone; take its folder out of "
+      "LD_LIBRARY_PATH";
+  if (!has_driver(named_library()))
+    throw NoGpu("no CUDA driver: " + text + ", and install the NVIDIA driver");
+  throw BrokenEnvironment("the CUDA driver is hidden: " + text);
+}
+
 void resolve_all(void* library) {
   auto get = reinterpret_cast<decltype(&::cuGetProcAddress)>(dlsym(library, "cuGetProcAddress_v2"));
   if (get == nullptr) {
@@ -78,8 +98,9 @@ void resolve_all(void* library) {
   }
   const auto resolve = [&](const char* name, auto& function) {
     void* found = nullptr;
-    if (get(name, &found, kInterface, CU_GET_PROC_ADDRESS_DEFAULT, nullptr) != CUDA_SUCCESS ||
-        found == nullptr) {
+    const CUresult result = get(name, &found, kInterface, CU_GET_PROC_ADDRESS_DEFAULT, nullptr);
+    if (result == CUDA_ERROR_STUB_LIBRARY) refuse_stub(reinterpret_cast<void*>(get));
+    if (result != CUDA_SUCCESS || found == nullptr) {
       throw BrokenEnvironment(std::string("the CUDA driver has no ") + name + "; update it to 12.0 or later");
     }
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
@@ -112,6 +133,7 @@ void initialize() {
   const CUresult result = cu.cuInit(0);
   if (result == CUDA_ERROR_NO_DEVICE)
     throw NoGpu("the CUDA driver finds no GPU (cuInit: CUDA_ERROR_NO_DEVICE)");
+  if (result == CUDA_ERROR_STUB_LIBRARY) refuse_stub(reinterpret_cast<void*>(cu.cuInit));
   if (result != CUDA_SUCCESS) {
     throw BrokenEnvironment(std::string("the CUDA driver does not start: cuInit: ") + error_name(result) +
                             "; check nvidia-smi and that the kernel module matches the library");

@@ -90,9 +90,9 @@ Document section_document(const HardwareSection& section) {
 }
 
 std::string csv_text(const std::string& text) {
-  std::string cell = to_utf8(text);
-  if (!cell.empty() && std::string("=+-@\t\r").find(cell.front()) != std::string::npos) cell.insert(0, "'");
-  if (cell.find_first_of(",\"\n\r") == std::string::npos) return cell;
+  std::string cell = escape_controls(to_utf8(text));  // a line end may stand between quotes
+  if (!cell.empty() && std::string("=+-@\t").find(cell.front()) != std::string::npos) cell.insert(0, "'");
+  if (cell.find_first_of(",\"\n") == std::string::npos) return cell;
   std::string quoted = "\"";
   for (const char c : cell) quoted += c == '"' ? "\"\"" : std::string(1, c);
   return quoted + "\"";

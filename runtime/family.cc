@@ -8,6 +8,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "kernels/registry.h"
 #include "runtime/family_builder.h"
@@ -65,12 +66,12 @@ std::array<std::int64_t, Extents::capacity()> padded(const Extents& extents) {
 
 Experiment Experiment::from_environment() {
   Experiment experiment;
-  if (const char* mode = std::getenv("MOETUNE_RUNTIME"); mode != nullptr && *mode != '\0') {
+  if (const char* mode = environment_variable("MOETUNE_RUNTIME")) {
     if (std::string_view(mode) != "default")
       throw BadInput("MOETUNE_RUNTIME=" + std::string(mode) + " is unknown; it can be 'default'");
     experiment.defaults_only = true;
   }
-  if (const char* pin = std::getenv("MOETUNE_PIN"); pin != nullptr && *pin != '\0') {
+  if (const char* pin = environment_variable("MOETUNE_PIN")) {
     const std::string text = pin;
     const std::size_t colon = text.find(':');
     if (colon == std::string::npos)

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "base/digest.h"
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/replace_file.h"
 #include "base/suggest.h"
@@ -108,12 +109,18 @@ Problem smallest_problem(const Kernel& kernel, const std::string& text) {
   }
 }
 
-// Of the options and of the environment, where a colon parts them.
+// Of the options and of the environment, where a colon parts them. Who wrote something there wants keys: none of them
+// would trust every pack.
 TrustedKeys trusted_keys(std::vector<std::string> keys) {
-  const char* const given = std::getenv("MOETUNE_TRUSTED_KEYS");
-  std::istringstream more(given == nullptr ? "" : given);
-  for (std::string key; std::getline(more, key, ':');) {
-    if (!key.empty()) keys.push_back(key);
+  if (const char* const given = environment_variable("MOETUNE_TRUSTED_KEYS")) {
+    const std::size_t before = keys.size();
+    std::istringstream more(given);
+    for (std::string key; std::getline(more, key, ':');) {
+      if (key.find_first_not_of(" \t") != std::string::npos) keys.push_back(key);
+    }
+    if (keys.size() == before)
+      throw BadInput("MOETUNE_TRUSTED_KEYS='" + std::string(given) +
+                     "' names no key; it is FILE.pub:FILE.pub, or not set if every pack is trusted");
   }
   return TrustedKeys(keys);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "base/utf8.h"
 #include "base/version.h"
 #include "tuner/tune.h"
 
@@ -11,9 +12,9 @@ namespace {
 
 std::string label_text(const std::string& value) {
   std::string text;
-  for (const char c : value) {
+  for (const char c : escape_controls(value, LineEnds::escaped)) {
     if (c == '\\' || c == '"') text += '\\';
-    text += c == '\n' ? ' ' : c;
+    text += c;
   }
   return text;
 }

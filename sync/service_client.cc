@@ -33,11 +33,7 @@ ServiceFailure unexpected(const std::string& url, const HttpResponse& response) 
 
 }  // namespace
 
-std::string plain_text(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; }, ' ');
-  return to_utf8(text);
-}
+std::string plain_text(const std::string& text) { return escape_controls(text, LineEnds::escaped); }
 
 std::string error_text(const HttpResponse& response) {
   const nlohmann::json document = parse_json_or_discard(response.body);
@@ -48,7 +44,7 @@ std::string error_text(const HttpResponse& response) {
     if (!error.contains(name) || !error[name].is_string()) continue;
     text += (text.empty() ? "" : ": ") + error[name].get<std::string>().substr(0, 300);
   }
-  return plain_text(std::move(text));
+  return plain_text(text);
 }
 
 ServiceClient::ServiceClient(ServiceAddress address, std::stop_token stop)
@@ -56,6 +52,7 @@ ServiceClient::ServiceClient(ServiceAddress address, std::stop_token stop)
   const Url url = parse_url(address_.url);
   if (url.target.find('?') != std::string::npos)
     throw BadInput("'" + address_.url + "' has a query; name the service alone, as http://host:7878");
+  if (!address_.ca_file.empty()) certificates_in(address_.ca_file);  // what is wrong with it is said now
   while (address_.url.ends_with('/')) address_.url.pop_back();
 }
 
@@ -66,6 +63,7 @@ HttpResponse ServiceClient::exchange(HttpRequest request) const {
   request.ca_file = address_.ca_file;
   const Clock::time_point deadline = Clock::now() + kWholeExchange;
   std::string body;
+  body.reserve(request.max_bytes);  // of a pack: while it grew it would be there twice
   bool too_much = false;
   HttpResponse response;
   try {
@@ -78,6 +76,8 @@ HttpResponse ServiceClient::exchange(HttpRequest request) const {
         },
         stop_);
   } catch (const BrokenEnvironment& error) {
+    throw ServiceFailure(error.what());
+  } catch (const BadField& error) {  // the certificates are gone, or are being replaced
     throw ServiceFailure(error.what());
   }
   if (stop_.stop_requested()) throw ServiceFailure("stopped while it asked " + request.url);

@@ -34,6 +34,15 @@ TEST_CASE("only regular files of a bounded size are read, and nothing is waited 
   fs::resize_file(folder / "sparse", std::uintmax_t{4} << 30);
   CHECK_THROWS_WITH_AS(read_regular_file(folder / "sparse", 64 << 20),
                        doctest::Contains("larger than 64 MiB"), BadInput);
+  for (const char* name : {"pipe", "link", "."}) {
+    CHECK_THROWS_AS(require_regular_file(folder / name), BadInput);
+    CHECK_THROWS_AS(AppendedFile(folder / name), BadInput);
+  }
+  require_regular_file(folder / "none");
+  CHECK(AppendedFile(folder / "log").write("one\n"));
+  CHECK(AppendedFile(folder / "log").write("two\n"));
+  CHECK(read_regular_file(folder / "log", 100) == "one\ntwo\n");
+  CHECK_THROWS_WITH_AS(AppendedFile(folder / "none/log"), doctest::Contains("cannot write"), BadInput);
   CHECK_FALSE(find_regular_file(folder / "none", 4));
   CHECK_THROWS_WITH_AS(read_regular_file(folder / "none", 4), doctest::Contains("No such file"), BadInput);
   fs::remove_all(folder);

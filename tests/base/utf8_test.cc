@@ -25,6 +25,22 @@ TEST_CASE("what a terminal would obey is shown, and letters are left alone") {
   CHECK(moetune::escape_controls("9.21 µs …\n\tÂ é 漢") == "9.21 µs …\n\tÂ é 漢");
 }
 
+TEST_CASE("bytes of no character and what turns or breaks lines are shown too, in names line ends as well") {
+  using moetune::LineEnds;
+  CHECK(moetune::escape_controls("a\x9b"
+                                 "2Jb\xff") == "a\\x9b2Jb\\xff");  // a terminal without UTF-8 obeys 9b
+  CHECK(moetune::escape_controls("evil\u202Egnp.\u2066\u2028") == "evil\\u202egnp.\\u2066\\u2028");
+  CHECK(moetune::escape_controls("a\nb\tc\r", LineEnds::escaped) == "a\\x0ab\\x09c\\x0d");
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
+  for (const char c : moetune::escape_controls(all, LineEnds::escaped)) CHECK((c >= ' ' && c < 0x7F));
+}
+
+TEST_CASE("JSON stays the same document") {
+  CHECK(moetune::escape_json_controls("{\n\"a\": \"\x7f\u009b\u202E µ\"}") ==
+        "{\n\"a\": \"\\u007f\\u009b\\u202e µ\"}");
+}
+
 TEST_CASE("a long text is cut between characters") {
   CHECK(moetune::shortened("abcdef", 6) == "abcdef");
   CHECK(moetune::shortened("abcdefg", 6) == "abc...");

@@ -44,6 +44,98 @@ TEST_CASE("a pipe, a device and deep JSON are no recordings") {
   CHECK(contains(refusal(tool, "kt"), "kt: its JSON is nested more than 64 deep"));
 }
 
+TEST_CASE("every file that a user names is opened by kind: no pipe is waited for") {
+  Tool tool;
+  const std::string pipe = tool.path("pipe").string(), db = tool.path("c.db").string();
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  tool.write("list.json", R"({"moetune_workloads": 1, "workloads": []})");
+  fs::create_directory(tool.path("misses"));
+  const std::vector<std::string> serve = {"serve", "--listen", "127.0.0.1:0", "--cache", db};
+  const std::vector<std::string> far = {"search", "decode_kernel", "--server", "https://127.0.0.1:1"};
+  const std::vector<std::string> sync = {"sync", tool.path("misses").string(), "--once", "--server",
+                                         "https://127.0.0.1:1"};
+  const auto with = [](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const std::vector<std::vector<std::string>> commands = {
+      {"retune", "--workloads", tool.path("list.json").string(), "--cache", db, "--log", pipe},
+      {"retune", "--workloads", pipe, "--cache", db},
+      {"tune", "--workloads", pipe, "--cache", db},
+      {"workloads", "from-config", pipe, "--out", tool.path("o.json").string()},
+      {"search", "--device", "replay:" + pipe, "--cache", db},
+      {"search", "--from-misses", pipe, "--cache", db},
+      {"search", "decode_kernel", "--cache", pipe},
+      {"report", "--cache", pipe},
+      {"cache", "check", pipe},
+      {"cache", "sign", pipe, "--key", pipe},
+      with(serve, {"--tls-cert", pipe, "--tls-key", pipe}),
+      with(serve, {"--token-file", pipe}),
+      with(serve, {"--queue", pipe}),
+      with(serve, {"--packs", tool.path("misses").string(), "--sign-key", pipe}),
+      with(far, {"--ca-file", pipe}),
+      with(far, {"--token-file", pipe}),
+      with(sync, {"--ca-file", pipe}),
+      with(sync, {"--token-file", pipe}),
+      with(sync, {"--trust", pipe}),
+      {"compare", pipe, pipe}};
+  for (const std::vector<std::string>& command : commands) {
+    std::string words;
+    for (const std::string& word : command) words += word + " ";
+    CAPTURE(words);
+    const Ended ended = tool.run(command);
+    CHECK((ended.code == 2 || ended.code == 3));
+    CHECK_MESSAGE(contains(ended.err, pipe + " is not a regular file"), ended.err);
+  }
+  for (const char* name : {"MOETUNE_LIBCUDA", "MOETUNE_NVRTC", "MOETUNE_LIBNVML"}) {
+    CAPTURE(name);
+    Tool other({{name, pipe}});
+    const Ended ended = other.run({"devices"});
+    CHECK(ended.code == 0);
+    const bool is_said = contains(ended.out + ended.err, pipe + " is not a regular file");
+    CHECK(is_said == (std::string(name) != "MOETUNE_LIBNVML"));  // which is not needed
+  }
+}
+
+TEST_CASE("no variable of the environment means anything when it is empty") {
+  const std::vector<std::string> names = {"MOETUNE_NVRTC",
+                                          "CUDA_HOME",
+                                          "CUDA_PATH",
+                                          "MOETUNE_DATA_DIR",
+                                          "COLUMNS",
+                                          "NO_COLOR",
+                                          "TERM",
+                                          "MOETUNE_LIBNVML",
+                                          "MOETUNE_REPLAY_PACE_MS",
+                                          "MOETUNE_RUNTIME",
+                                          "MOETUNE_PIN",
+                                          "MOETUNE_TRUSTED_KEYS",
+                                          "CUDA_VISIBLE_DEVICES"};
+  Tool plain, empty;
+  for (const std::string& name : names) empty.set_environment(name, "");
+  const auto output_of = [](Tool& tool, const std::vector<std::string>& command) {
+    const Ended ended = tool.run(command);
+    std::string text = std::to_string(ended.code) + ended.out + ended.err;
+    const std::string own = tool.path("").string();
+    for (std::size_t at; (at = text.find(own)) != std::string::npos;) text.replace(at, own.size(), "HERE/");
+    return text;
+  };
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"devices"}, {"space", "decode_kernel", "--arch", "sm_90a"}, {"cache", "ls"}})
+    CHECK(output_of(empty, command) == output_of(plain, command));
+}
+
+TEST_CASE("the toolkit's stub of the driver, found by LD_LIBRARY_PATH, is named") {
+  Tool tool({{"MOETUNE_LIBCUDA", ""}, {"MOETUNE_FAKE_CUDA", "stub"}});
+  fs::create_directories(tool.path("stubs"));
+  fs::create_symlink(paths::fake_libcuda(), tool.path("stubs/libcuda.so.1"));
+  tool.set_environment("LD_LIBRARY_PATH", tool.path("stubs").string());
+  const Ended ended = tool.run({"devices"});
+  CHECK(ended.code == 0);
+  CHECK(contains(ended.out, "stubs/libcuda.so.1 is the CUDA toolkit's stub of the driver"));
+  CHECK(contains(ended.out, "LD_LIBRARY_PATH"));
+}
+
 TEST_CASE(
     "a recording of a GPU that cannot be is refused, one of values that are unknown now is not compiled") {
   Tool tool;
@@ -90,6 +182,43 @@ TEST_CASE("control sequences in names are shown, not obeyed") {
   CHECK(contains(ended.out, "GPU\\x1b[2J\\x1b]0;owned\\x07"));
   CHECK_FALSE(contains(ended.out + ended.err, "\x1b["));
   CHECK_FALSE(contains(ended.out + ended.err, "\x07"));
+}
+
+TEST_CASE("no control character of a name reaches a terminal, a CSV file, JSON or a log") {
+  Tool tool;
+  nlohmann::json file = nlohmann::json::parse(read_text(tool.write_recording(3)));
+  // ESC, CR, DEL, the one byte that 8-bit terminals take for ESC [, and what turns text around.
+  file["device_name"] = "GPU\x1b[2J\r\x7f\u009b31m\u202e";
+  tool.write("escapes.json", file.dump());
+  const std::string db = tool.path("c.db").string(), device = "replay:" + tool.path("escapes.json").string();
+  std::string all = tool.run({"search", "--device", device, "--budget", "9", "--cache", db}).out;
+  const std::vector<std::vector<std::string>> commands = {
+      {"search", "--device", device, "--budget", "9", "--cache", db, "--json"},
+      {"report", "--cache", db, "--csv", tool.path("r.csv").string()},
+      {"report", "--cache", db},
+      {"report", "--cache", db, "--json"},
+      {"cache", "ls", "--cache", db},
+      {"cache", "ls", "--cache", db, "--json"},
+      {"cache", "check", db},
+      {"report", "--cache", db, "saxpy"}};
+  for (auto command : commands) {
+    const Ended ended = tool.run(command);
+    all += ended.out + ended.err;
+  }
+  CHECK(contains(all, "GPU\\x1b[2J\\x0d\\x7f\\x9b31m\\u202e"));
+  const auto is_clean = [](const std::string& text) {
+    return std::none_of(text.begin(), text.end(),
+                        [](unsigned char c) {
+                          return c == 0x1b || c == 0x7f || c == '\r' || (c < 0x20 && c != '\n' && c != '\t');
+                        }) &&
+           !contains(text, "\xc2\x9b") && !contains(text, "\u202e");
+  };
+  CHECK(is_clean(all));
+  std::string csv = read_text(tool.path("r.csv"));
+  CHECK(contains(csv, "GPU\\x1b[2J"));
+  for (std::size_t at; (at = csv.find("\r\n")) != std::string::npos;)
+    csv.erase(at, 1);  // CSV's own line ends
+  CHECK(is_clean(csv));
 }
 
 TEST_CASE("a cache that another process has just made holds nothing so far") {

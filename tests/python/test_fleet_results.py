@@ -15,6 +15,7 @@ from fleet_support import winners
 from made_up_recordings import copy_data, problem, write_list, write_recording
 from moetune.fleet import worker
 from moetune.fleet.command import FleetError, run_tool
+from moetune.fleet.driver import printable
 from moetune.fleet.results import BadResult, ResultFolder, Wanted, is_pack, read_workloads, task_key
 from support import needs_scripted_driver
 
@@ -262,6 +263,9 @@ class OptionsTest(unittest.TestCase):
         self.assertEqual(into.read_bytes(), b"no pack")
         with ResultFolder(into).locked():
             self.assertIn("another driver works on", self.run_command(*tune)[1])
+
+    def test_names_of_others_are_printed_and_not_obeyed(self) -> None:
+        self.assertEqual(printable("H200\x1b[2J\r\x7f\x9b\u202e µ …\n"), "H200\\x1b[2J\\r\\x7f\\x9b\\u202e µ …\n")
 
 
 if __name__ == "__main__":

@@ -133,6 +133,10 @@ TEST_CASE("the environment gives keys as well, and a wrong one opens nothing") {
   CHECK(picked(runtime) == plain_config(32));
   ::setenv("MOETUNE_TRUSTED_KEYS", "no such file", 1);
   CHECK_THROWS_AS(Runtime{options}, BadInput);
+  for (const char* none : {":", "::", " ", " : "}) {
+    ::setenv("MOETUNE_TRUSTED_KEYS", none, 1);
+    CHECK_THROWS_WITH_AS(Runtime{options}, doctest::Contains("names no key"), BadInput);
+  }
   ::setenv("MOETUNE_TRUSTED_KEYS", "", 1);
   Runtime all(options);
   CHECK(picked(all) == plain_config(64));

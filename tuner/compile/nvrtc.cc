@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/regular_file.h"
 
 namespace moetune {
 namespace {
@@ -77,6 +78,7 @@ Opened open_library(const fs::path& path) {
       ::dlopen(builtins.c_str(), RTLD_NOW | RTLD_GLOBAL);
     }
   }
+  require_regular_file(path);
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return {};
   std::string real = path.string();

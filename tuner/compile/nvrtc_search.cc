@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/environment.h"
+
 namespace moetune {
 namespace {
 
@@ -107,7 +109,7 @@ std::vector<fs::path> nvrtc_libraries_in(const fs::path& folder) {
 NvrtcSearch NvrtcSearch::of_process() {
   NvrtcSearch search;
   const auto variable = [](const char* name) -> fs::path {
-    const char* value = std::getenv(name);
+    const char* value = environment_variable(name);
     return value != nullptr ? value : "";
   };
   search.requested = variable("MOETUNE_NVRTC");

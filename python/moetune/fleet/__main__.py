@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from moetune.fleet.command import BadOption, FleetError
-from moetune.fleet.driver import tune
+from moetune.fleet.driver import printable, to_stderr, tune
 from moetune.fleet.options import FleetOptions, Summary
 from moetune.fleet.results import text_of
 
@@ -56,20 +56,24 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _say(line: str) -> None:
+    print(printable(line))
+
+
 def _print(summary: Summary, options: FleetOptions) -> None:
     for name, why in summary.given_up.items():
-        print(f"given up: {name}: {why}")
+        _say(f"given up: {name}: {why}")
     for name in summary.not_reached:
-        print(f"not reached: {name}")
+        _say(f"not reached: {name}")
     for refused in summary.refused:
-        print(f"refused: {refused}")
-    print(f"{summary.done} tuned ({summary.resumed} of them before), {len(summary.given_up)} given up,"
+        _say(f"refused: {refused}")
+    _say(f"{summary.done} tuned ({summary.resumed} of them before), {len(summary.given_up)} given up,"
           f" {len(summary.not_reached)} not reached; {summary.nodes_lost} nodes and {summary.losses} searches lost")
     pack = summary.merged.get("pack")
     if pack:
-        print(f"{options.into}: {pack['winners']} winners of {pack['families']} families")
+        _say(f"{options.into}: {pack['winners']} winners of {pack['families']} families")
     else:
-        print(f"{options.into} was not written: there is no winner that a server may launch")
+        _say(f"{options.into} was not written: there is no winner that a server may launch")
 
 
 def main() -> int:
@@ -81,10 +85,10 @@ def main() -> int:
     try:
         summary = tune(options)
     except FleetError as error:
-        print(f"moetune.fleet: {error}", file=sys.stderr)
+        to_stderr(f"moetune.fleet: {error}")
         return 2 if isinstance(error, BadOption) else 3
     except KeyboardInterrupt:
-        print("moetune.fleet: interrupted; the same command goes on", file=sys.stderr)
+        to_stderr("moetune.fleet: interrupted; the same command goes on")
         return 130
     if given.json:
         print(text_of(dataclasses.asdict(summary)), end="")

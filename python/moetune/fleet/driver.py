@@ -26,9 +26,14 @@ SILENT_WAIT = 5.0  # seconds, in which more nodes may join; then it is said once
 Listener = Callable[[str], None]
 
 
+def printable(text: str) -> str:
+    """Names come from nodes and files of others: nothing of them is obeyed by a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
 def to_stderr(line: str) -> None:
     """A line of progress."""
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 def tune(options: FleetOptions, listener: Listener = to_stderr) -> Summary:
