@@ -7,19 +7,13 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/format.h"
 
 namespace moetune {
 namespace {
 
 constexpr std::string_view kCuda = "cuda:";
-constexpr std::string_view kUuid = "gpu-";
-
-std::string lower_case(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
-}
+constexpr std::string_view kUuids[] = {"gpu-", "mig-"};
 
 struct PciId {
   std::optional<unsigned> domain;
@@ -61,9 +55,15 @@ bool is_at(const DeviceInfo& gpu, const PciId& wanted) {
              std::tuple(here->bus, here->device, here->function);
 }
 
+bool is_uuid(const std::string& text) {
+  const std::string lower = lower_case(text);
+  return std::any_of(std::begin(kUuids), std::end(kUuids),
+                     [&](std::string_view prefix) { return lower.starts_with(prefix); });
+}
+
 bool is_named(const DeviceInfo& gpu, const std::string& text) {
   if (text.starts_with(kCuda)) return gpu.id == text;
-  if (lower_case(text).starts_with(kUuid)) return lower_case(gpu.uuid).starts_with(lower_case(text));
+  if (is_uuid(text)) return lower_case(gpu.uuid).starts_with(lower_case(text));
   const std::optional<PciId> pci = parse_pci(text);
   return pci && is_at(gpu, *pci);
 }
@@ -79,7 +79,7 @@ std::string listed(const std::vector<DeviceInfo>& gpus) {
 }  // namespace
 
 bool is_gpu_name(const std::string& text) {
-  if (!text.starts_with(kCuda)) return lower_case(text).starts_with(kUuid) || parse_pci(text);
+  if (!text.starts_with(kCuda)) return is_uuid(text) || parse_pci(text);
   unsigned ordinal = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data() + kCuda.size(), end, ordinal);
@@ -87,6 +87,8 @@ bool is_gpu_name(const std::string& text) {
     return true;
   throw BadField("device", "'" + text + "' names no GPU; they are cuda:0, cuda:1, ...");
 }
+
+std::string named_slice(const std::string& text) { return lower_case(text).starts_with("mig-") ? text : ""; }
 
 std::size_t named_gpu(const std::vector<DeviceInfo>& gpus, const std::string& text) {
   std::vector<DeviceInfo> found;

@@ -8,9 +8,13 @@
 
 namespace moetune {
 
-// Whether the text has the form of a GPU's name: "cuda:N", a UUID "GPU-..." or the beginning of one, or a PCI
+// Whether the text has the form of a GPU's name: "cuda:N", a UUID "GPU-..." or "MIG-..." (a slice of a divided GPU) or
+// the beginning of one, or a PCI
 // id "0000:1b:00.0" with or without its domain, in any case. Throws BadField for "cuda:" without an ordinal.
 bool is_gpu_name(const std::string& text);
+
+// The text if it is a slice's UUID; "" for others. The driver shows a process one slice alone.
+std::string named_slice(const std::string& text);
 
 // The position in `gpus` of the one that `text` names. Throws BrokenEnvironment if none is, with a list of
 // those that are there, and BadField if several are.

@@ -1,6 +1,7 @@
 #include "tests/fake_cuda/devices.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
@@ -8,8 +9,23 @@
 
 namespace fake_cuda {
 
+namespace {
+
+// "slices=3": one GPU in so many slices, of which a process sees the one that CUDA_VISIBLE_DEVICES names by its UUID,
+// without it the first. -1 if there is none of that name.
+int visible_slice() {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr || *visible == '\0') return 0;
+  unsigned number = 0;
+  const bool named = std::sscanf(visible, "MIG-%2xababab-", &number) == 1;
+  return named && number < machine.script.number("slices", 0) ? static_cast<int>(number) : -1;
+}
+
+}  // namespace
+
 CUresult device_get_count(int* count) {
-  *count = static_cast<int>(machine.script.number("devices", 1));
+  const bool has_slices = machine.script.has("slices");
+  *count = has_slices ? visible_slice() >= 0 : static_cast<int>(machine.script.number("devices", 1));
   return CUDA_SUCCESS;
 }
 
@@ -60,7 +76,7 @@ CUresult device_get_pci_bus_id(char* text, int size, CUdevice device) {
 
 CUresult device_get_uuid(CUuuid* uuid, CUdevice device) {
   std::memset(uuid->bytes, 0xab, sizeof uuid->bytes);
-  uuid->bytes[0] = static_cast<char>(device);
+  uuid->bytes[0] = static_cast<char>(machine.script.has("slices") ? visible_slice() : device);
   return CUDA_SUCCESS;
 }
 

@@ -383,6 +383,7 @@ void* find_symbol(const std::string& name) {
 
 extern "C" __attribute__((visibility("default"))) CUresult cuGetProcAddress_v2(
     const char* symbol, void** function, int, cuuint64_t, CUdriverProcAddressQueryResult*) {
+  if (fake_cuda::machine.script.has("stub")) return CUDA_ERROR_STUB_LIBRARY;
   *function = fake_cuda::find_symbol(symbol);
   return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }

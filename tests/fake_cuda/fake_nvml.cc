@@ -30,8 +30,12 @@ unsigned long long scripted(const std::string& name, std::size_t device, unsigne
   return at == std::string::npos ? fallback : std::strtoull(text.c_str() + at + key.size(), nullptr, 10);
 }
 
-// Handles are ordinals plus one: the null pointer is none.
+// Handles are ordinals plus one: the null pointer is none. Slices have handles above kSlices.
+constexpr std::size_t kSlices = 1000;
 std::size_t ordinal_of(void* device) { return reinterpret_cast<std::size_t>(device) - 1; }
+bool is_slice(void* device) { return ordinal_of(device) >= kSlices; }
+// All slices are GPU 0's.
+std::size_t gpu_of(void* device) { return is_slice(device) ? 0 : ordinal_of(device); }
 
 }  // namespace
 
@@ -49,21 +53,51 @@ FAKE nvmlDeviceGetHandleByPciBusId_v2(const char* bus, void** device) {
 
 FAKE nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
   memory->total = 1ull << 40;
-  memory->free = scripted("free", ordinal_of(device), 1ull << 30);
+  memory->free = scripted(is_slice(device) ? "slicefree" : "free", ordinal_of(device) % kSlices, 1ull << 30);
   memory->used = memory->total - memory->free;
   return kSuccess;
 }
 
 FAKE nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Process* processes) {
-  const bool lists_this_one = scripted("lists", ordinal_of(device), 0) != 0;
-  const unsigned others = static_cast<unsigned>(scripted("busy", ordinal_of(device), 0));
+  if (is_slice(device) && scripted("opaque", ordinal_of(device) % kSlices, 0) != 0) return kNotSupported;
+  const std::size_t gpu = gpu_of(device);
+  const bool lists_this_one = scripted("lists", gpu, 0) != 0;
+  const unsigned others = static_cast<unsigned>(scripted("busy", gpu, 0));
   const unsigned running = others + lists_this_one;
   const unsigned room = *count;
   *count = running;
   if (running > 0 && (processes == nullptr || room < running)) return kInsufficientSize;
-  for (unsigned i = 0; i < others; ++i) processes[i] = {.pid = 1 + i, .used_bytes = 1 << 20};
-  if (lists_this_one) processes[others] = {.pid = static_cast<unsigned>(getpid()), .used_bytes = 1 << 20};
+  // "apart0=2": the first two of them compute in slice 9, the others in slice 0; "own0=1": this one in slice 1.
+  const std::size_t apart = scripted("apart", gpu, 0);
+  const unsigned none = 0xFFFFFFFF, own = static_cast<unsigned>(scripted("own", gpu, none));
+  for (unsigned i = 0; i < others; ++i)
+    processes[i] = {1 + i, 1 << 20,
+                    i < apart     ? 9u
+                    : own == none ? none
+                                  : 0,
+                    own == none && apart == 0 ? none : 0};
+  if (lists_this_one)
+    processes[others] = {static_cast<unsigned>(getpid()), 1 << 20, own, own == none ? none : 0};
   return kSuccess;
+}
+
+// "slices0=3": GPU 0 is divided in three, whose UUIDs are those of tests/fake_cuda/devices.cc.
+FAKE nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
+  unsigned number = 0;
+  if (std::sscanf(uuid, "MIG-%2xababab-", &number) != 1 || number >= scripted("slices", 0, 0))
+    return kNotFound;
+  *device = reinterpret_cast<void*>(kSlices + number + 1);
+  return kSuccess;
+}
+
+FAKE nvmlDeviceGetGpuInstanceId(void* device, unsigned* id) {
+  *id = static_cast<unsigned>(ordinal_of(device) % kSlices);
+  return is_slice(device) ? kSuccess : kNotSupported;
+}
+
+FAKE nvmlDeviceGetComputeInstanceId(void* device, unsigned* id) {
+  *id = 0;
+  return is_slice(device) ? kSuccess : kNotSupported;
 }
 
 // "power0=700000,mig0=1,ecc0=0": milliwatts and switches; a card without ECC ("ecc0=9") says that it has none.

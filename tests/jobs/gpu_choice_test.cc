@@ -30,6 +30,19 @@ TEST_CASE("a GPU is named by ordinal, UUID or PCI id, in any case") {
   CHECK(named_gpu(kThree, "11:00.0") == 1);
 }
 
+TEST_CASE("a slice of a divided GPU is named as nvidia-smi prints it") {
+  std::vector<DeviceInfo> gpus = {gpu(0), gpu(1)};
+  gpus[1].uuid = "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f";
+  CHECK(is_gpu_name("MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f"));
+  CHECK(named_gpu(gpus, "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f") == 1);
+  CHECK(named_gpu(gpus, "mig-C6D4") == 1);
+  CHECK_THROWS_WITH_AS(named_gpu(gpus, "MIG-ff"), doctest::Contains("MIG-c6d4f1ef"), BrokenEnvironment);
+  CHECK_THROWS_AS(named_gpu(gpus, "GPU-c6d4f1ef"), BrokenEnvironment);
+  CHECK(named_slice("MIG-c6d4f1ef") == "MIG-c6d4f1ef");
+  CHECK(named_slice("GPU-1b2c3d40") == "");
+  CHECK(named_slice("cuda:0") == "");
+}
+
 TEST_CASE("a name that fits several GPUs is refused, with those that it fits") {
   CHECK_THROWS_WITH_AS(named_gpu(kThree, "GPU-1b2c"), doctest::Contains("ambiguous: cuda:0"), BadField);
   CHECK_THROWS_WITH_AS(named_gpu(kThree, "10:00.0"), doctest::Contains("cuda:2 (0001:10:00.0"), BadField);

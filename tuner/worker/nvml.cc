@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <vector>
+
+#include "base/environment.h"
 
 namespace moetune {
 namespace {
@@ -28,15 +31,24 @@ constexpr int kInsufficientSize = 7;
 struct MemoryInfo {
   unsigned long long total = 0, free = 0, used = 0;
 };
+struct Slice {
+  static constexpr unsigned kNone = 0xFFFFFFFF;
+  unsigned gpu_instance = kNone, compute_instance = kNone;
+  bool operator==(const Slice&) const = default;
+};
 struct ProcessInfo {
   unsigned pid = 0;
   unsigned long long used_bytes = 0;
-  unsigned gpu_instance = 0, compute_instance = 0;
+  Slice slice;
 };
 
-const char* library_name() {
-  const char* const named = std::getenv("MOETUNE_LIBNVML");
-  return named != nullptr && *named != '\0' ? named : "libnvidia-ml.so.1";
+// "" if what was named cannot be opened without waiting.
+std::string library_name() {
+  const char* const named = environment_variable("MOETUNE_LIBNVML");
+  if (named == nullptr) return "libnvidia-ml.so.1";
+  std::error_code absent;
+  const std::filesystem::file_status status = std::filesystem::status(named, absent);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) ? "" : named;
 }
 
 }  // namespace
@@ -46,6 +58,9 @@ struct Nvml::Library {
   int (*shutdown)() = nullptr;
   int (*system_driver_version)(char*, unsigned) = nullptr;
   int (*handle_by_bus)(const char*, void**) = nullptr;
+  int (*handle_by_uuid)(const char*, void**) = nullptr;
+  int (*gpu_instance)(void*, unsigned*) = nullptr;      // of a slice's handle
+  int (*compute_instance)(void*, unsigned*) = nullptr;  // the same
   int (*clock)(void*, unsigned, unsigned*) = nullptr;
   int (*temperature)(void*, unsigned, unsigned*) = nullptr;
   int (*reasons)(void*, unsigned long long*) = nullptr;
@@ -61,7 +76,8 @@ struct Nvml::Library {
   }
 
   bool open() {
-    handle = dlopen(library_name(), RTLD_NOW | RTLD_LOCAL);
+    const std::string name = library_name();
+    handle = name.empty() ? nullptr : dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return false;
     int (*init)() = nullptr;
     resolve("nvmlInit_v2", init);
@@ -69,6 +85,9 @@ struct Nvml::Library {
     resolve("nvmlShutdown", shutdown);
     resolve("nvmlSystemGetDriverVersion", system_driver_version);
     resolve("nvmlDeviceGetHandleByPciBusId_v2", handle_by_bus);
+    resolve("nvmlDeviceGetHandleByUUID", handle_by_uuid);
+    resolve("nvmlDeviceGetGpuInstanceId", gpu_instance);
+    resolve("nvmlDeviceGetComputeInstanceId", compute_instance);
     resolve("nvmlDeviceGetClockInfo", clock);
     resolve("nvmlDeviceGetTemperature", temperature);
     resolve("nvmlDeviceGetCurrentClocksEventReasons", reasons);
@@ -94,17 +113,29 @@ struct Nvml::Library {
     return list;
   }
 
+  // Which processes of a list share a slice with this one: nullopt if the slice is not known.
+  std::optional<Slice> slice_of(void* device) const {
+    Slice slice;
+    if (device == nullptr || gpu_instance == nullptr || compute_instance == nullptr) return std::nullopt;
+    if (gpu_instance(device, &slice.gpu_instance) != kSuccess ||
+        compute_instance(device, &slice.compute_instance) != kSuccess)
+      return std::nullopt;
+    return slice;
+  }
+
   ~Library() {
     if (shutdown != nullptr) shutdown();
     if (handle != nullptr) dlclose(handle);
   }
 };
 
-Nvml::Nvml(const std::string& pci_bus_id) {
+Nvml::Nvml(const std::string& pci_bus_id, const std::string& uuid) {
   auto library = std::make_unique<Library>();
   if (!library->open()) return;
   library_ = std::move(library);
   if (library_->handle_by_bus != nullptr) library_->handle_by_bus(pci_bus_id.c_str(), &device_);
+  if (library_->handle_by_uuid == nullptr || uuid.size() < 4) return;
+  if (library_->handle_by_uuid(("MIG" + uuid.substr(3)).c_str(), &slice_) != kSuccess) slice_ = nullptr;
 }
 
 Nvml::~Nvml() = default;
@@ -134,14 +165,30 @@ std::optional<GpuLoad> Nvml::load() const {
   if (device_ == nullptr || library_->memory == nullptr || library_->processes == nullptr)
     return std::nullopt;
   MemoryInfo memory;
-  if (library_->memory(device_, &memory) != kSuccess) return std::nullopt;
-  const std::optional<std::vector<ProcessInfo>> processes = library_->compute_processes(device_);
+  if (library_->memory(slice_ != nullptr ? slice_ : device_, &memory) != kSuccess) return std::nullopt;
+  const std::optional<Others> others = this->others();
+  if (!others) return std::nullopt;
+  return GpuLoad{.foreign_processes = others->foreign, .free_bytes = static_cast<std::int64_t>(memory.free)};
+}
+
+// A whole GPU's list names the slice of each process; it is asked where a slice's own list is not there.
+std::optional<Nvml::Others> Nvml::others() const {
+  std::optional<std::vector<ProcessInfo>> processes;
+  for (void* const device : {slice_, device_}) {
+    if (device != nullptr && !processes) processes = library_->compute_processes(device);
+  }
   if (!processes) return std::nullopt;
   const auto own = static_cast<unsigned>(getpid());
-  const auto foreign = std::count_if(processes->begin(), processes->end(),
-                                     [own](const ProcessInfo& process) { return process.pid != own; });
-  return GpuLoad{.foreign_processes = static_cast<int>(foreign),
-                 .free_bytes = static_cast<std::int64_t>(memory.free)};
+  const auto mine = std::find_if(processes->begin(), processes->end(),
+                                 [own](const ProcessInfo& process) { return process.pid == own; });
+  Others others{.lists_this_one = mine != processes->end()};
+  std::optional<Slice> slice = library_->slice_of(slice_);
+  if (!slice && others.lists_this_one) slice = mine->slice;
+  for (const ProcessInfo& process : *processes) {
+    const bool is_apart = slice && process.slice != Slice{} && process.slice != *slice;
+    if (process.pid != own && !is_apart) ++others.foreign;
+  }
+  return others;
 }
 
 std::optional<GpuSettings> Nvml::settings() const {
@@ -159,12 +206,8 @@ std::optional<GpuSettings> Nvml::settings() const {
 
 std::optional<int> Nvml::other_processes() const {
   if (device_ == nullptr || library_->processes == nullptr) return std::nullopt;
-  const std::optional<std::vector<ProcessInfo>> processes = library_->compute_processes(device_);
-  if (!processes) return std::nullopt;
-  const auto own = static_cast<unsigned>(getpid());
-  const bool listed = std::any_of(processes->begin(), processes->end(),
-                                  [own](const ProcessInfo& process) { return process.pid == own; });
-  return listed ? std::optional(static_cast<int>(processes->size()) - 1) : std::nullopt;
+  const std::optional<Others> others = this->others();
+  return others && others->lists_this_one ? std::optional(others->foreign) : std::nullopt;
 }
 
 std::string Nvml::driver_version() const {

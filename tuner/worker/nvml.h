@@ -15,8 +15,9 @@ namespace moetune {
 
 class Nvml {
  public:
-  // `pci_bus_id` as the CUDA driver gives it.
-  explicit Nvml(const std::string& pci_bus_id);
+  // As the CUDA driver gives them. The UUID is the slice's if the GPU is divided (MIG): load and processes are then the
+  // slice's own, clocks and settings the whole GPU's.
+  explicit Nvml(const std::string& pci_bus_id, const std::string& uuid = "");
   ~Nvml();
 
   struct Reading {
@@ -27,7 +28,10 @@ class Nvml {
   };
   Reading read() const;
 
-  // Of processes, all but this one count as foreign. nullopt if either figure is unknown.
+  // Whether the UUID is a slice's.
+  bool is_slice() const { return slice_ != nullptr; }
+
+  // Of processes, all but this one and those of other slices count as foreign. nullopt if either figure is unknown.
   std::optional<GpuLoad> load() const;
 
   // nullopt without NVML.
@@ -41,8 +45,15 @@ class Nvml {
 
  private:
   struct Library;
+  struct Others {
+    int foreign = 0;
+    bool lists_this_one = false;
+  };
+  std::optional<Others> others() const;  // nullopt if the list cannot be read
+
   std::unique_ptr<Library> library_;
   void* device_ = nullptr;
+  void* slice_ = nullptr;
 };
 
 }  // namespace moetune

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -61,7 +62,7 @@ struct WorkerSession::Gpu {
         info(cuda::describe_device(ordinal_)),
         context(ordinal_),
         stream(cuda::make_stream()),
-        nvml(info.pci_bus_id) {}
+        nvml(info.pci_bus_id, info.uuid) {}
 
   int ordinal;
   DeviceInfo info;
@@ -112,7 +113,7 @@ Message WorkerSession::handle(const Message& request) {
 Message WorkerSession::dispatch(const Message& request) {
   const Json json = parse_json(request.header, "a request");
   const auto op = json.at("op").get<std::string>();
-  if (op == "hello") return hello();
+  if (op == "hello") return hello(json.value("visible", ""));
   if (op == "open") return open(request);
   if (op == "answer_others") return answer_others();
   if (op == "run") return run(request);
@@ -122,17 +123,22 @@ Message WorkerSession::dispatch(const Message& request) {
   throw BadInput("the worker knows no request '" + op + "'");
 }
 
-void WorkerSession::start_driver() {
-  if (!driver_started_) cuda::initialize();
+void WorkerSession::start_driver(const std::string& visible) {
+  if (driver_started_) return;
+  if (!visible.empty()) setenv("CUDA_VISIBLE_DEVICES", visible.c_str(), 1);
+  cuda::initialize();
   driver_started_ = true;
 }
 
-Message WorkerSession::hello() {
-  start_driver();
+Message WorkerSession::hello(const std::string& visible) {
+  start_driver(visible);
   Json devices = Json::array();
   for (int i = 0; i < cuda::device_count(); ++i) {
     DeviceInfo info = cuda::describe_device(i);
-    const Nvml nvml(info.pci_bus_id);
+    const Nvml nvml(info.pci_bus_id, info.uuid);
+    // As nvidia-smi prints it. Without NVML the driver's name of a slice tells: "NVIDIA H200 MIG 1g.18gb".
+    if (nvml.is_slice() || info.key.name.find(" MIG ") != std::string::npos) info.uuid.replace(0, 3, "MIG");
+    if (!visible.empty()) info.id = info.uuid;
     const std::string version = nvml.driver_version();
     if (!version.empty()) info.key.driver = version;
     info.load = nvml.load();
@@ -154,7 +160,7 @@ Message WorkerSession::open(const Message& request) {
   const CompiledReference baseline{json.at("baseline").get<Plan>(), blob(request, 2)};
 
   problem_.reset();  // its memory is needed
-  start_driver();
+  start_driver(json.value("visible", ""));
   const int ordinal = json.at("device");
   if (gpu_ == nullptr || gpu_->ordinal != ordinal) {
     gpu_.reset();

@@ -23,8 +23,8 @@ class WorkerSession {
   struct OpenProblem;
 
   Message dispatch(const Message& request);
-  void start_driver();
-  Message hello();
+  void start_driver(const std::string& visible);  // "": what the environment says
+  Message hello(const std::string& visible);
   Message open(const Message& request);
   Message answer_others();
   Message run(const Message& request);

@@ -54,6 +54,75 @@ TEST_CASE("a listed GPU says how busy it is, if NVML does") {
   CHECK(load->free_bytes == 4096);
 }
 
+namespace {
+
+// What the scripted driver and NVML say while it lives.
+struct Scripted {
+  Scripted(const std::string& cuda, const char* nvml) {
+    use_fake_cuda(cuda);
+    setenv("MOETUNE_LIBNVML", nvml == nullptr ? "/nowhere" : paths::fake_libnvml(), 1);
+    setenv("MOETUNE_FAKE_NVML", nvml == nullptr ? "" : nvml, 1);
+  }
+  ~Scripted() {
+    unsetenv("MOETUNE_LIBNVML");
+    unsetenv("MOETUNE_FAKE_NVML");
+    unsetenv("CUDA_VISIBLE_DEVICES");
+  }
+};
+
+constexpr const char* kThirdSlice = "MIG-02ababab-abab-abab-abab-abababababab";
+
+}  // namespace
+
+TEST_CASE(
+    "a slice of a divided GPU is listed as nvidia-smi prints it, and a named one is shown to the worker") {
+  const Scripted scripted("slices=3", "slices0=3");
+  CHECK(list_cuda_devices().devices.at(0).uuid == "MIG-00ababab-abab-abab-abab-abababababab");
+  CHECK(list_cuda_devices().devices.at(0).id == "cuda:0");
+  const DeviceInfo named = list_cuda_devices(kThirdSlice).devices.at(0);
+  CHECK(named.uuid == kThirdSlice);
+  CHECK(named.id == kThirdSlice);  // two slices of a host are both cuda:0 to who sees them
+  const CudaDevice device({.slice = kThirdSlice,
+                           .build = [](const std::vector<CompileUnit>&) { return std::vector<BuildPtr>(); }});
+  CHECK(device.info().uuid == kThirdSlice);
+  CHECK(mentions(list_cuda_devices("MIG-07").why_empty, "there is no MIG-07"));
+  setenv("CUDA_VISIBLE_DEVICES", "MIG-01ababab-abab-abab-abab-abababababab",
+         1);  // who restricts it is to have it so
+  CHECK(list_cuda_devices(kThirdSlice).devices.at(0).uuid == "MIG-01ababab-abab-abab-abab-abababababab");
+}
+
+TEST_CASE("without NVML the driver's name of a slice tells that it is one") {
+  const Scripted scripted("name=NVIDIA H200 MIG 1g.18gb", nullptr);
+  CHECK(list_cuda_devices().devices.at(0).uuid == "MIG-00ababab-abab-abab-abab-abababababab");
+}
+
+TEST_CASE("processes of other slices are not foreign, and a slice has memory of its own") {
+  // Five compute on GPU 0: three in slice 9, two in slice 0.
+  const char* const script = "slices0=3,busy0=5,apart0=3,own0=0,slicefree0=777";
+  for (const bool lists_its_own : {true, false}) {
+    CAPTURE(lists_its_own);
+    const std::string nvml = std::string(script) + (lists_its_own ? "" : ",opaque0=1");
+    const Scripted scripted("slices=3", nvml.c_str());
+    const std::optional<GpuLoad> load = list_cuda_devices().devices.at(0).load;
+    REQUIRE(load);
+    CHECK(load->foreign_processes == 2);
+    CHECK(load->free_bytes == 777);
+  }
+  const Scripted whole("", "busy0=5");
+  CHECK(list_cuda_devices().devices.at(0).load->foreign_processes == 5);
+}
+
+TEST_CASE("the toolkit's stub of the driver is named as such") {
+  const Scripted scripted("stub", nullptr);
+  const CudaDeviceList list = list_cuda_devices();
+  CHECK(mentions(list.why_empty,
+                 std::string(paths::fake_libcuda()) + " is the CUDA toolkit's stub of the driver"));
+  CHECK(mentions(list.why_empty, "LD_LIBRARY_PATH"));
+  CHECK(list.broken);        // it was named
+  use_fake_cuda("init=34");  // an older one, which gives its functions away
+  CHECK(mentions(list_cuda_devices().why_empty, "is the CUDA toolkit's stub of the driver"));
+}
+
 TEST_CASE("a machine without a driver lists no device and says why") {
   setenv("MOETUNE_LIBCUDA", "/nowhere/libcuda.so.1", 1);
   const CudaDeviceList list = list_cuda_devices();
