@@ -25,6 +25,7 @@ const TargetKind kTargets[] = {
     {"workloads", "lists of workloads and models' config.json", workloads_target, 5000},
     {"signatures", "signatures of packs", signature_target, 3000},
     {"pack-lists", "a service's lists of packs", pack_list_target, 5000},
+    {"answers", "what a service answers to a client", answer_target, 1000},
     {"cache-bytes", "cache files with altered bytes", cache_bytes_target, 300},
     {"cache-records", "cache files with altered records", cache_records_target, 400},
     {"pack-bytes", "packs with altered bytes", pack_bytes_target, 300},

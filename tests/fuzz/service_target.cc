@@ -39,6 +39,10 @@ const std::vector<std::string> kRequests = {
         R"({"misses":[{"kernel":"router","problem":"tokens=4","count":3,"hardware":"NVIDIA H200"},{"kernel":7}]})"),
     posted("/v1/jobs", R"({"kind":"search","request":{"kernel":"router","timing":"alone","budget":1}})"),
     posted("/v1/session", R"({"token":"aaaaaaaaaaaaaaaa"})"),
+    "POST /v1/misses HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    "Transfer-Encoding: chunked\r\n\r\n6;a=b;c=\"d\"\r\n{\"miss\r\n8;e\r\nes\": []}\r\n0;f\r\nX-A: b\r\n"
+    "Authorization: Bearer x\r\n\r\n",
+    asked("GET", "/v1/packs/service.pack%2fsignature"),
     posted("/v1/jobs/1/cancel", "{}"),
     asked("GET", "/v1/jobs?state=queued&kind=search&after=0&limit=10"),
     asked("DELETE", "/v1/jobs/1"),
@@ -54,10 +58,27 @@ const std::vector<std::string> kRequests = {
 class ServiceTarget : public Target {
  public:
   explicit ServiceTarget(const Folder& folder)
-      : mutator_(kRequests, {"\r\n", "%2e%2e%2f", "..", "\"", "{", "[", "Transfer-Encoding: chunked\r\n",
-                             "HTTP/1.0", "Content-Length: 99999999999\r\n", "Last-Event-ID: -1\r\n",
-                             "Origin: null\r\n", "Host: b\r\n", "X-Forwarded-For: 1.2.3.4\r\n", "%00",
-                             "1e308", "If-None-Match: *\r\n", "Expect: 100-continue\r\n", "\xff"}) {
+      : mutator_(kRequests, {"\r\n",
+                             "%2e%2e%2f",
+                             "%2f",
+                             ";a=",
+                             "0\r\n",
+                             "..",
+                             "\"",
+                             "{",
+                             "[",
+                             "Transfer-Encoding: chunked\r\n",
+                             "HTTP/1.0",
+                             "Content-Length: 99999999999\r\n",
+                             "Last-Event-ID: -1\r\n",
+                             "Origin: null\r\n",
+                             "Host: b\r\n",
+                             "X-Forwarded-For: 1.2.3.4\r\n",
+                             "%00",
+                             "1e308",
+                             "If-None-Match: *\r\n",
+                             "Expect: 100-continue\r\n",
+                             "\xff"}) {
     write_recording(sample_recording(), folder / "r.zst");
     ::setenv("MOETUNE_NVRTC", "/nonexistent", 1);
     ServiceOptions options;

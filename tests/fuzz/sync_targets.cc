@@ -3,9 +3,11 @@
 
 #include "base/error.h"
 #include "cache/pack_signature.h"
+#include "serve/http_client.h"
 #include "sync/pack_folder.h"
 #include "tests/fuzz/mutator.h"
 #include "tests/fuzz/target.h"
+#include "tests/sync/scripted_server.h"
 
 namespace moetune::fuzz {
 namespace {
@@ -68,8 +70,33 @@ class PackListTarget : public Target {
        "\"packs\""}};
 };
 
+// Bytes that a service answers with: they end in an answer or in a refusal, and hold no memory.
+class AnswerTarget : public Target {
+ public:
+  std::string make(Random& random) override { return mutator_.make(random); }
+  void run(const std::string& input) override {
+    const testing::ScriptedServer server([&](const testing::ScriptedServer::Request&) { return input; });
+    const HttpRequest request{
+        .url = server.url() + "/v1/packs", .timeout = std::chrono::seconds(2), .max_bytes = 1 << 16};
+    if (http_request(request).body.size() > request.max_bytes)
+      throw Finding("a body is longer than its limit");
+    http_stream(request, [](std::string_view) { return true; });
+  }
+
+ private:
+  const Mutator mutator_{
+      {testing::http_answer(200, R"({"packs": []})", "ETag: \"a\"\r\nRetry-After: 3\r\n"),
+       testing::http_answer(304, ""),
+       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6;a=b;c=\"d\"\r\n{\"pack\r\n7;e\r\ns\": []}\r\n0;f\r\n"
+       "X-A: b\r\nTransfer-Encoding: x\r\n\r\n",
+       "HTTP/1.0 200 OK\r\n\r\nid: 1\nevent: job\ndata: {}\n\n", "HTTP/1.1 100 Continue\r\n\r\n"},
+      {"\r\n", ";a=", "0\r\n", "Content-Length: 99999999999999\r\n", "Transfer-Encoding: chunked\r\n",
+       "ffffffffffffffff", "HTTP/1.0", "Connection: keep-alive\r\n", "\xff"}};
+};
+
 }  // namespace
 
+std::unique_ptr<Target> answer_target(const Folder&) { return std::make_unique<AnswerTarget>(); }
 std::unique_ptr<Target> signature_target(const Folder&) { return std::make_unique<SignatureTarget>(); }
 std::unique_ptr<Target> pack_list_target(const Folder&) { return std::make_unique<PackListTarget>(); }
 

@@ -55,6 +55,7 @@ std::unique_ptr<Target> cache_records_target(const Folder& folder);
 std::unique_ptr<Target> pack_bytes_target(const Folder& folder);
 std::unique_ptr<Target> pack_records_target(const Folder& folder);
 // sync_targets.cc
+std::unique_ptr<Target> answer_target(const Folder& folder);
 std::unique_ptr<Target> signature_target(const Folder& folder);
 std::unique_ptr<Target> pack_list_target(const Folder& folder);
 // interface_target.cc
