@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/suggest.h"
 #include "jobs/gpu_choice.h"
@@ -21,7 +23,7 @@ constexpr std::string_view kReplay = "replay:";
 
 // "MOETUNE_REPLAY_PACE_MS=50": a trial of a recording takes as long, for simulations of what a GPU would take.
 std::chrono::milliseconds replay_pace() {
-  const char* const pace = std::getenv("MOETUNE_REPLAY_PACE_MS");
+  const char* const pace = environment_variable("MOETUNE_REPLAY_PACE_MS");
   return std::chrono::milliseconds(pace != nullptr ? std::clamp(std::atoi(pace), 0, 60'000) : 0);
 }
 
@@ -29,8 +31,8 @@ using RecordingPtr = std::shared_ptr<const Recording>;
 
 // Where the recordings come from, for messages about one that is missing.
 std::string recordings_home() {
-  const char* const folder = std::getenv("MOETUNE_DATA_DIR");
-  return folder != nullptr && *folder != '\0' ? " in MOETUNE_DATA_DIR (" + std::string(folder) + ")" : "";
+  const char* const folder = environment_variable("MOETUNE_DATA_DIR");
+  return folder != nullptr ? " in MOETUNE_DATA_DIR (" + std::string(folder) + ")" : "";
 }
 
 RecordingPtr read_shipped(const ShippedRecording& shipped) {
@@ -127,19 +129,7 @@ DeviceChoice choose_recording(const std::string& name, const WorkloadSpec& workl
 
 using Pick = std::function<std::size_t(const std::vector<DeviceInfo>&)>;
 
-// One worker serves the choice and what follows: starting the driver is slow.
-DeviceChoice choose_cuda(const Pick& pick, const Kernel& kernel, const WorkloadSpec& workload) {
-  DeviceChoice choice{
-      .kernel = &kernel, .kernel_name = kernel.name(), .problem = problem_of(kernel, workload)};
-  choice.builder = std::make_shared<BuildSource>();
-  choice.device = std::make_unique<CudaDevice>(CudaDevice::Options{
-      .pick = pick, .build = [builder = choice.builder](const std::vector<CompileUnit>& units) {
-        return (*builder)(units);
-      }});
-  return choice;
-}
-
-constexpr const char* kGpuForms = "auto, cuda:N, a UUID (GPU-...) or a PCI id (0000:1b:00.0)";
+constexpr const char* kGpuForms = "auto, cuda:N, a UUID (GPU-... or MIG-...) or a PCI id (0000:1b:00.0)";
 
 [[noreturn]] void unknown_device(const std::string& device) {
   throw BadField("device", std::string("it is ") + kGpuForms + ", or replay:FILE; not '" + device + "'");
@@ -150,6 +140,22 @@ Pick pick_of(const std::string& device) {
   if (device == "auto") return idlest_gpu;
   if (!is_gpu_name(device)) unknown_device(device);
   return [device](const std::vector<DeviceInfo>& gpus) { return named_gpu(gpus, device); };
+}
+
+// One worker serves the choice and what follows: starting the driver is slow.
+DeviceChoice choose_cuda(const std::string& device, const Kernel& kernel, const WorkloadSpec& workload,
+                         const WorkerWaits& waits) {
+  DeviceChoice choice{
+      .kernel = &kernel, .kernel_name = kernel.name(), .problem = problem_of(kernel, workload)};
+  choice.builder = std::make_shared<BuildSource>();
+  choice.device = std::make_unique<CudaDevice>(
+      CudaDevice::Options{.pick = pick_of(device),
+                          .slice = named_slice(device),
+                          .waits = waits,
+                          .build = [builder = choice.builder](const std::vector<CompileUnit>& units) {
+                            return (*builder)(units);
+                          }});
+  return choice;
 }
 
 // Every recording of a folder, in order of name; one file; or those that are shipped, for "".
@@ -265,15 +271,29 @@ Problem problem_of(const Kernel& kernel, const WorkloadSpec& spec) {
   }
 }
 
-DeviceChoice choose_device(const std::string& device, const WorkloadSpec& workload) {
+WorkerWaits waits_of(const JobContext& context, double time_s) {
+  constexpr double kLeastStart = 10;  // seconds: of a driver that has many GPUs to start
+  WorkerWaits waits{.slow = [events = context.events](const std::string& sentence) {
+    events.emit(Warning{WarningKind::waiting, sentence});
+  }};
+  if (time_s > 0) {
+    const double limit =
+        std::min(std::chrono::duration<double>(waits.start_limit).count(), std::max(time_s, kLeastStart));
+    waits.start_limit = std::chrono::milliseconds(std::llround(1e3 * limit));
+  }
+  return waits;
+}
+
+DeviceChoice choose_device(const std::string& device, const WorkloadSpec& workload,
+                           const WorkerWaits& waits) {
   if (device.starts_with(kReplay)) return choose_recording(device.substr(kReplay.size()), workload);
   if (!workload.kernel) throw BadField("kernel", "it is needed unless the device is a recording");
   const Kernel& kernel = find_kernel(*workload.kernel);
-  const Pick pick = pick_of(device);
+  pick_of(device);
   problem_of(kernel, workload);  // what is wrong with the input is said before what is wrong with the machine
-  if (device != "auto") return choose_cuda(pick, kernel, workload);
+  if (device != "auto") return choose_cuda(device, kernel, workload, waits);
   try {
-    return choose_cuda(pick, kernel, workload);
+    return choose_cuda(device, kernel, workload, waits);
   } catch (const cuda::NoGpu& error) {
     return choose_shipped(kernel, workload, error.what());
   } catch (
@@ -282,14 +302,15 @@ DeviceChoice choose_device(const std::string& device, const WorkloadSpec& worklo
   }
 }
 
-DeviceChoice choose_family_device(const std::string& device, const WorkloadSpec& workload) {
+DeviceChoice choose_family_device(const std::string& device, const WorkloadSpec& workload,
+                                  const WorkerWaits& waits) {
   if (!workload.kernel) throw BadField("kernel", "it is needed");
   const Kernel& kernel = find_kernel(*workload.kernel);
   if (device.starts_with(kReplay)) return replay_family(device.substr(kReplay.size()), kernel, workload);
-  const Pick pick = pick_of(device);
+  pick_of(device);
   problem_of(kernel, workload);
   try {
-    return choose_cuda(pick, kernel, workload);
+    return choose_cuda(device, kernel, workload, waits);
   } catch (const cuda::NoGpu& error) {
     if (device != "auto") throw;
     DeviceChoice choice = replay_family("", kernel, workload);
@@ -298,7 +319,8 @@ DeviceChoice choose_family_device(const std::string& device, const WorkloadSpec&
   }
 }
 
-DeviceChoice choose_gpu(const std::string& device, const WorkloadSpec& workload, std::string_view job) {
+DeviceChoice choose_gpu(const std::string& device, const WorkloadSpec& workload, std::string_view job,
+                        const WorkerWaits& waits) {
   if (!workload.kernel) throw BadField("kernel", "it is needed");
   const Kernel& kernel = find_kernel(*workload.kernel);
   problem_of(kernel, workload);
@@ -307,7 +329,7 @@ DeviceChoice choose_gpu(const std::string& device, const WorkloadSpec& workload,
                                  " does; it needs a GPU: " + kGpuForms);
   }
   try {
-    return choose_cuda(pick_of(device), kernel, workload);
+    return choose_cuda(device, kernel, workload, waits);
   } catch (const cuda::NoGpu& error) {
     throw BrokenEnvironment(std::string(job) + " needs a GPU, and there is none here: " + error.what());
   }
@@ -330,7 +352,7 @@ GpuList list_gpus() {
 
 DeviceInfo find_gpu(const std::string& device, std::string_view job) {
   const Pick pick = pick_of(device);
-  const CudaDeviceList gpus = list_cuda_devices();
+  const CudaDeviceList gpus = list_cuda_devices(named_slice(device));
   if (gpus.devices.empty()) {
     throw BrokenEnvironment(std::string(job) + " needs a GPU, and there is none here: " + gpus.why_empty);
   }

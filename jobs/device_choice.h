@@ -27,15 +27,21 @@ struct DeviceChoice {
 // "auto" takes the idlest GPU (gpu_choice.h), else a fitting shipped recording. Throws BadField and BadInput
 // for what the user named wrongly (kernel, preset, problem, device, file), BrokenEnvironment if `auto` finds
 // neither a GPU nor a fitting recording.
-DeviceChoice choose_device(const std::string& device, const WorkloadSpec& workload);
+DeviceChoice choose_device(const std::string& device, const WorkloadSpec& workload,
+                           const WorkerWaits& waits = {});
+
+// Those of a job that ends after `time_s` seconds; 0: no limit. It reports what is slow.
+WorkerWaits waits_of(const JobContext& context, double time_s = 0);
 
 // The same for a job that goes from problem to problem of a family: a recording is then a folder of recordings, of
 // which the device serves those of the named kernel and family and of one GPU, or all such that are shipped.
-DeviceChoice choose_family_device(const std::string& device, const WorkloadSpec& workload);
+DeviceChoice choose_family_device(const std::string& device, const WorkloadSpec& workload,
+                                  const WorkerWaits& waits = {});
 
 // The same for jobs that measure or validate, of a kernel that is named: a recording is BadField. `job` is
 // their name, for messages.
-DeviceChoice choose_gpu(const std::string& device, const WorkloadSpec& workload, std::string_view job);
+DeviceChoice choose_gpu(const std::string& device, const WorkloadSpec& workload, std::string_view job,
+                        const WorkerWaits& waits = {});
 
 // The GPU of an earlier choice for another workload: its worker goes on. `opened` is a GPU's, as
 // Session::release_device() gives it back. Throws BadField for the workload.

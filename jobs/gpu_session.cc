@@ -28,7 +28,7 @@ DeviceChoice stoppable(DeviceChoice choice, std::stop_token stop) {
 GpuSession::GpuSession(const JobTarget& target, const std::optional<std::string>& config,
                        std::string_view job, const JobContext& context, Timing timing)
     : session((check_config_text(target, config),
-               stoppable(choose_gpu(target.device, target.workload, job), context.stop)),
+               stoppable(choose_gpu(target.device, target.workload, job, waits_of(context)), context.stop)),
               {.cache = target.cache, .timing = timing, .stop = context.stop}, context.events) {}
 
 }  // namespace moetune

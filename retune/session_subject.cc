@@ -17,10 +17,10 @@ namespace {
 
 constexpr double kEarlierConditions = 0.25;  // as far as a dimension changed by a fifth
 
-DeviceChoice choose_with_turns(const JobTarget& target, std::mutex& turn,
-                               std::optional<DeviceChoice> opened) {
+DeviceChoice choose_with_turns(const JobTarget& target, std::mutex& turn, std::optional<DeviceChoice> opened,
+                               const JobContext& context) {
   DeviceChoice choice = opened ? choose_opened(*std::move(opened), target.workload)
-                               : choose_device(target.device, target.workload);
+                               : choose_device(target.device, target.workload, waits_of(context));
   choice.device = take_turns(std::move(choice.device), turn);
   return choice;
 }
@@ -34,7 +34,7 @@ SessionSubject::SessionSubject(const SearchRequest& request, bool resumes, std::
       resumes_(resumes),
       begun_(std::move(begun)),
       context_(context),
-      session_(choose_with_turns(request.target, turn, std::move(opened)),
+      session_(choose_with_turns(request.target, turn, std::move(opened), context),
                {.cache = request.target.cache,
                 .no_compile = request.no_compile,
                 .threads = request.threads,

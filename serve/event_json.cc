@@ -18,7 +18,8 @@ constexpr std::array kSentPhases = {Phase::preparing,   Phase::searching, Phase:
 constexpr std::array kSentWarnings = {
     WarningKind::cache,        WarningKind::nothing_compiled, WarningKind::other_sources,
     WarningKind::no_ceilings,  WarningKind::contended_winner, WarningKind::history_left_out,
-    WarningKind::other_timing, WarningKind::recorded_timing,  WarningKind::unusual_time};
+    WarningKind::other_timing, WarningKind::recorded_timing,  WarningKind::unusual_time,
+    WarningKind::waiting};
 
 Document trial_fields(const Trial& trial) {
   Document fields = trial_document(trial);

@@ -40,6 +40,7 @@ enum class WarningKind {
   other_timing,      // a stored winner is of another timing than the one asked for
   recorded_timing,   // a recording serves times of overlapping launches for another timing
   unusual_time,      // a winner is a little faster than the floor
+  waiting,           // the worker or the compiler does not answer
 };
 
 std::string_view warning_name(WarningKind kind);  // "other_sources"

@@ -12,6 +12,7 @@
 #include "tuner/finals.h"
 #include "tuner/plausibility.h"
 #include "tuner/quiet_watch.h"
+#include "tuner/time_limit.h"
 #include "tuner/trial_board.h"
 #include "tuner/trial_store.h"
 #include "tuner/unchecked_trials.h"
@@ -27,8 +28,16 @@ double elapsed_since(Clock::time_point begin) {
 
 // Pruned candidates cost no trial; this bounds how many a search may compile in vain.
 constexpr std::size_t kPrunedPerTrial = 10;
+// What a trial that has begun may take beyond the budget of time; then it is stopped, and so is all that waits.
+constexpr std::chrono::seconds kOverrun{5};
+// What the finals may take then, beside as much again as was spent on preparing: two duels and what belongs to them.
+constexpr std::chrono::seconds kFinalsLimit{60};
+constexpr double kFinalsPreparing = 4;
 // Convergence is judged at these counts of trials: judging costs tens of milliseconds.
 constexpr std::size_t kFirstJudgement = 40, kJudgeEvery = 20;
+
+constexpr const char* kCompilerIsSlow =
+    "The compiler has not answered for 10 s; each compilation is given 60 s, and --verbose shows what fails.";
 
 struct Pending {
   ConfigId id = 0;
@@ -55,15 +64,25 @@ class TuneLoop {
         watch_(tools_.device, tools_.events, request.quiet_wait_s, stop_),
         unchecked_(tools_, board_, store_, watch_) {
     make_searcher_afresh();
-    if (request.time_budget_s > 0) {
-      const std::chrono::duration<double> budget(request.time_budget_s);
-      watch_.end_patience_at(begin_ + std::chrono::duration_cast<Clock::duration>(budget));
-    }
+    limit_waits(begin_, request.time_budget_s + std::chrono::duration<double>(kOverrun).count());
+    if (request.time_budget_s > 0) watch_.end_patience_at(moment(begin_, request.time_budget_s));
   }
+  ~TuneLoop() {
+    tools_.device.set_stop(stop_);
+    if (tools_.compiler != nullptr) tools_.compiler->watch({}, {});
+  }
+  TuneLoop(const TuneLoop&) = delete;
 
   TuneResult run();
 
  private:
+  static Clock::time_point moment(Clock::time_point from, double seconds) {
+    constexpr double kLongest = 1e8;  // which a clock holds
+    return from + std::chrono::duration_cast<Clock::duration>(
+                      std::chrono::duration<double>(std::min(seconds, kLongest)));
+  }
+  void limit_waits(Clock::time_point from, double seconds);
+  void warn(const std::string& text) const { tools_.events.emit(Warning{WarningKind::waiting, text}); }
   void make_searcher_afresh();
   void search(bool resumes);
   void hold_finals();
@@ -75,7 +94,8 @@ class TuneLoop {
   void resume();
   bool budget_left() const;
   bool time_is_up() const;
-  bool is_over() const { return stop_.stop_requested() || result_.converged; }
+  bool is_over() const { return limit_->is_over() || result_.converged; }
+  bool has_enough() const;
   void step();
   void finish_next();
   std::optional<Pending> take_next();                                            // none where stopped
@@ -104,7 +124,15 @@ class TuneLoop {
   TrialBoard board_;
   QuietWatch watch_;
   UncheckedTrials unchecked_;
+  std::optional<TimeLimit> limit_;  // of what is waited for now
 };
+
+// From now on a stop request ends what waits for the worker or the compiler, and a budget of time does.
+void TuneLoop::limit_waits(Clock::time_point from, double seconds) {
+  limit_.emplace(stop_, request_.time_budget_s > 0 ? std::optional(moment(from, seconds)) : std::nullopt);
+  tools_.device.set_stop(limit_->token());
+  if (tools_.compiler != nullptr) tools_.compiler->watch(limit_->token(), [this] { warn(kCompilerIsSlow); });
+}
 
 void TuneLoop::make_searcher_afresh() {
   searcher_ = make_searcher(request_.strategy, *request_.space, request_.seed);
@@ -120,21 +148,25 @@ TuneResult TuneLoop::run() {
   }
   const bool resumes = request_.ready_first && !known_.of_this_search.empty();
   if (!resumes) refill();  // the compiler is busy while the device makes its inputs and references
-  tools_.device.set_stop(stop_);
+  bool is_ready = true;
   try {
     if (request_.kernel != nullptr) tools_.device.open(*request_.kernel, request_.problem, request_.seed);
   } catch (const Stopped&) {
-    result_.interrupted = true;
+    is_ready = false;
+    result_.interrupted = stop_.stop_requested();
+    result_.out_of_time = !result_.interrupted;
   }
   result_.time.preparing = result_.time.wall = elapsed_since(begin_);
-  if (result_.interrupted) return std::move(result_);
+  if (result_.out_of_time)
+    warn("The time is over, and the inputs are not ready: what prepares them was stopped.");
+  if (!is_ready) return std::move(result_);
   tools_.events.emit(
       SearchStarted{request_.space->size(), request_.budget, request_.time_budget_s, request_.work});
 
   search(resumes);
   result_.interrupted = stop_.stop_requested();
-  result_.out_of_time =
-      !is_over() && !result_.exhausted && result_.counts.total() < request_.budget && time_is_up();
+  result_.out_of_time = !result_.interrupted && !result_.converged && !result_.exhausted &&
+                        result_.counts.total() < request_.budget && time_is_up();
   if (tools_.compiler != nullptr) result_.counts.unmeasured = ahead_.unmeasured();
   queue_.clear();
 
@@ -156,7 +188,8 @@ void TuneLoop::search(bool resumes) {
   try {
     check_quiet();
     if (resumes) resume();
-    while (!queue_.empty() && !is_over()) step();
+    while (!queue_.empty() && !is_over() && !has_enough()) step();
+    if (limit_->is_over()) throw Stopped();
     check_quiet();
   } catch (const Stopped&) {
     unchecked_.give_up();
@@ -168,13 +201,17 @@ void TuneLoop::search(bool resumes) {
 
 void TuneLoop::hold_finals() {
   result_.confidence = confidence();
+  limit_waits(Clock::now(), std::chrono::duration<double>(kFinalsLimit).count() +
+                                kFinalsPreparing * result_.time.preparing);
   try {
     if (result_.interrupted) throw Stopped();
     Finals(request_, tools_, store_, watch_, [this](const auto& build) {
       return wait_for(build);
     }).run(result_, stop_);
   } catch (const Stopped&) {
-    result_.interrupted = true;
+    result_.interrupted = stop_.stop_requested();
+    if (!result_.interrupted)
+      warn("The finals did not end in time: the best so far is not verified and not stored.");
     result_.best = *board_.best();
   }
 }
@@ -206,6 +243,12 @@ bool TuneLoop::budget_left() const {
   if (result_.counts.total() + queue_.size() >= request_.budget) return false;
   if (result_.counts[Outcome::pruned] > kPrunedPerTrial * request_.budget) return false;
   return !time_is_up();
+}
+
+// Whether what was asked for before the time was up may stay undone. What the cache knows costs nothing.
+bool TuneLoop::has_enough() const {
+  return time_is_up() && board_.best() != nullptr &&
+         std::none_of(queue_.begin(), queue_.end(), [](const Pending& pending) { return pending.known; });
 }
 
 bool TuneLoop::time_is_up() const {
@@ -272,9 +315,13 @@ std::optional<Pending> TuneLoop::take_next() {
   auto next = queue_.begin();
   if (request_.ready_first) {
     const auto begin = Clock::now();
-    while ((next = std::find_if(queue_.begin(), queue_.end(), is_ready)) == queue_.end()) {
-      if (stop_.stop_requested()) return std::nullopt;
+    for (bool is_said = false;
+         (next = std::find_if(queue_.begin(), queue_.end(), is_ready)) == queue_.end();) {
+      if (limit_->is_over()) return std::nullopt;
       queue_.front().build.wait_for(std::chrono::milliseconds(1));
+      if (is_said || Clock::now() - begin < CompilePool::kSlow) continue;
+      warn(kCompilerIsSlow);
+      is_said = true;
     }
     result_.time.waiting += elapsed_since(begin);
   }
@@ -285,11 +332,9 @@ std::optional<Pending> TuneLoop::take_next() {
 
 BuildPtr TuneLoop::wait_for(const std::shared_future<BuildPtr>& build) {
   const auto begin = Clock::now();
-  while (build.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
-    if (stop_.stop_requested()) return nullptr;
-  }
-  result_.time.waiting += elapsed_since(begin);
-  return build.get();
+  BuildPtr built = tools_.compiler->wait_for(build);
+  if (built != nullptr) result_.time.waiting += elapsed_since(begin);
+  return built;
 }
 
 std::optional<TrialResult> TuneLoop::evaluate(const Pending& pending, BuildPtr* build) {

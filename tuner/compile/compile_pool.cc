@@ -17,6 +17,7 @@ namespace {
 
 // At the end of a pool's life. Almost every compilation ends within it, so that its process lives on.
 constexpr std::chrono::seconds kPatience{1};
+constexpr std::chrono::milliseconds kLook{50};
 
 }  // namespace
 
@@ -32,6 +33,8 @@ struct CompilePool::Impl {
 
   // The owner's alone.
   std::unordered_map<std::string, std::shared_future<BuildPtr>> known;  // by digest
+  std::stop_token watched;
+  std::function<void()> slow;
 
   mutable std::mutex mutex;
   std::condition_variable_any work;
@@ -155,11 +158,27 @@ std::shared_future<BuildPtr> CompilePool::submit(const CompileUnit& unit, Urgenc
   return future;
 }
 
+void CompilePool::watch(std::stop_token stop, std::function<void()> slow) {
+  impl_->watched = std::move(stop);
+  impl_->slow = std::move(slow);
+}
+
+BuildPtr CompilePool::wait_for(const std::shared_future<BuildPtr>& build) const {
+  const auto begin = std::chrono::steady_clock::now();
+  for (bool is_said = false; build.wait_for(kLook) != std::future_status::ready;) {
+    if (impl_->watched.stop_requested()) return nullptr;
+    if (is_said || !impl_->slow || std::chrono::steady_clock::now() - begin < kSlow) continue;
+    impl_->slow();
+    is_said = true;
+  }
+  return build.get();
+}
+
 std::vector<BuildPtr> CompilePool::build_now(const std::vector<CompileUnit>& units) {
   std::vector<std::shared_future<BuildPtr>> pending;
   for (const CompileUnit& unit : units) pending.push_back(submit(unit, Urgency::first));
   std::vector<BuildPtr> builds;
-  for (const std::shared_future<BuildPtr>& build : pending) builds.push_back(build.get());
+  for (const std::shared_future<BuildPtr>& build : pending) builds.push_back(wait_for(build));
   flush();
   return builds;
 }

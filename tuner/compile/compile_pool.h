@@ -6,6 +6,7 @@
 // std::future_error, broken_promise), waits a second for what has, and stops what a hanging template would keep.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <future>
 #include <memory>
@@ -46,6 +47,14 @@ class CompilePool {
 
   // A compilation that throws hands its exception to the future.
   std::shared_future<BuildPtr> submit(const CompileUnit& unit, Urgency urgency = Urgency::now);
+
+  // Of build_now() and wait_for(): a stop request ends them with null builds, and `slow` is called once one of them
+  // waits for kSlow.
+  void watch(std::stop_token stop, std::function<void()> slow);
+  static constexpr std::chrono::seconds kSlow{10};
+
+  // The build of a future of submit().
+  BuildPtr wait_for(const std::shared_future<BuildPtr>& build) const;
 
   // Compiles units before all that waits, and flushes; the results are in order. For what a caller cannot go
   // on without: a device's own programs.

@@ -154,16 +154,18 @@ std::string ChildProcess::describe_end() const {
 }
 
 ChildProcess::Reply ChildProcess::request(const Message& message, std::chrono::milliseconds limit,
-                                          std::stop_token stop) {
+                                          std::stop_token stop, std::function<void()> slow) {
   FileDescriptor wake(stop.stop_possible() ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1);
   if (stop.stop_possible() && wake.get() < 0) cannot_start("eventfd", errno);
   const std::stop_callback ring(stop, [&] { eventfd_write(wake.get(), 1); });
   channel_->set_wake(wake.get());
   const Channel::Deadline deadline = Channel::Clock::now() + limit;
+  if (slow) channel_->set_notice(Channel::Clock::now() + kSlow, std::move(slow));
   Reply reply;
   Channel::Status status = channel_->send(message, deadline);
   if (status == Channel::Status::done) status = channel_->receive(reply.message, deadline);
   channel_->set_wake(-1);
+  channel_->set_notice(std::nullopt, {});
   if (status == Channel::Status::done) return reply;
   if (status == Channel::Status::woken) {
     reply.status = Reply::Status::stopped;

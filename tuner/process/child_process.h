@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -41,8 +42,12 @@ class ChildProcess {
     std::string cause;    // of a death: "the worker died of signal 11 (Segmentation fault); it said: ..."
   };
 
-  // After `late`, `died` and `stopped` the process is gone: start another.
-  Reply request(const Message& message, std::chrono::milliseconds limit, std::stop_token stop = {});
+  static constexpr std::chrono::seconds kSlow{10};
+
+  // After `late`, `died` and `stopped` the process is gone: start another. `slow`, unless empty, is called on this
+  // thread once there was no answer for kSlow.
+  Reply request(const Message& message, std::chrono::milliseconds limit, std::stop_token stop = {},
+                std::function<void()> slow = {});
 
   // Whether it runs still; a child may have been killed between two requests.
   bool alive();

@@ -66,9 +66,15 @@ Channel::Channel(FileDescriptor socket) : socket_(std::move(socket)) {
 Channel::Status Channel::wait(short events, Deadline deadline) {
   while (true) {
     std::array<pollfd, 3> fds = {{{socket_.get(), events, 0}, {side_.fd, POLLIN, 0}, {wake_, POLLIN, 0}}};
-    const int ready = poll(fds.data(), fds.size(), milliseconds_left(deadline));
+    const bool notices = notice_at_ && (!deadline || *notice_at_ < *deadline);
+    const int ready = poll(fds.data(), fds.size(), milliseconds_left(notices ? notice_at_ : deadline));
     if (ready < 0 && errno != EINTR) throw std::system_error(errno, std::generic_category(), "poll");
-    if (ready == 0) return Status::late;
+    if (ready == 0 && !notices) return Status::late;
+    if (ready == 0) {
+      notice_at_.reset();
+      notice_();
+      continue;
+    }
     if (ready < 0) continue;
     if (side_.fd >= 0 && fds[1].revents != 0) side_.drain();
     if (wake_ >= 0 && fds[2].revents != 0) return Status::woken;

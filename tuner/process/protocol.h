@@ -64,6 +64,12 @@ class Channel {
   void set_side(Side side) { side_ = std::move(side); }
   void drop_side() { side_.fd = -1; }
 
+  // Called once a wait lasts until then; nullopt: never. For the waits of one exchange.
+  void set_notice(Deadline at, std::function<void()> notice) {
+    notice_at_ = at;
+    notice_ = std::move(notice);
+  }
+
   // A descriptor that ends a wait with `woken` once it is readable; -1: none.
   void set_wake(int fd) { wake_ = fd; }
 
@@ -79,6 +85,8 @@ class Channel {
   FileDescriptor socket_;
   Side side_;
   int wake_ = -1;
+  Deadline notice_at_;
+  std::function<void()> notice_;
 };
 
 }  // namespace moetune

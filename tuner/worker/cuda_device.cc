@@ -1,10 +1,12 @@
 #include "tuner/worker/cuda_device.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/random_text.h"
@@ -53,8 +55,8 @@ Json worker_reply(const Message& reply) {
 
 // For requests that run no candidate: a worker that does not answer is a broken environment.
 Json ask(ChildProcess& worker, const Message& request, milliseconds limit, const std::string& what,
-         Bytes* blob = nullptr, std::stop_token stop = {}) {
-  ChildProcess::Reply reply = worker.request(request, limit, std::move(stop));
+         Bytes* blob = nullptr, std::stop_token stop = {}, std::function<void()> slow = {}) {
+  ChildProcess::Reply reply = worker.request(request, limit, std::move(stop), std::move(slow));
   if (reply.status == ChildProcess::Reply::Status::stopped) throw Stopped();
   if (reply.status == ChildProcess::Reply::Status::late) {
     throw BrokenEnvironment(what + " took longer than " + std::to_string(limit.count() / 1000) +
@@ -68,10 +70,25 @@ Json ask(ChildProcess& worker, const Message& request, milliseconds limit, const
   return json;
 }
 
-std::vector<DeviceInfo> hello(ChildProcess& worker, milliseconds limit) {
-  return ask(worker, {R"({"op":"hello"})", {}}, limit, "starting the CUDA driver")
-      .at("devices")
-      .get<std::vector<DeviceInfo>>();
+// What the worker is to see of the GPUs; "" for what this process sees. Who restricts that is to have it so.
+std::string visible_devices(const std::string& slice) {
+  return environment_variable("CUDA_VISIBLE_DEVICES") != nullptr ? "" : slice;
+}
+
+constexpr const char* kStarting = "starting the CUDA driver";
+
+std::vector<DeviceInfo> hello(ChildProcess& worker, const std::string& slice, milliseconds limit,
+                              std::function<void()> slow = {}) {
+  const Json request = {{"op", "hello"}, {"visible", visible_devices(slice)}};
+  try {
+    return ask(worker, {request.dump(), {}}, limit, kStarting, nullptr, {}, std::move(slow))
+        .at("devices")
+        .get<std::vector<DeviceInfo>>();
+  } catch (const cuda::NoGpu& error) {
+    if (slice.empty()) throw;
+    throw BrokenEnvironment("there is no " + slice + ": " + error.what() +
+                            "; nvidia-smi -L lists the slices");
+  }
 }
 
 }  // namespace
@@ -85,11 +102,11 @@ struct CudaDevice::Programs {
   std::vector<BuildPtr> builds;  // harness, exact, baseline
 };
 
-CudaDeviceList list_cuda_devices() {
+CudaDeviceList list_cuda_devices(const std::string& slice) {
   CudaDeviceList list;
   ChildProcess worker(worker_role());
   try {
-    list.devices = hello(worker, CudaDevice::Options{}.start_limit);
+    list.devices = hello(worker, slice, WorkerWaits{}.start_limit);
     if (list.devices.empty()) list.why_empty = "the CUDA driver finds no GPU";
   } catch (const cuda::NoGpu& error) {
     list.why_empty = error.what();
@@ -102,7 +119,8 @@ CudaDeviceList list_cuda_devices() {
 
 CudaDevice::CudaDevice(Options options) : options_(std::move(options)) {
   if (!options_.build) throw std::logic_error("CudaDevice: Options::build is empty");
-  const std::vector<DeviceInfo> devices = hello(worker(), options_.start_limit);
+  const milliseconds limit = options_.waits.start_limit;
+  const std::vector<DeviceInfo> devices = hello(worker(), options_.slice, limit, notice(kStarting, limit));
   if (options_.pick) {
     if (devices.empty()) throw cuda::NoGpu("the CUDA driver finds no GPU");
     options_.ordinal = static_cast<int>(options_.pick(devices));
@@ -128,8 +146,17 @@ void CudaDevice::forget_worker() {
   opened_.reset();
 }
 
-ChildProcess::Reply CudaDevice::request(const Message& message, milliseconds limit) {
-  ChildProcess::Reply reply = worker_->request(message, limit, stop_);
+std::function<void()> CudaDevice::notice(const std::string& what, milliseconds limit) const {
+  if (!options_.waits.slow) return {};
+  return [slow = options_.waits.slow, what, limit] {
+    slow("The GPU worker has not answered for " + std::to_string(ChildProcess::kSlow.count()) + " s (" +
+         what + "); it is given " + seconds_text(1e-3 * static_cast<double>(limit.count())) +
+         ". See whether nvidia-smi answers.");
+  };
+}
+
+ChildProcess::Reply CudaDevice::request(const Message& message, milliseconds limit, const std::string& what) {
+  ChildProcess::Reply reply = worker_->request(message, limit, stop_, notice(what, limit));
   if (reply.status != ChildProcess::Reply::Status::stopped) return reply;
   forget_worker();
   throw Stopped();
@@ -149,6 +176,7 @@ void CudaDevice::open(const Kernel& kernel, const Problem& problem, const Call& 
   programs->baseline = kernel.reference(Reference::baseline, problem, call, info_.limits);
   programs->builds = options_.build({{Harness::kSource, {}}, programs->exact.unit, programs->baseline.unit});
   for (const BuildPtr& build : programs->builds) {
+    if (build == nullptr) throw Stopped();
     if (build->outcome == Outcome::ok) continue;
     throw BrokenEnvironment("a reference of kernel '" + kernel.name() +
                             "' does not compile: " + build->message);
@@ -171,6 +199,7 @@ void CudaDevice::ensure_open(const Opened& wanted) {
       programs_->kernel->buffers(programs_->problem, programs_->call, wanted.seed);
   request.header = Json{{"op", "open"},
                         {"device", options_.ordinal},
+                        {"visible", visible_devices(options_.slice)},
                         {"seed", wanted.seed},
                         {"other_seed", unforeseen_seed()},
                         {"copies", wanted.copies},
@@ -179,9 +208,9 @@ void CudaDevice::ensure_open(const Opened& wanted) {
                         {"baseline", programs_->baseline}}
                        .dump();
   std::move(lists.begin(), lists.end(), std::back_inserter(request.blobs));
+  const std::string what = "preparing the inputs of " + programs_->kernel->name();
   try {
-    ask(process, request, options_.open_limit, "preparing the inputs of " + programs_->kernel->name(),
-        nullptr, stop_);
+    ask(process, request, options_.open_limit, what, nullptr, stop_, notice(what, options_.open_limit));
   } catch (...) {
     forget_worker();
     throw;
@@ -192,9 +221,10 @@ void CudaDevice::ensure_open(const Opened& wanted) {
 
 void CudaDevice::ensure_answers() {
   if (answered_others_) return;
+  const std::string what = "preparing other inputs of " + programs_->kernel->name();
   try {
-    ask(*worker_, {R"({"op":"answer_others"})", {}}, options_.open_limit,
-        "preparing other inputs of " + programs_->kernel->name(), nullptr, stop_);
+    ask(*worker_, {R"({"op":"answer_others"})", {}}, options_.open_limit, what, nullptr, stop_,
+        notice(what, options_.open_limit));
   } catch (...) {
     forget_worker();
     throw;
@@ -214,7 +244,7 @@ TrialResult CudaDevice::trial(const Candidate& candidate, const MeasurePolicy& p
       Json{{"op", "run"}, {"plan", candidate.plan}, {"policy", policy}, {"measure", measure}}.dump(),
       {candidate.build->cubin}};
   const auto limit = milliseconds(std::llround(1e3 * policy.time_limit_s)) + kGrace;
-  const ChildProcess::Reply reply = this->request(request, limit);
+  const ChildProcess::Reply reply = this->request(request, limit, "a candidate");
   if (reply.status == ChildProcess::Reply::Status::late) {
     forget_worker();
     return {.outcome = Outcome::timed_out,
@@ -262,7 +292,7 @@ CudaDevice::DuelAttempt CudaDevice::attempt_duel(const std::vector<Candidate>& f
   request.header =
       Json{{"op", "duel"}, {"plans", plans}, {"policy", policy}, {"time_limit_s", kDuelSeconds}}.dump();
   const auto limit = milliseconds(std::llround(2e3 * kDuelSeconds)) + kGrace;
-  const ChildProcess::Reply reply = this->request(request, limit);
+  const ChildProcess::Reply reply = this->request(request, limit, "the duel of the finalists");
   DuelAttempt attempt;
   if (reply.status != ChildProcess::Reply::Status::answered) {
     forget_worker();
@@ -335,7 +365,7 @@ std::optional<CanaryReading> CudaDevice::canary() {
   std::string failure;
   for (int attempt = 0; attempt < 2; ++attempt) {
     ensure_open(opened_.value_or(wanted_));
-    const ChildProcess::Reply reply = request({R"({"op":"canary"})", {}}, kCanaryLimit);
+    const ChildProcess::Reply reply = request({R"({"op":"canary"})", {}}, kCanaryLimit, "the canary");
     failure.clear();
     if (reply.status == ChildProcess::Reply::Status::answered) {
       const auto answer = worker_reply(reply.message).get<CanaryReply>();

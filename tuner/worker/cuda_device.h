@@ -21,6 +21,13 @@
 
 namespace moetune {
 
+// How a job waits for its worker.
+struct WorkerWaits {
+  std::chrono::milliseconds start_limit{60'000};  // for the driver's start
+  std::function<void(const std::string&)>
+      slow;  // takes one sentence about a wait of ten seconds; may be empty
+};
+
 struct CudaDeviceList {
   std::vector<DeviceInfo> devices;
   std::string why_empty;  // one sentence; empty where there are some
@@ -28,7 +35,8 @@ struct CudaDeviceList {
 };
 
 // Asks a worker that lives for this call. Throws BrokenEnvironment only where no process can be started.
-CudaDeviceList list_cuda_devices();
+// `slice`: as CudaDevice::Options.
+CudaDeviceList list_cuda_devices(const std::string& slice = "");
 
 // Compiles units, several at once where it can; the results are in order.
 using BuildSource = std::function<std::vector<BuildPtr>(const std::vector<CompileUnit>&)>;
@@ -39,9 +47,11 @@ class CudaDevice final : public Device {
     int ordinal = 0;
     // Instead of the ordinal: a position in the list of what is there, which is not empty.
     std::function<std::size_t(const std::vector<DeviceInfo>&)> pick;
+    // "MIG-...": the worker is shown this slice of a divided GPU, unless CUDA_VISIBLE_DEVICES says what it sees.
+    std::string slice;
+    WorkerWaits waits;
     BuildSource build;              // for references and harness; required
     std::string worker_executable;  // empty: this one
-    std::chrono::milliseconds start_limit{60'000};
     std::chrono::milliseconds open_limit{180'000};
   };
 
@@ -79,13 +89,16 @@ class CudaDevice final : public Device {
   struct Programs;
 
   ChildProcess& worker();
+  // What says that the worker takes long for `what`.
+  std::function<void()> notice(const std::string& what, std::chrono::milliseconds limit) const;
   void ensure_open(const Opened& wanted);
   // What a proof compares with, once for a problem that is open.
   void ensure_answers();
   TrialResult trial(const Candidate& candidate, const MeasurePolicy& policy, const Opened& on, bool measure);
   void forget_worker();
   void require_sound(const std::string& error);
-  ChildProcess::Reply request(const Message& message, std::chrono::milliseconds limit);
+  ChildProcess::Reply request(const Message& message, std::chrono::milliseconds limit,
+                              const std::string& what);
 
   struct DuelAttempt;
   DuelAttempt attempt_duel(const std::vector<Candidate>& finalists, const std::vector<std::size_t>& standing,

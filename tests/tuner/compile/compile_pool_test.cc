@@ -222,6 +222,22 @@ TEST_CASE("what a caller cannot go on without is compiled before all that waits,
   CHECK(order == std::vector<std::string>{"running", "x", "c", "ahead", "a", "b"});
 }
 
+TEST_CASE("a stop request ends the wait for what does not compile") {
+  Scripted compiler;
+  CompilePool pool(compiler.functions(), 1);
+  std::stop_source stop;
+  pool.watch(stop.get_token(), {});
+  std::thread stopper([&] {
+    wait_until_started(compiler, 1);
+    stop.request_stop();
+  });
+  CHECK(pool.build_now({{"a", {}}, {"b", {}}}) == std::vector<BuildPtr>{nullptr, nullptr});
+  stopper.join();
+  pool.watch({}, {});
+  compiler.open();
+  CHECK(pool.build_now({{"a", {}}}).front() != nullptr);
+}
+
 TEST_CASE("an exception reaches the one who waits") {
   Scripted compiler;
   compiler.open();
