@@ -18,7 +18,7 @@ class WorkloadsCommand : public Command {
     return "make a list of what to tune: from a model's config.json, or from a server's misses";
   }
   std::string_view details() const override {
-    return "  from-config config.json   a Hugging Face configuration: its attention and its experts\n"
+    return "  from-config FILE|DIR      a model's config.json or params.json: its attention and its experts\n"
            "  from-misses FILE          what moetune_write_misses wrote, weighted by picks\n"
            "  show FILE                 checks a list, and shows the shapes that it stands for\n"
            "The list goes to --out, else to stdout; `moetune tune --workloads` and `moetune retune --workloads` take\n"
@@ -35,14 +35,15 @@ class WorkloadsCommand : public Command {
 
   std::string action_, file_, out_, over_;
   std::string batch_ = "1..256", context_ = "512..128k";
-  std::uint64_t tensor_parallel_ = 1, page_ = 64;
+  std::uint64_t tensor_parallel_ = 1, expert_parallel_ = 1, page_ = 64;
   bool nothing_missed_ = false;  // from-misses: the file lists no miss
 };
 
 void WorkloadsCommand::declare(OptionTable& table) {
   table.positional("ACTION", action_, true, "from-config, from-misses or show");
-  table.positional("FILE", file_, true, "what to read");
+  table.positional("FILE", file_, true, "what to read; from-config: or a model's folder");
   table.whole("tp", tensor_parallel_, 1, 1024, "from-config: GPUs that share the heads");
+  table.whole("ep", expert_parallel_, 1, 512, "from-config: GPUs over which the experts are spread");
   table.text("batch", "RANGE", batch_, "from-config: sequences at once, 1..256 by default");
   table.text("context", "RANGE", context_, "from-config: tokens of a sequence, 512..128k by default");
   table.whole("page", page_, 0, 128, "from-config: tokens a KV page; 0 for contiguous KV");
@@ -50,7 +51,7 @@ void WorkloadsCommand::declare(OptionTable& table) {
       "over", "RANGES", over_,
       "from-misses: a family's misses as one range, batch=1..256,context=512..128k, instead of shapes");
   table.text("out", "FILE", out_, "the file to write; by default stdout");
-  table.only_after("from-config", {"tp", "batch", "context", "page"});
+  table.only_after("from-config", {"tp", "ep", "batch", "context", "page"});
   table.only_after("from-misses", {"over"});
 }
 
@@ -65,19 +66,13 @@ DimensionRange range_option(const char* option, const std::string& text) {
 WorkloadList WorkloadsCommand::from_config(const Output& output) const {
   const DimensionRange batch = range_option("batch", batch_), context = range_option("context", context_);
   const ModelConfig config = read_model_config(file_);
-  ModelPlan plan;
-  try {
-    plan = plan_model(config.facts, {.tensor_parallel = static_cast<std::int64_t>(tensor_parallel_),
-                                     .batch_low = batch.first,
-                                     .batch_high = batch.last,
-                                     .context_low = context.first,
-                                     .context_high = context.last,
-                                     .page = static_cast<std::int64_t>(page_)});
-  } catch (const BadField&) {
-    throw;
-  } catch (const BadInput& error) {
-    throw BadField("tp", error.what());
-  }
+  ModelPlan plan = plan_model(config.facts, {.tensor_parallel = static_cast<std::int64_t>(tensor_parallel_),
+                                             .expert_parallel = static_cast<std::int64_t>(expert_parallel_),
+                                             .batch_low = batch.first,
+                                             .batch_high = batch.last,
+                                             .context_low = context.first,
+                                             .context_high = context.last,
+                                             .page = static_cast<std::int64_t>(page_)});
   for (const std::string& note : config.notes) output.note(config.facts.name + ": " + note);
   for (const std::string& note : plan.notes) output.note(note);
   WorkloadList list;

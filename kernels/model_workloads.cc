@@ -16,9 +16,9 @@ std::string with(const std::string& name, std::int64_t value) { return name + "=
 AttentionLayers sharded(AttentionLayers layers, std::int64_t ranks) {
   if (layers.q_heads % ranks != 0 ||
       (layers.kv_heads % ranks != 0 && ranks % std::max<std::int64_t>(1, layers.kv_heads) != 0)) {
-    throw BadInput("tensor parallel " + std::to_string(ranks) + " does not divide " +
-                   std::to_string(layers.q_heads) + " query heads and " + std::to_string(layers.kv_heads) +
-                   " KV heads");
+    throw BadField("tp", "tensor parallel " + std::to_string(ranks) + " does not divide " +
+                             std::to_string(layers.q_heads) + " query heads and " +
+                             std::to_string(layers.kv_heads) + " KV heads");
   }
   layers.q_heads /= ranks;
   layers.kv_heads = std::max<std::int64_t>(1, layers.kv_heads / ranks);
@@ -60,10 +60,11 @@ void check_ranges(const ModelWorkload& workload) {
     }
 }
 
-void add(ModelPlan& plan, ModelWorkload workload) {
+void add(ModelPlan& plan, ModelWorkload workload, std::int64_t layers) {
   check_ranges(workload);
   if (const std::string why = why_refused(workload); !why.empty()) {
-    plan.notes.push_back(workload.name + " cannot be served: " + why);
+    plan.notes.push_back(workload.name + " of " + std::to_string(layers) +
+                         " layers cannot be served: " + why);
     return;
   }
   plan.workloads.push_back(std::move(workload));
@@ -71,60 +72,90 @@ void add(ModelPlan& plan, ModelWorkload workload) {
 
 void add_attention(ModelPlan& plan, const ModelFacts& model, const ServingShape& serving) {
   const DimensionRange batch{"batch", serving.batch_low, serving.batch_high};
-  const std::int64_t prompt = std::min(serving.context_high, kMostPrefillTokens);
   for (const AttentionLayers& whole : model.attention) {
     const AttentionLayers layers = sharded(whole, serving.tensor_parallel);
-    const std::string kind = layers.window > 0 ? " window" : "";
+    const std::string kind = layers.window > 0 ? " window" : layers.chunk > 0 ? " chunk" : "";
+    const std::int64_t longest =
+        layers.chunk > 0 ? std::min(serving.context_high, layers.chunk) : serving.context_high;
+    const std::int64_t shortest = std::min(serving.context_low, longest);
+    const std::int64_t prompt = std::min(longest, kMostPrefillTokens);
     const std::string problem = attention_problem(layers, model, serving);
     const auto weight = static_cast<double>(layers.layers);
-    add(plan, {.name = model.name + " decode" + kind,
-               .kernel = "decode_attention",
-               .problem = problem,
-               .ranges = {batch, {"context", serving.context_low, serving.context_high}},
-               .weight = weight});
+    add(plan,
+        {.name = model.name + " decode" + kind,
+         .kernel = "decode_attention",
+         .problem = problem,
+         .ranges = {batch, {"context", shortest, longest}},
+         .weight = weight},
+        layers.layers);
     // A prompt runs once for many steps of decoding.
-    add(plan, {.name = model.name + " prefill" + kind,
-               .kernel = "prefill_attention",
-               .problem = "batch=1," + problem,
-               .ranges = {{"seqlen_kv", serving.context_low, serving.context_high},
-                          {"seqlen_q", std::min(serving.context_low, prompt), prompt}},
-               .weight = weight / 4});
+    add(plan,
+        {.name = model.name + " prefill" + kind,
+         .kernel = "prefill_attention",
+         .problem = "batch=1," + problem,
+         .ranges = {{"seqlen_kv", shortest, longest}, {"seqlen_q", std::min(shortest, prompt), prompt}},
+         .weight = weight / 4},
+        layers.layers);
   }
 }
 
-std::string router_problem(const ExpertLayers& experts) {
-  std::string text = with("experts", experts.experts) + "," + with("top_k", experts.top_k) +
-                     ",score=" + experts.score + ",dtype=" + experts.logits;
+std::string router_problem(const ExpertLayers& experts, std::int64_t ranks) {
+  std::string text = with("experts", experts.experts + experts.zero_experts) + "," +
+                     with("top_k", experts.top_k) + ",score=" + experts.score + ",dtype=" + experts.logits;
   if (experts.correction_bias) text += ",bias=correction";
   if (experts.groups > 1)
     text += "," + with("groups", experts.groups) + "," + with("groups_kept", experts.groups_kept);
   if (!experts.renormalize) text += ",renormalize=no";
+  if (ranks > 1) text += ",outputs=ranks," + with("ranks", ranks) + ",ids=i64";
   return text;
+}
+
+// What the experts' workloads are not.
+void note_experts(ModelPlan& plan, const ExpertLayers& experts, std::int64_t ranks) {
+  const auto note = [&](std::string sentence) { plan.notes.push_back(std::move(sentence)); };
+  if (experts.score.empty())
+    note("router: " + (experts.why_unscored.empty() ? "how this model scores its experts is not known"
+                                                    : experts.why_unscored));
+  if (experts.unrouted_layers > 0)
+    note("router: the tokens of " + std::to_string(experts.unrouted_layers) +
+         " layers choose experts by their ids, which needs no router");
+  if (!experts.why_sent_plain.empty())
+    note("moe_dispatch sends bf16, because of the quantization: " + experts.why_sent_plain);
+  if (experts.zero_experts > 0)
+    note("moe_dispatch and moe_combine move fewer rows than their workloads: " +
+         std::to_string(experts.zero_experts) + " more experts give a token back as it is");
+  if (ranks <= 1) return;
+  if (experts.experts % ranks != 0)
+    throw BadField("ep", "expert parallel " + std::to_string(ranks) + " does not divide " +
+                             std::to_string(experts.experts) + " experts");
+  note("moe_dispatch and moe_combine are those of all experts: how many rows one of " +
+       std::to_string(ranks) + " GPUs gets depends on how tokens are exchanged");
 }
 
 void add_experts(ModelPlan& plan, const ModelFacts& model, const ServingShape& serving) {
   const ExpertLayers& experts = model.experts;
   if (experts.layers == 0) return;
+  note_experts(plan, experts, serving.expert_parallel);
   const DimensionRange tokens{"tokens", serving.batch_low, std::max(serving.batch_high, kMostPrefillTokens)};
-  const auto weight = static_cast<double>(experts.layers);
-  const auto entry = [&](const char* kernel, std::string problem) {
-    add(plan, {.name = model.name + " " + kernel,
-               .kernel = kernel,
-               .problem = std::move(problem),
-               .ranges = {tokens},
-               .weight = weight});
+  const auto entry = [&](const char* kernel, std::string problem, std::int64_t layers) {
+    add(plan,
+        {.name = model.name + " " + kernel,
+         .kernel = kernel,
+         .problem = std::move(problem),
+         .ranges = {tokens},
+         .weight = static_cast<double>(layers)},
+        layers);
   };
-  if (experts.score.empty()) {
-    plan.notes.push_back("router: how this model scores its experts is not known; add its workload by hand");
-  } else {
-    entry("router", router_problem(experts));
-  }
+  if (!experts.score.empty() && experts.layers > experts.unrouted_layers)
+    entry("router", router_problem(experts, serving.expert_parallel),
+          experts.layers - experts.unrouted_layers);
   if (model.dtype == "fp16")
     plan.notes.push_back("moe_dispatch and moe_combine have no fp16: their workloads are the bf16 ones");
   const std::string moved = with("hidden", experts.hidden) + "," + with("experts", experts.experts) + "," +
                             with("top_k", experts.top_k);
-  entry("moe_dispatch", moved + (experts.e4m3_blocks ? ",out=e4m3,scale=group" : ""));
-  entry("moe_combine", moved);
+  entry("moe_dispatch", moved + (experts.sent_scale.empty() ? "" : ",out=e4m3,scale=" + experts.sent_scale),
+        experts.layers);
+  entry("moe_combine", moved, experts.layers);
 }
 
 }  // namespace

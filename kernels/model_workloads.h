@@ -14,19 +14,27 @@ namespace moetune {
 struct AttentionLayers {
   std::int64_t q_heads = 0, kv_heads = 0, head_dim = 0;
   std::int64_t window = 0;  // tokens that a token sees; 0 for all
+  std::int64_t chunk = 0;   // a token sees those of its chunk of so many; 0 for all
   bool sinks = false;
   std::int64_t layers = 0;
+
+  bool operator==(const AttentionLayers&) const = default;
 };
 
 // Layers whose tokens choose experts.
 struct ExpertLayers {
-  std::int64_t experts = 0, top_k = 0, hidden = 0;
-  std::string score;  // as the router names it; empty if it is unknown
+  std::int64_t experts = 0, top_k = 0;
+  std::int64_t hidden = 0;        // values of a token as it is sent to its experts
+  std::int64_t zero_experts = 0;  // that a token can choose as well, and which give it back
+  std::string score;              // as the router names it; empty if that is not the model's
+  std::string why_unscored;       // why it is empty
   bool correction_bias = false, renormalize = true;
   std::int64_t groups = 1, groups_kept = 1;
-  std::string logits;        // their dtype
-  bool e4m3_blocks = false;  // activations of experts are e4m3 with a scale for 128 values
-  std::int64_t layers = 0;   // 0: the model has none
+  std::string logits;      // their dtype
+  std::string sent_scale;  // of tokens sent as e4m3, as moe_dispatch names it; empty if they are sent as bf16
+  std::string why_sent_plain;        // why it is empty, if the model asks for other scales
+  std::int64_t layers = 0;           // 0: the model has none
+  std::int64_t unrouted_layers = 0;  // of these: layers without a router
 };
 
 struct ModelFacts {
@@ -39,7 +47,8 @@ struct ModelFacts {
 
 // How a server runs it.
 struct ServingShape {
-  std::int64_t tensor_parallel = 1;
+  std::int64_t tensor_parallel = 1;  // GPUs that share the heads
+  std::int64_t expert_parallel = 1;  // GPUs over which the experts are spread
   std::int64_t batch_low = 1, batch_high = 256;
   std::int64_t context_low = 512, context_high = 131072;
   std::int64_t page = 64;  // tokens a KV page; 0 for contiguous KV
@@ -57,7 +66,7 @@ struct ModelPlan {
   std::vector<std::string> notes;  // what cannot be served, and what was cut; a sentence each
 };
 
-// Throws BadInput if tensor_parallel does not divide the heads, and BadField (batch, context) for a range that a kernel
+// Throws BadField: tp or ep if they do not divide the heads or the experts, batch or context for a range that a kernel
 // does not take.
 ModelPlan plan_model(const ModelFacts& model, const ServingShape& serving);
 

@@ -1,228 +1,267 @@
 #include "workloads/model_config.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
-#include <set>
+#include <optional>
 
-#include "base/located_json.h"
+#include "base/error.h"
+#include "base/regular_file.h"
 #include "base/utf8.h"
+#include "workloads/model_experts.h"
+#include "workloads/model_families.h"
+#include "workloads/model_fields.h"
+#include "workloads/model_layers.h"
 
 namespace moetune {
 namespace {
 
-constexpr std::size_t kMostConfigBytes = std::size_t{4} << 20, kLongestType = 100;
-constexpr std::int64_t kMostLayers = 10'000, kMostExtent = std::int64_t{1} << 30;
+constexpr std::size_t kMostConfigBytes = std::size_t{4} << 20, kLongestType = 100, kDeepest = 4,
+                      kMostKinds = 64;
 
-// How the families that are known score their experts. Others say so themselves, or it is not known.
-struct Scoring {
-  std::string score, logits;
+// Where a model of several kinds of input keeps its language model.
+constexpr auto kLanguageModels = std::to_array<std::string_view>(
+    {"text_config", "thinker_config", "llm_config", "language_config", "language_model_config",
+     "language_model", "text_model_config", "llm_cfg", "text_cfg"});
+
+// What a longer context than the one that was trained comes from.
+struct RopeType {
+  std::string_view name;
+  bool stretches;  // by a factor, from the original length
 };
-const std::map<std::string, Scoring, std::less<>> kScoring = {
-    {"gpt_oss", {"topk_softmax", "bf16"}}, {"qwen3_moe", {"softmax", "bf16"}},
-    {"qwen2_moe", {"softmax", "bf16"}},    {"qwen3_next", {"softmax", "bf16"}},
-    {"mixtral", {"softmax", "bf16"}},      {"deepseek_v3", {"sigmoid", "fp32"}},
-    {"kimi_k2", {"sigmoid", "fp32"}},      {"kimi_linear", {"sigmoid", "fp32"}}};
-// Families without experts that are known as well.
-const std::set<std::string, std::less<>> kDense = {"llama", "mistral", "qwen2", "qwen3"};
-// Families whose layers mix in linear attention or state spaces even if layer_types is missing.
-const std::vector<std::string> kLinear = {"qwen3_next", "kimi_linear", "mamba", "mamba2", "jamba", "minimax"};
+constexpr auto kRopeTypes = std::to_array<RopeType>({{"yarn", true},
+                                                     {"deepseek_yarn", true},
+                                                     {"linear", true},
+                                                     {"dynamic", true},
+                                                     {"default", false},
+                                                     {"mrope", false},
+                                                     {"llama3", false},
+                                                     {"longrope", false},
+                                                     {"su", false},
+                                                     {"proportional", false}});
+
+// The text with null for NaN and infinities, which Python writes and JSON lacks. Nothing that is read is one.
+std::string without_odd_numbers(std::string_view text) {
+  std::string plain;
+  bool is_string = false;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t length = 1;
+    if (text[at] == '"') is_string = !is_string;
+    if (is_string && text[at] == '\\') length = 2;
+    bool is_odd = false;
+    for (const std::string_view odd : {"-Infinity", "Infinity", "NaN"}) {
+      if (is_string || is_odd || !text.substr(at).starts_with(odd)) continue;
+      is_odd = true;
+      length = odd.size();
+    }
+    plain += is_odd ? std::string_view("null") : text.substr(at, length);
+    at += length;
+  }
+  return plain;
+}
 
 class ConfigReader {
  public:
-  explicit ConfigReader(const LocatedJson& file) : root_(file.root()), model_(root_) {
-    // A model of text and images keeps its language model inside.
-    if (const auto inner = root_.find("text_config")) model_ = *inner;
-  }
+  explicit ConfigReader(const LocatedJson& file)
+      : root_(file.root()), fields_(language_model(root_.object(), config_.notes)) {}
 
   ModelConfig read() {
-    const auto type = model_.find("model_type");
-    type_ = type ? type->text() : "";
-    if (type_.size() > kLongestType ||
-        std::any_of(type_.begin(), type_.end(), [](char c) { return c <= ' ' || c > '~'; }))
-      type->fail("must be a word of at most " + std::to_string(kLongestType) + " bytes" + type->shown());
-    config_.facts.name = type_.empty() ? "model" : type_;
-    if (!kScoring.contains(type_) && !kDense.contains(type_))
-      note((type_.empty() ? "it names no model_type" : "the model type '" + type_ + "' is not known") +
-           ": its fields are taken as they are named");
+    read_type();
     config_.facts.dtype = dtype();
-    config_.facts.longest_context = integer("max_position_embeddings", 0);
-    read_layers();
-    read_experts();
+    read_context();
+    const std::int64_t layers = count_model_layers(fields_);
+    read_attention(layers);
+    config_.facts.experts = read_experts(root_, fields_, family_, config_.facts.dtype, layers, config_.notes);
     return std::move(config_);
   }
 
  private:
-  std::int64_t integer(const std::string& key, std::int64_t fallback) const {
-    const auto found = model_.find(key);
-    return found ? found->integer(0, kMostExtent) : fallback;
-  }
-  std::int64_t needed(const std::string& key) const { return model_.at(key).integer(1, kMostExtent); }
+  static std::optional<JsonPlace> inner_model(const JsonPlace& place, std::vector<std::string>& notes);
+  static JsonPlace language_model(JsonPlace place, std::vector<std::string>& notes);
   void note(std::string sentence) { config_.notes.push_back(std::move(sentence)); }
 
+  void read_type();
   std::string dtype();
-  std::vector<std::string> layer_types(std::int64_t layers);
-  void read_layers();
-  void read_attention(const std::vector<std::string>& kinds);
-  void read_experts();
-  std::int64_t expert_layers() const;
-  void read_score(ExpertLayers& experts);
+  void read_context();
+  std::optional<double> stretched(const JsonPlace& rope);
+  void read_attention(std::int64_t layers);
+  void add_attention(ModelLayer layer, std::int64_t count);
 
-  JsonPlace root_, model_;
-  std::string type_;
   ModelConfig config_;
+  ModelFields root_, fields_;
+  std::string type_;
+  const ModelFamily* family_ = nullptr;
 };
 
+std::optional<JsonPlace> ConfigReader::inner_model(const JsonPlace& place, std::vector<std::string>& notes) {
+  constexpr std::size_t kMostNamed = 8;
+  std::optional<JsonPlace> inner;
+  std::string others;
+  std::size_t count = 0;
+  for (const auto& [key, member] : place.members(kMostModelLayers)) {
+    if (!member.value().is_object()) continue;
+    const bool is_language =
+        std::find(kLanguageModels.begin(), kLanguageModels.end(), key) != kLanguageModels.end();
+    if (is_language && !inner)
+      inner = member;
+    else if (ModelFields(member).find(Fact::layers) && ++count <= kMostNamed)
+      others += (others.empty() ? "" : ", ") + shortened(key, kLongestType);
+  }
+  if (inner && !others.empty())
+    notes.push_back("other models beside the language model are left out: " + others);
+  return inner;
+}
+
+JsonPlace ConfigReader::language_model(JsonPlace place, std::vector<std::string>& notes) {
+  for (std::size_t depth = 0; depth < kDeepest; ++depth) {
+    const std::optional<JsonPlace> inner = inner_model(place, notes);
+    if (!inner) break;
+    // The model's own fields may stand outside of it.
+    if (ModelFields(place).find(Fact::layers) && !ModelFields(*inner).find(Fact::layers)) break;
+    place = *inner;
+  }
+  return place;
+}
+
+void ConfigReader::read_type() {
+  auto type = fields_.find("model_type");
+  if (!type) type = root_.find("model_type");
+  type_ = type ? type->text() : "";
+  if (type_.size() > kLongestType ||
+      std::any_of(type_.begin(), type_.end(), [](char c) { return c <= ' ' || c > '~'; }))
+    type->fail("must be a word of at most " + std::to_string(kLongestType) + " bytes" + type->shown());
+  if (type_.empty() && fields_.find("n_layers") && fields_.find("dim")) type_ = "mistral_params";
+  for (const std::string& name : {type_, type_ + "_text"})
+    if (family_ == nullptr) family_ = find_model_family(name);
+  if (family_ == nullptr && type_.ends_with("_text"))
+    family_ = find_model_family(type_.substr(0, type_.size() - 5));
+  config_.facts.name = type_.empty() ? "model" : type_ == "mistral_params" ? "mistral" : type_;
+  if (family_ != nullptr && !family_->beside.empty()) note(std::string(family_->beside));
+  if (family_ == nullptr)
+    note((type_.empty() ? "it names no model_type" : "the model type '" + type_ + "' is not known") +
+         ": its fields are taken as they are named");
+}
+
 std::string ConfigReader::dtype() {
-  std::optional<JsonPlace> found = model_.find("torch_dtype");
-  if (!found) found = model_.find("dtype");
-  if (!found) found = root_.find("torch_dtype");
+  std::optional<JsonPlace> found;
+  for (const ModelFields* fields : {&fields_, &root_})
+    for (const char* key : {"torch_dtype", "dtype"})
+      if (!found) found = fields->find(key);
   const std::string name = found ? found->text() : "bfloat16";
   if (name == "float16") return "fp16";
-  if (name != "bfloat16" && name != "auto") note("activations of " + name + " are taken as bf16");
+  if (name != "bfloat16" && name != "auto")
+    note("activations of " + shortened(name, kLongestType) + " are taken as bf16");
   return "bf16";
 }
 
-std::vector<std::string> ConfigReader::layer_types(std::int64_t layers) {
-  std::vector<std::string> kinds;
-  if (const auto listed = model_.find("layer_types")) {
-    for (const JsonPlace& kind : listed->elements(kMostLayers)) kinds.push_back(kind.text());
-    if (static_cast<std::int64_t>(kinds.size()) != layers)
-      listed->fail("has " + std::to_string(kinds.size()) + " elements; num_hidden_layers is " +
-                   std::to_string(layers));
-    return kinds;
-  }
-  const bool linear = std::find(kLinear.begin(), kLinear.end(), type_) != kLinear.end();
-  const std::int64_t every = integer("full_attention_interval", linear ? 0 : 1);
-  const auto use_window = model_.find("use_sliding_window");
-  const bool windowed = integer("sliding_window", 0) > 0 && (!use_window || use_window->boolean());
-  const std::int64_t full_first = integer("max_window_layers", 0);  // the first layers have no window
-  if (windowed && model_.find("sliding_window_pattern"))
-    note(
-        "sliding_window_pattern is not understood: its layers without a window are taken to have one; "
-        "list the kinds of all layers as layer_types");
-  for (std::int64_t layer = 0; layer < layers; ++layer) {
-    const bool attends = every > 0 && (layer + 1) % every == 0, has_window = windowed && layer >= full_first;
-    kinds.push_back(!attends ? "linear_attention" : has_window ? "sliding_attention" : "full_attention");
-  }
-  return kinds;
+// The context that a stretched rotation reaches, or nullopt.
+std::optional<double> ConfigReader::stretched(const JsonPlace& rope) {
+  const ModelFields fields(rope);
+  for (const char* kind : {"full_attention", "main"})
+    if (const auto own = fields.find(kind); own && own->value().is_object()) return stretched(*own);
+  auto type = fields.find("rope_type");
+  if (!type) type = fields.find("type");
+  if (!type) return std::nullopt;
+  const std::string name = type->text();
+  const auto known = std::find_if(kRopeTypes.begin(), kRopeTypes.end(),
+                                  [&](const RopeType& one) { return one.name == name; });
+  if (known == kRopeTypes.end())
+    note("contexts end where max_position_embeddings says: the rope type is not known" + type->shown());
+  const auto factor = fields.find("factor"), original = fields.find("original_max_position_embeddings");
+  if (known == kRopeTypes.end() || !known->stretches || !factor || !original) return std::nullopt;
+  return factor->positive() * original->positive();
 }
 
-void ConfigReader::read_layers() {
-  const std::int64_t layers = model_.at("num_hidden_layers").integer(1, kMostLayers);
-  const std::vector<std::string> kinds = layer_types(layers);
-  if (integer("kv_lora_rank", 0) > 0) {
-    note("decode and prefill of " + std::to_string(layers) +
-         " layers: attention over a compressed latent (MLA) has no kernel");
-    return;
+void ConfigReader::read_context() {
+  std::int64_t longest = fields_.number(Fact::context).value_or(0);
+  for (const char* key : {"rope_scaling", "rope_parameters", "yarn"}) {
+    const auto rope = fields_.find(key);
+    if (!rope || !rope->value().is_object()) continue;
+    const auto factor = rope->find("factor"), original = rope->find("original_max_position_embeddings");
+    const bool is_yarn = std::string_view(key) == "yarn" && factor && original;
+    const auto reached =
+        is_yarn ? std::optional(factor->positive() * original->positive()) : stretched(*rope);
+    if (reached && longest > 0 && *reached < static_cast<double>(kMostModelExtent))
+      longest = std::max(longest, static_cast<std::int64_t>(*reached));
   }
-  read_attention(kinds);
+  config_.facts.longest_context = longest;
 }
 
-void ConfigReader::read_attention(const std::vector<std::string>& kinds) {
-  AttentionLayers heads;
-  heads.q_heads = needed("num_attention_heads");
-  heads.kv_heads = integer("num_key_value_heads", heads.q_heads);
-  if (heads.kv_heads < 1) model_.at("num_key_value_heads").integer(1, kMostExtent);
-  heads.head_dim = integer("head_dim", needed("hidden_size") / heads.q_heads);
-  heads.sinks = type_ == "gpt_oss";
-  std::map<std::string, std::int64_t> counts;
-  for (const std::string& kind : kinds) ++counts[kind];
-  for (const auto& [kind, count] : counts) {
-    AttentionLayers layers = heads;
-    layers.layers = count;
-    if (kind == "full_attention") {
-      config_.facts.attention.push_back(layers);
-    } else if (kind == "sliding_attention") {
-      layers.window = needed("sliding_window");
-      config_.facts.attention.push_back(layers);
-    } else {
-      note(std::to_string(count) + " layers of " + shortened(kind, kLongestType) + " have no kernel");
+void ConfigReader::read_attention(std::int64_t layers) {
+  std::map<ModelLayer, std::int64_t> counts;
+  try {
+    if (has_encoder(fields_)) throw NotUnderstood{"attention between an encoder and a decoder has no kernel"};
+    for (const ModelLayer& layer : attention_of_layers(fields_, family_, layers))
+      if (!layer.kind.empty()) ++counts[layer];
+    if (counts.size() > kMostKinds) throw NotUnderstood{"their attention is of too many kinds"};
+    for (const auto& [layer, count] : counts) add_attention(layer, count);
+  } catch (const NotUnderstood& not_understood) {
+    note("decode and prefill of " + std::to_string(layers) + " layers: " + not_understood.why);
+    config_.facts.attention.clear();
+  }
+}
+
+void ConfigReader::add_attention(ModelLayer layer, std::int64_t count) {
+  const std::string layers = std::to_string(count) + " layers";
+  const bool slides = layer.kind == kSlidingAttention,
+             is_chunked = layer.kind == kChunkedAttention && layer.window > 0;
+  if (layer.kind != kFullAttention && !slides && !is_chunked)
+    return note(layers + " of " + layer.kind + " have no kernel");
+  if (layer.latent > 0)
+    return note("decode and prefill of " + layers +
+                ": attention over a compressed latent (MLA) has no kernel");
+  if (slides && layer.window == 0) fields_.needed(Fact::window);
+  if (layer.head_dim == 0) {
+    const std::int64_t hidden = fields_.needed(Fact::hidden);
+    if (hidden % layer.q_heads != 0)
+      return note("decode and prefill of " + layers +
+                  ": head_dim is missing, and hidden_size is no multiple of the heads");
+    layer.head_dim = hidden / layer.q_heads;
+  }
+  if (layer.value_dim > 0 && layer.value_dim != layer.head_dim)
+    return note("decode and prefill of " + layers + ": keys of " + std::to_string(layer.head_dim) +
+                " elements and values of " + std::to_string(layer.value_dim) + " have no kernel");
+  const std::int64_t longest = config_.facts.longest_context;
+  const bool sees_all = longest > 0 && layer.window >= longest;
+  AttentionLayers served{.q_heads = layer.q_heads,
+                         .kv_heads = layer.kv_heads,
+                         .head_dim = layer.head_dim,
+                         .window = slides && !sees_all ? layer.window : 0,
+                         .chunk = is_chunked && !sees_all ? layer.window : 0,
+                         .sinks = layer.sinks};
+  for (AttentionLayers& other : config_.facts.attention) {
+    served.layers = other.layers;
+    if (other == served) {
+      other.layers += count;
+      return;
     }
   }
+  served.layers = count;
+  config_.facts.attention.push_back(served);
 }
 
-// Layers that are not dense.
-std::int64_t ConfigReader::expert_layers() const {
-  if (const auto each = model_.find("moe_layer_freq"); each && each->value().is_array()) {
-    std::int64_t sparse = 0;
-    for (const JsonPlace& layer : each->elements(kMostLayers)) sparse += layer.integer(0, 1);
-    return sparse;
-  }
-  const std::int64_t layers = model_.at("num_hidden_layers").integer(1, kMostLayers);
-  std::set<std::int64_t> dense;
-  if (const auto listed = model_.find("mlp_only_layers"))
-    for (const JsonPlace& layer : listed->elements(kMostLayers)) dense.insert(layer.integer(0, layers - 1));
-  const std::int64_t step = integer("decoder_sparse_step", 0);  // the last of so many layers is sparse
-  const std::int64_t every = std::max<std::int64_t>(1, integer("moe_layer_freq", 1));  // the first of so many
-  std::int64_t sparse = 0;
-  for (std::int64_t layer = integer("first_k_dense_replace", 0); layer < layers; ++layer) {
-    const bool has_experts = step > 0 ? (layer + 1) % step == 0 : layer % every == 0;
-    sparse += has_experts && !dense.contains(layer) ? 1 : 0;
-  }
-  return sparse;
-}
-
-void ConfigReader::read_score(ExpertLayers& experts) {
-  const auto known = kScoring.find(type_);
-  if (known != kScoring.end()) {
-    experts.score = known->second.score;
-    experts.logits = known->second.logits;
-    if (experts.logits == "bf16") experts.logits = config_.facts.dtype;  // the activations' own
-  } else {
-    experts.logits = config_.facts.dtype;
-  }
-  if (const auto scoring = model_.find("scoring_func")) {
-    const std::string name = scoring->text();
-    if (name != "softmax" && name != "sigmoid")
-      scoring->fail("must be softmax or sigmoid (got " + name + ")");
-    experts.score = name;
-  }
-  if (const auto method = model_.find("topk_method"); method && method->text() == "noaux_tc")
-    experts.correction_bias = true;
-  if (type_ == "kimi_linear") experts.correction_bias = true;
-  if (const auto renormalize = model_.find("norm_topk_prob")) experts.renormalize = renormalize->boolean();
-}
-
-void ConfigReader::read_experts() {
-  ExpertLayers experts;
-  for (const char* key : {"num_experts", "n_routed_experts", "num_local_experts"}) {
-    if (experts.experts == 0) experts.experts = integer(key, 0);
-  }
-  if (experts.experts <= 1) {
-    note("it has no experts, and so no workload that moves tokens to them");
-    return;
-  }
-  for (const char* key : {"num_experts_per_tok", "experts_per_token", "num_experts_per_token"}) {
-    if (experts.top_k == 0) experts.top_k = integer(key, 0);
-  }
-  if (experts.top_k == 0) needed("num_experts_per_tok");
-  experts.hidden = needed("hidden_size");
-  experts.groups = std::max<std::int64_t>(1, integer("n_group", 1));
-  experts.groups_kept = std::max<std::int64_t>(1, integer("topk_group", 1));
-  read_score(experts);
-  std::optional<JsonPlace> quantized = model_.find("quantization_config");
-  if (!quantized) quantized = root_.find("quantization_config");
-  if (quantized) {
-    const auto method = quantized->find("quant_method");
-    experts.e4m3_blocks = method && method->text() == "fp8";
-  }
-  experts.layers = expert_layers();
-  if (experts.layers == 0)
-    note("it has " + std::to_string(experts.experts) +
-         " experts and no layer that uses them: no workload moves tokens to them");
-  config_.facts.experts = experts;
+std::filesystem::path file_of_model(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) return path;
+  for (const char* name : {"config.json", "params.json"})
+    if (std::filesystem::exists(path / name, ignored)) return path / name;
+  throw BadInput(path.string() + " holds neither config.json nor params.json");
 }
 
 }  // namespace
 
-ModelConfig read_model_config(const std::filesystem::path& file) {
-  const LocatedJson json = LocatedJson::read(file, kMostConfigBytes);
-  return ConfigReader(json).read();
+ModelConfig read_model_config(const std::filesystem::path& path) {
+  const std::filesystem::path file = file_of_model(path);
+  return parse_model_config(read_regular_file(file, kMostConfigBytes), file.string());
 }
 
 ModelConfig parse_model_config(std::string text, const std::string& file) {
-  const LocatedJson json(std::move(text), file);
-  return ConfigReader(json).read();
+  const LocatedJson json(without_odd_numbers(text), file);
+  try {
+    return ConfigReader(json).read();
+  } catch (const NotUnderstood& not_understood) {  // of what the whole model depends on
+    throw BadInput(file + ": " + not_understood.why);
+  }
 }
 
 }  // namespace moetune

@@ -1,4 +1,5 @@
-// A model's config.json, as Hugging Face's transformers write it, read for what its layers ask of the kernels.
+// A model's configuration, as Hugging Face's transformers (config.json) or Mistral (params.json) write it, read for
+// what its layers ask of the kernels. What is not understood is left out, and a note names it.
 // Pure functions. Errors: BadInput that names file, line and key.
 #pragma once
 
@@ -13,10 +14,11 @@ namespace moetune {
 struct ModelConfig {
   ModelFacts facts;
   std::vector<std::string>
-      notes;  // layers that no kernel serves, and what had to be assumed; a sentence each
+      notes;  // layers that no kernel serves, and what was not understood; a sentence each
 };
 
-ModelConfig read_model_config(const std::filesystem::path& file);
+// `path` is a file, or a model's folder.
+ModelConfig read_model_config(const std::filesystem::path& path);
 ModelConfig parse_model_config(std::string text, const std::string& file);
 
 }  // namespace moetune

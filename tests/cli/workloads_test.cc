@@ -25,6 +25,26 @@ TEST_CASE("a model's config.json becomes a list that show reads") {
   CHECK(contains(printed.err, "MLA"));
 }
 
+TEST_CASE("a model's folder is read by what lies in it, and experts are spread over GPUs") {
+  Tool tool;
+  const std::filesystem::path folder = tool.path("model");
+  std::filesystem::create_directory(folder);
+  const std::vector<std::string> read = {"workloads", "from-config", folder.string(), "--json"};
+  const Ended empty = tool.run(read);
+  CHECK(empty.code == 2);
+  CHECK(contains(empty.err, "model holds neither config.json nor params.json"));
+  std::filesystem::copy_file(kConfigs + "published/mistral_params.json", folder / "params.json");
+  CHECK(document(tool.run(read))["workloads"].size() == 5);
+  std::filesystem::copy_file(kConfigs + "deepseek-v3.json", folder / "config.json");
+  CHECK(document(tool.run(read))["workloads"].size() == 3);
+  const Ended spread = tool.run({"workloads", "from-config", folder.string(), "--ep", "8"});
+  CHECK(contains(spread.out, "outputs=ranks,ranks=8,ids=i64"));
+  CHECK(contains(spread.err, "how many rows one of 8 GPUs gets"));
+  const Ended uneven = tool.run({"workloads", "from-config", folder.string(), "--ep", "7"});
+  CHECK(uneven.code == 2);
+  CHECK(contains(uneven.err, "--ep: expert parallel 7 does not divide 256 experts"));
+}
+
 TEST_CASE("what is wrong with a list or an option is one line with its place") {
   Tool tool;
   tool.write("w.json", "{\"moetune_workloads\": 1,\n \"workloads\": [{\"kernel\": \"nothing\"}]}");

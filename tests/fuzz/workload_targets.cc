@@ -47,14 +47,38 @@ constexpr const char* kConfig =
  "max_position_embeddings": 40960, "sliding_window": 128, "torch_dtype": "bfloat16", "norm_topk_prob": true,
  "layer_types": ["full_attention", "sliding_attention", "full_attention", "linear_attention"], "n_group": 8,
  "topk_group": 4, "scoring_func": "sigmoid", "quantization_config": {"quant_method": "fp8"}})json";
+constexpr const char* kOldConfig =
+    R"json({"model_type": "jamba", "text_config": {"model_type": "llama4_text", "d_model": 2048, "num_hidden_layers": 4,
+ "n_heads": 32, "attn_config": {"kv_n_heads": 4}, "moe_num_experts": [64, 64], "moe_k": 6, "moe_layers_enum": "1,2",
+ "no_rope_layers": [1, 1, 0, 1], "attention_chunk_size": 8192, "attn_layer_period": 2, "attn_layer_offset": 1,
+ "hybrid_override_pattern": "M*E-", "sliding_window_pattern": "LG", "sliding_window": [null, 512],
+ "per_layer_config": {"02": {"head_dim": 64}}, "moe_layer_start_index": [1, 1], "decoder_sparse_step": 2,
+ "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192},
+ "topk_method": "noaux_tc", "limit": [0.0, Infinity]}})json";
 
 }  // namespace
 
 std::unique_ptr<Target> workloads_target(const Folder&) {
-  return std::make_unique<WorkloadsTarget>(
-      Mutator({kList, kConfig},
-              {"\"ranges\"", "\"shapes\"", "..", "128k", "1m", "null", "\"weight\"", "1e12", "\"kernel\"",
-               "decode_attention", "num_hidden_layers", "\"kv_lora_rank\": 512", "\"text_config\""}));
+  return std::make_unique<WorkloadsTarget>(Mutator({kList, kConfig, kOldConfig}, {"\"ranges\"",
+                                                                                  "\"shapes\"",
+                                                                                  "..",
+                                                                                  "128k",
+                                                                                  "1m",
+                                                                                  "null",
+                                                                                  "\"weight\"",
+                                                                                  "1e12",
+                                                                                  "\"kernel\"",
+                                                                                  "decode_attention",
+                                                                                  "num_hidden_layers",
+                                                                                  "\"kv_lora_rank\": 512",
+                                                                                  "\"text_config\"",
+                                                                                  "NaN",
+                                                                                  "-Infinity",
+                                                                                  "\"attn_type_list\"",
+                                                                                  "\"layer_types\"",
+                                                                                  "\"mlp_layer_types\"",
+                                                                                  "[]",
+                                                                                  "\"mixtral\""}));
 }
 
 }  // namespace moetune::fuzz

@@ -1,0 +1,176 @@
+// Fields that say which layers attend how, and which have experts.
+#include "base/error.h"
+#include "tests/workloads/read_config.h"
+
+using namespace moetune;
+using namespace moetune::testing;
+
+namespace {
+
+const std::vector<FieldRule> kAttentionRules = {
+    {R"("model_type": "qwen2_moe", "layer_types": ["full_attention", "attention", "linear_attention", "mamba",
+ "sliding_attention", "local", "full", "global", "conv", "conv", "conv", "conv"], "sliding_window": 512)",
+     {"4 decode_attention", "2 decode_attention", "12 router"},
+     {"4 layers of conv", "1 layers of linear_attention", "1 layers of mamba"}},
+    {R"("model_type": "minimax", "attn_type_list": [0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1])",
+     {"4 decode_attention", "12 router"},
+     {"8 layers of linear_attention"}},
+    {R"("model_type": "nemotron_h", "hybrid_override_pattern": "MEMEM*EM-*EM")",
+     {"2 decode_attention", "4 router"},
+     {"5 layers of mamba have no kernel"}},
+    {R"("model_type": "exaone_moe", "sliding_window_pattern": "LLLG", "sliding_window": 4096)",
+     {"3 decode_attention", "9 decode_attention", "12 router"},
+     {}},
+    {R"("model_type": "afmoe", "global_attn_every_n_layers": 4, "sliding_window": 2048)",
+     {"3 decode_attention", "9 decode_attention", "12 router"},
+     {}},
+    {R"("model_type": "qwen3_next", "full_attention_interval": 6)",
+     {"2 decode_attention", "12 router"},
+     {"10 layers of linear_attention"}},
+    {R"("model_type": "bailing_moe_linear", "layer_group_size": 3)",
+     {"4 decode_attention", "12 router"},
+     {"8 layers of linear_attention"}},
+    {R"("model_type": "jamba", "attn_layer_period": 5, "attn_layer_offset": 4)",
+     {"2 decode_attention", "12 router"},
+     {"10 layers of linear_attention"}},
+    {R"("model_type": "lfm2_moe", "full_attn_idxs": [2, 5, 9])",
+     {"3 decode_attention", "12 router"},
+     {"9 layers of conv"}},
+    {R"("model_type": "kimi_linear", "linear_attn_config": {"full_attn_layers": [4, 8, 12], "kda_layers": [1, 2, 3]})",
+     {"3 decode_attention", "12 router"},
+     {"9 layers of linear_attention"}},
+    {R"("model_type": "mimo_v2_flash", "hybrid_layer_pattern": [0, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 0],
+ "sliding_window": 128, "attention_chunk_size": 128, "add_swa_attention_sink_bias": true,
+ "swa_num_key_value_heads": 8)",
+     {"3 decode_attention q_heads=16,kv_heads=4,head_dim=128,page=64,dtype=bf16 to",
+      "9 decode_attention q_heads=16,kv_heads=8,head_dim=128,page=64,dtype=bf16,window=128,sinks=learned",
+      "12 router"},
+     {}},
+    {R"("model_type": "llama4_text", "attention_chunk_size": 8192, "no_rope_layers": [])",
+     {"9 decode_attention", "3 decode_attention", "12 router"},
+     {}},
+    {R"("model_type": "mixtral", "sliding_window": [null, null, 1024])",  // as Mistral writes it
+     {"8 decode_attention", "4 decode_attention", "12 router"},
+     {}},
+    {R"("model_type": "gpt_oss", "sliding_window": 128)",
+     {"6 decode_attention", "6 decode_attention", "12 router"},
+     {}},
+    // A window as long as the context hides nothing, and one that is not in use does not either.
+    {R"("model_type": "phimoe", "sliding_window": 65536)",
+     {"12 decode_attention q_heads=16,kv_heads=4,head_dim=128,"
+      "page=64,dtype=bf16 to 65536"},
+     {"router: each expert is chosen by logits close to the best"}},
+    {R"("model_type": "qwen2_moe", "sliding_window": 4096, "use_sliding_window": false)",
+     {"12 decode_attention q_heads=16,kv_heads=4,head_dim=128,page=64,dtype=bf16 to", "12 router"},
+     {}},
+    // Entries of layers that guess further tokens ahead stand at the end.
+    {R"("model_type": "step3p5", "num_nextn_predict_layers": 1, "sliding_window": 512, "layer_types": [
+ "full_attention", "sliding_attention", "sliding_attention", "sliding_attention", "full_attention",
+ "sliding_attention", "sliding_attention", "sliding_attention", "full_attention", "sliding_attention",
+ "sliding_attention", "sliding_attention", "full_attention"],
+ "attention_other_setting": {"num_attention_heads": 32, "num_attention_groups": 8, "head_dim": 64})",
+     {"3 decode_attention q_heads=16,kv_heads=4,head_dim=128",
+      "9 decode_attention q_heads=32,kv_heads=8,head_dim=64,page=64,dtype=bf16,window=512", "12 router"},
+     {}},
+    {R"("model_type": "laguna", "num_attention_heads_per_layer": [16, 16, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8])",
+     {"10 decode_attention q_heads=8,", "2 decode_attention q_heads=16,", "12 router"},
+     {}},
+    {R"("model_type": "gemma4_text", "layer_types": ["sliding_attention", "sliding_attention", "full_attention",
+ "sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "sliding_attention",
+ "full_attention", "sliding_attention", "sliding_attention", "full_attention"], "sliding_window": 512,
+ "global_head_dim": 512)",
+     {"8 decode_attention", "12 router"},
+     {"decode of 4 layers cannot be served: decode_attention: head_dim=512", "prefill of 4 layers"}},
+};
+
+const std::vector<std::string> kServedExperts = {"12 router experts=64,top_k=6,score=softmax"};
+
+const std::vector<FieldRule> kUnknownAttention = {
+    {R"("model_type": "qwen3_moe", "norm_topk_prob": true, "layer_types": ["a b", "", "", "", "", "", "", "", "", "",
+ "", ""])",
+     kServedExperts,
+     {"decode and prefill of 12 layers: a kind of layer is no word"}},
+    {R"("model_type": "qwen3_moe", "norm_topk_prob": true, "attention_layer_pattern": "FSSS")",
+     kServedExperts,
+     {"decode and prefill of 12 layers: attention_layer_pattern is not understood"}},
+    {R"("model_type": "qwen3_moe", "norm_topk_prob": true, "swa_layers": [1, 2], "sliding_window": 64)",
+     kServedExperts,
+     {"swa_layers is not understood"}},
+    {R"("model_type": "qwen3_moe", "norm_topk_prob": true, "sliding_window_pattern": "LXG", "sliding_window": 64)",
+     kServedExperts,
+     {"sliding_window_pattern has a letter that is not known"}},
+    {R"("model_type": "qwen3_moe", "norm_topk_prob": true, "attn_type_list": [0, 2, 0, 2, 0, 2, 0, 2, 0, 2, 0, 2])",
+     kServedExperts,
+     {"attn_type_list has values that are not known (got 2)"}},
+    {R"("model_type": "qwen3_moe", "norm_topk_prob": true, "attn_logit_softcapping": 30.0)",
+     kServedExperts,
+     {"attention with a cap on its logits (attn_logit_softcapping) has no kernel"}},
+    {R"("model_type": "qwen3_moe", "norm_topk_prob": true, "v_head_dim": 64)",
+     kServedExperts,
+     {"keys of 128 elements and values of 64 have no kernel"}},
+    {R"("model_type": "qwen3_moe", "norm_topk_prob": true, "num_heads": 8)",
+     kServedExperts,
+     {"num_attention_heads and num_heads are names of one thing and have different values"}},
+    {R"("model_type": "minimax")",
+     kServedExperts,
+     {"it lacks layer_types, and its layers are of several kinds"}},
+    {R"("model_type": "mixtral", "layer_types": ["indexed_attention", "indexed_attention", "indexed_attention",
+ "indexed_attention", "indexed_attention", "indexed_attention", "indexed_attention", "indexed_attention",
+ "indexed_attention", "indexed_attention", "indexed_attention", "indexed_attention"])",
+     kServedExperts,
+     {"12 layers of indexed_attention have no kernel"}},
+};
+
+}  // namespace
+
+TEST_CASE("fields that say which layers attend how") { check_rules(kAttentionRules); }
+
+TEST_CASE("what is not understood of attention is named, and the experts are served all the same") {
+  check_rules(kUnknownAttention);
+}
+
+TEST_CASE("fields that say which layers have experts") {
+  const auto rule = [](const char* fields, const char* router) {
+    return FieldRule{
+        R"("model_type": "mixtral", )" + std::string(fields), {"12 decode_attention", router}, {}};
+  };
+  check_rules({
+      rule(
+          R"("mlp_layer_types": ["dense", "dense", "sparse", "sparse", "sparse", "sparse", "moe", "moe", "moe", "moe",
+ "moe", "moe"])",
+          "10 router"),
+      rule(R"("moe_layer_freq": [0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1])", "9 router"),
+      rule(R"("moe_layers": [1, 3, 5])", "3 router"),
+      rule(R"("moe_layers_enum": "4,5,6,7,8,9,10,11")", "8 router"),
+      rule(R"("moe_layers_enum": "4,5,11,12", "num_nextn_predict_layers": 1)", "3 router"),
+      rule(R"("interleave_moe_layer_step": 3)", "4 router"),
+      rule(R"("first_k_dense_replace": 2, "moe_layer_freq": 2)", "5 router"),
+      rule(R"("num_dense_layers": 3)", "9 router"),
+      rule(R"("moe_layer_start_index": 2, "moe_layer_end_index": 9, "moe_layer_interval": 2)", "4 router"),
+      rule(R"("moe_layer_start_index": [1, 3], "moe_layer_end_index": [12, 9])", "11 router"),
+      rule(R"("moe_layer_start_index": 1, "moe_layer_end_index": -1)", "11 router"),
+      rule(R"("moe_layer_num_skipped": 1)", "11 router"),
+      rule(R"("expert_layer_period": 3, "expert_layer_offset": 2)", "4 router"),
+      rule(R"("decoder_sparse_step": 2, "mlp_only_layers": [1])", "5 router"),
+      rule(R"("moe_layer_frequency": 4)", "3 router"),
+  });
+  check_rules({
+      {R"("model_type": "mixtral", "mlp_layer_types": ["dense", "odd", "sparse", "sparse", "sparse", "sparse", "moe",
+ "moe", "moe", "moe", "moe", "moe"])",
+       {"12 decode_attention"},
+       {"no workload moves tokens to its experts: mlp_layer_types has 'odd', which is not known"}},
+      {R"("model_type": "mixtral", "moe_every_other_layers": 2)",
+       {"12 decode_attention"},
+       {"moe_every_other_layers is not understood"}},
+      {R"("model_type": "mixtral", "n_routed_experts": 32)",
+       {"12 decode_attention"},
+       {"num_experts and n_routed_experts are names of one thing and have different values"}},
+      {R"("model_type": "deepseek_v4", "mlp_layer_types": ["hash_moe", "hash_moe", "hash_moe", "moe", "moe", "moe",
+ "moe", "moe", "moe", "moe", "moe", "moe"])",
+       {"9 router"},
+       {"the tokens of 3 layers choose experts by their ids", "compressed entries"}},
+      {R"("model_type": "deepseek_v4", "num_hash_layers": 3)",
+       {"9 router"},
+       {"the tokens of 3 layers choose experts by their ids", "compressed entries"}},
+  });
+}

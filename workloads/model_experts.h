@@ -1,0 +1,19 @@
+// What a model's configuration says of its experts: how many, who chooses them, and what is sent to them.
+// Pure functions. Errors: BadInput that names file, line and key.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/model_workloads.h"
+#include "workloads/model_families.h"
+#include "workloads/model_fields.h"
+
+namespace moetune {
+
+// `root` is the whole configuration, `fields` the language model's; `dtype` that of activations. What is left out is
+// added to `notes`, a sentence each.
+ExpertLayers read_experts(const ModelFields& root, const ModelFields& fields, const ModelFamily* family,
+                          const std::string& dtype, std::int64_t layers, std::vector<std::string>& notes);
+
+}  // namespace moetune

@@ -1,0 +1,36 @@
+// What is known of families of models beside the fields of their configurations: how they score their experts, and
+// what of them no kernel serves. One row serves families that are alike. Immutable; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace moetune {
+
+// Whether a family does something: always or never, or if a field says so, which it may lack.
+enum class Does { never, always, unless_denied, if_said };
+
+// How a token chooses its experts.
+struct RoutingStyle {
+  std::string_view score;   // as the router names it; empty if it is not known
+  std::string_view logits;  // their type; empty for that of activations
+  Does bias = Does::never, renormalize = Does::unless_denied;
+};
+
+struct ModelFamily {
+  std::string_view types;  // values of model_type, with blanks between
+  RoutingStyle routing;
+  std::string_view choice, attention;  // of experts, and over tokens: why no kernel serves it
+  std::string_view beside;             // what it has beside that, which no workload has
+  bool sinks = false;                  // every query head has a learned one
+  // The layers are of several kinds. Without a field that says which, `kinds` is taken to be `interval`; if `kinds` is
+  // empty too, it is not known.
+  bool mixed = false;
+  std::string_view kinds;
+  std::int64_t interval = 0;
+};
+
+// nullptr if the family is not known.
+const ModelFamily* find_model_family(std::string_view type);
+
+}  // namespace moetune
