@@ -48,12 +48,14 @@ constexpr std::string_view kVariables[][2] = {
     {"COLUMNS", "the width of tables; by default the terminal's"},
     {"NO_COLOR", "set to anything: a report without colours"},
     {"TERM", "unset or dumb: progress in lines instead of one that is drawn anew"},
+    {"PATH, TMPDIR", "where compile finds cuobjdump and nvdisasm, and puts what they read"},
+    {"SSL_CERT_FILE, SSL_CERT_DIR", "certificates to trust for https instead of the system's"},
     {"MOETUNE_LIBCUDA, MOETUNE_LIBNVML", "other driver libraries, for tests"},
     {"MOETUNE_REPLAY_PACE_MS", "what a trial of a recording takes, for simulations"},
     {"MOETUNE_RUNTIME, MOETUNE_PIN", "for the runtime library: docs/runtime.md"},
     {"MOETUNE_TRUSTED_KEYS", "the same: whose packs it loads"},
     {"MOETUNE_TORCH_KERNELS", "python: PyTorch calls the operators' kernels in Python"},
-    {"MOETUNE_GPU_SAMPLE", "for the GPU tests: configurations a problem"}};
+    {"TVM_FFI_DISABLE_TORCH_C_DLPACK", "python: set for a moment by import moetune"}};
 
 void show_environment(Output& output) {
   Table table({});
