@@ -4,6 +4,14 @@
 
 #include "operator.h"
 
+// The Slots of one: the names that moetune_kernels.h has for both kernels, after KERNEL.
+#define MOETUNE_ATTENTION_SLOTS(KERNEL, k_name, v_name, other_names)                                        \
+  {                                                                                                         \
+    MOETUNE_##KERNEL##_Q, MOETUNE_##KERNEL##_K, MOETUNE_##KERNEL##_V, MOETUNE_##KERNEL##_PAGE_TABLE,        \
+        MOETUNE_##KERNEL##_O, MOETUNE_##KERNEL##_LSE, MOETUNE_##KERNEL##_SINKS, MOETUNE_##KERNEL##_K_SCALE, \
+        MOETUNE_##KERNEL##_V_SCALE, k_name, v_name, other_names                                             \
+  }
+
 namespace moetune::python {
 
 class AttentionOperator : public Operator {

@@ -96,18 +96,7 @@ class DecodeOperator final : public AttentionOperator {
  private:
   static constexpr OtherName kOtherNames[] = {
       {"o", "out"}, {"k", "k_cache"}, {"v", "v_cache"}, {"lengths", "seq_lens"}, {"context", "max_context"}};
-  static constexpr Slots kSlots{.q = MOETUNE_DECODE_Q,
-                                .k = MOETUNE_DECODE_K,
-                                .v = MOETUNE_DECODE_V,
-                                .page_table = MOETUNE_DECODE_PAGE_TABLE,
-                                .out = MOETUNE_DECODE_O,
-                                .lse = MOETUNE_DECODE_LSE,
-                                .sinks = MOETUNE_DECODE_SINKS,
-                                .k_scale = MOETUNE_DECODE_K_SCALE,
-                                .v_scale = MOETUNE_DECODE_V_SCALE,
-                                .k_name = "k_cache",
-                                .v_name = "v_cache",
-                                .other_names = kOtherNames};
+  static constexpr Slots kSlots = MOETUNE_ATTENTION_SLOTS(DECODE, "k_cache", "v_cache", kOtherNames);
 
   int64_t last_context(const Given& given) const {
     const int64_t stated = given.integers[kMaxContext];

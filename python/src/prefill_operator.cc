@@ -98,18 +98,7 @@ class PrefillOperator final : public AttentionOperator {
  private:
   static constexpr OtherName kOtherNames[] = {
       {"o", "out"}, {"kv_lengths", "seq_lens"}, {"seqlen_q", "max_q"}, {"seqlen_kv", "max_kv"}};
-  static constexpr Slots kSlots{.q = MOETUNE_PREFILL_Q,
-                                .k = MOETUNE_PREFILL_K,
-                                .v = MOETUNE_PREFILL_V,
-                                .page_table = MOETUNE_PREFILL_PAGE_TABLE,
-                                .out = MOETUNE_PREFILL_O,
-                                .lse = MOETUNE_PREFILL_LSE,
-                                .sinks = MOETUNE_PREFILL_SINKS,
-                                .k_scale = MOETUNE_PREFILL_K_SCALE,
-                                .v_scale = MOETUNE_PREFILL_V_SCALE,
-                                .k_name = "k",
-                                .v_name = "v",
-                                .other_names = kOtherNames};
+  static constexpr Slots kSlots = MOETUNE_ATTENTION_SLOTS(PREFILL, "k", "v", kOtherNames);
 
   // The extents with max_q and max_kv for what tensors have room for. Tokens include the new ones.
   static FreeExtents stated(const Given& given, FreeExtents room) {

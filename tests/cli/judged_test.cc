@@ -2,7 +2,7 @@
 // ranges are judged again, and what nothing was changed of is resumed.
 #include <algorithm>
 #include <fstream>
-#include <utility>
+#include <functional>
 
 #include "cache/cache.h"
 #include "cache/ranges.h"
@@ -17,6 +17,26 @@ namespace {
 // What judges, and nothing that candidates compile from.
 void touch_reference(const ScriptedGpu& gpu) {
   std::ofstream(gpu.data() / "templates/decode_kernel/reference.cu", std::ios::app) << "\n// repaired\n";
+}
+
+void search_range(ScriptedGpu& gpu) {
+  const Ended ended = gpu.tool.run(
+      {"search", "decode_kernel", "--over", "elements=1024..16384", "--budget", "2", "--shapes", "0"});
+  CAPTURE(ended.err);
+  REQUIRE(ended.code == 0);
+}
+
+// What the search has left; `change` makes of it what the next one finds.
+RangeState range_state(const ScriptedGpu& gpu, const std::function<void(RangeState&)>& change = {}) {
+  Cache cache = Cache::open(gpu.tool.path("xdg") / "moetune" / "moetune.db", Cache::Mode::read_write);
+  const FamilyRange range = cache.ranges().at(0);
+  const RangeState found = RangeState::parse(cache.range_progress(range.key));
+  if (change) {
+    RangeState changed = found;
+    change(changed);
+    cache.put_range(range.key, {.table = range.table, .progress = changed.text()});
+  }
+  return found;
 }
 
 }  // namespace
@@ -59,64 +79,41 @@ TEST_CASE("a night judges a winner again by a repaired reference, once") {
 
 TEST_CASE("cells of a range are measured again after a repair of reference.cu, and stay if there was none") {
   ScriptedGpu gpu;
-  const auto search = [&] {
-    const Ended ended = gpu.tool.run(
-        {"search", "decode_kernel", "--over", "elements=1024..16384", "--budget", "2", "--shapes", "0"});
-    CAPTURE(ended.err);
-    REQUIRE(ended.code == 0);
-  };
   // The time of the first cell's cubin, which is set to `mark` for the next search.
   const auto cubin_time = [&](double mark) {
-    Cache cache = Cache::open(gpu.tool.path("xdg") / "moetune" / "moetune.db", Cache::Mode::read_write);
-    const FamilyRange range = cache.ranges().at(0);
-    RangeState state = RangeState::parse(cache.range_progress(range.key));
-    double& time_us = state.cells.at(0).cubins.begin()->second.time_us;
-    const double found = std::exchange(time_us, mark);
-    state.withdrawn = {"a mark"};
-    cache.put_range(range.key, {.table = range.table, .progress = state.text()});
-    return found;
+    const RangeState found = range_state(gpu, [&](RangeState& state) {
+      state.cells.at(0).cubins.begin()->second.time_us = mark;
+      state.withdrawn = {"a mark"};
+    });
+    return found.cells.at(0).cubins.begin()->second.time_us;
   };
-  const auto withdrawn = [&] {
-    const Cache cache = Cache::open(gpu.tool.path("xdg") / "moetune" / "moetune.db", Cache::Mode::read_only);
-    return RangeState::parse(cache.range_progress(cache.ranges().at(0).key)).withdrawn.size();
-  };
+  const auto withdrawn = [&] { return range_state(gpu).withdrawn.size(); };
   constexpr double kMark = 7.25;
-  search();
+  search_range(gpu);
   const double measured = cubin_time(kMark);
   CHECK(measured != kMark);
-  search();
+  search_range(gpu);
   CHECK(withdrawn() == 1);
   CHECK(cubin_time(kMark) == kMark);
   touch_reference(gpu);
-  search();
+  search_range(gpu);
   CHECK(withdrawn() == 0);
   CHECK(cubin_time(kMark) != kMark);
 }
 
 TEST_CASE("a cell in which nothing ran is measured again when the search goes on") {
   ScriptedGpu gpu;
-  const auto search = [&] {
-    const Ended ended = gpu.tool.run(
-        {"search", "decode_kernel", "--over", "elements=1024..16384", "--budget", "2", "--shapes", "0"});
-    CAPTURE(ended.err);
-    REQUIRE(ended.code == 0);
+  // As a GPU leaves a cell on which nothing runs any more.
+  const auto fail = [](RangeState& state) {
+    for (auto& [name, measured] : state.cells.at(1).cubins) measured = {};
+    state.cells.at(1).fallback.reset();
   };
-  // As it is stored; then, if it `fails`, as a GPU leaves it on which nothing runs any more.
-  const auto state = [&](bool fails) {
-    Cache cache = Cache::open(gpu.tool.path("xdg") / "moetune" / "moetune.db", Cache::Mode::read_write);
-    const FamilyRange range = cache.ranges().at(0);
-    RangeState found = RangeState::parse(cache.range_progress(range.key)), failed = found;
-    for (auto& [name, measured] : failed.cells.at(1).cubins) measured = {};
-    failed.cells.at(1).fallback.reset();
-    if (fails) cache.put_range(range.key, {.table = range.table, .progress = failed.text()});
-    return found;
-  };
-  search();
+  search_range(gpu);
   const auto runs = [](const RangeCellState& cell) {
     return std::ranges::any_of(cell.cubins, [](const auto& cubin) { return !cubin.second.config.empty(); });
   };
-  REQUIRE(runs(state(true).cells.at(1)));
-  REQUIRE_FALSE(runs(state(false).cells.at(1)));
-  search();
-  CHECK(runs(state(false).cells.at(1)));
+  REQUIRE(runs(range_state(gpu, fail).cells.at(1)));
+  REQUIRE_FALSE(runs(range_state(gpu).cells.at(1)));
+  search_range(gpu);
+  CHECK(runs(range_state(gpu).cells.at(1)));
 }

@@ -16,18 +16,14 @@ std::size_t to_be_retried(const TemporaryCache& stored) {
   return count;
 }
 
-constexpr std::int64_t kVectorLength = 1000;
-
-struct ScriptedWorker {
-  explicit ScriptedWorker(const std::string& script = "") : device((use_fake_cuda(script), fake_device())) {
-    device.open(kernel, doubling_problem(kVectorLength), 7);
+// One that measures the whole grid in order, beside a canary that is always quiet.
+struct OrderlySearch : Search {
+  OrderlySearch() {
+    request.strategy = "exhaustive";
+    request.in_flight = 1;
+    request.budget = 64;
+    device.canary_answer = [] { return CanaryReading{.elapsed_us = 5000}; };
   }
-  TrialResult run(const std::string& entry) {
-    return device.run(doubling_candidate(entry, kVectorLength), {.time_limit_s = 5});
-  }
-
-  DoublingKernel kernel;
-  CudaDevice device;
 };
 
 }  // namespace
@@ -35,14 +31,13 @@ struct ScriptedWorker {
 TEST_CASE("an error of the GPU itself is no candidate's fault") {
   for (const char* code : {"46", "100", "214", "220"}) {
     CAPTURE(code);
-    ScriptedWorker fake;
+    OpenFake fake;
     const std::string bad = std::string("double__sticky") + code;
     CHECK_THROWS_WITH_AS(fake.run(bad), doctest::Contains("the GPU itself fails"), BrokenEnvironment);
-    CHECK_THROWS_WITH_AS(fake.device.duel({doubling_candidate("double", kVectorLength),
-                                           doubling_candidate(bad, kVectorLength)},
-                                          {.rounds = 5}),
-                         doctest::Contains("the GPU itself fails"), BrokenEnvironment);
-    CHECK_THROWS_AS(fake.device.verify(doubling_candidate(bad, kVectorLength), 8, 10), BrokenEnvironment);
+    CHECK_THROWS_WITH_AS(
+        fake.device.duel({OpenFake::candidate("double"), OpenFake::candidate(bad)}, {.rounds = 5}),
+        doctest::Contains("the GPU itself fails"), BrokenEnvironment);
+    CHECK_THROWS_AS(fake.device.verify(OpenFake::candidate(bad), 8, 10), BrokenEnvironment);
   }
 }
 
@@ -50,19 +45,18 @@ TEST_CASE("an unknown error is its candidate's if a known-good kernel runs in a 
   for (const char* code : {"999", "714", "226", "304"}) {
     CAPTURE(code);
     const std::string bad = std::string("double__sticky") + code;
-    ScriptedWorker fake;
+    OpenFake fake;
     const TrialResult result = fake.run(bad);
     CHECK(result.outcome == Outcome::launch_failed);
     CHECK_FALSE(result.message.empty());
     CHECK(fake.run("double").outcome == Outcome::ok);
     CHECK(fake.device.restarts() == 1);
-    const std::vector<TrialResult> met = fake.device.duel(
-        {doubling_candidate("double__us40", kVectorLength), doubling_candidate(bad, kVectorLength)},
-        {.rounds = 5});
+    const std::vector<TrialResult> met =
+        fake.device.duel({OpenFake::candidate("double__us40"), OpenFake::candidate(bad)}, {.rounds = 5});
     CHECK(met[0].outcome == Outcome::ok);
     CHECK(met[1].outcome == Outcome::launch_failed);
 
-    ScriptedWorker broken("canary_fails");
+    OpenFake broken("canary_fails");
     CHECK_THROWS_WITH_AS(broken.run(bad), doctest::Contains("a known-good kernel ends in a new process"),
                          BrokenEnvironment);
   }
@@ -70,11 +64,7 @@ TEST_CASE("an unknown error is its candidate's if a known-good kernel runs in a 
 
 TEST_CASE("what ran since the last canary of a device that failed is run again, its failures too") {
   TemporaryCache stored;
-  Search broken;
-  broken.request.strategy = "exhaustive";
-  broken.request.in_flight = 1;
-  broken.request.budget = 64;
-  broken.device.canary_answer = [] { return CanaryReading{.elapsed_us = 5000}; };
+  OrderlySearch broken;
   // The first is the best, after which the canary runs; then nothing is due for half a second.
   broken.device.answer = [&](const Config& config) {
     const std::size_t ran = broken.device.ran.size();
@@ -99,11 +89,7 @@ TEST_CASE("what ran since the last canary of a device that failed is run again, 
 
 TEST_CASE("a canary that shows that the device works settles the failures before it") {
   TemporaryCache stored;
-  Search search;
-  search.request.strategy = "exhaustive";
-  search.request.in_flight = 1;
-  search.request.budget = 64;
-  search.device.canary_answer = [] { return CanaryReading{.elapsed_us = 5000}; };
+  OrderlySearch search;
   search.device.answer = [&](const Config&) {
     const std::size_t ran = search.device.ran.size();
     if (ran == 6) throw BrokenEnvironment("the GPU itself fails");
@@ -121,23 +107,10 @@ TEST_CASE(
   DoublingKernel kernel;
   kernel.entries = {"double__us20", "double__sticky719"};
   for (int us = 21; us < 33; ++us) kernel.entries.push_back("double__us" + std::to_string(us));
-  Parameter entry{"entry", {}, ""};
-  std::vector<Position> rows;
-  for (std::size_t i = 0; i < kernel.entries.size(); ++i) {
-    entry.values.push_back(Value::integer(static_cast<std::int64_t>(i)));
-    rows.push_back(static_cast<Position>(i));
-  }
-  const LegalSpace space({entry}, rows);
-  const auto compile = [](const CompileUnit& unit, const std::stop_token&) {
-    Build build;
-    build.outcome = Outcome::ok;
-    build.cubin = {'f', 'a', 'k', 'e', 0};
-    build.entries[unit.defines.front().second] = {};
-    return build;
-  };
+  const LegalSpace space = space_of_entries(kernel);
   TuneRequest request;
   request.kernel = &kernel;
-  request.problem = doubling_problem(kVectorLength);
+  request.problem = doubling_problem(OpenFake::kElements);
   request.space = &space;
   request.strategy = "exhaustive";
   request.in_flight = 1;
@@ -147,7 +120,7 @@ TEST_CASE(
   const auto search = [&](const std::string& script) {
     use_fake_cuda(script);
     CudaDevice device = fake_device();
-    CompilePool compiler({[](const CompileUnit& unit) { return unit.defines.front().second; }, compile}, 1);
+    CompilePool compiler(doubling_compiler(), 1);
     return tune(
         request,
         {.device = device, .cache = &stored.cache, .workload = stored.workload, .compiler = &compiler}, {});

@@ -101,4 +101,37 @@ CudaDevice fake_device() {
   return CudaDevice(std::move(options));
 }
 
+OpenFake::OpenFake(const std::string& script) : device((use_fake_cuda(script), fake_device())) {
+  device.open(kernel, doubling_problem(kElements), 7);
+}
+
+TrialResult OpenFake::run(const std::string& entry, const MeasurePolicy& policy) {
+  return device.run(candidate(entry), policy);
+}
+
+LegalSpace space_of_entries(const DoublingKernel& kernel) {
+  Parameter entry{"entry", {}, ""};
+  std::vector<Position> rows;
+  for (std::size_t i = 0; i < kernel.entries.size(); ++i) {
+    entry.values.push_back(Value::integer(static_cast<std::int64_t>(i)));
+    rows.push_back(static_cast<Position>(i));
+  }
+  return LegalSpace({entry}, rows);
+}
+
+CompilePool::Compile doubling_compiler() {
+  const auto entry_of = [](const CompileUnit& unit) {
+    return unit.defines.empty() ? std::string("double") : unit.defines.front().second;
+  };
+  return {entry_of, [entry_of](const CompileUnit& unit, const std::stop_token&) {
+            Build build = *fake_build();
+            if (entry_of(unit) == "broken") {
+              build.outcome = Outcome::compile_failed;
+              build.message = "line 3: no";
+            }
+            build.entries[entry_of(unit)] = {};
+            return build;
+          }};
+}
+
 }  // namespace moetune

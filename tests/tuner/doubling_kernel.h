@@ -5,6 +5,8 @@
 #include <string>
 
 #include "kernels/kernel.h"
+#include "search/space.h"
+#include "tuner/compile/compile_pool.h"
 #include "tuner/worker/cuda_device.h"
 
 namespace moetune {
@@ -55,5 +57,23 @@ Candidate doubling_candidate(const std::string& entry, std::int64_t elements);
 void use_fake_cuda(const std::string& script = "");
 
 CudaDevice fake_device();
+
+// A device on the stand-in library with `script`, with a problem of kElements open.
+struct OpenFake {
+  static constexpr std::int64_t kElements = 1000;
+
+  explicit OpenFake(const std::string& script = "");
+  static Candidate candidate(const std::string& entry) { return doubling_candidate(entry, kElements); }
+  TrialResult run(const std::string& entry, const MeasurePolicy& policy = {.time_limit_s = 5});
+
+  DoublingKernel kernel;
+  CudaDevice device;
+};
+
+// One parameter, `entry`, which chooses from the kernel's entries.
+LegalSpace space_of_entries(const DoublingKernel& kernel);
+
+// A compiler that is none: of the entry "broken" it says that it does not compile.
+CompilePool::Compile doubling_compiler();
 
 }  // namespace moetune

@@ -226,15 +226,7 @@ TEST_CASE("a damaged stored winner counts as absent, and the search replaces it"
   Search search;
   search.request.kernel = &kernel;
   search.request.problem = doubling_problem(10);
-  CompilePool compiler({[](const CompileUnit& unit) { return unit.source; },
-                        [](const CompileUnit&, const std::stop_token&) {
-                          Build build;
-                          build.outcome = Outcome::ok;
-                          build.cubin = {1};
-                          build.entries["double"] = {};
-                          return build;
-                        }},
-                       1);
+  CompilePool compiler(doubling_compiler(), 1);
   std::vector<Phase> phases;
   const auto listener = [&](const Event& event) {
     if (const auto* change = std::get_if<PhaseChanged>(&event.what)) phases.push_back(change->phase);

@@ -113,23 +113,8 @@ TEST_CASE("a search in which candidates hang, crash, fail, are wrong and lack me
   kernel.entries = {"double__us40",  "double__hang",    "double__segv",  "double__us20",
                     "double__wrong", "double__oom",     "double__abort", "double__sticky719",
                     "double__us25",  "double__refuse1", "double__us500", "broken"};
-  Parameter entry{"entry", {}, ""};
-  std::vector<Position> rows;
-  for (std::size_t i = 0; i < kernel.entries.size(); ++i) {
-    entry.values.push_back(Value::integer(static_cast<std::int64_t>(i)));
-    rows.push_back(static_cast<Position>(i));
-  }
-  const LegalSpace space({entry}, rows);
-  const auto compile = [](const CompileUnit& unit, const std::stop_token&) {
-    Build build;
-    const std::string& name = unit.defines.front().second;
-    build.outcome = name == "broken" ? Outcome::compile_failed : Outcome::ok;
-    build.message = name == "broken" ? "line 3: no" : "";
-    build.cubin = {'f', 'a', 'k', 'e', 0};
-    build.entries[name] = {};
-    return build;
-  };
-  CompilePool compiler({[](const CompileUnit& unit) { return unit.defines.front().second; }, compile}, 1);
+  const LegalSpace space = space_of_entries(kernel);
+  CompilePool compiler(doubling_compiler(), 1);
   TuneRequest request;
   request.kernel = &kernel;
   request.problem = doubling_problem(1000);

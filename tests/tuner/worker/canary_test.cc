@@ -11,24 +11,6 @@
 
 using namespace moetune;
 
-namespace {
-
-constexpr std::int64_t kElements = 1000;
-
-struct OpenFake {
-  explicit OpenFake(const std::string& script = "") : device((use_fake_cuda(script), fake_device())) {
-    device.open(kernel, doubling_problem(kElements), 7);
-  }
-  TrialResult run(const std::string& entry) {
-    return device.run(doubling_candidate(entry, kElements), {.time_limit_s = 5});
-  }
-
-  DoublingKernel kernel;
-  CudaDevice device;
-};
-
-}  // namespace
-
 TEST_CASE("a canary is quiet but for those beside which another process computes") {
   OpenFake fake("busy=2-3");
   const bool expected[] = {false, true, true, false};
