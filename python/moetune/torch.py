@@ -22,8 +22,8 @@ except ModuleNotFoundError as missing:
     if missing.name != "torch":
         raise
     raise ModuleNotFoundError(
-        "moetune.torch registers operators for PyTorch, which is not installed here: pip install 'moetune[torch]', or the "
-        "torch of your CUDA; `import moetune` goes without", name="torch") from None
+        "moetune.torch registers operators for PyTorch, which is not installed here: pip install 'moetune[torch]', or "
+        "the torch of your CUDA; `import moetune` goes without", name="torch") from None
 
 import moetune
 from moetune import _operators

@@ -14,6 +14,8 @@ import sys
 import tempfile
 import time
 
+import links
+
 source, moetune = pathlib.Path(sys.argv[1]), str(pathlib.Path(sys.argv[2]).resolve())
 packaging = source / "packaging"
 WORKLOADS = {"moetune_workloads": 1, "workloads": []}
@@ -83,7 +85,7 @@ def check_units():
         check("\nDevicePolicy=closed\nDeviceAllow=char-nvidia* rw\n" in unit, f"{name} sees more than GPUs, or none")
         hides = re.search(r"^(PrivateDevices|MemoryDenyWriteExecute|ProcSubset)=", unit, re.M)
         check(not hides, f"{name} finds no GPU")
-    check(hardening(service) and hardening(service) == hardening(serve), "night and service are let do different things")
+    check(hardening(service) and hardening(service) == hardening(serve), "night and service may do different things")
     if shutil.which("systemd-analyze") is None:
         print("SKIPPED: systemd-analyze is not here: the units are not verified")
         return
@@ -287,11 +289,13 @@ def check_dockerfile():
     check(text.index("useradd") < text.index("\nUSER ") < text.index("\nVOLUME "), "the volume is not the user's")
     health = re.search(r'^HEALTHCHECK .* CMD \["/usr/lib/moetune/(\w+)"\]$', text, re.M)
     check(health and (packaging / "docker" / health[1]).exists(), "there is no health check")
-    copied = re.search(r"file\(COPY ([^)]*) DESTINATION", re.sub(r"\s+", " ", (source / "cmake/Package.cmake").read_text()))
+    rules = re.sub(r"\s+", " ", (source / "cmake/Package.cmake").read_text())
+    copied = re.search(r"file\(COPY ([^)]*) DESTINATION", rules)
     check(f"packaging/docker/{health[1]}" in copied[1].split(), "the health check is not copied")
     check(f"MOETUNE_NVRTC=/opt/nvidia/cu{pinned[1]}/lib" in text, "MOETUNE_NVRTC is not where that NVRTC lies")
 
 
+check(not (dead := links.dead_links(source)), "\n".join(dead))
 check_units()
 check_cronjob()
 check_jobs()
