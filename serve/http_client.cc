@@ -42,6 +42,7 @@ struct Exchange {
   const Url& url;
   bool streams;  // the time limit holds between two pieces, and the size has none
   const Sink& sink;
+  std::string certificates;  // of the request's ca_file
   HttpResponse response;
   std::string step = "reach it";  // that is under way, for messages
 };
@@ -134,7 +135,7 @@ asio::awaitable<void> exchange_all(Exchange& exchange) {
     tls.set_default_verify_paths();
   } else {
     exchange.step = "trust the certificates of " + exchange.request.ca_file;
-    tls.add_certificate_authority(asio::buffer(certificates_in(exchange.request.ca_file)));
+    tls.add_certificate_authority(asio::buffer(exchange.certificates));
   }
   exchange.step = "agree on TLS";
   beast::ssl_stream<beast::tcp_stream> stream(std::move(connection), tls);
@@ -154,7 +155,13 @@ std::string reason_of(const ErrorCode& error) {
 
 HttpResponse run_exchange(const HttpRequest& request, bool streams, const Sink& sink, std::stop_token stop) {
   const Url url = parse_url(request.url);
-  Exchange exchange{.request = request, .url = url, .streams = streams, .sink = sink, .response = {}};
+  Exchange exchange{.request = request, .url = url, .streams = streams, .sink = sink};
+  try {
+    if (!request.ca_file.empty()) exchange.certificates = certificates_in(request.ca_file);
+  } catch (const BadField& error) {
+    throw BrokenEnvironment("the service at " + url.origin() +
+                            " cannot be asked: the certificates to trust: " + error.reason());
+  }
   asio::io_context io(1);
   std::exception_ptr failure;
   bool ended = false;

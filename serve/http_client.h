@@ -1,8 +1,8 @@
 // An HTTP/1.1 client for http and https: one blocking request a connection, each of its steps bounded in time and size.
 //
 // Stateless functions; thread-safe. What the server answers, whatever its status, is a result. Errors: BadInput for a
-// URL, a header or a ca_file that is none, BrokenEnvironment if the server cannot be reached, breaks off, is slower
-// than `timeout`, sends more than `max_bytes`, or shows a certificate that is not trusted.
+// URL or a header that is none, BrokenEnvironment if `ca_file` cannot be read, or if the server cannot be reached,
+// breaks off, is slower than `timeout`, sends more than `max_bytes`, or shows a certificate that is not trusted.
 #pragma once
 
 #include <chrono>

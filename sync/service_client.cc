@@ -77,8 +77,6 @@ HttpResponse ServiceClient::exchange(HttpRequest request) const {
         stop_);
   } catch (const BrokenEnvironment& error) {
     throw ServiceFailure(error.what());
-  } catch (const BadField& error) {  // the certificates are gone, or are being replaced
-    throw ServiceFailure(error.what());
   }
   if (stop_.stop_requested()) throw ServiceFailure("stopped while it asked " + request.url);
   if (too_much)

@@ -29,8 +29,9 @@ double elapsed_since(Clock::time_point begin) {
 // Pruned candidates cost no trial; this bounds how many a search may compile in vain.
 constexpr std::size_t kPrunedPerTrial = 10;
 // What a trial that has begun may take beyond the budget of time; then it is stopped, and so is all that waits.
-constexpr std::chrono::seconds kOverrun{5};
-// What the finals may take then, beside as much again as was spent on preparing: two duels and what belongs to them.
+constexpr std::chrono::seconds kOverrun{10};
+// What the finals may take then, beside a multiple of what preparing took: two duels and what belongs to them. They get
+// the former if something had to be stopped already.
 constexpr std::chrono::seconds kFinalsLimit{60};
 constexpr double kFinalsPreparing = 4;
 // Convergence is judged at these counts of trials: judging costs tens of milliseconds.
@@ -201,8 +202,8 @@ void TuneLoop::search(bool resumes) {
 
 void TuneLoop::hold_finals() {
   result_.confidence = confidence();
-  limit_waits(Clock::now(), std::chrono::duration<double>(kFinalsLimit).count() +
-                                kFinalsPreparing * result_.time.preparing);
+  const std::chrono::duration<double> limit = limit_->is_over() ? kOverrun : kFinalsLimit;
+  limit_waits(Clock::now(), limit.count() + kFinalsPreparing * result_.time.preparing);
   try {
     if (result_.interrupted) throw Stopped();
     Finals(request_, tools_, store_, watch_, [this](const auto& build) {

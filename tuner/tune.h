@@ -61,7 +61,7 @@ struct TuneSettings {
   std::uint64_t seed = 1;
   std::size_t budget = 200;  // trials
   // 0: no limit. What has begun then is finished, and finals follow: but what does not answer is waited for no longer
-  // than a few seconds, in the finals than a minute or so (tune.cc).
+  // than ten seconds more, in the finals than a minute or so (tune.cc).
   double time_budget_s = 0;
   // Configurations asked ahead; fixed, so that a trajectory does not depend on cores.
   std::size_t in_flight = 32;

@@ -163,9 +163,10 @@ std::vector<std::string> readers_of_variables(const std::vector<Source>& sources
 // A file that a user names may be a pipe, which base/regular_file.h does not wait for.
 std::vector<std::string> openers_of_files(const std::vector<Source>& sources) {
   static const std::set<std::string> apart = {
-      "cache/companions.cc",                                             // once its kind is known
-      "cli/cache_extract.cc", "cli/compile_command.cc",                  // in a folder, or of a name, that is new
-      "retune/memory.cc", "retune/night_lock.cc", "serve/memory_watch.cc", "tuner/compile/compile_child.cc"};  // /proc
+      "cache/companions.cc",                              // once its kind is known
+      "cli/cache_extract.cc",  "cli/compile_command.cc",  // in a folder, or of a name, that is new
+      "retune/memory.cc",      "retune/night_lock.cc",
+      "serve/memory_watch.cc", "tuner/compile/compile_child.cc"};  // /proc
   static const std::regex opens("std::[io]?fstream[ (]|fopen\\(");
   std::vector<std::string> wrong;
   for (const Source& source : sources) {
@@ -322,7 +323,8 @@ TEST_CASE("variables are read, and files are opened, in one place") {
   CHECK(lines(readers_of_variables({{"cli/a.cc", "std::getenv(\"HOME\")"}})) ==
         "cli/a.cc reads the environment itself\n");
   CHECK(lines(openers_of_files(rooms())) == "");
-  CHECK(lines(openers_of_files({{"cli/a.cc", "std::ofstream out(path);"}})) == "cli/a.cc opens files itself\n");
+  CHECK(lines(openers_of_files({{"cli/a.cc", "std::ofstream out(path);"}})) ==
+        "cli/a.cc opens files itself\n");
 }
 
 TEST_CASE("only the runtime, and what measures it, include the public headers") {

@@ -48,12 +48,12 @@ TEST_CASE("every file that a user names is opened by kind: no pipe is waited for
   Tool tool;
   const std::string pipe = tool.path("pipe").string(), db = tool.path("c.db").string();
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  tool.write("list.json", R"({"moetune_workloads": 1, "workloads": []})");
+  tool.write("list.json", R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_kernel"}]})");
   fs::create_directory(tool.path("misses"));
   const std::vector<std::string> serve = {"serve", "--listen", "127.0.0.1:0", "--cache", db};
   const std::vector<std::string> far = {"search", "decode_kernel", "--server", "https://127.0.0.1:1"};
-  const std::vector<std::string> sync = {"sync", tool.path("misses").string(), "--once", "--server",
-                                         "https://127.0.0.1:1"};
+  const std::vector<std::string> sync = {"sync", "https://127.0.0.1:1", tool.path("misses").string(),
+                                         "--once"};
   const auto with = [](std::vector<std::string> words, const std::vector<std::string>& more) {
     words.insert(words.end(), more.begin(), more.end());
     return words;

@@ -81,9 +81,11 @@ std::vector<DeviceInfo> hello(ChildProcess& worker, const std::string& slice, mi
                               std::function<void()> slow = {}) {
   const Json request = {{"op", "hello"}, {"visible", visible_devices(slice)}};
   try {
-    return ask(worker, {request.dump(), {}}, limit, kStarting, nullptr, {}, std::move(slow))
-        .at("devices")
-        .get<std::vector<DeviceInfo>>();
+    auto devices = ask(worker, {request.dump(), {}}, limit, kStarting, nullptr, {}, std::move(slow))
+                       .at("devices")
+                       .get<std::vector<DeviceInfo>>();
+    if (devices.empty()) throw cuda::NoGpu("the CUDA driver finds no GPU");
+    return devices;
   } catch (const cuda::NoGpu& error) {
     if (slice.empty()) throw;
     throw BrokenEnvironment("there is no " + slice + ": " + error.what() +
@@ -107,7 +109,6 @@ CudaDeviceList list_cuda_devices(const std::string& slice) {
   ChildProcess worker(worker_role());
   try {
     list.devices = hello(worker, slice, WorkerWaits{}.start_limit);
-    if (list.devices.empty()) list.why_empty = "the CUDA driver finds no GPU";
   } catch (const cuda::NoGpu& error) {
     list.why_empty = error.what();
   } catch (const BrokenEnvironment& error) {
@@ -121,10 +122,7 @@ CudaDevice::CudaDevice(Options options) : options_(std::move(options)) {
   if (!options_.build) throw std::logic_error("CudaDevice: Options::build is empty");
   const milliseconds limit = options_.waits.start_limit;
   const std::vector<DeviceInfo> devices = hello(worker(), options_.slice, limit, notice(kStarting, limit));
-  if (options_.pick) {
-    if (devices.empty()) throw cuda::NoGpu("the CUDA driver finds no GPU");
-    options_.ordinal = static_cast<int>(options_.pick(devices));
-  }
+  if (options_.pick) options_.ordinal = static_cast<int>(options_.pick(devices));
   if (options_.ordinal < 0 || static_cast<std::size_t>(options_.ordinal) >= devices.size()) {
     throw BrokenEnvironment("there is no cuda:" + std::to_string(options_.ordinal) + "; the driver finds " +
                             std::to_string(devices.size()) + " GPU(s)");

@@ -33,7 +33,7 @@ struct MemoryInfo {
 };
 struct Slice {
   static constexpr unsigned kNone = 0xFFFFFFFF;
-  unsigned gpu_instance = kNone, compute_instance = kNone;
+  unsigned gpu_instance = kNone, compute_instance = kNone;  // kNone where it is not known
   bool operator==(const Slice&) const = default;
 };
 struct ProcessInfo {
@@ -185,7 +185,7 @@ std::optional<Nvml::Others> Nvml::others() const {
   std::optional<Slice> slice = library_->slice_of(slice_);
   if (!slice && others.lists_this_one) slice = mine->slice;
   for (const ProcessInfo& process : *processes) {
-    const bool is_apart = slice && process.slice != Slice{} && process.slice != *slice;
+    const bool is_apart = slice && process.slice.gpu_instance != Slice::kNone && process.slice != *slice;
     if (process.pid != own && !is_apart) ++others.foreign;
   }
   return others;
