@@ -1,19 +1,19 @@
 // What merging cache files did. Plain data; Cache::merge does the work.
 //
-// Of two winners of one key the better one stays: a sound one before a contended one, then the one whose 95% interval
-// ends lower, then the one with the smaller digest. That is a total order, so any order and grouping of merges ends
-// with the same winners, and repeating one changes nothing. Recordings never meet results of a GPU, because the origin
-// of a time is part of its key.
+// A record of the destination that breaks the rules gives way to any. Of two winners of one key the better one stays: a
+// quiet one before a contended one, then the one whose 95% interval ends lower, then the one with the smaller digest.
+// That is a total order, so any order and grouping of merges ends with the same winners, and repeating one changes
+// nothing. Recordings never meet results of a GPU, because the origin of a time is part of its key.
 //
-// With MergeOrder::later, of two equally sound winners the one that was stored, or settled by a duel, last stays; of
-// the same second the better one as above. So a night's result on a node replaces what the fleet had when the night
-// began, also if it is slower than the old record claims: a newer driver may have made that record untrue. It holds
-// only between files of which the later one began with the records of the other, and needs clocks that agree. It is a
-// total order too. Rivals that are older than the winner are dropped: it was chosen beside them.
+// With MergeOrder::later, of two winners that are both quiet or both contended the one that was stored, or settled by a
+// duel, last stays; of the same second the better one as above. So a night's result on a node replaces what the fleet
+// had when the night began, also if it is slower than the old record claims: a newer driver may have made that record
+// untrue. It holds only between files of which the later one began with the records of the other, and needs clocks that
+// agree. It is a total order too. Rivals that are older than the winner are dropped: it was chosen beside them.
 //
-// Of two range tables of one key: sound before contended, then the one that loses less at worst, as far as it was seen,
-// then the one with the smaller digest. MergeOrder::later puts the later one first among the equally sound. The
-// progress of a search at the destination stays there.
+// Of two range tables of one key: quiet before contended, then the one with clearly more cells, then the one that loses
+// less at worst, as far as it was seen (RangeMerit), then the one with the smaller digest. MergeOrder::later puts the
+// later one first among the equally quiet. The progress of a search at the destination stays there.
 //
 // An interval says how sure a time is, so where the intervals of two configurations overlap the order above is only
 // luck. Such a pair is kept for a duel: the winner stays, and the other is its rival until a duel has settled it.

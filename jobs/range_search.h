@@ -31,9 +31,9 @@ class RangeSearch {
 
  private:
   using Clock = std::chrono::steady_clock;
-  // Shares of the time at which a stage ends, so that the next ones have theirs.
   // Cells are searched until so many in sequence brought no new cubin.
   static constexpr std::size_t kIdleSearches = 8, kLeastSearches = 16;
+  // Shares of the time at which a stage ends, so that the next ones have theirs.
   static constexpr double kSearchesUntil = 0.22, kPoolUntil = 0.3, kSearchedOnUntil = 0.45, kFillUntil = 0.64,
                           kRepairUntil = 0.66, kWavesUntil = 0.73, kRefiningUntil = 0.79, kAcrossUntil = 0.82,
                           kAbsorbedUntil = 0.9, kShapesUntil = 0.97, kContestUntil = 1.1;
