@@ -10,6 +10,8 @@
 namespace moetune {
 namespace {
 
+static_assert(RangeCell::kTie == kTie);
+
 constexpr double kUnmeasured = std::numeric_limits<double>::infinity();
 // How far, in octaves, cells have a say in each other's choice. Cells of a table are up to two octaves apart, and each
 // serves half-way to the next.
@@ -232,8 +234,7 @@ RangeSolution solve(const RangeState& state, double bound, std::size_t variants,
     solution.picks[cells[i]] = {is_other ? look->second.cubin : choosable[*choice], pick.config};
     table.contended = table.contended || cell.contended;
     const double default_us = cell.fallback ? cell.fallback->time_us : 0;
-    const double time_us = default_us > 0 ? std::min(pick.time_us, default_us) : pick.time_us;
-    table.cells.push_back({cell.problem, pick.config, time_us, default_us, times[i].best_us()});
+    table.cells.push_back({cell.problem, pick.config, pick.time_us, default_us, times[i].best_us()});
   }
   table.certificate = certificate_of(state.shapes);
   return solution;

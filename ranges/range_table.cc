@@ -5,7 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/json.h"
+#include "base/stored_time.h"
+#include "ranges/grid.h"
 
 namespace moetune {
 namespace {
@@ -19,22 +22,50 @@ double quantile(const std::vector<double>& sorted, double share) {
   return sorted[static_cast<std::size_t>(std::ceil(share * last))];
 }
 
-double positive_time(double time, std::string_view what) {
-  if (std::isfinite(time) && time > 0) return time;
-  throw BadInput(std::string(what) + " holds a cell without a time");
+// A launch is not a thousand times as slow as another that is worth a thought.
+constexpr double kMostLoss = 1e3;
+constexpr double kRounding = 1e-9;
+constexpr std::int64_t kMostShapes = 1'000'000;
+
+double time_in(const nlohmann::json& cell, const char* name, std::string_view what) {
+  const auto time = cell.at(name).get<double>();
+  if (is_stored_time(time)) return time;
+  throw BadInput(std::string(what) + " holds a cell whose " + name + " is " + format("%g", time));
 }
 
-double finite(double value, std::string_view what) {
-  if (std::isfinite(value)) return value;
-  throw BadInput(std::string(what) + " holds a figure that is no number");
+double figure_in(const nlohmann::json& object, const char* name, double least, double most,
+                 std::string_view what) {
+  const auto value = object.at(name).get<double>();
+  if (value >= least && value <= most) return value;
+  throw BadInput(std::string(what) + " claims a " + name + format(" of %g", value));
+}
+
+// A number as the document has it: a negative one would turn into a huge count.
+std::size_t count_in(const nlohmann::json& number, const char* name, std::string_view what) {
+  const auto value = number.get<double>();
+  if (number.is_number_integer() && value >= 0 && value <= kMostShapes) return number.get<std::size_t>();
+  throw BadInput(std::string(what) + " claims a number of " + name + format(" of %g", value));
+}
+
+RangeCertificate parse_certificate(const nlohmann::json& seen, std::string_view what) {
+  RangeCertificate certificate{.shapes = count_in(seen.at("shapes"), "shapes", what),
+                               .median = figure_in(seen, "median", 0, kMostLoss, what),
+                               .p95 = figure_in(seen, "p95", 0, kMostLoss, what),
+                               .worst = figure_in(seen, "worst", 0, kMostLoss, what),
+                               .worst_to_default = figure_in(seen, "worst_to_default", -1, kMostLoss, what)};
+  if (const auto failed = seen.find("failed"); failed != seen.end())
+    certificate.failed = count_in(*failed, "failed shapes", what);
+  if (certificate.median > certificate.p95 || certificate.p95 > certificate.worst)
+    throw BadInput(std::string(what) + " claims to lose less at worst than elsewhere");
+  return certificate;
 }
 
 RangeCell parse_cell(const nlohmann::json& one, std::string_view what) {
   RangeCell cell{one.at("problem").get<std::string>(), one.at("config").get<std::string>(),
-                 positive_time(one.at("time_us").get<double>(), what), one.at("default_us").get<double>(),
-                 positive_time(one.at("best_us").get<double>(), what)};
-  if (cell.default_us != 0) positive_time(cell.default_us, what);
-  if (cell.default_us > 0 && cell.time_us > cell.default_us)
+                 time_in(one, "time_us", what), one.at("default_us").get<double>(),
+                 time_in(one, "best_us", what)};
+  if (cell.default_us != 0) time_in(one, "default_us", what);
+  if (cell.default_us > 0 && cell.time_us > cell.default_us * (1 + RangeCell::kTie))
     throw BadInput(std::string(what) + " picks what lost to the default at " + cell.problem);
   if (cell.best_us > cell.time_us)
     throw BadInput(std::string(what) + " is faster than the best at " + cell.problem);
@@ -90,20 +121,17 @@ RangeTable RangeTable::parse(std::string_view text, std::string_view what) {
                      "; this moetune reads " + std::to_string(kVersion));
     RangeTable table;
     document.at("ranges").get_to(table.ranges);
-    table.bound = finite(document.at("bound").get<double>(), what);
+    parse_ranges(table.ranges);
+    table.bound = figure_in(document, "bound", 0, kMostLoss, what);
     document.at("kept").get_to(table.kept);
     document.at("contended").get_to(table.contended);
-    const nlohmann::json& seen = document.at("certificate");
-    table.certificate = {seen.at("shapes").get<std::size_t>(),
-                         finite(seen.at("median").get<double>(), what),
-                         finite(seen.at("p95").get<double>(), what),
-                         finite(seen.at("worst").get<double>(), what),
-                         finite(seen.at("worst_to_default").get<double>(), what),
-                         seen.value("failed", std::size_t{0})};
+    table.certificate = parse_certificate(document.at("certificate"), what);
     const nlohmann::json& cells = document.at("cells");
     if (!cells.is_array() || cells.size() > kMostCells)
       throw BadInput(std::string(what) + " has no list of at most " + std::to_string(kMostCells) + " cells");
     for (const nlohmann::json& one : cells) table.cells.push_back(parse_cell(one, what));
+    if (table.kept && table.worst_cell() > table.bound + kRounding)
+      throw BadInput(std::string(what) + " claims to keep its bound, and does not");
     if (const auto found = document.find("expected"); found != document.end())
       table.expected = parse_expected(*found, what);
     return table;

@@ -52,6 +52,27 @@ TEST_CASE("a table that cannot be is refused") {
       broken([](auto& d) { d["moetune_range"] = 2; }),
       broken([](auto& d) { d["cells"][0]["time_us"] = 12.5; }),  // lost to the default
       broken([](auto& d) { d["cells"][0]["time_us"] = -1; }),
+      broken([](auto& d) {
+        d["cells"][0]["time_us"] = 1e308;
+        d["cells"][0]["default_us"] = 1e308;
+      }),
+      broken([](auto& d) { d["cells"][0]["best_us"] = 1e-300; }),
+      broken([](auto& d) { d["cells"][0]["default_us"] = 1e300; }),
+      broken([](auto& d) { d["cells"][0]["time_us"] = nullptr; }),  // how a NaN is written
+      broken([](auto& d) { d["bound"] = 1e308; }),
+      broken([](auto& d) { d["bound"] = -0.02; }),
+      broken([](auto& d) { d["bound"] = 0.001; }),  // which its cells do not keep
+      broken([](auto& d) { d["ranges"] = "batch=4..1"; }),
+      broken([](auto& d) { d["ranges"] = "batch"; }),
+      broken([](auto& d) { d["certificate"]["shapes"] = -5; }),
+      broken([](auto& d) { d["certificate"]["shapes"] = 18446744073709551615u; }),
+      broken([](auto& d) { d["certificate"]["failed"] = -1; }),
+      broken([](auto& d) { d["certificate"]["failed"] = 2.5; }),
+      broken([](auto& d) { d["certificate"]["median"] = -5; }),
+      broken([](auto& d) { d["certificate"]["worst"] = 1e308; }),
+      broken([](auto& d) { d["certificate"]["worst"] = 0; }),  // below the 95th percentile
+      broken([](auto& d) { d["certificate"]["p95"] = nullptr; }),
+      broken([](auto& d) { d["certificate"]["worst_to_default"] = -1.5; }),
       broken([](auto& d) { d["cells"][0]["best_us"] = 0; }),
       broken([](auto& d) { d["cells"][0]["best_us"] = 11; }),  // faster than the best
       broken([](auto& d) { d["cells"][0]["default_us"] = -3; }),
