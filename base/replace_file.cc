@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -107,6 +109,22 @@ std::optional<std::string> replaced_by(std::string_view temporary) {
       std::all_of(random.begin(), random.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
   if (!is_random || !temporary.ends_with('.')) return std::nullopt;
   return std::string(temporary.substr(0, temporary.size() - 1));
+}
+
+void remove_left_overs(const std::filesystem::path& path) {
+  constexpr std::chrono::hours kAge{1};  // one that is being written is younger
+  namespace fs = std::filesystem;
+  std::error_code failure;
+  std::vector<fs::path> left;
+  for (fs::directory_iterator it(fs::absolute(path).parent_path(), failure), end; !failure && it != end;
+       it.increment(failure)) {
+    std::error_code gone;
+    const auto written = fs::last_write_time(it->path(), gone);
+    const bool is_old = !gone && fs::file_time_type::clock::now() - written > kAge;
+    if (is_old && replaced_by(it->path().filename().string()) == path.filename().string())
+      left.push_back(it->path());
+  }
+  for (const fs::path& file : left) fs::remove(file, failure);
 }
 
 }  // namespace moetune

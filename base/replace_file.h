@@ -17,4 +17,7 @@ void replace_file(const std::filesystem::path& path, std::string_view bytes, Dur
 // PATH of a temporary file's name, which a process that was killed leaves; nullopt for a name that is none of these.
 std::optional<std::string> replaced_by(std::string_view temporary);
 
+// Removes the temporary files that killed processes left beside `path`: those that nobody has written to for an hour.
+void remove_left_overs(const std::filesystem::path& path);
+
 }  // namespace moetune

@@ -9,6 +9,7 @@
 #include "cache/journal.h"
 #include "cache/pack_rows.h"
 #include "cache/schema.h"
+#include "cache/tallies.h"
 
 namespace moetune {
 namespace {
@@ -65,6 +66,25 @@ void refuse_pack(const Database& database) {
                             " is a pack, which is only read; name a cache to write to");
 }
 
+// The columns of workload_of().
+#define SELECT_WORKLOADS                                                                                      \
+  "SELECT w.id, w.kernel, w.problem, w.source_digest, w.toolchain, h.name, h.compute_capability, h.sm_count," \
+  " h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver, w.family, w.timing"   \
+  " FROM workloads w JOIN hardware h ON h.id = w.hardware "
+
+Workload workload_of(const Query& row) {
+  Workload workload;
+  workload.id = row.integer(0);
+  workload.key = {row.text(1), row.text(2), {}, row.text(3), row.text(4)};
+  workload.key.hardware = {
+      row.text(5),    static_cast<int>(row.integer(6)),  static_cast<int>(row.integer(7)),  row.integer(8),
+      row.integer(9), static_cast<int>(row.integer(10)), static_cast<int>(row.integer(11)), row.text(12),
+      row.text(13)};
+  workload.family = row.text(14);
+  workload.key.timing = stored_timing(row.text(15));
+  return workload;
+}
+
 }  // namespace
 
 Cache::Cache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -76,9 +96,8 @@ Cache Cache::open(const fs::path& given, Mode mode, const CacheOptions& options)
   const fs::path path = require_plausible(given, mode);
   require_sound_companions(path);
   if (std::error_code absent; fs::file_size(path, absent) > 0 && !absent) refuse_foreign(path);
-  auto impl = std::make_unique<Impl>(Impl{Database(path, access_for(mode), options.busy_timeout), options,
-                                          mode == Mode::read_only || mode == Mode::inspect, std::string(),
-                                          SearchLocks(path), std::nullopt});
+  auto impl = std::make_unique<Impl>(Database(path, access_for(mode), options.busy_timeout),
+                                     mode == Mode::read_only || mode == Mode::inspect, options);
   if (mode == Mode::inspect) {
     require_version(impl->database);
   } else if (mode == Mode::read_only) {
@@ -87,16 +106,37 @@ Cache Cache::open(const fs::path& given, Mode mode, const CacheOptions& options)
     refuse_pack(impl->database);
     migrate(impl->database);
     impl->warning = choose_journal(impl->database, network_file_system(path));
+    impl->has_log = impl->warning.empty();
+    keep_tallies(impl->database);
+    impl->end_writing();  // of a search that was killed
   }
+  if (const std::string& why = impl->database.missing_locks(); !why.empty())
+    impl->warning = "locks do not work where " + path.string() + " lies (" + why +
+                    "): it is read as it is, and what a search writes meanwhile may show as damage";
   impl->schema = impl->database.integer_pragma("user_version");
   if (impl->read_only) show_later_columns(impl->database);
   if (mode == Mode::read_only) impl->pack = read_manifest(impl->database);  // check() reads it in its turn
   return Cache(std::move(impl));
 }
 
-Cache Cache::open_content(const fs::path& path, std::string content, Mode mode) {
+Cache Cache::in_memory() {
+  const fs::path nowhere = ":memory:";
   auto impl = std::make_unique<Impl>(
-      Impl{Database(path, std::move(content)), {}, true, std::string(), SearchLocks(path), std::nullopt});
+      Database(nowhere, Database::Access::create, std::chrono::milliseconds(0)), false);
+  migrate(impl->database);
+  keep_tallies(impl->database);
+  impl->schema = impl->database.integer_pragma("user_version");
+  return Cache(std::move(impl));
+}
+
+std::string Cache::content() const { return impl_->database.content(); }
+
+void Cache::use_rules(RecordRules rules) { impl_->rules = std::move(rules); }
+
+bool Cache::has_rules() const { return static_cast<bool>(impl_->rules.winner); }
+
+Cache Cache::open_content(const fs::path& path, std::string content, Mode mode) {
+  auto impl = std::make_unique<Impl>(Database(path, std::move(content)), true);
   mode == Mode::inspect ? require_version(impl->database) : require_readable(impl->database);
   impl->schema = impl->database.integer_pragma("user_version");
   show_later_columns(impl->database);
@@ -110,13 +150,8 @@ std::optional<Cache> Cache::open_settled(const fs::path& given, std::chrono::mil
   const std::optional<FileState> state = FileState::of_settled(path, age, network_file_system(path));
   if (!state) return std::nullopt;
   try {
-    auto impl =
-        std::make_unique<Impl>(Impl{Database(path, Database::Access::immutable, std::chrono::milliseconds(0)),
-                                    {},
-                                    true,
-                                    std::string(),
-                                    SearchLocks(path),
-                                    std::nullopt});
+    auto impl = std::make_unique<Impl>(
+        Database(path, Database::Access::immutable, std::chrono::milliseconds(0)), true);
     require_readable(impl->database);
     impl->schema = impl->database.integer_pragma("user_version");
     show_later_columns(impl->database);
@@ -217,23 +252,14 @@ void Cache::fill_families(const std::function<std::string(const WorkloadKey&)>& 
 
 std::vector<Workload> Cache::workloads() const {
   std::vector<Workload> all;
-  Query row = impl_->database.query(
-      "SELECT w.id, w.kernel, w.problem, w.source_digest, w.toolchain, h.name, h.compute_capability, h.sm_count,"
-      " h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver, w.family, w.timing"
-      " FROM workloads w JOIN hardware h ON h.id = w.hardware ORDER BY w.id");
-  while (row.step()) {
-    Workload workload;
-    workload.id = row.integer(0);
-    workload.key = {row.text(1), row.text(2), {}, row.text(3), row.text(4)};
-    workload.key.hardware = {
-        row.text(5),    static_cast<int>(row.integer(6)),  static_cast<int>(row.integer(7)),  row.integer(8),
-        row.integer(9), static_cast<int>(row.integer(10)), static_cast<int>(row.integer(11)), row.text(12),
-        row.text(13)};
-    workload.family = row.text(14);
-    workload.key.timing = stored_timing(row.text(15));
-    all.push_back(std::move(workload));
-  }
+  Query row = impl_->database.query(SELECT_WORKLOADS "ORDER BY w.id");
+  while (row.step()) all.push_back(workload_of(row));
   return all;
+}
+
+std::optional<Workload> Cache::Impl::find_workload(std::int64_t id) const {
+  Query row = database.query(SELECT_WORKLOADS "WHERE w.id = ?", id);
+  return row.step() ? std::optional(workload_of(row)) : std::nullopt;
 }
 
 void Cache::put_calibration(const HardwareKey& hardware, const std::string& name, double value) {

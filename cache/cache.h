@@ -75,6 +75,8 @@ struct FamilyWinner {
   std::int64_t cubin = 0, fallback_cubin = 0;       // for Cache::cubin; 0 if there is none
   std::string cubin_digest, fallback_cubin_digest;
   double time_us = 0, default_time_us = 0;
+  double interval_low_us = 0, interval_high_us = 0;
+  double roofline = 0;
   std::string stored_at;
   bool contended = false;
 };
@@ -114,12 +116,15 @@ enum class MergeOrder {
   later,  // by the date, for a file that began with the records of the other and has settled some of them anew
 };
 
+struct FamilyRange;
+
 // What a record must be beyond its digest, which only those who write records know: each returns what is
 // wrong with one, "" for nothing. Each may be empty. The key of a record without its workload has no kernel.
 struct RecordRules {
-  std::function<std::string(const WorkloadKey&)> workload;
+  std::function<std::string(const Workload&)> workload;
   std::function<std::string(const WorkloadKey&, const TrialRecord&)> trial;
-  std::function<std::string(const WorkloadKey&, const WinnerRecord&)> winner;
+  std::function<std::string(const Workload&, const WinnerRecord&, WinnerParts)> winner;
+  std::function<std::string(const FamilyRange&)> range = {};
   // How good a range table is, for merges; if it is empty all are equal.
   std::function<RangeMerit(const std::string& table)> range_merit = {};
 };
@@ -130,7 +135,7 @@ class DamagedWinner : public BrokenEnvironment {
   using BrokenEnvironment::BrokenEnvironment;
 };
 
-struct FamilyRange;
+struct DamagedRange;
 struct GcRequest;
 struct GcResult;
 struct Duel;
@@ -162,6 +167,8 @@ class Cache {
   bool is_unchanged() const;
   // As open() of bytes that were read, for Mode::read_only or inspect; `path` names them in errors.
   static Cache open_content(const std::filesystem::path& path, std::string content, Mode mode);
+  // An empty cache that is no file, to make a pack of.
+  static Cache in_memory();
   // $XDG_CACHE_HOME/moetune/moetune.db, else ~/.cache/moetune/moetune.db. Where neither variable names a
   // folder the one gives nothing and the other throws BrokenEnvironment.
   static std::optional<std::filesystem::path> find_default_path();
@@ -172,8 +179,17 @@ class Cache {
   ~Cache();
 
   const std::filesystem::path& path() const;
-  // One sentence for the user where the file lies on a network file system; else empty.
+  // One sentence for the user where the file lies on a network file system, or is read where locks do not work; else
+  // empty.
   const std::string& warning() const;
+  // Whether the file is without the log of a search that wrote to it: it was copied alone while one went on, or after
+  // one was killed. Then results of its last seconds may be missing.
+  bool lacks_log() const;
+
+  // From now on what breaks the rules for winners and range tables counts as damaged, whoever reads it: as if it did
+  // not match its digest.
+  void use_rules(RecordRules rules);
+  bool has_rules() const;
 
   // The id of a workload, inserted if it is new. `family` names its kernel's family; "" if that is unknown.
   std::int64_t workload(const WorkloadKey& key, const std::string& family = "");
@@ -192,7 +208,8 @@ class Cache {
   void clear_trials(std::int64_t workload);
   // Removes the workload with its trials and its winner. Throws BrokenEnvironment while a search works on it.
   void forget(std::int64_t workload);
-  // Says that a search works on the workload until this Cache is closed or its process ends.
+  // Says that a search works on the workload until this Cache is closed or its process ends. From then on a thread
+  // carries what is committed into the main file (cache/log_keeper.h), which is marked as written to.
   void begin_search(std::int64_t workload);
 
   // Replaces the workload's winner, but a sound one never by a contended one. The old one goes into the history, unless
@@ -200,10 +217,11 @@ class Cache {
   // It is stored now unless its record says when. The blob is stored compressed with its digest; the old winner stays
   // until the new one is committed.
   void put_winner(std::int64_t workload, const WinnerRecord& winner);
-  // Throws DamagedWinner if anything of the record, its workload or its cubin does not match its digest.
+  // Throws DamagedWinner if anything of the record, its workload or its cubin does not match its digest, or if it breaks
+  // the rules.
   std::optional<WinnerRecord> winner(std::int64_t workload, WinnerParts parts = WinnerParts::all) const;
-  // The undamaged winners of a family, latest first. Throws BrokenEnvironment if the file is a pack whose manifest
-  // names others.
+  // The winners of a family that match their digests, latest first; the rules are for who reads them. Throws
+  // BrokenEnvironment if the file is a pack whose manifest names others.
   std::vector<FamilyWinner> family_winners(const std::string& kernel, const std::string& family) const;
   // How many rows it has of them, the damaged ones with the others.
   std::size_t family_winner_rows(const std::string& kernel, const std::string& family) const;
@@ -221,6 +239,8 @@ class Cache {
   // The undamaged range tables of a family, latest first. Throws as family_winners does.
   std::vector<FamilyRange> family_ranges(const std::string& kernel, const std::string& family) const;
   std::vector<FamilyRange> ranges() const;  // the same of all families
+  // The range tables that ranges() leaves out, and why.
+  std::vector<DamagedRange> damaged_ranges() const;
   // With its cubins, without its progress. Throws BrokenEnvironment for a damaged cubin.
   RangeRecord range_record(const FamilyRange& range) const;
 
@@ -242,6 +262,8 @@ class Cache {
   void require_as_sealed() const;
   // Makes a pack of this file, which from then on is only read: no trials and builds, one plain file.
   void seal(const std::string& made_by);
+  // The bytes of the whole file, without a log. Throws BrokenEnvironment for want of memory.
+  std::string content() const;
 
   // Takes the winners and trials of other caches and packs into the cache at `into`, which is made if it is new, as
   // cache/merge.h says. Every file is checked whole, against `rules` too, before `into` is touched; then one
@@ -267,8 +289,8 @@ class Cache {
   std::optional<double> calibration(const HardwareKey& hardware, const std::string& name) const;
 
   // PRAGMA integrity_check; tables, columns and indexes against those that moetune makes; references between
-  // rows; every text for being UTF-8; every row and blob against its digest; every workload, trial and winner against
-  // `rules`.
+  // rows; every text for being UTF-8; every row and blob against its digest, and each table against the count and
+  // digest of its rows; every workload, trial, winner and range table against `rules`.
   std::vector<CacheProblem> check(const RecordRules& rules = {}) const;
 
   // Takes out what cache/gc.h describes, and gives the space back to the file system. Winners stay. Needs a writable

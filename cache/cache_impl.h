@@ -3,11 +3,13 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "cache/cache.h"
 #include "cache/database.h"
+#include "cache/log_keeper.h"
 #include "cache/search_locks.h"
 #include "cache/settled_file.h"
 
@@ -25,6 +27,18 @@ struct Cache::Impl {
   // Tables that this object has stored, by range: a search that stores a better one of its own every few minutes
   // leaves the history the one before it, and not each of its steps.
   std::map<std::int64_t, std::string> own_tables;
+  RecordRules rules;
+  bool has_log = false;             // commits go into a log beside the file first
+  std::optional<LogKeeper> keeper;  // while searches write
+
+  Impl(Database opened, bool only_read, const CacheOptions& given = {})
+      : database(std::move(opened)), options(given), read_only(only_read), searches(database.path()) {}
+  ~Impl();
+
+  // Marks the main file as written to, and keeps it up with the log.
+  void begin_writing();
+  // Takes the mark away, unless another process's search still writes.
+  void end_writing();
 
   // The id of a hardware row, inserted where it is new and brought up to the present driver. Within a
   // transaction.
@@ -34,6 +48,15 @@ struct Cache::Impl {
   // As Cache::workload and Cache::put_winner, within a transaction. Cubins that no winner has any more stay.
   std::int64_t insert_workload(const WorkloadKey& key, const std::string& family) const;
   std::optional<std::int64_t> find_workload(const WorkloadKey& key) const;
+  std::optional<Workload> find_workload(std::int64_t id) const;
+  // As Cache::winner, without the rules.
+  std::optional<WinnerRecord> read_winner(std::int64_t workload, WinnerParts parts) const;
+  // What the rules say of it; "" without rules.
+  std::string why_untrue(std::int64_t workload, const WinnerRecord& winner, WinnerParts parts) const;
+  // Whether the stored winner is as it was stored, cubins aside, and keeps the rules.
+  bool is_true(std::int64_t workload) const;
+  // As Cache::ranges, without the rules.
+  std::vector<FamilyRange> read_ranges() const;
   void store_winner(std::int64_t workload, const WinnerRecord& winner) const;
   // Whether the present winner is this configuration with this cubin.
   bool launches_same(std::int64_t workload, const WinnerRecord& winner) const;

@@ -1,14 +1,19 @@
 // The part of Cache that looks at the whole file: what it holds, and whether it is sound.
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "base/digest.h"
+#include "base/format.h"
+#include "base/stored_time.h"
 #include "base/utf8.h"
 #include "cache/blob.h"
 #include "cache/cache_impl.h"
 #include "cache/pack_rows.h"
+#include "cache/ranges.h"
 #include "cache/schema.h"
 #include "cache/schema_check.h"
+#include "cache/tallies.h"
 
 namespace moetune {
 namespace {
@@ -92,34 +97,38 @@ void check_calibrations(const Database& database, Problems& problems) {
   }
 }
 
-using Keys = std::map<std::int64_t, WorkloadKey>;
+using Keys = std::map<std::int64_t, Workload>;
 
-WorkloadKey key_of(const Keys& keys, std::int64_t workload) {
+Workload workload_at(const Keys& keys, std::int64_t workload) {
   const auto found = keys.find(workload);
-  return found == keys.end() ? WorkloadKey() : found->second;  // the missing row is said elsewhere
+  return found == keys.end() ? Workload() : found->second;  // the missing row is said elsewhere
 }
 
-void check_workloads(const Database& database, const Keys& keys, const RecordRules& rules,
-                     Problems& problems) {
+WorkloadKey key_of(const Keys& keys, std::int64_t workload) { return workload_at(keys, workload).key; }
+
+// Returns the ids of those that are named.
+std::set<std::int64_t> check_workloads(const Database& database, const Keys& keys, const RecordRules& rules,
+                                       Problems& problems) {
+  std::set<std::int64_t> named;
   Query row = database.query(
       "SELECT id, kernel, problem, source_digest, toolchain, timing, family, digest = " MOETUNE_WORKLOAD_DIGEST
       " FROM workloads w ORDER BY id");
   while (row.step()) {
-    const WorkloadKey key = key_of(keys, row.integer(0));
-    const std::string where = place("workload", row.text(0), key);
-    if (!check_texts(row, where, problems)) continue;
-    if (row.integer(7) == 0) {
+    const Workload workload = workload_at(keys, row.integer(0));
+    const std::string where = place("workload", row.text(0), workload.key);
+    const std::size_t before = problems.size();
+    if (!check_texts(row, where, problems)) {
+    } else if (row.integer(7) == 0) {
       problems.push_back({where, kMismatch});
-      continue;
-    }
-    if (!timing_from_name(row.text(5))) {
+    } else if (!timing_from_name(row.text(5))) {
       problems.push_back({where, "its timing '" + to_utf8(row.text(5)) + "' is unknown"});
-      continue;
+    } else if (rules.workload && !workload.key.kernel.empty()) {
+      const std::string wrong = rules.workload(workload);
+      if (!wrong.empty()) problems.push_back({where, wrong});
     }
-    if (!rules.workload || key.kernel.empty()) continue;
-    const std::string wrong = rules.workload(key);
-    if (!wrong.empty()) problems.push_back({where, wrong});
+    if (problems.size() > before) named.insert(workload.id);
   }
+  return named;
 }
 
 void check_trials(const Database& database, const Keys& keys, const RecordRules& rules, Problems& problems) {
@@ -150,8 +159,11 @@ void check_trials(const Database& database, const Keys& keys, const RecordRules&
   }
 }
 
-void check_winners(const Cache& cache, const Database& database, const Keys& keys, const RecordRules& rules,
-                   Problems& problems) {
+using ReadWinner = std::function<std::optional<WinnerRecord>(std::int64_t)>;
+
+// Those of workloads that are named need not be named again.
+void check_winners(const ReadWinner& read, const Database& database, const Keys& keys,
+                   const std::set<std::int64_t>& named, const RecordRules& rules, Problems& problems) {
   std::vector<std::pair<std::int64_t, std::string>> readable;
   {
     Query row = database.query(
@@ -164,9 +176,10 @@ void check_winners(const Cache& cache, const Database& database, const Keys& key
   }
   for (const auto& [workload, where] : readable) {
     try {
-      const std::optional<WinnerRecord> winner = cache.winner(workload);
+      const std::optional<WinnerRecord> winner = read(workload);
       if (!winner || !rules.winner) continue;  // gone since, or its workload is, which is said elsewhere
-      const std::string wrong = rules.winner(key_of(keys, workload), *winner);
+      if (named.contains(workload)) continue;
+      const std::string wrong = rules.winner(workload_at(keys, workload), *winner, WinnerParts::all);
       if (!wrong.empty()) problems.push_back({where, wrong});
     } catch (const DamagedWinner&) {
       problems.push_back({where, kMismatch});
@@ -174,14 +187,25 @@ void check_winners(const Cache& cache, const Database& database, const Keys& key
   }
 }
 
+// Of records that the rules do not see.
+std::string wrong_times(double time_us, double low_us, double high_us) {
+  const bool can_be = is_stored_time(time_us) && is_stored_time(low_us) && is_stored_time(high_us);
+  return can_be && low_us <= high_us
+             ? ""
+             : format("its time is %g µs, within %g to %g µs", time_us, low_us, high_us);
+}
+
 void check_rivals(const Database& database, const Keys& keys, Problems& problems) {
   Query row =
       database.query("SELECT workload, config, provenance, stored_at, record, digest = " MOETUNE_RIVAL_DIGEST
-                     " FROM rivals r ORDER BY workload, config");
+                     ", time_us, interval_low_us, interval_high_us FROM rivals r ORDER BY workload, config");
   while (row.step()) {
     const std::string where =
         place("rival " + to_utf8(row.text(1)) + " of workload", row.text(0), key_of(keys, row.integer(0)));
-    if (check_texts(row, where, problems) && row.integer(5) == 0) problems.push_back({where, kMismatch});
+    if (!check_texts(row, where, problems)) continue;
+    const std::string wrong =
+        row.integer(5) == 0 ? kMismatch : wrong_times(row.real(6), row.real(7), row.real(8));
+    if (!wrong.empty()) problems.push_back({where, wrong});
   }
 }
 
@@ -189,22 +213,40 @@ void check_history(const Database& database, const Keys& keys, Problems& problem
   Query row = database.query(
       "SELECT workload, generation, reason, replaced_at, config, plan, interface, fallback_config, fallback_plan,"
       " fallback_interface, provenance, stored_at, timings, digest = " MOETUNE_HISTORY_DIGEST
-      " FROM history y ORDER BY workload, generation");
+      ", time_us, interval_low_us, interval_high_us FROM history y ORDER BY workload, generation");
   while (row.step()) {
     const std::string where =
         place("generation " + row.text(1) + " of workload", row.text(0), key_of(keys, row.integer(0)));
-    if (check_texts(row, where, problems) && row.integer(13) == 0) problems.push_back({where, kMismatch});
+    if (!check_texts(row, where, problems)) continue;
+    const std::string wrong =
+        row.integer(13) == 0 ? kMismatch : wrong_times(row.real(14), row.real(15), row.real(16));
+    if (!wrong.empty()) problems.push_back({where, wrong});
   }
 }
 
-void check_ranges(const Database& database, Problems& problems) {
+void check_ranges(const Database& database, const std::vector<FamilyRange>& tables, const RecordRules& rules,
+                  Problems& problems) {
+  std::set<std::string> named;
   Query row = database.query(
       "SELECT id, kernel, family, source_digest, toolchain, timing, plan, progress, stored_at,"
       " provenance, digest = " MOETUNE_RANGE_DIGEST " FROM ranges g ORDER BY id");
   while (row.step()) {
     const std::string where =
         "range table " + row.text(0) + " (" + to_utf8(row.text(1) + " " + row.text(2)) + ")";
-    if (check_texts(row, where, problems) && row.integer(10) == 0) problems.push_back({where, kMismatch});
+    const std::size_t before = problems.size();
+    if (check_texts(row, where, problems)) {
+      if (row.integer(10) == 0)
+        problems.push_back({where, kMismatch});
+      else if (!timing_from_name(row.text(5)))
+        problems.push_back({where, "its timing '" + to_utf8(row.text(5)) + "' is unknown"});
+    }
+    if (problems.size() > before) named.insert(where);
+  }
+  if (!rules.range) return;
+  for (const FamilyRange& table : tables) {
+    if (named.contains(place_of(table))) continue;
+    const std::string wrong = rules.range(table);
+    if (!wrong.empty()) problems.push_back({place_of(table), wrong});
   }
 }
 
@@ -238,6 +280,11 @@ void check_builds(const Database& database, Problems& problems) {
       continue;
     problems.push_back({where, kMismatch});
   }
+}
+
+void check_tallies(const Database& database, Problems& problems) {
+  for (TallyDifference& one : tally_differences(database))
+    problems.push_back({"table " + one.table, std::move(one.what)});
 }
 
 void check_pack(const Database& database, Problems& problems) {
@@ -279,20 +326,24 @@ std::vector<CacheProblem> Cache::check(const RecordRules& rules) const {
   attempt([&] { check_calibrations(database, problems); });
   Keys keys;
   attempt([&] {
-    for (const Workload& workload : workloads()) keys.emplace(workload.id, workload.key);
+    for (Workload& workload : workloads()) keys.emplace(workload.id, std::move(workload));
   });
-  attempt([&] { check_workloads(database, keys, rules, problems); });
+  std::set<std::int64_t> named;
+  attempt([&] { named = check_workloads(database, keys, rules, problems); });
   attempt([&] { check_trials(database, keys, rules, problems); });
-  attempt([&] { check_winners(*this, database, keys, rules, problems); });
+  const auto read = [&](std::int64_t workload) { return impl_->read_winner(workload, WinnerParts::all); };
+  attempt([&] { check_winners(read, database, keys, named, rules, problems); });
   if (impl_->schema >= kSchemaWithHistory) {
     attempt([&] { check_rivals(database, keys, problems); });
     attempt([&] { check_history(database, keys, problems); });
   }
-  if (impl_->schema >= kSchemaWithRanges) attempt([&] { check_ranges(database, problems); });
+  if (impl_->schema >= kSchemaWithRanges)
+    attempt([&] { check_ranges(database, impl_->read_ranges(), rules, problems); });
   if (impl_->schema >= kSchemaWithRangeHistory) attempt([&] { check_range_history(database, problems); });
   attempt([&] { check_cubins(database, problems); });
   attempt([&] { check_builds(database, problems); });
   attempt([&] { check_pack(database, problems); });
+  if (impl_->schema >= kSchemaWithTallies) attempt([&] { check_tallies(database, problems); });
   return problems;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -15,6 +16,7 @@
 #include "cache/companions.h"
 #include "cache/digest_functions.h"
 #include "cache/file_system.h"
+#include "cache/lock_probe.h"
 
 namespace moetune {
 namespace {
@@ -23,7 +25,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 // As a URI, in which SQLite takes '?', '#' and '%' for its own.
-std::string immutable_uri(const fs::path& path) {
+std::string uri_of(const fs::path& path, const char* options) {
   std::string uri = "file:";
   for (const char c : path.string()) {
     if (c == '?') {
@@ -36,8 +38,10 @@ std::string immutable_uri(const fs::path& path) {
       uri += c;
     }
   }
-  return uri + "?immutable=1";
+  return uri + "?" + options;
 }
+
+std::string immutable_uri(const fs::path& path) { return uri_of(path, "immutable=1"); }
 
 // 0 where there is none.
 std::uintmax_t companion_size(const fs::path& path, const char* suffix) {
@@ -105,7 +109,41 @@ BrokenEnvironment cut_off_change(const fs::path& path) {
 
 std::string move_away() { return "; move it away, or name another file"; }
 
+// What SQLite makes of a lock that could not be had, for whatever reason.
+bool is_of_locks(const SQLite::Exception& error) {
+  switch (error.getExtendedErrorCode()) {
+    case SQLITE_IOERR_LOCK:
+    case SQLITE_IOERR_RDLOCK:
+    case SQLITE_IOERR_UNLOCK:
+    case SQLITE_IOERR_SHMLOCK:
+    case SQLITE_IOERR_CHECKRESERVEDLOCK:
+      return true;
+    default:
+      break;
+  }
+  const int code = error.getErrorCode() & 0xFF;
+  return code == SQLITE_BUSY || code == SQLITE_LOCKED || code == SQLITE_PERM || code == SQLITE_PROTOCOL;
+}
+
 }  // namespace
+
+// Waits for the locks of others, as SQLite's own handler would, but not where no lock can be had.
+struct Database::Waiting {
+  fs::path path;
+  std::chrono::milliseconds longest;
+  Clock::time_point since = {};
+
+  static int wait(void* self, int tries) {
+    auto& waiting = *static_cast<Waiting*>(self);
+    if (tries == 0) {
+      if (!why_locks_fail(waiting.path).empty()) return 0;
+      waiting.since = Clock::now();
+    }
+    if (Clock::now() - waiting.since >= waiting.longest) return 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::min(1 + 4 * tries, 50)));
+    return 1;
+  }
+};
 
 Query::~Query() { statement_.tryReset(); }
 
@@ -210,9 +248,13 @@ void Database::connect(Access access) {
   statements_.clear();
   access_ = access;
   const int wait_ms = static_cast<int>(busy_timeout_.count());
-  if (access == Access::immutable) {
+  if (access == Access::immutable || access == Access::unlocked) {
+    const std::string uri =
+        access == Access::immutable ? immutable_uri(path_) : uri_of(path_, "vfs=unix-none");
     connection_ = std::make_unique<SQLite::Database>(
-        immutable_uri(path_), SQLite::OPEN_READONLY | SQLite::OPEN_URI | SQLite::OPEN_NOMUTEX, wait_ms);
+        uri, SQLite::OPEN_READONLY | SQLite::OPEN_URI | SQLite::OPEN_NOMUTEX, wait_ms);
+    // Then a log needs no memory that is shared with others.
+    if (access == Access::unlocked) connection_->exec("PRAGMA locking_mode = EXCLUSIVE");
   } else {
     const int flags = access == Access::read_only
                           ? SQLite::OPEN_READONLY
@@ -222,7 +264,11 @@ void Database::connect(Access access) {
   prepare_connection();
 }
 
-void Database::prepare_connection() const {
+void Database::prepare_connection() {
+  if (access_ != Access::immutable && access_ != Access::unlocked) {
+    waiting_ = std::make_unique<Waiting>(Waiting{path_, busy_timeout_});
+    sqlite3_busy_handler(connection_->getHandle(), &Waiting::wait, waiting_.get());
+  }
   // A file from elsewhere (a pack) must not run functions of its own through its schema.
   connection_->exec("PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = ON");
   add_digest_functions(*connection_);
@@ -245,12 +291,25 @@ void Database::connect_read_only() {
     connect(Access::read_only);
     connection_->exec("SELECT 1 FROM sqlite_schema LIMIT 1");
   } catch (const SQLite::Exception& error) {
+    if (read_without_locks(error)) return;
     const bool locks_denied =
         error.getErrorCode() == SQLITE_CANTOPEN || error.getErrorCode() == SQLITE_READONLY;
     if (!locks_denied || has_pending_log(path_) || companion_size(path_, "-shm") > 0) throw;
     if (has_journal(path_)) throw cut_off_change(path_);
     connect(Access::immutable);
   }
+}
+
+// Nobody can tell there whether somebody writes. A journal would have to be played back, which readers do not.
+bool Database::read_without_locks(const SQLite::Exception& error) {
+  if (!is_of_locks(error)) return false;
+  const std::string reason = why_locks_fail(path_);
+  if (reason.empty()) return false;
+  if (has_journal(path_)) throw cut_off_change(path_);
+  connect(Access::unlocked);
+  connection_->exec("SELECT 1 FROM sqlite_schema LIMIT 1");
+  missing_locks_ = reason;
+  return true;
 }
 
 // In a file without a log (network file systems) a change that was cut off lies half in the file, and what
@@ -289,6 +348,14 @@ SQLite::Statement& Database::prepared(const char* sql) const {
   return *statement;
 }
 
+std::string Database::content() const {
+  sqlite3_int64 size = 0;
+  const std::unique_ptr<unsigned char, void (*)(void*)> bytes(
+      sqlite3_serialize(connection_->getHandle(), "main", &size, 0), &sqlite3_free);
+  if (bytes == nullptr) throw BrokenEnvironment("there is too little memory for " + path_.string());
+  return {reinterpret_cast<const char*>(bytes.get()), static_cast<std::size_t>(size)};
+}
+
 int Database::changes() const { return connection_->getChanges(); }
 
 void Database::execute(const std::string& sql) const {
@@ -315,7 +382,8 @@ bool Database::set_journal(const std::string& mode) const {
       return connection_->execAndGet(("PRAGMA journal_mode = " + mode).c_str()).getString() == mode;
     } catch (const SQLite::Exception& error) {
       // Changing the mode takes the whole file, and SQLite does not wait for that by itself.
-      if (error.getErrorCode() != SQLITE_BUSY || Clock::now() >= deadline) throw explain(error);
+      const bool may_end = error.getErrorCode() == SQLITE_BUSY && Clock::now() < deadline;
+      if (!may_end || !why_locks_fail(path_).empty()) throw explain(error);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -326,6 +394,13 @@ BrokenEnvironment Database::explain(const SQLite::Exception& error) const {
   const int system_error = connection_ ? sqlite3_system_errno(connection_->getHandle()) : 0;
   const std::string reason = system_error != 0 ? std::strerror(system_error) : error.what();
   const int code = error.getErrorCode() & 0xFF;
+  if (is_of_locks(error)) {
+    if (const std::string why = why_locks_fail(path_); !why.empty())
+      return BrokenEnvironment(
+          "locks do not work where " + file + " lies (" + why +
+          "), and nothing is written without them: name a cache on a local disk, or make "
+          "them work. What is stored there can be read");
+  }
   if (code == SQLITE_FULL || (code == SQLITE_IOERR && (system_error == ENOSPC || system_error == EDQUOT))) {
     return BrokenEnvironment("no space left for " + file +
                              "; what was committed is kept: free some space and go on");

@@ -71,6 +71,7 @@ class Database {
     // and none waits.
     read_only,
     immutable,  // reads the main file alone: no lock, no recovery of a journal, nothing beside it
+    unlocked,   // reads file and log where locks do not work: what a writer does meanwhile may show as damage
   };
 
   Database(const std::filesystem::path& path, Access access, std::chrono::milliseconds busy_timeout);
@@ -82,6 +83,10 @@ class Database {
   ~Database();
 
   const std::filesystem::path& path() const { return path_; }
+  // The system's reason why this connection reads without locks; "" if it has them, or needs none.
+  const std::string& missing_locks() const { return missing_locks_; }
+  // The whole database as a file holds it. Throws BrokenEnvironment for want of memory.
+  std::string content() const;
 
   // A statement by its SQL, which must outlive the Database (a literal); prepared once.
   template <typename... Values>
@@ -112,7 +117,8 @@ class Database {
   void close() noexcept;
   void connect(Access access);
   void connect_read_only();
-  void prepare_connection() const;
+  void prepare_connection();
+  bool read_without_locks(const SQLite::Exception& error);
   void require_no_cut_off_change() const;
   void require_writable() const;
   SQLite::Statement& prepared(const char* sql) const;
@@ -120,6 +126,9 @@ class Database {
   std::filesystem::path path_;
   Access access_ = Access::read_only;
   std::chrono::milliseconds busy_timeout_;
+  struct Waiting;
+  std::unique_ptr<Waiting> waiting_;  // for the locks of others
+  std::string missing_locks_;
   std::unique_ptr<std::string> content_;  // that the connection reads, if it reads no file
   std::unique_ptr<SQLite::Database> connection_;
   mutable std::map<std::string_view, std::unique_ptr<SQLite::Statement>> statements_;

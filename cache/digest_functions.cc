@@ -3,6 +3,7 @@
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <sqlite3.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -87,11 +88,40 @@ void digest_unpacked(sqlite3_context* context, int, sqlite3_value** values) {
   });
 }
 
+// What a row adds to its table's tally. Sums wrap around, in any order.
+std::uint64_t share_of(sqlite3_value* digest_text) {
+  if (sqlite3_value_type(digest_text) == SQLITE_NULL) return 0;
+  return std::strtoull(digest(bytes_of(digest_text)).substr(0, 16).c_str(), nullptr, 16);
+}
+
+void add_to_tally(sqlite3_context* context, int, sqlite3_value** values) {
+  guarded(context, [&] {
+    auto* const sum = static_cast<std::uint64_t*>(sqlite3_aggregate_context(context, sizeof(std::uint64_t)));
+    if (sum == nullptr) throw std::bad_alloc();
+    *sum += share_of(values[0]);
+  });
+}
+
+void finish_tally(sqlite3_context* context) {
+  const auto* const sum = static_cast<const std::uint64_t*>(sqlite3_aggregate_context(context, 0));
+  sqlite3_result_int64(context, sum == nullptr ? 0 : static_cast<std::int64_t>(*sum));
+}
+
+void change_tally(sqlite3_context* context, int, sqlite3_value** values) {
+  guarded(context, [&] {
+    const auto tally = static_cast<std::uint64_t>(sqlite3_value_int64(values[0]));
+    const std::uint64_t changed = tally + share_of(values[1]) - share_of(values[2]);
+    sqlite3_result_int64(context, static_cast<std::int64_t>(changed));
+  });
+}
+
 }  // namespace
 
 void add_digest_functions(SQLite::Database& connection) {
   connection.createFunction("moetune_digest", -1, true, nullptr, digest_values);
   connection.createFunction("moetune_joined_digest", -1, true, nullptr, digest_texts);
+  connection.createFunction("moetune_tally", 1, true, nullptr, nullptr, add_to_tally, finish_tally);
+  connection.createFunction("moetune_tallied", 3, true, nullptr, change_tally);
   connection.createFunction("moetune_unpacked_digest", 2, true, nullptr, digest_unpacked);
 }
 

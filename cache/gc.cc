@@ -5,6 +5,7 @@
 
 #include "cache/cache_impl.h"
 #include "cache/schema.h"
+#include "cache/tallies.h"
 
 namespace moetune {
 namespace {
@@ -126,6 +127,7 @@ GcResult Cache::collect_garbage(const GcRequest& request) {
   };
 
   drop_builds(request.keep_build_bytes);
+  if (!request.dry_run) recount_tallies(database);  // what other programs took away is gone from now on
   for (std::int64_t excess = measure(); excess > 0 && builds_without(0) > 0; excess = measure()) {
     const std::int64_t keep = builds_without(excess);
     if (request.dry_run) result.builds = result.build_bytes = 0;  // counted again, from the first

@@ -78,7 +78,8 @@ void Cache::take_winner(const Cache& from, std::int64_t source, std::int64_t wor
   const std::optional<Contender> theirs = find_contender(from.impl_->database, source);
   if (!theirs) return;
   const Database& database = impl_->database;
-  const std::optional<Contender> ours = find_contender(database, workload);
+  std::optional<Contender> ours = find_contender(database, workload);
+  if (ours && !impl_->is_true(workload)) ours.reset();
   std::vector<Contender> known = find_rivals(database, workload);
   if (from.impl_->schema >= kSchemaWithHistory) {
     const std::vector<Contender> rivals = find_rivals(from.impl_->database, source);
@@ -115,6 +116,7 @@ MergeResult Cache::merge(const std::filesystem::path& into, const std::vector<st
     require_sound(sources.back(), rules);
   }
   Cache cache = open(into, Mode::create, options);
+  cache.use_rules(rules);
   const Database& database = cache.impl_->database;
   WriteTransaction transaction(database);
   MergeResult result{.files = static_cast<std::int64_t>(sources.size())};

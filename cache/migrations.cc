@@ -302,12 +302,48 @@ constexpr const char* kSixth = R"sql(
   ) STRICT, WITHOUT ROWID;
 )sql";
 
-constexpr const char* kMigrations[] = {kFirst, kSecond, kThird, kFourth, kFifth, kSixth};
+// How many rows each table has, with a digest over them (cache/tallies.h), and one row while a search writes to the file
+// and its log, which a copy of the file alone lacks (Cache::lacks_log).
+constexpr const char* kSeventh = R"sql(
+  CREATE TABLE tallies (
+    name TEXT PRIMARY KEY,
+    rows INTEGER NOT NULL,
+    digest INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  INSERT INTO tallies
+    SELECT 'hardware', count(*), moetune_tally(digest) FROM hardware UNION ALL
+    SELECT 'workloads', count(*), moetune_tally(digest) FROM workloads UNION ALL
+    SELECT 'trials', count(*), moetune_tally(digest) FROM trials UNION ALL
+    SELECT 'winners', count(*), moetune_tally(digest) FROM winners UNION ALL
+    SELECT 'rivals', count(*), moetune_tally(digest) FROM rivals UNION ALL
+    SELECT 'history', count(*), moetune_tally(digest) FROM history UNION ALL
+    SELECT 'ranges', count(*), moetune_tally(digest) FROM ranges UNION ALL
+    SELECT 'range_history', count(*), moetune_tally(digest) FROM range_history UNION ALL
+    SELECT 'cubins', count(*), moetune_tally(digest) FROM cubins UNION ALL
+    SELECT 'builds', count(*), moetune_tally(digest) FROM builds UNION ALL
+    SELECT 'calibrations', count(*), moetune_tally(digest) FROM calibrations;
+
+  CREATE TABLE writing (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    since TEXT NOT NULL
+  ) STRICT;
+)sql";
+
+constexpr const char* kMigrations[] = {kFirst, kSecond, kThird, kFourth, kFifth, kSixth, kSeventh};
 
 }  // namespace
 
 std::span<const char* const> migrations() { return kMigrations; }
 
-std::string_view current_schema_digest() { return "4745bfaac6c153e7aaa35032e0cf9882"; }
+std::string_view known_schema_digest(std::int64_t version) {
+  switch (version) {
+    case 6:
+      return "4745bfaac6c153e7aaa35032e0cf9882";
+    case 7:
+      return "067f0a251376f25bb89f31593f73213b";
+    default:
+      return "";
+  }
+}
 
 }  // namespace moetune

@@ -1,7 +1,7 @@
 #include "cache/pack.h"
 
+#include "base/replace_file.h"
 #include "base/version.h"
-#include "base/work_folder.h"
 #include "cache/ranges.h"
 
 namespace moetune {
@@ -32,6 +32,14 @@ bool is_servable(const Workload& workload, const WinnerRecord& winner, PackConte
   return false;
 }
 
+bool holds_winner(const Cache& source, const Workload& workload) {
+  try {
+    return source.winner(workload.id, WinnerParts::without_cubins).has_value();
+  } catch (const DamagedWinner&) {
+    return false;
+  }
+}
+
 void copy_winner(const Cache& source, const Workload& workload, Cache& pack, PackContents& contents) {
   try {
     const std::optional<WinnerRecord> winner = source.winner(workload.id);
@@ -43,55 +51,58 @@ void copy_winner(const Cache& source, const Workload& workload, Cache& pack, Pac
   }
 }
 
+bool takes(const PackFilter& filter, const std::string& kernel, const HardwareKey& hardware) {
+  return (filter.kernel.empty() || kernel == filter.kernel) &&
+         hardware.name.find(filter.hardware) != std::string::npos;
+}
+
 void copy_ranges(const Cache& source, const PackFilter& filter, Cache& pack, PackContents& contents) {
   for (const FamilyRange& range : source.ranges()) {
-    const HardwareKey& hardware = range.key.hardware;
-    if ((hardware.origin != "gpu" && !filter.recorded) ||
-        hardware.name.find(filter.hardware) == std::string::npos)
-      continue;
-    if (!filter.kernel.empty() && range.key.kernel != filter.kernel) continue;
+    if (!takes(filter, range.key.kernel, range.key.hardware)) continue;
+    if (range.key.hardware.origin != "gpu" && !filter.recorded) continue;
     try {
       pack.put_range(range.key, source.range_record(range));
       ++contents.ranges;
     } catch (const BrokenEnvironment&) {
-      ++contents.damaged;
+      ++contents.damaged_ranges;
     }
   }
+  for (const DamagedRange& one : source.damaged_ranges())
+    contents.damaged_ranges += takes(filter, one.range.key.kernel, one.range.key.hardware);
 }
 
 }  // namespace
 
+MadePack make_pack(const Cache& source, const PackFilter& filter) {
+  source.require_as_sealed();
+  Cache pack = Cache::in_memory();
+  PackContents contents;
+  for (const Workload& workload : source.workloads()) {
+    const WorkloadKey& key = workload.key;
+    if (!takes(filter, key.kernel, key.hardware)) continue;
+    if (is_recording(key)) continue;  // trials alone
+    if (key.hardware.origin == "gpu" || filter.recorded)
+      copy_winner(source, workload, pack, contents);
+    else
+      contents.recorded += holds_winner(source, workload);
+  }
+  if (contents.winners == 0)
+    throw NoWinners("there is no winner to export in " + source.path().string() +
+                    (contents.recorded > 0 ? " but of recordings, which no server launches" : ""));
+  copy_ranges(source, filter, pack, contents);
+  pack.seal(std::string(version()));
+  contents.families = static_cast<std::int64_t>(pack.manifest()->families.size());
+  MadePack made{pack.content(), contents};
+  made.contents.bytes = static_cast<std::int64_t>(made.bytes.size());
+  return made;
+}
+
 PackContents export_pack(const Cache& source, const fs::path& path, const PackFilter& filter) {
   require_replaceable(path);
-  source.require_as_sealed();
-  const WorkFolder folder(path);  // SQLite keeps its own files beside the pack
-  const fs::path made = folder.file("pack");
-  PackContents contents;
-  {
-    Cache pack = Cache::open(made, Cache::Mode::create);
-    for (const Workload& workload : source.workloads()) {
-      const WorkloadKey& key = workload.key;
-      if (!filter.kernel.empty() && key.kernel != filter.kernel) continue;
-      if (key.hardware.name.find(filter.hardware) == std::string::npos) continue;
-      if (is_recording(key)) continue;  // trials alone
-      if (key.hardware.origin != "gpu" && !filter.recorded) {
-        contents.recorded += source.winner(workload.id, WinnerParts::without_cubins).has_value();
-        continue;
-      }
-      copy_winner(source, workload, pack, contents);
-    }
-    if (contents.winners == 0)
-      throw NoWinners("there is no winner to export in " + source.path().string() +
-                      (contents.recorded > 0 ? " but of recordings, which no server launches" : ""));
-    copy_ranges(source, filter, pack, contents);
-    pack.seal(std::string(version()));
-    contents.families = static_cast<std::int64_t>(pack.manifest()->families.size());
-  }
-  contents.bytes = static_cast<std::int64_t>(fs::file_size(made));
-  std::error_code failure;
-  fs::rename(made, path, failure);
-  if (failure) throw BrokenEnvironment("cannot write " + path.string() + ": " + failure.message());
-  return contents;
+  const MadePack made = make_pack(source, filter);
+  remove_left_overs(path);
+  replace_file(path, made.bytes);
+  return made.contents;
 }
 
 }  // namespace moetune

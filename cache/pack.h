@@ -26,12 +26,22 @@ struct PackFilter {
 struct PackContents {
   std::int64_t winners = 0, families = 0, ranges = 0;
   std::int64_t bytes = 0;  // of the file
-  // Of those that the filter takes: left out as no server may launch them.
+  // Winners that the filter takes, and range tables: left out as no server may launch them.
   std::int64_t recorded = 0, contended = 0, damaged = 0, without_family = 0;
+  std::int64_t damaged_ranges = 0;
 };
 
-// Writes a pack of the winners that a server may launch, replacing `path` in one step. Throws BadInput for a
-// `path` that holds anything but a pack, NoWinners if there is none; BrokenEnvironment as Cache does.
+struct MadePack {
+  std::string bytes;
+  PackContents contents;
+};
+
+// Makes a pack of the winners and range tables that a server may launch; one that breaks the rules of `source` counts
+// as damaged. Throws NoWinners if there is none; BrokenEnvironment as Cache does, and for want of memory.
+MadePack make_pack(const Cache& source, const PackFilter& filter);
+
+// Writes one, replacing `path` in one step; a killed process leaves at most a PATH.XXXXXX.tmp, which the next one of an
+// hour later removes. Throws BadInput for a `path` that holds anything but a pack.
 PackContents export_pack(const Cache& source, const std::filesystem::path& path, const PackFilter& filter);
 
 }  // namespace moetune

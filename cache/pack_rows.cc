@@ -105,7 +105,7 @@ void Cache::seal(const std::string& made_by) {
     transaction.commit();
     impl_->pack = std::move(manifest);
   }
-  if (!database.set_journal("delete"))
+  if (path() != ":memory:" && !database.set_journal("delete"))
     throw BrokenEnvironment("cannot finish the pack " + path().string() + ": somebody else has it open");
   database.execute("VACUUM");
 }

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/digest.h"
+#include "base/utf8.h"
 #include "cache/cache_impl.h"
 #include "cache/history.h"
 #include "cache/pack_rows.h"
@@ -81,7 +82,16 @@ FamilyRange range_of(const Database& database, const Query& row) {
   return found;
 }
 
+std::string why_unsound(const FamilyRange& range, const RecordRules& rules) {
+  return rules.range ? rules.range(range) : "";
+}
+
 }  // namespace
+
+std::string place_of(const FamilyRange& range) {
+  return "range table " + std::to_string(range.id) + " (" +
+         to_utf8(range.key.kernel + " " + range.key.family) + ")";
+}
 
 void Cache::Impl::store_range(const RangeKey& key, const RangeRecord& record, const std::string& reason) {
   const std::int64_t on = hardware(key.hardware);
@@ -139,16 +149,37 @@ std::vector<FamilyRange> Cache::family_ranges(const std::string& kernel, const s
                                     kernel, family);
   while (row.step()) all.push_back(range_of(impl_->database, row));
   if (impl_->pack) require_manifest(impl_->database, *impl_->pack, kernel, family, {{}, all.size()});
-  std::erase_if(all, [](const FamilyRange& range) { return range.table.empty(); });
+  std::erase_if(all, [&](const FamilyRange& range) {
+    return range.table.empty() || !why_unsound(range, impl_->rules).empty();
+  });
+  return all;
+}
+
+std::vector<FamilyRange> Cache::Impl::read_ranges() const {
+  std::vector<FamilyRange> all;
+  if (schema < kSchemaWithRanges) return all;
+  Query row = database.query(SELECT_RANGES "WHERE g.plan <> '' AND " SOUND_RANGE LATEST_RANGE_FIRST);
+  while (row.step()) all.push_back(range_of(database, row));
   return all;
 }
 
 std::vector<FamilyRange> Cache::ranges() const {
-  std::vector<FamilyRange> all;
-  if (impl_->schema < kSchemaWithRanges) return all;
-  Query row = impl_->database.query(SELECT_RANGES "WHERE g.plan <> '' AND " SOUND_RANGE LATEST_RANGE_FIRST);
-  while (row.step()) all.push_back(range_of(impl_->database, row));
+  std::vector<FamilyRange> all = impl_->read_ranges();
+  std::erase_if(all, [&](const FamilyRange& range) { return !why_unsound(range, impl_->rules).empty(); });
   return all;
+}
+
+std::vector<DamagedRange> Cache::damaged_ranges() const {
+  std::vector<DamagedRange> damaged;
+  if (impl_->schema < kSchemaWithRanges) return damaged;
+  Query row =
+      impl_->database.query(SELECT_RANGES "WHERE g.plan <> '' AND NOT (" SOUND_RANGE ")" LATEST_RANGE_FIRST);
+  while (row.step()) damaged.push_back({range_of(impl_->database, row), "it does not match its digest"});
+  for (FamilyRange& range : impl_->read_ranges()) {
+    std::string wrong = why_unsound(range, impl_->rules);
+    if (!wrong.empty()) damaged.push_back({std::move(range), std::move(wrong)});
+  }
+  return damaged;
 }
 
 RangeRecord Cache::range_record(const FamilyRange& range) const {

@@ -56,4 +56,13 @@ struct FamilyRange {
   std::int64_t id = 0;  // for Cache::range_history
 };
 
+// A table that is not handed out.
+struct DamagedRange {
+  FamilyRange range;
+  std::string what;  // is wrong with it
+};
+
+// "range table 3 (router experts=8)"
+std::string place_of(const FamilyRange& range);
+
 }  // namespace moetune

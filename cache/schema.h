@@ -19,8 +19,9 @@ inline constexpr std::int64_t kApplicationId = 0x6D6F6574;  // "moet"
 // Each is SQL that takes the schema one version up, the first from an empty file.
 std::span<const char* const> migrations();
 
-// schema_digest of what all migrations make. To be written anew with every migration.
-std::string_view current_schema_digest();
+// schema_digest of what the first `version` migrations make, of today's version and of those that packs have which are
+// shipped; "" of others. To be added to with every migration.
+std::string_view known_schema_digest(std::int64_t version);
 
 // Refuses a file that is another application's, a newer moetune's or of a version that there never was,
 // without a lock or a change to anything.
@@ -37,6 +38,7 @@ inline constexpr std::int64_t kSchemaWithHistory = 3;  // and with rivals
 inline constexpr std::int64_t kSchemaWithRanges = 4;
 inline constexpr std::int64_t kSchemaWithTimings = 5;
 inline constexpr std::int64_t kSchemaWithRangeHistory = 6;
+inline constexpr std::int64_t kSchemaWithTallies = 7;  // and with a mark of who writes
 
 // For a file opened read-only: throws BrokenEnvironment where its version is not one of those.
 void require_version(const Database& database);

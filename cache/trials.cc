@@ -33,7 +33,10 @@ std::vector<TrialRecord> Cache::trials(std::int64_t workload) const {
   return all;
 }
 
-void Cache::begin_search(std::int64_t workload) { impl_->searches.enter(workload); }
+void Cache::begin_search(std::int64_t workload) {
+  impl_->searches.enter(workload);
+  impl_->begin_writing();
+}
 
 void Cache::Impl::alone_on(std::int64_t workload, const std::function<void()>& change) {
   if (!searches.try_exclusive(workload)) {

@@ -78,7 +78,7 @@ bool Cache::Impl::launches_same(std::int64_t workload, const WinnerRecord& winne
 void Cache::put_winner(std::int64_t workload, const WinnerRecord& winner) {
   const Database& database = impl_->database;
   WriteTransaction transaction(database);
-  if (winner.contended && holds_sound_winner(database, workload)) return;
+  if (winner.contended && holds_sound_winner(database, workload) && impl_->is_true(workload)) return;
   const bool replaces = has_winner(database, workload);
   const std::optional<Contender> old = find_contender(database, workload);
   if (old && !impl_->launches_same(workload, winner))
@@ -89,9 +89,33 @@ void Cache::put_winner(std::int64_t workload, const WinnerRecord& winner) {
   transaction.commit();
 }
 
+std::string Cache::Impl::why_untrue(std::int64_t workload, const WinnerRecord& winner,
+                                    WinnerParts parts) const {
+  if (!rules.winner) return "";
+  const std::optional<Workload> known = find_workload(workload);
+  return known ? rules.winner(*known, winner, parts) : "";
+}
+
+bool Cache::Impl::is_true(std::int64_t workload) const {
+  try {
+    const std::optional<WinnerRecord> winner = read_winner(workload, WinnerParts::without_cubins);
+    return winner && why_untrue(workload, *winner, WinnerParts::without_cubins).empty();
+  } catch (const DamagedWinner&) {
+    return false;
+  }
+}
+
 std::optional<WinnerRecord> Cache::winner(std::int64_t workload, WinnerParts parts) const {
+  std::optional<WinnerRecord> winner = impl_->read_winner(workload, parts);
+  const std::string wrong = winner ? impl_->why_untrue(workload, *winner, parts) : "";
+  if (wrong.empty()) return winner;
+  throw DamagedWinner("the winner of workload " + std::to_string(workload) + " in " + path().string() +
+                      " cannot be true (" + wrong + "); search again to replace it");
+}
+
+std::optional<WinnerRecord> Cache::Impl::read_winner(std::int64_t workload, WinnerParts parts) const {
   // One statement, so that a writer beside it cannot take a cubin away in between.
-  Query row = impl_->database.query(
+  Query row = database.query(
       "SELECT config, time_us, interval_low_us, interval_high_us, default_time_us, roofline, plan, interface,"
       " fallback_config, fallback_plan, fallback_interface, contended, provenance, stored_at,"
       " v.digest = " MOETUNE_WINNER_DIGEST " AND h.digest = " MOETUNE_HARDWARE_DIGEST
@@ -127,7 +151,8 @@ std::optional<WinnerRecord> Cache::winner(std::int64_t workload, WinnerParts par
     if (!winner.fallback.config.empty()) load(18, winner.fallback.cubin);
   }
   if (sound) return winner;
-  throw DamagedWinner("the winner of workload " + std::to_string(workload) + " in " + path().string() +
+  throw DamagedWinner("the winner of workload " + std::to_string(workload) + " in " +
+                      database.path().string() +
                       " is damaged (it does not match its digest); search again to replace it");
 }
 
@@ -148,7 +173,8 @@ std::vector<FamilyWinner> Cache::family_winners(const std::string& kernel, const
       " h.l2_bytes, h.memory_bytes, h.sm_clock_khz, h.memory_clock_khz, h.origin, h.driver, v.config,"
       " v.interface, v.fallback_config, v.fallback_interface, v.cubin, coalesce(v.fallback_cubin, 0),"
       " c.digest, coalesce(f.digest, ''), v.time_us, v.default_time_us,"
-      " v.stored_at, v.contended, w.timing FROM workloads w JOIN winners v ON v.workload = w.id"
+      " v.stored_at, v.contended, w.timing, v.interval_low_us, v.interval_high_us, v.roofline"
+      " FROM workloads w JOIN winners v ON v.workload = w.id"
       " JOIN devices h ON h.id = w.hardware LEFT JOIN cubins c ON c.id = v.cubin"
       " LEFT JOIN cubins f ON f.id = v.fallback_cubin WHERE w.kernel = ? AND w.family = ?"
       " AND v.digest = " MOETUNE_WINNER_DIGEST_OF(MOETUNE_IDENTITY_OF("w", "h"), "c.digest",
@@ -176,6 +202,10 @@ std::vector<FamilyWinner> Cache::family_winners(const std::string& kernel, const
     winner.stored_at = row.text(23);
     winner.contended = row.integer(24) != 0;
     winner.workload.key.timing = stored_timing(row.text(25));
+    winner.workload.family = family;
+    winner.interval_low_us = row.real(26);
+    winner.interval_high_us = row.real(27);
+    winner.roofline = row.real(28);
     all.push_back(std::move(winner));
   }
   if (impl_->pack) require_manifest(impl_->database, *impl_->pack, kernel, family, {all.size(), {}});

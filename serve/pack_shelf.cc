@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 
 #include "base/ed25519.h"
@@ -13,7 +12,6 @@
 #include "base/format.h"
 #include "base/regular_file.h"
 #include "base/replace_file.h"
-#include "base/work_folder.h"
 #include "cache/pack.h"
 
 namespace moetune {
@@ -22,9 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostListed = 1000, kMostSignatures = 16, kPieceBytes = 256 << 10;
-
-constexpr std::string_view kWorkName = ".service.pack";
-constexpr std::chrono::hours kLeftOverAge{1};
 
 // A file that is open for as long as somebody reads it, whatever is renamed over it meanwhile. Links are followed:
 // each file of a volume that Kubernetes fills is one.
@@ -64,16 +59,6 @@ std::vector<PackSignature> signatures_of(const fs::path& pack) {
 void write_signatures(const fs::path& pack, std::vector<PackSignature> signatures) {
   if (signatures.size() > kMostSignatures) signatures.resize(kMostSignatures);
   replace_file(signature_path(pack), signatures_text(signatures), Durable::yes);
-}
-
-// What a publisher leaves that is killed. Those of one that still works are young.
-void remove_left_overs(const fs::path& folder) {
-  std::error_code gone;
-  for (const auto& file : fs::directory_iterator(folder, gone)) {
-    if (!file.path().filename().string().starts_with(kWorkName)) continue;
-    const auto age = fs::file_time_type::clock::now() - file.last_write_time(gone);
-    if (!gone && age > kLeftOverAge) fs::remove_all(file.path(), gone);
-  }
 }
 
 bool equal(const PackSignature& a, const PackSignature& b) {
@@ -185,23 +170,22 @@ bool PackShelf::publish(const CacheChoice& cache, const Publishing& how) {
   const std::lock_guard alone(publishing_);
   const std::unique_ptr<Cache> source = open_existing_cache(cache);
   if (source == nullptr) return false;
-  remove_left_overs(folder_);
-  const WorkFolder work(folder_ / kWorkName);
-  const fs::path fresh = work.file("pack"), target = folder_ / "service.pack";
+  const fs::path target = folder_ / "service.pack";
+  remove_left_overs(target);
   std::error_code gone;
+  std::string bytes;
   try {
-    export_pack(*source, fresh, {.recorded = how.recorded});
+    bytes = make_pack(*source, {.recorded = how.recorded}).bytes;
   } catch (const NoWinners& error) {
     if (!fs::exists(target, gone)) return false;  // nothing is tuned yet
     throw BadInput(std::string(error.what()) + "; service.pack stays as it is, with the winners of before: " +
                    "remove it if nobody is to get them");
   }
-  if (const std::uint64_t bytes = fs::file_size(fresh); bytes > most_bytes_)
+  if (bytes.size() > most_bytes_)
     throw BadInput(
         format("the cache's winners make a pack of %.1f MiB, and %.1f MiB are served at most; service.pack "
                "stays as it is (moetune cache gc, cache rm and cache export --kernel make smaller ones)",
-               static_cast<double>(bytes) / 1048576, static_cast<double>(most_bytes_) / 1048576));
-  const std::string bytes = read_regular_file(fresh, most_bytes_);
+               static_cast<double>(bytes.size()) / 1048576, static_cast<double>(most_bytes_) / 1048576));
   std::vector<PackSignature> old = signatures_of(target), own;
   if (!how.sign_key.empty()) own.push_back(sign_pack(read_secret_key(how.sign_key), bytes));
   std::vector<PackSignature> both = own;
@@ -216,7 +200,7 @@ bool PackShelf::publish(const CacheChoice& cache, const Publishing& how) {
     return !is_signed;
   }
   if (!own.empty()) write_signatures(target, both);
-  fs::rename(fresh, target);
+  replace_file(target, bytes);
   if (!own.empty()) {
     write_signatures(target, own);
   } else {

@@ -13,6 +13,8 @@ std::string source(const std::string& below = "");
 const char* fake_libcuda();
 const char* fake_libnvml();
 const char* fake_nvrtc();
+// The library of tests/cli/no_locks.cc.
+const char* no_locks();
 
 // bench/serving_loop; "" in a build without benchmarks.
 const char* serving_loop();

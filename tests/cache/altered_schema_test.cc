@@ -165,7 +165,7 @@ TEST_CASE("check asks the rules of every trial and every winner that matches its
   fill_each(dir / "cache.db");
   const moetune::RecordRules rules = {
       .trial = [](const auto& key, const auto& trial) { return key.problem + " " + trial.config; },
-      .winner = [](const auto& key, const auto& winner) { return key.kernel + " " + winner.config; }};
+      .winner = [](const auto& of, const auto& winner, auto) { return of.key.kernel + " " + winner.config; }};
   const auto problems = Cache::open(dir / "cache.db", Cache::Mode::inspect).check(rules);
   REQUIRE(problems.size() == 2);
   CHECK(problems[0].where == "trial 1 of workload 1 (decode_attention batch=64)");

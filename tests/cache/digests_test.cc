@@ -65,9 +65,10 @@ struct Column {
   std::string table, name, type;
 };
 
-// Numbers of rows, and a build's place in the order of use, are no facts. A cache has no row of a pack's.
+// Numbers of rows, a build's place in the order of use and since when a search writes are no facts. A cache has no row
+// of a pack's.
 bool is_no_fact(const Column& column) {
-  return column.name == "id" || column.table == "pack" ||
+  return column.name == "id" || column.table == "pack" || column.table == "writing" ||
          (column.table == "builds" && (column.name == "used" || column.name == "stored_bytes"));
 }
 

@@ -7,6 +7,7 @@
 
 #include "cache/history.h"
 #include "cache/pack.h"
+#include "cache/ranges.h"
 #include "cache/schema.h"
 #include "tests/cache/support.h"
 
@@ -317,7 +318,7 @@ TEST_CASE("one unsound file among several, and nothing is touched") {
     CHECK(dir.content() == before);
   }
   moetune::RecordRules rules;
-  rules.winner = [](const auto&, const moetune::WinnerRecord& one) {
+  rules.winner = [](const auto&, const moetune::WinnerRecord& one, auto) {
     return one.config == "tile=2" ? std::string("it is untrue") : std::string();
   };
   CHECK(says(broken([&] { Cache::merge(dir / "into.db", {dir / "good.db"}, rules); }),
@@ -376,4 +377,44 @@ TEST_CASE("a disk that fills up in mid-merge leaves the destination as it was") 
   } else {
     MESSAGE("skipped: this machine does not let a test mount a tmpfs");
   }
+}
+
+TEST_CASE(
+    "what breaks the rules at the destination gives way to any, and counts as damaged for every reader") {
+  const TempDir dir;
+  moetune::RecordRules rules;
+  rules.winner = [](const auto&, const moetune::WinnerRecord& one, auto) {
+    return one.time_us < 1 ? std::string("it is untrue") : std::string();
+  };
+  rules.range = [](const moetune::FamilyRange& one) {
+    return one.table == "forged" ? std::string("it is forged") : std::string();
+  };
+  const moetune::RangeKey key{"decode_attention", "f", h200(), "s", "t"};
+  for (const char* name : {"into.db", "from.db"}) {
+    const bool is_forged = name == std::string("into.db");
+    Cache cache = Cache::open(dir / name, Cache::Mode::create);
+    moetune::WinnerRecord one = winner(1);
+    one.interface = "interface";
+    one.time_us = one.interval_low_us = one.interval_high_us = is_forged ? 0.5 : 20;
+    cache.put_winner(cache.workload(workload_key(), "f"), one);
+    cache.put_range(key, {is_forged ? "forged" : "sound", "", {winner(1)}, "", "{}"});
+  }
+  {
+    Cache forged = Cache::open(dir / "into.db", Cache::Mode::read_only);
+    CHECK(forged.winner(1)->time_us == 0.5);  // without rules
+    forged.use_rules(rules);
+    CHECK(says(broken([&] { forged.winner(1); }), "cannot be true (it is untrue)"));
+    CHECK(forged.ranges().empty());
+    CHECK(forged.family_ranges("decode_attention", "f").empty());
+    REQUIRE(forged.damaged_ranges().size() == 1);
+    CHECK(forged.damaged_ranges()[0].what == "it is forged");
+    CHECK_THROWS_AS(moetune::make_pack(forged, {}), moetune::NoWinners);
+    CHECK(forged.check(rules).size() == 2);
+  }
+  const moetune::MergeResult done = Cache::merge(dir / "into.db", {dir / "from.db"}, rules);
+  CHECK(done.winners_added == 1);
+  CHECK(done.ranges_taken == 1);
+  const Cache merged = Cache::open(dir / "into.db", Cache::Mode::read_only);
+  CHECK(merged.winner(1)->time_us == 20);
+  CHECK(merged.ranges()[0].table == "sound");
 }

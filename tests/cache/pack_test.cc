@@ -2,7 +2,12 @@
 #include "cache/pack.h"
 
 #include <doctest/doctest.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <thread>
 
 #include "cache/database.h"
 #include "tests/cache/support.h"
@@ -183,4 +188,37 @@ TEST_CASE("a manifest that was changed, or is of a newer moetune, is refused whe
           "is of version 2; this moetune reads 1");
   refused("UPDATE pack SET manifest = '[]'" + sealed, "is none of moetune's");
   refused("UPDATE pack SET manifest = '" + std::string(100'000, '[') + "'" + sealed, "nested more than");
+}
+
+TEST_CASE("an export that is killed leaves no folder, and what it may leave goes with a later one") {
+  const TempDir dir;
+  {
+    Cache cache = Cache::open(dir / "a.db", Cache::Mode::create);
+    for (int i = 0; i < 20; ++i) {
+      moetune::WinnerRecord one = servable(i);
+      one.cubin = random_bytes(200'000, static_cast<std::uint64_t>(i));
+      cache.put_winner(cache.workload(workload_key("batch=" + std::to_string(i)), "f"), one);
+    }
+  }
+  for (int delay_ms = 1; delay_ms < 200; delay_ms += 10) {
+    const pid_t child = start([&] {
+      const Cache cache = Cache::open(dir / "a.db", Cache::Mode::read_only);
+      for (;;) moetune::export_pack(cache, dir / "a.pack", {});
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+  }
+  for (const auto& file : fs::directory_iterator(dir.path())) {
+    CHECK_FALSE(file.is_directory());
+    CHECK(file.path().filename().string().starts_with("a."));
+  }
+  const std::string young = (dir / "a.pack.AbCdEf.tmp").string(), old = (dir / "a.pack.GhIjKl.tmp").string();
+  write_file(young, "of one that works");
+  write_file(old, "of one that was killed");
+  fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::hours(2));
+  moetune::export_pack(Cache::open(dir / "a.db", Cache::Mode::read_only), dir / "a.pack", {});
+  CHECK(fs::exists(young));
+  CHECK_FALSE(fs::exists(old));
+  CHECK(Cache::open(dir / "a.pack", Cache::Mode::inspect).check().empty());
 }

@@ -280,7 +280,7 @@ TEST_CASE("the summary counts what is there") {
   CHECK(summary.builds == 1);
   CHECK(summary.build_bytes > 5000);
   CHECK(summary.file_bytes > 55'000);
-  CHECK(summary.schema_version == 6);
+  CHECK(summary.schema_version == 7);
   CHECK(cache.check().empty());
 }
 

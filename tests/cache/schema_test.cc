@@ -77,7 +77,12 @@ TEST_CASE("the schema's digest is of what the migrations make") {
   const TempDir dir;
   Cache::open(dir / "cache.db", Cache::Mode::create);
   const Database database(dir / "cache.db", Database::Access::read_only, std::chrono::seconds(5));
-  CHECK(moetune::schema_digest(database) == moetune::current_schema_digest());
+  CHECK(moetune::schema_digest(database) ==
+        moetune::known_schema_digest(static_cast<std::int64_t>(moetune::migrations().size())));
+  // Packs that are shipped.
+  const Database old(dir / "old.db", Database::Access::create, std::chrono::seconds(5));
+  migrate(old, moetune::migrations().first(6));
+  CHECK(moetune::schema_digest(old) == moetune::known_schema_digest(6));
 }
 
 TEST_CASE("a newer schema is refused and the file untouched") {

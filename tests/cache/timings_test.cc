@@ -92,7 +92,7 @@ TEST_CASE("a file of the fourth schema is read as it lies, and brought up with a
     CHECK(cache.roll_back(7).config == "tile=2");
     cache.forget(7);  // with what refers to it
   }
-  CHECK(raw_text(dir / "a.db", "PRAGMA user_version") == "6");
+  CHECK(raw_text(dir / "a.db", "PRAGMA user_version") == "7");
   CHECK(raw_text(dir / "a.db", "SELECT (SELECT count(*) FROM trials) + (SELECT count(*) FROM winners)") ==
         "0");
 }

@@ -173,11 +173,10 @@ TEST_CASE("publishers of one folder do not take each other's unfinished packs") 
   const ScriptedDriver driver("memory=67108864");
   RunningService running;
   const CacheChoice cache = tuned_cache(running);
-  const fs::path packs = running.folder / "packs", old = packs / ".service.pack.AbCdEf",
-                 young = packs / ".service.pack.new";
+  const fs::path packs = running.folder / "packs", old = packs / "service.pack.AbCdEf.tmp",
+                 young = packs / "service.pack.GhIjKl.tmp";
   fs::create_directory(packs);
-  fs::create_directory(old);
-  std::ofstream(old / "pack") << "of one that was killed";
+  std::ofstream(old) << "of one that was killed";
   fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::hours(2));
   std::ofstream(young) << "of one that works";
   std::atomic<int> failed{0};
