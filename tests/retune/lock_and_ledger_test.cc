@@ -1,5 +1,7 @@
 // What outlives a night: the lock that keeps two apart, and the ledger that the next one reads.
 #include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -179,11 +181,17 @@ TEST_CASE("a full disk leaves the ledger of before") {
   const TemporaryFolder folder;
   const std::string file = folder.file("ledger.json");
   Ledger(file).put(some_key("tokens=1"), {.verdict = "kept", .at = 1});
-  std::filesystem::permissions(std::filesystem::path(file).parent_path(),
-                               std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
-  if (geteuid() != 0) CHECK_THROWS_AS(Ledger(file).put(some_key("tokens=2"), {}), BrokenEnvironment);
-  std::filesystem::permissions(std::filesystem::path(file).parent_path(), std::filesystem::perms::owner_all);
+  // No file may grow: root, who writes into any folder, meets that as everybody does.
+  rlimit before = {};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit none = {0, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &none) == 0);
+  CHECK_THROWS_AS(Ledger(file).put(some_key("tokens=2"), {}), BrokenEnvironment);
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
   CHECK(Ledger(file).find(some_key("tokens=1")));
+  CHECK_FALSE(Ledger(file).find(some_key("tokens=2")));
   Ledger full("/dev/full/ledger.json");
   CHECK_THROWS_AS(full.put(some_key("tokens=1"), {}), BrokenEnvironment);
 }
