@@ -13,12 +13,15 @@ int export_cache(const CacheArguments& arguments, Cache& cache, Output& output) 
   const std::pair<std::int64_t, const char*> left_out[] = {
       {made.recorded, "measured on a recording"},
       {made.contended, "measured while somebody else used the GPU"},
-      {made.damaged, "damaged"},
+      {made.damaged, "damaged; cache check names them"},
       {made.without_family, "stored by an older moetune; search again to export them"}};
   for (const auto& [count, why] : left_out) {
     if (count > 0)
       output.note(std::to_string(count) + (count == 1 ? " winner" : " winners") + " left out: " + why);
   }
+  if (made.damaged_ranges > 0)
+    output.note(counted_text(made.damaged_ranges, "range table") +
+                " left out: damaged; cache check names them");
   output.result() << arguments.operand << ": " << made.winners << (made.winners == 1 ? " winner" : " winners")
                   << " of " << made.families << (made.families == 1 ? " family, " : " families, ")
                   << bytes_text(static_cast<double>(made.bytes)) << "\n";
@@ -31,6 +34,7 @@ int export_cache(const CacheArguments& arguments, Cache& cache, Output& output) 
                     {{"recorded", made.recorded},
                      {"contended", made.contended},
                      {"damaged", made.damaged},
+                     {"damaged_ranges", made.damaged_ranges},
                      {"without_family", made.without_family}}}});
   return kDone;
 }

@@ -53,6 +53,8 @@ int list_cache(const CacheArguments&, Cache& cache, Output& output) {
                       {"stored_at", range.stored_at},
                       {"provenance", parse_stored(range.provenance)}});
   }
+  for (const DamagedRange& one : cache.damaged_ranges())
+    output.note(place_of(one.range) + " is left out: " + one.what);
   const Cache::Summary summary = cache.summary();
   const std::vector<Duel> duels = cache.duels();
   output.result() << table.text("", output.columns());
@@ -154,7 +156,13 @@ int check_cache(const CacheArguments&, Cache& cache, Output& output) {
   Document document = {{"cache", cache.path().string()}, {"sound", problems.empty()}};
   document["problems"] = listed(problems);
   document["outdated"] = problems.empty() ? listed(outdated) : Document(nullptr);  // null: not looked at
+  document["lacks_log"] = cache.lacks_log();
   if (problems.empty()) output.result() << cache.path().string() << " is sound.\n";
+  if (cache.lacks_log())
+    output.result()
+        << "But " << cache.path().string()
+        << " was copied while a search wrote to the cache, or has lost its -wal: results of the "
+           "search's last seconds may be missing. To copy a cache use cache export or cache merge.\n";
   output.document(document);
   return problems.empty() ? kDone : kBrokenEnvironment;
 }

@@ -131,6 +131,7 @@ int ReportCommand::run(Output& output, std::stop_token stop) {
   for (const WorkloadReport& one : report.workloads) {
     if (!one.stored.damage.empty()) output.note(one.stored.damage);
   }
+  for (const std::string& sentence : report.damaged_tables) output.note(sentence);
   write_files(report, cache.get(), output, document);
   output.document(document);
   return kDone;

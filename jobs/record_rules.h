@@ -1,16 +1,19 @@
-// What `moetune cache check` asks of workloads, trials and winners beyond their digests: kernels, problems
-// and configurations that moetune has, outcomes that exist, times that can be, texts and plans that can be
-// read.
+// What is asked of a cache's records beyond their digests (soundness/soundness.h), as a Cache takes it.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "cache/cache.h"
+#include "soundness/stored_key.h"
 
 namespace moetune {
 
 // For one thread. Throw BadInput where a space file is broken.
 RecordRules record_rules();
+
+// What read_sound_range() says against a table; "" for nothing.
+std::string why_unsound(const FamilyRange& range, const KnownKernel& known);
 
 // How good a stored range table is, for merges: its loss at worst over its cells and the unseen shapes of its
 // certificate. A table that cannot be read counts as the worst.

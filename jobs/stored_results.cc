@@ -5,8 +5,9 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "jobs/winner_truths.h"
+#include "base/stored_time.h"
 #include "kernels/registry.h"
+#include "soundness/soundness.h"
 #include "tuner/ceilings.h"
 #include "tuner/finals.h"
 #include "tuner/trial_record.h"
@@ -85,8 +86,11 @@ void take(StoredResult& result, const std::string& config, double time_us, bool 
   result.contended = contended;
 }
 
-// Those to choose from: contended ones only if no other is ok.
+// Those to choose from: with times that can be, and contended ones only if no other is ok.
 std::vector<TrialRecord> trusted(std::vector<TrialRecord> records) {
+  std::erase_if(records, [](const TrialRecord& record) {
+    return record.outcome == outcome_name(Outcome::ok) && !is_stored_time(record.time_us);
+  });
   const auto is_sound = [](const TrialRecord& record) {
     return record.outcome == outcome_name(Outcome::ok) && !record.contended;
   };
@@ -126,12 +130,12 @@ void choose_best(StoredResult& result, const std::vector<TrialRecord>& records, 
   take(result, best.config.text(), best.result.measurement.median_us, best.result.contended);
 }
 
+// A cache with rules judges by itself.
 std::optional<WinnerRecord> true_winner(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
                                         WinnerParts parts) {
   std::optional<WinnerRecord> winner = cache.winner(workload.id, parts);
-  const std::string wrong =
-      winner ? untrue_winner(workload.key, *winner, spaces, stored_ceilings(&cache, workload.key.hardware))
-             : "";
+  if (!winner || cache.has_rules()) return winner;
+  const std::string wrong = why_unsound(workload, *winner, parts, spaces.known(workload.key));
   if (wrong.empty()) return winner;
   throw DamagedWinner("the winner of workload " + std::to_string(workload.id) + " in " +
                       cache.path().string() + " cannot be true (" + wrong + "); search again to replace it");

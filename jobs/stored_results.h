@@ -33,7 +33,7 @@ struct StoredResult {
   double speedup() const { return best_us > 0 ? default_us / best_us : 0; }
 };
 
-// `damage` names a damaged winner, and one that cannot be true (jobs/winner_truths.h); whether a cubin is
+// `damage` names a damaged winner, and one that cannot be true (soundness/soundness.h); whether a cubin is
 // damaged only if it is read. Throws BrokenEnvironment where the file is.
 StoredResult read_result(const Cache& cache, const Workload& workload, StoredSpaces& spaces,
                          WinnerParts parts = WinnerParts::without_cubins);

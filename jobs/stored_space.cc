@@ -6,13 +6,6 @@
 #include "kernels/registry.h"
 
 namespace moetune {
-DeviceLimits stored_limits(const HardwareKey& hardware) {
-  DeviceLimits limits = limits_of_architecture(architecture_name(hardware.compute_capability));
-  limits.sm_count = hardware.sm_count;
-  limits.l2_bytes = hardware.l2_bytes;
-  limits.memory_bytes = hardware.memory_bytes;
-  return limits;
-}
 
 StoredSpaces::Known* StoredSpaces::find(const std::string& kernel) {
   if (known_kernel(kernel) == nullptr) return nullptr;
@@ -45,20 +38,8 @@ std::optional<Config> StoredSpaces::default_config(const WorkloadKey& key) {
   }
 }
 
-std::string stored_family(const WorkloadKey& key) {
-  const Kernel* const kernel = known_kernel(key.kernel);
-  if (kernel == nullptr) return "";
-  try {
-    return kernel->specialization(stored_problem(*kernel, key)).text();
-  } catch (const BadInput&) {
-    return "";
-  }
-}
-
-Problem stored_problem(const Kernel& kernel, const WorkloadKey& key) {
-  Problem problem = parse_problem(kernel.name(), kernel.schema(), nullptr, key.problem);
-  kernel.check(problem);
-  return problem;
+KnownKernel StoredSpaces::known(const WorkloadKey& key) {
+  return {known_kernel(key.kernel), space(key), is_current(key)};
 }
 
 }  // namespace moetune

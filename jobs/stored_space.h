@@ -9,6 +9,7 @@
 #include "cache/key.h"
 #include "kernels/kernel.h"
 #include "search/space.h"
+#include "soundness/stored_key.h"
 
 namespace moetune {
 
@@ -21,6 +22,9 @@ class StoredSpaces {
   // and its configurations be ones that moetune knows; a source digest covers no space file, so that an
   // edited domain shows as unknown values.
   bool is_current(const WorkloadKey& key);
+
+  // All of that, for soundness/. Valid as long as this object.
+  KnownKernel known(const WorkloadKey& key);
 
   // What a search of the workload takes for the default; nullopt where that cannot be told: another's kernel,
   // or a problem or an architecture that moetune does not know.
@@ -35,15 +39,5 @@ class StoredSpaces {
 
   std::map<std::string, Known> known_;
 };
-
-// The specialization of the stored problem; "" for a kernel or a problem that moetune does not know.
-std::string stored_family(const WorkloadKey& key);
-
-// A key tells what space files read of the GPU, but for what the architecture gives every GPU of its kind. Throws
-// BadInput for an unknown architecture.
-DeviceLimits stored_limits(const HardwareKey& hardware);
-
-// The stored problem. Throws BadInput where the kernel does not take it.
-Problem stored_problem(const Kernel& kernel, const WorkloadKey& key);
 
 }  // namespace moetune

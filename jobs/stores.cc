@@ -1,8 +1,17 @@
 #include "jobs/stores.h"
 
 #include "base/error.h"
+#include "jobs/record_rules.h"
 
 namespace moetune {
+namespace {
+
+std::unique_ptr<Cache> with_rules(Cache cache) {
+  cache.use_rules(record_rules());
+  return std::make_unique<Cache>(std::move(cache));
+}
+
+}  // namespace
 
 std::filesystem::path CacheChoice::file() const {
   return path.empty() ? Cache::default_path() : std::filesystem::path(path);
@@ -16,7 +25,7 @@ std::unique_ptr<Cache> open_existing_cache(const CacheChoice& choice, Cache::Mod
   if (std::filesystem::is_regular_file(status) && std::filesystem::file_size(choice.file(), error) == 0 &&
       !std::filesystem::exists(choice.file().string() + "-journal", error))
     return nullptr;
-  return std::make_unique<Cache>(Cache::open(choice.file(), mode));
+  return with_rules(Cache::open(choice.file(), mode));
 }
 
 std::unique_ptr<Cache> open_named_cache(const CacheChoice& choice, Cache::Mode mode) {
@@ -33,7 +42,7 @@ std::unique_ptr<Cache> open_or_create_cache(const CacheChoice& choice) {
     throw BadField("cache", "a cache file is named, and no cache is to be used");
   }
   if (choice.none) return nullptr;
-  return std::make_unique<Cache>(Cache::open(choice.file(), Cache::Mode::create));
+  return with_rules(Cache::open(choice.file(), Cache::Mode::create));
 }
 
 }  // namespace moetune

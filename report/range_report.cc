@@ -12,6 +12,7 @@
 #include "base/format.h"
 #include "kernels/registry.h"
 #include "ranges/grid.h"
+#include "soundness/soundness.h"
 
 namespace moetune {
 namespace {
@@ -57,22 +58,6 @@ const RangeReport* donor(const std::vector<RangeReport>& tables,
   return best;
 }
 
-// The problems of a table's cells; none if one cannot be read or run.
-std::vector<Problem> cell_problems(const RangeReport& report) {
-  std::vector<Problem> problems;
-  const Kernel* const kernel = known_kernel(report.key.kernel);
-  if (kernel == nullptr) return problems;
-  try {
-    for (const RangeCell& cell : report.table.cells) {
-      problems.push_back(parse_problem(kernel->name(), kernel->schema(), nullptr, cell.problem));
-      kernel->check(problems.back());
-    }
-  } catch (const BadInput&) {
-    problems.clear();
-  }
-  return problems;
-}
-
 std::vector<const Assignment*> dims_of(const std::vector<Problem>& problems) {
   std::vector<const Assignment*> dims;
   for (const Problem& problem : problems) dims.push_back(&problem.dims);
@@ -105,8 +90,7 @@ void align_uneven(std::vector<Problem>& problems) {
   }
 }
 
-void lay_out(RangeReport& report) {
-  std::vector<Problem> problems = cell_problems(report);
+void lay_out(RangeReport& report, std::vector<Problem> problems) {
   const std::vector<std::string> parts = differing_parts(dims_of(problems));
   for (std::size_t i = 0; i < report.cells.size(); ++i)
     report.cells[i].brief = i < parts.size() && !parts[i].empty() ? parts[i] : report.table.cells[i].problem;
@@ -132,7 +116,8 @@ std::map<CellKey, std::size_t> by_cell(const std::vector<WorkloadReport>& worklo
   return found;
 }
 
-void describe_cells(RangeReport& report, const std::map<CellKey, std::size_t>& searches,
+void describe_cells(RangeReport& report, std::vector<Problem> problems,
+                    const std::map<CellKey, std::size_t>& searches,
                     const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces) {
   const RangeKey& key = report.key;
   Variants variants(spaces);
@@ -148,7 +133,7 @@ void describe_cells(RangeReport& report, const std::map<CellKey, std::size_t>& s
     made.differing = differing_timings(own.timings, own.stored.best_config);
   }
   report.variants = variants.take_names();
-  lay_out(report);
+  lay_out(report, std::move(problems));
 }
 
 Document cell_document(const RangeReport& report, std::size_t i,
@@ -173,19 +158,27 @@ Document cell_document(const RangeReport& report, std::size_t i,
 }  // namespace
 
 std::vector<RangeReport> read_ranges(const Cache& cache, const std::optional<std::string>& kernel,
-                                     const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces) {
+                                     const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces,
+                                     std::vector<std::string>& damaged) {
   const std::map<CellKey, std::size_t> searches = by_cell(workloads);
   std::vector<RangeReport> all;
   for (FamilyRange& range : cache.ranges()) {
     if (kernel && range.key.kernel != *kernel) continue;
     try {
+      SoundRange sound = read_sound_range(
+          range, spaces.known({.kernel = range.key.kernel, .source_digest = range.key.source_digest}));
       all.push_back({.key = range.key,
-                     .table = RangeTable::parse(range.table, "a stored range table"),
+                     .table = std::move(sound.table),
                      .cubins = range.variants.size(),
                      .stored_at = range.stored_at});
-      describe_cells(all.back(), searches, workloads, spaces);
-    } catch (const BadInput&) {  // of another version; `cache check` names what is damaged
+      describe_cells(all.back(), std::move(sound.problems), searches, workloads, spaces);
+    } catch (const BadInput& wrong) {
+      damaged.push_back(place_of(range) + " cannot be true (" + wrong.what() + ")");
     }
+  }
+  for (const DamagedRange& one : cache.damaged_ranges()) {
+    if (!kernel || one.range.key.kernel == *kernel)
+      damaged.push_back(place_of(one.range) + " is left out: " + one.what);
   }
   std::set<std::pair<std::string, std::string>> families;
   for (const RangeReport& one : all) families.emplace(one.key.kernel, one.key.family);

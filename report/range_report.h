@@ -36,10 +36,11 @@ struct RangeReport {
   std::optional<HardwareKey> inherited_by;
 };
 
-// Of one kernel if it is named, tables first, inherited ones behind their own. What cannot be read is left out.
-// `workloads` are the report's.
+// Of one kernel if it is named, tables first, inherited ones behind their own. What is damaged or cannot be true is left
+// out, with a sentence in `damaged`. `workloads` are the report's.
 std::vector<RangeReport> read_ranges(const Cache& cache, const std::optional<std::string>& kernel,
-                                     const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces);
+                                     const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces,
+                                     std::vector<std::string>& damaged);
 
 // "In 3 of 12 cells another configuration would win: overlapped 2, alone 1." Empty if no cell has times under all
 // timings.

@@ -78,7 +78,7 @@ Report read_report(const Cache* cache, const ReportRequest& request) {
   find_earlier_winners(report.workloads);
   read_sections(*cache, request, report);
   report.grids = family_grids(report.workloads, spaces);
-  report.ranges = read_ranges(*cache, request.kernel, report.workloads, spaces);
+  report.ranges = read_ranges(*cache, request.kernel, report.workloads, spaces, report.damaged_tables);
   find_inherited(report.workloads, report.ranges, all);
   report.advice = advise(report);
   return report;

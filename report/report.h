@@ -47,6 +47,7 @@ struct Report {
   std::vector<HardwareSection> hardware;  // GPUs first, then recordings
   std::vector<FamilyGrid> grids;
   std::vector<RangeReport> ranges;
+  std::vector<std::string> damaged_tables;  // a sentence for each range table that is left out
   std::vector<Advice> advice;
 };
 

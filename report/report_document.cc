@@ -196,6 +196,7 @@ Document report_document(const Report& report) {
   document["hardware"] = Document::array();
   for (const HardwareSection& section : report.hardware)
     document["hardware"].push_back(section_document(section));
+  document["damaged_tables"] = report.damaged_tables;
   document["ranges"] = Document::array();
   for (const RangeReport& one : report.ranges)
     document["ranges"].push_back(range_report_document(one, report.workloads));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/stored_time.h"
 #include "jobs/stored_results.h"
 #include "search/outcome.h"
 
@@ -67,7 +68,7 @@ TrialSeries series_of(const std::vector<TrialRecord>& trials, std::size_t most) 
     series.device_s += seconds(facts, "validate_s") + seconds(facts, "measure_s");
     series.compile_s += seconds(facts, "compile_s");
     const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
-    const bool timed = outcome && has_time(*outcome) && std::isfinite(record.time_us) && record.time_us > 0;
+    const bool timed = outcome && has_time(*outcome) && is_stored_time(record.time_us);
     all.push_back({.number = all.size() + 1,
                    .config = record.config,
                    .outcome = record.outcome,

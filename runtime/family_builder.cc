@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "kernels/kernel_space.h"
 #include "kernels/plan_interface.h"
+#include "soundness/soundness.h"
 
 namespace moetune {
 namespace {
@@ -154,6 +155,7 @@ void FamilyBuilder::take(const StoredWinner& winner, std::size_t origin) {
   const char* what = "the winner";
   try {
     const Problem problem = problem_of(record.workload.key.problem);
+    if (const std::string wrong = why_unsound(record, kernel, problem); !wrong.empty()) throw BadInput(wrong);
     if (origin == 0 || like_.empty()) like_ = kernel.extents_of(problem);
     take_winner(winner, origin, problem);
     what = "the default";

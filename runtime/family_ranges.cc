@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "runtime/family_builder.h"
+#include "soundness/soundness.h"
 
 namespace moetune {
 
@@ -22,14 +23,18 @@ void FamilyBuilder::take_range(std::size_t origin) {
 
 bool FamilyBuilder::take_range(const StoredRange& range, std::size_t origin) {
   const Kernel& kernel = family_.kernel();
-  const RangeTable table = RangeTable::parse(range.record.table, "it");
-  if (table.contended || table.cells.empty() || range.record.variants.empty()) return false;
+  const SoundRange sound = read_sound_range(range.record, {&kernel, &space_});
+  const RangeTable& table = sound.table;
+  if (!sound.outdated.empty()) throw BadInput(sound.outdated);
+  if (table.contended || table.cells.empty()) return false;
   std::vector<Stored> cubins;
   std::vector<DispatchTable::Measured> cells;
   Extents like;
   ChoiceSource source;
-  for (const RangeCell& cell : table.cells) {
-    const Problem problem = problem_of(cell.problem);
+  for (std::size_t i = 0; i < table.cells.size(); ++i) {
+    const RangeCell& cell = table.cells[i];
+    const Problem& problem = sound.problems[i];
+    if (i == 0) problem_of(cell.problem);  // of this family
     const std::shared_ptr<const Launcher> launcher = launchable(cell.config, problem).launcher;
     require_runnable(launchable(cell.config, problem).config, problem);
     like = kernel.extents_of(problem);
@@ -56,7 +61,7 @@ bool FamilyBuilder::take_range(const StoredRange& range, std::size_t origin) {
                      .of_range = true,
                      .inherited = origins_[origin].inherited});
   }
-  expected_ = take_expected(table, problem_of(table.cells.front().problem), source, cubins);
+  expected_ = take_expected(table, sound.problems.front(), source, cubins);
   like_ = like;
   range_ = {origin, range.layer, range.record.key.timing, range.record.stored_at, {}};
   for (const DispatchTable::Measured& cell : cells) range_->add(cell.point);

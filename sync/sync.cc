@@ -40,14 +40,18 @@ class FolderLock {
     file_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
     if (file_ < 0) throw BrokenEnvironment("cannot write " + file.string() + ": " + std::strerror(errno));
     held_ = ::flock(file_, LOCK_EX | LOCK_NB) == 0;
+    if (!held_ && errno != EWOULDBLOCK) missing_ = std::strerror(errno);
   }
   FolderLock(const FolderLock&) = delete;
   ~FolderLock() { ::close(file_); }
-  bool held() const { return held_; }
+  // Nobody else has it, or nobody can tell, because locks do not work there.
+  bool held() const { return held_ || !missing_.empty(); }
+  const std::string& missing() const { return missing_; }
 
  private:
   int file_ = -1;
   bool held_ = false;
+  std::string missing_;  // the system's reason why no lock can be had
 };
 
 class Rounds {
@@ -67,6 +71,9 @@ class Rounds {
         round.next_s = waiting(0);
         return round;
       }
+      if (!lock->missing().empty())
+        round.warnings.push_back("locks do not work where " + request_.folder.string() + " lies (" +
+                                 lock->missing() + "): only one moetune sync may use it");
       work(round);
     } catch (const ServiceFailure& error) {
       round.failure = error.what();
@@ -91,7 +98,7 @@ class Rounds {
     }
     round.miss_files = posted.files;
     round.misses = posted.misses;
-    round.warnings = std::move(posted.warnings);
+    std::ranges::move(posted.warnings, std::back_inserter(round.warnings));
     if (stop_.stop_requested()) return;
     InstalledPacks installed = packs_.update(service_);
     round.installed = std::move(installed.names);

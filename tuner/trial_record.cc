@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/stored_time.h"
 #include "base/version.h"
 #include "kernels/plan_interface.h"
 
@@ -131,7 +132,7 @@ bool belongs_to_search(const TrialRecord& record, const std::string& strategy, s
 
 std::optional<TrialResult> from_record(const TrialRecord& record) {
   const std::optional<Outcome> outcome = outcome_from_name(record.outcome);
-  if (!outcome || (has_time(*outcome) && !(record.time_us > 0))) return std::nullopt;
+  if (!outcome || (has_time(*outcome) && !is_stored_time(record.time_us))) return std::nullopt;
   TrialResult result;
   result.outcome = *outcome;
   result.contended = record.contended;

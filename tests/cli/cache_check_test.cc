@@ -3,6 +3,7 @@
 #include "cache/cache.h"
 #include "cache/cache_impl.h"
 #include "cache/database.h"
+#include "cache/tallies.h"
 #include "jobs/kernel_files.h"
 #include "kernels/plan.h"
 #include "tests/cli/tool.h"
@@ -74,12 +75,14 @@ void sql(const std::string& path, const std::string& statement) {
   moetune::Database(path, moetune::Database::Access::read_write, std::chrono::seconds(5)).execute(statement);
 }
 
-// Gives every row the digest of what it says now: damage that a digest itself covers.
+// Gives every row the digest of what it says now, and every table its tally: damage that a digest itself covers.
 void seal(const std::string& path) {
   sql(path, "UPDATE hardware AS h SET digest = " MOETUNE_HARDWARE_DIGEST);
   sql(path, "UPDATE workloads AS w SET digest = " MOETUNE_WORKLOAD_DIGEST);
   sql(path, "UPDATE trials AS t SET digest = " MOETUNE_TRIAL_DIGEST);
   sql(path, "UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST);
+  moetune::recount_tallies(
+      moetune::Database(path, moetune::Database::Access::read_write, std::chrono::seconds(5)));
 }
 
 const std::string kName = " (decode_kernel " + kChecked + ")";

@@ -264,7 +264,12 @@ TEST_CASE("records that make no sense do no harm") {
   made.cache().put_trial(id, {.config = decode_config("4"),
                               .outcome = "ok",
                               .time_us = 1e308,
-                              .facts = R"({"measure_s":1e400,"validate_s":-4,"compile_s":"x"})",
+                              .facts = R"({"measure_s":2,"validate_s":-4,"compile_s":"x"})",
+                              .provenance = "{}"});
+  made.cache().put_trial(id, {.config = decode_config("8"),
+                              .outcome = "ok",
+                              .time_us = 120,
+                              .facts = R"({"measure_s":1e400})",
                               .provenance = "{}"});
   WinnerRecord winner = made.winner_record(decode_config("4"), 100, "yesterday");
   winner.provenance = R"({"strategy":7,"trials":"many","driver":[],"seed":1e99})";
@@ -273,7 +278,9 @@ TEST_CASE("records that make no sense do no harm") {
   REQUIRE(report.workloads.size() == 1);
   CHECK(report.workloads[0].origin.strategy.empty());
   CHECK_FALSE(report.workloads[0].origin.trials.has_value());
-  CHECK(report.workloads[0].trials.device_s >= 0);
+  CHECK(report.workloads[0].trials.device_s == 2);
+  CHECK(report.workloads[0].stored.damage.find("'yesterday', which is no time") != std::string::npos);
+  CHECK(report.workloads[0].stored.best_us == 120);  // not what took 1e308
   CHECK(age_text("yesterday", report.now) == "-");
   CHECK(report_document(report)["workloads"][0]["provenance"]["trials"].is_null());
 }

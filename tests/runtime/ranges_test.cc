@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cache/cache_impl.h"
 #include "cache/database.h"
 #include "cache/pack.h"
 #include "kernels/registry.h"
@@ -183,6 +184,16 @@ TEST_CASE("a range table that cannot be serves nothing, and the winners do") {
                            .grids = {{false, {{2, 32}}, {0, 0}}}};  // of one axis
        }),
        true},
+      {broken([](RangeTable& table) { table.bound = 1e308; }), true},
+      {broken([](RangeTable& table) { table.certificate.median = -5; }), true},
+      {broken([](RangeTable& table) { table.certificate.shapes = ~std::size_t{0}; }), true},
+      {broken([](RangeTable& table) { table.cells[3].best_us = 1; }), true},  // it does not keep its bound
+      {broken([](RangeTable& table) { table.cells[3].problem = table.cells[4].problem; }), true},
+      {broken([](RangeTable& table) { table.ranges = "batch=32..2"; }), true},
+      {broken([](RangeTable& table) {
+         table.cells[3].time_us = table.cells[3].best_us = table.cells[3].default_us = 1e308;
+       }),
+       true},
       {broken([](RangeTable& table) { table.contended = true; }), false},
       {broken([](RangeTable& table) { table.cells.clear(); }), false}};
   for (const auto& [text, warns] : texts) {
@@ -313,4 +324,31 @@ TEST_CASE("a pack that was altered serves no range table either") {
   Database(folder / "a.pack", Database::Access::read_write, std::chrono::seconds(5))
       .execute("DELETE FROM winners");  // the table's own row is as it was
   CHECK_FALSE(is_served());
+}
+
+TEST_CASE("a winner that cannot be true serves nothing, and the others do") {
+  const std::pair<const char*, const char*> forgeries[] = {
+      {"time_us = 1e308, interval_low_us = 1e308, interval_high_us = 1e308", "it took 1e+308"},
+      {"time_us = -3", "it took -3"},
+      {"default_time_us = -1", "the default beside it took -1"},
+      {"interval_low_us = 1, interval_high_us = 1", "lies outside of its interval"},
+      {"interval_high_us = 9e999", "its interval is"},
+      {"roofline = 9e999", "its roofline fraction is inf"},
+      {"stored_at = 'tomorrow'", "which is no time"}};
+  for (const auto& [change, what] : forgeries) {
+    CAPTURE(change);
+    const Folder folder;
+    const FakeWinner other{.problem = range_problem(8, 256).text(), .config = plain_config(16)};
+    store(folder / "cache.db", {{.problem = range_problem(2, 64).text(), .config = plain_config(32)}, other});
+    {
+      const Database database(folder / "cache.db", Database::Access::read_write, std::chrono::seconds(5));
+      database.execute(std::string("UPDATE winners SET ") + change + " WHERE workload = 1");
+      database.execute("UPDATE winners AS v SET digest = " MOETUNE_WINNER_DIGEST);
+    }
+    const Opened opened({folder / "cache.db"});
+    moetune_family* const family = opened.family(kRangeFamily);
+    CHECK_FALSE(picks_tile(explained(opened, family, 2, 64), 32));
+    CHECK(picks_tile(explained(opened, family, 8, 256), 16));
+    CHECK(opened.warnings().find(what) != std::string::npos);
+  }
 }

@@ -124,8 +124,12 @@ class ResultFolder:
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 raise FleetError(f"another driver works on {self.into}; wait until it has ended") from None
+            except OSError as error:
+                raise FleetError(
+                    f"locks do not work where {self.folder} lies ({error.strerror}); choose another --into"
+                ) from None
             yield
 
     def path(self, wanted: Wanted) -> Path:

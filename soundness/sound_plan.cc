@@ -1,4 +1,4 @@
-#include "jobs/winner_truths.h"
+#include "soundness/sound_plan.h"
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -7,11 +7,8 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/json.h"
-#include "base/version.h"
-#include "kernels/kernel.h"
-#include "kernels/registry.h"
+#include "kernels/plan_interface.h"
 #include "launch/bound_plan.h"
-#include "tuner/plausibility.h"
 
 namespace moetune {
 namespace {
@@ -20,15 +17,6 @@ constexpr std::uint64_t kMostGridX = 0x7fffffff, kMostGridYZ = 65535, kMostThrea
                         kMostCluster = 16;
 
 std::uint64_t volume(const Dim3& dim) { return std::uint64_t{dim[0]} * dim[1] * dim[2]; }
-
-// nullopt if it cannot be read, which others say.
-std::optional<Plan> parse_plan(const std::string& text) {
-  try {
-    return parse_json(text, "a stored plan").get<Plan>();
-  } catch (const std::exception&) {
-    return std::nullopt;
-  }
-}
 
 std::optional<DeviceLimits> known_limits(const HardwareKey& hardware) {
   try {
@@ -87,55 +75,33 @@ std::string too_large(const Plan& plan, const HardwareKey& hardware) {
   return "";
 }
 
-// Whatever the record says of the roofline.
-std::string too_fast(const WorkloadKey& key, const WinnerRecord& winner, const Ceilings& ceilings) {
-  const Kernel* const kernel = known_kernel(key.kernel);
-  if (kernel == nullptr) return "";
+}  // namespace
+
+std::string wrong_plan(const StoredLaunch& launch, const HardwareKey& hardware) {
   try {
-    const double least_us =
-        least_time_us(*kernel, stored_problem(*kernel, key), key.timing, ceilings, peak_of(key.hardware, 0));
-    const std::string wrong = why_implausible(winner.time_us, least_us);
-    return wrong.empty() ? "" : "it is " + wrong;
-  } catch (const BadInput&) {  // a problem that is none today
+    const Plan plan = parse_json(launch.plan, "a stored plan").get<Plan>();
+    if (std::string wrong = unbindable(plan); !wrong.empty()) return wrong;
+    if (std::string wrong = too_large(plan, hardware); !wrong.empty()) return wrong;
     return "";
+  } catch (const OtherPlanVersion&) {
+    return "";  // sound, and of no use to this version
+  } catch (const std::exception& error) {
+    return std::string("its launch plan cannot be read: ") + error.what();
   }
 }
 
-bool is_of_this_version(const WinnerRecord& winner) {
-  const nlohmann::json provenance = parse_json_or_discard(winner.provenance);
-  return provenance.is_object() && provenance.value("moetune", nlohmann::json()) == version();
-}
-
-// Of today's sources and version.
-std::string other_plan(const WorkloadKey& key, const StoredLaunch& launch, const Space& space) {
-  if (launch.config.empty()) return "";
+std::string other_plan(const StoredLaunch& launch, const WorkloadKey& key, const KnownKernel& known) {
   try {
-    const Kernel& kernel = find_kernel(key.kernel);
-    const Plan planned = kernel.plan(space.parse_config(launch.config), stored_problem(kernel, key),
-                                     stored_limits(key.hardware));
-    if (nlohmann::json(planned).dump() == parse_json(launch.plan, "a stored plan").dump()) return "";
-    return "its launch plan is not what " + key.kernel + " plans for " + launch.config;
+    const Plan planned = known.kernel->plan(known.space->parse_config(launch.config),
+                                            stored_problem(*known.kernel, key), stored_limits(key.hardware));
+    if (nlohmann::json(planned).dump() != parse_json(launch.plan, "a stored plan").dump())
+      return "its launch plan is not what " + key.kernel + " plans for " + launch.config;
+    if (!launch.interface.empty() && launch.interface != interface_digest(planned.unit, planned))
+      return "its cubin takes other parameters than " + key.kernel + " passes for " + launch.config;
+    return "";
   } catch (const BadInput&) {  // an architecture, a configuration or a problem that is unknown here
     return "";
   }
-}
-
-}  // namespace
-
-std::string untrue_winner(const WorkloadKey& key, const WinnerRecord& winner, StoredSpaces& spaces,
-                          const Ceilings& ceilings) {
-  const std::optional<Plan> plan = parse_plan(winner.plan);
-  // Behind a producer fresh inputs need not come from memory.
-  if (key.timing != Timing::chained && winner.roofline * kLeastShare > 1)
-    return format("it is faster than its GPU can be: %.1f%% of the roofline", winner.roofline * 100);
-  if (std::string wrong = too_fast(key, winner, ceilings); !wrong.empty()) return wrong;
-  if (!plan) return "";
-  if (std::string wrong = unbindable(*plan); !wrong.empty()) return wrong;
-  if (std::string wrong = too_large(*plan, key.hardware); !wrong.empty()) return wrong;
-  const Space* const space = spaces.space(key);
-  if (space == nullptr || !spaces.is_current(key) || !is_of_this_version(winner)) return "";
-  std::string wrong = other_plan(key, winner, *space);
-  return wrong.empty() ? other_plan(key, winner.fallback, *space) : wrong;
 }
 
 }  // namespace moetune

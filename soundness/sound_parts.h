@@ -1,0 +1,28 @@
+// What winners and range tables are both asked. For soundness/ alone; pure functions, each with what is wrong, "" for
+// nothing.
+#pragma once
+
+#include <string>
+
+#include "cache/key.h"
+#include "kernels/kernel.h"
+
+namespace moetune {
+
+std::string wrong_hardware(const HardwareKey& hardware);
+std::string wrong_date(const std::string& stored_at);
+// By the hardware's data sheet (soundness/peak.h).
+std::string too_fast(double time_us, const Problem& problem, const Kernel& kernel,
+                     const HardwareKey& hardware, Timing timing);
+
+// What the first says that says anything; those behind it are not asked.
+template <typename First, typename... Others>
+std::string first_wrong(const First& first, const Others&... others) {
+  std::string wrong = first();
+  if constexpr (sizeof...(others) > 0) {
+    if (wrong.empty()) return first_wrong(others...);
+  }
+  return wrong;
+}
+
+}  // namespace moetune

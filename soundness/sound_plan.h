@@ -1,0 +1,20 @@
+// Whether a stored launch plan can be launched, and is its kernel's. For soundness/ alone; pure functions.
+#pragma once
+
+#include <string>
+
+#include "cache/cache.h"
+#include "kernels/kernel.h"
+#include "soundness/stored_key.h"
+
+namespace moetune {
+
+// What is wrong with the plan of a stored launch, whatever kernel it is of: it cannot be read, launches nothing, has more
+// arguments than can be bound or launches that its GPU cannot hold. "" for nothing, and for a plan of another version.
+std::string wrong_plan(const StoredLaunch& launch, const HardwareKey& hardware);
+
+// "" if the kernel plans this for the launch's configuration, and passes what the cubin takes, or if that cannot be
+// told.
+std::string other_plan(const StoredLaunch& launch, const WorkloadKey& key, const KnownKernel& known);
+
+}  // namespace moetune

@@ -1,0 +1,216 @@
+#include "soundness/soundness.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "base/stored_time.h"
+#include "base/suggest.h"
+#include "base/time_stamp.h"
+#include "base/version.h"
+#include "kernels/registry.h"
+#include "search/outcome.h"
+#include "soundness/peak.h"
+#include "soundness/sound_parts.h"
+#include "soundness/sound_plan.h"
+
+namespace moetune {
+namespace {
+
+// A kernel that is not moetune's comes with a recording, and then has no sources.
+std::string wrong_kernel(const WorkloadKey& key) {
+  if (key.hardware.origin != "gpu" && key.source_digest.empty()) return "";
+  std::vector<std::string> names;
+  for (const Kernel* kernel : all_kernels()) names.push_back(kernel->name());
+  return unknown_name("kernel", key.kernel, names);
+}
+
+// Of other sources a dimension may have had another name or range; what is no list of values never was one.
+std::string wrong_problem(const Workload& workload, const KnownKernel& known) {
+  const std::string& text = workload.key.problem;
+  try {
+    if (split_assignment(text, "its problem").empty()) return "its problem is empty";
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  if (!known.is_current) return "";
+  try {
+    const Problem problem = stored_problem(*known.kernel, text);
+    if (problem.text() != text) return "its problem should be written " + problem.text();
+    const std::string family = known.kernel->specialization(problem).text();
+    return workload.family.empty() || workload.family == family
+               ? ""
+               : "its problem is of another family than it is stored for: " + family;
+  } catch (const BadInput& error) {
+    return std::string("its problem: ") + error.what();
+  }
+}
+
+// Of a kernel that is not moetune's the values are whatever its recording wrote; of other sources, what the
+// space had then.
+std::string wrong_config(const std::string& config, const KnownKernel& known) {
+  if (known.space == nullptr) return "";
+  try {
+    if (split_assignment(config, "its configuration").empty()) return "its configuration is empty";
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  if (!known.is_current) return "";
+  try {
+    const Config read = known.space->parse_config(config);
+    return read.text() == config ? "" : "its configuration should be written " + read.text();
+  } catch (const BadInput& error) {
+    return std::string("its configuration: ") + error.what();
+  }
+}
+
+std::string wrong_json(const char* what, const std::string& text) {
+  return parse_json_or_discard(text).is_object() ? ""
+                                                 : std::string("its ") + what + " cannot be read as JSON";
+}
+
+std::string wrong_interval(double low_us, double high_us) {
+  if (is_stored_time(low_us) && is_stored_time(high_us) && low_us <= high_us) return "";
+  return format("its interval is %g to %g µs", low_us, high_us);
+}
+
+// Of a median and its interval, rounded as they may be.
+std::string wrong_place(double time_us, double low_us, double high_us) {
+  constexpr double kRounding = 1e-3;
+  if (time_us >= low_us * (1 - kRounding) && time_us <= high_us * (1 + kRounding)) return "";
+  return format("its time of %g µs lies outside of its interval, %g to %g µs", time_us, low_us, high_us);
+}
+
+std::string wrong_figures(double time_us, double default_us) {
+  if (!is_stored_time(time_us)) return format("it took %g µs", time_us);
+  if (default_us == 0 || is_stored_time(default_us)) return "";
+  return format("the default beside it took %g µs", default_us);
+}
+
+// Behind a producer fresh inputs need not come from memory.
+std::string wrong_roofline(double roofline, Timing timing) {
+  constexpr double kMost = 1e3;
+  if (!std::isfinite(roofline) || roofline < 0 || roofline > kMost)
+    return format("its roofline fraction is %g", roofline);
+  if (timing == Timing::chained || roofline * kLeastShare <= 1) return "";
+  return format("it is faster than its GPU can be: %.1f%% of the roofline", roofline * 100);
+}
+
+// tuner/timings.h: an object a timing, whose numbers are times, or 0 for what did not run.
+std::string wrong_timings(const std::string& text) {
+  if (text.empty()) return "";
+  const nlohmann::json document = parse_json_or_discard(text);
+  if (!document.is_object()) return "its times by timing cannot be read as JSON";
+  for (const auto& [name, times] : document.items()) {
+    if (!times.is_object()) return "its times by timing have no " + name;
+    for (const auto& [figure, value] : times.items()) {
+      const double time_us = value.is_number() ? value.get<double>() : 0;
+      if (time_us != 0 && !is_stored_time(time_us))
+        return format("its %s of %s is %g", figure.c_str(), name.c_str(), time_us);
+    }
+  }
+  return "";
+}
+
+bool is_of_this_version(const WinnerRecord& winner) {
+  const nlohmann::json provenance = parse_json_or_discard(winner.provenance);
+  return provenance.is_object() && provenance.value("moetune", nlohmann::json()) == version();
+}
+
+std::string wrong_launch(const WorkloadKey& key, const StoredLaunch& launch, WinnerParts parts, bool is_ours,
+                         const KnownKernel& known) {
+  const bool may_replan = is_ours && known.kernel != nullptr && known.is_current;
+  return first_wrong(
+      [&] { return wrong_config(launch.config, known); }, [&] { return wrong_plan(launch, key.hardware); },
+      [&] { return parts == WinnerParts::all && launch.cubin.empty() ? "its cubin is empty" : ""; },
+      [&] { return may_replan ? other_plan(launch, key, known) : ""; });
+}
+
+// Whatever the record says of the roofline.
+std::string too_fast(const WorkloadKey& key, double time_us, const KnownKernel& known) {
+  if (known.kernel == nullptr) return "";
+  try {
+    return too_fast(time_us, stored_problem(*known.kernel, key), *known.kernel, key.hardware, key.timing);
+  } catch (const BadInput&) {  // a problem that is none today
+    return "";
+  }
+}
+
+}  // namespace
+
+std::string wrong_hardware(const HardwareKey& hardware) {
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
+  constexpr int kMostSms = 1 << 16, kMostKhz = 100'000'000, kMostCapability = 9999;
+  const auto is_within = [](std::int64_t value, std::int64_t most) { return value >= 0 && value <= most; };
+  const bool can_be =
+      is_within(hardware.compute_capability, kMostCapability) && is_within(hardware.sm_count, kMostSms) &&
+      is_within(hardware.l2_bytes, kMostBytes) && is_within(hardware.memory_bytes, kMostBytes) &&
+      is_within(hardware.sm_clock_khz, kMostKhz) && is_within(hardware.memory_clock_khz, kMostKhz);
+  return can_be ? "" : "no GPU is like its hardware: " + hardware.text();
+}
+
+std::string wrong_date(const std::string& stored_at) {
+  return parse_utc(stored_at) ? "" : "it was stored at '" + stored_at + "', which is no time";
+}
+
+std::string too_fast(double time_us, const Problem& problem, const Kernel& kernel,
+                     const HardwareKey& hardware, Timing timing) {
+  const double least_us = least_time_us(kernel.cost(problem), timing, peak_of(hardware, 0));
+  const std::string wrong = why_implausible(time_us, least_us);
+  return wrong.empty() ? "" : "it is " + wrong;
+}
+
+std::string why_unsound(const Workload& workload, const KnownKernel& known) {
+  return first_wrong(
+      [&] { return wrong_hardware(workload.key.hardware); },
+      [&] { return known.kernel == nullptr ? wrong_kernel(workload.key) : wrong_problem(workload, known); });
+}
+
+std::string why_unsound(const WorkloadKey& key, const TrialRecord& trial, const KnownKernel& known) {
+  const std::optional<Outcome> outcome = outcome_from_name(trial.outcome);
+  if (!outcome) return "its outcome '" + trial.outcome + "' is unknown";
+  if (has_time(*outcome) && !is_stored_time(trial.time_us))
+    return "it is " + trial.outcome + format(" but took %g µs", trial.time_us);
+  const bool exact = *outcome == Outcome::ok;
+  return first_wrong(
+      [&] { return exact ? wrong_interval(trial.interval_low_us, trial.interval_high_us) : ""; },
+      [&] { return trial.samples < 0 ? format("it has %d samples", trial.samples) : ""; },
+      [&] { return wrong_config(trial.config, known); }, [&] { return wrong_json("facts", trial.facts); },
+      [&] { return wrong_json("provenance", trial.provenance); });
+}
+
+std::string why_unsound(const Workload& workload, const WinnerRecord& winner, WinnerParts parts,
+                        const KnownKernel& known) {
+  const WorkloadKey& key = workload.key;
+  const bool is_ours = is_of_this_version(winner);
+  return first_wrong(
+      [&] { return why_unsound(workload, known); },
+      [&] { return wrong_figures(winner.time_us, winner.default_time_us); },
+      [&] { return wrong_interval(winner.interval_low_us, winner.interval_high_us); },
+      [&] { return wrong_place(winner.time_us, winner.interval_low_us, winner.interval_high_us); },
+      [&] { return wrong_roofline(winner.roofline, key.timing); },
+      [&] { return too_fast(key, winner.time_us, known); }, [&] { return wrong_date(winner.stored_at); },
+      [&] { return wrong_timings(winner.timings); },
+      [&] { return wrong_launch(key, winner, parts, is_ours, known); },
+      [&] {
+        return winner.fallback.config.empty() ? ""
+                                              : wrong_launch(key, winner.fallback, parts, is_ours, known);
+      },
+      [&] { return wrong_json("provenance", winner.provenance); });
+}
+
+std::string why_unsound(const FamilyWinner& winner, const Kernel& kernel, const Problem& problem) {
+  const WorkloadKey& key = winner.workload.key;
+  return first_wrong(
+      [&] { return wrong_hardware(key.hardware); },
+      [&] { return wrong_figures(winner.time_us, winner.default_time_us); },
+      [&] { return wrong_interval(winner.interval_low_us, winner.interval_high_us); },
+      [&] { return wrong_place(winner.time_us, winner.interval_low_us, winner.interval_high_us); },
+      [&] { return wrong_roofline(winner.roofline, key.timing); },
+      [&] { return too_fast(winner.time_us, problem, kernel, key.hardware, key.timing); },
+      [&] { return wrong_date(winner.stored_at); });
+}
+
+}  // namespace moetune

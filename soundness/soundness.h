@@ -1,0 +1,47 @@
+// What must hold of a stored record whatever its digest says: a digest finds damage, not authors. Everybody who checks,
+// shows, exports, merges, installs or launches records asks these functions, so that all say the same of one.
+//
+// A record is judged by itself: by its own key and numbers, not by what else its file holds. So it is as sound in a pack
+// as in the cache that the pack was made of. Pure functions; thread-safe. Each returns what is wrong, as the end of a
+// sentence, and "" for nothing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cache/cache.h"
+#include "cache/ranges.h"
+#include "kernels/kernel.h"
+#include "ranges/range_table.h"
+#include "soundness/stored_key.h"
+
+namespace moetune {
+
+// A known kernel, a problem that it has, of the family that it is stored for, hardware that can be.
+std::string why_unsound(const Workload& workload, const KnownKernel& known);
+
+// An outcome that there is, times that can be, a configuration of the space.
+std::string why_unsound(const WorkloadKey& key, const TrialRecord& trial, const KnownKernel& known);
+
+// All that the workload must be; times that can be, within their interval and no faster than its GPU; configurations of
+// the space; launch plans that GPU can hold, which for today's sources and version the kernel makes of them. Without
+// cubins nothing is said of these.
+std::string why_unsound(const Workload& workload, const WinnerRecord& winner, WinnerParts parts,
+                        const KnownKernel& known);
+
+// The same of what a server reads of a winner: neither plan nor cubin. `problem` is that of its key.
+std::string why_unsound(const FamilyWinner& winner, const Kernel& kernel, const Problem& problem);
+
+// A range table with the problems of its cells.
+struct SoundRange {
+  RangeTable table;
+  std::vector<Problem> problems;  // in the order of the cells; empty for a kernel that is not moetune's
+  // What of a table of other sources today's kernel does not know; "" for nothing. It serves nowhere then.
+  std::string outdated;
+};
+
+// Reads a table whose numbers can be (ranges/range_table.h), whose cells are of its family, each at a problem of its
+// own, with a configuration that runs there and that one of its cubins serves. Throws BadInput with what is wrong.
+SoundRange read_sound_range(const FamilyRange& range, const KnownKernel& known);
+
+}  // namespace moetune

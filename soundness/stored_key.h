@@ -1,0 +1,32 @@
+// What the key of a stored record stands for in this moetune. Pure functions; thread-safe.
+#pragma once
+
+#include <string>
+
+#include "cache/key.h"
+#include "kernels/kernel.h"
+#include "search/space.h"
+
+namespace moetune {
+
+// A record's kernel as this moetune has it.
+struct KnownKernel {
+  const Kernel* kernel = nullptr;  // null: not moetune's
+  const Space* space = nullptr;    // null with it
+  // The record is of today's sources: then its problems and configurations must be ones that moetune has, as it writes
+  // them. Of other sources they may have had other names and values.
+  bool is_current = false;
+};
+
+// The specialization of the stored problem; "" for a kernel or a problem that moetune does not know.
+std::string stored_family(const WorkloadKey& key);
+
+// A key tells what space files read of the GPU, but for what the architecture gives every GPU of its kind. Throws
+// BadInput for an unknown architecture.
+DeviceLimits stored_limits(const HardwareKey& hardware);
+
+// The stored problem. Throws BadInput where the kernel does not take it.
+Problem stored_problem(const Kernel& kernel, const std::string& text);
+Problem stored_problem(const Kernel& kernel, const WorkloadKey& key);
+
+}  // namespace moetune
