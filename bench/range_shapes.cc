@@ -127,7 +127,7 @@ class Shapes {
         workload_{.kernel = request.at("kernel").get<std::string>(),
                   .problem = request.value("problem", ""),
                   .preset = request.value("preset", "")},
-        session_(choose_family_device(request.value("device", "auto"), workload_),
+        session_(choose_family_device(request.value("device", "auto"), workload_, {.may_stand_in = true}),
                  {.cache = {.path = request.at("cache").get<std::string>()},
                   .no_compile = !request.value("compile", true),
                   .threads = request.value("threads", std::uint64_t{0}),

@@ -9,6 +9,7 @@
 
 #include "base/environment.h"
 #include "cli/event_text.h"
+#include "cli/search_text.h"
 #include "cli/text.h"
 
 namespace moetune {
@@ -39,10 +40,10 @@ std::string outcomes_text(const TrialCounts& counts) {
   return text;
 }
 
-std::string trial_text(const Trial& trial, std::size_t number) {
+std::string trial_text(const std::optional<Objective>& objective, const Trial& trial, std::size_t number) {
   const TrialResult& result = trial.result;
   std::string text = format("%5zu  %-14s  ", number, std::string(outcome_name(result.outcome)).c_str());
-  text += has_time(result.outcome) ? time_text(result.measurement.median_us) : result.message;
+  text += has_time(result.outcome) ? measured_text(objective, trial) : result.message;
   return text + "  " + trial.config.text() + (trial.resumed ? "  (resumed)" : "") +
          (result.contended ? "  (contended)" : "");
 }
@@ -94,15 +95,18 @@ void Progress::started(const SearchStarted& search) {
   search_.emplace(search);
   counts_ = {};
   best_us_ = 0;
+  best_.clear();
   begin_ = last_ = Clock::now();
 }
 
 void Progress::trial_ended(const TrialEnded& trial) {
   counts_ = trial.counts;
   best_us_ = trial.best != nullptr ? trial.best->result.measurement.median_us : 0;
+  const std::optional<Objective> objective = search_ ? search_->objective : std::nullopt;
+  best_ = trial.best != nullptr ? measured_text(objective, *trial.best) : "";
   const auto now = Clock::now();
   if (settings_.verbose) {
-    output_.note(trial_text(trial.trial, trial.counts.total()) + (trial.again ? "  (again)" : ""));
+    output_.note(trial_text(objective, trial.trial, trial.counts.total()) + (trial.again ? "  (again)" : ""));
     last_ = now;
   } else if (now - last_ >= (live() ? Clock::duration(kRedraw) : Clock::duration(settings_.log_every))) {
     show(now);
@@ -163,7 +167,7 @@ std::string Progress::line(double elapsed) const {
   }
   std::string text = format("%zu/%zu", counts_.total(), search_->budget);
   if (best_us_ > 0) {
-    text += "  best " + time_text(best_us_);
+    text += "  best " + best_;
     if (search_->work.amount > 0) text += " (" + rate_text(search_->work.rate(best_us_)) + ")";
   }
   if (elapsed > 0) text += format("  %.1f trials/s", static_cast<double>(counts_.total()) / elapsed);

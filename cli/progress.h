@@ -66,6 +66,7 @@ class Progress {
   std::optional<Phase> phase_;           // none before the first and after a search
   TrialCounts counts_;
   double best_us_ = 0;  // 0 where there is none
+  std::string best_;    // in words
   Clock::time_point begin_ = Clock::now(), last_ = begin_;
   Clock::time_point last_range_{};
 

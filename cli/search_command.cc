@@ -48,9 +48,9 @@ std::string_view SearchCommand::details() const {
   return "Trials are kept in the cache as they land: after Ctrl-C, or any other end, the same\n"
          "command continues where it stopped. --device auto takes a GPU that no other process\n"
          "computes on, the one with the most free memory, else a shipped recording. A recording\n"
-         "also serves as replay:FILE, Kernel Tuner's cache files included; the kernel may then be\n"
-         "left out, nothing is compiled for a kernel that is not moetune's, and its trials are\n"
-         "kept under the file's own digest.\n";
+         "also serves as replay:FILE, and so do the results of Kernel Tuner, KTT and T4 files: the\n"
+         "kernel may then be left out, nothing is compiled, and trials are kept under the file's own\n"
+         "digest.\n";
 }
 
 std::string strategy_names() {
@@ -61,6 +61,7 @@ std::string strategy_names() {
 
 void SearchCommand::declare(OptionTable& table) {
   TuneSettings& settings = request_.settings;
+  request_.target.replay.objective = "";  // the file's own
   declare_workload(table, request_.target.workload, false);
   table.text(
       "from-misses", "FILE", misses_,
@@ -76,6 +77,9 @@ void SearchCommand::declare(OptionTable& table) {
               "the same seed repeats a search of a recording; a GPU's times differ from run to run");
   declare_timing(table, timing_, "overlapped; with --over chained; if named, the winner is timed under all");
   declare_device(table, request_.target.device);
+  table.text(
+      "objective", "NAME[:min|max]", request_.target.replay.objective,
+      "of another tuner's results: the figure to search for, as energy or GFLOP/s; by default the file's own");
   declare_cache(table, request_.target.cache);
   table.flag("fresh", settings.fresh, "forget the workload's stored trials; with --over, all of the range");
   table.flag("cold", request_.cold, "take no hints from the cache's other workloads");
@@ -95,9 +99,10 @@ void SearchCommand::declare(OptionTable& table) {
 class TrialList {
  public:
   void handle(const Event& event) {
+    if (const auto* const started = std::get_if<SearchStarted>(&event.what)) objective_ = started->objective;
     const auto* const ended = std::get_if<TrialEnded>(&event.what);
     if (ended == nullptr) return;
-    Document trial = trial_document(ended->trial);
+    Document trial = trial_document(ended->trial, objective_);
     const auto is_same = [&](const Document& other) { return other["config"] == trial["config"]; };
     const auto before = std::find_if(trials_.begin(), trials_.end(), is_same);
     if (before != trials_.end()) {
@@ -110,6 +115,7 @@ class TrialList {
 
  private:
   Document trials_ = Document::array();
+  std::optional<Objective> objective_;
 };
 
 SearchCommand::Found SearchCommand::search_one(const SearchRequest& request, Output& output,
@@ -175,6 +181,9 @@ int SearchCommand::run(Output& output, std::stop_token stop) {
   if (history_ && !output.json())
     throw BadInput(
         "--history lists the trials in the document of --json; add it, or take --verbose for the screen");
+  if (!remote_.server.empty() && !request_.target.replay.objective.empty())
+    throw BadInput("--objective is of results that are searched here; leave it out with --server");
+  request_.target.replay.may_stand_in = true;  // for somebody who sees what is said of it
   if (until_gain_percent_ > 0) request_.settings.until_gain = until_gain_percent_ / 100;
   request_.settings.policy.timing =
       read_timing(timing_, range_.over.empty() ? Timing::overlapped : Timing::chained);

@@ -16,7 +16,25 @@ std::string clock_text(const Measurement& measured) {
   return text;
 }
 
+std::string figure_text(const Objective& objective, double figure) {
+  return format("%.6g", figure) + (objective.unit.empty() ? "" : " " + objective.unit);
+}
+
+std::string objective_line(const Objective& objective) {
+  return objective.name +
+         (objective.larger_is_better ? ", the larger the better" : ", the smaller the better");
+}
+
+// Of another objective than time.
+std::string best_figure_line(const Objective& objective, const Trial& best) {
+  const double figure = objective.figure(best.id);
+  if (figure == objective.best) return figure_text(objective, figure) + "  (the best recorded)";
+  return figure_text(objective, figure) + "  (the best recorded is " +
+         figure_text(objective, objective.best) + ")";
+}
+
 std::string best_line(const Subject& subject, const Trial& best) {
+  if (!subject.holds_times()) return best_figure_line(*subject.objective, best);
   const Measurement& measured = best.result.measurement;
   std::string text = time_text(measured.median_us);
   if (measured.high_us > measured.low_us) {
@@ -108,23 +126,31 @@ std::string tie_line(const TuneResult& tune) {
 
 }  // namespace
 
+std::string measured_text(const std::optional<Objective>& objective, const Trial& trial) {
+  return objective && !objective->is_time() ? figure_text(*objective, objective->figure(trial.id))
+                                            : time_text(trial.result.measurement.median_us);
+}
+
 void print_search(const SearchRequest& request, const SearchResult& result, const Output& output) {
   const Subject& subject = result.subject;
   const TuneResult& tune = result.tune;
   Table table({});
   table.add({"problem", subject.problem.empty() ? "(not said)" : subject.problem});
+  if (subject.objective) table.add({"objective", objective_line(*subject.objective)});
   table.add({"device", subject.device.key.name + (subject.device.recorded ? ", recorded" : "")});
   if (tune.best) {
     table.add({"best", best_line(subject, *tune.best)});
     table.add({"config", tune.best->config.text()});
     // Of a recording without a default the fastest wins, and nobody asks why.
-    if (!tune.tied.empty() && tune.tied.front() < tune.best->result.measurement.median_us)
+    if (subject.holds_times() && !tune.tied.empty() &&
+        tune.tied.front() < tune.best->result.measurement.median_us)
       table.add({"tie", tie_line(tune)});
   }
   if (tune.baseline) table.add({"default", default_line(*tune.baseline, tune.best)});
   if (tune.best && !tune.timings.empty())
     table.add({"timings", timings_line(tune.timings, tune.best->config.text())});
-  if (tune.confidence.known) table.add({"confidence", confidence_line(tune.confidence)});
+  if (tune.confidence.known && subject.holds_times())
+    table.add({"confidence", confidence_line(tune.confidence)});
   table.add({"trials", trials_line(tune.counts)});
   if (const std::string why = ending(request, tune); !why.empty()) table.add({"ended early", why});
   if (tune.contention.contended + tune.contention.unchecked > 0)

@@ -1,10 +1,16 @@
 // What a search found, for people: wherever it ran.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "cli/output.h"
 #include "jobs/search_job.h"
 
 namespace moetune {
+
+// What was measured of a trial that has a time: "31.2 µs", or the figure of another objective: "9.4 GFLOP/s".
+std::string measured_text(const std::optional<Objective>& objective, const Trial& trial);
 
 void print_search(const SearchRequest& request, const SearchResult& result, const Output& output);
 // What to do next, as a note; nothing if all is well.

@@ -11,6 +11,7 @@
 #include "jobs/kernel_files.h"
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
+#include "replay/objective_choice.h"
 #include "tuner/worker/cuda_device.h"
 
 namespace moetune {
@@ -62,7 +63,8 @@ Counted count(const Kernel& kernel, const Problem& problem, const DeviceLimits& 
 }
 
 Counted count_on_device(const JobTarget& target) {
-  const DeviceChoice choice = choose_device(target.device, target.workload);
+  const DeviceChoice choice =
+      choose_device(target.device, target.workload, {.may_stand_in = true, .objective = kAnyObjective});
   const DeviceInfo& info = choice.device->info();
   if (choice.recording != nullptr) {
     return {choice.kernel_name,

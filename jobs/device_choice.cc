@@ -13,6 +13,7 @@
 #include "jobs/gpu_choice.h"
 #include "kernels/registry.h"
 #include "launch/driver.h"
+#include "replay/objective_choice.h"
 #include "replay/replay_device.h"
 #include "replay/shipped.h"
 
@@ -59,9 +60,17 @@ std::optional<ShippedRecording> find_named(const std::string& name) {
                      : "no such file; " + unknown_name("recording", name, names) + recordings_home());
 }
 
-RecordingPtr read_named(const std::string& name) {
+// Whether `name` means all shipped recordings: a file of that name comes first, as of any other.
+bool means_all_shipped(const std::string& name) {
+  std::error_code unreachable;
+  return kReplay.size() + name.size() == std::string_view(kShippedRecordings).size() &&
+         std::string_view(kShippedRecordings).ends_with(name) && !std::filesystem::exists(name, unreachable);
+}
+
+RecordingPtr read_named(const std::string& name, const std::string& objective) {
   const std::optional<ShippedRecording> shipped = find_named(name);
-  return shipped ? read_shipped(*shipped) : std::make_shared<const Recording>(read_recording(name));
+  return shipped ? read_shipped(*shipped)
+                 : std::make_shared<const Recording>(read_recording(name, objective));
 }
 
 // The recorded problem in today's schema: its text may predate a dimension.
@@ -78,9 +87,11 @@ std::optional<Problem> known_problem(const std::string& text, const Kernel& kern
   }
 }
 
+// Another tuner's results are rows alone, even if the kernel has the name of one of moetune's.
 DeviceChoice replay(RecordingPtr recording, const std::string& id) {
-  DeviceChoice choice{
-      .recording = recording, .kernel = known_kernel(recording->kernel), .kernel_name = recording->kernel};
+  DeviceChoice choice{.recording = recording,
+                      .kernel = recording->is_moetunes() ? known_kernel(recording->kernel) : nullptr,
+                      .kernel_name = recording->kernel};
   choice.problem = {recording->kernel, {}};
   try {
     if (choice.kernel != nullptr) choice.problem = recorded_problem(recording->problem, *choice.kernel);
@@ -93,6 +104,7 @@ DeviceChoice replay(RecordingPtr recording, const std::string& id) {
 }
 
 std::vector<RecordingPtr> read_all(const std::string& name, const Kernel& kernel);
+DeviceChoice choose_shipped(const Kernel& kernel, const WorkloadSpec& workload, const std::string& why);
 
 // Of a folder of recordings, the one of the problem that was asked for.
 DeviceChoice choose_in_folder(const std::string& folder, const WorkloadSpec& workload) {
@@ -100,16 +112,30 @@ DeviceChoice choose_in_folder(const std::string& folder, const WorkloadSpec& wor
   const Kernel& kernel = find_kernel(*workload.kernel);
   const Problem wanted = problem_of(kernel, workload);
   for (RecordingPtr& recording : read_all(folder, kernel)) {
-    if (recording->kernel == kernel.name() && known_problem(recording->problem, kernel) == wanted)
+    if (recording->is_moetunes() && recording->kernel == kernel.name() &&
+        known_problem(recording->problem, kernel) == wanted)
       return replay(std::move(recording), std::string(kReplay) + folder);
   }
   throw BadInput("no recording in " + folder + " is of " + kernel.name() + " " + wanted.text());
 }
 
-DeviceChoice choose_recording(const std::string& name, const WorkloadSpec& workload) {
+void require_time(const std::string& objective, const std::string& what) {
+  if (!objective.empty() && objective != "time" && objective != kAnyObjective)
+    throw BadField("objective",
+                   what + " is searched for time alone; other figures are those of another tuner's results");
+}
+
+DeviceChoice choose_recording(const std::string& name, const WorkloadSpec& workload,
+                              const std::string& objective) {
   std::error_code unreachable;
+  if (std::filesystem::is_directory(name, unreachable) || means_all_shipped(name))
+    require_time(objective, std::string(kReplay) + name);
   if (std::filesystem::is_directory(name, unreachable)) return choose_in_folder(name, workload);
-  DeviceChoice choice = replay(read_named(name), std::string(kReplay) + name);
+  if (means_all_shipped(name)) {
+    if (!workload.kernel) throw BadField("kernel", "it is needed where the device is all shipped recordings");
+    return choose_shipped(find_kernel(*workload.kernel), workload, "");
+  }
+  DeviceChoice choice = replay(read_named(name, objective), std::string(kReplay) + name);
   if (workload.kernel && *workload.kernel != choice.kernel_name) {
     find_kernel(*workload.kernel);  // an unknown name is the likelier mistake
     throw BadField("device",
@@ -118,7 +144,7 @@ DeviceChoice choose_recording(const std::string& name, const WorkloadSpec& workl
   if (!workload.names_problem()) return choice;
   if (choice.kernel == nullptr) {
     throw BadField("problem", choice.kernel_name + " in " + name +
-                                  " is not moetune's kernel: a problem and a preset do not apply");
+                                  " is not moetune's recording: a problem and a preset do not apply");
   }
   const Problem wanted = problem_of(*choice.kernel, workload);
   if (!(wanted == choice.problem)) {
@@ -162,7 +188,7 @@ DeviceChoice choose_cuda(const std::string& device, const Kernel& kernel, const 
 std::vector<RecordingPtr> read_all(const std::string& name, const Kernel& kernel) {
   std::vector<RecordingPtr> all;
   std::error_code unreachable;
-  if (name.empty()) {
+  if (means_all_shipped(name)) {
     for (const ShippedRecording& shipped : list_shipped_recordings()) {
       if (shipped.header.kernel == kernel.name()) all.push_back(read_shipped(shipped));
     }
@@ -174,7 +200,7 @@ std::vector<RecordingPtr> read_all(const std::string& name, const Kernel& kernel
     std::sort(files.begin(), files.end());
     for (const auto& file : files) all.push_back(std::make_shared<const Recording>(read_recording(file)));
   } else {
-    all.push_back(read_named(name));
+    all.push_back(read_named(name, "time"));
   }
   return all;
 }
@@ -185,7 +211,7 @@ DeviceChoice replay_family(const std::string& name, const Kernel& kernel, const 
   DeviceChoice choice{.kernel = &kernel, .kernel_name = kernel.name()};
   std::vector<Problem> problems;
   for (RecordingPtr& recording : read_all(name, kernel)) {
-    if (recording->kernel != kernel.name()) continue;
+    if (!recording->is_moetunes() || recording->kernel != kernel.name()) continue;
     const std::optional<Problem> problem = known_problem(recording->problem, kernel);
     if (!problem || kernel.specialization(*problem).text() != family) continue;
     if (std::find(problems.begin(), problems.end(), *problem) != problems.end()) continue;
@@ -195,12 +221,11 @@ DeviceChoice replay_family(const std::string& name, const Kernel& kernel, const 
     problems.push_back(*problem);
     choice.recordings.push_back(std::move(recording));
   }
-  const std::string where = name.empty() ? "no shipped recording" : "no recording of " + name;
+  const std::string where = means_all_shipped(name) ? "no shipped recording" : "no recording of " + name;
   if (problems.empty()) throw BadField("device", where + " is of " + kernel.name() + " " + family);
   choice.problem = problems.front();
   choice.recording = choice.recordings.front();
-  choice.device = std::make_unique<ReplayDevice>(
-      choice.recordings, std::string(kReplay) + (name.empty() ? "shipped recordings" : name));
+  choice.device = std::make_unique<ReplayDevice>(choice.recordings, std::string(kReplay) + name);
   return choice;
 }
 
@@ -214,7 +239,7 @@ std::string options_of(const std::string& brief) {
 }
 
 // The shipped recording of the problem that was asked for; where none was, of the kernel's default problem,
-// else the first.
+// else the first. `why_no_gpu` is empty where the shipped recordings were asked for.
 DeviceChoice choose_shipped(const Kernel& kernel, const WorkloadSpec& workload,
                             const std::string& why_no_gpu) {
   const Problem wanted = problem_of(kernel, workload);
@@ -229,15 +254,16 @@ DeviceChoice choose_shipped(const Kernel& kernel, const WorkloadSpec& workload,
     const std::string brief = brief_problem(kernel.name(), problem->text());
     known += "\n  " + options_of(brief);
   }
+  const std::string no_gpu = why_no_gpu.empty() ? "" : "no GPU here (" + why_no_gpu + "); and ";
   if (!first) {
-    throw BrokenEnvironment(
-        "no GPU here (" + why_no_gpu + "); and no recording of " + kernel.name() + " is shipped" +
-        recordings_home() + " to stand in. Without a GPU `moetune compile " + kernel.name() +
-        "` and `moetune space " + kernel.name() + "` work, and --device replay:FILE takes a recording");
+    throw BrokenEnvironment(no_gpu + "no recording of " + kernel.name() + " is shipped" + recordings_home() +
+                            " to stand in. Without a GPU `moetune compile " + kernel.name() +
+                            "` and `moetune space " + kernel.name() +
+                            "` work, and --device replay:FILE takes a recording");
   }
   if (!fitting && workload.names_problem()) {
     throw BrokenEnvironment(
-        "no GPU here (" + why_no_gpu + "); and no shipped recording is of " + kernel.name() + " " +
+        no_gpu + "no shipped recording is of " + kernel.name() + " " +
         brief_problem(kernel.name(), wanted.text()) +
         ". Without a GPU `moetune compile` and `moetune space` work with this problem, and `moetune search " +
         kernel.name() + "` with what is recorded" + recordings_home() + ":" + known);
@@ -284,17 +310,25 @@ WorkerWaits waits_of(const JobContext& context, double time_s) {
   return waits;
 }
 
-DeviceChoice choose_device(const std::string& device, const WorkloadSpec& workload,
+std::string no_gpu_text(std::string_view job, const std::string& why) {
+  return std::string(job) + " needs a GPU, and there is none here: " + why + "; " + std::string(job) +
+         " replays recordings only if they are named: --device replay:FILE, or " + kShippedRecordings;
+}
+
+DeviceChoice choose_device(const std::string& device, const WorkloadSpec& workload, const ReplayChoice& how,
                            const WorkerWaits& waits) {
-  if (device.starts_with(kReplay)) return choose_recording(device.substr(kReplay.size()), workload);
+  if (device.starts_with(kReplay))
+    return choose_recording(device.substr(kReplay.size()), workload, how.objective);
   if (!workload.kernel) throw BadField("kernel", "it is needed unless the device is a recording");
   const Kernel& kernel = find_kernel(*workload.kernel);
   pick_of(device);
   problem_of(kernel, workload);  // what is wrong with the input is said before what is wrong with the machine
+  require_time(how.objective, "a GPU");
   if (device != "auto") return choose_cuda(device, kernel, workload, waits);
   try {
     return choose_cuda(device, kernel, workload, waits);
   } catch (const cuda::NoGpu& error) {
+    if (!how.may_stand_in) throw BrokenEnvironment(no_gpu_text("this job", error.what()));
     return choose_shipped(kernel, workload, error.what());
   } catch (
       const BrokenEnvironment& error) {  // nothing may stand in for a driver that is there and does not work
@@ -303,9 +337,10 @@ DeviceChoice choose_device(const std::string& device, const WorkloadSpec& worklo
 }
 
 DeviceChoice choose_family_device(const std::string& device, const WorkloadSpec& workload,
-                                  const WorkerWaits& waits) {
+                                  const ReplayChoice& how, const WorkerWaits& waits) {
   if (!workload.kernel) throw BadField("kernel", "it is needed");
   const Kernel& kernel = find_kernel(*workload.kernel);
+  require_time(how.objective, "a range");
   if (device.starts_with(kReplay)) return replay_family(device.substr(kReplay.size()), kernel, workload);
   pick_of(device);
   problem_of(kernel, workload);
@@ -313,7 +348,9 @@ DeviceChoice choose_family_device(const std::string& device, const WorkloadSpec&
     return choose_cuda(device, kernel, workload, waits);
   } catch (const cuda::NoGpu& error) {
     if (device != "auto") throw;
-    DeviceChoice choice = replay_family("", kernel, workload);
+    if (!how.may_stand_in) throw BrokenEnvironment(no_gpu_text("this job", error.what()));
+    DeviceChoice choice =
+        replay_family(std::string(kShippedRecordings).substr(kReplay.size()), kernel, workload);
     choice.why_no_gpu = error.what();
     return choice;
   }
@@ -343,17 +380,20 @@ DeviceChoice choose_opened(DeviceChoice opened, const WorkloadSpec& workload) {
   return opened;
 }
 
-void require_recording(const std::string& device) { find_named(device.substr(kReplay.size())); }
+void require_recording(const std::string& device) {
+  if (device != kShippedRecordings) find_named(device.substr(kReplay.size()));
+}
 
 GpuList list_gpus() {
   CudaDeviceList list = list_cuda_devices();
   return {std::move(list.devices), std::move(list.why_empty)};
 }
 
-DeviceInfo find_gpu(const std::string& device, std::string_view job) {
+DeviceInfo find_gpu(const std::string& device, std::string_view job, bool may_replay) {
   const Pick pick = pick_of(device);
   const CudaDeviceList gpus = list_cuda_devices(named_slice(device));
   if (gpus.devices.empty()) {
+    if (may_replay) throw BrokenEnvironment(no_gpu_text(job, gpus.why_empty));
     throw BrokenEnvironment(std::string(job) + " needs a GPU, and there is none here: " + gpus.why_empty);
   }
   return gpus.devices[pick(gpus.devices)];

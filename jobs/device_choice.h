@@ -24,11 +24,14 @@ struct DeviceChoice {
   std::string why_no_gpu;                // why a recording stands in for a GPU; else empty
 };
 
-// "auto" takes the idlest GPU (gpu_choice.h), else a fitting shipped recording. Throws BadField and BadInput
-// for what the user named wrongly (kernel, preset, problem, device, file), BrokenEnvironment if `auto` finds
-// neither a GPU nor a fitting recording.
+// What --device calls all recordings in the binary: each workload is replayed from the one that is of it.
+inline constexpr const char* kShippedRecordings = "replay:shipped";
+
+// "auto" takes the idlest GPU (gpu_choice.h), else a fitting shipped recording if one may stand in. Throws BadField and
+// BadInput for what the user named wrongly (kernel, preset, problem, device, file, objective), BrokenEnvironment if
+// `auto` finds neither a GPU nor a recording that may stand in.
 DeviceChoice choose_device(const std::string& device, const WorkloadSpec& workload,
-                           const WorkerWaits& waits = {});
+                           const ReplayChoice& replay = {}, const WorkerWaits& waits = {});
 
 // Those of a job that ends after `time_s` seconds; 0: no limit. It reports what is slow.
 WorkerWaits waits_of(const JobContext& context, double time_s = 0);
@@ -36,7 +39,10 @@ WorkerWaits waits_of(const JobContext& context, double time_s = 0);
 // The same for a job that goes from problem to problem of a family: a recording is then a folder of recordings, of
 // which the device serves those of the named kernel and family and of one GPU, or all such that are shipped.
 DeviceChoice choose_family_device(const std::string& device, const WorkloadSpec& workload,
-                                  const WorkerWaits& waits = {});
+                                  const ReplayChoice& replay = {}, const WorkerWaits& waits = {});
+
+// Why there is no GPU, for work that takes no recording for one: "KERNEL needs a GPU, and ...".
+std::string no_gpu_text(std::string_view job, const std::string& why);
 
 // The same for jobs that measure or validate, of a kernel that is named: a recording is BadField. `job` is
 // their name, for messages.
@@ -51,8 +57,8 @@ DeviceChoice choose_opened(DeviceChoice opened, const WorkloadSpec& workload);
 // Reads no recording.
 void require_recording(const std::string& device);
 
-// As choose_gpu, but opens nothing.
-DeviceInfo find_gpu(const std::string& device, std::string_view job);
+// As choose_gpu, but opens nothing. BrokenEnvironment of a job that `may_replay` says no_gpu_text().
+DeviceInfo find_gpu(const std::string& device, std::string_view job, bool may_replay = false);
 
 // All that are there. Throws BrokenEnvironment only where no process can be started.
 struct GpuList {

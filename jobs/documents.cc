@@ -94,10 +94,14 @@ Document certificate_document(const RangeCertificate& seen) {
           {"failed", seen.failed}};
 }
 
-Document trial_document(const Trial& trial) {
+Document trial_document(const Trial& trial, const std::optional<Objective>& objective) {
   const TrialResult& result = trial.result;
   Document document = {{"config", trial.config.text()}, {"outcome", outcome_name(result.outcome)}};
-  document["time_us"] = has_time(result.outcome) ? number_or_null(result.measurement.median_us) : nullptr;
+  if (objective && !objective->is_time()) {
+    document["figure"] = has_time(result.outcome) ? Document(objective->figure(trial.id)) : Document(nullptr);
+  } else {
+    document["time_us"] = has_time(result.outcome) ? number_or_null(result.measurement.median_us) : nullptr;
+  }
   if (!result.message.empty()) document["message"] = result.message;
   if (trial.resumed) document["resumed"] = true;
   if (result.contended) document["contended"] = true;

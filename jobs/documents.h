@@ -26,6 +26,7 @@ Document certificate_document(const RangeCertificate& seen);
 // The winner's time and the fastest configuration by timing, and `differs`: the timings that have another winner. Null
 // if they are not known.
 Document timings_document(const std::vector<TimingResult>& timings, std::string_view winner);
-Document trial_document(const Trial& trial);  // config, outcome, time_us, message, resumed, contended
+// config, outcome, time_us (or the figure of another objective), message, resumed, contended
+Document trial_document(const Trial& trial, const std::optional<Objective>& objective = std::nullopt);
 
 }  // namespace moetune

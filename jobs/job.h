@@ -28,11 +28,20 @@ struct WorkloadSpec {
 // The problem that a spec describes for `kernel`. Throws BadField.
 Problem problem_of(const Kernel& kernel, const WorkloadSpec& spec);
 
+// What a job may do with recordings. The defaults are for work that nobody watches: it takes no recording for a GPU, and
+// stores times.
+struct ReplayChoice {
+  bool may_stand_in = false;  // device "auto" without a GPU is a shipped recording
+  // Of another tuner's results: "NAME", "NAME:min" or "NAME:max", "" for the file's own (replay/objective_choice.h).
+  std::string objective = "time";
+};
+
 struct JobTarget {
   WorkloadSpec workload;
   // "auto", "cuda:N", a GPU's UUID or PCI id, or "replay:FILE" (device_choice.h).
   std::string device = "auto";
   CacheChoice cache;
+  ReplayChoice replay = {};
 };
 
 struct JobContext {

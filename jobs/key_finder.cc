@@ -16,10 +16,9 @@ KeyFinder::KeyFinder(DeviceInfo gpu, bool no_compile, std::string job)
 
 void KeyFinder::look() {
   if (looked_) return;
-  const bool replays =
-      !gpu_ && (device_.starts_with("replay:") || (device_ == "auto" && list_cuda_devices().devices.empty()));
+  const bool replays = !gpu_ && device_.starts_with("replay:");
   if (!replays) {
-    if (!gpu_) gpu_ = find_gpu(device_, job_);
+    if (!gpu_) gpu_ = find_gpu(device_, job_, true);
     device_ = gpu_->id;
     toolchain_ = Compiler(Compiler::Options{.architecture = gpu_->architecture}).toolchain();
   }

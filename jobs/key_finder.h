@@ -1,7 +1,7 @@
 // Under which key a job on a device would store its result, for many workloads without a job for each.
 //
-// A GPU is looked for once, and from then on the same one is meant: searches get its name from device(). Without a GPU
-// "auto" means the shipped recordings. For one thread; once gpu() or device() has returned, any thread may call those
+// A GPU is looked for once, and from then on the same one is meant: searches get its name from device(). No recording
+// stands in for it. For one thread; once gpu() or device() has returned, any thread may call those
 // two. Errors as choose_device.
 #pragma once
 

@@ -29,7 +29,7 @@ constexpr std::size_t kMostSteps = 4;  // cells beside steps, to one of the coar
 RangeSearch::RangeSearch(const RangeRequest& request, const JobContext& context)
     : request_(request),
       context_(context),
-      session_(choose_family_device(request.target.device, request.target.workload,
+      session_(choose_family_device(request.target.device, request.target.workload, request.target.replay,
                                     waits_of(context, request.time_s)),
                {.cache = request.target.cache,
                 .no_compile = request.no_compile,

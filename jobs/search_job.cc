@@ -18,7 +18,24 @@ void check_strategy(const std::string& strategy) {
   throw BadField("strategy", unknown_name("strategy", strategy, names));
 }
 
+// Of another tuner's results; null for what holds times by itself.
+Document objective_document(const std::optional<Objective>& objective) {
+  if (!objective) return nullptr;
+  return {{"name", objective->name},
+          {"unit", objective->is_time() ? "us" : objective->unit},
+          {"better", objective->larger_is_better ? "larger" : "smaller"}};
+}
+
+// Of another objective than time: its figures stand where times would.
+Document best_figure_document(const Objective& objective, const Trial& best) {
+  return {{"config", best.config.text()},
+          {"parameters", assignment_document(best.config)},
+          {"figure", objective.figure(best.id)},
+          {"best_recorded", objective.best}};
+}
+
 Document best_document(const Subject& subject, const Trial& best) {
+  if (!subject.holds_times()) return best_figure_document(*subject.objective, best);
   const Measurement& measured = best.result.measurement;
   const double time = measured.median_us;
   Document document = {{"config", best.config.text()},
@@ -62,7 +79,7 @@ std::vector<History> search_hints(Session& session, const JobContext& context) {
 
 SearchResult search(const SearchRequest& request, const JobContext& context) {
   check_strategy(request.settings.strategy);
-  Session session(choose_device(request.target.device, request.target.workload,
+  Session session(choose_device(request.target.device, request.target.workload, request.target.replay,
                                 waits_of(context, request.settings.time_budget_s)),
                   {.cache = request.target.cache,
                    .no_compile = request.no_compile,
@@ -89,6 +106,7 @@ Document search_document(const SearchRequest& request, const SearchResult& resul
                        {"problem", subject.problem},
                        {"dimensions", assignment_document(subject.dimensions)},
                        {"device", device_document(subject.device)},
+                       {"objective", objective_document(subject.objective)},
                        {"strategy", request.settings.strategy},
                        {"seed", request.settings.seed},
                        {"budget", request.settings.budget},
@@ -99,14 +117,14 @@ Document search_document(const SearchRequest& request, const SearchResult& resul
   document["timings"] = timings_document(tune.timings, tune.best ? tune.best->config.text() : "");
   document["default"] = tune.baseline ? trial_document(*tune.baseline) : Document(nullptr);
   document["speedup"] = speedup_document(tune);
-  document["confidence"] = confidence_document(tune.confidence);
+  document["confidence"] = subject.holds_times() ? confidence_document(tune.confidence) : Document(nullptr);
   document["contention"] = contention_document(tune.contention);
   document["histories"] = result.histories;
   document["interrupted"] = tune.interrupted;
   document["converged"] = tune.converged;
   document["exhausted"] = tune.exhausted;
   document["out_of_time"] = tune.out_of_time;
-  document["tied_us"] = tune.tied;
+  document["tied_us"] = subject.holds_times() ? Document(tune.tied) : Document::array();
   document["compiled"] = result.compiled;
   document["cache"] = subject.cache.empty() ? Document(nullptr) : Document(subject.cache);
   document["time"] = time_document(tune.time);

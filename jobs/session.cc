@@ -49,11 +49,15 @@ Session::Session(DeviceChoice choice, const SessionOptions& options, Events even
       purpose_(options.purpose),
       timing_(options.timing) {
   open_space();
-  cache_ = open_or_create_cache(options.cache);
+  const std::optional<Objective> objective = recording() != nullptr ? recording()->objective : std::nullopt;
+  const bool holds_times = !objective || objective->is_time();
+  if (holds_times) cache_ = open_or_create_cache(options.cache);
   const std::string recorded_at = recording() != nullptr ? recording()->recorded_at : "";
   const std::string text = problem_text();
   events_.emit(DeviceChosen{kernel_name(), text, info(), recorded_at, choice_.why_no_gpu});
   if (cache_ != nullptr && !cache_->warning().empty()) warn(WarningKind::cache, cache_->warning());
+  if (!holds_times && !options.cache.none)
+    warn(WarningKind::cache, "The cache keeps times: what is found by " + objective->name + " is not kept.");
   if (recording() != nullptr && timing_ != Timing::overlapped) {
     warn(WarningKind::recorded_timing, "A recording holds times of overlapping launches: they stand for " +
                                            std::string(timing_name(timing_)) + " ones.");
@@ -183,6 +187,7 @@ TuneRequest Session::request(const TuneSettings& settings) const {
   request.work = work_of(cost(), least);
   request.floor_us = least ? least->us : 0;
   request.least_us = least_us();
+  if (recording() != nullptr) request.objective = recording()->objective;
   return request;
 }
 
@@ -288,7 +293,9 @@ Subject Session::subject() const {
                   .floor = floor(launches())};
   subject.work = work_of(cost(), subject.floor);
   if (cache_ != nullptr) subject.cache = cache_->path().string();
-  if (recording() != nullptr) subject.optimum_us = recording()->optimum_us();
+  if (recording() == nullptr) return subject;
+  subject.optimum_us = recording()->optimum_us();
+  subject.objective = recording()->objective;
   return subject;
 }
 

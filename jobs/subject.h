@@ -7,6 +7,7 @@
 
 #include "launch/device_info.h"
 #include "search/assignment.h"
+#include "search/objective.h"
 #include "tuner/ceilings.h"
 
 namespace moetune {
@@ -20,6 +21,10 @@ struct Subject {
   Work work;                         // of one launch; 0 if unknown
   std::optional<Floor> floor;        // nullopt before a calibration
   std::optional<double> optimum_us;  // the best time of a recording; nullopt on a GPU
+  // Of another tuner's results: what they were searched for. If that is no time, trials hold costs, not microseconds.
+  std::optional<Objective> objective = {};
+
+  bool holds_times() const { return !objective || objective->is_time(); }
 
   std::optional<double> roofline_fraction(double time_us) const {
     return floor && time_us > 0 ? std::optional(floor->roofline_fraction(time_us)) : std::nullopt;

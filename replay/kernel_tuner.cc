@@ -1,261 +1,273 @@
-#include "replay/kernel_tuner.h"
-
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 
-#include "base/digest.h"
 #include "base/error.h"
-#include "base/format.h"
-#include "base/json.h"
-#include "replay/number_ranges.h"
-#include "replay/recorded_rows.h"
+#include "replay/result_readers.h"
 
 namespace moetune {
 namespace {
 
-using nlohmann::json;
+constexpr std::size_t kMostTried =
+    500'000'000;  // bytes, of a file whose keys hold more commas than parameters
 
-constexpr std::size_t kMaxRows = std::size_t{1} << 20;  // the largest published space has a third of that
-constexpr std::size_t kMaxDomain = 65536, kMaxParameters = 128;
-constexpr double kErrorTime = 1e20;  // what Kernel Tuner stored for failures before it had names for them
-
-// A value as Python prints it, which is how the keys of `cache` hold it.
-struct PythonValue {
-  std::string text;
-  bool is_integer = false;
-  std::int64_t number = 0;
+struct ErrorName {
+  std::string_view name;
+  Outcome outcome;
 };
+constexpr std::array kErrorNames = {ErrorName{"CompilationFailedConfig", Outcome::compile_failed},
+                                    ErrorName{"InvalidConfig", Outcome::pruned},
+                                    ErrorName{"IncorrectResult", Outcome::wrong_result},
+                                    ErrorName{"RuntimeFailedConfig", Outcome::launch_failed},
+                                    ErrorName{"ErrorConfig", Outcome::launch_failed}};
 
-struct CacheRow {
-  std::string key;
-  RecordedTrial trial;
-};
-
-struct CacheFile {
-  std::string device_name, kernel_name, timestamp;
-  std::vector<std::string> problem_size;
-  std::vector<std::string> keys;
-  std::map<std::string, std::vector<PythonValue>> domains;
-  std::vector<CacheRow> rows;
-};
-
-Outcome outcome_of_error(const std::string& name) {
-  if (name == "CompilationFailedConfig") return Outcome::compile_failed;
-  if (name == "InvalidConfig") return Outcome::pruned;
-  if (name == "IncorrectResult") return Outcome::wrong_result;
-  return Outcome::launch_failed;
+std::optional<Outcome> known_error(std::string_view name) {
+  for (const ErrorName& one : kErrorNames) {
+    if (one.name == name) return one.outcome;
+  }
+  return std::nullopt;
 }
 
-class Handler : public json::json_sax_t {
- public:
-  explicit Handler(std::size_t size) : size_(size) {}
+std::string_view first_step(std::string_view path) { return path.substr(0, path.find(kPathMark)); }
 
-  CacheFile file;
-  std::string error;
+std::size_t step_count(std::string_view path) {
+  return 1 + static_cast<std::size_t>(std::count(path.begin(), path.end(), kPathMark));
+}
 
-  bool null() override { return in("cache") || value({"None"}); }
-  bool boolean(bool yes) override { return in("cache") || value({yes ? "True" : "False"}); }
-  bool number_integer(std::int64_t number) override {
-    return in("cache") ? measured(static_cast<double>(number))
-                       : value({std::to_string(number), true, number});
-  }
-  bool number_unsigned(std::uint64_t number) override {
-    if (in("cache")) return measured(static_cast<double>(number));
-    return value(
-        {std::to_string(number), number <= std::uint64_t{INT64_MAX}, static_cast<std::int64_t>(number)});
-  }
-  bool number_float(double number, const std::string& text) override {
-    return in("cache") ? measured(number) : value({text});
-  }
-  bool string(std::string& text) override {
-    if (!in("cache")) return value({text});
-    if (depth_ == 3 && key_[3] == "time") return failed(text);
-    if (depth_ == 3 && key_[3] == "timestamp" && file.timestamp.empty()) file.timestamp = text;
-    return true;
-  }
-  bool binary(json::binary_t&) override { return true; }
-
-  bool start_object(std::size_t) override {
-    if (depth_ == 2 && in("cache")) {
-      row_ = {key_[2], {}};
-      implausible_sample_.reset();
-    }
-    ++depth_;
-    return true;
-  }
-  bool key(std::string& name) override {
-    if (depth_ < key_.size()) key_[depth_].swap(name);
-    return true;
-  }
-  bool end_object() override {
-    if (depth_ == 3 && in("cache") && !commit()) return false;
-    --depth_;
-    return true;
-  }
-  bool start_array(std::size_t) override {
-    ++depth_;
-    return true;
-  }
-  bool end_array() override {
-    --depth_;
-    return true;
-  }
-
-  // The end of an open file is no error once it is inside the cache.
-  bool parse_error(std::size_t position, const std::string&, const json::exception& failure) override {
-    if (position < size_ || depth_ < 1 || !in("cache")) error = json_error_text(failure);
-    return false;
-  }
-
- private:
-  bool in(std::string_view section) const { return key_[1] == section; }
-
-  bool value(PythonValue found) {
-    if (depth_ == 1 && in("device_name")) file.device_name = found.text;
-    if (depth_ == 1 && in("kernel_name")) file.kernel_name = found.text;
-    if ((depth_ == 1 || depth_ == 2) && in("problem_size")) file.problem_size.push_back(found.text);
-    if (depth_ == 2 && in("tune_params_keys")) return add_key(std::move(found.text));
-    if (depth_ == 3 && in("tune_params")) return add_value(std::move(found));
-    return true;
-  }
-
-  bool add_key(std::string name) {
-    if (file.keys.size() == kMaxParameters)
-      return fail("more than " + std::to_string(kMaxParameters) + " parameters");
-    if (std::find(file.keys.begin(), file.keys.end(), name) != file.keys.end())
-      return fail("tune_params_keys has '" + name + "' twice");
-    file.keys.push_back(std::move(name));
-    return true;
-  }
-
-  bool add_value(PythonValue found) {
-    const std::string& name = key_[2];
-    if (file.domains.size() > kMaxParameters) return fail("more than 128 parameters in tune_params");
-    std::vector<PythonValue>& domain = file.domains[name];
-    if (domain.size() == kMaxDomain) return fail("'" + name + "' has more than 65536 values");
-    if (!seen_[name].insert(found.text).second)
-      return fail("'" + name + "' has the value " + found.text + " twice");
-    domain.push_back(std::move(found));
-    return true;
-  }
-
-  bool measured(double milliseconds) {
-    const auto microseconds = static_cast<float>(milliseconds * 1000);
-    if (depth_ == 4 && key_[3] == "times" && !is_plausible_time(milliseconds * 1000))
-      implausible_sample_ = milliseconds;
-    if (depth_ == 4 && key_[3] == "times") row_.trial.samples_us.push_back(microseconds);
-    if (depth_ != 3 || key_[3] != "time") return true;
-    if (milliseconds < 0) return refuse(format("a time of %g ms", milliseconds));
-    if (milliseconds > 0 && milliseconds < kErrorTime) {
-      if (!is_plausible_time(milliseconds * 1000)) return refuse(format("a time of %g ms", milliseconds));
-      row_.trial.time_us = microseconds;
-    } else {
-      row_.trial.outcome = Outcome::launch_failed;
-      row_.trial.message = "recorded without a time";
-    }
-    return true;
-  }
-
-  bool failed(const std::string& name) {
-    row_.trial.outcome = outcome_of_error(name);
-    row_.trial.message = name;
-    return true;
-  }
-
-  bool refuse(const std::string& what) { return fail("the row '" + row_.key + "' has " + what); }
-
-  bool fail(std::string why) {
-    error = std::move(why);
-    return false;
-  }
-
-  bool commit() {
-    if (row_.trial.outcome == Outcome::ok && row_.trial.time_us <= 0) {
-      row_.trial.outcome = Outcome::launch_failed;
-      row_.trial.message = "recorded without a time";
-    }
-    if (row_.trial.outcome != Outcome::ok) row_.trial.samples_us.clear();
-    if (row_.trial.outcome == Outcome::ok && implausible_sample_)
-      return refuse(format("a sample of %g ms", *implausible_sample_));
-    if (file.rows.size() == kMaxRows) return fail("more than " + std::to_string(kMaxRows) + " rows");
-    file.rows.push_back(std::move(row_));
-    return true;
-  }
-
-  std::size_t size_;
-  std::size_t depth_ = 0;
-  std::array<std::string, 4> key_;  // the current key of each depth
-  CacheRow row_;
-  std::map<std::string, std::unordered_set<std::string>> seen_;  // the values of each domain
-  std::optional<double> implausible_sample_;                     // of the row, milliseconds
-};
-
-std::vector<std::string> split_key(const std::string& key) {
-  std::vector<std::string> pieces(1);
-  for (const char c : key) {
-    if (c == ',') {
-      pieces.emplace_back();
-    } else {
-      pieces.back() += c;
-    }
+std::vector<std::string_view> split_key(std::string_view key) {
+  std::vector<std::string_view> pieces;
+  for (std::size_t begin = 0; begin <= key.size();) {
+    const std::size_t end = std::min(key.find(',', begin), key.size());
+    pieces.push_back(key.substr(begin, end - begin));
+    begin = end + 1;
   }
   return pieces;
 }
 
-// A domain of integers, or of names where one value is not an integer.
-Parameter make_parameter(const std::string& name, const std::vector<PythonValue>& values) {
-  const bool integers =
-      std::all_of(values.begin(), values.end(), [](const PythonValue& value) { return value.is_integer; });
-  Parameter parameter{name, {}, ""};
-  for (const PythonValue& value : values) {
-    const auto position = static_cast<std::int64_t>(parameter.values.size());
-    parameter.values.push_back(integers ? Value::integer(value.number)
-                                        : Value::named(value.text.empty() ? "''" : value.text, position));
-  }
-  return parameter;
+class CacheReader {
+ public:
+  CacheReader(std::string_view text, std::string_view file) : text_(text), file_(file) {}
+
+  ResultFile read(const std::string& wanted);
+
+ private:
+  void read_header();
+  void take_header(JsonField&& field);
+  void take_objective(const JsonField& field);
+  void take_figures(const JsonRow& row);
+  void make_domains();
+  void take_row(const JsonRow& row);
+  FigureRow judged(const JsonRow& row) const;
+  std::vector<Position> point_of(const JsonRow& row);
+  std::vector<Position> point_of_key(const std::string& key);
+  // How many ways there are to read the key from `begin` on as the values of the parameters from `at` on: up to two.
+  int ways_to_read(std::string_view key, std::size_t begin, std::vector<Position>& so_far,
+                   std::vector<Position>& found);
+
+  [[noreturn]] void fail(const std::string& why) const { throw BadInput(std::string(file_) + ": " + why); }
+  std::string key_named(std::string_view key) const { return "the cache key '" + brief_name(key) + "'"; }
+
+  std::string_view text_, file_;
+  ResultFile found_;
+  StatedObjectives stated_;
+  std::vector<bool> larger_;
+  std::vector<std::string> sizes_, names_;
+  std::vector<JsonField> values_;  // below tune_params
+  std::vector<ResultDomain> domains_;
+  std::unordered_map<std::string, std::size_t> index_;
+  std::vector<FigureRow> rows_;
+  std::size_t tried_ = 0;
+};
+
+void CacheReader::take_objective(const JsonField& field) {
+  if (field.kind != JsonField::Kind::text) return;
+  if (std::find(stated_.names.begin(), stated_.names.end(), field.text) != stated_.names.end()) return;
+  if (stated_.names.size() == StatedObjectives::kMost) fail("it has more than 1024 objectives");
+  stated_.names.push_back(field.text);
 }
 
-using Domains = std::vector<std::unordered_map<std::string, Position>>;
+void CacheReader::take_header(JsonField&& field) {
+  const std::string top(first_step(field.path));
+  const std::size_t steps = step_count(field.path);
+  if (steps == 1 && top == "device_name") found_.device = field.text;
+  if (steps == 1 && top == "kernel_name") found_.kernel = field.text;
+  if (steps <= 2 && top == "problem_size" && sizes_.size() < kMostParameters) sizes_.push_back(field.text);
+  if (steps <= 2 && top == "objective") take_objective(field);
+  if (steps <= 2 && top == "objective_higher_is_better" && larger_.size() < StatedObjectives::kMost)
+    larger_.push_back(field.text == "True");
+  if (steps == 2 && top == "tune_params_keys") {
+    if (names_.size() == kMostParameters)
+      fail("more than " + std::to_string(kMostParameters) + " parameters");
+    if (!index_.emplace(field.text, names_.size()).second)
+      fail("tune_params_keys has '" + brief_name(field.text) + "' twice");
+    names_.push_back(std::move(field.text));
+  } else if (steps >= 3 && top == "tune_params") {
+    values_.push_back(std::move(field));
+  }
+}
 
-std::vector<Parameter> make_parameters(const CacheFile& cache, std::string_view file, Domains& positions) {
-  std::vector<Parameter> parameters;
-  for (const std::string& name : cache.keys) {
-    const auto domain = cache.domains.find(name);
-    if (domain == cache.domains.end() || domain->second.empty()) {
-      throw BadInput(std::string(file) + ": tune_params has no values for '" + name + "'");
+// Which figures the rows have: whatever is a number beside the parameters.
+void CacheReader::take_figures(const JsonRow& row) {
+  for (const JsonField& field : row.fields) {
+    if (field.is_number() && field.path.find(kPathMark) == std::string::npos &&
+        stated_.units.size() < StatedObjectives::kMost)
+      stated_.units.emplace(field.path, "");
+  }
+}
+
+void CacheReader::read_header() {
+  read_json_rows(
+      text_, file_,
+      {[&](JsonField&& field) { take_header(std::move(field)); }, [&](JsonRow& row) { take_figures(row); }});
+  if (names_.empty())
+    fail("neither a moetune recording nor a Kernel Tuner cache: it has no tune_params_keys");
+  for (const std::string& name : names_) stated_.units.erase(name);
+  if (stated_.names.empty()) stated_.names.push_back("time");
+  for (const std::string& name : stated_.names) stated_.units.emplace(name, "");
+  if (const auto time = stated_.units.find("time"); time != stated_.units.end()) time->second = "ms";
+  for (std::size_t i = 0; i < std::min(stated_.names.size(), larger_.size()); ++i)
+    stated_.larger_is_better[stated_.names[i]] = larger_[i];
+}
+
+void CacheReader::make_domains() {
+  domains_.resize(names_.size());
+  for (NamedValue& one : values_of(values_, 3)) {
+    const std::size_t begin = one.path.find(kPathMark) + 1;
+    const std::string name = one.path.substr(begin, one.path.rfind(kPathMark) - begin);
+    const auto known = index_.find(name);
+    if (known == index_.end()) continue;
+    ResultDomain& domain = domains_[known->second];
+    if (domain.size() == ResultDomain::kMostValues) fail("'" + name + "' has more than 65536 values");
+    const std::string text = one.value.text;
+    if (!domain.add(std::move(one.value)))
+      fail("'" + name + "' has the value " + brief_name(text) + " twice");
+  }
+  values_.clear();
+  for (std::size_t p = 0; p < names_.size(); ++p) {
+    if (domains_[p].size() == 0) fail("tune_params has no values for '" + names_[p] + "'");
+    domains_[p].seal(false);
+    found_.parameters.push_back(domains_[p].parameter(names_[p], file_));
+  }
+}
+
+int CacheReader::ways_to_read(std::string_view key, std::size_t begin, std::vector<Position>& so_far,
+                              std::vector<Position>& found) {
+  if (so_far.size() == domains_.size()) {
+    if (begin <= key.size()) return 0;
+    found = so_far;
+    return 1;
+  }
+  int ways = 0;
+  for (std::size_t end = begin; begin <= key.size() && end < key.size() + 1 && ways < 2;) {
+    end = std::min(key.find(',', end), key.size());
+    tried_ += 64 + end - begin;
+    if (tried_ > kMostTried)
+      fail("its keys hold too many commas to be told apart; let each row name its values");
+    const auto position = domains_[so_far.size()].find(value_of_text(key.substr(begin, end - begin)));
+    ++end;
+    if (!position) continue;
+    so_far.push_back(*position);
+    ways += ways_to_read(key, end, so_far, found);
+    so_far.pop_back();
+  }
+  return std::min(ways, 2);
+}
+
+std::vector<Position> CacheReader::point_of_key(const std::string& key) {
+  const std::vector<std::string_view> pieces = split_key(key);
+  std::vector<Position> point;
+  if (pieces.size() == names_.size()) {
+    for (std::size_t p = 0; p < pieces.size(); ++p) {
+      const std::optional<Position> position = domains_[p].find(value_of_text(pieces[p]));
+      if (!position)
+        fail(key_named(key) + " gives '" + names_[p] + "' the value '" + brief_name(pieces[p]) +
+             "', which tune_params does not have");
+      point.push_back(*position);
     }
-    std::unordered_map<std::string, Position>& position_of = positions.emplace_back();
-    for (const PythonValue& value : domain->second)
-      position_of.emplace(value.text, static_cast<Position>(position_of.size()));
-    parameters.push_back(make_parameter(name, domain->second));
+    return point;
   }
-  return parameters;
+  std::vector<Position> so_far;
+  const int ways = pieces.size() > names_.size() ? ways_to_read(key, 0, so_far, point) : 0;
+  if (ways == 1) return point;
+  fail(key_named(key) + " has " + std::to_string(pieces.size()) + " values for " +
+       std::to_string(names_.size()) + " parameters" + (ways > 1 ? ", and can be read in several ways" : ""));
 }
 
-std::vector<Position> point_of(const std::string& key, const CacheFile& cache, const Domains& positions,
-                               std::string_view file) {
-  const std::vector<std::string> pieces = split_key(key);
-  if (pieces.size() != cache.keys.size()) {
-    throw BadInput(std::string(file) + ": the cache key '" + key + "' has " + std::to_string(pieces.size()) +
-                   " values for " + std::to_string(cache.keys.size()) + " parameters");
+// By the values that the row itself names, else by its key.
+std::vector<Position> CacheReader::point_of(const JsonRow& row) {
+  std::vector<JsonField> named;
+  for (const JsonField& field : row.fields) {
+    if (index_.contains(std::string(first_step(field.path)))) named.push_back(field);
+  }
+  std::vector<std::optional<Position>> positions(names_.size());
+  for (const NamedValue& one : values_of(named, 1)) {
+    const std::size_t p = index_.at(one.path);
+    positions[p] = domains_[p].find(one.value);
   }
   std::vector<Position> point;
-  for (std::size_t p = 0; p < pieces.size(); ++p) {
-    const auto position = positions[p].find(pieces[p]);
-    if (position == positions[p].end()) {
-      throw BadInput(std::string(file) + ": the cache key '" + key + "' gives '" + cache.keys[p] +
-                     "' the value '" + pieces[p] + "', which tune_params does not have");
-    }
-    point.push_back(position->second);
+  for (const std::optional<Position>& position : positions) {
+    if (!position) return point_of_key(row.key);
+    point.push_back(*position);
   }
   return point;
+}
+
+FigureRow CacheReader::judged(const JsonRow& row) const {
+  FigureRow judged;
+  RecordedTrial& trial = judged.row.trial;
+  const bool is_time = found_.objective.name == "time";
+  std::optional<double> figure;
+  std::vector<double> samples;
+  const auto fail_as = [&](const std::string& name) {
+    if (trial.outcome != Outcome::ok) return;
+    trial.outcome = known_error(name).value_or(Outcome::launch_failed);
+    trial.message = name;
+  };
+  for (const JsonField& field : row.fields) {
+    const std::string_view top = first_step(field.path);
+    const bool alone = top.size() == field.path.size();
+    const bool is_text = field.kind == JsonField::Kind::text;
+    if (top == "__error__" && field.kind != JsonField::Kind::null)
+      fail_as(is_text && alone ? field.text : "failed");
+    if (is_text && alone && (known_error(field.text) || top == found_.objective.name)) fail_as(field.text);
+    if (alone && top == found_.objective.name && field.is_number()) figure = field.number;
+    if (is_time && top == "times" && step_count(field.path) == 2 && field.is_number())
+      samples.push_back(field.number * 1e3);
+  }
+  if (trial.outcome != Outcome::ok) return judged;
+  if (figure) {
+    take_figure(judged, is_time && found_.objective.is_time() ? *figure * 1e3 : *figure, std::move(samples),
+                found_.objective, std::string(file_) + ": the row '" + brief_name(row.key) + "'");
+  } else {
+    trial.outcome = Outcome::launch_failed;
+    trial.message = "recorded without a " + brief_name(found_.objective.name);
+  }
+  return judged;
+}
+
+void CacheReader::take_row(const JsonRow& row) {
+  if (rows_.size() == kMostRows) fail("more than " + std::to_string(kMostRows) + " rows");
+  if (found_.recorded_at.empty()) {
+    for (const JsonField& field : row.fields) {
+      if (field.path == "timestamp") found_.recorded_at = date_of(field.text);
+    }
+  }
+  FigureRow next = judged(row);
+  next.row.point = point_of(row);
+  rows_.push_back(std::move(next));
+}
+
+ResultFile CacheReader::read(const std::string& wanted) {
+  read_header();
+  found_.objective = choose_objective(wanted, stated_, file_);
+  make_domains();
+  found_.problem = problem_of_sizes(sizes_);
+  read_json_rows(text_, file_, {{}, [&](JsonRow& row) { take_row(row); }});
+  if (rows_.empty()) fail("the cache holds no whole row");
+  found_.rows = std::move(rows_);
+  return std::move(found_);
 }
 
 // A size may be text, a tuple as Python prints it: "(4096, 128)". The result is one name=value all the same.
@@ -271,44 +283,16 @@ std::string size_text(const std::string& size) {
   return text.ends_with('x') ? text.substr(0, text.size() - 1) : text;  // "(4096,)"
 }
 
-std::string problem_text(const std::vector<std::string>& sizes) {
+}  // namespace
+
+std::string problem_of_sizes(const std::vector<std::string>& sizes) {
   std::string text;
   for (const std::string& size : sizes) text += (text.empty() ? "problem_size=" : "x") + size_text(size);
   return text == "problem_size=" ? "" : text;
 }
 
-}  // namespace
-
-Recording parse_kernel_tuner(std::string_view text, std::string_view file) {
-  check_json_bounds(text, file);
-  Handler handler(text.size());
-  json::sax_parse(text, &handler);
-  if (!handler.error.empty()) throw BadInput(std::string(file) + ": " + handler.error);
-  CacheFile& cache = handler.file;
-  if (cache.keys.empty())
-    throw BadInput(std::string(file) + ": neither a moetune recording nor a Kernel Tuner cache");
-  if (cache.rows.empty()) throw BadInput(std::string(file) + ": the cache holds no whole row");
-
-  Domains positions;
-  std::vector<Parameter> parameters = make_parameters(cache, file, positions);
-  std::vector<RecordedRow> rows;
-  rows.reserve(cache.rows.size());
-  for (CacheRow& row : cache.rows)
-    rows.push_back({point_of(row.key, cache, positions, file), std::move(row.trial)});
-  SortedRows sorted = sort_rows(std::move(parameters), std::move(rows));
-
-  HardwareKey hardware;
-  hardware.name = cache.device_name;
-  return {.hardware = hardware,
-          .limits = {},
-          .kernel = cache.kernel_name,
-          .problem = problem_text(cache.problem_size),
-          .source_digest = "",
-          .toolchain = "",
-          .recorded_at = cache.timestamp.substr(0, 10),
-          .digest = digest(text),
-          .space = std::move(sorted.space),
-          .trials = std::move(sorted.trials)};
+ResultFile read_kernel_tuner(std::string_view text, std::string_view file, const std::string& objective) {
+  return CacheReader(text, file).read(objective);
 }
 
 }  // namespace moetune

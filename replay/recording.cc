@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/replace_file.h"
 #include "base/utf8.h"
 #include "replay/compressed_file.h"
-#include "replay/kernel_tuner.h"
+#include "replay/objective_choice.h"
 #include "replay/recording_format.h"
+#include "replay/result_files.h"
 
 namespace moetune {
 namespace {
@@ -53,9 +55,13 @@ double Recording::optimum_us() const {
   return best;
 }
 
-Recording parse_recording(std::string_view bytes, std::string_view file) {
-  const std::string text = decompress(bytes, file);
-  if (!is_moetune_recording(text)) return with_sound_names(parse_kernel_tuner(text, file), file);
+Recording parse_recording(std::string_view bytes, std::string_view file, const std::string& objective) {
+  std::string text = decompress(bytes, file);
+  if (!is_moetune_recording(text))
+    return with_sound_names(parse_result_file(std::move(text), file, objective), file);
+  if (!objective.empty() && objective != "time" && objective != "time:min" && objective != kAnyObjective)
+    throw BadField("objective",
+                   std::string(file) + " is moetune's own recording, which holds times alone: time");
   if (text.size() <= kMostText) return with_sound_names(parse_moetune_recording(text, file), file);
   throw BadInput(std::string(file) + ": its content is larger than " + std::to_string(kMostText >> 20) +
                  " MiB");
@@ -72,8 +78,8 @@ RecordingHeader parse_recording_header(std::string_view bytes, std::string_view 
   return header;
 }
 
-Recording read_recording(const std::filesystem::path& path) {
-  return parse_recording(read_whole_file(path), path.string());
+Recording read_recording(const std::filesystem::path& path, const std::string& objective) {
+  return parse_recording(read_whole_file(path), path.string(), objective);
 }
 
 void write_recording(const Recording& recording, const std::filesystem::path& path) {

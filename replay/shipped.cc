@@ -12,7 +12,9 @@ std::string ShippedRecording::name() const {
   return file.substr(0, file.find('.'));
 }
 
-Recording ShippedRecording::read() const { return parse_recording(read_resource(path), path); }
+Recording ShippedRecording::read(const std::string& objective) const {
+  return parse_recording(read_resource(path), path, objective);
+}
 
 std::vector<ShippedRecording> list_shipped_recordings() {
   std::vector<ShippedRecording> shipped;

@@ -17,7 +17,8 @@ struct ShippedRecording {
   // What --device replay:NAME calls it: "decode_attention-b16" for
   // "replay/recordings/decode_attention-b16.json.zst".
   std::string name() const;
-  Recording read() const;  // whole; throws BadInput where it is damaged
+  // Whole; throws BadInput where it is damaged, and for another objective than time.
+  Recording read(const std::string& objective = "time") const;
 };
 
 // By path; the rows are not read. One that is damaged hides no other.

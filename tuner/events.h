@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -15,6 +16,7 @@
 #include "launch/device_info.h"
 #include "search/assignment.h"
 #include "search/legal_space.h"
+#include "search/objective.h"
 #include "tuner/ceilings.h"
 #include "tuner/device.h"
 
@@ -62,8 +64,9 @@ struct PhaseChanged {
 struct SearchStarted {
   std::size_t legal;
   std::size_t budget;
-  double time_budget_s;  // 0: no limit
-  Work work;             // of one launch; 0 if unknown
+  double time_budget_s;                     // 0: no limit
+  Work work;                                // of one launch; 0 if unknown
+  std::optional<Objective> objective = {};  // of another tuner's results: what the trials' times stand for
 };
 
 struct TrialBegun {

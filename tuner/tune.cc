@@ -161,8 +161,8 @@ TuneResult TuneLoop::run() {
   if (result_.out_of_time)
     warn("The time is over, and the inputs are not ready: what prepares them was stopped.");
   if (!is_ready) return std::move(result_);
-  tools_.events.emit(
-      SearchStarted{request_.space->size(), request_.budget, request_.time_budget_s, request_.work});
+  tools_.events.emit(SearchStarted{request_.space->size(), request_.budget, request_.time_budget_s,
+                                   request_.work, request_.objective});
 
   search(resumes);
   result_.interrupted = stop_.stop_requested();

@@ -13,6 +13,7 @@
 #include "kernels/kernel.h"
 #include "search/confidence.h"
 #include "search/legal_space.h"
+#include "search/objective.h"
 #include "search/searcher.h"
 #include "tuner/compile/compile_pool.h"
 #include "tuner/contention.h"
@@ -99,6 +100,8 @@ struct TuneRequest : TuneSettings {
   double floor_us = 0;
   // No launch takes less (tuner/plausibility.h): faster trials are implausible. 0 if it is unknown.
   double least_us = 0;
+  // Of another tuner's results: what the device's times stand for (search/objective.h).
+  std::optional<Objective> objective = {};
   bool store_winner = true;  // false: the caller stores it, or leaves it (tuner/trial_store.h)
 };
 

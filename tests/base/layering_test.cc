@@ -146,7 +146,7 @@ std::vector<std::string> unbounded_parses(const std::vector<Source>& sources) {
   static const std::regex parse("[Jj]son::(sax_)?(parse|accept)\\(|Document::parse\\(");
   std::vector<std::string> wrong;
   for (const Source& source : sources) {
-    const bool home = source.path == "base/json.cc" || source.path == "replay/kernel_tuner.cc";
+    const bool home = source.path == "base/json.cc" || source.path == "replay/json_rows.cc";
     if (!home && std::regex_search(source.text, parse)) wrong.push_back(source.path + " parses JSON itself");
   }
   return wrong;

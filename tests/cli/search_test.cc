@@ -1,9 +1,11 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "tests/cli/tool.h"
+#include "tests/paths.h"
 
 using namespace moetune::testing;
 
@@ -22,6 +24,16 @@ double children_seconds() {
     return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
   };
   return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+// Of another tuner, as --device takes it.
+std::string results_file(const std::string& name) {
+  return "replay:" + paths::source("tests/replay/kernel_tuner/" + name + ".json");
+}
+
+bool shows_a_time(const std::string& text) {
+  const std::string before = text.substr(0, text.find("\n  time "));
+  return contains(before, "µs") || contains(before, " ms");
 }
 
 }  // namespace
@@ -188,4 +200,106 @@ TEST_CASE(
   const Json far = search("replay:decode_attention_h200_b1_c8192");
   REQUIRE(far["best"]["roofline"].get<double>() < 0.9);
   CHECK(far["confidence"]["at_floor"] == false);
+}
+
+TEST_CASE("an objective that is no time is named, shown in its own figures, and not kept") {
+  Tool tool;
+  const std::vector<std::string> command = {"search",      "--device", results_file("objective_list_150"),
+                                            "--objective", "energy",   "--verbose"};
+  const Ended ended = tool.run(command);
+  CAPTURE(ended.out);
+  CHECK(ended.code == 0);
+  CHECK(contains(ended.out, "objective    energy, the smaller the better\n"));
+  CHECK(contains(ended.out, "best         1  (the best recorded)\n"));
+  CHECK(contains(ended.out, "config       bx=16\n"));
+  CHECK_FALSE(shows_a_time(ended.out));
+  CHECK_FALSE(shows_a_time(ended.err));
+  CHECK(contains(ended.err, "ok              9  bx=32"));
+  CHECK(contains(ended.err, "The cache keeps times: what is found by energy is not kept."));
+  CHECK_FALSE(std::filesystem::exists(tool.path("xdg")));
+  const Json found = document(tool.run({"search", "--device", results_file("objective_list_150"),
+                                        "--objective", "energy:max", "--json", "--history", "--no-cache"}));
+  CHECK(found["objective"] == Json{{"name", "energy"}, {"unit", ""}, {"better", "larger"}});
+  CHECK(found["best"]["config"] == "bx=32");
+  CHECK(found["best"]["figure"] == 9);
+  CHECK_FALSE(found["best"].contains("time_us"));
+  CHECK(found["confidence"].is_null());
+  CHECK(found["history"][0].contains("figure"));
+  CHECK_FALSE(found["history"][0].contains("time_us"));
+  // The file's own, in its own direction.
+  const Ended score =
+      tool.run({"search", "--device", results_file("objective_score_no_time"), "--budget", "1"});
+  CHECK(score.code == 0);
+  CHECK(contains(score.out, "objective    score, the larger the better\n"));
+  CHECK(contains(score.out, "(the best recorded"));
+}
+
+TEST_CASE("a time by another objective's name is a time, and no other search's") {
+  Tool tool;
+  const std::vector<std::string> time = {"search", "--device", results_file("objective_list_150"),
+                                         "--objective", "time"};
+  CHECK(contains(tool.run(time).out, "best         1.00 ms"));
+  CHECK(contains(tool.run(time).out, "resumed"));
+  CHECK(contains(tool.run({"report"}).out, "1.00 ms"));
+}
+
+TEST_CASE("an objective that is not there, or not told, is one line with what would be") {
+  Tool tool;
+  const auto refused = [&](std::vector<std::string> command, const std::string& says) {
+    command.insert(command.begin(), "search");
+    const Ended ended = tool.run(command);
+    CAPTURE(ended.err);
+    CHECK(ended.code == 2);
+    CHECK(contains(ended.err, says));
+    CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
+  };
+  refused({"--device", results_file("objective_list_150")}, "and a search takes one of them: time or energy");
+  refused({"--device", results_file("nan_power"), "--objective", "enrgy"}, "--objective: no row of ");
+  refused(
+      {"--device", "replay:decode_attention_h200_b8_c4096", "--objective", "energy"},
+      "--objective: replay/recordings/decode_attention_h200_b8_c4096.json.zst is moetune's own recording");
+  refused({"decode_attention", "--device", "cuda:0", "--objective", "energy"},
+          "--objective: a GPU is searched for time");
+  refused({"decode_attention", "--over", "batch=1..4", "--objective", "energy"},
+          "--objective: a range is searched for");
+  refused({"--server", "http://127.0.0.1:1", "--objective", "energy"}, "leave it out with --server");
+  refused({"axpy", "--problem", "x=1", "--device", results_file("nan_power")},
+          "is not moetune's recording: a problem and a preset do not apply");
+}
+
+TEST_CASE("moetune's own T4 files are read back: the same rows, times and ends") {
+  Tool tool;
+  const std::string recording = tool.write_recording(3);
+  const Json first = document(tool.run({"search", "--device", "replay:" + recording, "--strategy",
+                                        "exhaustive", "--budget", "1000", "--json"}));
+  REQUIRE(tool.run({"search", "decode_attention", "--device", "replay:decode_attention_h200_b8_c4096",
+                    "--budget", "20", "--no-compile"})
+              .code == 0);
+  REQUIRE(tool.run({"report", "--t4", tool.path("t4").string()}).code == 0);
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(tool.path("t4"))) {
+    ++files;
+    const Ended ended = tool.run({"search", "--device", "replay:" + entry.path().string(), "--strategy",
+                                  "exhaustive", "--budget", "1000", "--json"});
+    CAPTURE(ended.err);
+    CHECK(ended.code == 0);
+    const Json again = document(ended);
+    CHECK(again["objective"]["name"] == "time");
+    CHECK(again["compiled"] == false);
+    if (again["kernel"] != "saxpy") {
+      CHECK(again["kernel"] == "decode_attention");
+      CHECK(contains(again["problem"], "batch=8"));
+      CHECK(again["device"]["name"] == "NVIDIA H200");
+      CHECK(again["legal"] == 20);
+      continue;
+    }
+    CHECK(again["best"]["config"] == first["best"]["config"]);
+    CHECK(again["best"]["time_us"] == first["best"]["time_us"]);
+    CHECK(again["trials"]["compile_failed"] == first["trials"]["compile_failed"]);
+  }
+  CHECK(files == 2);
+  // Kept as what they are: results of files, of which no server gets one.
+  CHECK(tool.run({"report"}).code == 0);
+  CHECK(contains(tool.run({"cache", "check"}).out, "is sound"));
+  CHECK(tool.run({"cache", "export", tool.path("p.pack").string()}).code != 0);
 }

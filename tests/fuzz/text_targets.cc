@@ -6,9 +6,9 @@
 #include "kernels/kernel_space.h"
 #include "kernels/registry.h"
 #include "replay/compressed_file.h"
-#include "replay/kernel_tuner.h"
 #include "replay/recording_format.h"
 #include "replay/replay_device.h"
+#include "replay/result_files.h"
 #include "search/bound_space.h"
 #include "search/enumerate.h"
 #include "search/space_file.h"
@@ -46,7 +46,7 @@ void use(Recording recording) {
 class RecordingTarget : public MutantTarget {
  public:
   using MutantTarget::MutantTarget;
-  void run(const std::string& input) override { use(parse_recording(input, "fuzz")); }
+  void run(const std::string& input) override { use(parse_recording(input, "fuzz", "")); }
 };
 
 constexpr const char* kKernelTuner =
@@ -55,6 +55,24 @@ constexpr const char* kKernelTuner =
 "64,0.5": {"block": 64, "time": 2.5, "times": [2.25, 2.5], "GFLOP/s": 3.5, "timestamp": "2024-05-06 07:08:09"},
 "32,0.5": {"time": "CompilationFailedConfig", "times": []}, "32,row": {"time": 1e20},
 "64,row": {"nested": {"time": 1, "times": [1]}, "time": 3}}})json";
+
+constexpr const char* kScores =
+    R"json({"cache": {"a,b,(1, 2)": {"x": "a,b", "score": -0.5, "scores": [-0.5]}, "c,[1, 2]": {"score": NaN},
+"c,3": {"__error__": "RuntimeFailedConfig", "score": 2}}, "objective": ["score"], "objective_higher_is_better": true,
+"tune_params": {"x": ["a,b", "c"], "y": [[1, 2], 3.0000001]}, "tune_params_keys": ["x", "y"]})json";
+
+constexpr const char* kT4 =
+    R"json({"schema_version": "1.0.0", "metadata": {"timeunit": "miliseconds", "device": "Some GPU"}, "results": [
+{"configuration": {"block": 64, "mode": "a"}, "times": {"runtimes": [1.5, 2]}, "invalidity": "correct", "correctness": 1,
+"measurements": [{"name": "time", "value": 1.5, "unit": "ms"}, {"name": "GFLOP/s", "value": 3, "unit": ""}],
+"objectives": ["time"]}, {"configuration": {"block": "32", "mode": "b"}, "times": {"runtimes": []},
+"invalidity": "compile", "correctness": 0, "measurements": [], "objectives": ["time"]}]})json";
+
+constexpr const char* kKtt =
+    R"json({"Metadata": {"Device": "Some GPU", "TimeUnit": "Microseconds", "Timestamp": "2024-07-10 07:36:36 UTC"},
+"Results": [{"KernelName": "add", "Status": "Ok", "TotalDuration": 96.25, "Configuration": [
+{"Name": "block", "Value": 32, "ValueType": "UnsignedInt"}]}, {"KernelName": "add", "Status": "ComputationFailed",
+"TotalDuration": 0.0, "Configuration": [{"Name": "block", "Value": 0.5, "IsDouble": true}]}]})json";
 
 class SpaceTarget : public MutantTarget {
  public:
@@ -120,8 +138,10 @@ std::unique_ptr<Target> recordings_target(const Folder&) {
 
 std::unique_ptr<Target> kernel_tuner_target(const Folder&) {
   return std::make_unique<RecordingTarget>(
-      Mutator({kKernelTuner},
-              {"InvalidConfig", "\"time\"", "\"times\"", "Infinity", "NaN", "\"cache\"", "1e20", "True"}));
+      Mutator({kKernelTuner, kScores, kT4, kKtt},
+              {"InvalidConfig", "\"time\"", "\"times\"", "Infinity", "NaN", "\"cache\"", "1e20", "True",
+               "-Infinity", "\"results\"", "\"Results\"", "\"energy\"", "\"objective\"", "\x7f", "\x1f", ",,",
+               "miliseconds", "[["}));
 }
 
 std::unique_ptr<Target> spaces_target(const Folder&) {

@@ -133,7 +133,9 @@ TEST_CASE("an optimum needs a row that worked") {
 TEST_CASE("each damage to a recording is named with the file") {
   const std::string text = format_recording(sample_recording());
   CHECK(error("").starts_with("r.json: "));
-  CHECK(error("{}") == "r.json: neither a moetune recording nor a Kernel Tuner cache");
+  CHECK(
+      error("{}") ==
+      "r.json: neither a moetune recording, nor a cache of Kernel Tuner, nor results in T4's or KTT's JSON");
   CHECK(error("garbage").starts_with("r.json: parse error at line 1, column 1"));
   CHECK(error(text.substr(0, 100)) == "r.json: the recording ends after its header");
   CHECK(error(text.substr(0, text.size() - 20)).starts_with("r.json: the rows: parse error"));
