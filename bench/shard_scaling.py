@@ -64,7 +64,7 @@ class Bench:
 
     def where(self, shard: int, count: int) -> list[str]:
         if not self.devices:
-            return ["--threads", "1"]
+            return ["--device", "replay:shipped", "--threads", "1"]
         return ["--device", self.devices[shard - 1], "--threads", str(max(1, self.cores // count))]
 
     def json(self, *words: str) -> Any:

@@ -68,6 +68,17 @@ std::vector<std::string> split_words(const std::string& text) {
   return words;
 }
 
+// "" if all devices are GPUs.
+std::string recorded_text(const std::vector<std::string>& devices) {
+  std::string recorded;
+  for (const std::string& device : devices)
+    if (device.starts_with("replay:")) recorded += (recorded.empty() ? "" : ", ") + device;
+  if (recorded.empty()) return "";
+  return "RECORDED: " + recorded +
+         (devices.size() == 1 ? " is no GPU. It replays" : ": these are no GPUs. They replay") +
+         " measurements, and their winners enter no pack.";
+}
+
 int ServeCommand::run(Output& output, std::stop_token stop) {
   set_listen(options_.http, listen_);
   options_.devices = split_words(devices_);
@@ -83,6 +94,7 @@ int ServeCommand::run(Output& output, std::stop_token stop) {
   for (const std::string& device : service.devices()) devices += (devices.empty() ? "" : ", ") + device;
   output.result() << "Listening on " << service.url() << "/ with " << devices << "; Ctrl-C ends it."
                   << std::endl;
+  if (const std::string text = recorded_text(service.devices()); !text.empty()) output.note(text);
   std::mutex mutex;
   std::condition_variable_any ended;
   std::unique_lock lock(mutex);

@@ -28,9 +28,7 @@ std::vector<NightDevice> night_devices(const std::string& text) {
   if (text == "all" || text == "auto") {
     const GpuList list = list_gpus();
     for (const DeviceInfo& gpu : list.gpus) devices.push_back({gpu.id, gpu});
-    if (devices.empty() && text == "all")
-      throw BrokenEnvironment("--device all needs a GPU, and there is none here: " + list.why_empty);
-    if (devices.empty()) devices.push_back({text, std::nullopt});
+    if (devices.empty()) throw BrokenEnvironment(no_gpu_text("retune", list.why_empty));
     return devices;
   }
   std::set<std::string> gpus;

@@ -187,6 +187,7 @@ ServerResponse Api::devices(const ServerRequest&, const std::string&) {
     const std::int64_t job = running.at(device.name);
     devices.push_back({{"device", device.name},
                        {"hardware", device.hardware},
+                       {"recorded", device.recorded()},
                        {"job", job > 0 ? Document(job) : Document(nullptr)}});
   }
   return json_answer({{"devices", std::move(devices)}});
@@ -198,7 +199,9 @@ ServerResponse Api::health(const ServerRequest&, const std::string&) {
 
 ServerResponse Api::ready(const ServerRequest&, const std::string&) {
   parts_.queue.require_writable();
-  return json_answer({{"status", "ready"}, {"devices", parts_.devices.size()}});
+  const auto recorded = std::count_if(parts_.served.begin(), parts_.served.end(),
+                                      [](const ServedDevice& device) { return device.recorded(); });
+  return json_answer({{"status", "ready"}, {"devices", parts_.devices.size()}, {"recorded", recorded}});
 }
 
 ServerResponse Api::metrics(const ServerRequest&, const std::string&) {

@@ -70,8 +70,8 @@ std::optional<std::vector<Wish>> wishes_of(const JobRequest& request) {
 }  // namespace
 
 std::vector<RecordingHeader> recorded_headers(const std::string& device) {
-  const bool is_named = device.starts_with(kRecordingPrefix);
-  const std::string name = is_named ? device.substr(kRecordingPrefix.size()) : "";
+  const bool is_named = device != kShippedRecordings;
+  const std::string name = device.substr(kRecordingPrefix.size());
   std::vector<RecordingHeader> headers;
   std::error_code unreachable;
   if (is_named && fs::is_directory(name, unreachable)) {
@@ -91,7 +91,7 @@ std::vector<RecordingHeader> recorded_headers(const std::string& device) {
 
 DeviceFit::DeviceFit(const std::vector<std::string>& devices) : devices_(devices) {
   for (const std::string& device : devices) {
-    if (device != "auto" && !device.starts_with(kRecordingPrefix)) continue;
+    if (!device.starts_with(kRecordingPrefix)) continue;
     std::vector<Recorded>& all = recorded_[device];
     for (const RecordingHeader& header : recorded_headers(device)) {
       Recorded one{.kernel = header.kernel};

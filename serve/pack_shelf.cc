@@ -165,7 +165,7 @@ std::optional<std::string> PackShelf::signature(const std::string& name) {
 }
 
 // Both signatures are there before the pack is replaced, so that a reader finds a matching pair at every moment.
-bool PackShelf::publish(const CacheChoice& cache, const Publishing& how) {
+bool PackShelf::publish(const CacheChoice& cache, const std::string& sign_key) {
   if (folder_.empty()) return false;
   const std::lock_guard alone(publishing_);
   const std::unique_ptr<Cache> source = open_existing_cache(cache);
@@ -175,7 +175,7 @@ bool PackShelf::publish(const CacheChoice& cache, const Publishing& how) {
   std::error_code gone;
   std::string bytes;
   try {
-    bytes = make_pack(*source, {.recorded = how.recorded}).bytes;
+    bytes = make_pack(*source, {}).bytes;
   } catch (const NoWinners& error) {
     if (!fs::exists(target, gone)) return false;  // nothing is tuned yet
     throw BadInput(std::string(error.what()) + "; service.pack stays as it is, with the winners of before: " +
@@ -187,7 +187,7 @@ bool PackShelf::publish(const CacheChoice& cache, const Publishing& how) {
                "stays as it is (moetune cache gc, cache rm and cache export --kernel make smaller ones)",
                static_cast<double>(bytes.size()) / 1048576, static_cast<double>(most_bytes_) / 1048576));
   std::vector<PackSignature> old = signatures_of(target), own;
-  if (!how.sign_key.empty()) own.push_back(sign_pack(read_secret_key(how.sign_key), bytes));
+  if (!sign_key.empty()) own.push_back(sign_pack(read_secret_key(sign_key), bytes));
   std::vector<PackSignature> both = own;
   both.insert(both.end(), old.begin(), old.end());
   const bool is_there =

@@ -20,11 +20,6 @@
 
 namespace moetune {
 
-struct Publishing {
-  bool recorded = false;  // winners of recordings too, which only a runtime opened for tests takes
-  std::string sign_key;   // the secret key's file; "": the pack is not signed
-};
-
 // Which packs are listed; an empty text takes all. A pack fits if it holds something of each.
 struct PackChoice {
   std::string kernel, hardware, family;
@@ -48,7 +43,7 @@ class PackShelf {
   // Writes the cache's winners into the folder's "service.pack", unless they are what it holds already, and signs it if
   // this key has not. Returns whether something has changed. Throws BadInput, and leaves what is there, for winners
   // that make too large a pack, and for a cache that has none (any more) while there is a pack.
-  bool publish(const CacheChoice& cache, const Publishing& how);
+  bool publish(const CacheChoice& cache, const std::string& sign_key);
 
  private:
   struct Entry {

@@ -1,7 +1,5 @@
 #include "serve/served_devices.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "jobs/device_choice.h"
 #include "kernels/registry.h"
@@ -28,7 +26,7 @@ ServedDevice served_gpu(const DeviceInfo& gpu, const fs::path& cache) {
 }
 
 ServedDevice served_recording(const std::string& device, const fs::path& cache) {
-  if (is_replay(device)) require_recording(device);
+  require_recording(device);
   return {.name = device,
           .uuid = "",
           .files = night_files(cache, nullptr),
@@ -39,27 +37,20 @@ ServedDevice served_recording(const std::string& device, const fs::path& cache) 
 
 std::vector<ServedDevice> served_devices(const std::vector<std::string>& names, const fs::path& cache) {
   std::vector<ServedDevice> served;
-  const bool all_replay = !names.empty() && std::all_of(names.begin(), names.end(), is_replay);
-  const std::vector<DeviceInfo> gpus = all_replay ? std::vector<DeviceInfo>() : list_gpus().gpus;
   if (names.empty()) {
-    for (const DeviceInfo& gpu : gpus) served.push_back(served_gpu(gpu, cache));
-    if (gpus.empty()) served.push_back(served_recording("auto", cache));
-    return served;
+    const GpuList list = list_gpus();
+    if (list.gpus.empty()) throw BrokenEnvironment(no_gpu_text("serve", list.why_empty));
+    for (const DeviceInfo& gpu : list.gpus) served.push_back(served_gpu(gpu, cache));
   }
-  for (const std::string& name : names) {
-    if (is_replay(name) || (name == "auto" && gpus.empty())) {
-      served.push_back(served_recording(name, cache));
-    } else {
-      served.push_back(served_gpu(find_gpu(name, "serve"), cache));
-    }
-  }
+  for (const std::string& name : names)
+    served.push_back(is_replay(name) ? served_recording(name, cache)
+                                     : served_gpu(find_gpu(name, "serve", true), cache));
   return served;
 }
 
 std::string shortage_for(const JobRequest& request, const std::string& device) {
   const auto* const search = std::get_if<SearchRequest>(&request.what);
-  if (search == nullptr || !search->target.workload.kernel || is_replay(device) || device == "auto")
-    return "";
+  if (search == nullptr || !search->target.workload.kernel || is_replay(device)) return "";
   try {
     const DeviceInfo gpu = find_gpu(device, "serve");
     const Kernel& kernel = find_kernel(*search->target.workload.kernel);

@@ -12,15 +12,15 @@
 namespace moetune {
 
 struct ServedDevice {
-  std::string name;                // "cuda:0", "replay:FILE"; "auto" for the shipped recordings
+  std::string name;                // "cuda:0", "replay:FILE"
   std::string uuid = {};           // of a GPU
   std::filesystem::path files;     // of its nights, beside the cache
   std::set<std::string> hardware;  // "NVIDIA H200"; several for a folder of recordings
 
-  bool recorded() const { return name == "auto" || name.starts_with("replay:"); }
+  bool recorded() const { return name.starts_with("replay:"); }
 };
 
-// What `names` means; without any every GPU, or the shipped recordings if there is none.
+// What `names` means; without any every GPU. Recordings are to be named: BrokenEnvironment if there is no GPU then.
 std::vector<ServedDevice> served_devices(const std::vector<std::string>& names,
                                          const std::filesystem::path& cache);
 

@@ -123,7 +123,7 @@ struct Service::Parts {
 
   void publish() {
     try {
-      if (shelf.publish(options.cache, publishing())) log.append("packs", 0, "{\"changed\": true}");
+      if (shelf.publish(options.cache, options.sign_key)) log.append("packs", 0, "{\"changed\": true}");
     } catch (const std::exception& error) {  // the folder's disk is full, say: the job is done all the same
       log.append("warning", 0,
                  Document({{"type", "warning"}, {"warning", "packs"}, {"text", error.what()}})
@@ -136,14 +136,6 @@ struct Service::Parts {
       metrics.count_ended_process();
       log.append("warning", 0, Document({{"type", "warning"}, {"warning", "memory"}, {"text", text}}).dump());
     });
-  }
-
-  // A service of recordings alone is one for tests.
-  Publishing publishing() const {
-    const bool recorded = std::all_of(devices.begin(), devices.end(), [](const std::string& device) {
-      return device.starts_with("replay:");
-    });
-    return {.recorded = recorded, .sign_key = options.sign_key};
   }
 
   // A job of a client's that names no device. One of an earlier service may not be understood: it ends with the reason.

@@ -37,10 +37,10 @@ function row(cells) {
 const fill = (id, rows) => byId(id).tBodies[0].replaceChildren(...rows.slice(0, MOST_ROWS));
 
 function showDevices(devices) {
-  fill('devices', devices.map(({device, job}) => {
+  fill('devices', devices.map(({device, job, recorded}) => {
     const search = searches.get(job) || {};
     const trials = search.trials == null ? '–' : search.trials + '/' + search.budget;
-    return row([[device], [job == null ? 'idle' : String(job)], [search.title || '–'], [search.phase || '–'],
+    return row([[device + (recorded ? ', recorded' : '')], [job == null ? 'idle' : String(job)], [search.title || '–'], [search.phase || '–'],
       [trials, 'number'], [time(search.best), 'number']]);
   }));
 }

@@ -197,8 +197,9 @@ TEST_CASE("a search that the night's end cuts is kept, and stale until a later n
   tool.write("w.json", R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_attention", "shapes": [
       "q_heads=32,batch=8,context=4096"]}]})");
   const auto command = [&](std::vector<std::string> more) {
-    std::vector<std::string> all = {"retune",   "--workloads", tool.path("w.json").string(),
-                                    "--budget", "24",          "--json"};
+    std::vector<std::string> all = {"retune",   "--workloads",    tool.path("w.json").string(),
+                                    "--device", "replay:shipped", "--budget",
+                                    "24",       "--json"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   };
@@ -222,14 +223,51 @@ TEST_CASE("a search that the night's end cuts is kept, and stale until a later n
   CHECK(document(tool.run(command({"--dry-run"})))["plan"]["stale"].empty());
 }
 
-TEST_CASE("without a GPU a night is of the recorded shapes; others are left out and said") {
+TEST_CASE("a night of the shipped recordings is of the recorded shapes; others are left out and said") {
   Tool tool;
   tool.write("w.json", R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_attention", "shapes": [
       "q_heads=32,batch=8,context=4096", "batch=7,context=100"]}]})");
-  const Ended planned = tool.run(night(tool, {"--dry-run", "--no-compile"}));
+  const Ended planned = tool.run(night(tool, {"--dry-run", "--no-compile", "--device", "replay:shipped"}));
   CHECK(planned.code == 1);
   CHECK(document(planned)["plan"]["stale"].size() == 1);
   REQUIRE(document(planned)["plan"]["left_out"].size() == 1);
   CHECK(contains(document(planned)["plan"]["left_out"][0]["why"], "no shipped recording"));
-  CHECK(contains(planned.err, "is left out: no GPU here"));
+  CHECK(contains(planned.err, "is left out: no shipped recording is of decode_attention"));
+}
+
+TEST_CASE("without a GPU nothing that runs unattended takes a recording for one") {
+  Tool tool;
+  tool.write("w.json", R"({"moetune_workloads": 1, "workloads": [{"kernel": "decode_attention", "shapes": [
+      "q_heads=32,batch=8,context=4096"]}]})");
+  const std::string list = tool.path("w.json").string();
+  tool.set_environment("MOETUNE_SHARD", "1/1");
+  tool.set_environment("MOETUNE", tool.binary());
+  tool.set_environment("MOETUNE_WORK", tool.path("work").string());
+  const std::string tune_shard = paths::source("packaging/fleet/tune_shard");
+  const std::vector<std::vector<std::string>> commands = {
+      {tool.binary(), "retune", "--workloads", list},
+      {tool.binary(), "retune", "--workloads", list, "--dry-run"},
+      {tool.binary(), "retune", "--workloads", list, "--device", "all"},
+      {tool.binary(), "tune", "--workloads", list},
+      {tool.binary(), "serve", "--listen", "127.0.0.1:0"},
+      {tool.binary(), "serve", "--listen", "127.0.0.1:0", "--device", "auto"},
+      {tune_shard, list, tool.path("fleet").string()}};
+  for (const std::vector<std::string>& command : commands) {
+    const Ended ended = tool.start_program(command)->wait();
+    CAPTURE(command[1]);
+    CAPTURE(ended.err);
+    CHECK(ended.code == 3);
+    CHECK(contains(ended.err, "needs a GPU, and there is none here: no CUDA driver"));
+    CHECK(contains(ended.err, "only if they are named: --device replay:FILE, or replay:shipped"));
+    CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') <= 2);  // tune_shard exports what there is
+    CHECK_FALSE(contains(ended.out, "H200"));
+  }
+  // By name they do; a person's search does by itself, and says so.
+  const Ended named = tool.run(
+      {"retune", "--workloads", list, "--device", "replay:shipped", "--budget", "4", "--no-compile"});
+  CHECK(named.code == 0);
+  const Ended search =
+      tool.run({"search", "decode_attention", "--budget", "4", "--no-compile", "--no-cache"});
+  CHECK(search.code == 0);
+  CHECK(contains(search.err, "No GPU here"));
 }

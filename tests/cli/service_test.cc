@@ -1,6 +1,7 @@
 // moetune serve, and search --server against it, as processes.
 #include <regex>
 
+#include "tests/cli/scripted_gpu.h"
 #include "tests/cli/served.h"
 #include "tests/jobs/made_up_range.h"
 
@@ -97,7 +98,7 @@ TEST_CASE("search --server prints and returns what the local search does, over a
 
 TEST_CASE("search --over and --from-misses print and return the same with --server") {
   Tool tool;
-  const Served served(tool, "served", {});  // without a GPU: the shipped recordings
+  const Served served(tool, "served", {"--device", "replay:shipped"});
   const std::vector<std::string> over = {"search",      "decode_attention",
                                          "--over",      "batch=1..128,context=2k..8k",
                                          "--problem",   "q_heads=32,kv_heads=8,head_dim=128",
@@ -108,7 +109,8 @@ TEST_CASE("search --over and --from-misses print and return the same with --serv
     command.insert(command.end(), more.begin(), more.end());
     return command;
   };
-  const std::vector<std::string> here = {"--cache", tool.path("local.db").string()};
+  const std::vector<std::string> here = {"--device", "replay:shipped", "--cache",
+                                         tool.path("local.db").string()};
   const std::vector<std::string> there = {"--server", served.url};
   const Ended local = tool.run(with(over, here)), remote = tool.run(with(over, there));
   CHECK(local.code == 0);
@@ -146,15 +148,15 @@ TEST_CASE("search --over and --from-misses print and return the same with --serv
 }
 
 TEST_CASE("a service signs the pack that it publishes, and sync installs it for who trusts the key") {
-  Tool tool;
+  ScriptedGpu gpu;
+  Tool& tool = gpu.tool;
   const std::string key = tool.path("key").string(), packs = tool.path("packs").string();
   REQUIRE(tool.run({"cache", "new-key", key}).code == 0);
   REQUIRE(tool.run({"cache", "new-key", tool.path("other").string()}).code == 0);
   for (const char* folder : {"packs", "mine", "theirs"}) std::filesystem::create_directory(tool.path(folder));
-  const Served served(
-      tool, "signing",
-      {"--device", "replay:decode_attention_h200_b8_c4096", "--packs", packs, "--sign-key", key});
-  const Ended search = tool.run({"search", "--server", served.url, "--budget", "3"});
+  const Served served(tool, "signing", {"--packs", packs, "--sign-key", key, "--threads", "1"});
+  const Ended search = tool.run(
+      {"search", "decode_kernel", "--problem", "elements=1024", "--server", served.url, "--budget", "2"});
   CAPTURE(search.err);
   REQUIRE(search.code == 0);
   REQUIRE(within_a_while([&] { return std::filesystem::exists(packs + "/service.pack"); }));

@@ -1,6 +1,6 @@
 // The whole loop, each part a process of its own: a server misses a shape, sync posts it, the service tunes it on a
-// recording and publishes a pack, sync installs it, and the server's next refresh picks the tuned variant. The server
-// runs on the scripted driver.
+// recording, its winner is packed by hand (a service publishes none of a recording), sync installs the pack, and the
+// server's next refresh picks the tuned variant. The server runs on the scripted driver.
 #include <sys/stat.h>
 
 #include "base/ed25519.h"
@@ -78,10 +78,15 @@ TEST_CASE("a missed shape is tuned by a service and picked, while the server run
   const Ended posted = tool.run(sync);
   CHECK_MESSAGE(posted.code == 0, posted.err);
   CHECK(contains(posted.out, "posted 1 miss"));
-  REQUIRE(within_a_while([&] { return std::filesystem::exists(tuned + "/service.pack"); }));
+  const std::string cache = service_tool.path("service.db").string(), by_hand = tuned + "/by_hand.pack";
+  REQUIRE(within_a_while([&] {
+    return tool.run({"cache", "export", by_hand, "--recorded", "--cache", cache}).code == 0;
+  }));
+  REQUIRE(tool.run({"cache", "sign", by_hand, "--key", key}).code == 0);
   const Ended synced = tool.run(sync);
   CHECK_MESSAGE(synced.code == 0, synced.err);
-  CHECK(contains(synced.out, "installed service.pack"));
+  CHECK(contains(synced.out, "installed by_hand.pack"));
+  CHECK_FALSE(std::filesystem::exists(tuned + "/service.pack"));
 
   const Ended ended = inference->wait();
   CHECK_MESSAGE(ended.code == 0, ended.err);
@@ -90,7 +95,7 @@ TEST_CASE("a missed shape is tuned by a service and picked, while the server run
   CHECK(choices[0]["kind"] == "default");
   CHECK(choices[1]["kind"] == "exact");
   CHECK(contains(choices[1]["config"].get<std::string>(), "combine=last_cta"));
-  CHECK(choices[1]["file"] == packs + "/service.pack");
+  CHECK(choices[1]["file"] == packs + "/by_hand.pack");
   const Json& both = choices[2];
   CHECK(both["before"]["config"] == choices[0]["config"]);
   CHECK(both["after"]["config"] == choices[1]["config"]);

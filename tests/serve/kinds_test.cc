@@ -41,7 +41,10 @@ TEST_CASE("a range, a list and a night on a folder of recordings end as the loca
   write_made_up_range(recordings);
   running.options.devices = {"replay:" + recordings.string()};
   running.start();
-  CHECK(running.get("/v1/devices")["devices"][0]["hardware"] == Json::array({"NVIDIA H200"}));
+  const Json served = running.get("/v1/devices")["devices"][0];
+  CHECK(served["hardware"] == Json::array({"NVIDIA H200"}));
+  CHECK(served["recorded"] == true);
+  CHECK(running.get("/readyz") == Json{{"status", "ready"}, {"devices", 1}, {"recorded", 1}});
 
   const Json range = {{"kernel", "router"}, {"over", "tokens=1..4096"}, {"budget", 40}, {"no_compile", true}};
   const Json table = done(running, "range", range);

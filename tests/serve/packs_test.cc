@@ -108,7 +108,7 @@ TEST_CASE("several publish at once into one folder") {
     devices.emplace_back([&] {
       for (int times = 0; times < 5; ++times) {
         try {
-          published += shelf.publish(cache, {.recorded = false, .sign_key = key.string()});
+          published += shelf.publish(cache, key.string());
         } catch (const std::exception&) {
           ++failed;
         }
@@ -148,6 +148,25 @@ TEST_CASE("a cache that has lost its winners leaves service.pack, and the log sa
   fs::remove(packs / "service.pack");
   CHECK_FALSE(shelf.publish(cache, {}));  // as before the first winner
   CHECK(fs::is_empty(packs));
+}
+
+TEST_CASE("a winner of a recording enters no service.pack, of a service of recordings either") {
+  RunningService running;
+  running.options.devices = {"replay:decode_attention_h200_b8_c4096"};
+  running.options.threads = 1;
+  running.options.packs = (running.folder / "packs").string();
+  fs::create_directory(running.options.packs);
+  running.start();
+  const Json search = {
+      {"kernel", "decode_attention"}, {"problem", "batch=8,q_heads=32,context=4096"}, {"budget", 1}};
+  const Json job = running.ended(running.submit(search)["id"]);
+  REQUIRE(job["state"] == "done");
+  CHECK(job["result"]["compiled"] == true);  // so that a pack could hold it
+  running.service.reset();
+  CHECK(fs::is_empty(running.options.packs));
+  PackShelf shelf(running.options.packs);
+  CHECK_FALSE(shelf.publish(running.options.cache, ""));
+  CHECK(fs::is_empty(running.options.packs));
 }
 
 TEST_CASE("one service publishes into a folder, and others serve it") {

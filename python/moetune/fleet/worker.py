@@ -16,7 +16,7 @@ from typing import Any
 
 from moetune.fleet.command import FleetError, ToolFailed, read_bounded, run_tool, tool_version
 
-GPU = "cuda:0"  # the one that Ray shows to this task; never `auto`, which would replay if it found none
+GPU = "cuda:0"  # the one that Ray shows to this task
 QUERY_S = 300.0
 SIGNATURE_HEAD = "moetune signature 1\n"
 SIGNERS = 16  # lines that a signature file may have after its head
