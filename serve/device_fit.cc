@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/regular_file.h"
+#include "jobs/device_choice.h"
 #include "kernels/registry.h"
 #include "replay/shipped.h"
 
