@@ -11,14 +11,16 @@ class BenchCommand : public Command {
  public:
   std::string_view name() const override { return "bench"; }
   std::string_view summary() const override {
-    return "time the stored winner, the default and the reference together";
+    return "time what is stored and serves, the default and the reference together";
   }
   std::string_view details() const override {
     return "All are measured in interleaved rounds, so that drift affects them all. The winner's stored cubin is\n"
            "loaded as it is, never compiled again. One that does not compile now has a row that says so.\n"
            "How launches follow each other (--timing): overlapped with the one before, if the kernel allows it;\n"
            "chained behind a small kernel that writes the fresh inputs, whose time is taken off; alone. The\n"
-           "winner, or CONFIG where nothing is tuned, has a row for each of them.\n";
+           "winner, or CONFIG where nothing is tuned, has a row for each of them. Of a shape that a range "
+           "table serves\n"
+           "the first row is the table's choice.\n";
   }
   void declare(OptionTable& table) override;
   int run(Output& output, std::stop_token stop) override;
@@ -36,7 +38,7 @@ void BenchCommand::declare(OptionTable& table) {
   declare_timing(table, timing_, "overlapped");
   declare_gpu(table, request_.target.device);
   declare_cache(table, request_.target.cache);
-  table.whole("quiet-wait", request_.quiet_wait_s, 0, 1'000'000, kQuietWaitDoc);
+  table.span("quiet-wait", request_.quiet_wait_s, kQuietWaitDoc);
   table.whole("rounds", request_.rounds, 1, 100'000, "samples of each");
 }
 
@@ -66,7 +68,8 @@ void print(const BenchResult& result, std::ostream& out) {
   const double first_us = first.result.measurement.median_us;
   for (const BenchRow& row : result.rows) table.add(row_cells(result.subject, row, first_us));
   out << result.subject.kernel << " " << result.subject.problem << "\n"
-      << table.text("  ") << (subject.floor ? "  roofline: " + std::string(subject.floor->bound) + "\n" : "")
+      << served_line(first.table, first.cell) << table.text("  ")
+      << (subject.floor ? "  roofline: " + std::string(subject.floor->bound) + "\n" : "")
       << programs_text(result.programs_compiled)
       << (result.winner_contended
               ? "the stored winner is contended: somebody else used the GPU during its search\n"

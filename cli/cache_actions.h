@@ -9,6 +9,7 @@
 #include "cli/output.h"
 #include "jobs/documents.h"
 #include "jobs/stores.h"
+#include "report/selection.h"
 
 namespace moetune {
 
@@ -16,8 +17,8 @@ struct CacheArguments {
   std::string operand;             // the word after the action: a key, a path
   std::vector<std::string> words;  // after that: extract's folder, merge's files, rollback's generation
   CacheChoice cache;
-  std::string kernel, hardware;  // export: which winners; empty for all
-  std::string key, trust;        // sign: the secret key; check: the public one; empty for none
+  Selection selection;     // ls and export: which winners
+  std::string key, trust;  // sign: the secret key; check: the public one; empty for none
   // gc: MiB of builds to keep, MiB that the file may take (0: as much as it likes), and whether only to count
   std::uint64_t keep_builds = 64;
   double max_size = 0;

@@ -17,25 +17,47 @@ struct CacheAction {
   std::size_t fewest, most;  // further words
   Cache::Mode mode;
   int (*run)(const CacheArguments&, Cache&, Output&);
-  int (*run_alone)(const CacheArguments&, Output&) = nullptr;  // instead, for what opens its files itself
+  int (*run_alone)(const CacheArguments&, Output&);  // instead, for what opens its files itself
+  std::string_view words, doc;                       // for help
 };
 
 constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
 
 constexpr CacheAction kActions[] = {
-    {"ls", "", "", 0, 0, Cache::Mode::read_only, list_cache},
-    {"show", "KEY", "", 0, 0, Cache::Mode::read_only, show_cache},
-    {"check", "PACK", "", 0, 0, Cache::Mode::inspect, nullptr, check_named_cache},
-    {"export", "PACK", "", 0, 0, Cache::Mode::read_only, export_cache},
-    {"extract", "KEY", "FOLDER", 1, 1, Cache::Mode::read_only, extract_from_cache},
-    {"rm", "KEY", "", 0, 0, Cache::Mode::read_write, remove_from_cache},
-    {"gc", "", "", 0, 0, Cache::Mode::read_write, collect_garbage},
-    {"history", "KEY", "", 0, 0, Cache::Mode::read_only, show_history},
-    {"rollback", "KEY", "GENERATION", 0, 1, Cache::Mode::read_write, roll_back_cache},
-    {"merge", "INTO", "FILE", 1, kAnyNumber, Cache::Mode::create, nullptr, merge_caches},
-    {"import", "FILE", "FILE", 0, kAnyNumber, Cache::Mode::create, nullptr, import_into_cache},
-    {"sign", "PACK", "", 0, 0, Cache::Mode::read_only, nullptr, sign_cache},
-    {"new-key", "FILE", "", 0, 0, Cache::Mode::read_only, nullptr, make_key},
+    {"ls", "", "", 0, 0, Cache::Mode::read_only, list_cache, nullptr, "",
+     "workloads and winners, with their keys, and range tables"},
+    {"show", "KEY", "", 0, 0, Cache::Mode::read_only, show_cache, nullptr, "KEY",
+     "one workload in full: configuration, launch plan, provenance"},
+    {"check", "PACK", "", 0, 0, Cache::Mode::inspect, nullptr, check_named_cache, "[PACK]",
+     "pages, tables, references, digests, and every trial and winner; exit code 3 if any is damaged; what was tuned "
+     "with other sources and is not known any more is named, and is sound; with --trust, a pack must be signed by that "
+     "key"},
+    {"extract", "KEY", "FOLDER", 1, 1, Cache::Mode::read_only, extract_from_cache, nullptr, "KEY FOLDER",
+     "writes one winner's cubin, launch plan and key into a new folder"},
+    {"rm", "KEY", "", 0, 0, Cache::Mode::read_write, remove_from_cache, nullptr, "KEY",
+     "removes one workload with its trials and its winner"},
+    {"export", "PACK", "", 0, 0, Cache::Mode::read_only, export_cache, nullptr, "PACK",
+     "writes the winners with their cubins, and no trials, into a file for servers"},
+    {"gc", "", "", 0, 0, Cache::Mode::read_write, collect_garbage, nullptr, "",
+     "removes compiled builds that were not used for longest, and trials that were measured with other templates if "
+     "today's have a winner; winners stay; --dry-run only counts"},
+    {"history", "KEY", "", 0, 0, Cache::Mode::read_only, show_history, nullptr, "KEY",
+     "the winners (of table:N the tables) that others replaced, with the reason; gc keeps the last eight"},
+    {"rollback", "KEY", "GENERATION", 0, 1, Cache::Mode::read_write, roll_back_cache, nullptr,
+     "KEY [GENERATION]",
+     "makes that one, else the last, the winner again; a second rollback undoes the first"},
+    {"merge", "INTO", "FILE", 1, kAnyNumber, Cache::Mode::create, nullptr, merge_caches, "INTO FILE...",
+     "takes the winners and trials of other caches and packs into the cache INTO, which is made if it is new; of two "
+     "winners of one problem the sound one stays, then the one whose interval ends lower; pairs whose "
+     "intervals overlap "
+     "are listed for a duel; an unsound file changes nothing; with --later the one that was stored last stays, for a "
+     "file that began with what INTO has"},
+    {"import", "FILE", "FILE", 0, kAnyNumber, Cache::Mode::create, nullptr, import_into_cache, "FILE...",
+     "the same into the cache of --cache"},
+    {"sign", "PACK", "", 0, 0, Cache::Mode::read_only, nullptr, sign_cache, "PACK",
+     "signs a pack with --key; the signature is PACK.sig (docs/sync.md)"},
+    {"new-key", "FILE", "", 0, 0, Cache::Mode::read_only, nullptr, make_key, "FILE",
+     "makes a secret key for signing and FILE.pub for those who are to trust it"},
 };
 
 const CacheAction& find_action(const std::string& name) {
@@ -53,42 +75,20 @@ class CacheCommand : public Command {
   std::string_view summary() const override {
     return "list, check, export, import, merge, sign and remove winners; go back to earlier ones";
   }
-  std::string_view details() const override {
-    return "  ls           workloads and winners, with their keys\n"
-           "  show KEY     one workload in full: configuration, launch plan, provenance\n"
-           "  check [PACK] pages, tables, references, digests, and every trial and winner; exit code 3 if any is\n"
-           "               damaged; what was tuned with other sources and is not known any more is named, and is\n"
-           "               sound; with --trust, a pack must be signed by that key\n"
-           "  extract KEY FOLDER\n"
-           "               writes one winner's cubin, launch plan and key into a new folder\n"
-           "  rm KEY       removes one workload with its trials and its winner\n"
-           "  export PACK  writes the winners with their cubins, and no trials, into a file for servers\n"
-           "  gc           removes compiled builds that were not used for longest, and trials that were measured\n"
-           "               with other templates if today's have a winner; winners stay; --dry-run only counts\n"
-           "  history KEY  the winners (of table:N the tables) that others replaced, with the reason; gc keeps the\n"
-           "               last eight\n"
-           "  rollback KEY [GENERATION]\n"
-           "               makes that one, else the last, the winner again; a second rollback undoes the first\n"
-           "  import FILE...      takes the winners and trials of other caches and packs into the cache\n"
-           "  merge INTO FILE...  the same into the cache INTO, which is made if it is new; of two winners of one\n"
-           "               problem the sound one stays, then the one whose interval ends lower; pairs whose\n"
-           "               intervals overlap are listed for a duel; an unsound file changes nothing; with --later\n"
-           "               the one that was stored last stays, for a file that began with what INTO has\n"
-           "  new-key FILE makes a secret key for signing and FILE.pub for those who are to trust it\n"
-           "  sign PACK    signs a pack with --key; the signature is PACK.sig (docs/sync.md)\n";
+  std::vector<Action> actions() const override {
+    std::vector<Action> actions;
+    for (const CacheAction& action : kActions) actions.push_back({action.name, action.words, action.doc});
+    return actions;
   }
   void declare(OptionTable& table) override {
-    table.positional(
-        "ACTION", action_, true,
-        "ls, show, check, export, extract, rm, gc, import, merge, history, rollback, sign or new-key");
+    table.positional("ACTION", action_, true, "what to do, as below");
     table.positional(
         "OPERAND", arguments_.operand, false,
         "a workload's key, as ls prints it; for check, export, import, merge, sign and new-key: a path");
     table.words("WORD", arguments_.words,
                 "for extract: the folder to make; for import and merge: files; for rollback: a generation");
     declare_cache_path(table, arguments_.cache);
-    table.text("kernel", "NAME", arguments_.kernel, "export: the winners of one kernel");
-    table.text("hardware", "TEXT", arguments_.hardware, "export: those of GPUs whose name holds TEXT");
+    declare_selection(table, arguments_.selection, "ls, export: ");
     table.text("key", "FILE", arguments_.key, "sign: the secret key, of `cache new-key`");
     table.text("trust", "FILE", arguments_.trust, "check: the public key that a pack must be signed by");
     table.flag("recorded", arguments_.recorded,
@@ -100,11 +100,13 @@ class CacheCommand : public Command {
                 "gc: MiB of builds to keep, the last used");
     table.positive("max-size", "MIB", "number of MiB", arguments_.max_size,
                    "gc: remove more builds until the file is no larger");
-    table.only_after("export", {"kernel", "hardware", "recorded"});
-    table.only_after("sign", {"key"});
-    table.only_after("check", {"trust"});
-    table.only_after("merge", {"later"});
-    table.only_after("gc", {"dry-run", "keep-builds", "max-size"});
+    table.only_after({"ls", "export"}, {"kernel", "hardware"});
+    table.only_after({"ls"}, {"stale", "sort", "limit"});
+    table.only_after({"export"}, {"recorded"});
+    table.only_after({"sign"}, {"key"});
+    table.only_after({"check"}, {"trust"});
+    table.only_after({"merge"}, {"later"});
+    table.only_after({"gc"}, {"dry-run", "keep-builds", "max-size"});
   }
 
   int run(Output& output, std::stop_token) override {

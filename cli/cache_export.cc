@@ -7,9 +7,10 @@
 namespace moetune {
 
 int export_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
-  const PackContents made = export_pack(
-      cache, arguments.operand,
-      {.kernel = arguments.kernel, .hardware = arguments.hardware, .recorded = arguments.recorded});
+  const PackContents made = export_pack(cache, arguments.operand,
+                                        {.kernel = arguments.selection.kernel,
+                                         .hardware = arguments.selection.hardware,
+                                         .recorded = arguments.recorded});
   const std::pair<std::int64_t, const char*> left_out[] = {
       {made.recorded, "measured on a recording"},
       {made.contended, "measured while somebody else used the GPU"},
@@ -17,7 +18,7 @@ int export_cache(const CacheArguments& arguments, Cache& cache, Output& output) 
       {made.without_family, "stored by an older moetune; search again to export them"}};
   for (const auto& [count, why] : left_out) {
     if (count > 0)
-      output.note(std::to_string(count) + (count == 1 ? " winner" : " winners") + " left out: " + why);
+      output.warn(std::to_string(count) + (count == 1 ? " winner" : " winners") + " left out: " + why);
   }
   if (made.damaged_ranges > 0)
     output.note(counted_text(made.damaged_ranges, "range table") +

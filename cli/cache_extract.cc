@@ -43,7 +43,7 @@ int extract_from_cache(const CacheArguments& arguments, Cache& cache, Output& ou
                    " has no compiled winner: its search did not end, or compiled nothing");
   }
   if (winner->contended)
-    output.note("This winner was measured while somebody else used the GPU; search again.");
+    output.warn("This winner was measured while somebody else used the GPU; search again.");
   const fs::path folder = arguments.words.front();
   make_folder(folder);
   write_whole(folder / "winner.cubin",

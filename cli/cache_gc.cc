@@ -31,10 +31,10 @@ int collect_garbage(const CacheArguments& arguments, Cache& cache, Output& outpu
                   << " -> " << (arguments.dry_run ? "about " : "")
                   << bytes_text(static_cast<double>(done.file_bytes_after)) << "\n";
   if (done.busy > 0)
-    output.note(counted(done.busy, "workload") +
+    output.warn(counted(done.busy, "workload") +
                 " left alone: a search is running; try again when it has ended");
   if (request.max_file_bytes && done.file_bytes_after > *request.max_file_bytes)
-    output.note("--max-size: winners and the trials that searches need take more than that; they stay");
+    output.warn("--max-size: winners and the trials that searches need take more than that; they stay");
   output.document({{"cache", cache.path().string()},
                    {"dry_run", arguments.dry_run},
                    {"builds", done.builds},

@@ -1,69 +1,166 @@
 #include <charconv>
+#include <set>
 
 #include "base/error.h"
 #include "cli/cache_actions.h"
 #include "cli/command.h"
+#include "cli/pager.h"
 #include "cli/text.h"
 #include "jobs/record_rules.h"
 #include "jobs/stored_results.h"
+#include "report/staleness.h"
+#include "retune/ledger.h"
 
 namespace moetune {
 namespace {
 
-std::string state_text(const StoredResult& result) {
-  if (!result.damage.empty()) return "damaged";
-  if (is_recording(result.workload.key)) return "(a recording's trials)";
-  const std::string stored = result.winner ? result.winner->stored_at : "-";
-  return stored + (result.contended ? " (contended)" : "");
+std::string state_text(const WorkloadReport& one) {
+  if (!one.stored.damage.empty()) return "damaged";
+  if (is_recording(one.key())) return "(a recording's trials)";
+  return (one.stored.winner ? one.stored_at : "-") + (one.stored.contended ? " (contended)" : "");
+}
+
+std::string hardware_text(const HardwareKey& hardware) {
+  return hardware.name + (hardware.origin == "gpu" ? "" : " (recorded)");
+}
+
+std::string joined_phrases(const std::vector<std::string>& phrases) {
+  std::string text;
+  for (const std::string& phrase : phrases) text += (text.empty() ? "" : "; ") + phrase;
+  return text.empty() ? "-" : text;
+}
+
+// What `cache ls` shows of the workloads; `all` is how many there are.
+struct Listed {
+  std::vector<WorkloadReport> workloads;
+  std::vector<FamilyRange> ranges;
+  std::size_t all = 0, all_ranges = 0;
+};
+
+Listed read_listed(const Cache& cache, const Selection& selection) {
+  Listed listed;
+  StoredSpaces spaces;
+  const std::vector<Workload> all = cache.workloads();
+  require_known_kernel(selection.kernel, all);
+  for (const Workload& workload : all) listed.workloads.push_back(read_workload(cache, workload, spaces));
+  listed.all = listed.workloads.size();
+  if (selection.stale) find_stale(listed.workloads, spaces, ledgers_beside(cache.path()));
+  select(listed.workloads, selection);
+  listed.ranges = cache.ranges();
+  listed.all_ranges = listed.ranges.size();
+  std::erase_if(listed.ranges, [&](const FamilyRange& range) {
+    const RangeKey& key = range.key;
+    return !is_selected(selection, key.kernel, key.hardware) ||
+           (selection.stale &&
+            spaces.is_current({key.kernel, "", key.hardware, key.source_digest, key.toolchain, key.timing}));
+  });
+  if (selection.limit > 0 && listed.ranges.size() > selection.limit)
+    listed.ranges.erase(listed.ranges.begin() + static_cast<std::ptrdiff_t>(selection.limit),
+                        listed.ranges.end());
+  return listed;
+}
+
+Table workload_table(const std::vector<WorkloadReport>& workloads, bool stale, const Output& output) {
+  std::vector<std::string> header = {"key",      "kernel", "problem", "hardware",
+                                     "compiler", "trials", "best",    "winner stored"};
+  if (stale) header.emplace_back("stale");
+  Table table(header, {0, 5, 6});
+  for (const WorkloadReport& one : workloads) {
+    const WorkloadKey& key = one.key();
+    std::vector<std::string> row = {std::to_string(one.stored.workload.id),
+                                    key.kernel,
+                                    shown_problem(key.kernel, key.problem, output),
+                                    hardware_text(key.hardware),
+                                    key.toolchain.empty() ? "-" : key.toolchain,
+                                    std::to_string(one.stored.trials),
+                                    time_text(one.stored.best_us),
+                                    state_text(one)};
+    if (stale) row.push_back(joined_phrases(one.stale));
+    table.add(std::move(row));
+  }
+  return table;
+}
+
+std::string range_name(const FamilyRange& range) { return "table:" + std::to_string(range.id); }
+
+Table range_table(const std::vector<FamilyRange>& ranges, const Output& output) {
+  Table table({"key", "kernel", "family", "hardware", "compiler", "timing", "cubins", "table stored"}, {6});
+  for (const FamilyRange& range : ranges) {
+    const RangeKey& key = range.key;
+    table.add({range_name(range), key.kernel, shown_family(key.kernel, key.family, output),
+               hardware_text(key.hardware), key.toolchain, std::string(timing_name(key.timing)),
+               std::to_string(range.variants.size()), range.stored_at});
+  }
+  return table;
+}
+
+Document range_list(const std::vector<FamilyRange>& ranges) {
+  Document list = Document::array();
+  for (const FamilyRange& range : ranges) {
+    list.push_back({{"key", range_name(range)},
+                    {"kernel", range.key.kernel},
+                    {"family", range.key.family},
+                    {"hardware", range.key.hardware.name},
+                    {"toolchain", range.key.toolchain},
+                    {"timing", timing_name(range.key.timing)},
+                    {"cubins", range.variants.size()},
+                    {"stored_at", range.stored_at},
+                    {"provenance", parse_stored(range.provenance)}});
+  }
+  return list;
+}
+
+// What all of them were measured on; "" if that differs.
+std::string only_hardware(const Listed& listed) {
+  std::set<std::string> names;
+  for (const WorkloadReport& one : listed.workloads) names.insert(hardware_text(one.key().hardware));
+  for (const FamilyRange& one : listed.ranges) names.insert(hardware_text(one.key.hardware));
+  return names.size() == 1 ? *names.begin() : "";
+}
+
+void print_listed(const Listed& listed, const Selection& selection, const Cache::Summary& summary,
+                  const Cache& cache, const Output& output) {
+  const Pager pager(output);
+  const std::size_t columns = output.columns();
+  const std::string gpu = only_hardware(listed);
+  std::vector<std::string> spare = {"compiler", "trials", "timing", "winner stored", "table stored"};
+  spare.insert(gpu.empty() ? spare.end() : spare.begin(), "hardware");
+  Table workloads = workload_table(listed.workloads, selection.stale, output);
+  workloads.give_way(spare, "", columns, Table::Keep::rows);
+  Table ranges = range_table(listed.ranges, output);
+  ranges.give_way(spare, "", columns, Table::Keep::rows);
+  output.result() << workloads.text("", columns);
+  if (!listed.ranges.empty()) output.result() << "\n" << ranges.text("", columns);
+  output.result() << "\n";
+  if (!selection.is_all())
+    output.result() << format("%zu of %s and %zu of %s are shown\n", listed.workloads.size(),
+                              counted_text(static_cast<std::int64_t>(listed.all), "workload").c_str(),
+                              listed.ranges.size(),
+                              counted_text(static_cast<std::int64_t>(listed.all_ranges), "table").c_str());
+  const std::string held =
+      counted_text(summary.trials, "trial") + ", " + counted_text(summary.winners, "winner") + ", " +
+      counted_text(summary.builds, "build") + " (" + bytes_text(static_cast<double>(summary.build_bytes)) +
+      ")" + (gpu.empty() ? "" : " of " + gpu);
+  output.result() << paragraph(held + " in " + cache.path().string() + " (" +
+                                   bytes_text(static_cast<double>(summary.file_bytes)) + ")",
+                               columns);
 }
 
 }  // namespace
 
-int list_cache(const CacheArguments&, Cache& cache, Output& output) {
-  Table table({"key", "kernel", "problem", "hardware", "compiler", "trials", "best", "winner stored"},
-              {0, 5, 6});
+int list_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
+  const Listed listed = read_listed(cache, arguments.selection);
   Document workloads = Document::array();
-  StoredSpaces spaces;
-  for (const Workload& workload : cache.workloads()) {
-    const StoredResult r = read_result(cache, workload, spaces);
-    const WorkloadKey& key = workload.key;
-    if (!r.damage.empty()) output.note(r.damage);
-    table.add({std::to_string(workload.id), key.kernel, shown_problem(key.kernel, key.problem, output),
-               key.hardware.name + (key.hardware.origin == "gpu" ? "" : " (recorded)"),
-               key.toolchain.empty() ? "-" : key.toolchain, std::to_string(r.trials), time_text(r.best_us),
-               state_text(r)});
-    workloads.push_back(result_document(r));
-  }
-  Table tables({"key", "kernel", "family", "hardware", "compiler", "timing", "cubins", "table stored"}, {6});
-  Document ranges = Document::array();
-  for (const FamilyRange& range : cache.ranges()) {
-    const RangeKey& key = range.key;
-    const std::string name = "table:" + std::to_string(range.id);
-    tables.add({name, key.kernel, key.family,
-                key.hardware.name + (key.hardware.origin == "gpu" ? "" : " (recorded)"), key.toolchain,
-                std::string(timing_name(key.timing)), std::to_string(range.variants.size()),
-                range.stored_at});
-    ranges.push_back({{"key", name},
-                      {"kernel", key.kernel},
-                      {"family", key.family},
-                      {"hardware", key.hardware.name},
-                      {"toolchain", key.toolchain},
-                      {"timing", timing_name(key.timing)},
-                      {"cubins", range.variants.size()},
-                      {"stored_at", range.stored_at},
-                      {"provenance", parse_stored(range.provenance)}});
+  for (const WorkloadReport& one : listed.workloads) {
+    if (!one.stored.damage.empty()) output.warn(one.stored.damage);
+    workloads.push_back(result_document(one.stored));
+    if (arguments.selection.stale) workloads.back()["stale"] = one.stale;
   }
   for (const DamagedRange& one : cache.damaged_ranges())
     output.note(place_of(one.range) + " is left out: " + one.what);
   const Cache::Summary summary = cache.summary();
   const std::vector<Duel> duels = cache.duels();
-  output.result() << table.text("", output.columns());
-  if (!ranges.empty()) output.result() << "\n" << tables.text("", output.columns());
-  output.result() << format(
-      "\n%s, %s, %s (%s) in %s (%s)\n", counted_text(summary.trials, "trial").c_str(),
-      counted_text(summary.winners, "winner").c_str(), counted_text(summary.builds, "build").c_str(),
-      bytes_text(static_cast<double>(summary.build_bytes)).c_str(), cache.path().c_str(),
-      bytes_text(static_cast<double>(summary.file_bytes)).c_str());
+  print_listed(listed, arguments.selection, summary, cache, output);
   if (!duels.empty()) {
     output.note(counted_text(static_cast<std::int64_t>(duels.size()), "pair") +
                 " of winner and rival wait for a duel; cache show KEY names them");
@@ -76,7 +173,7 @@ int list_cache(const CacheArguments&, Cache& cache, Output& output) {
                    {"winners", summary.winners},
                    {"builds", summary.builds},
                    {"workloads", workloads},
-                   {"ranges", ranges},
+                   {"ranges", range_list(listed.ranges)},
                    {"duels", duels_document(duels)}});
   return kDone;
 }

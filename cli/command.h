@@ -24,13 +24,24 @@ enum ExitCode : int {
   kChanged = 4,  // with --exit-code: retune has improved something, compare found something slower
 };
 
+// What the first word of a command may be.
+struct Action {
+  std::string_view name;
+  std::string_view operands;  // "KEY FOLDER"; "" for none
+  std::string_view doc;
+};
+
 class Command {
  public:
   virtual ~Command() = default;
 
   virtual std::string_view name() const = 0;
   virtual std::string_view summary() const = 0;
-  virtual std::string_view details() const { return ""; }  // more lines for --help
+  // More sentences for --help, which wraps them: line ends mean nothing.
+  virtual std::string_view details() const { return ""; }
+  virtual std::vector<Action> actions() const { return {}; }
+  // Whether the user's configuration stands for options that are not given.
+  virtual bool reads_settings() const { return true; }
   virtual void declare(OptionTable& options) = 0;
   virtual int run(Output& output, std::stop_token stop) = 0;
 };
@@ -51,6 +62,9 @@ std::unique_ptr<Command> make_compare_command();
 std::unique_ptr<Command> make_cache_command();
 std::unique_ptr<Command> make_serve_command();
 std::unique_ptr<Command> make_sync_command();
+std::unique_ptr<Command> make_doctor_command();
+std::unique_ptr<Command> make_completion_command();
+std::unique_ptr<Command> make_man_command();
 
 std::vector<std::unique_ptr<Command>> all_commands();  // in the order of the help
 

@@ -1,7 +1,6 @@
 #include "cli/command_line.h"
 
 #include <algorithm>
-#include <cctype>
 #include <exception>
 #include <filesystem>
 #include <new>
@@ -12,7 +11,9 @@
 #include "base/suggest.h"
 #include "base/version.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/interrupt.h"
+#include "cli/settings.h"
 #include "cli/text.h"
 #include "jobs/stored_candidate.h"
 
@@ -21,32 +22,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string tool_help() {
-  std::string text =
-      "moetune finds the fastest configuration of a CUDA kernel for a workload on a GPU, and keeps it.\n\n"
-      "usage: moetune COMMAND [options]\n\n";
-  Table table({});
-  for (const auto& command : all_commands()) {
-    table.add({std::string(command->name()), std::string(command->summary())});
-  }
-  return text + table.text("  ") +
-         "\nmoetune COMMAND --help explains one command; --version prints the version;\n"
-         "moetune help environment lists the variables it reads.\n"
-         "Exit codes: 0 done, 1 nothing valid found, 2 bad usage or input, 3 broken environment, 4 with\n"
-         "--exit-code (retune: tuned or improved; compare: slower), 130 Ctrl-C, 143 SIGTERM.\n"
-         "Start with: moetune search decode_attention --budget 200\n";
-}
-
 // docs/environment.md has the same names.
-constexpr std::string_view kVariables[][2] = {
+constexpr Described kVariables[] = {
     {"MOETUNE_NVRTC", "the NVRTC library to compile with (libnvrtc.so.13), or its folder"},
     {"CUDA_HOME, CUDA_PATH", "a CUDA toolkit, whose NVRTC is taken"},
     {"MOETUNE_DATA_DIR", "a folder with templates/, spaces/ and recordings, instead of those in the binary"},
     {"XDG_CACHE_HOME, HOME",
      "where the cache lies: $XDG_CACHE_HOME/moetune/moetune.db, else ~/.cache/moetune/"},
+    {"XDG_CONFIG_HOME",
+     "where the configuration lies: $XDG_CONFIG_HOME/moetune/config, else ~/.config/moetune/"},
     {"CUDA_VISIBLE_DEVICES", "the GPUs that the driver shows"},
     {"COLUMNS", "the width of tables; by default the terminal's"},
     {"NO_COLOR", "set to anything: a report without colours"},
+    {"PAGER", "what shows long lists on a terminal (less); cat or nothing: no pager"},
+    {"LC_ALL, LC_CTYPE, LANG", "the locale: ASCII alone is printed if it does not write UTF-8"},
     {"TERM", "unset or dumb: progress in lines instead of one that is drawn anew"},
     {"PATH, TMPDIR", "where compile finds cuobjdump and nvdisasm, and puts what they read"},
     {"SSL_CERT_FILE, SSL_CERT_DIR", "certificates to trust for https instead of the system's"},
@@ -64,17 +53,14 @@ void show_environment(Output& output) {
     table.add({std::string(name), std::string(doc)});
     variables[std::string(name)] = doc;
   }
-  output.result() << "Environment variables that moetune reads:\n\n" << table.text("  ", output.columns());
+  output.result() << "Environment variables that moetune reads:\n\n"
+                  << table.text("  ", output.page_columns());
   output.document({{"environment", variables}});
 }
 
-void show_help(const Command& command, const OptionTable& options, Output& output) {
-  std::string text = std::string(command.summary()) + ".\n\nusage: moetune " + std::string(command.name()) +
-                     " " + options.usage() + "\n\n" + options.help() +
-                     (command.details().empty() ? "" : "\n" + std::string(command.details()));
-  text.front() = static_cast<char>(std::toupper(text.front()));
-  output.result() << text;
-  output.document({{"command", command.name()}, {"help", text}});
+void show_help(Command& command, const std::vector<std::string>& arguments, Output& output) {
+  output.result() << command_help(command, arguments, output.page_columns());
+  output.document({{"command", command.name()}, {"help", command_help(command, arguments, 80)}});
 }
 
 std::unique_ptr<Command> find_command(const std::string& name) {
@@ -86,27 +72,52 @@ std::unique_ptr<Command> find_command(const std::string& name) {
   throw BadInput(unknown_name("command", name, names));
 }
 
+Colour colour_of(const std::string& word) {
+  return word == "always" ? Colour::always : word == "never" ? Colour::never : Colour::automatic;
+}
+
+bool holds(const std::vector<std::string>& arguments, std::initializer_list<std::string_view> words) {
+  return std::ranges::any_of(arguments, [&](const std::string& argument) {
+    return std::ranges::find(words, argument) != words.end();
+  });
+}
+
+// A request's field is set by the option of the same name.
+std::string option_of(std::string field) {
+  if (field == "kernel") return "KERNEL";
+  std::replace(field.begin(), field.end(), '_', '-');
+  return "--" + field;
+}
+
+int run_parsed(Command& command, const OptionTable& options, Output& output) {
+  Interrupt interrupt;
+  try {
+    const int code = command.run(output, interrupt.token());
+    return interrupt.token().stop_requested() ? interrupt.exit_code() : code;
+  } catch (const BadField& error) {
+    const std::string option = option_of(error.field());
+    const std::string file = options.source_of(option.substr(std::min<std::size_t>(2, option.size())));
+    throw BadInput((file.empty() ? option : file + ": " + option.substr(2)) + ": " + error.reason());
+  }
+}
+
 int run_command(const std::string& name, const std::vector<std::string>& arguments, Output& output) {
   const std::unique_ptr<Command> command = find_command(name);
   OptionTable options;
-  command->declare(options);
-  bool json = false;
-  bool help = false, wide = false;
-  options.flag("json", json, "one JSON document on stdout, everything for people on stderr");
-  options.flag("wide", wide, "do not fit tables to the terminal; problems in full");
-  options.flag("help", help, "this text");
+  CommonOptions common;
+  declare_all(*command, options, common);
   // Help wins over whatever else is wrong with the line.
-  const bool asked = std::any_of(arguments.begin(), arguments.end(),
-                                 [](const std::string& word) { return word == "--help" || word == "-h"; });
-  if (asked) {
-    show_help(*command, options, output);
+  if (holds(arguments, {"--help", "-h"})) {
+    if (holds(arguments, {"--wide"})) output.set_wide();
+    show_help(*command, arguments, output);
     return kDone;
   }
-  options.parse(arguments);
-  if (wide) output.set_wide();
-  Interrupt interrupt;
-  const int code = command->run(output, interrupt.token());
-  return interrupt.token().stop_requested() ? interrupt.exit_code() : code;
+  const bool reads = command->reads_settings() && !holds(arguments, {"--no-config"});
+  options.parse(arguments, reads ? read_settings() : std::vector<Setting>());
+  if (common.wide) output.set_wide();
+  if (common.quiet) output.set_quiet();
+  output.set_colour(colour_of(common.color));
+  return run_parsed(*command, options, output);
 }
 
 int dispatch(const std::vector<std::string>& arguments, Output& output) {
@@ -117,20 +128,25 @@ int dispatch(const std::vector<std::string>& arguments, Output& output) {
   }
   // `moetune help search` is `moetune search --help`.
   if (words.size() >= 2 && words[0] == "help" && !words[1].starts_with("-")) {
-    words = {words[1], "--help"};
+    words.erase(words.begin());
+    words.push_back("--help");
   }
   std::erase_if(words, [leading = true](const std::string& word) mutable {
     leading = leading && word == "--json";
     return leading;
   });
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
-    (words.empty() ? output.notes() : output.result()) << tool_help();
-    output.document({{"help", tool_help()}});
+    (words.empty() ? output.errors() : output.result()) << tool_help(output.page_columns());
+    output.document({{"help", tool_help(80)}});
     return words.empty() ? kBadInput : kDone;
   }
   if (words[0] == "--version" || words[0] == "-V" || words[0] == "version") {
     output.result() << "moetune " << version() << "\n";
     output.document({{"version", version()}});
+    return kDone;
+  }
+  if (words[0] == "__complete") {
+    output.result() << completions({words.begin() + 1, words.end()});
     return kDone;
   }
   if (words[0].starts_with("-")) {
@@ -139,29 +155,23 @@ int dispatch(const std::vector<std::string>& arguments, Output& output) {
   return run_command(words[0], {words.begin() + 1, words.end()}, output);
 }
 
-// A request's field is set by the option of the same name.
-std::string option_of(std::string field) {
-  if (field == "kernel") return "KERNEL";
-  std::replace(field.begin(), field.end(), '_', '-');
-  return "--" + field;
-}
-
 int fail(Output& output, const char* kind, const std::string& message, int code) {
-  output.note("moetune: " + message);
+  output.warn("moetune: " + message);
   output.document({{"error", {{"kind", kind}, {"message", message}}}});
   return code;
 }
 
 }  // namespace
 
+std::span<const Described> environment_variables() { return kVariables; }
+
 int run_command_line(const std::vector<std::string>& arguments) {
-  const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+  const bool completes = !arguments.empty() && arguments.front() == "__complete";
+  const bool json = !completes && holds(arguments, {"--json"});
   Output output(json);
   int code = kDone;
   try {
     code = dispatch(arguments, output);
-  } catch (const BadField& error) {
-    code = fail(output, "bad_input", option_of(error.field()) + ": " + error.reason(), kBadInput);
   } catch (const NothingTuned& error) {
     code = fail(output, "bad_input",
                 std::string(error.what()) + "; start with: moetune search " + error.kernel() + " --problem " +
@@ -192,7 +202,7 @@ int run_command_line(const std::vector<std::string>& arguments) {
   try {
     output.finish();
   } catch (const BrokenEnvironment& error) {
-    output.note(std::string("moetune: ") + error.what());
+    output.warn(std::string("moetune: ") + error.what());
     return kBrokenEnvironment;
   }
   return code;

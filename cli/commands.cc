@@ -20,6 +20,9 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_cache_command());
   commands.push_back(make_serve_command());
   commands.push_back(make_sync_command());
+  commands.push_back(make_doctor_command());
+  commands.push_back(make_completion_command());
+  commands.push_back(make_man_command());
   return commands;
 }
 

@@ -155,7 +155,7 @@ int CompareCommand::run(Output& output, std::stop_token) {
   Comparison comparison;
   if (a.kind == Kind::search && b.kind == Kind::search) {
     if (left.front().kernel != right.front().kernel || left.front().problem != right.front().problem)
-      output.note("The two searches are of different problems: compare with care.");
+      output.warn("The two searches are of different problems: compare with care.");
     comparison = compare_searches(left.front(), right.front());
   } else {
     const bool across = a.kind == Kind::gpu || b.kind == Kind::gpu || share_no_hardware(left, right);

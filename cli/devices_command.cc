@@ -116,12 +116,13 @@ Document list_recordings(const Output& output) {
 // The list is also for finding out what is wrong with a machine: no usual place for a cache, or a damaged one
 // there, costs it the ceilings alone.
 std::unique_ptr<Cache> open_for_ceilings(const CacheChoice& choice, const Output& output) {
-  if (choice.none || (choice.path.empty() && !Cache::find_default_path())) return nullptr;
+  if (choice.none || (choice.path.empty() && choice.usual.empty() && !Cache::find_default_path()))
+    return nullptr;
   try {
     return open_existing_cache(choice);
   } catch (const BrokenEnvironment& error) {
     if (!choice.path.empty()) throw;
-    output.note(std::string("The measured ceilings are not known: ") + error.what());
+    output.warn(std::string("The measured ceilings are not known: ") + error.what());
     return nullptr;
   }
 }

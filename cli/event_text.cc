@@ -83,11 +83,17 @@ std::string note_of(const Event& event) {
                     event.what);
 }
 
+void say(const Event& event, const Output& output) {
+  const std::string note = note_of(event);
+  const auto* const chosen = std::get_if<DeviceChosen>(&event.what);
+  const bool is_warning =
+      std::holds_alternative<Warning>(event.what) || std::holds_alternative<GpuContended>(event.what) ||
+      (chosen != nullptr && !chosen->why_no_gpu.empty());  // a recording that nobody asked for
+  if (!note.empty()) is_warning ? output.warn(note) : output.note(note);
+}
+
 EventListener note_listener(const Output& output) {
-  return [&output](const Event& event) {
-    const std::string note = note_of(event);
-    if (!note.empty()) output.note(note);
-  };
+  return [&output](const Event& event) { say(event, output); };
 }
 
 }  // namespace moetune

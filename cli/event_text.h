@@ -14,7 +14,10 @@ std::string_view phase_words(Phase phase);  // "duel of the finalists"
 // What a reader should know at once: the device, the space, a figure, a warning. "" for all other events.
 std::string note_of(const Event& event);
 
-// Notes what note_of() says. `output` must outlive it.
+// Writes what note_of() says, if anything, and a warning whatever is quiet.
+void say(const Event& event, const Output& output);
+
+// Says each event. `output` must outlive it.
 EventListener note_listener(const Output& output);
 
 }  // namespace moetune

@@ -1,7 +1,9 @@
 // The executable: the tool, and the processes that the tool starts to compile and to use a GPU.
+#include <commit.h>
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/version.h"
 #include "cli/command_line.h"
 #include "cli/resource_limits.h"
 #include "tuner/child_roles.h"
@@ -25,5 +27,6 @@ int main(int argc, char** argv) {
   fill_standard_streams();
   int status = 0;
   if (moetune::is_child_call(argc, argv, status)) return status;
+  moetune::set_commit(MOETUNE_COMMIT);
   return moetune::run_command_line({argv + (argc > 0 ? 1 : 0), argv + argc});
 }

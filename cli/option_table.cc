@@ -4,8 +4,9 @@
 #include <boost/program_options.hpp>
 #include <charconv>
 #include <cmath>
-#include <sstream>
+#include <limits>
 
+#include "base/duration.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/suggest.h"
@@ -18,8 +19,6 @@ namespace po = boost::program_options;
 // Exact names only: a guessed prefix in a script would change its meaning when an option is added.
 constexpr int kStyle = po::command_line_style::allow_long | po::command_line_style::long_allow_adjacent |
                        po::command_line_style::long_allow_next;
-
-constexpr double kMostSeconds = 1e7;  // clocks count in 64 bits of nanoseconds
 
 std::string dashed(std::string_view name) { return "--" + std::string(name); }
 
@@ -34,27 +33,62 @@ std::string with_default(std::string_view doc, const std::string& value) {
   return std::string(doc) + " (" + value + ")";
 }
 
+double parse_span(const std::string& option, const std::string& value, bool may_be_zero) {
+  try {
+    return parse_duration(value, may_be_zero);
+  } catch (const BadInput& error) {
+    throw BadInput(option + " " + error.what());
+  }
+}
+
+// Options are spelled as kernels spell dimensions, too: --q_heads.
+std::string with_dashes(const std::string& argument) {
+  std::string spelled = argument;
+  if (argument.starts_with("--"))
+    std::replace(spelled.begin(),
+                 spelled.begin() + static_cast<std::ptrdiff_t>(std::min(argument.find('='), argument.size())),
+                 '_', '-');
+  return spelled;
+}
+
+std::string list_text(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
+  return text;
+}
+
 }  // namespace
 
 void OptionTable::flag(std::string_view name, bool& target, std::string_view doc) {
-  options_.push_back(
-      {std::string(name), "", std::string(doc), [&target](const std::string&) { target = true; }});
+  add({std::string(name), "", std::string(doc), [&target](const std::string&) { target = true; }});
 }
 
 void OptionTable::text(std::string_view name, std::string_view value_name, std::string& target,
                        std::string_view doc) {
-  options_.push_back({std::string(name), std::string(value_name),
-                      target.empty() ? std::string(doc) : with_default(doc, target),
-                      [&target, option = dashed(name)](const std::string& value) {
-                        if (value.empty()) throw BadInput(option + " takes no empty value");
-                        target = value;
-                      }});
+  add({std::string(name), std::string(value_name),
+       target.empty() ? std::string(doc) : with_default(doc, target),
+       [&target, option = dashed(name)](const std::string& value) {
+         if (value.empty()) throw BadInput(option + " takes no empty value");
+         target = value;
+       }});
 }
 
 void OptionTable::text(std::string_view name, std::string_view value_name, std::optional<std::string>& target,
                        std::string_view doc) {
-  options_.push_back({std::string(name), std::string(value_name), std::string(doc),
-                      [&target](const std::string& value) { target = value; }});
+  add({std::string(name), std::string(value_name), std::string(doc),
+       [&target](const std::string& value) { target = value; }});
+}
+
+void OptionTable::word(std::string_view name, std::string_view value_name, std::string& target,
+                       std::vector<std::string> choices, std::string_view doc) {
+  const auto set = [&target, choices, option = dashed(name)](const std::string& value) {
+    if (std::ranges::find(choices, value) == choices.end())
+      throw BadInput(option + ": " + unknown_name("value", value, choices));
+    target = value;
+  };
+  add({std::string(name), std::string(value_name),
+       target.empty() ? std::string(doc) : with_default(doc, target), set, choices});
 }
 
 void OptionTable::whole(std::string_view name, std::uint64_t& target, std::uint64_t minimum,
@@ -71,7 +105,7 @@ void OptionTable::whole(std::string_view name, std::uint64_t& target, std::uint6
                          : "from " + std::to_string(minimum) + " to " + std::to_string(maximum)) +
                    ", not '" + value + "'");
   };
-  options_.push_back({std::string(name), "N", with_default(doc, std::to_string(target)), set});
+  add({std::string(name), "N", with_default(doc, std::to_string(target)), set});
 }
 
 void OptionTable::positive(std::string_view name, std::string_view value_name, std::string_view unit,
@@ -84,7 +118,7 @@ void OptionTable::positive(std::string_view name, std::string_view value_name, s
     target = number;
   };
   const std::string text = target > 0 ? with_default(doc, format("%g", target)) : std::string(doc);
-  options_.push_back({std::string(name), std::string(value_name), text, set});
+  add({std::string(name), std::string(value_name), text, set});
 }
 
 void OptionTable::percent(std::string_view name, double& target, std::string_view doc) {
@@ -97,22 +131,21 @@ void OptionTable::percent(std::string_view name, double& target, std::string_vie
     target = number;
   };
   const std::string text = target > 0 ? with_default(doc, format("%g", target)) : std::string(doc);
-  options_.push_back({std::string(name), "PERCENT", text, set});
+  add({std::string(name), "PERCENT", text, set});
 }
 
-void OptionTable::seconds(std::string_view name, double& target, std::string_view doc) {
-  const std::size_t index = options_.size();
-  positive(name, "S", "number of seconds", target, doc);
-  options_[index].set = [plain = options_[index].set, option = dashed(name),
-                         &target](const std::string& value) {
-    const std::size_t unit = value.empty() ? std::string::npos : std::string_view("smh").find(value.back());
-    static constexpr double kUnits[] = {1, 60, 3600};
-    plain(unit == std::string::npos ? value : value.substr(0, value.size() - 1));
-    if (unit != std::string::npos) target *= kUnits[unit];
-    if (target > kMostSeconds)
-      throw BadInput(option + " takes at most " + format("%g", kMostSeconds) + " seconds, not '" + value +
-                     "'");
+void OptionTable::span(std::string_view name, double& target, std::string_view doc) {
+  const auto set = [&target, option = dashed(name)](const std::string& value) {
+    target = parse_span(option, value, false);
   };
+  add({std::string(name), "SPAN", target > 0 ? with_default(doc, span_text(target)) : std::string(doc), set});
+}
+
+void OptionTable::span(std::string_view name, std::uint64_t& target, std::string_view doc) {
+  const auto set = [&target, option = dashed(name)](const std::string& value) {
+    target = static_cast<std::uint64_t>(std::ceil(parse_span(option, value, true)));
+  };
+  add({std::string(name), "SPAN", with_default(doc, span_text(static_cast<double>(target))), set});
 }
 
 void OptionTable::positional(std::string_view value_name, std::string& target, bool required,
@@ -134,21 +167,49 @@ void OptionTable::words(std::string_view value_name, std::vector<std::string>& t
 
 void OptionTable::only_with(std::string_view other, std::initializer_list<std::string_view> options) {
   for (const std::string_view option : options)
-    rules_.push_back({std::string(option), std::string(other), false});
+    rules_.push_back({std::string(option), std::string(other), {}});
 }
 
-void OptionTable::only_after(std::string_view word, std::initializer_list<std::string_view> options) {
+void OptionTable::only_after(std::initializer_list<std::string_view> words,
+                             std::initializer_list<std::string_view> options) {
   for (const std::string_view option : options)
-    rules_.push_back({std::string(option), std::string(word), true});
+    rules_.push_back({std::string(option), "", {words.begin(), words.end()}});
+}
+
+void OptionTable::at_odds(std::string_view option, std::initializer_list<std::string_view> others) {
+  for (const std::string_view other : others) odds_.emplace_back(option, other);
+}
+
+void OptionTable::without_setting(std::initializer_list<std::string_view> options) {
+  for (const std::string_view option : options) find(option).takes_setting = false;
+}
+
+void OptionTable::choices(std::string_view option, std::vector<std::string> values) {
+  find(option).choices = std::move(values);
+}
+
+void OptionTable::setting(std::string_view option, std::string& target) {
+  find(option).setting = [&target](const std::string& value) { target = value; };
+}
+
+OptionTable::Option& OptionTable::find(std::string_view name) {
+  return *std::ranges::find(options_, name, &Option::name);
+}
+
+bool OptionTable::fits_after(const std::string& option, const std::string& word) const {
+  return std::ranges::all_of(rules_, [&](const Rule& rule) {
+    return rule.option != option || rule.words.empty() ||
+           std::ranges::find(rule.words, word) != rule.words.end();
+  });
 }
 
 void OptionTable::check_rules(const std::set<std::string>& given,
                               const std::vector<std::string>& words) const {
   for (const Rule& rule : rules_) {
     if (!given.contains(rule.option)) continue;
-    if (rule.needs_word && words.front() != rule.needed)
-      throw BadInput(dashed(rule.option) + " is for " + rule.needed + ", not for " + words.front());
-    if (!rule.needs_word && !given.contains(rule.needed))
+    if (!rule.words.empty() && !fits_after(rule.option, words.front()))
+      throw BadInput(dashed(rule.option) + " is for " + list_text(rule.words) + ", not for " + words.front());
+    if (!rule.needed.empty() && !given.contains(rule.needed))
       throw BadInput(dashed(rule.option) + " needs " + dashed(rule.needed) + ", too");
   }
 }
@@ -159,7 +220,7 @@ void OptionTable::unknown(const std::string& written) const {
   throw BadInput(unknown_name("option", written.substr(0, written.find('=')), names));
 }
 
-void OptionTable::fill_positionals(const std::vector<std::string>& words) {
+void OptionTable::fill_positionals(const std::vector<std::string>& words) const {
   for (const std::string& word : words) {
     if (word.size() < 2 || word.front() != '-') continue;
     const bool declared = std::any_of(options_.begin(), options_.end(),
@@ -186,29 +247,33 @@ void OptionTable::fill_positionals(const std::vector<std::string>& words) {
   for (std::size_t i = positionals_.size(); i < words.size(); ++i) positionals_.back().set(words[i]);
 }
 
-void OptionTable::parse(const std::vector<std::string>& arguments) {
-  po::options_description description;
+// The options in order, with the words between them.
+std::vector<OptionTable::Item> OptionTable::split(const std::vector<std::string>& arguments,
+                                                  std::vector<std::string>& words) const {
+  std::map<std::string, const Option*> known;  // of a dimension and an option of one name this is the option
   for (const Option& option : options_) {
-    if (option.value_name.empty()) {
-      description.add_options()(option.name.c_str(), "");
+    if (!option.is_dimension || !known.contains(option.name)) known[option.name] = &option;
+  }
+  po::options_description description;
+  for (const auto& [name, option] : known) {
+    if (option->value_name.empty()) {
+      description.add_options()(name.c_str(), "");
     } else {
-      description.add_options()(option.name.c_str(), po::value<std::string>(), "");
+      description.add_options()(name.c_str(), po::value<std::string>(), "");
     }
   }
-  std::vector<std::string> words;
-  std::set<std::string> seen;
+  std::vector<std::string> spelled;
+  for (const std::string& argument : arguments) spelled.push_back(with_dashes(argument));
+  std::vector<Item> items;
   try {
     const po::parsed_options parsed =
-        po::command_line_parser(arguments).options(description).style(kStyle).run();
+        po::command_line_parser(spelled).options(description).style(kStyle).run();
     for (const auto& item : parsed.options) {
       if (item.position_key >= 0) {
         words.insert(words.end(), item.value.begin(), item.value.end());
-        continue;
+      } else {
+        items.push_back({known.at(item.string_key), item.value.empty() ? "" : item.value.front()});
       }
-      const auto option = std::find_if(options_.begin(), options_.end(),
-                                       [&](const Option& o) { return o.name == item.string_key; });
-      if (!seen.insert(option->name).second) throw BadInput(dashed(option->name) + " occurs twice");
-      option->set(item.value.empty() ? "" : item.value.front());
     }
   } catch (const po::unknown_option& error) {
     const std::string name = error.get_option_name();
@@ -217,22 +282,63 @@ void OptionTable::parse(const std::vector<std::string>& arguments) {
     unknown(dashed(name.substr(letters)));
   } catch (const po::error_with_option_name& error) {
     const std::string name = error.get_option_name();
-    const auto option = std::find_if(options_.begin(), options_.end(), [&](const Option& o) {
-      return name == dashed(o.name) || name == o.name;
-    });
-    if (option != options_.end() && option->value_name.empty()) {
-      throw BadInput(dashed(option->name) + " takes no value");
-    }
-    if (option != options_.end()) {
-      throw BadInput(dashed(option->name) + " needs a value: " + dashed(option->name) + " " +
-                     option->value_name);
-    }
-    throw BadInput(error.what());
+    const auto option = known.find(name.substr(std::min(name.find_first_not_of('-'), name.size())));
+    if (option == known.end()) throw BadInput(error.what());
+    const std::string written = dashed(option->first), &value_name = option->second->value_name;
+    if (value_name.empty()) throw BadInput(written + " takes no value");
+    throw BadInput(written + " needs a value: " + written + " " + value_name);
   } catch (const po::error& error) {
     throw BadInput(error.what());
   }
+  return items;
+}
+
+// What was given leaves no room for some settings, and the first of two at odds none for the other.
+void OptionTable::take_settings(const std::vector<Setting>& settings, const std::set<std::string>& given,
+                                const std::vector<std::string>& words) {
+  std::set<std::string> in_force = given;
+  const auto is_fit = [&](const std::string& name) {
+    const auto found = std::ranges::find(options_, name, &Option::name);
+    return found != options_.end() && found->takes_setting && !given.contains(name) &&
+           (words.empty() || fits_after(name, words.front())) &&
+           std::ranges::none_of(odds_, [&](const auto& pair) {
+             return (pair.first == name && given.contains(pair.second)) ||
+                    (pair.second == name && in_force.contains(pair.first));
+           });
+  };
+  for (const Setting& setting : settings) {
+    if (is_fit(setting.name)) in_force.insert(setting.name);
+  }
+  for (const Setting& setting : settings) {
+    const bool lacks_other = std::ranges::any_of(rules_, [&](const Rule& rule) {
+      return rule.option == setting.name && !rule.needed.empty() && !in_force.contains(rule.needed);
+    });
+    if (lacks_other || !is_fit(setting.name)) continue;
+    const Option& option = find(setting.name);
+    try {
+      (option.setting ? option.setting : option.set)(setting.value);
+    } catch (const BadInput& error) {
+      throw BadInput(setting.file + ": " + error.what());
+    }
+    sources_[setting.name] = setting.file;
+  }
+}
+
+void OptionTable::parse(const std::vector<std::string>& arguments, const std::vector<Setting>& settings) {
+  std::vector<std::string> words;
+  const std::vector<Item> items = split(arguments, words);
+  std::set<std::string> given;
+  for (const Item& item : items) given.insert(item.option->name);
   fill_positionals(words);
-  check_rules(seen, words);
+  take_settings(settings, given, words);
+  for (const Item& item : items) item.option->set(item.value);
+  for (const auto& [name, file] : sources_) given.insert(name);
+  check_rules(given, words);
+}
+
+std::string OptionTable::source_of(const std::string& option) const {
+  const auto found = sources_.find(option);
+  return found == sources_.end() ? "" : found->second;
 }
 
 std::string OptionTable::usage() const {
@@ -242,27 +348,6 @@ std::string OptionTable::usage() const {
     text += (text.empty() ? "" : " ") + (word.required ? name : "[" + name + "]");
   }
   return text + (text.empty() ? "" : " ") + "[options]";
-}
-
-std::string OptionTable::help() const {
-  po::options_description description("", 100, 60);
-  for (const Option& option : options_) {
-    if (option.value_name.empty()) {
-      description.add_options()(option.name.c_str(), option.doc.c_str());
-    } else {
-      description.add_options()(option.name.c_str(), po::value<std::string>()->value_name(option.value_name),
-                                option.doc.c_str());
-    }
-  }
-  std::ostringstream text;
-  for (const Positional& word : positionals_) {
-    text << "  " << word.value_name
-         << std::string(word.value_name.size() < 20 ? 20 - word.value_name.size() : 1, ' ') << word.doc
-         << "\n";
-  }
-  if (!positionals_.empty()) text << "\n";
-  text << description;
-  return text.str();
 }
 
 }  // namespace moetune

@@ -3,14 +3,18 @@
 
 #include "cli/option_table.h"
 #include "jobs/job.h"
+#include "report/selection.h"
 
 namespace moetune {
 
 // For --quiet-wait.
 inline constexpr const char* kQuietWaitDoc =
-    "how many seconds to wait in all for a GPU that somebody else uses; then times are marked contended";
+    "how long to wait in all for a GPU that somebody else uses; then times are marked contended";
 
+// KERNEL, --problem, --preset, and each dimension of the kernels as an option: --batch 16 --context 4096.
 void declare_workload(OptionTable& table, WorkloadSpec& workload, bool kernel_required);
+// The option of a dimension: "kv-heads" of kv_heads.
+std::string dimension_option(const std::string& dimension);
 void declare_device(OptionTable& table, std::string& device);      // a GPU or a recording
 void declare_gpu(OptionTable& table, std::string& device);         // for what runs kernels
 void declare_cache(OptionTable& table, CacheChoice& cache);        // --cache and --no-cache
@@ -21,6 +25,9 @@ void declare_threads(OptionTable& table, std::uint64_t& threads);  // of the com
 void declare_timing(OptionTable& table, std::string& timing, const std::string& otherwise);
 // `otherwise` for "". Throws BadField.
 Timing read_timing(const std::string& text, Timing otherwise);
+
+// --kernel, --hardware, --stale, --sort and --limit; `where` begins the first two's docs.
+void declare_selection(OptionTable& table, Selection& selection, const std::string& where = "");
 
 // Throws BadInput, in a user's words, if no kernel is named and no recording says which.
 void require_kernel(const JobTarget& target);

@@ -13,18 +13,28 @@
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/utf8.h"
+#include "cli/ascii.h"
 
 namespace moetune {
+namespace {
+
+std::string filtered(std::string_view text, bool escapes, bool ascii) {
+  std::string safe = escapes ? escape_controls(text) : std::string(text);
+  return ascii ? to_ascii(safe) : safe;
+}
+
+}  // namespace
 
 // A stream without a buffer of its own: each piece goes to the stream behind it at once, whose state tells of failures.
-class Output::Escaping : private std::streambuf {
+class Output::Filtered : private std::streambuf {
  public:
-  explicit Escaping(std::ostream& to) : to_(to), stream_(this) {}
+  Filtered(std::ostream& to, bool escapes, bool ascii)
+      : to_(to), escapes_(escapes), ascii_(ascii), stream_(this) {}
   std::ostream& stream() { return stream_; }
 
  private:
   std::streamsize xsputn(const char* text, std::streamsize size) override {
-    const std::string safe = escape_controls({text, static_cast<std::size_t>(size)});
+    const std::string safe = filtered({text, static_cast<std::size_t>(size)}, escapes_, ascii_);
     to_.write(safe.data(), static_cast<std::streamsize>(safe.size()));
     return to_ ? size : 0;
   }
@@ -36,6 +46,7 @@ class Output::Escaping : private std::streambuf {
   int sync() override { return to_.flush() ? 0 : -1; }
 
   std::ostream& to_;
+  const bool escapes_, ascii_;
   std::ostream stream_;
 };
 
@@ -47,29 +58,49 @@ std::ostream& nowhere() {
   return stream;
 }
 
-std::ostream& people_stream(bool json) {
-  if (!json) return std::cout;
-  return isatty(STDOUT_FILENO) == 1 && isatty(STDERR_FILENO) == 1 ? nowhere() : std::cerr;
+std::ostream& result_stream(bool json) { return json ? nowhere() : std::cout; }
+
+std::ostream& error_stream(bool json) {
+  const bool would_mix = json && isatty(STDOUT_FILENO) == 1 && isatty(STDERR_FILENO) == 1;
+  return would_mix ? nowhere() : std::cerr;
 }
 
-std::ostream& notes_stream(bool json) { return json ? people_stream(true) : std::cerr; }
+std::size_t width_of_screen() {
+  winsize size = {};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
 
 }  // namespace
 
 Output::Output(bool json)
     : json_(json),
-      result_(std::make_unique<Escaping>(people_stream(json))),
-      notes_(std::make_unique<Escaping>(notes_stream(json))) {}
+      screen_(isatty(STDOUT_FILENO) == 1),
+      ascii_(!is_utf8_locale()),
+      screen_columns_(width_of_screen()),
+      result_(std::make_unique<Filtered>(result_stream(json), true, ascii_)),
+      painted_(std::make_unique<Filtered>(result_stream(json), false, ascii_)),
+      errors_(std::make_unique<Filtered>(error_stream(json), true, ascii_)),
+      terminal_(std::make_unique<Filtered>(std::cerr, false, ascii_)) {}
 
 Output::~Output() = default;
 
 std::ostream& Output::result() const { return result_->stream(); }
 
-std::ostream& Output::notes() const { return notes_->stream(); }
+std::ostream& Output::painted() const { return painted_->stream(); }
+
+std::ostream& Output::data() const { return result_stream(json_); }
+
+std::ostream& Output::errors() const { return errors_->stream(); }
+
+std::ostream& Output::terminal() const { return is_quiet() ? nowhere() : terminal_->stream(); }
 
 void Output::note(const std::string& sentence) const {
-  // One piece, so that notes of several threads do not mix.
-  notes_stream(json_) << escape_controls(sentence) + "\n" << std::flush;
+  if (!is_quiet()) warn(sentence);
+}
+
+void Output::warn(const std::string& sentence) const {
+  // One piece, so that lines of several threads do not mix.
+  error_stream(json_) << filtered(sentence, true, ascii_) + "\n" << std::flush;
 }
 
 std::size_t Output::columns() const {
@@ -79,8 +110,7 @@ std::size_t Output::columns() const {
   if (set != nullptr && std::from_chars(set, set + std::strlen(set), columns).ec == std::errc() &&
       columns > 0)
     return columns;
-  winsize size = {};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  return screen_columns_;
 }
 
 std::size_t Output::page_columns() const {
@@ -90,14 +120,12 @@ std::size_t Output::page_columns() const {
 }
 
 bool Output::colours() const {
+  if (json_ || colour_ == Colour::never) return false;
+  if (colour_ == Colour::always) return true;
   const char* const term = environment_variable("TERM");
   const bool dumb = term == nullptr || std::strcmp(term, "dumb") == 0;
-  return !json_ && !dumb && environment_variable("NO_COLOR") == nullptr && isatty(STDOUT_FILENO) == 1;
+  return !dumb && environment_variable("NO_COLOR") == nullptr && screen_;
 }
-
-std::ostream& Output::painted() const { return people_stream(json_); }
-
-std::ostream& Output::terminal() const { return std::cerr; }
 
 void Output::document(const nlohmann::ordered_json& document) {
   if (!json_ || written_) return;

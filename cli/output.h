@@ -1,11 +1,13 @@
-// Where text goes. Without --json a command's result is for people and goes to stdout. With --json stdout
-// carries exactly one JSON document and everything for people goes to stderr; on a terminal, where both would stand
-// among each other, only the document is printed. Notes always go to stderr.
+// Where text goes. Without --json a command's result is for people and goes to stdout; with --json stdout carries
+// exactly one JSON document, and of the rest only warnings and errors are left. Those go to stderr, as notes and
+// progress do, which --quiet and --json leave out. On a terminal, where stderr would stand among the document, only
+// that is printed.
 //
-// Names and docs come from files of somebody else: control characters are escaped on their way, except in a
-// document, where JSON does so, and in terminal().
+// Names and docs come from files of somebody else: control characters are escaped on their way, except in a document,
+// where JSON does so, and in painted(), terminal() and data(). Where the locale does not write UTF-8, all but documents
+// and data() is ASCII.
 //
-// One Output a process, owned by the command line; single-threaded.
+// One Output a process, owned by the command line; single-threaded but for note() and warn().
 #pragma once
 
 #include <memory>
@@ -15,6 +17,8 @@
 
 namespace moetune {
 
+enum class Colour { automatic, always, never };
+
 class Output {
  public:
   explicit Output(bool json);
@@ -23,33 +27,48 @@ class Output {
 
   bool json() const { return json_; }
 
-  // Tables are to fit the screen, unless set_wide() said otherwise: its columns, or 0 if stdout is no terminal. The
-  // variable COLUMNS overrules both.
+  void set_quiet() { quiet_ = true; }
+  // Whether nobody wants notes and progress.
+  bool is_quiet() const { return quiet_ || json_; }
+
+  // Tables fit the screen and problems are short, unless set_wide() said otherwise: the screen's columns, or 0 if
+  // stdout is no terminal. The variable COLUMNS overrules both.
   void set_wide() { wide_ = true; }
+  bool is_wide() const { return wide_; }
   std::size_t columns() const;
   // As columns(), but 80 if stdout is no terminal: for pages that are made to be read.
   std::size_t page_columns() const;
+  // Whether a person looks at the result on a terminal.
+  bool has_screen() const { return screen_ && !json_; }
 
-  // Whether stdout is a terminal that shows colours, and NO_COLOR is not set (no-color.org).
+  // Automatic: whether stdout is a terminal that shows colours, and NO_COLOR is not set (no-color.org).
+  void set_colour(Colour colour) { colour_ = colour; }
   bool colours() const;
 
   std::ostream& result() const;   // the answer, for people
   std::ostream& painted() const;  // the same unescaped: colours, and text that is escaped already
-  std::ostream& notes() const;    // banners, warnings
-  void note(const std::string& sentence) const;  // one line of notes(); from any thread
-  std::ostream& terminal() const;  // notes() with control sequences, for numbers and words of our own
+  std::ostream& data() const;     // an answer that a program reads though nobody said --json: unchanged
+  std::ostream& errors() const;   // stderr, whatever is quiet
+  std::ostream& terminal()
+      const;  // stderr with control sequences, for numbers and words of our own; nowhere if quiet
+  // One line on stderr. Of what goes on (note), which --quiet and --json leave out, or what a reader must know (warn).
+  void note(const std::string& sentence) const;
+  void warn(const std::string& sentence) const;
 
-  // The answer for programs. Does nothing without --json, nor after the first: what fails later is a note.
+  // The answer for programs. Does nothing without --json, nor after the first: what fails later is a warning.
   void document(const nlohmann::ordered_json& document);
 
   // Ends the output. Throws BrokenEnvironment where stdout could not take all of it.
   void finish() const;
 
  private:
-  class Escaping;
+  class Filtered;
 
-  bool json_, wide_ = false;
-  std::unique_ptr<Escaping> result_, notes_;
+  const bool json_, screen_, ascii_;
+  const std::size_t screen_columns_;
+  bool wide_ = false, quiet_ = false;
+  Colour colour_ = Colour::automatic;
+  std::unique_ptr<Filtered> result_, painted_, errors_, terminal_;
   bool written_ = false;
 };
 

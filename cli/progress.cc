@@ -15,6 +15,7 @@
 namespace moetune {
 namespace {
 
+// A cut line ends with one character, which is three in ASCII: so many fewer columns are filled.
 constexpr std::chrono::milliseconds kRedraw{100};
 constexpr std::chrono::seconds kHeartbeat{1};  // of a live line on which nothing else happens
 
@@ -79,9 +80,9 @@ void Progress::keep_moving(std::stop_token stop) {
 
 void Progress::handle(const Event& event) {
   const std::lock_guard lock(mutex_);
-  if (const std::string note = note_of(event); !note.empty()) {
+  if (!note_of(event).empty()) {
     erase();
-    output_.note(note);
+    say(event, output_);
   }
   std::visit(Overloaded{[&](const SearchStarted& search) { started(search); },
                         [&](const TrialEnded& trial) { trial_ended(trial); },
@@ -106,7 +107,7 @@ void Progress::trial_ended(const TrialEnded& trial) {
   best_ = trial.best != nullptr ? measured_text(objective, *trial.best) : "";
   const auto now = Clock::now();
   if (settings_.verbose) {
-    output_.note(trial_text(objective, trial.trial, trial.counts.total()) + (trial.again ? "  (again)" : ""));
+    output_.warn(trial_text(objective, trial.trial, trial.counts.total()) + (trial.again ? "  (again)" : ""));
     last_ = now;
   } else if (now - last_ >= (live() ? Clock::duration(kRedraw) : Clock::duration(settings_.log_every))) {
     show(now);
@@ -177,7 +178,7 @@ std::string Progress::line(double elapsed) const {
 }
 
 void Progress::draw(const std::string& text) {
-  output_.terminal() << "\r\033[K" << fit(text, terminal_columns() - 1) << std::flush;
+  output_.terminal() << "\r\033[K" << fit(text, terminal_columns() - 3) << std::flush;
   drawn_ = true;
 }
 

@@ -37,9 +37,9 @@ class RangeLine {
   void handle(const Event& event) {
     if (const auto* advanced = std::get_if<RangeAdvanced>(&event.what)) return show(*advanced);
     if (std::holds_alternative<SearchStarted>(event.what)) return;  // one of many
-    if (const std::string note = note_of(event); !note.empty()) {
+    if (!note_of(event).empty()) {
       erase();
-      output_.note(note);
+      say(event, output_);
     }
   }
 
@@ -57,7 +57,7 @@ class RangeLine {
                        duration_text(elapsed) + " so far";
     if (advanced.seconds_left > 0) text += ", " + duration_text(advanced.seconds_left) + " left";
     if (!redraws_) return output_.note(text);
-    output_.terminal() << "\r\033[K" << fit(text, 99) << std::flush;
+    output_.terminal() << "\r\033[K" << fit(text, 97) << std::flush;
     drawn_ = true;
   }
 
@@ -185,7 +185,7 @@ int search_over(const RangeOptions& options, const SearchRequest& search, const 
   if (remote.server.empty()) document = range_document(request, *result);
   print_range(*result, request.variants, output);
   if (result->interrupted) output.note("Interrupted; the same command continues from there.");
-  for (const std::string& problem : result->left_out) output.note("Left out: " + problem);
+  for (const std::string& problem : result->left_out) output.warn("Left out: " + problem);
   output.document(document);
   return result->table.cells.empty() ? kNothingFound : kDone;
 }

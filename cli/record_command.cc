@@ -46,7 +46,7 @@ void RecordCommand::declare(OptionTable& table) {
   declare_cache(table, request_.target.cache);
   declare_threads(table, request_.threads);
   table.whole("in-flight", request_.in_flight, 1, 4096, "configurations compiled ahead of measuring");
-  table.whole("quiet-wait", request_.quiet_wait_s, 0, 1'000'000, kQuietWaitDoc);
+  table.span("quiet-wait", request_.quiet_wait_s, kQuietWaitDoc);
   table.whole("seed", request_.seed, 0, std::numeric_limits<std::uint64_t>::max(), "of the inputs");
   table.flag("fresh", request_.fresh, "forget what an interrupted recording stored");
   table.flag("verbose", verbose_, "a line a trial instead of the progress line");
@@ -68,10 +68,10 @@ int RecordCommand::record_over(Output& output, std::stop_token stop) const {
   if (!result.known.empty())
     output.note(
         "There already: " + counted_text(static_cast<std::int64_t>(result.known.size()), "recording") + ".");
-  for (const std::string& problem : result.left_out) output.note(problem + " is left out.");
+  for (const std::string& problem : result.left_out) output.warn(problem + " is left out.");
   if (result.interrupted) output.note("Interrupted; the same command continues from there.");
   if (!result.contended.empty())
-    output.note(result.contended +
+    output.warn(result.contended +
                 " was measured while somebody else used the GPU and is not written, nor what "
                 "follows; the same command continues from there.");
   output.document(record_range_document(result));
@@ -92,7 +92,7 @@ int RecordCommand::run(Output& output, std::stop_token stop) {
     output.note(format("Interrupted after %zu of %zu configurations; the same command continues from there.",
                        measured, result.legal));
   } else if (result.file.empty()) {
-    output.note(format(
+    output.warn(format(
         "Nothing is written: %zu of %zu configurations were measured while somebody else used the GPU. The "
         "same command measures these again.",
         result.tune.contention.contended, result.legal));

@@ -26,6 +26,7 @@ void declare_remote(OptionTable& table, RemoteOptions& options) {
              "with --server: a file with the token, which only you may read");
   table.text("ca-file", "FILE", options.ca_file, "with --server: trust these certificates (PEM)");
   table.only_with("server", {"token-file", "ca-file"});
+  table.at_odds("server", {"cache", "no-cache", "threads", "device"});
 }
 
 void check_remote(const CacheChoice& cache, std::uint64_t threads) {

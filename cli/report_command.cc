@@ -10,9 +10,11 @@
 #include "cli/report_text.h"
 #include "cli/text.h"
 #include "jobs/stored_results.h"
+#include "kernels/registry.h"
 #include "replay/shipped.h"
 #include "report/page.h"
 #include "report/report_document.h"
+#include "report/served_shapes.h"
 #include "report/t4.h"
 
 namespace moetune {
@@ -27,11 +29,13 @@ class ReportCommand : public Command {
            "no cubin to\n"
            "run. A time with ! is contended: somebody else used the GPU meanwhile; the next search measures again.\n"
            "\"default\" and \"before\" are speed-ups over the default configuration and the earlier winner.\n"
-           "docs/report.md explains the rest.\n";
+           "Of one shape, KERNEL --batch 16 --context 4096, it shows what a server launches there on each GPU: the\n"
+           "choice of a range table, or the shape's own winner. docs/report.md explains the rest.\n";
   }
   void declare(OptionTable& table) override {
-    table.positional("KERNEL", kernel_, false, "this kernel's workloads only");
+    declare_workload(table, workload_, false);
     declare_cache_path(table, cache_);
+    declare_selection(table, selection_);
     table.flag("details", details_, "each workload with its configuration, however many there are");
     table.text("html", "FILE", html_, "one page with charts and tables, which needs no network");
     table.text("csv", "FILE", csv_,
@@ -47,8 +51,13 @@ class ReportCommand : public Command {
   std::size_t write_t4(const Report& report, const Cache* cache) const;
   void say_empty(const std::string& path, const Output& output) const;
 
-  std::optional<std::string> kernel_, html_, csv_, t4_;
+  Report read(const Cache* cache, std::stop_token stop) const;
+  int show_shape(const Cache* cache, const std::string& path, Output& output) const;
+
+  WorkloadSpec workload_;
+  std::optional<std::string> html_, csv_, t4_;
   bool details_ = false;
+  Selection selection_;
   CacheChoice cache_;
 };
 
@@ -63,11 +72,16 @@ void require_path(const std::optional<std::string>& path, const char* field) {
 }
 
 void ReportCommand::say_empty(const std::string& path, const Output& output) const {
-  output.result() << (kernel_ ? "Nothing of " + *kernel_ : "Nothing") << " is tuned yet in " << path
-                  << ".\nStart with: moetune search " << kernel_.value_or("decode_attention")
+  const std::string& kernel = selection_.kernel;
+  if (!selection_.hardware.empty() || selection_.stale) {
+    output.result() << "Nothing of what is asked for is in " << path << ".\n";
+    return;
+  }
+  output.result() << (kernel.empty() ? "Nothing" : "Nothing of " + kernel) << " is tuned yet in " << path
+                  << ".\nStart with: moetune search " << (kernel.empty() ? "decode_attention" : kernel)
                   << " --budget 200\n";
-  if (!kernel_ || has_recording(*kernel_)) return;
-  output.result() << "That needs a GPU. Without one `moetune compile " << *kernel_ << "` compiles it, and\n"
+  if (kernel.empty() || has_recording(kernel)) return;
+  output.result() << "That needs a GPU. Without one `moetune compile " << kernel << "` compiles it, and\n"
                   << "`moetune search decode_attention` replays a recording.\n";
 }
 
@@ -111,25 +125,65 @@ void ReportCommand::write_files(const Report& report, const Cache* cache, Output
   if (t4_) written("t4", *t4_, counted_text(static_cast<std::int64_t>(write_t4(report, cache)), "T4 file"));
 }
 
+// What the cache holds for one shape, on each hardware that it knows.
+int ReportCommand::show_shape(const Cache* cache, const std::string& path, Output& output) const {
+  if (selection_.kernel.empty())
+    throw BadInput("which KERNEL? --problem and --preset are of one kernel's shape");
+  if (writes_files()) throw BadInput("--html, --csv and --t4 are of all workloads; leave out the shape");
+  const Kernel& kernel = find_kernel(selection_.kernel);
+  const Problem problem = problem_of(kernel, workload_);
+  Document document = {{"cache", path}, {"kernel", kernel.name()}, {"problem", problem.text()}};
+  document["served"] = Document::array();
+  Table table({"hardware", "serves", "time", "default", "from", "configuration"}, {2, 3});
+  for (const ServedShape& one :
+       cache == nullptr ? std::vector<ServedShape>() : served_shapes(*cache, kernel, problem)) {
+    if (!is_selected(selection_, kernel.name(), one.hardware)) continue;
+    const std::string from = one.cell.empty() ? "expected between its cells" : "its cell " + one.cell;
+    table.add({hardware_title(one.hardware),
+               one.table.empty() ? "winner " + std::to_string(one.workload) : one.table,
+               time_text(one.time_us), one.speedup() > 0 ? format("%.2f×", one.speedup()) : "-",
+               one.table.empty() ? one.note() : from, one.config});
+    document["served"].push_back(served_document(one));
+  }
+  output.result() << kernel.name() << " " << problem.text() << "\n";
+  if (document["served"].empty()) {
+    output.result() << "Nothing in " << path << " serves it; start with: moetune search " << kernel.name()
+                    << " --problem " << problem.text() << "\n";
+  } else {
+    table.give_way({"from"}, "  ", output.columns());
+    output.result() << table.text("  ", output.columns());
+  }
+  output.document(document);
+  return kDone;
+}
+
+Report ReportCommand::read(const Cache* cache, std::stop_token stop) const {
+  ReportRequest request{.selection = selection_, .stop = stop};
+  request.now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  return read_report(cache, request);
+}
+
 int ReportCommand::run(Output& output, std::stop_token stop) {
   require_path(html_, "html");
   require_path(csv_, "csv");
   require_path(t4_, "t4");
+  if (workload_.kernel && !selection_.kernel.empty() && *workload_.kernel != selection_.kernel)
+    throw BadInput("KERNEL and --kernel name two kernels; give one of them");
+  if (workload_.kernel) selection_.kernel = *workload_.kernel;
   const std::unique_ptr<Cache> cache = open_named_cache(cache_);
   const std::string path = cache != nullptr ? cache->path().string() : cache_.file().string();
-  ReportRequest request{.kernel = kernel_, .stop = stop};
-  request.now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
-  Report report = read_report(cache.get(), request);
+  if (workload_.names_problem()) return show_shape(cache.get(), path, output);
+  Report report = read(cache.get(), stop);
   if (stop.stop_requested()) return kDone;  // the command line knows the signal's exit code
   report.cache = path;
   Document document = report_document(report);
-  if (report.workloads.empty()) {
+  if (report.workloads.empty() && report.ranges.empty()) {
     say_empty(path, output);
   } else if (!writes_files()) {
     print_report(report, details_ ? Details::always : Details::as_fits, output);
   }
   for (const WorkloadReport& one : report.workloads) {
-    if (!one.stored.damage.empty()) output.note(one.stored.damage);
+    if (!one.stored.damage.empty()) output.warn(one.stored.damage);
   }
   for (const std::string& sentence : report.damaged_tables) output.note(sentence);
   write_files(report, cache.get(), output, document);

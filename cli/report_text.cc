@@ -5,6 +5,7 @@
 
 #include "base/utf8.h"
 #include "cache/history.h"
+#include "cli/pager.h"
 #include "cli/text.h"
 #include "kernels/registry.h"
 #include "search/outcome.h"
@@ -116,10 +117,16 @@ void ReportPrinter::line(const std::string& text, Paint paint, const std::string
 }
 
 void ReportPrinter::heading() {
-  std::size_t trials = 0;
-  for (const WorkloadReport& one : report_.workloads) trials += one.stored.trials;
-  line(counted_text(static_cast<std::int64_t>(report_.workloads.size()), "workload") + ", " +
-           counted_text(static_cast<std::int64_t>(trials), "trial") + " in " + report_.cache,
+  std::size_t trials = 0, folded = 0;
+  for (const WorkloadReport& one : report_.workloads) {
+    trials += one.stored.trials;
+    folded += one.folded_into != 0;
+  }
+  const auto shown = static_cast<std::int64_t>(report_.workloads.size() - folded);
+  line(counted_text(shown, "workload") +
+           (folded > 0 ? ", " + counted_text(static_cast<std::int64_t>(folded), "shape") + " of range tables"
+                       : "") +
+           ", " + counted_text(static_cast<std::int64_t>(trials), "trial") + " in " + report_.cache,
        Paint::faint);
 }
 
@@ -177,7 +184,7 @@ Table ReportPrinter::workloads(const KernelSection& kernel, const Columns& colum
     const WorkloadReport& one = report_.workloads[i];
     const WorkloadKey& key = one.key();
     const std::string problem =
-        columns_ == 0 || key.problem.empty() ? key.problem : brief_problem(key.kernel, key.problem);
+        output_.is_wide() || key.problem.empty() ? key.problem : brief_problem(key.kernel, key.problem);
     add_bounded(table, workload_row(one, problem, age_text(one.stored_at, report_.now), columns),
                 paint_of(one));
   }
@@ -203,12 +210,8 @@ void ReportPrinter::kernel(const KernelSection& kernel, bool details) {
 
   // On a narrow screen the problem stays readable: what --details has too gives way.
   Table table = workloads(kernel, columns);
-  for (bool* const optional : {&columns.search, &columns.age}) {
-    if (!*optional || !table.breaks_words(kIndent, columns_)) continue;
-    *optional = false;
-    table = workloads(kernel, columns);
-  }
-  out_ << table.text(kIndent, columns_, colours_);
+  table.give_way({"search", "age"}, kIndent, columns_);
+  if (!kernel.workloads.empty()) out_ << table.text(kIndent, columns_, colours_);
   if (details) {
     for (const std::size_t i : kernel.workloads) details_of(report_.workloads[i]);
   }
@@ -240,6 +243,9 @@ void ReportPrinter::details_of(const WorkloadReport& one) {
     add_bounded(lines, {"measured", one.origin.device +
                                         (one.origin.driver.empty() ? "" : ", driver " + one.origin.driver) +
                                         ", " + (one.stored_at.empty() ? "-" : one.stored_at)});
+  if (stored.is_provisional())
+    add_bounded(lines, {"provisional", "its search was interrupted; the same command goes on"},
+                Paint::warning);
   if (stored.contended)
     add_bounded(lines,
                 {"contended", "measured while somebody else used the GPU; search again when it is quiet"},
@@ -297,6 +303,8 @@ void ReportPrinter::ranges() {
               " p95, " + percent(seen.worst) + " worst";
     std::string where = hardware_title(one.key.hardware) + ", " + std::string(timing_name(one.key.timing));
     if (one.inherited_by) where += "; inherited by " + one.inherited_by->name;
+    if (one.folded > 0 && !one.inherited_by)
+      where += "; " + counted_text(static_cast<std::int64_t>(one.folded), "shape") + " searched for it";
     if (one.table.contended) where += "; contended: not served";
     add_bounded(table,
                 {one.key.kernel, one.table.ranges, std::to_string(one.table.cells.size()),
@@ -343,7 +351,9 @@ void ReportPrinter::next() {
 
 void print_report(const Report& report, Details details, const Output& output) {
   ReportPrinter printer(report, output);
-  const bool all = details == Details::always || report.workloads.size() <= kFewWorkloads;
+  const Pager pager(output);
+  const auto shown = std::ranges::count(report.workloads, 0, &WorkloadReport::folded_into);
+  const bool all = details == Details::always || static_cast<std::size_t>(shown) <= kFewWorkloads;
   printer.heading();
   for (const HardwareSection& section : report.hardware) printer.section(section, all);
   printer.ranges();

@@ -3,7 +3,6 @@
 #include <map>
 #include <optional>
 
-#include "base/duration.h"
 #include "base/error.h"
 #include "base/regular_file.h"
 #include "base/utf8.h"
@@ -43,7 +42,7 @@ class RetuneCommand : public Command {
   int exit_code(const NightResult& result) const;
   int run_remotely(Output& output, std::stop_token stop);
 
-  std::string workloads_, time_, until_, shard_, max_age_, log_;
+  std::string workloads_, until_, shard_, log_;
   bool tell_improved_ = false;
   RemoteOptions remote_;
   NightRequest request_;
@@ -52,10 +51,11 @@ class RetuneCommand : public Command {
 void RetuneCommand::declare(OptionTable& table) {
   SearchRequest& search = request_.search;
   table.text("workloads", "FILE", workloads_, "what to tune: a list (docs/workloads.md)");
-  table.text("time", "SPAN", time_, "end the night after 30m, 2h ...");
+  table.span("time", request_.time_s, "end the night after that time");
   table.text("until", "HH:MM", until_, "end the night when the local clock shows this");
   table.text("shard", "K/N", shard_, "only part K of N of the list, the same part every night");
-  table.text("max-age", "SPAN", max_age_, "also examine winners that were not examined for 30d ...");
+  table.span("max-age", request_.plan.max_age_s,
+             "also examine winners that were not examined for so long: 30d");
   table.flag("dry-run", request_.dry_run,
              "print the plan with reasons and expected times, and change nothing");
   table.flag("exit-code", tell_improved_, "exit with 4 if something was tuned or improved");
@@ -70,9 +70,8 @@ void RetuneCommand::declare(OptionTable& table) {
   declare_cache(table, search.target.cache);
   table.flag("no-compile", search.no_compile, "recordings only: do not compile what is replayed");
   declare_threads(table, search.threads);
-  table.whole(
-      "quiet-wait", request_.rework.quiet_wait_s, 0, 1'000'000,
-      "how many seconds to wait for a quiet GPU, for each measurement of a workload; then it is postponed");
+  table.span("quiet-wait", request_.rework.quiet_wait_s,
+             "how long to wait for a quiet GPU, for each measurement of a workload; then it is postponed");
 }
 
 template <typename Read>
@@ -86,16 +85,14 @@ auto read_field(const char* option, Read&& read) {
 
 void RetuneCommand::read_options() {
   if (workloads_.empty()) throw BadInput("which list? --workloads FILE; `moetune workloads` makes one");
-  if (!time_.empty() && !until_.empty()) throw BadInput("--time and --until say the same; give one of them");
+  if (request_.time_s > 0 && !until_.empty())
+    throw BadInput("--time and --until say the same; give one of them");
   request_.list = read_workloads(workloads_);
-  if (!time_.empty()) request_.time_s = read_field("time", [&] { return parse_duration(time_); });
   if (!until_.empty()) {
     const auto now = static_cast<std::int64_t>(std::time(nullptr));
     request_.time_s = static_cast<double>(read_field("until", [&] { return next_time(until_, now); }) - now);
   }
   if (!shard_.empty()) request_.plan.shard = read_field("shard", [&] { return parse_shard(shard_); });
-  if (!max_age_.empty())
-    request_.plan.max_age_s = read_field("max_age", [&] { return parse_duration(max_age_); });
   request_.plan.budget = request_.search.settings.budget;
 }
 
@@ -110,7 +107,7 @@ class NightLogFile {
     const std::string line = event.dump(-1, ' ', false, Document::error_handler_t::replace);
     if (file_->write(escape_json_controls(line) + "\n")) return;
     failed_ = true;
-    output_.note("The log " + path_ + " cannot be written any more; the night goes on without it.");
+    output_.warn("The log " + path_ + " cannot be written any more; the night goes on without it.");
   }
 
  private:
@@ -190,7 +187,7 @@ void print_remote_night(const Document& night, const Output& output) {
   }
   const Document& plan = night.at("plan");
   for (const Document& one : plan.at("left_out"))
-    output.note(text_of(one, "kernel") + " " + text_of(one, "problem") +
+    output.warn(text_of(one, "kernel") + " " + text_of(one, "problem") +
                 " is left out: " + text_of(one, "why"));
   const std::size_t failed = verdicts["failed"] + plan["left_out"].size();
   output.result() << counts_text(plan.at("stale").size(), night.at("reworked").size(), verdicts, failed);
@@ -202,7 +199,7 @@ void print_remote_night(const Document& night, const Output& output) {
   }
   output.result() << (night.at("out_of_time") == true ? "; the time was up" : "") << "\n";
   if (const std::string why = text_of(night, "broken"); !why.empty())
-    output.note("The night ended early: " + why);
+    output.warn("The night ended early: " + why);
 }
 
 int RetuneCommand::run_remotely(Output& output, std::stop_token stop) {
@@ -232,7 +229,7 @@ int RetuneCommand::run(Output& output, std::stop_token stop) {
   NightLogFile log(log_, output);
   Progress progress(output, {});
   const NightListener listener = [&](const Document& event) {
-    if (event.contains("message")) output.note(event["message"].get<std::string>());
+    if (event.contains("message")) output.warn(event["message"].get<std::string>());
     log.write(event);
   };
   // Of several devices at once there is no line that shows how far a search is.
@@ -246,7 +243,7 @@ int RetuneCommand::run(Output& output, std::stop_token stop) {
       run_night(request_, {.events = {.listener = searching}, .stop = stop}, listener, ended);
   progress.finished();
   for (const LeftOut& one : result.plan.left_out)
-    output.note(one.point.kernel + " " + one.point.problem + " is left out: " + one.why);
+    output.warn(one.point.kernel + " " + one.point.problem + " is left out: " + one.why);
   if (request_.dry_run) {
     print_plan(result.plan, output);
   } else {
@@ -256,7 +253,7 @@ int RetuneCommand::run(Output& output, std::stop_token stop) {
     output.result() << counts_text(result.plan.items.size(), result.reworked.size(), verdicts,
                                    result.failures())
                     << confirmed_words(result) << (result.out_of_time ? "; the time was up" : "") << "\n";
-    if (!result.broken.empty()) output.note("The night ended early: " + result.broken);
+    if (!result.broken.empty()) output.warn("The night ended early: " + result.broken);
   }
   output.document(night_document(result));
   return exit_code(result);

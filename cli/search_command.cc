@@ -53,10 +53,16 @@ std::string_view SearchCommand::details() const {
          "digest.\n";
 }
 
-std::string strategy_names() {
-  std::string names;
-  for (const StrategyInfo& info : strategies()) names += (names.empty() ? "" : ", ") + info.name;
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> names;
+  for (const StrategyInfo& info : strategies()) names.push_back(info.name);
   return names;
+}
+
+std::string strategy_text() {
+  std::string text;
+  for (const std::string& name : strategy_names()) text += (text.empty() ? "" : ", ") + name;
+  return text;
 }
 
 void SearchCommand::declare(OptionTable& table) {
@@ -70,9 +76,10 @@ void SearchCommand::declare(OptionTable& table) {
   declare_remote(table, remote_);
   table.whole("budget", settings.budget, 1, 1'000'000'000,
               "trials; what is compiled and not measured costs none");
-  table.seconds("time", settings.time_budget_s, "start no trial after this many seconds");
+  table.span("time", settings.time_budget_s, "start no trial after that time");
   table.percent("until-converged", until_gain_percent_, "end when 60 more trials should gain less than this");
-  table.text("strategy", "NAME", settings.strategy, "how to search: " + strategy_names());
+  table.text("strategy", "STRATEGY", settings.strategy, "how to search: " + strategy_text());
+  table.choices("strategy", strategy_names());
   table.whole("seed", settings.seed, 0, std::numeric_limits<std::uint64_t>::max(),
               "the same seed repeats a search of a recording; a GPU's times differ from run to run");
   declare_timing(table, timing_, "overlapped; with --over chained; if named, the winner is timed under all");
@@ -88,9 +95,9 @@ void SearchCommand::declare(OptionTable& table) {
   table.whole("finalists", settings.finalists, 1, 100,
               "of the best configurations to measure again at the end, side by side");
   table.whole("in-flight", settings.in_flight, 1, 4096, "configurations compiled ahead of measuring");
-  table.seconds("trial-time", settings.policy.time_limit_s,
-                "time limit of one trial on the GPU; a worker that has not answered 2 s later is killed");
-  table.whole("quiet-wait", settings.quiet_wait_s, 0, 1'000'000, kQuietWaitDoc);
+  table.span("trial-time", settings.policy.time_limit_s,
+             "time limit of one trial on the GPU; a worker that has not answered 2 s later is killed");
+  table.span("quiet-wait", settings.quiet_wait_s, kQuietWaitDoc);
   table.flag("history", history_, "with --json: every trial, in order");
   table.flag("verbose", verbose_, "a line a trial instead of the progress line");
 }
@@ -166,7 +173,7 @@ int SearchCommand::search_missed(Output& output, std::stop_token stop) {
         const BadInput& error) {  // of another version, or too large for this GPU: the others are searched
       if (searches.empty() && left_out.size() + 1 == missed.size()) throw;
       all = false;
-      output.note(shortened(one.kernel + " " + one.problem, kLongestShownMiss) +
+      output.warn(shortened(one.kernel + " " + one.problem, kLongestShownMiss) +
                   " is left out: " + shortened(error.what(), kLongestShownMiss));
       left_out.push_back({{"kernel", one.kernel}, {"problem", one.problem}, {"why", error.what()}});
     }

@@ -164,18 +164,19 @@ void print_search_hints(const SearchResult& result, const Output& output) {
   if (result.tune.interrupted) {
     output.note(format("Interrupted after %zu trials; ", result.tune.counts.total()) +
                 (result.subject.cache.empty() ? "with --no-cache they are not kept."
-                                              : "the same command continues from there."));
+                                              : "the same command continues from there.") +
+                (result.tune.provisional ? " The best so far is stored as a provisional winner." : ""));
   } else if (!result.tune.best && result.tune.counts.total() == 0) {
     if (const std::size_t pruned = result.tune.counts[Outcome::pruned]; pruned > 0) {
-      output.note(
+      output.warn(
           format("No trial was measured: %zu %s pruned, as --verbose shows; "
                  "choose another problem, or loosen the space's constraints.",
                  pruned, pruned == 1 ? "configuration was" : "configurations were"));
     } else {
-      output.note("No trial was started; give the search more time or another budget.");
+      output.warn("No trial was started; give the search more time or another budget.");
     }
   } else if (!result.tune.best) {
-    output.note("No valid configuration was found; --verbose shows why each trial failed.");
+    output.warn("No valid configuration was found; --verbose shows why each trial failed.");
   } else if (!result.subject.device.recorded && !result.subject.floor) {
     output.note(
         "The roofline fraction is unknown here: `moetune devices --calibrate` measures this GPU once.");

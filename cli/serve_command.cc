@@ -44,17 +44,18 @@ void ServeCommand::declare(OptionTable& table) {
   table.flag("no-publish", no_publish_, "with --packs: do not write service.pack");
   table.only_with("packs", {"sign-key", "no-publish"});
   table.text("token-file", "FILE", options_.token_file, "lines 'read|miss|submit TOKEN'; of mode 0600");
+  table.without_setting({"token-file"});  // which is a client's
   table.text("tls-cert", "FILE", options_.http.tls_cert, "a certificate with its chain, as PEM");
   table.text("tls-key", "FILE", options_.http.tls_key, "its private key, as PEM");
   table.flag("behind-tls-proxy", options_.behind_tls_proxy, "a proxy in front adds TLS, and X-Forwarded-For");
   table.text("host", "NAMES", hosts_, "names by which clients reach the service, with commas between");
   table.whole("max-budget", options_.limits.budget, 1, 1'000'000'000, "trials that one search may ask for");
-  table.seconds("max-time", options_.limits.seconds, "that one job may take");
+  table.span("max-time", options_.limits.seconds, "that one job may take");
   table.positive("max-gb", "GB", "number of gigabytes", most_gb_, "that one launch of a problem may move");
   table.positive("process-gb", "GB", "number of gigabytes", process_gb_,
                  "of host memory that one worker or compiler may hold; it is killed past that");
-  table.whole("quiet-wait", options_.quiet.wait_s, 0, 86'400,
-              "how many seconds a missed shape waits for a quiet GPU; then it is put off");
+  table.span("quiet-wait", options_.quiet.wait_s,
+             "how long a missed shape waits for a quiet GPU; then it is put off");
   table.whole("threads", options_.threads, 0, 1024,
               "compilers of each device, at most 16: more count as 16; 0: the cores divided by the devices");
 }

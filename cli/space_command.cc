@@ -92,7 +92,7 @@ Counted count_for(const std::string& architecture, const JobTarget& target, cons
     const DeviceInfo& gpu = gpus.devices[idlest_gpu(gpus.devices)];
     return count(kernel, problem, gpu.limits, gpu.key.name);
   }
-  output.note("No GPU here: counting under the limits of sm_90a (--arch takes another).");
+  output.warn("No GPU here: counting under the limits of sm_90a (--arch takes another).");
   return count(kernel, problem, limits_of_architecture("sm_90a"), "sm_90a");
 }
 

@@ -1,4 +1,3 @@
-#include "base/duration.h"
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/text.h"
@@ -26,7 +25,7 @@ class SyncCommand : public Command {
     table.positional("URL", request_.service.url, true, "the service: http://host:7878 or https://...");
     table.positional("DIR", folder_, true, "the folder that the server opens, and writes its misses to");
     table.text("token-file", "FILE", token_file_, "the service's token, in a file of mode 0600");
-    table.text("every", "SPAN", every_, "how often: 30s, 5m ... (60s)");
+    table.span("every", request_.every_s, "how often, at least 1s");
     table.text("ca-file", "FILE", request_.service.ca_file,
                "certificates to trust for https instead of the system's");
     table.text("trust", "FILE", trust_,
@@ -39,7 +38,7 @@ class SyncCommand : public Command {
   void read_options(const Output& output);
   void report(const SyncRound& round, const Output& output);
 
-  std::string folder_, token_file_, every_, trust_;
+  std::string folder_, token_file_, trust_;
   SyncRequest request_;
   SyncRound total_;
   std::string last_notes_;
@@ -47,20 +46,13 @@ class SyncCommand : public Command {
 
 void SyncCommand::read_options(const Output& output) {
   request_.folder = folder_;
-  if (!every_.empty()) {
-    try {
-      request_.every_s = parse_duration(every_);
-    } catch (const BadInput& error) {
-      throw BadField("every", error.what());
-    }
-    if (request_.every_s < 1) throw BadField("every", "at least 1s; a service is not to be asked more often");
-  }
+  if (request_.every_s < 1) throw BadField("every", "at least 1s; a service is not to be asked more often");
   if (!trust_.empty()) request_.trusted_keys = {trust_};
   if (token_file_.empty()) return;
   request_.service.token = read_client_token(token_file_);
   const Url url = parse_url(request_.service.url);
   if (!url.tls && url.host != "127.0.0.1" && url.host != "::1" && url.host != "localhost")
-    output.note("The token is sent to " + url.origin() + " without TLS, and can be read on the way.");
+    output.warn("The token is sent to " + url.origin() + " without TLS, and can be read on the way.");
 }
 
 void SyncCommand::report(const SyncRound& round, const Output& output) {
@@ -78,8 +70,8 @@ void SyncCommand::report(const SyncRound& round, const Output& output) {
   notes += round.failure;
   if (notes == last_notes_) return;  // of the round before
   last_notes_ = notes;
-  for (const std::string& warning : round.warnings) output.note(warning);
-  if (!round.failure.empty() && !request_.once) output.note(round.failure + "; what is there stays");
+  for (const std::string& warning : round.warnings) output.warn(warning);
+  if (!round.failure.empty() && !request_.once) output.warn(round.failure + "; what is there stays");
 }
 
 int SyncCommand::run(Output& output, std::stop_token stop) {

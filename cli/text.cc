@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <sstream>
 
 #include "base/utf8.h"
 #include "kernels/registry.h"
@@ -87,7 +88,27 @@ std::string duration_text(double seconds) {
 
 std::string shown_problem(const std::string& kernel, const std::string& problem, const Output& output) {
   if (problem.empty()) return "-";
-  return output.columns() == 0 ? problem : brief_problem(kernel, problem);
+  return output.is_wide() ? problem : brief_problem(kernel, problem);
+}
+
+std::string shown_family(const std::string& name, const std::string& family, const Output& output) {
+  const Kernel* const kernel = known_kernel(name);
+  if (output.is_wide() || kernel == nullptr) return family;
+  std::string brief;
+  std::istringstream parts(family);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const bool is_default = std::ranges::any_of(kernel->schema(), [&](const Dimension& dimension) {
+      return part == dimension.name + "=" + dimension.fallback.text();
+    });
+    if (!is_default) brief += (brief.empty() ? "" : ",") + part;
+  }
+  return brief.empty() ? "default" : brief;
+}
+
+std::string served_line(const std::string& table, const std::string& cell) {
+  if (table.empty()) return "";
+  return "  a server launches it here: " + table + ", " +
+         (cell.empty() ? "which expects it between its cells" : "its cell " + cell) + "\n";
 }
 
 std::string programs_text(std::size_t compiled) {
@@ -107,6 +128,14 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   for (std::size_t at = 0; at < text.size();) {
     std::size_t end = at + 1;
     while (end < text.size() && (text[end] & 0xC0) == 0x80) ++end;
+    if (used == width && width > 0 && text[at] == ' ') {  // where the line ends by itself
+      at = text.find_first_not_of(' ', at);
+      pieces.back().erase(pieces.back().find_last_not_of(' ') + 1);
+      if (at == std::string::npos) break;
+      pieces.emplace_back();
+      used = breakable = partable = 0;
+      continue;
+    }
     if (used == width && width > 0) {
       if (breakable == 0) breakable = partable;
       std::string rest = breakable > 0 ? pieces.back().substr(breakable) : "";
@@ -130,6 +159,13 @@ std::string paragraph(const std::string& text, std::size_t columns) {
   std::string lines;
   for (const std::string& line : wrapped(text, columns)) lines += line + "\n";
   return lines;
+}
+
+std::string prose(const std::string& text, std::size_t columns) {
+  std::string joined = text;
+  std::replace(joined.begin(), joined.end(), '\n', ' ');
+  joined.erase(joined.find_last_not_of(' ') + 1);
+  return joined.empty() ? "" : paragraph(joined, columns);
 }
 
 std::string fit(const std::string& text, std::size_t columns) {
@@ -159,6 +195,22 @@ void Table::add(std::vector<std::string> row, Paint paint) {
   for (std::string& cell : row) cell = escape_controls(cell, LineEnds::escaped);
   rows_.push_back(std::move(row));
   paints_.push_back(paint);
+}
+
+void Table::give_way(const std::vector<std::string>& names, const std::string& indent, std::size_t columns,
+                     Keep keep) {
+  for (const std::string& name : names) {
+    const std::vector<std::size_t> whole = widths(0);
+    const bool rows_fit = columns == 0 || std::accumulate(whole.begin(), whole.end(),
+                                                          2 * (whole.size() - 1)) <= room(indent, columns);
+    if (keep == Keep::rows ? rows_fit : !breaks_words(indent, columns)) return;
+    const auto found = std::ranges::find(rows_.front(), name);
+    const auto column = static_cast<std::size_t>(found - rows_.front().begin());
+    if (found == rows_.front().end()) continue;
+    for (std::vector<std::string>& row : rows_) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+    std::erase(right_, column);
+    for (std::size_t& right : right_) right -= right > column;
+  }
 }
 
 bool Table::is_right(std::size_t column) const {

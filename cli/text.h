@@ -21,8 +21,14 @@ std::string ceiling_text(const CeilingFigure& figure, double value);    // the s
 std::string percent_text(double fraction);                              // "89.6%"
 std::string duration_text(double seconds);                              // "0:08", "1:02:11"
 
-// A problem as a table shows it: brief if tables are to fit the screen, "-" if there is none.
+// A problem as a table shows it: brief unless --wide, "-" if there is none.
 std::string shown_problem(const std::string& kernel, const std::string& problem, const Output& output);
+// A family likewise: without what is the kernel's default.
+std::string shown_family(const std::string& kernel, const std::string& family, const Output& output);
+
+// "  a server launches it here: table:3, its cell batch=16\n"; "" without a table. Without a cell the choice is
+// expected.
+std::string served_line(const std::string& table, const std::string& cell);
 
 // How many of the device's own programs (references and harness) had to be compiled.
 std::string programs_text(std::size_t compiled);
@@ -37,6 +43,8 @@ std::string fit(const std::string& text, std::size_t columns);
 std::vector<std::string> wrapped(const std::string& text, std::size_t width);
 // The same as lines, each with its newline; one line if `columns` is 0.
 std::string paragraph(const std::string& text, std::size_t columns);
+// The same of a text whose own line ends mean nothing; "" for an empty one.
+std::string prose(const std::string& text, std::size_t columns);
 
 // What a line of text means, in colours of the terminal's own palette.
 enum class Paint { none, heading, good, warning, bad, faint };
@@ -52,6 +60,11 @@ class Table {
  public:
   explicit Table(std::vector<std::string> header, std::vector<std::size_t> right = {});
   void add(std::vector<std::string> row, Paint paint = Paint::none);
+  // Leaves out the columns of these names, one by one, while the text would break a word there, or while rows take
+  // more than a line.
+  enum class Keep { words, rows };
+  void give_way(const std::vector<std::string>& names, const std::string& indent, std::size_t columns,
+                Keep keep = Keep::words);
   // Ends with a newline. `columns` of the screen; 0 for no end.
   std::string text(const std::string& indent = "", std::size_t columns = 0, bool colours = false) const;
   // That text would break a word, or be wider than the screen.

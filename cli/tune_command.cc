@@ -1,6 +1,5 @@
 #include <limits>
 
-#include "base/duration.h"
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/options.h"
@@ -26,7 +25,7 @@ class TuneCommand : public Command {
   int run(Output& output, std::stop_token stop) override;
 
  private:
-  std::string workloads_, time_, timing_;
+  std::string workloads_, timing_;
   TuneListRequest request_;
   std::uint64_t shapes_ = TuneListRequest{}.certificate_shapes, variants_ = TuneListRequest{}.variants;
   double regret_percent_ = 100 * TuneListRequest{}.regret;
@@ -34,7 +33,7 @@ class TuneCommand : public Command {
 
 void TuneCommand::declare(OptionTable& table) {
   table.text("workloads", "FILE", workloads_, "the list to tune");
-  table.text("time", "SPAN", time_, "end after 30m, 2h ...; what was not reached is left for the next run");
+  table.span("time", request_.time_s, "end after that time; what was not reached is left for the next run");
   table.whole("budget", request_.search.settings.budget, 1, 1'000'000'000,
               "trials of each shape, and of the first of a range");
   declare_timing(table, timing_, "ranges chained, shapes overlapped");
@@ -47,7 +46,7 @@ void TuneCommand::declare(OptionTable& table) {
   declare_cache(table, request_.search.target.cache);
   table.flag("no-compile", request_.search.no_compile, "recordings only: do not compile what is replayed");
   declare_threads(table, request_.search.threads);
-  table.whole("quiet-wait", request_.search.settings.quiet_wait_s, 0, 1'000'000, kQuietWaitDoc);
+  table.span("quiet-wait", request_.search.settings.quiet_wait_s, kQuietWaitDoc);
 }
 
 std::string result_of(const TunedPoint& tuned) {
@@ -88,13 +87,6 @@ std::string range_text(const TunedRange& tuned) {
 int TuneCommand::run(Output& output, std::stop_token stop) {
   if (workloads_.empty()) throw BadInput("which list? --workloads FILE; `moetune workloads` makes one");
   request_.list = read_workloads(workloads_);
-  if (!time_.empty()) {
-    try {
-      request_.time_s = parse_duration(time_);
-    } catch (const BadInput& error) {
-      throw BadField("time", error.what());
-    }
-  }
   request_.search.settings.policy.timing = read_timing(timing_, Timing::overlapped);
   request_.search.settings.all_timings = !timing_.empty();
   request_.range_timing = read_timing(timing_, Timing::chained);

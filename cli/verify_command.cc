@@ -11,10 +11,12 @@ class VerifyCommand : public Command {
  public:
   std::string_view name() const override { return "verify"; }
   std::string_view summary() const override {
-    return "check a stored winner, or a configuration, against the reference";
+    return "check what is stored and serves, or a configuration, against the reference";
   }
   std::string_view details() const override {
-    return "The stored winner's cubin is loaded as it is, never compiled again; --config is compiled. Exit code 1\n"
+    return "The stored cubin is loaded as it is, never compiled again; --config is compiled. Of a shape that "
+           "a range table "
+           "serves it is the table's. Exit code 1\n"
            "if the output is wrong on any seed.\n";
   }
   void declare(OptionTable& table) override;
@@ -32,8 +34,8 @@ void VerifyCommand::declare(OptionTable& table) {
   declare_gpu(table, request_.target.device);
   declare_cache(table, request_.target.cache);
   table.whole("seeds", request_.seeds, 1, 1000, "fresh inputs to check on");
-  table.seconds("trial-time", request_.trial_time_s,
-                "time limit of one check on the GPU; a sanitizer needs more");
+  table.span("trial-time", request_.trial_time_s,
+             "time limit of one check on the GPU; a sanitizer needs more");
 }
 
 std::string allowed_text(const CheckedOutput& output) {
@@ -63,8 +65,8 @@ void print(const VerifyResult& result, std::ostream& out) {
   for (const CheckedOutput& checked : result.outputs) allowed += "allowed in " + allowed_text(checked);
   out << result.subject.kernel << " " << result.subject.problem << "\n"
       << result.config << "\n"
-      << "  its cubin is " << result.cubin << "; " << programs_text(result.programs_compiled)
-      << table.text("  ") << allowed
+      << served_line(result.table, result.cell) << "  its cubin is " << result.cubin << "; "
+      << programs_text(result.programs_compiled) << table.text("  ") << allowed
       << (result.checks.empty() ? "nothing was checked\n"
           : result.right()      ? "right\n"
                                 : "WRONG\n");

@@ -18,11 +18,14 @@ class WorkloadsCommand : public Command {
     return "make a list of what to tune: from a model's config.json, or from a server's misses";
   }
   std::string_view details() const override {
-    return "  from-config FILE|DIR      a model's config.json or params.json: its attention and its experts\n"
-           "  from-misses FILE          what moetune_write_misses wrote, weighted by picks\n"
-           "  show FILE                 checks a list, and shows the shapes that it stands for\n"
-           "The list goes to --out, else to stdout; `moetune tune --workloads` and `moetune retune --workloads` take\n"
+    return "The list goes to --out, else to stdout; `moetune tune --workloads` and `moetune retune --workloads` take\n"
            "it. Layers that no kernel serves, and shapes that were left out, are named on stderr.\n";
+  }
+  std::vector<Action> actions() const override {
+    return {
+        {"from-config", "FILE|DIR", "a model's config.json or params.json: its attention and its experts"},
+        {"from-misses", "FILE", "what moetune_write_misses wrote, weighted by picks"},
+        {"show", "FILE", "checks a list, and shows the shapes that it stands for"}};
   }
   void declare(OptionTable& table) override;
   int run(Output& output, std::stop_token stop) override;
@@ -51,8 +54,8 @@ void WorkloadsCommand::declare(OptionTable& table) {
       "over", "RANGES", over_,
       "from-misses: a family's misses as one range, batch=1..256,context=512..128k, instead of shapes");
   table.text("out", "FILE", out_, "the file to write; by default stdout");
-  table.only_after("from-config", {"tp", "ep", "batch", "context", "page"});
-  table.only_after("from-misses", {"over"});
+  table.only_after({"from-config"}, {"tp", "ep", "batch", "context", "page"});
+  table.only_after({"from-misses"}, {"over"});
 }
 
 DimensionRange range_option(const char* option, const std::string& text) {
@@ -73,8 +76,8 @@ WorkloadList WorkloadsCommand::from_config(const Output& output) const {
                                              .context_low = context.first,
                                              .context_high = context.last,
                                              .page = static_cast<std::int64_t>(page_)});
-  for (const std::string& note : config.notes) output.note(config.facts.name + ": " + note);
-  for (const std::string& note : plan.notes) output.note(note);
+  for (const std::string& note : config.notes) output.warn(config.facts.name + ": " + note);
+  for (const std::string& note : plan.notes) output.warn(note);
   WorkloadList list;
   for (ModelWorkload& one : plan.workloads) {
     list.entries.push_back({.name = one.name,
@@ -89,7 +92,7 @@ WorkloadList WorkloadsCommand::from_config(const Output& output) const {
 WorkloadList WorkloadsCommand::from_misses(const Output& output) {
   const MissedList missed = workloads_from_misses(file_, over_);
   nothing_missed_ = missed.none;
-  for (const std::string& note : missed.notes) output.note(note);
+  for (const std::string& note : missed.notes) output.warn(note);
   return missed.list;
 }
 
@@ -97,12 +100,12 @@ int WorkloadsCommand::write(const WorkloadList& list, Output& output) const {
   const std::string text = workloads_text(list);
   const std::size_t shapes = points_of(list).size();  // throws before anything is written
   if (nothing_missed_) {
-    output.note(file_ + " lists no miss: there is nothing to tune.");
+    output.warn(file_ + " lists no miss: there is nothing to tune.");
   } else if (list.entries.empty()) {
-    output.note("No kernel serves anything of " + file_ + ".");
+    output.warn("No kernel serves anything of " + file_ + ".");
   }
   if (out_.empty()) {
-    if (!output.json()) output.result() << text;
+    output.data() << text;
   } else {
     replace_file(out_, text);
     output.result() << out_ << ": "

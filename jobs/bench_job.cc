@@ -12,6 +12,7 @@ struct Contestant {
   Attempt attempt;
   Timing timing = Timing::overlapped;
   bool stored = false;
+  std::string table = {}, cell = {};
 };
 
 // Alone is no other thing than overlapped for a kernel that never starts early.
@@ -22,18 +23,18 @@ bool is_worth_a_row(const Candidate& candidate, Timing timing, Timing asked) {
 }
 
 // A configuration that was named can be measured where nothing is tuned.
-std::optional<Candidate> winner_if_any(Session& session, const BenchRequest& request, const Events& events,
-                                       bool* contended) {
+std::vector<StoredCandidate> stored_if_any(Session& session, const BenchRequest& request,
+                                           const Events& events) {
   try {
-    return stored_candidate(session, events, contended);
+    return stored_candidates(session, events);
   } catch (const NothingTuned&) {
     if (!request.config) throw;
-    return std::nullopt;
+    return {};
   }
 }
 
 std::vector<Contestant> contestants(Session& session, const BenchRequest& request, const Events& events,
-                                    bool* winner_contended) {
+                                    bool& winner_contended) {
   std::vector<Contestant> all;
   const auto add = [&](const std::string& what, Attempt attempt, bool stored = false) {
     all.push_back({what, std::move(attempt), request.timing, stored});
@@ -46,11 +47,23 @@ std::vector<Contestant> contestants(Session& session, const BenchRequest& reques
         all.push_back({what + " " + std::string(timing_name(timing)), attempt, timing, stored});
     }
   };
-  const std::optional<Candidate> winner = winner_if_any(session, request, events, winner_contended);
-  if (winner) add_under_all_timings("winner", {.candidate = *winner}, true);
+  const std::vector<StoredCandidate> stored = stored_if_any(session, request, events);
+  for (const StoredCandidate& one : stored) {
+    winner_contended = winner_contended || one.contended;
+    const std::size_t before = all.size();
+    if (&one == &stored.front()) {
+      add_under_all_timings(one.what(), {.candidate = one.candidate}, true);
+    } else {
+      add(one.what(), {.candidate = one.candidate}, true);
+    }
+    for (std::size_t i = before; i < all.size(); ++i) {
+      all[i].table = one.table;
+      all[i].cell = one.cell;
+    }
+  }
   if (request.config) {
     const Attempt named = session.try_compile(session.parse_config(*request.config));
-    if (winner) {
+    if (!stored.empty()) {
       add("config", named);
     } else {
       add_under_all_timings("config", named, false);
@@ -68,6 +81,8 @@ BenchRow row_of(const Contestant& contestant) {
   const auto& [candidate, outcome, message] = contestant.attempt;
   BenchRow row{.what = contestant.what,
                .config = candidate.config.text(),
+               .table = contestant.table,
+               .cell = contestant.cell,
                .timing = contestant.timing,
                .result = {.outcome = outcome, .message = message}};
   if (outcome == Outcome::ok) row.cubin = cubin_source(candidate, contestant.stored);
@@ -123,6 +138,8 @@ Document row_document(const Subject& subject, const BenchRow& row) {
                        {"timing", timing_name(row.timing)},
                        {"config", row.config.empty() ? Document(nullptr) : Document(row.config)},
                        {"cubin", row.cubin.empty() ? Document(nullptr) : Document(row.cubin)},
+                       {"table", row.table.empty() ? Document(nullptr) : Document(row.table)},
+                       {"cell", row.cell.empty() ? Document(nullptr) : Document(row.cell)},
                        {"outcome", outcome_name(result.outcome)},
                        {"message", result.message},
                        {"time_us", timed ? number_or_null(time) : nullptr},
@@ -141,7 +158,7 @@ BenchResult bench(const BenchRequest& request, const JobContext& context) {
   BenchResult result{.subject = session.subject()};
   try {
     const std::vector<Contestant> all =
-        contestants(session, request, context.events, &result.winner_contended);
+        contestants(session, request, context.events, result.winner_contended);
     context.events.emit(PhaseChanged{Phase::benchmarking});
     if (!context.stop.stop_requested()) measure(session, all, request, context, result);
   } catch (const Stopped&) {

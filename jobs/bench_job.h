@@ -1,4 +1,4 @@
-// The bench job: the stored winner, the default and the reference timed together in interleaved rounds.
+// The bench job: what is stored and serves, the default and the reference timed together in interleaved rounds.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,13 @@ struct BenchRequest {
 };
 
 struct BenchRow {
-  std::string what;    // "winner", "winner alone", "winner chained" (or of "config"), "default", "reference"
+  std::string
+      what;  // "table" or "winner", also " alone" and " chained" (or of "config"), "default", "reference"
   std::string config;  // empty for the reference
-  std::string cubin;   // cubin_source(); empty if it did not compile
+  std::string table =
+      {};  // "table:3" if it is a range table's choice, and the problem of its cell that serves
+  std::string cell = {};  // ("" if the table expects its choice)
+  std::string cubin;      // cubin_source(); empty if it did not compile
   Timing timing = Timing::overlapped;
   TrialResult result;
   std::optional<Floor> floor;  // for launches that overlap as this row's do; nullopt before a calibration
@@ -33,15 +37,15 @@ struct BenchRow {
 struct BenchResult {
   Subject subject;
   std::size_t programs_compiled = 0;
-  std::vector<BenchRow> rows;     // the winner first, if there is one; empty if interrupted
+  std::vector<BenchRow> rows;     // what serves first, if anything does; empty if interrupted
   bool winner_contended = false;  // as it is stored
   bool contended = false;         // somebody else used the GPU during this bench
   Contention contention;
   bool interrupted = false;
 };
 
-// Errors and threads as in job.h; throws NothingTuned (stored_candidate.h) if there is neither a winner nor a
-// configuration.
+// Errors and threads as in job.h; throws NothingTuned (stored_candidate.h) if nothing is stored that serves, and no
+// configuration is named.
 BenchResult bench(const BenchRequest& request, const JobContext& context);
 
 Document bench_document(const BenchResult& result);

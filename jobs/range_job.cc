@@ -164,7 +164,7 @@ RangeResult RangeSearch::run() {
 
 RangeResult search_range(const RangeRequest& request, const JobContext& context) {
   if (request.target.cache.none)
-    throw BadField("cache", "a range keeps its measurements and its table in the cache; leave out no-cache");
+    throw BadField("no_cache", "a range keeps its measurements and its table in the cache");
   return RangeSearch(request, context).run();
 }
 

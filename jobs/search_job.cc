@@ -121,6 +121,7 @@ Document search_document(const SearchRequest& request, const SearchResult& resul
   document["contention"] = contention_document(tune.contention);
   document["histories"] = result.histories;
   document["interrupted"] = tune.interrupted;
+  document["provisional"] = tune.provisional;
   document["converged"] = tune.converged;
   document["exhausted"] = tune.exhausted;
   document["out_of_time"] = tune.out_of_time;

@@ -1,7 +1,8 @@
-// The stored winner of a session's workload, ready to run. Free functions for the session's thread.
+// What the cache holds for a session's workload, ready to run. Free functions for the session's thread.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "jobs/session.h"
@@ -23,10 +24,21 @@ class NothingTuned : public BadInput {
   std::string kernel_, problem_;
 };
 
-// The stored winner of the session's workload on this very hardware, its cubin as stored. Warns if it was
-// tuned with other sources or another compiler, or if it is contended, which `contended` says too. Throws
-// NothingTuned, and DamagedWinner if it cannot be used.
-Candidate stored_candidate(Session& session, const Events& events, bool* contended = nullptr);
+// What the cache holds for a workload, its cubin as stored.
+struct StoredCandidate {
+  Candidate candidate;
+  std::string table;  // the range table whose choice it is: "table:3"; "" for the workload's own winner
+  std::string cell;   // the problem of the table's cell that serves; "" if the table expects its choice
+  bool contended = false;
+
+  std::string what() const { return table.empty() ? "winner" : "table"; }
+};
+
+// What serves the session's workload on this very hardware first: the choice of a range table, then the workload's own
+// winner; one of them alone if there is no other, or if the winner goes before the table. Warns of what was tuned with
+// other sources or another compiler, and of a winner that is contended or provisional. Throws NothingTuned, and
+// DamagedWinner or BrokenEnvironment for what cannot be used.
+std::vector<StoredCandidate> stored_candidates(Session& session, const Events& events);
 
 // Where a candidate's cubin came from: "stored" with a winner, "cached" from an earlier compilation, or
 // "compiled" now.

@@ -206,6 +206,8 @@ std::optional<StoredResult> find_winner(const Cache& cache, const WorkloadKey& k
   return found;
 }
 
+bool StoredResult::is_provisional() const { return winner && moetune::is_provisional(*winner); }
+
 std::string source_of(const std::string& provenance, const char* name) {
   const Document source = parse_stored(provenance);
   if (!source.is_object() || !source.contains(name) || !source[name].is_string()) return "";
@@ -239,6 +241,7 @@ Document result_document(const StoredResult& result) {
       {"winner", result.winner.has_value()},
       {"damaged", !result.damage.empty()},
       {"contended", result.contended},
+      {"provisional", result.is_provisional()},
       {"config", result.best_config.empty() ? Document(nullptr) : Document(result.best_config)},
       {"time_us", number_or_null(result.best_us)},
       {"default_time_us", number_or_null(result.default_us)},

@@ -29,6 +29,8 @@ struct StoredResult {
   std::map<std::string, std::size_t> outcomes;
   std::size_t trials = 0;
 
+  // Of an interrupted search: the best of its trials, which met no other in a duel.
+  bool is_provisional() const;
   Rate rate() const { return work.rate(best_us); }
   double speedup() const { return best_us > 0 ? default_us / best_us : 0; }
 };

@@ -14,7 +14,8 @@ std::unique_ptr<Cache> with_rules(Cache cache) {
 }  // namespace
 
 std::filesystem::path CacheChoice::file() const {
-  return path.empty() ? Cache::default_path() : std::filesystem::path(path);
+  if (path.empty() && usual.empty()) return Cache::default_path();
+  return path.empty() ? usual : path;
 }
 
 std::unique_ptr<Cache> open_existing_cache(const CacheChoice& choice, Cache::Mode mode) {

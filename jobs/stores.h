@@ -10,8 +10,9 @@
 namespace moetune {
 
 struct CacheChoice {
-  std::string path;   // empty: Cache::default_path()
-  bool none = false;  // neither read nor store results
+  std::string path;        // empty: the usual one
+  std::string usual = {};  // of the user's own configuration; empty: Cache::default_path()
+  bool none = false;       // neither read nor store results
 
   std::filesystem::path file() const;
 };

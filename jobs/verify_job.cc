@@ -78,8 +78,15 @@ VerifyResult verify(const VerifyRequest& request, const JobContext& context) {
                       .stored = stored,
                       .outputs = checked_outputs(*session.kernel(), session.problem(), request.seed)};
   try {
-    const Candidate candidate = stored ? stored_candidate(session, context.events)
-                                       : session.compile(session.parse_config(*request.config));
+    Candidate candidate;
+    if (stored) {
+      StoredCandidate served = stored_candidates(session, context.events).front();
+      candidate = std::move(served.candidate);
+      result.table = served.table;
+      result.cell = served.cell;
+    } else {
+      candidate = session.compile(session.parse_config(*request.config));
+    }
     result.config = candidate.config.text();
     result.cubin = cubin_source(candidate, stored);
     context.events.emit(PhaseChanged{Phase::verifying});
@@ -96,6 +103,8 @@ Document verify_document(const VerifyResult& result) {
   Document document = subject_document(result.subject);
   document["config"] = result.config;
   document["stored"] = result.stored;
+  document["table"] = result.table.empty() ? Document(nullptr) : Document(result.table);
+  document["cell"] = result.cell.empty() ? Document(nullptr) : Document(result.cell);
   document["cubin"] = result.cubin;
   document["programs_compiled"] = result.programs_compiled;
   document["outputs"] = Document::array();

@@ -1,4 +1,4 @@
-// The verify job: a stored winner, or a configuration, checked against the reference on fresh inputs.
+// The verify job: what is stored and serves, or a configuration, checked against the reference on fresh inputs.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,9 @@ struct CheckedOutput {
 struct VerifyResult {
   Subject subject;
   std::string config;
-  bool stored = false;  // the stored winner's cubin, as it is
+  bool stored = false;  // the stored cubin that serves here, as it is
+  std::string table;    // "table:3" if it is a range table's; "" for the workload's own winner
+  std::string cell;     // the problem of the table's cell that serves; "" if the table expects its choice
   std::string cubin;    // cubin_source(); empty, as `config` is, if a stop request came while it was compiled
   std::size_t programs_compiled = 0;
   std::vector<CheckedOutput> outputs;  // and how each is checked

@@ -36,8 +36,8 @@ void advise_search(const Report& report, const Holds& holds, const std::string& 
   const WorkloadReport* first = nullptr;
   std::size_t count = 0;
   for (const WorkloadReport& one : report.workloads) {
-    if (one.recorded() || !holds(one)) continue;              // a recording does not change
-    if (known_kernel(one.key().kernel) == nullptr) continue;  // nothing searches it
+    if (one.recorded() || one.folded_into != 0 || !holds(one)) continue;  // a recording does not change
+    if (known_kernel(one.key().kernel) == nullptr) continue;              // nothing searches it
     if (first == nullptr) first = &one;
     ++count;
   }
@@ -68,7 +68,8 @@ std::vector<Advice> advise(const Report& report) {
   advise_search(
       report,
       [](const WorkloadReport& one) {
-        return !has_winner(one) && one.stored.damage.empty() && one.stored.trials > 0 && one.kept == 0;
+        return one.stored.is_provisional() ||
+               (!has_winner(one) && one.stored.damage.empty() && one.stored.trials > 0 && one.kept == 0);
       },
       "is unfinished", "", advice);
   advise_search(

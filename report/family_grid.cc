@@ -18,7 +18,7 @@ std::vector<FamilyGrid> family_grids(const std::vector<WorkloadReport>& workload
   std::map<FamilyKey, Members> families;
   for (std::size_t i = 0; i < workloads.size(); ++i) {
     const WorkloadReport& report = workloads[i];
-    if (report.family.empty() || !(report.stored.best_us > 0)) continue;
+    if (report.family.empty() || !(report.stored.best_us > 0) || report.folded_into != 0) continue;
     families[{report.key().kernel, report.key().hardware.text(), report.family}].push_back(i);
   }
   std::vector<FamilyGrid> grids;

@@ -20,7 +20,8 @@ Document rounded(double value) { return page_number(value); }
 class PageWriter {
  public:
   PageWriter(const Report& report, const PageBudget& budget) : report_(report), budget_(budget) {
-    count_ = std::min(report.workloads.size(), budget.workloads);
+    rows_ = static_cast<std::size_t>(std::ranges::count(report.workloads, 0, &WorkloadReport::folded_into));
+    count_ = std::min(rows_, budget.workloads);
     most_trials_ = most_trials();
   }
 
@@ -44,7 +45,8 @@ class PageWriter {
 
   const Report& report_;
   const PageBudget budget_;
-  std::size_t count_ = 0;        // workloads shown
+  std::size_t rows_ = 0;         // workloads with a row of their own, which come first
+  std::size_t count_ = 0;        // of these, those shown
   std::size_t most_trials_ = 0;  // of one of them
   Document kernels_ = Document::array();
   std::vector<Document> workloads_;
@@ -342,7 +344,7 @@ Document PageWriter::data() {
           {"ranges", page_ranges(report_, budget_, count_)},
           {"ranges_left_out", ranges_left_out()},
           {"next", std::move(next)},
-          {"left_out", report_.workloads.size() - count_}};
+          {"left_out", rows_ - count_}};
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "jobs/served_table.h"
 #include "kernels/registry.h"
 #include "ranges/grid.h"
 #include "soundness/soundness.h"
@@ -157,27 +158,33 @@ Document cell_document(const RangeReport& report, std::size_t i,
 
 }  // namespace
 
-std::vector<RangeReport> read_ranges(const Cache& cache, const std::optional<std::string>& kernel,
+std::vector<RangeReport> read_ranges(const Cache& cache, const Selection& selection,
                                      const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces,
                                      std::vector<std::string>& damaged) {
   const std::map<CellKey, std::size_t> searches = by_cell(workloads);
   std::vector<RangeReport> all;
   for (FamilyRange& range : cache.ranges()) {
-    if (kernel && range.key.kernel != *kernel) continue;
+    const RangeKey& key = range.key;
+    const bool is_fresh =
+        spaces.is_current({key.kernel, "", key.hardware, key.source_digest, key.toolchain, key.timing});
+    if (!is_selected(selection, key.kernel, key.hardware) || (selection.stale && is_fresh)) continue;
     try {
       SoundRange sound = read_sound_range(
           range, spaces.known({.kernel = range.key.kernel, .source_digest = range.key.source_digest}));
       all.push_back({.key = range.key,
+                     .id = range.id,
                      .table = std::move(sound.table),
                      .cubins = range.variants.size(),
                      .stored_at = range.stored_at});
       describe_cells(all.back(), std::move(sound.problems), searches, workloads, spaces);
+      all.back().folded =
+          static_cast<std::size_t>(std::ranges::count(workloads, range.id, &WorkloadReport::folded_into));
     } catch (const BadInput& wrong) {
       damaged.push_back(place_of(range) + " cannot be true (" + wrong.what() + ")");
     }
   }
   for (const DamagedRange& one : cache.damaged_ranges()) {
-    if (!kernel || one.range.key.kernel == *kernel)
+    if (is_selected(selection, one.range.key.kernel, one.range.key.hardware))
       damaged.push_back(place_of(one.range) + " is left out: " + one.what);
   }
   std::set<std::pair<std::string, std::string>> families;
@@ -194,6 +201,27 @@ std::vector<RangeReport> read_ranges(const Cache& cache, const std::optional<std
   }
   all.insert(all.end(), inherited.begin(), inherited.end());
   return all;
+}
+
+void fold_shapes(const Cache& cache, std::vector<WorkloadReport>& workloads) {
+  for (const FamilyRange& range : cache.ranges()) {
+    const Kernel* const kernel = known_kernel(range.key.kernel);
+    if (kernel == nullptr) continue;
+    try {
+      const ServedTable table(*kernel, range);
+      for (WorkloadReport& one : workloads) {
+        const WorkloadKey& key = one.key();
+        const bool is_alike = key.kernel == range.key.kernel &&
+                              key.source_digest == range.key.source_digest &&
+                              key.toolchain == range.key.toolchain && key.timing == range.key.timing &&
+                              key.hardware.is_same(range.key.hardware);
+        if (!is_alike || one.stored.winner || !one.stored.damage.empty() || one.family != range.key.family)
+          continue;
+        if (table.holds(stored_problem(*kernel, key))) one.folded_into = range.id;
+      }
+    } catch (const BadInput&) {  // of another version
+    }
+  }
 }
 
 std::string timings_sentence(const RangeReport& report) {
@@ -230,7 +258,9 @@ Document range_report_document(const RangeReport& report, const std::vector<Work
           {"inherited_by", report.inherited_by ? Document(report.inherited_by->name) : Document(nullptr)},
           {"timing", timing_name(report.key.timing)},
           {"ranges", table.ranges},
+          {"key", "table:" + std::to_string(report.id)},
           {"cells", table.cells.size()},
+          {"folded", report.folded},
           {"cubins", report.cubins},
           {"variants", report.variants},
           {"bound", table.bound},

@@ -10,6 +10,7 @@
 #include "jobs/documents.h"
 #include "ranges/range_table.h"
 #include "report/problem_grid.h"
+#include "report/selection.h"
 #include "report/workload_report.h"
 
 namespace moetune {
@@ -25,6 +26,8 @@ struct RangeCellReport {
 
 struct RangeReport {
   RangeKey key;
+  std::int64_t id = 0;     // FamilyRange::id
+  std::size_t folded = 0;  // workloads of the report that are no more than shapes of this table
   RangeTable table;
   std::vector<RangeCellReport> cells;  // those of `table`, in order
   std::vector<std::string> variants;   // the compiled part of their configurations
@@ -36,11 +39,15 @@ struct RangeReport {
   std::optional<HardwareKey> inherited_by;
 };
 
-// Of one kernel if it is named, tables first, inherited ones behind their own. What is damaged or cannot be true is left
-// out, with a sentence in `damaged`. `workloads` are the report's.
-std::vector<RangeReport> read_ranges(const Cache& cache, const std::optional<std::string>& kernel,
+// Those that are selected, tables first, inherited ones behind their own. What is damaged or cannot be true is left out,
+// with a sentence in `damaged`. `workloads` are the report's.
+std::vector<RangeReport> read_ranges(const Cache& cache, const Selection& selection,
                                      const std::vector<WorkloadReport>& workloads, StoredSpaces& spaces,
                                      std::vector<std::string>& damaged);
+
+// Fills in WorkloadReport::folded_into: what has trials and no winner, of a problem between the cells of a table that
+// was made with the same sources and compiler on the same hardware.
+void fold_shapes(const Cache& cache, std::vector<WorkloadReport>& workloads);
 
 // "In 3 of 12 cells another configuration would win: overlapped 2, alone 1." Empty if no cell has times under all
 // timings.

@@ -1,11 +1,10 @@
 #include "report/report.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
-#include <set>
 
 #include "base/error.h"
-#include "base/suggest.h"
 #include "cache/merge.h"
 #include "kernels/registry.h"
 #include "report/inheritance.h"
@@ -14,19 +13,12 @@
 namespace moetune {
 namespace {
 
-// A kernel is one that moetune has, or one whose recording was searched.
-void require_known(const std::string& kernel, const std::vector<Workload>& workloads) {
-  std::set<std::string> names;
-  for (const Kernel* known : all_kernels()) names.insert(known->name());
-  for (const Workload& workload : workloads) names.insert(workload.key.kernel);
-  if (!names.contains(kernel)) throw BadInput(unknown_name("kernel", kernel, {names.begin(), names.end()}));
-}
-
 void read_workloads(const Cache& cache, const ReportRequest& request, const std::vector<Workload>& all,
                     StoredSpaces& spaces, Report& report) {
   for (const Workload& workload : all) {
     if (request.stop.stop_requested()) return;
-    if (is_recording(workload.key) || (request.kernel && workload.key.kernel != *request.kernel)) continue;
+    const std::string& kernel = request.selection.kernel;
+    if (is_recording(workload.key) || (!kernel.empty() && workload.key.kernel != kernel)) continue;
     WorkloadReport one = read_workload(cache, workload, spaces);
     const bool says_something = one.stored.best_us > 0 || one.stored.trials > 0 || !one.stored.damage.empty();
     if (says_something) report.workloads.push_back(std::move(one));
@@ -51,7 +43,8 @@ void read_sections(const Cache& cache, const ReportRequest& request, Report& rep
     for (const auto& [kernel, members] : kernels) {
       KernelSection& part = section.kernels.emplace_back();
       part.kernel = kernel;
-      part.workloads = members;
+      std::ranges::copy_if(members, std::back_inserter(part.workloads),
+                           [&](std::size_t i) { return report.workloads[i].folded_into == 0; });
       std::vector<const WorkloadReport*> own;
       for (const std::size_t i : members) own.push_back(&report.workloads[i]);
       if (!request.stop.stop_requested()) part.parameters = parameters_of(own);
@@ -69,16 +62,20 @@ std::string hardware_title(const HardwareKey& hardware) {
 Report read_report(const Cache* cache, const ReportRequest& request) {
   Report report{.now = request.now};
   const std::vector<Workload> all = cache != nullptr ? cache->workloads() : std::vector<Workload>();
-  if (request.kernel) require_known(*request.kernel, all);
+  require_known_kernel(request.selection.kernel, all);
   if (cache == nullptr) return report;
   report.cache = cache->path().string();
   StoredSpaces spaces;
   read_workloads(*cache, request, all, spaces, report);
   find_stale(report.workloads, spaces, ledgers_beside(cache->path()));
   find_earlier_winners(report.workloads);
+  fold_shapes(*cache, report.workloads);
+  select(report.workloads, request.selection);
+  std::ranges::stable_partition(report.workloads, [](const auto& one) { return one.folded_into == 0; });
   read_sections(*cache, request, report);
   report.grids = family_grids(report.workloads, spaces);
-  report.ranges = read_ranges(*cache, request.kernel, report.workloads, spaces, report.damaged_tables);
+  report.ranges =
+      read_ranges(*cache, request.selection, report.workloads, spaces, report.damaged_tables);
   find_inherited(report.workloads, report.ranges, all);
   report.advice = advise(report);
   return report;

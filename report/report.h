@@ -14,6 +14,7 @@
 #include "report/family_grid.h"
 #include "report/kernel_report.h"
 #include "report/range_report.h"
+#include "report/selection.h"
 #include "report/workload_report.h"
 #include "tuner/ceilings.h"
 
@@ -22,7 +23,8 @@ namespace moetune {
 // One kernel on one hardware.
 struct KernelSection {
   std::string kernel;
-  std::vector<std::size_t> workloads;  // positions in Report::workloads
+  std::vector<std::size_t>
+      workloads;  // positions in Report::workloads; without those that are folded into a table
   ParameterReport parameters;
 };
 
@@ -43,7 +45,7 @@ struct Advice {
 struct Report {
   std::string cache;  // the path
   UtcSeconds now{};
-  std::vector<WorkloadReport> workloads;
+  std::vector<WorkloadReport> workloads;  // those that are folded into a table last
   std::vector<HardwareSection> hardware;  // GPUs first, then recordings
   std::vector<FamilyGrid> grids;
   std::vector<RangeReport> ranges;
@@ -52,7 +54,7 @@ struct Report {
 };
 
 struct ReportRequest {
-  std::optional<std::string> kernel;
+  Selection selection;
   UtcSeconds now{};
   std::stop_token stop;  // ends the reading; what was read so far is returned
 };

@@ -45,6 +45,8 @@ Document workload_document(const WorkloadReport& report) {
   document["stale"] = report.stale;
   document["rivals"] = report.rivals;
   document["inherited_by"] = report.inherited_by;
+  document["folded_into"] =
+      report.folded_into > 0 ? Document("table:" + std::to_string(report.folded_into)) : Document(nullptr);
   document["kept"] = report.kept > 0 ? Document(report.kept) : Document(nullptr);
   return document;
 }

@@ -53,6 +53,7 @@ std::vector<std::string> workload_notes(const WorkloadReport& report) {
   const bool built = report.stored.winner || !report.stored.damage.empty();
   note(!report.stored.damage.empty(), "damaged");
   note(report.stored.contended, "contended");
+  note(report.stored.is_provisional(), "provisional");
   note(!report.stale.empty(), "stale");
   note(report.rivals > 0, "rival");
   note(!report.inherited_by.empty(), "inherited");

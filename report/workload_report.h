@@ -39,6 +39,8 @@ struct WorkloadReport {
   std::vector<Generation> history;    // latest first
   std::vector<std::string> stale;     // reasons, each a phrase
   std::vector<TimingResult> timings;  // of the winner; empty if nobody asked for them
+  // A shape that was searched for a range table and has no winner of its own: FamilyRange::id of that table; 0: none.
+  std::int64_t folded_into = 0;
   std::int64_t kept = 0;  // of a search that stored no winner: the workload whose winner won the duel with it
   std::vector<std::string>
       inherited_by;        // GPUs of the cache that are served by this winner for want of their own
@@ -51,7 +53,8 @@ struct WorkloadReport {
   double gain() const { return before && stored.best_us > 0 ? before->time_us / stored.best_us : 0; }
 };
 
-// "damaged", "contended", "stale", "rival", "inherited", "lost duel", "no cubin": what a reader should know of it.
+// "damaged", "contended", "provisional", "stale", "rival", "inherited", "lost duel", "no cubin": what a reader should
+// know of it.
 std::vector<std::string> workload_notes(const WorkloadReport& report);
 
 // What a stored winner's provenance says. Values of the wrong type count as unknown.

@@ -132,7 +132,7 @@ std::optional<Incumbent> find_incumbent(const Cache& cache, const Ledger& ledger
   } catch (const DamagedWinner&) {
     return std::nullopt;
   }
-  if (!stored || !stored->winner) return std::nullopt;
+  if (!stored || !stored->winner || stored->is_provisional()) return std::nullopt;
   Incumbent incumbent{.contended = stored->winner->contended,
                       .examined_at = seconds_of_date(stored->winner->stored_at)};
   incumbent.made_with = {stored->workload.key.source_digest, "", stored->workload.key.toolchain,

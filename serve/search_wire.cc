@@ -144,6 +144,7 @@ SearchResult read_search_document(const Document& document) try {
   result.compiled = is_set(document, "compiled");
   TuneResult& tune = result.tune;
   tune.interrupted = is_set(document, "interrupted");
+  tune.provisional = is_set(document, "provisional");
   tune.converged = is_set(document, "converged");
   tune.exhausted = is_set(document, "exhausted");
   tune.out_of_time = is_set(document, "out_of_time");

@@ -44,6 +44,8 @@ std::string_view warning_name(WarningKind kind) {
       return "unusual_time";
     case WarningKind::waiting:
       return "waiting";
+    case WarningKind::provisional_winner:
+      return "provisional_winner";
   }
   return "";
 }

@@ -33,16 +33,17 @@ enum class Phase { preparing, searching, duel, verifying, storing, calibrating, 
 std::string_view phase_name(Phase phase);  // "duel"
 
 enum class WarningKind {
-  cache,             // where the cache lies may cost speed or safety
-  nothing_compiled,  // a replay goes without compiling
-  other_sources,     // a stored winner is of other sources or another compiler
-  no_ceilings,       // the ceilings could not be measured
-  contended_winner,  // a stored winner was measured while somebody else used the device
-  history_left_out,  // stored trials that cannot be read as experience, or a range's progress
-  other_timing,      // a stored winner is of another timing than the one asked for
-  recorded_timing,   // a recording serves times of overlapping launches for another timing
-  unusual_time,      // a winner is a little faster than the floor
-  waiting,           // the worker or the compiler does not answer
+  cache,               // where the cache lies may cost speed or safety
+  nothing_compiled,    // a replay goes without compiling
+  other_sources,       // a stored winner is of other sources or another compiler
+  no_ceilings,         // the ceilings could not be measured
+  contended_winner,    // a stored winner was measured while somebody else used the device
+  history_left_out,    // stored trials that cannot be read as experience, or a range's progress
+  other_timing,        // a stored winner is of another timing than the one asked for
+  recorded_timing,     // a recording serves times of overlapping launches for another timing
+  unusual_time,        // a winner is a little faster than the floor
+  provisional_winner,  // a stored winner is the best of a search that was interrupted
+  waiting,             // the worker or the compiler does not answer
 };
 
 std::string_view warning_name(WarningKind kind);  // "other_sources"

@@ -53,7 +53,8 @@ Finals::Finals(const TuneRequest& request, const TuneTools& tools, TrialStore& s
   if (request_.default_config) default_id_ = request_.space->find(*request_.default_config);
 }
 
-void Finals::run(TuneResult& result, const std::stop_token& stop) {
+void Finals::run(TuneResult& result, std::vector<Trial> others, const std::stop_token& stop) {
+  others_ = std::move(others);
   while (const std::optional<std::vector<Finalist>> contenders = next_contenders(result)) {
     if (stop.stop_requested()) throw Stopped();
     if (run_round(*contenders, result)) return;
@@ -62,8 +63,10 @@ void Finals::run(TuneResult& result, const std::stop_token& stop) {
 
 std::vector<Trial> Finals::best_outside_duels(const TuneResult& result) const {
   std::vector<Trial> best;
-  for (const Trial& trial : result.trials) {
-    if (trial.result.outcome == Outcome::ok && !dueled_.contains(trial.id)) best.push_back(trial);
+  for (const std::vector<Trial>* const trials : {&result.trials, &others_}) {
+    for (const Trial& trial : *trials) {
+      if (trial.result.outcome == Outcome::ok && !dueled_.contains(trial.id)) best.push_back(trial);
+    }
   }
   std::sort(best.begin(), best.end(), [](const Trial& a, const Trial& b) {
     return std::pair(a.result.measurement.median_us, a.id) < std::pair(b.result.measurement.median_us, b.id);

@@ -37,10 +37,11 @@ class Finals {
 
   Finals(const TuneRequest& request, const TuneTools& tools, TrialStore& store, QuietWatch& watch, Wait wait);
 
-  // Lets the best trials of `result` meet until one stands the duel and the verification, and stores it.
+  // Lets the best of the result's trials and of `others`, which earlier searches measured, meet until one stands the
+  // duel and the verification, and stores it.
   // Sets best and winner of `result`, unless none stands, and baseline, where the default met the others.
   // Throws Stopped.
-  void run(TuneResult& result, const std::stop_token& stop);
+  void run(TuneResult& result, std::vector<Trial> others, const std::stop_token& stop);
 
  private:
   struct Finalist {
@@ -72,6 +73,7 @@ class Finals {
   QuietWatch& watch_;
   Wait wait_;
   std::optional<ConfigId> default_id_;
+  std::vector<Trial> others_;
   std::set<ConfigId> dueled_;  // finalists of the duels so far
 };
 

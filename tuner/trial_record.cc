@@ -56,6 +56,7 @@ Json provenance_json(const Provenance& provenance) {
   if (provenance.trials > 0) json["trials"] = provenance.trials;
   if (provenance.final_breakdown) json["final_breakdown"] = true;
   if (!provenance.judged.empty()) json["judged"] = provenance.judged;
+  if (provenance.provisional) json["provisional"] = true;
   return json;
 }
 
@@ -177,6 +178,8 @@ WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const
   record.provenance = stored_text(source);
   return record;
 }
+
+bool is_provisional(const WinnerRecord& winner) { return flag(winner.provenance, "provisional", false); }
 
 Candidate from_winner(const WinnerRecord& winner, const Config& config) {
   auto build = std::make_shared<Build>();

@@ -22,6 +22,7 @@ struct Provenance {
   bool final_breakdown = false;  // of a trial that hung or crashed before and did so again
   std::string judged =
       {};  // Judgement::of a trial's configuration, of_problem() of a winner; "" of a recording
+  bool provisional = false;  // of a winner: its search was interrupted before a duel
 };
 
 // So many of a trial's samples are stored beside its median: a resumed recording has them again.
@@ -50,6 +51,10 @@ std::optional<TrialResult> from_record(const TrialRecord& record);
 // it has one; `roofline` is 0 if unknown.
 WinnerRecord to_winner(const Candidate& winner, const TrialResult& result, const Candidate& fallback,
                        const TrialResult* baseline, double roofline, const Provenance& provenance);
+
+// Whether a stored winner is the best so far of a search that was interrupted: no duel and no fresh inputs have
+// confirmed it.
+bool is_provisional(const WinnerRecord& winner);
 
 // The stored plan and cubin, ready to load again; the build carries no log and no facts.
 Candidate from_winner(const WinnerRecord& winner, const Config& config);

@@ -10,6 +10,7 @@ void store_winner(const TuneRequest& request, const TuneTools& tools, const Tune
   tools.events.emit(PhaseChanged{Phase::storing});
   Provenance source = provenance_of(request.strategy, request.seed, tools.device.info());
   source.trials = result.counts.total();
+  source.provisional = result.provisional;
   source.judged = Judgement(request.kernel, request.problem, tools.device.info()).of_problem();
   const std::optional<Floor> floor =
       floor_of(request.kernel->cost(request.problem), stored_ceilings(tools.cache, tools.device.info().key),
@@ -71,6 +72,15 @@ void TrialStore::mark_retryable(const Trial& trial) {
 
 void TrialStore::put_winner(const TuneResult& result) {
   if (request_.store_winner) store_winner(request_, tools_, result);
+}
+
+bool TrialStore::lacks_winner(double time_us) const {
+  try {
+    const auto stored = tools_.cache->winner(tools_.workload, WinnerParts::without_cubins);
+    return !stored || stored->contended || (is_provisional(*stored) && stored->time_us > time_us);
+  } catch (const DamagedWinner&) {
+    return true;
+  }
 }
 
 std::optional<std::string> TrialStore::winner() const {

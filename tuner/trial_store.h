@@ -37,6 +37,9 @@ class TrialStore {
   void mark_retryable(const Trial& trial);
   // As store_winner(), unless the request leaves that to the caller.
   void put_winner(const TuneResult& result);
+  // Whether a provisional winner of that time would be worth storing: there is none but a slower provisional one, or
+  // one that cannot be served.
+  bool lacks_winner(double time_us) const;
   // The configuration of the winner that the cache holds. One that it cannot hand out undamaged counts as
   // absent: this search's winner replaces it.
   std::optional<std::string> winner() const;

@@ -40,6 +40,9 @@ constexpr std::size_t kFirstJudgement = 40, kJudgeEvery = 20;
 constexpr const char* kCompilerIsSlow =
     "The compiler has not answered for 10 s; each compilation is given 60 s, and --verbose shows what fails.";
 
+// After a stop request nobody waits longer for a build that is stored.
+constexpr std::chrono::milliseconds kProvisionalWait{2000};
+
 struct Pending {
   ConfigId id = 0;
   Config config;
@@ -87,6 +90,9 @@ class TuneLoop {
   void make_searcher_afresh();
   void search(bool resumes);
   void hold_finals();
+  std::vector<Trial> known_elsewhere() const;
+  void keep_provisionally(const std::vector<Trial>& others);
+  std::optional<Candidate> built(const Config& config);
   void enqueue(ConfigId id);
   void start_build(Pending& pending);
   double drop_limit() const;
@@ -173,7 +179,7 @@ TuneResult TuneLoop::run() {
 
   const auto finishing = Clock::now();
   const double waited = result_.time.waiting;
-  if (board_.best() != nullptr) hold_finals();
+  hold_finals();
   if (tools_.compiler != nullptr) {
     tools_.compiler->flush();
     result_.time.compiling = tools_.compiler->stats().compile_seconds;
@@ -201,20 +207,68 @@ void TuneLoop::search(bool resumes) {
 }
 
 void TuneLoop::hold_finals() {
-  result_.confidence = confidence();
+  const std::vector<Trial> others = known_elsewhere();
+  if (board_.best() == nullptr && others.empty()) return;
+  if (board_.best() != nullptr) result_.confidence = confidence();
   const std::chrono::duration<double> limit = limit_->is_over() ? kOverrun : kFinalsLimit;
   limit_waits(Clock::now(), limit.count() + kFinalsPreparing * result_.time.preparing);
   try {
     if (result_.interrupted) throw Stopped();
     Finals(request_, tools_, store_, watch_, [this](const auto& build) {
       return wait_for(build);
-    }).run(result_, stop_);
+    }).run(result_, others, stop_);
   } catch (const Stopped&) {
     result_.interrupted = stop_.stop_requested();
     if (!result_.interrupted)
-      warn("The finals did not end in time: the best so far is not verified and not stored.");
-    result_.best = *board_.best();
+      warn("The finals did not end in time: the best so far is kept provisionally, without a duel.");
+    keep_provisionally(others);
   }
+}
+
+// What the cache holds of the workload beside this search's trials: a smaller budget reports no less than it.
+std::vector<Trial> TuneLoop::known_elsewhere() const {
+  std::vector<Trial> others;
+  for (const auto& [text, known] : known_.by_config) {
+    const std::optional<ConfigId> id = request_.space->find_text(text);
+    if (id && known.outcome == Outcome::ok && board_.find(*id) == nullptr)
+      others.push_back({*id, request_.space->config(*id), known, true});
+  }
+  std::ranges::sort(others, {}, &Trial::id);  // whatever order the map has
+  return others;
+}
+
+// A configuration whose build is at hand, or comes at once from the cache.
+std::optional<Candidate> TuneLoop::built(const Config& config) {
+  Candidate candidate{.config = config};
+  candidate.plan = request_.kernel->plan(config, request_.problem, tools_.device.info().limits);
+  const std::shared_future<BuildPtr> build = tools_.compiler->submit(candidate.plan.unit);
+  if (build.wait_for(kProvisionalWait) != std::future_status::ready) return std::nullopt;
+  candidate.build = build.get();
+  if (candidate.build->outcome != Outcome::ok) return std::nullopt;
+  return candidate;
+}
+
+// The best so far, by the trials alone: the default, if nothing was faster. What a duel has chosen before stays stored.
+void TuneLoop::keep_provisionally(const std::vector<Trial>& others) {
+  std::vector<Trial> best = others;
+  if (board_.best() != nullptr) best.push_back(*board_.best());
+  const std::optional<ConfigId> default_id =
+      request_.default_config ? request_.space->find(*request_.default_config) : std::nullopt;
+  const Trial* const baseline = default_id ? board_.find(*default_id) : nullptr;
+  if (baseline != nullptr) best.push_back(*baseline);
+  result_.best = best[(request_.foreign ? rank_recorded(best) : rank_duel(best, default_id)).front()];
+  if (baseline != nullptr) result_.baseline = *baseline;
+  const bool may_store = tools_.cache != nullptr && tools_.compiler != nullptr && request_.store_winner &&
+                         !result_.best->result.contended;
+  if (!may_store || !store_.lacks_winner(result_.best->result.measurement.median_us)) return;
+  std::optional<Candidate> winner = built(result_.best->config);
+  if (!winner) return;
+  result_.winner = *std::move(winner);
+  if (baseline != nullptr && baseline->result.outcome == Outcome::ok) {
+    if (std::optional<Candidate> fallback = built(baseline->config)) result_.fallback = *std::move(fallback);
+  }
+  result_.provisional = true;
+  store_.put_winner(result_);
 }
 
 void TuneLoop::enqueue(ConfigId id) {

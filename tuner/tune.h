@@ -107,12 +107,14 @@ struct TuneRequest : TuneSettings {
 
 struct TuneResult {
   bool interrupted = false;
+  bool provisional = false;  // interrupted, and `best` is stored as the best of the trials so far
   bool exhausted = false;    // the strategy had nothing left to ask
   bool converged = false;    // ended by TuneSettings::until_gain
   bool out_of_time = false;  // ended by TuneSettings::time_budget_s
   Confidence confidence;     // in the best found, from the trials
   TrialCounts counts;
-  std::optional<Trial> best;      // the winner of the duel, verified
+  // The winner of the duel, verified; what the cache knows of earlier searches of the workload takes part.
+  std::optional<Trial> best;
   std::optional<Trial> baseline;  // the default configuration, measured in the same duel
   std::vector<double> tied;  // medians of the finalists that tie with `best` (tuner/finals.h), fastest first
   std::vector<TimingResult> timings;  // with all_timings; empty for a recording, which has one timing
@@ -131,7 +133,8 @@ struct TuneTools {
   Events events;
 };
 
-// Runs one search. Trials are committed as they land; a stop request ends it after the current trial. Trials
+// Runs one search. Trials are committed as they land; a stop request ends it after the current trial, and the best so
+// far is stored as a provisional winner if there is no other. Trials
 // that the cache already holds for this workload are told, not run, unless another try may end otherwise.
 // Throws BrokenEnvironment and BadInput; never for a candidate.
 TuneResult tune(const TuneRequest& request, TuneTools tools, std::stop_token stop);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "jobs/key_finder.h"
 #include "jobs/stores.h"
+#include "tuner/trial_record.h"
 
 namespace moetune {
 namespace {
@@ -22,7 +23,7 @@ bool has_sound_winner(const CacheChoice& choice, const WorkloadKey& key) {
   if (!workload) return false;
   try {
     const std::optional<WinnerRecord> winner = cache->winner(*workload, WinnerParts::without_cubins);
-    return winner && !winner->contended;
+    return winner && !winner->contended && !is_provisional(*winner);
   } catch (const DamagedWinner&) {
     return false;
   }

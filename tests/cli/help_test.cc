@@ -10,9 +10,20 @@ using namespace moetune::testing;
 
 namespace {
 
-const std::vector<std::string> kCommands = {"search",  "report", "compare", "kernels", "space", "devices",
-                                            "compile", "verify", "bench",   "record",  "cache", "workloads",
-                                            "tune",    "retune", "serve",   "sync"};
+const std::vector<std::string> kCommands = {"search",  "report",    "compare",    "kernels", "space",
+                                            "devices", "compile",   "verify",     "bench",   "record",
+                                            "cache",   "workloads", "tune",       "retune",  "serve",
+                                            "sync",    "doctor",    "completion", "man"};
+
+// The longest line, in characters.
+std::size_t width_of(const std::string& text) {
+  std::size_t width = 0, longest = 0;
+  for (const char c : text) {
+    width = c == '\n' ? 0 : width + ((c & 0xC0) != 0x80);
+    longest = std::max(longest, width);
+  }
+  return longest;
+}
 
 }  // namespace
 
@@ -43,6 +54,77 @@ TEST_CASE("every command explains itself, under both spellings") {
     CHECK(contains(ended.out, "usage: moetune " + command));
     CHECK(contains(ended.out, "--json"));
     CHECK(tool.run({"help", command}).out == ended.out);
+  }
+}
+
+TEST_CASE("help fits the screen, whatever its width, and 80 columns in a pipe") {
+  for (const std::size_t columns : {60, 80, 100, 200}) {
+    Tool tool(std::map<std::string, std::string>{{"COLUMNS", std::to_string(columns)}});
+    CHECK(width_of(tool.run({"--help"}).out) <= columns);
+    CHECK(width_of(tool.run({"help", "environment"}).out) <= columns);
+    for (const std::string& command : kCommands) {
+      CAPTURE(command);
+      CAPTURE(columns);
+      const std::string help = tool.run({command, "router", "--help"}).out;
+      CHECK(width_of(help) <= columns);
+      // Room that is there is used, and no line begins in the middle of a gap.
+      if (columns == 200) CHECK(width_of(help) > 80);
+      CHECK_FALSE(std::regex_search(help, std::regex(" \n")));
+    }
+  }
+  Tool piped(std::map<std::string, std::string>{{"COLUMNS", ""}});
+  for (const std::string& command : kCommands) CHECK(width_of(piped.run({command, "--help"}).out) <= 80);
+  CHECK(width_of(piped.run({"search", "--help", "--wide"}).out) > 100);
+}
+
+TEST_CASE("the tables of kernels break between words") {
+  Tool tool(std::map<std::string, std::string>{{"COLUMNS", "80"}});
+  for (const char* kernel : {"router", "decode_attention", "moe_dispatch", "prefill_attention"}) {
+    const std::string text = tool.run({"kernels", kernel}).out;
+    CHECK(width_of(text) <= 80);
+    // The docs stand in one column: a line of it alone that begins one further right was broken before its space.
+    std::map<std::size_t, std::size_t> indents;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      const std::size_t indent = line.find_first_not_of(' ');
+      if (indent != std::string::npos && indent > 20) ++indents[indent];
+    }
+    for (const auto& [indent, count] : indents) {
+      CAPTURE(kernel);
+      CAPTURE(indent);
+      CHECK_FALSE(indents.contains(indent + 1));
+    }
+  }
+}
+
+TEST_CASE("every option of time takes a span, and no other unit is named") {
+  Tool tool;
+  for (const std::string& command : kCommands) {
+    const std::string help = tool.run({command, "--help", "--wide"}).out;
+    CAPTURE(command);
+    CHECK_FALSE(std::regex_search(help, std::regex("how many seconds|--[a-z-]+ S ")));
+  }
+  for (const auto& [command, options] :
+       std::map<std::string, std::vector<std::string>>{{"search", {"--time", "--trial-time", "--quiet-wait"}},
+                                                       {"bench", {"--quiet-wait"}},
+                                                       {"verify", {"--trial-time"}},
+                                                       {"record", {"--quiet-wait"}},
+                                                       {"tune", {"--time", "--quiet-wait"}},
+                                                       {"retune", {"--time", "--max-age", "--quiet-wait"}},
+                                                       {"serve", {"--max-time", "--quiet-wait"}},
+                                                       {"sync", {"--every"}}}) {
+    for (const std::string& option : options) {
+      CAPTURE(command);
+      CHECK(contains(tool.run({command, "--help"}).out, option + " SPAN"));
+      const Ended wrong = tool.run({command, "x", "y", option, "soon"});
+      CHECK(wrong.code == 2);
+      if (command == "search" || command == "sync")
+        CHECK(contains(
+            tool.run(command == "sync" ? std::vector<std::string>{command, "http://h", "d", option, "soon"}
+                                       : std::vector<std::string>{command, "router", option, "soon"})
+                .err,
+            option + " takes a span of time, such as 90, 30s, 5m or 1h30m"));
+    }
   }
 }
 
@@ -99,7 +181,10 @@ TEST_CASE("pages name only options that commands have") {
       for (std::sregex_iterator named(words.begin(), words.end(), option); named != end; ++named, ++seen) {
         CAPTURE(page.string());
         CAPTURE(one->str());
-        CHECK(contains(help->second, "  " + (*named)[1].str() + " "));
+        const std::string kernel =
+            words.substr(1, words.find(' ', 1) - 1);  // whose dimensions are options, too
+        const std::string own = tool.run({(*one)[1].str(), kernel, "--help"}).out;
+        CHECK(contains(own.empty() ? help->second : own, "  " + (*named)[1].str() + " "));
       }
     }
   }
@@ -109,12 +194,12 @@ TEST_CASE("pages name only options that commands have") {
 TEST_CASE("only what a recording can serve offers recordings as devices") {
   Tool tool;
   for (const std::string command : {"search", "space"}) {
-    CHECK(contains(tool.run({command, "--help"}).out, "cuda:N, or"));
+    CHECK(contains(tool.run({command, "--help", "--wide"}).out, "cuda:N, or"));
   }
   for (const std::string command : {"verify", "bench", "record"}) {
     CAPTURE(command);
-    const std::string help = tool.run({command, "--help"}).out;
-    const std::string option = help.substr(help.find("--device"), 100);
+    const std::string help = tool.run({command, "--help", "--wide"}).out;
+    const std::string option = help.substr(help.find("--device"), 160);
     CHECK(contains(option, "cuda:N"));
     CHECK_FALSE(contains(option.substr(0, option.find('\n')), "replay"));
   }

@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/cli/tool.h"
+
 using namespace moetune;
+using moetune::testing::contains;
 
 TEST_CASE("times take the unit that reads best, and no time is a dash") {
   CHECK(time_text(9.214) == "9.21 µs");
@@ -66,6 +69,22 @@ TEST_CASE("a table that is wider than the screen breaks its widest cells behind 
         "        kv_heads=8,context=8192\n");
 }
 
+TEST_CASE("columns give way one by one, until no word is broken") {
+  Table table({"key", "compiler", "problem"}, {0});
+  table.add({"1", "nvrtc 13.0.88", "batch=64,context=8192"});
+  Table narrow = table;
+  narrow.give_way({"compiler"}, "", 26);
+  CHECK(narrow.text("", 26) == "key  problem\n  1  batch=64,context=8192\n");
+  table.give_way({"compiler"}, "", 80);
+  CHECK(contains(table.text("", 80), "compiler"));
+}
+
+TEST_CASE("prose has no line ends of its own") {
+  CHECK(prose("one two\nthree four\n", 9) == "one two\nthree\nfour\n");
+  CHECK(prose("", 9).empty());
+  CHECK(prose("one\ntwo\n", 0) == "one two\n");
+}
+
 TEST_CASE("text is broken behind commas and spaces, and within a word that is too long") {
   using Pieces = std::vector<std::string>;
   CHECK(wrapped("", 5) == Pieces{""});
@@ -74,6 +93,11 @@ TEST_CASE("text is broken behind commas and spaces, and within a word that is to
   CHECK(wrapped("a=1,b=2", 4) == Pieces{"a=1,", "b=2"});
   CHECK(wrapped("abcdefg", 3) == Pieces{"abc", "def", "g"});
   CHECK(wrapped("µµµµ", 3) == Pieces{"µµµ", "µ"});
+  // No line begins with the space at which it was broken.
+  CHECK(wrapped("abc def", 3) == Pieces{"abc", "def"});
+  CHECK(wrapped("counts, offsets", 7) == Pieces{"counts,", "offsets"});
+  CHECK(wrapped("ab  cd", 3) == Pieces{"ab", "cd"});
+  CHECK(wrapped("abc   ", 3) == Pieces{"abc"});
 }
 
 TEST_CASE("a word that is too long is broken where its parts end") {

@@ -26,7 +26,9 @@ class Tool {
     binary_ = binary;
     // No driver, whatever the machine has: these tests are of the tool, not of a GPU.
     environment_ = {{"XDG_CACHE_HOME", path("xdg").string()},
+                    {"XDG_CONFIG_HOME", path("config").string()},
                     {"HOME", folder_.string()},
+                    {"LC_ALL", "C.UTF-8"},
                     {"MOETUNE_LIBCUDA", path("no-libcuda").string()}};
     for (auto& [name, value] : environment) environment_[name] = std::move(value);
   }

@@ -21,7 +21,8 @@ namespace {
 UtcSeconds at(const std::string& text) { return *parse_utc(text); }
 
 Report report_of(ReportedCache& made, std::optional<std::string> kernel = std::nullopt) {
-  return read_report(&made.cache(), {.kernel = std::move(kernel), .now = at("2026-11-23T10:00:00Z")});
+  return read_report(&made.cache(),
+                     {.selection = {.kernel = kernel.value_or("")}, .now = at("2026-11-23T10:00:00Z")});
 }
 
 bool mentions(const std::vector<std::string>& phrases, const std::string& part) {

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <ctime>
 
-#include "base/duration.h"
 #include "base/error.h"
 #include "retune/contest.h"
 #include "retune/deadline.h"
@@ -189,13 +188,4 @@ TEST_CASE("a deadline is the next time that the clock shows it") {
   CHECK(next_time("23:59", midnight + 23 * 3600) == midnight + 23 * 3600 + 59 * 60);
   for (const char* wrong : {"", "6", "24:00", "06:60", "06:00h", "-1:00", " 6:00", "06:00:00"})
     CHECK_THROWS_AS(next_time(wrong, midnight), BadInput);
-}
-
-TEST_CASE("spans of time") {
-  CHECK(parse_duration("90") == 90);
-  CHECK(parse_duration("1.5h") == 5400);
-  CHECK(parse_duration("30m") == 1800);
-  CHECK(parse_duration("2d") == 2 * 86400);
-  for (const char* wrong : {"", "0", "-1s", "5x", "h", "nan", "inf", "1e99d", "2h30"})
-    CHECK_THROWS_AS(parse_duration(wrong), BadInput);
 }

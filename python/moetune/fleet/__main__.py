@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import re
 import sys
 from pathlib import Path
 
@@ -21,15 +22,19 @@ def _positive(text: str) -> int:
 
 
 def _seconds(text: str) -> float:
-    """30, 30s, 5m, 2h: as the other commands take them."""
-    unit = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(text[-1:])
-    value = float(text[:-1]) * unit if unit is not None else float(text)
-    if not 0 < value < 1e7:
+    """90, 30s, 5m or 1h30m: as the other commands take them."""
+    number = r"(\d+(?:\.\d*)?|\.\d+)"
+    units = "".join(f"(?:{number}{unit})?" for unit in "dhms")
+    parts = re.fullmatch(units, text) or re.fullmatch(f"()()(){number}", text)
+    if parts is None:
+        raise ValueError
+    value = sum(float(part or 0) * unit for part, unit in zip(parts.groups(), (86400, 3600, 60, 1)))
+    if not 0 < value <= 366 * 86400:
         raise ValueError
     return value
 
 
-_positive.__name__, _seconds.__name__ = "count of at least 1", "time, which would be 30s, 5m or 2h:"
+_positive.__name__, _seconds.__name__ = "count of at least 1", "span of time, such as 90, 30s, 5m or 1h30m:"
 
 
 def _parser() -> argparse.ArgumentParser:
