@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "replay/noisy_device.h"
-#include "replay/other_hardware.h"
 #include "replay/shipped.h"
 #include "retune/neighbourhood.h"
 #include "retune/rework.h"
+#include "tests/replay/noisy_device.h"
+#include "tests/replay/other_hardware.h"
 
 namespace moetune {
 namespace {

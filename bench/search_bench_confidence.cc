@@ -10,7 +10,7 @@
 #include "bench/search_bench_calibration.h"
 #include "bench/search_bench_jobs.h"
 #include "search/confidence.h"
-#include "search/simulation.h"
+#include "tests/search/simulation.h"
 
 namespace moetune::bench {
 namespace {

@@ -11,7 +11,7 @@
 #include "kernels/registry.h"
 #include "replay/recording.h"
 #include "replay/shipped.h"
-#include "search/simulation.h"
+#include "tests/search/simulation.h"
 #include "tuner/ceilings.h"
 
 namespace moetune::bench {

@@ -11,8 +11,8 @@
 #include "bench/search_bench_jobs.h"
 #include "bench/search_bench_score.h"
 #include "kernels/registry.h"
-#include "replay/other_hardware.h"
-#include "search/simulation.h"
+#include "tests/replay/other_hardware.h"
+#include "tests/search/simulation.h"
 #include "tuner/history.h"
 
 namespace moetune::bench {

@@ -44,8 +44,7 @@ void RangeSearch::commit() {
 }
 
 void RangeSearch::store(RangeStore::Stage stage) {
-  Provenance made =
-      provenance_of(request_.settings.strategy, request_.settings.seed, session_.info());
+  Provenance made = provenance_of(request_.settings.strategy, request_.settings.seed, session_.info());
   if (session_.kernel() != nullptr && !solution_.table.cells.empty()) {
     made.judged = judged_of_ranges(*session_.kernel(), served_ranges(*session_.kernel(), solution_.table),
                                    base_, key().hardware);

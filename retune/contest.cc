@@ -65,8 +65,8 @@ Contest hold_contest(Device& device, QuietWatch& watch, const Candidate& incumbe
     const std::vector<Candidate> pair = swapped ? std::vector<Candidate>{challenger, incumbent}
                                                 : std::vector<Candidate>{incumbent, challenger};
     const bool quiet = watch.measure_quietly([&] {
-      results = hold_plausible_duel(device, pair, {.rounds = rounds, .timing = timing, .proves = true},
-                                    least_us);
+      results =
+          hold_plausible_duel(device, pair, {.rounds = rounds, .timing = timing, .proves = true}, least_us);
     });
     Contest one = judge_duel(results[swapped ? 1 : 0], results[swapped ? 0 : 1]);
     if (!quiet) {

@@ -127,9 +127,7 @@ class Rework {
       const std::optional<ConfigId> id = subject_.space().find_text(config);
       std::optional<Candidate> rival = id ? subject_.prepare(*id) : std::nullopt;
       if (!rival) continue;  // today's space does not know it, or it does not compile any more
-      Trial trial{.id = *id,
-                  .config = rival->config,
-                  .result = measure(*rival)};
+      Trial trial{.id = *id, .config = rival->config, .result = measure(*rival)};
       if (trial.result.outcome != Outcome::ok) continue;
       Contest contest = hold_contest_of(present, *rival, watch);
       if (contest.contended) return false;
@@ -188,9 +186,7 @@ class Rework {
     if (!contest.won) return std::nullopt;  // triage has its own word
     const std::optional<ConfigId> id = subject_.space().find_text(earlier.config.text());
     TuneResult found;
-    found.best = Trial{.id = id.value(),
-                       .config = earlier.config,
-                       .result = measure(earlier)};
+    found.best = Trial{.id = id.value(), .config = earlier.config, .result = measure(earlier)};
     if (found.best->result.outcome != Outcome::ok) return std::nullopt;
     found.winner = earlier;
     subject_.store(found);

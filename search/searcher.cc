@@ -18,8 +18,7 @@ struct Registered {
 const std::vector<Registered>& registry() {
   static const std::vector<Registered> entries = {
       {{"auto",
-        "the default: a Gaussian process over the legal configurations, with descent from the best beside it "
-        "(docs/search.md)"},
+        "the default: model, warm starts from the cache, and local search past 500 trials (docs/search.md)"},
        make_auto},
       {{"model",
         "Bayesian optimization: Gaussian process, expected improvement (Jones, Schonlau, Welch 1998)"},
@@ -28,10 +27,6 @@ const std::vector<Registered>& registry() {
         "iterated local search: descent from random starts and from kicks of the best (Lourenco, Martin, "
         "Stutzle 2003)"},
        make_local},
-      {{"annealing", "simulated annealing with restarts (Kirkpatrick, Gelatt, Vecchi 1983)"}, make_annealing},
-      {{"genetic", "steady-state genetic algorithm with tournaments (Whitley 1989)"}, make_genetic},
-      {{"differential_evolution", "differential evolution, best/1/bin (Storn, Price 1997)"},
-       make_differential_evolution},
       {{"random", "uniform without replacement (Bergstra, Bengio 2012)"}, make_random},
       {{"exhaustive", "every configuration, in the order of the space"}, make_exhaustive},
   };

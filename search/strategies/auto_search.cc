@@ -12,8 +12,7 @@ namespace {
 
 constexpr std::size_t kRandomStarts = 5;  // random configurations before the model is asked
 constexpr std::size_t kMostSeeds = 4;     // winners from histories that are tried first
-constexpr std::size_t kDescentFrom = 60;  // asks; before, the model has better use for them
-constexpr std::size_t kDescentOneIn = 6;  // of the asks after that, the share that descends from the best
+constexpr std::size_t kLedUntil = 60;  // asks; so long winners from elsewhere may bind the model to the best
 
 // The first asks of a search that knows winners from elsewhere: four of them, from the third on by turns with
 // the choices of the model, and a start drawn anywhere, by which to judge them.
@@ -31,14 +30,13 @@ constexpr std::size_t kPatience = 6;       // told without a new best, before a 
 constexpr std::size_t kOpenAtFirst = 5;
 constexpr std::size_t kToldAnOpen = 16;
 
-// The model chooses globally; past the first asks, every few go to a local search that is told everything, so
-// that no neighbour of a good configuration is left out because the model is sure of it. Where the model has
-// nothing to go by, or the search has outgrown it, the local search goes on alone.
+// The model chooses globally. Where it has nothing to go by, or the search has outgrown it, a local search that is
+// told everything goes on alone.
 //
 // Where winners from elsewhere are known and the model has not lost its trust in them, the optimum is mostly
-// a few parameters away: until the local search takes its turns, the model chooses among the neighbours of
-// the best, and anywhere else once these have not bettered it for a while (a trust region of Hamming distance
-// one, after Wan et al. 2021, Think Global and Act Local).
+// a few parameters away: for a while the model chooses among the neighbours of the best, and anywhere else once
+// these have not bettered it (a trust region of Hamming distance one, after Wan et al. 2021, Think Global and Act
+// Local).
 class AutoSearch : public Searcher {
  public:
   AutoSearch(const LegalSpace& space, std::uint64_t seed)
@@ -132,8 +130,7 @@ class AutoSearch : public Searcher {
       ++random_starts_;
       return *untried_.draw(random_);
     }
-    const bool descends = begun() >= kDescentFrom && asked_ % kDescentOneIn == 0;
-    if (surrogate_.usable() && !descends) {
+    if (surrogate_.usable()) {
       surrogate_.fit_if_due(random_);
       std::optional<ConfigId> pick = surrogate_.pick(untried_, centre(), random_);
       if (!pick) pick = surrogate_.pick(untried_, std::nullopt, random_);
@@ -161,7 +158,7 @@ class AutoSearch : public Searcher {
   // Whose neighbours the model is to choose among; nullopt for all.
   std::optional<ConfigId> centre() const {
     const Observation* best = surrogate_.log().best();
-    const bool led = warm_ && surrogate_.trusts_history() && begun() < kDescentFrom;
+    const bool led = warm_ && surrogate_.trusts_history() && begun() < kLedUntil;
     return led && best != nullptr && surrogate_.log().since_best() < kPatience ? std::optional(best->id)
                                                                                : std::nullopt;
   }

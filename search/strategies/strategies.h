@@ -12,9 +12,6 @@ std::unique_ptr<Searcher> make_random(const LegalSpace& space, std::uint64_t see
 std::unique_ptr<Searcher> make_exhaustive(const LegalSpace& space, std::uint64_t seed);
 std::unique_ptr<Searcher> make_model(const LegalSpace& space, std::uint64_t seed);
 std::unique_ptr<Searcher> make_auto(const LegalSpace& space, std::uint64_t seed);
-std::unique_ptr<Searcher> make_annealing(const LegalSpace& space, std::uint64_t seed);
-std::unique_ptr<Searcher> make_genetic(const LegalSpace& space, std::uint64_t seed);
-std::unique_ptr<Searcher> make_differential_evolution(const LegalSpace& space, std::uint64_t seed);
 std::unique_ptr<Searcher> make_local(const LegalSpace& space, std::uint64_t seed);
 
 }  // namespace moetune

@@ -1,6 +1,6 @@
 // A search that knows the same problem on another GPU. The published recordings hold different GPUs for
 // different kernels only, so the other GPU is made up from the recording.
-#include "replay/other_hardware.h"
+#include "tests/replay/other_hardware.h"
 
 #include <doctest/doctest.h>
 
@@ -8,9 +8,9 @@
 #include <cmath>
 
 #include "replay/recording.h"
-#include "search/simulation.h"
 #include "tests/paths.h"
 #include "tests/sanitized.h"
+#include "tests/search/simulation.h"
 
 using namespace moetune;
 

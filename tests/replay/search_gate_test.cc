@@ -9,9 +9,9 @@
 #include "replay/recording.h"
 #include "replay/shipped.h"
 #include "search/confidence.h"
-#include "search/simulation.h"
 #include "tests/paths.h"
 #include "tests/sanitized.h"
+#include "tests/search/simulation.h"
 
 using namespace moetune;
 

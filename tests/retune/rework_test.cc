@@ -7,9 +7,9 @@
 #include <cmath>
 #include <memory>
 
-#include "replay/noisy_device.h"
 #include "retune/neighbourhood.h"
 #include "retune/stale_ranges.h"
+#include "tests/replay/noisy_device.h"
 
 using namespace moetune;
 

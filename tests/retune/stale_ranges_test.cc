@@ -52,12 +52,14 @@ TEST_CASE("a table stands for a list's ranges if it serves all of them, and is t
   CHECK(over_of_standing("batch=4..8,context=64..128") == "none");
 }
 
-TEST_CASE("a table whose shapes were judged otherwise than today is stale, and one that does not say is not") {
+TEST_CASE(
+    "a table whose shapes were judged otherwise than today is stale, and one that does not say is not") {
   const TemporaryFolder folder;
   Cache cache = Cache::open(folder.file("cache.db"), Cache::Mode::create);
   const Kernel& kernel = find_kernel("decode_attention");
   const HardwareKey hardware = fake_device().key;
-  const RangeKey stored{"decode_attention", kernel.specialization(problem_of(1, 64)).text(), hardware, "sources",
+  const RangeKey stored{"decode_attention", kernel.specialization(problem_of(1, 64)).text(),
+                        hardware,           "sources",
                         "nvrtc 13.0",       Timing::chained};
   RangeTable table{.ranges = "batch=2..64", .bound = 0.02, .kept = true};
   for (const int batch : {64, 2})
@@ -66,7 +68,8 @@ TEST_CASE("a table whose shapes were judged otherwise than today is stale, and o
   key.timing = Timing::chained;
   const std::string today =
       judged_of_ranges(kernel, served_ranges(kernel, table), problem_of(64, 64), hardware);
-  CHECK(today == judged_of_ranges(kernel, served_ranges(kernel, parse_ranges("batch=2..64"), problem_of(9, 64)),
+  CHECK(today == judged_of_ranges(kernel,
+                                  served_ranges(kernel, parse_ranges("batch=2..64"), problem_of(9, 64)),
                                   problem_of(9, 64), hardware));
   REQUIRE_FALSE(today.empty());
   for (const std::string& judged : {std::string("otherwise"), today, std::string()}) {

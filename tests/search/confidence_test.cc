@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "search/random.h"
-#include "search/simulation.h"
+#include "tests/search/simulation.h"
 
 using namespace moetune;
 

@@ -1,4 +1,4 @@
-#include "search/simulation.h"
+#include "tests/search/simulation.h"
 
 #include <doctest/doctest.h>
 

@@ -6,11 +6,11 @@
 
 #include "base/cholesky.h"
 #include "search/random.h"
-#include "search/simulation.h"
 #include "search/strategies/candidate_pool.h"
 #include "search/strategies/evidence.h"
 #include "search/strategies/posterior.h"
 #include "tests/search/mixed_space.h"
+#include "tests/search/simulation.h"
 
 using namespace moetune;
 

@@ -7,9 +7,9 @@
 #include <span>
 #include <string>
 
-#include "search/simulation.h"
 #include "search/strategies/surrogate.h"
 #include "tests/search/mixed_space.h"
+#include "tests/search/simulation.h"
 
 using namespace moetune;
 

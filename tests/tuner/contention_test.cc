@@ -87,7 +87,7 @@ TEST_CASE("a canary's blocks together: the longest gap of any, slow windows of a
 }
 
 TEST_CASE("a load in the middle of a search: it waits, measures again, and finds and stores what is true") {
-  for (const char* strategy : {"auto", "local", "genetic", "random"}) {
+  for (const char* strategy : {"auto", "model", "local", "random"}) {
     CAPTURE(strategy);
     TemporaryCache stored;
     LoadedSearch search(10, 4);

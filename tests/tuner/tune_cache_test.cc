@@ -11,7 +11,7 @@
 using namespace moetune;
 
 TEST_CASE("a GPU's search resumes with all its trials, whatever order it would ask in now") {
-  for (const char* strategy : {"auto", "local", "genetic", "random"}) {
+  for (const char* strategy : {"auto", "model", "local", "random"}) {
     CAPTURE(strategy);
     TemporaryCache stored;
     Search stopped;

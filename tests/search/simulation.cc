@@ -1,4 +1,4 @@
-#include "search/simulation.h"
+#include "tests/search/simulation.h"
 
 #include <algorithm>
 #include <deque>

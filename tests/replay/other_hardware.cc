@@ -1,4 +1,4 @@
-#include "replay/other_hardware.h"
+#include "tests/replay/other_hardware.h"
 
 #include <algorithm>
 #include <cmath>

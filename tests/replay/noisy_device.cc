@@ -1,4 +1,4 @@
-#include "replay/noisy_device.h"
+#include "tests/replay/noisy_device.h"
 
 #include <algorithm>
 #include <cmath>
