@@ -74,8 +74,7 @@ Report read_report(const Cache* cache, const ReportRequest& request) {
   std::ranges::stable_partition(report.workloads, [](const auto& one) { return one.folded_into == 0; });
   read_sections(*cache, request, report);
   report.grids = family_grids(report.workloads, spaces);
-  report.ranges =
-      read_ranges(*cache, request.selection, report.workloads, spaces, report.damaged_tables);
+  report.ranges = read_ranges(*cache, request.selection, report.workloads, spaces, report.damaged_tables);
   find_inherited(report.workloads, report.ranges, all);
   report.advice = advise(report);
   return report;

@@ -19,8 +19,9 @@ constexpr double kEarlierConditions = 0.25;  // as far as a dimension changed by
 
 DeviceChoice choose_with_turns(const JobTarget& target, std::mutex& turn, std::optional<DeviceChoice> opened,
                                const JobContext& context) {
-  DeviceChoice choice = opened ? choose_opened(*std::move(opened), target.workload)
-                               : choose_device(target.device, target.workload, target.replay, waits_of(context));
+  DeviceChoice choice = opened
+                            ? choose_opened(*std::move(opened), target.workload)
+                            : choose_device(target.device, target.workload, target.replay, waits_of(context));
   choice.device = take_turns(std::move(choice.device), turn);
   return choice;
 }

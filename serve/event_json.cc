@@ -15,17 +15,11 @@ using Json = nlohmann::json;
 constexpr std::array kSentPhases = {Phase::preparing,   Phase::searching, Phase::duel,
                                     Phase::verifying,   Phase::storing,   Phase::calibrating,
                                     Phase::benchmarking};
-constexpr std::array kSentWarnings = {WarningKind::cache,
-                                      WarningKind::nothing_compiled,
-                                      WarningKind::other_sources,
-                                      WarningKind::no_ceilings,
-                                      WarningKind::contended_winner,
-                                      WarningKind::history_left_out,
-                                      WarningKind::other_timing,
-                                      WarningKind::recorded_timing,
-                                      WarningKind::unusual_time,
-                                      WarningKind::waiting,
-                                      WarningKind::provisional_winner};
+constexpr std::array kSentWarnings = {
+    WarningKind::cache,        WarningKind::nothing_compiled,  WarningKind::other_sources,
+    WarningKind::no_ceilings,  WarningKind::contended_winner,  WarningKind::history_left_out,
+    WarningKind::other_timing, WarningKind::recorded_timing,   WarningKind::unusual_time,
+    WarningKind::waiting,      WarningKind::provisional_winner};
 
 Document trial_fields(const Trial& trial) {
   Document fields = trial_document(trial);
