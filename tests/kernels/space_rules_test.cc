@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -256,4 +257,31 @@ TEST_CASE("two configurations are one compile unit if they differ in launch para
     }
   }
   CHECK(shared > 1000);
+}
+
+TEST_CASE("as many experts as are published have a default and configurations on every architecture") {
+  for (const char* name : {"router", "moe_dispatch", "moe_combine"}) {
+    const Kernel& kernel = find_kernel(name);
+    const Space space = space_of(kernel);
+    for (const char* experts : {"experts=1024,top_k=32", "experts=896,top_k=22", "experts=768,top_k=12"}) {
+      for (const char* tokens : {",tokens=1", ",tokens=100", ",tokens=16384"}) {
+        const Problem problem =
+            parse_problem(kernel.name(), kernel.schema(), nullptr, std::string(experts) + tokens);
+        kernel.check(problem);
+        for (const std::string& architecture : known_architectures()) {
+          CAPTURE(problem.text());
+          CAPTURE(architecture);
+          const DeviceLimits limits = limits_of_architecture(architecture);
+          const Assignment environment = expression_environment(problem, limits);
+          const std::optional<Config> usual = space.default_config(environment);
+          REQUIRE(usual);
+          check_plan(kernel.plan(*usual, problem, limits), limits);
+          const std::vector<Config> configs = sample(space, environment, Rules::all);
+          CHECK(configs.size() > 50);
+          for (std::size_t i = 0; i < configs.size(); i += 20)
+            check_plan(kernel.plan(configs[i], problem, limits), limits);
+        }
+      }
+    }
+  }
 }
