@@ -224,6 +224,20 @@ constexpr auto kExpertRules = std::to_array<ExpertRule>({{"mlp_layer_types", Exp
                                                          {"moe_layers", ExpertForm::ids},
                                                          {"moe_layers_enum", ExpertForm::ids}});
 
+// Steps at which layers have experts.
+struct StepField {
+  std::string_view path;
+  bool is_last;  // the last of so many layers, not the first
+  std::string_view offset;
+};
+constexpr auto kSteps = std::to_array<StepField>({{"decoder_sparse_step", true, ""},
+                                                  {"interleave_moe_layer_step", true, ""},
+                                                  {"moe_layer_interval", true, ""},
+                                                  {"moe_layer_frequency", true, ""},
+                                                  {"moe_layer_freq", false, ""},
+                                                  {"moe.route_every_n", false, ""},
+                                                  {"expert_layer_period", false, "expert_layer_offset"}});
+
 struct MlpName {
   std::string_view name;
   bool has_experts, is_unrouted;
@@ -297,15 +311,22 @@ bool has_one_of(std::string_view name, const Words& words) {
                      [&](std::string_view word) { return name.find(word) != std::string_view::npos; });
 }
 
+// Rules that are rows of no table.
+constexpr auto kOtherRules =
+    std::to_array<std::string_view>({"mlp_only_layers", "encoder_sparse_step",
+                                     "num_attention_heads_per_layer", "prefix_dense_sliding_window_pattern"});
+
 bool is_known_rule(std::string_view key) {
-  const auto is_it = [&](const auto& rule) { return rule.path == key; };
-  static constexpr auto kSteps = std::to_array<std::string_view>(
-      {"decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval", "moe_layer_frequency",
-       "expert_layer_period", "expert_layer_offset", "attn_layer_offset", "mlp_only_layers",
-       "encoder_sparse_step", "num_attention_heads_per_layer", "prefix_dense_sliding_window_pattern"});
-  return is_fact_name(key) || std::any_of(kKindRules.begin(), kKindRules.end(), is_it) ||
-         std::any_of(kExpertRules.begin(), kExpertRules.end(), is_it) ||
-         std::find(kSteps.begin(), kSteps.end(), key) != kSteps.end();
+  const auto has_it = [&](const auto& table) {
+    return std::any_of(table.begin(), table.end(), [&](const auto& rule) {
+      if constexpr (requires { rule.offset; })
+        return rule.path == key || rule.offset == key;
+      else
+        return rule.path == key;
+    });
+  };
+  return is_fact_name(key) || has_it(kKindRules) || has_it(kExpertRules) || has_it(kSteps) ||
+         std::find(kOtherRules.begin(), kOtherRules.end(), key) != kOtherRules.end();
 }
 
 bool says_something(const nlohmann::json& value) {
@@ -318,6 +339,15 @@ void refuse_pattern_of_prefix(const ModelFields& fields, const KindRule& rule) {
   const auto prefix = fields.number("prefix_dense_sliding_window_pattern");
   if (prefix && rule.path == "sliding_window_pattern" && fields.number(Fact::first_sparse).value_or(0) > 0)
     throw NotUnderstood{"prefix_dense_sliding_window_pattern needs a list of layer_types"};
+}
+
+// The first of a list is the text's, where kinds of tokens have experts of their own.
+std::int64_t first_number(const ModelFields& fields, Fact fact, std::int64_t otherwise) {
+  const std::optional<JsonPlace> found = fields.find(fact);
+  if (!found) return otherwise;
+  const JsonPlace place = found->value().is_array() ? found->elements(kMostModelLayers).front() : *found;
+  const std::int64_t value = place.integer(-1, kMostModelExtent);
+  return value < 0 ? otherwise : value;
 }
 
 }  // namespace
@@ -356,6 +386,8 @@ std::vector<std::string> kinds_of_layers(const ModelFields& fields, const ModelF
     const bool has_no_window = is_known && rule->needs == Needs::window;
     if (!has_no_window) throw NotUnderstood{"it lacks layer_types, and its layers are of several kinds"};
   }
+  if (is_met(fields, Needs::chunk))
+    throw NotUnderstood{"which layers attention_chunk_size is for is not said"};
   return Kinds(static_cast<std::size_t>(layers), std::string(sliding_window(fields) ? kSliding : kFull));
 }
 
@@ -387,11 +419,37 @@ std::optional<ExpertLayerCount> expert_layers_listed(const ModelFields& fields, 
   return std::nullopt;
 }
 
+std::vector<bool> sparse_by_steps(const ModelFields& fields, std::int64_t layers) {
+  std::vector<bool> sparse(static_cast<std::size_t>(layers), true);
+  const std::int64_t first = first_number(fields, Fact::first_sparse, 0),
+                     last = first_number(fields, Fact::last_sparse, layers - 1);
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    if (layer < first || layer > last) sparse[static_cast<std::size_t>(layer)] = false;
+  }
+  for (const StepField& one : kSteps) {
+    const auto found = fields.find(one.path);
+    if (!found || found->value().is_array()) continue;
+    const std::int64_t step = std::max<std::int64_t>(1, found->integer(0, kMostModelExtent));
+    const std::int64_t offset = one.is_last          ? step - 1
+                                : one.offset.empty() ? 0
+                                                     : fields.number(one.offset).value_or(0);
+    for (std::int64_t layer = 0; layer < layers; ++layer)
+      if (layer % step != offset) sparse[static_cast<std::size_t>(layer)] = false;
+  }
+  if (const auto dense = fields.find("mlp_only_layers"))
+    for (const JsonPlace& layer : dense->elements(kMostModelLayers))
+      sparse[static_cast<std::size_t>(layer.integer(0, layers - 1))] = false;
+  refuse_unknown_rules(fields, RulesOf::experts);
+  return sparse;
+}
+
 void refuse_unknown_rules(const ModelFields& fields, RulesOf layers) {
   for (const auto& [key, place] : fields.object().members(kMostModelLayers)) {
     const bool is_about =
         layers == RulesOf::attention ? has_one_of(key, kAttentionWords) : has_one_of(key, kExpertWords);
-    if (!is_about || !has_one_of(key, kRuleWords) || has_one_of(key, kOtherWords)) continue;
+    if (!is_about || has_one_of(key, kOtherWords)) continue;
+    const bool is_window = layers == RulesOf::attention && key.find("window") != std::string::npos;
+    if (!is_window && !has_one_of(key, kRuleWords)) continue;
     if (!is_known_rule(key) && says_something(place.value()))
       throw NotUnderstood{shortened(key, kLongestShownKind) + " is not understood"};
   }

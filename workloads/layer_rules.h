@@ -21,6 +21,8 @@ std::vector<std::string> kinds_of_layers(const ModelFields& fields, const ModelF
 std::optional<std::int64_t> layers_of_lists(const ModelFields& fields);
 // nullopt if no field lists the layers with experts.
 std::optional<ExpertLayerCount> expert_layers_listed(const ModelFields& fields, std::int64_t layers);
+// Whether each layer has experts by the first, the last, a step and the dense ones, where no field lists them.
+std::vector<bool> sparse_by_steps(const ModelFields& fields, std::int64_t layers);
 // Tokens that a token of sliding attention sees; nullopt if the model has no window, or does not use it.
 std::optional<std::int64_t> sliding_window(const ModelFields& fields);
 

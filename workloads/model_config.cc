@@ -60,6 +60,16 @@ std::string without_odd_numbers(std::string_view text) {
   return plain;
 }
 
+// Whether the object has layers, or holds a language model that has.
+bool is_model(const JsonPlace& object) {
+  const ModelFields fields(object);
+  return fields.find(Fact::layers) ||
+         std::any_of(kLanguageModels.begin(), kLanguageModels.end(), [&](std::string_view key) {
+           const auto inner = fields.find(key);
+           return inner && inner->value().is_object() && ModelFields(*inner).find(Fact::layers);
+         });
+}
+
 class ConfigReader {
  public:
   explicit ConfigReader(const LocatedJson& file)
@@ -104,7 +114,7 @@ std::optional<JsonPlace> ConfigReader::inner_model(const JsonPlace& place, std::
         std::find(kLanguageModels.begin(), kLanguageModels.end(), key) != kLanguageModels.end();
     if (is_language && !inner)
       inner = member;
-    else if (ModelFields(member).find(Fact::layers) && ++count <= kMostNamed)
+    else if (is_model(member) && ++count <= kMostNamed)
       others += (others.empty() ? "" : ", ") + shortened(key, kLongestType);
   }
   if (inner && !others.empty())

@@ -51,6 +51,9 @@ constexpr auto kOddAttention = std::to_array<OddAttention>({
     {"alibi", "attention with a bias by distance"},
     {"attn_config.alibi", "attention with a bias by distance"},
     {"use_bidirectional_attention", "attention to tokens behind a token"},
+    {"multi_query", "attention whose queries may share one KV head"},
+    {"dual_chunk_attention_config", "attention in dual chunks"},
+    {"sparse_config", "attention that chooses its tokens"},
 });
 
 bool is_said(const ModelFields& fields, std::string_view path) {
@@ -123,20 +126,6 @@ void set_sinks(std::vector<ModelLayer>& all, const ModelFields& fields, const Mo
                   (layer.kind == kFullAttention && full);
 }
 
-// Steps at which layers have experts.
-struct StepField {
-  std::string_view path;
-  bool is_last;  // the last of so many layers, not the first
-  std::string_view offset;
-};
-constexpr auto kSteps = std::to_array<StepField>({{"decoder_sparse_step", true, ""},
-                                                  {"interleave_moe_layer_step", true, ""},
-                                                  {"moe_layer_interval", true, ""},
-                                                  {"moe_layer_frequency", true, ""},
-                                                  {"moe_layer_freq", false, ""},
-                                                  {"moe.route_every_n", false, ""},
-                                                  {"expert_layer_period", false, "expert_layer_offset"}});
-
 // An encoder's or a decoder's. `second`: the second of so many layers has experts.
 struct StackField {
   std::string_view layers, step;
@@ -157,35 +146,6 @@ std::int64_t count_of_stacks(const ModelFields& fields) {
       count += stack.is_second ? step == 1 || layer % step == 1 : (layer + 1) % step == 0;
   }
   return count;
-}
-
-// The first of a list is the text's, where kinds of tokens have experts of their own.
-std::int64_t first_number(const ModelFields& fields, Fact fact, std::int64_t otherwise) {
-  const std::optional<JsonPlace> found = fields.find(fact);
-  if (!found) return otherwise;
-  const JsonPlace place = found->value().is_array() ? found->elements(kMostModelLayers).front() : *found;
-  const std::int64_t value = place.integer(-1, kMostModelExtent);
-  return value < 0 ? otherwise : value;
-}
-
-std::vector<bool> sparse_by_steps(const ModelFields& fields, std::int64_t layers) {
-  std::vector<bool> sparse(static_cast<std::size_t>(layers), true);
-  const std::int64_t first = first_number(fields, Fact::first_sparse, 0),
-                     last = first_number(fields, Fact::last_sparse, layers - 1);
-  for (std::int64_t layer = 0; layer < layers; ++layer) {
-    if (layer < first || layer > last) sparse[static_cast<std::size_t>(layer)] = false;
-  }
-  for (const StepField& one : kSteps) {
-    const auto found = fields.find(one.path);
-    if (!found || found->value().is_array()) continue;
-    const std::int64_t step = std::max<std::int64_t>(1, found->integer(0, kMostModelExtent));
-    const std::int64_t offset = one.is_last          ? step - 1
-                                : one.offset.empty() ? 0
-                                                     : fields.number(one.offset).value_or(0);
-    for (std::int64_t layer = 0; layer < layers; ++layer)
-      if (layer % step != offset) sparse[static_cast<std::size_t>(layer)] = false;
-  }
-  return sparse;
 }
 
 }  // namespace
@@ -220,11 +180,7 @@ std::vector<ModelLayer> attention_of_layers(const ModelFields& fields, const Mod
 ExpertLayerCount count_expert_layers(const ModelFields& fields, std::int64_t layers) {
   if (has_encoder(fields)) return {count_of_stacks(fields), 0};
   if (const auto listed = expert_layers_listed(fields, layers)) return *listed;
-  std::vector<bool> sparse = sparse_by_steps(fields, layers);
-  if (const auto dense = fields.find("mlp_only_layers"))
-    for (const JsonPlace& layer : dense->elements(kMostModelLayers))
-      sparse[static_cast<std::size_t>(layer.integer(0, layers - 1))] = false;
-  refuse_unknown_rules(fields, RulesOf::experts);
+  const std::vector<bool> sparse = sparse_by_steps(fields, layers);
   const auto count = static_cast<std::int64_t>(std::count(sparse.begin(), sparse.end(), true));
   return {count, std::min(count, fields.number("num_hash_layers").value_or(0))};
 }

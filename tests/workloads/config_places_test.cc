@@ -43,6 +43,11 @@ TEST_CASE("the language model of a model of several, and what is beside it") {
   const ReadModel twice =
       lines_of(parse_model_config("{\"thinker_config\": {\"text_config\": " + inner + "}}", "c.json"));
   check_starts(twice.lines, {"12 decode", "12 router", "12 moe_dispatch"});
+  const ReadModel omni =
+      lines_of(parse_model_config("{\"thinker_config\": {\"text_config\": " + inner +
+                                      "}, \"talker_config\": {\"text_config\": " + inner + "}}",
+                                  "c.json"));
+  check_notes(omni.notes, {"are left out: talker_config", "contexts end at"});
   // Without a type of its own it has the outer one's.
   const ReadModel untyped = lines_of(parse_model_config(
       "{\"model_type\": \"qwen3_vl_moe\", \"text_config\": " + model(R"("use_cache": true)") + "}",
