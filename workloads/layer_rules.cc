@@ -123,7 +123,7 @@ bool fits(Form form, const nlohmann::json& value) {
 
 bool is_met(const ModelFields& fields, Needs needs) {
   if (needs == Needs::chunk) return fields.number("attention_chunk_size").value_or(0) > 0;
-  return needs == Needs::nothing || sliding_window(fields).has_value();
+  return needs == Needs::nothing || !sliding_windows(fields).empty();
 }
 
 const KindRule* find_kind_rule(const ModelFields& fields) {
@@ -166,7 +166,8 @@ Kinds kinds_by_cycle(const KindRule& rule, const JsonPlace& found, std::int64_t 
     for (const char letter : found.text()) once.push_back(kind_of_letter(rule, found, letter));
   } else {
     for (const JsonPlace& one : found.elements(kMostModelLayers))
-      once.push_back(rule.form == Form::windows ? choice(rule, one.value().is_number()) : kind_of_name(one));
+      once.push_back(rule.form == Form::windows ? choice(rule, one.value().is_number() && one.value() > 0)
+                                                : kind_of_name(one));
   }
   if (once.empty()) found.fail("is empty");
   if (rule.form == Form::letters && static_cast<std::int64_t>(once.size()) != layers)
@@ -221,6 +222,7 @@ constexpr auto kExpertRules = std::to_array<ExpertRule>({{"mlp_layer_types", Exp
                                                          {"layers_block_type", ExpertForm::names},
                                                          {"hybrid_override_pattern", ExpertForm::names},
                                                          {"moe_layer_freq", ExpertForm::flags},
+                                                         {"is_moe_layer", ExpertForm::flags},
                                                          {"moe_layers", ExpertForm::ids},
                                                          {"moe_layers_enum", ExpertForm::ids}});
 
@@ -301,9 +303,9 @@ constexpr auto kRuleWords = std::to_array<std::string_view>(
     {"pattern", "types", "type_list", "layers", "interval", "every", "period", "freq", "_ids", "idx",
      "indices", "enum", "schedule", "offset", "step", "skip", "stride"});
 // What looks like a rule and says nothing of which layers are of which kind.
-constexpr auto kOtherWords =
-    std::to_array<std::string_view>({"mtp", "nextn", "num_experts", "rope", "loss", "vision", "audio",
-                                     "index_", "cache", "time_step", "num_sparse_"});
+constexpr auto kOtherWords = std::to_array<std::string_view>(
+    {"mtp", "nextn", "num_experts", "rope", "loss", "vision", "audio", "index_", "cache", "time_step",
+     "num_sparse_", "intermediate", "shared", "share_expert", "limit", "topk", "top_k"});
 
 template <typename Words>
 bool has_one_of(std::string_view name, const Words& words) {
@@ -352,22 +354,18 @@ std::int64_t first_number(const ModelFields& fields, Fact fact, std::int64_t oth
 
 }  // namespace
 
-std::optional<std::int64_t> sliding_window(const ModelFields& fields) {
-  if (fields.flag("use_sliding_window") == false) return std::nullopt;
+std::vector<std::int64_t> sliding_windows(const ModelFields& fields) {
+  if (fields.flag("use_sliding_window") == false) return {};
   const auto found = fields.find(Fact::window);
-  if (!found) return std::nullopt;
-  if (!found->value().is_array()) {
-    const std::int64_t window = found->integer(0, kMostModelExtent);
-    return window > 0 ? std::optional(window) : std::nullopt;
-  }
-  std::optional<std::int64_t> all;
-  for (const JsonPlace& one : found->elements(kMostModelLayers)) {
-    if (one.value().is_null()) continue;
-    const std::int64_t window = one.integer(1, kMostModelExtent);
-    if (all && *all != window) throw NotUnderstood{"sliding_window has several lengths"};
-    all = window;
-  }
-  return all;
+  if (!found) return {};
+  const bool is_list = found->value().is_array();
+  std::vector<std::int64_t> windows;
+  for (const JsonPlace& one : is_list ? found->elements(kMostModelLayers) : std::vector{*found})
+    windows.push_back(one.value().is_null()  // -1 is none as well
+                          ? 0
+                          : std::max<std::int64_t>(0, one.integer(-1, kMostModelExtent)));
+  const bool has_any = std::any_of(windows.begin(), windows.end(), [](std::int64_t w) { return w > 0; });
+  return has_any ? windows : std::vector<std::int64_t>();
 }
 
 std::vector<std::string> kinds_of_layers(const ModelFields& fields, const ModelFamily* family,
@@ -388,7 +386,8 @@ std::vector<std::string> kinds_of_layers(const ModelFields& fields, const ModelF
   }
   if (is_met(fields, Needs::chunk))
     throw NotUnderstood{"which layers attention_chunk_size is for is not said"};
-  return Kinds(static_cast<std::size_t>(layers), std::string(sliding_window(fields) ? kSliding : kFull));
+  return Kinds(static_cast<std::size_t>(layers),
+               std::string(sliding_windows(fields).empty() ? kFull : kSliding));
 }
 
 std::optional<std::int64_t> layers_of_lists(const ModelFields& fields) {
@@ -444,12 +443,15 @@ std::vector<bool> sparse_by_steps(const ModelFields& fields, std::int64_t layers
 }
 
 void refuse_unknown_rules(const ModelFields& fields, RulesOf layers) {
+  const auto count = static_cast<std::size_t>(fields.number(Fact::layers).value_or(0));
   for (const auto& [key, place] : fields.object().members(kMostModelLayers)) {
     const bool is_about =
         layers == RulesOf::attention ? has_one_of(key, kAttentionWords) : has_one_of(key, kExpertWords);
     if (!is_about || has_one_of(key, kOtherWords)) continue;
     const bool is_window = layers == RulesOf::attention && key.find("window") != std::string::npos;
-    if (!is_window && !has_one_of(key, kRuleWords)) continue;
+    const bool is_each =
+        place.value().is_array() && place.value().size() == count;  // something of each layer
+    if (!is_window && !is_each && !has_one_of(key, kRuleWords)) continue;
     if (!is_known_rule(key) && says_something(place.value()))
       throw NotUnderstood{shortened(key, kLongestShownKind) + " is not understood"};
   }

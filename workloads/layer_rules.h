@@ -23,8 +23,9 @@ std::optional<std::int64_t> layers_of_lists(const ModelFields& fields);
 std::optional<ExpertLayerCount> expert_layers_listed(const ModelFields& fields, std::int64_t layers);
 // Whether each layer has experts by the first, the last, a step and the dense ones, where no field lists them.
 std::vector<bool> sparse_by_steps(const ModelFields& fields, std::int64_t layers);
-// Tokens that a token of sliding attention sees; nullopt if the model has no window, or does not use it.
-std::optional<std::int64_t> sliding_window(const ModelFields& fields);
+// Tokens that a token of sliding attention sees, layer by layer, beginning again at the end; 0 for all. Empty if the
+// model has no window, or does not use it.
+std::vector<std::int64_t> sliding_windows(const ModelFields& fields);
 
 enum class RulesOf { attention, experts };
 // Throws NotUnderstood if a field looks like such a rule and is none that is known.

@@ -220,7 +220,7 @@ void ConfigReader::add_attention(ModelLayer layer, std::int64_t count) {
   if (layer.latent > 0)
     return note("decode and prefill of " + layers +
                 ": attention over a compressed latent (MLA) has no kernel");
-  if (slides && layer.window == 0) fields_.needed(Fact::window);
+  if (slides && !fields_.find(Fact::window)) fields_.needed(Fact::window);
   if (layer.head_dim == 0) {
     const std::int64_t hidden = fields_.needed(Fact::hidden);
     if (hidden % layer.q_heads != 0)

@@ -91,8 +91,10 @@ void set_heads(std::vector<ModelLayer>& all, const ModelFields& fields) {
 }
 
 void set_windows(std::vector<ModelLayer>& all, const ModelFields& fields) {
-  for (ModelLayer& layer : all) {
-    if (layer.kind == kSlidingAttention) layer.window = sliding_window(fields).value_or(0);
+  const std::vector<std::int64_t> windows = sliding_windows(fields);
+  for (std::size_t l = 0; l < all.size(); ++l) {
+    ModelLayer& layer = all[l];
+    if (layer.kind == kSlidingAttention && !windows.empty()) layer.window = windows[l % windows.size()];
     if (layer.kind == kChunkedAttention) layer.window = fields.number("attention_chunk_size").value_or(0);
   }
 }
