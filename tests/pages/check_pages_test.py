@@ -41,6 +41,8 @@ class Compared(unittest.TestCase):
         self.assertTrue(agrees("6,737 configurations, 0:20", "12 configurations, 1:05\n", numbers_vary=True))
         self.assertFalse(agrees("6,737 configurations", "many configurations\n", numbers_vary=True))
         self.assertFalse(agrees("12 µs", "12 ms\n", numbers_vary=True))
+        self.assertFalse(agrees("NVIDIA H200", "NVIDIA H100\n", numbers_vary=True))
+        self.assertTrue(agrees("batch=8,p_95=1.5 (-2.0%)", "batch=16,p_95=11 (-0.1%)\n", numbers_vary=True))
 
     def test_dots_stand_for_what_is_left_out(self):
         self.assertTrue(agrees("batch=64,...,page=0,...", "batch=64,q_heads=64,page=0,lse=none\n"))
@@ -66,6 +68,7 @@ class Run(unittest.TestCase):
 
     def test_wrong_pages(self):
         self.assertIn("unknown option", self.faults_of("Try `moetune kernels --wrong 1`.\n"))
+        self.assertIn("it ends with 2", self.faults_of("- In a list:\n\n  ```\n  moetune kernels rooter\n  ```\n"))
         self.assertIn("it ends with 2", self.faults_of("```\nmoetune kernels rooter\n```\n"))
         self.assertIn("the page shows", self.faults_of("```console\n$ moetune kernels\nnone\n```\n"))
         self.assertIn("what is this?", self.faults_of("```\nrm -r .\n```\n"))
