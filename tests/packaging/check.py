@@ -31,6 +31,7 @@ def run_with_own_files(arguments):
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "workloads.json").write_text(json.dumps(WORKLOADS))
         own = [re.sub(r"^/(etc|var/lib|var/log)/moetune/", folder + "/", word) for word in arguments]
+        # A night takes a recording for a GPU only by name.
         ended = subprocess.run([moetune, *own, "--dry-run", "--device", "replay:shipped"], capture_output=True, text=True)
         check(ended.returncode == 0, f"{arguments} is refused: {ended.stderr}")
 
