@@ -22,6 +22,7 @@ Version: {version}
 Summary: Tuned CUDA kernels for mixture-of-experts inference: runtime, PyTorch operators, tuner
 Author: {author}
 License: {license}
+Home-page: {url}
 Project-URL: Homepage, {url}
 Project-URL: Documentation, {files}/docs/python.md
 Project-URL: Changelog, {files}/CHANGELOG.md

@@ -1,7 +1,8 @@
 """The Debian packages: made by CPack, unpacked into an empty root, and run there with nothing but what they depend on.
 
 deb.py BUILD [FOLDER]: with FOLDER the packages in it instead of ones that are made now. Exit code 77: this machine has
-not got Debian's tools. As root the program runs within the root by chroot; else it is started from there by the root's loader.
+not got Debian's tools. As root the program runs within the root by chroot; else it is started from there by the root's
+loader.
 """
 import ctypes
 import json
@@ -145,7 +146,7 @@ def check_program(root):
     check("decode_attention" in run_inside(root, "kernels"), "it knows no kernels")
     check(json.loads(run_inside(root, "kernels", "--json")), "its kernels are no document")
     check("There is no cache yet" in run_inside(root, "cache", "ls"), "a new root has a cache")
-    run_inside(root, "cache", "check", "/usr/share/moetune/packs/h100.pack")
+    run_inside(root, "cache", "check", ("/" if os.geteuid() == 0 else f"{root}/") + "usr/share/moetune/packs/h100.pack")
 
 
 class Scripts:
