@@ -33,7 +33,11 @@ ServiceFailure unexpected(const std::string& url, const HttpResponse& response) 
 
 }  // namespace
 
-std::string plain_text(const std::string& text) { return escape_controls(text, LineEnds::escaped); }
+std::string plain_text(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; }, ' ');
+  return to_utf8(text);
+}
 
 std::string error_text(const HttpResponse& response) {
   const nlohmann::json document = parse_json_or_discard(response.body);
@@ -44,7 +48,7 @@ std::string error_text(const HttpResponse& response) {
     if (!error.contains(name) || !error[name].is_string()) continue;
     text += (text.empty() ? "" : ": ") + error[name].get<std::string>().substr(0, 300);
   }
-  return plain_text(text);
+  return plain_text(std::move(text));
 }
 
 ServiceClient::ServiceClient(ServiceAddress address, std::stop_token stop)

@@ -50,6 +50,6 @@ class ServiceClient {
 std::string error_text(const HttpResponse& response);
 
 // A text of the service's, made safe to print.
-std::string plain_text(const std::string& text);
+std::string plain_text(std::string text);
 
 }  // namespace moetune

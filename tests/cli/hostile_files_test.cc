@@ -65,7 +65,7 @@ TEST_CASE("every file that a user names is opened by kind: no pipe is waited for
       {"workloads", "from-config", pipe, "--out", tool.path("o.json").string()},
       {"search", "--device", "replay:" + pipe, "--cache", db},
       {"search", "--from-misses", pipe, "--cache", db},
-      {"search", "decode_kernel", "--cache", pipe},
+      {"search", "decode_attention", "--cache", pipe},
       {"report", "--cache", pipe},
       {"cache", "check", pipe},
       {"cache", "sign", pipe, "--key", pipe},

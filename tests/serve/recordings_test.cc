@@ -18,7 +18,8 @@ Json search_of(const std::string& problem, int seed) {
 }
 
 std::string running_on(const RunningService& running, std::int64_t id) {
-  for (const Json& device : running.get("/v1/devices")["devices"])
+  const Json devices = running.get("/v1/devices");
+  for (const Json& device : devices["devices"])
     if (device["job"] == id) return device["device"];
   return "";
 }
