@@ -170,6 +170,7 @@ int ReportCommand::run(Output& output, std::stop_token stop) {
   if (workload_.kernel && !selection_.kernel.empty() && *workload_.kernel != selection_.kernel)
     throw BadInput("KERNEL and --kernel name two kernels; give one of them");
   if (workload_.kernel) selection_.kernel = *workload_.kernel;
+  if (workload_.kernel && workload_.kernel->empty()) find_kernel("");  // says which there are
   const std::unique_ptr<Cache> cache = open_named_cache(cache_);
   const std::string path = cache != nullptr ? cache->path().string() : cache_.file().string();
   if (workload_.names_problem()) return show_shape(cache.get(), path, output);

@@ -42,7 +42,7 @@ TEST_CASE(
       CHECK(is_ascii(ended.out + ended.err));
       CHECK_FALSE(contains(ended.out, "?"));
     }
-    CHECK(contains(tool.run({"report"}).out, " ms "));
+    CHECK(contains(tool.run({"report"}).out, " ms"));
   }
   // One that is named and not installed is taken at its word.
   Tool named(std::map<std::string, std::string>{{"LC_ALL", "xx_XX.UTF-8"}});

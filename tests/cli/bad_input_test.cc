@@ -56,8 +56,10 @@ TEST_CASE("option values of the wrong kind say what is right") {
   check(tool, {{"search", "decode_attention", "--seed", "1.5"}, 2, "--seed takes a whole number"});
   check(tool,
         {{"search", "decode_attention", "--seed", "99999999999999999999"}, 2, "--seed takes a whole number"});
-  check(tool, {{"search", "decode_attention", "--time", "0"}, 2, "--time takes a number of seconds"});
-  check(tool, {{"search", "decode_attention", "--time", "nan"}, 2, "--time takes a number of seconds"});
+  check(tool,
+        {{"search", "decode_attention", "--time", "0"}, 2, "--time takes a span of time, such as 90, 30s"});
+  check(tool,
+        {{"search", "decode_attention", "--time", "nan"}, 2, "--time takes a span of time, such as 90, 30s"});
   check(tool, {{"search", "decode_attention", "--fresh=yes"}, 2, "--fresh takes no value"});
   check(tool, {{"search", "decode_attention", "decode_kernel"}, 2, "unexpected word 'decode_kernel'"});
 }

@@ -65,7 +65,7 @@ TEST_CASE("a span of time has units or none, and is above 0 unless it counts who
     CAPTURE(text);
     CHECK_THROWS_WITH_AS(
         parse({"go", "--budget=7", "--time", text}),
-        ("--time takes a span of time, such as 90, 30s, 5m or 1h30m, of at most a year, not '" +
+        ("--time takes a span of time, such as 90, 30s, 5m or 1h30m, above 0 and at most a year, not '" +
          std::string(text) + "'")
             .c_str(),
         BadInput);

@@ -44,7 +44,7 @@ TEST_CASE("a search on a Kernel Tuner file finds its optimum and says how good i
   const Ended ended =
       tool.run({"search", "saxpy", "--device", "replay:" + recording, "--budget", "400", "--json"});
   CHECK(ended.code == 0);
-  CHECK(contains(ended.err, "recorded on Test GPU"));
+  CHECK(ended.err.empty());  // --json is quiet
   const Json found = document(ended);
   CHECK(found["kernel"] == "saxpy");
   CHECK(found["strategy"] == "auto");

@@ -98,7 +98,7 @@ TEST_CASE("names of problems are short in a pipe as on a terminal, and long with
   fill(path);
   for (const std::vector<std::string>& verb : {std::vector<std::string>{"cache", "ls"}, {"report"}}) {
     std::vector<std::string> command = verb;
-    command.insert(command.end(), {"--cache", path});
+    command.insert(command.end(), {"--hardware", "H200", "--cache", path});
     std::string piped = tool.run(command).out;
     piped.resize(std::min(piped.size(), piped.find("\n  workload ")));  // a report's details are in full
     CHECK(contains(piped, "elements=2048"));

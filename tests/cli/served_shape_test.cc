@@ -89,7 +89,7 @@ TEST_CASE("a report folds shapes that only certified a table into it") {
   REQUIRE(folded > 0);
   CHECK(report["ranges"][0]["folded"] == folded);
   const std::size_t rows = report["workloads"].size() - folded;
-  const Ended text = ranged.gpu.tool.run({"report"});
+  const Ended text = ranged.gpu.tool.run({"report", "--wide"});
   CHECK(contains(text.out, std::to_string(rows) + " workloads, " + std::to_string(folded) + " shape"));
   CHECK(contains(text.out, "searched for it"));
   CHECK_FALSE(contains(text.out, "no cubin"));

@@ -57,7 +57,7 @@ TEST_CASE("what is wrong with a list or an option is one line with its place") {
                  "--batch: '5..1' ends before it begins"));
   CHECK(contains(tool.run({"workloads", "from-config", kConfigs + "llama-3-70b.json", "--tp", "7"}).err,
                  "--tp: tensor parallel 7 does not divide"));
-  CHECK(contains(tool.run({"tune", "--workloads", "x", "--time", "1y"}).err, "x"));
+  CHECK(contains(tool.run({"tune", "--workloads", "x", "--time", "1y"}).err, "--time takes a span of time"));
 }
 
 TEST_CASE("a range that no reader of the list would take is refused before anything is written") {

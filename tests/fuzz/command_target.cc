@@ -44,6 +44,12 @@ const std::vector<std::string> kCommands = {
     "verify\ndecode_kernel\n--config\nstages=2",
     "bench\ndecode_kernel\n--cache\nsample.db",
     "record\ndecode_kernel\n--output\nout.zst",
+    "cache\nls\n--kernel\ndecode_kernel\n--sort\nage\n--limit\n2\n--stale\n--cache\nsample.db",
+    "report\ndecode_kernel\n--elements\n1048576\n--cache\nsample.db",
+    "__complete\ncache\nshow\n--cache\nsample.db\n",
+    "__complete\nsearch\ndecode_attention\n--problem\nbatch=1,",
+    "completion\nbash",
+    "man\nsearch",
     "help\nenvironment",
     "search\n--help",
     "--version"};

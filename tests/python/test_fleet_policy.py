@@ -4,6 +4,7 @@ import unittest
 from collections.abc import Sequence
 from typing import Any
 
+from moetune.fleet.__main__ import _seconds
 from moetune.fleet.policy import Limits, Policy, State, Task
 from moetune.fleet.rollout import first_hosts, roll_out
 
@@ -19,6 +20,15 @@ def of_two_nodes(*keys: str, **limits: int) -> Policy:
     policy.join("a", "H200")
     policy.join("b", "H200")
     return policy
+
+
+class SpanTest(unittest.TestCase):
+    def test_spans_are_those_of_the_tool(self) -> None:
+        for text, seconds in (("90", 90), ("30s", 30), ("1h30m", 5400), ("1.5h", 5400), ("1d2h3m4.5s", 93784.5)):
+            self.assertEqual(_seconds(text), seconds)
+        for wrong in ("", "0", "h", "30m1h", "2h30", "-1", "inf", "367d", "1h 30m"):
+            with self.assertRaises(ValueError):
+                _seconds(wrong)
 
 
 class PolicyTest(unittest.TestCase):
