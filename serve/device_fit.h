@@ -12,7 +12,8 @@
 
 namespace moetune {
 
-// What the device "replay:NAME" holds: a file's, a folder's, a shipped one's, or all that are shipped (kShippedRecordings).
+// What the device "replay:NAME" holds: a file's, a folder's, a shipped one's, or all that are shipped
+// (kShippedRecordings).
 std::vector<RecordingHeader> recorded_headers(const std::string& device);
 
 class DeviceFit {
