@@ -52,7 +52,7 @@ TEST_CASE("what a killed search left in the log is read where locks do not work"
   REQUIRE(moetune::testing::within_a_while([&] {
     return std::filesystem::exists(path + "-wal") && std::filesystem::file_size(path + "-wal") > 50000;
   }));
-  search->signal(SIGKILL);
+  search->send(SIGKILL);
   search->wait();
   const Json before = document(tool.run({"cache", "ls", "--json", "--cache", path}));
   REQUIRE(before["trials"] > 5);
