@@ -1,5 +1,8 @@
 // Configurations as they are published, and what is right for each: a line a workload but for prefill and moe_combine,
 // which follow from the others, and a part of every note.
+#include <filesystem>
+
+#include "base/error.h"
 #include "tests/paths.h"
 #include "tests/workloads/read_config.h"
 
@@ -128,6 +131,35 @@ const std::vector<PublishedCase> kCases = {
       "4 router experts=8,top_k=2,score=topk_softmax,dtype=bf16",
       "4 moe_dispatch hidden=4096,experts=8,top_k=2"},
      {"2 layers of linear_attention have no kernel", "contexts end at 8192"}},
+    {"fp8_block64",
+     {"48 " + kQwen3 + " to 40960", "48 router experts=128,top_k=8,score=softmax,dtype=bf16",
+      "48 moe_dispatch hidden=2048,experts=128,top_k=8,out=e4m3,scale=group"},
+     {"contexts end at 40960"}},
+    {"glm45",
+     {"92 decode_attention q_heads=96,kv_heads=8,head_dim=128,page=64,dtype=bf16 to 131072",
+      "89 router experts=160,top_k=8,score=sigmoid,dtype=fp32,bias=correction",
+      "89 moe_dispatch hidden=5120,experts=160,top_k=8"},
+     {}},
+    {"gptoss_real",
+     {"12 decode_attention q_heads=64,kv_heads=8,head_dim=64,page=64,dtype=bf16,sinks=learned to 131072",
+      "12 decode_attention q_heads=64,kv_heads=8,head_dim=64,page=64,dtype=bf16,window=128,sinks=learned to 131072",
+      "24 router experts=32,top_k=4,score=topk_softmax,dtype=bf16",
+      "24 moe_dispatch hidden=2880,experts=32,top_k=4"},
+     {}},
+    {"grok1",
+     {"64 decode_attention q_heads=48,kv_heads=8,head_dim=128,page=64,dtype=bf16 to 8192",
+      "64 moe_dispatch hidden=6144,experts=8,top_k=2"},
+     {"the model type 'grok-1' is not known", "how this model scores its experts is not known",
+      "contexts end at 8192"}},
+    {"kimi_k2",
+     {"60 router experts=384,top_k=8,score=sigmoid,dtype=fp32,bias=correction",
+      "60 moe_dispatch hidden=7168,experts=384,top_k=8,out=e4m3,scale=group"},
+     {"decode and prefill of 61 layers: attention over a compressed latent (MLA) has no kernel"}},
+    {"olmoe",
+     {"16 decode_attention q_heads=16,kv_heads=16,head_dim=128,page=64,dtype=bf16 to 4096",
+      "16 router experts=64,top_k=8,score=softmax,dtype=bf16,renormalize=no",
+      "16 moe_dispatch hidden=2048,experts=64,top_k=8"},
+     {"contexts end at 4096"}},
 };
 
 }  // namespace
@@ -139,4 +171,12 @@ TEST_CASE("every configuration as it is published gives its right value") {
     CHECK(read.lines == one.lines);
     check_notes(read.notes, one.notes);
   }
+}
+
+TEST_CASE("a key that occurs twice is refused, and every published configuration is in the table") {
+  CHECK_THROWS_WITH_AS(read_model_config(kPublished + "dup_key.json"),
+                       doctest::Contains("the key 'torch_dtype' occurs twice"), BadInput);
+  std::size_t files = 0;
+  for (const auto& ignored : std::filesystem::directory_iterator(kPublished)) files += ignored.exists();
+  CHECK(files == kCases.size() + 1);
 }
