@@ -72,9 +72,13 @@ class RoutingReader {
   // A family that is not known must say itself what becomes of the scores.
   void read_weights(ExpertLayers& experts) {
     const std::optional<bool> bias = fields_.flag(Fact::bias), renormalize = fields_.flag(Fact::renormalize);
-    const bool has_bias = experts.correction_bias || does(is_known() ? style_.bias : Does::if_said, bias);
-    if (!is_known() && !has_bias && !bias && experts.score == "sigmoid" && !fields_.find("topk_method"))
+    // One that scores by another function than its family's need not share its bias either.
+    const bool is_usual = is_known() && experts.score == style_.score;
+    const bool may_have_bias = is_known() ? style_.bias != Does::never : experts.score == "sigmoid";
+    if (!is_usual && may_have_bias && !experts.correction_bias && !bias && !names_method_)
       throw NotUnderstood{"whether a bias corrects the selection is not said"};
+    const bool has_bias =
+        experts.correction_bias || does(is_usual && !names_method_ ? style_.bias : Does::if_said, bias);
     if (!is_known() && !renormalize && experts.score != "topk_softmax")
       throw NotUnderstood{"whether weights are divided by their sum is not said"};
     experts.correction_bias = has_bias;
@@ -114,6 +118,7 @@ class RoutingReader {
                                       [&](const MethodName& one) { return one.name == text; });
       if (known == kMethods.end()) throw NotUnderstood{"topk_method is not known" + name->shown()};
       method = &*known;
+      names_method_ = true;
       experts.correction_bias = experts.correction_bias || method->has_bias;
     }
     const std::int64_t groups = fields_.number(Fact::groups).value_or(1),
@@ -129,6 +134,7 @@ class RoutingReader {
   const ModelFields& fields_;
   const ModelFamily* family_;
   RoutingStyle style_;
+  bool names_method_ = false;  // which says whether there is a bias
 };
 
 // Quantization of weights alone: tokens move as they are.

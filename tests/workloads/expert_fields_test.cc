@@ -54,6 +54,8 @@ TEST_CASE("how a token chooses its experts") {
            "score=sigmoid,dtype=fp32,bias=correction"),
       rule(R"("model_type": "deepseek_v2", "topk_method": "greedy", "n_group": 8, "topk_group": 3)",
            "score=softmax,dtype=fp32,renormalize=no"),
+      rule(R"("model_type": "deepseek_v3", "scoring_func": "softmax", "topk_method": "greedy")",
+           "score=softmax,dtype=fp32"),
       rule(R"("model_type": "deepseek_v3", "norm_topk_prob": false)",
            "score=sigmoid,dtype=fp32,bias=correction,renormalize=no"),
       rule(R"("model_type": "olmoe")", "score=softmax,dtype=bf16,renormalize=no"),
@@ -74,6 +76,8 @@ TEST_CASE("a router that would be another than the model's is left out") {
     return FieldRule{fields, {"12 decode_attention"}, {"router: " + note}};
   };
   check_rules({
+      left_out(R"("model_type": "deepseek_v3", "scoring_func": "softmax")",
+               "whether a bias corrects the selection is not said"),
       left_out(R"("model_type": "qwen3_moe", "scoring_func": "entmax")", "the scoring function is not known"),
       left_out(
           R"("model_type": "deepseek_v2", "topk_method": "group_limited_greedy", "n_group": 8, "topk_group": 3)",
