@@ -58,6 +58,20 @@ std::string unbindable(const Plan& plan) {
       scalars, BoundPlan::kMaxMaps, BoundPlan::kMaxScalars);
 }
 
+// Of an ELF file the sections have their kernels' names. What is none no driver loads.
+std::string lacks_kernel(const Plan& plan, const Blob& cubin) {
+  const std::string_view bytes(reinterpret_cast<const char*>(cubin.data()), cubin.size());
+  if (!bytes.starts_with("\x7f"
+                         "ELF"))
+    return "";
+  for (const Launch& launch : plan.launches) {
+    const std::string section = ".text." + std::string(launch.entry.view()) + '\0';
+    if (bytes.find(section) == std::string_view::npos)
+      return "its cubin has no kernel " + std::string(launch.entry.view());
+  }
+  return "";
+}
+
 std::string too_large(const Plan& plan, const HardwareKey& hardware) {
   const std::optional<DeviceLimits> limits = known_limits(hardware);
   for (const Launch& launch : plan.launches) {
@@ -82,7 +96,7 @@ std::string wrong_plan(const StoredLaunch& launch, const HardwareKey& hardware) 
     const Plan plan = parse_json(launch.plan, "a stored plan").get<Plan>();
     if (std::string wrong = unbindable(plan); !wrong.empty()) return wrong;
     if (std::string wrong = too_large(plan, hardware); !wrong.empty()) return wrong;
-    return "";
+    return lacks_kernel(plan, launch.cubin);
   } catch (const OtherPlanVersion&) {
     return "";  // sound, and of no use to this version
   } catch (const std::exception& error) {

@@ -132,7 +132,8 @@ TEST_CASE("a winner that met another default than today's serves its own cell al
   REQUIRE(default_of(beside.c_str()) == todays);
   for (const bool has_met : {true, false}) {
     const Folder folder;
-    store(folder / "winner.db", {{.problem = own, .fallback_config = has_met ? todays : plain_config(32)}});
+    store(folder / "winner.db",
+          {{.problem = own, .fallback_config = has_met ? todays : plain_config(32), .time_us = 5000}});
     store(folder / "default.db", {{.problem = far, .fallback_config = todays}});
     const Opened opened({folder / "winner.db", folder / "default.db"});
     moetune_family* const family = opened.family(kFamily);
@@ -192,7 +193,8 @@ TEST_CASE(
     "a default that only another GPU's results hold is marked as inherited beside a winner of this one") {
   const Folder folder;
   const std::string far = "batch=64,q_heads=4,kv_heads=1,head_dim=64,context=4096,page=16";
-  store(folder / "pack.db", {{.problem = far, .fallback_config = default_of(far.c_str()), .sm_count = 6}});
+  store(folder / "pack.db",
+        {{.problem = far, .fallback_config = default_of(far.c_str()), .time_us = 5000, .sm_count = 6}});
   store(folder / "own.db", {{.problem = kProblem}});
   const Opened opened({folder / "own.db", folder / "pack.db"});
   const nlohmann::json choice =

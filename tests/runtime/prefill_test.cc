@@ -219,6 +219,7 @@ TEST_CASE("prefill_attention: 64 sequences of 16 new tokens and one of 1024 have
   store(folder / "cache.db",
         {{.problem = "batch=1,q_heads=2,kv_heads=2,head_dim=64,seqlen_q=1024,seqlen_kv=1024",
           .config = "",
+          .time_us = 5000,
           .kernel = "prefill_attention"}});
   const Opened opened({folder / "cache.db"});
   moetune_family* const family = family_of(opened, "group=1,head_dim=64");

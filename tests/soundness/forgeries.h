@@ -46,6 +46,8 @@ inline std::vector<ForgedWinner> forged_winners() {
       {"its launch plan cannot be read", [](W&, R& r) { r.fallback.plan = "["; }},
       {"its cubin takes other parameters", [](W&, R& r) { r.interface = "of another kernel"; }},
       {"its cubin is empty", [](W&, R& r) { r.cubin.clear(); }},
+      {"its cubin has no kernel decode_attention",
+       [](W&, R& r) { r.cubin = {0x7f, 'E', 'L', 'F', '.', 't', 'e', 'x', 't', '.', 'x', 0}; }},
       {"its provenance cannot be read as JSON", [](W&, R& r) { r.provenance = "[]"; }},
       {"of another family than it is stored for", [](W& w, R&) { w.family = "group=1,head_dim=128"; }},
       {"no GPU is like its hardware", [](W& w, R&) { w.key.hardware.sm_count = -132; }},
