@@ -276,7 +276,7 @@ std::optional<double> Cache::calibration(const HardwareKey& hardware, const std:
       "SELECT c.value FROM calibrations c JOIN hardware h ON h.id = c.hardware WHERE h.key = ? AND c.name = ?"
       " AND c.digest = " MOETUNE_CALIBRATION_DIGEST,
       hardware.text(), name);
-  return found.step() ? std::optional(found.real(0)) : std::nullopt;
+  return found.step() && is_calibration(found.real(0)) ? std::optional(found.real(0)) : std::nullopt;
 }
 
 }  // namespace moetune

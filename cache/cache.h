@@ -217,8 +217,8 @@ class Cache {
   // It is stored now unless its record says when. The blob is stored compressed with its digest; the old winner stays
   // until the new one is committed.
   void put_winner(std::int64_t workload, const WinnerRecord& winner);
-  // Throws DamagedWinner if anything of the record, its workload or its cubin does not match its digest, or if it breaks
-  // the rules.
+  // Throws DamagedWinner if anything of the record, its workload or its cubin does not match its digest, or if it
+  // breaks the rules.
   std::optional<WinnerRecord> winner(std::int64_t workload, WinnerParts parts = WinnerParts::all) const;
   // The winners of a family that match their digests, latest first; the rules are for who reads them. Throws
   // BrokenEnvironment if the file is a pack whose manifest names others.

@@ -142,6 +142,9 @@ inline constexpr const char* kDropUnusedCubins =
   " ORDER BY v.number)))"
 #define MOETUNE_CALIBRATION_DIGEST "moetune_digest(h.key, c.name, c.value)"
 
+// Whether a file may claim such a measurement of a device, in its own unit: tera-somethings a second, microseconds.
+inline bool is_calibration(double value) { return value >= 1e-9 && value <= 1e9; }
+
 // Removes the builds past the `limit` bytes that were used last.
 void drop_unused_builds(const Database& database, std::int64_t limit);
 

@@ -1,5 +1,4 @@
 // The part of Cache that looks at the whole file: what it holds, and whether it is sound.
-#include <cmath>
 #include <map>
 #include <set>
 
@@ -90,8 +89,8 @@ void check_calibrations(const Database& database, Problems& problems) {
     const std::string where = "calibration " + to_utf8(row.text(1)) + " of hardware " + row.text(0);
     if (!check_texts(row, where, problems)) continue;
     const double value = row.real(2);
-    if (!std::isfinite(value) || value <= 0)
-      problems.push_back({where, "is no positive number: " + row.text(2)});
+    if (!is_calibration(value))
+      problems.push_back({where, (value > 0 ? "cannot be: " : "is no positive number: ") + row.text(2)});
     else if (row.integer(3) == 0)
       problems.push_back({where, kMismatch});
   }

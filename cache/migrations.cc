@@ -302,8 +302,8 @@ constexpr const char* kSixth = R"sql(
   ) STRICT, WITHOUT ROWID;
 )sql";
 
-// How many rows each table has, with a digest over them (cache/tallies.h), and one row while a search writes to the file
-// and its log, which a copy of the file alone lacks (Cache::lacks_log).
+// How many rows each table has, with a digest over them (cache/tallies.h), and one row while a search writes to the
+// file and its log, which a copy of the file alone lacks (Cache::lacks_log).
 constexpr const char* kSeventh = R"sql(
   CREATE TABLE tallies (
     name TEXT PRIMARY KEY,

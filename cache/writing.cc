@@ -39,7 +39,9 @@ void Cache::Impl::end_writing() {
 bool Cache::lacks_log() const {
   if (impl_->schema < kSchemaWithTallies || !is_marked(impl_->database)) return false;
   std::error_code absent;
-  const std::uintmax_t log = std::filesystem::file_size(path().string() + "-wal", absent);
+  const std::filesystem::path file =
+      std::filesystem::weakly_canonical(path(), absent);  // SQLite resolves links, too
+  const std::uintmax_t log = std::filesystem::file_size(file.string() + "-wal", absent);
   return absent || log == 0;
 }
 

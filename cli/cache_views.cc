@@ -146,6 +146,11 @@ void print_listed(const Listed& listed, const Selection& selection, const Cache:
                                columns);
 }
 
+void note_damaged_ranges(const Cache& cache, Output& output) {
+  for (const DamagedRange& one : cache.damaged_ranges())
+    output.note(place_of(one.range) + " is left out: " + one.what);
+}
+
 }  // namespace
 
 int list_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
@@ -156,8 +161,7 @@ int list_cache(const CacheArguments& arguments, Cache& cache, Output& output) {
     workloads.push_back(result_document(one.stored));
     if (arguments.selection.stale) workloads.back()["stale"] = one.stale;
   }
-  for (const DamagedRange& one : cache.damaged_ranges())
-    output.note(place_of(one.range) + " is left out: " + one.what);
+  note_damaged_ranges(cache, output);
   const Cache::Summary summary = cache.summary();
   const std::vector<Duel> duels = cache.duels();
   print_listed(listed, arguments.selection, summary, cache, output);

@@ -56,6 +56,8 @@ TEST_CASE("a copy of the main file alone has what a search stored before the las
   CHECK(moetune::testing::within_a_while([&] { return copied_trials(file, copy) == 50; }));
   CHECK(lacks_log(copy));
   CHECK_FALSE(lacks_log(file));
+  fs::create_symlink(file, dir / "link.db");
+  CHECK_FALSE(lacks_log(dir / "link.db"));
   kill_search(child);
   CHECK(copied_trials(file, copy) == 50);
   CHECK(lacks_log(copy));

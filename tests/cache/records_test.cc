@@ -266,6 +266,19 @@ TEST_CASE("calibrations belong to one device and the last one holds") {
   CHECK_FALSE(cache.calibration(other, "read_tb_s"));
 }
 
+TEST_CASE("a calibration that cannot be is unknown, and check names it") {
+  const TempDir dir;
+  Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
+  for (const double value : {1e308, 1e-300, -1.0}) {
+    cache.put_calibration(h200(), "read_tb_s", value);
+    CHECK_FALSE(cache.calibration(h200(), "read_tb_s").has_value());
+    CHECK(cache.check().size() == 1);
+  }
+  cache.put_calibration(h200(), "read_tb_s", 4.5);
+  CHECK(cache.calibration(h200(), "read_tb_s") == 4.5);
+  CHECK(cache.check().empty());
+}
+
 TEST_CASE("the summary counts what is there") {
   const TempDir dir;
   Cache cache = Cache::open(dir / "cache.db", Cache::Mode::create);
